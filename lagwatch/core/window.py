@@ -1,0 +1,362 @@
+"""Columnar windows of commits: insert, order, expiry.
+
+State is numpy columns: one *row* per group-partition, `intervals` *slots* per row. A row's slots
+form a ring; while it is not full its entries stand in slots `0 .. count-1`, oldest first. Slots
+are the first axis, so that one rule over all rows runs along contiguous memory.
+
+Source of the semantics: Burrow, core/internal/storage/inmemory.go (addConsumerOffset).
+"""
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lagwatch.core.model import UNKNOWN
+
+Int64 = NDArray[np.int64]
+Rows = NDArray[np.integer]
+Bools = NDArray[np.bool_]
+
+MAX_INTERVALS = 100
+"""`count` and `newest` are int8 columns."""
+
+_HOT_ROW = 48
+"""More commits than this of one row in one batch: walk that row alone, not rank by rank."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitColumns:
+    """Commits in the order they arrived; equal lengths.
+
+    `lag` is the lag at the time of the commit, -1 when unknown.
+    """
+
+    row: NDArray[np.int32]
+    offset: Int64
+    commit_ms: Int64
+    order: Int64
+    lag: Int64
+    observed_s: NDArray[np.uint32]
+
+    def take(self, index: NDArray[np.intp] | Bools) -> "CommitColumns":
+        """The commits at these positions, in this order."""
+        return CommitColumns(
+            row=self.row[index],
+            offset=self.offset[index],
+            commit_ms=self.commit_ms[index],
+            order=self.order[index],
+            lag=self.lag[index],
+            observed_s=self.observed_s[index],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entries:
+    """One row's entries, oldest first."""
+
+    offset: list[int]
+    commit_ms: list[int]
+    order: list[int]
+    lag: list[int]
+    """-1 unknown."""
+    observed_s: list[int]
+
+
+class Windows:
+    """The windows of all rows of one cluster. Not safe for concurrent use: one owner writes."""
+
+    def __init__(self, *, intervals: int, min_distance_ms: int) -> None:
+        if not 1 <= intervals <= MAX_INTERVALS:
+            raise ValueError(f"intervals must be 1..{MAX_INTERVALS}, not {intervals}")
+        self.intervals = intervals
+        self.min_distance_ms = min_distance_ms
+        self.rows = 0
+        self._allocate(0)
+
+    def _allocate(self, capacity: int) -> None:
+        shape = (self.intervals, capacity)
+        self.offset = np.empty(shape, np.int64)
+        self.commit_ms = np.empty(shape, np.int64)
+        self.order = np.empty(shape, np.int64)
+        self.lag = np.empty(shape, np.int64)
+        self.observed_s = np.empty(shape, np.uint32)
+        self.count = np.zeros(capacity, np.int8)
+        self.newest = np.full(capacity, UNKNOWN, np.int8)
+
+    def add_rows(self, number: int) -> int:
+        """Make room for `number` empty rows; returns the first of them."""
+        first, needed = self.rows, self.rows + number
+        if needed > self.count.size:
+            self._grow(max(needed, self.count.size + self.count.size // 4 + 1024))
+        self.rows = needed
+        return first
+
+    def _grow(self, capacity: int) -> None:
+        # one column at a time, so that never more than one is held twice
+        used = self.rows
+        for name in ("offset", "commit_ms", "order", "lag", "observed_s"):
+            old = getattr(self, name)
+            new = np.empty((self.intervals, capacity), old.dtype)
+            new[:, :used] = old[:, :used]
+            setattr(self, name, new)
+            del old
+        for name, empty in (("count", 0), ("newest", UNKNOWN)):
+            old = getattr(self, name)
+            new = np.full(capacity, empty, np.int8)
+            new[:used] = old[:used]
+            setattr(self, name, new)
+
+    def clear(self, rows: Rows) -> None:
+        """Empty these rows."""
+        self.count[rows] = 0
+        self.newest[rows] = UNKNOWN
+
+    def last_order(self, rows: Rows) -> Int64:
+        """Order of the newest commit of each row; -1 for an empty one."""
+        newest = self.newest[rows]
+        return np.where(newest >= 0, self.order[newest, rows], UNKNOWN)
+
+    def last_offset(self, rows: Rows) -> Int64:
+        """The committed offset of each row; meaningless for an empty one."""
+        return self.offset[self.newest[rows], rows]
+
+    def oldest_slot(self) -> NDArray[np.int8]:
+        """The slot of each row's oldest entry; shape [rows]."""
+        count, newest = self.count[: self.rows], self.newest[: self.rows]
+        following = newest + np.int8(1)
+        return np.where((count == self.intervals) & (following < self.intervals), following, 0)
+
+    def entries(self, row: int) -> Entries:
+        """One row's entries, oldest first."""
+        count, newest = int(self.count[row]), int(self.newest[row])
+        slots = [(newest - back) % self.intervals for back in range(count - 1, -1, -1)]
+        return Entries(
+            offset=self.offset[slots, row].tolist(),
+            commit_ms=self.commit_ms[slots, row].tolist(),
+            order=self.order[slots, row].tolist(),
+            lag=self.lag[slots, row].tolist(),
+            observed_s=self.observed_s[slots, row].tolist(),
+        )
+
+    def insert(self, commits: CommitColumns) -> Bools:
+        """Insert commits in order of arrival; says which of them were the newest of their row.
+
+        A commit whose order is not above its row's newest is a late one: it is dropped when the
+        full window is newer or has it already, else put in its place with an unknown lag.
+        """
+        if commits.row.size == 0:
+            return np.zeros(0, np.bool_)
+        by_row = np.argsort(commits.row, kind="stable")
+        ordered = commits.take(by_row)
+        starts = _starts(ordered.row)
+        before = self._previous(ordered.order, ordered.row, starts, self.order, UNKNOWN)
+        late = ordered.order <= before
+        in_order = ~late
+        if late.any():
+            # a row with one late commit is walked alone: what follows depends on where it went
+            walk = _any_of_row(late, starts)
+            for start, end in _segments(starts, walk, ordered.row.size):
+                in_order[start:end] = [self._insert_one(ordered, i) for i in range(start, end)]
+            self._append(ordered.take(~walk))
+        else:
+            self._append(ordered)
+        arrived = np.empty_like(in_order)
+        arrived[by_row] = in_order
+        return arrived
+
+    def _previous(
+        self, column: Int64, rows: Rows, starts: Bools, stored: Int64, empty: int
+    ) -> Int64:
+        """Per commit: the same column of the one before it, in this batch or in the window."""
+        before = np.empty_like(column)
+        before[1:] = column[:-1]
+        heads = rows[starts]
+        newest = self.newest[heads]
+        before[starts] = np.where(newest >= 0, stored[newest, heads], empty)
+        return before
+
+    def _append(self, commits: CommitColumns) -> None:
+        """Append commits, sorted by row, all newer than what their row holds."""
+        if commits.row.size == 0:
+            return
+        starts = _starts(commits.row)
+        no_predecessor = np.iinfo(np.int64).min // 2
+        before_ms = self._previous(
+            commits.commit_ms, commits.row, starts, self.commit_ms, no_predecessor
+        )
+        close = commits.commit_ms - before_ms < self.min_distance_ms
+        if not close.any():
+            self._append_slots(commits, starts)
+            return
+        merging = _any_of_row(close, starts)
+        if not merging.all():
+            apart = commits.take(~merging)
+            self._append_slots(apart, _starts(apart.row))
+            commits = commits.take(merging)
+        self._append_merging(commits)
+
+    def _append_slots(self, commits: CommitColumns, starts: Bools) -> None:
+        """Append, each commit into a slot of its own."""
+        rank = _rank(starts)
+        slot = (self.newest[commits.row] + np.int64(1) + rank) % self.intervals
+        last = np.append(starts[1:], True)
+        number = rank[last] + 1
+        if number.max() > self.intervals:
+            # only a row's last commits fit: later ones would overwrite these
+            fits = np.repeat(number, number) - rank <= self.intervals
+            self._write(slot[fits], commits.take(fits))
+        else:
+            self._write(slot, commits)
+        rows = commits.row[last]
+        self.newest[rows] = slot[last]
+        self.count[rows] = np.minimum(self.count[rows] + number, self.intervals)
+
+    def _write(self, slot: Int64, commits: CommitColumns) -> None:
+        # flat indices: one index computation for five columns
+        flat = slot * self.offset.shape[1] + commits.row
+        for column, values in (
+            (self.offset, commits.offset),
+            (self.commit_ms, commits.commit_ms),
+            (self.order, commits.order),
+            (self.lag, commits.lag),
+            (self.observed_s, commits.observed_s),
+        ):
+            column.ravel()[flat] = values
+
+    def _append_merging(self, commits: CommitColumns) -> None:
+        """Append where some commits are closer than the minimum distance: rank by rank."""
+        starts = _starts(commits.row)
+        rank = _rank(starts)
+        hot = _any_of_row(rank >= _HOT_ROW, starts)
+        if hot.any():
+            for start, end in _segments(starts, hot, rank.size):
+                self._append_hot(commits, start, end)
+            rank = np.where(hot, UNKNOWN, rank)
+        by_rank = np.argsort(rank, kind="stable")
+        bounds = np.searchsorted(rank[by_rank], np.arange(int(rank.max()) + 2))
+        for lower, upper in itertools.pairwise(bounds.tolist()):
+            self._append_each(commits.take(by_rank[lower:upper]))
+
+    def _append_each(self, commits: CommitColumns) -> None:
+        """Append at most one commit per row."""
+        rows = commits.row
+        newest = self.newest[rows].astype(np.int64)
+        opens = (newest < 0) | (
+            commits.commit_ms - self.commit_ms[newest, rows] >= self.min_distance_ms
+        )
+        slot = np.where(opens, (newest + 1) % self.intervals, newest)
+        # a commit too close to its predecessor takes its place but keeps its time
+        kept_ms = np.where(opens, commits.commit_ms, self.commit_ms[slot, rows])
+        self._write(
+            slot,
+            CommitColumns(
+                row=rows,
+                offset=commits.offset,
+                commit_ms=kept_ms,
+                order=commits.order,
+                lag=commits.lag,
+                observed_s=commits.observed_s,
+            ),
+        )
+        self.newest[rows] = slot
+        self.count[rows] = np.minimum(self.count[rows] + opens, self.intervals)
+
+    def _append_hot(self, commits: CommitColumns, start: int, end: int) -> None:
+        """Append the commits `start:end`, all of one row, jumping from slot to slot.
+
+        Of the commits that share a slot only the first (its time) and the last (the rest) matter.
+        """
+        row = int(commits.row[start])
+        times = commits.commit_ms[start:end]
+        if (times[1:] < times[:-1]).any():
+            for index in range(start, end):
+                self._append_each(commits.take(np.array([index])))
+            return
+        newest = int(self.newest[row])
+        slot_ms = None if newest < 0 else int(self.commit_ms[newest, row])
+        firsts: list[int] = []
+        position = 0
+        if slot_ms is not None:
+            position = int(np.searchsorted(times, slot_ms + self.min_distance_ms))
+            if position:
+                self._append_each(commits.take(np.array([start + position - 1])))
+        while position < times.size:
+            firsts.append(position)
+            position = int(np.searchsorted(times, times[position] + self.min_distance_ms))
+        for first, following in zip(firsts, [*firsts[1:], times.size], strict=True):
+            self._append_each(commits.take(np.array([start + first])))
+            if following - 1 > first:
+                self._append_each(commits.take(np.array([start + following - 1])))
+
+    def _insert_one(self, commits: CommitColumns, index: int) -> bool:
+        """Insert one commit wherever it belongs; True when it is the newest of its row."""
+        row, order = int(commits.row[index]), int(commits.order[index])
+        held = self.entries(row)
+        if not held.order or order > held.order[-1]:
+            self._append_each(commits.take(np.array([index])))
+            return True
+        full = len(held.order) == self.intervals
+        if (full and order <= held.order[0]) or order in held.order:
+            return False
+        place = int(np.searchsorted(held.order, order))
+        offset, at_ms = int(commits.offset[index]), int(commits.commit_ms[index])
+        observed_s = int(commits.observed_s[index])
+        # right behind the oldest of a full window it takes the oldest's place, however close
+        replaces_oldest = full and place == 1
+        near = place and at_ms - held.commit_ms[place - 1] < self.min_distance_ms
+        if near and not replaces_oldest:
+            place -= 1
+            held.offset[place], held.order[place] = offset, order
+            held.lag[place], held.observed_s[place] = UNKNOWN, observed_s
+        else:
+            for values, value in (
+                (held.offset, offset),
+                (held.commit_ms, at_ms),
+                (held.order, order),
+                (held.lag, UNKNOWN),
+                (held.observed_s, observed_s),
+            ):
+                values.insert(place, value)
+                if full:
+                    del values[0]
+        self._replace(row, held)
+        return False
+
+    def _replace(self, row: int, held: Entries) -> None:
+        count = len(held.offset)
+        self.offset[:count, row] = held.offset
+        self.commit_ms[:count, row] = held.commit_ms
+        self.order[:count, row] = held.order
+        self.lag[:count, row] = held.lag
+        self.observed_s[:count, row] = held.observed_s
+        self.count[row], self.newest[row] = count, count - 1
+
+
+def _starts(rows: Rows) -> Bools:
+    """Where a new row begins, in columns sorted by row."""
+    starts = np.ones(rows.size, np.bool_)
+    np.not_equal(rows[1:], rows[:-1], out=starts[1:])
+    return starts
+
+
+def _rank(starts: Bools) -> Int64:
+    """The position of each commit among those of its row, from 0."""
+    position = np.arange(starts.size)
+    return position - np.maximum.accumulate(np.where(starts, position, 0))
+
+
+def _any_of_row(mask: Bools, starts: Bools) -> Bools:
+    """True for all commits of a row of which at least one is marked."""
+    heads = np.flatnonzero(starts)
+    marked = np.logical_or.reduceat(mask, heads)
+    return np.repeat(marked, np.diff(np.append(heads, mask.size)))
+
+
+def _segments(starts: Bools, chosen: Bools, size: int) -> list[tuple[int, int]]:
+    """(start, end) of each row that is chosen."""
+    heads = np.flatnonzero(starts)
+    ends = np.append(heads[1:], size)
+    wanted = chosen[heads]
+    return list(zip(heads[wanted].tolist(), ends[wanted].tolist(), strict=True))

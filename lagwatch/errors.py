@@ -1,0 +1,75 @@
+"""The one exception tree.
+
+```
+LagwatchError
+├── ConfigError      the configuration cannot be used; lists every fault at once
+├── InputError       a file or argument given by the user cannot be used
+├── NotFoundError    a cluster, group or topic that nobody knows
+└── SourceError      Kafka refused or did not answer; `kind` says how
+```
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class LagwatchError(Exception):
+    """Whatever lagwatch itself raises."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One thing wrong with the configuration."""
+
+    key: str
+    """Dotted path, as written in the file: `clusters.prod.bootstrap`."""
+    value: str
+    """The offending value, secrets redacted; "" when the key is missing."""
+    problem: str
+    remedy: str
+
+    def __str__(self) -> str:
+        shown = f" = {self.value}" if self.value else ""
+        return f"{self.key}{shown}: {self.problem}. {self.remedy}"
+
+
+class ConfigError(LagwatchError):
+    """The configuration cannot be used; carries all faults, not only the first."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(str(fault) for fault in self.faults))
+
+
+class InputError(LagwatchError):
+    """A document given to `explain` or `replay` is not usable; says where."""
+
+    def __init__(self, *, index: int, field: str, problem: str) -> None:
+        self.index = index
+        self.field = field
+        self.problem = problem
+        super().__init__(f"item {index}, field {field!r}: {problem}")
+
+
+class NotFoundError(LagwatchError):
+    """Nobody knows this cluster, group or topic."""
+
+    def __init__(self, *, kind: str, name: str) -> None:
+        self.kind = kind
+        self.name = name
+        super().__init__(f"{kind} {name!r} is not known")
+
+
+class SourceError(LagwatchError):
+    """Kafka refused or did not answer.
+
+    `kind` is one of `authentication`, `tls`, `connection`, `authorization`, `timeout`,
+    `coordinator`, `leader`, `protocol`, `died`: a stable word for logs and labels. The text says
+    what to do.
+    """
+
+    def __init__(self, *, cluster: str, kind: str, message: str, retryable: bool = True) -> None:
+        self.cluster = cluster
+        self.kind = kind
+        self.retryable = retryable
+        super().__init__(message)

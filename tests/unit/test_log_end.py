@@ -1,0 +1,141 @@
+"""The log end history: lag at an instant, time lag, thinning."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lagwatch.core.log_end import LogEndHistory
+from lagwatch.core.model import TimeLagReason
+
+DAY_MS = 86_400_000
+ONE = np.zeros(1, np.int64)
+
+
+def _history(*samples: tuple[int, int]) -> LogEndHistory:
+    history = LogEndHistory(horizon_ms=DAY_MS)
+    history.remap(np.array([-1]))
+    for at_ms, end in samples:
+        history.add(at_ms, np.array([end], np.int64))
+    return history
+
+
+def _at(history: LogEndHistory, at_ms: int) -> int:
+    return int(history.at(ONE, np.array([at_ms]))[0])
+
+
+def _time_lag(history: LogEndHistory, committed: int, now_ms: int) -> tuple[int, TimeLagReason]:
+    lag_ms, reason = history.time_lag(ONE, np.array([committed]), now_ms)
+    return int(lag_ms[0]), TimeLagReason(reason[0])
+
+
+def test_between_two_samples_the_log_end_lies_on_their_line() -> None:
+    history = _history((1000, 100), (2000, 200))
+
+    assert [_at(history, at_ms) for at_ms in (1000, 1500, 2000)] == [100, 150, 200]
+
+
+def test_outside_the_samples_the_nearest_one_holds() -> None:
+    history = _history((1000, 100), (2000, 200))
+
+    assert [_at(history, at_ms) for at_ms in (0, 9000)] == [100, 200]
+
+
+def test_a_partition_without_leader_keeps_its_log_end() -> None:
+    history = _history((1000, 100), (2000, -1), (3000, 100))
+
+    assert _at(history, 2000) == 100
+
+
+def test_a_log_that_was_cut_loses_its_past() -> None:
+    history = _history((1000, 100), (2000, 200), (3000, 5))
+
+    assert _at(history, 1500) == 5
+    assert _time_lag(history, 3, 4000) == (-1, TimeLagReason.BEYOND_HISTORY)
+
+
+def test_the_time_lag_is_the_age_of_the_oldest_unread_message() -> None:
+    history = _history((0, 0), (10_000, 1000), (20_000, 2000))
+
+    lag_ms, reason = _time_lag(history, 500, 20_000)
+
+    assert reason is TimeLagReason.MEASURED
+    assert abs(lag_ms - 15_000) <= 10
+
+
+def test_one_message_after_a_silence_is_not_as_old_as_the_silence() -> None:
+    history = _history((0, 50), (5000, 50), (10_000, 50), (15_000, 51))
+
+    lag_ms, _ = _time_lag(history, 50, 15_000)
+
+    assert lag_ms == 2500
+
+
+def test_nothing_to_read_is_no_time_lag() -> None:
+    assert _time_lag(_history((0, 7), (1000, 7)), 7, 9000) == (0, TimeLagReason.CAUGHT_UP)
+
+
+def test_before_the_first_sample_nothing_is_extrapolated() -> None:
+    history = _history((1000, 100), (2000, 200))
+
+    assert _time_lag(history, 40, 3000) == (-1, TimeLagReason.BEYOND_HISTORY)
+
+
+def test_a_partition_never_seen_has_no_time_lag() -> None:
+    assert _time_lag(_history((1000, -1)), 4, 2000) == (-1, TimeLagReason.LOG_END_UNKNOWN)
+
+
+def test_the_lowest_recent_log_end_is_that_of_the_first_sample_in_the_span() -> None:
+    history = _history((1000, 10), (2000, 20), (3000, 30))
+
+    assert history.since(1500).tolist() == [20]
+    assert history.since(0).tolist() == [10]
+
+
+def test_renumbering_carries_each_partition_along() -> None:
+    history = LogEndHistory(horizon_ms=DAY_MS)
+    history.remap(np.array([-1, -1]))
+    history.add(1000, np.array([10, 20]))
+
+    history.remap(np.array([1, -1, 0]))
+
+    assert history.latest().tolist() == [20, -1, 10]
+
+
+def test_a_day_of_samples_is_thinned_and_still_tells_the_time_within_six_per_cent() -> None:
+    history = _history()
+    for at_ms in range(0, DAY_MS, 5000):
+        history.add(at_ms, np.array([at_ms // 10], np.int64))
+    now_ms = DAY_MS
+
+    ages = [60_000, 600_000, 3_600_000, 12 * 3_600_000]
+    read = [_time_lag(history, (now_ms - age_ms) // 10, now_ms)[0] for age_ms in ages]
+
+    assert history.at_ms.size < 200
+    for age_ms, lag_ms in zip(ages, read, strict=True):
+        assert abs(lag_ms - age_ms) <= 0.06 * age_ms + 5000
+
+
+def test_a_burst_hidden_by_thinning_is_placed_within_the_distance_of_its_neighbours() -> None:
+    history = _history()
+    burst_ms = DAY_MS - 3_600_000
+    for at_ms in range(0, DAY_MS, 5000):
+        history.add(at_ms, np.array([1000 if at_ms >= burst_ms else 0], np.int64))
+
+    lag_ms, _ = _time_lag(history, 500, DAY_MS)
+
+    assert abs(lag_ms - 3_600_000) <= 0.07 * 3_600_000
+
+
+@given(st.lists(st.tuples(st.integers(1, 9000), st.integers(0, 40)), min_size=1, max_size=60))
+def test_samples_never_fall_and_first_above_finds_the_first(steps) -> None:
+    history = _history()
+    at_ms = end = 0
+    for gap, growth in steps:
+        at_ms, end = at_ms + gap, end + growth
+        history.add(at_ms, np.array([end], np.int64))
+
+    ends = history.ends[:, 0]
+    for offset in range(-1, end + 2, 5):
+        found = int(history.first_above(ONE, np.array([offset]))[0])
+        assert found == int(np.searchsorted(ends, offset, side="right"))
+    assert (np.diff(ends) >= 0).all()

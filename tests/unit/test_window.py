@@ -1,0 +1,178 @@
+"""Windows: Burrow's storage semantics, in batches as one by one."""
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lagwatch.core.explain import Operation, Replayed, replay
+from lagwatch.core.window import CommitColumns, Windows
+
+VECTORS = Path(__file__).parents[1] / "vectors"
+
+
+def _read(name: str):
+    return json.loads((VECTORS / name).read_text())
+
+
+def _replay(case) -> Replayed:
+    return replay(
+        intervals=case["intervals"],
+        min_distance_ms=case["min_distance_s"] * 1000,
+        operations=[
+            Operation(
+                op=step["op"],
+                offset=step.get("offset", 0),
+                order=step.get("order", 0),
+                at_ms=step.get("ts_ms_after_base", 0),
+            )
+            for step in case["ops"]
+        ],
+    )
+
+
+def _shape(window):
+    return window and [
+        entry
+        and {
+            "offset": entry.offset,
+            "order": entry.order,
+            "ts_ms_after_base": entry.at_ms,
+            "lag": entry.lag,
+        }
+        for entry in window
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "case"), list(enumerate(_read("window_operations.json"))), ids=lambda _: ""
+)
+def test_operations_leave_the_window_that_burrow_leaves(number, case) -> None:
+    result = _replay(case)
+
+    assert result.group_found == case["group_found"], number
+    assert _shape(result.window) == case["window"]
+    assert (list(result.broker_offsets) if result.broker_offsets else None) == case[
+        "broker_offsets"
+    ]
+    assert result.current_lag == case["current_lag"]
+    assert result.last_commit_ms == case["last_commit_ms_after_base"]
+
+
+@pytest.mark.parametrize(
+    "case", _read("evaluator_cases.json")["storage_cases"], ids=lambda case: case["name"]
+)
+def test_storage_case(case) -> None:
+    steps = [{"op": "broker", "offset": case["broker_offset"]}] + [
+        {
+            "op": "commit",
+            "offset": each["offset"],
+            "order": each["order"],
+            "ts_ms_after_base": each["ts_ms_after_start"],
+        }
+        for each in case["inputs"]
+    ]
+
+    result = _replay(
+        {"intervals": case["intervals"], "min_distance_s": case["min_distance_s"], "ops": steps}
+    )
+
+    expected = [
+        {
+            "offset": each["offset"],
+            "order": each["order"],
+            "ts_ms_after_base": each["ts_ms_after_start"],
+            "lag": each["lag"],
+        }
+        for each in case["window"]
+    ]
+    assert [entry for entry in _shape(result.window) if entry] == expected, case["why"]
+
+
+def _columns(commits) -> CommitColumns:
+    rows, offsets, times, orders = ([each[index] for each in commits] for index in range(4))
+    return CommitColumns(
+        row=np.array(rows, np.int32),
+        offset=np.array(offsets, np.int64),
+        commit_ms=np.array(times, np.int64),
+        order=np.array(orders, np.int64),
+        lag=np.array(offsets, np.int64) % 7,
+        observed_s=np.array(orders, np.uint32),
+    )
+
+
+@st.composite
+def commit_streams(draw, *, late: bool):
+    """(row, offset, time, order) with times and orders mostly rising per row."""
+    size = draw(st.integers(1, 120))
+    rows = draw(st.lists(st.integers(0, 3), min_size=size, max_size=size))
+    gaps = draw(
+        st.lists(st.sampled_from([0, 1, 300, 999, 1000, 5000, -200]), min_size=size, max_size=size)
+    )
+    clock, stream = 0, []
+    for order, (row, gap) in enumerate(zip(rows, gaps, strict=True), 1):
+        clock += gap
+        back = draw(st.integers(0, 12)) if late else 0
+        stream.append((row, order * 3 % 50, clock, max(1, order - back)))
+    return stream
+
+
+def _filled(stream, cuts, *, intervals: int, min_distance_ms: int) -> list:
+    windows = Windows(intervals=intervals, min_distance_ms=min_distance_ms)
+    windows.add_rows(4)
+    arrived = []
+    bounds = sorted({0, len(stream), *(cut % (len(stream) + 1) for cut in cuts)})
+    for start, end in itertools.pairwise(bounds):
+        arrived += windows.insert(_columns(stream[start:end])).tolist()
+    return [windows.entries(row) for row in range(4)] + arrived
+
+
+@settings(deadline=None)
+@given(
+    st.booleans().flatmap(lambda late: commit_streams(late=late)),
+    st.lists(st.integers(0, 1000), max_size=4),
+    st.integers(2, 7),
+    st.sampled_from([0, 1000]),
+)
+def test_batches_however_cut_fill_the_same_windows_as_single_commits(
+    stream, cuts, intervals, min_distance_ms
+) -> None:
+    alone = _filled(
+        stream, range(len(stream)), intervals=intervals, min_distance_ms=min_distance_ms
+    )
+
+    together = _filled(stream, cuts, intervals=intervals, min_distance_ms=min_distance_ms)
+
+    assert together == alone
+
+
+def test_a_row_that_commits_very_often_in_one_batch_keeps_its_slots_apart() -> None:
+    stream = [(0, order, order * 100, order) for order in range(1, 5001)]
+
+    windows = Windows(intervals=10, min_distance_ms=1000)
+    windows.add_rows(1)
+    windows.insert(_columns(stream))
+
+    held = windows.entries(0)
+    assert held.offset[-1] == 5000
+    assert np.diff(held.commit_ms).tolist() == [1000] * 9
+
+
+def test_growing_keeps_every_window() -> None:
+    windows = Windows(intervals=3, min_distance_ms=0)
+    windows.add_rows(1)
+    windows.insert(_columns([(0, 5, 1000, 1), (0, 6, 2000, 2)]))
+
+    windows.add_rows(50_000)
+
+    assert windows.entries(0).offset == [5, 6]
+    assert windows.entries(49_999).offset == []
+
+
+def test_a_window_needs_a_slot() -> None:
+    with pytest.raises(ValueError, match=r"intervals must be 1\.\.100, not 0"):
+        Windows(intervals=0, min_distance_ms=0)
