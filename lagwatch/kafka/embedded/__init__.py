@@ -1,0 +1,11 @@
+"""A real Apache Kafka on this machine, for demos and tests.
+
+KRaft brokers from the published jars, on free loopback ports, each with a bounded heap. They die
+with the process that started them, however that process dies.
+"""
+
+from lagwatch.kafka.embedded.cluster import EmbeddedKafka
+from lagwatch.kafka.embedded.errors import EmbeddedKafkaError, MissingPartError
+from lagwatch.kafka.embedded.settings import ScramOverTls
+
+__all__ = ["EmbeddedKafka", "EmbeddedKafkaError", "MissingPartError", "ScramOverTls"]

@@ -1,0 +1,84 @@
+"""Fixtures for everybody: real brokers, started once and shared.
+
+Tests share brokers, so each makes topic and group names of its own (`tests.support.kafka.unique`).
+On a machine without Java or Kafka's jars the tests that need them are skipped, with the reason;
+under `CI=true` nothing may be skipped.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import TypeVar
+
+import pytest
+
+from lagwatch.kafka.embedded import EmbeddedKafka, MissingPartError, ScramOverTls
+from tests.support.elasticsearch import EmbeddedElasticsearch
+
+_Server = TypeVar("_Server", EmbeddedKafka, EmbeddedElasticsearch)
+_CI = os.environ.get("CI", "").lower() in {"1", "true"}
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[EmbeddedKafka]:
+    """One plaintext broker, shared by all tests of the session: do not stop it."""
+    yield from _started(EmbeddedKafka())
+
+
+@pytest.fixture(scope="module")
+def own_kafka() -> Iterator[EmbeddedKafka]:
+    """One plaintext broker for the tests of this module, which may kill and restart it."""
+    yield from _started(EmbeddedKafka())
+
+
+@pytest.fixture(scope="session")
+def elasticsearch() -> Iterator[EmbeddedElasticsearch]:
+    """One Elasticsearch node, shared by all tests of the session: use an index prefix of your own.
+
+    Do not stop or pause it.
+    """
+    yield from _started(EmbeddedElasticsearch())
+
+
+@pytest.fixture(scope="module")
+def own_elasticsearch() -> Iterator[EmbeddedElasticsearch]:
+    """One Elasticsearch node for the tests of this module, which may kill and pause it."""
+    yield from _started(EmbeddedElasticsearch())
+
+
+@pytest.fixture(scope="session")
+def secure_kafka() -> Iterator[EmbeddedKafka]:
+    """One broker behind SCRAM over TLS with ACLs: `admin` may do everything, `alice` nothing."""
+    users = {"admin": "admin-secret", "alice": "alice-secret"}
+    yield from _started(EmbeddedKafka(security=ScramOverTls(users=users)))
+
+
+@pytest.fixture(scope="module")
+def three_brokers() -> Iterator[EmbeddedKafka]:
+    """Three plaintext brokers, replication factor 3; a test that kills one starts it again."""
+    yield from _started(EmbeddedKafka(brokers=3))
+
+
+def _started(cluster: _Server) -> Iterator[_Server]:
+    try:
+        cluster.start()
+    except MissingPartError as error:
+        if _CI:
+            raise
+        pytest.skip(str(error))
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say why a run in CI fails although no test did."""
+    if _CI and terminalreporter.stats.get("skipped"):
+        terminalreporter.section("skipped tests fail this run, because CI is set", red=True)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """In CI a skipped test is a failure: nobody would look."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if _CI and exitstatus == pytest.ExitCode.OK and reporter and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -1,0 +1,95 @@
+"""Every option stands in the shipped file and in the README; neither names one that is not."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from lagwatch.config.load import load
+from lagwatch.config.reference import NAME, markdown, options
+from lagwatch.errors import ConfigError
+
+_ROOT = Path(__file__).parents[2]
+_FILE = _ROOT / "deploy" / "lagwatch.toml"
+
+
+def test_the_shipped_file_is_valid_as_it_stands() -> None:
+    settings = load(_FILE, {})
+
+    assert list(settings.clusters) == ["local"]
+
+
+def test_the_shipped_file_shows_every_option() -> None:
+    shown = set(_keys(tomllib.loads(_everything_on(_FILE)), ""))
+
+    expected = {option.key.replace(NAME, "local") for option in options()}
+    client = {key for key in shown if key.startswith("clusters.local.client.")}
+    assert client, "a property of the client is shown"
+    assert shown - client == expected - {"clusters.local.client"}
+
+
+def test_the_shipped_file_shows_the_defaults() -> None:
+    written = tomllib.loads(_FILE.read_text())
+    cluster = written["clusters"]["local"]
+    values = {**written, "clusters": {NAME: cluster}}
+
+    for option in options():
+        value = _at(values, option.path)
+        if value is not None and option.default != "required":
+            assert _as_written(value) == option.default, option.key
+
+
+def test_the_shipped_file_names_no_option_that_does_not_exist(tmp_path: Path) -> None:
+    path = tmp_path / "all.toml"
+    path.write_text(_everything_on(_FILE))
+
+    with pytest.raises(ConfigError) as raised:  # both ways to give each password are shown
+        load(path, {})
+
+    assert "unknown" not in str(raised.value)
+    assert "twice" in str(raised.value)
+
+
+def test_the_readme_holds_the_reference() -> None:
+    text = (_ROOT / "README.md").read_text(encoding="utf-8")
+
+    missing = [row for row in markdown().splitlines() if row not in text]
+    assert not missing, "put the output of `lagwatch config reference` into README.md"
+
+
+def _everything_on(path: Path) -> str:
+    """The file with the options that are commented out switched on."""
+    lines = []
+    for line in path.read_text().splitlines():
+        bare = line.removeprefix("# ")
+        is_option = bare.startswith("[") or (
+            " = " in bare
+            and bare.split(" = ")[0].strip('"').replace("_", "").replace(".", "").isalpha()
+        )
+        lines.append(bare if is_option else line)
+    return "\n".join(lines)
+
+
+def _keys(table: dict[str, object], above: str) -> list[str]:
+    keys = []
+    for name, value in table.items():
+        keys += _keys(value, f"{above}{name}.") if isinstance(value, dict) else [above + name]
+    return keys
+
+
+def _at(table: object, path: tuple[str, ...]) -> object:
+    for name in path:
+        table = table.get(name) if isinstance(table, dict) else None
+    return table
+
+
+def _as_written(value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case float():
+            return f"{value:.15g}"
+        case str():
+            return f'"{value}"'
+        case _:
+            return str(value)

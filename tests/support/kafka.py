@@ -1,0 +1,61 @@
+"""Small helpers for tests that talk to a real broker."""
+
+import uuid
+from collections.abc import Sequence
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from lagwatch.kafka.embedded import EmbeddedKafka
+
+ANSWER_TIMEOUT_S = 30.0
+
+
+def unique(prefix: str) -> str:
+    """Return a topic or group name nobody else uses."""
+    return f"{prefix}-{uuid.uuid4().hex[:8]}"
+
+
+def create_topic(
+    kafka: EmbeddedKafka, prefix: str = "topic", *, partitions: int = 1, replicas: int = -1
+) -> str:
+    """Create a topic with a unique name (replicas -1: as many as the cluster's default)."""
+    name = unique(prefix)
+    topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas)
+    admin = AdminClient(kafka.admin_config())
+    admin.create_topics([topic], operation_timeout=ANSWER_TIMEOUT_S)[name].result(ANSWER_TIMEOUT_S)
+    return name
+
+
+def produce(kafka: EmbeddedKafka, topic: str, count: int, *, partition: int = 0) -> None:
+    """Append `count` small records and wait until the broker has them."""
+    producer = Producer(kafka.admin_config() | {"linger.ms": 5})
+    for number in range(count):
+        producer.produce(topic, value=str(number).encode("ascii"), partition=partition)
+    left = producer.flush(ANSWER_TIMEOUT_S)
+    assert left == 0, f"{left} of {count} records were not delivered to {topic}"
+
+
+def consume(kafka: EmbeddedKafka, topic: str, count: int, *, partition: int = 0) -> Sequence[bytes]:
+    """Read the values of a partition's first `count` records, without a group."""
+    consumer = Consumer(
+        kafka.admin_config() | {"group.id": unique("reader"), "enable.auto.commit": False}
+    )
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0)])
+        records = consumer.consume(count, ANSWER_TIMEOUT_S)
+        return [record.value() or b"" for record in records if record.error() is None]
+    finally:
+        consumer.close()
+
+
+def commit(
+    kafka: EmbeddedKafka, group: str, topic: str, offset: int, *, partition: int = 0
+) -> None:
+    """Commit one offset as a member-less consumer of `group`."""
+    consumer = Consumer(kafka.admin_config() | {"group.id": group, "enable.auto.commit": False})
+    try:
+        consumer.commit(offsets=[TopicPartition(topic, partition, offset)], asynchronous=False)
+    finally:
+        consumer.close()
