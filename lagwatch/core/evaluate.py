@@ -17,7 +17,7 @@ from lagwatch.core.model import (
     Rule,
     TimeLagReason,
 )
-from lagwatch.core.rules import STATUS_OF_RULE, Facts, WindowColumns, judge
+from lagwatch.core.rules import STATUS_OF_RULE, WindowColumns, judge
 from lagwatch.core.snapshot import ClusterSnapshot, GroupColumns, RowColumns, TopicColumns
 from lagwatch.core.window import Windows
 
@@ -144,22 +144,9 @@ def evaluate(
     owners: Mapping[str, Mapping[tuple[str, int], Member]],
 ) -> ClusterSnapshot:
     """Judge all rows at `now_ms`; `number` counts the rounds."""
-    columns = window_columns(windows)
-    recent_end = history.since(now_ms - limits.recent_ms)
-    committed = np.where(columns.count > 0, columns.offset[columns.newest, columns.rows], UNKNOWN)
-    log_end = _at(history.latest(), layout.at_stored)
-    lag = np.where((log_end >= 0) & (committed >= 0), np.maximum(log_end - committed, 0), UNKNOWN)
     # judged in the order of the store: the windows are read where they lie
-    facts = judge(
-        columns,
-        current_lag=lag,
-        recent_end=_at(recent_end, layout.at_stored),
-        now_ms=now_ms,
-        allowed_lag=limits.allowed_lag,
-        minimum_complete=limits.minimum_complete,
-    )
-    committed, lag = committed[layout.window], lag[layout.window]
-    rows = _rows(layout, columns, facts, lag, _time_lags(layout, history, committed, lag, now_ms))
+    judged = _judge(window_columns(windows), layout, history, now_ms, limits)
+    rows = _rows(layout, judged, history, now_ms)
     return ClusterSnapshot(
         cluster=cluster,
         at_ms=now_ms,
@@ -175,8 +162,8 @@ def evaluate(
         group=_groups(layout, rows, windows.intervals),
         info=info,
         owners=owners,
-        rewinds=facts.rewinds,
-        recent_end=recent_end,
+        rewinds=judged.rewinds,
+        recent_end=judged.recent_end,
     )
 
 
@@ -193,31 +180,84 @@ def window_columns(windows: Windows) -> WindowColumns:
     )
 
 
-def _at(column: Int64, at: Int32) -> Int64:
-    """Values of topic-partitions by row; -1 where the topic is not visible."""
-    return np.append(column, UNKNOWN)[at]
+_BLOCK = 16_384
+"""Rows judged at a time: what is held in between fits the cache, however large the cluster."""
 
 
-def _time_lags(
-    layout: Layout, history: LogEndHistory, committed: Int64, lag: Int64, now_ms: EpochMs
-) -> tuple[Int64, Int8]:
-    """Time lag of every row in ms and how it is known; asked of the history only when behind."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    """Verdicts in the order of the window store."""
+
+    rule: Int8
+    commits: Int8
+    committed: Int64
+    """-1 for an empty row."""
+    commit_ms: Int64
+    """-1 for an empty row."""
+    lag: Int64
+    lowest_lag: Int64
+    recent_end: Int64
+    """Per topic-partition."""
+    rewinds: dict[int, tuple[int, int]]
+
+
+def _judge(
+    columns: WindowColumns,
+    layout: Layout,
+    history: LogEndHistory,
+    now_ms: EpochMs,
+    limits: Limits,
+) -> _Judged:
+    rows = columns.count.size
+    judged = _Judged(
+        rule=np.empty(rows, np.int8),
+        commits=columns.count.astype(np.int8),
+        committed=np.empty(rows, np.int64),
+        commit_ms=np.empty(rows, np.int64),
+        lag=np.empty(rows, np.int64),
+        lowest_lag=np.empty(rows, np.int64),
+        recent_end=history.since(now_ms - limits.recent_ms),
+        rewinds={},
+    )
+    # the last element stands for topics that are not visible
+    log_end = np.append(history.latest(), UNKNOWN)
+    recent_end = np.append(judged.recent_end, UNKNOWN)
+    for first in range(0, rows, _BLOCK):
+        block = slice(first, min(first + _BLOCK, rows))
+        part, at = columns.part(block), layout.at_stored[block]
+        newest = part.newest, part.rows
+        committed = np.where(part.count > 0, part.offset[newest], UNKNOWN)
+        judged.commit_ms[block] = np.where(part.count > 0, part.commit_ms[newest], UNKNOWN)
+        ends = log_end[at]
+        lag = np.where((ends >= 0) & (committed >= 0), np.maximum(ends - committed, 0), UNKNOWN)
+        facts = judge(
+            part,
+            current_lag=lag,
+            recent_end=recent_end[at],
+            now_ms=now_ms,
+            allowed_lag=limits.allowed_lag,
+            minimum_complete=limits.minimum_complete,
+        )
+        judged.rule[block], judged.lowest_lag[block] = facts.rule, facts.lowest_lag
+        judged.committed[block], judged.lag[block] = committed, lag
+        judged.rewinds.update({first + row: fall for row, fall in facts.rewinds.items()})
+    return judged
+
+
+def _rows(layout: Layout, judged: _Judged, history: LogEndHistory, now_ms: EpochMs) -> RowColumns:
+    """The verdicts in the order of the snapshot, with the time lags."""
+    rule, lag = judged.rule[layout.window], judged.lag[layout.window]
+    committed = judged.committed[layout.window]
     reason = np.full(lag.size, TimeLagReason.CAUGHT_UP, np.int8)
     reason[lag < 0] = TimeLagReason.LOG_END_UNKNOWN
     reason[committed < 0] = TimeLagReason.NEVER_COMMITTED
-    time_lag = np.where(reason == TimeLagReason.CAUGHT_UP, 0, UNKNOWN)
+    time_lag_ms = np.where(reason == TimeLagReason.CAUGHT_UP, 0, UNKNOWN)
     behind = np.flatnonzero(lag > 0)
-    if behind.size:
-        time_lag[behind], reason[behind] = history.time_lag(
-            layout.at[behind], committed[behind], now_ms
+    for first in range(0, behind.size, _BLOCK):
+        block = behind[first : first + _BLOCK]
+        time_lag_ms[block], reason[block] = history.time_lag(
+            layout.at[block], committed[block], now_ms
         )
-    return time_lag, reason
-
-
-def _rows(
-    layout: Layout, columns: WindowColumns, facts: Facts, lag: Int64, time_lag: tuple[Int64, Int8]
-) -> RowColumns:
-    rule = facts.rule[layout.window]
     return RowColumns(
         topic=layout.topic,
         partition=layout.partition,
@@ -225,11 +265,13 @@ def _rows(
         window=layout.window,
         status=STATUS_OF_RULE[rule],
         rule=rule,
-        commits=columns.count[layout.window].astype(np.int8),
+        commits=judged.commits[layout.window],
+        committed=committed,
+        commit_ms=judged.commit_ms[layout.window],
         lag=lag,
-        lowest_lag=facts.lowest_lag[layout.window],
-        time_lag_ms=time_lag[0],
-        time_lag_reason=time_lag[1],
+        lowest_lag=judged.lowest_lag[layout.window],
+        time_lag_ms=time_lag_ms,
+        time_lag_reason=reason,
     )
 
 

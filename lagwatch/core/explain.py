@@ -9,7 +9,7 @@ import numpy as np
 from lagwatch.core.evaluate import Evidence, Seen, evidence
 from lagwatch.core.model import STATUS_BY_RULE, UNKNOWN, PartitionStatus, Rule
 from lagwatch.core.rules import WindowColumns, judge
-from lagwatch.core.window import CommitColumns, Windows
+from lagwatch.core.window import CommitColumns, Windows, unwrapped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,8 +183,14 @@ def replay(*, intervals: int, min_distance_ms: int, operations: Sequence[Operati
             last_commit_ms=0,
         )
     held = windows.entries(0)
+    near = next(step.order for step in reversed(operations) if step.op == "commit")
     entries = tuple(
-        ReplayedCommit(offset=offset, order=order, at_ms=at_ms, lag=None if lag < 0 else lag)
+        ReplayedCommit(
+            offset=offset,
+            order=unwrapped(order, near=near),
+            at_ms=at_ms,
+            lag=None if lag < 0 else lag,
+        )
         for offset, order, at_ms, lag in zip(
             held.offset, held.order, held.commit_ms, held.lag, strict=True
         )

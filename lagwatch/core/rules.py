@@ -53,6 +53,17 @@ class WindowColumns:
             newest=self.newest[rows],
         )
 
+    def part(self, rows: slice) -> "WindowColumns":
+        """The windows of consecutive rows, as views."""
+        return WindowColumns(
+            offset=self.offset[:, rows],
+            commit_ms=self.commit_ms[:, rows],
+            lag=self.lag[:, rows],
+            count=self.count[rows],
+            oldest=self.oldest[rows],
+            newest=self.newest[rows],
+        )
+
     def in_time(self, column: Int64) -> Int64:
         """A column unrolled: [k, n], oldest entry first, what follows the newest undefined."""
         slots = np.arange(column.shape[0])[:, None]

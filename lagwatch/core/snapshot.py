@@ -50,6 +50,10 @@ class RowColumns:
     rule: Int8
     commits: Int8
     """Entries in the window."""
+    committed: Int64
+    """Committed offset."""
+    commit_ms: Int64
+    """When it was committed."""
     lag: Int64
     lowest_lag: Int64
     """Lowest known lag in the window of a row that is behind; -1 when not looked at."""

@@ -17,10 +17,15 @@ from lagwatch.core.model import UNKNOWN
 
 Int64 = NDArray[np.int64]
 Rows = NDArray[np.integer]
+Ints = NDArray[np.integer]
 Bools = NDArray[np.bool_]
 
 MAX_INTERVALS = 100
 """`count` and `newest` are int8 columns."""
+
+_HALF_ORDER = 1 << 31
+"""Orders are kept by their lower 32 bits, to save memory: those of one window are never as far
+apart as this, so the sign of their wrapped distance tells which is newer."""
 
 _HOT_ROW = 48
 """More commits than this of one row in one batch: walk that row alone, not rank by rank."""
@@ -59,6 +64,7 @@ class Entries:
     offset: list[int]
     commit_ms: list[int]
     order: list[int]
+    """Lower 32 bits."""
     lag: list[int]
     """-1 unknown."""
     observed_s: list[int]
@@ -79,7 +85,7 @@ class Windows:
         shape = (self.intervals, capacity)
         self.offset = np.empty(shape, np.int64)
         self.commit_ms = np.empty(shape, np.int64)
-        self.order = np.empty(shape, np.int64)
+        self.order = np.empty(shape, np.uint32)
         self.lag = np.empty(shape, np.int64)
         self.observed_s = np.empty(shape, np.uint32)
         self.count = np.zeros(capacity, np.int8)
@@ -113,10 +119,11 @@ class Windows:
         self.count[rows] = 0
         self.newest[rows] = UNKNOWN
 
-    def last_order(self, rows: Rows) -> Int64:
-        """Order of the newest commit of each row; -1 for an empty one."""
+    def newer_than(self, order: int, rows: Rows) -> Bools:
+        """Is the newest commit of each row newer than `order`? An empty row's is not."""
         newest = self.newest[rows]
-        return np.where(newest >= 0, self.order[newest, rows], UNKNOWN)
+        distance = _distance(np.uint32(order & 0xFFFFFFFF), self.order[newest, rows])
+        return (newest >= 0) & (distance < 0)
 
     def last_offset(self, rows: Rows) -> Int64:
         """The committed offset of each row; meaningless for an empty one."""
@@ -151,8 +158,11 @@ class Windows:
         by_row = np.argsort(commits.row, kind="stable")
         ordered = commits.take(by_row)
         starts = _starts(ordered.row)
-        before = self._previous(ordered.order, ordered.row, starts, self.order, UNKNOWN)
-        late = ordered.order <= before
+        order = ordered.order.astype(np.uint32)
+        before = self._previous(
+            order, ordered.row, starts, self.order, order[starts] - np.uint32(1)
+        )
+        late = _distance(order, before) <= 0
         in_order = ~late
         if late.any():
             # a row with one late commit is walked alone: what follows depends on where it went
@@ -167,9 +177,12 @@ class Windows:
         return arrived
 
     def _previous(
-        self, column: Int64, rows: Rows, starts: Bools, stored: Int64, empty: int
-    ) -> Int64:
-        """Per commit: the same column of the one before it, in this batch or in the window."""
+        self, column: Ints, rows: Rows, starts: Bools, stored: Ints, empty: Ints | int
+    ) -> Ints:
+        """Per commit: the same column of the one before it, in this batch or in the window.
+
+        `empty` is the value for the first commit of an empty row.
+        """
         before = np.empty_like(column)
         before[1:] = column[:-1]
         heads = rows[starts]
@@ -294,6 +307,7 @@ class Windows:
         """Insert one commit wherever it belongs; True when it is the newest of its row."""
         row, order = int(commits.row[index]), int(commits.order[index])
         held = self.entries(row)
+        held.order[:] = [unwrapped(low, near=order) for low in held.order]
         if not held.order or order > held.order[-1]:
             self._append_each(commits.take(np.array([index])))
             return True
@@ -328,10 +342,20 @@ class Windows:
         count = len(held.offset)
         self.offset[:count, row] = held.offset
         self.commit_ms[:count, row] = held.commit_ms
-        self.order[:count, row] = held.order
+        self.order[:count, row] = [order & 0xFFFFFFFF for order in held.order]
         self.lag[:count, row] = held.lag
         self.observed_s[:count, row] = held.observed_s
         self.count[row], self.newest[row] = count, count - 1
+
+
+def _distance(order: Ints | np.uint32, before: Ints) -> NDArray[np.int32]:
+    """How far `order` is ahead of `before`, wrapped; both uint32."""
+    return np.subtract(order, before, dtype=np.uint32).astype(np.int32)
+
+
+def unwrapped(low: int, *, near: int) -> int:
+    """The whole order whose lower 32 bits are `low`, next to `near`."""
+    return near - ((near - low + _HALF_ORDER) % (2 * _HALF_ORDER) - _HALF_ORDER)
 
 
 def _starts(rows: Rows) -> Bools:

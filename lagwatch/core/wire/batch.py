@@ -1,0 +1,161 @@
+"""Decodes a batch of records of `__consumer_offsets` into columns."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lagwatch.core.wire.groups import GROUP_KINDS, decode_group_record
+from lagwatch.core.wire.keys import DENIED, UNSEEN, CommitKeys
+from lagwatch.core.wire.kinds import (
+    HIGHEST_COMMIT_KEY,
+    KIND_BY_KEY_VERSION,
+    Fault,
+    KeyKind,
+    MalformedError,
+)
+from lagwatch.core.wire.offsets import FAULTS, SOUND, decode_offset_values
+from lagwatch.core.wire.records import GroupRecord
+
+_VERSION_BYTES = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantined:
+    """A record that was refused, and why."""
+
+    row: int
+    """Position in the batch."""
+    order: int
+    key: bytes | None
+    value: bytes | None
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoded:
+    """What a batch said. The columns have one row per commit or tombstone kept, in record order."""
+
+    row: NDArray[np.int32]
+    """Position in the batch."""
+    key: NDArray[np.int32]
+    """Id in the `CommitKeys`."""
+    offset: NDArray[np.int64]
+    """`TOMBSTONE` (-1): the commit was removed."""
+    commit_ms: NDArray[np.int64]
+    """0 for a tombstone."""
+    order: NDArray[np.int64]
+    """Offset of the record in its partition."""
+    group_records: tuple[GroupRecord, ...]
+    """In record order."""
+    denied: int
+    """Commits and tombstones the filter denies."""
+    skipped: Mapping[KeyKind, int]
+    """Records that are not ours."""
+    malformed: Mapping[Fault, int]
+    """Records refused."""
+    quarantine: tuple[Quarantined, ...]
+    """Of the records refused, those kept for a closer look, in record order."""
+
+
+def decode(
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    orders: Sequence[int] | NDArray[np.int64],
+    table: CommitKeys,
+    *,
+    quarantine_per_fault: int | None = 10,
+) -> Decoded:
+    """Decode records given as columns of equal length; no bytes whatever make it raise.
+
+    `orders` holds the records' own offsets. New keys are added to `table`. The quarantine keeps the
+    first `quarantine_per_fault` records of each fault; None: all.
+    """
+    batch = _Batch(keys, values, np.fromiter(orders, np.int64, len(keys)), quarantine_per_fault)
+    ids = table.find(keys)
+    unseen = np.flatnonzero(ids == UNSEEN)
+    ids[unseen] = [batch.decode_rare(row, table) for row in unseen.tolist()]
+    return batch.finish(ids)
+
+
+class _Batch:
+    """A batch being decoded: what does not fit into columns is gathered here."""
+
+    def __init__(
+        self,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        orders: NDArray[np.int64],
+        quarantine_per_fault: int | None,
+    ) -> None:
+        self._keys = keys
+        self._values = values
+        self._orders = orders
+        self._quarantine_per_fault = quarantine_per_fault
+        self._group_records: list[GroupRecord] = []
+        self._skipped: Counter[KeyKind] = Counter()
+        self._malformed: Counter[Fault] = Counter()
+        self._quarantine: dict[Fault, list[Quarantined]] = defaultdict(list)
+
+    def decode_rare(self, row: int, table: CommitKeys) -> int:
+        """Decode a record whose key is new or is no commit's; return its id, if it has one."""
+        try:
+            key = _versioned(self._keys[row])
+            version = key[0] << 8 | key[1]
+            if version <= HIGHEST_COMMIT_KEY:
+                return table.intern(key)
+            self._decode_group(row, key, KIND_BY_KEY_VERSION.get(version, KeyKind.UNKNOWN))
+        except MalformedError as error:
+            self._refuse(row, error.fault)
+        return UNSEEN
+
+    def finish(self, ids: NDArray[np.int32]) -> Decoded:
+        """Decode the commits' values and put everything together."""
+        rows = np.flatnonzero(ids >= 0)
+        all_kept = rows.size == len(ids)
+        values = self._values if all_kept else [self._values[row] for row in rows.tolist()]
+        columns = decode_offset_values(values)
+        sound = columns.fault == SOUND
+        for index in np.flatnonzero(~sound).tolist():
+            self._refuse(int(rows[index]), FAULTS[columns.fault[index]])
+        rows = rows[sound]
+        return Decoded(
+            row=rows.astype(np.int32),
+            key=ids[rows],
+            offset=columns.offset[sound],
+            commit_ms=columns.commit_ms[sound],
+            order=self._orders[rows],
+            group_records=tuple(self._group_records),
+            denied=int(np.count_nonzero(ids == DENIED)),
+            skipped=self._skipped,
+            malformed=self._malformed,
+            quarantine=self._sorted_quarantine(),
+        )
+
+    def _decode_group(self, row: int, key: bytes, kind: KeyKind) -> None:
+        if kind not in GROUP_KINDS:
+            self._skipped[kind] += 1
+            return
+        order = int(self._orders[row])
+        self._group_records.append(decode_group_record(kind, key, self._values[row], order))
+
+    def _refuse(self, row: int, fault: Fault) -> None:
+        self._malformed[fault] += 1
+        kept, limit = self._quarantine[fault], self._quarantine_per_fault
+        if limit is None or len(kept) < limit:
+            order, key, value = int(self._orders[row]), self._keys[row], self._values[row]
+            kept.append(Quarantined(row=row, order=order, key=key, value=value, fault=fault))
+
+    def _sorted_quarantine(self) -> tuple[Quarantined, ...]:
+        kept = [record for records in self._quarantine.values() for record in records]
+        return tuple(sorted(kept, key=lambda record: record.row))
+
+
+def _versioned(key: bytes | None) -> bytes:
+    if key is None:
+        raise MalformedError(Fault.KEY_MISSING)
+    if len(key) < _VERSION_BYTES:
+        raise MalformedError(Fault.KEY_TOO_SHORT)
+    return key

@@ -1,0 +1,406 @@
+"""Laws of a decoded batch: record order, faults, and agreement with a decoder of one at a time."""
+
+import json
+from pathlib import Path
+from struct import unpack_from
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lagwatch.core.wire import (
+    TOMBSTONE,
+    ClassicGroup,
+    ClassicMember,
+    CommitKeys,
+    Fault,
+    KeyKind,
+    decode,
+    encode_group_key,
+    encode_group_value,
+    encode_offset_key,
+    encode_offset_value,
+)
+from lagwatch.core.wire.kinds import KIND_BY_KEY_VERSION
+
+Row = tuple[tuple[str, str, int], int, int, int]
+
+_VECTORS = Path(__file__).parents[1] / "vectors"
+KAFKA_RECORDS: list[tuple[bytes, bytes]] = [
+    (bytes.fromhex(record["key_hex"]), bytes.fromhex(record["value_hex"]))
+    for file in ("real_records.json", "kafka_encoded_records.json")
+    for record in json.loads((_VECTORS / file).read_text(encoding="utf-8"))["records"]
+]
+
+KEY = encode_offset_key("g", "t", 0)
+VALUE = encode_offset_value(5, 6)
+
+int32s = st.integers(min_value=0, max_value=2**31 - 1)
+int64s = st.integers(min_value=0, max_value=2**63 - 1)
+names = st.text(st.characters(codec="utf-8"), max_size=40)
+metadata = st.one_of(
+    st.just(""),
+    st.text(st.characters(codec="utf-8"), max_size=200),
+    st.builds("m".__mul__, st.integers(min_value=0, max_value=32_767)),
+)
+long_metadata = st.builds("m".__mul__, st.integers(min_value=0, max_value=40_000))
+
+
+def rows(keys: list[bytes | None], values: list[bytes | None]) -> list[Row]:
+    table = CommitKeys()
+    decoded = decode(keys, values, range(len(keys)), table)
+    columns = (decoded.key, decoded.offset, decoded.commit_ms, decoded.order)
+    ids, *others = (column.tolist() for column in columns)
+    return list(zip(map(table.__getitem__, ids), *others, strict=True))
+
+
+def reference(key: bytes, value: bytes | None, order: int) -> Row:
+    """Decode one sound commit, as Kafka's schema reads from top to bottom."""
+    at, parts = 2, []
+    for _ in range(2):
+        (size,) = unpack_from(">h", key, at)
+        parts.append(key[at + 2 : at + 2 + size].decode())
+        at += 2 + size
+    triple = (parts[0], parts[1], unpack_from(">i", key, at)[0])
+    if value is None:
+        return triple, -1, 0, order
+    version, offset = unpack_from(">hq", value, 0)
+    at = 14 if version >= 3 else 10
+    if version < 4:
+        (size,) = unpack_from(">h", value, at)
+        at += 2
+    else:
+        size = shift = 0
+        while value[at] & 128:
+            size |= (value[at] & 127) << shift
+            shift += 7
+            at += 1
+        size = (size | value[at] << shift) - 1
+        at += 1
+    return triple, offset, unpack_from(">q", value, at + size)[0], order
+
+
+commit_values = st.builds(
+    lambda version, offset, commit_ms, text: encode_offset_value(
+        offset, commit_ms, version=version, metadata=text
+    ),
+    st.integers(min_value=0, max_value=4),
+    int64s,
+    int64s,
+    metadata.filter(lambda text: len(text.encode()) < 2**15),
+)
+commits = st.tuples(
+    st.builds(encode_offset_key, names, names, int32s), st.one_of(st.none(), commit_values)
+)
+
+
+@given(st.lists(commits, max_size=30))
+def test_columns_say_what_reading_record_by_record_says(records: list[tuple[bytes, bytes]]) -> None:
+    keys: list[bytes | None] = [key for key, _ in records]
+    values: list[bytes | None] = [value for _, value in records]
+
+    expected = [reference(key, value, order) for order, (key, value) in enumerate(records)]
+
+    assert rows(keys, values) == expected
+
+
+@given(
+    triple=st.tuples(names, names, int32s),
+    offset_and_time=st.tuples(int64s, int64s),
+    text=long_metadata,
+    key_version=st.sampled_from([0, 1]),
+    topic_id=st.sampled_from([None, "m4DYeKQPTbucaw6r_k4FdA"]),
+)
+def test_encoding_and_decoding_a_commit_changes_nothing(
+    triple: tuple[str, str, int],
+    offset_and_time: tuple[int, int],
+    text: str,
+    key_version: int,
+    topic_id: str | None,
+) -> None:
+    key = encode_offset_key(*triple, version=key_version)
+    value = encode_offset_value(*offset_and_time, metadata=text, topic_id=topic_id)
+
+    assert rows([key], [value]) == [(triple, *offset_and_time, 0)]
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 127, 128, 16_381, 16_382, 16_383, 40_000])
+def test_metadata_of_any_length_leaves_the_commit_time_right(size: int) -> None:
+    value = encode_offset_value(22, 1_795_235_715_112, metadata="m" * size)
+
+    assert rows([KEY], [value]) == [(("g", "t", 0), 22, 1_795_235_715_112, 0)]
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_null_metadata_is_as_good_as_none(version: int) -> None:
+    empty = encode_offset_value(5, 6, version=version)
+    at = 14 if version >= 3 else 10
+    null = b"\0" if version == 4 else b"\xff\xff"
+
+    value = empty[:at] + null + empty[at + len(null) :]
+
+    assert rows([KEY], [value]) == [(("g", "t", 0), 5, 6, 0)]
+
+
+members = st.builds(
+    ClassicMember,
+    member_id=names,
+    instance_id=st.one_of(st.none(), names),
+    client_id=names,
+    client_host=names,
+    rebalance_timeout_ms=int32s,
+    session_timeout_ms=int32s,
+    subscription=st.lists(names, max_size=3).map(tuple),
+    assignment=st.lists(st.tuples(names, st.lists(int32s, max_size=20).map(tuple)), max_size=3).map(
+        tuple
+    ),
+)
+groups = st.builds(
+    ClassicGroup,
+    group=names,
+    order=int32s,
+    protocol_type=st.just("consumer"),
+    generation=int32s,
+    protocol=st.one_of(st.none(), names),
+    leader=st.one_of(st.none(), names),
+    state_ms=st.one_of(st.none(), int64s),
+    members=st.lists(members, max_size=4).map(tuple),
+)
+
+
+@given(group=groups, version=st.sampled_from([3, 4]))
+def test_encoding_and_decoding_a_classic_group_changes_nothing(
+    group: ClassicGroup, version: int
+) -> None:
+    key, value = encode_group_key(group.group), encode_group_value(group, version=version)
+
+    decoded = decode([key], [value], [group.order], CommitKeys())
+
+    assert decoded.group_records == (group,)
+
+
+def test_tombstones_keep_their_place_between_commits() -> None:
+    values: list[bytes | None] = [VALUE, None, VALUE, None]
+
+    decoded = decode([KEY] * 4, values, [10, 11, 12, 13], CommitKeys())
+
+    assert decoded.offset.tolist() == [5, TOMBSTONE, 5, TOMBSTONE]
+    assert decoded.commit_ms.tolist() == [6, 0, 6, 0]
+    assert decoded.order.tolist() == [10, 11, 12, 13]
+
+
+def test_rows_tell_where_in_the_batch_a_commit_stood() -> None:
+    group = encode_group_key("g")
+
+    decoded = decode([group, KEY, None, KEY], [None, VALUE, VALUE, None], range(4), CommitKeys())
+
+    assert decoded.row.tolist() == [1, 3]
+    assert decoded.order.tolist() == [1, 3]
+
+
+def test_columns_have_their_types_even_when_nothing_is_read() -> None:
+    decoded = decode([], [], [], CommitKeys())
+
+    types = {name: getattr(decoded, name).dtype for name in ("row", "key", "offset", "order")}
+    assert types == {"row": np.int32, "key": np.int32, "offset": np.int64, "order": np.int64}
+    assert decoded.commit_ms.tolist() == []
+
+
+FAULTY_KEYS: list[tuple[bytes | None, Fault]] = [
+    (None, Fault.KEY_MISSING),
+    (b"", Fault.KEY_TOO_SHORT),
+    (b"\0", Fault.KEY_TOO_SHORT),
+    (b"\0\1", Fault.KEY_UNDERFLOW),
+    (b"\0\1\0\1g", Fault.KEY_UNDERFLOW),
+    (KEY[:-1], Fault.KEY_UNDERFLOW),
+    (b"\0\1\xff\xff" + KEY[4:], Fault.KEY_BAD_LENGTH),
+    (b"\0\1\0\0\x80\0" + bytes(20), Fault.KEY_BAD_LENGTH),
+    (KEY[:-4] + b"\xff\xff\xff\xff", Fault.NEGATIVE_PARTITION),
+    (b"\0\2\xff\xff", Fault.KEY_BAD_LENGTH),
+    (b"\0\7\0\1g", Fault.KEY_UNDERFLOW),
+]
+FAULTY_VALUES: list[tuple[bytes, Fault]] = [
+    (b"", Fault.VALUE_TOO_SHORT),
+    (b"\0", Fault.VALUE_TOO_SHORT),
+    (b"\0\5" + VALUE[2:], Fault.UNSUPPORTED_VALUE_VERSION),
+    (b"\xff\xff" + VALUE[2:], Fault.UNSUPPORTED_VALUE_VERSION),
+    (VALUE[:-2], Fault.VALUE_UNDERFLOW),
+    (VALUE[:14], Fault.VALUE_UNDERFLOW),
+    (VALUE[:14] + b"\xff" * 5 + bytes(9), Fault.VALUE_BAD_VARINT),
+    (VALUE[:14] + b"\xff" * 4 + b"\x7f" + bytes(9), Fault.VALUE_UNDERFLOW),
+    (VALUE[:14] + b"\xff", Fault.VALUE_UNDERFLOW),
+    (b"\0\1" + bytes(8) + b"\xff\xfe" + bytes(20), Fault.VALUE_BAD_LENGTH),
+    (encode_offset_value(-1, 6), Fault.NEGATIVE_OFFSET),
+    (encode_offset_value(5, -1), Fault.NEGATIVE_COMMIT_TIME),
+]
+FAULTY = [(key, VALUE, fault) for key, fault in FAULTY_KEYS] + [
+    (KEY, value, fault) for value, fault in FAULTY_VALUES
+]
+
+
+@pytest.mark.parametrize(("key", "value", "fault"), FAULTY)
+def test_a_malformed_record_is_counted_by_its_fault_and_spoils_no_other(
+    key: bytes | None, value: bytes, fault: Fault
+) -> None:
+    decoded = decode([KEY, key, KEY], [VALUE, value, None], [7, 8, 9], CommitKeys())
+
+    assert decoded.malformed == {fault: 1}
+    assert decoded.order.tolist() == [7, 9]
+    assert decoded.offset.tolist() == [5, TOMBSTONE]
+    (kept,) = decoded.quarantine
+    assert (kept.row, kept.order, kept.key, kept.value, kept.fault) == (1, 8, key, value, fault)
+
+
+def test_versions_of_groups_newer_than_ours_are_refused() -> None:
+    records = {
+        encode_group_key("g"): b"\0\5",
+        b"\0\3\0\1g": b"\0\1",
+        b"\0\x08\0\1g\0\1m": b"\0\1" + bytes(30),
+    }
+
+    decoded = decode(list(records), list(records.values()), range(3), CommitKeys())
+
+    assert decoded.malformed == {Fault.UNSUPPORTED_VALUE_VERSION: 3}
+
+
+def test_a_connect_worker_group_is_told_from_a_consumer_group() -> None:
+    connect = [value for key, value in KAFKA_RECORDS if key[:2] == b"\0\2" and b"connect" in value]
+
+    decoded = decode([encode_group_key("g")] * 5, connect, range(5), CommitKeys())
+
+    groups = [record for record in decoded.group_records if isinstance(record, ClassicGroup)]
+    assert [group.is_consumer for group in groups] == [False] * 5
+    assert {member.assignment for group in groups for member in group.members} == {None}
+
+
+def test_a_group_with_commits_and_no_member_yet_counts_as_consumer() -> None:
+    bare = ClassicGroup(
+        group="g",
+        order=0,
+        protocol_type="",
+        generation=0,
+        protocol=None,
+        leader=None,
+        state_ms=1,
+        members=(),
+    )
+
+    decoded = decode([encode_group_key("g")], [encode_group_value(bare)], [0], CommitKeys())
+
+    assert decoded.group_records == (bare,)
+    assert bare.is_consumer
+
+
+def test_an_unreadable_subscription_leaves_the_member_otherwise_whole() -> None:
+    member = ClassicMember(
+        member_id="m",
+        instance_id=None,
+        client_id="c",
+        client_host="/h",
+        rebalance_timeout_ms=1,
+        session_timeout_ms=2,
+        subscription=None,
+        assignment=(("t", (0,)),),
+    )
+    group = ClassicGroup(
+        group="g",
+        order=0,
+        protocol_type="consumer",
+        generation=1,
+        protocol="range",
+        leader="m",
+        state_ms=1,
+        members=(member,),
+    )
+
+    decoded = decode([encode_group_key("g")], [encode_group_value(group)], [0], CommitKeys())
+
+    assert decoded.group_records == (group,)
+
+
+def test_kinds_of_a_later_kafka_are_skipped_without_noise() -> None:
+    later = max(KIND_BY_KEY_VERSION) + 1
+
+    decoded = decode(
+        [later.to_bytes(2) + b"\0\1g", b"\xff\xff", b"\0\x0b\0\1s"], [b"", None, b""], [0, 1, 2],
+        CommitKeys(),
+    )  # fmt: skip
+
+    assert decoded.skipped == {KeyKind.UNKNOWN: 2, KeyKind.SHARE_GROUP_METADATA: 1}
+    assert decoded.malformed == {}
+
+
+@pytest.mark.parametrize(("limit", "kept"), [(2, [0, 1, 5]), (0, []), (None, [0, 1, 2, 3, 4, 5])])
+def test_the_quarantine_is_bounded_for_each_fault_apart(limit: int | None, kept: list[int]) -> None:
+    keys = [None, None, None, None, None, KEY]
+
+    decoded = decode(keys, [b""] * 6, range(6), CommitKeys(), quarantine_per_fault=limit)
+
+    assert [record.row for record in decoded.quarantine] == kept
+    assert decoded.malformed == {Fault.KEY_MISSING: 5, Fault.VALUE_TOO_SHORT: 1}
+
+
+def assert_every_record_is_accounted_for(
+    keys: list[bytes | None], values: list[bytes | None]
+) -> None:
+    decoded = decode(keys, values, range(len(keys)), CommitKeys(), quarantine_per_fault=None)
+
+    counted = [sum(decoded.skipped.values()), sum(decoded.malformed.values()), decoded.denied]
+    assert len(decoded.key) + len(decoded.group_records) + sum(counted) == len(keys)
+    assert len(decoded.quarantine) == sum(decoded.malformed.values())
+    assert (decoded.offset >= TOMBSTONE).all()
+    assert (decoded.commit_ms >= 0).all()
+
+
+raw = st.one_of(st.none(), st.binary(max_size=120))
+versioned = st.builds(
+    lambda version, tail: version.to_bytes(2) + tail,
+    st.integers(min_value=0, max_value=26),
+    st.binary(max_size=120),
+)
+
+
+@given(st.lists(st.tuples(raw | versioned, raw | versioned), max_size=20))
+def test_no_bytes_whatever_make_it_raise(records: list[tuple[bytes | None, bytes | None]]) -> None:
+    keys = [key for key, _ in records]
+    values = [value for _, value in records]
+
+    assert_every_record_is_accounted_for(keys, values)
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> tuple[bytes, bytes]:
+    """A record of Kafka, cut short or with some bytes overwritten."""
+    parts = list(draw(st.sampled_from(KAFKA_RECORDS)))
+    side = draw(st.integers(min_value=0, max_value=1))
+    data = bytearray(parts[side])
+    for _ in range(draw(st.integers(min_value=0, max_value=3))):
+        if data:
+            at = draw(st.integers(min_value=0, max_value=min(len(data), 200) - 1))
+            data[at] = draw(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]))
+    cut = draw(st.one_of(st.none(), st.integers(min_value=0, max_value=len(data))))
+    parts[side] = bytes(data[:cut])
+    return parts[0], parts[1]
+
+
+@settings(max_examples=300)
+@given(st.lists(damaged(), max_size=10))
+def test_damaged_records_of_kafka_never_make_it_raise(records: list[tuple[bytes, bytes]]) -> None:
+    keys: list[bytes | None] = [key for key, _ in records]
+    values: list[bytes | None] = [value for _, value in records]
+
+    assert_every_record_is_accounted_for(keys, values)
+
+
+@pytest.mark.parametrize("index", range(len(KAFKA_RECORDS)))
+def test_a_record_cut_anywhere_is_refused_or_lacks_nothing_we_read(index: int) -> None:
+    key, value = KAFKA_RECORDS[index]
+    cuts = range(min(len(value), 400))
+    whole = decode([key], [value], [0], CommitKeys())
+
+    cut = decode([key] * len(cuts), [value[:size] for size in cuts], [0] * len(cuts), CommitKeys())
+
+    assert set(cut.offset.tolist()) <= set(whole.offset.tolist())
+    assert set(cut.commit_ms.tolist()) <= set(whole.commit_ms.tolist())
+    assert cut.group_records == ()

@@ -1,0 +1,309 @@
+"""Burrow's own decoding tests, run through our decoder.
+
+Where Burrow is wrong, `BURROW_IS_WRONG` has the right answer and why. Besides those, its vectors
+contain no case for: version 4 metadata of 127 bytes and more, whose length Burrow reads as one byte
+(see `test_wire_kafka_records`), and negative offsets, times and partitions, which it lets through.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lagwatch.core.wire import (
+    TOMBSTONE,
+    ClassicGroup,
+    CommitKeys,
+    ConsumerGroupEpoch,
+    Decoded,
+    Fault,
+    GroupTombstone,
+    KeyKind,
+    decode,
+)
+from lagwatch.core.wire.groups import decode_group_record, read_assignment
+from lagwatch.core.wire.kinds import MalformedError
+from lagwatch.core.wire.reader import Reader
+
+Case = dict[str, Any]
+
+_CASES = json.loads(
+    (Path(__file__).parents[1] / "vectors" / "decode_cases.json").read_text(encoding="utf-8")
+)
+COMMIT_KEY = bytes.fromhex("000100097465737467726f7570000974657374746f7069630000000b")
+GROUP_KEY = bytes.fromhex("000200097465737467726f7570")
+
+BURROW_IS_WRONG: dict[tuple[str, str], tuple[object, str]] = {
+    ("compact string (uvarint length+1)", "00"): (
+        {"value": None},
+        "0 is null, 1 is the empty string: Burrow reads both as empty",
+    ),
+    (
+        "group metadata member v3",
+        (
+            "00066d656d626572ffff0006636c69656e74000d2f31302e31302e31302e313030ffffffff00007530"
+            "000000120001000000010006746f70696331000000000000001a0001000000010006746f7069633100"
+            "0000010000000000000000"
+        ),
+    ): (
+        {
+            "member_id": "member",
+            "group_instance_id": None,
+            "client_id": "client",
+            "client_host": "/10.10.10.100",
+            "rebalance_timeout": -1,
+            "session_timeout": 30000,
+            "assignment": {"topic1": [0]},
+        },
+        "length -1 is null: the member is not static, rather than static and named nothing",
+    ),
+    ("message 1", "000200000000000020b4000874657374646174610000000000000665"): (
+        {
+            "kind": "offset commit",
+            "group": "testgroup",
+            "topic": "testtopic",
+            "partition": 11,
+            "offset": 8372,
+            "timestamp": 1637,
+        },
+        "value version 2 is what Kafka 2.0 writes: like version 1 without the expiry",
+    ),
+    ("message 1", ""): (
+        {
+            "kind": "offset commit",
+            "group": "testgroup",
+            "topic": "testtopic",
+            "partition": 11,
+            "offset": TOMBSTONE,
+            "timestamp": 0,
+        },
+        "the commit expired or was deleted: Burrow shows that partition until it restarts",
+    ),
+    ("message 3", "000000000000000020b4000874657374646174610000000000000665"): (
+        {"kind": "epoch", "group": "testgroup", "epoch": 0},
+        "key version 3 is a KIP-848 group since Kafka 3.7; what follows its end is ignored",
+    ),
+}
+"""(unit, or "message" and the version of its key, bytes) → the right answer, and why."""
+
+DROPPED: dict[tuple[str, str], Fault] = {
+    ("000100097465737467726f757000097465737474", "0000"): Fault.KEY_UNDERFLOW,
+    (COMMIT_KEY.hex(), "00"): Fault.VALUE_TOO_SHORT,
+    ("000200097465737467", "0001"): Fault.KEY_UNDERFLOW,
+    (GROUP_KEY.hex(), "00"): Fault.VALUE_TOO_SHORT,
+    (GROUP_KEY.hex(), "0002"): Fault.VALUE_UNDERFLOW,
+    (GROUP_KEY.hex(), "0001"): Fault.VALUE_UNDERFLOW,  # one of them of another protocol type
+    ("00", "0000"): Fault.KEY_TOO_SHORT,
+}
+"""Key and version of the value → why we refuse what Burrow drops as well."""
+
+
+def string(data: bytes) -> Case:
+    return {"value": Reader(data).nullable_string()}
+
+
+def compact_string(data: bytes) -> Case:
+    return {"value": Reader(data, flexible=True).nullable_string()}
+
+
+def group(value: bytes) -> Case:
+    record = decode_group_record(KeyKind.GROUP_METADATA, GROUP_KEY, value, 0)
+    assert isinstance(record, ClassicGroup)
+    return {
+        "version": int.from_bytes(value[:2]),
+        "protocol_type": record.protocol_type,
+        "generation": record.generation,
+        "protocol": record.protocol,
+        "leader": record.leader,
+        "current_state_timestamp": record.state_ms,
+        "members": record.members,
+    }
+
+
+def group_header(data: bytes) -> Case:
+    """Both versions have the same header; behind it, no members."""
+    first, second = (group(version + data + bytes(4)) for version in (b"\0\0", b"\0\1"))
+    assert first | {"version": 1} == second
+    return first
+
+
+def group_member(version: int) -> Callable[[bytes], Case]:
+    def member(data: bytes) -> Case:
+        header = bytes.fromhex("0008636f6e73756d6572 00000001 ffff ffff")
+        state = bytes(8) if version >= 2 else b""
+        one_member = version.to_bytes(2) + header + state + (1).to_bytes(4) + data
+        (decoded,) = group(one_member)["members"]
+        return {
+            "member_id": decoded.member_id,
+            "group_instance_id": decoded.instance_id,
+            "client_id": decoded.client_id,
+            "client_host": decoded.client_host,
+            "rebalance_timeout": decoded.rebalance_timeout_ms,
+            "session_timeout": decoded.session_timeout_ms,
+            "assignment": {topic: list(numbers) for topic, numbers in decoded.assignment},
+        }
+
+    return member
+
+
+def assignment(data: bytes) -> Case:
+    decoded = read_assignment(b"\0\0" + data, "consumer")
+    assert decoded is not None
+    return {"assignment": {topic: list(numbers) for topic, numbers in decoded}}
+
+
+def commit(key: bytes, value: bytes) -> Case:
+    table = CommitKeys()
+    decoded = decode([key], [value], [0], table)
+    for fault in decoded.malformed:
+        raise MalformedError(fault)
+    group_name, topic, partition = table[int(decoded.key[0])]
+    return {
+        "group": group_name,
+        "topic": topic,
+        "partition": partition,
+        "offset": int(decoded.offset[0]),
+        "timestamp": int(decoded.commit_ms[0]),
+    }
+
+
+def offset_key(data: bytes) -> Case:
+    value = bytes.fromhex("0000000000000000000000000000000000000000")
+    first, second = (commit(version + data, value) for version in (b"\0\0", b"\0\1"))
+    assert first == second
+    return first
+
+
+def offset_value(*versions: int) -> Callable[[bytes], Case]:
+    def value(data: bytes) -> Case:
+        decoded = [commit(COMMIT_KEY, version.to_bytes(2) + data) for version in versions]
+        assert all(each == decoded[0] for each in decoded)
+        return decoded[0]
+
+    return value
+
+
+UNITS: dict[str, Callable[[bytes], Case]] = {
+    "string (int16 length)": string,
+    "compact string (uvarint length+1)": compact_string,
+    "group metadata header v0/v1 (after version)": group_header,
+    "group metadata value v2 (with version)": group,
+    "group metadata value v3 (with version)": group,
+    "group metadata member v1": group_member(1),
+    "group metadata member v3": group_member(3),
+    "member assignment (after protocol version)": assignment,
+    "offset key (after version 0/1)": offset_key,
+    "offset value 0 (after version; same for 1)": offset_value(0, 1),
+    "offset value 3 (after version)": offset_value(3),
+    "offset value 4 (after version)": offset_value(4),
+}
+
+
+def named(case: Case) -> str:
+    return f"{case['unit']}-{case.get('error_at', 'ok')}"
+
+
+@pytest.mark.parametrize("case", [case for case in _CASES["units"] if case["ok"]], ids=named)
+def test_what_burrow_reads_is_read(case: Case) -> None:
+    expected, _why = BURROW_IS_WRONG.get((case["unit"], case["hex"]), (case["expect"], ""))
+
+    decoded = UNITS[case["unit"]](bytes.fromhex(case["hex"]))
+
+    assert isinstance(expected, dict)
+    assert {name: decoded[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize("case", [case for case in _CASES["units"] if not case["ok"]], ids=named)
+def test_what_burrow_refuses_is_refused(case: Case) -> None:
+    read = UNITS[case["unit"]]
+
+    with pytest.raises(MalformedError):
+        read(bytes.fromhex(case["hex"]))
+
+
+def decode_message(case: Case) -> tuple[Decoded, CommitKeys]:
+    table = CommitKeys()
+    key, value = bytes.fromhex(case["key_hex"]), bytes.fromhex(case["value_hex"]) or None
+    return decode([key], [value], [5], table), table
+
+
+def expected_of(case: Case) -> Case | None:
+    version = int(case["key_hex"][:4], 16)
+    answer, _why = BURROW_IS_WRONG.get(
+        (f"message {version}", case["value_hex"]), (case["expect"], "")
+    )
+    assert answer is None or isinstance(answer, dict)
+    return answer
+
+
+def of_kind(*kinds: str) -> list[Case]:
+    return [case for case in _CASES["messages"] if (expected_of(case) or {}).get("kind") in kinds]
+
+
+@pytest.mark.parametrize("case", of_kind("offset commit"))
+def test_messages_with_a_commit(case: Case) -> None:
+    expected = expected_of(case)
+
+    decoded, table = decode_message(case)
+
+    assert expected is not None
+    assert table[int(decoded.key[0])] == (
+        expected["group"],
+        expected["topic"],
+        expected["partition"],
+    )
+    assert decoded.offset.tolist() == [expected["offset"]]
+    assert decoded.commit_ms.tolist() == [expected["timestamp"]]
+    assert decoded.malformed == {}
+
+
+@pytest.mark.parametrize("case", of_kind("owner"))
+def test_messages_with_an_owner(case: Case) -> None:
+    expected = case["expect"]
+
+    decoded, _ = decode_message(case)
+
+    (record,) = decoded.group_records
+    assert isinstance(record, ClassicGroup)
+    assert record.is_consumer
+    assert (record.group, record.order) == (expected["group"], 5)
+    (member,) = record.members
+    assert member.assignment == ((expected["topic"], (expected["partition"],)),)
+    assert (member.client_host, member.client_id) == (expected["owner"], expected["client_id"])
+
+
+@pytest.mark.parametrize("case", of_kind("group deleted"))
+def test_messages_that_delete_a_group(case: Case) -> None:
+    decoded, _ = decode_message(case)
+
+    assert decoded.group_records == (
+        GroupTombstone(group=case["expect"]["group"], order=5, kind=KeyKind.GROUP_METADATA),
+    )
+
+
+def test_a_message_of_a_newer_group_protocol() -> None:
+    (case,) = of_kind("epoch")
+
+    decoded, _ = decode_message(case)
+
+    assert decoded.group_records == (ConsumerGroupEpoch(group="testgroup", order=5, epoch=0),)
+
+
+NOTHING = [case for case in _CASES["messages"] if expected_of(case) is None]
+
+
+@pytest.mark.parametrize("case", NOTHING)
+def test_messages_burrow_drops_are_refused_for_a_reason(case: Case) -> None:
+    decoded, _ = decode_message(case)
+
+    assert decoded.malformed == {DROPPED[case["key_hex"], case["value_hex"][:4]]: 1}
+    assert decoded.key.size == 0
+    assert decoded.group_records == ()
+
+
+def test_every_message_is_in_one_of_these_tests() -> None:
+    seen = of_kind("offset commit", "owner", "group deleted", "epoch") + NOTHING
+
+    assert len(seen) == len(_CASES["messages"])
