@@ -1,0 +1,126 @@
+"""Health: is the process alive, and is what it says fresh?"""
+
+from collections.abc import Iterator
+from typing import Annotated, Final
+
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+from typing_extensions import TypedDict
+
+from lagwatch.ports import ClusterHealth
+from lagwatch_api.answers import json_answer, text_answer
+from lagwatch_api.deps import Deps
+from lagwatch_api.routing import Answer, Endpoint, Handler
+
+TAG: Final = "Health"
+
+_PROBES: Final = ("GET", "HEAD")
+
+
+class Health(TypedDict):
+    """The process is alive."""
+
+    status: str
+    version: str
+
+
+class BacklogProgress(TypedDict):
+    """How much of the offsets topic, as it stood at the start, has been read; records."""
+
+    read: int
+    total: int
+
+
+class ClusterReadiness(TypedDict):
+    """How one cluster fares."""
+
+    ready: bool
+    age_s: Annotated[
+        float | None,
+        Field(description="seconds since the last good round of log ends; null = none yet"),
+    ]
+    backlog: BacklogProgress
+    mode: Annotated[str, Field(description="where commits are read: offsets-topic | admin")]
+    problems: Annotated[list[str], Field(description="what is wrong now, and what to do")]
+    unseen: Annotated[
+        list[str], Field(description="what may not be seen, and the ACL that would show it")
+    ]
+    restarts: Annotated[int, Field(description="of the cluster's collector process")]
+
+
+class Readiness(TypedDict):
+    """Ready when every cluster is."""
+
+    ready: bool
+    clusters: dict[str, ClusterReadiness]
+
+
+def endpoints(deps: Deps) -> Iterator[Endpoint]:
+    """Our own probes, and Burrow's."""
+    ops = _Ops(deps)
+    yield from _probe("/healthz", ops.healthz, "Is the process alive?", ok=Health)
+    yield from _probe(
+        "/readyz", ops.readyz, "Is every cluster read and fresh?", ok=Readiness, busy=Readiness
+    )
+    yield _burrow("/burrow/admin", ops.admin, "GOOD", {200: Answer(description="GOOD")})
+    yield _burrow(
+        "/burrow/admin/ready",
+        ops.admin_ready,
+        "READY, when every cluster is",
+        {200: Answer(description="READY"), 503: Answer(description="STARTING")},
+    )
+
+
+class _Ops:
+    def __init__(self, deps: Deps) -> None:
+        self._queries = deps.queries
+        self._version = deps.version
+
+    async def healthz(self, _: Request) -> Response:
+        health: Health = {"status": "ok", "version": self._version}
+        return json_answer(health)
+
+    async def readyz(self, _: Request) -> Response:
+        clusters = {health.cluster: _readiness(health) for health in self._queries.health()}
+        ready = all(cluster["ready"] for cluster in clusters.values())
+        readiness: Readiness = {"ready": ready, "clusters": clusters}
+        return json_answer(readiness, 200 if ready else 503)
+
+    async def admin(self, _: Request) -> Response:
+        return text_answer("GOOD")
+
+    async def admin_ready(self, _: Request) -> Response:
+        if all(health.ready for health in self._queries.health()):
+            return text_answer("READY")
+        return text_answer("STARTING", 503)
+
+
+def _readiness(health: ClusterHealth) -> ClusterReadiness:
+    return {
+        "ready": health.ready,
+        "age_s": health.age_s,
+        "backlog": {"read": health.backlog_read, "total": health.backlog_total},
+        "mode": health.commits_mode,
+        "problems": list(health.problems),
+        "unseen": list(health.unseen),
+        "restarts": health.collector_restarts,
+    }
+
+
+def _probe(
+    path: str, handler: Handler, summary: str, *, ok: type[object], busy: type[object] | None = None
+) -> Iterator[Endpoint]:
+    answers = {200: Answer(description="yes", model=ok)}
+    if busy is not None:
+        answers[503] = Answer(description="no", model=busy)
+    for method in _PROBES:
+        yield Endpoint(
+            method=method, path=path, handler=handler, summary=summary, tag=TAG, answers=answers
+        )
+
+
+def _burrow(path: str, handler: Handler, summary: str, answers: dict[int, Answer]) -> Endpoint:
+    return Endpoint(
+        method="GET", path=path, handler=handler, summary=summary, tag=TAG, answers=answers
+    )
