@@ -1,0 +1,45 @@
+"""The command: its subcommands and how it starts."""
+
+from typing import Annotated
+
+import typer
+
+from lagwatch import __version__
+from lagwatch.cli import config, demo, explain, replay, serve, status
+
+app = typer.Typer(
+    name="lagwatch",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="`lagwatch COMMAND --help` shows examples; `--install-completion` sets the shell up.",
+)
+app.command(epilog=serve.EPILOG)(serve.serve)
+app.command(epilog=status.EPILOG)(status.status)
+app.command(epilog=explain.EPILOG)(explain.explain)
+app.command(epilog=replay.EPILOG)(replay.replay)
+app.command(epilog=demo.EPILOG)(demo.demo)
+app.add_typer(config.config, name="config")
+
+
+def _version(asked: bool) -> None:  # noqa: FBT001 typer calls it with the flag's value
+    if asked:
+        typer.echo(f"lagwatch {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def lagwatch(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")
+    ] = False,
+) -> None:
+    """Is every Kafka consumer group keeping up, and if not, since when and by which rule?"""
+    del version  # its callback has done the work
+
+
+def main() -> None:
+    """Run the command with the arguments of the process."""
+    app(prog_name="lagwatch")

@@ -1,0 +1,69 @@
+"""`lagwatch config`: check, show and describe the configuration."""
+
+from typing import Annotated
+
+import typer
+
+from lagwatch.cli.options import DEFAULT_CLUSTER, Bootstrap, ClusterName, ConfigFile, configured
+from lagwatch.cli.output import print_json
+from lagwatch.cli.reporting import reported
+
+config = typer.Typer(no_args_is_help=True, help="Check, show and describe the configuration.")
+
+_CHECK = """
+**Examples**
+
+`lagwatch config check -c lagwatch.toml`
+
+`LAGWATCH_CLUSTERS__PROD__BOOTSTRAP=kafka-1:9092 lagwatch config check`
+"""
+_SHOW = """
+**Examples**
+
+`lagwatch config show -c lagwatch.toml`
+
+`lagwatch config show -c lagwatch.toml --json`
+"""
+
+
+@config.command(epilog=_CHECK)
+@reported()
+def check(
+    *,
+    config: ConfigFile = None,
+    bootstrap: Bootstrap = None,
+    cluster_name: ClusterName = DEFAULT_CLUSTER,
+) -> None:
+    """List every fault at once, with its key, value and remedy; asks no broker."""
+    settings = configured(config, bootstrap=bootstrap, cluster_name=cluster_name).settings
+    names = sorted(settings.clusters)
+    typer.echo(f"ok: {len(names)} cluster{'s'[: len(names) != 1]}: {', '.join(names)}")
+
+
+@config.command(epilog=_SHOW)
+@reported()
+def show(
+    *,
+    config: ConfigFile = None,
+    bootstrap: Bootstrap = None,
+    cluster_name: ClusterName = DEFAULT_CLUSTER,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print what is in force and who set it; secrets are hidden."""
+    loaded = configured(config, bootstrap=bootstrap, cluster_name=cluster_name)
+
+    from lagwatch.config.show import as_toml, as_tree
+
+    if as_json:
+        print_json([as_tree(loaded)], single=True)
+    else:
+        typer.echo(as_toml(loaded), nl=False)
+
+
+@config.command()
+@reported()
+def reference() -> None:
+    """Print every option as a Markdown table."""
+    from lagwatch.config.reference import markdown
+
+    typer.echo(markdown(), nl=False)

@@ -1,0 +1,200 @@
+"""Asks a running lagwatch, or a Burrow, over its `/v3`.
+
+Source: the shapes of Burrow, core/internal/httpserver/structs.go; our additions may be absent.
+"""
+
+import http.client
+import json
+import socket
+import ssl
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import quote, unquote, urlsplit
+
+from lagwatch.cli.views import GroupView, PartitionView, Readiness, reading
+from lagwatch.errors import NotFoundError, SourceError
+
+_SCHEMES: Final = ("http", "https")
+_WHO: Final = "the server"
+
+# JSON of others: its values are of any type; a wrong one is a SourceError of kind `protocol`.
+_Json = Mapping[str, Any]
+
+
+class RemoteSource:
+    """A `StatusSource` over HTTP, on one connection.
+
+    Every method may raise `SourceError`.
+    """
+
+    def __init__(self, url: str, *, timeout_s: float) -> None:
+        """`url` is the server's root, with a path if it stands behind a proxy.
+
+        Raises:
+            SourceError: this is no such URL.
+        """
+        self._root = _without_user(url)
+        self._connection, self._prefix, self._headers = _connection(url, timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._connection.close()
+
+    def clusters(self) -> tuple[str, ...]:
+        return self._read(self._found("/v3/kafka", "server", self._root), lambda it: it["clusters"])
+
+    def readiness(self, cluster: str) -> Readiness:
+        status, answer = self._get("/readyz")
+        if isinstance(answer, dict) and isinstance(answer.get("clusters"), dict):
+            return self._readiness(answer["clusters"].get(cluster, {}))
+        status, _ = self._get("/burrow/admin/ready")
+        ready = status != http.client.SERVICE_UNAVAILABLE
+        return Readiness(ready=ready, problems=() if ready else (f"{_WHO} is still starting",))
+
+    def groups(self, cluster: str) -> tuple[str, ...]:
+        path = f"/v3/kafka/{quote(cluster, safe='')}/consumer"
+        return self._read(self._found(path, "cluster", cluster), lambda it: it["consumers"])
+
+    def group(self, cluster: str, group: str, *, show_all: bool) -> GroupView:
+        path = f"/v3/kafka/{quote(cluster, safe='')}/consumer/{quote(group, safe='')}"
+        answer = self._found(f"{path}/{'lag' if show_all else 'status'}", "group", group)
+        try:
+            return _group(answer["status"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise self._strange() from error
+
+    def _readiness(self, cluster: _Json) -> Readiness:
+        ready = cluster.get("ready") is True
+        told = [*cluster.get("problems", ()), *cluster.get("unseen", ())]
+        if not ready and not told:
+            backlog = cluster.get("backlog") or {}
+            told = [reading(backlog.get("read"), backlog.get("total"))]
+        return Readiness(ready=ready, problems=tuple(str(one) for one in told))
+
+    def _found(self, path: str, kind: str, name: str) -> _Json:
+        status, answer = self._get(path)
+        if status == http.client.NOT_FOUND:
+            raise NotFoundError(kind=kind, name=name)
+        if status != http.client.OK or not isinstance(answer, dict):
+            raise self._strange(f"{status} for {path}")
+        return answer
+
+    def _read(self, answer: _Json, pick: Callable[[_Json], object]) -> tuple[str, ...]:
+        names = pick(answer) if answer else ()
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise self._strange()
+        return tuple(sorted(names))
+
+    def _get(self, path: str) -> tuple[int, object]:
+        """Status and JSON, None for what is not JSON; once more if the connection had gone."""
+        try:
+            return self._ask(path)
+        except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
+            self._connection.close()
+        return self._ask(path)
+
+    def _ask(self, path: str) -> tuple[int, object]:
+        try:
+            self._connection.request("GET", self._prefix + path, headers=self._headers)
+            response = self._connection.getresponse()
+            body = response.read()
+        except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
+            raise
+        except TimeoutError as error:
+            raise self._failed("timeout", "it did not answer in time") from error
+        except ssl.SSLError as error:
+            raise self._failed("tls", str(error.reason or error)) from error
+        except socket.gaierror as error:
+            raise self._failed("connection", "there is no such host") from error
+        except (OSError, http.client.HTTPException) as error:
+            raise self._failed(
+                "connection", getattr(error, "strerror", None) or repr(error)
+            ) from error
+        try:
+            return response.status, json.loads(body)
+        except ValueError:
+            return response.status, None
+
+    def _failed(self, kind: str, reason: str) -> SourceError:
+        message = f"cannot ask {self._root}: {reason}. Check --url and that the server runs."
+        return SourceError(cluster="", kind=kind, message=message)
+
+    def _strange(self, what: str = "") -> SourceError:
+        detail = f" ({what})" if what else ""
+        message = (
+            f"{self._root} did not answer as lagwatch or Burrow does{detail}. "
+            "--url must name the root of one, without /v3."
+        )
+        return SourceError(cluster="", kind="protocol", message=message, retryable=False)
+
+
+def _connection(
+    url: str, timeout_s: float
+) -> tuple[http.client.HTTPConnection, str, dict[str, str]]:
+    """The connection, the path in front of every path, and headers for every request."""
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port, parts = None, None, urlsplit("")
+    if not host or parts.scheme not in _SCHEMES:
+        message = f"{_without_user(url)!r} is no URL of a server. Write http://host:port."
+        raise SourceError(cluster="", kind="connection", message=message, retryable=False)
+    headers = {"Accept": "application/json"}
+    if parts.username is not None:
+        user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        headers["Authorization"] = f"Basic {b64encode(user.encode()).decode()}"
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    return kind(host, port, timeout=timeout_s), parts.path.rstrip("/"), headers
+
+
+def _without_user(url: str) -> str:
+    """The URL as it may be shown: a password can stand in it."""
+    scheme, separator, rest = url.rpartition("://")
+    return scheme + separator + rest.rpartition("@")[2]
+
+
+def _group(status: _Json) -> GroupView:
+    max_lag = status["maxlag"]
+    unknown = int(status.get("unknown_partitions") or 0)
+    nothing_known = unknown > 0 and (max_lag is None or max_lag["current_lag"] is None)
+    return GroupView(
+        cluster=str(status["cluster"]),
+        group=str(status["group"]),
+        status=str(status["status"]),
+        rule=status.get("rule"),
+        total_lag=None if nothing_known else int(status["totallag"]),
+        unknown_partitions=unknown,
+        time_lag_s=status.get("time_lag_s"),
+        complete=float(status["complete"]),
+        partition_count=int(status["partition_count"]),
+        max_lag=None if max_lag is None else _partition(max_lag),
+        partitions=tuple(_partition(partition) for partition in status["partitions"] or ()),
+    )
+
+
+def _partition(partition: _Json) -> PartitionView:
+    end = partition["end"]
+    return PartitionView(
+        topic=str(partition["topic"]),
+        partition=int(partition["partition"]),
+        status=str(partition["status"]),
+        rule=partition.get("rule"),
+        current_lag=partition["current_lag"],
+        time_lag_s=partition.get("time_lag_s"),
+        committed_offset=None if end is None else int(end["offset"]),
+        complete=float(partition["complete"]),
+        owner=str(partition["owner"]),
+        client_id=str(partition["client_id"]),
+        unknown_reason=partition.get("unknown_reason"),
+        evidence=partition.get("evidence") or {},
+    )

@@ -1,0 +1,75 @@
+"""From errors to messages and exit codes; users never see a traceback for their own mistake."""
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from enum import IntEnum
+from typing import ParamSpec, TypeVar
+
+import typer
+
+from lagwatch.errors import ConfigError, LagwatchError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Exit(IntEnum):
+    """Exit codes; those of `status` are the ones Nagios expects."""
+
+    OK = 0
+    WARNING = 1
+    ERROR = 2
+    UNKNOWN = 3
+    BAD_INPUT = 2
+    """Configuration, document or arguments cannot be used."""
+    INTERRUPTED = 130
+
+
+def complain(message: str) -> None:
+    """One message on stderr."""
+    typer.echo(f"lagwatch: {message}", err=True)
+
+
+def reported(
+    otherwise: Exit = Exit.BAD_INPUT,
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Turn the errors of a command into messages; faults of the configuration exit with 2.
+
+    Every other error of ours exits with `otherwise`.
+    """
+
+    def decorate(command: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(command)
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return command(*args, **kwargs)
+            except ConfigError as error:
+                complain(_faults(error))
+                raise typer.Exit(otherwise if otherwise is Exit.UNKNOWN else 2) from None
+            except LagwatchError as error:
+                complain(str(error))
+                raise typer.Exit(otherwise) from None
+            except BrokenPipeError:
+                _leave_the_pipe()
+                raise typer.Exit(Exit.OK) from None
+            except KeyboardInterrupt:
+                raise typer.Exit(Exit.INTERRUPTED) from None
+
+        return guarded
+
+    return decorate
+
+
+def _faults(error: ConfigError) -> str:
+    count = len(error.faults)
+    head = (
+        "the configuration has a fault:" if count == 1 else f"{count} faults in the configuration:"
+    )
+    return "\n".join([head, *(f"  {fault}" for fault in error.faults)])
+
+
+def _leave_the_pipe() -> None:
+    """Nobody reads our output any more: let the flush at exit have somewhere to go."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

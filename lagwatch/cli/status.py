@@ -1,0 +1,174 @@
+"""`lagwatch status`: one look, with an exit code for scripts."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from lagwatch.cli.options import DEFAULT_CLUSTER, Bootstrap, ConfigFile, configured
+from lagwatch.cli.output import console, print_json
+from lagwatch.cli.reporting import Exit, complain, reported
+from lagwatch.cli.views import GroupView, StatusSource
+from lagwatch.errors import NotFoundError
+
+_WAIT_S: Final = 30.0
+_EXIT_OF_STATUS: Final = {"OK": Exit.OK, "WARN": Exit.WARNING, "ERR": Exit.ERROR}
+_SEVERITY: Final = (Exit.OK, Exit.UNKNOWN, Exit.WARNING, Exit.ERROR)
+"""Something known to be bad is told before something unknown."""
+
+EPILOG = """
+Exit codes: 0 OK, 1 WARNING, 2 ERROR, 3 unknown.
+
+**Examples**
+
+`lagwatch status --bootstrap kafka-1:9092`
+
+`lagwatch status my-group --url http://lagwatch:8000 --cluster prod`
+
+`lagwatch status --url http://burrow:8000 --json`
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What was seen."""
+
+    groups: tuple[GroupView, ...]
+    whole: bool
+    """False when a cluster was not ready: silence about a group then says nothing."""
+    problems: tuple[str, ...]
+
+    @property
+    def code(self) -> Exit:
+        codes = [_EXIT_OF_STATUS.get(group.status, Exit.UNKNOWN) for group in self.groups]
+        return max(codes if self.whole else [*codes, Exit.UNKNOWN], key=_rank, default=Exit.OK)
+
+
+@reported(Exit.UNKNOWN)
+def status(
+    group: Annotated[
+        str | None, typer.Argument(metavar="[GROUP]", help="Only this group, with its partitions.")
+    ] = None,
+    *,
+    url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Ask a running lagwatch, or a Burrow.")
+    ] = None,
+    bootstrap: Bootstrap = None,
+    config: ConfigFile = None,
+    cluster: Annotated[str | None, typer.Option(metavar="NAME", help="Only this cluster.")] = None,
+    wait: Annotated[
+        float, typer.Option(min=0.1, help="Seconds to wait for answers, at most.")
+    ] = _WAIT_S,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show every group and its verdict once; the exit code is the worst of them."""
+    with _source(url, bootstrap, config, cluster, wait) as source:
+        seen = look(source, _chosen(source, cluster), group)
+    for problem in seen.problems:
+        complain(problem)
+    if as_json:
+        print_json([_answer(seen)], single=True)
+    else:
+        _draw(seen, one=group is not None)
+    raise typer.Exit(seen.code)
+
+
+def look(source: StatusSource, clusters: Sequence[str], group: str | None) -> Look:
+    """Ask for all groups, or for one.
+
+    Raises:
+        NotFoundError: none of the clusters knows the group.
+    """
+    groups: list[GroupView] = []
+    problems: list[str] = []
+    whole = True
+    for cluster in clusters:
+        readiness = source.readiness(cluster)
+        whole &= readiness.ready
+        problems += [f"cluster {cluster!r}: {problem}" for problem in readiness.problems]
+        groups += _groups(source, cluster, group)
+    if group is not None and not groups:
+        if whole:
+            raise NotFoundError(kind="group", name=group)
+        problems.append(f"group {group!r} is not known so far")
+    return Look(groups=tuple(groups), whole=whole, problems=tuple(problems))
+
+
+def _groups(source: StatusSource, cluster: str, group: str | None) -> Iterator[GroupView]:
+    names = source.groups(cluster) if group is None else (group,)
+    for name in names:
+        try:
+            yield source.group(cluster, name, show_all=group is not None)
+        except NotFoundError:
+            continue  # it went meanwhile, or lives in another cluster
+
+
+@contextmanager
+def _source(
+    url: str | None,
+    bootstrap: str | None,
+    config: Path | None,
+    cluster: str | None,
+    wait_s: float,
+) -> Iterator[StatusSource]:
+    if url is not None:
+        if bootstrap is not None:
+            raise typer.BadParameter("either --url or --bootstrap", param_hint="--url")
+        from lagwatch.cli.remote import RemoteSource
+
+        with RemoteSource(url, timeout_s=wait_s) as remote:
+            yield remote
+        return
+    settings = configured(
+        config, bootstrap=bootstrap, cluster_name=cluster or DEFAULT_CLUSTER
+    ).settings
+    if cluster is not None:
+        _known(cluster, tuple(settings.clusters))
+        settings = settings.model_copy(update={"clusters": {cluster: settings.clusters[cluster]}})
+
+    from lagwatch import log, service
+    from lagwatch.cli.local import LocalSource
+
+    log.configure(level="fatal", form=settings.log.format)  # what is wrong, `problems` say
+    yield LocalSource(service.observe(settings, wait_s=wait_s))
+
+
+def _chosen(source: StatusSource, cluster: str | None) -> tuple[str, ...]:
+    clusters = source.clusters()
+    if cluster is None:
+        return clusters
+    _known(cluster, clusters)
+    return (cluster,)
+
+
+def _known(cluster: str, clusters: Sequence[str]) -> None:
+    if cluster not in clusters:
+        raise NotFoundError(kind="cluster", name=cluster)
+
+
+def _rank(code: Exit) -> int:
+    return _SEVERITY.index(code)
+
+
+def _answer(seen: Look) -> dict[str, object]:
+    return {
+        "status": seen.code.name,
+        "problems": list(seen.problems),
+        "groups": [asdict(group) for group in seen.groups],
+    }
+
+
+def _draw(seen: Look, *, one: bool) -> None:
+    from lagwatch.cli.status_table import draw_group, draw_groups
+
+    screen = console()
+    if one:
+        for group in seen.groups:
+            draw_group(screen, group)
+    elif seen.groups:
+        draw_groups(screen, seen.groups)
+    else:
+        screen.print("no groups" if seen.whole else "no groups so far")

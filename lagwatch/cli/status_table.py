@@ -1,0 +1,103 @@
+"""`status` for people: a table of groups, or of the partitions of one."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from lagwatch.cli import words
+from lagwatch.cli.views import GroupView, PartitionView
+
+_WORST_FIRST: Final = ("ERR", "WARN", "UNKNOWN", "NOTFOUND", "OK")
+_NONE: Final = "-"
+
+
+def draw_groups(screen: Console, groups: Sequence[GroupView]) -> None:
+    """One line per group, the worst first."""
+    many = len({group.cluster for group in groups}) > 1
+    table = _table("CLUSTER") if many else _table()
+    for title in ("GROUP", "STATUS", "RULE"):
+        table.add_column(title, overflow="fold")
+    for title in ("LAG", "TIME LAG", "COMPLETE"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("GREATEST LAG", overflow="fold")
+    for group in sorted(groups, key=_badness):
+        cells = (
+            Text(group.group),
+            _status(group.status),
+            Text(group.rule or _NONE),
+            Text(_total(group)),
+            Text(words.duration(group.time_lag_s)),
+            Text(f"{group.complete:.0%}"),
+            Text(_greatest(group.max_lag)),
+        )
+        table.add_row(*((Text(group.cluster), *cells) if many else cells))
+    screen.print(table)
+
+
+def draw_group(screen: Console, group: GroupView) -> None:
+    """The verdict on one group and all its partitions."""
+    head = Text(f"{group.group} on {group.cluster}: ")
+    head.append_text(_status(group.status))
+    if group.rule:
+        head.append(f"  {group.rule}")
+    screen.print(head)
+    if group.rule is not None and group.rule in words.SENTENCES:
+        screen.print(Text(words.SENTENCES[group.rule]))
+    screen.print(Text(f"lag {_total(group)}, time lag {words.duration(group.time_lag_s)}"))
+    table = _table("TOPIC")
+    table.add_column("PARTITION", justify="right")
+    for title in ("STATUS", "RULE"):
+        table.add_column(title, overflow="fold")
+    for title in ("LAG", "TIME LAG", "COMMITTED"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("OWNER", overflow="fold")
+    for partition in group.partitions:
+        table.add_row(*_cells(partition))
+    screen.print(table)
+
+
+def _cells(partition: PartitionView) -> tuple[Text, ...]:
+    return (
+        Text(partition.topic),
+        Text(str(partition.partition)),
+        _status(partition.status),
+        Text(partition.unknown_reason or partition.rule or _NONE),
+        Text(words.number(partition.current_lag)),
+        Text(words.duration(partition.time_lag_s)),
+        Text(_NONE if partition.committed_offset is None else f"{partition.committed_offset:,}"),
+        Text(f"{partition.client_id} {partition.owner}".strip() or _NONE),
+    )
+
+
+def _table(*first: str) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for title in first:
+        table.add_column(title, overflow="fold")
+    return table
+
+
+def _status(status: str) -> Text:
+    return Text(status, style=words.COLOURS.get(status, "dim"))
+
+
+def _badness(group: GroupView) -> tuple[int, int, str, str]:
+    place = _WORST_FIRST.index(group.status) if group.status in _WORST_FIRST else 0
+    return place, -(group.total_lag or 0), group.cluster, group.group
+
+
+def _total(group: GroupView) -> str:
+    if group.total_lag is None:
+        return "unknown"
+    if group.unknown_partitions:
+        return f"{group.total_lag:,} + {group.unknown_partitions} unknown"
+    return f"{group.total_lag:,}"
+
+
+def _greatest(partition: PartitionView | None) -> str:
+    if partition is None:
+        return _NONE
+    return f"{words.number(partition.current_lag)} {partition.topic}/{partition.partition}"

@@ -1,0 +1,134 @@
+"""The command against a real broker: `serve`, and `status` by both ways of asking."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lagwatch.kafka.embedded import EmbeddedKafka
+from tests.support.kafka import commit, create_topic, produce, unique
+from tests.support.waiting import eventually
+
+COMMAND = (sys.executable, "-m", "lagwatch")
+_DEADLINE_S = 60
+_STOPS_WITHIN_S = 5
+
+
+def lagwatch(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, timeout=_DEADLINE_S, check=False
+    )
+
+
+@contextmanager
+def serving(log: Path, *arguments: str) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
+    """The service and its URL, as its log tells it."""
+    with (
+        log.open("wb") as stderr,
+        subprocess.Popen([*COMMAND, "serve", *arguments], stderr=stderr) as process,
+    ):
+        try:
+            eventually(
+                lambda: process.poll() is not None or _url(log) != "",
+                "the service says where it listens",
+                timeout_s=_DEADLINE_S,
+            )
+            assert process.poll() is None, log.read_text()
+            yield process, _url(log)
+        finally:
+            process.kill()
+
+
+def _url(log: Path) -> str:
+    events = (json.loads(line) for line in log.read_text().splitlines() if line.endswith("}"))
+    return next((str(event["url"]) for event in events if event["event"] == "serving"), "")
+
+
+def _ready(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/readyz", timeout=_DEADLINE_S) as answer:  # noqa: S310
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def test_one_look_at_a_broker_tells_a_group_that_is_caught_up(kafka: EmbeddedKafka) -> None:
+    topic, group = create_topic(kafka), unique("caught-up")
+    produce(kafka, topic, 10)
+    commit(kafka, group, topic, 10)
+
+    result = lagwatch("status", group, "--bootstrap", kafka.bootstrap_servers, "--json")
+
+    assert result.returncode == 0, result.stderr
+    (told,) = json.loads(result.stdout)["groups"]
+    assert (told["cluster"], told["status"], told["total_lag"]) == ("local", "OK", 0)
+
+
+def test_one_look_at_a_broker_tells_a_group_that_stopped(kafka: EmbeddedKafka) -> None:
+    topic, group = create_topic(kafka), unique("stopped")
+    produce(kafka, topic, 10)
+    commit(kafka, group, topic, 4)
+
+    def told() -> bool:
+        result = lagwatch("status", group, "--bootstrap", kafka.bootstrap_servers)
+        return result.returncode == 2 and "STOP" in result.stdout
+
+    eventually(told, "a window of one commit is a STOP a moment later", timeout_s=_DEADLINE_S)
+
+
+def test_a_broker_that_is_not_there_is_unknown_with_the_reason() -> None:
+    result = lagwatch("status", "--bootstrap", "127.0.0.1:1", "--wait", "8")
+
+    assert result.returncode == 3
+    assert "refused" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_service_is_asked_and_stops_cleanly_on_sigterm(
+    kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    topic, group = create_topic(kafka), unique("served")
+    produce(kafka, topic, 10)
+    commit(kafka, group, topic, 10)
+    flags = ("--bootstrap", kafka.bootstrap_servers, "--address", "127.0.0.1:0")
+
+    with serving(tmp_path / "log", *flags, "--cluster-name", "here") as (process, url):
+        eventually(lambda: _ready(url), "the service is ready", timeout_s=_DEADLINE_S)
+        result = lagwatch("status", group, "--url", url, "--cluster", "here", "--json")
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(_STOPS_WITHIN_S)
+
+    (told,) = json.loads(result.stdout)["groups"]
+    assert (result.returncode, told["status"], told["group"]) == (0, "OK", group)
+    assert code == 0
+    assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+def test_ctrl_c_stops_the_service_cleanly(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    flags = ("--bootstrap", kafka.bootstrap_servers, "--address", "127.0.0.1:0")
+
+    with serving(tmp_path / "log", *flags) as (process, url):
+        eventually(lambda: _ready(url), "the service is ready", timeout_s=_DEADLINE_S)
+        os.kill(process.pid, signal.SIGINT)
+        code = process.wait(_STOPS_WITHIN_S)
+
+    assert code == 0
+    assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+def test_an_address_that_is_taken_is_told_without_a_traceback(
+    kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    flags = ("--bootstrap", kafka.bootstrap_servers, "--address")
+
+    with serving(tmp_path / "log", *flags, "127.0.0.1:0") as (_, url):
+        second = lagwatch("serve", *flags, url.removeprefix("http://"))
+
+    assert second.returncode == 2
+    assert "already in use" in second.stderr
+    assert "Traceback" not in second.stderr

@@ -1,0 +1,359 @@
+"""`status`: the same look through a lagwatch, a Burrow and the monitor in this process."""
+
+import http.server
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from lagwatch.cli import app
+from lagwatch.cli.local import LocalSource
+from lagwatch.cli.remote import RemoteSource
+from lagwatch.cli.reporting import Exit
+from lagwatch.cli.status import look
+from lagwatch.core.model import GroupStatus, GroupVerdict, PartitionStatus, Rule
+from lagwatch.errors import NotFoundError
+from lagwatch_api import create_app
+from tests.support.api_doubles import (
+    GivenCluster,
+    GivenQueries,
+    GivenSettings,
+    RecordingCommands,
+    cluster_health,
+    group_verdict,
+    partition_verdict,
+    unknown_partition,
+)
+from tests.support.serving import served
+
+BURROW = Path(__file__).parents[1] / "vectors" / "burrow-answers"
+
+OK = group_verdict(
+    partition_verdict(status=PartitionStatus.OK, rule=Rule.PROGRESSING, current_lag=1_234_567),
+    group="fine",
+    status=GroupStatus.OK,
+    rule=Rule.PROGRESSING,
+)
+WARN = group_verdict(partition_verdict(), group="behind / odd?")
+ERR = group_verdict(
+    partition_verdict(status=PartitionStatus.STOP, rule=Rule.STOPPED),
+    unknown_partition(),
+    group="stopped",
+    status=GroupStatus.ERR,
+    rule=Rule.STOPPED,
+)
+UNKNOWN = group_verdict(
+    unknown_partition(),
+    group="unseen",
+    status=GroupStatus.UNKNOWN,
+    rule=None,
+    max_lag=None,
+    total_lag=0,
+    time_lag_s=None,
+)
+
+
+def queries(*verdicts: GroupVerdict, ready: bool = True, problems: tuple[str, ...] = ()):
+    clusters = {"c1": GivenCluster(verdicts={verdict.group: verdict for verdict in verdicts})}
+    return GivenQueries(clusters, [cluster_health("c1", ready=ready, problems=problems)])
+
+
+@contextmanager
+def lagwatch_at(*verdicts: GroupVerdict, **health) -> Iterator[str]:
+    application = create_app(
+        queries(*verdicts, **health),
+        RecordingCommands(),
+        GivenSettings(),
+        hostname="test",
+        version="1",
+    )
+    with served(application) as server:
+        yield f"http://127.0.0.1:{server.port}"
+
+
+@cache
+def _recorded() -> dict[str, tuple[int, object]]:
+    """Path → status and body; the list of clusters, not recorded, as the one cluster there was."""
+    files = (json.loads(path.read_text()) for path in BURROW.glob("GET*.json"))
+    answers = {
+        one["request"]["path"]: (one["status"], one["body"]) for one in files if "status" in one
+    }
+    return answers | {"/v3/kafka": (200, {"error": False, "clusters": ["local"]})}
+
+
+class _RecordedBurrow(http.server.BaseHTTPRequestHandler):
+    """Answers what a Burrow answered to the same path."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        status, body = _recorded().get(self.path, (404, ""))
+        raw = (body if isinstance(body, str) else json.dumps(body)).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(raw)))
+        self.end_headers()
+        self.wfile.write(raw)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def burrow_at(handler: type[http.server.BaseHTTPRequestHandler] = _RecordedBurrow) -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join(10)
+        server.server_close()
+
+
+def status(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["status", *arguments])
+
+
+class TestExitCode:
+    @pytest.mark.parametrize(
+        ("verdicts", "code"),
+        [
+            ((), 0),
+            ((OK,), 0),
+            ((OK, WARN), 1),
+            ((OK, WARN, ERR), 2),
+            ((OK, UNKNOWN), 3),
+            ((WARN, UNKNOWN), 1),
+            ((ERR, UNKNOWN), 2),
+        ],
+    )
+    def test_it_is_that_of_the_worst_group(
+        self, verdicts: tuple[GroupVerdict, ...], code: int
+    ) -> None:
+        with lagwatch_at(*verdicts) as url:
+            assert status("--url", url).exit_code == code
+
+    @pytest.mark.parametrize(("group", "code"), [("fine", 0), ("behind / odd?", 1), ("stopped", 2)])
+    def test_it_is_that_of_the_group_asked_for(self, group: str, code: int) -> None:
+        with lagwatch_at(OK, WARN, ERR) as url:
+            assert status(group, "--url", url).exit_code == code
+
+    @pytest.mark.parametrize(("verdict", "code"), [(OK, 3), (WARN, 1), (ERR, 2)])
+    def test_a_cluster_that_is_not_ready_is_never_ok(
+        self, verdict: GroupVerdict, code: int
+    ) -> None:
+        with lagwatch_at(verdict, ready=False) as url:
+            result = status("--url", url)
+
+        assert result.exit_code == code
+        assert "cluster 'c1': not read to the end yet (10 of 100 records" in result.stderr
+
+    def test_what_is_wrong_with_a_cluster_is_told(self) -> None:
+        with lagwatch_at(OK, problems=("log_ends: no answer. Check the brokers.",)) as url:
+            result = status("--url", url)
+
+        assert result.exit_code == 0
+        assert "cluster 'c1': log_ends: no answer. Check the brokers." in result.stderr
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (("nobody",), "group 'nobody' is not known"),
+            (("--cluster", "nowhere"), "cluster 'nowhere' is not known"),
+        ],
+    )
+    def test_what_nobody_knows_is_unknown(self, arguments: tuple[str, ...], message: str) -> None:
+        with lagwatch_at(OK) as url:
+            result = status(*arguments, "--url", url)
+
+        assert result.exit_code == 3
+        assert result.stderr == f"lagwatch: {message}\n"
+
+    def test_a_group_not_seen_so_far_is_unknown(self) -> None:
+        with lagwatch_at(OK, ready=False) as url:
+            result = status("nobody", "--url", url)
+
+        assert result.exit_code == 3
+        assert "group 'nobody' is not known so far" in result.stderr
+
+    def test_a_closed_port_is_unknown_with_the_reason(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+
+        result = status("--url", f"http://127.0.0.1:{port}")
+
+        assert result.exit_code == 3
+        assert "Connection refused" in result.stderr
+
+    def test_silence_is_unknown_after_the_wait(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+            result = status("--url", url, "--wait", "0.2")
+
+        assert result.exit_code == 3
+        assert "did not answer in time" in result.stderr
+
+    @pytest.mark.parametrize("url", ["ftp://host", "http://", "http://host:port", "http://[::1"])
+    def test_what_is_no_url_is_told(self, url: str) -> None:
+        result = status("--url", url)
+
+        assert result.exit_code == 3
+        assert "is no URL of a server" in result.stderr
+
+    @pytest.mark.parametrize(
+        "body", [b"", b"hello", b"[]", b'{"clusters": 5}', b'{"clusters": [5]}']
+    )
+    def test_a_stranger_is_told(self, body: bytes) -> None:
+        class Stranger(_RecordedBurrow):
+            def do_GET(self) -> None:
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+        with burrow_at(Stranger) as url:
+            result = status("--url", url)
+
+        assert result.exit_code == 3
+        assert "did not answer as lagwatch or Burrow does" in result.stderr
+
+    def test_a_fault_of_the_configuration_is_unknown(self) -> None:
+        result = status("--bootstrap", "kafka")
+
+        assert result.exit_code == 3
+        assert 'clusters.local.bootstrap[0] = "kafka": has no port' in result.stderr
+
+    def test_only_one_way_to_ask_can_be_given(self) -> None:
+        assert status("--bootstrap", "kafka:9092", "--url", "http://host").exit_code == 2
+
+
+class TestOutput:
+    def test_json_names_everything(self) -> None:
+        with lagwatch_at(OK, ERR, UNKNOWN) as url:
+            answer = json.loads(status("--url", url, "--json").stdout)
+
+        assert answer["status"] == "ERROR"
+        assert answer["problems"] == []
+        groups = {group["group"]: group for group in answer["groups"]}
+        assert list(groups) == ["fine", "stopped", "unseen"]
+        assert groups["fine"]["total_lag"] == 1_234_567
+        assert groups["stopped"]["rule"] == "stopped"
+        assert groups["stopped"]["unknown_partitions"] == 1
+        assert groups["unseen"]["total_lag"] is None
+
+    def test_a_group_is_shown_with_all_its_partitions(self) -> None:
+        with lagwatch_at(OK) as url:
+            every = json.loads(status("fine", "--url", url, "--json").stdout)
+            bad = json.loads(status("--url", url, "--json").stdout)
+
+        assert len(every["groups"][0]["partitions"]) == 1
+        assert bad["groups"][0]["partitions"] == []
+
+    def test_the_table_begins_with_the_worst_and_shows_unknown_as_such(self) -> None:
+        with lagwatch_at(OK, WARN, ERR, UNKNOWN) as url:
+            lines = status("--url", url).stdout.splitlines()
+
+        rows = [line for line in lines if "orders/0" in line or "unseen" in line]
+        names = ["stopped", "behind / odd?", "unseen", "fine"]
+        assert [row.strip().split("  ")[0] for row in rows] == names
+        assert "42 + 1 unknown" in rows[0]
+        assert "unknown" in rows[2]
+        assert "1,234,567" in rows[3]
+
+    def test_one_group_is_shown_with_its_rule_in_words(self) -> None:
+        with lagwatch_at(ERR) as url:
+            text = status("stopped", "--url", url).stdout
+
+        assert "stopped on c1: ERR  stopped" in text
+        assert "No commit for longer than the whole window spans" in text
+        assert "topic_not_visible" in text
+
+    def test_an_empty_cluster_is_told_so(self) -> None:
+        with lagwatch_at() as url:
+            assert status("--url", url).stdout == "no groups\n"
+
+
+class TestSources:
+    @pytest.mark.parametrize("group", [None, "stopped"])
+    def test_a_lagwatch_says_what_its_monitor_says(self, group: str | None) -> None:
+        local = LocalSource(queries(OK, WARN, ERR))
+
+        with lagwatch_at(OK, WARN, ERR) as url, RemoteSource(url, timeout_s=10) as remote:
+            near, far = look(local, ["c1"], group), look(remote, ["c1"], group)
+
+        by_name = {one.group: asdict(one) for one in near.groups}
+        assert {one.group: asdict(one) for one in far.groups} == by_name
+        assert near.code is far.code is Exit.ERROR
+
+    def test_a_burrow_is_understood(self) -> None:
+        with burrow_at() as url:
+            result = status("brw-classic", "--url", url, "--cluster", "local", "--json")
+
+        (group,) = json.loads(result.stdout)["groups"]
+        recorded = json.loads(
+            (BURROW / "GET_v3_kafka_local_consumer_brw_classic_lag.json").read_text()
+        )
+        assert result.exit_code == 0
+        assert group["total_lag"] == recorded["body"]["status"]["totallag"]
+        assert len(group["partitions"]) == len(recorded["body"]["status"]["partitions"])
+        assert group["rule"] is None
+
+    def test_an_unknown_group_of_a_burrow_is_unknown(self) -> None:
+        with burrow_at() as url:
+            result = status("nope", "--url", url)
+
+        assert result.exit_code == 3
+        assert "group 'nope' is not known" in result.stderr
+
+    def test_a_server_behind_a_path_and_a_password_is_reached(self) -> None:
+        seen = []
+
+        class Guarded(_RecordedBurrow):
+            def do_GET(self) -> None:
+                seen.append((self.path, self.headers["Authorization"]))
+                self.path = self.path.removeprefix("/burrow-1")
+                super().do_GET()
+
+        with burrow_at(Guarded) as url:
+            guarded = urlsplit(url)._replace(netloc=f"me:p%40w@{urlsplit(url).netloc}").geturl()
+            with RemoteSource(f"{guarded}/burrow-1/", timeout_s=10) as source:
+                assert source.clusters() == ("local",)
+
+        assert seen == [("/burrow-1/v3/kafka", "Basic bWU6cEB3")]
+
+    def test_a_password_in_the_url_is_not_shown(self) -> None:
+        result = status("--url", "http://me:hunter2@127.0.0.1:1")
+
+        assert result.exit_code == 3
+        assert "hunter2" not in result.output
+
+    def test_a_connection_that_had_gone_is_opened_again(self) -> None:
+        class Closing(_RecordedBurrow):
+            def do_GET(self) -> None:
+                super().do_GET()
+                self.close_connection = True
+
+        with burrow_at(Closing) as url, RemoteSource(url, timeout_s=10) as source:
+            assert source.clusters() == source.clusters() == ("local",)
+
+    def test_a_group_that_goes_between_two_questions_is_left_out(self) -> None:
+        class Forgetful(GivenQueries):
+            def groups(self, cluster: str) -> tuple[str, ...]:
+                return (*super().groups(cluster), "gone")
+
+        source = LocalSource(Forgetful(queries(OK).given, [cluster_health("c1", ready=True)]))
+
+        assert [group.group for group in look(source, ["c1"], None).groups] == ["fine"]
+
+    def test_a_group_in_none_of_the_clusters_is_not_found(self) -> None:
+        with pytest.raises(NotFoundError, match="nobody"):
+            look(LocalSource(queries(OK)), ["c1"], "nobody")

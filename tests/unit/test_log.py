@@ -1,0 +1,114 @@
+"""The log: its form and its level."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from lagwatch import log
+from lagwatch.errors import NotFoundError
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    """Leave logging as it was found: pytest has handlers of its own."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+def lines(stream: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_events_are_json_lines_where_there_is_no_terminal() -> None:
+    stream = io.StringIO()
+    log.configure(stream=stream)
+
+    structlog.get_logger().warning("poll_failed", cluster="prod", retry_in_s=1.5)
+
+    (line,) = lines(stream)
+    assert list(line)[:3] == ["at", "level", "event"]
+    assert line["level"] == "warning"
+    assert line["event"] == "poll_failed"
+    assert line["retry_in_s"] == 1.5
+
+
+def test_records_of_libraries_come_out_in_the_same_form() -> None:
+    stream = io.StringIO()
+    log.configure(stream=stream)
+
+    logging.getLogger("uvicorn.error").warning("closed %s", "it")
+
+    (line,) = lines(stream)
+    assert (line["event"], line["logger"]) == ("closed it", "uvicorn.error")
+
+
+def test_an_exception_stays_on_one_line() -> None:
+    stream = io.StringIO()
+    log.configure(stream=stream)
+
+    structlog.get_logger().error("round_failed", exc_info=ValueError("no"))
+
+    (line,) = lines(stream)
+    assert "ValueError: no" in str(line["exception"])
+
+
+def test_the_console_is_for_people() -> None:
+    stream = io.StringIO()
+    log.configure(form="console", stream=stream)
+
+    structlog.get_logger().info("serving", port=8000)
+
+    assert "serving" in stream.getvalue()
+    assert "port=8000" in stream.getvalue()
+    assert not stream.getvalue().startswith("{")
+
+
+def test_the_level_can_change_while_loggers_are_in_use() -> None:
+    stream = io.StringIO()
+    log.configure(level="info", stream=stream)
+    logger = structlog.get_logger()
+
+    logger.debug("hidden")
+    log.set_level("debug")
+    logger.debug("shown")
+    log.set_level("error")
+    logger.warning("hidden")
+
+    assert [line["event"] for line in lines(stream)] == ["shown"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("trace", "trace"),
+        ("Debug", "debug"),
+        ("INFO", "info"),
+        ("warn", "warning"),
+        ("Warning", "warning"),
+        ("error", "error"),
+        ("FATAL", "fatal"),
+    ],
+)
+def test_levels_are_words_in_any_case(asked: str, told: str) -> None:
+    log.configure(stream=io.StringIO())
+
+    log.set_level(asked)
+
+    assert log.get_level() == told
+
+
+def test_an_unknown_level_changes_nothing() -> None:
+    log.configure(level="warn", stream=io.StringIO())
+
+    with pytest.raises(NotFoundError, match="loud"):
+        log.set_level("loud")
+
+    assert log.get_level() == "warning"
