@@ -5,7 +5,9 @@ LagwatchError
 ├── ConfigError      the configuration cannot be used; lists every fault at once
 ├── InputError       a file or argument given by the user cannot be used
 ├── NotFoundError    a cluster, group or topic that nobody knows
-└── SourceError      Kafka refused or did not answer; `kind` says how
+├── SourceError      Kafka refused or did not answer; `kind` says how
+├── NotifyError      a receiver of notices refused or did not answer
+└── HistoryError     a history store refused, did not answer or holds what it must not
 ```
 """
 
@@ -72,4 +74,35 @@ class SourceError(LagwatchError):
         self.cluster = cluster
         self.kind = kind
         self.retryable = retryable
+        super().__init__(message)
+
+
+class HistoryError(LagwatchError):
+    """A history store or its spool refused, did not answer or holds what it must not.
+
+    `kind` is one of `connection`, `timeout`, `authentication`, `authorization`, `overloaded`,
+    `disk_full`, `io`, `schema`, `corrupt`, `rejected`, `closed`: a stable word for logs and
+    labels. The text says what to do. With `retryable` the same call may succeed later.
+    """
+
+    def __init__(self, *, store: str, kind: str, message: str, retryable: bool) -> None:
+        self.store = store
+        self.kind = kind
+        self.retryable = retryable
+        super().__init__(message)
+
+
+class NotifyError(LagwatchError):
+    """A receiver of notices refused or did not answer.
+
+    The text says what it answered; it holds no secret.
+    """
+
+    def __init__(
+        self, *, channel: str, message: str, retryable: bool, retry_after_s: float | None = None
+    ) -> None:
+        self.channel = channel
+        self.retryable = retryable
+        self.retry_after_s = retry_after_s
+        """When the receiver wants to be asked again; None when it did not say."""
         super().__init__(message)

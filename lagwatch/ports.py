@@ -3,7 +3,7 @@
 A collector sends `Report`s over its pipe, in order. Columns are numpy arrays of equal length.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.model import EpochMs, GroupInfo, GroupVerdict, WindowEntry
+from lagwatch.core.record import Kind, Records, Text, Values
 from lagwatch.core.snapshot import ClusterSnapshot
 
 
@@ -38,6 +39,11 @@ class Commits:
     """Offsets topic partition → next offset to read; where a new collector resumes."""
     exact_times: bool = True
     """False in admin mode, where `commit_ms` is the time of the poll."""
+    only_changes: bool = False
+    """A row says something only where its offset differs from the newest one in the window.
+
+    Admin mode: a new collector cannot know which of the offsets it meets are new.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,3 +265,408 @@ class BurrowSettings(Protocol):
         ...
 
     def module(self, coordinator: str, name: str) -> Mapping[str, object] | None: ...
+
+
+# history
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryRange:
+    """Rows of one kind: `from_ms` <= instant < `to_ms`, of the names that are given."""
+
+    kind: Kind
+    from_ms: int
+    to_ms: int
+    cluster: str | None = None
+    group: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+    level: str | None = None
+    """Of roll-ups: partition | topic | group."""
+    columns: tuple[str, ...] = ()
+    """Columns wanted; () all. The columns of the key always come along."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buckets:
+    """One series in buckets; only buckets in which there are samples, in order; equal lengths."""
+
+    bucket_ms: NDArray[np.int64]
+    """First instant of each bucket: a multiple of the step."""
+    samples: NDArray[np.int64]
+    lag_max: NDArray[np.int64]
+    """-1 when no sample of the bucket knows its lag."""
+    lag_avg: NDArray[np.float64]
+    """Over the samples whose lag is known; NaN when there are none."""
+    time_lag_max_s: NDArray[np.float64]
+    """NaN unknown."""
+    status: Text
+    """The worst of the bucket, by `record.BY_WORST`."""
+
+
+class TopBy(StrEnum):
+    """By what groups are ranked, greatest first; unknown comes last."""
+
+    LAG = "lag"
+    TIME_LAG = "time_lag"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredKind:
+    """What a store holds of one kind and cluster."""
+
+    kind: Kind
+    cluster: str
+    rows: int
+    """As stored; two instances or a backfill may have written a record twice."""
+    size_bytes: int
+    parts: int
+    """Files or indices."""
+    first_ms: int | None
+    last_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryGap:
+    """A time in which a cluster was not recorded: no round of any of its groups."""
+
+    cluster: str
+    from_ms: int
+    """The last round before it."""
+    to_ms: int
+    """The first round after it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What a store was found to hold."""
+
+    rows: Mapping[Kind, int]
+    """Distinct records by kind."""
+    duplicates: int
+    """Records that are stored more than once. Readers see each once."""
+    gaps: tuple[HistoryGap, ...]
+    torn: tuple[str, ...]
+    """Files that were published and cannot be read whole."""
+    foreign: tuple[str, ...]
+    """Files that are not ours, or of another schema version; with the reason."""
+    leftovers: tuple[str, ...]
+    """Unpublished files of a writer that died; harmless."""
+
+    @property
+    def sound(self) -> bool:
+        """Nothing is wrong. Gaps are facts, not faults."""
+        return not (self.duplicates or self.torn or self.foreign)
+
+
+Progress = Callable[[int, int], None]
+"""Called with (done, total); total may grow."""
+
+
+class HistoryStore(Protocol):
+    """Keeps history rows. Every method blocks and may raise `HistoryError`.
+
+    One store object is used from several threads: writing from one, reading from many.
+    """
+
+    def write(self, records: Sequence[Records], *, batch: str) -> None:
+        """Make these rows durable before returning.
+
+        Writing the same batch again, in part or whole, changes nothing. `batch` names it: letters,
+        digits and `-`; the same name always comes with the same rows.
+        """
+        ...
+
+    def read(self, wanted: HistoryRange) -> Iterator[Records]:
+        """Chunks of rows, each record once, in the order of hours; inside an hour in any order.
+
+        Of rows with the same key the one of the better source (`record.SOURCE_RANK`) comes, then
+        the one that was written first. A chunk is never empty. A column that an older row lacks
+        is unknown there.
+        """
+        ...
+
+    def aggregate(self, wanted: HistoryRange, step_ms: int) -> Buckets:
+        """Kind `group_samples` of one cluster and group in buckets; lag is the `total_lag`."""
+        ...
+
+    def top(
+        self, at_ms: int, *, within_ms: int, by: TopBy, limit: int, cluster: str | None = None
+    ) -> Records:
+        """The first `limit` groups at an instant, as `group_samples`.
+
+        Each group by its last row in `at_ms - within_ms < at_ms <= at_ms`. Ties go by cluster,
+        then group.
+        """
+        ...
+
+    def clusters(self) -> tuple[str, ...]:
+        """Clusters of which there is anything, sorted."""
+        ...
+
+    def days(self, kind: Kind, cluster: str) -> tuple[str, ...]:
+        """Days (UTC, `2026-11-21`) of which there is anything, sorted."""
+        ...
+
+    def stats(self) -> tuple[StoredKind, ...]:
+        """What there is, sorted by cluster and kind."""
+        ...
+
+    def verify(self, progress: Progress | None = None) -> Verification:
+        """Read everything and count."""
+        ...
+
+    def delete_before(self, kind: Kind, day: str) -> int:
+        """Delete whole days before `day` (UTC) of all clusters; returns how many rows went."""
+        ...
+
+    def tidy(self, now_ms: int) -> None:
+        """Whatever keeps reading fast, and may be nothing; called now and then by the writer."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryAsk:
+    """What is asked of one series."""
+
+    from_ms: int
+    to_ms: int
+    step_ms: int | None = None
+    """None: chosen to give a few hundred points; 0: the rows as recorded."""
+    columns: tuple[str, ...] = ()
+    """() means all."""
+    limit: int = 1000
+    """Points of one page."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryPage:
+    """One page of an answer: columns of equal length, in the order of time."""
+
+    columns: Mapping[str, Values]
+    kind: Kind
+    """Where it was read from; the coarsest kind that took part."""
+    step_ms: int
+    """Distance of the points; 0 for rows as recorded."""
+    next_ms: int | None
+    """Ask again from here for what follows; None at the end."""
+
+    @property
+    def size(self) -> int:
+        """Number of points."""
+        return int(next(iter(self.columns.values())).size) if self.columns else 0
+
+
+class HistoryQueries(Protocol):
+    """The read side of the history. May raise `HistoryError`; never blocks the event loop.
+
+    A name nobody recorded gives an empty page, not an error: nothing was recorded.
+    """
+
+    async def group(self, cluster: str, group: str, ask: HistoryAsk) -> HistoryPage:
+        """A group over time; a point on the grid without samples has unknown values."""
+        ...
+
+    async def partition(
+        self, cluster: str, group: str, topic: str, partition: int, ask: HistoryAsk
+    ) -> HistoryPage: ...
+
+    async def events(self, cluster: str, group: str | None, ask: HistoryAsk) -> HistoryPage:
+        """What happened, as recorded; `step_ms` is ignored."""
+        ...
+
+    async def top(
+        self, at_ms: int, *, by: TopBy, limit: int, cluster: str | None = None
+    ) -> HistoryPage:
+        """The groups that were worst at an instant of the past."""
+        ...
+
+    def arrow(self, page: HistoryPage) -> bytes:
+        """The page as an Arrow IPC stream."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecorderHealth:
+    """How recording fares, for `/readyz`, metrics and the log."""
+
+    enabled: bool
+    problem: str
+    """What is wrong now and what to do; ""."""
+    rounds: int
+    """Regular rounds recorded."""
+    rows: int
+    """Rows that reached the spool."""
+    unchanged: int
+    """Rows left out because nothing had changed."""
+    dropped: Mapping[str, int]
+    """Rows lost, by reason: behind, disk_full, io, spool_full, corrupt, rejected."""
+    spool_bytes: int
+    spool_segments: int
+    oldest_ms: int | None
+    """Instant of the oldest row not delivered yet."""
+    delivered: int
+    """Rows acknowledged by the store."""
+    retries: int
+
+
+class MessageState(StrEnum):
+    """How far a notice has come."""
+
+    WAITING = "waiting"
+    """For others to go with it, or for the channel to be free."""
+    QUEUED = "queued"
+    """In a message that is tried until it is delivered or given up."""
+    DELIVERED = "delivered"
+    DEAD = "dead"
+    """Given up: the receiver refused it, or did not take it in time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """What happened to an incident."""
+
+    at_ms: int
+    act: str
+    """open, escalate, de_escalate, close, none."""
+    tell: str
+    """What was told: open, remind, escalate, de_escalate, close, nothing."""
+    severity: str
+    """warning or error."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentRecord:
+    """An incident, open or past."""
+
+    id: str
+    cluster: str
+    group: str
+    policy: str
+    severity: str
+    """warning or error: now, or at the end."""
+    since_ms: int
+    """When the group turned bad."""
+    opened_ms: int
+    closed_ms: int | None
+    told_ms: int | None
+    """When somebody was last told; None: nobody was."""
+    verdict: Mapping[str, object]
+    """At the last transition."""
+    transitions: tuple[Transition, ...] = ()
+    """Oldest first; only of an incident that is asked for by its id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeRecord:
+    """A notice to one channel and how it fares."""
+
+    key: str
+    incident: str
+    cluster: str
+    group: str
+    channel: str
+    event: str
+    severity: str
+    at_ms: int
+    state: MessageState
+    message: str | None
+    """Id of the message it goes in: the idempotency key; None as long as it waits."""
+    attempts: int
+    next_attempt_ms: int | None
+    last_error: str
+    """Why it is not, or was not, delivered; ""."""
+    ended_ms: int | None
+    """When it was delivered or given up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mute:
+    """A window in which nobody is told of a group."""
+
+    id: str
+    """`config:NAME` for those of the configuration."""
+    cluster: str
+    """Exact name, "" = all; of the configuration: a regular expression."""
+    group: str
+    reason: str
+    author: str
+    starts_ms: int | None
+    """None: weekly."""
+    ends_ms: int | None
+    """When it ends, or the window that is open now does; None: weekly and not open."""
+    active: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyRecord:
+    """A policy in effect."""
+
+    name: str
+    settings: Mapping[str, object]
+    """The options of `[alerts.policies.NAME]`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentAsk:
+    """Which incidents, newest first."""
+
+    state: str = ""
+    """open, closed; "" = both."""
+    cluster: str = ""
+    group: str = ""
+    limit: int = 100
+    cursor: str = ""
+    """As answered with the page before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeAsk:
+    """Which notices, newest first."""
+
+    state: str = ""
+    """A `MessageState`; "" = all."""
+    channel: str = ""
+    incident: str = ""
+    limit: int = 100
+    cursor: str = ""
+
+
+class AlertsView(Protocol):
+    """Incidents, notices, mutes and policies, for the HTTP layer.
+
+    Raises `NotFoundError` for an id nobody knows and `InputError` for a cursor that is none.
+    """
+
+    def incidents(self, ask: IncidentAsk) -> tuple[Sequence[IncidentRecord], str]:
+        """A page and the cursor of the next; "" after the last."""
+        ...
+
+    def incident(self, incident: str) -> IncidentRecord: ...
+
+    def notices(self, ask: NoticeAsk) -> tuple[Sequence[NoticeRecord], str]: ...
+
+    def retry(self, message: str) -> int:
+        """Try a dead message again; returns how many notices are in it."""
+        ...
+
+    def mutes(self) -> Sequence[Mute]:
+        """Those that are open or still to come."""
+        ...
+
+    def mute(
+        self, *, cluster: str, group: str, reason: str, author: str, starts_ms: int, ends_ms: int
+    ) -> Mute:
+        """Mute a group (exact names; "" = all) from one instant to another."""
+        ...
+
+    def unmute(self, mute: str) -> None: ...
+
+    def policies(self) -> Sequence[PolicyRecord]: ...
+
+    def policy_of(self, cluster: str, group: str, topics: Sequence[str]) -> Mapping[str, str]:
+        """Topic → name of its policy, "" for none; without topics, under the key ""."""
+        ...

@@ -161,7 +161,9 @@ class ClusterMonitor:
         if report.new_groups:
             self._table.announce(
                 report.first_new_id,
-                zip(report.new_groups, report.new_topics, report.new_partitions, strict=True),
+                report.new_groups,
+                report.new_topics,
+                report.new_partitions,
             )
         if report.key.size == 0:
             return
@@ -311,7 +313,7 @@ class ClusterMonitor:
         """Drop the groups' rows but for those committed to since."""
         for group, order in zip(report.groups, report.orders, strict=True):
             rows = self._table.of_group(group)
-            self._table.free(rows[self.windows.last_order(rows) <= order])
+            self._table.free(rows[~self.windows.newer_than(order, rows)])
             if not self._table.of_group(group).size:
                 self._info.pop(group, None)
                 self._owners.pop(group, None)

@@ -1,6 +1,8 @@
 """Who stands in which row of the window store, and which collector key means which row."""
 
-from collections.abc import Iterable
+import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +52,17 @@ class _Names:
             self._free.append(number)
 
 
+@dataclass(slots=True, kw_only=True)
+class _Announced:
+    """Keys that were announced together and have no row yet, all or some of them."""
+
+    first_key: int
+    groups: Sequence[str]
+    topics: Sequence[str]
+    partitions: Sequence[int]
+    left: int
+
+
 class RowTable:
     """Identities of the window store's rows.
 
@@ -64,19 +77,20 @@ class RowTable:
         # group, topic, partition, position among topic-partitions, collector key
         self._ids = np.full((5, 0), UNKNOWN, np.int32)
         self._by_key = np.full(0, UNKNOWN, np.int32)
-        self._unplaced: dict[int, Identity] = {}
+        self._announced: list[_Announced] = []
+        self._homeless: dict[int, Identity] = {}
         self._earlier: dict[Identity, int] = {}
         self.changed = True
         """Rows came or went since this was last set to False."""
 
     def ids(self) -> RowIds:
-        """The identities, as a copy that later changes do not touch."""
-        group, topic, partition, at, _ = self._ids[:, : self._windows.rows].copy()
+        """The identities as they are now; `at` is a copy that later changes do not touch."""
+        group, topic, partition, at, _ = self._ids[:, : self._windows.rows]
         return RowIds(
             group=group,
             topic=topic,
             partition=partition,
-            at=at,
+            at=at.copy(),
             group_names=self._groups.names,
             topic_names=self._topics.names,
         )
@@ -90,7 +104,8 @@ class RowTable:
     def new_collector(self) -> None:
         """Keys mean nothing any more; rows are found again by their identity."""
         self._by_key = np.full(0, UNKNOWN, np.int32)
-        self._unplaced.clear()
+        self._announced.clear()
+        self._homeless.clear()
         self._ids[4] = UNKNOWN
         group, topic, partition = self._ids[:3, : self._windows.rows].tolist()
         groups, topics = self._groups.names, self._topics.names
@@ -100,13 +115,27 @@ class RowTable:
             if g >= 0
         }
 
-    def announce(self, first_key: int, identities: Iterable[Identity]) -> None:
+    def announce(
+        self,
+        first_key: int,
+        groups: Sequence[str],
+        topics: Sequence[str],
+        partitions: Sequence[int],
+    ) -> None:
         """Learn who the keys from `first_key` on are."""
-        key = first_key
-        for key, identity in enumerate(identities, first_key):
-            self._unplaced[key] = identity
-        if key >= self._by_key.size:
-            grown = np.full(max(key + 1, self._by_key.size * 5 // 4), UNKNOWN, np.int32)
+        number = len(groups)
+        self._announced.append(
+            _Announced(
+                first_key=first_key,
+                groups=groups,
+                topics=topics,
+                partitions=partitions,
+                left=number,
+            )
+        )
+        needed = first_key + number
+        if needed > self._by_key.size:
+            grown = np.full(max(needed, self._by_key.size * 5 // 4), UNKNOWN, np.int32)
             grown[: self._by_key.size] = self._by_key
             self._by_key = grown
 
@@ -123,7 +152,7 @@ class RowTable:
         return self.rows(keys)
 
     def _make_rows(self, keys: list[int], topics: TopicColumns) -> None:
-        identities = [self._unplaced.pop(key) for key in keys]
+        identities = [self._identity(key) for key in keys]
         known = [self._earlier.pop(identity, UNKNOWN) for identity in identities]
         wanted = known.count(UNKNOWN)
         fresh = self._take_rows(wanted)
@@ -134,6 +163,19 @@ class RowTable:
             self._by_key[key] = row
             self._ids[4, row] = key
         self.changed |= wanted > 0
+
+    def _identity(self, key: int) -> Identity:
+        """Who a key without a row is; asked once."""
+        known = self._homeless.pop(key, None)
+        if known is not None:
+            return known
+        index = bisect.bisect_right(self._announced, key, key=_first_key) - 1
+        found = self._announced[index]
+        place = key - found.first_key
+        found.left -= 1
+        if not found.left:
+            del self._announced[index]
+        return found.groups[place], found.topics[place], found.partitions[place]
 
     def _take_rows(self, number: int) -> list[int]:
         reused = [self._free.pop() for _ in range(min(number, len(self._free)))]
@@ -167,7 +209,7 @@ class RowTable:
             identity = (self._groups.names[group], self._topics.names[topic], partition)
             if key >= 0:
                 self._by_key[key] = UNKNOWN
-                self._unplaced[key] = identity
+                self._homeless[key] = identity
             self._earlier.pop(identity, None)
             self._groups.release(group)
             self._topics.release(topic)
@@ -207,6 +249,10 @@ class RowTable:
         visible = (topic >= 0) & (index[topic] >= 0) & (at < following[topic])
         self._ids[3] = np.where(visible, at, UNKNOWN)
         self.changed = True
+
+
+def _first_key(announced: _Announced) -> int:
+    return announced.first_key
 
 
 def position(topics: TopicColumns, topic: str, partition: int) -> int:

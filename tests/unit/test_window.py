@@ -101,7 +101,7 @@ def _columns(commits) -> CommitColumns:
         commit_ms=np.array(times, np.int64),
         order=np.array(orders, np.int64),
         lag=np.array(offsets, np.int64) % 7,
-        observed_s=np.array(orders, np.uint32),
+        observed_s=np.array(orders, np.int64).astype(np.uint32),
     )
 
 
@@ -176,3 +176,18 @@ def test_growing_keeps_every_window() -> None:
 def test_a_window_needs_a_slot() -> None:
     with pytest.raises(ValueError, match=r"intervals must be 1\.\.100, not 0"):
         Windows(intervals=0, min_distance_ms=0)
+
+
+@pytest.mark.parametrize("base", [0, 2**31 - 2, 2**32 - 3, 7 * 2**40 - 2])
+def test_orders_are_told_apart_wherever_their_lower_bits_wrap(base) -> None:
+    windows = Windows(intervals=3, min_distance_ms=0)
+    windows.add_rows(1)
+
+    arrived = windows.insert(
+        _columns([(0, step, step * 1000, base + step) for step in (1, 2, 5, 4, 5, 6)])
+    )
+
+    assert arrived.tolist() == [True, True, True, False, False, True]
+    assert windows.entries(0).offset == [4, 5, 6]
+    assert windows.newer_than(base + 5, np.array([0])).tolist() == [True]
+    assert windows.newer_than(base + 6, np.array([0])).tolist() == [False]

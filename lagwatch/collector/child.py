@@ -1,0 +1,171 @@
+"""The collector of one cluster: joins the Kafka adapters with the pollers."""
+
+import asyncio
+from typing import Final
+
+from lagwatch.clock import Clock
+from lagwatch.collector.link import Assignment
+from lagwatch.config import ClusterSettings
+from lagwatch.errors import SourceError
+from lagwatch.kafka.admin import KafkaTopics
+from lagwatch.kafka.client import KafkaClients
+from lagwatch.kafka.committed import KafkaCommitted
+from lagwatch.kafka.groups import KafkaGroups
+from lagwatch.kafka.log_ends import KafkaLogEnds
+from lagwatch.kafka.offsets_topic import KafkaOffsetsTopic
+from lagwatch.pollers.committed import CommittedPoller
+from lagwatch.pollers.connection import ConnectionPoller
+from lagwatch.pollers.facts import Facts
+from lagwatch.pollers.filters import Filters
+from lagwatch.pollers.groups import GroupPoller
+from lagwatch.pollers.log_ends import LogEndPoller
+from lagwatch.pollers.loop import Pace, Poller, PollLoop, Send, Wake
+from lagwatch.pollers.offsets_topic import OffsetsTopicPoller
+from lagwatch.pollers.topics import TopicPoller
+from lagwatch.ports import SourceHealth, SourceKind
+
+_LISTEN_S: Final = 1.0
+
+
+async def run(assignment: Assignment, *, clock: Clock, send: Send) -> None:
+    """Collect until cancelled.
+
+    Raises:
+        SourceError: the client library refuses the configuration; it was reported.
+    """
+    try:
+        clients = KafkaClients(assignment.cluster, assignment.settings, clock)
+        collector = Collector(assignment, clients, clock=clock, send=send)
+    except SourceError as error:
+        await send(
+            SourceHealth(
+                source=SourceKind.CONNECTION,
+                ok=False,
+                at_ms=clock.now_ms(),
+                error_kind=error.kind,
+                message=str(error),
+            )
+        )
+        raise
+    await collector.run()
+
+
+class Collector:
+    """Everything one cluster needs, for as long as this process lives."""
+
+    def __init__(
+        self, assignment: Assignment, clients: KafkaClients, *, clock: Clock, send: Send
+    ) -> None:
+        """Build the adapters and pollers; nothing is asked of Kafka yet."""
+        self._assignment = assignment
+        self._settings = assignment.settings
+        self._clients = clients
+        self._clock = clock
+        self._send = send
+        self._filters = Filters(self._settings)
+        self._facts = Facts(clock=clock, send=send, commits_mode=_first_mode(self._settings))
+        self._topics_wake, self._groups_wake, self._log_ends_wake = Wake(), Wake(), Wake()
+        self._group_source = KafkaGroups(clients)
+        self._topics = TopicPoller(
+            KafkaTopics(clients),
+            filters=self._filters,
+            facts=self._facts,
+            clock=clock,
+            send=send,
+            wake=self._topics_wake,
+            on_change=self._log_ends_wake.call,
+            interval_s=self._settings.topic_interval_s,
+        )
+        self._groups = GroupPoller(
+            self._group_source,
+            filters=self._filters,
+            facts=self._facts,
+            clock=clock,
+            send=send,
+            wake=self._groups_wake,
+            interval_s=self._settings.group_interval_s,
+        )
+
+    async def run(self) -> None:
+        """Poll until cancelled."""
+        settings = self._settings
+        log_ends = LogEndPoller(
+            KafkaLogEnds(self._clients),
+            cluster=self._assignment.cluster,
+            topics=self._topics,
+            clock=self._clock,
+            send=self._send,
+        )
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._loop(ConnectionPoller(self._clients.listen), _LISTEN_S).run())
+            tasks.create_task(
+                self._loop(self._topics, settings.topic_interval_s, self._topics_wake).run()
+            )
+            tasks.create_task(
+                self._loop(log_ends, settings.log_end_interval_s, self._log_ends_wake).run()
+            )
+            tasks.create_task(
+                self._loop(self._groups, settings.group_interval_s, self._groups_wake).run()
+            )
+            tasks.create_task(self._commits())
+
+    async def _commits(self) -> None:
+        """The offsets topic where it may be read, else the Admin API."""
+        if self._settings.commits != "admin":
+            give_up_on = {"authorization"} if self._settings.commits == "auto" else set()
+            try:
+                await self._loop(self._offsets_topic(), 0.0, give_up_on=frozenset(give_up_on)).run()
+            except SourceError as error:
+                self._facts.fall_back(
+                    "admin", f"{error}; committed offsets are polled instead, restart to try again"
+                )
+        await self._facts.tell(now=True)
+        await self._loop(self._committed(), self._settings.committed_interval_s).run()
+
+    def _offsets_topic(self) -> OffsetsTopicPoller:
+        return OffsetsTopicPoller(
+            KafkaOffsetsTopic(self._clients),
+            cluster=self._assignment.cluster,
+            topic=self._settings.offsets_topic,
+            filters=self._filters,
+            topics=self._topics,
+            groups=self._groups,
+            facts=self._facts,
+            clock=self._clock,
+            send=self._send,
+            start=self._settings.start,
+            resume=self._assignment.resume,
+        )
+
+    def _committed(self) -> CommittedPoller:
+        return CommittedPoller(
+            KafkaCommitted(self._clients),
+            self._group_source,
+            filters=self._filters,
+            topics=self._topics,
+            groups=self._groups,
+            facts=self._facts,
+            clock=self._clock,
+            send=self._send,
+        )
+
+    def _loop(
+        self,
+        poller: Poller,
+        interval_s: float,
+        wake: Wake | None = None,
+        *,
+        give_up_on: frozenset[str] = frozenset(),
+    ) -> PollLoop:
+        return PollLoop(
+            poller,
+            pace=Pace(interval_s=interval_s),
+            clock=self._clock,
+            send=self._send,
+            wake=wake,
+            give_up_on=give_up_on,
+        )
+
+
+def _first_mode(settings: ClusterSettings) -> str:
+    return "admin" if settings.commits == "admin" else "offsets-topic"

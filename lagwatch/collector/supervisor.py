@@ -1,0 +1,177 @@
+"""Keeps one collector process alive, on the serving side.
+
+The client library may take its process down at any time; that costs a line in the log, a count and
+a second. Never imports the client library, and neither does what it imports.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator
+from typing import Final
+
+import structlog
+
+from lagwatch.clock import Clock
+from lagwatch.collector.inbox import Inbox
+from lagwatch.collector.link import (
+    REFUSED_CONFIGURATION,
+    Assignment,
+    ServingEnd,
+    socket_pair,
+)
+from lagwatch.collector.relay import relay_log
+from lagwatch.config import ClusterSettings
+from lagwatch.log import get_level
+from lagwatch.pollers.loop import Backoff
+from lagwatch.ports import CollectorStarted, Report, SourceHealth, SourceKind
+
+_STOP_S: Final = 2.0
+"""Time to end by itself; then it is killed."""
+_HEALTHY_S: Final = 30.0
+"""A collector that lived so long is restarted at once when it dies."""
+
+REFUSED: Final = "its configuration was refused"
+
+_log = structlog.get_logger(__name__)
+
+
+class CollectorSupervisor:
+    """Starts, watches and restarts the collector of one cluster.
+
+    `run` is one task of the service; `reports` is read by another. Both are used once.
+    """
+
+    def __init__(self, *, cluster: str, settings: ClusterSettings, clock: Clock) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._clock = clock
+        self._inbox = Inbox()
+        self._backoff = Backoff(first_s=0.2, cap_s=5.0)
+        self._process: Process | None = None
+        self._started = 0
+
+    @property
+    def restarts(self) -> int:
+        """How often the collector was started anew."""
+        return max(0, self._started - 1)
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the collector that runs now; None between two."""
+        process = self._process
+        return process.pid if process is not None and process.returncode is None else None
+
+    async def reports(self) -> AsyncIterator[Report]:
+        """All reports in order, of one collector after the other; ends only by cancelling.
+
+        While they are not taken, the collector waits.
+        """
+        while True:
+            yield await self._inbox.get()
+
+    async def run(self) -> None:
+        """Keep a collector running until cancelled; then end it within `_STOP_S` or so."""
+        while True:
+            born_s = self._clock.monotonic_s()
+            cause = await self._one_life()
+            lived_s = self._clock.monotonic_s() - born_s
+            if lived_s >= _HEALTHY_S:
+                self._backoff.reset()
+            delay_s = self._backoff.next_s()
+            self._mourn(cause, lived_s, delay_s)
+            await self._clock.sleep(delay_s)
+
+    async def _one_life(self) -> str:
+        """From the start of a collector to its end; return how it died."""
+        self._started += 1
+        self._inbox.put(CollectorStarted(incarnation=self._started))
+        ours, theirs = socket_pair()
+        try:
+            process = await _spawn(theirs.fileno())
+        except OSError as error:
+            ours.close()
+            return f"it could not be started: {error}"
+        finally:
+            theirs.close()
+        self._process = process
+        try:
+            await self._attend(process, ServingEnd(ours))
+            code = await process.wait()
+        finally:
+            await _end(process)
+        return REFUSED if code == REFUSED_CONFIGURATION else _cause(code)
+
+    async def _attend(self, process: Process, end: ServingEnd) -> None:
+        """Give the collector its work; take its reports and its log until it hangs up."""
+        _log.info("collector_started", cluster=self._cluster, pid=process.pid, life=self._started)
+        end.assign(
+            Assignment(
+                cluster=self._cluster,
+                settings=self._settings,
+                resume=self._inbox.positions(),
+                log_level=get_level(),
+            )
+        )
+        async with asyncio.TaskGroup() as tasks:
+            if process.stderr is not None:
+                tasks.create_task(relay_log(process.stderr, cluster=self._cluster))
+            tasks.create_task(self._inbox.fill(end))
+
+    def _mourn(self, cause: str, lived_s: float, delay_s: float) -> None:
+        if cause == REFUSED:  # it said why itself
+            _log.error("collector_refused_configuration", cluster=self._cluster)
+            return
+        _log.warning(
+            "collector_died",
+            cluster=self._cluster,
+            cause=cause,
+            lived_s=round(lived_s, 1),
+            retry_in_s=round(delay_s, 2),
+            deaths=self._started,
+        )
+        self._inbox.put(
+            SourceHealth(
+                source=SourceKind.CONNECTION,
+                ok=False,
+                at_ms=self._clock.now_ms(),
+                error_kind="died",
+                message=f"the collector process died ({cause}); it is being restarted",
+            )
+        )
+
+
+async def _spawn(descriptor: int) -> Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "lagwatch.collector",
+        str(descriptor),
+        pass_fds=(descriptor,),
+        stdin=DEVNULL,
+        stdout=DEVNULL,
+        stderr=PIPE,
+        # one arena per thread would keep ten times what a batch needs
+        env={"MALLOC_ARENA_MAX": "2", **os.environ},
+        # an interrupt typed at the terminal is for us: we end the collector ourselves
+        start_new_session=True,
+    )
+
+
+def _cause(code: int) -> str:
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+async def _end(process: Process) -> None:
+    """End a collector that may be dead already; its last lines are dropped."""
+    if process.returncode is not None:
+        return
+    process.terminate()
+    try:
+        async with asyncio.timeout(_STOP_S):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()

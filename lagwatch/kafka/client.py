@@ -1,0 +1,136 @@
+"""The clients of one cluster: made, polled for their events, and their failures explained."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from threading import Lock
+from typing import Final, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from lagwatch.clock import Clock
+from lagwatch.config import ClusterSettings
+from lagwatch.errors import SourceError
+from lagwatch.kafka import codes, properties
+from lagwatch.kafka.causes import Causes
+
+REQUEST_TIMEOUT_S: Final = 5.0
+"""Deadline of a request; a broker that needs longer counts as not answering."""
+_EVENTS: Final = 32
+_EVENT_AGE_S: Final = 10.0
+_LISTEN_S: Final = 0.2
+
+T = TypeVar("T")
+
+_log = logging.getLogger("lagwatch.librdkafka")
+
+
+class Events:
+    """What the client library told lately; any thread may add."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = Lock()
+        self._told: deque[tuple[float, KafkaError]] = deque(maxlen=_EVENTS)
+
+    def add(self, error: KafkaError) -> None:
+        with self._lock:
+            self._told.append((self._clock.monotonic_s(), error))
+
+    def recent(self) -> list[KafkaError]:
+        since_s = self._clock.monotonic_s() - _EVENT_AGE_S
+        with self._lock:
+            return [error for at_s, error in self._told if at_s >= since_s]
+
+    def clear(self) -> None:
+        with self._lock:
+            self._told.clear()
+
+
+class KafkaClients:
+    """One admin client and, on demand, readers; blocking calls run in threads."""
+
+    def __init__(self, cluster: str, settings: ClusterSettings, clock: Clock) -> None:
+        """Make the admin client; connects to nothing yet.
+
+        Raises:
+            SourceError: `tls` or `protocol`: the client library refuses the configuration.
+        """
+        self.cluster = cluster
+        self.settings = settings
+        self.causes = Causes(cluster, settings)
+        self._events = Events(clock)
+        # it repeats 20 times a second what its events tell us; who debugs it wants it all
+        _log.setLevel(logging.DEBUG if "debug" in settings.client else logging.CRITICAL)
+        self.admin: AdminClient = self._made(
+            lambda: AdminClient(self._with_events(properties.common(settings)), logger=_log)
+        )
+
+    def reader(self) -> Consumer:
+        """Make a consumer for partitions assigned by hand.
+
+        Raises:
+            SourceError: as the constructor.
+        """
+        return self._made(
+            lambda: Consumer(self._with_events(properties.reader(self.settings)), logger=_log)
+        )
+
+    async def call(self, function: Callable[[], T], *, doing: str) -> T:
+        """Run a blocking call in a thread; `doing` says in a few words what is tried.
+
+        Raises:
+            SourceError: with the most telling cause that the client library named meanwhile.
+        """
+        try:
+            return await asyncio.to_thread(function)
+        except KafkaException as error:
+            raise await self.explain(kafka_error(error), doing=doing) from error
+        except TimeoutError as error:
+            message = f"{doing}: the client library gave no answer in time"
+            raise SourceError(cluster=self.cluster, kind="timeout", message=message) from error
+
+    async def explain(self, error: KafkaError, *, doing: str) -> SourceError:
+        """Why a request failed; takes a moment to hear the client library's events."""
+        await asyncio.to_thread(self.admin.poll, _LISTEN_S)
+        return self.causes.best(self._events.recent(), error, doing=doing)
+
+    async def listen(self) -> None:
+        """Let the client library tell its events; needed about once a second.
+
+        Raises:
+            SourceError: no broker could be spoken to lately.
+        """
+        await asyncio.to_thread(self.admin.poll, 0)
+        told = self._events.recent()
+        lost = next((error for error in told if error.code() in codes.LOST), None)
+        if lost is not None:
+            raise self.causes.best(told, lost)
+
+    def answered(self) -> None:
+        """The cluster answers: what went wrong before is over."""
+        self._events.clear()
+
+    def _made(self, make: Callable[[], T]) -> T:
+        try:
+            return make()
+        except KafkaException as error:
+            raise self.causes.misconfigured(error) from error
+        except OSError as error:
+            raise SourceError(
+                cluster=self.cluster, kind="protocol", message=f"cannot read a secret: {error}"
+            ) from error
+
+    def _with_events(self, configuration: properties.Properties) -> properties.Properties:
+        # a callback among the values: the stubs of the client know plain values only
+        return {**configuration, "error_cb": self._events.add}  # type: ignore[dict-item]
+
+
+def kafka_error(error: BaseException | KafkaError) -> KafkaError:
+    """Take the error out of an exception of the client library; an error is itself."""
+    if isinstance(error, KafkaError):
+        return error
+    inner = error.args[0] if error.args else None
+    return inner if isinstance(inner, KafkaError) else KafkaError(codes.FAILED, str(error))

@@ -1,0 +1,211 @@
+"""Log start, log end and last stable offsets of all partitions, in batches by leader."""
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo
+from numpy.typing import NDArray
+
+from lagwatch.core.model import UNKNOWN
+from lagwatch.kafka import codes
+from lagwatch.kafka.client import REQUEST_TIMEOUT_S, KafkaClients, kafka_error
+from lagwatch.sources import LogEndRound, TopicListing
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+_CHUNK: Final = 250
+"""Partitions in one call: the client library's cost grows with the square of it (10,000 at once
+took 0.6 s of CPU, in chunks 0.06 s)."""
+_IN_FLIGHT: Final = 8
+"""Calls under way at one broker."""
+_SUSPECT_TIMEOUT_S: Final = 1.0
+"""Deadline for a broker that did not answer the last time; the others do not wait for it."""
+
+Int64 = NDArray[np.int64]
+Answers = Mapping[TopicPartition, ListOffsetsResultInfo | KafkaError]
+
+
+def ask_offsets(
+    admin: AdminClient,
+    partitions: list[TopicPartition],
+    *,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    timeout_s: float,
+) -> Future[Answers]:
+    """Ask for `LATEST` or `EARLIEST` offsets, as each partition's `offset` says.
+
+    Goes past `AdminClient.list_offsets`, which makes a future for every partition: a third of the
+    cost (0.06 s instead of 0.2 s of CPU for 10,000 partitions).
+    """
+    answer: Future[Answers] = Future()
+    answer.set_running_or_notify_cancel()
+    super(AdminClient, admin).list_offsets(
+        partitions,
+        answer,
+        isolation_level_value=isolation.value,
+        request_timeout=timeout_s,
+    )
+    return answer
+
+
+@dataclass(slots=True)
+class _Columns:
+    """The answers of one round, one row per partition of the listing."""
+
+    topics: TopicListing
+    topic_of: NDArray[np.int64]
+    partition_of: NDArray[np.int64]
+    log_start: Int64 | None
+    log_end: Int64
+    last_stable: Int64
+    stale: bool = False
+    replaced: bool = False
+    silent: Counter[tuple[int, str]] = field(default_factory=Counter)
+    """(leader, reason) → partitions without an answer."""
+
+
+class KafkaLogEnds:
+    """Offsets of all partitions, as a `LogEndSource`."""
+
+    def __init__(self, clients: KafkaClients) -> None:
+        self._clients = clients
+        self._suspects: set[int] = set()
+
+    async def log_ends(self, topics: TopicListing, *, with_log_start: bool) -> LogEndRound:
+        """Ask all leaders at once; a broker that is silent only costs its own partitions."""
+        columns = _columns(topics, with_log_start=with_log_start)
+        by_leader = _rows_by_leader(topics.leader)
+        async with asyncio.TaskGroup() as group:
+            for leader, rows in by_leader.items():
+                group.create_task(self._ask_leader(leader, rows, columns))
+        if (columns.log_end >= 0).any():
+            self._clients.answered()
+        self._suspects = {leader for leader, _ in columns.silent if leader >= 0}
+        if (leaderless := int(np.count_nonzero(topics.leader < 0))) > 0:
+            columns.silent[UNKNOWN, "no leader"] += leaderless
+        return LogEndRound(
+            log_start=columns.log_start,
+            log_end=columns.log_end,
+            last_stable=columns.last_stable,
+            stale=columns.stale or leaderless > 0,
+            replaced=columns.replaced,
+            problems=tuple(_sentence(*key, count) for key, count in columns.silent.items()),
+        )
+
+    async def _ask_leader(self, leader: int, rows: NDArray[np.int64], columns: _Columns) -> None:
+        suspect = leader in self._suspects
+        timeout_s = _SUSPECT_TIMEOUT_S if suspect else REQUEST_TIMEOUT_S
+        free = asyncio.Semaphore(_IN_FLIGHT)
+        async with asyncio.TaskGroup() as group:
+            for start in range(0, len(rows), _CHUNK):
+                chunk = _Chunk(leader, rows[start : start + _CHUNK], columns)
+                group.create_task(self._ask_chunk(chunk, free, timeout_s))
+
+    async def _ask_chunk(self, chunk: "_Chunk", free: asyncio.Semaphore, timeout_s: float) -> None:
+        columns = chunk.columns
+        asked = [
+            (columns.last_stable, LATEST, IsolationLevel.READ_COMMITTED),
+            (columns.log_end, LATEST, IsolationLevel.READ_UNCOMMITTED),
+        ]
+        if columns.log_start is not None:
+            asked.append((columns.log_start, EARLIEST, IsolationLevel.READ_UNCOMMITTED))
+        async with free:
+            pending = [
+                (
+                    column,
+                    ask_offsets(
+                        self._clients.admin,
+                        chunk.partitions(spec),
+                        isolation=isolation,
+                        timeout_s=timeout_s,
+                    ),
+                )
+                for column, spec, isolation in asked
+            ]
+            for column, answer in pending:
+                await chunk.take(column, answer)
+
+
+class _Chunk:
+    """Some partitions of one leader."""
+
+    def __init__(self, leader: int, rows: NDArray[np.int64], columns: _Columns) -> None:
+        self.columns = columns
+        self._leader = leader
+        self._rows = rows
+        names = columns.topics.names
+        self._names = [
+            (names[topic], partition)
+            for topic, partition in zip(
+                columns.topic_of[rows].tolist(), columns.partition_of[rows].tolist(), strict=True
+            )
+        ]
+
+    def partitions(self, spec: int) -> list[TopicPartition]:
+        return [TopicPartition(name, partition, spec) for name, partition in self._names]
+
+    async def take(self, column: Int64, answer: Future[Answers]) -> None:
+        """Write what was answered into the column; count what was not."""
+        try:
+            answers = await asyncio.wrap_future(answer)
+        except KafkaException as error:
+            self._silent(kafka_error(error), len(self._rows), column)
+            return
+        offsets: dict[tuple[str, int], int] = {}
+        refused: dict[int, list[KafkaError]] = defaultdict(list)
+        for partition, each in answers.items():
+            if isinstance(each, KafkaError):
+                refused[each.code()].append(each)
+            elif each.offset >= 0:  # else its leader said nothing, and no error is told
+                offsets[partition.topic, partition.partition] = each.offset
+        column[self._rows] = [offsets.get(name, UNKNOWN) for name in self._names]
+        for errors in refused.values():
+            self._silent(errors[0], len(errors), column)
+        told = len(offsets) + sum(map(len, refused.values()))
+        if told < len(self._rows):
+            self._silent(KafkaError(codes.TIMED_OUT), len(self._rows) - told, column)
+
+    def _silent(self, error: KafkaError, count: int, column: Int64) -> None:
+        self.columns.stale = True
+        if error.code() in codes.OTHER_TOPIC:
+            self.columns.replaced = True
+        if column is self.columns.log_end:  # the same partitions fail for the other columns
+            self.columns.silent[self._leader, error.str() or error.name()] += count
+
+
+def _columns(topics: TopicListing, *, with_log_start: bool) -> _Columns:
+    counts = topics.partitions
+    rows = int(counts.sum())
+    topic_of = np.repeat(np.arange(len(counts)), counts)
+    first = np.concatenate(([0], np.cumsum(counts)[:-1])) if len(counts) else counts
+    return _Columns(
+        topics=topics,
+        topic_of=topic_of,
+        partition_of=np.arange(rows) - first[topic_of],
+        log_start=_unknown(rows) if with_log_start else None,
+        log_end=_unknown(rows),
+        last_stable=_unknown(rows),
+    )
+
+
+def _unknown(rows: int) -> Int64:
+    return np.full(rows, UNKNOWN, np.int64)
+
+
+def _rows_by_leader(leader: NDArray[np.int32]) -> dict[int, NDArray[np.int64]]:
+    order = np.argsort(leader, kind="stable")
+    leaders, first = np.unique(leader[order], return_index=True)
+    parts: Sequence[NDArray[np.int64]] = np.split(order, first[1:])
+    return {each: rows for each, rows in zip(leaders.tolist(), parts, strict=False) if each >= 0}
+
+
+def _sentence(leader: int, reason: str, partitions: int) -> str:
+    if leader < 0:
+        return f"{partitions} partitions have no leader; their log ends are unknown"
+    return f"broker {leader}: {reason}; log ends of {partitions} partitions are unknown"

@@ -1,0 +1,160 @@
+"""Reads `__consumer_offsets`: all partitions, no group, no commits of our own."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+from confluent_kafka import Consumer, KafkaError, Message, TopicCollection, TopicPartition
+from confluent_kafka.admin import AclOperation, TopicDescription
+
+from lagwatch.errors import SourceError
+from lagwatch.kafka import codes
+from lagwatch.kafka.client import REQUEST_TIMEOUT_S, KafkaClients, kafka_error
+from lagwatch.kafka.log_ends import EARLIEST, LATEST, ask_offsets
+from lagwatch.sources import Records, Span
+
+BATCH: Final = 10_000
+"""Records taken at once; also the most rows a batch can have."""
+_WAIT_S: Final = 0.25
+
+
+class KafkaOffsetsTopic:
+    """The offsets topic of one cluster, as an `OffsetsTopicSource`."""
+
+    def __init__(self, clients: KafkaClients) -> None:
+        """Make the consumer; connects to nothing yet.
+
+        Raises:
+            SourceError: the client library refuses the configuration.
+        """
+        self._clients = clients
+        self._topic = clients.settings.offsets_topic
+        self._consumer: Consumer = clients.reader()
+        self._positions: dict[int, int] = {}
+        self._problem: KafkaError | None = None
+
+    async def spans(self) -> Mapping[int, Span]:
+        """All partitions of the topic; empty as long as it does not exist.
+
+        Raises:
+            SourceError: `authorization` when it may not be seen or read, `leader` while a
+                partition has none.
+        """
+        topic = await self._described()
+        if topic is None:
+            return {}
+        self._demand_read(topic)
+        partitions = [partition.id for partition in topic.partitions]
+        starts = await self._offsets(partitions, EARLIEST)
+        ends = await self._offsets(partitions, LATEST)
+        return {each: Span(start=starts[each], end=ends[each]) for each in partitions}
+
+    async def assign(self, positions: Mapping[int, int]) -> None:
+        """Read these partitions from these offsets on, and no others."""
+        self._positions = dict(positions)
+        wanted = [TopicPartition(self._topic, each, at) for each, at in positions.items()]
+        await self._clients.call(
+            lambda: self._consumer.assign(wanted), doing=f"assigning {self._topic}"
+        )
+
+    async def read(self) -> Records:
+        """Up to `BATCH` records; waits a moment for the first ones.
+
+        Raises:
+            SourceError: the topic cannot be read (any more).
+        """
+        if self._problem is not None:
+            problem, self._problem = self._problem, None
+            raise self._refused(problem)
+        return await self._clients.call(self._read, doing=f"reading {self._topic}")
+
+    def _read(self) -> Records:
+        messages = self._consumer.consume(BATCH, _WAIT_S)
+        keys = list(map(Message.key, messages))
+        if None in keys:  # what is not a record has no key: ends of partitions, errors
+            messages = self._sift(messages)
+            keys = list(map(Message.key, messages))
+        orders = np.fromiter(map(Message.offset, messages), np.int64, len(messages))
+        self._advance()
+        return Records(
+            keys=keys,
+            values=list(map(Message.value, messages)),
+            orders=orders,
+            positions=dict(self._positions),
+        )
+
+    def _sift(self, messages: list[Message]) -> list[Message]:
+        """Keep the records; note what the others tell."""
+        for message in messages:
+            error, partition, offset = message.error(), message.partition(), message.offset()
+            if error is None or partition is None or offset is None:
+                continue
+            if error.code() == codes.END_OF_PARTITION:
+                self._positions[partition] = max(offset, self._positions.get(partition, 0))
+            elif not error.retriable():
+                self._problem = error
+        return [message for message in messages if message.error() is None]
+
+    def _advance(self) -> None:
+        """Positions move over records handed out; gaps at the end show as end of partition."""
+        assigned = [TopicPartition(self._topic, each) for each in self._positions]
+        for position in self._consumer.position(assigned):
+            number = position.partition
+            self._positions[number] = max(position.offset, self._positions[number])
+
+    async def _described(self) -> TopicDescription | None:
+        asked = self._clients.admin.describe_topics(
+            TopicCollection([self._topic]),
+            include_authorized_operations=True,
+            request_timeout=REQUEST_TIMEOUT_S,
+        )[self._topic]
+        try:
+            return await self._clients.call(
+                lambda: asked.result(REQUEST_TIMEOUT_S + 1), doing=f"looking for {self._topic}"
+            )
+        except SourceError as error:
+            code = _code(error)
+            if code in codes.NO_TOPIC:
+                return None
+            if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise self._missing_right("DESCRIBE and READ") from error
+            raise
+
+    def _demand_read(self, topic: TopicDescription) -> None:
+        allowed = topic.authorized_operations
+        # nothing: a broker that does not tell; then reading itself will
+        if allowed and AclOperation.READ not in allowed:
+            raise self._missing_right("READ")
+
+    async def _offsets(self, partitions: list[int], spec: int) -> dict[int, int]:
+        asked = ask_offsets(
+            self._clients.admin,
+            [TopicPartition(self._topic, each, spec) for each in partitions],
+            timeout_s=REQUEST_TIMEOUT_S,
+        )
+        doing = f"asking for the offsets of {self._topic}"
+        answers = await self._clients.call(lambda: asked.result(REQUEST_TIMEOUT_S + 1), doing=doing)
+        found = {}
+        for partition, answer in answers.items():
+            if isinstance(answer, KafkaError):
+                raise await self._clients.explain(answer, doing=doing)
+            found[partition.partition] = answer.offset
+        return found
+
+    def _refused(self, problem: KafkaError) -> SourceError:
+        if problem.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return self._missing_right("READ")
+        return self._clients.causes.error(problem, doing=f"reading {self._topic}")
+
+    def _missing_right(self, operations: str) -> SourceError:
+        return SourceError(
+            cluster=self._clients.cluster,
+            kind="authorization",
+            message=f"{self._topic} may not be read; grant: "
+            f"Allow {operations} on TOPIC {self._topic}",
+        )
+
+
+def _code(error: SourceError) -> int:
+    """The client library's own code of a failure."""
+    return codes.FAILED if error.__cause__ is None else kafka_error(error.__cause__).code()

@@ -1,0 +1,189 @@
+"""Asks again and again: the one place of the collector that retries."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import structlog
+
+from lagwatch.clock import Clock
+from lagwatch.errors import SourceError
+from lagwatch.ports import Report, SourceHealth, SourceKind
+
+Send = Callable[[Report], Awaitable[None]]
+"""Hands a report to the serving process; waits while that one is busy."""
+
+_GOOD_NEWS_EVERY_S: Final = 1.0
+
+_log = structlog.get_logger(__name__)
+
+
+class Backoff:
+    """Waiting times that double from `first_s` to `cap_s`, each shortened by chance to 50-100 %."""
+
+    def __init__(self, *, first_s: float = 0.5, cap_s: float = 15.0) -> None:
+        self._first_s = first_s
+        self._cap_s = cap_s
+        self._next_s = first_s
+
+    def reset(self) -> None:
+        self._next_s = self._first_s
+
+    def next_s(self) -> float:
+        delay_s = self._next_s
+        self._next_s = min(2 * delay_s, self._cap_s)
+        return delay_s * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing
+
+
+class Poller(Protocol):
+    """One thing to ask of Kafka, round by round."""
+
+    source: SourceKind
+
+    async def poll_once(self) -> Sequence[str]:
+        """One round: ask, and send what was learnt.
+
+        Returns:
+            What part of the round failed, one sentence each; empty when all is well.
+
+        Raises:
+            SourceError: the round failed as a whole.
+        """
+        ...
+
+
+class Wake:
+    """Calls for a round before its time."""
+
+    def __init__(self) -> None:
+        self._called = asyncio.Event()
+
+    def call(self) -> None:
+        self._called.set()
+
+    async def wait(self) -> None:
+        await self._called.wait()
+
+    def answer(self) -> None:
+        self._called.clear()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How often to ask."""
+
+    interval_s: float
+    """From the start of one round to the start of the next."""
+    soonest_s: float = 1.0
+    """A wake never makes rounds follow each other faster than this."""
+
+
+class PollLoop:
+    """Runs a poller for ever and reports how it fares."""
+
+    def __init__(
+        self,
+        poller: Poller,
+        *,
+        pace: Pace,
+        clock: Clock,
+        send: Send,
+        wake: Wake | None = None,
+        give_up_on: frozenset[str] = frozenset(),
+    ) -> None:
+        """`give_up_on`: kinds of `SourceError` that end the loop instead of being retried."""
+        self._poller = poller
+        self._pace = pace
+        self._clock = clock
+        self._send = send
+        self._wake = wake
+        self._give_up_on = give_up_on
+        self._backoff = Backoff(cap_s=max(1.0, min(15.0, 2 * pace.interval_s)))
+        self._last: SourceHealth | None = None
+
+    async def run(self) -> None:
+        """Poll until cancelled.
+
+        Raises:
+            SourceError: of a kind to give up on.
+        """
+        while True:
+            started_s = self._clock.monotonic_s()
+            if self._wake is not None:
+                self._wake.answer()
+            try:
+                problems = await self._poller.poll_once()
+            except SourceError as error:
+                if error.kind in self._give_up_on:
+                    raise
+                await self._failed(error)
+            else:
+                self._backoff.reset()
+                await self._told(problems)
+                await self._rest(started_s)
+
+    async def _failed(self, error: SourceError) -> None:
+        delay_s = self._backoff.next_s()
+        _log.warning(
+            "poll_failed",
+            source=self._poller.source.value,
+            kind=error.kind,
+            retry_in_s=round(delay_s, 2),
+            reason=str(error),
+        )
+        await self._report(ok=False, kind=error.kind, message=str(error))
+        await self._clock.sleep(delay_s)
+
+    async def _told(self, problems: Sequence[str]) -> None:
+        if not problems:
+            await self._report(ok=True)
+            return
+        message = "; ".join(problems)
+        if self._last is None or self._last.message != message:
+            _log.warning("poll_incomplete", source=self._poller.source.value, reason=message)
+        await self._report(ok=False, kind="partial", message=message)
+
+    async def _report(self, *, ok: bool, kind: str = "", message: str = "") -> None:
+        """Tell every change at once, and good news that lasts once a second."""
+        health = SourceHealth(
+            source=self._poller.source,
+            ok=ok,
+            at_ms=self._clock.now_ms(),
+            error_kind=kind,
+            message=message,
+        )
+        if self._last is not None and _same(self._last, health):
+            if ok and health.at_ms - self._last.at_ms < 1000 * _GOOD_NEWS_EVERY_S:
+                return
+        elif ok and self._last is not None:
+            _log.info("poll_recovered", source=self._poller.source.value)
+        self._last = health
+        await self._send(health)
+
+    async def _rest(self, started_s: float) -> None:
+        passed_s = self._clock.monotonic_s() - started_s
+        left_s = self._pace.interval_s - passed_s
+        if left_s <= 0:
+            return
+        if self._wake is None:
+            await self._clock.sleep(left_s)
+            return
+        await _first_of(self._clock.sleep(left_s), self._wake.wait())
+        passed_s = self._clock.monotonic_s() - started_s
+        await self._clock.sleep(max(0.0, min(self._pace.soonest_s, left_s) - passed_s))
+
+
+async def _first_of(*waits: Awaitable[None]) -> None:
+    """Return when one of them is over; the others are cancelled."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _same(one: SourceHealth, other: SourceHealth) -> bool:
+    return (one.ok, one.error_kind, one.message) == (other.ok, other.error_kind, other.message)

@@ -1,0 +1,224 @@
+"""Follows the offsets topic: commits, tombstones, and what groups write about themselves."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import structlog
+
+from lagwatch.clock import Clock
+from lagwatch.core.wire import (
+    ClassicGroup,
+    CommitKeys,
+    ConsumerGroupEpoch,
+    Decoded,
+    GroupRecord,
+    decode,
+)
+from lagwatch.errors import SourceError
+from lagwatch.pollers.facts import Facts
+from lagwatch.pollers.filters import Filters
+from lagwatch.pollers.groups import GroupPoller
+from lagwatch.pollers.loop import Send
+from lagwatch.pollers.tombstones import Tombstones
+from lagwatch.pollers.topics import TopicPoller
+from lagwatch.ports import Backlog, Commits, SourceKind
+from lagwatch.sources import OffsetsTopicSource, Records, Span
+
+_LOOK_FOR_TOPIC_S: Final = 1.0
+_TELL_BACKLOG_S: Final = 1.0
+_LOG_BACKLOG_S: Final = 5.0
+
+_log = structlog.get_logger(__name__)
+
+
+class OffsetsTopicPoller:
+    """Reads all partitions from where they were left, or from the start or end of the topic."""
+
+    source = SourceKind.OFFSETS_TOPIC
+
+    def __init__(
+        self,
+        records: OffsetsTopicSource,
+        *,
+        cluster: str,
+        topic: str,
+        filters: Filters,
+        topics: TopicPoller,
+        groups: GroupPoller,
+        facts: Facts,
+        clock: Clock,
+        send: Send,
+        start: str,
+        resume: Mapping[int, int],
+    ) -> None:
+        self._source = records
+        self._cluster = cluster
+        self._topic = topic
+        self._filters = filters
+        self._topics = topics
+        self._groups = groups
+        self._facts = facts
+        self._clock = clock
+        self._send = send
+        self._start = start
+        self._resume = resume
+        self._keys = CommitKeys(filters.commit)
+        self._positions: dict[int, int] = {}
+        self._backlog: _Backlog | None = None
+        self._tombstones = Tombstones()
+        self._generations: dict[str, int] = {}
+
+    async def poll_once(self) -> Sequence[str]:
+        """Read one batch and tell what it says."""
+        if self._look_due():
+            await self._look()
+        if self._positions:
+            records = await self._source.read()
+            self._positions.update(records.positions)
+            await self._take(records)
+        else:
+            await self._clock.sleep(_LOOK_FOR_TOPIC_S)
+        await self._tell_gone()
+        await self._tell_backlog()
+        await self._facts.tell()
+        return ()
+
+    def _look_due(self) -> bool:
+        return self._topics.partitions_of(self._topic) > len(self._positions) or not self._positions
+
+    async def _look(self) -> None:
+        """Find the topic's partitions; those that are new are read from their start."""
+        spans = await self._source.spans()
+        if not spans and self._groups.any_listed():
+            raise SourceError(
+                cluster=self._cluster,
+                kind="authorization",
+                message="there are groups, yet the offsets topic does not exist or is hidden",
+            )
+        new = {number: span for number, span in spans.items() if number not in self._positions}
+        if self._backlog is None:
+            positions = {number: self._first(number, span) for number, span in new.items()}
+            ends = {number: span.end for number, span in new.items()}
+            self._backlog = _Backlog(positions, ends)
+            await self._send(self._backlog.report(positions))
+        else:
+            positions = {number: span.start for number, span in new.items()}
+        if new:
+            self._positions.update(positions)
+            await self._source.assign(self._positions)
+            _log.info("offsets_topic_assigned", partitions=len(self._positions), new=len(new))
+
+    def _first(self, number: int, span: Span) -> int:
+        position = self._resume.get(number)
+        if position is not None:
+            return min(max(position, span.start), span.end)
+        return span.start if self._start == "earliest" else span.end
+
+    async def _take(self, records: Records) -> None:
+        if not records.keys:
+            return
+        first_new_id = len(self._keys)
+        decoded = decode(records.keys, records.values, records.orders, self._keys)
+        self._facts.count(
+            skipped={kind.value: count for kind, count in decoded.skipped.items()},
+            malformed={fault.value: count for fault, count in decoded.malformed.items()},
+        )
+        self._facts.show(decoded.quarantine)
+        ours = [each for each in decoded.group_records if self._filters.group(each.group)]
+        self._tombstones.add(ours, now_s=self._clock.monotonic_s())
+        await self._send_commits(decoded, first_new_id)
+        self._count_rebalances(ours)
+
+    async def _send_commits(self, decoded: Decoded, first_new_id: int) -> None:
+        groups, topics, partitions = self._keys.since(first_new_id)
+        if topics:
+            self._topics.mention(topics)
+            self._groups.mention(groups)
+        await self._send(
+            Commits(
+                first_new_id=first_new_id,
+                new_groups=groups,
+                new_topics=topics,
+                new_partitions=partitions,
+                key=decoded.key,
+                offset=decoded.offset,
+                commit_ms=decoded.commit_ms,
+                order=decoded.order,
+                observed_ms=self._clock.now_ms(),
+                # a tombstone held back must be read again if we die
+                positions={} if self._tombstones else dict(self._positions),
+            )
+        )
+
+    def _count_rebalances(self, records: Sequence[GroupRecord]) -> None:
+        """A new generation or epoch is a rebalance; those of the backlog are old news."""
+        for record in records:
+            generation = _generation(record)
+            if generation is None:
+                continue
+            before = self._generations.get(record.group)
+            self._generations[record.group] = generation
+            if self._is_ready() and before != generation:
+                self._groups.rebalanced(record.group)
+
+    def _is_ready(self) -> bool:
+        return self._backlog is not None and self._backlog.ready
+
+    async def _tell_gone(self) -> None:
+        gone = self._tombstones.due(now_s=self._clock.monotonic_s())
+        if gone is None:
+            return
+        for group in gone.groups:
+            self._generations.pop(group, None)
+        await self._send(gone)
+        _log.info("groups_gone", groups=len(gone.groups))
+
+    async def _tell_backlog(self) -> None:
+        if self._backlog is None or self._backlog.ready:
+            return
+        report = self._backlog.advance(self._positions, now_s=self._clock.monotonic_s())
+        if report is not None:
+            await self._send(report)
+
+
+class _Backlog:
+    """How far the topic, as it stood when we began, is read."""
+
+    def __init__(self, positions: Mapping[int, int], ends: Mapping[int, int]) -> None:
+        self._first = dict(positions)
+        self._ends = dict(ends)
+        self._told_s = 0.0
+        self._logged_s = 0.0
+        self.ready = not any(ends[each] > positions[each] for each in ends)
+
+    def report(self, positions: Mapping[int, int]) -> Backlog:
+        read = sum(
+            max(0, min(positions.get(each, first), self._ends[each]) - first)
+            for each, first in self._first.items()
+        )
+        total = sum(max(0, end - self._first[each]) for each, end in self._ends.items())
+        return Backlog(read=read, total=total, ready=self.ready)
+
+    def advance(self, positions: Mapping[int, int], *, now_s: float) -> Backlog | None:
+        """Progress once a second, and at once when all is read."""
+        self.ready = all(positions.get(each, 0) >= end for each, end in self._ends.items())
+        if not self.ready and now_s - self._told_s < _TELL_BACKLOG_S:
+            return None
+        self._told_s = now_s
+        report = self.report(positions)
+        if self.ready:
+            _log.info("backlog_read", records=report.total)
+        elif now_s - self._logged_s >= _LOG_BACKLOG_S:
+            self._logged_s = now_s
+            _log.info("backlog_progress", read=report.read, total=report.total)
+        return report
+
+
+def _generation(record: GroupRecord) -> int | None:
+    match record:
+        case ClassicGroup(is_consumer=True, generation=generation):
+            return generation
+        case ConsumerGroupEpoch(epoch=epoch):
+            return epoch
+        case _:
+            return None

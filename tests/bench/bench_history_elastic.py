@@ -1,0 +1,128 @@
+"""Samples written to a real Elasticsearch by our store and by bare `helpers.parallel_bulk`.
+
+The same documents, the same mapping, the same node, by turns: a busy neighbour slows both.
+"""
+
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import orjson
+from elasticsearch import Elasticsearch
+from elasticsearch.helpers import parallel_bulk
+
+from lagwatch.config.elasticsearch import ElasticsearchSettings
+from lagwatch.core.record import Kind, Records, Text
+from lagwatch.history.elastic import ElasticStore, RejectedRows
+from lagwatch.history.elastic.documents import by_index, documents
+from tests.bench.figures import Bound, Figure
+from tests.support.elasticsearch import EmbeddedElasticsearch
+
+PARTITIONS, ROUNDS = 20_000, 2
+"""Rows of one turn: 200 groups of 100 partitions, two samples each."""
+TURNS = 6
+START_MS = 1_790_000_000_000 // 86_400_000 * 86_400_000
+
+
+def run() -> Iterator[Figure]:
+    ours, bare = [], []
+    with EmbeddedElasticsearch() as server, tempfile.TemporaryDirectory() as folder:
+        settings = ElasticsearchSettings(urls=(server.url,))
+        store = ElasticStore(settings, RejectedRows(Path(folder)))
+        client = Elasticsearch(server.url, request_timeout=60)
+        try:
+            for turn in range(TURNS):
+                first, second = (samples(2 * turn + side) for side in range(2))
+                one = ours_s(store, first), bare_s(client, second)
+                if turn:  # the first turn warms the server up
+                    ours.append(first.size / one[0])
+                    bare.append(second.size / one[1])
+        finally:
+            client.close()
+            store.close()
+    yield Figure(
+        name="history_elastic_rate_to_parallel_bulk",
+        value=median(mine / theirs for mine, theirs in zip(ours, bare, strict=True)),
+        unit="x",
+        target=0.8,
+        bound=Bound.AT_LEAST,
+    )
+    yield Figure(
+        name="history_elastic_write",
+        value=median(ours),
+        unit="samples/s",
+        target=0,
+        bound=Bound.AT_LEAST,
+    )
+
+
+def ours_s(store: ElasticStore, rows: Records) -> float:
+    started_s = time.monotonic()
+    store.write([rows], batch="bench")
+    return time.monotonic() - started_s
+
+
+def bare_s(client: Elasticsearch, rows: Records) -> float:
+    """Ready documents, so that only sending them counts."""
+    actions: list[dict[str, Any]] = [
+        {
+            "_op_type": "create",
+            "_index": part.index,
+            "_id": document.id,
+            "_source": orjson.loads(document.body),
+        }
+        for part in by_index([rows], "lagwatch")
+        for document in documents(part.rows)
+    ]
+    started_s = time.monotonic()
+    deque(parallel_bulk(client, actions), maxlen=0)
+    return time.monotonic() - started_s
+
+
+def samples(number: int) -> Records:
+    """Rounds of samples of a cluster; every `number` gives other rows of the same day."""
+    size = PARTITIONS * ROUNDS
+    rng = np.random.default_rng(number)
+    row = np.arange(size)
+    group, partition = row // ROUNDS // 100, row // ROUNDS % 100
+    at_ms = START_MS + (number * ROUNDS + row % ROUNDS) * 30_000
+    end = rng.integers(10**6, 10**9, size)
+    lag = rng.integers(0, 5000, size)
+
+    def same(word: str) -> Text:
+        return Text.same(word, size)
+
+    return Records(
+        kind=Kind.SAMPLES,
+        columns={
+            "cluster": same("bench"),
+            "group": Text(group.astype(np.int32), tuple(f"group-{n:04}" for n in range(200))),
+            "topic": Text((group % 20).astype(np.int32), tuple(f"topic-{n:03}" for n in range(20))),
+            "partition": partition.astype(np.int32),
+            "at_ms": at_ms,
+            "observed_ms": at_ms + 17,
+            "committed_offset": end - lag,
+            "commit_ms": at_ms - 1234,
+            "log_end_offset": end,
+            "log_start_offset": np.zeros(size, np.int64),
+            "lag": lag,
+            "time_lag_s": lag / 100,
+            "time_lag_reason": same("measured"),
+            "status": same("OK"),
+            "rule": same("progressing"),
+            "complete": np.ones(size),
+            "group_status": same("OK"),
+            "group_state": same("Stable"),
+            "owner": same("/10.0.0.7"),
+            "client_id": same("orders-service-1"),
+            "reason": same("interval"),
+            "method": same("observed"),
+            "source": same("live"),
+            "schema_version": np.ones(size, np.int32),
+        },
+    )
