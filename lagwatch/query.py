@@ -1,10 +1,11 @@
 """The read side: snapshots → answers. Never waits, never asks Kafka."""
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
 
 from lagwatch.core.evaluate import Seen, evidence
 from lagwatch.core.model import (
+    STATUS_BY_RULE,
     UNKNOWN,
     EpochMs,
     GroupInfo,
@@ -19,11 +20,15 @@ from lagwatch.core.model import (
     WindowEntry,
 )
 from lagwatch.core.snapshot import ClusterSnapshot
-from lagwatch.core.window import Entries
+from lagwatch.core.window import Entries, Windows
 from lagwatch.errors import NotFoundError
 from lagwatch.ports import ClusterHealth, GroupDetail, PartitionDetail
 
-_NOBODY = Member(member_id="", client_id="", host="", instance_id="", assignment=())
+_RULES: Final = tuple(Rule)
+"""By number."""
+_REASONS: Final = tuple(TimeLagReason)
+"""By number."""
+_NOBODY: Final = Member(member_id="", client_id="", host="", instance_id="", assignment=())
 
 
 class Moment(Protocol):
@@ -32,7 +37,8 @@ class Moment(Protocol):
     @property
     def snapshot(self) -> ClusterSnapshot | None: ...
 
-    def entries(self, row: int) -> Entries: ...
+    @property
+    def windows(self) -> Windows: ...
 
 
 class SnapshotQueries:
@@ -109,6 +115,21 @@ class SnapshotQueries:
         return _GroupReader(moment, snapshot, group, number)
 
 
+class _Row(NamedTuple):
+    """The numbers of one row of a snapshot."""
+
+    topic: int
+    partition: int
+    at: int
+    window: int
+    rule: int
+    commits: int
+    lag: int
+    lowest_lag: int
+    time_lag_ms: int
+    time_lag_reason: int
+
+
 class _GroupReader:
     """One group in one snapshot."""
 
@@ -135,7 +156,7 @@ class _GroupReader:
             complete=float(columns.complete[number]),
             partitions=self._all() if show_all else self._worse_than_ok(),
             partition_count=int(columns.partition_count[number]),
-            max_lag=self._partition(max_lag_row) if max_lag_row >= 0 else None,
+            max_lag=self._partitions([max_lag_row])[0] if max_lag_row >= 0 else None,
             total_lag=int(columns.total_lag[number]),
             unknown_partitions=int(columns.unknown[number]),
             time_lag_s=None if time_lag_ms < 0 else time_lag_ms / 1000,
@@ -144,15 +165,16 @@ class _GroupReader:
 
     def _worse_than_ok(self) -> tuple[PartitionVerdict, ...]:
         status = self._snapshot.rows.status[self._rows.start : self._rows.stop]
-        worse = (status != PartitionStatus.OK).nonzero()[0].tolist()
-        return tuple(self._partition(self._rows.start + row) for row in worse)
+        worse = (status != PartitionStatus.OK).nonzero()[0] + self._rows.start
+        return tuple(self._partitions(worse.tolist()))
 
     def _all(self) -> tuple[PartitionVerdict, ...]:
         """Every partition of every topic the group committed to."""
+        committed = dict(zip(self._rows, self._partitions(list(self._rows)), strict=True))
         return tuple(
             _never_committed(topic, partition, self._owner(topic, partition))
             if row is None
-            else self._partition(row)
+            else committed[row]
             for topic, rows in self._topics().items()
             for partition, row in enumerate(rows)
         )
@@ -180,50 +202,71 @@ class _GroupReader:
     def _owner(self, topic: str, partition: int) -> Member:
         return self._owners.get((topic, partition), _NOBODY)
 
-    def _partition(self, row: int) -> PartitionVerdict:
-        snapshot, rows = self._snapshot, self._snapshot.rows
-        topic, partition = snapshot.topic_names[rows.topic[row]], int(rows.partition[row])
-        owner = self._owner(topic, partition)
-        lag, rule, at = int(rows.lag[row]), Rule(int(rows.rule[row])), int(rows.at[row])
-        held = self._moment.entries(int(rows.window[row]))
-        time_lag_ms = int(rows.time_lag_ms[row])
+    def _partitions(self, wanted: list[int]) -> list[PartitionVerdict]:
+        """Verdicts of rows of the snapshot; read as columns, for a group may have thousands."""
+        if not wanted:
+            return []
+        columns = self._snapshot.rows
+        windows = columns.window[wanted]
+        oldest, newest = self._moment.windows.oldest_and_newest(windows)
+        rows = (
+            columns.topic[wanted].tolist(),
+            columns.partition[wanted].tolist(),
+            columns.at[wanted].tolist(),
+            windows.tolist(),
+            columns.rule[wanted].tolist(),
+            columns.commits[wanted].tolist(),
+            columns.lag[wanted].tolist(),
+            columns.lowest_lag[wanted].tolist(),
+            columns.time_lag_ms[wanted].tolist(),
+            columns.time_lag_reason[wanted].tolist(),
+        )
+        return [
+            self._partition(_Row(*numbers), _entry(oldest, index), _entry(newest, index))
+            for index, numbers in enumerate(zip(*rows, strict=True))
+        ]
+
+    def _partition(self, row: "_Row", start: WindowEntry, end: WindowEntry) -> PartitionVerdict:
+        snapshot = self._snapshot
+        topic = snapshot.topic_names[row.topic]
+        owner = self._owner(topic, row.partition)
+        rule = _RULES[row.rule]
         return PartitionVerdict(
             topic=topic,
-            partition=partition,
+            partition=row.partition,
             owner=owner.host,
             client_id=owner.client_id,
             instance_id=owner.instance_id,
-            status=PartitionStatus(int(rows.status[row])),
+            status=STATUS_BY_RULE[rule],
             rule=rule,
-            evidence=evidence(self._seen(row, rule, lag, at, held)),
-            start=_entry(held, 0) if held.offset else None,
-            end=_entry(held, -1) if held.offset else None,
-            current_lag=None if lag < 0 else lag,
-            complete=int(rows.commits[row]) / snapshot.intervals,
-            unknown_reason=self._unknown_reason(at) if lag < 0 else None,
-            time_lag_s=None if time_lag_ms < 0 else time_lag_ms / 1000,
-            time_lag_reason=TimeLagReason(int(rows.time_lag_reason[row])),
-            lost=self._lost(at, held),
+            evidence=evidence(self._seen(row, rule, start, end)),
+            start=start,
+            end=end,
+            current_lag=None if row.lag < 0 else row.lag,
+            complete=row.commits / snapshot.intervals,
+            unknown_reason=self._unknown_reason(row.at) if row.lag < 0 else None,
+            time_lag_s=None if row.time_lag_ms < 0 else row.time_lag_ms / 1000,
+            time_lag_reason=_REASONS[row.time_lag_reason],
+            lost=self._lost(row.at, end.offset),
         )
 
-    def _seen(self, row: int, rule: Rule, lag: int, at: int, held: Entries) -> Seen:
+    def _seen(self, row: "_Row", rule: Rule, start: WindowEntry, end: WindowEntry) -> Seen:
         snapshot = self._snapshot
-        commits = len(held.offset)
         return Seen(
             rule=rule,
-            now_ms=snapshot.at_ms,
-            current_lag=lag,
+            now_ms=snapshot.judged_ms,
+            current_lag=row.lag,
             allowed_lag=snapshot.allowed_lag,
-            commits=commits,
-            start_offset=held.offset[0] if commits else UNKNOWN,
-            end_offset=held.offset[-1] if commits else UNKNOWN,
-            start_ms=held.commit_ms[0] if commits else UNKNOWN,
-            end_ms=held.commit_ms[-1] if commits else UNKNOWN,
-            start_lag=held.lag[0] if commits else UNKNOWN,
-            end_lag=held.lag[-1] if commits else UNKNOWN,
-            lowest_lag=int(snapshot.rows.lowest_lag[row]),
-            recent_end=int(snapshot.recent_end[at]) if at >= 0 else UNKNOWN,
-            rewind=snapshot.rewinds.get(int(snapshot.rows.window[row])),
+            commits=row.commits,
+            start_offset=start.offset,
+            end_offset=end.offset,
+            start_ms=start.commit_ms,
+            end_ms=end.commit_ms,
+            start_lag=UNKNOWN if start.lag is None else start.lag,
+            end_lag=UNKNOWN if end.lag is None else end.lag,
+            lowest_lag=row.lowest_lag,
+            recent_end=int(snapshot.recent_end[row.at]) if row.at >= 0 else UNKNOWN,
+            rewind=snapshot.rewinds.get(row.window),
         )
 
     def _unknown_reason(self, at: int) -> UnknownReason:
@@ -235,9 +278,9 @@ class _GroupReader:
             return UnknownReason.NO_LEADER
         return UnknownReason.REFUSED
 
-    def _lost(self, at: int, held: Entries) -> int | None:
+    def _lost(self, at: int, committed: int) -> int | None:
         log_start = int(self._snapshot.topics.log_start[at]) if at >= 0 else UNKNOWN
-        return max(0, log_start - held.offset[-1]) if log_start >= 0 and held.offset else None
+        return max(0, log_start - committed) if log_start >= 0 else None
 
     def detail(self) -> GroupDetail:
         return GroupDetail(
@@ -255,7 +298,7 @@ class _GroupReader:
         window: tuple[WindowEntry | None, ...] = ()
         lag = None
         if row is not None:
-            held = self._moment.entries(int(self._snapshot.rows.window[row]))
+            held = self._moment.windows.entries(int(self._snapshot.rows.window[row]))
             entries = tuple(_entry(held, index) for index in range(len(held.offset)))
             window = (None,) * (self._snapshot.intervals - len(entries)) + entries
             lag = int(self._snapshot.rows.lag[row])

@@ -132,6 +132,7 @@ class Limits:
 def evaluate(
     *,
     cluster: str,
+    at_ms: EpochMs,
     now_ms: EpochMs,
     data_ms: EpochMs,
     number: int,
@@ -143,13 +144,14 @@ def evaluate(
     info: Mapping[str, GroupInfo],
     owners: Mapping[str, Mapping[tuple[str, int], Member]],
 ) -> ClusterSnapshot:
-    """Judge all rows at `now_ms`; `number` counts the rounds."""
+    """Judge all rows as of `now_ms`, which may lie before `at_ms`; `number` counts the rounds."""
     # judged in the order of the store: the windows are read where they lie
     judged = _judge(window_columns(windows), layout, history, now_ms, limits)
     rows = _rows(layout, judged, history, now_ms)
     return ClusterSnapshot(
         cluster=cluster,
-        at_ms=now_ms,
+        at_ms=at_ms,
+        judged_ms=now_ms,
         data_ms=data_ms,
         round=number,
         intervals=windows.intervals,

@@ -89,6 +89,8 @@ class ClusterSnapshot:
     cluster: str
     at_ms: EpochMs
     """When the round was judged."""
+    judged_ms: EpochMs
+    """As of when: up to here commits and log ends were known. At most `at_ms`."""
     data_ms: EpochMs
     """When the newest log end offsets were read; -1 when never."""
     round: int

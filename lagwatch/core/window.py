@@ -59,7 +59,7 @@ class CommitColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entries:
-    """One row's entries, oldest first."""
+    """Entries of windows, as columns: one row's, oldest first, or one of each of many rows."""
 
     offset: list[int]
     commit_ms: list[int]
@@ -139,12 +139,22 @@ class Windows:
         """One row's entries, oldest first."""
         count, newest = int(self.count[row]), int(self.newest[row])
         slots = [(newest - back) % self.intervals for back in range(count - 1, -1, -1)]
+        return self._taken(slots, row)
+
+    def oldest_and_newest(self, rows: Rows) -> tuple[Entries, Entries]:
+        """The oldest and the newest entry of each row, as columns; of rows that have entries."""
+        newest = self.newest[rows].astype(np.int64)
+        full = self.count[rows] == self.intervals
+        oldest = np.where(full, (newest + 1) % self.intervals, 0)
+        return self._taken(oldest, rows), self._taken(newest, rows)
+
+    def _taken(self, slots: Rows | list[int], rows: Rows | int) -> Entries:
         return Entries(
-            offset=self.offset[slots, row].tolist(),
-            commit_ms=self.commit_ms[slots, row].tolist(),
-            order=self.order[slots, row].tolist(),
-            lag=self.lag[slots, row].tolist(),
-            observed_s=self.observed_s[slots, row].tolist(),
+            offset=self.offset[slots, rows].tolist(),
+            commit_ms=self.commit_ms[slots, rows].tolist(),
+            order=self.order[slots, rows].tolist(),
+            lag=self.lag[slots, rows].tolist(),
+            observed_s=self.observed_s[slots, rows].tolist(),
         )
 
     def insert(self, commits: CommitColumns) -> Bools:

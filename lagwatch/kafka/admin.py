@@ -10,7 +10,8 @@ from confluent_kafka.admin import ClusterMetadata, TopicDescription, TopicMetada
 
 from lagwatch.core.model import UNKNOWN
 from lagwatch.kafka import codes
-from lagwatch.kafka.client import REQUEST_TIMEOUT_S, KafkaClients, kafka_error
+from lagwatch.kafka.client import KafkaClients, kafka_error
+from lagwatch.kafka.patience import REQUEST_TIMEOUT_S
 from lagwatch.sources import TopicIds, TopicListing
 
 _DESCRIBED_AT_ONCE: Final = 500

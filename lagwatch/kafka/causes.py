@@ -112,6 +112,7 @@ _BY_TEXT: Final[tuple[tuple[str, str, Remedy], ...]] = (
     ("certificate could not be verified", "tls", _untrusted_ca),
     ("bad certificate", "tls", _no_client_certificate),
     ("certificate required", "tls", _no_client_certificate),
+    ("alert handshake failure", "tls", _no_client_certificate),
     ("wrong version number", "tls", _not_tls),
     ("packet length too long", "tls", _not_tls),
     ("connection refused", "connection", _refused),
@@ -119,7 +120,8 @@ _BY_TEXT: Final[tuple[tuple[str, str, Remedy], ...]] = (
     ("might require sasl", "connection", _hung_up),
     ("security.protocol", "connection", _hung_up),
     ("plaintext broker listener", "tls", _not_tls),
-    ("apiversion_query", "connection", _hung_up),
+    ("in state apiversion_query", "connection", _hung_up),
+    ("ssl connection closed by peer", "connection", _hung_up),
 )
 """(words in the event, kind of error, remedy); the first that is found decides."""
 
@@ -136,6 +138,10 @@ _BY_CODE: Final[tuple[tuple[frozenset[int], str, Remedy], ...]] = (
 
 _RANK: Final = ("authentication", "tls", "authorization", "connection", "timeout")
 """Which of several events tells most about the cause, best first."""
+
+
+_VAGUE: Final = ("the broker hangs up", "no answer from")
+"""What a broker that went down shows as well, less vague first."""
 
 
 class Causes:
@@ -181,13 +187,11 @@ class Causes:
         return "protocol", text
 
 
-def _rank(error: SourceError) -> tuple[int, bool]:
-    known = error.kind in _RANK
-    return (
-        _RANK.index(error.kind) if known else len(_RANK),
-        # of two connection errors the one with the cause, not "all brokers down"
-        "no answer from" in str(error),
-    )
+def _rank(error: SourceError) -> tuple[int, int]:
+    """The lowest tells most: first by kind, then by how surely the text names the cause."""
+    by_kind = _RANK.index(error.kind) if error.kind in _RANK else len(_RANK)
+    vague = [words in str(error) for words in _VAGUE]
+    return by_kind, vague.index(True) + 1 if any(vague) else 0
 
 
 def _text(error: KafkaError) -> str:

@@ -16,8 +16,6 @@ from lagwatch.errors import SourceError
 from lagwatch.kafka import codes, properties
 from lagwatch.kafka.causes import Causes
 
-REQUEST_TIMEOUT_S: Final = 5.0
-"""Deadline of a request; a broker that needs longer counts as not answering."""
 _EVENTS: Final = 32
 _EVENT_AGE_S: Final = 10.0
 _LISTEN_S: Final = 0.2
@@ -49,6 +47,19 @@ class Events:
             self._told.clear()
 
 
+class _Ear(logging.Handler):
+    """Hears from the client library's log what no event tells: that a broker hung up on us."""
+
+    def __init__(self, events: Events) -> None:
+        super().__init__()
+        self._events = events
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if "closed by peer" in text:
+            self._events.add(KafkaError(codes.TRANSPORT, text))
+
+
 class KafkaClients:
     """One admin client and, on demand, readers; blocking calls run in threads."""
 
@@ -63,9 +74,19 @@ class KafkaClients:
         self.causes = Causes(cluster, settings)
         self._events = Events(clock)
         # it repeats 20 times a second what its events tell us; who debugs it wants it all
-        _log.setLevel(logging.DEBUG if "debug" in settings.client else logging.CRITICAL)
-        self.admin: AdminClient = self._made(
-            lambda: AdminClient(self._with_events(properties.common(settings)), logger=_log)
+        _log.propagate = "debug" in settings.client
+        _log.setLevel(logging.DEBUG)
+        _log.handlers[:] = [_Ear(self._events)]
+        self.admin = self.another_admin()
+
+    def another_admin(self) -> AdminClient:
+        """Make an admin client with connections of its own.
+
+        Raises:
+            SourceError: as the constructor.
+        """
+        return self._made(
+            lambda: AdminClient(self._with_events(properties.common(self.settings)), logger=_log)
         )
 
     def reader(self) -> Consumer:

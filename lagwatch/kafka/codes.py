@@ -12,6 +12,7 @@ FAILED: Final = KafkaError._FAIL
 TIMED_OUT: Final = KafkaError._TIMED_OUT
 END_OF_PARTITION: Final = KafkaError._PARTITION_EOF
 RESOLVE: Final = KafkaError._RESOLVE
+TRANSPORT: Final = KafkaError._TRANSPORT
 TLS: Final = KafkaError._SSL
 
 AUTHENTICATION: Final = frozenset(

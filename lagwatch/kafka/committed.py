@@ -1,26 +1,15 @@
-"""Committed offsets through the Admin API, many groups in flight.
+"""Committed offsets through the Admin API; needs DESCRIBE only."""
 
-The client library may abort the process when a broker goes away during these calls, so they are
-made in a process that may die.
-"""
-
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Future
-from queue import SimpleQueue
-from typing import Final
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError
+from confluent_kafka.admin import AdminClient
 
-from lagwatch.kafka.client import KafkaClients, kafka_error
+from lagwatch.kafka import codes
+from lagwatch.kafka.client import KafkaClients
+from lagwatch.kafka.group_calls import GroupCalls
 from lagwatch.sources import CommittedOffsets
-
-_IN_FLIGHT: Final = 50
-_GROUPS_AT_ONCE: Final = 100
-"""Groups whose answers are held at the same time: bounds memory, not speed."""
-_TIMEOUT_S: Final = 10.0
-
-_Answer = Future[ConsumerGroupTopicPartitions]
 
 
 class KafkaCommitted:
@@ -28,37 +17,20 @@ class KafkaCommitted:
 
     def __init__(self, clients: KafkaClients) -> None:
         self._clients = clients
+        self._calls = GroupCalls(clients, _ask)
 
     async def committed(self, groups: Sequence[str]) -> AsyncIterator[Sequence[CommittedOffsets]]:
-        """Answers for all groups, `_GROUPS_AT_ONCE` at a time; needs DESCRIBE only."""
-        for start in range(0, len(groups), _GROUPS_AT_ONCE):
-            chunk = groups[start : start + _GROUPS_AT_ONCE]
-            yield await asyncio.to_thread(self._ask, chunk)
+        """Answers for all groups, in chunks as they come."""
+        async for answers in self._calls.ask_all(groups):
+            yield [self._read(group, answer) for group, answer in answers]
 
-    def _ask(self, groups: Sequence[str]) -> list[CommittedOffsets]:
-        """Keep `_IN_FLIGHT` requests under way until all are answered."""
-        done: SimpleQueue[tuple[str, _Answer]] = SimpleQueue()
-        found: list[CommittedOffsets] = []
-        for number, group in enumerate(groups):
-            if number >= _IN_FLIGHT:
-                found.append(self._take(*done.get(timeout=_TIMEOUT_S + 5)))
-            self._send(group, done)
-        while len(found) < len(groups):
-            found.append(self._take(*done.get(timeout=_TIMEOUT_S + 5)))
-        return found
-
-    def _send(self, group: str, done: "SimpleQueue[tuple[str, _Answer]]") -> None:
-        future: _Answer = self._clients.admin.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group)], request_timeout=_TIMEOUT_S
-        )[group]
-        future.add_done_callback(lambda answer: done.put((group, answer)))
-
-    def _take(self, group: str, answer: _Answer) -> CommittedOffsets:
-        try:
-            partitions = answer.result(0).topic_partitions or []
-        except KafkaException as error:
-            return self._no_answer(group, kafka_error(error))
-        valid = [each for each in partitions if each.offset >= 0 and each.error is None]
+    def _read(
+        self, group: str, answer: ConsumerGroupTopicPartitions | KafkaError
+    ) -> CommittedOffsets:
+        if isinstance(answer, KafkaError):
+            return self._no_answer(group, answer)
+        told = answer.topic_partitions or []
+        valid = [each for each in told if each.offset >= 0 and each.error is None]
         return CommittedOffsets(
             group=group,
             topics=[each.topic for each in valid],
@@ -67,13 +39,20 @@ class KafkaCommitted:
         )
 
     def _no_answer(self, group: str, error: KafkaError) -> CommittedOffsets:
-        refused = error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
-        message = str(self._clients.causes.error(error, doing=f"committed offsets of {group}"))
+        refused = error.code() in codes.AUTHORIZATION
+        reason = self._clients.causes.error(error, doing="asking for committed offsets")
         return CommittedOffsets(
             group=group,
             topics=(),
             partitions=(),
             offsets=(),
             refused=refused,
-            problem="" if refused else message,
+            problem="" if refused else str(reason),
         )
+
+
+def _ask(admin: AdminClient, group: str, timeout_s: float) -> Future[ConsumerGroupTopicPartitions]:
+    asked: dict[str, Future[ConsumerGroupTopicPartitions]] = admin.list_consumer_group_offsets(
+        [ConsumerGroupTopicPartitions(group)], request_timeout=timeout_s
+    )
+    return asked[group]

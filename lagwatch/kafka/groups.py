@@ -1,18 +1,14 @@
-"""Groups through the Admin API: which there are, their state and members.
-
-The client library may abort the process when a broker goes away during these calls, so they are
-made in a process that may die.
-"""
+"""Groups through the Admin API: which there are, their state and members."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from functools import partial
 from typing import Final, TypeVar
 
-from confluent_kafka import ConsumerGroupState, ConsumerGroupType, KafkaError, KafkaException
+from confluent_kafka import ConsumerGroupState, ConsumerGroupType, KafkaError
 from confluent_kafka.admin import (
     AclOperation,
+    AdminClient,
     ConsumerGroupDescription,
     ListConsumerGroupsResult,
     MemberAssignment,
@@ -22,13 +18,13 @@ from confluent_kafka.admin import (
 from lagwatch.core.model import GroupInfo, Member
 from lagwatch.errors import SourceError
 from lagwatch.kafka import codes
-from lagwatch.kafka.client import REQUEST_TIMEOUT_S, KafkaClients, kafka_error
+from lagwatch.kafka.client import KafkaClients, kafka_error
+from lagwatch.kafka.group_calls import GroupCalls
+from lagwatch.kafka.patience import REQUEST_TIMEOUT_S
 from lagwatch.sources import GroupDescriptions, GroupListing, ListedGroup
 
 T = TypeVar("T")
 
-_IN_FLIGHT: Final = 50
-"""Groups described at once; each is a request of its own."""
 _STATES: Final[Mapping[object, str]] = {
     ConsumerGroupState.STABLE: "Stable",
     ConsumerGroupState.EMPTY: "Empty",
@@ -47,6 +43,7 @@ class KafkaGroups:
 
     def __init__(self, clients: KafkaClients) -> None:
         self._clients = clients
+        self._calls = GroupCalls(clients, _ask)
 
     async def list_groups(self) -> GroupListing:
         """All groups we may see; share and streams groups are not among them."""
@@ -70,31 +67,25 @@ class KafkaGroups:
         )
 
     async def describe(self, names: Sequence[str]) -> GroupDescriptions:
-        """State and members, `_IN_FLIGHT` groups at a time."""
+        """State and members of these groups."""
         infos: list[GroupInfo] = []
         refused: list[str] = []
         missing: list[str] = []
         problems: dict[str, str] = {}
-        for start in range(0, len(names), _IN_FLIGHT):
-            asked = self._clients.admin.describe_consumer_groups(
-                list(names[start : start + _IN_FLIGHT]), request_timeout=REQUEST_TIMEOUT_S
-            )
-            futures = list(asked.values())
-            await self._clients.call(partial(_wait_all, futures), doing="describing groups")
-            for name, future in asked.items():
-                match _outcome(future):
+        async for answers in self._calls.ask_all(names):
+            for name, answer in answers:
+                match answer:
                     case ConsumerGroupDescription(state=ConsumerGroupState.DEAD):
                         missing.append(name)
-                    case ConsumerGroupDescription() as description:
-                        infos.append(_info(description))
-                    case KafkaError() as error if error.code() in codes.AUTHORIZATION:
+                    case ConsumerGroupDescription():
+                        infos.append(_info(answer))
+                    case KafkaError() if answer.code() in codes.AUTHORIZATION:
                         refused.append(name)
-                    case KafkaError() as error if error.code() in codes.NO_GROUP:
+                    case KafkaError() if answer.code() in codes.NO_GROUP:
                         missing.append(name)
-                    case KafkaError() as error:
-                        problems[name] = str(
-                            self._clients.causes.error(error, doing=f"describing group {name}")
-                        )
+                    case _:
+                        reason = self._clients.causes.error(answer, doing="describing groups")
+                        problems[name] = str(reason)
         return GroupDescriptions(
             infos=tuple(infos),
             refused=tuple(refused),
@@ -103,7 +94,7 @@ class KafkaGroups:
         )
 
     async def may_list_all(self) -> bool:
-        """Whether we hold DESCRIBE on the cluster; brokers that do not tell count as yes."""
+        """Whether we hold DESCRIBE on the cluster; a broker that tells nothing says no by that."""
         asked = self._clients.admin.describe_cluster(
             include_authorized_operations=True, request_timeout=REQUEST_TIMEOUT_S
         )
@@ -114,8 +105,7 @@ class KafkaGroups:
             if error.kind == "authorization":
                 return False
             raise
-        allowed = answer.authorized_operations
-        return allowed is None or AclOperation.DESCRIBE in allowed
+        return AclOperation.DESCRIBE in (answer.authorized_operations or ())
 
 
 def _broker_silent(error: KafkaError) -> str:
@@ -126,16 +116,11 @@ def _result(future: "Future[T]", timeout_s: float) -> Callable[[], T]:
     return lambda: future.result(timeout_s + 1)
 
 
-def _wait_all(futures: Sequence["Future[ConsumerGroupDescription]"]) -> None:
-    for future in futures:
-        future.exception(REQUEST_TIMEOUT_S + 1)
-
-
-def _outcome(future: "Future[ConsumerGroupDescription]") -> ConsumerGroupDescription | KafkaError:
-    try:
-        return future.result(0)
-    except KafkaException as error:
-        return kafka_error(error)
+def _ask(admin: AdminClient, group: str, timeout_s: float) -> Future[ConsumerGroupDescription]:
+    asked: dict[str, Future[ConsumerGroupDescription]] = admin.describe_consumer_groups(
+        [group], request_timeout=timeout_s
+    )
+    return asked[group]
 
 
 def _info(description: ConsumerGroupDescription) -> GroupInfo:

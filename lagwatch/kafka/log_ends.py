@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN
 from lagwatch.kafka import codes
-from lagwatch.kafka.client import REQUEST_TIMEOUT_S, KafkaClients, kafka_error
+from lagwatch.kafka.client import KafkaClients, kafka_error
+from lagwatch.kafka.patience import Patience
 from lagwatch.sources import LogEndRound, TopicListing
 
 LATEST: Final = -1
@@ -24,8 +25,6 @@ _CHUNK: Final = 250
 took 0.6 s of CPU, in chunks 0.06 s)."""
 _IN_FLIGHT: Final = 8
 """Calls under way at one broker."""
-_SUSPECT_TIMEOUT_S: Final = 1.0
-"""Deadline for a broker that did not answer the last time; the others do not wait for it."""
 
 Int64 = NDArray[np.int64]
 Answers = Mapping[TopicPartition, ListOffsetsResultInfo | KafkaError]
@@ -75,7 +74,7 @@ class KafkaLogEnds:
 
     def __init__(self, clients: KafkaClients) -> None:
         self._clients = clients
-        self._suspects: set[int] = set()
+        self._patience: defaultdict[int, Patience] = defaultdict(Patience)
 
     async def log_ends(self, topics: TopicListing, *, with_log_start: bool) -> LogEndRound:
         """Ask all leaders at once; a broker that is silent only costs its own partitions."""
@@ -86,7 +85,9 @@ class KafkaLogEnds:
                 group.create_task(self._ask_leader(leader, rows, columns))
         if (columns.log_end >= 0).any():
             self._clients.answered()
-        self._suspects = {leader for leader, _ in columns.silent if leader >= 0}
+        silent = {leader for leader, _ in columns.silent}
+        for leader in by_leader:
+            self._patience[leader].note(answered=leader not in silent)
         if (leaderless := int(np.count_nonzero(topics.leader < 0))) > 0:
             columns.silent[UNKNOWN, "no leader"] += leaderless
         return LogEndRound(
@@ -99,8 +100,7 @@ class KafkaLogEnds:
         )
 
     async def _ask_leader(self, leader: int, rows: NDArray[np.int64], columns: _Columns) -> None:
-        suspect = leader in self._suspects
-        timeout_s = _SUSPECT_TIMEOUT_S if suspect else REQUEST_TIMEOUT_S
+        timeout_s = self._patience[leader].timeout_s
         free = asyncio.Semaphore(_IN_FLIGHT)
         async with asyncio.TaskGroup() as group:
             for start in range(0, len(rows), _CHUNK):

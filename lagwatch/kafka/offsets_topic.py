@@ -9,8 +9,9 @@ from confluent_kafka.admin import AclOperation, TopicDescription
 
 from lagwatch.errors import SourceError
 from lagwatch.kafka import codes
-from lagwatch.kafka.client import REQUEST_TIMEOUT_S, KafkaClients, kafka_error
+from lagwatch.kafka.client import KafkaClients, kafka_error
 from lagwatch.kafka.log_ends import EARLIEST, LATEST, ask_offsets
+from lagwatch.kafka.patience import REQUEST_TIMEOUT_S
 from lagwatch.sources import Records, Span
 
 BATCH: Final = 10_000

@@ -17,8 +17,8 @@ _COMMON: Final[Properties] = {
     # librdkafka's 10 s would make us the last to notice that a broker is back
     "reconnect.backoff.max.ms": 2_000,
     "socket.keepalive.enable": True,
-    # a broker that closes an idle connection is not a fault
-    "log.connection.close": False,
+    # "closed by the broker at once" is all that tells of a TLS port spoken to in plaintext
+    "log.connection.close": True,
     # KIP-714: no metrics of ours for the brokers
     "enable.metrics.push": False,
 }

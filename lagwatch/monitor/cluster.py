@@ -10,7 +10,7 @@ from lagwatch.core.evaluate import Layout, Limits, evaluate, lay_out
 from lagwatch.core.log_end import LogEndHistory
 from lagwatch.core.model import UNKNOWN, EpochMs, GroupInfo, Member
 from lagwatch.core.snapshot import ClusterSnapshot
-from lagwatch.core.window import CommitColumns, Entries, Windows
+from lagwatch.core.window import CommitColumns, Windows
 from lagwatch.monitor.rows import RowTable
 from lagwatch.monitor.topics import change, no_topics, with_offsets
 from lagwatch.ports import (
@@ -35,6 +35,8 @@ Slots = NDArray[np.integer]
 RECENT_S_PER_INTERVAL = 10
 """How far back "was at the log end" looks, per interval of the window: Burrow keeps one log end
 offset every ten seconds, as many as the window has intervals."""
+
+_COMMIT_SOURCES = frozenset({SourceKind.OFFSETS_TOPIC, SourceKind.COMMITTED})
 
 _GONE_AFTER_MS = 30_000
 """A topic missing from the metadata this long is deleted: a starting broker may forget one."""
@@ -72,6 +74,8 @@ class ClusterMonitor:
         self.history = LogEndHistory(horizon_ms=settings.history_ms)
         self.rebalances: Counter[str] = Counter()
         self.sources: dict[SourceKind, SourceHealth] = {}
+        self.errors: Counter[str] = Counter()
+        """Failed rounds so far, by `SourceError.kind`."""
         self.backlog = Backlog(read=0, total=0, ready=False)
         self.facts: CollectorFacts | None = None
         self.incarnation = 0
@@ -84,6 +88,7 @@ class ClusterMonitor:
         self._topics_version = UNKNOWN
         self._missing_since: dict[str, int] = {}
         self._data_ms = EpochMs(UNKNOWN)
+        self._commits_until_ms = EpochMs(UNKNOWN)
         self._waiting: deque[tuple[Commits | GroupsGone, EpochMs, int]] = deque()
         self._waiting_number = 0
         self._info: dict[str, GroupInfo] = {}
@@ -106,7 +111,7 @@ class ClusterMonitor:
             case GroupsGone():
                 self._take(report, now_ms, number=0)
             case SourceHealth():
-                self.sources[report.source] = report
+                self._source_health(report)
             case Backlog():
                 was_ready, self.backlog = self.backlog.ready, report
                 return report.ready and not was_ready
@@ -116,9 +121,17 @@ class ClusterMonitor:
                 self._new_collector(report, now_ms)
         return False
 
-    def entries(self, row: int) -> Entries:
-        """The live window of a row (`RowColumns.window`), oldest first."""
-        return self.windows.entries(row)
+    def _source_health(self, report: SourceHealth) -> None:
+        self.sources[report.source] = report
+        if not report.ok:
+            self.errors[report.error_kind] += 1
+        elif report.source in _COMMIT_SOURCES:
+            self._commits_until_ms = report.at_ms
+
+    @property
+    def waiting(self) -> int:
+        """Commits that wait for the next round of log end offsets."""
+        return self._waiting_number
 
     def forget(self, group: str, topic: str | None) -> None:
         """Forget a group, or one topic of it, until its next commit."""
@@ -134,7 +147,8 @@ class ClusterMonitor:
         self._round += 1
         self.snapshot = evaluate(
             cluster=self.cluster,
-            now_ms=now_ms,
+            at_ms=now_ms,
+            now_ms=self._known_until_ms(now_ms),
             data_ms=self._data_ms,
             number=self._round,
             layout=self._layout,
@@ -147,6 +161,14 @@ class ClusterMonitor:
         )
         self._table.recycle()
         return self.snapshot
+
+    def _known_until_ms(self, now_ms: EpochMs) -> EpochMs:
+        """The instant up to which commits and log ends are known: the windows are judged at it.
+
+        While Kafka is away, or its commits cannot be read, silence is ours and not the groups'.
+        """
+        known = [each for each in (self._data_ms, self._commits_until_ms) if each >= 0]
+        return EpochMs(min(now_ms, *known)) if known else now_ms
 
     def _limits(self) -> Limits:
         return Limits(

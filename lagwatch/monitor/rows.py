@@ -201,7 +201,7 @@ class RowTable:
         )
 
     def free(self, rows: Rows | Int32) -> None:
-        """Empty these rows; their keys get a new one with their next commit."""
+        """Give these rows up; their keys get new ones with their next commit."""
         for row in rows.tolist():
             group, topic, partition, _, key = self._ids[:, row].tolist()
             if group < 0:
@@ -216,10 +216,11 @@ class RowTable:
             self._freed.append(row)
             self.changed = True
         self._ids[:, rows] = UNKNOWN
-        self._windows.clear(rows)
 
     def recycle(self) -> None:
-        """Rows freed so far may be used again: no snapshot shows them any more."""
+        """Rows freed so far are emptied and may be used again: no snapshot shows them any more."""
+        if self._freed:
+            self._windows.clear(np.array(self._freed))
         self._free += self._freed
         self._freed.clear()
 

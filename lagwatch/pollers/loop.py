@@ -16,6 +16,7 @@ Send = Callable[[Report], Awaitable[None]]
 """Hands a report to the serving process; waits while that one is busy."""
 
 _GOOD_NEWS_EVERY_S: Final = 1.0
+_SAY_AGAIN_S: Final = 60.0
 
 _log = structlog.get_logger(__name__)
 
@@ -102,6 +103,7 @@ class PollLoop:
         self._give_up_on = give_up_on
         self._backoff = Backoff(cap_s=max(1.0, min(15.0, 2 * pace.interval_s)))
         self._last: SourceHealth | None = None
+        self._said, self._said_s = "", 0.0
 
     async def run(self) -> None:
         """Poll until cancelled.
@@ -126,7 +128,8 @@ class PollLoop:
 
     async def _failed(self, error: SourceError) -> None:
         delay_s = self._backoff.next_s()
-        _log.warning(
+        log = _log.warning if self._is_news(str(error)) else _log.debug
+        log(
             "poll_failed",
             source=self._poller.source.value,
             kind=error.kind,
@@ -141,9 +144,17 @@ class PollLoop:
             await self._report(ok=True)
             return
         message = "; ".join(problems)
-        if self._last is None or self._last.message != message:
+        if self._is_news(message):
             _log.warning("poll_incomplete", source=self._poller.source.value, reason=message)
         await self._report(ok=False, kind="partial", message=message)
+
+    def _is_news(self, message: str) -> bool:
+        """A fault is logged when it appears, and then once a minute."""
+        now_s = self._clock.monotonic_s()
+        if self._said == message and now_s - self._said_s < _SAY_AGAIN_S:
+            return False
+        self._said, self._said_s = message, now_s
+        return True
 
     async def _report(self, *, ok: bool, kind: str = "", message: str = "") -> None:
         """Tell every change at once, and good news that lasts once a second."""
@@ -158,6 +169,7 @@ class PollLoop:
             if ok and health.at_ms - self._last.at_ms < 1000 * _GOOD_NEWS_EVERY_S:
                 return
         elif ok and self._last is not None:
+            self._said = ""
             _log.info("poll_recovered", source=self._poller.source.value)
         self._last = health
         await self._send(health)

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterator
 
 from lagwatch.kafka.embedded import EmbeddedKafka
-from lagwatch.kafka.embedded.ports import free_ports
 from tests.bench.commit_load import (
     OFFSETS_PARTITIONS,
     OFFSETS_TOPIC,
@@ -41,11 +40,10 @@ def run() -> Iterator[Figure]:
     with EmbeddedKafka(offsets_partitions=OFFSETS_PARTITIONS) as kafka:
         make_topics(kafka, LOAD)
         records = write_commits(kafka, LOAD, sweeps=SWEEPS)
-        (port,) = free_ports(1)
         bare_s = min(bare_loop_cpu_s(kafka) for _ in range(2))
         # what the service costs to start, without a backlog
-        idle = cost_until_ready(kafka, port, start="latest")
-        full = cost_until_ready(kafka, port)
+        idle = cost_until_ready(kafka, start="latest")
+        full = cost_until_ready(kafka)
     ours_s = full.cpu_s - idle.cpu_s
     print(
         f"{records} records: bare {bare_s:.2f} CPU s, ours {ours_s:.2f} CPU s"

@@ -4,7 +4,6 @@ import sys
 from collections.abc import Iterator
 
 from lagwatch.kafka.embedded import EmbeddedKafka
-from lagwatch.kafka.embedded.ports import free_ports
 from tests.bench.bench_ingest import LOAD, SWEEPS
 from tests.bench.commit_load import OFFSETS_PARTITIONS, make_topics, write_commits
 from tests.bench.figures import Figure
@@ -14,10 +13,9 @@ from tests.bench.serving import cost_until_ready
 def run() -> Iterator[Figure]:
     with EmbeddedKafka(offsets_partitions=OFFSETS_PARTITIONS) as kafka:
         make_topics(kafka, LOAD)
-        (port,) = free_ports(1)
-        empty = cost_until_ready(kafka, port)
+        empty = cost_until_ready(kafka)
         write_commits(kafka, LOAD, sweeps=SWEEPS)
-        full = cost_until_ready(kafka, port)
+        full = cost_until_ready(kafka)
     assert full.rows == LOAD.rows
     growth = full.rss_bytes - empty.rss_bytes
     print(

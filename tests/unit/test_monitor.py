@@ -23,6 +23,8 @@ from lagwatch.ports import (
     GroupsGone,
     GroupsSeen,
     LogEnds,
+    SourceHealth,
+    SourceKind,
     Topics,
 )
 from lagwatch.query import SnapshotQueries
@@ -448,3 +450,54 @@ def test_groups_that_come_and_go_leave_nothing_behind(story) -> None:
         assert story.groups() == ()
 
     assert story.monitor.windows.rows <= 4
+
+
+def test_a_group_removed_since_the_last_round_still_shows_what_was_judged(story) -> None:
+    story.topics(t=1)
+    story.commit(("g", "t", 0, 7))
+    story.wait(1)
+    story.ends(t=9)
+    story.verdict()
+
+    story.monitor.forget("g", None)
+    verdict = story.queries.verdict("here", "g", show_all=True)
+
+    assert (verdict.total_lag, verdict.partitions[0].end.offset) == (2, 7)
+
+
+def test_while_kafka_is_away_silence_is_no_stop(story) -> None:
+    story.topics(t=1)
+    story.ends(t=500)
+    for tick in range(1, 6):
+        story.wait(2)
+        story.commit(("g", "t", 0, tick * 10))
+        story.ends(t=500)
+    assert story.verdict().status is GroupStatus.OK
+
+    story.wait(600)
+    assert story.verdict().status is GroupStatus.OK
+
+    story.ends(t=500)
+    assert story.verdict().rule is Rule.STOPPED
+
+
+def test_while_commits_cannot_be_read_silence_is_no_stop(story) -> None:
+    def commits_read(*, ok: bool) -> None:
+        source = SourceKind.OFFSETS_TOPIC
+        story.apply(SourceHealth(source=source, ok=ok, at_ms=EpochMs(story.now_ms)))
+
+    story.topics(t=1)
+    story.ends(t=500)
+    for tick in range(1, 6):
+        story.wait(2)
+        story.commit(("g", "t", 0, tick * 10))
+        story.ends(t=500)
+        commits_read(ok=True)
+
+    story.wait(600)
+    commits_read(ok=False)
+    story.ends(t=500)
+    assert story.verdict().status is GroupStatus.OK
+
+    commits_read(ok=True)
+    assert story.verdict().rule is Rule.STOPPED

@@ -1,0 +1,96 @@
+"""Asks group coordinators, one request for each group and many under way.
+
+After a broker's restart the client library may abort the process during these calls, or leave them
+unanswered for ever until a new client is made. The former is why they are made in a process that
+may die; the latter is dealt with here.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import Future
+from queue import Empty, SimpleQueue
+from typing import Final, Generic, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from lagwatch.errors import SourceError
+from lagwatch.kafka import codes
+from lagwatch.kafka.client import KafkaClients, kafka_error
+from lagwatch.kafka.patience import Patience
+
+T = TypeVar("T")
+
+_IN_FLIGHT: Final = 50
+_GROUPS_AT_ONCE: Final = 200
+"""Groups whose answers are held at the same time: bounds memory."""
+_GRACE_S: Final = 2.0
+"""The client library keeps its deadlines; this is for a busy machine."""
+
+Ask = Callable[[AdminClient, str, float], Future[T]]
+"""Sends the request for one group: (client, group, deadline in seconds)."""
+Answer = tuple[str, T | KafkaError]
+
+
+class GroupCalls(Generic[T]):
+    """One kind of request, with a client of its own that is replaced when it falls silent."""
+
+    def __init__(self, clients: KafkaClients, ask: Ask[T]) -> None:
+        self._clients = clients
+        self._ask = ask
+        self._admin: AdminClient | None = None
+        self._patience = Patience()
+
+    async def ask_all(self, groups: Sequence[str]) -> AsyncIterator[Sequence[Answer[T]]]:
+        """Answers for all groups, in chunks as they come.
+
+        When nobody answers for a whole chunk, the rest is not asked: it gets the same error.
+        """
+        silent = False
+        for start in range(0, len(groups), _GROUPS_AT_ONCE):
+            chunk = groups[start : start + _GROUPS_AT_ONCE]
+            answers = await asyncio.to_thread(self._round, chunk)
+            yield answers
+            missed = [answer for _, answer in answers if _is_silence(answer)]
+            silent = silent or bool(missed)
+            if len(missed) == len(chunk):
+                yield [(group, missed[0]) for group in groups[start + len(chunk) :]]
+                break
+        if groups:
+            self._patience.note(answered=not silent)
+        if silent:
+            self._admin = None
+
+    def _round(self, groups: Sequence[str]) -> list[Answer[T]]:
+        """Keep `_IN_FLIGHT` requests under way until all are answered."""
+        if self._admin is None:
+            self._admin = self._clients.another_admin()
+        done: SimpleQueue[tuple[str, Future[T]]] = SimpleQueue()
+        deadline_s = self._patience.timeout_s
+        answers: list[Answer[T]] = []
+        for number, group in enumerate(groups):
+            if number >= _IN_FLIGHT:
+                answers.append(self._next(done, deadline_s))
+            future = self._ask(self._admin, group, deadline_s)
+            future.add_done_callback(lambda each, group=group: done.put((group, each)))  # type: ignore[misc]
+        while len(answers) < len(groups):
+            answers.append(self._next(done, deadline_s))
+        return answers
+
+    def _next(self, done: SimpleQueue[tuple[str, Future[T]]], deadline_s: float) -> Answer[T]:
+        try:
+            group, future = done.get(timeout=deadline_s + _GRACE_S)
+        except Empty as error:
+            self._admin = None
+            message = "the client library left a request to a group's coordinator unanswered"
+            raise SourceError(
+                cluster=self._clients.cluster, kind="timeout", message=message
+            ) from error
+        try:
+            return group, future.result(0)
+        except KafkaException as error:
+            return group, kafka_error(error)
+
+
+def _is_silence(answer: object) -> bool:
+    return isinstance(answer, KafkaError) and answer.code() in codes.TIMEOUT | codes.CONNECTION

@@ -1,0 +1,197 @@
+"""A real collector that may only ask: committed offsets and groups through the Admin API."""
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from lagwatch.kafka.embedded import EmbeddedKafka
+from lagwatch.ports import CollectorFacts, GroupsGone, GroupsSeen
+from tests.support.collecting import Seen, collecting, settings
+from tests.support.kafka import commit, create_topic, produce, unique
+from tests.support.waiting import eventually
+
+
+def test_committed_offsets_are_polled_and_changes_are_told(kafka: EmbeddedKafka) -> None:
+    topic, group = create_topic(kafka, partitions=2), unique("group")
+    commit(kafka, group, topic, 3, partition=1)
+    with collecting(settings(kafka, commits="admin")) as seen:
+        eventually(lambda: seen.offsets(group, topic, 1) == [3], "the offset is told")
+        rounds = len(seen.of(GroupsSeen))
+
+        eventually(lambda: len(seen.of(GroupsSeen)) > rounds + 2, "rounds go by")
+        assert seen.offsets(group, topic, 1) == [3], "without a member silence is silence"
+        commit(kafka, group, topic, 5, partition=1)
+
+        eventually(lambda: seen.offsets(group, topic, 1) == [3, 5], "the change is told")
+
+    first, second = seen.of_partition(group, topic, 1)
+    assert not first.exact
+    assert first.only_change
+    assert not second.only_change
+    assert second.order > first.order
+    assert second.commit_ms > first.commit_ms
+
+
+def test_a_living_member_that_does_not_move_is_told_every_round(kafka: EmbeddedKafka) -> None:
+    topic, group = create_topic(kafka), unique("group")
+    produce(kafka, topic, 3)
+    member = Consumer(kafka.admin_config() | {"group.id": group, "enable.auto.commit": False})
+    member.subscribe([topic])
+    try:
+        eventually(lambda: _assigned(member), "the member is assigned")
+        member.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
+        with collecting(settings(kafka, commits="admin")) as seen:
+            eventually(lambda: len(seen.offsets(group, topic)) >= 3, "it is told again and again")
+    finally:
+        member.close()
+
+    rows = seen.of_partition(group, topic)
+    assert {row.offset for row in rows} == {1}
+    assert len({row.order for row in rows}) == len(rows)
+    assert len({row.commit_ms for row in rows}) == len(rows)
+
+
+def test_a_deleted_group_is_told_gone(kafka: EmbeddedKafka) -> None:
+    topic, group = create_topic(kafka), unique("group")
+    commit(kafka, group, topic, 3)
+    admin = AdminClient(kafka.admin_config())
+    with collecting(settings(kafka, commits="admin")) as seen:
+        eventually(lambda: seen.offsets(group, topic) == [3], "the offset is told")
+
+        admin.delete_consumer_groups([group])[group].result(30)
+
+        eventually(
+            lambda: any(group in each.groups for each in seen.of(GroupsGone)), "it is told gone"
+        )
+
+
+def test_offsets_that_leave_with_their_topic_are_told(kafka: EmbeddedKafka) -> None:
+    topic, stays, group = create_topic(kafka), create_topic(kafka), unique("group")
+    commit(kafka, group, topic, 3)
+    commit(kafka, group, stays, 4)
+    admin = AdminClient(kafka.admin_config())
+    with collecting(settings(kafka, commits="admin")) as seen:
+        eventually(lambda: seen.offsets(group, stays) == [4], "the offsets are told")
+
+        admin.delete_topics([topic], operation_timeout=30)[topic].result(30)
+
+        eventually(lambda: seen.offsets(group, topic) == [3, -1], "the offset leaves")
+    assert seen.offsets(group, stays) == [4]
+
+
+@pytest.fixture
+def rights(secure_kafka: EmbeddedKafka) -> Iterator["Rights"]:
+    """What alice may do; taken away again at the end."""
+    rights = Rights(secure_kafka)
+    yield rights
+    rights.revoke_all()
+
+
+class Rights:
+    """Grants ACLs to alice."""
+
+    def __init__(self, kafka: EmbeddedKafka) -> None:
+        self._admin = AdminClient(kafka.admin_config())
+
+    def grant(self, operation: AclOperation, kind: ResourceType, name: str) -> None:
+        binding = AclBinding(
+            kind,
+            name,
+            ResourcePatternType.LITERAL,
+            "User:alice",
+            "*",
+            operation,
+            AclPermissionType.ALLOW,
+        )
+        self._admin.create_acls([binding])[binding].result(30)
+
+    def revoke_all(self) -> None:
+        mine = AclBindingFilter(
+            ResourceType.ANY,
+            None,
+            ResourcePatternType.ANY,
+            "User:alice",
+            None,
+            AclOperation.ANY,
+            AclPermissionType.ANY,
+        )
+        self._admin.delete_acls([mine])[mine].result(30)
+
+
+def unseen(seen: Seen) -> str:
+    facts = seen.last(CollectorFacts)
+    return "\n".join(facts.unseen) if facts is not None else ""
+
+
+def mode(seen: Seen) -> str:
+    facts = seen.last(CollectorFacts)
+    return facts.commits_mode if facts is not None else ""
+
+
+def test_without_the_right_to_read_the_offsets_topic_auto_polls_and_says_so(
+    secure_kafka: EmbeddedKafka, rights: Rights
+) -> None:
+    topic, group = create_topic(secure_kafka), unique("group")
+    commit(secure_kafka, group, topic, 3)
+    rights.grant(AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
+    rights.grant(AclOperation.DESCRIBE, ResourceType.GROUP, group)
+
+    with collecting(settings(secure_kafka, "alice")) as seen:
+        eventually(lambda: mode(seen) == "admin", "it falls back")
+        eventually(lambda: seen.offsets(group, topic) == [3], "and polls")
+        eventually(lambda: seen.log_end(topic) == (0, 0, 0), "log ends are told, too")
+        eventually(
+            lambda: "Allow DESCRIBE on CLUSTER kafka-cluster" in unseen(seen),
+            "it says that other groups may be hidden",
+        )
+
+    facts = seen.last(CollectorFacts)
+    assert facts is not None
+    assert "Allow DESCRIBE and READ on TOPIC __consumer_offsets" in facts.reason
+
+
+def test_describe_alone_on_the_offsets_topic_is_not_enough_and_is_said(
+    secure_kafka: EmbeddedKafka, rights: Rights
+) -> None:
+    commit(secure_kafka, unique("group"), create_topic(secure_kafka), 3)
+    rights.grant(AclOperation.DESCRIBE, ResourceType.TOPIC, "__consumer_offsets")
+
+    with collecting(settings(secure_kafka, "alice")) as seen:
+        eventually(lambda: mode(seen) == "admin", "it falls back")
+
+    facts = seen.last(CollectorFacts)
+    assert facts is not None
+    assert "Allow READ on TOPIC __consumer_offsets" in facts.reason
+
+
+def test_what_the_offsets_topic_names_and_may_not_be_seen_is_told_with_the_acl(
+    secure_kafka: EmbeddedKafka, rights: Rights
+) -> None:
+    topic, group = create_topic(secure_kafka), unique("group")
+    commit(secure_kafka, group, topic, 3)
+    rights.grant(AclOperation.READ, ResourceType.TOPIC, "__consumer_offsets")
+
+    with collecting(settings(secure_kafka, "alice")) as seen:
+        eventually(lambda: seen.offsets(group, topic) == [3], "commits are read")
+        eventually(
+            lambda: f"Allow DESCRIBE on TOPIC {topic}" in unseen(seen), "the topic's ACL is named"
+        )
+        eventually(
+            lambda: f"Allow DESCRIBE on GROUP {group}" in unseen(seen), "the group's ACL is named"
+        )
+    assert mode(seen) == "offsets-topic"
+
+
+def _assigned(member: Consumer) -> bool:
+    member.poll(0.05)
+    return bool(member.assignment())

@@ -1,0 +1,309 @@
+"""What goes wrong with Kafka: each fault has its own message, and nothing stops for ever."""
+
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import psutil
+import pytest
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from lagwatch.config import ClusterSettings
+from lagwatch.kafka.embedded import EmbeddedKafka
+from lagwatch.ports import CollectorStarted, LogEnds, SourceHealth, SourceKind
+from tests.support.collecting import Seen, collecting, settings
+from tests.support.kafka import commit, create_topic, unique
+from tests.support.waiting import eventually
+
+
+def trouble(seen: Seen, kind: str) -> SourceHealth | None:
+    """The first bad news of this kind about the connection or the topics."""
+    wanted = {SourceKind.CONNECTION, SourceKind.TOPICS}
+    bad = [each for each in seen.of(SourceHealth) if not each.ok and each.source in wanted]
+    return next((each for each in bad if each.error_kind == kind), None)
+
+
+def message(options: ClusterSettings, kind: str) -> str:
+    """What is told of a cluster that cannot be reached like this."""
+    with collecting(options) as seen:
+        eventually(lambda: trouble(seen, kind) is not None, f"a {kind} fault", timeout_s=20)
+        first = trouble(seen, kind)
+    assert first is not None
+    return first.message
+
+
+def test_a_closed_port_is_told() -> None:
+    options = ClusterSettings(bootstrap="127.0.0.1:1")
+
+    text = message(options, "connection")
+
+    assert "nothing listens at 127.0.0.1:1" in text
+    assert "clusters.test.bootstrap" in text
+
+
+def test_an_unknown_host_is_told() -> None:
+    options = ClusterSettings(bootstrap="no-such-host.invalid:9092")
+
+    text = message(options, "connection")
+
+    assert "host name of a broker cannot be resolved" in text
+
+
+def test_a_wrong_password_is_told_without_showing_it(secure_kafka: EmbeddedKafka) -> None:
+    good = settings(secure_kafka, "alice")
+    options = good.model_copy(update={"sasl": with_password(good, "nonsense")})
+
+    text = message(options, "authentication")
+
+    assert "refused user 'alice' with SCRAM-SHA-512" in text
+    assert "clusters.test.sasl" in text
+    assert "nonsense" not in text
+
+
+def test_an_untrusted_authority_is_told(secure_kafka: EmbeddedKafka) -> None:
+    good = settings(secure_kafka, "alice")
+    tls = good.tls.model_copy(update={"ca_file": None})
+    options = good.model_copy(update={"tls": tls})
+
+    text = message(options, "tls")
+
+    assert "not signed by a CA we trust" in text
+    assert "clusters.test.tls.ca_file" in text
+
+
+def test_an_authority_file_that_is_not_there_is_told(secure_kafka: EmbeddedKafka) -> None:
+    good = settings(secure_kafka, "alice")
+    tls = good.tls.model_copy(update={"ca_file": "/no/such/ca.pem"})
+    options = good.model_copy(update={"tls": tls})
+
+    text = message(options, "tls")
+
+    assert "ssl.ca.location" in text
+    assert "clusters.test.tls" in text
+
+
+def test_plaintext_to_a_tls_port_is_told(secure_kafka: EmbeddedKafka) -> None:
+    options = ClusterSettings(bootstrap=secure_kafka.bootstrap_servers)
+
+    text = message(options, "connection")
+
+    assert "it may expect TLS or SASL" in text
+
+
+def test_tls_without_a_user_where_one_is_asked_for_is_told(secure_kafka: EmbeddedKafka) -> None:
+    options = settings(secure_kafka, "alice").model_copy(update={"sasl": None})
+
+    text = message(options, "connection")
+
+    assert "or clusters.test.sasl" in text
+
+
+def test_a_missing_client_certificate_is_told(secure_kafka: EmbeddedKafka) -> None:
+    good = settings(secure_kafka, "alice")
+    with asks_for_certificates(secure_kafka) as address:
+        text = message(good.model_copy(update={"bootstrap": (address,)}), "tls")
+
+    assert "asks for a client certificate" in text
+    assert "clusters.test.tls.cert_file" in text
+
+
+def test_tls_to_a_plaintext_port_is_told(kafka: EmbeddedKafka) -> None:
+    options = ClusterSettings.model_validate(
+        {"bootstrap": kafka.bootstrap_servers, "tls": {"enabled": True}}
+    )
+
+    text = message(options, "tls")
+
+    assert "does not speak TLS" in text
+
+
+def test_an_unknown_property_is_told(kafka: EmbeddedKafka) -> None:
+    options = ClusterSettings(bootstrap=kafka.bootstrap_servers, client={"bogus": "1"})
+
+    text = message(options, "protocol")
+
+    assert 'No such configuration property: "bogus"' in text
+
+
+@contextmanager
+def asks_for_certificates(kafka: EmbeddedKafka) -> Iterator[str]:
+    """A TLS port that shuts the door on clients without a certificate; its address."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(kafka.data_dir / "certificates" / "server.pem")
+    context.load_verify_locations(kafka.ca_file)
+    context.verify_mode = ssl.CERT_REQUIRED
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=_refuse, args=(server, context))
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.getsockname()[1]}"
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join(10)
+
+
+def _refuse(server: socket.socket, context: ssl.SSLContext) -> None:
+    while True:
+        try:
+            client, _ = server.accept()
+        except OSError:  # shut down
+            return
+        with client, suppress(OSError), context.wrap_socket(client, server_side=True):
+            pass
+
+
+def with_password(options: ClusterSettings, password: str) -> object:
+    assert options.sasl is not None
+    return options.sasl.model_validate({**options.sasl.model_dump(), "password": password})
+
+
+@pytest.mark.parametrize("commits", ["offsets-topic", "admin"])
+def test_a_single_broker_that_restarts_under_polling_costs_no_commit(
+    own_kafka: EmbeddedKafka, commits: str
+) -> None:
+    """The client library aborts the collector at times: that costs a restart, no more."""
+    topic, group = create_topic(own_kafka), unique("group")
+    member = Consumer(own_kafka.admin_config() | {"group.id": group, "enable.auto.commit": False})
+    member.subscribe([topic])
+    with collecting(settings(own_kafka, commits=commits, group_interval_s=0.2)) as seen:
+        seen.wait_ready()
+        eventually(lambda: assigned(member), "the member is assigned")
+        for turn in (1, 2):
+            own_kafka.kill_broker(0)
+            own_kafka.start_broker(0)
+            eventually(lambda: commits_as_member(member, topic, turn), "the member commits")  # noqa: B023
+
+            eventually(
+                lambda: newest(seen, group, topic) == turn,  # noqa: B023
+                "the commit after the restart arrives",
+            )
+        started_ms = time.time_ns() // 1_000_000
+        eventually(lambda: seen.of(LogEnds)[-1].started_ms > started_ms, "log ends are fresh")
+    member.close()
+
+
+def test_a_collector_waits_for_a_cluster_that_is_down_at_first(own_kafka: EmbeddedKafka) -> None:
+    topic, group = create_topic(own_kafka), unique("group")
+    commit(own_kafka, group, topic, 1)
+    own_kafka.stop_broker(0)
+    with collecting(settings(own_kafka, topic_interval_s=1)) as seen:
+        eventually(lambda: trouble(seen, "connection") is not None, "the fault is told")
+
+        own_kafka.start_broker(0)
+
+        eventually(lambda: seen.offsets(group, topic) == [1], "the commit arrives")
+        started_ms = time.time_ns() // 1_000_000
+        eventually(
+            lambda: seen.healthy_since(
+                started_ms, SourceKind.TOPICS, SourceKind.LOG_ENDS, SourceKind.CONNECTION
+            ),
+            "all is well again",
+        )
+
+
+def test_a_collector_ends_when_the_serving_process_is_killed(kafka: EmbeddedKafka) -> None:
+    script = (
+        "import sys\n"
+        "from tests.support.collecting import collecting, settings\n"
+        "from lagwatch.config import ClusterSettings\n"
+        "from tests.support.waiting import eventually\n"
+        "with collecting(ClusterSettings(bootstrap=sys.argv[1])) as seen:\n"
+        "    seen.wait_ready()\n"
+        "    print(seen.supervisor.pid, flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script, kafka.bootstrap_servers],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    with parent:
+        assert parent.stdout is not None
+        line = next(each for each in parent.stdout if each.strip().isdigit())
+        child = psutil.Process(int(line))
+
+        parent.send_signal(signal.SIGKILL)
+
+        eventually(lambda: not alive(child), "the collector ends too", timeout_s=5)
+
+
+def test_a_supervisor_stops_its_collector_within_three_seconds(kafka: EmbeddedKafka) -> None:
+    with collecting(settings(kafka)) as seen:
+        seen.wait_ready()
+        pid = seen.supervisor.pid
+        assert pid is not None
+        child = psutil.Process(pid)
+        began_s = time.monotonic()
+
+    assert time.monotonic() - began_s < 3
+    assert not alive(child)
+
+
+def test_a_collector_that_dies_at_once_again_and_again_is_not_restarted_in_a_rush(
+    kafka: EmbeddedKafka,
+) -> None:
+    with collecting(settings(kafka)) as seen:
+        deaths = 4
+        for life in range(1, deaths + 1):
+            eventually(
+                lambda life=life: len(seen.of(CollectorStarted)) == life,  # type: ignore[misc]
+                "the next life begins",
+            )
+            eventually(lambda: seen.supervisor.pid is not None, "it runs")
+            pid = seen.supervisor.pid
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+        began_s = time.monotonic()
+        eventually(lambda: seen.supervisor.restarts == deaths, "it is restarted still")
+        waited_s = time.monotonic() - began_s
+
+    assert 0.5 < waited_s < 5
+    died = [each for each in seen.of(SourceHealth) if each.error_kind == "died"]
+    assert len(died) == deaths
+    assert "SIGKILL" in died[0].message
+
+
+def test_the_serving_side_never_loads_the_client_library() -> None:
+    script = "import lagwatch.collector.supervisor, sys; print('confluent_kafka' in sys.modules)"
+
+    answer = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert answer.stdout.strip() == "False"
+
+
+def newest(seen: Seen, group: str, topic: str) -> int | None:
+    """The offset of the last commit, as a window would have it."""
+    rows = seen.of_partition(group, topic)
+    return max(rows, key=lambda row: row.order).offset if rows else None
+
+
+def assigned(member: Consumer) -> bool:
+    member.poll(0.05)
+    return bool(member.assignment())
+
+
+def commits_as_member(member: Consumer, topic: str, offset: int) -> bool:
+    member.poll(0.05)
+    try:
+        member.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+    except KafkaException:
+        return False
+    return True
+
+
+def alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
