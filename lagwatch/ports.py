@@ -3,7 +3,7 @@
 A collector sends `Report`s over its pipe, in order. Columns are numpy arrays of equal length.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -669,4 +669,28 @@ class AlertsView(Protocol):
 
     def policy_of(self, cluster: str, group: str, topics: Sequence[str]) -> Mapping[str, str]:
         """Topic → name of its policy, "" for none; without topics, under the key ""."""
+        ...
+
+
+# metrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exposition:
+    """An answer on `/metrics`."""
+
+    content_type: str
+    content_encoding: str
+    """gzip, or "" for none."""
+    size_bytes: int
+    """Of all chunks."""
+    chunks: Iterable[bytes]
+    """To be read once."""
+
+
+class Metrics(Protocol):
+    """What Prometheus scrapes: one consistent moment; never asks Kafka."""
+
+    async def scrape(self, *, accept: str, accept_encoding: str) -> Exposition:
+        """The newest moment; the arguments are the headers of the same names, "" when absent."""
         ...

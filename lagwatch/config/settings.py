@@ -9,6 +9,7 @@ from lagwatch.config.cluster import ClusterSettings
 from lagwatch.config.evaluator import EvaluatorSettings
 from lagwatch.config.history import HistorySettings
 from lagwatch.config.log import LogSettings
+from lagwatch.config.metrics import MetricsSettings
 from lagwatch.config.section import Section, fault
 from lagwatch.config.server import ServerSettings
 from lagwatch.config.windows import WindowSettings
@@ -42,6 +43,9 @@ class Settings(Section):
     )
     windows: WindowSettings = Field(
         default=WindowSettings(), description="the commits that are kept for judging"
+    )
+    metrics: MetricsSettings = Field(
+        default=MetricsSettings(), description="what stands on /metrics"
     )
     history: HistorySettings = Field(
         default=HistorySettings(), description="what is kept of the past"

@@ -1,0 +1,420 @@
+"""What a verdict makes of a group's incident: open, remind, escalate, de-escalate, close; and why.
+
+A pure state machine, one state per group and cluster. `step` takes the last state, what is seen
+now, the policy and the instant, and returns the next state and a decision. The same function
+serves the live monitor and the back-test.
+
+Two things are kept apart: the *incident* (it opens, changes severity and closes) and what was
+*told* about it. An incident may be open without anybody having been told (muted, or re-opened too
+soon); whoever was never told of an incident is never told of its end.
+"""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum, unique
+from typing import Final
+
+from lagwatch.core.model import EpochMs, GroupStatus
+
+NEVER: Final = GroupStatus.UNKNOWN
+"""As a threshold: no verdict is bad enough."""
+
+
+@unique
+class Act(StrEnum):
+    """What happens to the incident."""
+
+    NONE = "none"
+    OPEN = "open"
+    ESCALATE = "escalate"
+    DE_ESCALATE = "de_escalate"
+    CLOSE = "close"
+
+
+@unique
+class Tell(StrEnum):
+    """What is told to the channels."""
+
+    NOTHING = "nothing"
+    OPEN = "open"
+    REMIND = "remind"
+    ESCALATE = "escalate"
+    DE_ESCALATE = "de_escalate"
+    CLOSE = "close"
+
+
+@unique
+class Reason(StrEnum):
+    """Why a decision was taken; a metric label and a log field."""
+
+    HEALTHY = "healthy"
+    NOT_JUDGED = "not_judged"
+    """The verdict is unknown: it opens nothing and closes nothing."""
+    INCOMPLETE = "incomplete"
+    """Windows are filled less than the policy asks: treated as not judged."""
+    BELOW_THRESHOLD = "below_threshold"
+    BELOW_FLOOR = "below_floor"
+    """Bad by its rule, but under the policy's floor of messages or seconds."""
+    WAITING = "waiting"
+    """Bad, but not for long enough yet."""
+    FIRST = "first"
+    ESCALATED = "escalated"
+    DE_ESCALATED = "de_escalated"
+    REMINDER_DUE = "reminder_due"
+    ALREADY_TOLD = "already_told"
+    SEND_ONCE = "send_once"
+    """Told already, and the policy wants no more than that."""
+    MUTED = "muted"
+    MUTE_ENDED = "mute_ended"
+    REOPENED_TOO_SOON = "reopened_too_soon"
+    STILL_OPEN = "still_open"
+    """Told late: the incident outlived the pause after the last close."""
+    HEALING = "healing"
+    """Good, but not for long enough yet."""
+    HEALED = "healed"
+    GROUP_GONE = "group_gone"
+    HELD_BY_MUTE = "held_by_mute"
+    """Healed, but the end may not be told now: it is told when the mute ends."""
+    NEVER_TOLD = "never_told"
+    """Closed without a word: nobody had been told of it."""
+    SEND_CLOSE_OFF = "send_close_off"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """When a group's verdict becomes an incident and who is bothered how often."""
+
+    name: str
+    channels: tuple[str, ...] = ()
+    threshold: GroupStatus = GroupStatus.ERR
+    """WARN or ERR; `NEVER`: groups of this policy have no incidents."""
+    open_for_ms: int = 0
+    """How long a verdict must hold before it opens or escalates."""
+    close_for_ms: int = 0
+    """How long a better verdict must hold before it closes or de-escalates."""
+    remind_ms: int = 0
+    """Between two notices of an open incident; 0 = no reminders."""
+    reopen_ms: int = 0
+    """An incident that opens sooner than this after a told close is told only then, if still open;
+    worse than the one before, it is told at once."""
+    send_once: bool = False
+    """Tell the opening, escalations and (with `send_close`) the end; nothing in between."""
+    send_close: bool = True
+    minimum_complete: float = 0.0
+    minimum_lag: int = 0
+    """Messages: a group whose known lag is less is not bad."""
+    minimum_time_lag_ms: int = 0
+    """A group whose time lag is known to be less is not bad."""
+    burrow: bool = False
+    """Decide as Burrow's notifier does, its defects included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What a policy looks at in a verdict."""
+
+    status: GroupStatus
+    complete: float = 1.0
+    total_lag: int = 0
+    time_lag_ms: int = -1
+    """-1 unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graded:
+    """An observation in the eyes of a policy."""
+
+    severity: GroupStatus | None
+    """OK, WARN or ERR; None: nothing can be said."""
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    """An open incident."""
+
+    since_ms: EpochMs
+    """When the group turned bad."""
+    opened_ms: EpochMs
+    severity: GroupStatus
+    told: GroupStatus | None = None
+    """Severity last told; None: nobody was told."""
+    told_ms: EpochMs | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """All that is remembered of a group between two verdicts; `QUIET` is the beginning."""
+
+    incident: Incident | None = None
+    bad_since_ms: EpochMs | None = None
+    """No incident yet, bad without a break since."""
+    good_since_ms: EpochMs | None = None
+    """Incident open, good without a break since."""
+    other_since_ms: EpochMs | None = None
+    """Incident open, of another severity without a break since."""
+    other: GroupStatus | None = None
+    held_back: Reason | None = None
+    """Why an open incident was not told when it opened."""
+    quiet_until_ms: EpochMs | None = None
+    """After a told close: no sooner is the next incident told, unless it is worse."""
+    quiet_told: GroupStatus | None = None
+    """Severity of the incident before."""
+
+    @property
+    def idle(self) -> bool:
+        """Is there nothing in it that a new state would not have?"""
+        return self == QUIET
+
+
+QUIET: Final = State()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What happens to the incident, what is told, and why."""
+
+    act: Act = Act.NONE
+    tell: Tell = Tell.NOTHING
+    reason: Reason
+
+    @property
+    def silent(self) -> bool:
+        """Does nothing change and nobody hear of it?"""
+        return self.act is Act.NONE and self.tell is Tell.NOTHING
+
+
+Step = tuple[State, Decision]
+
+
+def grade(seen: Observation, policy: Policy) -> Graded:
+    """How bad the policy finds what is seen.
+
+    An unknown time lag is under no floor: unknown is not 0. `total_lag` is the sum of the lags
+    that are known; the partitions that made the group bad are always among them.
+    """
+    if seen.status in (GroupStatus.UNKNOWN, GroupStatus.NOTFOUND):
+        return Graded(severity=None, reason=Reason.NOT_JUDGED)
+    if policy.burrow or seen.status is GroupStatus.OK:
+        return Graded(severity=seen.status, reason=Reason.HEALTHY)
+    if seen.status < policy.threshold:
+        return Graded(severity=GroupStatus.OK, reason=Reason.BELOW_THRESHOLD)
+    if seen.complete < policy.minimum_complete:
+        return Graded(severity=None, reason=Reason.INCOMPLETE)
+    if seen.total_lag < policy.minimum_lag or 0 <= seen.time_lag_ms < policy.minimum_time_lag_ms:
+        return Graded(severity=GroupStatus.OK, reason=Reason.BELOW_FLOOR)
+    return Graded(severity=seen.status, reason=Reason.FIRST)
+
+
+def gone() -> Graded:
+    """The group does not exist any more."""
+    return Graded(severity=GroupStatus.OK, reason=Reason.GROUP_GONE)
+
+
+def step(
+    state: State, graded: Graded, policy: Policy, now_ms: EpochMs, *, muted: bool = False
+) -> Step:
+    """The next state and what to do about it."""
+    if policy.burrow:
+        return _as_burrow(state, graded, policy, now_ms, muted=muted)
+    if graded.severity is None:
+        return state, Decision(reason=graded.reason)
+    if state.incident is None:
+        return _without(state, graded, policy, now_ms, muted=muted)
+    if graded.severity is GroupStatus.OK:
+        return _better(state, state.incident, graded, policy, now_ms, muted=muted)
+    return _still_bad(state, state.incident, graded.severity, policy, now_ms, muted=muted)
+
+
+def _without(state: State, graded: Graded, policy: Policy, now_ms: EpochMs, *, muted: bool) -> Step:
+    """No incident is open."""
+    severity = graded.severity
+    if severity is None or severity is GroupStatus.OK:
+        return _rest(state, now_ms), Decision(reason=graded.reason)
+    since_ms = now_ms if state.bad_since_ms is None else state.bad_since_ms
+    if now_ms - since_ms < policy.open_for_ms:
+        return replace(state, bad_since_ms=since_ms), Decision(reason=Reason.WAITING)
+    incident = Incident(since_ms=since_ms, opened_ms=now_ms, severity=severity)
+    opened = replace(state, incident=incident, bad_since_ms=None)
+    told, decision = _tell(opened, incident, policy, now_ms, muted=muted)
+    return told, replace(decision, act=Act.OPEN)
+
+
+def _rest(state: State, now_ms: EpochMs) -> State:
+    """Good and without an incident: only the pause after a close is still worth remembering."""
+    if state.quiet_until_ms is None or now_ms >= state.quiet_until_ms:
+        return QUIET
+    return State(quiet_until_ms=state.quiet_until_ms, quiet_told=state.quiet_told)
+
+
+def _better(
+    state: State,
+    incident: Incident,
+    graded: Graded,
+    policy: Policy,
+    now_ms: EpochMs,
+    *,
+    muted: bool,
+) -> Step:
+    """The group of an open incident is good."""
+    since_ms = now_ms if state.good_since_ms is None else state.good_since_ms
+    healing = replace(state, good_since_ms=since_ms, other=None, other_since_ms=None)
+    if now_ms - since_ms < policy.close_for_ms:
+        return healing, Decision(reason=Reason.HEALING)
+    if incident.told is None:
+        return _rest(state, now_ms), Decision(act=Act.CLOSE, reason=Reason.NEVER_TOLD)
+    if muted and policy.send_close:
+        return healing, Decision(reason=Reason.HELD_BY_MUTE)
+    closed = State(
+        quiet_until_ms=EpochMs(now_ms + policy.reopen_ms) if policy.reopen_ms else None,
+        quiet_told=incident.told if policy.reopen_ms else None,
+    )
+    if not policy.send_close:
+        return closed, Decision(act=Act.CLOSE, reason=Reason.SEND_CLOSE_OFF)
+    why = Reason.GROUP_GONE if graded.reason is Reason.GROUP_GONE else Reason.HEALED
+    return closed, Decision(act=Act.CLOSE, tell=Tell.CLOSE, reason=why)
+
+
+def _still_bad(
+    state: State,
+    incident: Incident,
+    severity: GroupStatus,
+    policy: Policy,
+    now_ms: EpochMs,
+    *,
+    muted: bool,
+) -> Step:
+    """The group of an open incident is bad: as bad, worse or less so."""
+    act = Act.NONE
+    if severity == incident.severity:
+        if state.good_since_ms is not None or state.other is not None:
+            state = replace(state, good_since_ms=None, other=None, other_since_ms=None)
+    else:
+        state = replace(state, good_since_ms=None)
+        rising = severity > incident.severity
+        same = state.other is severity and state.other_since_ms is not None
+        since_ms = state.other_since_ms if same and state.other_since_ms is not None else now_ms
+        if now_ms - since_ms < (policy.open_for_ms if rising else policy.close_for_ms):
+            state = replace(state, other=severity, other_since_ms=since_ms)
+        else:
+            act = Act.ESCALATE if rising else Act.DE_ESCALATE
+            incident = replace(incident, severity=severity)
+            state = replace(state, incident=incident, other=None, other_since_ms=None)
+    told, decision = _tell(state, incident, policy, now_ms, muted=muted)
+    return told, decision if act is Act.NONE else replace(decision, act=act)
+
+
+def _tell(
+    state: State, incident: Incident, policy: Policy, now_ms: EpochMs, *, muted: bool
+) -> Step:
+    """What, if anything, is told of an open incident now."""
+    tell, reason = _due(state, incident, policy, now_ms)
+    if tell is Tell.NOTHING:
+        if incident.told is None and state.held_back is not reason:
+            state = replace(state, held_back=reason)
+        return state, Decision(reason=reason)
+    if muted:
+        return replace(state, held_back=Reason.MUTED), Decision(reason=Reason.MUTED)
+    if state.held_back is Reason.MUTED:
+        reason = Reason.MUTE_ENDED
+    told = replace(incident, told=incident.severity, told_ms=now_ms)
+    return replace(state, incident=told, held_back=None), Decision(tell=tell, reason=reason)
+
+
+def _due(state: State, incident: Incident, policy: Policy, now_ms: EpochMs) -> tuple[Tell, Reason]:
+    if incident.told is None:
+        return _first(state, incident, now_ms)
+    if incident.severity > incident.told:
+        return Tell.ESCALATE, Reason.ESCALATED
+    if policy.send_once:
+        return Tell.NOTHING, Reason.SEND_ONCE
+    if incident.severity < incident.told:
+        return Tell.DE_ESCALATE, Reason.DE_ESCALATED
+    told_ms = now_ms if incident.told_ms is None else incident.told_ms
+    if policy.remind_ms and now_ms - told_ms >= policy.remind_ms:
+        return Tell.REMIND, Reason.REMINDER_DUE
+    return Tell.NOTHING, Reason.ALREADY_TOLD
+
+
+def _first(state: State, incident: Incident, now_ms: EpochMs) -> tuple[Tell, Reason]:
+    too_soon = state.quiet_until_ms is not None and now_ms < state.quiet_until_ms
+    worse = state.quiet_told is not None and incident.severity > state.quiet_told
+    if too_soon and not worse:
+        return Tell.NOTHING, Reason.REOPENED_TOO_SOON
+    if state.held_back is Reason.REOPENED_TOO_SOON:
+        return Tell.OPEN, Reason.STILL_OPEN
+    return Tell.OPEN, Reason.FIRST
+
+
+def _as_burrow(
+    state: State, graded: Graded, policy: Policy, now_ms: EpochMs, *, muted: bool
+) -> Step:
+    """Burrow's decision, so that a migration can be compared notice by notice.
+
+    The incident opens at the first status above OK, whatever the threshold. `quiet_until_ms` holds
+    when a notice was last sent: it survives the incident unless its close is sent. `remind_ms` is
+    Burrow's send-interval. A muted notice is not sent and does not count as sent.
+
+    Source: Burrow, core/internal/notifier/coordinator.go, checkAndSendResponseToModules.
+    """
+    status = graded.severity
+    if status is None:
+        return state, Decision(reason=graded.reason)
+    act, incident = _moved(state.incident, status, now_ms)
+    silent = State(incident=incident, quiet_until_ms=state.quiet_until_ms)
+    tell, reason = _burrow_due(state, status, act, policy, now_ms)
+    if tell is Tell.NOTHING or muted:
+        return silent, Decision(
+            act=act, reason=Reason.MUTED if tell is not Tell.NOTHING else reason
+        )
+    if tell is Tell.CLOSE:
+        return QUIET, Decision(act=act, tell=tell, reason=reason)
+    if incident is not None:
+        incident = replace(incident, told=status, told_ms=now_ms)
+    sent = State(incident=incident, quiet_until_ms=now_ms)
+    return sent, Decision(act=act, tell=tell, reason=reason)
+
+
+def _moved(
+    incident: Incident | None, status: GroupStatus, now_ms: EpochMs
+) -> tuple[Act, Incident | None]:
+    """An incident that follows the status without delay."""
+    if status is GroupStatus.OK:
+        return (Act.NONE if incident is None else Act.CLOSE), None
+    if incident is None:
+        return Act.OPEN, Incident(since_ms=now_ms, opened_ms=now_ms, severity=status)
+    if status is incident.severity:
+        return Act.NONE, incident
+    rising = status > incident.severity
+    return (Act.ESCALATE if rising else Act.DE_ESCALATE), replace(incident, severity=status)
+
+
+def _burrow_due(
+    state: State, status: GroupStatus, act: Act, policy: Policy, now_ms: EpochMs
+) -> tuple[Tell, Reason]:
+    sent_ms = state.quiet_until_ms
+    if act is Act.CLOSE and policy.send_close:
+        return Tell.CLOSE, Reason.HEALED
+    if status < policy.threshold:
+        return Tell.NOTHING, Reason.BELOW_THRESHOLD
+    if sent_ms is None:
+        return Tell.OPEN, Reason.FIRST
+    if policy.send_once:
+        return Tell.NOTHING, Reason.SEND_ONCE
+    if now_ms - sent_ms <= policy.remind_ms:
+        return Tell.NOTHING, Reason.ALREADY_TOLD
+    return Tell.REMIND, Reason.REMINDER_DUE
+
+
+def told_to(tell: Tell, severity: GroupStatus, threshold: GroupStatus, *, knows: bool) -> Tell:
+    """What one channel hears of what is told, given the severity from which on it listens.
+
+    `knows`: it was told of this incident before. Such a channel hears of the end and of better
+    times too; for one that was not, whatever is bad enough is the opening.
+    """
+    if tell is Tell.NOTHING:
+        return Tell.NOTHING
+    if tell is Tell.CLOSE:
+        return Tell.CLOSE if knows else Tell.NOTHING
+    if severity < threshold:
+        return Tell.DE_ESCALATE if knows and tell is Tell.DE_ESCALATE else Tell.NOTHING
+    return tell if knows else Tell.OPEN

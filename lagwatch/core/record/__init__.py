@@ -1,0 +1,40 @@
+"""The flat history rows: one definition for the service, the stores, Spark and everybody's SQL."""
+
+from lagwatch.core.record.build import Capture, group_samples, samples
+from lagwatch.core.record.columns import (
+    BY_WORST,
+    KINDS,
+    SCHEMA_VERSION,
+    SOURCE_RANK,
+    Column,
+    ColumnType,
+    EventName,
+    Kind,
+    Reason,
+    Source,
+    schema,
+)
+from lagwatch.core.record.records import Records, Text, Values, concat, from_rows, record_ids
+
+__all__ = [
+    "BY_WORST",
+    "KINDS",
+    "SCHEMA_VERSION",
+    "SOURCE_RANK",
+    "Capture",
+    "Column",
+    "ColumnType",
+    "EventName",
+    "Kind",
+    "Reason",
+    "Records",
+    "Source",
+    "Text",
+    "Values",
+    "concat",
+    "from_rows",
+    "group_samples",
+    "record_ids",
+    "samples",
+    "schema",
+]

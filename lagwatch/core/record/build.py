@@ -1,0 +1,222 @@
+"""From one snapshot to history rows, all at once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lagwatch.core.model import (
+    UNKNOWN,
+    GroupStatus,
+    Member,
+    PartitionStatus,
+    Rule,
+    TimeLagReason,
+)
+from lagwatch.core.record.columns import SCHEMA_VERSION, Kind, Reason, Source
+from lagwatch.core.record.records import Records, Text, Values
+from lagwatch.core.snapshot import ClusterSnapshot
+
+Int64 = NDArray[np.int64]
+Int32 = NDArray[np.int32]
+Index = NDArray[np.integer]
+
+OBSERVED: Final = "observed"
+"""`method` of live samples: the log ends were asked for at the time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capture:
+    """A snapshot and what of the live windows goes with it; does not change any more."""
+
+    snapshot: ClusterSnapshot
+    committed_offset: Int64
+    """By row of the snapshot."""
+    commit_ms: Int64
+    rebalances: Mapping[str, int]
+    """Rebalances of each group, counted since the service started."""
+
+
+def floor_ms(at_ms: int, interval_ms: int) -> int:
+    """The start of the sampling interval: the same for every instance that samples in it."""
+    return at_ms - at_ms % interval_ms
+
+
+def samples(capture: Capture, rows: Index, *, at_ms: int, reason: Reason) -> Records:
+    """One row of kind `samples` for each of these rows of the snapshot, sorted as they are."""
+    snapshot = capture.snapshot
+    columns, topics = snapshot.rows, snapshot.topics
+    group = np.searchsorted(snapshot.group.first, rows, side="right") - 1
+    at = columns.at[rows]
+    owner, client_id = _owners(snapshot, group, rows)
+    return _records(
+        Kind.SAMPLES,
+        rows.size,
+        {
+            "cluster": Text.same(snapshot.cluster, rows.size),
+            "group": Text(group.astype(np.int32), snapshot.groups),
+            "topic": Text(columns.topic[rows], snapshot.topic_names),
+            "partition": columns.partition[rows],
+            "at_ms": _same(at_ms, rows.size),
+            "observed_ms": _same(snapshot.at_ms, rows.size),
+            "committed_offset": capture.committed_offset[rows],
+            "commit_ms": capture.commit_ms[rows],
+            "log_end_offset": _at(topics.log_end, at),
+            "log_start_offset": _at(topics.log_start, at),
+            "lag": columns.lag[rows],
+            "time_lag_s": _seconds(columns.time_lag_ms[rows]),
+            "time_lag_reason": Text(columns.time_lag_reason[rows].astype(np.int32), _REASONS),
+            "status": Text(_PARTITION_CODE[columns.status[rows]], _PARTITION_WORDS),
+            "rule": Text(columns.rule[rows].astype(np.int32), _RULES),
+            "complete": columns.commits[rows] / snapshot.intervals,
+            "group_status": Text(_GROUP_CODE[snapshot.group.status[group]], _GROUP_WORDS),
+            "group_state": _states(snapshot).take(group),
+            "owner": owner,
+            "client_id": client_id,
+            "reason": Text.same(reason, rows.size),
+            "method": Text.same(OBSERVED, rows.size),
+        },
+    )
+
+
+def group_samples(
+    capture: Capture,
+    groups: Index,
+    *,
+    at_ms: int,
+    reason: Reason,
+    interval_ms: int,
+    unchanged: Int64 | None = None,
+    previous_ms: Int64 | None = None,
+) -> Records:
+    """One row of kind `group_samples` for each of these groups of the snapshot.
+
+    `unchanged` (by group) says how many partitions have no row of their own because nothing had
+    changed since their last one; `previous_ms` is the round that one is chained to. Both are left
+    out where the rows say nothing about the other partitions.
+    """
+    snapshot = capture.snapshot
+    columns, rows = snapshot.group, snapshot.rows
+    size = groups.size
+    worst, max_row = columns.worst_row[groups], columns.max_lag_row[groups]
+    max_lag = np.where(max_row >= 0, np.append(rows.lag, UNKNOWN)[max_row], UNKNOWN)
+    max_topic = np.where(max_row >= 0, np.append(rows.topic, UNKNOWN)[max_row], UNKNOWN)
+    observed = np.diff(columns.first)[groups]
+    return _records(
+        Kind.GROUP_SAMPLES,
+        size,
+        {
+            "cluster": Text.same(snapshot.cluster, size),
+            "group": Text(groups.astype(np.int32), snapshot.groups),
+            "at_ms": _same(at_ms, size),
+            "observed_ms": _same(snapshot.at_ms, size),
+            "status": Text(_GROUP_CODE[columns.status[groups]], _GROUP_WORDS),
+            "rule": Text(np.append(rows.rule, UNKNOWN)[worst].astype(np.int32), _RULES),
+            "state": _states(snapshot).take(groups),
+            "complete": columns.complete[groups].astype(np.float64),
+            "total_lag": np.where(
+                columns.unknown[groups] < observed, columns.total_lag[groups], UNKNOWN
+            ),
+            "max_lag": max_lag,
+            "max_lag_topic": Text(max_topic.astype(np.int32), snapshot.topic_names),
+            "max_lag_partition": np.where(
+                max_row >= 0, np.append(rows.partition, UNKNOWN)[max_row], UNKNOWN
+            ).astype(np.int32),
+            "time_lag_s": _seconds(columns.time_lag_ms[groups]),
+            "time_lag_reason": Text(columns.time_lag_reason[groups].astype(np.int32), _REASONS),
+            "partitions": columns.partition_count[groups].astype(np.int32),
+            "unknown_partitions": columns.unknown[groups].astype(np.int32),
+            "not_ok": _not_ok(snapshot)[groups].astype(np.int32),
+            "members": _members(snapshot)[groups],
+            "observed": observed.astype(np.int32),
+            "unchanged": _or_unknown(unchanged, size).astype(np.int32),
+            "previous_ms": _or_unknown(previous_ms, size),
+            "interval_ms": np.full(size, interval_ms, np.int32),
+            "reason": Text.same(reason, size),
+        },
+    )
+
+
+def _records(kind: Kind, size: int, columns: dict[str, Values]) -> Records:
+    columns["source"] = Text.same(Source.LIVE, size)
+    columns["schema_version"] = np.full(size, SCHEMA_VERSION, np.int32)
+    return Records(kind=kind, columns=columns)
+
+
+def _same(value: int, size: int) -> Int64:
+    return np.full(size, value, np.int64)
+
+
+def _or_unknown(values: Int64 | None, size: int) -> Int64:
+    return _same(UNKNOWN, size) if values is None else values
+
+
+def _at(column: Int64, at: Int32) -> Int64:
+    """Values of topic-partitions by row; -1 where the topic is not visible."""
+    return np.append(column, UNKNOWN)[at]
+
+
+def _seconds(time_lag_ms: Int64) -> NDArray[np.float64]:
+    return np.where(time_lag_ms < 0, np.nan, time_lag_ms / 1000)
+
+
+def _owners(snapshot: ClusterSnapshot, group: Index, rows: Index) -> tuple[Text, Text]:
+    """Host and client id of the member that holds each row's partition."""
+    topics = snapshot.rows.topic[rows].tolist()
+    partitions = snapshot.rows.partition[rows].tolist()
+    held = [snapshot.owners.get(name, _NO_MEMBERS) for name in snapshot.groups]
+    names = snapshot.topic_names
+    number: dict[int, int] = {}
+    members: list[Member] = []
+    codes = np.full(rows.size, UNKNOWN, np.int32)
+    for row, (number_of_group, topic, partition) in enumerate(
+        zip(group.tolist(), topics, partitions, strict=True)
+    ):
+        owners = held[number_of_group]
+        member = owners.get((names[topic], partition)) if owners else None
+        if member is not None:
+            code = number.setdefault(id(member), len(number))
+            if code == len(members):
+                members.append(member)
+            codes[row] = code
+    hosts, client_ids = ([one.host for one in members], [one.client_id for one in members])
+    return Text.coded(codes, hosts), Text.coded(codes, client_ids)
+
+
+_NO_MEMBERS: Final[Mapping[tuple[str, int], Member]] = {}
+
+
+def _states(snapshot: ClusterSnapshot) -> Text:
+    """Kafka's word for the state of every group; unknown where it could not be asked."""
+    infos = map(snapshot.info.get, snapshot.groups)
+    return Text.of(info.state if info is not None else None for info in infos)
+
+
+def _members(snapshot: ClusterSnapshot) -> Int32:
+    infos = map(snapshot.info.get, snapshot.groups)
+    return np.array([UNKNOWN if info is None else len(info.members) for info in infos], np.int32)
+
+
+def _not_ok(snapshot: ClusterSnapshot) -> Int64:
+    """Per group: partitions worse than OK; one that cannot be judged makes no group worse."""
+    status = snapshot.rows.status
+    bad = (status != PartitionStatus.OK) & (status != PartitionStatus.UNKNOWN)
+    total = np.concatenate([[0], np.cumsum(bad)])
+    return np.diff(total[snapshot.group.first])
+
+
+def _codes(numbers: tuple[int, ...]) -> Int32:
+    """Status number → position among the words."""
+    table = np.full(max(numbers) + 1, UNKNOWN, np.int32)
+    table[list(numbers)] = np.arange(len(numbers))
+    return table
+
+
+_REASONS: Final = tuple(reason.word for reason in TimeLagReason)
+_RULES: Final = tuple(rule.word for rule in Rule)
+_PARTITION_WORDS: Final = tuple(status.name for status in PartitionStatus)
+_PARTITION_CODE: Final = _codes(tuple(PartitionStatus))
+_GROUP_WORDS: Final = tuple(status.name for status in GroupStatus)
+_GROUP_CODE: Final = _codes(tuple(GroupStatus))

@@ -1,0 +1,1 @@
+"""The memory: recorder → spool → writer → store, and the reader back from there."""

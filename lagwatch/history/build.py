@@ -1,0 +1,194 @@
+"""The history as one part of the service: built from its settings, started, stopped, asked."""
+
+import secrets
+from collections.abc import Mapping
+from typing import Final
+
+import structlog
+
+from lagwatch.clock import Clock
+from lagwatch.config.history import HistorySettings
+from lagwatch.core.record import Kind
+from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.core.window import Windows
+from lagwatch.errors import HistoryError
+from lagwatch.history.parquet import ParquetStore
+from lagwatch.history.reader import HistoryReader
+from lagwatch.history.recorder import Recorder, RecorderSettings
+from lagwatch.history.spool import Spool
+from lagwatch.history.writer import Writer, WriterSettings
+from lagwatch.ports import HistoryStore, RecorderHealth
+
+_AGAIN_AFTER_MS: Final = 30_000
+_MB: Final = 1_000_000
+
+_log = structlog.get_logger()
+
+
+def open_store(settings: HistorySettings) -> HistoryStore:
+    """The store that is configured.
+
+    Raises:
+        HistoryError: there is none, it cannot be understood, or its package is not installed.
+    """
+    match settings.store:
+        case "parquet":
+            return ParquetStore(settings.url)
+        case "elasticsearch":
+            return _elasticsearch(settings)
+        case "none":
+            raise HistoryError(
+                store="none",
+                kind="closed",
+                message='history.store = "none": no history is kept. '
+                'Write "parquet" or "elasticsearch".',
+                retryable=False,
+            )
+
+
+def _elasticsearch(settings: HistorySettings) -> HistoryStore:
+    try:
+        from lagwatch.history.elastic import (  # noqa: PLC0415 an optional extra
+            ElasticStore,
+            RejectedRows,
+        )
+    except ImportError as error:
+        raise HistoryError(
+            store="elasticsearch",
+            kind="closed",
+            message=f'history.store = "elasticsearch" needs a package that is missing ({error}). '
+            "Install lagwatch[elastic].",
+            retryable=False,
+        ) from error
+    return ElasticStore(settings.elasticsearch, RejectedRows(settings.spool / "rejected"))
+
+
+class History:
+    """Records, delivers and answers. `offer` never raises and never waits."""
+
+    def __init__(self, settings: HistorySettings, clock: Clock) -> None:
+        """Raises `HistoryError` when the store cannot be understood; nothing is opened yet."""
+        self._settings = settings
+        self._clock = clock
+        self.store = open_store(settings)
+        self.queries = HistoryReader(
+            self.store,
+            interval_ms=_interval_ms(settings),
+            full_ms=round(settings.full_s * 1000),
+        )
+        self._spool: Spool | None = None
+        self._recorder: Recorder | None = None
+        self._writer: Writer | None = None
+        self._problem = ""
+        self._tried_ms = -_AGAIN_AFTER_MS
+
+    def start(self) -> None:
+        """Open the spool and begin; when that fails it is tried again later."""
+        now_ms = self._clock.now_ms()
+        if self._spool is not None or now_ms - self._tried_ms < _AGAIN_AFTER_MS:
+            return
+        self._tried_ms = now_ms
+        try:
+            spool = Spool(
+                self._settings.spool,
+                max_bytes=self._settings.spool_size_mb * _MB,
+                spool_id=secrets.token_hex(4),
+            )
+        except HistoryError as error:
+            self._problem = str(error)
+            _log.warning("history_not_started", reason=str(error))
+            return
+        self._problem = ""
+        writer = Writer(spool, self.store, _writer_settings(self._settings), self._clock)
+        recorder = Recorder(
+            spool, _recorder_settings(self._settings), self._clock, appended=writer.notify
+        )
+        self._spool, self._writer, self._recorder = spool, writer, recorder
+        writer.start()
+        recorder.start()
+
+    def offer(
+        self, snapshot: ClusterSnapshot, windows: Windows, rebalances: Mapping[str, int]
+    ) -> None:
+        """Call after every round of judgement, in the thread that writes the windows."""
+        self.start()
+        if self._recorder is not None:
+            self._recorder.offer(snapshot, windows, rebalances)
+
+    def stop(self, within_s: float) -> None:
+        """Write what waits into the spool and, if the store takes it, into the store."""
+        if self._recorder is not None:
+            self._recorder.stop(within_s / 2)
+        if self._writer is not None:
+            self._writer.stop(within_s / 2)
+        if self._spool is not None:
+            self._spool.close()
+
+    def health(self) -> RecorderHealth:
+        """How it fares."""
+        recorder, writer, spool = self._recorder, self._writer, self._spool
+        if recorder is None or writer is None or spool is None:
+            return _not_recording(self._problem)
+        fill = spool.fill()
+        dropped = {**recorder.counts.dropped}
+        if writer.corrupt:
+            dropped["corrupt"] = writer.corrupt
+        return RecorderHealth(
+            enabled=True,
+            problem=recorder.problem or writer.problem,
+            rounds=recorder.counts.rounds,
+            rows=recorder.counts.rows,
+            unchanged=recorder.counts.unchanged,
+            dropped=dropped,
+            spool_bytes=fill.size_bytes,
+            spool_segments=fill.segments,
+            oldest_ms=fill.oldest_ms,
+            delivered=writer.delivered,
+            retries=writer.retries,
+        )
+
+
+def _not_recording(problem: str) -> RecorderHealth:
+    return RecorderHealth(
+        enabled=True,
+        problem=problem,
+        rounds=0,
+        rows=0,
+        unchanged=0,
+        dropped={},
+        spool_bytes=0,
+        spool_segments=0,
+        oldest_ms=None,
+        delivered=0,
+        retries=0,
+    )
+
+
+def _interval_ms(settings: HistorySettings) -> int:
+    return round(settings.interval_s * 1000)
+
+
+def _recorder_settings(settings: HistorySettings) -> RecorderSettings:
+    return RecorderSettings(
+        interval_ms=_interval_ms(settings),
+        full_every=max(1, round(settings.full_s / settings.interval_s)),
+    )
+
+
+def _writer_settings(settings: HistorySettings) -> WriterSettings:
+    return WriterSettings(
+        flush_ms=round(settings.flush_s * 1000), retention_days=retention_days(settings)
+    )
+
+
+def retention_days(settings: HistorySettings) -> Mapping[Kind, int]:
+    """How many days each kind is kept; 0 = for ever."""
+    keep = settings.retention
+    return {
+        Kind.SAMPLES: keep.samples_days,
+        Kind.GROUP_SAMPLES: keep.group_samples_days,
+        Kind.EVENTS: keep.events_days,
+        Kind.ROLLUP_5M: keep.rollup_5m_days,
+        Kind.ROLLUP_1H: keep.rollup_1h_days,
+        Kind.ROLLUP_1D: keep.rollup_1d_days,
+    }

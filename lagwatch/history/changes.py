@@ -1,0 +1,152 @@
+"""What happened between two snapshots: verdicts changed, groups came, went or rebalanced."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lagwatch.core.model import UNKNOWN, GroupStatus, PartitionStatus, Rule
+from lagwatch.core.record import (
+    SCHEMA_VERSION,
+    Capture,
+    EventName,
+    Kind,
+    Reason,
+    Records,
+    Source,
+    from_rows,
+    group_samples,
+    samples,
+)
+from lagwatch.core.record.records import Value
+from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.history.match import group_of_rows, group_positions, positions, same_rows
+
+Int64 = NDArray[np.int64]
+Row = Mapping[str, Value]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """Rows to write at once."""
+
+    samples: Records
+    """Partitions whose status changed."""
+    groups: Records
+    """Groups whose status changed."""
+    events: Records
+    changed_groups: tuple[str, ...]
+    """Groups of the samples."""
+
+    @property
+    def records(self) -> list[Records]:
+        return [one for one in (self.samples, self.groups, self.events) if one.size]
+
+
+def differ(before: Capture, new: ClusterSnapshot, rebalances: Mapping[str, int]) -> bool:
+    """May anything have happened since? Cheap; True when in doubt."""
+    old = before.snapshot
+    return (
+        not same_rows(old, new)
+        or not np.array_equal(old.rows.status, new.rows.status)
+        or not np.array_equal(old.group.status, new.group.status)
+        or before.rebalances != dict(rebalances)
+    )
+
+
+def changes(before: Capture, after: Capture, *, interval_ms: int) -> Changes:
+    """What happened between two captures of a cluster, at the instant of the later one."""
+    old, new = before.snapshot, after.snapshot
+    rows = _changed(old.rows.status, new.rows.status, positions(old, new))
+    groups = _changed(old.group.status, new.group.status, group_positions(old, new))
+    events = [
+        *_partition_events(before, after, rows),
+        *_group_events(before, after),
+        *_rebalances(before, after),
+    ]
+    names = np.unique(group_of_rows(new)[rows]).tolist()
+    return Changes(
+        samples=samples(after, rows, at_ms=new.at_ms, reason=Reason.CHANGE),
+        groups=group_samples(
+            after, groups, at_ms=new.at_ms, reason=Reason.CHANGE, interval_ms=interval_ms
+        ),
+        events=from_rows(Kind.EVENTS, events),
+        changed_groups=tuple(new.groups[name] for name in names),
+    )
+
+
+def _changed(before: NDArray[np.int8], after: NDArray[np.int8], place: Int64) -> NDArray[np.intp]:
+    """Those that were there before with another status."""
+    return np.flatnonzero((place >= 0) & (np.append(before, 0)[place] != after))
+
+
+def event(cluster: str, at_ms: int, name: EventName, **values: Value) -> Row:
+    """One row of kind `events`; the rest as named columns."""
+    return {
+        "cluster": cluster,
+        "event": name.value,
+        "at_ms": at_ms,
+        "source": Source.LIVE.value,
+        "schema_version": SCHEMA_VERSION,
+        **values,
+    }
+
+
+def _partition_events(before: Capture, after: Capture, rows: NDArray[np.intp]) -> Iterator[Row]:
+    old, new = before.snapshot, after.snapshot
+    place = positions(old, new)
+    group = group_of_rows(new)
+    for row in rows.tolist():
+        lag = int(new.rows.lag[row])
+        yield event(
+            new.cluster,
+            new.at_ms,
+            EventName.PARTITION_STATUS,
+            group=new.groups[int(group[row])],
+            topic=new.topic_names[int(new.rows.topic[row])],
+            partition=int(new.rows.partition[row]),
+            before=PartitionStatus(int(old.rows.status[place[row]])).name,
+            after=PartitionStatus(int(new.rows.status[row])).name,
+            rule=Rule(int(new.rows.rule[row])).word,
+            lag=None if lag < 0 else lag,
+        )
+
+
+def _group_events(before: Capture, after: Capture) -> Iterator[Row]:
+    """Groups that changed their status, came or went."""
+    old, new = before.snapshot, after.snapshot
+    place = group_positions(old, new)
+    for number in np.flatnonzero(np.append(old.group.status, UNKNOWN)[place] != new.group.status):
+        was = int(place[number])
+        worst = int(new.group.worst_row[number])
+        yield event(
+            new.cluster,
+            new.at_ms,
+            EventName.GROUP_STATUS,
+            group=new.groups[number],
+            before=None if was < 0 else GroupStatus(int(old.group.status[was])).name,
+            after=GroupStatus(int(new.group.status[number])).name,
+            rule=None if worst < 0 else Rule(int(new.rows.rule[worst])).word,
+            lag=int(new.group.total_lag[number]),
+        )
+    for name in set(old.groups).difference(new.groups) if old.groups is not new.groups else ():
+        status = GroupStatus(int(old.group.status[old.group_index[name]]))
+        yield event(
+            new.cluster,
+            new.at_ms,
+            EventName.GROUP_STATUS,
+            group=name,
+            before=status.name,
+            after=GroupStatus.NOTFOUND.name,
+        )
+
+
+def _rebalances(before: Capture, after: Capture) -> Iterator[Row]:
+    snapshot = after.snapshot
+    for group, total in after.rebalances.items():
+        number = total - before.rebalances.get(group, 0)
+        if number > 0:
+            yield event(
+                snapshot.cluster, snapshot.at_ms, EventName.REBALANCE, group=group, count=number
+            )

@@ -1,0 +1,241 @@
+"""Writing documents so that each is there once, whatever happens on the way.
+
+Documents are only created, never overwritten, under ids made from their keys: after a fault the
+same documents are sent again, and those that had arrived answer 409, which is as good as 201.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Final
+
+from elasticsearch import ApiError, Elasticsearch
+
+from lagwatch.errors import HistoryError
+from lagwatch.history.elastic.documents import Document
+from lagwatch.history.elastic.faults import FULL_DISK, STORE, reason_of, reported, unusable, whole
+from lagwatch.history.elastic.rejected import RejectedRow
+
+_WANTED: Final = "errors,items.*.status,items.*.error"
+_SERVER_SHARE: Final = 0.5
+"""Of our deadline, for the server to wait for shards: so its reasons reach us before the end."""
+
+_CHANGED: Final = (HTTPStatus.CONFLICT, "another writer replaced rows at the same time")
+
+_OF_THE_PLACE: Final = frozenset(
+    {
+        "circuit_breaking_exception",
+        "cluster_block_exception",
+        "es_rejected_execution_exception",
+        "index_closed_exception",
+        "index_not_found_exception",
+        "invalid_index_name_exception",
+        "process_cluster_event_timeout_exception",
+        "security_exception",
+        "unavailable_shards_exception",
+        "validation_exception",  # the cluster holds as many shards as it may
+    }
+)
+"""Errors of single documents that say nothing about the document."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of the documents sent to one index."""
+
+    there: list[Document] = field(default_factory=list)
+    """Had been there before."""
+    rejected: list[RejectedRow] = field(default_factory=list)
+    later: int = 0
+    """Not taken for reasons that pass."""
+    why_later: tuple[int, str] = (0, "")
+    """Status and reason of the first of those."""
+
+    def add(self, other: "Outcome") -> None:
+        """Take over what another one counted."""
+        self.there += other.there
+        self.rejected += other.rejected
+        self.why_later = self.why_later if self.later else other.why_later
+        self.later += other.later
+
+    def fault(self) -> HistoryError | None:
+        """The error to raise because some documents have to come again."""
+        if not self.later:
+            return None
+        status, reason = self.why_later
+        kind = "overloaded"
+        if FULL_DISK in reason:
+            kind = "disk_full"
+        elif status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+            kind = "authorization"
+        return HistoryError(
+            store=STORE,
+            kind=kind,
+            message=f"Elasticsearch did not take {self.later} rows yet: {reason} (HTTP {status})",
+            retryable=True,
+        )
+
+
+class BulkSender:
+    """Sends documents in bulk requests, a few at a time."""
+
+    def __init__(
+        self,
+        client: Elasticsearch,
+        *,
+        prefix: str,
+        bulk_bytes: int,
+        connections: int,
+        timeout_s: float,
+    ) -> None:
+        self._client = client
+        self._prefix = prefix
+        self._bulk_bytes = bulk_bytes
+        self._connections = connections
+        self._server_wait = f"{max(1, int(timeout_s * _SERVER_SHARE * 1000))}ms"
+        self._pool = ThreadPoolExecutor(connections, thread_name_prefix="elastic-bulk")
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def create(self, index: str, documents: Iterable[Document]) -> Outcome:
+        """Create these documents in an index where they are not there yet.
+
+        Raises:
+            HistoryError: a request failed as a whole; what others achieved stays.
+        """
+        outcome = Outcome()
+        under_way: deque[Future[Outcome]] = deque()
+        try:
+            for chunk in chunks(documents, self._bulk_bytes):
+                if len(under_way) == self._connections:
+                    wait(under_way, return_when=FIRST_COMPLETED)
+                    _collect(under_way, outcome)
+                under_way.append(self._pool.submit(self._send, index, chunk))
+        finally:
+            wait(under_way)
+        _collect(under_way, outcome)
+        return outcome
+
+    def replace(self, index: str, documents: Sequence[tuple[Document, int, int]]) -> Outcome:
+        """Put documents in the place of others, each named by sequence number and primary term.
+
+        Raises:
+            HistoryError: a request failed as a whole.
+        """
+        operations: list[Any] = []
+        for document, seq_no, term in documents:
+            operations.append(
+                {"index": {"_id": document.id, "if_seq_no": seq_no, "if_primary_term": term}}
+            )
+            operations.append(document.body)
+        with reported(f"write to {index}", prefix=self._prefix):
+            answer = self._client.bulk(
+                index=index,
+                operations=operations,
+                timeout=self._server_wait,
+                filter_path=_WANTED,
+            ).body
+        sent = [document for document, _, _ in documents]
+        outcome = _sorted(index, sent, whole(answer, f"write to {index}"))
+        if outcome.there:  # another writer was quicker: the batch has to look again
+            outcome.add(Outcome(later=len(outcome.there), why_later=_CHANGED))
+            outcome.there.clear()
+        return outcome
+
+    def _send(self, index: str, chunk: Sequence[Document]) -> Outcome:
+        try:
+            with reported(f"write to {index}", prefix=self._prefix):
+                return self._once(index, chunk)
+        except HistoryError as error:
+            if not _too_large(error.__cause__):
+                raise
+        if len(chunk) == 1:  # alone, and still larger than anybody between here and there lets by
+            return Outcome(rejected=[_rejected(index, chunk[0], 413, "larger than is taken")])
+        outcome = Outcome()
+        for half in (chunk[: len(chunk) // 2], chunk[len(chunk) // 2 :]):
+            outcome.add(self._send(index, half))
+        return outcome
+
+    def _once(self, index: str, chunk: Sequence[Document]) -> Outcome:
+        operations: list[Any] = [_body(chunk)]  # the client takes JSON that is ready, too
+        answer = self._client.bulk(
+            index=index,
+            operations=operations,
+            timeout=self._server_wait,
+            filter_path=_WANTED,
+        ).body
+        return _sorted(index, chunk, whole(answer, f"write to {index}"))
+
+
+def chunks(documents: Iterable[Document], max_bytes: int) -> Iterator[list[Document]]:
+    """Documents in lists that make requests of at most about `max_bytes`, one document at least."""
+    chunk: list[Document] = []
+    size = 0
+    for document in documents:
+        length = len(document.body) + len(document.id) + _FRAME
+        if chunk and size + length > max_bytes:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(document)
+        size += length
+    if chunk:
+        yield chunk
+
+
+_FRAME: Final = len('{"create":{"_id":""}}\n\n')
+
+
+def _body(chunk: Sequence[Document]) -> bytes:
+    lines = []
+    for document in chunk:
+        lines.append(b'{"create":{"_id":"%b"}}' % document.id.encode("ascii"))
+        lines.append(document.body)
+    return b"\n".join(lines)
+
+
+def _collect(under_way: deque[Future[Outcome]], outcome: Outcome) -> None:
+    """Take the results of all that is done; the first fault is raised."""
+    for future in [one for one in under_way if one.done()]:
+        under_way.remove(future)
+        outcome.add(future.result())
+
+
+def _sorted(index: str, chunk: Sequence[Document], answer: Mapping[str, Any]) -> Outcome:
+    """What became of each; an answer that does not say so for all is none."""
+    outcome = Outcome()
+    errors, items = answer.get("errors"), answer.get("items", ())
+    if errors is False:
+        return outcome
+    if errors is not True or len(items) != len(chunk):
+        raise unusable(f"write to {index}")
+    for document, item in zip(chunk, items, strict=True):
+        (answer,) = item.values()
+        status = answer["status"]
+        if status == HTTPStatus.CONFLICT:
+            outcome.there.append(document)
+        elif status >= HTTPStatus.BAD_REQUEST:
+            _sort_error(outcome, index, document, status, answer.get("error", {}))
+    return outcome
+
+
+def _sort_error(
+    outcome: Outcome, index: str, document: Document, status: int, error: Mapping[str, Any]
+) -> None:
+    reason = reason_of(error)
+    if status == HTTPStatus.BAD_REQUEST and error.get("type") not in _OF_THE_PLACE:
+        outcome.rejected.append(_rejected(index, document, status, reason))
+    else:
+        outcome.add(Outcome(later=1, why_later=(status, reason)))
+
+
+def _rejected(index: str, document: Document, status: int, reason: str) -> RejectedRow:
+    return RejectedRow(
+        index=index, id=document.id, status=status, reason=reason, body=document.body
+    )
+
+
+def _too_large(cause: BaseException | None) -> bool:
+    return isinstance(cause, ApiError) and cause.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE

@@ -1,0 +1,126 @@
+"""Names, mappings and templates of our indices: one definition for the store, Spark and the files.
+
+`PREFIX-KIND-2026.11.21` for raw rows and the finest roll-up, `PREFIX-KIND-2026.11` for hours and
+`PREFIX-KIND-2026` for days: those are few and kept long, and a cluster can hold only so many
+indices. `PREFIX-KIND` is an alias for all of one kind. Retention deletes whole indices.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from lagwatch.core.record import SCHEMA_VERSION, Column, ColumnType, Kind, schema
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_PERIOD: Final[Mapping[Kind, str]] = {Kind.ROLLUP_1H: "%Y.%m", Kind.ROLLUP_1D: "%Y"}
+_DAILY: Final = "%Y.%m.%d"
+_DAY_MS: Final = 86_400_000
+_MOST_DAYS: Final = 400
+_LONGEST_LIST: Final = 2000
+"""Characters; the first line of a request may have 4,096."""
+_PRIORITY: Final = 500
+"""Above what catch-all templates usually have."""
+_LONGEST_WORD: Final = 8191
+"""Characters of a word that is searchable: Lucene takes 32,766 bytes, UTF-8 up to four for each."""
+
+_TYPES: Final[Mapping[ColumnType, Mapping[str, Any]]] = {
+    ColumnType.TEXT: {"type": "keyword", "ignore_above": _LONGEST_WORD},
+    ColumnType.INT32: {"type": "integer"},
+    ColumnType.INT64: {"type": "long"},
+    ColumnType.INSTANT: {"type": "date", "format": "epoch_millis||strict_date_optional_time"},
+    ColumnType.FLOAT64: {"type": "double"},
+    ColumnType.BINARY: {"type": "binary"},
+}
+
+
+def alias(prefix: str, kind: Kind) -> str:
+    """The name under which all rows of a kind are found: `lagwatch-samples`."""
+    return f"{prefix}-{kind}"
+
+
+def index_name(prefix: str, kind: Kind, at_ms: int) -> str:
+    """The index that holds the rows of an instant: `lagwatch-samples-2026.11.21` (UTC)."""
+    day = _EPOCH + timedelta(milliseconds=at_ms)
+    return f"{alias(prefix, kind)}-{day.strftime(_PERIOD.get(kind, _DAILY))}"
+
+
+def all_indices(prefix: str, kind: Kind) -> str:
+    """A pattern for all indices of a kind."""
+    return f"{alias(prefix, kind)}-*"
+
+
+def indices_between(prefix: str, kind: Kind, from_ms: int, to_ms: int) -> tuple[str, ...]:
+    """The indices that may hold rows of a time, or the pattern for all when those are many.
+
+    An index that cannot be read then spoils only what is asked of its own time.
+    """
+    days = range(from_ms // _DAY_MS, max(from_ms, to_ms - 1) // _DAY_MS + 1)
+    if len(days) > _MOST_DAYS:
+        return (all_indices(prefix, kind),)
+    names = tuple(dict.fromkeys(index_name(prefix, kind, day * _DAY_MS) for day in days))
+    return names if sum(map(len, names)) <= _LONGEST_LIST else (all_indices(prefix, kind),)
+
+
+def last_day(prefix: str, kind: Kind, index: str) -> str | None:
+    """The last day an index may hold rows of (`2026-11-21`); None when it is not one of ours."""
+    period = _PERIOD.get(kind, _DAILY)
+    name = index.removeprefix(f"{alias(prefix, kind)}-")
+    try:
+        first = datetime.strptime(name, period).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    if first.strftime(period) != name:
+        return None
+    return (_following(first, period) - timedelta(days=1)).strftime("%Y-%m-%d")
+
+
+def _following(first: datetime, period: str) -> datetime:
+    """The first instant of the next period."""
+    if period == _DAILY:
+        return first + timedelta(days=1)
+    # 32 days lie in the next month, 366 in the next year
+    later = first + timedelta(days=366 if period == "%Y" else 32)
+    return later.replace(month=1 if period == "%Y" else later.month, day=1)
+
+
+def templates(prefix: str) -> Mapping[str, Mapping[str, Any]]:
+    """Index templates by name, one for each kind.
+
+    `PREFIX-KIND@custom` is a component template that installations may add: shards, replicas, the
+    name of an ILM policy. Where there is none it counts as empty.
+    """
+    return {alias(prefix, kind): _template(prefix, kind) for kind in Kind}
+
+
+def _template(prefix: str, kind: Kind) -> Mapping[str, Any]:
+    custom = f"{alias(prefix, kind)}@custom"
+    return {
+        "index_patterns": [all_indices(prefix, kind)],
+        "priority": _PRIORITY,
+        "composed_of": [custom],
+        "ignore_missing_component_templates": [custom],
+        "template": {
+            "aliases": {alias(prefix, kind): {}},
+            "mappings": mappings(kind),
+        },
+        "_meta": {"managed_by": "lagwatch", "schema_version": SCHEMA_VERSION},
+    }
+
+
+def mappings(kind: Kind) -> Mapping[str, Any]:
+    """The mapping of a kind.
+
+    `dynamic` is false: a column that a later release adds is kept in the documents of older
+    indices, only not searchable there; nothing is refused for it.
+    """
+    return {
+        "dynamic": False,
+        "_meta": {"schema_version": SCHEMA_VERSION},
+        "properties": {column.name: _field(column, kind.key) for column in schema(kind).values()},
+    }
+
+
+def _field(column: Column, key: tuple[str, ...]) -> Mapping[str, Any]:
+    if column.type is ColumnType.TEXT and column.name in key:
+        return {"type": "keyword"}  # no name is cut off from its search
+    return _TYPES[column.type]

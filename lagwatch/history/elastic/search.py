@@ -1,0 +1,173 @@
+"""Asking questions whose answers may be larger than one page."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from elasticsearch import ApiError, Elasticsearch, TransportError
+
+from lagwatch.core.record import schema
+from lagwatch.history.elastic.faults import reported, whole
+from lagwatch.ports import HistoryRange
+
+Json = Mapping[str, Any]
+
+EVERYTHING: Final[Json] = {"match_all": {}}
+
+_PAGE: Final = 5000
+"""Documents of one answer; 10,000 is what an index allows."""
+_KEEP_ALIVE: Final = "2m"
+"""How long a point in time outlives a reader that does not come back."""
+_BUCKETS: Final = 10_000
+"""Of one answer; a search may make 65,535."""
+
+
+def in_range(wanted: HistoryRange) -> Json:
+    """The rows that are wanted, as a query; names that were not given match all."""
+    columns = schema(wanted.kind)
+    names = (
+        ("cluster", wanted.cluster),
+        ("level", wanted.level),
+        ("group", wanted.group),
+        ("topic", wanted.topic),
+        ("partition", wanted.partition),
+    )
+    time = {wanted.kind.time_column: {"gte": wanted.from_ms, "lt": wanted.to_ms}}
+    return {
+        "bool": {
+            "filter": [
+                {"range": time},
+                *(
+                    {"term": {name: value}}
+                    for name, value in names
+                    if value is not None and name in columns
+                ),
+            ]
+        }
+    }
+
+
+class Searcher:
+    """Searches that answer whole or not at all: a shard that is missing is an error."""
+
+    def __init__(self, client: Elasticsearch, *, prefix: str) -> None:
+        self._client = client
+        self._prefix = prefix
+
+    def search(self, index: str, **body: Any) -> Json:  # noqa: ANN401 what the client takes
+        """One page; no index of that name has no rows.
+
+        Raises:
+            HistoryError: the cluster did not answer, or not from all shards.
+        """
+        with reported(f"search {index}", prefix=self._prefix):
+            answer = self._client.search(
+                index=index,
+                allow_partial_search_results=False,
+                ignore_unavailable=True,
+                **body,
+            ).body
+        return whole(answer, f"search {index}")
+
+    def scan(
+        self,
+        index: str,
+        query: Json,
+        *,
+        sort: str,
+        columns: Sequence[str] | None = None,
+        ids: bool = False,
+    ) -> Iterator[Sequence[Json]]:
+        """All documents that match, in pages, by `sort`, as they were when the first was read.
+
+        A hit holds `_source`, all of it or these columns, and with `ids` also `_id` and `_index`.
+
+        Raises:
+            HistoryError: the cluster did not answer, or not from all shards.
+        """
+        wanted: dict[str, Any] = {
+            "query": query,
+            "source": True if columns is None else {"includes": list(columns)},
+            "size": _PAGE,
+            "track_total_hits": False,
+            "filter_path": [f"hits.hits.{part}" for part in ("_source", "sort")],
+        }
+        if ids:
+            wanted["filter_path"] += ["hits.hits._id", "hits.hits._index"]
+        # what fits on one page needs no point in time, which costs two more requests
+        hits = _hits(self.search(index, sort=[{sort: "asc"}], **wanted))
+        if len(hits) < _PAGE:
+            if hits:
+                yield hits
+            return
+        yield from self._pages(index, sort, wanted)
+
+    def _pages(self, index: str, sort: str, wanted: Mapping[str, Any]) -> Iterator[Sequence[Json]]:
+        with reported(f"read {index}", prefix=self._prefix):
+            opened = self._client.open_point_in_time(
+                index=index,
+                keep_alive=_KEEP_ALIVE,
+                ignore_unavailable=True,
+                allow_partial_search_results=False,
+            ).body
+        point: str = whole(opened, f"read {index}")["id"]
+        try:
+            after: Sequence[Any] | None = None
+            while True:
+                hits = _hits(self._page(index, point, sort, after, wanted))
+                if hits:
+                    yield hits
+                if len(hits) < _PAGE:
+                    return
+                after = hits[-1]["sort"]
+        finally:
+            # it would end by itself
+            with suppress(ApiError, TransportError):
+                self._client.close_point_in_time(id=point)
+
+    def _page(
+        self,
+        index: str,
+        point: str,
+        sort: str,
+        after: Sequence[Any] | None,
+        wanted: Mapping[str, Any],
+    ) -> Json:
+        with reported(f"read {index}", prefix=self._prefix):
+            answer = self._client.search(
+                pit={"id": point, "keep_alive": _KEEP_ALIVE},
+                sort=[{sort: "asc"}, {"_shard_doc": "asc"}],
+                search_after=after,
+                allow_partial_search_results=False,
+                **wanted,
+            ).body
+        return whole(answer, f"read {index}")
+
+    def composite(
+        self, index: str, query: Json, *, by: Mapping[str, Json], aggregations: Json
+    ) -> Iterator[Json]:
+        """All buckets of a composite aggregation, in the order of their keys."""
+        after: Json | None = None
+        sources = [{name: source} for name, source in by.items()]
+        while True:
+            paging: dict[str, Any] = {"size": _BUCKETS, "sources": sources}
+            if after is not None:
+                paging["after"] = after
+            answer = self.search(
+                index,
+                size=0,
+                query=query,
+                aggregations={"found": {"composite": paging, "aggregations": aggregations}},
+                filter_path="aggregations",
+            )
+            found = answer.get("aggregations", {}).get("found", {})
+            yield from found.get("buckets", ())
+            after = found.get("after_key")
+            if after is None:
+                return
+
+
+def _hits(answer: Json) -> Sequence[Json]:
+    """The documents of an answer; where there are none the filter leaves nothing at all."""
+    found: Sequence[Json] = answer.get("hits", {}).get("hits", ())
+    return found

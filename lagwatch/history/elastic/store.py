@@ -1,0 +1,279 @@
+"""The Elasticsearch store."""
+
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from threading import Lock
+from typing import Final
+
+from lagwatch.config.elasticsearch import ElasticsearchSettings
+from lagwatch.core.record import SOURCE_RANK, Kind, Records, schema
+from lagwatch.errors import HistoryError
+from lagwatch.history.elastic.aggregate import aggregate
+from lagwatch.history.elastic.bulk import BulkSender, Outcome
+from lagwatch.history.elastic.client import connect
+from lagwatch.history.elastic.documents import Document, by_index, documents, rows_of
+from lagwatch.history.elastic.faults import reported
+from lagwatch.history.elastic.holdings import holdings
+from lagwatch.history.elastic.indices import all_indices, indices_between, last_day, templates
+from lagwatch.history.elastic.rejected import RejectedRow, RejectedRows
+from lagwatch.history.elastic.search import EVERYTHING, Json, Searcher, in_range
+from lagwatch.history.elastic.verify import verify
+from lagwatch.history.layout import day_of, day_start_ms
+from lagwatch.history.top import ranked
+from lagwatch.ports import Buckets, HistoryRange, Progress, StoredKind, TopBy, Verification
+
+_DAY: Final = "1d"
+_IDS_AT_A_TIME: Final = 5000
+_WORST_RANK: Final = max(SOURCE_RANK.values())
+
+
+class ElasticStore:
+    """A `HistoryStore` over an Elasticsearch cluster.
+
+    Rows that Elasticsearch will never take are set aside in `rejected`, with their reason; all
+    others are there when `write` returns.
+    """
+
+    def __init__(self, settings: ElasticsearchSettings, rejected: RejectedRows) -> None:
+        """Open nothing yet: the first call connects."""
+        self.prefix = settings.prefix
+        self.client = connect(settings)
+        self.searcher = Searcher(self.client, prefix=self.prefix)
+        self.rejected = rejected
+        self._manage_templates = settings.manage_templates
+        self._bulk = BulkSender(
+            self.client,
+            prefix=self.prefix,
+            bulk_bytes=settings.bulk_bytes,
+            connections=settings.connections,
+            timeout_s=settings.timeout_s,
+        )
+        self._lock = Lock()
+        self._ready = False
+        self._unseen: set[str] = set()
+        """Indices that were written to and not refreshed since."""
+
+    # writing
+
+    def write(self, records: Sequence[Records], *, batch: str) -> None:  # noqa: ARG002 ids do it
+        self._prepare()
+        rejected: list[RejectedRow] = []
+        for part in by_index(records, self.prefix):
+            with self._lock:
+                self._unseen.add(part.index)
+            outcome = self._bulk.create(part.index, documents(part.rows))
+            outcome.add(self._prefer(part.index, outcome.there))
+            fault = outcome.fault()
+            if fault is not None:
+                raise fault
+            rejected += outcome.rejected
+        if rejected:
+            self.rejected.add(rejected)
+
+    def _prepare(self) -> None:
+        """Write the templates, once, before the first index can be made without them."""
+        with self._lock:
+            if self._ready or not self._manage_templates:
+                return
+            with reported("write the index templates", prefix=self.prefix):
+                for name, template in templates(self.prefix).items():
+                    self.client.indices.put_index_template(name=name, body=dict(template))
+            self._ready = True
+
+    def _prefer(self, index: str, there: Sequence[Document]) -> Outcome:
+        """Where a row of a worse source stands in the place of these, replace it."""
+        outcome = Outcome()
+        better = {document.id: document for document in there if document.rank < _WORST_RANK}
+        if not better:
+            return outcome
+        self._refresh(index)
+        if not self._of_other_sources(index, [EVERYTHING], size=1):
+            return outcome
+        ids = list(better)
+        for first in range(0, len(ids), _IDS_AT_A_TIME):
+            some = ids[first : first + _IDS_AT_A_TIME]
+            found = self._of_other_sources(index, [{"ids": {"values": some}}], size=len(some))
+            worse = [
+                (better[hit["_id"]], hit["_seq_no"], hit["_primary_term"])
+                for hit in found
+                if SOURCE_RANK.get(hit["_source"]["source"], 0) > better[hit["_id"]].rank
+            ]
+            if worse:
+                outcome.add(self._bulk.replace(index, worse))
+        return outcome
+
+    def _of_other_sources(
+        self, index: str, filters: Sequence[Json], *, size: int
+    ) -> Sequence[Json]:
+        """Documents that did not come live."""
+        others = [name for name, rank in SOURCE_RANK.items() if rank]
+        answer = self.searcher.search(
+            index,
+            query={"bool": {"filter": [*filters, {"terms": {"source": others}}]}},
+            source=["source"],
+            seq_no_primary_term=True,
+            size=size,
+            track_total_hits=False,
+        )
+        hits: Sequence[Json] = answer["hits"]["hits"]
+        return hits
+
+    def _refresh(self, index: str) -> None:
+        with reported(f"refresh {index}", prefix=self.prefix):
+            self.client.indices.refresh(index=index, ignore_unavailable=True)
+
+    def _see(self, indices: Sequence[str] | None = None) -> str:
+        """Make what was written through this store visible in these indices, or all of ours.
+
+        Returns the indices, as a search names them.
+        """
+        names = indices or [all_indices(self.prefix, kind) for kind in Kind]
+        with self._lock:
+            unseen = {one for one in self._unseen if any(fnmatchcase(one, name) for name in names)}
+            self._unseen -= unseen
+        try:
+            while unseen:
+                self._refresh(next(iter(unseen)))
+                unseen.pop()
+        except HistoryError:
+            with self._lock:
+                self._unseen |= unseen
+            raise
+        return ",".join(names)
+
+    def _see_range(self, wanted: HistoryRange) -> str:
+        """The indices that may hold rows of a range, everything visible in them."""
+        return self._see(indices_between(self.prefix, wanted.kind, wanted.from_ms, wanted.to_ms))
+
+    # reading
+
+    def read(self, wanted: HistoryRange) -> Iterator[Records]:
+        columns = _columns(wanted)
+        for hits in self.searcher.scan(
+            self._see_range(wanted),
+            in_range(wanted),
+            sort=wanted.kind.time_column,
+            columns=columns if wanted.columns else None,
+        ):
+            yield rows_of(wanted.kind, [hit["_source"] for hit in hits], columns)
+
+    def aggregate(self, wanted: HistoryRange, step_ms: int) -> Buckets:
+        return aggregate(self.searcher, self._see_range(wanted), wanted, step_ms)
+
+    def top(
+        self, at_ms: int, *, within_ms: int, by: TopBy, limit: int, cluster: str | None = None
+    ) -> Records:
+        kind = Kind.GROUP_SAMPLES
+        wanted = HistoryRange(
+            kind=kind, from_ms=at_ms - within_ms + 1, to_ms=at_ms + 1, cluster=cluster
+        )
+        last = {"top_hits": {"size": 1, "sort": [{kind.time_column: "desc"}]}}
+        found = self.searcher.composite(
+            self._see_range(wanted),
+            in_range(wanted),
+            by={name: {"terms": {"field": name}} for name in ("cluster", "group")},
+            aggregations={"last": last},
+        )
+        sources = [bucket["last"]["hits"]["hits"][0]["_source"] for bucket in found]
+        return ranked(rows_of(kind, sources, tuple(schema(kind))), by=by, limit=limit)
+
+    # what there is
+
+    def clusters(self) -> tuple[str, ...]:
+        self._see()
+        found = {
+            bucket["key"]["cluster"]
+            for kind in Kind
+            for bucket in self.searcher.composite(
+                all_indices(self.prefix, kind),
+                EVERYTHING,
+                by={"cluster": {"terms": {"field": "cluster"}}},
+                aggregations={},
+            )
+        }
+        return tuple(sorted(found))
+
+    def days(self, kind: Kind, cluster: str) -> tuple[str, ...]:
+        self._see()
+        by_day = {"date_histogram": {"field": kind.time_column, "fixed_interval": _DAY}}
+        found = self.searcher.composite(
+            all_indices(self.prefix, kind),
+            {"term": {"cluster": cluster}},
+            by={"day": by_day},
+            aggregations={},
+        )
+        return tuple(day_of(bucket["key"]["day"]) for bucket in found)
+
+    def stats(self) -> tuple[StoredKind, ...]:
+        self._see()
+        stored = [one for kind in Kind for one in self._stored(kind)]
+        return tuple(sorted(stored, key=lambda one: (one.cluster, list(Kind).index(one.kind))))
+
+    def _stored(self, kind: Kind) -> Iterator[StoredKind]:
+        indices = holdings(self.client, kind, prefix=self.prefix)
+        time = {"field": kind.time_column}
+        found = self.searcher.composite(
+            all_indices(self.prefix, kind),
+            EVERYTHING,
+            by={"cluster": {"terms": {"field": "cluster"}}},
+            aggregations={
+                "first": {"min": time},
+                "last": {"max": time},
+                "indices": {"terms": {"field": "_index", "size": max(1, len(indices))}},
+            },
+        )
+        for bucket in found:
+            held = {one["key"]: one["doc_count"] for one in bucket["indices"]["buckets"]}
+            yield StoredKind(
+                kind=kind,
+                cluster=bucket["key"]["cluster"],
+                rows=bucket["doc_count"],
+                # an index holds several clusters: each has its share of the bytes
+                size_bytes=sum(
+                    indices[name].size_bytes * rows // max(rows, indices[name].rows)
+                    for name, rows in held.items()
+                    if name in indices
+                ),
+                parts=len(held),
+                first_ms=_instant(bucket["first"]),
+                last_ms=_instant(bucket["last"]),
+            )
+
+    def verify(self, progress: Progress | None = None) -> Verification:
+        return verify(self.searcher, self.client, prefix=self.prefix, progress=progress)
+
+    def delete_before(self, kind: Kind, day: str) -> int:
+        """Delete the indices all of whose days lie before `day`.
+
+        Indices of hours hold a month and those of days a year, and go as a whole.
+        """
+        day_start_ms(day)
+        self._see()
+        held = holdings(self.client, kind, prefix=self.prefix)
+        old = [
+            name
+            for name in sorted(held)
+            if (last := last_day(self.prefix, kind, name)) is not None and last < day
+        ]
+        for name in old:
+            with reported(f"delete {name}", prefix=self.prefix):
+                self.client.indices.delete(index=name, ignore_unavailable=True)
+        return sum(held[name].rows for name in old)
+
+    def tidy(self, now_ms: int) -> None:
+        """Nothing: Elasticsearch merges by itself."""
+
+    def close(self) -> None:
+        self._bulk.close()
+        self.client.close()
+
+
+def _columns(wanted: HistoryRange) -> tuple[str, ...]:
+    """The columns to hand out, in the order of the schema, those of the key among them."""
+    asked = {*wanted.columns, *wanted.kind.key} if wanted.columns else set(schema(wanted.kind))
+    return tuple(name for name in schema(wanted.kind) if name in asked)
+
+
+def _instant(aggregation: Json) -> int | None:
+    value = aggregation["value"]
+    return None if value is None else int(value)

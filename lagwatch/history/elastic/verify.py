@@ -1,0 +1,142 @@
+"""Reads everything in the indices and counts what is there, twice, foreign or out of reach."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from elasticsearch import Elasticsearch
+
+from lagwatch.core.record import SCHEMA_VERSION, Kind, Records, record_ids, schema
+from lagwatch.errors import HistoryError
+from lagwatch.history.elastic.documents import rows_of
+from lagwatch.history.elastic.faults import reported
+from lagwatch.history.elastic.holdings import holdings, red_indices
+from lagwatch.history.elastic.indices import index_name
+from lagwatch.history.elastic.search import EVERYTHING, Json, Searcher
+from lagwatch.history.gaps import RoundTimes, gaps
+from lagwatch.ports import HistoryGap, Progress, Verification
+
+_NOT_OURS: Final = "not a row of ours"
+
+
+@dataclass(slots=True)
+class _Found:
+    rows: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(Kind, 0))
+    duplicates: int = 0
+    foreign: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By index and reason."""
+    torn: list[str] = field(default_factory=list)
+    rounds: dict[str, RoundTimes] = field(default_factory=dict)
+
+
+def verify(
+    searcher: Searcher, client: Elasticsearch, *, prefix: str, progress: Progress | None
+) -> Verification:
+    """Read every document of our indices.
+
+    Raises:
+        HistoryError: the cluster did not answer.
+    """
+    found = _Found()
+    held = {kind: dict(holdings(client, kind, prefix=prefix)) for kind in Kind}
+    for kind, indices in held.items():
+        for name in sorted(red_indices(client, kind, prefix=prefix)):
+            indices.pop(name, None)
+            found.torn.append(f"{name}: a shard is not assigned to any node")
+    total = sum(one.rows for indices in held.values() for one in indices.values())
+    done = 0
+    for kind, indices in held.items():
+        for index in indices:
+            with reported(f"refresh {index}", prefix=prefix):  # a moment ago counts, too
+                client.indices.refresh(index=index, ignore_unavailable=True)
+            for rows in _verify_index(searcher, kind, index, found, prefix):
+                done += rows
+                if progress is not None:
+                    progress(done, max(done, total))
+    return Verification(
+        rows=found.rows,
+        duplicates=found.duplicates,
+        gaps=tuple(_all_gaps(found)),
+        torn=tuple(found.torn),
+        foreign=tuple(
+            f"{index}: {count} documents: {reason}"
+            for (index, reason), count in sorted(found.foreign.items())
+        ),
+        leftovers=(),
+    )
+
+
+def _all_gaps(found: _Found) -> Iterator[HistoryGap]:
+    for cluster in sorted(found.rounds):
+        yield from gaps(cluster, found.rounds[cluster])
+
+
+def _verify_index(
+    searcher: Searcher, kind: Kind, index: str, found: _Found, prefix: str
+) -> Iterator[int]:
+    """Read one index in the order of time; yields how many documents a page held."""
+    here: set[str] = set()
+    here_ms = -1
+    columns = tuple(schema(kind))
+    for hits in searcher.scan(index, EVERYTHING, sort=kind.time_column, ids=True):
+        ours, rows = _ours(kind, hits, columns, found, prefix)
+        # rows with the same key are of the same instant, so they come one after another
+        for identity, at_ms in zip(ours, rows.at_ms().tolist(), strict=True):
+            if at_ms != here_ms:
+                here, here_ms = set(), at_ms
+            found.duplicates += identity in here
+            found.rows[kind] += identity not in here
+            here.add(identity)
+        _note_rounds(rows, found)
+        yield len(hits)
+
+
+def _ours(
+    kind: Kind, hits: Sequence[Json], columns: Sequence[str], found: _Found, prefix: str
+) -> tuple[list[str], Records]:
+    """The rows of a page that can be ours, with the ids their keys make."""
+    hits = [hit for hit in hits if _readable(kind, hit, found)]
+    try:
+        rows = rows_of(kind, [hit["_source"] for hit in hits], columns)
+    except HistoryError:
+        hits = [hit for hit in hits if _has_values(kind, hit, columns, found)]
+        rows = rows_of(kind, [hit["_source"] for hit in hits], columns)
+    ids = record_ids(rows)
+    for hit, identity, at_ms in zip(hits, ids, rows.at_ms().tolist(), strict=True):
+        if hit["_index"] != index_name(prefix, kind, at_ms):
+            found.foreign[hit["_index"], "of a time that belongs into another index"] += 1
+        elif hit["_id"] != identity:
+            found.foreign[hit["_index"], "the id is not that of the row"] += 1
+    return ids, rows
+
+
+def _readable(kind: Kind, hit: Json, found: _Found) -> bool:
+    source = hit["_source"]
+    reason = ""
+    version = source.get("schema_version")
+    if not isinstance(source.get(kind.time_column), int) or not isinstance(version, int):
+        reason = _NOT_OURS
+    elif version > SCHEMA_VERSION:
+        reason = f"schema version {version}; this release knows up to {SCHEMA_VERSION}"
+    if reason:
+        found.foreign[hit["_index"], reason] += 1
+    return not reason
+
+
+def _has_values(kind: Kind, hit: Json, columns: Sequence[str], found: _Found) -> bool:
+    try:
+        rows_of(kind, [hit["_source"]], columns)
+    except HistoryError:
+        found.foreign[hit["_index"], _NOT_OURS] += 1
+        return False
+    return True
+
+
+def _note_rounds(rows: Records, found: _Found) -> None:
+    cluster = rows.text("cluster")
+    for code in np.unique(cluster.codes).tolist():
+        if code >= 0:
+            times = found.rounds.setdefault(cluster.words[code], RoundTimes())
+            times.add(rows.take(cluster.codes == code))

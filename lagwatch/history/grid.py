@@ -1,0 +1,87 @@
+"""Buckets from roll-ups, buckets put together, buckets on a grid with the gaps shown."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lagwatch.core.model import UNKNOWN
+from lagwatch.core.record import BY_WORST, Records, Text, Values, concat
+from lagwatch.history.buckets import no_buckets, severity
+from lagwatch.ports import Buckets
+
+Int64 = NDArray[np.int64]
+
+ROLLUP_COLUMNS: Final = ("samples", "lag_known", "lag_sum", "lag_max", "time_lag_max_s", "status")
+"""What `rolled_up` needs."""
+
+
+def rolled_up(parts: Iterable[Records], step_ms: int) -> Buckets:
+    """Rows of a roll-up of one series into buckets that are as long, or some times as long."""
+    found = list(parts)
+    if not found:
+        return no_buckets()
+    rows = concat(found)
+    bucket, place = np.unique(rows.at_ms() - rows.at_ms() % step_ms, return_inverse=True)
+    size = bucket.size
+    known = np.maximum(rows.numbers("lag_known"), 0)
+    number = np.bincount(place, weights=known, minlength=size)
+    total = np.bincount(place, weights=np.maximum(rows.numbers("lag_sum"), 0), minlength=size)
+    lag_max = np.full(size, UNKNOWN, np.int64)
+    np.maximum.at(lag_max, place, rows.numbers("lag_max"))
+    time_max = np.full(size, np.nan)
+    np.fmax.at(time_max, place, rows.reals("time_lag_max_s"))
+    worst = np.full(size, UNKNOWN, np.int64)
+    np.maximum.at(worst, place, severity(rows.text("status")))
+    return Buckets(
+        bucket_ms=bucket,
+        samples=np.bincount(place, weights=rows.numbers("samples"), minlength=size).astype(
+            np.int64
+        ),
+        lag_max=lag_max,
+        lag_avg=np.where(number > 0, total / np.maximum(number, 1), np.nan),
+        time_lag_max_s=time_max,
+        status=Text(worst.astype(np.int32), BY_WORST),
+    )
+
+
+def joined(parts: Sequence[Buckets], *, before_ms: int | None = None) -> Buckets:
+    """One after another, in order of time; only buckets that begin before an instant."""
+    bucket = np.concatenate([part.bucket_ms for part in parts])
+    chosen = np.flatnonzero(bucket < before_ms) if before_ms is not None else np.arange(bucket.size)
+    worst = np.concatenate([severity(part.status) for part in parts])
+    return Buckets(
+        bucket_ms=bucket[chosen],
+        samples=np.concatenate([part.samples for part in parts])[chosen],
+        lag_max=np.concatenate([part.lag_max for part in parts])[chosen],
+        lag_avg=np.concatenate([part.lag_avg for part in parts])[chosen],
+        time_lag_max_s=np.concatenate([part.time_lag_max_s for part in parts])[chosen],
+        status=Text(worst[chosen].astype(np.int32), BY_WORST),
+    )
+
+
+def on_grid(buckets: Buckets, grid: Int64) -> Mapping[str, Values]:
+    """Every point of the grid; one without a bucket has no samples and knows nothing."""
+    place = np.searchsorted(grid, buckets.bucket_ms)
+    worst = _spread(severity(buckets.status), place, grid.size, UNKNOWN)
+    return {
+        "at_ms": grid,
+        "samples": _spread(buckets.samples, place, grid.size, 0),
+        "lag_max": _spread(buckets.lag_max, place, grid.size, UNKNOWN),
+        "lag_avg": _spread_real(buckets.lag_avg, place, grid.size),
+        "time_lag_max_s": _spread_real(buckets.time_lag_max_s, place, grid.size),
+        "status": Text(worst.astype(np.int32), BY_WORST),
+    }
+
+
+def _spread(values: Int64, place: Int64, size: int, empty: int) -> Int64:
+    column = np.full(size, empty, np.int64)
+    column[place] = values
+    return column
+
+
+def _spread_real(values: NDArray[np.float64], place: Int64, size: int) -> NDArray[np.float64]:
+    column = np.full(size, np.nan)
+    column[place] = values
+    return column

@@ -1,0 +1,232 @@
+"""The files of the Parquet store by slot: publishing, listing, reading what is wanted of them."""
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from threading import Lock
+from typing import Final
+
+import pyarrow as pa
+import structlog
+
+from lagwatch.core.record import Kind, Records, concat, schema
+from lagwatch.history.folder import Folder, StoredFile, open_folder
+from lagwatch.history.layout import (
+    Slot,
+    cluster_of,
+    cluster_path,
+    day_of,
+    is_data,
+    slot_of,
+)
+from lagwatch.history.parquet_file import (
+    Footer,
+    ForeignFileError,
+    encode,
+    read_footer,
+    read_rows,
+    torn,
+)
+from lagwatch.history.rows import between, matching, sort_unique
+from lagwatch.ports import HistoryRange
+
+_CACHED_FOOTERS: Final = 2048
+_CHUNK_ROWS: Final = 500_000
+"""More rows than this of one slot are read in several ranges of groups."""
+_ATTEMPTS: Final = 5
+
+_log = structlog.get_logger()
+
+
+class ParquetSlots:
+    """Slots of a folder or file system; used from several threads."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.folder: Folder = open_folder(where)
+        self._footers: OrderedDict[tuple[str, int, int], Footer] = OrderedDict()
+        self._lock = Lock()
+        self._complained: set[str] = set()
+
+    def publish(
+        self, slot: Slot, rows: Records, *, batch: str, replaces: Sequence[str] = ()
+    ) -> StoredFile:
+        """Put rows of one slot into one file, in the place of any file of the same batch."""
+        unique, _ = sort_unique(rows)
+        data = encode(slot, unique, replaces=replaces)
+        path = slot.file(batch)
+        self.folder.publish(path, data)
+        return StoredFile(path=path, size_bytes=data.size, version=0)
+
+    def read_slot(self, slot: Slot, wanted: HistoryRange) -> Iterator[Records]:
+        """The rows of one slot that are wanted, each record once."""
+        columns = _columns(wanted)
+        for low, high in self._ranges(slot, wanted):
+            rows = self._read_range(slot, wanted, columns, low, high)
+            if rows is not None and rows.size:
+                yield rows.select(columns) if "source" not in columns else rows
+
+    def footers(self, slot: Slot, files: Sequence[StoredFile] | None = None) -> list[Footer]:
+        """The files of a slot as they say, in the order in which they were written.
+
+        Without those whose rows stand in another one, and those that cannot be used.
+        """
+        listed = self.folder.files(slot.path) if files is None else files
+        footers = [
+            footer
+            for file in listed
+            if is_data(file.name) and (footer := self._footer(file, slot.kind)) is not None
+        ]
+        replaced = frozenset[str]().union(*(footer.replaces for footer in footers))
+        return [footer for footer in footers if footer.file.name not in replaced]
+
+    def _footer(self, file: StoredFile, kind: Kind) -> Footer | None:
+        key = (file.path, file.size_bytes, file.version)
+        with self._lock:
+            if key in self._footers:
+                self._footers.move_to_end(key)
+                return self._footers[key]
+        try:
+            footer = read_footer(self.folder, file, kind)
+        except FileNotFoundError:
+            return None
+        except ForeignFileError as error:
+            self._complain(file, str(error))
+            return None
+        except (pa.ArrowException, OSError) as error:
+            self._complain(file, torn(error, file))
+            return None
+        with self._lock:
+            self._footers[key] = footer
+            while len(self._footers) > _CACHED_FOOTERS:
+                self._footers.popitem(last=False)
+        return footer
+
+    def _complain(self, file: StoredFile, problem: str) -> None:
+        """Say once that a file is passed over; `history verify` names it, too."""
+        if file.path not in self._complained:
+            self._complained.add(file.path)
+            _log.error("history_file_passed_over", file=file.path, reason=problem)
+
+    def slots(self, wanted: HistoryRange, cluster: str) -> list[Slot]:
+        """Slots in the range of which there are files."""
+        first, last = day_of(wanted.from_ms), day_of(wanted.to_ms - 1)
+        found = set()
+        for day in self.days(wanted.kind, cluster):
+            if first <= day <= last:
+                path = f"{cluster_path(wanted.kind, cluster)}/day={day}"
+                hours = self.folder.names(path)
+                paths = [f"{path}/{hour}/" for hour in hours] or [f"{path}/"]
+                found |= {slot for one in paths if (slot := slot_of(one)) is not None}
+        return [
+            slot for slot in found if slot.from_ms < wanted.to_ms and slot.to_ms > wanted.from_ms
+        ]
+
+    def _ranges(self, slot: Slot, wanted: HistoryRange) -> list[tuple[str | None, str | None]]:
+        """Ranges of group names, each of not too many rows; together they cover all."""
+        if wanted.group is not None:
+            return [(None, None)]
+        weights = sorted(
+            (str(bounds[0]), group.rows)
+            for footer in self.footers(slot)
+            for group in footer.groups
+            if (bounds := group.bounds.get("group")) is not None
+        )
+        borders: list[str] = []
+        rows = 0
+        for name, weight in weights:
+            if rows and rows + weight > _CHUNK_ROWS and (not borders or name > borders[-1]):
+                borders.append(name)
+                rows = 0
+            rows += weight
+        return list(zip([None, *borders], [*borders, None], strict=True))
+
+    def _read_range(
+        self,
+        slot: Slot,
+        wanted: HistoryRange,
+        columns: Sequence[str],
+        low: str | None,
+        high: str | None,
+    ) -> Records | None:
+        for _ in range(_ATTEMPTS):
+            try:
+                return self._read_once(slot, wanted, columns, low, high)
+            except FileNotFoundError:
+                continue  # compacted meanwhile: look again
+        return self._read_once(slot, wanted, columns, low, high)
+
+    def _read_once(
+        self,
+        slot: Slot,
+        wanted: HistoryRange,
+        columns: Sequence[str],
+        low: str | None,
+        high: str | None,
+    ) -> Records | None:
+        chosen = [
+            (footer, groups)
+            for footer in self.footers(slot)
+            if (groups := footer.wanted_groups(wanted, low, high))
+        ]
+        with_source = list(dict.fromkeys([*columns, "source"]))
+        parts = []
+        for footer, groups in chosen:
+            try:
+                rows = read_rows(self.folder, footer, slot, groups, with_source)
+            except FileNotFoundError:
+                raise
+            except (pa.ArrowException, OSError) as error:
+                self._complain(footer.file, torn(error, footer.file))
+                continue
+            rows = matching(rows, wanted)
+            if low is not None or high is not None:
+                rows = rows.take(between(rows.text("group"), low, high))
+            if rows.size:
+                parts.append(rows)
+        if not parts:
+            return None
+        rows = concat(parts)
+        if _overlap([footer for footer, _ in chosen]):
+            rows, _ = sort_unique(rows)
+        return rows
+
+    def days(self, kind: Kind, cluster: str) -> tuple[str, ...]:
+        names = self.folder.names(cluster_path(kind, cluster))
+        return tuple(name.removeprefix("day=") for name in names if name.startswith("day="))
+
+    def clusters_of(self, kind: Kind) -> tuple[str, ...]:
+        found = map(cluster_of, self.folder.names(str(kind)))
+        return tuple(sorted(name for name in found if name is not None))
+
+    def stored_slots(self, kind: Kind, cluster: str) -> Mapping[Slot, list[StoredFile]]:
+        """Every slot of which there are files, with its files, in order."""
+        found: dict[Slot, list[StoredFile]] = {}
+        for file in self.folder.files(cluster_path(kind, cluster)):
+            slot = slot_of(file.path)
+            if slot is not None:
+                found.setdefault(slot, []).append(file)
+        return dict(sorted(found.items()))
+
+    def close(self) -> None:
+        with self._lock:
+            self._footers.clear()
+
+
+def _columns(wanted: HistoryRange) -> tuple[str, ...]:
+    """The columns to hand out, in the order of the schema, those of the key among them."""
+    asked = {*wanted.columns, *wanted.kind.key} if wanted.columns else set(schema(wanted.kind))
+    return tuple(name for name in schema(wanted.kind) if name in asked)
+
+
+def _overlap(footers: Sequence[Footer]) -> bool:
+    """Could a record stand there twice? Not in files that we wrote and whose times lie apart."""
+    if not all(footer.ours for footer in footers):
+        return True
+    times = sorted(
+        (footer.first_ms, footer.last_ms)
+        if footer.first_ms is not None and footer.last_ms is not None
+        else (0, 2**62)
+        for footer in footers
+    )
+    return any(after[0] <= before[1] for before, after in itertools.pairwise(times))

@@ -1,0 +1,275 @@
+"""Takes samples of the live state, regularly and on every change, and puts them into the spool.
+
+`offer` is called after every round of judgement, where the live state is written. It copies what is
+needed and returns; a thread of the recorder does the rest. A disk that hangs or is full costs
+samples, which are counted, never a round.
+"""
+
+import hashlib
+import threading
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import structlog
+
+from lagwatch.clock import Clock
+from lagwatch.core.record import Capture, EventName, Kind, Records, from_rows
+from lagwatch.core.record.build import floor_ms
+from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.core.window import Windows
+from lagwatch.errors import HistoryError
+from lagwatch.history.capture import capture
+from lagwatch.history.changes import changes, differ, event
+from lagwatch.history.spool import Spool
+from lagwatch.history.thinning import Thinner
+
+_MOST_WAITING: Final = 8
+"""Captures that may wait for the thread; each holds a snapshot."""
+_STALE_INTERVALS: Final = 2
+_SET_BACK_INTERVALS: Final = 2
+_STALE_AT_LEAST_MS: Final = 60_000
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecorderSettings:
+    """What a recorder is told."""
+
+    interval_ms: int
+    full_every: int
+    """Rounds after which an unchanged partition is written all the same; 1 = every round."""
+
+
+class Listener(Protocol):
+    """Who is told that there is something in the spool."""
+
+    def __call__(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    capture: Capture
+    round_ms: int | None
+    """Instant of a regular round; None when only changes are to be written."""
+
+
+@dataclass(slots=True)
+class _Cluster:
+    """One cluster, as the thread knows it."""
+
+    thinner: Thinner
+    series: str
+    before: Capture | None = None
+    """The last capture whose changes are written."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RecorderCounts:
+    """Totals since the start."""
+
+    rounds: int = 0
+    rows: int = 0
+    unchanged: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+
+
+class Recorder:
+    """Records all clusters. `offer` from one thread; `start` and `stop` once each."""
+
+    def __init__(
+        self, spool: Spool, settings: RecorderSettings, clock: Clock, *, appended: Listener
+    ) -> None:
+        self._spool = spool
+        self._settings = settings
+        self._clock = clock
+        self._appended = appended
+        self.counts = RecorderCounts()
+        self.problem = ""
+        """What is wrong now; ""."""
+        self._offered: dict[str, Capture] = {}
+        self._rounds: dict[str, int] = {}
+        self._clusters: dict[str, _Cluster] = {}
+        self._waiting: deque[_Job] = deque()
+        self._lost: set[str] = set()
+        self._wake = threading.Condition()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="history-recorder", daemon=True)
+
+    # the side of the live state
+
+    def offer(
+        self, snapshot: ClusterSnapshot, windows: Windows, rebalances: Mapping[str, int]
+    ) -> None:
+        """Record this snapshot if it is time, or if something changed. Never waits.
+
+        Snapshots made before any log end was read, or from log ends that are stale, are passed
+        over: what nobody looked at is a gap.
+        """
+        if snapshot.data_ms < 0 or snapshot.at_ms - snapshot.data_ms > self._stale_ms():
+            return
+        cluster = snapshot.cluster
+        round_ms = floor_ms(snapshot.at_ms, self._settings.interval_ms)
+        due = self._due(cluster, round_ms)
+        before = self._offered.get(cluster)
+        if not due and before is not None and not differ(before, snapshot, rebalances):
+            return
+        now = capture(snapshot, windows, rebalances)
+        self._offered[cluster] = now
+        if due:
+            self._rounds[cluster] = round_ms
+        self._enqueue(_Job(capture=now, round_ms=round_ms if due else None))
+
+    def _stale_ms(self) -> int:
+        return max(_STALE_AT_LEAST_MS, _STALE_INTERVALS * self._settings.interval_ms)
+
+    def _due(self, cluster: str, round_ms: int) -> bool:
+        """Is it the first snapshot of its interval? After the clock was set back it is again."""
+        ahead_ms = self._last_round(cluster) - round_ms
+        return ahead_ms < 0 or ahead_ms > _SET_BACK_INTERVALS * self._settings.interval_ms
+
+    def _last_round(self, cluster: str) -> int:
+        """A service that was restarted within an interval must not record it again."""
+        if cluster not in self._rounds:
+            self._rounds[cluster] = self._spool.last_round(series_of(cluster)) or -1
+        return self._rounds[cluster]
+
+    def _enqueue(self, job: _Job) -> None:
+        with self._wake:
+            if len(self._waiting) >= _MOST_WAITING:
+                late = self._waiting.popleft()
+                self._lost.add(late.capture.snapshot.cluster)
+                self._drop("behind", _rows(late))
+            self._waiting.append(job)
+            self._wake.notify()
+
+    # the thread
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._thread.start()
+
+    def stop(self, within_s: float) -> None:
+        """Write what waits, say that recording stops, and end; give up after `within_s`."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify()
+        if self._thread.is_alive():
+            self._thread.join(within_s)
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                while not self._waiting and not self._stopping:
+                    self._wake.wait()
+                if not self._waiting:
+                    break
+                job = self._waiting.popleft()
+            self._guarded(job)
+        self._say_stopped()
+
+    def work(self) -> None:
+        """Write what waits, in this thread; for those who do not `start`."""
+        while self._waiting:
+            self._guarded(self._waiting.popleft())
+
+    def _guarded(self, job: _Job) -> None:
+        try:
+            self._record(job)
+        except Exception:  # noqa: BLE001 whatever it was, the next round is recorded
+            self._lost.add(job.capture.snapshot.cluster)
+            self._drop("error", _rows(job))
+            self.problem = "recording failed; the log says more"
+            _log.exception("history_round_failed", cluster=job.capture.snapshot.cluster)
+
+    def _record(self, job: _Job) -> None:
+        snapshot = job.capture.snapshot
+        state = self._cluster(snapshot.cluster)
+        records = self._changes(state, job)
+        unchanged = 0
+        if job.round_ms is not None:
+            taken = state.thinner.round(job.capture, at_ms=job.round_ms)
+            records += [taken.samples, taken.groups]
+            unchanged = taken.unchanged
+        records = [one for one in records if one.size]
+        series = state.series if job.round_ms is not None else ""
+        if records and not self._append(records, series=series):
+            state.thinner.reset()
+            return
+        state.before = job.capture
+        self.counts.unchanged += unchanged
+        self.counts.rounds += job.round_ms is not None
+
+    def _cluster(self, name: str) -> _Cluster:
+        state = self._clusters.get(name)
+        if state is None:
+            settings = self._settings
+            thinner = Thinner(interval_ms=settings.interval_ms, full_every=settings.full_every)
+            state = self._clusters[name] = _Cluster(thinner=thinner, series=series_of(name))
+        if name in self._lost:
+            self._lost.discard(name)
+            state.thinner.reset()
+        return state
+
+    def _changes(self, state: _Cluster, job: _Job) -> list[Records]:
+        """Rows for what changed; in a regular round only the events, it has the samples."""
+        after = job.capture.snapshot
+        if state.before is None:
+            return [self._said(after, "started")]
+        found = changes(state.before, job.capture, interval_ms=self._settings.interval_ms)
+        # an instant on the grid belongs to the regular rounds
+        if job.round_ms is not None or after.at_ms % self._settings.interval_ms == 0:
+            return [found.events]
+        state.thinner.write_whole(found.changed_groups)
+        return found.records
+
+    def _said(self, snapshot: ClusterSnapshot, word: str) -> Records:
+        row = event(snapshot.cluster, snapshot.at_ms, EventName.RECORDING, after=word)
+        return from_rows(Kind.EVENTS, [row])
+
+    def _append(self, records: list[Records], *, series: str) -> bool:
+        rows = sum(one.size for one in records)
+        try:
+            dropped = self._spool.append(records, series=series)
+        except HistoryError as error:
+            self._drop(error.kind, rows)
+            self.problem = str(error)
+            _log.warning("history_not_recorded", reason=str(error), rows=rows)
+            return False
+        self.counts.rows += rows
+        if dropped:
+            self._drop("spool_full", dropped)
+            # rounds that refer to what went cannot be put back: begin anew
+            for state in self._clusters.values():
+                state.thinner.reset()
+            self.problem = "the spool is full: the oldest samples are dropped"
+            _log.warning("history_spool_full", dropped=dropped)
+        elif self.problem:
+            self.problem = ""
+            _log.info("history_recording_again")
+        self._appended()
+        return True
+
+    def _drop(self, reason: str, rows: int) -> None:
+        self.counts.dropped[reason] += rows
+
+    def _say_stopped(self) -> None:
+        for state in self._clusters.values():
+            if state.before is not None:
+                snapshot = state.before.snapshot
+                row = event(
+                    snapshot.cluster, self._clock.now_ms(), EventName.RECORDING, after="stopped"
+                )
+                self._append([from_rows(Kind.EVENTS, [row])], series="")
+
+
+def series_of(cluster: str) -> str:
+    """The name of a cluster's rounds in the names of files."""
+    return hashlib.blake2b(cluster.encode("utf-8", "replace"), digest_size=6).hexdigest()
+
+
+def _rows(job: _Job) -> int:
+    """Rows that go with a job: all of a round, one at least for changes."""
+    return int(job.capture.snapshot.rows.lag.size) if job.round_ms is not None else 1

@@ -1,0 +1,158 @@
+"""Leaving out what did not change, so that it can be put back.
+
+A regular round writes every partition whose values differ from its last row, and for every group
+one row that says how many were looked at (`observed`), how many of them were left out
+(`unchanged`) and which round came before (`previous_ms`, unknown when that one was not recorded).
+Now and then a group is written whole. Reading it back (`lagwatch.history.expand`):
+
+- A round of which nothing was left out is whole: a partition without a row is not there.
+- A round linked to the one before carries on: a partition without a row is unchanged.
+- A round that is not linked and not whole says nothing about partitions without a row.
+"""
+
+import zlib
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lagwatch.core.model import UNKNOWN
+from lagwatch.core.record import Capture, Reason, Records, Text, Values, group_samples, samples
+from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.history.match import group_of_rows, group_positions, positions, same_rows
+
+Int64 = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+_MOMENT: Final = frozenset({"at_ms", "observed_ms", "reason"})
+"""Columns that differ in every sample and say nothing about the partition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """The rows of one regular round."""
+
+    samples: Records
+    groups: Records
+    unchanged: int
+    """Rows left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Last:
+    """The round before, with all its rows."""
+
+    snapshot: ClusterSnapshot
+    at_ms: int
+    rows: Records
+
+
+class Thinner:
+    """Thins the rounds of one cluster."""
+
+    def __init__(self, *, interval_ms: int, full_every: int) -> None:
+        """`full_every` rounds a group is written whole; 1 leaves nothing out."""
+        self._interval_ms = interval_ms
+        self._full_every = full_every
+        self._last: _Last | None = None
+        self._number = 0
+        self._whole_next: set[str] = set()
+
+    def reset(self) -> None:
+        """Rounds were lost: the next one stands for itself."""
+        self._last = None
+
+    def write_whole(self, groups: Collection[str]) -> None:
+        """Rows of these groups were written outside the rounds: write them whole next."""
+        self._whole_next.update(groups)
+
+    def round(self, capture: Capture, *, at_ms: int) -> Round:
+        """The rows to write at `at_ms`. Takes them as written: `reset` when they were not."""
+        snapshot = capture.snapshot
+        every = np.arange(snapshot.rows.partition.size)
+        rows = samples(capture, every, at_ms=at_ms, reason=Reason.INTERVAL)
+        group = group_of_rows(snapshot)
+        left_out = self._unchanged(snapshot, rows) & ~self._whole(snapshot)[group]
+        self._number += 1
+        count = np.bincount(group[left_out], minlength=len(snapshot.groups))
+        groups = group_samples(
+            capture,
+            np.arange(len(snapshot.groups)),
+            at_ms=at_ms,
+            reason=Reason.INTERVAL,
+            interval_ms=self._interval_ms,
+            unchanged=count,
+            previous_ms=self._links(snapshot),
+        )
+        self._last = _Last(snapshot=snapshot, at_ms=at_ms, rows=rows)
+        self._whole_next.clear()
+        return Round(
+            samples=rows.take(~left_out) if left_out.any() else rows,
+            groups=groups,
+            unchanged=int(np.count_nonzero(left_out)),
+        )
+
+    def _unchanged(self, snapshot: ClusterSnapshot, rows: Records) -> Bools:
+        last = self._last
+        if last is None or self._full_every <= 1 or last.rows.size == 0:
+            return np.zeros(rows.size, np.bool_)
+        place = positions(last.snapshot, snapshot)
+        same: Bools = place >= 0
+        for name, values in rows.columns.items():
+            if name not in _MOMENT:
+                same &= _equal(values, last.rows.columns[name], place)
+        return same
+
+    def _whole(self, snapshot: ClusterSnapshot) -> Bools:
+        """Groups to be written whole: in turn, and those that lost or gained rows."""
+        turn = self._number % self._full_every
+        whole = np.array(
+            [
+                name in self._whole_next
+                or zlib.crc32(name.encode("utf-8", "replace")) % self._full_every == turn
+                for name in snapshot.groups
+            ],
+            np.bool_,
+        )
+        last = self._last
+        if last is None:
+            return np.ones(len(snapshot.groups), np.bool_)
+        if not same_rows(last.snapshot, snapshot):
+            before = group_positions(last.snapshot, snapshot)
+            sizes = np.append(np.diff(last.snapshot.group.first), UNKNOWN)
+            whole |= sizes[before] != np.diff(snapshot.group.first)
+            changed = group_of_rows(snapshot)[positions(last.snapshot, snapshot) < 0]
+            whole[changed] = True
+        return whole
+
+    def _links(self, snapshot: ClusterSnapshot) -> Int64:
+        last = self._last
+        if last is None:
+            return np.full(len(snapshot.groups), UNKNOWN, np.int64)
+        return np.where(group_positions(last.snapshot, snapshot) >= 0, last.at_ms, UNKNOWN)
+
+
+def _equal(values: Values, before: Values, place: Int64) -> Bools:
+    """Is each value what it was at its place before? Unknown equals unknown."""
+    if isinstance(values, Text):
+        return _equal_words(values, before, place) if isinstance(before, Text) else place < 0
+    if isinstance(before, Text):
+        return place < 0
+    old = before[place]
+    same: Bools = np.equal(values, old)
+    if values.dtype.kind == "f":
+        same |= np.isnan(values) & np.isnan(old)
+    return same
+
+
+def _equal_words(values: Text, before: Text, place: Int64) -> Bools:
+    if values.words == before.words:
+        same: Bools = np.equal(values.codes, before.codes[place])
+        return same
+    number = {word: index for index, word in enumerate(values.words)}
+    nowhere = len(values.words)
+    table = np.array([*(number.get(word, nowhere) for word in before.words), UNKNOWN], np.int64)
+    moved: Bools = np.equal(values.codes, table[before.codes[place]])
+    return moved

@@ -1,0 +1,181 @@
+"""Takes batches out of the spool and delivers them to the store, in order, until it has them.
+
+The one place of the history where anything is tried again.
+"""
+
+import random
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from lagwatch.clock import Clock
+from lagwatch.core.record import Kind, Records, concat
+from lagwatch.errors import HistoryError
+from lagwatch.history.layout import DAY_MS, day_of
+from lagwatch.history.spool import Plan, Segment, Spool
+from lagwatch.ports import HistoryStore
+
+_FIRST_DELAY_S: Final = 0.5
+_LONGEST_DELAY_S: Final = 30.0
+_TIDY_EVERY_MS: Final = 600_000
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterSettings:
+    """What a writer is told."""
+
+    flush_ms: int
+    """Rows may wait this long to make a larger batch."""
+    retention_days: Mapping[Kind, int]
+    """0 = for ever."""
+    max_rows: int = 500_000
+    """Rows of one batch, about."""
+
+
+class Writer:
+    """Delivers in a thread of its own; `start` and `stop` once each."""
+
+    def __init__(
+        self, spool: Spool, store: HistoryStore, settings: WriterSettings, clock: Clock
+    ) -> None:
+        self._spool = spool
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self.delivered = 0
+        """Rows acknowledged by the store."""
+        self.corrupt = 0
+        """Rows lost because their segment was damaged."""
+        self.retries = 0
+        self.problem = ""
+        """What is wrong now; ""."""
+        self._damaged: set[int] = set()
+        self._delay_s = 0.0
+        self._tidied_ms = 0
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="history-writer", daemon=True)
+
+    def notify(self) -> None:
+        """There is something in the spool."""
+        self._wake.set()
+
+    def start(self) -> None:
+        """Begin to deliver."""
+        self._thread.start()
+
+    def stop(self, within_s: float) -> None:
+        """Deliver what waits if the store takes it, and end; what is left stays in the spool."""
+        self._stopping.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(within_s)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._wake.wait(self._pause_s())
+            self._wake.clear()
+            if self._delay_s and self._stopping.wait(self._delay_s):
+                break
+            while self._due() and self.deliver():
+                pass
+            self._tidy()
+        while self._delay_s == 0.0 and self.deliver():
+            pass
+
+    def _pause_s(self) -> float:
+        """Until the oldest row has waited long enough; a long time when there is none."""
+        oldest_ms = self._spool.fill().oldest_ms
+        if oldest_ms is None:
+            return _TIDY_EVERY_MS / 1000
+        return max(0.0, oldest_ms + self._settings.flush_ms - self._clock.now_ms()) / 1000
+
+    def _due(self) -> bool:
+        fill = self._spool.fill()
+        if self._stopping.is_set() or fill.oldest_ms is None:
+            return False
+        waited_ms = self._clock.now_ms() - fill.oldest_ms
+        return waited_ms >= self._settings.flush_ms or fill.rows >= self._settings.max_rows
+
+    def deliver(self) -> bool:
+        """Deliver one batch; False when there is none, or the store has not taken it."""
+        try:
+            plan = self._spool.plan(max_rows=self._settings.max_rows)
+            if plan is None:
+                return False
+            rows = self._deliver(plan)
+        except HistoryError as error:
+            self._failed(error)
+            return False
+        except Exception as error:  # noqa: BLE001 a store that breaks its word must not end delivery
+            _log.exception("history_delivery_failed")
+            self._failed(HistoryError(store="", kind="io", message=f"{error!r}", retryable=False))
+            return False
+        self.delivered += rows
+        self._delay_s = 0.0
+        if self.problem:
+            self.problem = ""
+            _log.info("history_delivering_again", batch=plan.batch)
+        _log.debug("history_delivered", batch=plan.batch, rows=rows)
+        return True
+
+    def _deliver(self, plan: Plan) -> int:
+        by_kind: dict[Kind, list[Records]] = {}
+        for segment in plan.segments:
+            try:
+                for one in self._spool.load(segment):
+                    by_kind.setdefault(one.kind, []).append(one)
+            except HistoryError as error:
+                if error.kind != "corrupt":
+                    raise
+                self.corrupt += segment.rows
+                _log.error("history_segment_damaged", reason=str(error))
+        batch = [concat(parts) for parts in by_kind.values()]
+        self._store.write(batch, batch=plan.batch)
+        self._spool.acknowledge(plan)
+        return sum(one.size for one in batch)
+
+    def _say_damaged(self, segment: Segment, error: HistoryError) -> None:
+        if segment.number not in self._damaged:
+            self._damaged.add(segment.number)
+            self.corrupt += segment.rows
+            _log.error("history_segment_damaged", reason=str(error))
+
+    def _failed(self, error: HistoryError) -> None:
+        self.retries += 1
+        self._delay_s = (
+            min(max(self._delay_s * 2, _FIRST_DELAY_S), _LONGEST_DELAY_S)
+            if error.retryable
+            else _LONGEST_DELAY_S
+        ) * random.uniform(0.8, 1.0)  # noqa: S311 no secret: spreads instances
+        self.problem = str(error)
+        self._wake.set()
+        _log.warning(
+            "history_not_delivered",
+            reason=str(error),
+            retry_in_s=round(self._delay_s, 1),
+            spool_bytes=self._spool.fill().size_bytes,
+        )
+
+    def _tidy(self) -> None:
+        """Retention, and whatever keeps the store quick; now and then, when nothing waits."""
+        now_ms = self._clock.now_ms()
+        if self._delay_s or now_ms - self._tidied_ms < _TIDY_EVERY_MS:
+            return
+        self._tidied_ms = now_ms
+        try:
+            for kind, days in self._settings.retention_days.items():
+                if days:
+                    rows = self._store.delete_before(kind, day_of(now_ms - days * DAY_MS))
+                    if rows:
+                        _log.info("history_retention", kind=kind.value, days=days, rows=rows)
+            self._store.tidy(now_ms)
+        except HistoryError as error:
+            _log.warning("history_not_tidied", reason=str(error))
+        except Exception:  # noqa: BLE001 as above
+            _log.exception("history_not_tidied")

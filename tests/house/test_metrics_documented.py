@@ -1,0 +1,89 @@
+"""Dashboards, rules and documentation name the metrics there are, and no others."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from grafana import build
+from lagwatch.metrics import table
+from tests.support.dashboards import GRAFANA, RULES, boards, expressions, metrics_in, panels, rules
+from tests.support.prometheus import program
+
+ROOT = Path(__file__).parents[2]
+OURS = {metric.name for metric in table.ALL}
+OF_THE_PROCESS = {"process_cpu_seconds_total", "process_resident_memory_bytes"}
+
+
+def test_the_committed_dashboards_are_what_the_code_makes() -> None:
+    assert build.outdated() == [], "run: python -m grafana.build"
+
+
+def test_every_metric_that_a_dashboard_or_rule_asks_for_exists() -> None:
+    asked = set().union(*(metrics_in(one.text) for one in expressions()))
+    asked |= set().union(*(metrics_in(rule["expr"]) for rule in rules()))
+
+    assert asked - OURS - OF_THE_PROCESS == set()
+    assert {"lagwatch_lag_messages", "lagwatch_group_status"} <= asked
+
+
+def test_every_panel_has_queries_that_can_be_told_apart() -> None:
+    for name, board in boards().items():
+        shown = list(panels(board))
+        assert shown, name
+        for panel in shown:
+            letters = [target.get("refId") for target in panel["targets"]]
+            assert letters, (name, panel["title"])
+            assert len(set(letters)) == len(letters), (name, panel["title"])
+
+
+def test_every_recorded_name_that_a_dashboard_or_rule_uses_is_recorded() -> None:
+    recorded = {rule["record"] for rule in rules() if "record" in rule}
+    texts = [one.text for one in expressions()] + [rule["expr"] for rule in rules()]
+
+    used = set(re.findall(r"\b\w+:lagwatch_\w+(?::\w+)?|\blagwatch:\w+", "\n".join(texts)))
+
+    assert used <= recorded
+
+
+def test_every_alert_says_what_it_means_and_what_to_do() -> None:
+    for rule in rules():
+        if "alert" in rule:
+            assert rule["labels"]["severity"] in {"warning", "critical"}, rule["alert"]
+            for part in ("summary", "description", "runbook"):
+                assert len(rule["annotations"][part]) > 20, (rule["alert"], part)
+
+
+def test_every_alert_is_tested() -> None:
+    tested = (RULES.parent / "lagwatch.rules.test.yaml").read_text(encoding="utf-8")
+
+    alerts = {rule["alert"] for rule in rules() if "alert" in rule}
+    # LagwatchGroupAboutToLoseData is asked for by a pattern first, and named in what must come
+    assert {alert for alert in alerts if alert not in tested} == set()
+
+
+def test_the_documentation_holds_the_table() -> None:
+    text = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+
+    missing = [row for row in table.markdown().splitlines() if row not in text]
+    assert missing == [], "put lagwatch.metrics.table.markdown() into deploy/metrics.md"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("check", "rules", RULES.name), ("test", "rules", "lagwatch.rules.test.yaml")],
+    ids=lambda arguments: arguments[0],
+)
+def test_promtool_is_content_with_the_rules(arguments) -> None:
+    done = subprocess.run(
+        [program("promtool"), *arguments],
+        cwd=GRAFANA / "rules",
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "SUCCESS" in done.stdout

@@ -1,0 +1,155 @@
+"""The queries of the history dashboard, run on a real Elasticsearch as Grafana runs them."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from elasticsearch import Elasticsearch
+
+from lagwatch.core.record import Kind, from_rows, schema
+from lagwatch.core.record.columns import ROLLUP_STEP_MS, ColumnType
+from lagwatch.history.elastic.indices import alias
+from tests.support.dashboards import boards, panels
+from tests.support.elastic_history import open_store, unique_prefix
+from tests.support.elasticsearch import EmbeddedElasticsearch
+from tests.support.history import NOON_MS
+
+BOARD = boards()["lagwatch-history"]
+KIND = Kind.ROLLUP_1H
+HOURS = 5
+_ANY: Mapping[ColumnType, object] = {
+    ColumnType.TEXT: "text",
+    ColumnType.INT32: 3,
+    ColumnType.INT64: 3,
+    ColumnType.INSTANT: NOON_MS,
+    ColumnType.FLOAT64: 3.5,
+    ColumnType.BINARY: None,
+}
+
+
+def targets() -> list[tuple[str, Any]]:
+    return [
+        (f"{panel['title']} {target['refId']}", target)
+        for panel in panels(BOARD)
+        for target in panel["targets"]
+    ]
+
+
+def rollup(hour: int, **changed: object) -> dict[str, Any]:
+    """One roll-up with a value in every column."""
+    row = {column.name: _ANY[column.type] for column in schema(KIND).values()}
+    names = {"cluster": "prod", "group": "orders", "topic": "payments", "level": "group"}
+    bucket_ms = NOON_MS + hour * ROLLUP_STEP_MS[KIND]
+    return row | names | {"bucket_ms": bucket_ms, "source": "live", "status": "WARN"} | changed
+
+
+@pytest.fixture(scope="module")
+def index(
+    elasticsearch: EmbeddedElasticsearch, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Elasticsearch, str]]:
+    """A client, and the alias of roll-ups of five hours of one group and its topic."""
+    prefix = unique_prefix()
+    folder: Path = tmp_path_factory.mktemp("history")
+    rows = [
+        rollup(hour, level=level, lag_max=10 * hour)
+        for hour in range(HOURS)
+        for level in ("group", "topic")
+    ]
+    store = open_store(elasticsearch.url, prefix, folder)
+    try:
+        store.write([from_rows(KIND, rows)], batch="rollups")
+        with elasticsearch.client() as client:
+            client.indices.refresh(index=f"{prefix}-*")
+            yield client, alias(prefix, KIND)
+    finally:
+        store.close()
+
+
+def search(client: Elasticsearch, index: str, target: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What Grafana sends for a query, with all choices open.
+
+    Source: Grafana, pkg/tsdb/elasticsearch/data_query.go
+    """
+    (metric,) = target["metrics"]
+    aggregations: dict[str, Any] = {metric["id"]: {metric["type"]: {"field": metric["field"]}}}
+    for bucket in reversed(target["bucketAggs"]):
+        settings = bucket["settings"]
+        if bucket["type"] == "terms":
+            shape = {
+                "field": bucket["field"],
+                "size": int(settings["size"]),
+                "order": {settings["orderBy"]: settings["order"]},
+            }
+        else:
+            shape = {
+                "field": bucket["field"],
+                "fixed_interval": "1h",
+                "min_doc_count": int(settings["min_doc_count"]),
+            }
+        aggregations = {bucket["id"]: {bucket["type"]: shape, "aggs": aggregations}}
+    time = {"gte": NOON_MS, "lte": NOON_MS + 86_400_000, "format": "epoch_millis"}
+    answer = client.search(
+        index=index,
+        size=0,
+        query={
+            "bool": {
+                "filter": [
+                    {"range": {target["timeField"]: time}},
+                    {
+                        "query_string": {
+                            "analyze_wildcard": True,
+                            "query": opened(target["query"]),
+                        }
+                    },
+                ]
+            }
+        },
+        aggs=aggregations,
+    )
+    return dict(answer.body["aggregations"])
+
+
+def opened(query: str) -> str:
+    return query.replace("$cluster", "*").replace("$group", "*")
+
+
+@pytest.mark.parametrize(("place", "target"), targets(), ids=[place for place, _ in targets()])
+def test_every_query_finds_data_in_every_bucket(place, target, index) -> None:
+    client, name = index
+    terms, over_time = (bucket["id"] for bucket in target["bucketAggs"])
+    (metric,) = target["metrics"]
+
+    (curve,) = search(client, name, target)[terms]["buckets"]
+
+    values = [bucket[metric["id"]]["value"] for bucket in curve[over_time]["buckets"]]
+    assert curve["key"] in {"orders", "payments"}, place
+    assert len(values) == HOURS
+    assert None not in values
+
+
+def test_the_greatest_lag_is_that_of_its_hour(index) -> None:
+    client, name = index
+    target = dict(targets())["Greatest lag A"]
+
+    (curve,) = search(client, name, target)["2"]["buckets"]
+
+    assert [bucket["1"]["value"] for bucket in curve["3"]["buckets"]] == [0, 10, 20, 30, 40]
+
+
+@pytest.mark.parametrize("name", ["cluster", "group"])
+def test_every_choice_has_something_to_choose(name, index) -> None:
+    client, indices = index
+    (variable,) = [one for one in BOARD["templating"]["list"] if one["name"] == name]
+    asked = json.loads(variable["query"])
+
+    answer = client.search(
+        index=indices,
+        size=0,
+        query={"query_string": {"query": opened(asked.get("query", "*"))}},
+        aggs={"1": {"terms": {"field": asked["field"], "size": asked["size"]}}},
+    )
+
+    (bucket,) = answer.body["aggregations"]["1"]["buckets"]
+    assert bucket["key"] in {"prod", "orders"}

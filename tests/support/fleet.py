@@ -1,0 +1,171 @@
+"""Many groups of one cluster, told to the real monitor the way a collector does."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from lagwatch.clock import SystemClock
+from lagwatch.config.load import load
+from lagwatch.config.settings import Settings
+from lagwatch.core.model import EpochMs
+from lagwatch.monitor import ClusterMonitor
+from lagwatch.monitor.cluster import MonitorSettings
+from lagwatch.notify import Alerts
+from lagwatch.ports import ClusterHealth, CollectorStarted, Commits, LogEnds, Topics
+from lagwatch.query import SnapshotQueries
+
+CLUSTER = "here"
+_INTERVALS = 5
+_SECOND_MS = 1000
+_STOPPED_AFTER_S = 55
+"""A group that was at the end within the last 50 s (5 intervals) is not stopped yet."""
+
+
+class ShiftedClock(SystemClock):
+    """The machine's clock, put forward as a test wants it."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+
+    def now_ms(self) -> EpochMs:
+        return EpochMs(super().now_ms() + self.ahead_ms)
+
+
+class Fleet:
+    """Groups that all read one topic; each has one partition of it.
+
+    At the end of every `pass_time` all groups but the failing have committed each second and are
+    at the log end; the failing ones commit nothing while the log end moves on.
+    """
+
+    def __init__(
+        self, groups: Iterable[str], clock: ShiftedClock, *, topic: str = "orders"
+    ) -> None:
+        self.groups = tuple(groups)
+        self.failing: set[str] = set()
+        self.slow: set[str] = set()
+        """Commit, but fall behind: WARN."""
+        self.ready = True
+        self._clock = clock
+        self._topic = topic
+        self._end = 1000
+        self._order = 0
+        self._offsets = dict.fromkeys(self.groups, self._end)
+        self.monitor = ClusterMonitor(
+            CLUSTER,
+            MonitorSettings(
+                intervals=_INTERVALS,
+                min_distance_ms=0,
+                expire_ms=86_400_000,
+                allowed_lag=0,
+                minimum_complete=0.0,
+                history_ms=3_600_000,
+            ),
+        )
+        self.queries = SnapshotQueries({CLUSTER: self.monitor}, health=self._health)
+        self._announced = False
+        self._tell(CollectorStarted(incarnation=1))
+        self._tell(
+            Topics(
+                version=1,
+                names=(topic,),
+                ids=("id",),
+                partitions=np.array([len(self.groups)], np.int32),
+                leader=np.ones(len(self.groups), np.int32),
+            )
+        )
+        self.pass_time(_INTERVALS + 3)
+
+    def pass_time(self, seconds: int) -> None:
+        """Let so many seconds pass, and judge."""
+        for _ in range(seconds):
+            self._clock.ahead_ms += _SECOND_MS
+            self._end += 10
+            self._log_end()
+            self._commit([one for one in self.groups if one not in self.failing])
+            self._log_end()
+        self.judge()
+
+    def judge(self) -> None:
+        self.monitor.judge(self._clock.now_ms())
+
+    def fail(self, *groups: str) -> None:
+        """They commit no more, and have stopped for long enough to be seen."""
+        self.failing |= set(groups)
+        self.pass_time(_STOPPED_AFTER_S)
+
+    def heal(self, *groups: str) -> None:
+        self.failing -= set(groups)
+        self.pass_time(1)
+
+    def shown_to(self, alerts: Alerts) -> None:
+        """One round, as the service makes it."""
+        self.judge()
+        assert self.monitor.snapshot is not None
+        alerts.observe(self.monitor.snapshot, self.queries, self._clock.now_ms())
+
+    def _commit(self, groups: list[str]) -> None:
+        numbers = {group: number for number, group in enumerate(self.groups)}
+        for group in groups:
+            self._offsets[group] = self._end if group not in self.slow else self._offsets[group] + 1
+        orders = np.arange(self._order + 1, self._order + 1 + len(groups), dtype=np.int64)
+        self._order += len(groups)
+        new = () if self._announced else self.groups
+        self._announced = True
+        self._tell(
+            Commits(
+                first_new_id=0 if new else len(self.groups),
+                new_groups=new,
+                new_topics=(self._topic,) * len(new),
+                new_partitions=tuple(range(len(new))),
+                key=np.array([numbers[group] for group in groups], np.int32),
+                offset=np.array([self._offsets[group] for group in groups], np.int64),
+                commit_ms=np.full(len(groups), self._clock.now_ms(), np.int64),
+                order=orders,
+                observed_ms=self._clock.now_ms(),
+            )
+        )
+
+    def _log_end(self) -> None:
+        ends = np.full(len(self.groups), self._end, np.int64)
+        now_ms = self._clock.now_ms()
+        self._tell(
+            LogEnds(
+                version=1,
+                started_ms=now_ms,
+                finished_ms=now_ms,
+                log_start=np.zeros(len(self.groups), np.int64),
+                log_end=ends,
+                last_stable=ends,
+            )
+        )
+
+    def _tell(self, report: CollectorStarted | Topics | Commits | LogEnds) -> None:
+        self.monitor.apply(report, self._clock.now_ms())
+
+    def _health(self) -> tuple[ClusterHealth, ...]:
+        return (
+            ClusterHealth(
+                cluster=CLUSTER,
+                ready=self.ready,
+                age_s=0.0,
+                backlog_read=1,
+                backlog_total=1,
+                commits_mode="offsets-topic",
+                collector_restarts=0,
+                problems=(),
+                unseen=(),
+            ),
+        )
+
+
+def alert_settings(folder: Path, text: str) -> Settings:
+    """Settings with this `[alerts]`, whose file lies in the folder."""
+    path = folder / "lagwatch.toml"
+    file = folder / "alerts.sqlite"
+    path.write_text(
+        f'[clusters.{CLUSTER}]\nbootstrap = ["localhost:1"]\n[alerts]\nfile = "{file}"\n{text}',
+        encoding="utf-8",
+    )
+    return load(path, {})

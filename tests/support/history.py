@@ -1,0 +1,330 @@
+"""History for tests: rows made up, a live cluster to record, stores read back."""
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from lagwatch.core.model import EpochMs, GroupInfo, Member
+from lagwatch.core.record import Kind, Records, Source, concat, from_rows, schema
+from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.history.recorder import Recorder
+from lagwatch.monitor import ClusterMonitor
+from lagwatch.monitor.cluster import MonitorSettings
+from lagwatch.ports import (
+    CollectorStarted,
+    Commits,
+    GroupsSeen,
+    HistoryRange,
+    HistoryStore,
+    LogEnds,
+    Topics,
+)
+
+NOON_MS = 1_795_262_400_000
+"""2026-11-21T12:00:00Z"""
+EVER = {"from_ms": 0, "to_ms": 4_000_000_000_000}
+
+Row = Mapping[str, Any]
+
+
+class SetClock:
+    """A clock that stands where it was put."""
+
+    def __init__(self, now_ms: int = NOON_MS) -> None:
+        self.ms = now_ms
+
+    def now_ms(self) -> EpochMs:
+        return EpochMs(self.ms)
+
+    def monotonic_s(self) -> float:
+        return self.ms / 1000
+
+    async def sleep(self, delay_s: float) -> None:
+        self.ms += round(delay_s * 1000)
+
+
+def sample(**changes: Any) -> dict[str, Any]:  # noqa: ANN401
+    """One row of kind `samples`, or as changed."""
+    row = {
+        "cluster": "here",
+        "group": "billing",
+        "topic": "orders",
+        "partition": 0,
+        "at_ms": NOON_MS,
+        "observed_ms": changes.get("at_ms", NOON_MS) + 700,
+        "committed_offset": 90,
+        "commit_ms": NOON_MS - 1000,
+        "log_end_offset": 100,
+        "log_start_offset": 0,
+        "lag": 10,
+        "time_lag_s": 1.5,
+        "time_lag_reason": "measured",
+        "status": "OK",
+        "rule": "progressing",
+        "complete": 1.0,
+        "group_status": "OK",
+        "group_state": "Stable",
+        "owner": "/10.0.0.7",
+        "client_id": "billing-1",
+        "reason": "interval",
+        "method": "observed",
+        "source": Source.LIVE.value,
+        "schema_version": 1,
+    }
+    return row | changes
+
+
+def group_sample(**changes: Any) -> dict[str, Any]:  # noqa: ANN401
+    """One row of kind `group_samples`, or as changed."""
+    row = {
+        "cluster": "here",
+        "group": "billing",
+        "at_ms": NOON_MS,
+        "observed_ms": changes.get("at_ms", NOON_MS) + 700,
+        "status": "OK",
+        "rule": "progressing",
+        "state": "Stable",
+        "complete": 1.0,
+        "total_lag": 10,
+        "max_lag": 10,
+        "max_lag_topic": "orders",
+        "max_lag_partition": 0,
+        "time_lag_s": 1.5,
+        "time_lag_reason": "measured",
+        "partitions": 1,
+        "unknown_partitions": 0,
+        "not_ok": 0,
+        "members": 1,
+        "observed": 1,
+        "unchanged": 0,
+        "previous_ms": None,
+        "interval_ms": 30_000,
+        "reason": "interval",
+        "source": Source.LIVE.value,
+        "schema_version": 1,
+    }
+    return row | changes
+
+
+def happening(**changes: Any) -> dict[str, Any]:  # noqa: ANN401
+    """One row of kind `events`, or as changed."""
+    row = {
+        "cluster": "here",
+        "group": "billing",
+        "topic": "orders",
+        "partition": 0,
+        "event": "partition_status",
+        "at_ms": NOON_MS,
+        "before": "OK",
+        "after": "WARN",
+        "rule": "lag_not_decreasing",
+        "lag": 10,
+        "source": Source.LIVE.value,
+        "schema_version": 1,
+    }
+    return dict.fromkeys(schema(Kind.EVENTS)) | row | changes
+
+
+def rollup(kind: Kind, **changes: Any) -> dict[str, Any]:  # noqa: ANN401
+    """One row of a roll-up, or as changed; `kind` only says which columns there are."""
+    row = {
+        "cluster": "here",
+        "level": "group",
+        "group": "billing",
+        "bucket_ms": NOON_MS,
+        "samples": 10,
+        "lag_known": 10,
+        "lag_sum": 100,
+        "lag_max": 20,
+        "lag_avg": 10.0,
+        "time_lag_max_s": 2.0,
+        "status": "WARN",
+        "source": Source.LIVE.value,
+        "schema_version": 1,
+    }
+    return dict.fromkeys(schema(kind)) | row | changes
+
+
+def samples(rows: Sequence[Row]) -> Records:
+    return from_rows(Kind.SAMPLES, rows)
+
+
+def group_samples(rows: Sequence[Row]) -> Records:
+    return from_rows(Kind.GROUP_SAMPLES, rows)
+
+
+def events(rows: Sequence[Row]) -> Records:
+    return from_rows(Kind.EVENTS, rows)
+
+
+def held(store: HistoryStore, kind: Kind = Kind.SAMPLES, **wanted: Any) -> list[Row]:  # noqa: ANN401
+    """What a store gives back, as plain rows in the order of their keys."""
+    return plain(store.read(HistoryRange(kind=kind, **EVER | wanted)))
+
+
+def plain(parts: Iterable[Records]) -> list[Row]:
+    """Rows in the order of their keys."""
+    found = list(parts)
+    return in_order(list(concat(found).rows()), found[0].kind) if found else []
+
+
+def in_order(rows: Iterable[Row], kind: Kind) -> list[Row]:
+    """Plain rows in the order of their keys, unknown parts of a key first."""
+    return sorted(
+        rows, key=lambda row: [(row.get(name) is not None, row.get(name)) for name in kind.key]
+    )
+
+
+class Live:
+    """A cluster whose groups and topics do as they are told; judged by the real monitor."""
+
+    def __init__(self, cluster: str = "here", now_ms: int = NOON_MS) -> None:
+        self.now_ms = now_ms
+        self.monitor = ClusterMonitor(
+            cluster,
+            MonitorSettings(
+                intervals=3,
+                min_distance_ms=0,
+                expire_ms=86_400_000,
+                allowed_lag=0,
+                minimum_complete=0.0,
+                history_ms=3_600_000,
+            ),
+        )
+        self.ends: dict[tuple[str, int], int] = {}
+        self._keys: dict[tuple[str, str, int], int] = {}
+        self._order = 0
+        self._version = 0
+        self._tell(CollectorStarted(incarnation=1))
+
+    def topics(self, **partitions: int) -> None:
+        """All topics there are, with their partitions."""
+        self._version += 1
+        self.ends = {
+            (topic, partition): self.ends.get((topic, partition), 100)
+            for topic, number in sorted(partitions.items())
+            for partition in range(number)
+        }
+        self._tell(
+            Topics(
+                version=self._version,
+                names=tuple(sorted(partitions)),
+                ids=tuple(f"id-{topic}" for topic in sorted(partitions)),
+                partitions=np.array([partitions[topic] for topic in sorted(partitions)], np.int32),
+                leader=np.ones(len(self.ends), np.int32),
+            )
+        )
+
+    def produce(self, topic: str, partition: int, messages: int = 1) -> None:
+        self.ends[topic, partition] += messages
+
+    def commit(self, *commits: tuple[str, str, int, int]) -> None:
+        """(group, topic, partition, offset), all at this instant."""
+        identities = [commit[:3] for commit in commits]
+        new = [one for one in dict.fromkeys(identities) if one not in self._keys]
+        first = len(self._keys)
+        self._keys |= {one: first + index for index, one in enumerate(new)}
+        number = len(commits)
+        self._order += number
+        self._tell(
+            Commits(
+                first_new_id=first,
+                new_groups=tuple(one[0] for one in new),
+                new_topics=tuple(one[1] for one in new),
+                new_partitions=tuple(one[2] for one in new),
+                key=np.array([self._keys[one] for one in identities], np.int32),
+                offset=np.array([commit[3] for commit in commits], np.int64),
+                commit_ms=np.full(number, self.now_ms, np.int64),
+                order=np.arange(self._order - number, self._order, dtype=np.int64),
+                observed_ms=EpochMs(self.now_ms),
+            )
+        )
+
+    def assign(self, group: str, *partitions: tuple[str, int], rebalances: int = 1) -> None:
+        """One member of the group holds these."""
+        topics = dict.fromkeys(topic for topic, _ in partitions)
+        member = Member(
+            member_id=f"{group}-1",
+            client_id=f"{group}-client",
+            host="/10.0.0.7",
+            instance_id="",
+            assignment=tuple(
+                (topic, tuple(number for name, number in partitions if name == topic))
+                for topic in topics
+            ),
+        )
+        info = GroupInfo(
+            group=group,
+            type="classic",
+            state="Stable",
+            assignor="range",
+            coordinator=1,
+            members=(member,),
+        )
+        self._tell(GroupsSeen(groups=(info,), complete=False, rebalances={group: rebalances}))
+
+    def forget(self, group: str, topic: str | None = None) -> None:
+        self.monitor.forget(group, topic)
+
+    def wait(self, seconds: float) -> None:
+        """Time passes and the log ends are read."""
+        self.now_ms += round(seconds * 1000)
+        ends = np.array(list(self.ends.values()), np.int64)
+        self._tell(
+            LogEnds(
+                version=self._version,
+                started_ms=EpochMs(self.now_ms),
+                finished_ms=EpochMs(self.now_ms),
+                log_start=np.zeros_like(ends),
+                log_end=ends,
+                last_stable=ends,
+            )
+        )
+
+    def judge(self) -> ClusterSnapshot:
+        return self.monitor.judge(EpochMs(self.now_ms))
+
+    def shown_to(self, recorder: Recorder) -> None:
+        """One round, as the service makes it, recorded when this returns."""
+        recorder.offer(self.judge(), self.monitor.windows, self.monitor.rebalances)
+        recorder.work()
+
+    def _tell(self, report: Any) -> None:  # noqa: ANN401
+        self.monitor.apply(report, EpochMs(self.now_ms))
+
+
+class MemoryStore:
+    """A `HistoryStore`'s writing side that keeps batches, and fails as it is told."""
+
+    def __init__(self) -> None:
+        self.batches: dict[str, list[Records]] = {}
+        self.failures: list[Exception] = []
+        """Raised by the next writes, one each."""
+        self.writes = 0
+        self.lock = threading.Lock()
+
+    def write(self, records: Sequence[Records], *, batch: str) -> None:
+        with self.lock:
+            self.writes += 1
+            if self.failures:
+                raise self.failures.pop(0)
+            self.batches[batch] = list(records)
+
+    def rows(self, kind: Kind = Kind.SAMPLES) -> list[Row]:
+        found = [
+            row
+            for batch in self.batches.values()
+            for one in batch
+            for row in one.rows()
+            if one.kind is kind
+        ]
+        return in_order(found, kind)
+
+    def delete_before(self, kind: Kind, day: str) -> int:
+        del kind, day
+        return 0
+
+    def tidy(self, now_ms: int) -> None:
+        del now_ms
