@@ -1,0 +1,190 @@
+"""`/api/v1/alerts`: incidents, notices, mutes and the policies in effect."""
+
+import time
+from collections.abc import Sequence
+from typing import Annotated, Final, Literal
+
+from fastapi import APIRouter, HTTPException, Query
+from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
+
+from lagwatch.errors import InputError
+from lagwatch.ports import (
+    AlertsView,
+    IncidentAsk,
+    IncidentRecord,
+    MessageState,
+    Mute,
+    NoticeAsk,
+    NoticeRecord,
+    PolicyRecord,
+)
+
+PREFIX: Final = "/api/v1/alerts"
+TAG: Final = "Alerts"
+_LONGEST_MUTE_S: Final = 366 * 86_400
+
+Limit = Annotated[int, Query(ge=1, le=1000, description="entries of a page")]
+Cursor = Annotated[str, Query(description="`next` of the page before")]
+
+
+class IncidentPage(TypedDict):
+    """Incidents, newest first."""
+
+    incidents: Sequence[IncidentRecord]
+    next: Annotated[str, Field(description='cursor of the next page; "" after the last')]
+
+
+class IncidentAnswer(TypedDict):
+    """One incident with all that happened to it and the newest of its notices."""
+
+    incident: IncidentRecord
+    notices: Sequence[NoticeRecord]
+
+
+class NoticePage(TypedDict):
+    """Notices, newest first."""
+
+    notices: Sequence[NoticeRecord]
+    next: Annotated[str, Field(description='cursor of the next page; "" after the last')]
+
+
+class MuteList(TypedDict):
+    """Mutes that are open or still to come."""
+
+    mutes: Sequence[Mute]
+
+
+class PolicyList(TypedDict):
+    """Policies in the order in which they are asked."""
+
+    policies: Sequence[PolicyRecord]
+
+
+class PolicyAnswer(TypedDict):
+    """Which policy is a group's."""
+
+    cluster: str
+    group: str
+    topics: Annotated[
+        dict[str, str], Field(description='topic → policy, "" = none; without topics the key is ""')
+    ]
+
+
+class Retried(TypedDict):
+    """A dead message is tried again."""
+
+    message: str
+    notices: int
+
+
+class MuteOrder(BaseModel):
+    """A mute that is asked for; exact names, "" means all."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    cluster: str = ""
+    group: str = ""
+    reason: Annotated[str, Field(min_length=1, max_length=1000)]
+    author: Annotated[str, Field(max_length=200)] = ""
+    starts_ms: Annotated[int | None, Field(ge=0, description="null = now")] = None
+    duration_s: Annotated[float, Field(gt=0, le=_LONGEST_MUTE_S)]
+
+
+def router(alerts: AlertsView) -> APIRouter:
+    """The routes; include them in the application."""
+    routes = APIRouter(prefix=PREFIX, tags=[TAG])
+    _incidents(routes, alerts)
+    _notices(routes, alerts)
+    _mutes(routes, alerts)
+    _policies(routes, alerts)
+    return routes
+
+
+def _incidents(routes: APIRouter, alerts: AlertsView) -> None:
+    @routes.get("/incidents", summary="Incidents, open and past")
+    async def incidents(
+        state: Literal["", "open", "closed"] = "",
+        cluster: str = "",
+        group: str = "",
+        limit: Limit = 100,
+        cursor: Cursor = "",
+    ) -> IncidentPage:
+        ask = IncidentAsk(state=state, cluster=cluster, group=group, limit=limit, cursor=cursor)
+        try:
+            found, following = alerts.incidents(ask)
+        except InputError as error:
+            raise HTTPException(400, str(error)) from error
+        return {"incidents": found, "next": following}
+
+    @routes.get("/incidents/{incident}", summary="One incident with its transitions and notices")
+    async def one_incident(incident: str) -> IncidentAnswer:
+        found = alerts.incident(incident)
+        notices, _ = alerts.notices(NoticeAsk(incident=incident, limit=1000))
+        return {"incident": found, "notices": notices}
+
+
+def _notices(routes: APIRouter, alerts: AlertsView) -> None:
+    @routes.get("/notices", summary="Notices and how they fare; state=dead shows what was given up")
+    async def notices(
+        state: MessageState | None = None,
+        channel: str = "",
+        incident: str = "",
+        limit: Limit = 100,
+        cursor: Cursor = "",
+    ) -> NoticePage:
+        ask = NoticeAsk(
+            state=state.value if state is not None else "",
+            channel=channel,
+            incident=incident,
+            limit=limit,
+            cursor=cursor,
+        )
+        try:
+            found, following = alerts.notices(ask)
+        except InputError as error:
+            raise HTTPException(400, str(error)) from error
+        return {"notices": found, "next": following}
+
+    @routes.post("/messages/{message}/retry", summary="Try a dead message again")
+    async def retry(message: str) -> Retried:
+        return {"message": message, "notices": alerts.retry(message)}
+
+
+def _mutes(routes: APIRouter, alerts: AlertsView) -> None:
+    @routes.get("/mutes", summary="Mutes that are open or still to come")
+    async def mutes() -> MuteList:
+        return {"mutes": alerts.mutes()}
+
+    @routes.post("/mutes", summary="Mute a group, a cluster or all", status_code=201)
+    async def mute(order: MuteOrder) -> Mute:
+        now_ms = time.time_ns() // 1_000_000
+        starts_ms = now_ms if order.starts_ms is None else order.starts_ms
+        ends_ms = starts_ms + round(order.duration_s * 1000)
+        if ends_ms <= now_ms:
+            raise HTTPException(400, "the mute would be over already; check starts_ms, duration_s")
+        return alerts.mute(
+            cluster=order.cluster,
+            group=order.group,
+            reason=order.reason,
+            author=order.author,
+            starts_ms=starts_ms,
+            ends_ms=ends_ms,
+        )
+
+    @routes.delete("/mutes/{mute}", summary="End a mute now", status_code=204)
+    async def unmute(mute: str) -> None:
+        alerts.unmute(mute)
+
+
+def _policies(routes: APIRouter, alerts: AlertsView) -> None:
+    @routes.get("/policies", summary="The policies in effect, in their order")
+    async def policies() -> PolicyList:
+        return {"policies": alerts.policies()}
+
+    @routes.get("/policy", summary="Which policy a group gets")
+    async def policy(
+        cluster: str, group: str, topic: Annotated[list[str] | None, Query()] = None
+    ) -> PolicyAnswer:
+        found = alerts.policy_of(cluster, group, topic or ())
+        return {"cluster": cluster, "group": group, "topics": dict(found)}

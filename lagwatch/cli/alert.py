@@ -1,0 +1,272 @@
+"""`lagwatch alert`: try channels and templates, tune policies on the past, mute."""
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from lagwatch.cli import alert_mute
+from lagwatch.cli.options import ConfigFile, configured
+from lagwatch.cli.output import console, print_json
+from lagwatch.cli.reporting import Exit, complain, reported
+
+if TYPE_CHECKING:
+    from lagwatch.config.settings import Settings
+    from lagwatch.notify.backtest import BackTest, Sample, WouldTell
+
+alert = typer.Typer(
+    no_args_is_help=True, help="Try channels and templates, tune policies on the past, mute."
+)
+alert.add_typer(alert_mute.mute, name="mute")
+
+_FAR_MS: Final = 2**62
+_MOST_LINES: Final = 1000
+
+_TEST = """
+**Examples**
+
+`lagwatch alert test ops -c lagwatch.toml`
+
+`lagwatch alert test pager --close -c lagwatch.toml`
+"""
+_RENDER = """
+**Examples**
+
+`lagwatch alert render body.json.j2`
+
+`lagwatch alert render mail.html.j2 --html --close`
+"""
+_BACKTEST = """
+**Examples**
+
+`lagwatch alert backtest --policy new.toml --from 2026-11-01 --to 2026-11-08 -c lagwatch.toml`
+
+`lagwatch alert backtest --policy new.toml --samples samples.csv`
+"""
+
+
+@alert.command("test", epilog=_TEST)
+@reported(Exit.ERROR)
+def send_sample(
+    channel: Annotated[str, typer.Argument(help="Name of the channel, as configured.")],
+    *,
+    config: ConfigFile = None,
+    close: Annotated[
+        bool, typer.Option("--close", help="Send the end of the sample's incident afterwards.")
+    ] = False,
+) -> None:
+    """Send a real sample to a channel, once, and show what the receiver answers."""
+    settings = configured(config).settings
+
+    from lagwatch.clock import SystemClock
+    from lagwatch.errors import ConfigError, Fault, NotifyError
+    from lagwatch.notify.channels.build import build
+
+    known = dict(settings.alerts.channels())
+    if channel not in known:
+        raise ConfigError(
+            [
+                Fault(
+                    key=f"channel {channel}",
+                    value="",
+                    problem="no channel has this name",
+                    remedy=f"Known: {', '.join(known) or 'none'}.",
+                )
+            ]
+        )
+    receiver = build(settings.alerts, SystemClock())[channel]
+    try:
+        for answer in asyncio.run(
+            _send_samples(receiver, channel, known[channel].timeout_s, close)
+        ):
+            typer.echo(answer)
+    except (NotifyError, TimeoutError) as error:
+        complain(f"{channel}: {str(error) or 'no answer in time'}")
+        raise typer.Exit(Exit.ERROR) from None
+
+
+async def _send_samples(receiver, channel: str, timeout_s: float, close: bool) -> list[str]:  # type: ignore[no-untyped-def] # noqa: ANN001, FBT001 a Channel, whose module is imported late
+    import uuid
+
+    from lagwatch.clock import SystemClock
+    from lagwatch.notify.sample import sample_messages
+
+    now_ms = SystemClock().now_ms()
+    opening, closing = sample_messages(channel, at_ms=now_ms, id_=f"test-{uuid.uuid4().hex}")
+    try:
+        answers = []
+        for message in (opening, closing) if close else (opening,):
+            async with asyncio.timeout(timeout_s):
+                answers.append(await receiver.send(message))
+        return answers
+    finally:
+        await receiver.close()
+
+
+@alert.command(epilog=_RENDER)
+@reported()
+def render(
+    file: Annotated[Path, typer.Argument(help="A template, as for the body of a webhook.")],
+    *,
+    html: Annotated[bool, typer.Option("--html", help="Escape as for the HTML of e-mail.")] = False,
+    close: Annotated[bool, typer.Option("--close", help="Show the end of an incident.")] = False,
+) -> None:
+    """Show what a template makes of a sample, or what is wrong with it."""
+    from lagwatch.errors import ConfigError, Fault
+    from lagwatch.notify.render import Templates
+    from lagwatch.notify.sample import sample_messages
+
+    try:
+        source = file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        fault = Fault(
+            key=str(file), value="", problem=f"cannot be read: {error}", remedy="Check the path."
+        )
+        raise ConfigError([fault]) from error
+    templates = Templates(html=html)
+    faults = templates.faults(str(file), source)
+    if faults:
+        raise ConfigError(faults)
+    typer.echo(templates.compile(source).render(sample_messages()[1 if close else 0]))
+
+
+@alert.command(epilog=_BACKTEST)
+@reported()
+def backtest(
+    *,
+    policy: Annotated[
+        Path, typer.Option("--policy", metavar="FILE", help="TOML with [alerts.policies.NAME].")
+    ],
+    since: Annotated[
+        str, typer.Option("--from", metavar="TIME", help="ISO date or time; UTC if it says none.")
+    ] = "",
+    until: Annotated[str, typer.Option("--to", metavar="TIME", help="As --from.")] = "",
+    samples: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Samples as CSV or JSON lines, instead of the history."),
+    ] = None,
+    cluster: Annotated[str | None, typer.Option(help="Only this cluster.")] = None,
+    group: Annotated[str | None, typer.Option(help="Only this group.")] = None,
+    config: ConfigFile = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Replay the recorded past under other policies: which notices would have been sent?
+
+    Policies are matched by cluster and group; a policy for certain topics takes no part, because
+    the history of a group is that of all its topics. Mutes are left out.
+    """
+    from lagwatch.notify.backtest import BackTest, from_file
+    from lagwatch.notify.policies import PolicyBook
+
+    book = PolicyBook(_policies(policy).alerts)
+    from_ms, to_ms = _instant_ms(since, "--from", 0), _instant_ms(until, "--to", _FAR_MS)
+    if samples is not None:
+        chosen = [
+            one
+            for one in from_file(samples, from_ms=from_ms, to_ms=to_ms)
+            if cluster in (None, one.cluster) and group in (None, one.group)
+        ]
+    else:
+        chosen = _recorded(config, from_ms, to_ms, cluster, group)
+    run = BackTest(book=book)
+    _show(run, list(run.replay(chosen)), as_json=as_json)
+
+
+def _recorded(
+    config: Path | None, from_ms: int, to_ms: int, cluster: str | None, group: str | None
+) -> "list[Sample]":
+    from lagwatch.history.build import open_store
+    from lagwatch.notify.backtest import from_history
+
+    store = open_store(configured(config).settings.history)
+    try:
+        return from_history(store, from_ms=from_ms, to_ms=to_ms, cluster=cluster, group=group)
+    finally:
+        store.close()
+
+
+def _policies(path: Path) -> "Settings":
+    """The file as it stands, or with a cluster put beside it: a file of policies needs none."""
+    import tomllib
+
+    from lagwatch.config.load import load
+    from lagwatch.errors import ConfigError
+
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        tree = {}
+    try:
+        environ = {} if "clusters" in tree else {"LAGWATCH_CLUSTERS__ANY__BOOTSTRAP": "none:9092"}
+        return load(path, environ)
+    except ConfigError as error:
+        raise ConfigError(error.faults) from None
+
+
+def _instant_ms(text: str, option: str, otherwise: int) -> int:
+    from lagwatch.errors import ConfigError, Fault
+
+    if not text:
+        return otherwise
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        fault = Fault(
+            key=option,
+            value=text,
+            problem="is no date and time",
+            remedy="Write 2026-11-01 or 2026-11-01T22:00.",
+        )
+        raise ConfigError([fault]) from None
+    aware = instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+    return round(aware.timestamp() * 1000)
+
+
+def _show(run: "BackTest", told: "list[WouldTell]", *, as_json: bool) -> None:
+    if as_json:
+        answer = {
+            "samples": run.samples,
+            "groups": len(run.groups),
+            "notices": [_as_json(one) for one in told],
+            "per_group": [
+                {"cluster": cluster, "group": name, "notices": count}
+                for (cluster, name), count in run.told.most_common()
+            ],
+        }
+        print_json([answer], single=True)
+        return
+    from rich.table import Table
+
+    screen = console()
+    for one in told[:_MOST_LINES]:
+        at = datetime.fromtimestamp(one.at_ms / 1000, UTC).isoformat(" ", "seconds")
+        screen.print(
+            f"{at}  {one.tell.value:<11} {one.severity:<4} {one.cluster}/{one.group}"
+            f"  ({one.reason}; {one.policy})"
+        )
+    if len(told) > _MOST_LINES:
+        screen.print(f"… and {len(told) - _MOST_LINES} more; --json shows all")
+    table = Table(box=None, padding=(0, 2), header_style="dim")
+    for title in ("cluster", "group", "notices"):
+        table.add_column(title, justify="right" if title == "notices" else "left", no_wrap=True)
+    for (cluster, name), count in run.told.most_common():
+        table.add_row(cluster, name, str(count))
+    screen.print(table)
+    screen.print(f"{len(told)} notices from {run.samples} samples of {len(run.groups)} groups")
+
+
+def _as_json(one: "WouldTell") -> dict[str, object]:
+    return {
+        "at_ms": one.at_ms,
+        "cluster": one.cluster,
+        "group": one.group,
+        "policy": one.policy,
+        "event": one.tell.value,
+        "reason": one.reason,
+        "severity": one.severity,
+    }
+
+
+__all__ = ["alert"]

@@ -1,0 +1,198 @@
+"""What a policy would have sent: recorded verdicts through the same state machine."""
+
+import csv
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from lagwatch.core.incident import QUIET, Observation, Policy, State, Tell, grade, step
+from lagwatch.core.model import EpochMs, GroupStatus
+from lagwatch.core.record import Kind, Records
+from lagwatch.errors import InputError
+from lagwatch.notify.policies import PolicyBook
+from lagwatch.ports import HistoryRange, HistoryStore
+
+_UNKNOWN: Final = -1
+_STATUSES: Final[Mapping[str, GroupStatus]] = {
+    **{one.name: one for one in GroupStatus},
+    "WARNING": GroupStatus.WARN,
+    "ERROR": GroupStatus.ERR,
+    "NOT_FOUND": GroupStatus.NOTFOUND,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One recorded verdict of one group."""
+
+    at_ms: int
+    cluster: str
+    group: str
+    seen: Observation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WouldTell:
+    """A notice that would have been sent."""
+
+    at_ms: int
+    cluster: str
+    group: str
+    policy: str
+    tell: Tell
+    reason: str
+    severity: str
+
+
+@dataclass(slots=True)
+class BackTest:
+    """Replays samples, which must come in the order of time within each group."""
+
+    book: PolicyBook
+    samples: int = 0
+    groups: set[tuple[str, str]] = field(default_factory=set)
+    told: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Notices by (cluster, group)."""
+    _states: dict[tuple[str, str], State] = field(default_factory=dict)
+    _policies: dict[tuple[str, str], Policy | None] = field(default_factory=dict)
+
+    def replay(self, samples: Iterable[Sample]) -> Iterator[WouldTell]:
+        """The notices, as they would have been sent."""
+        for sample in samples:
+            self.samples += 1
+            key = (sample.cluster, sample.group)
+            self.groups.add(key)
+            policy = self._policy(key)
+            if policy is None:
+                continue
+            state, decision = step(
+                self._states.get(key, QUIET),
+                grade(sample.seen, policy),
+                policy,
+                EpochMs(sample.at_ms),
+            )
+            incident = state.incident or self._states.get(key, QUIET).incident
+            self._states[key] = state
+            if decision.tell is Tell.NOTHING or incident is None:
+                continue
+            self.told[key] += 1
+            yield WouldTell(
+                at_ms=sample.at_ms,
+                cluster=sample.cluster,
+                group=sample.group,
+                policy=policy.name,
+                tell=decision.tell,
+                reason=decision.reason.value,
+                severity=incident.severity.name,
+            )
+
+    def _policy(self, key: tuple[str, str]) -> Policy | None:
+        if key not in self._policies:
+            cluster, group = key
+            self._policies[key] = self.book.of(cluster, group, ("",))[""]
+        return self._policies[key]
+
+
+def from_history(
+    store: HistoryStore, *, from_ms: int, to_ms: int, cluster: str | None, group: str | None
+) -> list[Sample]:
+    """What is recorded of groups, in the order of time."""
+    wanted = HistoryRange(
+        kind=Kind.GROUP_SAMPLES,
+        from_ms=from_ms,
+        to_ms=to_ms,
+        cluster=cluster,
+        group=group,
+        columns=("status", "complete", "total_lag", "time_lag_s"),
+    )
+    samples = [sample for records in store.read(wanted) for sample in _rows(records)]
+    return sorted(samples, key=lambda one: one.at_ms)
+
+
+def _rows(records: Records) -> Iterator[Sample]:
+    columns = (
+        records.at_ms().tolist(),
+        records.text("cluster").tolist(),
+        records.text("group").tolist(),
+        records.text("status").tolist(),
+        records.reals("complete").tolist(),
+        records.numbers("total_lag").tolist(),
+        records.reals("time_lag_s").tolist(),
+    )
+    for at_ms, cluster, group, status, complete, lag, time_lag_s in zip(*columns, strict=True):
+        seen = Observation(
+            status=_STATUSES.get(status or "", GroupStatus.UNKNOWN),
+            complete=0.0 if math.isnan(complete) else complete,
+            total_lag=max(0, lag),
+            time_lag_ms=_UNKNOWN if math.isnan(time_lag_s) else round(time_lag_s * 1000),
+        )
+        yield Sample(at_ms=at_ms, cluster=cluster or "", group=group or "", seen=seen)
+
+
+def from_file(path: Path, *, from_ms: int, to_ms: int) -> list[Sample]:
+    """Samples of a file, in the order of time: CSV, or JSON with one object a line.
+
+    Columns: `at_ms`, `cluster`, `group`, `status`, and if known `total_lag`, `time_lag_s`,
+    `complete`.
+
+    Raises:
+        InputError: a row cannot be used, or the file not read.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            rows = csv.DictReader(stream) if path.suffix.lower() == ".csv" else _objects(stream)
+            samples = [_sample(row, number) for number, row in enumerate(rows)]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(index=0, field=str(path), problem=f"cannot be read: {error}") from error
+    chosen = (one for one in samples if from_ms <= one.at_ms < to_ms)
+    return sorted(chosen, key=lambda one: one.at_ms)
+
+
+def _objects(stream: Iterable[str]) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(line for line in stream if line.strip()):
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise InputError(index=number, field="", problem="is no JSON") from error
+        if not isinstance(row, dict):
+            raise InputError(index=number, field="", problem="is no object")
+        yield row
+
+
+def _sample(row: Mapping[str, Any], number: int) -> Sample:
+    status = _STATUSES.get(str(row.get("status", "")).upper())
+    if status is None:
+        known = ", ".join(_STATUSES)
+        raise InputError(index=number, field="status", problem=f"must be one of {known}")
+    time_lag_s = _number(row, "time_lag_s", number, otherwise=None)
+    return Sample(
+        at_ms=int(_number(row, "at_ms", number, otherwise=None) or _missing(number, "at_ms")),
+        cluster=str(row.get("cluster") or _missing(number, "cluster")),
+        group=str(row.get("group") or _missing(number, "group")),
+        seen=Observation(
+            status=status,
+            complete=_number(row, "complete", number, otherwise=1.0) or 0.0,
+            total_lag=int(_number(row, "total_lag", number, otherwise=0.0) or 0),
+            time_lag_ms=_UNKNOWN if time_lag_s is None else round(time_lag_s * 1000),
+        ),
+    )
+
+
+def _number(
+    row: Mapping[str, Any], name: str, number: int, *, otherwise: float | None
+) -> float | None:
+    value = row.get(name)
+    if value is None or value == "":
+        return otherwise
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise InputError(index=number, field=name, problem="is no number") from error
+
+
+def _missing(number: int, name: str) -> int:
+    raise InputError(index=number, field=name, problem="is missing")

@@ -1,0 +1,1 @@
+"""The channels, one file each; a library is imported only when its channel is configured."""

@@ -1,0 +1,124 @@
+"""Prometheus Alertmanager, API v2: alerts to all peers, kept alive, resolved.
+
+An alert is its labels: alertname, cluster, group, severity. When the severity changes, the alert of
+the other severity is resolved. An alert that fires ends by itself some keep-alives later, so it
+does not outlive lagwatch.
+
+Source: Alertmanager, api/v2/openapi.yaml, postAlerts.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from lagwatch.clock import Clock
+from lagwatch.config.alerts_channels import AlertmanagerSettings
+from lagwatch.core.incident import Tell
+from lagwatch.errors import NotifyError
+from lagwatch.notify.channels.http import HttpSender
+from lagwatch.notify.notice import Level, Message, Notice, headline
+
+ALERT_NAME: Final = "KafkaConsumerGroupLag"
+_LIVES: Final = 5
+"""Keep-alives that an alert outlives."""
+_CHUNK: Final = 500
+_SEVERITIES: Final[tuple[Level, ...]] = ("warning", "error")
+
+
+class Alertmanager:
+    """A `Channel` that `KeepsAlive`."""
+
+    def __init__(self, name: str, settings: AlertmanagerSettings, clock: Clock) -> None:
+        self._name = name
+        self._settings = settings
+        self._clock = clock
+        self._http = HttpSender(name, settings)
+        self._urls = tuple(f"{url.rstrip('/')}/api/v2/alerts" for url in settings.urls)
+
+    @property
+    def keep_alive_s(self) -> float:
+        return self._settings.keep_alive_s
+
+    async def send(self, message: Message) -> str:
+        return await self._post([one for notice in message.notices for one in self._alerts(notice)])
+
+    async def keep_alive(self, standing: Sequence[Notice]) -> None:
+        if standing:
+            await self._post([self._alert(notice, notice.severity) for notice in standing])
+
+    async def close(self) -> None:
+        await self._http.close()
+
+    async def _post(self, alerts: Sequence[dict[str, Any]]) -> str:
+        """To all peers; it is enough that one takes it: they tell each other, and are told again.
+
+        Raises:
+            NotifyError: no peer took it.
+        """
+        answers = await asyncio.gather(
+            *(self._post_to(url, alerts) for url in self._urls), return_exceptions=True
+        )
+        errors = [one for one in answers if isinstance(one, BaseException)]
+        for error in errors:
+            if not isinstance(error, NotifyError):
+                raise error
+        if len(errors) < len(answers):
+            return f"taken by {len(answers) - len(errors)} of {len(answers)} peers"
+        refusals = [one for one in errors if isinstance(one, NotifyError)]
+        raise NotifyError(
+            channel=self._name,
+            message="; ".join(dict.fromkeys(map(str, refusals))),
+            retryable=any(one.retryable for one in refusals),
+            retry_after_s=refusals[0].retry_after_s,
+        )
+
+    async def _post_to(self, url: str, alerts: Sequence[dict[str, Any]]) -> None:
+        for first in range(0, len(alerts), _CHUNK):
+            body = json.dumps(alerts[first : first + _CHUNK]).encode()
+            await self._http.send(
+                "POST", url, body=body, headers={"Content-Type": "application/json"}
+            )
+
+    def _alerts(self, notice: Notice) -> Iterator[dict[str, Any]]:
+        yield self._alert(notice, notice.severity)
+        if notice.event in (Tell.ESCALATE, Tell.DE_ESCALATE):
+            for other in _SEVERITIES:
+                if other != notice.severity:
+                    yield self._alert(notice, other) | {"endsAt": _time(notice.at_ms)}
+
+    def _alert(self, notice: Notice, severity: Level) -> dict[str, Any]:
+        lives_ms = round(self._settings.keep_alive_s * _LIVES * 1000)
+        ends_ms = notice.at_ms if notice.closing else self._clock.now_ms() + lives_ms
+        alert = {
+            "labels": {
+                **self._settings.labels,
+                "alertname": ALERT_NAME,
+                "cluster": notice.cluster,
+                "group": notice.group,
+                "severity": severity,
+            },
+            "annotations": dict(_annotations(notice)),
+            "startsAt": _time(min(notice.opened_ms, ends_ms)),
+            "endsAt": _time(ends_ms),
+        }
+        return alert | {"generatorURL": notice.url} if notice.url else alert
+
+
+def _annotations(notice: Notice) -> Iterable[tuple[str, str]]:
+    verdict = notice.verdict
+    yield "summary", headline(notice)
+    yield "incident", notice.incident
+    yield "policy", notice.policy
+    yield "rule", str(verdict.get("rule") or "")
+    yield "since", _time(notice.since_ms)
+    yield "owners", ", ".join(verdict.get("owners", ()))
+    yield (
+        "partitions",
+        ", ".join(f"{one['topic']}/{one['partition']}" for one in verdict.get("partitions", ())),
+    )
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")

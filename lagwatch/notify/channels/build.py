@@ -1,0 +1,113 @@
+"""From the configuration to channels; broken templates are refused here."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from lagwatch.clock import Clock
+from lagwatch.config.alerts import KINDS, AlertsSettings
+from lagwatch.config.alerts_channels import (
+    AlertmanagerSettings,
+    AppriseSettings,
+    ChannelSettings,
+    EmailSettings,
+    PagerDutySettings,
+    SlackSettings,
+    TeamsSettings,
+    WebhookSettings,
+)
+from lagwatch.errors import ConfigError, Fault
+from lagwatch.notify.channels.base import Channel
+from lagwatch.notify.render import all_faults
+
+Check = tuple[str, str, bool]
+"""(option, template, is HTML)."""
+_INSTALL: Final = "Install it: pip install 'lagwatch[apprise]'."
+
+
+def build(settings: AlertsSettings, clock: Clock) -> dict[str, Channel]:
+    """All channels by name.
+
+    Raises:
+        ConfigError: with all faults of their templates, or a certificate that cannot be used.
+    """
+    faults = template_faults(settings)
+    if faults:
+        raise ConfigError(faults)
+    return {name: build_one(name, channel, clock) for name, channel in settings.channels()}
+
+
+def build_one(name: str, settings: ChannelSettings, clock: Clock) -> Channel:
+    """One channel; its library is imported now."""
+    match settings:
+        case WebhookSettings():
+            from lagwatch.notify.channels.webhook import Webhook
+
+            return Webhook(name, settings, clock)
+        case EmailSettings():
+            from lagwatch.notify.channels.email import Email
+
+            return Email(name, settings)
+        case AlertmanagerSettings():
+            from lagwatch.notify.channels.alertmanager import Alertmanager
+
+            return Alertmanager(name, settings, clock)
+        case AppriseSettings():
+            return _apprise(name, settings)
+        case _:
+            return _chat(name, settings)
+
+
+def _chat(name: str, settings: ChannelSettings) -> Channel:
+    match settings:
+        case SlackSettings():
+            from lagwatch.notify.channels.slack import Slack
+
+            return Slack(name, settings)
+        case PagerDutySettings():
+            from lagwatch.notify.channels.pagerduty import PagerDuty
+
+            return PagerDuty(name, settings)
+        case TeamsSettings():
+            from lagwatch.notify.channels.teams import Teams
+
+            return Teams(name, settings)
+        case _:
+            raise NotImplementedError(type(settings).__name__)
+
+
+def template_faults(settings: AlertsSettings) -> list[Fault]:
+    """What is wrong with the templates of all channels."""
+    checks = [
+        check
+        for kind in KINDS
+        for name, channel in getattr(settings, kind).items()
+        for check in _checks(f"alerts.{kind}.{name}", channel)
+    ]
+    return all_faults(checks)
+
+
+def _checks(prefix: str, settings: ChannelSettings) -> Iterator[Check]:
+    if isinstance(settings, WebhookSettings):
+        for option in ("url", "close_url", "body", "close_body"):
+            shown = option
+            if option in {"body", "close_body"} and getattr(settings, f"{option}_file"):
+                shown = f"{option}_file"
+            yield f"{prefix}.{shown}", getattr(settings, option), False
+        for header, template in settings.headers.items():
+            yield f"{prefix}.headers.{header}", template, False
+    if isinstance(settings, EmailSettings):
+        yield f"{prefix}.subject", settings.subject, False
+        for option, html in (("text_file", False), ("html_file", True)):
+            file: Path | None = getattr(settings, option)
+            if file is not None:
+                yield f"{prefix}.{option}", file.read_text(encoding="utf-8"), html
+
+
+def _apprise(name: str, settings: AppriseSettings) -> Channel:
+    try:
+        from lagwatch.notify.channels.apprise import AppriseChannel
+    except ModuleNotFoundError as error:
+        fault = Fault(key=f"alerts.apprise.{name}", value="", problem=f"{error}", remedy=_INSTALL)
+        raise ConfigError([fault]) from error
+    return AppriseChannel(name, settings)

@@ -1,0 +1,122 @@
+"""E-mail: text and HTML, with the lag curve as an inline picture; messages of a thread together."""
+
+from datetime import UTC, datetime
+from email.message import EmailMessage
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Final
+
+import aiosmtplib
+
+from lagwatch.config.alerts_channels import EmailSettings
+from lagwatch.errors import NotifyError
+from lagwatch.notify.channels.http import tls_context
+from lagwatch.notify.curve import HEIGHT, WIDTH, png
+from lagwatch.notify.notice import Message
+from lagwatch.notify.render import Renderer, TemplateError, Templates
+
+_CURVE: Final = "<!--curve-->"
+_PERMANENT: Final = range(500, 600)
+
+
+class Email:
+    """A `Channel`."""
+
+    def __init__(self, name: str, settings: EmailSettings) -> None:
+        plain, html = Templates(), Templates(html=True)
+        self._name = name
+        self._settings = settings
+        self._subject = plain.compile(settings.subject or "{{ subject }}")
+        self._text = _template(plain, settings.text_file, "email.txt.j2")
+        self._html = _template(html, settings.html_file, "email.html.j2")
+        self._tls = tls_context(name, ca_file=settings.ca_file, verify=settings.verify)
+        self._domain = settings.sender.rpartition("@")[2].strip("> ") or "lagwatch"
+
+    async def send(self, message: Message) -> str:
+        settings = self._settings
+        password = settings.password.get_secret_value() if settings.password else None
+        try:
+            refused, answer = await aiosmtplib.send(
+                self.compose(message),
+                hostname=settings.host,
+                port=settings.port,
+                username=settings.username,
+                password=password if settings.username else None,
+                use_tls=settings.security == "tls",
+                start_tls=settings.security == "starttls",
+                tls_context=self._tls if settings.security != "none" else None,
+                timeout=settings.timeout_s,
+            )
+        except aiosmtplib.SMTPRecipientsRefused as error:
+            codes = [one.code for one in error.recipients]
+            raise self._failed(
+                error, retryable=any(code not in _PERMANENT for code in codes)
+            ) from error
+        except aiosmtplib.SMTPResponseException as error:
+            raise self._failed(error, retryable=error.code not in _PERMANENT) from error
+        except (aiosmtplib.SMTPException, OSError) as error:
+            raise self._failed(error, retryable=True) from error
+        return f"{answer}; refused: {', '.join(refused)}" if refused else answer
+
+    def compose(self, message: Message) -> EmailMessage:
+        """The e-mail of a message.
+
+        Raises:
+            NotifyError: a template fails on it.
+        """
+        try:
+            subject, text, html = (
+                template.render(message) for template in (self._subject, self._text, self._html)
+            )
+        except TemplateError as error:
+            raise NotifyError(
+                channel=self._name, message=f"the template failed: {error}", retryable=False
+            ) from error
+        mail = EmailMessage()
+        mail["Subject"] = " ".join(subject.split())
+        mail["From"] = self._settings.sender
+        mail["To"] = ", ".join(self._settings.to)
+        mail["Date"] = format_datetime(datetime.fromtimestamp(message.at_ms / 1000, UTC))
+        mail["Message-ID"] = self._id(message.id)
+        mail["X-Lagwatch-Idempotency-Key"] = message.id
+        mail["Auto-Submitted"] = "auto-generated"
+        threads = dict.fromkeys(one.thread for one in message.notices if one.thread)
+        earlier = [self._id(thread) for thread in threads if thread != message.id]
+        if earlier:
+            mail["In-Reply-To"] = earlier[0]
+            mail["References"] = " ".join(earlier[:20])
+        mail.set_content(text)
+        self._add_html(mail, html, message)
+        return mail
+
+    def _add_html(self, mail: EmailMessage, html: str, message: Message) -> None:
+        first = message.notices[0]
+        picture = png(first.curve)
+        if picture is None:
+            mail.add_alternative(html.replace(_CURVE, ""), subtype="html")
+            return
+        highest = max(lag for _, lag in first.curve)
+        shown = (
+            f'<p><img src="cid:curve" width="{WIDTH}" height="{HEIGHT}" alt="{first.curve_of}">'
+            f"<br><small>{first.curve_of}, 0 to {highest:,} messages</small></p>"
+        )
+        mail.add_alternative(html.replace(_CURVE, shown), subtype="html")
+        html_part = mail.get_body(("html",))
+        if isinstance(html_part, EmailMessage):
+            html_part.add_related(picture, "image", "png", cid="<curve>", filename="lag.png")
+
+    def _id(self, message: str) -> str:
+        return f"<{message}@{self._domain}>"
+
+    def _failed(self, error: Exception, *, retryable: bool) -> NotifyError:
+        text = " ".join(str(error).split()) or type(error).__name__
+        return NotifyError(channel=self._name, message=text, retryable=retryable)
+
+    async def close(self) -> None:
+        """Each message has a connection of its own."""
+
+
+def _template(templates: Templates, file: object, ours: str) -> Renderer:
+    if isinstance(file, Path):
+        return templates.compile(file.read_text(encoding="utf-8"))
+    return templates.shipped(ours)

@@ -1,0 +1,163 @@
+"""Sending over HTTP: TLS, authentication, and which answers are worth another try."""
+
+import ssl
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Final
+
+import httpx
+
+from lagwatch import __version__
+from lagwatch.config.alerts_channels import AuthenticatedSettings, HttpChannelSettings
+from lagwatch.errors import ConfigError, Fault, NotifyError
+
+_HEALING: Final = frozenset({408, 425, 429})
+"""Refusals that may heal by themselves."""
+_SHOWN_CHARACTERS: Final = 200
+_LONGEST_WAIT_S: Final = 3600.0
+
+
+class HttpSender:
+    """One client with its connections, for one channel."""
+
+    def __init__(
+        self,
+        channel: str,
+        settings: HttpChannelSettings,
+        *,
+        cert_file: Path | None = None,
+        key_file: Path | None = None,
+    ) -> None:
+        """Read the certificates.
+
+        Raises:
+            ConfigError: they cannot be used.
+        """
+        self._channel = channel
+        self._client = httpx.AsyncClient(
+            verify=_tls(channel, settings, cert_file, key_file),
+            auth=_auth(settings),
+            headers={"User-Agent": f"lagwatch/{__version__}"} | _bearer(settings),
+            timeout=settings.timeout_s,
+            follow_redirects=False,
+        )
+
+    async def send(
+        self, method: str, url: str, *, body: bytes, headers: Mapping[str, str]
+    ) -> httpx.Response:
+        """The answer, if it is 2xx.
+
+        Raises:
+            NotifyError: it is another one, or there is none; the URL, which may hold a secret, is
+                not in the text.
+        """
+        try:
+            response = await self._client.request(method, url, content=body, headers=dict(headers))
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+            raise self._failed(f"the URL cannot be used: {error}", retryable=False) from error
+        except httpx.TimeoutException as error:
+            raise self._failed("no answer in time", retryable=True) from error
+        except httpx.HTTPError as error:
+            reason = str(error) or type(error).__name__
+            raise self._failed(f"no answer: {reason}", retryable=True) from error
+        if response.is_success:
+            return response
+        status = response.status_code
+        raise NotifyError(
+            channel=self._channel,
+            message=_shown(response),
+            retryable=status >= httpx.codes.INTERNAL_SERVER_ERROR or status in _HEALING,
+            retry_after_s=_retry_after_s(response),
+        )
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    def _failed(self, text: str, *, retryable: bool) -> NotifyError:
+        return NotifyError(channel=self._channel, message=text, retryable=retryable)
+
+
+def answer(response: httpx.Response) -> str:
+    """The answer in one line."""
+    return _shown(response)
+
+
+def _shown(response: httpx.Response) -> str:
+    text = " ".join(response.text.split())
+    if len(text) > _SHOWN_CHARACTERS:
+        text = text[:_SHOWN_CHARACTERS] + "…"
+    head = f"{response.status_code} {response.reason_phrase}".strip()
+    return f"{head}: {text}" if text else head
+
+
+def _retry_after_s(response: httpx.Response) -> float | None:
+    """Seconds or an HTTP date; None when it says nothing, or nothing sensible."""
+    value = response.headers.get("Retry-After", "").strip()
+    if value.isdigit():
+        return min(float(value), _LONGEST_WAIT_S)
+    try:
+        until = parsedate_to_datetime(value)
+        now = parsedate_to_datetime(response.headers.get("Date", ""))
+        return min(max(0.0, (until - now).total_seconds()), _LONGEST_WAIT_S)
+    except (TypeError, ValueError):
+        return None
+
+
+def _auth(settings: HttpChannelSettings) -> httpx.BasicAuth | None:
+    if not isinstance(settings, AuthenticatedSettings) or settings.username is None:
+        return None
+    password = settings.password.get_secret_value() if settings.password else ""
+    return httpx.BasicAuth(settings.username, password)
+
+
+def _bearer(settings: HttpChannelSettings) -> dict[str, str]:
+    if not isinstance(settings, AuthenticatedSettings) or settings.token is None:
+        return {}
+    return {"Authorization": f"Bearer {settings.token.get_secret_value()}"}
+
+
+def _tls(
+    channel: str, settings: HttpChannelSettings, cert_file: Path | None, key_file: Path | None
+) -> ssl.SSLContext:
+    return tls_context(
+        channel,
+        ca_file=settings.ca_file,
+        verify=settings.verify,
+        cert_file=cert_file,
+        key_file=key_file,
+    )
+
+
+def tls_context(
+    channel: str,
+    *,
+    ca_file: Path | None,
+    verify: bool,
+    cert_file: Path | None = None,
+    key_file: Path | None = None,
+) -> ssl.SSLContext:
+    """How a channel trusts and is trusted.
+
+    Raises:
+        ConfigError: a file is no certificate or key.
+    """
+    try:
+        context = ssl.create_default_context(cafile=str(ca_file) if ca_file else None)
+        if cert_file is not None:
+            context.load_cert_chain(cert_file, key_file)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(
+            [
+                Fault(
+                    key=f"alerts channel {channel}",
+                    value="",
+                    problem=f"its certificates cannot be used: {error}",
+                    remedy="Check ca_file, cert_file and key_file.",
+                )
+            ]
+        ) from error
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

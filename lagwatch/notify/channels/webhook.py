@@ -1,0 +1,82 @@
+"""Any HTTP receiver. URL, headers and body are templates; the default body is documented JSON.
+
+`Idempotency-Key` is the message's id, the same for every attempt. With a secret,
+`X-Lagwatch-Signature: t=SECONDS,v1=HEX` signs `SECONDS.BODY` with HMAC-SHA256.
+"""
+
+import hashlib
+import hmac
+import json
+
+from lagwatch.clock import Clock
+from lagwatch.config.alerts_channels import WebhookSettings
+from lagwatch.errors import NotifyError
+from lagwatch.notify.channels.http import HttpSender, answer
+from lagwatch.notify.notice import Message
+from lagwatch.notify.render import Renderer, TemplateError, Templates
+
+
+class Webhook:
+    """A `Channel`."""
+
+    def __init__(self, name: str, settings: WebhookSettings, clock: Clock) -> None:
+        templates = Templates()
+        self._name = name
+        self._clock = clock
+        self._settings = settings
+        self._secret = settings.secret.get_secret_value().encode() if settings.secret else None
+        self._url = templates.compile(settings.url)
+        self._close_url = templates.compile(settings.close_url or settings.url)
+        self._body = _maybe(templates, settings.body)
+        self._close_body = _maybe(templates, settings.close_body or settings.body)
+        self._headers = {
+            header: templates.compile(value) for header, value in settings.headers.items()
+        }
+        self._http = HttpSender(
+            name, settings, cert_file=settings.cert_file, key_file=settings.key_file
+        )
+
+    async def send(self, message: Message) -> str:
+        method, url, body, headers = self.request(message)
+        return answer(await self._http.send(method, url, body=body, headers=headers))
+
+    def request(self, message: Message) -> tuple[str, str, bytes, dict[str, str]]:
+        """(method, URL, body, headers) for a message.
+
+        Raises:
+            NotifyError: a template fails on it.
+        """
+        closing = message.closing
+        try:
+            url = (self._close_url if closing else self._url).render(message)
+            template = self._close_body if closing else self._body
+            text = json.dumps(message.as_json()) if template is None else template.render(message)
+            own = {header: value.render(message) for header, value in self._headers.items()}
+        except TemplateError as error:
+            raise NotifyError(
+                channel=self._name, message=f"the template failed: {error}", retryable=False
+            ) from error
+        body = text.encode()
+        headers = {
+            "Content-Type": self._settings.content_type,
+            "Idempotency-Key": message.id,
+            **own,
+        }
+        if self._secret is not None:
+            seconds = self._clock.now_ms() // 1000
+            headers["X-Lagwatch-Signature"] = signature(self._secret, seconds, body)
+        method = self._settings.close_method if closing else ""
+        return method or self._settings.method, url.strip(), body, headers
+
+    async def close(self) -> None:
+        await self._http.close()
+
+
+def signature(secret: bytes, seconds: int, body: bytes) -> str:
+    """The header's value: `t=1800000000,v1=…`."""
+    mac = hmac.new(secret, f"{seconds}.".encode() + body, hashlib.sha256)
+    return f"t={seconds},v1={mac.hexdigest()}"
+
+
+def _maybe(templates: Templates, source: str) -> Renderer | None:
+    return templates.compile(source) if source else None

@@ -1,0 +1,118 @@
+"""Maintenance windows: when nobody wants to hear of a group."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
+from typing import Final, Protocol
+from zoneinfo import ZoneInfo
+
+from lagwatch.config.alerts import DAYS, MuteSettings
+from lagwatch.ports import Mute
+
+_LONGEST_DAYS: Final = 7
+
+
+class Window(Protocol):
+    """Tells the window that an instant lies in: its end in ms, or None."""
+
+    def ends_ms(self, now_ms: int) -> int | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Once:
+    """From one instant up to, not including, another."""
+
+    starts_ms: int
+    until_ms: int
+
+    def ends_ms(self, now_ms: int) -> int | None:
+        return self.until_ms if self.starts_ms <= now_ms < self.until_ms else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weekly:
+    """Begins on days of the week at a time of day in a time zone, and lasts a while.
+
+    A time of day that is skipped when clocks go forward begins as much later; one that comes twice
+    begins the first time.
+    """
+
+    days: frozenset[int]
+    """Monday is 0."""
+    at: time
+    duration_ms: int
+    zone: ZoneInfo
+
+    def ends_ms(self, now_ms: int) -> int | None:
+        today = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone(self.zone).date()
+        for back in range(-1, _LONGEST_DAYS + 1):
+            day = today - timedelta(days=back)
+            if day.weekday() not in self.days:
+                continue
+            begins = datetime.combine(day, self.at, tzinfo=self.zone)
+            starts_ms = round(begins.timestamp() * 1000)
+            if starts_ms <= now_ms < starts_ms + self.duration_ms:
+                return starts_ms + self.duration_ms
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MuteRule:
+    """Groups and when they are muted."""
+
+    id: str
+    """`config:NAME` for those of the configuration."""
+    cluster: re.Pattern[str]
+    group: re.Pattern[str]
+    window: Window
+    reason: str
+
+    def covers(self, cluster: str, group: str) -> bool:
+        return bool(self.cluster.search(cluster) and self.group.search(group))
+
+
+def from_settings(name: str, settings: MuteSettings) -> MuteRule:
+    """A mute of the configuration."""
+    return MuteRule(
+        id=f"config:{name}",
+        cluster=re.compile(settings.cluster),
+        group=re.compile(settings.group),
+        window=_window(settings),
+        reason=settings.reason,
+    )
+
+
+def from_record(mute: Mute) -> MuteRule:
+    """A mute that somebody asked for; its names are exact, not patterns."""
+    return MuteRule(
+        id=mute.id,
+        cluster=_exactly(mute.cluster),
+        group=_exactly(mute.group),
+        window=Once(starts_ms=mute.starts_ms or 0, until_ms=mute.ends_ms or 0),
+        reason=mute.reason,
+    )
+
+
+def active(rules: Sequence[MuteRule], now_ms: int) -> tuple[MuteRule, ...]:
+    """Those whose window is open now."""
+    return tuple(one for one in rules if one.window.ends_ms(now_ms) is not None)
+
+
+def _window(settings: MuteSettings) -> Window:
+    if settings.starts:
+        return Once(
+            starts_ms=round(settings.starts_at.timestamp() * 1000),
+            until_ms=round(settings.ends_at.timestamp() * 1000),
+        )
+    return Weekly(
+        days=frozenset(DAYS.index(day) for day in settings.days),
+        at=time.fromisoformat(settings.at),
+        duration_ms=round(settings.duration_s * 1000),
+        zone=ZoneInfo(settings.timezone),
+    )
+
+
+def _exactly(name: str) -> re.Pattern[str]:
+    """This name alone; "" means all."""
+    return re.compile(rf"\A{re.escape(name)}\Z" if name else "")

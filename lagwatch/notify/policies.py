@@ -1,0 +1,78 @@
+"""Which policy is a group's: the first that matches decides, topic by topic."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from lagwatch.config.alerts import AlertsSettings, PolicySettings
+from lagwatch.core.incident import NEVER, Policy
+from lagwatch.core.model import GroupStatus
+
+THRESHOLDS: Final[Mapping[str, GroupStatus]] = {
+    "warning": GroupStatus.WARN,
+    "error": GroupStatus.ERR,
+    "never": NEVER,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Matcher:
+    cluster: re.Pattern[str]
+    group: re.Pattern[str]
+    topic: re.Pattern[str]
+    policy: Policy
+
+    def matches_group(self, cluster: str, group: str) -> bool:
+        return bool(self.cluster.search(cluster) and self.group.search(group))
+
+
+class PolicyBook:
+    """The policies in their order."""
+
+    def __init__(self, settings: AlertsSettings) -> None:
+        every_channel = tuple(name for name, _ in settings.channels())
+        self._matchers = tuple(
+            _Matcher(
+                cluster=re.compile(one.cluster),
+                group=re.compile(one.group),
+                topic=re.compile(one.topic),
+                policy=_policy(name, one, every_channel),
+            )
+            for name, one in settings.policies_in_effect().items()
+        )
+        self.by_name: Mapping[str, Policy] = {one.policy.name: one.policy for one in self._matchers}
+
+    def of(self, cluster: str, group: str, topics: Iterable[str]) -> Mapping[str, Policy | None]:
+        """The policy of each topic that the group reads; None: no policy wants it."""
+        candidates = [one for one in self._matchers if one.matches_group(cluster, group)]
+        return {
+            topic: next((one.policy for one in candidates if one.topic.search(topic)), None)
+            for topic in topics
+        }
+
+    def rank(self, policy: Policy) -> int:
+        """Position in the file."""
+        return next(at for at, one in enumerate(self._matchers) if one.policy is policy)
+
+
+def _policy(name: str, settings: PolicySettings, every_channel: tuple[str, ...]) -> Policy:
+    return Policy(
+        name=name,
+        channels=settings.channels or every_channel,
+        threshold=THRESHOLDS[settings.threshold],
+        open_for_ms=_ms(settings.for_s),
+        close_for_ms=_ms(settings.close_for_s),
+        remind_ms=_ms(settings.remind_s),
+        reopen_ms=_ms(settings.reopen_s),
+        send_once=settings.send_once,
+        send_close=settings.send_close,
+        minimum_complete=settings.minimum_complete,
+        minimum_lag=settings.minimum_lag,
+        minimum_time_lag_ms=_ms(settings.minimum_time_lag_s),
+        burrow=settings.burrow_compatible,
+    )
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

@@ -1,0 +1,192 @@
+"""Templates: Jinja2 in its sandbox, checked before anybody depends on them.
+
+A template sees `message` (the documented JSON of a message), `notices` (its notices), `notice` and
+`verdict` (of the first of them), `subject` (one line) and `text` (ours, plain). Filters beside
+Jinja2's own: `json`, `duration` (seconds), `instant` (ms), `number`.
+"""
+
+import json
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
+from typing import Any, Final
+
+from jinja2 import (
+    Environment,
+    StrictUndefined,
+    Template,
+    TemplateError,
+    TemplateSyntaxError,
+    meta,
+    nodes,
+)
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from lagwatch.errors import Fault
+from lagwatch.notify.notice import Message, Notice, duration, headline, instant
+from lagwatch.notify.sample import sample_messages
+
+VARIABLES: Final = ("message", "notices", "notice", "verdict", "subject", "text")
+_SHOWN_NOTICES: Final = 20
+"""In plain text; the number left out is told."""
+
+
+class Templates:
+    """Compiles templates; `html` escapes what is put into them."""
+
+    def __init__(self, *, html: bool = False) -> None:
+        self._environment = _environment(html=html)
+
+    def compile(self, source: str) -> "Renderer":
+        """A template that `faults` found nothing wrong with."""
+        return Renderer(self._environment.from_string(source))
+
+    def shipped(self, name: str) -> "Renderer":
+        """One of our own."""
+        folder = resources.files("lagwatch.notify").joinpath("templates")
+        return self.compile(folder.joinpath(name).read_text(encoding="utf-8"))
+
+    def faults(self, key: str, source: str) -> list[Fault]:
+        """What is wrong with the template of an option, with line and variable."""
+        try:
+            tree = self._environment.parse(source)
+            unknown = list(_unknown(tree))
+        except TemplateSyntaxError as error:
+            return [_fault(key, error.lineno, error.message or "is no template", "Correct it.")]
+        if unknown:
+            known = f"Use {', '.join(VARIABLES)}."
+            return [
+                _fault(key, line, f"there is no variable {name!r}", known) for name, line in unknown
+            ]
+        return list(self._trial(key, source))
+
+    def _trial(self, key: str, source: str) -> Iterator[Fault]:
+        """Render the samples: a wrong attribute shows only then."""
+        renderer = self.compile(source)
+        for message in sample_messages():
+            try:
+                renderer.render(message)
+            except Exception as error:  # noqa: BLE001 a template can fail in any way
+                remedy = "See the documented JSON of a message, or `lagwatch alert render`."
+                yield _fault(key, _line(error), str(error), remedy)
+                return
+
+
+class Renderer:
+    """One compiled template."""
+
+    def __init__(self, template: Template) -> None:
+        self._template = template
+
+    def render(self, message: Message) -> str:
+        """The text for a message.
+
+        Raises:
+            TemplateError: this message has not what the template wants.
+        """
+        return self._template.render(variables(message))
+
+
+def variables(message: Message) -> Mapping[str, Any]:
+    """What templates see."""
+    document = message.as_json()
+    first = document["notices"][0]
+    return {
+        "message": document,
+        "notices": document["notices"],
+        "notice": first,
+        "verdict": first["verdict"],
+        "subject": message.subject,
+        "text": plain_text(message),
+    }
+
+
+def plain_text(message: Message) -> str:
+    """The message for people, without markup."""
+    if len(message.notices) == 1:
+        return "\n".join(details(message.notices[0]))
+    shown = message.notices[:_SHOWN_NOTICES]
+    lines = [headline(one) for one in shown]
+    left_out = len(message.notices) - len(shown)
+    if left_out:
+        lines.append(f"… and {left_out} more")
+    urls = {one.url.rpartition("/clusters/")[0] or one.url for one in shown if one.url}
+    return "\n".join([*lines, *sorted(urls)])
+
+
+def details(notice: Notice) -> Iterator[str]:
+    """Lines about one notice: what, since when, why, where, whose."""
+    verdict = notice.verdict
+    yield headline(notice)
+    yield f"since {instant(notice.since_ms)} ({duration((notice.at_ms - notice.since_ms) / 1000)})"
+    if verdict.get("time_lag_s") is not None:
+        yield f"{duration(verdict['time_lag_s'])} behind in time"
+    for one in verdict.get("partitions", ())[:5]:
+        lag = "unknown" if one["current_lag"] is None else f"{one['current_lag']:,}"
+        owner = one["client_id"] or one["owner"] or "nobody"
+        where = f"{one['topic']}/{one['partition']}"
+        yield f"  {where}: {one['status']} ({one['rule']}), lag {lag}, {owner}"
+        yield f"    {_evidence(one['evidence'])}"
+    if notice.url:
+        yield notice.url
+
+
+def _evidence(evidence: Mapping[str, object]) -> str:
+    return ", ".join(
+        f"{name} {'unknown' if value is None else value}" for name, value in evidence.items()
+    )
+
+
+def _environment(*, html: bool) -> Environment:
+    environment = ImmutableSandboxedEnvironment(
+        undefined=StrictUndefined, autoescape=html, keep_trailing_newline=True
+    )
+    environment.filters |= {
+        "json": _as_json,
+        "duration": duration,
+        "instant": instant,
+        "number": _number,
+    }
+    return environment
+
+
+def _as_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:,}"
+
+
+def _unknown(tree: nodes.Template) -> Iterator[tuple[str, int]]:
+    """Variables that no message has and the template does not set itself."""
+    undeclared = meta.find_undeclared_variables(tree) - set(VARIABLES) - {"range", "dict"}
+    seen: set[str] = set()
+    for node in tree.find_all(nodes.Name):
+        if node.name in undeclared and node.name not in seen:
+            seen.add(node.name)
+            yield node.name, node.lineno
+
+
+def _line(error: BaseException) -> int:
+    frames = [
+        one for one in traceback.extract_tb(error.__traceback__) if one.filename == "<template>"
+    ]
+    return (frames[-1].lineno or 1) if frames else 1
+
+
+def _fault(key: str, line: int, problem: str, remedy: str) -> Fault:
+    return Fault(key=key, value="", problem=f"line {line}: {problem}", remedy=remedy)
+
+
+__all__ = ["VARIABLES", "Renderer", "TemplateError", "Templates", "plain_text", "variables"]
+
+
+def all_faults(checks: Sequence[tuple[str, str, bool]]) -> list[Fault]:
+    """What is wrong with the templates given as (option, template, is HTML); "" is not checked."""
+    return [
+        fault
+        for key, source, html in checks
+        if source
+        for fault in Templates(html=html).faults(key, source)
+    ]

@@ -1,0 +1,282 @@
+"""The incidents of one cluster: which groups need a look, and what is decided about them.
+
+A healthy group without an incident costs nothing: bad groups are found in the columns of the
+snapshot, and only these, and those that something is remembered of, are looked at one by one.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from lagwatch.core.incident import (
+    QUIET,
+    Decision,
+    Graded,
+    Observation,
+    Policy,
+    Reason,
+    State,
+    gone,
+    grade,
+    step,
+)
+from lagwatch.core.model import EpochMs, GroupStatus
+from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.notify.policies import PolicyBook
+from lagwatch.notify.store import Kept, new_incident
+
+_SAMPLES: Final = 240
+"""Most samples of lag kept per group; older ones are thinned out."""
+_SETTLING_MS: Final = 600_000
+"""After a start, windows fill again: for so long they may say that all is well too soon."""
+
+Topics = frozenset[str]
+Muted = Callable[[str], bool]
+
+
+@dataclass(slots=True)
+class _Tracked:
+    """What is remembered of a group."""
+
+    state: State = QUIET
+    policy: Policy | None = None
+    """Under which its incident opened, or its verdict is bad."""
+    policy_name: str = ""
+    incident: str = ""
+    complete: float = 0.0
+    restored: bool = False
+    """Its incident is from before the start and has not been seen bad since."""
+    samples: list[tuple[int, int]] = field(default_factory=list)
+    """(instant in ms, total lag) since it turned bad."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """A decision that is not silent; nothing has been done about it yet."""
+
+    group: str
+    number: int | None
+    """Of the group in the snapshot; None when it is gone."""
+    incident: str
+    policy: Policy
+    before: State
+    after: State
+    decision: Decision
+    complete: float
+    samples: tuple[tuple[int, int], ...]
+
+
+class Watch:
+    """All incidents of one cluster."""
+
+    def __init__(
+        self, cluster: str, book: PolicyBook, kept: Iterable[Kept], *, started_ms: int
+    ) -> None:
+        self._cluster = cluster
+        self._book = book
+        self._started_ms = started_ms
+        self._tracked: dict[str, _Tracked] = {}
+        self._policies: dict[str, Mapping[str, Policy | None]] = {}
+        self._layout: object = None
+        self.reasons: Counter[Reason] = Counter(dict.fromkeys(Reason, 0))
+        """How often each reason decided, over all rounds."""
+        for one in kept:
+            self._restore(one)
+
+    @property
+    def open_incidents(self) -> int:
+        return sum(one.state.incident is not None for one in self._tracked.values())
+
+    def decide(self, snapshot: ClusterSnapshot, now_ms: EpochMs, muted: Muted) -> list[Decided]:
+        """What is to be done; `apply` it when it has been kept.
+
+        What is silent takes effect at once.
+        """
+        if snapshot.rows.topic is not self._layout:
+            self._policies.clear()
+            self._layout = snapshot.rows.topic
+        status = snapshot.group.status
+        bad = ((status == GroupStatus.WARN) | (status == GroupStatus.ERR)).nonzero()[0].tolist()
+        numbers: dict[str, int | None] = {snapshot.groups[number]: number for number in bad}
+        for group in self._tracked:
+            if group not in numbers:
+                numbers[group] = snapshot.group_index.get(group)
+        looked_at = sum(number is not None for number in numbers.values())
+        self.reasons[Reason.HEALTHY] += len(snapshot.groups) - looked_at
+        decided = []
+        for group, number in numbers.items():
+            one = self._look(snapshot, group, number, now_ms, muted)
+            if one is not None:
+                decided.append(one)
+        return decided
+
+    def apply(self, decided: Iterable[Decided]) -> None:
+        """It has been kept: this is how it is now."""
+        for one in decided:
+            tracked = self._tracked.setdefault(one.group, _Tracked())
+            tracked.policy, tracked.policy_name = one.policy, one.policy.name
+            tracked.incident = one.incident if one.after.incident is not None else ""
+            self._set(one.group, tracked, one.after)
+
+    def _restore(self, kept: Kept) -> None:
+        policy = self._book.by_name.get(kept.policy)
+        state = kept.state
+        if policy is not None and policy.burrow and state.incident is not None:
+            told_ms = state.incident.told_ms
+            state = State(incident=state.incident, quiet_until_ms=told_ms)
+        self._tracked[kept.group] = _Tracked(
+            state=state,
+            policy=policy,
+            policy_name=kept.policy,
+            incident=kept.incident,
+            complete=kept.complete,
+            restored=bool(kept.incident),
+        )
+
+    def _look(
+        self,
+        snapshot: ClusterSnapshot,
+        group: str,
+        number: int | None,
+        now_ms: EpochMs,
+        muted: Muted,
+    ) -> Decided | None:
+        tracked = self._tracked.get(group)
+        policy, graded = self._graded(snapshot, group, number, tracked)
+        if policy is None:
+            return None
+        if tracked is None:
+            tracked = _Tracked()
+        if tracked.restored and self._is_settling(snapshot, number, tracked, graded, now_ms):
+            graded = Graded(severity=None, reason=Reason.NOT_JUDGED)
+        is_bad = graded.severity in (GroupStatus.WARN, GroupStatus.ERR)
+        if is_bad and number is not None:
+            tracked.restored = False
+            tracked.complete = float(snapshot.group.complete[number])
+            _sample(tracked.samples, now_ms, int(snapshot.group.total_lag[number]))
+        before = tracked.state
+        after, decision = step(before, graded, policy, now_ms, muted=muted(group))
+        if number is None or is_bad or before is not QUIET:
+            self.reasons[decision.reason] += 1
+        if decision.silent:
+            tracked.policy, tracked.policy_name = policy, policy.name
+            self._set(group, tracked, after)
+            return None
+        return Decided(
+            group=group,
+            number=number,
+            incident=tracked.incident or new_incident(),
+            policy=policy,
+            before=before,
+            after=after,
+            decision=decision,
+            complete=tracked.complete,
+            samples=tuple(tracked.samples),
+        )
+
+    def _set(self, group: str, tracked: _Tracked, state: State) -> None:
+        tracked.state = state
+        if state.idle:
+            self._tracked.pop(group, None)
+        else:
+            self._tracked[group] = tracked
+
+    def _graded(
+        self, snapshot: ClusterSnapshot, group: str, number: int | None, tracked: _Tracked | None
+    ) -> tuple[Policy | None, Graded]:
+        """The policy that decides and what it thinks.
+
+        Of a bad group, the policy that finds it worst; the first of them in the file. Of any
+        other, the one under which its incident opened.
+        """
+        before = tracked.policy if tracked is not None else None
+        if before is None and tracked is not None:  # the policy is no more in the file
+            before = Policy(name=tracked.policy_name)
+        if number is None:
+            return before, gone()
+        found = [
+            (policy, grade(seen, policy)) for policy, seen in self._seen(snapshot, group, number)
+        ]
+        bad = [one for one in found if one[1].severity not in (None, GroupStatus.OK)]
+        if bad:
+            return min(bad, key=lambda one: (-(one[1].severity or 0), self._book.rank(one[0])))
+        unjudged = next((one for one in found if one[1].severity is None), None)
+        first = unjudged or (found[0] if found else None)
+        if first is None:  # no policy wants the group (any more)
+            return before, Graded(severity=GroupStatus.OK, reason=Reason.BELOW_THRESHOLD)
+        return before or first[0], first[1]
+
+    def _seen(
+        self, snapshot: ClusterSnapshot, group: str, number: int
+    ) -> list[tuple[Policy, Observation]]:
+        """Each policy that wants (topics of) the group, with what it sees."""
+        policies = self._policies.get(group)
+        if policies is None:
+            policies = self._policies[group] = self._book.of(
+                self._cluster, group, _topics(snapshot, number)
+            )
+        kinds = {id(one): one for one in policies.values()}
+        if len(kinds) == 1:
+            policy = next(iter(kinds.values()))
+            return [] if policy is None else [(policy, _group(snapshot, number))]
+        return [
+            (
+                policy,
+                _part(snapshot, number, frozenset(t for t, p in policies.items() if p is policy)),
+            )
+            for policy in kinds.values()
+            if policy is not None
+        ]
+
+    def _is_settling(
+        self,
+        snapshot: ClusterSnapshot,
+        number: int | None,
+        tracked: _Tracked,
+        graded: Graded,
+        now_ms: int,
+    ) -> bool:
+        """Does it look well only because little is known yet after a start?"""
+        if graded.severity is not GroupStatus.OK or now_ms - self._started_ms >= _SETTLING_MS:
+            return False
+        return number is None or float(snapshot.group.complete[number]) < tracked.complete
+
+
+def _topics(snapshot: ClusterSnapshot, number: int) -> list[str]:
+    rows = slice(int(snapshot.group.first[number]), int(snapshot.group.first[number + 1]))
+    return [
+        snapshot.topic_names[topic] for topic in dict.fromkeys(snapshot.rows.topic[rows].tolist())
+    ]
+
+
+def _group(snapshot: ClusterSnapshot, number: int) -> Observation:
+    columns = snapshot.group
+    return Observation(
+        status=GroupStatus(int(columns.status[number])),
+        complete=float(columns.complete[number]),
+        total_lag=int(columns.total_lag[number]),
+        time_lag_ms=int(columns.time_lag_ms[number]),
+    )
+
+
+def _part(snapshot: ClusterSnapshot, number: int, topics: Topics) -> Observation:
+    """What is seen of some topics of the group."""
+    first, end = int(snapshot.group.first[number]), int(snapshot.group.first[number + 1])
+    columns = snapshot.rows
+    rows = [row for row in range(first, end) if snapshot.topic_names[columns.topic[row]] in topics]
+    statuses = {int(columns.status[row]) for row in rows} - {int(GroupStatus.UNKNOWN)}
+    worst = max(statuses, default=int(GroupStatus.UNKNOWN))
+    full = sum(int(columns.commits[row]) == snapshot.intervals for row in rows)
+    return Observation(
+        status=GroupStatus(worst) if worst in (1, 2, GroupStatus.UNKNOWN) else GroupStatus.ERR,
+        complete=full / len(rows) if rows else 0.0,
+        total_lag=sum(max(0, int(columns.lag[row])) for row in rows),
+        time_lag_ms=max((int(columns.time_lag_ms[row]) for row in rows), default=-1),
+    )
+
+
+def _sample(samples: list[tuple[int, int]], now_ms: int, lag: int) -> None:
+    samples.append((now_ms, lag))
+    if len(samples) > _SAMPLES:
+        del samples[1:-1:2]

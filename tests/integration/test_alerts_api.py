@@ -1,0 +1,150 @@
+"""`/api/v1/alerts` over the real alerts."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from lagwatch.notify import Alerts
+from lagwatch_api import create_app
+from lagwatch_api.openapi import DocumentedApp
+from lagwatch_api.v1.alerts import router
+from tests.support.api_doubles import GivenQueries, GivenSettings, RecordingCommands
+from tests.support.fleet import Fleet, ShiftedClock, alert_settings
+
+ROOT = "/api/v1/alerts"
+
+
+@contextmanager
+def opened(folder: Path, clock: ShiftedClock) -> Iterator[Alerts]:
+    settings = alert_settings(
+        folder,
+        "[alerts.policies.all]\nclose_for_s = 0\nreopen_s = 0\n"
+        '[alerts.webhook.hook]\nurl = "http://127.0.0.1:1"\n'
+        '[alerts.mutes.night]\nreason = "load"\ndays = ["mon"]\nat = "03:00"\nduration_s = 60\n',
+    )
+    alerts = Alerts(settings, clock)
+    try:
+        yield alerts
+    finally:
+        alerts.close()
+
+
+@pytest.fixture
+def clock() -> ShiftedClock:
+    return ShiftedClock()
+
+
+@pytest.fixture
+def alerts(tmp_path: Path, clock: ShiftedClock) -> Iterator[Alerts]:
+    with opened(tmp_path, clock) as one:
+        yield one
+
+
+def app_of(alerts: Alerts) -> FastAPI:
+    app = create_app(
+        GivenQueries({}), RecordingCommands(), GivenSettings(), hostname="h", version="0"
+    )
+    assert isinstance(app, DocumentedApp)
+    app.include_router(router(alerts))
+    return app
+
+
+def ask(alerts: Alerts, method: str, path: str, **more) -> httpx.Response:
+    async def asked() -> httpx.Response:
+        transport = httpx.ASGITransport(app=app_of(alerts))
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            return await client.request(method, ROOT + path, **more)
+
+    return asyncio.run(asked())
+
+
+def test_incidents_open_and_past_are_paged_newest_first(alerts, clock) -> None:
+    fleet = Fleet([f"g{number}" for number in range(5)], clock)
+    fleet.fail(*fleet.groups)
+    fleet.shown_to(alerts)
+    fleet.heal("g0", "g1")
+    fleet.shown_to(alerts)
+
+    seen, cursor, pages = [], "", 0
+    while pages == 0 or cursor:
+        page = ask(alerts, "GET", "/incidents", params={"limit": 2, "cursor": cursor}).json()
+        seen += [one["group"] for one in page["incidents"]]
+        cursor, pages = page["next"], pages + 1
+    closed = ask(alerts, "GET", "/incidents?state=closed").json()["incidents"]
+
+    assert sorted(seen) == list(fleet.groups)
+    assert pages == 3
+    assert {one["group"] for one in closed} == {"g0", "g1"}
+
+
+def test_an_incident_shows_its_transitions_and_notices(alerts, clock) -> None:
+    fleet = Fleet(["billing"], clock)
+    fleet.fail("billing")
+    fleet.shown_to(alerts)
+    fleet.heal("billing")
+    fleet.shown_to(alerts)
+    (found,) = ask(alerts, "GET", "/incidents").json()["incidents"]
+
+    answer = ask(alerts, "GET", f"/incidents/{found['id']}").json()
+
+    acts = [(one["act"], one["reason"]) for one in answer["incident"]["transitions"]]
+    assert acts == [("open", "first"), ("close", "healed")]
+    assert [(one["event"], one["state"]) for one in answer["notices"]] == [
+        ("close", "waiting"),
+        ("open", "waiting"),
+    ]
+
+
+def test_mutes_are_made_listed_and_ended(alerts) -> None:
+    order = {"group": "billing", "reason": "deploying", "author": "me", "duration_s": 60}
+
+    made = ask(alerts, "POST", "/mutes", json=order)
+    listed = ask(alerts, "GET", "/mutes").json()["mutes"]
+    ended = ask(alerts, "DELETE", f"/mutes/{made.json()['id']}")
+    again = ask(alerts, "DELETE", f"/mutes/{made.json()['id']}")
+
+    assert made.status_code == 201
+    assert [one["id"] for one in listed] == ["config:night", made.json()["id"]]
+    assert listed[1]["active"] is True
+    assert (ended.status_code, again.status_code) == (204, 404)
+
+
+def test_the_policies_in_effect_and_whose_is_whose(alerts) -> None:
+    policies = ask(alerts, "GET", "/policies").json()["policies"]
+    mine = ask(alerts, "GET", "/policy?cluster=here&group=billing&topic=a&topic=b").json()
+
+    assert [one["name"] for one in policies] == ["all"]
+    assert mine["topics"] == {"a": "all", "b": "all"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/incidents/nope", 404),
+        ("GET", "/incidents?cursor=%25%25", 400),
+        ("GET", "/incidents?limit=0", 400),
+        ("GET", "/incidents?state=ajar", 400),
+        ("GET", "/notices?state=lost", 400),
+        ("POST", "/messages/nope/retry", 404),
+        ("POST", "/mutes", 400),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(alerts, method, path, status) -> None:
+    response = ask(alerts, method, path)
+
+    assert response.status_code == status
+    assert response.json()["error"] is True
+
+
+def test_the_documentation_has_every_route(alerts) -> None:
+    paths = app_of(alerts).openapi()["paths"]
+
+    assert {path.removeprefix(ROOT) for path in paths if path.startswith(ROOT)} == {
+        *("/incidents", "/incidents/{incident}", "/notices", "/messages/{message}/retry"),
+        *("/mutes", "/mutes/{mute}", "/policies", "/policy"),
+    }

@@ -1,0 +1,249 @@
+"""The other channels: a real Alertmanager, a real SMTP server, and what the chats are sent."""
+
+import email
+import email.policy
+import socket
+import ssl
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from email.message import EmailMessage
+from pathlib import Path
+
+import pytest
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import SMTP, AuthResult
+
+from tests.support.alertmanager import alertmanager
+from tests.support.certificates import self_signed
+from tests.support.fleet import Fleet, ShiftedClock, alert_settings
+from tests.support.receiver import Receiver, Reply, receiving
+from tests.support.running_alerts import running
+from tests.support.waiting import eventually
+
+POLICY = '[alerts.policies.all]\nthreshold = "warning"\nclose_for_s = 0\nreopen_s = 0\n'
+
+
+@pytest.fixture
+def clock() -> ShiftedClock:
+    return ShiftedClock()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as one:
+        yield one
+
+
+class TestAlertmanager:
+    def test_it_receives_an_alert_and_its_end(self, tmp_path, receiver) -> None:
+        clock = in_the_past()
+        with alertmanager(tmp_path / "am", receiver.url) as peer:
+            text = POLICY + (
+                f'[alerts.alertmanager.am]\nurls = ["{peer.url}", "http://127.0.0.1:1"]\n'
+                'labels = { team = "kafka" }\n'
+            )
+            fleet = Fleet(["billing"], clock)
+            with running(alert_settings(tmp_path, text), clock) as alerts:
+                fleet.fail("billing")
+                alerts.sees(fleet)
+                eventually(lambda: len(peer.alerts()) == 1, "the alert")
+                (alert,) = peer.alerts()
+                eventually(lambda: bool(receiver.requests), "Alertmanager's own notice")
+                fleet.heal("billing")
+                alerts.sees(fleet)
+                eventually(lambda: not peer.alerts(), "the alert to be resolved")
+                eventually(
+                    lambda: any(r.json["status"] == "resolved" for r in receiver.requests),
+                    "Alertmanager's own notice of the end",
+                )
+
+        assert alert["labels"] == {
+            "alertname": "KafkaConsumerGroupLag",
+            "cluster": "here",
+            "group": "billing",
+            "severity": "error",
+            "team": "kafka",
+        }
+        assert alert["annotations"]["rule"] == "stopped"
+        assert alert["status"]["state"] == "active"
+
+    def test_an_alert_is_kept_alive_until_it_ends(self, tmp_path, receiver) -> None:
+        clock = in_the_past()
+        with alertmanager(tmp_path / "am", receiver.url) as peer:
+            text = POLICY + f'[alerts.alertmanager.am]\nurls = ["{peer.url}"]\nkeep_alive_s = 1\n'
+            fleet = Fleet(["billing"], clock)
+            with running(alert_settings(tmp_path, text), clock) as alerts:
+                fleet.fail("billing")
+                alerts.sees(fleet)
+                eventually(lambda: len(peer.alerts()) == 1, "the alert")
+                first = peer.alerts()[0]["endsAt"]
+                eventually(lambda: peer.alerts()[0]["endsAt"] > first, "a later end")
+
+
+class TestEmail:
+    def test_it_comes_over_starttls_as_text_and_html_with_the_curve(self, tmp_path, clock) -> None:
+        cert, key = self_signed(tmp_path)
+        with smtp_server(cert, key) as mailbox:
+            text = POLICY + (
+                f'[alerts.email.ops]\nhost = "localhost"\nport = {mailbox.port}\n'
+                f'ca_file = "{cert}"\nusername = "lagwatch"\npassword = "hush"\n'
+                'sender = "lagwatch@example.com"\nto = ["ops@example.com", "b@example.com"]\n'
+            )
+            fleet = Fleet(["billing", "<b>"], clock)
+            with running(alert_settings(tmp_path, text), clock) as alerts:
+                fleet.fail("billing")
+                alerts.sees(fleet)
+                eventually(lambda: len(mailbox.mails) == 1, "the first mail")
+                fleet.heal("billing")
+                alerts.sees(fleet)
+                eventually(lambda: len(mailbox.mails) == 2, "the second mail")
+
+        opened, closed = mailbox.mails
+        assert mailbox.encrypted == [True, True]
+        assert opened["Subject"].startswith("ERROR: billing on here: stopped")
+        assert opened["To"] == "ops@example.com, b@example.com"
+        plain, html = (opened.get_body((kind,)) for kind in ("plain", "html"))
+        assert "orders/0: STOP (stopped)" in plain.get_content()
+        assert 'src="cid:curve"' in html.get_content()
+        (picture,) = [part for part in opened.walk() if part.get_content_type() == "image/png"]
+        assert struct.unpack(">II", picture.get_content()[16:24]) == (480, 120)
+        assert picture["Content-ID"] == "<curve>"
+        assert closed["In-Reply-To"] == opened["Message-ID"]
+        assert closed["Subject"].startswith("OK again: billing on here")
+
+    def test_a_server_without_starttls_is_sent_nothing(self, tmp_path, clock) -> None:
+        with smtp_server(None, None) as mailbox:
+            text = POLICY + (
+                f'[alerts.email.ops]\nhost = "localhost"\nport = {mailbox.port}\n'
+                'sender = "lagwatch@example.com"\nto = ["ops@example.com"]\ngive_up_after_s = 0\n'
+            )
+            fleet = Fleet(["billing"], clock)
+            with running(alert_settings(tmp_path, text), clock) as alerts:
+                fleet.fail("billing")
+                alerts.sees(fleet)
+                eventually(
+                    lambda: alerts.call(alerts.alerts.counts).dead == {"ops": 1}, "a dead letter"
+                )
+
+        assert mailbox.mails == []
+
+
+class TestChats:
+    def test_slack_gets_blocks_with_names_escaped(self, tmp_path, clock, receiver) -> None:
+        body = self.sent(tmp_path, clock, receiver, "slack", f'webhook_url = "{receiver.url}"')
+
+        assert body["text"].startswith("ERROR: &lt;b&gt; on here")
+        (attachment,) = body["attachments"]
+        assert attachment["color"] == "#c0392b"
+        assert [block["type"] for block in attachment["blocks"]] == ["section", "section"]
+
+    def test_teams_gets_an_adaptive_card(self, tmp_path, clock, receiver) -> None:
+        body = self.sent(tmp_path, clock, receiver, "teams", f'webhook_url = "{receiver.url}"')
+
+        (attachment,) = body["attachments"]
+        assert attachment["contentType"] == "application/vnd.microsoft.card.adaptive"
+        assert attachment["content"]["body"][0]["color"] == "Attention"
+
+    @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # Apprise's
+    def test_apprise_hands_it_on(self, tmp_path, clock, receiver) -> None:
+        address = receiver.url.removeprefix("http://")
+        body = self.sent(
+            tmp_path, clock, receiver, "apprise", f'service_urls = ["json://{address}/x"]'
+        )
+
+        assert body["title"].startswith("ERROR: <b> on here")
+        assert body["type"] == "failure"
+
+    def sent(self, folder: Path, clock: ShiftedClock, receiver: Receiver, kind: str, option: str):
+        fleet = Fleet(["<b>"], clock)
+        text = f"{POLICY}[alerts.{kind}.chat]\n{option}\n"
+        with running(alert_settings(folder, text), clock) as alerts:
+            fleet.fail("<b>")
+            alerts.sees(fleet)
+            eventually(lambda: len(receiver.taken) == 1, "the message")
+        return receiver.taken[0].json
+
+
+class TestPagerDuty:
+    def test_what_fails_together_pages_once_and_is_resolved_by_the_last(
+        self, tmp_path, clock
+    ) -> None:
+        with receiving(*[Reply(status=202)] * 9) as receiver:
+            text = (
+                f'{POLICY}[alerts.pagerduty.pager]\nrouting_key = "key"\nurl = "{receiver.url}"\n'
+            )
+            fleet = Fleet(["a", "b", "c"], clock)
+            with running(alert_settings(tmp_path, text), clock) as alerts:
+                fleet.fail("a", "b")
+                alerts.sees(fleet)
+                eventually(lambda: len(receiver.taken) == 1, "the page")
+                fleet.heal("a")
+                alerts.sees(fleet)
+                eventually(lambda: len(receiver.taken) == 2, "the update")
+                fleet.heal("b")
+                alerts.sees(fleet)
+                eventually(lambda: len(receiver.taken) == 3, "the end")
+
+        events = [request.json for request in receiver.taken]
+        assert [one["event_action"] for one in events] == ["trigger", "trigger", "resolve"]
+        assert len({one["dedup_key"] for one in events}) == 1
+        assert events[0]["payload"]["severity"] == "critical"
+        assert events[1]["payload"]["summary"].startswith("1 consumer groups still in trouble")
+
+
+def in_the_past() -> ShiftedClock:
+    """A clock that is right after a fleet has begun and failed: Alertmanager has its own."""
+    clock = ShiftedClock()
+    clock.ahead_ms = -63_000
+    return clock
+
+
+class Mailbox:
+    """What an SMTP server took."""
+
+    def __init__(self) -> None:
+        self.mails: list[EmailMessage] = []
+        self.encrypted: list[bool] = []
+        self.port = 0
+
+    async def handle_DATA(self, server, session, envelope) -> str:  # noqa: N802 aiosmtpd's name
+        del server
+        mail = email.message_from_bytes(envelope.content, policy=email.policy.default)
+        assert isinstance(mail, EmailMessage)
+        self.encrypted.append(session.ssl is not None)
+        self.mails.append(mail)
+        return "250 taken"
+
+
+@contextmanager
+def smtp_server(cert: Path | None, key: Path | None) -> Iterator[Mailbox]:
+    """It wants STARTTLS and the user `lagwatch:hush`; without a certificate, nothing of it."""
+    mailbox = Mailbox()
+
+    def authenticate(server, session, envelope, mechanism, data) -> AuthResult:
+        del server, session, envelope, mechanism
+        return AuthResult(success=(data.login, data.password) == (b"lagwatch", b"hush"))
+
+    class Server(Controller):
+        def factory(self) -> SMTP:
+            if cert is None:
+                return SMTP(mailbox, enable_SMTPUTF8=True)
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(cert, key)
+            return SMTP(
+                mailbox,
+                require_starttls=True,
+                tls_context=context,
+                auth_required=True,
+                authenticator=authenticate,
+            )
+
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        mailbox.port = probe.getsockname()[1]
+    controller = Server(mailbox, hostname="127.0.0.1", port=mailbox.port)
+    controller.start()
+    try:
+        yield mailbox
+    finally:
+        controller.stop()

@@ -1,0 +1,325 @@
+"""Notices reach real receivers, good and bad ones."""
+
+import hashlib
+import hmac
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lagwatch.ports import MessageState, NoticeAsk
+from tests.support.fleet import Fleet, ShiftedClock, alert_settings
+from tests.support.receiver import Receiver, Reply, receiving
+from tests.support.running_alerts import Running, running
+from tests.support.waiting import eventually
+
+POLICY = "[alerts.policies.all]\nclose_for_s = 0\nreopen_s = 0\n"
+
+
+@pytest.fixture
+def clock() -> ShiftedClock:
+    return ShiftedClock()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as one:
+        yield one
+
+
+def hook(receiver: Receiver, name: str = "hook", more: str = "") -> str:
+    return f'[alerts.webhook.{name}]\nurl = "{receiver.url}/{name}"\n{more}\n'
+
+
+def notices(alerts: Running, **ask):
+    return alerts.call(lambda: alerts.alerts.notices(NoticeAsk(**ask)))[0]
+
+
+def test_a_group_that_stops_is_told_within_two_seconds_and_its_end_too(
+    tmp_path, clock, receiver
+) -> None:
+    fleet = Fleet(["billing", "orders"], clock)
+    with running(alert_settings(tmp_path, POLICY + hook(receiver)), clock) as alerts:
+        fleet.fail("billing")
+        began = time.monotonic()
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.taken) == 1, "the opening")
+        took_s = time.monotonic() - began
+        fleet.heal("billing")
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.taken) == 2, "the end")
+
+    assert took_s < 2
+    opened, closed = (request.json["notices"][0] for request in receiver.taken)
+    assert (opened["group"], opened["event"], opened["severity"]) == ("billing", "open", "error")
+    assert opened["verdict"]["rule"] == "stopped"
+    assert opened["verdict"]["partitions"][0]["evidence"]["current_lag"] > 0
+    assert (closed["event"], closed["reason"]) == ("close", "healed")
+    assert closed["incident"] == opened["incident"]
+
+
+def test_five_hundred_groups_make_one_message_per_receiver(tmp_path, clock) -> None:
+    with receiving() as first, receiving() as second:
+        text = POLICY + hook(first, "first") + hook(second, "second")
+        fleet = Fleet([f"g{number:03}" for number in range(500)], clock)
+        with running(alert_settings(tmp_path, text), clock) as alerts:
+            fleet.fail(*fleet.groups)
+            alerts.sees(fleet)
+            eventually(lambda: bool(first.taken and second.taken), "both messages")
+
+            for one in (first, second):
+                assert len(one.requests) == 1
+                assert {n["group"] for n in one.notices} == set(fleet.groups)
+
+
+def test_without_batches_each_notice_is_a_message(tmp_path, clock, receiver) -> None:
+    text = POLICY + hook(receiver, more="batch = false\nper_minute = 6000")
+    fleet = Fleet(["a", "b", "c"], clock)
+    with running(alert_settings(tmp_path, text), clock) as alerts:
+        fleet.fail("a", "b", "c")
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.taken) == 3, "three messages")
+
+    assert [len(request.json["notices"]) for request in receiver.taken] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Reply(status=500),
+        Reply(status=503, headers={"Retry-After": "1"}),
+        Reply(hang_up=True),
+        Reply(after_s=30),
+    ],
+    ids=["500", "503", "hangs up", "hangs"],
+)
+def test_what_may_heal_is_tried_again_with_the_same_key(tmp_path, clock, bad) -> None:
+    with receiving(bad) as receiver:
+        text = POLICY + hook(receiver, more="timeout_s = 0.5")
+        fleet = Fleet(["billing"], clock)
+        with running(alert_settings(tmp_path, text), clock) as alerts:
+            fleet.fail("billing")
+            alerts.sees(fleet)
+            eventually(lambda: len(receiver.taken) == 1, "the second attempt")
+            (record,) = notices(alerts)
+
+        first, second = receiver.requests
+        assert first.key == second.key
+        assert first.body == second.body
+        assert (record.state, record.attempts) == (MessageState.DELIVERED, 2)
+
+
+def test_a_receiver_that_asks_for_time_gets_it(tmp_path, clock) -> None:
+    with receiving(Reply(status=429, headers={"Retry-After": "3"})) as receiver:
+        fleet = Fleet(["billing"], clock)
+        with running(alert_settings(tmp_path, POLICY + hook(receiver)), clock) as alerts:
+            fleet.fail("billing")
+            alerts.sees(fleet)
+            eventually(lambda: len(receiver.requests) == 1, "the first attempt")
+            refused = time.monotonic()
+            eventually(lambda: len(receiver.taken) == 1, "the second attempt")
+
+        assert time.monotonic() - refused >= 2.9
+
+
+def test_what_will_not_heal_is_a_dead_letter_that_shows_why(tmp_path, clock) -> None:
+    with receiving(Reply(status=400, body="no such room")) as receiver:
+        fleet = Fleet(["billing"], clock)
+        with running(alert_settings(tmp_path, POLICY + hook(receiver)), clock) as alerts:
+            fleet.fail("billing")
+            alerts.sees(fleet)
+            eventually(lambda: bool(notices(alerts, state="dead")), "the dead letter")
+            (dead,) = notices(alerts, state="dead")
+            tried = len(receiver.requests)
+            retried = alerts.call(lambda: alerts.alerts.retry(dead.message))
+            eventually(lambda: len(receiver.taken) == 1, "the retry that was asked for")
+
+    assert dead.last_error == "400 Bad Request: no such room"
+    assert tried == 1
+    assert retried == 1
+
+
+def test_a_message_is_given_up_at_its_deadline(tmp_path, clock) -> None:
+    with receiving(*[Reply(status=500)] * 20) as receiver:
+        text = POLICY + hook(receiver, more="give_up_after_s = 2")
+        fleet = Fleet(["billing"], clock)
+        with running(alert_settings(tmp_path, text), clock) as alerts:
+            fleet.fail("billing")
+            alerts.sees(fleet)
+            eventually(lambda: bool(notices(alerts, state="dead")), "the dead letter")
+            (dead,) = notices(alerts, state="dead")
+
+    assert dead.attempts >= 2
+    assert dead.last_error.startswith("500")
+
+
+def test_a_receiver_that_hangs_delays_no_other(tmp_path, clock) -> None:
+    with receiving(*[Reply(after_s=60)] * 10) as hanging, receiving() as good:
+        text = POLICY + hook(hanging, "hanging") + hook(good, "good")
+        fleet = Fleet(["a", "b"], clock)
+        with running(alert_settings(tmp_path, text), clock) as alerts:
+            fleet.fail("a")
+            alerts.sees(fleet)
+            eventually(lambda: len(good.taken) == 1, "the good receiver", timeout_s=5)
+            fleet.fail("b")
+            alerts.sees(fleet)
+            eventually(lambda: len(good.taken) == 2, "the good receiver again", timeout_s=5)
+
+            assert len(hanging.requests) == 1
+
+
+def test_the_end_is_never_told_before_the_opening(tmp_path, clock) -> None:
+    with receiving(Reply(status=500)) as receiver:
+        fleet = Fleet(["billing"], clock)
+        with running(alert_settings(tmp_path, POLICY + hook(receiver)), clock) as alerts:
+            fleet.fail("billing")
+            alerts.sees(fleet)
+            eventually(lambda: len(receiver.requests) == 1, "the refused opening")
+            fleet.heal("billing")
+            alerts.sees(fleet)
+            eventually(lambda: len(receiver.notices) == 2, "both")
+
+    assert [one["event"] for one in receiver.notices] == ["open", "close"]
+
+
+def test_what_waits_for_the_rate_limit_goes_out_together(tmp_path, clock, receiver) -> None:
+    text = "group_wait_s = 0.0\n" + POLICY + hook(receiver, more="per_minute = 1")
+    fleet = Fleet(["a", "b", "c"], clock)
+    with running(alert_settings(tmp_path, text), clock) as alerts:
+        fleet.fail("a")
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.taken) == 1, "the first message")
+        fleet.fail("b")  # 55 s later: the next message may not go yet
+        alerts.sees(fleet)
+        fleet.fail("c")
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.notices) == 3, "all")
+
+    assert [len(request.json["notices"]) for request in receiver.taken] == [1, 2]
+
+
+def test_the_body_is_signed(tmp_path, clock, receiver) -> None:
+    fleet = Fleet(["billing"], clock)
+    text = POLICY + hook(receiver, more='secret = "hush"\nusername = "me"\npassword = "x"')
+    with running(alert_settings(tmp_path, text), clock) as alerts:
+        fleet.fail("billing")
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.taken) == 1, "the opening")
+
+    (request,) = receiver.taken
+    stamp, mac = (
+        part.partition("=")[2] for part in request.headers["x-lagwatch-signature"].split(",")
+    )
+    expected = hmac.new(b"hush", f"{stamp}.".encode() + request.body, hashlib.sha256).hexdigest()
+    assert mac == expected
+    assert request.headers["authorization"] == "Basic bWU6eA=="
+
+
+def test_url_headers_and_body_are_templates(tmp_path, clock, receiver) -> None:
+    text = POLICY + (
+        f'[alerts.webhook.hook]\nurl = "{receiver.url}/{{{{ notice.group }}}}"\n'
+        'body = "{{ verdict.rule }} {{ verdict.total_lag }} {{ notice.event }}"\n'
+        'close_method = "DELETE"\nclose_body = "bye {{ notice.group }}"\n'
+        '[alerts.webhook.hook.headers]\nTitle = "{{ subject }}"\n'
+    )
+    fleet = Fleet(["billing"], clock)
+    with running(alert_settings(tmp_path, text), clock) as alerts:
+        fleet.fail("billing")
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.taken) == 1, "the opening")
+        fleet.heal("billing")
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.taken) == 2, "the end")
+
+    opened, closed = receiver.taken
+    assert (opened.method, opened.path) == ("POST", "/billing")
+    assert opened.body.decode().split()[0::2] == ["stopped", "open"]
+    assert opened.headers["title"].startswith("ERROR: billing on here: stopped")
+    assert (closed.method, closed.body) == ("DELETE", b"bye billing")
+
+
+def test_a_channel_for_errors_hears_nothing_of_warnings(tmp_path, clock) -> None:
+    with receiving() as pager, receiving() as chat:
+        text = (
+            POLICY
+            + 'threshold = "warning"\n'
+            + hook(pager, "pager", 'threshold = "error"')
+            + hook(chat, "chat")
+        )
+        fleet = Fleet(["billing", "orders"], clock)
+        with running(alert_settings(tmp_path, text), clock) as alerts:
+            fleet.slow.add("billing")
+            fleet.pass_time(70)
+            alerts.sees(fleet)
+            eventually(lambda: len(chat.notices) == 1, "the warning")
+            fleet.heal("billing")
+            fleet.slow.discard("billing")
+            fleet.pass_time(8)
+            alerts.sees(fleet)
+            eventually(lambda: len(chat.notices) == 2, "the end")
+
+        assert chat.notices[0]["severity"] == "warning"
+        assert pager.requests == []
+
+
+def test_a_mute_holds_notices_back_until_it_ends(tmp_path, clock, receiver) -> None:
+    fleet = Fleet(["billing"], clock)
+    with running(alert_settings(tmp_path, POLICY + hook(receiver)), clock) as alerts:
+        now_ms = clock.now_ms()
+        mute = alerts.call(
+            lambda: alerts.alerts.mute(
+                cluster="",
+                group="billing",
+                reason="deploying",
+                author="me",
+                starts_ms=now_ms,
+                ends_ms=now_ms + 3_600_000,
+            )
+        )
+        fleet.fail("billing")
+        alerts.sees(fleet)
+        muted = alerts.call(alerts.alerts.counts)
+        alerts.call(lambda: alerts.alerts.unmute(mute.id))
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.taken) == 1, "the opening, told late")
+
+    assert muted.open_incidents == {"here": 1}
+    assert muted.undelivered == {"hook": 0}
+    assert receiver.notices[0]["reason"] == "mute_ended"
+
+
+def test_verdicts_on_stale_log_ends_decide_nothing(tmp_path, clock, receiver) -> None:
+    fleet = Fleet(["billing"], clock)
+    with running(alert_settings(tmp_path, POLICY + hook(receiver)), clock) as alerts:
+        fleet.fail("billing")
+        clock.ahead_ms += 60_000  # Kafka has not answered for a minute
+        alerts.sees(fleet)
+
+        assert alerts.call(alerts.alerts.counts).open_incidents == {"here": 0}
+
+
+def test_policies_of_topics_take_their_own_partitions(tmp_path, clock, receiver) -> None:
+    text = f'[alerts.policies.ignored]\ntopic = "^orders$"\nthreshold = "never"\n{hook(receiver)}'
+    fleet = Fleet(["billing"], clock, topic="orders")
+    with running(alert_settings(tmp_path, text), clock) as alerts:
+        fleet.fail("billing")
+        alerts.sees(fleet)
+
+        assert alerts.call(alerts.alerts.counts).open_incidents == {"here": 0}
+
+
+def test_ten_thousand_healthy_groups_cost_next_to_nothing(tmp_path: Path, clock, receiver) -> None:
+    fleet = Fleet([f"g{number}" for number in range(10_000)], clock)
+    with running(alert_settings(tmp_path, POLICY + hook(receiver)), clock) as alerts:
+        fleet.judge()
+        snapshot, queries = fleet.monitor.snapshot, fleet.queries
+
+        def observe() -> float:
+            began = time.perf_counter()
+            alerts.alerts.observe(snapshot, queries, clock.now_ms())
+            return time.perf_counter() - began
+
+        took_s = min(alerts.call(observe) for _ in range(5))
+
+    assert took_s < 0.005

@@ -1,0 +1,197 @@
+"""Killed at any moment, alerts lose nothing and send nothing twice."""
+
+import random
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from lagwatch.errors import ConfigError
+from lagwatch.notify.database import Database
+from tests.support.fleet import Fleet, ShiftedClock, alert_settings
+from tests.support.receiver import Receiver, Reply, receiving
+from tests.support.running_alerts import running
+from tests.support.waiting import eventually
+
+_ROOT = Path(__file__).parents[2]
+_CHILD = _ROOT / "tests" / "support" / "alerts_child.py"
+_ROUNDS = 50
+
+
+@pytest.mark.timeout(280)
+def test_fifty_kills_between_transition_and_delivery_lose_and_double_nothing(
+    tmp_path: Path,
+) -> None:
+    chance = random.Random(6)  # noqa: S311
+    with receiving() as receiver:
+        config = _configured(tmp_path, receiver)
+
+        for number in range(1, _ROUNDS + 1):
+            # some die before the first attempt, some during it, some after it
+            receiver.replies[:] = [Reply(after_s=chance.choice([0, 0.05, 0.2]))]
+            with _child(config, failing=number) as child:
+                _line(child, "kept")
+                _pause(chance.choice([0, 0, 0.01, 0.05, 0.1, 0.3]))
+                child.kill()
+        receiver.replies[:] = []
+        with _child(config, failing=_ROUNDS) as child:
+            _line(child, "kept")
+            _line(child, "empty")
+            child.kill()
+
+        assert len(receiver.requests) > len({request.key for request in receiver.requests}), (
+            "no kill fell between an attempt and its record: the test would prove nothing"
+        )
+        # every attempt of a message carries the same key and the same notices …
+        contents = {request.key: set() for request in receiver.requests}
+        for request in receiver.requests:
+            contents[request.key].add(request.body)
+        assert all(len(bodies) == 1 for bodies in contents.values())
+        # … so a receiver that knows the keys has heard of each transition exactly once
+        by_key = {request.key: request.json["notices"] for request in receiver.requests}
+        heard = Counter(
+            (notice["group"], notice["event"]) for notices in by_key.values() for notice in notices
+        )
+        expected = {(f"g{number:03}", "open"): 1 for number in range(_ROUNDS)}
+        assert heard == expected
+        assert len({n["key"] for notices in by_key.values() for n in notices}) == _ROUNDS
+
+
+def test_an_incident_survives_a_restart_and_is_closed_after_it(tmp_path: Path) -> None:
+    clock = ShiftedClock()
+    with receiving() as receiver:
+        settings = _settings(tmp_path, receiver)
+        fleet = Fleet(["billing", "orders"], clock)
+        with running(settings, clock) as before:
+            fleet.fail("billing")
+            before.sees(fleet)
+            eventually(lambda: len(receiver.notices) == 1, "the opening")
+
+        with running(settings, clock) as after:
+            after.sees(fleet)
+            fleet.heal("billing")
+            after.sees(fleet)
+            eventually(lambda: len(receiver.notices) == 2, "the end")
+
+    opened, closed = receiver.notices
+    assert (opened["event"], closed["event"]) == ("open", "close")
+    assert opened["incident"] == closed["incident"]
+
+
+def test_an_empty_window_after_a_restart_closes_nothing(tmp_path: Path) -> None:
+    clock = ShiftedClock()
+    with receiving() as receiver:
+        settings = _settings(tmp_path, receiver)
+        fleet = Fleet(["billing", "orders"], clock)
+        with running(settings, clock) as before:
+            fleet.fail("billing")
+            before.sees(fleet)
+            eventually(lambda: len(receiver.notices) == 1, "the opening")
+
+        with running(settings, clock) as after:
+            after.sees(Fleet(["orders"], clock))  # billing has not been read yet
+
+            counts = after.call(after.alerts.counts)
+
+    assert counts.open_incidents == {"here": 1}
+    assert len(receiver.notices) == 1
+
+
+def test_a_corrupt_file_is_set_aside_and_said(tmp_path: Path) -> None:
+    file = tmp_path / "alerts.sqlite"
+    file.write_bytes(b"this is no database" * 100)
+
+    with capture_logs() as logs, Database(file, now_ms=17) as database:
+        assert database.connection.execute("SELECT count(*) FROM incidents").fetchone()[0] == 0
+
+    aside = tmp_path / "alerts.sqlite.corrupt-17"
+    assert aside.read_bytes().startswith(b"this is no database")
+    assert [log["event"] for log in logs] == ["alerts_file_set_aside"]
+    assert logs[0]["moved_to"] == str(aside)
+
+
+def test_a_page_overwritten_inside_the_file_is_noticed(tmp_path: Path) -> None:
+    file = tmp_path / "alerts.sqlite"
+    with Database(file, now_ms=1) as database, database.transaction() as connection:
+        connection.executemany(
+            "INSERT INTO mutes VALUES (?, 'c', 'g', 'r', 'a', 0, 1)",
+            [(f"mute-{number}",) for number in range(2000)],
+        )
+    content = bytearray(file.read_bytes())
+    content[4096 * 3 :] = b"\xff" * (len(content) - 4096 * 3)
+    file.write_bytes(content)
+
+    with Database(file, now_ms=17) as database:
+        assert database.set_aside is not None
+
+
+def test_one_file_serves_one_process(tmp_path: Path) -> None:
+    file = tmp_path / "alerts.sqlite"
+
+    with Database(file, now_ms=1), pytest.raises(ConfigError, match="another lagwatch"):
+        Database(file, now_ms=1)
+
+
+def test_a_transaction_that_fails_changes_nothing(tmp_path: Path) -> None:
+    clock = ShiftedClock()
+    with receiving() as receiver:
+        settings = _settings(tmp_path, receiver)
+        fleet = Fleet(["billing"], clock)
+        with running(settings, clock) as alerts:
+            fleet.fail("billing")
+            file = settings.alerts.file
+            blocker = sqlite3.connect(file, isolation_level=None)
+            blocker.execute("BEGIN IMMEDIATE")
+
+            alerts.sees(fleet)  # cannot be kept: nothing is decided
+            problem = alerts.alerts.problem
+            blocker.execute("ROLLBACK")
+            blocker.close()
+            alerts.sees(fleet)
+
+            eventually(lambda: len(receiver.notices) == 1, "the opening, decided again")
+            assert "locked" in problem
+            assert alerts.alerts.problem == ""
+
+
+def _configured(folder: Path, receiver: Receiver) -> Path:
+    _settings(folder, receiver)
+    return folder / "lagwatch.toml"
+
+
+def _settings(folder: Path, receiver: Receiver):
+    return alert_settings(
+        folder,
+        "group_wait_s = 0.02\n"
+        "[alerts.policies.all]\nclose_for_s = 0\n"
+        f'[alerts.webhook.hook]\nurl = "{receiver.url}"\nper_minute = 6000\n',
+    )
+
+
+def _child(config: Path, *, failing: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(_CHILD), str(config), str(failing), str(_ROUNDS + 1)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=_ROOT,
+        env={"PYTHONPATH": str(_ROOT), "PATH": ""},
+    )
+
+
+def _line(child: subprocess.Popen[str], word: str) -> None:
+    assert child.stdout is not None
+    for line in child.stdout:
+        if line.strip() == word:
+            return
+    raise AssertionError(f"the child ended without saying {word}")
+
+
+def _pause(seconds: float) -> None:
+
+    threading.Event().wait(seconds)

@@ -1,0 +1,167 @@
+"""`[alerts]`: what is accepted, what is refused and how it is said; the commands around it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from lagwatch.cli.app import app
+from lagwatch.config.load import load, load_with_origins
+from lagwatch.config.show import as_toml
+from lagwatch.errors import ConfigError
+from tests.support.receiver import Reply, receiving
+
+HEAD = '[clusters.local]\nbootstrap = ["localhost:1"]\n'
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "lagwatch.toml"
+    path.write_text(HEAD + text, encoding="utf-8")
+    return path
+
+
+def complaint(folder: Path, text: str) -> str:
+    with pytest.raises(ConfigError) as raised:
+        load(written(folder, text), {})
+    return str(raised.value)
+
+
+def run(*arguments: object):
+    return CliRunner().invoke(app, ["alert", *map(str, arguments)])
+
+
+class TestFaults:
+    def test_a_channel_nobody_configured(self, tmp_path) -> None:
+        text = '[alerts.policies.p]\nchannels = ["pager"]\n[alerts.webhook.hook]\nurl = "http://x"'
+
+        assert 'alerts.policies.p.channels = "pager": no channel has this name' in complaint(
+            tmp_path, text
+        )
+
+    def test_two_channels_of_one_name(self, tmp_path) -> None:
+        text = '[alerts.webhook.a]\nurl = "http://x"\n[alerts.slack.a]\nwebhook_url = "http://y"'
+
+        assert "there is a channel of this name already: alerts.webhook.a" in complaint(
+            tmp_path, text
+        )
+
+    def test_a_mistyped_option_of_a_policy(self, tmp_path) -> None:
+        assert "Did you mean 'alerts.policies.p.threshold'?" in complaint(
+            tmp_path, '[alerts.policies.p]\ntreshold = "error"'
+        )
+
+    def test_a_mute_that_is_neither_once_nor_weekly(self, tmp_path) -> None:
+        assert "Set starts and ends, or days, at and duration_s." in complaint(
+            tmp_path, '[alerts.mutes.m]\nreason = "x"'
+        )
+
+    def test_a_time_zone_nobody_knows(self, tmp_path) -> None:
+        assert "alerts.mutes.m.timezone" in complaint(
+            tmp_path, '[alerts.mutes.m]\nreason = "x"\ntimezone = "Mars/Olympus"'
+        )
+
+    def test_a_secret_that_is_given_twice(self, tmp_path) -> None:
+        (tmp_path / "s").write_text("x")
+        text = (
+            '[alerts.webhook.h]\nurl = "http://x"\nsecret = "hunter2"\n'
+            f'secret_file = "{tmp_path / "s"}"'
+        )
+
+        said = complaint(tmp_path, text)
+
+        assert "given twice" in said
+        assert "hunter2" not in said
+
+
+def test_secrets_come_from_their_files_and_are_never_shown(tmp_path) -> None:
+    (tmp_path / "s").write_text("https://hooks.example.com/hunter2\n")
+    path = written(tmp_path, f'[alerts.slack.a]\nwebhook_url_file = "{tmp_path / "s"}"')
+
+    loaded = load_with_origins(path, {})
+
+    url = loaded.settings.alerts.slack["a"].webhook_url
+    assert url is not None
+    assert url.get_secret_value() == "https://hooks.example.com/hunter2"
+    assert "hunter2" not in as_toml(loaded)
+
+
+def test_config_check_shows_the_policy_of_a_group_and_broken_templates(tmp_path) -> None:
+    path = written(
+        tmp_path,
+        '[alerts.policies.pay]\ngroup = "^pay"\n[alerts.webhook.h]\nurl = "http://x"',
+    )
+    good = CliRunner().invoke(app, ["config", "check", "-c", str(path), "--group", "payments"])
+    written(tmp_path, '[alerts.webhook.h]\nurl = "http://x"\nbody = "{{ nix }}"')
+    bad = CliRunner().invoke(app, ["config", "check", "-c", str(path)])
+
+    assert "local/payments: policy pay, tells h" in good.stdout
+    assert bad.exit_code == 2
+    assert "alerts.webhook.h.body: line 1: there is no variable 'nix'" in bad.stderr
+
+
+class TestCommands:
+    def test_test_sends_a_sample_and_shows_the_answer(self, tmp_path) -> None:
+        with receiving() as receiver:
+            path = written(tmp_path, f'[alerts.webhook.hook]\nurl = "{receiver.url}"')
+            result = run("test", "hook", "--close", "-c", path)
+
+            assert result.exit_code == 0
+            assert result.stdout == "200 OK: fine\n" * 2
+            assert [request.json["event"] for request in receiver.taken] == ["open", "close"]
+
+    def test_test_shows_why_a_receiver_refuses(self, tmp_path) -> None:
+        with receiving(Reply(status=403, body="go away")) as receiver:
+            path = written(tmp_path, f'[alerts.webhook.hook]\nurl = "{receiver.url}"')
+            result = run("test", "hook", "-c", path)
+
+        assert result.exit_code == 2
+        assert "hook: 403 Forbidden: go away" in result.stderr
+
+    def test_render_shows_what_becomes_of_a_template(self, tmp_path) -> None:
+        template = tmp_path / "body.j2"
+        template.write_text("{{ notice.group }}: {{ notice.event }}")
+
+        assert run("render", template, "--close").stdout == "lagwatch-sample: close\n"
+
+    def test_render_says_what_is_wrong_and_where(self, tmp_path) -> None:
+        template = tmp_path / "body.j2"
+        template.write_text("\n{{ notice.Id }}")
+        result = run("render", template)
+
+        assert result.exit_code == 2
+        assert "line 2" in result.stderr
+
+    @pytest.mark.parametrize("form", ["csv", "jsonl"])
+    def test_backtest_prints_what_would_have_been_sent(self, tmp_path, form) -> None:
+        policy = tmp_path / "policy.toml"
+        policy.write_text(
+            '[alerts.policies.p]\nthreshold = "warning"\nclose_for_s = 60\nminimum_lag = 10\n'
+        )
+        samples = tmp_path / f"samples.{form}"
+        rows = [
+            (0, "a", "WARN", 100), (30, "a", "ERR", 100), (60, "a", "OK", 0), (130, "a", "OK", 0),
+            (0, "b", "WARN", 5), (30, "b", "WARN", 5),
+        ]  # fmt: skip
+        names = ("at_ms", "cluster", "group", "status", "total_lag")
+        table = [(1_800_000_000_000 + s * 1000, "c", *rest) for s, *rest in rows]
+        if form == "csv":
+            lines = [",".join(names), *(",".join(map(str, row)) for row in table)]
+        else:
+            lines = [json.dumps(dict(zip(names, row, strict=True))) for row in table]
+        samples.write_text("\n".join(lines))
+
+        result = run("backtest", "--policy", policy, "--samples", samples, "--json")
+        answer = json.loads(result.stdout)
+
+        assert [one["event"] for one in answer["notices"]] == ["open", "escalate", "close"]
+        assert answer["per_group"] == [{"cluster": "c", "group": "a", "notices": 3}]
+        assert (answer["samples"], answer["groups"]) == (6, 2)
+
+    def test_backtest_names_the_row_that_cannot_be_used(self, tmp_path) -> None:
+        (tmp_path / "p.toml").write_text("[alerts.policies.p]\n")
+        (tmp_path / "s.csv").write_text("at_ms,cluster,group,status\n1,c,g,BROKEN\n")
+        result = run("backtest", "--policy", tmp_path / "p.toml", "--samples", tmp_path / "s.csv")
+
+        assert result.exit_code == 2
+        assert "item 0, field 'status'" in result.stderr

@@ -1,0 +1,375 @@
+"""Incidents: what a verdict makes of them, case by case and by law."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lagwatch.core.incident import (
+    NEVER,
+    QUIET,
+    Act,
+    Decision,
+    Graded,
+    Incident,
+    Observation,
+    Policy,
+    Reason,
+    State,
+    Tell,
+    gone,
+    grade,
+    step,
+    told_to,
+)
+from lagwatch.core.model import EpochMs, GroupStatus
+
+OK, WARN, ERR, UNKNOWN = GroupStatus.OK, GroupStatus.WARN, GroupStatus.ERR, GroupStatus.UNKNOWN
+CASES = json.loads(
+    (Path(__file__).parents[1] / "vectors" / "notifier_cases.json").read_text(encoding="utf-8")
+)["cases"]
+WARNS = Policy(name="warns", threshold=WARN)
+
+
+class Story:
+    """One group under one policy, told verdict by verdict."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.state = QUIET
+        self.now_ms = 1_000_000
+        self.heard: list[Tell] = []
+        self.acts: list[Act] = []
+
+    def sees(self, status: GroupStatus | Graded, after_s: float = 1, *, muted=False) -> Decision:
+        self.now_ms += int(after_s * 1000)
+        graded = (
+            status
+            if isinstance(status, Graded)
+            else grade(Observation(status=status, total_lag=100), self.policy)
+        )
+        self.state, decision = step(
+            self.state, graded, self.policy, EpochMs(self.now_ms), muted=muted
+        )
+        if decision.tell is not Tell.NOTHING:
+            self.heard.append(decision.tell)
+        if decision.act is not Act.NONE:
+            self.acts.append(decision.act)
+        return decision
+
+
+@pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
+def test_the_burrow_setting_decides_as_burrow_does(case) -> None:
+    policy = Policy(
+        name="burrow",
+        burrow=True,
+        threshold=GroupStatus(case["threshold"]),
+        send_close=case["send_close"],
+        send_once=case["send_once"],
+    )
+    now = EpochMs(10_000)
+    state = State(
+        incident=Incident(since_ms=EpochMs(1), opened_ms=EpochMs(1), severity=WARN)
+        if case["incident_open"]
+        else None,
+        quiet_until_ms=EpochMs(5_000) if case["already_notified"] else None,
+    )
+
+    after, decision = step(state, grade_as_is(GroupStatus[case["status"]]), policy, now)
+
+    assert (decision.tell is not Tell.NOTHING) is case["expect_sent"]
+    assert (decision.tell is Tell.CLOSE) is case["expect_is_close"]
+    assert (after.incident is not None) is case["expect_incident_after"]
+
+
+def grade_as_is(status: GroupStatus) -> Graded:
+    return Graded(severity=status, reason=Reason.FIRST)
+
+
+class TestBurrowsDefects:
+    """Wrong in the Burrow setting, which copies them; right in every other."""
+
+    def test_who_was_not_told_of_an_incident_is_not_told_of_its_end(self) -> None:
+        story = Story(Policy(name="errors", threshold=ERR))
+
+        story.sees(WARN)
+        story.sees(OK)
+
+        assert story.heard == []
+
+    def test_a_group_that_reopens_at_once_is_told_only_if_it_stays_bad(self) -> None:
+        story = Story(Policy(name="p", threshold=WARN, reopen_ms=60_000))
+
+        reasons = [story.sees(status).reason for status in (WARN, OK, WARN, OK, WARN)]
+        late = story.sees(WARN, after_s=60)
+
+        assert reasons[2] is Reason.REOPENED_TOO_SOON
+        assert reasons[3] is Reason.NEVER_TOLD
+        assert late.reason is Reason.STILL_OPEN
+        assert story.heard == [Tell.OPEN, Tell.CLOSE, Tell.OPEN]
+
+    def test_a_reopening_that_is_worse_than_before_is_told_at_once(self) -> None:
+        story = Story(Policy(name="p", threshold=WARN, reopen_ms=60_000))
+
+        for status in (WARN, OK, ERR):
+            story.sees(status)
+
+        assert story.heard == [Tell.OPEN, Tell.CLOSE, Tell.OPEN]
+
+    def test_an_escalation_is_told_under_send_once(self) -> None:
+        story = Story(Policy(name="p", threshold=WARN, send_once=True))
+
+        for status in (WARN, WARN, ERR, WARN, ERR, OK):
+            story.sees(status)
+
+        assert story.heard == [Tell.OPEN, Tell.ESCALATE, Tell.CLOSE]
+
+
+class TestTiming:
+    def test_a_verdict_must_hold_before_it_opens(self) -> None:
+        story = Story(Policy(name="p", threshold=WARN, open_for_ms=10_000))
+
+        first = story.sees(WARN)
+        story.sees(OK)
+        again = story.sees(WARN)
+        opened = story.sees(WARN, after_s=10)
+
+        assert (first.reason, again.reason) == (Reason.WAITING, Reason.WAITING)
+        assert opened == Decision(act=Act.OPEN, tell=Tell.OPEN, reason=Reason.FIRST)
+        assert story.state.incident is not None
+        assert story.state.incident.since_ms == story.now_ms - 10_000
+
+    def test_a_good_verdict_must_hold_before_it_closes(self) -> None:
+        story = Story(Policy(name="p", threshold=WARN, close_for_ms=10_000))
+        story.sees(WARN)
+
+        healing = story.sees(OK)
+        story.sees(WARN)
+        story.sees(OK)
+        closed = story.sees(OK, after_s=10)
+
+        assert healing.reason is Reason.HEALING
+        assert closed == Decision(act=Act.CLOSE, tell=Tell.CLOSE, reason=Reason.HEALED)
+
+    def test_escalation_waits_as_opening_does_and_easing_as_closing_does(self) -> None:
+        story = Story(Policy(name="p", threshold=WARN, open_for_ms=5_000, close_for_ms=20_000))
+        story.sees(WARN)
+        story.sees(WARN, after_s=5)
+
+        acts = [story.sees(ERR).act, story.sees(ERR, 5).act, story.sees(WARN).act]
+        eased = story.sees(WARN, after_s=20)
+
+        assert acts == [Act.NONE, Act.ESCALATE, Act.NONE]
+        assert eased == Decision(
+            act=Act.DE_ESCALATE, tell=Tell.DE_ESCALATE, reason=Reason.DE_ESCALATED
+        )
+
+    def test_reminders_come_once_an_interval(self) -> None:
+        story = Story(Policy(name="p", threshold=WARN, remind_ms=60_000))
+
+        for _ in range(181):
+            story.sees(WARN)
+
+        assert story.heard == [Tell.OPEN, Tell.REMIND, Tell.REMIND, Tell.REMIND]
+
+
+class TestFloors:
+    def test_under_the_floor_of_messages_nothing_is_bad(self) -> None:
+        policy = replace(WARNS, minimum_lag=100)
+
+        under = grade(Observation(status=ERR, total_lag=99), policy)
+        at = grade(Observation(status=ERR, total_lag=100), policy)
+
+        assert (under.severity, under.reason) == (OK, Reason.BELOW_FLOOR)
+        assert at.severity is ERR
+
+    def test_an_unknown_time_lag_is_under_no_floor(self) -> None:
+        policy = replace(WARNS, minimum_time_lag_ms=30_000)
+
+        assert grade(Observation(status=ERR, time_lag_ms=29_999), policy).severity is OK
+        assert grade(Observation(status=ERR, time_lag_ms=-1), policy).severity is ERR
+
+    def test_windows_not_filled_enough_open_nothing_and_close_nothing(self) -> None:
+        story = Story(replace(WARNS, minimum_complete=0.5))
+        story.sees(WARN)
+
+        thin = grade(Observation(status=WARN, complete=0.4), story.policy)
+        decision = story.sees(thin)
+
+        assert decision == Decision(reason=Reason.INCOMPLETE)
+        assert story.state.incident is not None
+
+    def test_a_group_of_a_policy_that_never_alerts_has_no_incident(self) -> None:
+        story = Story(replace(WARNS, threshold=NEVER))
+
+        assert story.sees(ERR).reason is Reason.BELOW_THRESHOLD
+        assert story.state.idle
+
+
+class TestOddVerdicts:
+    def test_unknown_opens_nothing_and_closes_nothing(self) -> None:
+        story = Story(WARNS)
+
+        before = story.sees(UNKNOWN)
+        story.sees(WARN)
+        during = story.sees(UNKNOWN, after_s=3600)
+
+        assert before.silent
+        assert during.silent
+        assert story.state.incident is not None
+
+    def test_an_incident_of_a_group_that_is_gone_is_closed(self) -> None:
+        story = Story(WARNS)
+        story.sees(WARN)
+
+        assert story.sees(gone()).reason is Reason.GROUP_GONE
+        assert story.heard == [Tell.OPEN, Tell.CLOSE]
+
+
+class TestMutes:
+    def test_an_incident_that_opens_muted_is_told_when_the_mute_ends(self) -> None:
+        story = Story(WARNS)
+
+        muted = story.sees(WARN, muted=True)
+        after = story.sees(WARN)
+
+        assert muted == Decision(act=Act.OPEN, reason=Reason.MUTED)
+        assert after == Decision(tell=Tell.OPEN, reason=Reason.MUTE_ENDED)
+
+    def test_an_incident_within_a_mute_is_recorded_and_never_told(self) -> None:
+        story = Story(WARNS)
+
+        story.sees(WARN, muted=True)
+        story.sees(OK, muted=True)
+        story.sees(OK)
+
+        assert story.acts == [Act.OPEN, Act.CLOSE]
+        assert story.heard == []
+
+    def test_the_end_of_a_told_incident_is_told_after_the_mute(self) -> None:
+        story = Story(WARNS)
+        story.sees(WARN)
+
+        held = story.sees(OK, muted=True)
+        after = story.sees(OK)
+
+        assert held.reason is Reason.HELD_BY_MUTE
+        assert after.tell is Tell.CLOSE
+
+    def test_an_escalation_within_a_mute_is_told_after_it(self) -> None:
+        story = Story(WARNS)
+        story.sees(WARN)
+
+        muted = story.sees(ERR, muted=True)
+        after = story.sees(ERR)
+
+        assert (muted.act, muted.tell) == (Act.ESCALATE, Tell.NOTHING)
+        assert (after.act, after.tell) == (Act.NONE, Tell.ESCALATE)
+
+
+class TestChannels:
+    def test_a_channel_for_errors_hears_the_escalation_as_an_opening(self) -> None:
+        assert told_to(Tell.OPEN, WARN, ERR, knows=False) is Tell.NOTHING
+        assert told_to(Tell.ESCALATE, ERR, ERR, knows=False) is Tell.OPEN
+
+    def test_a_channel_that_knows_hears_of_better_times_and_the_end(self) -> None:
+        assert told_to(Tell.DE_ESCALATE, WARN, ERR, knows=True) is Tell.DE_ESCALATE
+        assert told_to(Tell.REMIND, WARN, ERR, knows=True) is Tell.NOTHING
+        assert told_to(Tell.CLOSE, OK, ERR, knows=True) is Tell.CLOSE
+
+    def test_a_channel_that_does_not_know_hears_of_no_end(self) -> None:
+        assert told_to(Tell.CLOSE, OK, WARN, knows=False) is Tell.NOTHING
+
+
+policies = st.builds(
+    Policy,
+    name=st.just("any"),
+    threshold=st.sampled_from([WARN, ERR, NEVER]),
+    open_for_ms=st.sampled_from([0, 1000, 5000]),
+    close_for_ms=st.sampled_from([0, 1000, 5000]),
+    remind_ms=st.sampled_from([0, 2000]),
+    reopen_ms=st.sampled_from([0, 4000]),
+    send_once=st.booleans(),
+    send_close=st.booleans(),
+    minimum_lag=st.sampled_from([0, 50]),
+    minimum_complete=st.sampled_from([0.0, 0.5]),
+)
+moments = st.lists(
+    st.tuples(
+        st.builds(
+            Observation,
+            status=st.sampled_from([OK, WARN, ERR, UNKNOWN]),
+            complete=st.sampled_from([0.2, 1.0]),
+            total_lag=st.sampled_from([0, 100]),
+        ),
+        st.sampled_from([0, 500, 1000, 7000]),
+        st.booleans(),
+    ),
+    max_size=60,
+)
+
+
+class Ledger:
+    """Checks that what is opened is closed, and nothing else."""
+
+    def __init__(self, opening: str, closing: str) -> None:
+        self._opening, self._closing = opening, closing
+        self.is_open = False
+
+    def takes(self, word: str) -> None:
+        if word == self._opening:
+            assert not self.is_open, "opened twice"
+            self.is_open = True
+        elif word not in {"none", "nothing"}:
+            assert self.is_open, f"{word} without an opening"
+            self.is_open = word != self._closing
+
+
+@settings(max_examples=400, deadline=None)
+@given(policy=policies, seen=moments)
+def test_the_laws_of_incidents(policy: Policy, seen) -> None:
+    state, now_ms = QUIET, 0
+    incident, heard = Ledger("open", "close"), Ledger("open", "close")
+
+    for observation, after_ms, muted in seen:
+        now_ms += after_ms
+        graded = grade(observation, policy)
+        state, decision = step(state, graded, policy, EpochMs(now_ms), muted=muted)
+
+        incident.takes(decision.act)
+        heard.takes(decision.tell)
+        if decision.act is Act.CLOSE:
+            heard.is_open = False  # a policy without send_close leaves it at that
+        assert not (muted and decision.tell is not Tell.NOTHING)
+        if policy.send_once:
+            assert decision.tell not in (Tell.REMIND, Tell.DE_ESCALATE)
+        if policy.threshold is NEVER:
+            assert state.idle
+        assert (state.incident is not None) == incident.is_open
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    policy=policies.map(lambda one: replace(one, threshold=WARN)),
+    seen=moments,
+)
+def test_in_the_end_everybody_knows_how_it_is(policy: Policy, seen) -> None:
+    """After any history, an hour unmuted of the same verdict leaves nothing untold."""
+    for last in (OK, ERR):
+        state, now_ms = QUIET, 0
+        knows: GroupStatus | None = None
+        final = [(Observation(status=last, total_lag=100), 600_000, False)] * 6
+        for observation, after_ms, muted in [*seen, *final]:
+            now_ms += after_ms
+            state, decision = step(
+                state, grade(observation, policy), policy, EpochMs(now_ms), muted=muted
+            )
+            if decision.tell is Tell.CLOSE or decision.act is Act.CLOSE:
+                knows = None
+            elif decision.tell is not Tell.NOTHING and state.incident is not None:
+                knows = state.incident.severity
+
+        assert knows is (None if last is OK else ERR)
