@@ -1,0 +1,1 @@
+"""One dashboard a module; each has a function `dashboard()`."""

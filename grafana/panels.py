@@ -1,0 +1,254 @@
+"""The pieces all dashboards are made of: data sources, variables and panels in one style."""
+
+from collections.abc import Mapping, Sequence
+from string import ascii_uppercase
+from typing import Final
+
+from grafana_foundation_sdk.builders import (
+    common,
+    dashboard,
+    elasticsearch,
+    heatmap,
+    prometheus,
+    stat,
+    statetimeline,
+    table,
+    timeseries,
+)
+from grafana_foundation_sdk.models import common as kinds
+from grafana_foundation_sdk.models import dashboard as models
+from grafana_foundation_sdk.models import heatmap as heatmaps
+from grafana_foundation_sdk.models import prometheus as formats
+
+PROMETHEUS: Final = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
+HISTORY: Final = models.DataSourceRef(type_val="elasticsearch", uid="${history}")
+
+FULL, HALF, THIRD, QUARTER, SIXTH = 24, 12, 8, 6, 4
+"""Widths of panels; a row has 24 columns."""
+
+STATUS_COLORS: Final[Mapping[str, str]] = {
+    "OK": "green",
+    "WARN": "yellow",
+    "ERR": "red",
+    "STOP": "dark-red",
+    "STALL": "red",
+    "REWIND": "purple",
+    "UNKNOWN": "text",
+}
+
+Override = tuple[str, Mapping[str, object]]
+"""Name of a field, and what is different about it."""
+
+
+def board(uid: str, title: str, description: str) -> dashboard.Dashboard:
+    """An empty dashboard that finds its data sources and its siblings."""
+    siblings = (
+        dashboard.DashboardLink("lagwatch")
+        .type(models.DashboardLinkType.DASHBOARDS)
+        .tags(["lagwatch"])
+        .as_dropdown(True)
+        .include_vars(True)
+        .keep_time(True)
+    )
+    return (
+        dashboard.Dashboard(title)
+        .uid(uid)
+        .description(description)
+        .tags(["lagwatch", "kafka"])
+        .link(siblings)
+        .tooltip(models.DashboardCursorSync.CROSSHAIR)
+        .timezone("browser")
+        .editable()
+    )
+
+
+def live(uid: str, title: str, description: str) -> dashboard.Dashboard:
+    """A dashboard on Prometheus."""
+    return (
+        board(uid, title, description)
+        .refresh("30s")
+        .time("now-3h", "now")
+        .with_variable(source("datasource", "prometheus", "Prometheus"))
+    )
+
+
+def source(name: str, kind: str, label: str) -> dashboard.DatasourceVariable:
+    """A choice among the data sources of a kind."""
+    return dashboard.DatasourceVariable(name).label(label).type(kind)
+
+
+def choice(name: str, query: str, *, many: bool = True) -> dashboard.QueryVariable:
+    """A choice among the values of a label: `label_values(metric, label)`."""
+    variable = (
+        dashboard.QueryVariable(name)
+        .label(name.capitalize())
+        .datasource(PROMETHEUS)
+        .query(query)
+        .refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED)
+        .sort(models.VariableSort.ALPHABETICAL_ASC)
+    )
+    return variable.multi(True).include_all(True).all_value(".*") if many else variable
+
+
+def over_time(expr: str, legend: str = "") -> prometheus.Dataquery:
+    """A query that gives curves."""
+    return prometheus.Dataquery().expr(expr).legend_format(legend).range()
+
+
+def now(expr: str, ref: str = "A") -> prometheus.Dataquery:
+    """A query that gives rows of a table, or one number."""
+    query = prometheus.Dataquery().expr(expr).instant().ref_id(ref)
+    return query.format(formats.PromQueryFormat.TABLE)
+
+
+def curves(
+    title: str,
+    queries: Sequence[prometheus.Dataquery | elasticsearch.Dataquery],
+    *,
+    unit: str = "short",
+    span: int = HALF,
+    about: str = "",
+    data: models.DataSourceRef = PROMETHEUS,
+    stacked: bool = False,
+) -> timeseries.Panel:
+    """Values over time; a gap is unknown and stays a gap."""
+    legend = (
+        common.VizLegendOptions()
+        .display_mode(kinds.LegendDisplayMode.TABLE)
+        .placement(kinds.LegendPlacement.BOTTOM)
+        .show_legend(True)
+        .calcs(["lastNotNull", "max"])
+    )
+    panel = (
+        timeseries.Panel()
+        .title(title)
+        .description(about)
+        .datasource(data)
+        .unit(unit)
+        .min(0)
+        .span(span)
+        .height(8)
+        .line_width(1)
+        .fill_opacity(10)
+        .legend(legend)
+    )
+    if stacked:
+        panel.stacking(common.StackingConfig().mode(kinds.StackingMode.NORMAL)).fill_opacity(60)
+    for letter, query in zip(ascii_uppercase, queries, strict=False):
+        panel.with_target(query.ref_id(letter))
+    return panel
+
+
+def number(
+    title: str,
+    expr: str,
+    *,
+    unit: str = "short",
+    span: int = SIXTH,
+    bad_from: float | None = None,
+    about: str = "",
+) -> stat.Panel:
+    """One number; red from `bad_from` on."""
+    steps = [models.Threshold(value=None, color="green" if bad_from is not None else "text")]
+    if bad_from is not None:
+        steps.append(models.Threshold(value=bad_from, color="red"))
+    thresholds = dashboard.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(steps)
+    return (
+        stat.Panel()
+        .title(title)
+        .description(about)
+        .datasource(PROMETHEUS)
+        .unit(unit)
+        .thresholds(thresholds)
+        .graph_mode(kinds.BigValueGraphMode.NONE)
+        .no_value("unknown")
+        .span(span)
+        .height(4)
+        .with_target(over_time(expr))
+    )
+
+
+def listing(
+    title: str,
+    queries: Sequence[prometheus.Dataquery],
+    *,
+    names: Mapping[str, str],
+    hidden: Sequence[str] = (),
+    sort: str = "",
+    overrides: Sequence[Override] = (),
+    span: int = FULL,
+    height: int = 10,
+    about: str = "",
+) -> table.Panel:
+    """A table: the queries joined by their labels; `names` maps their columns to headings."""
+    panel = (
+        table.Panel()
+        .title(title)
+        .description(about)
+        .datasource(PROMETHEUS)
+        .filterable(True)
+        .span(span)
+        .height(height)
+    )
+    for query in queries:
+        panel.with_target(query)
+    excluded = dict.fromkeys(("Time", "__name__", "instance", "job", *hidden), True)
+    panel.with_transformation(models.DataTransformerConfig(id_val="merge", options={}))
+    panel.with_transformation(
+        models.DataTransformerConfig(
+            id_val="organize",
+            options={"excludeByName": excluded, "renameByName": dict(names)},
+        )
+    )
+    for name, properties in overrides:
+        panel.override_by_name(
+            name,
+            [
+                models.DynamicConfigValue(id_val=key, value=value)
+                for key, value in properties.items()
+            ],
+        )
+    if sort:
+        panel.sort_by([common.TableSortByFieldState().display_name(sort).desc(True)])
+    return panel
+
+
+def timeline(title: str, query: prometheus.Dataquery, *, span: int = FULL) -> statetimeline.Panel:
+    """Which state held when; the query gives one series per state, its value 1 while it holds."""
+    texts = {
+        "1": models.ValueMappingResult(text="yes", color="red", index=0),
+        "0": models.ValueMappingResult(text="no", color="transparent", index=1),
+    }
+    return (
+        statetimeline.Panel()
+        .title(title)
+        .datasource(PROMETHEUS)
+        .mappings([models.ValueMap(options=texts)])
+        .merge_values(True)
+        .show_value(kinds.VisibilityMode.NEVER)
+        .span(span)
+        .height(6)
+        .with_target(query)
+    )
+
+
+def heat(title: str, query: prometheus.Dataquery, *, span: int = FULL) -> heatmap.Panel:
+    """One row of cells per series: the darker, the greater."""
+    color = (
+        heatmap.HeatmapColorOptions()
+        .mode(heatmaps.HeatmapColorMode.SCHEME)
+        .scheme("Oranges")
+        .steps(64)
+        .scale(heatmaps.HeatmapColorScale.EXPONENTIAL)
+        .exponent(0.5)
+    )
+    return (
+        heatmap.Panel()
+        .title(title)
+        .datasource(PROMETHEUS)
+        .calculate(False)
+        .color(color)
+        .span(span)
+        .height(10)
+        .with_target(query)
+    )

@@ -1,0 +1,137 @@
+"""What stands on /metrics: one consistent moment as text, made outside the event loop."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.exposition import generate_latest
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+
+from lagwatch.clock import Clock
+from lagwatch.config.metrics import MetricsSettings
+from lagwatch.memory import give_back
+from lagwatch.metrics import own
+from lagwatch.metrics.labels import NATIVE, Dialect, LabelBook
+from lagwatch.metrics.native import COLUMNS
+from lagwatch.metrics.packed import Packed
+from lagwatch.metrics.profiles import PROFILES
+from lagwatch.metrics.source import Source
+from lagwatch.metrics.state import ServiceState
+from lagwatch.metrics.text import END_OF_OPENMETRICS, Format, header
+from lagwatch.metrics.view import View
+from lagwatch.ports import Exposition
+
+
+class Exporter:
+    """Answers on /metrics (`ports.Metrics`).
+
+    `collect` is called on the event loop; what it returns must not change any more. Answers are
+    made one at a time, so that several scrapers at once cost no more memory than one.
+    """
+
+    def __init__(
+        self, settings: MetricsSettings, *, collect: Callable[[], ServiceState], clock: Clock
+    ) -> None:
+        self._settings = settings
+        self._collect = collect
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._process = CollectorRegistry(auto_describe=False)
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=self._process)
+        self._sources = tuple(_sources(settings))
+        self._scrapes = 0
+        self._last_s: float | None = None
+
+    async def scrape(self, *, accept: str, accept_encoding: str) -> Exposition:
+        """The newest moment, in the format and encoding that the client prefers."""
+        form = negotiate(accept)
+        zipped = accepts_gzip(accept_encoding)
+        async with self._lock:
+            began_s = self._clock.monotonic_s()
+            packed = await asyncio.to_thread(self.render, self._collect(), form)
+            self._last_s = self._clock.monotonic_s() - began_s
+            self._scrapes += 1
+        return Exposition(
+            content_type=form.value,
+            content_encoding="gzip" if zipped else "",
+            size_bytes=packed.zipped_size_bytes if zipped else packed.size_bytes,
+            chunks=packed.zipped if zipped else packed.plain(),
+        )
+
+    def render(self, state: ServiceState, form: Format) -> Packed:
+        """The whole answer, or an exception."""
+        packed = Packed(self._text(state, form))
+        give_back()
+        return packed
+
+    def _text(self, state: ServiceState, form: Format) -> Iterator[str]:
+        views = {
+            one.health.cluster: View(
+                one.snapshot,
+                rebalances=one.rebalances,
+                most_rows=self._settings.partition_budget,
+            )
+            for one in state.clusters
+            if one.snapshot is not None
+        }
+        books = {name: LabelBook(view) for name, view in views.items()}
+        for source, names in self._sources:
+            yield header(source.metric, form)
+            for cluster, view in views.items():
+                yield from source.lines(view, books[cluster], names)
+        yield from self._own(state, views, form)
+        if form is Format.OPENMETRICS:
+            yield END_OF_OPENMETRICS
+
+    def _own(self, state: ServiceState, views: Mapping[str, View], form: Format) -> Iterator[str]:
+        scrapes = own.ScrapeTimes(scrapes=self._scrapes, last_s=self._last_s)
+        for metric, samples in own.families(state, views, scrapes):
+            yield header(metric, form) + own.text(metric, samples)
+        if form is Format.OPENMETRICS:
+            made: bytes = generate_openmetrics(self._process)  # type: ignore[no-untyped-call] # is untyped
+            yield made.decode().removesuffix(END_OF_OPENMETRICS)
+        else:
+            yield generate_latest(self._process).decode()
+
+
+def _sources(settings: MetricsSettings) -> Iterator[tuple[Source, Dialect]]:
+    for source in COLUMNS:
+        yield source, NATIVE
+    for name in settings.profiles:
+        for source in PROFILES[name].columns:
+            yield source, PROFILES[name].names
+
+
+def negotiate(accept: str) -> Format:
+    """OpenMetrics when the client takes it at least as willingly as the older format."""
+    quality = _qualities(accept)
+    openmetrics = quality.get("application/openmetrics-text", 0.0)
+    plain = max(quality.get("text/plain", 0.0), quality.get("text/*", 0.0))
+    return Format.OPENMETRICS if openmetrics and openmetrics >= plain else Format.PROMETHEUS
+
+
+def accepts_gzip(accept_encoding: str) -> bool:
+    """Does the client take gzip?"""
+    quality = _qualities(accept_encoding)
+    return quality.get("gzip", quality.get("*", 0.0)) > 0
+
+
+def _qualities(header_value: str) -> dict[str, float]:
+    """What a client accepts, and how gladly; 0 is a refusal.
+
+    Source: RFC 9110, 12.4.2.
+    """
+    found: dict[str, float] = {}
+    for item in header_value.lower().split(","):
+        name, *parameters = (part.strip() for part in item.split(";"))
+        weights = [part[2:] for part in parameters if part.startswith("q=")]
+        found[name] = max(found.get(name, 0.0), _weight(weights[0]) if weights else 1.0)
+    return found
+
+
+def _weight(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0

@@ -1,0 +1,119 @@
+"""Where the values of our own metrics come from, as far as they are columns of a snapshot."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lagwatch.core.model import GroupStatus, Member, PartitionStatus
+from lagwatch.metrics import labels as by
+from lagwatch.metrics import table
+from lagwatch.metrics.labels import escape
+from lagwatch.metrics.source import Column, Source, States
+from lagwatch.metrics.view import STATES
+
+_NOT_OK: Final = tuple(status for status in PartitionStatus if status is not PartitionStatus.OK)
+_GROUP_STATUSES: Final = tuple(
+    status for status in GroupStatus if status is not GroupStatus.NOTFOUND
+)
+
+
+def _owner_labels(owner: Member | None) -> str:
+    if owner is None:
+        return ""
+    return (
+        f',member_host="{escape(owner.host)}",client_id="{escape(owner.client_id)}"'
+        f',instance_id="{escape(owner.instance_id)}"'
+    )
+
+
+def _code(statuses: Sequence[int], column: NDArray[np.integer]) -> NDArray[np.int8]:
+    """Position of each status; -1 for one that is not among them."""
+    positions: NDArray[np.int8] = np.full(max(*PartitionStatus, *GroupStatus) + 1, -1, np.int8)
+    positions[list(statuses)] = np.arange(len(statuses))
+    codes: NDArray[np.int8] = positions[column]
+    return codes
+
+
+COLUMNS: Final[tuple[Source, ...]] = (
+    Column(metric=table.LAG, labels=by.of_partitions, values=lambda view: view.lag),
+    Column(metric=table.TIME_LAG, labels=by.of_partitions, values=lambda view: view.time_lag_s),
+    Column(metric=table.COMMITTED, labels=by.of_partitions, values=lambda view: view.committed),
+    Column(metric=table.COMMIT_AGE, labels=by.of_partitions, values=lambda view: view.commit_age_s),
+    States(
+        metric=table.PARTITION_STATUS,
+        labels=by.of_partitions,
+        states=tuple(status.name for status in _NOT_OK),
+        codes=lambda view: _code(_NOT_OK, view.status),
+        only_held=True,
+    ),
+    Column(
+        metric=table.OWNER,
+        labels=by.of_partitions,
+        values=lambda view: view.owned,
+        tails=lambda view: by.of_owners(view, _owner_labels),
+    ),
+    Column(metric=table.GROUP_LAG, labels=by.of_groups, values=lambda view: view.group_lag),
+    Column(metric=table.GROUP_MAX_LAG, labels=by.of_groups, values=lambda view: view.group_max_lag),
+    Column(
+        metric=table.GROUP_MAX_TIME_LAG,
+        labels=by.of_groups,
+        values=lambda view: view.group_time_lag_s,
+    ),
+    States(
+        metric=table.GROUP_STATUS,
+        labels=by.of_groups,
+        states=tuple(status.name for status in _GROUP_STATUSES),
+        codes=lambda view: _code(_GROUP_STATUSES, view.group_status),
+    ),
+    States(
+        metric=table.GROUP_STATE,
+        labels=by.of_groups,
+        states=STATES,
+        codes=lambda view: view.group_state,
+    ),
+    Column(metric=table.GROUP_MEMBERS, labels=by.of_groups, values=lambda view: view.group_members),
+    Column(
+        metric=table.GROUP_COMPLETE, labels=by.of_groups, values=lambda view: view.group_complete
+    ),
+    Column(metric=table.REBALANCES, labels=by.of_groups, values=lambda view: view.group_rebalances),
+    Column(metric=table.GROUP_LOST, labels=by.of_groups, values=lambda view: view.group_lost),
+    Column(
+        metric=table.GROUP_RETENTION_USED,
+        labels=by.of_groups,
+        values=lambda view: view.group_retention_used,
+    ),
+    Column(
+        metric=table.GROUP_REST_LAG, labels=by.of_groups, values=lambda view: view.group_rest_lag
+    ),
+    Column(metric=table.GROUP_REST, labels=by.of_groups, values=lambda view: view.group_rest),
+    Column(
+        metric=table.GROUP_TOPIC_LAG, labels=by.of_group_topics, values=lambda view: view.pair_lag
+    ),
+    Column(
+        metric=table.GROUP_TOPIC_COMMITTED,
+        labels=by.of_group_topics,
+        values=lambda view: view.pair_committed,
+    ),
+    Column(
+        metric=table.LOG_END,
+        labels=by.of_topic_partitions,
+        values=lambda view: view.shown_offsets(view.snapshot.topics.log_end),
+    ),
+    Column(
+        metric=table.LOG_START,
+        labels=by.of_topic_partitions,
+        values=lambda view: view.shown_offsets(view.snapshot.topics.log_start),
+    ),
+    Column(
+        metric=table.TOPIC_LOG_END,
+        labels=by.of_topics,
+        values=lambda view: view.topic_sum(view.snapshot.topics.log_end),
+    ),
+    Column(
+        metric=table.TOPIC_PARTITIONS,
+        labels=by.of_topics,
+        values=lambda view: view.topic_partitions,
+    ),
+)

@@ -1,0 +1,155 @@
+"""The service about itself: a few dozen lines that are no columns."""
+
+import platform
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from lagwatch.core.wire import Fault
+from lagwatch.metrics import table
+from lagwatch.metrics.labels import escape
+from lagwatch.metrics.metric import Metric
+from lagwatch.metrics.state import ClusterState, ServiceState
+from lagwatch.metrics.view import View
+from lagwatch.ports import RecorderHealth
+
+_ERROR_KINDS: Final = (
+    "authentication",
+    "authorization",
+    "connection",
+    "coordinator",
+    "died",
+    "leader",
+    "partial",
+    "protocol",
+    "timeout",
+    "tls",
+)
+_DROP_REASONS: Final = ("behind", "corrupt", "disk_full", "io", "rejected", "spool_full")
+_MALFORMED: Final = tuple(fault.value for fault in Fault)
+
+Sample = tuple[tuple[str, ...], float]
+"""Values of the labels, and the value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScrapeTimes:
+    """What the exporter knows of itself."""
+
+    scrapes: int
+    last_s: float | None
+
+
+def families(
+    state: ServiceState, views: Mapping[str, View], scrapes: ScrapeTimes
+) -> Iterator[tuple[Metric, list[Sample]]]:
+    """Each metric with its samples."""
+    yield from _clusters(state.clusters, views)
+    yield from _history(state.recorder or _NOTHING_RECORDED)
+    yield from _alerts(state)
+    yield table.BUILD, [((state.version, platform.python_version()), 1)]
+    yield table.SCRAPES, [((), scrapes.scrapes)]
+    if scrapes.last_s is not None:
+        yield table.SCRAPE_TIME, [((), scrapes.last_s)]
+
+
+def text(metric: Metric, samples: list[Sample]) -> str:
+    """The lines of a family."""
+    return "".join(f"{metric.name}{_labels(metric, values)} {value}\n" for values, value in samples)
+
+
+def _labels(metric: Metric, values: tuple[str, ...]) -> str:
+    if not values:
+        return ""
+    pairs = zip(metric.labels, values, strict=True)
+    return "{" + ",".join(f'{name}="{escape(value)}"' for name, value in pairs) + "}"
+
+
+def _clusters(
+    clusters: tuple[ClusterState, ...], views: Mapping[str, View]
+) -> Iterator[tuple[Metric, list[Sample]]]:
+    yield (
+        table.UNKNOWN_PARTITIONS,
+        [
+            ((cluster, reason), count)
+            for cluster, view in views.items()
+            for reason, count in view.unknown_rows().items()
+        ],
+    )
+    yield table.LEFT_OUT, [((name,), int(view.left_out.sum())) for name, view in views.items()]
+    yield (
+        table.LAST_SUCCESS,
+        [
+            ((name,), view.snapshot.data_ms / 1000)
+            for name, view in views.items()
+            if view.snapshot.data_ms >= 0
+        ],
+    )
+    for metric, value in _BY_CLUSTER:
+        yield metric, [((one.health.cluster,), value(one)) for one in clusters]
+    yield table.ERRORS, _counted(clusters, _ERROR_KINDS, lambda one: one.errors)
+    yield table.MALFORMED, _counted(clusters, _MALFORMED, lambda one: one.malformed)
+
+
+_BY_CLUSTER: Final[tuple[tuple[Metric, Callable[[ClusterState], float]], ...]] = (
+    (table.READY, lambda one: int(one.health.ready)),
+    (table.ROUNDS, lambda one: one.snapshot.round if one.snapshot else 0),
+    (table.COMMITS, lambda one: one.commits),
+    (table.COMMITS_WAITING, lambda one: one.waiting_commits),
+    (table.BACKLOG, lambda one: max(0, one.health.backlog_total - one.health.backlog_read)),
+    (table.COLLECTOR_RESTARTS, lambda one: one.health.collector_restarts),
+)
+
+
+def _counted(
+    clusters: tuple[ClusterState, ...],
+    words: tuple[str, ...],
+    counts: Callable[[ClusterState], Mapping[str, int]],
+) -> list[Sample]:
+    """Counters by word; those that stand at zero, too."""
+    return [
+        ((one.health.cluster, word), count)
+        for one in clusters
+        for word, count in _from_zero(words, counts(one)).items()
+    ]
+
+
+def _from_zero(words: tuple[str, ...], counts: Mapping[str, int]) -> dict[str, int]:
+    return {**dict.fromkeys(words, 0), **counts}
+
+
+_NOTHING_RECORDED: Final = RecorderHealth(
+    enabled=False,
+    problem="",
+    rounds=0,
+    rows=0,
+    unchanged=0,
+    dropped={},
+    spool_bytes=0,
+    spool_segments=0,
+    oldest_ms=None,
+    delivered=0,
+    retries=0,
+)
+
+
+def _history(recorder: RecorderHealth) -> Iterator[tuple[Metric, list[Sample]]]:
+    yield table.HISTORY_ROWS, [((), recorder.rows)]
+    yield table.HISTORY_DELIVERED, [((), recorder.delivered)]
+    dropped = _from_zero(_DROP_REASONS, recorder.dropped)
+    yield table.HISTORY_DROPPED, [((reason,), count) for reason, count in dropped.items()]
+    yield table.HISTORY_RETRIES, [((), recorder.retries)]
+    yield table.HISTORY_SPOOL, [((), recorder.spool_bytes)]
+    if recorder.oldest_ms is not None:
+        yield table.HISTORY_OLDEST, [((), recorder.oldest_ms / 1000)]
+
+
+def _alerts(state: ServiceState) -> Iterator[tuple[Metric, list[Sample]]]:
+    clusters = tuple(one.health.cluster for one in state.clusters)
+    incidents = _from_zero(clusters, state.open_incidents)
+    yield table.INCIDENTS, [((cluster,), count) for cluster, count in incidents.items()]
+    channels = sorted(state.notices.items())
+    yield table.NOTICES_DELIVERED, [((name,), one.delivered) for name, one in channels]
+    yield table.NOTICES_DEAD, [((name,), one.dead) for name, one in channels]
+    yield table.NOTICES_FAILED, [((name,), one.failed_attempts) for name, one in channels]
+    yield table.NOTICES_QUEUED, [((name,), one.queued) for name, one in channels]

@@ -1,0 +1,76 @@
+"""Metrics that are columns of a snapshot, and the lines they become."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import compress
+from operator import add
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lagwatch.metrics.labels import Dialect, LabelBook, Labels
+from lagwatch.metrics.metric import Metric
+from lagwatch.metrics.text import lines
+from lagwatch.metrics.view import View
+
+Values = NDArray[np.integer] | NDArray[np.floating]
+
+
+class Source(Protocol):
+    """Where the lines of one metric come from."""
+
+    @property
+    def metric(self) -> Metric: ...
+
+    def lines(self, view: View, book: LabelBook, names: Dialect) -> Iterator[str]:
+        """Text of the lines of one cluster, in pieces."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A metric with one value for each of its labels; below zero and NaN: no line."""
+
+    metric: Metric
+    labels: Labels
+    values: Callable[[View], Values]
+    tails: Callable[[View], Iterable[str]] | None = None
+    """More labels, one text behind each of the others."""
+
+    def lines(self, view: View, book: LabelBook, names: Dialect) -> Iterator[str]:
+        values = self.values(view)
+        labels: Iterable[str] = book.get(self.labels, names)
+        if self.tails is not None:
+            labels = map(add, labels, self.tails(view))
+        known = values >= 0
+        if known.all():
+            return lines(self.metric.name, labels, values.tolist())
+        kept = compress(labels, known.tolist())
+        return lines(self.metric.name, kept, values[known].tolist())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class States:
+    """A state set: one line for each state, 1 for the one that holds and 0 for the others.
+
+    The last label of the metric takes the states as its values.
+    """
+
+    metric: Metric
+    labels: Labels
+    states: tuple[str, ...]
+    codes: Callable[[View], NDArray[np.integer]]
+    """Index into `states`; -1 unknown: no line."""
+    only_held: bool = False
+    """Leave out the zeros."""
+
+    def lines(self, view: View, book: LabelBook, names: Dialect) -> Iterator[str]:
+        codes, labels = self.codes(view), book.get(self.labels, names)
+        known = codes >= 0
+        for number, state in enumerate(self.states):
+            held = codes == number
+            chosen = held if self.only_held else known
+            tail = f',{self.metric.labels[-1]}="{state}"'
+            kept = (label + tail for label in compress(labels, chosen.tolist()))
+            yield from lines(self.metric.name, kept, held[chosen].astype(np.int8).tolist())

@@ -1,0 +1,53 @@
+"""What one scrape shows: taken at once on the event loop, then only read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.ports import ClusterHealth, RecorderHealth
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterState:
+    """One cluster. The mappings must not change any more."""
+
+    health: ClusterHealth
+    snapshot: ClusterSnapshot | None
+    """None before the first round."""
+    rebalances: Mapping[str, int]
+    """Seen since the start, by group."""
+    commits: int
+    """Taken in since the start."""
+    waiting_commits: int
+    """Waiting for the next round of log end offsets."""
+    errors: Mapping[str, int] = field(default_factory=dict)
+    """Failed rounds since the start, by `SourceError.kind`."""
+    malformed: Mapping[str, int] = field(default_factory=dict)
+    """Records that could not be decoded, by reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeState:
+    """How notices to one channel fare, since the start but for `queued`."""
+
+    delivered: int
+    dead: int
+    """Messages given up."""
+    failed_attempts: int
+    queued: int
+    """Notices that wait now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceState:
+    """The whole service."""
+
+    version: str
+    clusters: tuple[ClusterState, ...]
+    """Sorted by name."""
+    recorder: RecorderHealth | None = None
+    """None when no history is recorded."""
+    open_incidents: Mapping[str, int] = field(default_factory=dict)
+    """By cluster."""
+    notices: Mapping[str, NoticeState] = field(default_factory=dict)
+    """By channel."""

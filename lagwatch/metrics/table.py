@@ -1,0 +1,326 @@
+"""Every metric of our own: name, unit, labels, meaning. Nothing else is written under `lagwatch_`.
+
+Labels of data are cluster, group, topic and partition only. Unknown is absent, never 0 or -1.
+"""
+
+from typing import Final
+
+from lagwatch.metrics.metric import Kind, Metric
+
+_CLUSTER: Final = ("cluster",)
+_GROUP: Final = ("cluster", "group")
+_GROUP_TOPIC: Final = ("cluster", "group", "topic")
+_PARTITION: Final = ("cluster", "group", "topic", "partition")
+_TOPIC: Final = ("cluster", "topic")
+_TOPIC_PARTITION: Final = ("cluster", "topic", "partition")
+
+# partitions of groups
+
+LAG = Metric(
+    name="lagwatch_lag_messages",
+    labels=_PARTITION,
+    unit="messages",
+    help="Log end offset minus committed offset.",
+)
+TIME_LAG = Metric(
+    name="lagwatch_lag_seconds",
+    labels=_PARTITION,
+    unit="seconds",
+    help="Age of the oldest message not read: since when the log end is past the committed offset.",
+)
+COMMITTED = Metric(
+    name="lagwatch_committed_offset",
+    labels=_PARTITION,
+    help="Committed offset: the next one the group will read.",
+)
+COMMIT_AGE = Metric(
+    name="lagwatch_commit_age_seconds",
+    labels=_PARTITION,
+    unit="seconds",
+    help="Time since the last commit.",
+)
+PARTITION_STATUS = Metric(
+    name="lagwatch_partition_status",
+    labels=(*_PARTITION, "status"),
+    help="1 for the verdict on a partition that is not OK; partitions that are OK have none.",
+)
+OWNER = Metric(
+    name="lagwatch_partition_owner_info",
+    labels=(*_PARTITION, "member_host", "client_id", "instance_id"),
+    kind=Kind.INFO,
+    help="Which member of the group holds the partition.",
+)
+
+# groups
+
+GROUP_LAG = Metric(
+    name="lagwatch_group_lag_messages",
+    labels=_GROUP,
+    unit="messages",
+    help="Sum of the known lags of all partitions.",
+)
+GROUP_MAX_LAG = Metric(
+    name="lagwatch_group_max_lag_messages",
+    labels=_GROUP,
+    unit="messages",
+    help="Greatest known lag of a partition.",
+)
+GROUP_MAX_TIME_LAG = Metric(
+    name="lagwatch_group_max_lag_seconds",
+    labels=_GROUP,
+    unit="seconds",
+    help="Greatest known time lag of a partition.",
+)
+GROUP_STATUS = Metric(
+    name="lagwatch_group_status",
+    labels=(*_GROUP, "status"),
+    help="1 for the verdict on the group, 0 for the others.",
+)
+GROUP_STATE = Metric(
+    name="lagwatch_group_state",
+    labels=(*_GROUP, "state"),
+    help="1 for the state of the group in Kafka, 0 for the others.",
+)
+GROUP_MEMBERS = Metric(
+    name="lagwatch_group_members",
+    labels=_GROUP,
+    help="Members of the group.",
+)
+GROUP_COMPLETE = Metric(
+    name="lagwatch_group_complete_ratio",
+    labels=_GROUP,
+    unit="ratio",
+    help="Share of the partitions whose window of commits is full.",
+)
+REBALANCES = Metric(
+    name="lagwatch_rebalances_total",
+    labels=_GROUP,
+    kind=Kind.COUNTER,
+    help="Rebalances seen.",
+)
+GROUP_LOST = Metric(
+    name="lagwatch_group_lost_messages",
+    labels=_GROUP,
+    unit="messages",
+    help="Messages that retention removed before the group read them.",
+)
+GROUP_RETENTION_USED = Metric(
+    name="lagwatch_group_retention_used_ratio",
+    labels=_GROUP,
+    unit="ratio",
+    help="Greatest lag relative to what retention has left of the log; at 1 messages are lost.",
+)
+GROUP_REST_LAG = Metric(
+    name="lagwatch_group_rest_lag_messages",
+    labels=_GROUP,
+    unit="messages",
+    help="Sum of the known lags of the partitions without series of their own (series budget).",
+)
+GROUP_REST = Metric(
+    name="lagwatch_group_rest_partitions",
+    labels=_GROUP,
+    help="Partitions of the group without series of their own (series budget).",
+)
+GROUP_TOPIC_LAG = Metric(
+    name="lagwatch_group_topic_lag_messages",
+    labels=_GROUP_TOPIC,
+    unit="messages",
+    help="Sum of the known lags of the topic's partitions.",
+)
+GROUP_TOPIC_COMMITTED = Metric(
+    name="lagwatch_group_topic_committed_offset",
+    labels=_GROUP_TOPIC,
+    help="Sum of the committed offsets of the topic's partitions; it grows as the group reads.",
+)
+
+# topics
+
+LOG_END = Metric(
+    name="lagwatch_log_end_offset",
+    labels=_TOPIC_PARTITION,
+    help="Log end offset: the one the next message will get.",
+)
+LOG_START = Metric(
+    name="lagwatch_log_start_offset",
+    labels=_TOPIC_PARTITION,
+    help="Log start offset: that of the oldest message there is.",
+)
+TOPIC_LOG_END = Metric(
+    name="lagwatch_topic_log_end_offset",
+    labels=_TOPIC,
+    help="Sum of the log end offsets of all partitions; it grows as messages are written.",
+)
+TOPIC_PARTITIONS = Metric(
+    name="lagwatch_topic_partitions",
+    labels=_TOPIC,
+    help="Partitions of the topic.",
+)
+
+# clusters
+
+UNKNOWN_PARTITIONS = Metric(
+    name="lagwatch_unknown_partitions",
+    labels=("cluster", "reason"),
+    help="Partitions of groups whose lag is not known.",
+)
+LEFT_OUT = Metric(
+    name="lagwatch_partitions_left_out",
+    labels=_CLUSTER,
+    help="Partitions of groups without series of their own: the series budget is spent.",
+)
+LAST_SUCCESS = Metric(
+    name="lagwatch_last_success_timestamp_seconds",
+    labels=_CLUSTER,
+    unit="seconds",
+    help="When log end offsets were last read.",
+)
+READY = Metric(
+    name="lagwatch_cluster_ready",
+    labels=_CLUSTER,
+    help="1 when the backlog of commits is read and log end offsets are known, else 0.",
+)
+ROUNDS = Metric(
+    name="lagwatch_rounds_total",
+    labels=_CLUSTER,
+    kind=Kind.COUNTER,
+    help="Rounds of judgement.",
+)
+COMMITS = Metric(
+    name="lagwatch_commits_total",
+    labels=_CLUSTER,
+    kind=Kind.COUNTER,
+    help="Commits taken in.",
+)
+COMMITS_WAITING = Metric(
+    name="lagwatch_waiting_commits",
+    labels=_CLUSTER,
+    help="Commits that wait for the next round of log end offsets.",
+)
+BACKLOG = Metric(
+    name="lagwatch_backlog_records",
+    labels=_CLUSTER,
+    help="Records of the offsets topic, as it stood at the start, that are still to be read.",
+)
+ERRORS = Metric(
+    name="lagwatch_errors_total",
+    labels=("cluster", "kind"),
+    kind=Kind.COUNTER,
+    help="Failures to read Kafka.",
+)
+MALFORMED = Metric(
+    name="lagwatch_malformed_records_total",
+    labels=("cluster", "reason"),
+    kind=Kind.COUNTER,
+    help="Records of the offsets topic that could not be decoded.",
+)
+COLLECTOR_RESTARTS = Metric(
+    name="lagwatch_collector_restarts_total",
+    labels=_CLUSTER,
+    kind=Kind.COUNTER,
+    help="Restarts of the process that reads the cluster.",
+)
+
+# history
+
+HISTORY_ROWS = Metric(
+    name="lagwatch_history_rows_total",
+    labels=(),
+    kind=Kind.COUNTER,
+    help="Rows of history recorded to the spool.",
+)
+HISTORY_DELIVERED = Metric(
+    name="lagwatch_history_delivered_rows_total",
+    labels=(),
+    kind=Kind.COUNTER,
+    help="Rows of history that the store has acknowledged.",
+)
+HISTORY_DROPPED = Metric(
+    name="lagwatch_history_dropped_rows_total",
+    labels=("reason",),
+    kind=Kind.COUNTER,
+    help="Rows of history that were lost.",
+)
+HISTORY_RETRIES = Metric(
+    name="lagwatch_history_retries_total",
+    labels=(),
+    kind=Kind.COUNTER,
+    help="Deliveries to the history store that were tried again.",
+)
+HISTORY_SPOOL = Metric(
+    name="lagwatch_history_spool_bytes",
+    labels=(),
+    unit="bytes",
+    help="History on disk that is not delivered yet.",
+)
+HISTORY_OLDEST = Metric(
+    name="lagwatch_history_oldest_timestamp_seconds",
+    labels=(),
+    unit="seconds",
+    help="Instant of the oldest row of history that is not delivered yet.",
+)
+
+# alerts
+
+INCIDENTS = Metric(
+    name="lagwatch_open_incidents",
+    labels=_CLUSTER,
+    help="Incidents that are open.",
+)
+NOTICES_DELIVERED = Metric(
+    name="lagwatch_notices_delivered_total",
+    labels=("channel",),
+    kind=Kind.COUNTER,
+    help="Notices delivered.",
+)
+NOTICES_DEAD = Metric(
+    name="lagwatch_notices_dead_total",
+    labels=("channel",),
+    kind=Kind.COUNTER,
+    help="Messages of notices that were given up.",
+)
+NOTICES_FAILED = Metric(
+    name="lagwatch_notice_attempts_failed_total",
+    labels=("channel",),
+    kind=Kind.COUNTER,
+    help="Deliveries that failed and will be tried again.",
+)
+NOTICES_QUEUED = Metric(
+    name="lagwatch_queued_notices",
+    labels=("channel",),
+    help="Notices that are not delivered yet.",
+)
+
+# the process
+
+BUILD = Metric(
+    name="lagwatch_build_info",
+    labels=("version", "python"),
+    kind=Kind.INFO,
+    help="Which version this is.",
+)
+SCRAPES = Metric(
+    name="lagwatch_scrapes_total",
+    labels=(),
+    kind=Kind.COUNTER,
+    help="Answers on /metrics before this one.",
+)
+SCRAPE_TIME = Metric(
+    name="lagwatch_scrape_duration_seconds",
+    labels=(),
+    unit="seconds",
+    help="How long the last answer on /metrics took to make.",
+)
+
+ALL: Final = tuple(value for value in tuple(globals().values()) if isinstance(value, Metric))
+"""In the order in which they are written."""
+
+
+def markdown() -> str:
+    """The table for the documentation."""
+    head = ["| Metric | Type | Labels | Meaning |", "|---|---|---|---|"]
+    return "\n".join([*head, *map(_row, ALL)]) + "\n"
+
+
+def _row(metric: Metric) -> str:
+    labels = ", ".join(metric.labels)
+    return f"| `{metric.name}` | {metric.kind} | {labels} | {metric.help} |"

@@ -1,0 +1,43 @@
+"""Writing the two text formats: families of lines, fast.
+
+Source: Prometheus, "Exposition formats"; OpenMetrics 1.0.
+"""
+
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from itertools import chain, islice, repeat
+from typing import Final
+
+from lagwatch.metrics.metric import Kind, Metric
+
+_LINES_AT_ONCE: Final = 5000
+
+
+class Format(Enum):
+    """A text format; the value is its content type."""
+
+    PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+    OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+
+END_OF_OPENMETRICS: Final = "# EOF\n"
+
+
+def header(metric: Metric, form: Format) -> str:
+    """What is said about a metric before its lines."""
+    if form is Format.PROMETHEUS:
+        kind = Kind.GAUGE if metric.kind is Kind.INFO else metric.kind
+        return f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {kind}\n"
+    family = metric.family
+    unit = f"# UNIT {family} {metric.unit}\n" if metric.unit else ""
+    return f"# TYPE {family} {metric.kind}\n{unit}# HELP {family} {metric.help}\n"
+
+
+def lines(name: str, labels: Iterable[str], values: Iterable[float]) -> Iterator[str]:
+    """One line for each of the labels (open at their end), some thousands at a time."""
+    # every step runs in C: this is what makes a scrape of 100,000 partitions cheap
+    pieces = chain.from_iterable(
+        zip(repeat(name), labels, repeat("} "), map(repr, values), repeat("\n"))
+    )
+    while text := "".join(islice(pieces, _LINES_AT_ONCE * 5)):
+        yield text

@@ -1,0 +1,198 @@
+"""A cluster told in a few words, and what its metrics say."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from prometheus_client import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families as plain
+
+from lagwatch.clock import SystemClock
+from lagwatch.config.metrics import MetricsSettings
+from lagwatch.core.model import EpochMs, GroupInfo, Member
+from lagwatch.metrics import ClusterState, Exporter, ServiceState
+from lagwatch.metrics.text import Format
+from lagwatch.monitor import ClusterMonitor
+from lagwatch.monitor.cluster import MonitorSettings
+from lagwatch.ports import ClusterHealth, Commits, GroupsSeen, LogEnds, Topics
+
+START_MS = 1_800_000_000_000
+
+Labels = Mapping[str, str]
+
+
+@dataclass(kw_only=True)
+class Cluster:
+    """One cluster: topics with log start and end by partition, and the commits of groups.
+
+    A second passes between the log ends at zero, the commits, and the log ends given; then
+    `silent_s` seconds more, in which nothing happens.
+    """
+
+    name: str = "here"
+    topics: dict[str, list[tuple[int, int]]]
+    """Topic → (log start, log end) by partition; -1 unknown."""
+    commits: dict[tuple[str, str, int], int]
+    """(group, topic, partition) → committed offset."""
+    infos: Sequence[GroupInfo] = ()
+    rebalances: Mapping[str, int] = field(default_factory=dict)
+    silent_s: int = 0
+    monitor: ClusterMonitor = field(init=False)
+    now_ms: int = START_MS
+
+    def __post_init__(self) -> None:
+        settings = MonitorSettings(
+            intervals=3,
+            min_distance_ms=0,
+            expire_ms=3_600_000,
+            allowed_lag=0,
+            minimum_complete=0.0,
+            history_ms=3_600_000,
+        )
+        self.monitor = ClusterMonitor(self.name, settings)
+        self._topics()
+        self._ends(at_zero=True)
+        self.now_ms += 1000
+        self._commit()
+        self.now_ms += 1000
+        self._ends(at_zero=False)
+        self.monitor.apply(
+            GroupsSeen(groups=tuple(self.infos), complete=False, rebalances=self.rebalances),
+            EpochMs(self.now_ms),
+        )
+        self.now_ms += self.silent_s * 1000
+        self._ends(at_zero=False)
+        self.monitor.judge(EpochMs(self.now_ms))
+
+    def _topics(self) -> None:
+        sizes = [len(partitions) for partitions in self.topics.values()]
+        self.monitor.apply(
+            Topics(
+                version=1,
+                names=tuple(self.topics),
+                ids=("",) * len(sizes),
+                partitions=np.array(sizes, np.int32),
+                leader=np.ones(sum(sizes), np.int32),
+            ),
+            EpochMs(self.now_ms),
+        )
+
+    def _ends(self, *, at_zero: bool) -> None:
+        ends = np.array([one for many in self.topics.values() for one in many], np.int64)
+        start, end = ends.reshape(-1, 2).T
+        at_zero_end = np.where(end < 0, -1, 0)
+        self.monitor.apply(
+            LogEnds(
+                version=1,
+                started_ms=EpochMs(self.now_ms),
+                finished_ms=EpochMs(self.now_ms),
+                log_start=at_zero_end if at_zero else start,
+                log_end=at_zero_end if at_zero else end,
+                last_stable=end,
+            ),
+            EpochMs(self.now_ms),
+        )
+
+    def _commit(self) -> None:
+        groups, topics, partitions = zip(*self.commits, strict=True)
+        size = len(self.commits)
+        self.monitor.apply(
+            Commits(
+                first_new_id=0,
+                new_groups=groups,
+                new_topics=topics,
+                new_partitions=partitions,
+                key=np.arange(size, dtype=np.int32),
+                offset=np.array(list(self.commits.values()), np.int64),
+                commit_ms=np.full(size, self.now_ms, np.int64),
+                order=np.arange(size, dtype=np.int64),
+                observed_ms=EpochMs(self.now_ms),
+            ),
+            EpochMs(self.now_ms),
+        )
+
+    def state(self) -> ClusterState:
+        """As the service would show it."""
+        return ClusterState(
+            health=ClusterHealth(
+                cluster=self.name,
+                ready=True,
+                age_s=0.0,
+                backlog_read=7,
+                backlog_total=10,
+                commits_mode="offsets-topic",
+                collector_restarts=2,
+                problems=(),
+                unseen=(),
+            ),
+            snapshot=self.monitor.snapshot,
+            rebalances=dict(self.monitor.rebalances),
+            commits=self.monitor.admitted,
+            waiting_commits=0,
+            errors={"timeout": 4},
+        )
+
+
+def info(group: str, state: str = "Stable", *, holds: Sequence[tuple[str, int]] = ()) -> GroupInfo:
+    """A group; with one member when it holds something."""
+    member = Member(
+        member_id="m-1",
+        client_id="client",
+        host="/10.0.0.7",
+        instance_id="pod-1",
+        assignment=tuple((topic, (partition,)) for topic, partition in holds),
+    )
+    return GroupInfo(
+        group=group,
+        type="classic",
+        state=state,
+        assignor="range",
+        coordinator=1,
+        members=(member,) if holds else (),
+    )
+
+
+def exporter(*clusters: Cluster, **settings: object) -> tuple[Exporter, ServiceState]:
+    """An exporter, and the state it would collect."""
+    state = ServiceState(version="1.2.3", clusters=tuple(one.state() for one in clusters))
+    made = Exporter(
+        MetricsSettings.model_validate(settings), collect=lambda: state, clock=SystemClock()
+    )
+    return made, state
+
+
+def text(*clusters: Cluster, form: Format = Format.PROMETHEUS, **settings: object) -> str:
+    """What stands on /metrics."""
+    made, state = exporter(*clusters, **settings)
+    return b"".join(made.render(state, form).plain()).decode()
+
+
+class Scrape:
+    """The metrics as a parser reads them."""
+
+    def __init__(
+        self, *clusters: Cluster, form: Format = Format.PROMETHEUS, **settings: object
+    ) -> None:
+        parse = openmetrics if form is Format.OPENMETRICS else plain
+        self.families: dict[str, Metric] = {}
+        for family in parse(text(*clusters, form=form, **settings)):
+            assert family.name not in self.families, f"{family.name} stands in two places"
+            self.families[family.name] = family
+        self.samples = [one for family in self.families.values() for one in family.samples]
+
+    def values(self, name: str, **labels: str) -> list[float]:
+        """Of all series with this name that have these labels, among others."""
+        return [
+            one.value
+            for one in self.samples
+            if one.name == name and labels.items() <= one.labels.items()
+        ]
+
+    def value(self, name: str, **labels: str) -> float:
+        """Of the only series with this name and these labels."""
+        (found,) = self.values(name, **labels)
+        return found
+
+    def labels(self, name: str) -> list[Labels]:
+        return [one.labels for one in self.samples if one.name == name]

@@ -1,0 +1,339 @@
+"""What stands on /metrics: our own names."""
+
+import gzip
+import shutil
+import subprocess
+
+import pytest
+
+from lagwatch.core.model import EpochMs
+from lagwatch.metrics import table
+from lagwatch.metrics.metric import Kind
+from lagwatch.metrics.text import Format
+from lagwatch.ports import GroupsGone
+from tests.support.scraped import START_MS, Cluster, Scrape, exporter, info, text
+
+BOTH = pytest.mark.parametrize("form", list(Format), ids=lambda form: form.name.lower())
+
+
+def behind() -> Cluster:
+    """Two partitions, one of them 40 behind; a third whose log end is not known."""
+    return Cluster(
+        topics={"t": [(10, 100), (0, 50), (-1, -1)]},
+        commits={("g", "t", 0): 60, ("g", "t", 1): 50, ("g", "t", 2): 5},
+        infos=[info("g", holds=[("t", 0)])],
+        silent_s=60,
+    )
+
+
+@BOTH
+def test_a_partition_tells_its_lag_its_offset_and_their_ages(form) -> None:
+    scrape = Scrape(behind(), form=form)
+
+    labels = {"cluster": "here", "group": "g", "topic": "t", "partition": "0"}
+    assert scrape.value("lagwatch_lag_messages", **labels) == 40
+    assert scrape.value("lagwatch_committed_offset", **labels) == 60
+    assert scrape.value("lagwatch_commit_age_seconds", **labels) == 61
+    assert scrape.value("lagwatch_lag_seconds", **labels) == pytest.approx(60.8, abs=0.02)
+    assert scrape.labels("lagwatch_lag_messages")[0] == labels
+
+
+def test_what_is_unknown_is_absent() -> None:
+    scrape = Scrape(behind())
+
+    assert scrape.values("lagwatch_lag_messages", partition="2") == []
+    assert scrape.values("lagwatch_lag_seconds", partition="2") == []
+    assert scrape.values("lagwatch_log_end_offset", partition="2") == []
+    assert scrape.values("lagwatch_topic_log_end_offset") == []
+    assert min(sample.value for sample in scrape.samples) >= 0
+
+
+def test_what_is_unknown_is_counted_by_reason() -> None:
+    scrape = Scrape(behind())
+
+    assert scrape.value("lagwatch_unknown_partitions", reason="refused") == 1
+    assert scrape.value("lagwatch_unknown_partitions", reason="topic_not_visible") == 0
+
+
+def test_a_group_sums_what_is_known() -> None:
+    scrape = Scrape(behind())
+
+    assert scrape.value("lagwatch_group_lag_messages", group="g") == 40
+    assert scrape.value("lagwatch_group_max_lag_messages", group="g") == 40
+    assert scrape.value("lagwatch_group_max_lag_seconds", group="g") == pytest.approx(
+        60.8, abs=0.02
+    )
+    assert scrape.value("lagwatch_group_topic_lag_messages", group="g", topic="t") == 40
+    assert scrape.value("lagwatch_group_topic_committed_offset", group="g", topic="t") == 115
+
+
+def test_a_group_of_which_nothing_is_known_has_no_lag() -> None:
+    scrape = Scrape(Cluster(topics={"t": [(-1, -1)]}, commits={("g", "t", 0): 5}))
+
+    assert scrape.values("lagwatch_group_lag_messages") == []
+    assert scrape.values("lagwatch_group_max_lag_seconds") == []
+    assert scrape.value("lagwatch_group_status", status="UNKNOWN") == 1
+
+
+def test_exactly_one_status_and_one_state_hold() -> None:
+    scrape = Scrape(behind())
+
+    status = {one["status"]: scrape.value("lagwatch_group_status", status=one["status"])
+              for one in scrape.labels("lagwatch_group_status")}  # fmt: skip
+    state = {one["state"]: scrape.value("lagwatch_group_state", state=one["state"])
+             for one in scrape.labels("lagwatch_group_state")}  # fmt: skip
+    assert set(status) == {"OK", "WARN", "ERR", "UNKNOWN"}
+    assert [word for word, held in status.items() if held] == ["ERR"]
+    assert [word for word, held in state.items() if held] == ["Stable"]
+
+
+def test_a_group_that_could_not_be_asked_has_neither_state_nor_members() -> None:
+    cluster = Cluster(
+        topics={"t": [(0, 9)]}, commits={("g", "t", 0): 9}, infos=[info("g", "Unknown")]
+    )
+
+    scrape = Scrape(cluster)
+
+    assert scrape.values("lagwatch_group_state") == []
+    assert scrape.values("lagwatch_group_members") == []
+
+
+def test_a_partition_that_is_not_ok_tells_its_verdict() -> None:
+    scrape = Scrape(behind())
+
+    told = {one["partition"]: one["status"] for one in scrape.labels("lagwatch_partition_status")}
+    assert told == {"0": "STOP", "2": "UNKNOWN"}
+
+
+def test_the_owner_stands_beside_the_partition_it_holds() -> None:
+    scrape = Scrape(behind())
+
+    (owner,) = scrape.labels("lagwatch_partition_owner_info")
+    assert owner == {
+        "cluster": "here",
+        "group": "g",
+        "topic": "t",
+        "partition": "0",
+        "member_host": "/10.0.0.7",
+        "client_id": "client",
+        "instance_id": "pod-1",
+    }
+
+
+def test_messages_that_retention_took_and_how_near_it_is() -> None:
+    cluster = Cluster(
+        topics={"t": [(70, 100), (60, 100)]}, commits={("g", "t", 0): 55, ("h", "t", 1): 80}
+    )
+
+    scrape = Scrape(cluster)
+
+    assert scrape.value("lagwatch_group_lost_messages", group="g") == 15
+    assert scrape.value("lagwatch_group_retention_used_ratio", group="g") == 1
+    assert scrape.value("lagwatch_group_lost_messages", group="h") == 0
+    assert scrape.value("lagwatch_group_retention_used_ratio", group="h") == 0.5
+
+
+def test_a_log_from_which_nothing_was_ever_removed_says_nothing_about_retention() -> None:
+    scrape = Scrape(Cluster(topics={"t": [(0, 100)]}, commits={("g", "t", 0): 1}))
+
+    assert scrape.values("lagwatch_group_retention_used_ratio") == []
+
+
+def test_a_group_that_is_gone_is_gone_from_the_next_scrape() -> None:
+    cluster = behind()
+    assert Scrape(cluster).values("lagwatch_group_status", group="g")
+
+    cluster.monitor.apply(GroupsGone(groups=("g",), orders=(99,)), EpochMs(cluster.now_ms))
+    cluster.monitor.judge(EpochMs(cluster.now_ms))
+
+    assert 'group="g"' not in text(cluster)
+
+
+def test_counters_stand_at_zero_from_the_start() -> None:
+    quiet = Cluster(topics={"t": [(0, 9)]}, commits={("g", "t", 0): 9})
+
+    scrape = Scrape(quiet)
+
+    assert scrape.value("lagwatch_rebalances_total", group="g") == 0
+    assert scrape.value("lagwatch_errors_total", kind="authorization") == 0
+    assert scrape.value("lagwatch_malformed_records_total", reason="key_underflow") == 0
+    assert scrape.value("lagwatch_history_dropped_rows_total", reason="spool_full") == 0
+
+
+def test_rebalances_and_errors_are_counted() -> None:
+    cluster = Cluster(
+        topics={"t": [(0, 9)]}, commits={("g", "t", 0): 9}, rebalances={"g": 3, "other": 1}
+    )
+
+    scrape = Scrape(cluster)
+
+    assert scrape.value("lagwatch_rebalances_total", group="g") == 3
+    assert scrape.value("lagwatch_errors_total", kind="timeout") == 4
+    assert scrape.value("lagwatch_collector_restarts_total") == 2
+    assert scrape.value("lagwatch_backlog_records") == 3
+    assert scrape.value("lagwatch_commits_total") == 1
+    assert scrape.value("lagwatch_last_success_timestamp_seconds") == START_MS / 1000 + 2
+
+
+def test_several_clusters_share_each_family() -> None:
+    one, other = behind(), Cluster(name="there", topics={"t": [(0, 9)]}, commits={("g", "t", 0): 4})
+
+    scrape = Scrape(one, other)
+
+    assert scrape.value("lagwatch_group_lag_messages", cluster="here") == 40
+    assert scrape.value("lagwatch_group_lag_messages", cluster="there") == 5
+
+
+@BOTH
+def test_odd_names_come_out_as_they_are(form) -> None:
+    group = 'a"b\\c\nd é'
+    cluster = Cluster(topics={"t": [(0, 9)]}, commits={(group, "t", 0): 4})
+
+    scrape = Scrape(cluster, form=form)
+
+    assert scrape.value("lagwatch_group_lag_messages", group=group) == 5
+
+
+def test_a_name_that_is_not_unicode_does_not_break_the_scrape() -> None:
+    cluster = Cluster(topics={"t": [(0, 9)]}, commits={("a\udcff", "t", 0): 4})
+
+    scrape = Scrape(cluster)
+
+    assert scrape.value("lagwatch_group_lag_messages", group="a\\udcff") == 5
+
+
+def test_a_cluster_without_groups_is_no_error() -> None:
+    cluster = behind()
+    cluster.monitor.forget("g", None)
+    cluster.monitor.judge(EpochMs(cluster.now_ms))
+
+    scrape = Scrape(cluster)
+
+    assert scrape.value("lagwatch_topic_partitions", topic="t") == 3
+    assert scrape.values("lagwatch_lag_messages") == []
+
+
+def test_before_the_first_round_there_is_the_service_itself() -> None:
+    cluster = behind()
+    cluster.monitor.snapshot = None
+
+    scrape = Scrape(cluster)
+
+    assert scrape.value("lagwatch_rounds_total", cluster="here") == 0
+    assert scrape.values("lagwatch_last_success_timestamp_seconds") == []
+
+
+class TestSeriesBudget:
+    """`metrics.partition_budget`."""
+
+    def cluster(self) -> Cluster:
+        return Cluster(
+            topics={"t": [(0, 100)] * 4, "u": [(0, 100)]},
+            commits={
+                ("busy", "t", 0): 90,
+                ("busy", "t", 1): 70,
+                ("busy", "t", 2): 100,
+                ("busy", "t", 3): 95,
+                ("idle", "u", 0): 100,
+            },
+        )
+
+    def test_the_worst_partitions_keep_their_series(self) -> None:
+        scrape = Scrape(self.cluster(), partition_budget=2)
+
+        shown = [one["partition"] for one in scrape.labels("lagwatch_lag_messages")]
+        assert shown == ["0", "1"]
+
+    def test_no_group_is_dropped_and_its_sums_are_whole(self) -> None:
+        scrape = Scrape(self.cluster(), partition_budget=2)
+
+        assert scrape.value("lagwatch_group_lag_messages", group="busy") == 45
+        assert scrape.value("lagwatch_group_lag_messages", group="idle") == 0
+        assert scrape.value("lagwatch_group_topic_lag_messages", group="idle") == 0
+
+    def test_what_is_left_out_is_summed_and_counted(self) -> None:
+        scrape = Scrape(self.cluster(), partition_budget=2)
+
+        assert scrape.value("lagwatch_partitions_left_out") == 3
+        assert scrape.value("lagwatch_group_rest_partitions", group="busy") == 2
+        assert scrape.value("lagwatch_group_rest_lag_messages", group="busy") == 5
+        assert scrape.value("lagwatch_group_rest_lag_messages", group="idle") == 0
+
+    def test_partitions_that_are_not_ok_come_before_a_greater_lag(self) -> None:
+        cluster = self.cluster()
+        snapshot = cluster.monitor.snapshot
+        assert snapshot is not None
+        snapshot.rows.status[:] = [1, 1, 1, 4, 1]
+
+        scrape = Scrape(cluster, partition_budget=1)
+
+        (shown,) = scrape.labels("lagwatch_lag_messages")
+        assert shown["partition"] == "3"
+
+    def test_log_offsets_stay_where_a_shown_partition_needs_them(self) -> None:
+        scrape = Scrape(self.cluster(), partition_budget=2)
+
+        shown = [
+            (one["topic"], one["partition"]) for one in scrape.labels("lagwatch_log_end_offset")
+        ]
+        assert shown == [("t", "0"), ("t", "1")]
+        assert scrape.value("lagwatch_topic_log_end_offset", topic="u") == 100
+
+    @pytest.mark.parametrize("budget", [0, 5, 99])
+    def test_a_budget_that_suffices_leaves_nothing_out(self, budget) -> None:
+        scrape = Scrape(self.cluster(), partition_budget=budget)
+
+        assert scrape.value("lagwatch_partitions_left_out") == 0
+        assert scrape.values("lagwatch_group_rest_lag_messages") == []
+        assert len(scrape.values("lagwatch_lag_messages")) == 5
+
+
+def test_gzip_and_plain_hold_the_same_text() -> None:
+    many = Cluster(
+        topics={"t": [(0, 9)] * 9000}, commits={("g", "t", number): 4 for number in range(9000)}
+    )
+    made, state = exporter(many)
+
+    packed = made.render(state, Format.PROMETHEUS)
+
+    plain = b"".join(packed.plain())
+    assert plain == gzip.decompress(b"".join(packed.zipped))
+    assert plain.count(b"\nlagwatch_lag_messages{") == 9000
+    assert len(plain) == packed.size_bytes > 2_000_000
+    assert sum(map(len, packed.zipped)) == packed.zipped_size_bytes < packed.size_bytes / 10
+
+
+def test_everything_written_stands_in_the_table_with_its_labels() -> None:
+    scrape = Scrape(behind())
+    known = {metric.name: metric for metric in table.ALL}
+
+    for sample in scrape.samples:
+        if sample.name.startswith("lagwatch_"):
+            assert tuple(sample.labels) == known[sample.name].labels, sample.name
+
+
+def test_the_table_keeps_the_rules_for_names() -> None:
+    assert len({metric.name for metric in table.ALL}) == len(table.ALL)
+    for metric in table.ALL:
+        assert metric.name.startswith("lagwatch_")
+        assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
+        assert metric.name.endswith("_info") == (metric.kind is Kind.INFO)
+        assert metric.family.removesuffix("_rows").endswith(metric.unit)
+        assert not {"\\", '"', "\n"} & set(metric.help)
+
+
+def test_promtool_finds_nothing_to_object_to() -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed (Debian: apt-get install prometheus)")
+
+    checked = subprocess.run(
+        [promtool, "check", "metrics"],
+        input=text(behind()),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
