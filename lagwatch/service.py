@@ -9,23 +9,36 @@ import contextlib
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 import uvicorn
 import uvloop
 
-from lagwatch import log
+from lagwatch import __version__, log
 from lagwatch.clock import Clock, SystemClock
 from lagwatch.collector.supervisor import CollectorSupervisor
 from lagwatch.config.burrow import BurrowView
 from lagwatch.config.settings import Settings
 from lagwatch.core.model import EpochMs
 from lagwatch.errors import LagwatchError
+from lagwatch.history.build import History
 from lagwatch.memory import give_back
+from lagwatch.metrics import ClusterState, Exporter, NoticeState, ServiceState
 from lagwatch.monitor import ClusterMonitor
 from lagwatch.monitor.cluster import MonitorSettings
-from lagwatch.ports import BurrowSettings, ClusterHealth, Commands, Commits, Queries
+from lagwatch.notify import Alerts
+from lagwatch.notify.alerts import AlertCounts
+from lagwatch.ports import (
+    AlertsView,
+    BurrowSettings,
+    ClusterHealth,
+    Commands,
+    Commits,
+    HistoryQueries,
+    Metrics,
+    Queries,
+)
 from lagwatch.query import SnapshotQueries
 
 ASGIApp = Callable[
@@ -36,10 +49,26 @@ ASGIApp = Callable[
     ],
     Awaitable[None],
 ]
-MakeApp = Callable[[Queries, Commands, BurrowSettings], ASGIApp]
+
+
+class MakeApp(Protocol):
+    """Makes the HTTP application; the parts that are switched off are None."""
+
+    def __call__(
+        self,
+        queries: Queries,
+        commands: Commands,
+        burrow: BurrowSettings,
+        metrics: Metrics,
+        *,
+        alerts: AlertsView | None,
+        history: HistoryQueries | None,
+    ) -> ASGIApp: ...
+
 
 _HISTORY_MS = 24 * 3_600_000
-_STOP_WITHIN_S = 4
+_STOP_WITHIN_S = 2
+_HISTORY_STOP_S = 1.5
 
 _log = structlog.get_logger()
 
@@ -49,9 +78,18 @@ class AddressError(LagwatchError):
 
 
 class Service:
-    """All clusters of one process. Use `run` or `observe`."""
+    """All clusters of one process. Use `run` or `observe`.
 
-    def __init__(self, settings: Settings, clock: Clock) -> None:
+    Alerts and history are parts that may be switched off, and are in a service that only looks.
+    """
+
+    def __init__(self, settings: Settings, clock: Clock, *, only_looks: bool = False) -> None:
+        """Build all parts; nothing is started.
+
+        Raises:
+            ConfigError: a template, a certificate or a file of the alerts is broken.
+            HistoryError: the history store cannot be understood.
+        """
         self._settings = settings
         self._clock = clock
         self.monitors: Mapping[str, ClusterMonitor] = {
@@ -62,6 +100,13 @@ class Service:
             for name, cluster in settings.clusters.items()
         }
         self.queries = SnapshotQueries(self.monitors, health=self.health)
+        self.alerts = Alerts(settings, clock) if settings.alerts.active and not only_looks else None
+        self.history = (
+            History(settings.history, clock)
+            if settings.history.store != "none" and not only_looks
+            else None
+        )
+        self.metrics = Exporter(settings.metrics, collect=self.state, clock=clock)
 
     def health(self) -> tuple[ClusterHealth, ...]:
         """How every cluster fares, by name."""
@@ -69,6 +114,18 @@ class Service:
         return tuple(
             _cluster_health(self.monitors[name], self.supervisors[name], now_ms)
             for name in sorted(self.monitors)
+        )
+
+    def state(self) -> ServiceState:
+        """One moment of everything, for the metrics; it does not change any more."""
+        return ServiceState(
+            version=__version__,
+            clusters=tuple(
+                _cluster_state(self.monitors[health.cluster], health) for health in self.health()
+            ),
+            recorder=self.history.health() if self.history is not None else None,
+            open_incidents=self.alerts.counts().open_incidents if self.alerts is not None else {},
+            notices=_notices(self.alerts.counts()) if self.alerts is not None else {},
         )
 
     async def forget(self, cluster: str, group: str, topic: str | None) -> None:
@@ -91,13 +148,22 @@ class Service:
                 tasks.create_task(supervisor.run(), name=f"collect {name}")
                 tasks.create_task(self._follow(name), name=f"follow {name}")
                 tasks.create_task(self._judge(name), name=f"judge {name}")
+            if self.alerts is not None:
+                tasks.create_task(self.alerts.run(), name="deliver alerts")
+
+    def close(self) -> None:
+        """Put away what is kept on disk; call after `watch` has ended."""
+        if self.alerts is not None:
+            self.alerts.close()
+        if self.history is not None:
+            self.history.stop(_HISTORY_STOP_S)
 
     async def _follow(self, cluster: str) -> None:
         """Take in what the collector reports."""
         monitor = self.monitors[cluster]
         async for report in self.supervisors[cluster].reports():
             if monitor.apply(report, self._clock.now_ms()):
-                monitor.judge(self._clock.now_ms())
+                self._round(monitor)
                 give_back()
             if isinstance(report, Commits):
                 # a backlog is one report after another: let requests in between
@@ -107,8 +173,17 @@ class Service:
         """Judge as time passes: silence is news, too."""
         monitor = self.monitors[cluster]
         while True:
-            monitor.judge(self._clock.now_ms())
+            self._round(monitor)
             await self._clock.sleep(self._settings.evaluator.interval_s)
+
+    def _round(self, monitor: ClusterMonitor) -> None:
+        """Judge, then let those know who act on verdicts; none of them waits for anything."""
+        now_ms = self._clock.now_ms()
+        snapshot = monitor.judge(now_ms)
+        if self.alerts is not None:
+            self.alerts.observe(snapshot, self.queries, now_ms)
+        if self.history is not None and monitor.backlog.ready:
+            self.history.offer(snapshot, monitor.windows, monitor.rebalances)
 
 
 def _monitor_settings(settings: Settings) -> MonitorSettings:
@@ -139,7 +214,39 @@ def _cluster_health(
             for source, health in sorted(monitor.sources.items())
             if not health.ok
         ),
-        unseen=monitor.facts.unseen if monitor.facts else (),
+        unseen=_unseen(monitor),
+    )
+
+
+def _unseen(monitor: ClusterMonitor) -> tuple[str, ...]:
+    """What the collector may not see; first of all why it does not read the offsets topic."""
+    facts = monitor.facts
+    if facts is None:
+        return ()
+    return (facts.reason, *facts.unseen) if facts.reason else facts.unseen
+
+
+def _notices(counts: AlertCounts) -> Mapping[str, NoticeState]:
+    return {
+        channel: NoticeState(
+            delivered=made.notices,
+            dead=made.dead,
+            failed_attempts=made.failed,
+            queued=counts.undelivered[channel],
+        )
+        for channel, made in counts.deliveries.items()
+    }
+
+
+def _cluster_state(monitor: ClusterMonitor, health: ClusterHealth) -> ClusterState:
+    return ClusterState(
+        health=health,
+        snapshot=monitor.snapshot,
+        rebalances=dict(monitor.rebalances),
+        commits=monitor.admitted,
+        waiting_commits=monitor.waiting,
+        errors=dict(monitor.errors),
+        malformed=dict(monitor.facts.malformed) if monitor.facts else {},
     )
 
 
@@ -155,7 +262,14 @@ def run(settings: Settings, make_app: MakeApp) -> int:
 
 async def _serve(settings: Settings, make_app: MakeApp) -> int:
     service = Service(settings, SystemClock())
-    app = make_app(service.queries, service, BurrowView(settings))
+    app = make_app(
+        service.queries,
+        service,
+        BurrowView(settings),
+        service.metrics,
+        alerts=service.alerts,
+        history=service.history.queries if service.history else None,
+    )
     listener = _listen(settings.server.host, settings.server.port)
     server = _Server(
         uvicorn.Config(
@@ -184,8 +298,11 @@ async def _serve(settings: Settings, make_app: MakeApp) -> int:
         async with asyncio.timeout(_STOP_WITHIN_S):
             await asyncio.wait({answering})
     watching.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await watching
+    try:
+        with contextlib.suppress(asyncio.CancelledError):
+            await watching
+    finally:
+        service.close()
     _log.info("stopped")
     return 0
 
@@ -221,7 +338,7 @@ def observe(settings: Settings, *, wait_s: float) -> Queries:
 
 async def _observe(settings: Settings, wait_s: float) -> Queries:
     clock = SystemClock()
-    service = Service(settings, clock)
+    service = Service(settings, clock, only_looks=True)
     watching = asyncio.create_task(service.watch())
     until_s = clock.monotonic_s() + wait_s
     while clock.monotonic_s() < until_s and not watching.done():

@@ -5,11 +5,21 @@ from typing import Final
 
 from fastapi import FastAPI
 
-from lagwatch.ports import BurrowSettings, Commands, Queries
+from lagwatch.ports import (
+    AlertsView,
+    BurrowSettings,
+    Commands,
+    HistoryQueries,
+    Metrics,
+    Queries,
+)
 from lagwatch_api import docs, errors, ops
+from lagwatch_api import metrics as metrics_route
 from lagwatch_api.deps import Deps
 from lagwatch_api.openapi import DocumentedApp
 from lagwatch_api.routing import Answer, Endpoint, RouteTable
+from lagwatch_api.v1 import alerts as alert_routes
+from lagwatch_api.v1 import history as history_routes
 from lagwatch_api.v3 import routes as v3
 from lagwatch_api.v3.reply import Reply
 
@@ -20,9 +30,17 @@ _DESCRIPTION: Final = (
 
 
 def create_app(
-    queries: Queries, commands: Commands, burrow: BurrowSettings, *, hostname: str, version: str
+    queries: Queries,
+    commands: Commands,
+    burrow: BurrowSettings,
+    metrics: Metrics | None = None,
+    *,
+    alerts: AlertsView | None = None,
+    history: HistoryQueries | None = None,
+    hostname: str,
+    version: str,
 ) -> FastAPI:
-    """The ASGI application.
+    """The ASGI application; a part that is None has no routes.
 
     FastAPI routes may be added to it afterwards; a request that no route takes is answered as
     Burrow answers it.
@@ -31,7 +49,10 @@ def create_app(
         queries=queries, commands=commands, burrow=burrow, hostname=hostname, version=version
     )
     reply = Reply.of(deps)
-    table = RouteTable((*v3.endpoints(deps, reply), *ops.endpoints(deps), *_documentation()))
+    scraped = () if metrics is None else metrics_route.endpoints(metrics)
+    table = RouteTable(
+        (*v3.endpoints(deps, reply), *ops.endpoints(deps), *scraped, *_documentation())
+    )
     app = DocumentedApp(
         table.endpoints,
         title="lagwatch",
@@ -41,6 +62,10 @@ def create_app(
         routes=[table],
     )
     app.state.deps = deps
+    if alerts is not None:
+        app.include_router(alert_routes.router(alerts))
+    if history is not None:
+        app.include_router(history_routes.router(history))
     errors.install(app, table, reply)
     return app
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from lagwatch import __version__
-from lagwatch.cli import config, demo, explain, replay, serve, status
+from lagwatch.cli import alert, config, demo, explain, history, replay, serve, status
 
 app = typer.Typer(
     name="lagwatch",
@@ -21,6 +21,8 @@ app.command(epilog=explain.EPILOG)(explain.explain)
 app.command(epilog=replay.EPILOG)(replay.replay)
 app.command(epilog=demo.EPILOG)(demo.demo)
 app.add_typer(config.config, name="config")
+app.add_typer(alert.alert, name="alert")
+app.add_typer(history.history, name="history")
 
 
 def _version(asked: bool) -> None:  # noqa: FBT001 typer calls it with the flag's value

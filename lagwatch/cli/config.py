@@ -1,12 +1,15 @@
 """`lagwatch config`: check, show and describe the configuration."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lagwatch.cli.options import DEFAULT_CLUSTER, Bootstrap, ClusterName, ConfigFile, configured
 from lagwatch.cli.output import print_json
 from lagwatch.cli.reporting import reported
+
+if TYPE_CHECKING:  # pydantic takes a while to import
+    from lagwatch.config.settings import Settings
 
 config = typer.Typer(no_args_is_help=True, help="Check, show and describe the configuration.")
 
@@ -33,11 +36,38 @@ def check(
     config: ConfigFile = None,
     bootstrap: Bootstrap = None,
     cluster_name: ClusterName = DEFAULT_CLUSTER,
+    group: Annotated[
+        str | None, typer.Option(help="Also show which alert policy this group gets.")
+    ] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option(help="A topic that the group reads; may be repeated.")
+    ] = None,
 ) -> None:
     """List every fault at once, with its key, value and remedy; asks no broker."""
     settings = configured(config, bootstrap=bootstrap, cluster_name=cluster_name).settings
+    if settings.alerts.active:
+        from lagwatch.errors import ConfigError
+        from lagwatch.notify.channels.build import template_faults
+
+        if faults := template_faults(settings.alerts):
+            raise ConfigError(faults)
     names = sorted(settings.clusters)
     typer.echo(f"ok: {len(names)} cluster{'s'[: len(names) != 1]}: {', '.join(names)}")
+    if group is not None:
+        _show_policies(settings, group, tuple(topic or ()))
+
+
+def _show_policies(settings: "Settings", group: str, topics: tuple[str, ...]) -> None:
+    """One line per cluster, or per cluster and topic."""
+    from lagwatch.notify.policies import PolicyBook
+
+    book = PolicyBook(settings.alerts)
+    for cluster in sorted(settings.clusters):
+        for topic, policy in book.of(cluster, group, topics or ("",)).items():
+            name = f"{cluster}/{group}" + (f" of {topic}" if topic else "")
+            told = ", ".join(policy.channels) if policy is not None else ""
+            chosen = f"policy {policy.name}, tells {told or 'nobody'}" if policy else "no policy"
+            typer.echo(f"{name}: {chosen}")
 
 
 @config.command(epilog=_SHOW)

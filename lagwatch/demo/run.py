@@ -39,6 +39,12 @@ interval_s = 1
 [windows]
 min_distance_s = 0.5
 
+[history]
+url = "{directory}/history"
+spool = "{directory}/spool"
+interval_s = 5
+flush_s = 5
+
 [clusters.demo]
 bootstrap = "{bootstrap}"
 log_end_interval_s = 1
@@ -114,7 +120,9 @@ def _traffic(bootstrap: str) -> Iterator[None]:
 @contextlib.contextmanager
 def _service(bootstrap: str, port: int) -> Iterator[None]:
     configuration = DIRECTORY / "lagwatch.toml"
-    configuration.write_text(_CONFIGURATION.format(port=port, bootstrap=bootstrap))
+    configuration.write_text(
+        _CONFIGURATION.format(port=port, bootstrap=bootstrap, directory=DIRECTORY)
+    )
     command = [sys.executable, "-m", "lagwatch", "serve", "-c", str(configuration)]
     with (DIRECTORY / "lagwatch.log").open("wb") as log:
         process = _spawn(command, log)
