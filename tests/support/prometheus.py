@@ -1,0 +1,104 @@
+"""A real Prometheus, from the system's package, on the loopback."""
+
+import json
+import shutil
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+import yaml
+
+from lagwatch.kafka.embedded.ports import LOOPBACK, free_ports
+from tests.support.waiting import eventually
+
+_DEADLINE_S = 60
+
+
+def program(name: str) -> str:
+    """The path of a program; without it the test is skipped."""
+    found = shutil.which(name)
+    if found is None:
+        package = "prometheus-alertmanager" if name == "amtool" else "prometheus"
+        pytest.skip(f"{name} is not installed (Debian: apt-get install {package})")
+    return found
+
+
+class Prometheus:
+    """A server that runs."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def query(self, expression: str) -> Sequence[Mapping[str, Any]]:
+        """What an expression gives now: vectors only."""
+        return list(self._get("query", query=expression)["result"])
+
+    def rules(self) -> Sequence[Mapping[str, Any]]:
+        return [rule for group in self._get("rules")["groups"] for rule in group["rules"]]
+
+    def targets(self) -> Sequence[Mapping[str, Any]]:
+        return list(self._get("targets")["activeTargets"])
+
+    def _get(self, what: str, **parameters: str) -> Any:  # noqa: ANN401 - is JSON
+        url = f"{self._url}/api/v1/{what}?{urlencode(parameters)}"
+        try:
+            with urllib.request.urlopen(url, timeout=_DEADLINE_S) as answer:  # noqa: S310
+                return json.load(answer)["data"]
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{parameters}: {error.read().decode()}") from error
+
+    def ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self._url}/-/ready", timeout=5) as answer:  # noqa: S310
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+
+@contextmanager
+def scraping(target: str, folder: Path, *, rules: Path) -> Iterator[Prometheus]:
+    """A Prometheus that scrapes `target` (host:port) every second under the job lagwatch."""
+    binary = program("prometheus")
+    (port,) = free_ports(1)
+    configuration = folder / "prometheus.yaml"
+    configuration.write_text(
+        yaml.safe_dump(
+            {
+                "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+                "rule_files": [str(rules)],
+                "scrape_configs": [
+                    {"job_name": "lagwatch", "static_configs": [{"targets": [target]}]}
+                ],
+            }
+        )
+    )
+    command = (
+        binary,
+        f"--config.file={configuration}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        f"--web.listen-address={LOOPBACK}:{port}",
+        "--log.level=warn",
+    )
+    log = folder / "prometheus.log"
+    with log.open("wb") as stderr, subprocess.Popen(command, stderr=stderr) as process:
+        try:
+            server = Prometheus(f"http://{LOOPBACK}:{port}")
+            eventually(
+                lambda: process.poll() is not None or server.ready(),
+                "Prometheus is ready",
+                timeout_s=_DEADLINE_S,
+            )
+            assert process.poll() is None, log.read_text()
+            yield server
+        finally:
+            process.terminate()
+            try:
+                process.wait(_DEADLINE_S)
+            finally:
+                process.kill()
