@@ -152,7 +152,7 @@ async def _run(seen: Seen, stopped: Callable[[], bool]) -> None:
 
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(seen.supervisor.run()), tasks.create_task(keep())]
-        while not stopped():
+        while not stopped():  # noqa: ASYNC110 a condition, not an event
             await asyncio.sleep(0.02)
         for task in running:
             task.cancel()
