@@ -369,6 +369,11 @@ class HistoryStore(Protocol):
     One store object is used from several threads: writing from one, reading from many.
     """
 
+    @property
+    def rejected_rows(self) -> int:
+        """Rows it will never take, set aside with their reason, since the process began."""
+        ...
+
     def write(self, records: Sequence[Records], *, batch: str) -> None:
         """Make these rows durable before returning.
 

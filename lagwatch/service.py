@@ -111,10 +111,18 @@ class Service:
     def health(self) -> tuple[ClusterHealth, ...]:
         """How every cluster fares, by name."""
         now_ms = self._clock.now_ms()
+        own = self._own_problems()
         return tuple(
-            _cluster_health(self.monitors[name], self.supervisors[name], now_ms)
+            _cluster_health(self.monitors[name], self.supervisors[name], now_ms, own)
             for name in sorted(self.monitors)
         )
+
+    def _own_problems(self) -> tuple[str, ...]:
+        """What is wrong with the parts that all clusters share."""
+        history = self.history.health().problem if self.history is not None else ""
+        alerts = self.alerts.problem if self.alerts is not None else ""
+        named = (("history", history), ("alerts", alerts))
+        return tuple(f"{part}: {problem}" for part, problem in named if problem)
 
     def state(self) -> ServiceState:
         """One moment of everything, for the metrics; it does not change any more."""
@@ -198,7 +206,10 @@ def _monitor_settings(settings: Settings) -> MonitorSettings:
 
 
 def _cluster_health(
-    monitor: ClusterMonitor, supervisor: CollectorSupervisor, now_ms: EpochMs
+    monitor: ClusterMonitor,
+    supervisor: CollectorSupervisor,
+    now_ms: EpochMs,
+    own_problems: tuple[str, ...],
 ) -> ClusterHealth:
     data_ms = monitor.snapshot.data_ms if monitor.snapshot else -1
     return ClusterHealth(
@@ -209,10 +220,13 @@ def _cluster_health(
         backlog_total=monitor.backlog.total,
         commits_mode=monitor.facts.commits_mode if monitor.facts else "",
         collector_restarts=supervisor.restarts,
-        problems=tuple(
-            f"{source}: {health.message}"
-            for source, health in sorted(monitor.sources.items())
-            if not health.ok
+        problems=(
+            *(
+                f"{source}: {health.message}"
+                for source, health in sorted(monitor.sources.items())
+                if not health.ok
+            ),
+            *own_problems,
         ),
         unseen=_unseen(monitor),
     )

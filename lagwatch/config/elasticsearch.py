@@ -13,6 +13,17 @@ _PREFIX: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,99}")
 _FINGERPRINT: Final = re.compile(r"[0-9A-Fa-f]{64}")
 
 
+def _without_user(urls: tuple[str, ...]) -> tuple[str, ...]:
+    for url in urls:
+        if "@" in url.removeprefix("https://").removeprefix("http://").partition("/")[0]:
+            raise fault(
+                "url",
+                "a URL holds a user, which would be shown wherever the URL is",
+                "Write username and password_file.",
+            )
+    return urls
+
+
 def _index_prefix(prefix: str) -> str:
     if not _PREFIX.fullmatch(prefix):
         raise fault(
@@ -37,7 +48,7 @@ def _sha256(fingerprint: str) -> str:
 class ElasticsearchSettings(Section):
     """Elasticsearch 9."""
 
-    urls: HttpUrls = Field(
+    urls: Annotated[HttpUrls, AfterValidator(_without_user)] = Field(
         default=("http://127.0.0.1:9200",),
         description="nodes of the cluster; more than one: the next is taken when one is down",
     )

@@ -26,6 +26,8 @@ _ALTERNATIVES: Final[Mapping[str, str]] = {
     "password_file": "password",
     "key_password": "key_password_file",
     "key_password_file": "key_password",
+    "api_key": "api_key_file",
+    "api_key_file": "api_key",
     "token": "token_file",
     "token_file": "token",
     "secret": "secret_file",

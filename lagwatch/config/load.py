@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from lagwatch.config.alerts_checks import alerts_faults
 from lagwatch.config.contradictions import contradictions
+from lagwatch.config.elasticsearch_checks import elasticsearch_faults
 from lagwatch.config.faults import translate
 from lagwatch.config.given import Given, Tree, drop_alternatives, from_environment, overlay
 from lagwatch.config.given import Path as KeyPath
@@ -53,7 +54,7 @@ def load_with_origins(
     drop_alternatives(tree, given)
     overlay(tree, given)
     outside = {one.path: one.origin for one in given}
-    faults = [*_cluster_faults(tree), *alerts_faults(tree)]
+    faults = [*_cluster_faults(tree), *alerts_faults(tree), *elasticsearch_faults(tree)]
     try:
         settings = Settings.model_validate(tree)
     except ValidationError as error:

@@ -11,7 +11,7 @@ from lagwatch.errors import Fault
 HIDDEN: Final = "***"
 _SECRET_OPTIONS: Final = frozenset(
     {
-        *("password", "key_password"),
+        *("password", "key_password", "api_key"),
         *("token", "secret", "routing_key", "webhook_url", "service_urls"),  # of channels
     }
 )
@@ -36,21 +36,25 @@ def read_secrets(name: str, cluster: Tree) -> Iterator[Fault]:
     """Put what the `*_file` options of a cluster name into the tree; yield what is unreadable."""
     for section, option in _SECRET_FILES.items():
         table = cluster.get(section)
-        if not isinstance(table, dict):
-            continue
-        file = table.get(f"{option}_file")
-        if not isinstance(file, str):
-            continue
-        key = f"clusters.{name}.{section}.{option}_file"
-        try:
-            text = Path(file).read_text(encoding="utf-8")
-        except (OSError, ValueError) as error:
-            yield _unreadable(key, file, error)
-            continue
-        secret = text.removesuffix("\n").removesuffix("\r")
-        table.setdefault(option, secret)
-        if not secret:
-            yield Fault(key=key, value=file, problem="the file is empty", remedy="Write into it.")
+        if isinstance(table, dict):
+            yield from read_secret(f"clusters.{name}.{section}", option, table)
+
+
+def read_secret(prefix: str, option: str, table: Tree) -> Iterator[Fault]:
+    """Put what `<option>_file` names into the table, unless the option itself is there."""
+    file = table.get(f"{option}_file")
+    if not isinstance(file, str):
+        return
+    key = f"{prefix}.{option}_file"
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        yield _unreadable(key, file, error)
+        return
+    secret = text.removesuffix("\n").removesuffix("\r")
+    table.setdefault(option, secret)
+    if not secret:
+        yield Fault(key=key, value=file, problem="the file is empty", remedy="Write into it.")
 
 
 def unreadable_files(name: str, cluster: Tree) -> Iterator[Fault]:
@@ -60,13 +64,17 @@ def unreadable_files(name: str, cluster: Tree) -> Iterator[Fault]:
         return
     for option in _PUBLIC_FILES:
         file = table.get(option)
-        if not isinstance(file, str):
-            continue
-        try:
-            with Path(file).open("rb") as stream:
-                stream.read(1)
-        except (OSError, ValueError) as error:
-            yield _unreadable(f"clusters.{name}.tls.{option}", file, error)
+        if isinstance(file, str):
+            yield from unreadable(f"clusters.{name}.tls.{option}", file)
+
+
+def unreadable(key: str, file: str) -> Iterator[Fault]:
+    """The fault of a file that cannot be read."""
+    try:
+        with Path(file).open("rb") as stream:
+            stream.read(1)
+    except (OSError, ValueError) as error:
+        yield _unreadable(key, file, error)
 
 
 def _unreadable(key: str, file: str, error: Exception) -> Fault:

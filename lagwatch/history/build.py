@@ -133,6 +133,8 @@ class History:
         dropped = {**recorder.counts.dropped}
         if writer.corrupt:
             dropped["corrupt"] = writer.corrupt
+        if rejected := self.store.rejected_rows:
+            dropped["rejected"] = rejected
         return RecorderHealth(
             enabled=True,
             problem=recorder.problem or writer.problem,

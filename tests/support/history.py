@@ -298,6 +298,8 @@ class Live:
 class MemoryStore:
     """A `HistoryStore`'s writing side that keeps batches, and fails as it is told."""
 
+    rejected_rows = 0
+
     def __init__(self) -> None:
         self.batches: dict[str, list[Records]] = {}
         self.failures: list[Exception] = []

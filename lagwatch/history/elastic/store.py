@@ -53,6 +53,10 @@ class ElasticStore:
         self._unseen: set[str] = set()
         """Indices that were written to and not refreshed since."""
 
+    @property
+    def rejected_rows(self) -> int:
+        return self.rejected.rows
+
     # writing
 
     def write(self, records: Sequence[Records], *, batch: str) -> None:  # noqa: ARG002 ids do it

@@ -1,0 +1,532 @@
+"""When pollers ask, what they tell, and what they do when refused."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import numpy as np
+import pytest
+
+from lagwatch.config import ClusterSettings
+from lagwatch.core.model import EpochMs
+from lagwatch.core.wire import ClassicGroup, ConsumerGroupEpoch, GroupTombstone, KeyKind
+from lagwatch.errors import SourceError
+from lagwatch.pollers.committed import CommittedPoller
+from lagwatch.pollers.facts import Facts, sentences
+from lagwatch.pollers.filters import Filters
+from lagwatch.pollers.groups import GroupPoller
+from lagwatch.pollers.log_ends import LogEndPoller
+from lagwatch.pollers.loop import Backoff, Pace, PollLoop, Wake
+from lagwatch.pollers.tombstones import HOLD_S, Tombstones
+from lagwatch.pollers.topics import TopicPoller
+from lagwatch.ports import (
+    CollectorFacts,
+    Commits,
+    GroupsGone,
+    LogEnds,
+    Report,
+    SourceHealth,
+    SourceKind,
+    Topics,
+)
+from lagwatch.sources import (
+    CommittedOffsets,
+    GroupDescriptions,
+    GroupListing,
+    ListedGroup,
+    LogEndRound,
+    TopicIds,
+    TopicListing,
+)
+
+R = TypeVar("R", bound=Report)
+
+
+class EnoughError(Exception):
+    """Ends a loop that runs for ever."""
+
+
+class StepClock:
+    """Time that only passes while somebody sleeps; ends the test after `naps` of them."""
+
+    def __init__(self, naps: int = 1_000) -> None:
+        self.slept_s: list[float] = []
+        self._at_s = 1_000.0
+        self._naps = naps
+
+    def now_ms(self) -> EpochMs:
+        return EpochMs(round(self._at_s * 1000))
+
+    def monotonic_s(self) -> float:
+        return self._at_s
+
+    async def sleep(self, delay_s: float) -> None:
+        self.slept_s.append(delay_s)
+        self._at_s += delay_s
+        if len(self.slept_s) >= self._naps:
+            raise EnoughError
+        await asyncio.sleep(0)
+
+
+class Outbox:
+    """Keeps reports."""
+
+    def __init__(self) -> None:
+        self.reports: list[Report] = []
+
+    async def __call__(self, report: Report) -> None:
+        self.reports.append(report)
+
+    def of(self, kind: type[R]) -> list[R]:
+        return [each for each in self.reports if isinstance(each, kind)]
+
+
+class Scripted:
+    """A poller whose rounds end as told."""
+
+    source = SourceKind.TOPICS
+
+    def __init__(self, *rounds: Sequence[str] | SourceError) -> None:
+        self._rounds = list(rounds)
+
+    async def poll_once(self) -> Sequence[str]:
+        outcome = self._rounds.pop(0) if len(self._rounds) > 1 else self._rounds[0]
+        if isinstance(outcome, SourceError):
+            raise outcome
+        return outcome
+
+
+def refusal(kind: str = "timeout", message: str = "no answer") -> SourceError:
+    return SourceError(cluster="c", kind=kind, message=message)
+
+
+def run_loop(poller: Scripted, clock: StepClock, outbox: Outbox, interval_s: float = 60.0) -> None:
+    loop = PollLoop(poller, pace=Pace(interval_s=interval_s), clock=clock, send=outbox)
+    with pytest.raises(EnoughError):
+        asyncio.run(loop.run())
+
+
+def test_waiting_times_double_with_jitter_up_to_a_cap_and_begin_anew() -> None:
+    backoff = Backoff(first_s=1.0, cap_s=4.0)
+
+    delays_s = [backoff.next_s() for _ in range(4)]
+    backoff.reset()
+
+    for delay_s, full_s in zip(delays_s, [1.0, 2.0, 4.0, 4.0], strict=True):
+        assert full_s / 2 <= delay_s <= full_s
+    assert backoff.next_s() <= 1.0
+
+
+def test_a_refused_round_is_told_and_retried_with_back_off() -> None:
+    clock, outbox = StepClock(naps=3), Outbox()
+
+    run_loop(Scripted(refusal()), clock, outbox)
+
+    first, second, third = clock.slept_s
+    assert first <= 0.5
+    assert second <= 1.0
+    assert third <= 2.0
+    told = outbox.of(SourceHealth)
+    assert (told[0].ok, told[0].error_kind, told[0].message) == (False, "timeout", "no answer")
+
+
+def test_after_a_good_round_the_interval_holds_again() -> None:
+    clock, outbox = StepClock(naps=3), Outbox()
+
+    run_loop(Scripted(refusal(), ()), clock, outbox)
+
+    assert clock.slept_s[1:] == [60.0, 60.0]
+    assert [each.ok for each in outbox.of(SourceHealth)] == [False, True, True]
+
+
+def test_a_round_that_failed_in_part_is_told_and_not_hurried() -> None:
+    clock, outbox = StepClock(naps=1), Outbox()
+
+    run_loop(Scripted(["broker 2 is silent"]), clock, outbox)
+
+    (told,) = outbox.of(SourceHealth)
+    assert (told.ok, told.error_kind, told.message) == (False, "partial", "broker 2 is silent")
+    assert clock.slept_s == [60.0]
+
+
+def test_a_loop_gives_up_on_the_kinds_it_was_told_to() -> None:
+    loop = PollLoop(
+        Scripted(refusal("authorization")),
+        pace=Pace(interval_s=1.0),
+        clock=StepClock(),
+        send=Outbox(),
+        give_up_on=frozenset({"authorization"}),
+    )
+
+    with pytest.raises(SourceError) as caught:
+        asyncio.run(loop.run())
+
+    assert caught.value.kind == "authorization"
+
+
+def tombstone(group: str, kind: KeyKind, order: int = 5) -> GroupTombstone:
+    return GroupTombstone(group=group, order=order, kind=kind)
+
+
+def classic(group: str, order: int) -> ClassicGroup:
+    return ClassicGroup(
+        group=group,
+        order=order,
+        protocol_type="consumer",
+        generation=1,
+        protocol=None,
+        leader=None,
+        state_ms=None,
+        members=(),
+    )
+
+
+def test_a_group_tombstone_counts_after_a_moment() -> None:
+    tombstones = Tombstones()
+    tombstones.add([tombstone("g", KeyKind.GROUP_METADATA)], now_s=10.0)
+
+    assert tombstones.due(now_s=10.0 + HOLD_S / 2) is None
+    assert tombstones
+    assert tombstones.due(now_s=10.0 + HOLD_S) == GroupsGone(groups=("g",), orders=(5,))
+    assert not tombstones
+
+
+def test_a_group_that_goes_over_to_the_other_protocol_stays() -> None:
+    tombstones = Tombstones()
+    tombstones.add(
+        [
+            tombstone("to-kip-848", KeyKind.GROUP_METADATA),
+            ConsumerGroupEpoch(group="to-kip-848", order=6, epoch=1),
+            tombstone("to-classic", KeyKind.CONSUMER_GROUP_METADATA),
+            classic("to-classic", 6),
+        ],
+        now_s=0.0,
+    )
+
+    assert tombstones.due(now_s=HOLD_S) is None
+
+
+def test_a_group_that_comes_back_under_its_own_protocol_was_gone_before() -> None:
+    tombstones = Tombstones()
+    tombstones.add([tombstone("g", KeyKind.GROUP_METADATA), classic("g", 6)], now_s=0.0)
+
+    assert tombstones.due(now_s=HOLD_S) == GroupsGone(groups=("g",), orders=(5,))
+
+
+def test_a_tombstone_of_a_member_is_not_one_of_its_group() -> None:
+    tombstones = Tombstones()
+    tombstones.add([tombstone("g", KeyKind.CONSUMER_GROUP_PARTITION_METADATA)], now_s=0.0)
+
+    assert not tombstones
+
+
+@pytest.mark.parametrize(
+    ("allow", "deny", "kept"),
+    [
+        ("", "", {"orders", "orders-test", "billing"}),
+        ("^orders", "", {"orders", "orders-test"}),
+        ("", "test", {"orders", "billing"}),
+        ("orders", "-test$", {"orders"}),
+    ],
+)
+def test_a_name_is_kept_that_allow_finds_and_deny_does_not(
+    allow: str, deny: str, kept: set[str]
+) -> None:
+    filters = Filters(ClusterSettings(bootstrap="b:1", group_allow=allow, group_deny=deny))
+
+    assert {name for name in ("orders", "orders-test", "billing") if filters.group(name)} == kept
+
+
+def test_many_names_are_summed_up() -> None:
+    told = sentences((f"t{number:02}" for number in range(25)), "{name} is hidden")
+
+    assert len(told) == 21
+    assert told[0] == "t00 is hidden"
+    assert told[-1] == "and 5 more like this"
+
+
+def listing(leaders: dict[str, list[int]]) -> TopicListing:
+    names = tuple(sorted(leaders))
+    return TopicListing(
+        names=names,
+        partitions=np.array([len(leaders[name]) for name in names], np.int32),
+        leader=np.array([each for name in names for each in leaders[name]], np.int32),
+    )
+
+
+class InMemoryTopics:
+    """Topics as a test lays them out: name → (id, leaders)."""
+
+    def __init__(self, topics: dict[str, tuple[str, list[int]]]) -> None:
+        self.topics = topics
+        self.hidden: set[str] = set()
+        self.asked: list[Sequence[str]] = []
+
+    async def list_topics(self) -> TopicListing:
+        return listing({name: leaders for name, (_, leaders) in self.topics.items()})
+
+    async def topic_ids(self, names: Sequence[str]) -> TopicIds:
+        self.asked.append(names)
+        known = [name for name in names if name in self.topics]
+        return TopicIds(
+            ids={name: self.topics[name][0] for name in known},
+            refused=tuple(name for name in names if name in self.hidden),
+            missing=tuple(set(names) - set(known) - self.hidden),
+        )
+
+
+class Desk:
+    """A topic poller with its surroundings."""
+
+    def __init__(self, source: InMemoryTopics, **options: str) -> None:
+        self.clock, self.outbox, self.wake = StepClock(), Outbox(), Wake()
+        self.facts = Facts(clock=self.clock, send=self.outbox, commits_mode="admin")
+        self.filters = Filters(ClusterSettings.model_validate({"bootstrap": "b:1", **options}))
+        self.topics = TopicPoller(
+            source,
+            filters=self.filters,
+            facts=self.facts,
+            clock=self.clock,
+            send=self.outbox,
+            wake=self.wake,
+            on_change=lambda: None,
+            interval_s=60.0,
+        )
+
+    def poll(self) -> list[Topics]:
+        before = len(self.outbox.of(Topics))
+        asyncio.run(_awaited(self.topics.poll_once))
+        return self.outbox.of(Topics)[before:]
+
+
+async def _awaited(call: Callable[[], Awaitable[object]]) -> None:
+    await call()
+
+
+def test_topics_are_told_once_and_again_when_they_change() -> None:
+    source = InMemoryTopics({"a": ("id-a", [1])})
+    desk = Desk(source)
+
+    assert [each.version for each in desk.poll()] == [1]
+    assert desk.poll() == []
+    source.topics["a"] = ("id-a", [1, 2])
+    (grown,) = desk.poll()
+
+    assert (grown.version, grown.partitions.tolist(), grown.leader.tolist()) == (2, [2], [1, 2])
+
+
+def test_a_doubt_makes_all_ids_be_asked_for_and_a_new_one_is_told() -> None:
+    source = InMemoryTopics({"a": ("id-a", [1])})
+    desk = Desk(source)
+    desk.poll()
+
+    source.topics["a"] = ("id-b", [1])
+    assert desk.poll() == [], "ids are not asked for in every round"
+    desk.topics.suspect(ids=True)
+    (told,) = desk.poll()
+
+    assert told.ids == ("id-b",)
+
+
+def test_a_topic_that_is_filtered_out_takes_its_partitions_along() -> None:
+    desk = Desk(
+        InMemoryTopics({"a": ("1", [1, 2]), "b": ("2", [3]), "c": ("3", [4, 5])}), topic_deny="^b"
+    )
+
+    (told,) = desk.poll()
+
+    assert told.names == ("a", "c")
+    assert told.leader.tolist() == [1, 2, 4, 5]
+    assert desk.topics.partitions_of("b") == 1
+
+
+def test_a_topic_that_commits_name_and_that_is_hidden_is_told_with_its_acl() -> None:
+    source = InMemoryTopics({"a": ("1", [1])})
+    source.hidden = {"secret"}
+    desk = Desk(source)
+    desk.topics.mention(["a", "secret", "deleted"])
+
+    desk.poll()
+
+    facts = desk.outbox.of(CollectorFacts)[-1]
+    assert len(facts.unseen) == 1
+    assert "Allow DESCRIBE on TOPIC secret" in facts.unseen[0]
+
+
+class InMemoryLogEnds:
+    """Answers the next round as told."""
+
+    def __init__(self) -> None:
+        self.ends: list[int] = []
+        self.stale = False
+        self.asked_log_start: list[bool] = []
+
+    async def log_ends(self, topics: TopicListing, *, with_log_start: bool) -> LogEndRound:
+        assert len(self.ends) == len(topics.leader)
+        self.asked_log_start.append(with_log_start)
+        ends = np.array(self.ends, np.int64)
+        return LogEndRound(
+            log_start=np.zeros_like(ends) if with_log_start else None,
+            log_end=ends,
+            last_stable=ends,
+            stale=self.stale,
+            replaced=False,
+            problems=("broker 1 is silent",) if (ends < 0).any() else (),
+        )
+
+
+def log_end_poller(desk: Desk, ends: InMemoryLogEnds) -> LogEndPoller:
+    return LogEndPoller(ends, cluster="c", topics=desk.topics, clock=desk.clock, send=desk.outbox)
+
+
+def test_a_round_without_any_answer_is_a_failure_and_tells_nothing() -> None:
+    desk, ends = Desk(InMemoryTopics({"a": ("1", [1, 1])})), InMemoryLogEnds()
+    desk.poll()
+    ends.ends = [-1, -1]
+
+    with pytest.raises(SourceError, match="broker 1 is silent"):
+        asyncio.run(_awaited(log_end_poller(desk, ends).poll_once))
+
+    assert desk.outbox.of(LogEnds) == []
+
+
+def test_a_log_that_got_shorter_makes_the_ids_be_asked_for() -> None:
+    source = InMemoryTopics({"a": ("1", [1])})
+    desk, ends = Desk(source), InMemoryLogEnds()
+    desk.poll()
+    poller = log_end_poller(desk, ends)
+    ends.ends = [100]
+    asyncio.run(_awaited(poller.poll_once))
+
+    ends.ends = [3]
+    asyncio.run(_awaited(poller.poll_once))
+    source.topics["a"] = ("2", [1])
+
+    assert [each.ids for each in desk.poll()] == [("2",)]
+
+
+def test_log_ends_name_the_version_of_the_topics_they_are_about() -> None:
+    desk, ends = Desk(InMemoryTopics({"a": ("1", [1, 1])})), InMemoryLogEnds()
+    desk.poll()
+    ends.ends = [5, -1]
+
+    asyncio.run(_awaited(log_end_poller(desk, ends).poll_once))
+
+    (told,) = desk.outbox.of(LogEnds)
+    assert (told.version, told.log_end.tolist()) == (1, [5, -1])
+
+
+class InMemoryGroups:
+    """Groups and their committed offsets: group → {(topic, partition): offset}."""
+
+    def __init__(self, committed: dict[str, dict[tuple[str, int], int]]) -> None:
+        self.offsets = committed
+        self.problem = ""
+
+    async def list_groups(self) -> GroupListing:
+        found = (ListedGroup(name=name, type="classic", state="Empty") for name in self.offsets)
+        return GroupListing(groups=tuple(found), problem=self.problem)
+
+    async def describe(self, names: Sequence[str]) -> GroupDescriptions:
+        return GroupDescriptions(infos=(), refused=(), missing=tuple(names), problems={})
+
+    async def may_list_all(self) -> bool:
+        return True
+
+    async def committed(self, groups: Sequence[str]) -> AsyncIterator[Sequence[CommittedOffsets]]:
+        for group in groups:
+            offsets = self.offsets[group]
+            yield [
+                CommittedOffsets(
+                    group=group,
+                    topics=[topic for topic, _ in offsets],
+                    partitions=[partition for _, partition in offsets],
+                    offsets=list(offsets.values()),
+                )
+            ]
+
+
+def committed_poller(desk: Desk, source: InMemoryGroups) -> CommittedPoller:
+    groups = GroupPoller(
+        source,
+        filters=desk.filters,
+        facts=desk.facts,
+        clock=desk.clock,
+        send=desk.outbox,
+        wake=Wake(),
+        interval_s=30.0,
+    )
+    return CommittedPoller(
+        source,
+        source,
+        filters=desk.filters,
+        topics=desk.topics,
+        groups=groups,
+        facts=desk.facts,
+        clock=desk.clock,
+        send=desk.outbox,
+    )
+
+
+def polled(desk: Desk, poller: CommittedPoller) -> list[tuple[int, int]]:
+    """(id, offset) of the rows one more round tells."""
+    before = len(desk.outbox.of(Commits))
+    asyncio.run(_awaited(poller.poll_once))
+    told = desk.outbox.of(Commits)[before:]
+    return [
+        row for each in told for row in zip(each.key.tolist(), each.offset.tolist(), strict=True)
+    ]
+
+
+def test_an_offset_that_does_not_change_is_told_once() -> None:
+    source = InMemoryGroups({"g": {("t", 0): 5, ("t", 1): 7}})
+    desk = Desk(InMemoryTopics({}))
+    poller = committed_poller(desk, source)
+
+    assert polled(desk, poller) == [(0, 5), (1, 7)]
+    assert polled(desk, poller) == []
+    source.offsets["g"]["t", 1] = 8
+    assert polled(desk, poller) == [(1, 8)]
+
+
+def test_an_offset_that_vanished_is_told_as_removed_once() -> None:
+    source = InMemoryGroups({"g": {("t", 0): 5, ("t", 1): 7}})
+    desk = Desk(InMemoryTopics({}))
+    poller = committed_poller(desk, source)
+    polled(desk, poller)
+
+    del source.offsets["g"]["t", 0]
+
+    assert polled(desk, poller) == [(0, -1)]
+    assert polled(desk, poller) == []
+
+
+def test_a_group_that_vanished_is_gone_but_not_while_the_list_is_partial() -> None:
+    source = InMemoryGroups({"g": {("t", 0): 5}, "h": {("t", 0): 1}})
+    desk = Desk(InMemoryTopics({}))
+    poller = committed_poller(desk, source)
+    polled(desk, poller)
+    del source.offsets["h"]
+
+    source.problem = "a broker does not answer"
+    polled(desk, poller)
+    assert desk.outbox.of(GroupsGone) == []
+    source.problem = ""
+    polled(desk, poller)
+
+    (gone,) = desk.outbox.of(GroupsGone)
+    assert gone.groups == ("h",)
+
+
+def test_orders_grow_from_round_to_round_even_when_the_clock_stands() -> None:
+    source = InMemoryGroups({"g": {("t", 0): 5}})
+    desk = Desk(InMemoryTopics({}))
+    poller = committed_poller(desk, source)
+    for offset in (5, 6, 7):
+        source.offsets["g"]["t", 0] = offset
+        polled(desk, poller)
+
+    orders = [each.order.tolist() for each in desk.outbox.of(Commits)]
+
+    assert orders == sorted(orders)
+    assert len({order for (order,) in orders}) == 3
