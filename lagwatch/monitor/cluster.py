@@ -232,6 +232,12 @@ class ClusterMonitor:
             return
         offset, commit_ms = report.offset[chosen], report.commit_ms[chosen]
         row = self._table.place(report.key[chosen], self._topics)
+        if report.only_changes:
+            # a new collector told all rows it found: those that rest have not committed again
+            news = (self.windows.newest[row] < 0) | (self.windows.last_offset(row) != offset)
+            chosen, row, offset, commit_ms = (
+                each[news] for each in (chosen, row, offset, commit_ms)
+            )
         self.windows.insert(
             CommitColumns(
                 row=row,

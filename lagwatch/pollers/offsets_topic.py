@@ -25,6 +25,7 @@ from lagwatch.ports import Backlog, Commits, SourceKind
 from lagwatch.sources import OffsetsTopicSource, Records, Span
 
 _LOOK_FOR_TOPIC_S: Final = 1.0
+_ABSENCES: Final = 2
 _TELL_BACKLOG_S: Final = 1.0
 _LOG_BACKLOG_S: Final = 5.0
 
@@ -65,6 +66,7 @@ class OffsetsTopicPoller:
         self._keys = CommitKeys(filters.commit)
         self._positions: dict[int, int] = {}
         self._backlog: _Backlog | None = None
+        self._absences = 0
         self._tombstones = Tombstones()
         self._generations: dict[str, int] = {}
 
@@ -89,12 +91,7 @@ class OffsetsTopicPoller:
     async def _look(self) -> None:
         """Find the topic's partitions; those that are new are read from their start."""
         spans = await self._source.spans()
-        if not spans and self._groups.any_listed():
-            raise SourceError(
-                cluster=self._cluster,
-                kind="authorization",
-                message="there are groups, yet the offsets topic does not exist or is hidden",
-            )
+        self._demand_visible(spans)
         new = {number: span for number, span in spans.items() if number not in self._positions}
         if self._backlog is None:
             positions = {number: self._first(number, span) for number, span in new.items()}
@@ -107,6 +104,17 @@ class OffsetsTopicPoller:
             self._positions.update(positions)
             await self._source.assign(self._positions)
             _log.info("offsets_topic_assigned", partitions=len(self._positions), new=len(new))
+
+    def _demand_visible(self, spans: Mapping[int, Span]) -> None:
+        """Groups without an offsets topic: once it may be new, twice it is hidden from us."""
+        self._absences = self._absences + 1 if not spans and self._groups.any_listed() else 0
+        if self._absences >= _ABSENCES:
+            raise SourceError(
+                cluster=self._cluster,
+                kind="authorization",
+                message=f"there are groups, yet {self._topic} does not exist or is hidden; "
+                f"grant: Allow DESCRIBE and READ on TOPIC {self._topic}",
+            )
 
     def _first(self, number: int, span: Span) -> int:
         position = self._resume.get(number)

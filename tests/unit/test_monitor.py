@@ -87,7 +87,12 @@ class Story:
             )
         )
 
-    def commit(self, *commits: tuple[str, str, int, int], at_ms: int | None = None) -> None:
+    def commit(
+        self,
+        *commits: tuple[str, str, int, int],
+        at_ms: int | None = None,
+        only_changes: bool = False,
+    ) -> None:
         """(group, topic, partition, offset) each; offset -1 removes."""
         new = [c[:3] for c in dict.fromkeys(c[:3] for c in commits) if c[:3] not in self._keys]
         first = len(self._keys)
@@ -106,6 +111,8 @@ class Story:
                 commit_ms=np.array(times, np.int64),
                 order=np.array(orders, np.int64),
                 observed_ms=EpochMs(self.now_ms),
+                exact_times=not only_changes,
+                only_changes=only_changes,
             )
         )
 
@@ -501,3 +508,25 @@ def test_while_commits_cannot_be_read_silence_is_no_stop(story) -> None:
 
     commits_read(ok=True)
     assert story.verdict().rule is Rule.STOPPED
+
+
+def test_what_a_new_collector_finds_at_rest_is_no_new_commit(story) -> None:
+    story.topics(t=2)
+    for offset in (10, 20):
+        story.commit(("g", "t", 0, offset), ("g", "t", 1, offset))
+        story.wait(2)
+        story.ends(t=500)
+
+    story.new_collector()
+    story.topics(t=2)
+    story.ends(t=500)
+    story.wait(2)
+    story.commit(("g", "t", 0, 20), ("g", "t", 1, 30), only_changes=True)
+    story.wait(2)
+    story.ends(t=500)
+
+    partitions = story.queries.detail("here", "g").topics["t"] if story.groups() else ()
+    assert [[entry.offset for entry in each.window if entry] for each in partitions] == [
+        [10, 20],
+        [10, 20, 30],
+    ]

@@ -1,0 +1,293 @@
+"""How the offsets topic is followed: where reading begins, what is told, when it is ready."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+
+from lagwatch.clock import SystemClock
+from lagwatch.config import ClusterSettings
+from lagwatch.core.wire import (
+    ClassicGroup,
+    encode_group_key,
+    encode_group_value,
+    encode_offset_key,
+    encode_offset_value,
+)
+from lagwatch.errors import SourceError
+from lagwatch.pollers.facts import Facts
+from lagwatch.pollers.filters import Filters
+from lagwatch.pollers.groups import GroupPoller
+from lagwatch.pollers.loop import Wake
+from lagwatch.pollers.offsets_topic import OffsetsTopicPoller
+from lagwatch.pollers.topics import TopicPoller
+from lagwatch.ports import Backlog, Commits, GroupsGone, Report
+from lagwatch.sources import (
+    GroupDescriptions,
+    GroupListing,
+    ListedGroup,
+    Records,
+    Span,
+    TopicIds,
+    TopicListing,
+)
+
+TOPIC = "__consumer_offsets"
+Record = tuple[int, int, bytes, bytes | None]
+"""partition, offset, key, value"""
+
+
+class InMemoryOffsetsTopic:
+    """Partitions of records; `ends` may lie behind the last record, as after compaction."""
+
+    def __init__(self, *records: Record, ends: Mapping[int, int]) -> None:
+        self.records = list(records)
+        self.ends = dict(ends)
+        self.positions: dict[int, int] = {}
+        self.assigned: list[Mapping[int, int]] = []
+
+    async def spans(self) -> Mapping[int, Span]:
+        return {each: Span(start=0, end=end) for each, end in self.ends.items()}
+
+    async def assign(self, positions: Mapping[int, int]) -> None:
+        self.positions = dict(positions)
+        self.assigned.append(dict(positions))
+
+    async def read(self) -> Records:
+        batch = [each for each in self.records if each[1] >= self.positions.get(each[0], 1 << 60)]
+        self.positions.update({each: self.ends[each] for each in self.positions})
+        return Records(
+            keys=[key for *_, key, _ in batch],
+            values=[value for *_, value in batch],
+            orders=np.array([offset for _, offset, *_ in batch], np.int64),
+            positions=dict(self.positions),
+        )
+
+
+class NoTopics:
+    """Only the offsets topic, with as many partitions as told."""
+
+    def __init__(self) -> None:
+        self.partitions = 0
+
+    async def list_topics(self) -> TopicListing:
+        return TopicListing(
+            names=(TOPIC,),
+            partitions=np.array([self.partitions], np.int32),
+            leader=np.ones(self.partitions, np.int32),
+        )
+
+    async def topic_ids(self, names: Sequence[str]) -> TopicIds:
+        return TopicIds(ids=dict.fromkeys(names, "id"), refused=(), missing=())
+
+
+class SomeGroups:
+    """Groups of these names, without members."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    async def list_groups(self) -> GroupListing:
+        found = (ListedGroup(name=name, type="classic", state="Empty") for name in self.names)
+        return GroupListing(groups=tuple(found), problem="")
+
+    async def describe(self, names: Sequence[str]) -> GroupDescriptions:
+        return GroupDescriptions(infos=(), refused=(), missing=tuple(names), problems={})
+
+    async def may_list_all(self) -> bool:
+        return True
+
+
+class Scene:
+    """A poller of the offsets topic with its surroundings, and what it tells."""
+
+    def __init__(
+        self,
+        source: InMemoryOffsetsTopic,
+        *,
+        start: str = "earliest",
+        resume: Mapping[int, int] | None = None,
+        groups: SomeGroups | None = None,
+    ) -> None:
+        clock, filters = SystemClock(), Filters(ClusterSettings(bootstrap="b:1"))
+        self.reports: list[Report] = []
+        facts = Facts(clock=clock, send=self._keep, commits_mode="offsets-topic")
+        self.listing = NoTopics()
+        self.topics = TopicPoller(
+            self.listing,
+            filters=filters,
+            facts=facts,
+            clock=clock,
+            send=self._keep,
+            wake=Wake(),
+            on_change=lambda: None,
+            interval_s=60.0,
+        )
+        self.groups = GroupPoller(
+            groups or SomeGroups(),
+            filters=filters,
+            facts=facts,
+            clock=clock,
+            send=self._keep,
+            wake=Wake(),
+            interval_s=60.0,
+        )
+        self.poller = OffsetsTopicPoller(
+            source,
+            cluster="c",
+            topic=TOPIC,
+            filters=filters,
+            topics=self.topics,
+            groups=self.groups,
+            facts=facts,
+            clock=clock,
+            send=self._keep,
+            start=start,
+            resume=resume or {},
+        )
+
+    async def _keep(self, report: Report) -> None:
+        self.reports.append(report)
+
+    def commits(self) -> list[Commits]:
+        return [each for each in self.reports if isinstance(each, Commits)]
+
+    def offsets(self) -> list[int]:
+        return [offset for each in self.commits() for offset in each.offset.tolist()]
+
+    def backlog(self) -> Backlog:
+        return [each for each in self.reports if isinstance(each, Backlog)][-1]
+
+    def gone(self) -> bool:
+        return any(isinstance(each, GroupsGone) for each in self.reports)
+
+
+def commit(partition: int, at: int, offset: int) -> Record:
+    key = encode_offset_key("g", "t", partition)
+    return partition, at, key, encode_offset_value(offset, 1_700_000_000_000)
+
+
+def test_all_is_read_from_the_start_and_then_it_is_ready() -> None:
+    source = InMemoryOffsetsTopic(commit(0, 0, 5), commit(1, 0, 7), ends={0: 1, 1: 1})
+    scene = Scene(source)
+
+    asyncio.run(poll(scene))
+
+    assert scene.offsets() == [5, 7]
+    assert scene.backlog() == Backlog(read=2, total=2, ready=True)
+    assert scene.commits()[-1].positions == {0: 1, 1: 1}
+
+
+def test_from_latest_it_is_ready_at_once() -> None:
+    source = InMemoryOffsetsTopic(commit(0, 0, 5), ends={0: 1})
+    scene = Scene(source, start="latest")
+
+    asyncio.run(poll(scene))
+
+    assert scene.offsets() == []
+    assert scene.backlog() == Backlog(read=0, total=0, ready=True)
+
+
+def test_a_new_collector_goes_on_where_the_last_one_stopped() -> None:
+    source = InMemoryOffsetsTopic(commit(0, 0, 5), commit(0, 1, 6), ends={0: 2})
+    scene = Scene(source, resume={0: 1})
+
+    asyncio.run(poll(scene))
+
+    assert scene.offsets() == [6]
+
+
+def test_a_gap_at_the_end_does_not_keep_it_from_being_ready() -> None:
+    source = InMemoryOffsetsTopic(commit(0, 0, 5), ends={0: 10})
+    scene = Scene(source)
+
+    asyncio.run(poll(scene))
+
+    assert scene.backlog() == Backlog(read=10, total=10, ready=True)
+
+
+def test_partitions_added_later_are_read_from_their_start() -> None:
+    source = InMemoryOffsetsTopic(commit(0, 0, 5), ends={0: 1})
+    scene = Scene(source, start="latest")
+    asyncio.run(poll(scene))
+
+    source.records.append(commit(1, 0, 9))
+    source.ends[1] = 1
+    scene.listing.partitions = 2
+    asyncio.run(poll_topics(scene))
+    asyncio.run(poll(scene))
+
+    assert source.assigned[-1] == {0: 1, 1: 0}
+    assert scene.offsets() == [9]
+
+
+def test_positions_wait_while_it_is_open_whether_a_group_is_gone() -> None:
+    gone: Record = (0, 1, encode_group_key("g"), None)
+    source = InMemoryOffsetsTopic(commit(0, 0, 5), gone, ends={0: 2})
+    scene = Scene(source)
+
+    asyncio.run(poll(scene))
+
+    assert scene.commits()[-1].positions == {}, "else a collector that dies would forget it"
+    assert not scene.gone()
+
+
+def test_a_new_generation_after_the_backlog_is_a_rebalance_told_with_the_group() -> None:
+    source = InMemoryOffsetsTopic(generation(0, 1), ends={0: 1})
+    scene = Scene(source)
+    asyncio.run(poll(scene))
+    source.records.append(generation(1, 2))
+    source.ends[0] = 2
+
+    asyncio.run(poll(scene))
+    asyncio.run(poll_groups(scene))
+
+    told = [dict(each.rebalances) for each in scene.reports if hasattr(each, "rebalances")]
+    assert told == [{"g": 1}]
+
+
+def test_without_the_topic_it_is_ready_and_waits() -> None:
+    scene = Scene(InMemoryOffsetsTopic(ends={}))
+
+    asyncio.run(poll(scene))
+
+    assert scene.backlog() == Backlog(read=0, total=0, ready=True)
+
+
+def test_groups_without_an_offsets_topic_mean_that_it_is_hidden() -> None:
+    scene = Scene(InMemoryOffsetsTopic(ends={}), groups=SomeGroups("g"))
+    asyncio.run(poll_groups(scene))
+
+    asyncio.run(poll(scene))  # it may have been made just now
+
+    with pytest.raises(SourceError) as caught:
+        asyncio.run(poll(scene))
+
+    assert caught.value.kind == "authorization"
+
+
+def generation(at: int, number: int) -> Record:
+    group = ClassicGroup(
+        group="g",
+        order=at,
+        protocol_type="consumer",
+        generation=number,
+        protocol=None,
+        leader=None,
+        state_ms=None,
+        members=(),
+    )
+    return 0, at, encode_group_key("g"), encode_group_value(group)
+
+
+async def poll(scene: Scene) -> None:
+    await scene.poller.poll_once()
+
+
+async def poll_topics(scene: Scene) -> None:
+    await scene.topics.poll_once()
+
+
+async def poll_groups(scene: Scene) -> None:
+    await scene.groups.poll_once()
