@@ -13,12 +13,13 @@ from lagwatch.ports import (
     Metrics,
     Queries,
 )
-from lagwatch_api import docs, errors, ops
+from lagwatch_api import docs, errors, ops, ui
 from lagwatch_api import metrics as metrics_route
 from lagwatch_api.deps import Deps
 from lagwatch_api.openapi import DocumentedApp
 from lagwatch_api.routing import Answer, Endpoint, RouteTable
 from lagwatch_api.v1 import alerts as alert_routes
+from lagwatch_api.v1 import fleet, stream
 from lagwatch_api.v1 import history as history_routes
 from lagwatch_api.v3 import routes as v3
 from lagwatch_api.v3.reply import Reply
@@ -51,7 +52,14 @@ def create_app(
     reply = Reply.of(deps)
     scraped = () if metrics is None else metrics_route.endpoints(metrics)
     table = RouteTable(
-        (*v3.endpoints(deps, reply), *ops.endpoints(deps), *scraped, *_documentation())
+        (
+            *v3.endpoints(deps, reply),
+            *ops.endpoints(deps),
+            *fleet.endpoints(queries),
+            *stream.endpoints(queries),
+            *scraped,
+            *_documentation(),
+        )
     )
     app = DocumentedApp(
         table.endpoints,
@@ -62,6 +70,7 @@ def create_app(
         routes=[table],
     )
     app.state.deps = deps
+    app.include_router(ui.router())
     if alerts is not None:
         app.include_router(alert_routes.router(alerts))
     if history is not None:

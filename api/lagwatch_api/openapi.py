@@ -11,9 +11,15 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 
 from lagwatch_api.routing import Answer, Endpoint
 
+
+class _EventStream(Response):
+    media_type = "text/event-stream"
+
+
 _OK: Final = 200
 _RESPONSE_CLASSES: Final[dict[str, type[Response]]] = {
     "application/json": JSONResponse,
+    "text/event-stream": _EventStream,
     "text/html": HTMLResponse,
     "text/plain": PlainTextResponse,
 }

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from lagwatch import __version__
-from lagwatch.cli import alert, config, demo, explain, history, replay, serve, status
+from lagwatch.cli import alert, config, demo, explain, history, replay, serve, status, top
 
 app = typer.Typer(
     name="lagwatch",
@@ -17,6 +17,7 @@ app = typer.Typer(
 )
 app.command(epilog=serve.EPILOG)(serve.serve)
 app.command(epilog=status.EPILOG)(status.status)
+app.command(epilog=top.EPILOG)(top.top)
 app.command(epilog=explain.EPILOG)(explain.explain)
 app.command(epilog=replay.EPILOG)(replay.replay)
 app.command(epilog=demo.EPILOG)(demo.demo)

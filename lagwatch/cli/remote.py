@@ -47,6 +47,10 @@ class RemoteSource:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; the next question opens it again."""
         self._connection.close()
 
     def clusters(self) -> tuple[str, ...]:
@@ -71,6 +75,14 @@ class RemoteSource:
             return _group(answer["status"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise self._strange() from error
+
+    def document(self, path: str) -> _Json:
+        """The JSON object at a path of a lagwatch.
+
+        Raises:
+            NotFoundError: there is none; a Burrow has only `/v3`.
+        """
+        return self._found(path, "document", path)
 
     def _readiness(self, cluster: _Json) -> Readiness:
         ready = cluster.get("ready") is True

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import urlencode
 
 import structlog
 
@@ -331,7 +331,7 @@ class Alerts:
         root = self._settings.alerts.page_url.rstrip("/")
         if not root:
             return ""
-        return f"{root}/clusters/{quote(cluster, safe='')}/groups/{quote(group, safe='')}"
+        return f"{root}/?{urlencode({'cluster': cluster, 'group': group})}"
 
     def _read_mutes(self) -> None:
         asked_for = self._records.mutes(self._clock.now_ms())

@@ -1,0 +1,51 @@
+// Numbers, instants and statuses in words, and elements made without ever parsing foreign text.
+
+export const LEVELS = { OK: "ok", WARN: "warn", ERR: "err", STOP: "err", STALL: "err", REWIND: "err" };
+export const VERDICTS = { OK: "OK", WARN: "BEHIND", STOP: "STOPPED", STALL: "STALLED", REWIND: "REWOUND", UNKNOWN: "UNKNOWN", ERR: "ERROR" };
+
+const plain = new Intl.NumberFormat("en");
+
+export const number = (value) => (value === null || value === undefined ? "unknown" : plain.format(value));
+
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined) return "unknown";
+  if (seconds < 10) return seconds ? `${seconds.toFixed(1)} s` : "0 s";
+  if (seconds < 60) return `${Math.round(seconds)} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return `${minutes} min ${Math.floor(seconds % 60)} s`;
+  const hours = Math.floor(minutes / 60);
+  return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
+}
+
+export function instant(ms) {
+  const date = new Date(ms);
+  const today = date.toDateString() === new Date().toDateString();
+  const time = date.toLocaleTimeString("en-GB");
+  return today ? time : `${date.toLocaleDateString("sv-SE")} ${time}`;
+}
+
+/** `STALLED since 14:02:11: offset 1,204 unchanged …` */
+export function verdict(said) {
+  const since = said.since_ms === null ? "" : ` since ${said.at_least ? "at least " : ""}${instant(said.since_ms)}`;
+  return `${said.headline}${since}: ${said.text}.`;
+}
+
+/** An element; children are elements or text, and text stays text. */
+export function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+export function mark(status) {
+  return make("span", { class: "mark", "data-level": LEVELS[status] ?? "unknown" }, VERDICTS[status] ?? status);
+}
+
+/** Give a text only when it differs: screen readers and the layout are left in peace. */
+export function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}

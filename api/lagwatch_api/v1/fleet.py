@@ -1,0 +1,287 @@
+"""`/api/v1/fleet`: every group in one answer; `/api/v1/clusters/…/groups/…`: one in full."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Final
+
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+from typing_extensions import TypedDict
+
+from lagwatch.core.model import (
+    STATUS_BY_RULE,
+    GroupInfo,
+    GroupStatus,
+    GroupVerdict,
+    PartitionVerdict,
+    Rule,
+    WindowEntry,
+)
+from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.errors import NotFoundError
+from lagwatch.ports import ClusterHealth, Queries
+from lagwatch_api.answers import json_answer
+from lagwatch_api.routing import Answer, Endpoint
+from lagwatch_api.v1.sentences import sentence
+
+TAG: Final = "Fleet"
+NO_CACHE: Final = {"Cache-Control": "no-store"}
+COLUMNS: Final = (
+    *("group", "status", "worst", "rule", "state", "lag", "time_lag_s"),
+    *("partitions", "unknown", "complete", "members"),
+)
+"""Of a row. `lag` is null when no partition's lag is known; `worst` is a partition's status."""
+
+Row = tuple[str, str, str, str, str, int | None, float | None, int, int, float, int | None]
+Rows = Mapping[str, Row]
+"""By group, in the order of their names."""
+
+_GROUP_STATUS: Final = {int(status): status.name for status in GroupStatus}
+_RULES: Final = tuple(rule.word for rule in Rule)
+_WORST: Final = tuple(STATUS_BY_RULE[rule].name for rule in Rule)
+
+
+class ClusterState(TypedDict):
+    """How fresh a cluster's rows are."""
+
+    cluster: str
+    round: Annotated[int | None, Field(description="grows with every judging; null = none yet")]
+    at_ms: int | None
+    age_s: Annotated[float | None, Field(description="seconds since log ends were last read")]
+    ready: bool
+    problems: Sequence[str]
+
+
+class ClusterFleet(ClusterState):
+    """All groups of a cluster."""
+
+    rows: Annotated[Sequence[Row], Field(description="cells in the order of `columns`")]
+
+
+class Fleet(TypedDict):
+    """Every group of every cluster."""
+
+    columns: Sequence[str]
+    clusters: Sequence[ClusterFleet]
+
+
+def endpoints(queries: Queries) -> Iterator[Endpoint]:
+    """The routes."""
+
+    async def fleet(_: Request) -> Response:
+        return json_answer(whole_fleet(queries), headers=NO_CACHE)
+
+    async def group(request: Request) -> Response:
+        names, asked = request.path_params, request.query_params
+        partition = asked.get("partition", "")
+        place = (asked.get("topic", ""), int(partition)) if _is_number(partition) else None
+        answer = group_answer(queries, names["cluster"], names["group"], place)
+        return json_answer(answer, headers=NO_CACHE)
+
+    yield Endpoint(
+        method="GET",
+        path="/api/v1/fleet",
+        handler=fleet,
+        summary="Every group with its status, lag and state",
+        tag=TAG,
+        answers={200: Answer(description="all groups", model=Fleet)},
+    )
+    yield Endpoint(
+        method="GET",
+        path="/api/v1/clusters/{cluster}/groups/{group}",
+        handler=group,
+        summary="One group in full; `?topic=…&partition=…` chooses whose window comes along",
+        tag=TAG,
+        answers={200: Answer(description="the group", model=dict[str, object])},
+    )
+
+
+def whole_fleet(queries: Queries) -> Fleet:
+    """The newest snapshot of every cluster."""
+    states = cluster_states(queries)
+    return {
+        "columns": COLUMNS,
+        "clusters": [
+            {**state, "rows": tuple(rows_of(queries, state["cluster"]).values())}
+            for state in states
+        ],
+    }
+
+
+def cluster_states(queries: Queries) -> list[ClusterState]:
+    """One per configured cluster."""
+    health = {one.cluster: one for one in queries.health()}
+    return [
+        _state(cluster, newest(queries, cluster), health.get(cluster))
+        for cluster in queries.clusters()
+    ]
+
+
+def newest(queries: Queries, cluster: str) -> ClusterSnapshot | None:
+    """The newest snapshot; None before the first round."""
+    try:
+        return queries.snapshot(cluster)
+    except NotFoundError:
+        return None
+
+
+def rows_of(queries: Queries, cluster: str) -> Rows:
+    """All groups of a cluster; none before the first round."""
+    snapshot = newest(queries, cluster)
+    return {} if snapshot is None else fleet_rows(snapshot)
+
+
+def fleet_rows(snapshot: ClusterSnapshot) -> Rows:
+    """All groups of a snapshot, read as columns: there may be tens of thousands."""
+    columns = snapshot.group
+    decided = snapshot.rows.rule
+    rules = decided[columns.worst_row] if len(decided) else columns.worst_row
+    known = snapshot.info
+    rows = zip(
+        snapshot.groups,
+        columns.status.tolist(),
+        rules.tolist(),
+        columns.worst_row.tolist(),
+        columns.max_lag_row.tolist(),
+        columns.total_lag.tolist(),
+        columns.time_lag_ms.tolist(),
+        columns.partition_count.tolist(),
+        columns.unknown.tolist(),
+        columns.complete.round(3).tolist(),
+        strict=True,
+    )
+    found: dict[str, Row] = {}
+    for group, status, rule, worst, max_lag, lag, time_lag_ms, partitions, unknown, share in rows:
+        info = known.get(group)
+        found[group] = (
+            group,
+            _GROUP_STATUS[status],
+            _WORST[rule] if worst >= 0 else "UNKNOWN",
+            _RULES[rule] if worst >= 0 else "",
+            info.state if info is not None else "Unknown",
+            None if max_lag < 0 and unknown else lag,
+            None if time_lag_ms < 0 else time_lag_ms / 1000,
+            partitions,
+            unknown,
+            share,
+            len(info.members) if info is not None else None,
+        )
+    return found
+
+
+def group_answer(
+    queries: Queries, cluster: str, group: str, place: tuple[str, int] | None
+) -> Mapping[str, object]:
+    """All that is known now about one group, with the window of one of its partitions.
+
+    Without a place, or with one it does not have, it is the partition that is worst.
+
+    Raises:
+        NotFoundError: there is no such cluster or group.
+    """
+    verdict = queries.verdict(cluster, group, show_all=True)
+    worst = _worst(verdict)
+    places = {(one.topic, one.partition): one for one in verdict.partitions}
+    chosen = places.get(place, worst) if place is not None else worst
+    info = queries.info(cluster, group)
+    return {
+        "cluster": cluster,
+        "group": group,
+        "at_ms": verdict.at_ms,
+        "status": verdict.status.name,
+        "rule": verdict.rule.word if verdict.rule is not None else None,
+        "worst": None if worst is None else _partition(worst),
+        "lag": _total_lag(verdict),
+        "time_lag_s": verdict.time_lag_s,
+        "unknown_partitions": verdict.unknown_partitions,
+        "complete": verdict.complete,
+        "info": None if info is None else _info(info),
+        "partitions": [_partition(one) for one in verdict.partitions],
+        "window": None if chosen is None else _window(queries, cluster, group, chosen),
+    }
+
+
+def _state(
+    cluster: str, snapshot: ClusterSnapshot | None, health: ClusterHealth | None
+) -> ClusterState:
+    return {
+        "cluster": cluster,
+        "round": None if snapshot is None else snapshot.round,
+        "at_ms": None if snapshot is None else snapshot.at_ms,
+        "age_s": None if health is None else health.age_s,
+        "ready": health is not None and health.ready,
+        "problems": () if health is None else (*health.problems, *health.unseen),
+    }
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 10  # noqa: PLR2004 int32
+
+
+def _worst(verdict: GroupVerdict) -> PartitionVerdict | None:
+    """The partition that decides: unknown ones only when nothing else is there."""
+
+    def badness(one: PartitionVerdict) -> tuple[bool, int, int]:
+        known = one.rule not in {Rule.LOG_END_UNKNOWN, Rule.NEVER_COMMITTED}
+        return known, int(one.status), one.current_lag or 0
+
+    return max(verdict.partitions, key=badness, default=None)
+
+
+def _total_lag(verdict: GroupVerdict) -> int | None:
+    nothing_known = verdict.max_lag is None and verdict.unknown_partitions > 0
+    return None if nothing_known else verdict.total_lag
+
+
+def _partition(one: PartitionVerdict) -> dict[str, object]:
+    said = sentence(one)
+    return {
+        "topic": one.topic,
+        "partition": one.partition,
+        "status": one.status.name,
+        "rule": one.rule.word,
+        "headline": said.headline,
+        "since_ms": said.since_ms,
+        "at_least": said.at_least,
+        "text": said.text,
+        "lag": one.current_lag,
+        "time_lag_s": one.time_lag_s,
+        "time_lag_reason": one.time_lag_reason.word,
+        "committed": None if one.end is None else one.end.offset,
+        "commit_ms": None if one.end is None else one.end.commit_ms,
+        "owner": one.owner,
+        "client_id": one.client_id,
+        "instance_id": one.instance_id,
+        "complete": one.complete,
+        "lost": one.lost,
+    }
+
+
+def _info(info: GroupInfo) -> dict[str, object]:
+    return {
+        "state": info.state,
+        "type": info.type,
+        "assignor": info.assignor,
+        "coordinator": None if info.coordinator < 0 else info.coordinator,
+        "members": len(info.members),
+    }
+
+
+def _window(
+    queries: Queries, cluster: str, group: str, place: PartitionVerdict
+) -> dict[str, object]:
+    """The commits in a partition's window, oldest first; the lag is that at the commit."""
+    partitions = queries.detail(cluster, group).topics.get(place.topic, ())
+    slots: Sequence[WindowEntry | None] = ()
+    if place.partition < len(partitions):
+        slots = partitions[place.partition].window
+    return {
+        "topic": place.topic,
+        "partition": place.partition,
+        "slots": len(slots),
+        "commits": [
+            {"offset": entry.offset, "commit_ms": entry.commit_ms, "lag": entry.lag}
+            for entry in slots
+            if entry is not None
+        ],
+    }

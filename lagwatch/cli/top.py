@@ -1,0 +1,146 @@
+"""`lagwatch top`: every group, live in a terminal."""
+
+import sys
+import threading
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from lagwatch.cli.reporting import Exit, reported
+from lagwatch.errors import LagwatchError, NotFoundError, SourceError
+
+if TYPE_CHECKING:  # rich takes a while to import
+    from lagwatch.cli.top_view import Seen, View
+
+_ANSWER_S: Final = 10.0
+_KEY_S: Final = 0.2
+_FLEET: Final = "/api/v1/fleet"
+
+EPILOG = """
+Type to filter, Tab sorts by the next column, Shift-Tab turns the order round, Ctrl-C quits.
+Where stdout is no terminal, all groups are printed once.
+
+**Examples**
+
+`lagwatch top`
+
+`lagwatch top --url http://lagwatch:8000 --filter billing --sort lag`
+"""
+
+
+@reported(Exit.UNKNOWN)
+def top(
+    *,
+    url: Annotated[
+        str, typer.Option(metavar="URL", envvar="LAGWATCH_URL", help="A running lagwatch.")
+    ] = "http://127.0.0.1:8000",
+    every: Annotated[float, typer.Option(min=0.2, max=3600, help="Seconds between looks.")] = 2.0,
+    wanted: Annotated[
+        str, typer.Option("--filter", metavar="WORDS", help="What must be in the name, at first.")
+    ] = "",
+    sort: Annotated[
+        str, typer.Option(metavar="COLUMN", help="trouble, lag, 'time lag' or group.")
+    ] = "trouble",
+    once: Annotated[bool, typer.Option("--once", help="Print once and end.")] = False,
+) -> None:
+    """Show every group of a running lagwatch live, the worst first."""
+    from lagwatch.cli.output import console
+    from lagwatch.cli.top_view import SORTS, View, chosen, table
+
+    if sort not in SORTS:
+        raise typer.BadParameter(f"{sort!r} is none of {', '.join(SORTS)}", param_hint="--sort")
+    view = View(wanted=wanted, sort=sort)
+    look = _Look(url)
+    try:
+        first = look.now()  # a wrong URL is told at once, on a screen that stays
+        if once or not (sys.stdout.isatty() and sys.stdin.isatty()):
+            console().print(table(chosen(first, view)))
+        else:
+            _watch(look, first, view, every_s=every)
+    finally:
+        look.close()
+
+
+class _Look:
+    """Asks the server; after `start` in a thread of its own, so that keys never wait."""
+
+    def __init__(self, url: str) -> None:
+        from lagwatch.cli.remote import RemoteSource
+
+        self._source = RemoteSource(url, timeout_s=_ANSWER_S)
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.seen: Seen | None = None
+        """Replaced as a whole."""
+        self.seen_at_s = time.monotonic()
+
+    def now(self) -> "Seen":
+        """Ask once.
+
+        Raises:
+            SourceError: there is no lagwatch that answers.
+        """
+        from lagwatch.cli.top_view import read
+
+        try:
+            return read(self._source.document(_FLEET))
+        except NotFoundError as error:
+            raise _no_fleet(
+                "it has no fleet to show; a lagwatch is needed, not a Burrow"
+            ) from error
+        except (KeyError, TypeError, ValueError) as error:
+            raise _no_fleet("its answer is not that of a lagwatch") from error
+
+    def start(self, first: "Seen", *, every_s: float) -> None:
+        self.seen = first
+        self._thread = threading.Thread(target=self._keep_asking, args=(every_s,), daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ask no more. A question that is still open ends with the process."""
+        self._stop.set()
+        if self._thread is None or not self._thread.is_alive():
+            self._source.close()
+
+    def aged(self) -> "Seen":
+        """What was last told, as old as it is by now."""
+        seen, at_s = self.seen, self.seen_at_s
+        if seen is None:
+            raise RuntimeError("not started")
+        if seen.age_s is None:
+            return seen
+        return replace(seen, age_s=seen.age_s + time.monotonic() - at_s)
+
+    def _keep_asking(self, every_s: float) -> None:
+        while not self._stop.wait(every_s):
+            try:
+                seen = self.now()
+            except LagwatchError as error:
+                if self.seen is not None:
+                    self.seen = replace(self.seen, failed=str(error))
+                continue
+            self.seen, self.seen_at_s = seen, time.monotonic()
+
+
+def _watch(look: _Look, first: "Seen", view: "View", *, every_s: float) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    from lagwatch.cli.top_keys import keyboard
+    from lagwatch.cli.top_view import pressed, screen
+
+    look.start(first, every_s=every_s)
+    terminal = Console(highlight=False, emoji=False)
+    with keyboard() as keys, Live(console=terminal, screen=True, auto_refresh=False) as live:
+        while not view.done:
+            height = terminal.size.height
+            live.update(screen(look.aged(), view, height=height), refresh=True)
+            for key in keys.pressed(_KEY_S):
+                view = pressed(view, key)
+
+
+def _no_fleet(reason: str) -> SourceError:
+    message = f"cannot show the server's groups: {reason}. Check --url."
+    return SourceError(cluster="", kind="protocol", message=message, retryable=False)

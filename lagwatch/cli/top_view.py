@@ -1,0 +1,209 @@
+"""What `top` shows: which groups, in which order, and how they look."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from lagwatch.cli import words
+
+_TROUBLE: Final = {"REWIND": 4, "STALL": 4, "STOP": 4, "WARN": 3, "UNKNOWN": 2, "OK": 1}
+_FRAME_LINES: Final = 4
+"""Head, titles and two lines at the bottom."""
+_PAGE: Final = 10
+HELP: Final = "type to filter · Esc clear · Tab sort · Shift-Tab reverse · ↑ ↓ scroll · Ctrl-C quit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One group."""
+
+    cluster: str
+    group: str
+    status: str
+    worst: str
+    state: str
+    lag: int | None
+    unknown: int
+    time_lag_s: float | None
+    members: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What was last told."""
+
+    lines: tuple[Line, ...] = ()
+    problems: tuple[str, ...] = ()
+    age_s: float | None = None
+    """Of the data, of the cluster whose are oldest; None before the first."""
+    failed: str = ""
+    """Why the newest question got no answer; ""."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What the user chose."""
+
+    wanted: str = ""
+    """Words that must be in the name."""
+    sort: str = "trouble"
+    reverse: bool = False
+    top: int = 0
+    """Lines scrolled away."""
+    done: bool = False
+
+
+Badness = Callable[[Line], tuple[float, ...]]
+_SORTS: Final[Mapping[str, Badness]] = {
+    "trouble": lambda line: (-_TROUBLE.get(line.worst, 2), -_or_less(line.lag)),
+    "lag": lambda line: (-_or_less(line.lag),),
+    "time lag": lambda line: (-_or_less(line.time_lag_s),),
+    "group": lambda _: (),
+}
+SORTS: Final = tuple(_SORTS)
+
+
+def read(fleet: Mapping[str, Any]) -> Seen:
+    """The answer of `/api/v1/fleet`.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is none.
+    """
+    columns = fleet["columns"]
+    lines = [
+        _line(cluster["cluster"], dict(zip(columns, row, strict=True)))
+        for cluster in fleet["clusters"]
+        for row in cluster["rows"]
+    ]
+    problems = [
+        f"{cluster['cluster']}: {problem}"
+        for cluster in fleet["clusters"]
+        for problem in cluster["problems"]
+    ]
+    ages = [one["age_s"] for one in fleet["clusters"] if one["age_s"] is not None]
+    return Seen(lines=tuple(lines), problems=tuple(problems), age_s=max(ages) if ages else None)
+
+
+def pressed(view: View, key: str) -> View:
+    """The view after a key."""
+    match key:
+        case "quit":
+            return replace(view, done=True)
+        case "escape":
+            return replace(view, wanted="", top=0)
+        case "backspace":
+            return replace(view, wanted=view.wanted[:-1], top=0)
+        case "tab" | "back_tab":
+            return _sorted(view, turn=key == "back_tab")
+        case "up" | "down" | "page_up" | "page_down" | "home" | "end":
+            return replace(view, top=_scrolled(view.top, key))
+        case _:
+            return replace(view, wanted=view.wanted + key, top=0)
+
+
+def chosen(seen: Seen, view: View) -> list[Line]:
+    """The groups to show, in their order; equals go by name."""
+    wanted = view.wanted.lower().split()
+    found = [line for line in seen.lines if all(word in line.group.lower() for word in wanted)]
+    badness = _SORTS[view.sort]
+    found.sort(key=lambda line: (*badness(line), line.group, line.cluster), reverse=view.reverse)
+    return found
+
+
+def screen(seen: Seen, view: View, *, height: int) -> RenderableType:
+    """Everything, in so many lines."""
+    lines = chosen(seen, view)
+    room = max(1, height - _FRAME_LINES - (1 if seen.failed or seen.problems else 0))
+    top = max(0, min(view.top, len(lines) - room))
+    parts: list[RenderableType] = [_head(seen)]
+    if seen.failed or seen.problems:
+        parts.append(_one_line(seen.failed or "; ".join(seen.problems), "yellow"))
+    parts.append(table(lines[top : top + room], room=room))
+    order = f"{view.sort}{', reversed' if view.reverse else ''}"
+    said = f"filter: {view.wanted}▏ {len(lines):,} of {len(seen.lines):,} groups · by {order}"
+    parts += [_one_line(said, "bold"), _one_line(HELP, "dim")]
+    return Group(*parts)
+
+
+def table(lines: Sequence[Line], *, room: int = 0) -> Table:
+    """One line per group; filled up with empty ones to `room`."""
+    drawn = Table(box=None, pad_edge=False, header_style="bold", expand=room > 0)
+    drawn.add_column("VERDICT", no_wrap=True)
+    drawn.add_column("GROUP", no_wrap=True, overflow="ellipsis", ratio=3)
+    drawn.add_column("CLUSTER", no_wrap=True, overflow="ellipsis", ratio=1)
+    drawn.add_column("STATE", no_wrap=True, overflow="ellipsis")
+    for title in ("LAG", "TIME LAG", "MEMBERS"):
+        drawn.add_column(title, justify="right", no_wrap=True)
+    for line in lines:
+        drawn.add_row(
+            Text(line.worst, style=words.COLOURS.get(line.worst, "dim")),
+            Text(_printable(line.group)),
+            Text(_printable(line.cluster)),
+            Text(line.state, style="dim"),
+            Text(_lag(line)),
+            Text(words.duration(line.time_lag_s)),
+            Text(words.number(line.members)),
+        )
+    for _ in range(room - len(lines)):
+        drawn.add_row("")
+    return drawn
+
+
+def _head(seen: Seen) -> Text:
+    counts = dict.fromkeys(("ERR", "WARN", "UNKNOWN", "OK"), 0)
+    for line in seen.lines:
+        counts[line.status] = counts.get(line.status, 0) + 1
+    head = Text("lagwatch top  ", style="bold", no_wrap=True, overflow="ellipsis")
+    for status, count in counts.items():
+        if count or status == "OK":
+            head.append(f"{count:,} {status}  ", style=words.COLOURS.get(status, "dim"))
+    age = "nothing read yet" if seen.age_s is None else f"data {seen.age_s:.0f} s old"
+    return head.append(age, style="dim")
+
+
+def _one_line(text: str, style: str) -> Text:
+    return Text(_printable(text), style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _line(cluster: str, cells: Mapping[str, Any]) -> Line:
+    return Line(
+        cluster=cluster,
+        group=str(cells["group"]),
+        status=str(cells["status"]),
+        worst=str(cells["worst"]),
+        state=str(cells["state"]),
+        lag=cells["lag"],
+        unknown=int(cells["unknown"]),
+        time_lag_s=cells["time_lag_s"],
+        members=cells["members"],
+    )
+
+
+def _sorted(view: View, *, turn: bool) -> View:
+    if turn:
+        return replace(view, reverse=not view.reverse, top=0)
+    following = SORTS[(SORTS.index(view.sort) + 1) % len(SORTS)]
+    return replace(view, sort=following, reverse=False, top=0)
+
+
+def _scrolled(top: int, key: str) -> int:
+    steps = {"up": -1, "down": 1, "page_up": -_PAGE, "page_down": _PAGE, "home": -top}
+    return max(0, top + steps.get(key, 1_000_000))
+
+
+def _lag(line: Line) -> str:
+    known = words.number(line.lag)
+    return f"≥ {known}" if line.lag is not None and line.unknown else known
+
+
+def _or_less(value: float | None) -> float:
+    return -1 if value is None else value
+
+
+def _printable(text: str) -> str:
+    """A name may hold what would move the cursor."""
+    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)

@@ -1,0 +1,298 @@
+"""The page in a real Chromium: over a real broker's groups, and over ten thousand."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from lagwatch.kafka.embedded import EmbeddedKafka
+from lagwatch.notify import Alerts
+from lagwatch_api import create_app
+from tests.support.api_doubles import GivenSettings, RecordingCommands
+from tests.support.browser import Browser, browsing
+from tests.support.fleet import Fleet, ShiftedClock, alert_settings
+from tests.support.kafka import commit, create_topic, produce, unique
+from tests.support.relay import relaying
+from tests.support.served import Served, serving
+from tests.support.serving import served
+from tests.support.traffic import committing, producer_of, running
+from tests.support.waiting import eventually
+
+_QUICK = (
+    "[evaluator]\ninterval_s = 1\n[windows]\nintervals = 5\nmin_distance_s = 0\n"
+    "[history]\ninterval_s = 1\nflush_s = 1\n"
+    '[alerts.webhook.nobody]\nurl = "http://127.0.0.1:1"\n'
+)
+_ROW = ".scroll .row:not([hidden])"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with browsing() as one:
+        yield one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """A real broker's groups, watched by a real lagwatch."""
+
+    lagwatch: Served
+    stalled: str
+    current: str
+    odd: str
+    """Its name is markup."""
+    topic: str
+
+    def at(self, group: str) -> str:
+        return f"{self.lagwatch.base}/?group={quote(group, safe='')}&of={self.lagwatch.cluster}"
+
+
+@pytest.fixture(scope="module")
+def scene(kafka: EmbeddedKafka) -> Iterator[Scene]:
+    """A group that commits but never moves, one that has read all, and one with an odd name."""
+    topic, quiet = create_topic(kafka, "growing"), create_topic(kafka, "quiet", partitions=2)
+    stalled, current = unique("stalled"), unique("current")
+    odd = f'<img src=x onerror="document.title=1">&/{unique("odd")}'
+    produce(kafka, topic, 50)
+    produce(kafka, quiet, 10)
+    commit(kafka, current, quiet, 10)
+    commit(kafka, odd, quiet, 3)
+    stuck = committing(kafka, stalled, topic, lambda _: 7, every_s=1)
+    options: dict[str, object] = {"log_end_interval_s": 1, "group_interval_s": 2}
+    with (
+        running(stuck, producer_of(kafka, topic, rate=20)),
+        serving(kafka.bootstrap_servers, cluster=options, sections=_QUICK) as lagwatch,
+    ):
+        lagwatch.wait_ready()
+        one = Scene(lagwatch=lagwatch, stalled=stalled, current=current, odd=odd, topic=topic)
+        eventually(lambda: (lagwatch.status(stalled) or {}).get("status") == "ERR", "it is stalled")
+        yield one
+
+
+def open_fleet(browser: Browser, url: str) -> None:
+    browser.open(url)
+    eventually(lambda: bool(browser.texts(_ROW)), "groups are shown")
+
+
+def open_group(browser: Browser, url: str) -> None:
+    browser.open(url)
+    eventually(lambda: browser.text("#g-mark") != "", "the verdict is shown")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [(1280, 800), (390, 844)], ids=["desktop", "phone"])
+class TestLooks:
+    def test_the_fleet_shows_the_worst_first_and_has_no_barrier(
+        self, browser: Browser, scene: Scene, size: tuple[int, int], scheme: str, tmp_path: Path
+    ) -> None:
+        browser.look(*size, scheme)
+        browser.errors()
+
+        open_fleet(browser, f"{scene.lagwatch.base}/")
+
+        rows = browser.texts(_ROW)
+        assert scene.stalled in rows[0]
+        assert "STALLED" in rows[0]
+        assert any(scene.current in row and "OK" in row for row in rows)
+        assert browser.barriers() == []
+        assert browser.errors() == []
+        assert _overflow(browser) == 0
+        assert is_lit(browser) == (scheme == "light")
+        assert len(browser.picture(tmp_path / "fleet.png")) > 10_000
+
+    def test_a_group_shows_its_verdict_as_a_sentence_and_has_no_barrier(
+        self, browser: Browser, scene: Scene, size: tuple[int, int], scheme: str, tmp_path: Path
+    ) -> None:
+        browser.look(*size, scheme)
+        browser.errors()
+
+        open_group(browser, scene.at(scene.stalled))
+        eventually(lambda: browser.text("#g-past-said") == "", "its past is drawn")
+        eventually(
+            lambda: "while the log grew by" in browser.text("#g-sentence"),
+            "the window began after lagwatch did",
+        )
+
+        sentence = browser.text("#g-sentence")
+        assert sentence.startswith("STALLED since at least ")
+        assert "offset 7 unchanged over 5 commits in" in sentence
+        assert "while the log grew by" in sentence
+        assert browser.run("return document.querySelectorAll('#g-window canvas').length") == 1
+        assert f"{scene.topic} partition 0: STALLED" in browser.run(
+            "return document.querySelector('.heat button').getAttribute('aria-label')"
+        )
+        assert browser.barriers() == []
+        assert [one for one in browser.errors() if "SEVERE" in one] == []
+        assert _overflow(browser) == 0
+        assert len(browser.picture(tmp_path / "group.png")) > 10_000
+
+
+class TestUse:
+    def test_the_address_holds_what_is_shown(self, browser: Browser, scene: Scene) -> None:
+        browser.look(1280, 800, "light")
+        open_fleet(browser, f"{scene.lagwatch.base}/")
+
+        browser.type("#q", scene.stalled)
+        eventually(lambda: len(browser.texts(_ROW)) == 1, "one group is left")
+        browser.click(f"{_ROW} a")
+        eventually(lambda: browser.text("#group-name") == scene.stalled, "the group opens")
+        shared = browser.url
+        browser.back()
+        eventually(lambda: len(browser.texts(_ROW)) == 1, "the search is as it was")
+
+        assert browser.run("return document.querySelector('#q').value") == scene.stalled
+        open_group(browser, shared)
+        assert browser.text("#group-name") == scene.stalled
+
+    def test_keys_alone_lead_to_a_group_and_back(self, browser: Browser, scene: Scene) -> None:
+        browser.look(1280, 800, "light")
+        open_fleet(browser, f"{scene.lagwatch.base}/")
+
+        browser.press("/")
+        browser.press(scene.stalled)
+        eventually(lambda: len(browser.texts(_ROW)) == 1, "one group is left")
+        browser.press("\ue015")  # arrow down
+        browser.press("\ue007")  # enter
+        eventually(lambda: browser.text("#group-name") == scene.stalled, "the group opens")
+        browser.press("\ue00c")  # escape
+        eventually(lambda: len(browser.texts(_ROW)) == 1, "back among the groups")
+
+    def test_a_filter_by_status_leaves_only_these(self, browser: Browser, scene: Scene) -> None:
+        open_fleet(browser, f"{scene.lagwatch.base}/?status=STALL")
+
+        rows = browser.texts(_ROW)
+
+        assert rows
+        assert all("STALLED" in row for row in rows)
+
+    def test_a_name_that_is_markup_stays_text(self, browser: Browser, scene: Scene) -> None:
+        browser.errors()
+
+        open_fleet(browser, f"{scene.lagwatch.base}/?q=onerror")
+        assert any(scene.odd in row for row in browser.texts(_ROW))
+        open_group(browser, scene.at(scene.odd))
+
+        assert browser.text("#group-name") == scene.odd
+        assert browser.run("return document.images.length") == 0
+        assert [one for one in browser.errors() if "SEVERE" in one] == []
+
+    def test_changes_come_by_themselves(
+        self, browser: Browser, scene: Scene, kafka: EmbeddedKafka
+    ) -> None:
+        open_fleet(browser, f"{scene.lagwatch.base}/")
+        new = unique("new")
+
+        commit(kafka, new, scene.topic, 1)
+
+        eventually(lambda: any(new in row for row in browser.texts(_ROW)), "the new group comes")
+
+    def test_a_lost_connection_is_told_and_mends_itself(
+        self, browser: Browser, scene: Scene, kafka: EmbeddedKafka
+    ) -> None:
+        new = unique("meanwhile")
+        with relaying(int(scene.lagwatch.base.rpartition(":")[2])) as relay:
+            open_fleet(browser, f"http://127.0.0.1:{relay.port}/")
+            eventually(lambda: browser.text("#live").startswith("live"), "it is live")
+
+            relay.cut()
+            eventually(lambda: "connection lost" in browser.text("#live"), "the loss is told")
+            shown = browser.text("#live"), browser.texts(_ROW)
+            commit(kafka, new, scene.topic, 1)
+            relay.mend()
+
+            eventually(lambda: browser.text("#live").startswith("live"), "it is live again")
+            eventually(lambda: any(new in row for row in browser.texts(_ROW)), "the news is shown")
+            browser.open("about:blank")
+        assert "old" in shown[0]
+        assert any(scene.stalled in row for row in shown[1])
+
+    def test_a_mute_is_made_and_ended(self, browser: Browser, scene: Scene) -> None:
+        browser.look(1280, 800, "light")
+        open_group(browser, scene.at(scene.stalled))
+        eventually(
+            lambda: not browser.run("return document.querySelector('#incidents').hidden"),
+            "mutes are offered",
+        )
+
+        browser.type("#mute-reason", "load test")
+        browser.click("#mute")
+        eventually(lambda: "load test" in browser.text("#mutes"), "it is muted")
+        browser.click("#mutes button")
+        eventually(lambda: browser.text("#mutes") == "", "it is not muted any more")
+
+
+NAMES = tuple(f"team-{number % 37}.service-{number:05}" for number in range(10_000))
+LAST = max(NAMES)
+
+
+@pytest.fixture(scope="module")
+def url(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    clock = ShiftedClock()
+    fleet = Fleet(NAMES, clock)
+    folder = tmp_path_factory.mktemp("alerts")
+    alerts = Alerts(alert_settings(folder, ""), clock)
+    app = create_app(
+        fleet.queries,
+        RecordingCommands(),
+        GivenSettings(),
+        alerts=alerts,
+        hostname="h",
+        version="0",
+    )
+    with served(app) as server:
+        yield f"http://127.0.0.1:{server.port}/"
+        browser.open("about:blank")  # an open stream would hold the server up
+    alerts.close()
+
+
+class TestTenThousandGroups:
+    def test_they_can_be_used_within_two_seconds(self, browser: Browser, url: str) -> None:
+        browser.look(1280, 800, "light")
+        open_fleet(browser, url)
+
+        shown_ms = browser.run("return performance.getEntriesByName('groups-shown')[0].startTime")
+
+        assert shown_ms <= 2000
+        assert browser.text("#shown") == "10,000 of 10,000 groups"
+        assert len(browser.texts(_ROW)) < 60
+
+    def test_typing_filters_within_a_tenth_of_a_second(self, browser: Browser, url: str) -> None:
+        open_fleet(browser, url)
+
+        took_ms = browser.run(
+            """
+            const field = document.querySelector("#q");
+            const times = [];
+            for (const text of ["s", "se", "service-0", "service-09", "service-0999", "", "x"]) {
+              const begin = performance.now();
+              field.value = text;
+              field.dispatchEvent(new Event("input"));
+              await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+              times.push(performance.now() - begin);
+            }
+            return times.sort((a, b) => a - b);
+            """
+        )
+
+        assert took_ms[len(took_ms) // 2] <= 100
+        assert "No group matches" in browser.text("#shown")
+
+    def test_every_group_can_be_scrolled_to(self, browser: Browser, url: str) -> None:
+        open_fleet(browser, f"{url}?sort=group")
+
+        browser.run("document.querySelector('#scroll').scrollTop = 1e9")
+
+        eventually(lambda: LAST in " ".join(browser.texts(_ROW)), "the last is shown")
+
+
+def _overflow(browser: Browser) -> int:
+    """By how many pixels the page is wider than the screen."""
+    return int(browser.run("return Math.max(0, document.documentElement.scrollWidth - innerWidth)"))
+
+
+def is_lit(browser: Browser) -> bool:
+    """Is the background bright?"""
+    colour = browser.run("return getComputedStyle(document.body).backgroundColor")
+    return int(colour.removeprefix("rgb(").split(",")[0]) > 128

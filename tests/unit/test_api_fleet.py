@@ -1,0 +1,255 @@
+"""The fleet as JSON and as events, from real snapshots."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from lagwatch.core.model import PartitionStatus, Rule, UnknownReason
+from lagwatch_api import create_app
+from lagwatch_api.v1.fleet import COLUMNS, fleet_rows
+from lagwatch_api.v1.sentences import sentence
+from lagwatch_api.v1.stream import events
+from tests.support.api_doubles import (
+    GivenCluster,
+    GivenQueries,
+    GivenSettings,
+    RecordingCommands,
+    entry,
+    group_verdict,
+    partition_verdict,
+    unknown_partition,
+)
+from tests.support.fleet import CLUSTER, Fleet, ShiftedClock
+from tests.support.serving import ask
+
+
+def app_of(queries):
+    return create_app(queries, RecordingCommands(), GivenSettings(), hostname="h", version="0")
+
+
+def rows_by_group(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    rows = [dict(zip(COLUMNS, row, strict=True)) for row in answer["rows"]]
+    return {row["group"]: row for row in rows}
+
+
+class TestFleet:
+    def test_it_tells_of_every_group_what_its_verdict_says(self) -> None:
+        fleet = Fleet(["good", "bad", "slow"], ShiftedClock())
+        fleet.slow.add("slow")
+        fleet.fail("bad")
+
+        (answer,) = ask(app_of(fleet.queries), "/api/v1/fleet").json["clusters"]
+
+        rows = rows_by_group(answer)
+        verdicts = {
+            group: fleet.queries.verdict(CLUSTER, group, show_all=False) for group in fleet.groups
+        }
+        assert {group: row["status"] for group, row in rows.items()} == {
+            group: verdict.status.name for group, verdict in verdicts.items()
+        }
+        assert rows["bad"]["worst"] == "STOP"
+        assert rows["slow"]["worst"] == "WARN"
+        assert rows["bad"]["lag"] == verdicts["bad"].total_lag > 0
+        assert rows["bad"]["time_lag_s"] == verdicts["bad"].time_lag_s
+        assert rows["good"]["partitions"] == verdicts["good"].partition_count
+
+    def test_members_that_nobody_counted_are_unknown_not_zero(self) -> None:
+        fleet = Fleet(["one"], ShiftedClock())
+
+        (answer,) = ask(app_of(fleet.queries), "/api/v1/fleet").json["clusters"]
+
+        row = rows_by_group(answer)["one"]
+        assert row["members"] is None
+        assert row["state"] == "Unknown"
+
+    def test_a_cluster_without_groups_is_there(self) -> None:
+        queries = GivenQueries({"c1": GivenCluster()})
+
+        (answer,) = ask(app_of(queries), "/api/v1/fleet").json["clusters"]
+
+        assert answer["cluster"] == "c1"
+        assert answer["rows"] == []
+        assert answer["age_s"] is None
+
+    def test_ten_thousand_groups_are_cheap(self) -> None:
+        fleet = Fleet([f"group-{number}" for number in range(10_000)], ShiftedClock())
+        snapshot = fleet.queries.snapshot(CLUSTER)
+
+        begin_s = time.perf_counter()
+        rows = fleet_rows(snapshot)
+        took_s = time.perf_counter() - begin_s
+
+        assert len(rows) == 10_000
+        assert took_s < 0.25
+
+
+class TestGroup:
+    def test_the_window_of_the_worst_partition_comes_along(self) -> None:
+        fleet = Fleet(["good", "bad"], ShiftedClock())
+        fleet.fail("bad")
+
+        answer = ask(app_of(fleet.queries), f"/api/v1/clusters/{CLUSTER}/groups/bad").json
+
+        assert answer["worst"]["headline"] == "STOPPED"
+        assert answer["worst"]["since_ms"] == answer["worst"]["commit_ms"]
+        assert answer["window"]["partition"] == answer["worst"]["partition"] == 1
+        assert len(answer["window"]["commits"]) == answer["window"]["slots"] == 5
+
+    def test_another_partition_can_be_asked_for(self) -> None:
+        fleet = Fleet(["good", "bad"], ShiftedClock())
+
+        path = f"/api/v1/clusters/{CLUSTER}/groups/bad?topic=orders&partition=0"
+        window = ask(app_of(fleet.queries), path).json["window"]
+
+        assert (window["topic"], window["partition"]) == ("orders", 0)
+        assert window["commits"] == []
+
+    @pytest.mark.parametrize("partition", ["x", "-1", "99999999999999", "٣", ""])
+    def test_a_partition_that_is_none_is_the_worst(self, partition: str) -> None:
+        fleet = Fleet(["good"], ShiftedClock())
+
+        path = f"/api/v1/clusters/{CLUSTER}/groups/good?topic=orders&partition="
+        encoded = "".join(f"%{byte:02X}" for byte in partition.encode())
+        answer = ask(app_of(fleet.queries), path + encoded)
+
+        assert answer.json["window"]["partition"] == 0
+
+    def test_a_name_may_hold_a_slash(self) -> None:
+        fleet = Fleet(["a/b"], ShiftedClock())
+
+        answer = ask(app_of(fleet.queries), f"/api/v1/clusters/{CLUSTER}/groups/a%2Fb")
+
+        assert answer.json["group"] == "a/b"
+
+    @pytest.mark.parametrize("path", ["nowhere/groups/g", f"{CLUSTER}/groups/nobody"])
+    def test_what_nobody_knows_is_not_found(self, path: str) -> None:
+        fleet = Fleet(["g"], ShiftedClock())
+
+        assert ask(app_of(fleet.queries), f"/api/v1/clusters/{path}").status == 404
+
+    def test_a_lag_that_is_not_known_is_null(self) -> None:
+        verdict = group_verdict(unknown_partition(), max_lag=None, total_lag=0)
+        given = GivenCluster(verdicts={"billing": verdict})
+        queries = GivenQueries({"c1": given})
+        queries.detail = lambda *_: type("Detail", (), {"topics": {}})()
+
+        answer = ask(app_of(queries), "/api/v1/clusters/c1/groups/billing").json
+
+        assert answer["lag"] is None
+        assert answer["partitions"][0]["lag"] is None
+        assert "may not describe it" in answer["worst"]["text"]
+
+
+class TestSentence:
+    def test_a_stall_tells_the_offset_the_commits_and_the_growth(self) -> None:
+        verdict = partition_verdict(
+            status=PartitionStatus.STALL,
+            rule=Rule.STALLED,
+            start=entry(1204, lag=100, at_ms=1_000_000),
+            evidence={
+                "current_lag": 8213,
+                "start_offset": 1204,
+                "end_offset": 1204,
+                "start_lag": 100,
+                "end_lag": 8213,
+                "window_span_ms": 570_000,
+                "commits": 10,
+            },
+        )
+
+        said = sentence(verdict)
+
+        assert (said.headline, said.since_ms, said.at_least) == ("STALLED", 1_000_000, True)
+        assert said.text == (
+            "offset 1,204 unchanged over 10 commits in 9 min 30 s while the log grew by 8,113"
+        )
+
+    @pytest.mark.parametrize("rule", list(Rule))
+    def test_every_rule_has_words_even_when_nothing_is_known(self, rule: Rule) -> None:
+        text = sentence(partition_verdict(rule=rule, evidence={}, unknown_reason=None)).text
+
+        assert text
+        assert "None" not in text
+
+    @pytest.mark.parametrize("reason", list(UnknownReason))
+    def test_every_reason_not_to_know_has_words(self, reason: UnknownReason) -> None:
+        unknown = partition_verdict(rule=Rule.LOG_END_UNKNOWN, unknown_reason=reason)
+
+        assert sentence(unknown).text
+
+
+class TestStream:
+    def test_after_the_first_only_what_changed_is_sent(self) -> None:
+        fleet = Fleet(["good", "bad", "other"], ShiftedClock())
+
+        async def act() -> tuple[str, str]:
+            stream = events(fleet.queries, look_every_s=0.001)
+            await anext(stream)
+            whole = await anext(stream)
+            fleet.failing.add("bad")
+            fleet.pass_time(1)
+            changes = await anext(stream)
+            await stream.aclose()
+            return whole.decode(), changes.decode()
+
+        whole, changes = asyncio.run(within(act()))
+
+        name, told = parsed(whole)
+        assert name == "fleet"
+        assert set(rows_by_group(told)) == {"good", "bad", "other"}
+        name, told = parsed(changes)
+        assert name == "round"
+        assert set(rows_by_group(told)) == {"bad"}
+        assert told["gone"] == []
+
+    def test_while_nothing_happens_there_is_only_a_beat(self) -> None:
+        fleet = Fleet(["one"], ShiftedClock())
+
+        async def act() -> bytes:
+            stream = events(fleet.queries, look_every_s=0.001, beat_s=0.002)
+            await anext(stream)
+            await anext(stream)
+            return await closed_after(stream)
+
+        assert asyncio.run(within(act())) == b"event: beat\ndata: {}\n\n"
+
+
+async def within(awaitable):
+    return await asyncio.wait_for(awaitable, 20)
+
+
+async def closed_after(stream: AsyncGenerator[bytes, None]) -> bytes:
+    chunk = await anext(stream)
+    await stream.aclose()
+    return chunk
+
+
+def parsed(event: str) -> tuple[str, dict[str, Any]]:
+    name, data = event.strip().split("\n")
+    return name.removeprefix("event: "), json.loads(data.removeprefix("data: "))
+
+
+class TestPage:
+    def test_the_page_is_served_with_a_strict_policy(self) -> None:
+        answer = ask(app_of(GivenQueries({})), "/")
+
+        assert answer.status == 200
+        assert answer.headers["content-type"].startswith("text/html")
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert "unsafe" not in answer.headers["content-security-policy"]
+
+    def test_all_that_the_page_names_is_there_and_local(self) -> None:
+        app = app_of(GivenQueries({}))
+        page = ask(app, "/").text
+        names = {part.split('"')[0] for part in page.split('="') if part.startswith("ui/")}
+
+        assert {ask(app, f"/{name}").status for name in names} == {200}
+        assert "http" not in page.replace("http-equiv", "")
+
+    @pytest.mark.parametrize("path", ["/ui", "/ui/", "/ui/nothing.js", "/ui/..%2Froutes.py"])
+    def test_other_paths_stay_unknown(self, path: str) -> None:
+        assert ask(app_of(GivenQueries({})), path).status == 404
