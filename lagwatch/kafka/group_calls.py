@@ -21,8 +21,8 @@ from lagwatch.kafka.patience import Patience
 
 T = TypeVar("T")
 
-_IN_FLIGHT: Final = 50
-_GROUPS_AT_ONCE: Final = 200
+_IN_FLIGHT: Final = 100
+_GROUPS_AT_ONCE: Final = 500
 """Groups whose answers are held at the same time: bounds memory."""
 _GRACE_S: Final = 2.0
 """The client library keeps its deadlines; this is for a busy machine."""
@@ -47,19 +47,32 @@ class GroupCalls(Generic[T]):
         When nobody answers for a whole chunk, the rest is not asked: it gets the same error.
         """
         silent = False
-        for start in range(0, len(groups), _GROUPS_AT_ONCE):
-            chunk = groups[start : start + _GROUPS_AT_ONCE]
-            answers = await asyncio.to_thread(self._round, chunk)
-            yield answers
-            missed = [answer for _, answer in answers if _is_silence(answer)]
-            silent = silent or bool(missed)
-            if len(missed) == len(chunk):
-                yield [(group, missed[0]) for group in groups[start + len(chunk) :]]
-                break
+        starts = range(0, len(groups), _GROUPS_AT_ONCE)
+        chunks = [groups[start : start + _GROUPS_AT_ONCE] for start in starts]
+        ahead: asyncio.Task[list[Answer[T]]] | None = None
+        try:
+            for number, chunk in enumerate(chunks):
+                answers = await (ahead or self._start(chunk))
+                rest = chunks[number + 1 :]
+                missed = [answer for _, answer in answers if _is_silence(answer)]
+                silent = silent or bool(missed)
+                if len(missed) == len(chunk):
+                    yield answers
+                    yield [(group, missed[0]) for each in rest for group in each]
+                    break
+                # the next chunk is asked while the caller works on this one's answers
+                ahead = self._start(rest[0]) if rest else None
+                yield answers
+        finally:
+            if ahead is not None:
+                await asyncio.gather(ahead, return_exceptions=True)
         if groups:
             self._patience.note(answered=not silent)
         if silent:
             self._admin = None
+
+    def _start(self, groups: Sequence[str]) -> asyncio.Task[list[Answer[T]]]:
+        return asyncio.create_task(asyncio.to_thread(self._round, groups))
 
     def _round(self, groups: Sequence[str]) -> list[Answer[T]]:
         """Keep `_IN_FLIGHT` requests under way until all are answered."""

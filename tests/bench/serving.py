@@ -8,6 +8,7 @@ from tests.bench.usage import cpu_time, rss_bytes
 from tests.support.served import Served, serving
 
 READY_WITHIN_S = 240
+WITHOUT_HISTORY = '[history]\nstore = "none"\n'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +21,11 @@ class Cost:
 
 
 def cost_until_ready(kafka: EmbeddedKafka, **cluster: object) -> Cost:
-    """Run the service until it is ready and has judged everything; then stop it."""
-    with serving(kafka.bootstrap_servers, cluster=cluster) as served:
+    """Run the live monitor until it is ready and has judged everything; then stop it.
+
+    Without the history: what recording costs has a benchmark of its own.
+    """
+    with serving(kafka.bootstrap_servers, cluster=cluster, sections=WITHOUT_HISTORY) as served:
         with cpu_time(served.pid) as spent:
             served.wait_ready(READY_WITHIN_S)
         # some more rounds, so that the memory of the snapshots is in the figure
