@@ -321,17 +321,11 @@ class Alerts:
             since_ms=incident.since_ms if incident is not None else now_ms,
             opened_ms=now_ms,
             at_ms=self._clock.now_ms(),
-            url=self._url(snapshot.cluster, decided.group),
+            url=page_link(self._settings.alerts.page_url, snapshot.cluster, decided.group),
             verdict=verdict,
             curve=curve,
             curve_of=curve_of,
         )
-
-    def _url(self, cluster: str, group: str) -> str:
-        root = self._settings.alerts.page_url.rstrip("/")
-        if not root:
-            return ""
-        return f"{root}/?{urlencode({'cluster': cluster, 'group': group})}"
 
     def _read_mutes(self) -> None:
         asked_for = self._records.mutes(self._clock.now_ms())
@@ -345,6 +339,11 @@ class Alerts:
             except sqlite3.Error as error:
                 _log.warning("alerts_not_pruned", reason=str(error))
             await self._clock.sleep(_PRUNE_EVERY_S)
+
+
+def page_link(root: str, cluster: str, group: str) -> str:
+    """Where the page shows a group; "" when the page's own address is not configured."""
+    return f"{root.rstrip('/')}/?{urlencode({'group': group, 'of': cluster})}" if root else ""
 
 
 def _is_narrow(snapshot: ClusterSnapshot, decided: Decided) -> bool:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lagwatch.config.alerts import AlertsSettings, MuteSettings
+from lagwatch.notify.alerts import page_link
 from lagwatch.notify.backoff import Allowance, Backoff
 from lagwatch.notify.curve import png
 from lagwatch.notify.mutes import from_settings
@@ -193,3 +194,10 @@ class TestCurve:
 )
 def test_durations_are_shown_in_two_units(seconds, shown) -> None:
     assert duration(seconds) == shown
+
+
+def test_a_notice_links_to_its_group_on_the_page() -> None:
+    link = page_link("https://lag.example/", "prod", "a group/with?signs")
+
+    assert link == "https://lag.example/?group=a+group%2Fwith%3Fsigns&of=prod"
+    assert page_link("", "prod", "g") == ""
