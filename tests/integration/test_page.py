@@ -1,5 +1,6 @@
 """The page in a real Chromium: over a real broker's groups, and over ten thousand."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,20 +51,23 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def scene(kafka: EmbeddedKafka) -> Iterator[Scene]:
+def scene(own_kafka: EmbeddedKafka) -> Iterator[Scene]:
     """A group that commits but never moves, one that has read all, and one with an odd name."""
-    topic, quiet = create_topic(kafka, "growing"), create_topic(kafka, "quiet", partitions=2)
+    topic, quiet = (
+        create_topic(own_kafka, "growing"),
+        create_topic(own_kafka, "quiet", partitions=2),
+    )
     stalled, current = unique("stalled"), unique("current")
     odd = f'<img src=x onerror="document.title=1">&/{unique("odd")}'
-    produce(kafka, topic, 50)
-    produce(kafka, quiet, 10)
-    commit(kafka, current, quiet, 10)
-    commit(kafka, odd, quiet, 3)
-    stuck = committing(kafka, stalled, topic, lambda _: 7, every_s=1)
+    produce(own_kafka, topic, 50)
+    produce(own_kafka, quiet, 10)
+    commit(own_kafka, current, quiet, 10)
+    commit(own_kafka, odd, quiet, 3)
+    stuck = committing(own_kafka, stalled, topic, lambda _: 7, every_s=1)
     options: dict[str, object] = {"log_end_interval_s": 1, "group_interval_s": 2}
     with (
-        running(stuck, producer_of(kafka, topic, rate=20)),
-        serving(kafka.bootstrap_servers, cluster=options, sections=_QUICK) as lagwatch,
+        running(stuck, producer_of(own_kafka, topic, rate=20)),
+        serving(own_kafka.bootstrap_servers, cluster=options, sections=_QUICK) as lagwatch,
     ):
         lagwatch.wait_ready()
         one = Scene(lagwatch=lagwatch, stalled=stalled, current=current, odd=odd, topic=topic)
@@ -117,7 +121,8 @@ class TestLooks:
 
         sentence = browser.text("#g-sentence")
         assert sentence.startswith("STALLED since at least ")
-        assert "offset 7 unchanged over 5 commits in" in sentence
+        # four or five: the window may still be filling
+        assert re.search(r"offset 7 unchanged over [45] commits in", sentence)
         assert "while the log grew by" in sentence
         assert browser.run("return document.querySelectorAll('#g-window canvas').length") == 1
         assert f"{scene.topic} partition 0: STALLED" in browser.run(
@@ -179,17 +184,17 @@ class TestUse:
         assert [one for one in browser.errors() if "SEVERE" in one] == []
 
     def test_changes_come_by_themselves(
-        self, browser: Browser, scene: Scene, kafka: EmbeddedKafka
+        self, browser: Browser, scene: Scene, own_kafka: EmbeddedKafka
     ) -> None:
         open_fleet(browser, f"{scene.lagwatch.base}/")
         new = unique("new")
 
-        commit(kafka, new, scene.topic, 1)
+        commit(own_kafka, new, scene.topic, 1)
 
         eventually(lambda: any(new in row for row in browser.texts(_ROW)), "the new group comes")
 
     def test_a_lost_connection_is_told_and_mends_itself(
-        self, browser: Browser, scene: Scene, kafka: EmbeddedKafka
+        self, browser: Browser, scene: Scene, own_kafka: EmbeddedKafka
     ) -> None:
         new = unique("meanwhile")
         with relaying(int(scene.lagwatch.base.rpartition(":")[2])) as relay:
@@ -199,7 +204,7 @@ class TestUse:
             relay.cut()
             eventually(lambda: "connection lost" in browser.text("#live"), "the loss is told")
             shown = browser.text("#live"), browser.texts(_ROW)
-            commit(kafka, new, scene.topic, 1)
+            commit(own_kafka, new, scene.topic, 1)
             relay.mend()
 
             eventually(lambda: browser.text("#live").startswith("live"), "it is live again")
