@@ -61,17 +61,19 @@ def build_one(name: str, settings: ChannelSettings, clock: Clock) -> Channel:
 def _chat(name: str, settings: ChannelSettings) -> Channel:
     match settings:
         case SlackSettings():
-            from lagwatch.notify.channels.slack import Slack
+            from lagwatch.notify.channels import slack
+            from lagwatch.notify.channels.chat import ChatWebhook
 
-            return Slack(name, settings)
+            return ChatWebhook(name, settings, slack.payload)
         case PagerDutySettings():
             from lagwatch.notify.channels.pagerduty import PagerDuty
 
             return PagerDuty(name, settings)
         case TeamsSettings():
-            from lagwatch.notify.channels.teams import Teams
+            from lagwatch.notify.channels import teams
+            from lagwatch.notify.channels.chat import ChatWebhook
 
-            return Teams(name, settings)
+            return ChatWebhook(name, settings, teams.payload)
         case _:
             raise NotImplementedError(type(settings).__name__)
 

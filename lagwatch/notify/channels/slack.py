@@ -1,32 +1,13 @@
 """Slack, and what takes the same webhooks: Mattermost, Rocket.Chat."""
 
-import json
 from typing import Any, Final
 
-from lagwatch.config.alerts_channels import SlackSettings
-from lagwatch.notify.channels.http import HttpSender, answer
 from lagwatch.notify.notice import Message
 from lagwatch.notify.render import plain_text
 
 _COLOURS: Final = {"close": "#1a7f37", "warning": "#bf8700", "error": "#c0392b"}
 _LONGEST_TEXT: Final = 2900
 """Slack refuses a text block of more than 3,000 characters."""
-
-
-class Slack:
-    """A `Channel`."""
-
-    def __init__(self, name: str, settings: SlackSettings) -> None:
-        self._url = settings.webhook_url.get_secret_value() if settings.webhook_url else ""
-        self._http = HttpSender(name, settings)
-
-    async def send(self, message: Message) -> str:
-        headers = {"Content-Type": "application/json", "Idempotency-Key": message.id}
-        body = json.dumps(payload(message)).encode()
-        return answer(await self._http.send("POST", self._url, body=body, headers=headers))
-
-    async def close(self) -> None:
-        await self._http.close()
 
 
 def payload(message: Message) -> dict[str, Any]:

@@ -1,0 +1,31 @@
+"""A chat's incoming webhook: one JSON document a message, whose shape is the chat's own."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from lagwatch.config.alerts_channels import SlackSettings, TeamsSettings
+from lagwatch.notify.channels.http import HttpSender, answer
+from lagwatch.notify.notice import Message
+
+
+class ChatWebhook:
+    """A `Channel`; `payload` makes the document of a message."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: SlackSettings | TeamsSettings,
+        payload: Callable[[Message], dict[str, Any]],
+    ) -> None:
+        self._url = settings.webhook_url.get_secret_value() if settings.webhook_url else ""
+        self._http = HttpSender(name, settings)
+        self._payload = payload
+
+    async def send(self, message: Message) -> str:
+        headers = {"Content-Type": "application/json", "Idempotency-Key": message.id}
+        body = json.dumps(self._payload(message)).encode()
+        return answer(await self._http.send("POST", self._url, body=body, headers=headers))
+
+    async def close(self) -> None:
+        await self._http.close()
