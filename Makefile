@@ -51,7 +51,7 @@ bench: install  ## measure speed and memory against their targets [ONLY=name,nam
 
 lock: $(STAMPS)/project  ## choose the newest versions pyproject.toml allows and lock them
 	$(PIP_INSTALL) --quiet uv
-	$(COMPILE) --extra embedded --extra elastic --extra apprise --group dev pyproject.toml \
+	$(COMPILE) --extra embedded --extra elastic --extra apprise --extra spark --group dev pyproject.toml \
 		-o requirements.lock
 
 clean:  ## remove .venv and everything built or cached in this directory

@@ -7,7 +7,8 @@ LagwatchError
 ├── NotFoundError    a cluster, group or topic that nobody knows
 ├── SourceError      Kafka refused or did not answer; `kind` says how
 ├── NotifyError      a receiver of notices refused or did not answer
-└── HistoryError     a history store refused, did not answer or holds what it must not
+├── HistoryError     a history store refused, did not answer or holds what it must not
+└── JobError         a Spark job cannot begin or go on
 ```
 """
 
@@ -105,4 +106,17 @@ class NotifyError(LagwatchError):
         self.retryable = retryable
         self.retry_after_s = retry_after_s
         """When the receiver wants to be asked again; None when it did not say."""
+        super().__init__(message)
+
+
+class JobError(LagwatchError):
+    """A Spark job cannot begin or go on.
+
+    `kind` is one of `locked`, `spark`, `input`: a stable word for logs and labels. The text says
+    what to do. With `retryable` the same command may succeed later.
+    """
+
+    def __init__(self, *, kind: str, message: str, retryable: bool) -> None:
+        self.kind = kind
+        self.retryable = retryable
         super().__init__(message)

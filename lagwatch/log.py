@@ -25,7 +25,7 @@ _LEVELS: Final[Mapping[str, int]] = {
 _ALIASES: Final[Mapping[str, str]] = {"warn": "warning", "critical": "fatal"}
 
 # They say at INFO what a program that uses them does; their warnings are of interest.
-_TALKATIVE: Final = ("asyncio", "elastic_transport", "httpx", "uvicorn")
+_TALKATIVE: Final = ("asyncio", "elastic_transport", "httpx", "py4j", "uvicorn")
 
 # Typing of structlog: an event holds values of any type.
 _Event = MutableMapping[str, Any]

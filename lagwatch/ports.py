@@ -517,6 +517,33 @@ class RecorderHealth:
     retries: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """A version of a group's consumers went live, and where the group stood then."""
+
+    cluster: str
+    group: str
+    at_ms: int
+    version: str
+    note: str
+    """What else there is to say; ""."""
+    offsets: Mapping[str, Sequence[int | None]]
+    """Topic → committed offset by partition; None where none is known."""
+
+
+class Deployments(Protocol):
+    """Takes note of deployments."""
+
+    async def deployed(self, cluster: str, group: str, *, version: str, note: str) -> Deployment:
+        """Remember that this version went live now; returns when that is safe on disk.
+
+        Raises:
+            NotFoundError: nobody knows the cluster or group.
+            HistoryError: it could not be written down.
+        """
+        ...
+
+
 class MessageState(StrEnum):
     """How far a notice has come."""
 

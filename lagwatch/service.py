@@ -23,10 +23,11 @@ from lagwatch.config.settings import Settings
 from lagwatch.core.model import EpochMs
 from lagwatch.errors import LagwatchError
 from lagwatch.history.build import History
+from lagwatch.history.deployments import RecordedDeployments
 from lagwatch.memory import give_back
 from lagwatch.metrics import ClusterState, Exporter, NoticeState, ServiceState
 from lagwatch.monitor import ClusterMonitor
-from lagwatch.monitor.cluster import MonitorSettings
+from lagwatch.monitor.settings import monitor_settings
 from lagwatch.notify import Alerts
 from lagwatch.notify.alerts import AlertCounts
 from lagwatch.ports import (
@@ -35,6 +36,7 @@ from lagwatch.ports import (
     ClusterHealth,
     Commands,
     Commits,
+    Deployments,
     HistoryQueries,
     Metrics,
     Queries,
@@ -63,10 +65,10 @@ class MakeApp(Protocol):
         *,
         alerts: AlertsView | None,
         history: HistoryQueries | None,
+        deployments: Deployments | None,
     ) -> ASGIApp: ...
 
 
-_HISTORY_MS = 24 * 3_600_000
 _STOP_WITHIN_S = 2
 _HISTORY_STOP_S = 1.5
 
@@ -93,7 +95,8 @@ class Service:
         self._settings = settings
         self._clock = clock
         self.monitors: Mapping[str, ClusterMonitor] = {
-            name: ClusterMonitor(name, _monitor_settings(settings)) for name in settings.clusters
+            name: ClusterMonitor(name, monitor_settings(settings.windows, settings.evaluator))
+            for name in settings.clusters
         }
         self.supervisors: Mapping[str, CollectorSupervisor] = {
             name: CollectorSupervisor(cluster=name, settings=cluster, clock=clock)
@@ -105,6 +108,9 @@ class Service:
             History(settings.history, clock)
             if settings.history.store != "none" and not only_looks
             else None
+        )
+        self.deployments = (
+            RecordedDeployments(self.queries, self.history, clock) if self.history else None
         )
         self.metrics = Exporter(settings.metrics, collect=self.state, clock=clock)
 
@@ -194,17 +200,6 @@ class Service:
             self.history.offer(snapshot, monitor.windows, monitor.rebalances)
 
 
-def _monitor_settings(settings: Settings) -> MonitorSettings:
-    return MonitorSettings(
-        intervals=settings.windows.intervals,
-        min_distance_ms=round(settings.windows.min_distance_s * 1000),
-        expire_ms=round(settings.windows.expire_group_s * 1000),
-        allowed_lag=settings.evaluator.allowed_lag,
-        minimum_complete=settings.evaluator.minimum_complete,
-        history_ms=_HISTORY_MS,
-    )
-
-
 def _cluster_health(
     monitor: ClusterMonitor,
     supervisor: CollectorSupervisor,
@@ -283,6 +278,7 @@ async def _serve(settings: Settings, make_app: MakeApp) -> int:
         service.metrics,
         alerts=service.alerts,
         history=service.history.queries if service.history else None,
+        deployments=service.deployments,
     )
     listener = _listen(settings.server.host, settings.server.port)
     server = _Server(

@@ -9,6 +9,7 @@ from lagwatch.ports import (
     AlertsView,
     BurrowSettings,
     Commands,
+    Deployments,
     HistoryQueries,
     Metrics,
     Queries,
@@ -19,6 +20,7 @@ from lagwatch_api.deps import Deps
 from lagwatch_api.openapi import DocumentedApp
 from lagwatch_api.routing import Answer, Endpoint, RouteTable
 from lagwatch_api.v1 import alerts as alert_routes
+from lagwatch_api.v1 import deployments as deployment_routes
 from lagwatch_api.v1 import fleet, stream
 from lagwatch_api.v1 import history as history_routes
 from lagwatch_api.v3 import routes as v3
@@ -38,6 +40,7 @@ def create_app(
     *,
     alerts: AlertsView | None = None,
     history: HistoryQueries | None = None,
+    deployments: Deployments | None = None,
     hostname: str,
     version: str,
 ) -> FastAPI:
@@ -75,6 +78,8 @@ def create_app(
         app.include_router(alert_routes.router(alerts))
     if history is not None:
         app.include_router(history_routes.router(history))
+    if deployments is not None:
+        app.include_router(deployment_routes.router(deployments))
     errors.install(app, table, reply)
     return app
 

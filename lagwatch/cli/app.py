@@ -5,7 +5,22 @@ from typing import Annotated
 import typer
 
 from lagwatch import __version__
-from lagwatch.cli import alert, config, demo, explain, history, replay, serve, status, top
+from lagwatch.cli import (
+    alert,
+    backfill,
+    config,
+    demo,
+    deployment,
+    explain,
+    history,
+    jobs,
+    replay,
+    report,
+    rollup,
+    serve,
+    status,
+    top,
+)
 
 app = typer.Typer(
     name="lagwatch",
@@ -21,9 +36,14 @@ app.command(epilog=top.EPILOG)(top.top)
 app.command(epilog=explain.EPILOG)(explain.explain)
 app.command(epilog=replay.EPILOG)(replay.replay)
 app.command(epilog=demo.EPILOG)(demo.demo)
+app.command(epilog=deployment.EPILOG)(deployment.deployment)
+app.command(epilog=backfill.EPILOG)(backfill.backfill)
+app.command(epilog=rollup.EPILOG)(rollup.rollup)
+app.command(epilog=report.EPILOG)(report.report)
 app.add_typer(config.config, name="config")
 app.add_typer(alert.alert, name="alert")
 app.add_typer(history.history, name="history")
+app.add_typer(jobs.jobs, name="jobs")
 
 
 def _version(asked: bool) -> None:  # noqa: FBT001 typer calls it with the flag's value

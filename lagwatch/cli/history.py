@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from lagwatch.cli.instants import INSTANT_HELP, instant_ms
 from lagwatch.cli.options import ConfigFile, configured
 from lagwatch.cli.output import console, print_json
 from lagwatch.cli.reporting import Exit, reported
@@ -23,7 +24,6 @@ _STORE_HELP: Final = (
     "A folder or URL of Parquet files, an `http(s)://` URL of Elasticsearch, or `elasticsearch` "
     "as configured; by default the configured store."
 )
-_DAY_HELP: Final = "as 2026-11-21, or an instant: 2026-11-21T03:10:00Z."
 _EVER_MS: Final = 4_000_000_000_000
 _SHOWN: Final = 20
 """Lines of a list that are shown; `--json` has all."""
@@ -40,8 +40,8 @@ Clusters = Annotated[
     list[str] | None,
     typer.Option("--cluster", metavar="NAME", help="Only this cluster; may be repeated."),
 ]
-Since = Annotated[str | None, typer.Option(help="First instant, " + _DAY_HELP)]
-Until = Annotated[str | None, typer.Option(help="End, not included, " + _DAY_HELP)]
+Since = Annotated[str | None, typer.Option(help="First instant, " + INSTANT_HELP)]
+Until = Annotated[str | None, typer.Option(help="End, not included, " + INSTANT_HELP)]
 State = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Remembers what is copied, so that a copy can go on."),
@@ -200,19 +200,12 @@ def _opened(where: str | None, settings: "HistorySettings") -> _Opened:
     Raises:
         HistoryError: it cannot be understood.
     """
-    from lagwatch.history.build import open_store
+    from lagwatch.history.build import open_store, settings_of
 
-    if where is None:
+    name = where
+    if name is None:
         name = settings.url if settings.store == "parquet" else settings.store
-        return _Opened(name, open_store(settings))
-    if where == "elasticsearch":
-        update: dict[str, object] = {"store": "elasticsearch"}
-    elif where.startswith(("http://", "https://")):
-        there = settings.elasticsearch.model_copy(update={"urls": (where,)})
-        update = {"store": "elasticsearch", "elasticsearch": there}
-    else:
-        update = {"store": "parquet", "url": where}
-    return _Opened(where, open_store(settings.model_copy(update=update)))
+    return _Opened(name, open_store(settings_of(where, settings)))
 
 
 def _existing(where: str | None, settings: "HistorySettings") -> _Opened:
@@ -242,21 +235,9 @@ def _choice(
     return Choice(
         kinds=tuple(map(Kind, kinds)) if kinds else KINDS,
         clusters=tuple(clusters or ()),
-        from_ms=_instant_ms(since, "--since") if since else 0,
-        to_ms=_instant_ms(until, "--until") if until else Choice().to_ms,
+        from_ms=instant_ms(since, "--since") if since else 0,
+        to_ms=instant_ms(until, "--until") if until else Choice().to_ms,
     )
-
-
-def _instant_ms(text: str, flag: str) -> int:
-    from datetime import UTC, datetime
-
-    try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is no day and no instant", param_hint=flag) from None
-    if instant.tzinfo is None:
-        instant = instant.replace(tzinfo=UTC)
-    return round(instant.timestamp() * 1000)
 
 
 def _copy(

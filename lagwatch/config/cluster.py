@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field
 
 from lagwatch.config.address import split
 from lagwatch.config.sasl import SaslSettings
-from lagwatch.config.section import REVEAL, Interval, Regex, Section, fault
+from lagwatch.config.section import REVEAL, Interval, Properties, Regex, Section, fault
 from lagwatch.config.tls import TlsSettings
 
 CommitsMode = Literal["auto", "offsets-topic", "admin"]
@@ -31,23 +31,6 @@ def _broker(value: object) -> object:
     if not host:
         raise fault("address", "has no host", f"Write host:port, for example {_EXAMPLE!r}.")
     return value
-
-
-def _properties(value: object) -> object:
-    """Text for librdkafka: `true` and numbers of the file become words."""
-    if not isinstance(value, dict):
-        return value
-    return {name: _text(setting) for name, setting in value.items()}
-
-
-def _text(setting: object) -> object:
-    match setting:
-        case bool():
-            return str(setting).lower()
-        case int() | float():
-            return str(setting)
-        case _:
-            return setting
 
 
 class ClusterSettings(Section):
@@ -92,7 +75,7 @@ class ClusterSettings(Section):
     )
     tls: TlsSettings = Field(default=TlsSettings(), description="encryption")
     sasl: SaslSettings | None = Field(default=None, description="authentication")
-    client: Annotated[dict[str, str], BeforeValidator(_properties)] = Field(
+    client: Properties = Field(
         default={},
         repr=False,
         description='properties handed to librdkafka: `"socket.timeout.ms" = 30000`',

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     SecretStr,
@@ -57,6 +58,25 @@ def _compiles(pattern: str) -> str:
     return pattern
 
 
+def _words(value: object) -> object:
+    """Words for a library: `true` and numbers of the file become text."""
+    if not isinstance(value, dict):
+        return value
+    return {name: _word(setting) for name, setting in value.items()}
+
+
+def _word(setting: object) -> object:
+    match setting:
+        case bool():
+            return str(setting).lower()
+        case int() | float():
+            return str(setting)
+        case _:
+            return setting
+
+
+Properties = Annotated[dict[str, str], BeforeValidator(_words)]
+"""Properties handed to a library, by name."""
 Interval = Annotated[float, Field(ge=0.1, le=86_400, allow_inf_nan=False)]
 """Seconds between two rounds of work."""
 Regex = Annotated[str, AfterValidator(_compiles), Field(json_schema_extra={"format": "regex"})]

@@ -8,6 +8,7 @@ from lagwatch.config.alerts import AlertsSettings
 from lagwatch.config.cluster import ClusterSettings
 from lagwatch.config.evaluator import EvaluatorSettings
 from lagwatch.config.history import HistorySettings
+from lagwatch.config.jobs import JobsSettings
 from lagwatch.config.log import LogSettings
 from lagwatch.config.metrics import MetricsSettings
 from lagwatch.config.section import Section, fault
@@ -53,6 +54,7 @@ class Settings(Section):
     alerts: AlertsSettings = Field(
         default=AlertsSettings(), description="incidents and who is told of them"
     )
+    jobs: JobsSettings = Field(default=JobsSettings(), description="the Spark jobs")
     clusters: Annotated[dict[ClusterName, ClusterSettings], Field(min_length=1)] = Field(
         description="the Kafka clusters, by name"
     )

@@ -1,5 +1,6 @@
 """The history as one part of the service: built from its settings, started, stopped, asked."""
 
+import asyncio
 import secrets
 from collections.abc import Mapping
 from typing import Final
@@ -8,7 +9,7 @@ import structlog
 
 from lagwatch.clock import Clock
 from lagwatch.config.history import HistorySettings
-from lagwatch.core.record import Kind
+from lagwatch.core.record import Kind, Records
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.window import Windows
 from lagwatch.errors import HistoryError
@@ -21,8 +22,27 @@ from lagwatch.ports import HistoryStore, RecorderHealth
 
 _AGAIN_AFTER_MS: Final = 30_000
 _MB: Final = 1_000_000
+_TELL_WITHIN_S: Final = 10.0
 
 _log = structlog.get_logger()
+
+
+def settings_of(where: str | None, settings: HistorySettings) -> HistorySettings:
+    """The settings of a store as users name it: a folder, a URL, or `elasticsearch`.
+
+    None is the store that is configured.
+    """
+    update: dict[str, object]
+    if where is None:
+        return settings
+    if where == "elasticsearch":
+        update = {"store": "elasticsearch"}
+    elif where.startswith(("http://", "https://")):
+        there = settings.elasticsearch.model_copy(update={"urls": (where,)})
+        update = {"store": "elasticsearch", "elasticsearch": there}
+    else:
+        update = {"store": "parquet", "url": where}
+    return settings.model_copy(update=update)
 
 
 def open_store(settings: HistorySettings) -> HistoryStore:
@@ -101,7 +121,7 @@ class History:
         self._problem = ""
         writer = Writer(spool, self.store, _writer_settings(self._settings), self._clock)
         recorder = Recorder(
-            spool, _recorder_settings(self._settings), self._clock, appended=writer.notify
+            spool, recorder_settings(self._settings), self._clock, appended=writer.notify
         )
         self._spool, self._writer, self._recorder = spool, writer, recorder
         writer.start()
@@ -114,6 +134,31 @@ class History:
         self.start()
         if self._recorder is not None:
             self._recorder.offer(snapshot, windows, rebalances)
+
+    async def tell(self, records: Records) -> None:
+        """Have rows written that are no samples; returns when they are safe on disk.
+
+        Raises:
+            HistoryError: they are not, or not yet.
+        """
+        self.start()
+        if self._recorder is None:
+            raise HistoryError(
+                store="spool",
+                kind="closed",
+                message=f"nothing can be recorded now: {self._problem or 'the spool is not open'}",
+                retryable=True,
+            )
+        try:
+            async with asyncio.timeout(_TELL_WITHIN_S):
+                await asyncio.wrap_future(self._recorder.tell(records))
+        except TimeoutError as error:
+            raise HistoryError(
+                store="spool",
+                kind="timeout",
+                message=f"the spool's disk did not answer within {_TELL_WITHIN_S:g} s",
+                retryable=True,
+            ) from error
 
     def stop(self, within_s: float) -> None:
         """Write what waits into the spool and, if the store takes it, into the store."""
@@ -170,7 +215,8 @@ def _interval_ms(settings: HistorySettings) -> int:
     return round(settings.interval_s * 1000)
 
 
-def _recorder_settings(settings: HistorySettings) -> RecorderSettings:
+def recorder_settings(settings: HistorySettings) -> RecorderSettings:
+    """How often samples are taken, as configured."""
     return RecorderSettings(
         interval_ms=_interval_ms(settings),
         full_every=max(1, round(settings.full_s / settings.interval_s)),

@@ -46,7 +46,13 @@ class ParquetSlots:
         self.folder: Folder = open_folder(where)
         self._footers: OrderedDict[tuple[str, int, int], Footer] = OrderedDict()
         self._lock = Lock()
-        self._complained: set[str] = set()
+        self._passed_over: dict[str, str] = {}
+
+    @property
+    def passed_over(self) -> Mapping[str, str]:
+        """Files that could not be used so far, with the reason of each."""
+        with self._lock:
+            return dict(self._passed_over)
 
     def publish(
         self, slot: Slot, rows: Records, *, batch: str, replaces: Sequence[str] = ()
@@ -65,6 +71,12 @@ class ParquetSlots:
             rows = self._read_range(slot, wanted, columns, low, high)
             if rows is not None and rows.size:
                 yield rows.select(columns) if "source" not in columns else rows
+
+    def read_groups(
+        self, slot: Slot, wanted: HistoryRange, low: str | None, high: str | None
+    ) -> Records | None:
+        """The same of groups with `low <= name < high`, at once; None when there are none."""
+        return self._read_range(slot, wanted, _columns(wanted), low, high)
 
     def footers(self, slot: Slot, files: Sequence[StoredFile] | None = None) -> list[Footer]:
         """The files of a slot as they say, in the order in which they were written.
@@ -91,10 +103,10 @@ class ParquetSlots:
         except FileNotFoundError:
             return None
         except ForeignFileError as error:
-            self._complain(file, str(error))
+            self.pass_over(file, str(error))
             return None
         except (pa.ArrowException, OSError) as error:
-            self._complain(file, torn(error, file))
+            self.pass_over(file, torn(error, file))
             return None
         with self._lock:
             self._footers[key] = footer
@@ -102,10 +114,12 @@ class ParquetSlots:
                 self._footers.popitem(last=False)
         return footer
 
-    def _complain(self, file: StoredFile, problem: str) -> None:
+    def pass_over(self, file: StoredFile, problem: str) -> None:
         """Say once that a file is passed over; `history verify` names it, too."""
-        if file.path not in self._complained:
-            self._complained.add(file.path)
+        with self._lock:
+            known = file.path in self._passed_over
+            self._passed_over[file.path] = problem
+        if not known:
             _log.error("history_file_passed_over", file=file.path, reason=problem)
 
     def slots(self, wanted: HistoryRange, cluster: str) -> list[Slot]:
@@ -177,7 +191,7 @@ class ParquetSlots:
             except FileNotFoundError:
                 raise
             except (pa.ArrowException, OSError) as error:
-                self._complain(footer.file, torn(error, footer.file))
+                self.pass_over(footer.file, torn(error, footer.file))
                 continue
             rows = matching(rows, wanted)
             if low is not None or high is not None:
@@ -187,7 +201,7 @@ class ParquetSlots:
         if not parts:
             return None
         rows = concat(parts)
-        if _overlap([footer for footer, _ in chosen]):
+        if may_repeat([footer for footer, _ in chosen]):
             rows, _ = sort_unique(rows)
         return rows
 
@@ -219,7 +233,7 @@ def _columns(wanted: HistoryRange) -> tuple[str, ...]:
     return tuple(name for name in schema(wanted.kind) if name in asked)
 
 
-def _overlap(footers: Sequence[Footer]) -> bool:
+def may_repeat(footers: Sequence[Footer]) -> bool:
     """Could a record stand there twice? Not in files that we wrote and whose times lie apart."""
     if not all(footer.ours for footer in footers):
         return True

@@ -9,6 +9,7 @@ import hashlib
 import threading
 from collections import Counter, deque
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -56,6 +57,14 @@ class _Job:
     """Instant of a regular round; None when only changes are to be written."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    """Rows that somebody brought and waits for."""
+
+    records: Records
+    kept: Future[None]
+
+
 @dataclass(slots=True)
 class _Cluster:
     """One cluster, as the thread knows it."""
@@ -93,6 +102,7 @@ class Recorder:
         self._rounds: dict[str, int] = {}
         self._clusters: dict[str, _Cluster] = {}
         self._waiting: deque[_Job] = deque()
+        self._told: deque[_Told] = deque()
         self._lost: set[str] = set()
         self._wake = threading.Condition()
         self._stopping = False
@@ -121,6 +131,20 @@ class Recorder:
         if due:
             self._rounds[cluster] = round_ms
         self._enqueue(_Job(capture=now, round_ms=round_ms if due else None))
+
+    def tell(self, records: Records) -> Future[None]:
+        """Have rows written that are no samples; done when they are in the spool.
+
+        The future raises `HistoryError` when they are not. From any thread; never waits.
+        """
+        told = _Told(records=records, kept=Future())
+        with self._wake:
+            if self._stopping:
+                told.kept.set_exception(_stopped())
+            else:
+                self._told.append(told)
+                self._wake.notify()
+        return told.kept
 
     def _stale_ms(self) -> int:
         return max(_STALE_AT_LEAST_MS, _STALE_INTERVALS * self._settings.interval_ms)
@@ -162,18 +186,40 @@ class Recorder:
     def _run(self) -> None:
         while True:
             with self._wake:
-                while not self._waiting and not self._stopping:
+                while not (self._waiting or self._told or self._stopping):
                     self._wake.wait()
-                if not self._waiting:
+                if not (self._waiting or self._told):
                     break
-                job = self._waiting.popleft()
-            self._guarded(job)
+                told = self._told.popleft() if self._told else None
+                job = self._waiting.popleft() if told is None else None
+            if told is not None:
+                self._keep(told)
+            if job is not None:
+                self._guarded(job)
         self._say_stopped()
 
     def work(self) -> None:
         """Write what waits, in this thread; for those who do not `start`."""
+        while self._told:
+            self._keep(self._told.popleft())
         while self._waiting:
             self._guarded(self._waiting.popleft())
+
+    def _keep(self, told: _Told) -> None:
+        if not told.kept.set_running_or_notify_cancel():
+            return
+        try:
+            self._spool.append([told.records])
+        except HistoryError as error:
+            told.kept.set_exception(error)
+            return
+        except Exception as error:  # noqa: BLE001 who waits must not wait for ever
+            _log.exception("history_event_failed")
+            told.kept.set_exception(_not_kept(error))
+            return
+        self.counts.rows += told.records.size
+        told.kept.set_result(None)
+        self._appended()
 
     def _guarded(self, job: _Job) -> None:
         try:
@@ -263,6 +309,18 @@ class Recorder:
                     snapshot.cluster, self._clock.now_ms(), EventName.RECORDING, after="stopped"
                 )
                 self._append([from_rows(Kind.EVENTS, [row])], series="")
+
+
+def _stopped() -> HistoryError:
+    return HistoryError(
+        store="spool", kind="closed", message="lagwatch is stopping: try again", retryable=True
+    )
+
+
+def _not_kept(error: Exception) -> HistoryError:
+    return HistoryError(
+        store="spool", kind="io", message=f"it was not recorded: {error}", retryable=True
+    )
 
 
 def series_of(cluster: str) -> str:

@@ -89,15 +89,14 @@ class KafkaClients:
             lambda: AdminClient(self._with_events(properties.common(self.settings)), logger=_log)
         )
 
-    def reader(self) -> Consumer:
-        """Make a consumer for partitions assigned by hand.
+    def reader(self, *, bulk: bool = False) -> Consumer:
+        """Make a consumer for partitions assigned by hand; `bulk`: to read much at once and end.
 
         Raises:
             SourceError: as the constructor.
         """
-        return self._made(
-            lambda: Consumer(self._with_events(properties.reader(self.settings)), logger=_log)
-        )
+        chosen = properties.bulk_reader if bulk else properties.reader
+        return self._made(lambda: Consumer(self._with_events(chosen(self.settings)), logger=_log))
 
     async def call(self, function: Callable[[], T], *, doing: str) -> T:
         """Run a blocking call in a thread; `doing` says in a few words what is tried.

@@ -11,6 +11,10 @@ from confluent_kafka import KafkaError
 FAILED: Final = KafkaError._FAIL
 TIMED_OUT: Final = KafkaError._TIMED_OUT
 END_OF_PARTITION: Final = KafkaError._PARTITION_EOF
+UNSUPPORTED: Final = frozenset(
+    {KafkaError._UNSUPPORTED_FEATURE, KafkaError.UNSUPPORTED_VERSION, KafkaError.INVALID_REQUEST}
+)
+OFFSET_GONE: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 RESOLVE: Final = KafkaError._RESOLVE
 TRANSPORT: Final = KafkaError._TRANSPORT
 TLS: Final = KafkaError._SSL

@@ -118,14 +118,16 @@ class KafkaOffsetsTopic:
             if code in codes.NO_TOPIC:
                 return None
             if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                raise self._missing_right("DESCRIBE and READ") from error
+                raise missing_right(
+                    self._clients.cluster, self._topic, "DESCRIBE and READ"
+                ) from error
             raise
 
     def _demand_read(self, topic: TopicDescription) -> None:
         allowed = topic.authorized_operations
         # nothing: a broker that does not tell; then reading itself will
         if allowed and AclOperation.READ not in allowed:
-            raise self._missing_right("READ")
+            raise missing_right(self._clients.cluster, self._topic, "READ")
 
     async def _offsets(self, partitions: list[int], spec: int) -> dict[int, int]:
         asked = ask_offsets(
@@ -144,16 +146,17 @@ class KafkaOffsetsTopic:
 
     def _refused(self, problem: KafkaError) -> SourceError:
         if problem.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            return self._missing_right("READ")
+            return missing_right(self._clients.cluster, self._topic, "READ")
         return self._clients.causes.error(problem, doing=f"reading {self._topic}")
 
-    def _missing_right(self, operations: str) -> SourceError:
-        return SourceError(
-            cluster=self._clients.cluster,
-            kind="authorization",
-            message=f"{self._topic} may not be read; grant: "
-            f"Allow {operations} on TOPIC {self._topic}",
-        )
+
+def missing_right(cluster: str, topic: str, operations: str) -> SourceError:
+    """The error of an offsets topic that may not be read, with the ACL that is missing."""
+    return SourceError(
+        cluster=cluster,
+        kind="authorization",
+        message=f"{topic} may not be read; grant: Allow {operations} on TOPIC {topic}",
+    )
 
 
 def _code(error: SourceError) -> int:

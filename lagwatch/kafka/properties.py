@@ -43,6 +43,17 @@ _READER: Final[Properties] = {
     "auto.offset.reset": "earliest",
 }
 
+_BULK: Final[Properties] = {
+    "queued.min.messages": 100_000,
+    "queued.max.messages.kbytes": 32_768,
+    "fetch.message.max.bytes": 4_194_304,
+    "fetch.max.bytes": 16_777_216,
+    # the end of what there is shows by an empty answer: nobody waits for more
+    "fetch.wait.max.ms": 10,
+    # a range that is gone must not begin anew somewhere else
+    "auto.offset.reset": "error",
+}
+
 
 def common(settings: ClusterSettings) -> Properties:
     """Properties of every client of this cluster, the user's own last."""
@@ -64,6 +75,11 @@ def reader(settings: ClusterSettings) -> Properties:
     sent to a broker.
     """
     return {**_READER, "group.id": settings.client_id, **common(settings)}
+
+
+def bulk_reader(settings: ClusterSettings) -> Properties:
+    """Properties of a reader of one range of offsets, which ends with it."""
+    return {**_READER, **_BULK, "group.id": settings.client_id, **common(settings)}
 
 
 def _protocol(settings: ClusterSettings) -> str:

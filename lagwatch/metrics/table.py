@@ -311,6 +311,39 @@ SCRAPE_TIME = Metric(
     help="How long the last answer on /metrics took to make.",
 )
 
+# the last run of a Spark job, from node_exporter's textfile collector
+
+_JOB: Final = ("job_name",)  # `job` is Prometheus's own
+
+JOB_LAST_RUN = Metric(
+    name="lagwatch_job_last_run_timestamp_seconds",
+    labels=_JOB,
+    unit="seconds",
+    help="When the last run of the job ended.",
+)
+JOB_LAST_SUCCESS = Metric(
+    name="lagwatch_job_last_success_timestamp_seconds",
+    labels=_JOB,
+    unit="seconds",
+    help="When a run of the job last ended well.",
+)
+JOB_SUCCEEDED = Metric(
+    name="lagwatch_job_succeeded",
+    labels=_JOB,
+    help="1 when the last run of the job ended well, 0 when it failed.",
+)
+JOB_DURATION = Metric(
+    name="lagwatch_job_duration_seconds",
+    labels=_JOB,
+    unit="seconds",
+    help="How long the last run of the job took.",
+)
+JOB_COUNT = Metric(
+    name="lagwatch_job_items",
+    labels=(*_JOB, "what"),
+    help="What the last run of the job counted: rows_read, rows_written, set_aside.",
+)
+
 ALL: Final = tuple(value for value in tuple(globals().values()) if isinstance(value, Metric))
 """In the order in which they are written."""
 

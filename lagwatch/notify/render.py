@@ -84,7 +84,15 @@ class Renderer:
         Raises:
             TemplateError: this message has not what the template wants.
         """
-        return self._template.render(variables(message))
+        return self.render_with(variables(message))
+
+    def render_with(self, given: Mapping[str, Any]) -> str:
+        """The text for other variables than those of a message.
+
+        Raises:
+            TemplateError: the template wants others.
+        """
+        return self._template.render(given)
 
 
 def variables(message: Message) -> Mapping[str, Any]:

@@ -198,7 +198,12 @@ def manifests() -> list[Any]:
     return documents(DEPLOY / "kubernetes" / "lagwatch.yaml")
 
 
-@pytest.mark.parametrize("manifest", manifests(), ids=lambda one: one["kind"])
+def nightly() -> Any:  # noqa: ANN401 - is YAML
+    (manifest,) = documents(DEPLOY / "kubernetes" / "nightly.yaml")
+    return manifest
+
+
+@pytest.mark.parametrize("manifest", [*manifests(), nightly()], ids=lambda one: one["kind"])
 def test_manifests_follow_the_schema_of_kubernetes(manifest) -> None:
     kubernetes_validate.validate(manifest, KUBERNETES_VERSION, strict=True)
 
@@ -234,24 +239,114 @@ def test_the_configuration_in_the_manifests_is_sound(tmp_path) -> None:
     assert load(path, {}).server.port == 8000
 
 
+def test_the_nightly_chain_uses_the_volumes_of_the_service() -> None:
+    by_kind = {one["kind"]: one for one in manifests()}
+    pod = nightly()["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+
+    claim = volumes["data"]["persistentVolumeClaim"]["claimName"]
+    assert claim == by_kind["PersistentVolumeClaim"]["metadata"]["name"]
+    assert volumes["configuration"]["configMap"]["name"] == by_kind["ConfigMap"]["metadata"]["name"]
+    assert pod["serviceAccountName"] == by_kind["ServiceAccount"]["metadata"]["name"]
+    for container in [*pod["initContainers"], *pod["containers"]]:
+        assert {mount["name"] for mount in container["volumeMounts"]} == set(volumes)
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+
+
 # systemd
 
 
-def test_systemd_understands_the_unit(tmp_path) -> None:
-    analyze = shutil.which("systemd-analyze")
-    if analyze is None:
-        pytest.skip("systemd-analyze is not installed (Debian: apt-get install systemd)")
-    text = (DEPLOY / "systemd" / "lagwatch.service").read_text(encoding="utf-8")
-    unit = tmp_path / "lagwatch.service"
-    unit.write_text(text.replace("/opt/lagwatch/bin/lagwatch", "/bin/true"))
+@pytest.fixture
+def units(tmp_path) -> Path:
+    """The units in a folder of their own, with programs that are there."""
+    for path in (DEPLOY / "systemd").iterdir():
+        text = path.read_text(encoding="utf-8")
+        (tmp_path / path.name).write_text(text.replace("/opt/lagwatch/bin/lagwatch", "/bin/true"))
+    return tmp_path
 
-    verified = checked(analyze, "verify", "--man=no", str(unit))
+
+@pytest.mark.parametrize("name", ["lagwatch.service", "lagwatch-nightly.service"])
+def test_systemd_understands_the_unit_and_finds_it_confined(units, name) -> None:
+    analyze = _analyze()
+
+    verified = checked(analyze, "verify", "--man=no", str(units / name))
     exposed = checked(
-        analyze, "security", "--offline=true", "--no-pager", "--threshold=20", str(unit)
+        analyze, "security", "--offline=true", "--no-pager", "--threshold=20", str(units / name)
     )
 
     assert (verified.returncode, verified.stderr) == (0, "")
     assert exposed.returncode == 0, exposed.stdout
+
+
+def test_systemd_understands_the_timer(units) -> None:
+    timer = units / "lagwatch-nightly.timer"
+    when = re.search(r"^OnCalendar=(.*)$", timer.read_text(), re.MULTILINE)
+    assert when
+
+    verified = checked(_analyze(), "verify", "--man=no", str(timer))
+    understood = checked(_analyze(), "calendar", when[1])
+
+    assert (verified.returncode, verified.stderr) == (0, "")
+    assert understood.returncode == 0, understood.stderr
+
+
+def _analyze() -> str:
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        pytest.skip("systemd-analyze is not installed (Debian: apt-get install systemd)")
+    return analyze
+
+
+# the nightly chain
+
+
+def test_the_nightly_unit_rolls_up_and_then_reports() -> None:
+    text = (DEPLOY / "systemd" / "lagwatch-nightly.service").read_text(encoding="utf-8")
+
+    assert re.findall(r"^ExecStart=\S+/lagwatch (\w+)", text, re.MULTILINE) == ["rollup", "report"]
+    assert "SuccessExitStatus=1" in text
+
+
+def test_the_nightly_pod_rolls_up_and_then_reports() -> None:
+    pod = nightly()["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+
+    commands = [one["args"][0] for one in [*pod["initContainers"], *pod["containers"]]]
+
+    assert [command.split()[1] for command in commands] == ["rollup", "report"]
+
+
+@pytest.mark.parametrize(
+    ("codes", "ran", "code"),
+    [
+        ({"rollup": 0, "report": 0}, ["rollup", "report"], 0),
+        ({"rollup": 1, "report": 0}, ["rollup", "report"], 0),
+        ({"rollup": 3, "report": 0}, ["rollup"], 3),
+        ({"rollup": 0, "report": 2}, ["rollup", "report"], 2),
+    ],
+    ids=["both", "something set aside", "no roll-up, no report", "report fails"],
+)
+def test_cron_goes_on_after_what_was_set_aside_and_stops_at_a_failure(
+    tmp_path, codes, ran, code
+) -> None:
+    """A `lagwatch` that notes what is asked of it, and ends as it is told."""
+    program_file = tmp_path / "lagwatch"
+    cases = "\n".join(f"{job}) exit {number} ;;" for job, number in codes.items())
+    program_file.write_text(
+        f'#!/bin/sh\necho "$@" >> {tmp_path}/ran\ncase "$1" in\n{cases}\nesac\n'
+    )
+    program_file.chmod(0o755)
+
+    done = subprocess.run(
+        [DEPLOY / "cron" / "lagwatch-nightly", "/some.toml"],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        timeout=_DEADLINE_S,
+        check=False,
+    )
+
+    lines = (tmp_path / "ran").read_text().splitlines()
+    assert lines == [f"{job} --config /some.toml" for job in ran]
+    assert done.returncode == code
 
 
 # Prometheus and Alertmanager

@@ -11,6 +11,8 @@ from lagwatch.errors import ConfigError
 
 _ROOT = Path(__file__).parents[2]
 _FILE = _ROOT / "deploy" / "lagwatch.toml"
+_TABLES = {"clusters.local.client", "jobs.spark"}
+"""Options that hold properties of a library, by name."""
 
 
 def test_the_shipped_file_is_valid_as_it_stands() -> None:
@@ -23,9 +25,11 @@ def test_the_shipped_file_shows_every_option() -> None:
     shown = {_unnamed(key) for key in _keys(tomllib.loads(_everything_on(_FILE)), "")}
 
     expected = {option.key.replace(NAME, "local") for option in options()}
-    client = {key for key in shown if key.startswith("clusters.local.client.")}
-    assert client, "a property of the client is shown"
-    assert shown - client == expected - {"clusters.local.client"}
+    for table in _TABLES:
+        properties = {key for key in shown if key.startswith(f"{table}.")}
+        assert properties, f"a property of {table} is shown"
+        shown -= properties
+    assert shown == expected - _TABLES
 
 
 def test_the_shipped_file_shows_the_defaults() -> None:

@@ -80,7 +80,13 @@ class EventName(StrEnum):
     REBALANCE = "rebalance"
     DEPLOYMENT = "deployment"
     RECORDING = "recording"
-    """The recorder itself: `after` is `started`, `stopped`, `dropped` or `resumed`."""
+    """The recorder itself: `after` is `started`, `stopped`, `dropped` or `resumed`.
+
+    Also `backfilled`: what was filled afterwards from `at_ms` on; `detail` is JSON and says what
+    could not be.
+    """
+    JOB = "job"
+    """A Spark job ended: `after` is `done`, `set_aside` or `failed`; `detail` is JSON."""
 
 
 @unique
@@ -170,8 +176,8 @@ _SAMPLES = (
     _real("time_lag_s", "s", "age of the oldest message not read"),
     _text("time_lag_reason", "how the time lag is known, or why not"),
     _text("status", "OK | WARN | STOP | STALL | REWIND | UNKNOWN"),
-    _text("rule", "the rule that decided"),
-    _real("complete", "share", "share of the window that is filled, 0..1", nullable=False),
+    _text("rule", "the rule that decided; null where the source does not say", nullable=True),
+    _real("complete", "share", "share of the window that is filled, 0..1"),
     _text("group_status", "NOTFOUND | OK | WARN | ERR | UNKNOWN", nullable=True),
     _text("group_state", "Kafka's word", nullable=True),
     _text("owner", "host of the member that holds the partition", nullable=True),
@@ -213,7 +219,7 @@ _EVENTS = (
     _text("group", "null for what concerns the whole cluster", nullable=True),
     _text("topic", nullable=True),
     _small("partition"),
-    _text("event", "partition_status | group_status | rebalance | deployment | recording"),
+    _text("event", "what happened: see EventName"),
     _AT,
     _text("before", nullable=True),
     _text("after", nullable=True),
@@ -234,6 +240,7 @@ _ROLLUP = (
     _count("samples", "rows", nullable=False),
     _count("lag_known", "rows", "samples whose lag was known"),
     _count("lag_sum", "messages", "sum over the samples whose lag was known"),
+    _count("lag_min", "messages", "above 0: messages waited all the time"),
     _count("lag_max", "messages"),
     _real("lag_avg", "messages"),
     _real("lag_p50", "messages"),
@@ -253,7 +260,8 @@ _ROLLUP = (
     _real("consumed_per_s", "1/s"),
     _count("commits", "rows"),
     _count("rebalances", "rows"),
-    _text("owner", "the owner with the greatest lag", nullable=True),
+    _text("owner", "the owner of the partition with the greatest lag", nullable=True),
+    _count("owner_lag", "messages", "the lag of that partition"),
     Column(name="lag_sketch", type=ColumnType.BINARY, meaning="mergeable quantiles of the lag"),
     Column(name="time_lag_sketch", type=ColumnType.BINARY),
     *_ORIGIN,

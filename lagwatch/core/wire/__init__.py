@@ -11,7 +11,7 @@ from lagwatch.core.wire.encode import (
     encode_offset_key,
     encode_offset_value,
 )
-from lagwatch.core.wire.keys import DENIED, CommitKeys
+from lagwatch.core.wire.keys import DENIED, CommitKeys, KeyColumns
 from lagwatch.core.wire.kinds import Fault, KeyKind
 from lagwatch.core.wire.offsets import TOMBSTONE
 from lagwatch.core.wire.records import (
@@ -44,6 +44,7 @@ __all__ = [
     "Fault",
     "GroupRecord",
     "GroupTombstone",
+    "KeyColumns",
     "KeyKind",
     "MemberTombstone",
     "Partitions",

@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -42,6 +43,19 @@ class _Names:
         return number
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyColumns:
+    """Keys as columns of equal length."""
+
+    group: NDArray[np.int32]
+    """Index into `groups`."""
+    topic: NDArray[np.int32]
+    partition: NDArray[np.int32]
+    groups: Sequence[str]
+    """Every group met so far; grows with the table."""
+    topics: Sequence[str]
+
+
 class CommitKeys:
     """Gives every (group, topic, partition) a dense id, in the order first seen.
 
@@ -74,6 +88,20 @@ class CommitKeys:
             tuple(map(self._groups.values.__getitem__, self._group[first_id:])),
             tuple(map(self._topics.values.__getitem__, self._topic[first_id:])),
             tuple(self._partition[first_id:]),
+        )
+
+    def columns(self, ids: NDArray[np.int32]) -> KeyColumns:
+        """What these ids stand for, as columns."""
+        group, topic, partition = (
+            np.frombuffer(column, np.int32)[ids] if column else np.zeros(0, np.int32)
+            for column in (self._group, self._topic, self._partition)
+        )
+        return KeyColumns(
+            group=group,
+            topic=topic,
+            partition=partition,
+            groups=self._groups.values,
+            topics=self._topics.values,
         )
 
     def find(self, keys: Sequence[bytes | None]) -> NDArray[np.int32]:

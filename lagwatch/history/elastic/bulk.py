@@ -1,7 +1,8 @@
 """Writing documents so that each is there once, whatever happens on the way.
 
-Documents are only created, never overwritten, under ids made from their keys: after a fault the
-same documents are sent again, and those that had arrived answer 409, which is as good as 201.
+Rows as recorded are only created, never overwritten, under ids made from their keys: after a fault
+the same documents are sent again, and those that had arrived answer 409, which is as good as 201.
+What is computed from them is put there again, whatever stood there.
 """
 
 from collections import deque
@@ -22,6 +23,8 @@ _WANTED: Final = "errors,items.*.status,items.*.error"
 _SERVER_SHARE: Final = 0.5
 """Of our deadline, for the server to wait for shards: so its reasons reach us before the end."""
 
+_CREATE: Final = b"create"
+_INDEX: Final = b"index"
 _CHANGED: Final = (HTTPStatus.CONFLICT, "another writer replaced rows at the same time")
 
 _OF_THE_PLACE: Final = frozenset(
@@ -106,6 +109,17 @@ class BulkSender:
         Raises:
             HistoryError: a request failed as a whole; what others achieved stays.
         """
+        return self._all(index, documents, _CREATE)
+
+    def put(self, index: str, documents: Iterable[Document]) -> Outcome:
+        """Put these documents into an index, in the place of any with the same ids.
+
+        Raises:
+            HistoryError: a request failed as a whole; what others achieved stays.
+        """
+        return self._all(index, documents, _INDEX)
+
+    def _all(self, index: str, documents: Iterable[Document], action: bytes) -> Outcome:
         outcome = Outcome()
         under_way: deque[Future[Outcome]] = deque()
         try:
@@ -113,7 +127,7 @@ class BulkSender:
                 if len(under_way) == self._connections:
                     wait(under_way, return_when=FIRST_COMPLETED)
                     _collect(under_way, outcome)
-                under_way.append(self._pool.submit(self._send, index, chunk))
+                under_way.append(self._pool.submit(self._send, index, chunk, action))
         finally:
             wait(under_way)
         _collect(under_way, outcome)
@@ -145,10 +159,10 @@ class BulkSender:
             outcome.there.clear()
         return outcome
 
-    def _send(self, index: str, chunk: Sequence[Document]) -> Outcome:
+    def _send(self, index: str, chunk: Sequence[Document], action: bytes) -> Outcome:
         try:
             with reported(f"write to {index}", prefix=self._prefix):
-                return self._once(index, chunk)
+                return self._once(index, chunk, action)
         except HistoryError as error:
             if not _too_large(error.__cause__):
                 raise
@@ -156,11 +170,11 @@ class BulkSender:
             return Outcome(rejected=[_rejected(index, chunk[0], 413, "larger than is taken")])
         outcome = Outcome()
         for half in (chunk[: len(chunk) // 2], chunk[len(chunk) // 2 :]):
-            outcome.add(self._send(index, half))
+            outcome.add(self._send(index, half, action))
         return outcome
 
-    def _once(self, index: str, chunk: Sequence[Document]) -> Outcome:
-        operations: list[Any] = [_body(chunk)]  # the client takes JSON that is ready, too
+    def _once(self, index: str, chunk: Sequence[Document], action: bytes) -> Outcome:
+        operations: list[Any] = [_body(chunk, action)]  # the client takes JSON that is ready, too
         answer = self._client.bulk(
             index=index,
             operations=operations,
@@ -188,10 +202,10 @@ def chunks(documents: Iterable[Document], max_bytes: int) -> Iterator[list[Docum
 _FRAME: Final = len('{"create":{"_id":""}}\n\n')
 
 
-def _body(chunk: Sequence[Document]) -> bytes:
+def _body(chunk: Sequence[Document], action: bytes) -> bytes:
     lines = []
     for document in chunk:
-        lines.append(b'{"create":{"_id":"%b"}}' % document.id.encode("ascii"))
+        lines.append(b'{"%b":{"_id":"%b"}}' % (action, document.id.encode("ascii")))
         lines.append(document.body)
     return b"\n".join(lines)
 

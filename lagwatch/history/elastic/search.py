@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 from elasticsearch import ApiError, Elasticsearch, TransportError
@@ -20,6 +21,18 @@ _KEEP_ALIVE: Final = "2m"
 """How long a point in time outlives a reader that does not come back."""
 _BUCKETS: Final = 10_000
 """Of one answer; a search may make 65,535."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """One of `of` parts of what a scan finds; together they are all of it.
+
+    A document belongs to a part by the value that the scan is sorted by, a number or instant: so
+    parts read at different times, by different readers, neither overlap nor leave anything out.
+    """
+
+    number: int
+    of: int
 
 
 def in_range(wanted: HistoryRange) -> Json:
@@ -77,10 +90,12 @@ class Searcher:
         sort: str,
         columns: Sequence[str] | None = None,
         ids: bool = False,
+        share: Share | None = None,
     ) -> Iterator[Sequence[Json]]:
         """All documents that match, in pages, by `sort`, as they were when the first was read.
 
         A hit holds `_source`, all of it or these columns, and with `ids` also `_id` and `_index`.
+        With `share` only a part of them comes, in any order.
 
         Raises:
             HistoryError: the cluster did not answer, or not from all shards.
@@ -94,15 +109,22 @@ class Searcher:
         }
         if ids:
             wanted["filter_path"] += ["hits.hits._id", "hits.hits._index"]
+        if share is not None:
+            if share.of > 1:
+                wanted["slice"] = {"field": sort, "id": share.number, "max": share.of}
+            yield from self._pages(index, [], wanted)
+            return
         # what fits on one page needs no point in time, which costs two more requests
         hits = _hits(self.search(index, sort=[{sort: "asc"}], **wanted))
         if len(hits) < _PAGE:
             if hits:
                 yield hits
             return
-        yield from self._pages(index, sort, wanted)
+        yield from self._pages(index, [{sort: "asc"}], wanted)
 
-    def _pages(self, index: str, sort: str, wanted: Mapping[str, Any]) -> Iterator[Sequence[Json]]:
+    def _pages(
+        self, index: str, sort: Sequence[Json], wanted: Mapping[str, Any]
+    ) -> Iterator[Sequence[Json]]:
         with reported(f"read {index}", prefix=self._prefix):
             opened = self._client.open_point_in_time(
                 index=index,
@@ -129,19 +151,31 @@ class Searcher:
         self,
         index: str,
         point: str,
-        sort: str,
+        sort: Sequence[Json],
         after: Sequence[Any] | None,
         wanted: Mapping[str, Any],
     ) -> Json:
         with reported(f"read {index}", prefix=self._prefix):
             answer = self._client.search(
                 pit={"id": point, "keep_alive": _KEEP_ALIVE},
-                sort=[{sort: "asc"}, {"_shard_doc": "asc"}],
+                sort=[*sort, {"_shard_doc": "asc"}],
                 search_after=after,
                 allow_partial_search_results=False,
                 **wanted,
             ).body
         return whole(answer, f"read {index}")
+
+    def count(self, index: str, query: Json) -> int:
+        """How many documents match.
+
+        Raises:
+            HistoryError: the cluster did not answer.
+        """
+        with reported(f"count {index}", prefix=self._prefix):
+            answer = self._client.count(
+                index=index, query=query, ignore_unavailable=True, allow_no_indices=True
+            ).body
+        return int(whole(answer, f"count {index}")["count"])
 
     def composite(
         self, index: str, query: Json, *, by: Mapping[str, Json], aggregations: Json

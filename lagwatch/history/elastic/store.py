@@ -1,6 +1,6 @@
 """The Elasticsearch store."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from threading import Lock
 from typing import Final
@@ -60,19 +60,38 @@ class ElasticStore:
     # writing
 
     def write(self, records: Sequence[Records], *, batch: str) -> None:  # noqa: ARG002 ids do it
+        self._deliver(records, self._create)
+
+    def replace(self, records: Sequence[Records]) -> None:
+        """Make these rows durable in the place of those with the same keys, whoever wrote them.
+
+        Raises:
+            HistoryError: the cluster did not answer, or did not take all of them yet.
+        """
+        self._deliver(records, self._bulk.put)
+
+    def _deliver(
+        self,
+        records: Sequence[Records],
+        send: Callable[[str, Iterator[Document]], Outcome],
+    ) -> None:
         self._prepare()
         rejected: list[RejectedRow] = []
         for part in by_index(records, self.prefix):
             with self._lock:
                 self._unseen.add(part.index)
-            outcome = self._bulk.create(part.index, documents(part.rows))
-            outcome.add(self._prefer(part.index, outcome.there))
+            outcome = send(part.index, documents(part.rows))
             fault = outcome.fault()
             if fault is not None:
                 raise fault
             rejected += outcome.rejected
         if rejected:
             self.rejected.add(rejected)
+
+    def _create(self, index: str, sent: Iterator[Document]) -> Outcome:
+        outcome = self._bulk.create(index, sent)
+        outcome.add(self._prefer(index, outcome.there))
+        return outcome
 
     def _prepare(self) -> None:
         """Write the templates, once, before the first index can be made without them."""
@@ -144,6 +163,16 @@ class ElasticStore:
                 self._unseen |= unseen
             raise
         return ",".join(names)
+
+    def see_all(self, wanted: HistoryRange) -> str:
+        """The indices of a range as a search names them; what others wrote is visible, too.
+
+        Raises:
+            HistoryError: the cluster did not answer.
+        """
+        names = ",".join(indices_between(self.prefix, wanted.kind, wanted.from_ms, wanted.to_ms))
+        self._refresh(names)
+        return names
 
     def _see_range(self, wanted: HistoryRange) -> str:
         """The indices that may hold rows of a range, everything visible in them."""

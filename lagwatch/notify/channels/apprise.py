@@ -10,6 +10,7 @@ import apprise
 
 from lagwatch.config.alerts_channels import AppriseSettings
 from lagwatch.errors import ConfigError, Fault, NotifyError
+from lagwatch.notify.bulletin import Bulletin
 from lagwatch.notify.notice import Message
 from lagwatch.notify.render import plain_text
 
@@ -45,11 +46,15 @@ class AppriseChannel:
                 )
 
     async def send(self, message: Message) -> str:
+        kind = _TYPES["close" if message.closing else message.severity]
+        return await self._notify(message.subject, plain_text(message), kind)
+
+    async def send_bulletin(self, bulletin: Bulletin) -> str:
+        return await self._notify(bulletin.subject, bulletin.text, apprise.NotifyType.INFO)
+
+    async def _notify(self, title: str, body: str, kind: apprise.NotifyType) -> str:
         taken = await asyncio.to_thread(
-            self._services.notify,
-            title=message.subject,
-            body=plain_text(message),
-            notify_type=_TYPES["close" if message.closing else message.severity],
+            self._services.notify, title=title, body=body, notify_type=kind
         )
         if not taken:
             raise NotifyError(

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
+from lagwatch.notify.bulletin import Bulletin
 from lagwatch.notify.notice import Message, Notice
 
 
@@ -37,5 +38,18 @@ class KeepsAlive(Protocol):
 
         Raises:
             NotifyError: nobody took it.
+        """
+        ...
+
+
+@runtime_checkable
+class TakesBulletins(Protocol):
+    """A channel for more than alerts."""
+
+    async def send_bulletin(self, bulletin: Bulletin) -> str:
+        """Deliver; returns what the receiver answered, in one line.
+
+        Raises:
+            NotifyError: it was refused or not answered.
         """
         ...

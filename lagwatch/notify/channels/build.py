@@ -64,7 +64,7 @@ def _chat(name: str, settings: ChannelSettings) -> Channel:
             from lagwatch.notify.channels import slack
             from lagwatch.notify.channels.chat import ChatWebhook
 
-            return ChatWebhook(name, settings, slack.payload)
+            return ChatWebhook(name, settings, slack.payload, slack.bulletin)
         case PagerDutySettings():
             from lagwatch.notify.channels.pagerduty import PagerDuty
 
@@ -73,7 +73,7 @@ def _chat(name: str, settings: ChannelSettings) -> Channel:
             from lagwatch.notify.channels import teams
             from lagwatch.notify.channels.chat import ChatWebhook
 
-            return ChatWebhook(name, settings, teams.payload)
+            return ChatWebhook(name, settings, teams.payload, teams.bulletin)
         case _:
             raise NotImplementedError(type(settings).__name__)
 

@@ -10,6 +10,7 @@ import aiosmtplib
 
 from lagwatch.config.alerts_channels import EmailSettings
 from lagwatch.errors import NotifyError
+from lagwatch.notify.bulletin import Bulletin
 from lagwatch.notify.channels.http import tls_context
 from lagwatch.notify.curve import HEIGHT, WIDTH, png
 from lagwatch.notify.notice import Message
@@ -33,11 +34,17 @@ class Email:
         self._domain = settings.sender.rpartition("@")[2].strip("> ") or "lagwatch"
 
     async def send(self, message: Message) -> str:
+        return await self._send(self.compose(message))
+
+    async def send_bulletin(self, bulletin: Bulletin) -> str:
+        return await self._send(self.compose_bulletin(bulletin))
+
+    async def _send(self, mail: EmailMessage) -> str:
         settings = self._settings
         password = settings.password.get_secret_value() if settings.password else None
         try:
             refused, answer = await aiosmtplib.send(
-                self.compose(message),
+                mail,
                 hostname=settings.host,
                 port=settings.port,
                 username=settings.username,
@@ -72,14 +79,7 @@ class Email:
             raise NotifyError(
                 channel=self._name, message=f"the template failed: {error}", retryable=False
             ) from error
-        mail = EmailMessage()
-        mail["Subject"] = " ".join(subject.split())
-        mail["From"] = self._settings.sender
-        mail["To"] = ", ".join(self._settings.to)
-        mail["Date"] = format_datetime(datetime.fromtimestamp(message.at_ms / 1000, UTC))
-        mail["Message-ID"] = self._id(message.id)
-        mail["X-Lagwatch-Idempotency-Key"] = message.id
-        mail["Auto-Submitted"] = "auto-generated"
+        mail = self._headed(subject, message.id, message.at_ms)
         threads = dict.fromkeys(one.thread for one in message.notices if one.thread)
         earlier = [self._id(thread) for thread in threads if thread != message.id]
         if earlier:
@@ -87,6 +87,27 @@ class Email:
             mail["References"] = " ".join(earlier[:20])
         mail.set_content(text)
         self._add_html(mail, html, message)
+        return mail
+
+    def compose_bulletin(self, bulletin: Bulletin) -> EmailMessage:
+        """The e-mail of a bulletin: its text, with the page as a file."""
+        mail = self._headed(bulletin.subject, bulletin.id, bulletin.at_ms)
+        mail.set_content(bulletin.text + "\n")
+        if bulletin.page is not None:
+            mail.add_attachment(
+                bulletin.page, maintype="text", subtype="html", filename=bulletin.page_name
+            )
+        return mail
+
+    def _headed(self, subject: str, key: str, at_ms: int) -> EmailMessage:
+        mail = EmailMessage()
+        mail["Subject"] = " ".join(subject.split())
+        mail["From"] = self._settings.sender
+        mail["To"] = ", ".join(self._settings.to)
+        mail["Date"] = format_datetime(datetime.fromtimestamp(at_ms / 1000, UTC))
+        mail["Message-ID"] = self._id(key)
+        mail["X-Lagwatch-Idempotency-Key"] = key
+        mail["Auto-Submitted"] = "auto-generated"
         return mail
 
     def _add_html(self, mail: EmailMessage, html: str, message: Message) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from lagwatch.notify.bulletin import Bulletin
 from lagwatch.notify.notice import Message
 from lagwatch.notify.render import plain_text
 
@@ -27,6 +28,15 @@ def payload(message: Message) -> dict[str, Any]:
         "text": _escaped(message.subject),
         "attachments": [{"color": colour, "fallback": message.subject, "blocks": blocks}],
     }
+
+
+def bulletin(told: Bulletin) -> dict[str, Any]:
+    """The webhook's body of a bulletin."""
+    text = _escaped(told.text.removeprefix(told.subject).strip())[:_LONGEST_TEXT]
+    blocks = [_section(f"*{_escaped(told.subject)}*")]
+    if text:
+        blocks.append(_section(f"```{text}```"))
+    return {"text": _escaped(told.subject), "blocks": blocks}
 
 
 def _section(text: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Source: Microsoft, "Create incoming webhooks with Workflows for Microsoft Teams"
 
 from typing import Any, Final
 
+from lagwatch.notify.bulletin import Bulletin
 from lagwatch.notify.notice import Message
 from lagwatch.notify.render import plain_text
 
@@ -21,6 +22,20 @@ def payload(message: Message) -> dict[str, Any]:
         # a line break of its own for each line: Markdown would join them
         _text(plain_text(message)[:_LONGEST_TEXT].replace("\n", "\n\n"), fontType="Monospace"),
     ]
+    return _carried(_card(body, message.notices[0].url))
+
+
+def bulletin(told: Bulletin) -> dict[str, Any]:
+    """The webhook's body of a bulletin."""
+    text = told.text.removeprefix(told.subject).strip()[:_LONGEST_TEXT]
+    body = [
+        _text(told.subject, weight="Bolder", size="Medium"),
+        _text(text.replace("\n", "\n\n"), fontType="Monospace"),
+    ]
+    return _carried(_card(body, ""))
+
+
+def _card(body: list[dict[str, Any]], url: str) -> dict[str, Any]:
     card: dict[str, Any] = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",
@@ -28,9 +43,12 @@ def payload(message: Message) -> dict[str, Any]:
         "body": body,
         "msteams": {"width": "Full"},
     }
-    url = message.notices[0].url
     if url:
         card["actions"] = [{"type": "Action.OpenUrl", "title": "Open", "url": url}]
+    return card
+
+
+def _carried(card: dict[str, Any]) -> dict[str, Any]:
     attachment = {"contentType": "application/vnd.microsoft.card.adaptive", "content": card}
     return {"type": "message", "attachments": [attachment]}
 

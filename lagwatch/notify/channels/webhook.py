@@ -11,6 +11,7 @@ import json
 from lagwatch.clock import Clock
 from lagwatch.config.alerts_channels import WebhookSettings
 from lagwatch.errors import NotifyError
+from lagwatch.notify.bulletin import Bulletin
 from lagwatch.notify.channels.http import HttpSender, answer
 from lagwatch.notify.notice import Message
 from lagwatch.notify.render import Renderer, TemplateError, Templates
@@ -40,6 +41,21 @@ class Webhook:
         method, url, body, headers = self.request(message)
         return answer(await self._http.send(method, url, body=body, headers=headers))
 
+    async def send_bulletin(self, bulletin: Bulletin) -> str:
+        """Always the documented JSON: a template of the body is made for alerts."""
+        given = {"message": bulletin.as_json(self._name), "subject": bulletin.subject}
+        given["text"] = bulletin.text
+        try:
+            url = self._url.render_with(given).strip()
+            own = {header: value.render_with(given) for header, value in self._headers.items()}
+        except TemplateError as error:
+            raise self._template_failed(error) from error
+        body = json.dumps(given["message"]).encode()
+        headers = {"Content-Type": "application/json", "Idempotency-Key": bulletin.id, **own}
+        headers |= self._signed(body)
+        method = self._settings.method
+        return answer(await self._http.send(method, url, body=body, headers=headers))
+
     def request(self, message: Message) -> tuple[str, str, bytes, dict[str, str]]:
         """(method, URL, body, headers) for a message.
 
@@ -53,20 +69,27 @@ class Webhook:
             text = json.dumps(message.as_json()) if template is None else template.render(message)
             own = {header: value.render(message) for header, value in self._headers.items()}
         except TemplateError as error:
-            raise NotifyError(
-                channel=self._name, message=f"the template failed: {error}", retryable=False
-            ) from error
+            raise self._template_failed(error) from error
         body = text.encode()
         headers = {
             "Content-Type": self._settings.content_type,
             "Idempotency-Key": message.id,
             **own,
+            **self._signed(body),
         }
-        if self._secret is not None:
-            seconds = self._clock.now_ms() // 1000
-            headers["X-Lagwatch-Signature"] = signature(self._secret, seconds, body)
         method = self._settings.close_method if closing else ""
         return method or self._settings.method, url.strip(), body, headers
+
+    def _signed(self, body: bytes) -> dict[str, str]:
+        if self._secret is None:
+            return {}
+        seconds = self._clock.now_ms() // 1000
+        return {"X-Lagwatch-Signature": signature(self._secret, seconds, body)}
+
+    def _template_failed(self, error: TemplateError) -> NotifyError:
+        return NotifyError(
+            channel=self._name, message=f"the template failed: {error}", retryable=False
+        )
 
     async def close(self) -> None:
         await self._http.close()

@@ -1,0 +1,13 @@
+"""What spark-submit runs: the command `lagwatch`, in the Spark that was started for it.
+
+    lagwatch jobs package lagwatch-jobs.zip
+    spark-submit --master spark://master:7077 --py-files lagwatch-jobs.zip \
+        job.py rollup --config lagwatch.toml
+
+Driver and executors need the packages of `lagwatch[elastic,spark]` beside it: as an archive of a
+virtual environment (`--archives`), in their image, or installed on the machines.
+"""
+
+from lagwatch.cli import main
+
+main()

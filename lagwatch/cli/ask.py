@@ -1,0 +1,58 @@
+"""Orders to a running lagwatch, over `/api/v1`."""
+
+import http.client
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
+
+import typer
+
+from lagwatch.errors import NotFoundError, SourceError
+
+HERE: Final = "http://127.0.0.1:8000"
+Url = Annotated[
+    str, typer.Option(metavar="URL", envvar="LAGWATCH_URL", help="Root of the running lagwatch.")
+]
+_TIMEOUT_S: Final = 10.0
+
+
+def ask(
+    root: str,
+    method: str,
+    path: str,
+    body: Mapping[str, object] | None = None,
+    *,
+    missing: tuple[str, str] = ("", ""),
+) -> Any:  # noqa: ANN401 JSON of the server
+    """What it answers; None for nothing.
+
+    Raises:
+        NotFoundError: it does not know `missing` (kind, name).
+        SourceError: it cannot be reached, refuses, or has no such route.
+    """
+    parts = urlsplit(root if "://" in root else f"http://{root}")
+    secure = parts.scheme == "https"
+    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+    connection = kind(parts.hostname or "", parts.port, timeout=_TIMEOUT_S)
+    try:
+        headers = {"Content-Type": "application/json"}
+        connection.request(
+            method, parts.path.rstrip("/") + path, json.dumps(body) if body else None, headers
+        )
+        response = connection.getresponse()
+        text = response.read()
+    except (OSError, http.client.HTTPException) as error:
+        message = f"cannot ask {root}: {error}. Check --url and that lagwatch runs."
+        raise SourceError(cluster="", kind="connection", message=message) from error
+    finally:
+        connection.close()
+    if response.status == http.client.NOT_FOUND and missing[0] and b"is not known" in text:
+        raise NotFoundError(kind=missing[0], name=missing[1])
+    if response.status == http.client.NOT_FOUND:
+        message = f"{root} has no {path}: it is another server, or that part is switched off there"
+        raise SourceError(cluster="", kind="protocol", message=message, retryable=False)
+    if response.status >= http.client.BAD_REQUEST:
+        message = f"{root} answered {response.status}: {text.decode(errors='replace')[:300]}"
+        raise SourceError(cluster="", kind="protocol", message=message, retryable=False)
+    return json.loads(text) if text else None

@@ -1,0 +1,137 @@
+"""What the commands of the Spark jobs share: their flags, and a run from beginning to end."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from lagwatch.cli.options import configured
+from lagwatch.cli.reporting import Exit, complain
+from lagwatch.errors import ConfigError, HistoryError, JobError, LagwatchError, SourceError
+
+if TYPE_CHECKING:  # pyspark, pyarrow and pydantic take a while to import
+    from pyspark.sql import SparkSession
+
+    from lagwatch.config.settings import Settings
+    from lagwatch.jobs.run import JobRun
+    from lagwatch.jobs.tables import StoreRef
+
+EXIT_CODES: Final = """
+Exit codes: 0 done; 1 done, but files or records could not be used and were set aside; 2 bad
+configuration or arguments; 3 not done (Kafka, store or Spark refused, or another run works on the
+store): the same command may succeed later.
+"""
+
+Store = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATH|URL",
+        help="A folder or URL of Parquet files, an `http(s)://` URL of Elasticsearch; by default "
+        "the configured store.",
+    ),
+]
+Master = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MASTER",
+        help="`local[2]`, `spark://…`, `yarn`, `k8s://…`, `sc://…`; instead of `jobs.master`.",
+    ),
+]
+Clusters = Annotated[
+    list[str] | None,
+    typer.Option("--cluster", metavar="NAME", help="Only this cluster; may be repeated."),
+]
+
+jobs = typer.Typer(no_args_is_help=True, help="What the Spark jobs need on other machines.")
+
+
+@jobs.command()
+def package(
+    target: Annotated[Path, typer.Argument(metavar="FILE", help="The zip to write.")] = Path(
+        "lagwatch-jobs.zip"
+    ),
+) -> None:
+    """Write lagwatch as one zip, for `spark-submit --py-files`."""
+    from lagwatch.jobs.package import write_package
+
+    typer.echo(write_package(target))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A run that has begun."""
+
+    spark: "SparkSession"
+    ref: "StoreRef"
+    settings: "Settings | None"
+    """The whole configuration; None without one."""
+    run: "JobRun"
+    now_ms: int
+
+
+@contextmanager
+def job(
+    name: str,
+    *,
+    config: Path | None,
+    store: str | None,
+    master: str | None,
+    dry: bool = False,
+) -> Iterator[Job]:
+    """Start Spark and a run of a job alone on its store; leave with the exit code of its outcome.
+
+    Raises:
+        typer.Exit: always, at the end.
+    """
+    try:
+        with _begun(name, config=config, store=store, master=master, dry=dry) as begun:
+            yield begun
+    except ConfigError:
+        raise
+    except (JobError, SourceError, HistoryError) as error:
+        complain(str(error))
+        bad = isinstance(error, JobError) and error.kind == "input"
+        raise typer.Exit(Exit.BAD_INPUT if bad else Exit.UNKNOWN) from None
+    raise typer.Exit(Exit.WARNING if begun.run.set_aside else Exit.OK)
+
+
+@contextmanager
+def _begun(
+    name: str, *, config: Path | None, store: str | None, master: str | None, dry: bool
+) -> Iterator[Job]:
+    settings = configured(config).settings if config is not None else None
+    _require_spark()
+
+    from lagwatch import log
+    from lagwatch.clock import SystemClock
+    from lagwatch.config.history import HistorySettings
+    from lagwatch.config.jobs import JobsSettings
+    from lagwatch.config.log import LogSettings
+    from lagwatch.jobs.run import job_run
+    from lagwatch.jobs.session import spark_session
+    from lagwatch.jobs.tables import StoreRef
+
+    said = settings.log if settings is not None else LogSettings()
+    log.configure(level=said.level, form=said.format)
+    jobs_settings = settings.jobs if settings is not None else JobsSettings()
+    if master is not None:
+        jobs_settings = jobs_settings.model_copy(update={"master": master})
+    ref = StoreRef.of(store, settings.history if settings is not None else HistorySettings())
+    clock = SystemClock()
+    with (
+        job_run(name, ref.settings, jobs_settings, clock, dry=dry) as run,
+        spark_session(jobs_settings, name=name) as spark,
+    ):
+        yield Job(spark=spark, ref=ref, settings=settings, run=run, now_ms=clock.now_ms())
+
+
+def _require_spark() -> None:
+    try:
+        import pyspark  # noqa: F401
+    except ImportError as error:
+        raise LagwatchError(
+            f"Spark is not installed ({error}). Install lagwatch[spark], and Java 17 or newer."
+        ) from error

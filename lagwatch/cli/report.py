@@ -1,0 +1,165 @@
+"""`lagwatch report`: a day of all groups as a page, as JSON and as text."""
+
+from datetime import date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lagwatch.cli.jobs import EXIT_CODES, Clusters, Job, Master, Store, job
+from lagwatch.cli.options import ConfigFile, configured
+from lagwatch.cli.reporting import reported
+
+if TYPE_CHECKING:  # pyspark and pydantic take a while to import
+    from zoneinfo import ZoneInfo
+
+    from lagwatch.config.jobs import ReportSettings
+    from lagwatch.config.settings import Settings
+    from lagwatch.jobs.report.build import ReportResult
+    from lagwatch.jobs.report.day import Day
+
+EPILOG = f"""
+Run `lagwatch rollup` before: the report is made from roll-ups of five minutes, samples and events.
+{EXIT_CODES}
+**Examples**
+
+`lagwatch report -c lagwatch.toml`
+
+`lagwatch report --day 2026-11-20 --folder /tmp/report --no-send -c lagwatch.toml`
+
+`lagwatch report --from 2026-11-01 --to 2026-11-08 --store ./history --no-send`
+"""
+
+
+@reported()
+def report(
+    *,
+    day: Annotated[
+        str | None,
+        typer.Option(metavar="DAY", help="As 2026-11-20; by default the last that is over."),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--from", metavar="TIME", help="Every day from here on …")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--to", metavar="TIME", help="… that begins before this.")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="Where to; instead of jobs.report.folder.")
+    ] = None,
+    send: Annotated[
+        bool, typer.Option("--send/--no-send", help="Send the text to jobs.report.channels.")
+    ] = True,
+    config: ConfigFile = None,
+    store: Store = None,
+    master: Master = None,
+    cluster: Clusters = None,
+) -> None:
+    """Report on a day: groups, objectives, incidents, trends, partitions needed."""
+    from lagwatch.clock import SystemClock
+    from lagwatch.config.jobs import ReportSettings
+    from lagwatch.notify.announce import check
+
+    settings = configured(config).settings if config is not None else None
+    wanted = settings.jobs.report if settings is not None else ReportSettings()
+    days = _days(day, since, until, wanted.time_zone, SystemClock().now_ms())
+    names = wanted.channels if send else ()
+    if names and settings is not None:
+        check(names, settings.alerts, key="jobs.report.channels")
+    with job("report", config=config, store=store, master=master) as begun:
+        for one in days:
+            result = _made(begun, one, wanted, cluster or ())
+            _written(begun, result, folder or wanted.folder)
+            if names and settings is not None:
+                _sent(begun, result, names, settings)
+
+
+def _made(
+    begun: Job, day: "Day", settings: "ReportSettings", clusters: list[str] | tuple[str, ...]
+) -> "ReportResult":
+    from lagwatch.jobs.report.build import ReportRequest, run_report
+
+    result = run_report(
+        begun.spark,
+        begun.ref,
+        ReportRequest(day=day, settings=settings, clusters=tuple(clusters)),
+        now_ms=begun.now_ms,
+        told=lambda event, values: begun.run.tell(event, **values),
+    )
+    for name, number in result.counts().items():
+        begun.run.count(name, number)
+    for file, reason in result.set_aside.items():
+        begun.run.put_aside(f"{file}: {reason}")
+    begun.run.clusters.update(one.cluster for one in result.report.clusters)
+    return result
+
+
+def _written(begun: Job, result: "ReportResult", folder: Path) -> None:
+    from lagwatch.jobs.report.deliver import write
+    from lagwatch.jobs.report.text import text
+
+    files = write(result.report, folder)
+    begun.run.tell("report_written", files=[str(path) for path in files])
+    typer.echo(text(result.report))
+    typer.echo(f"\n{files[0]}")
+
+
+def _sent(begun: Job, result: "ReportResult", names: tuple[str, ...], settings: "Settings") -> None:
+    from lagwatch.clock import SystemClock
+    from lagwatch.jobs.report.deliver import send
+
+    for one in send(result.report, names, settings.alerts, SystemClock()):
+        if one.delivered:
+            begun.run.tell("report_sent", channel=one.channel, answer=one.answer)
+        else:
+            begun.run.put_aside(f"the text for channel {one.channel}: {one.answer}")
+
+
+def _days(
+    day: str | None, since: str | None, until: str | None, zone_name: str, now_ms: int
+) -> "list[Day]":
+    """The days that are wanted; they must be over."""
+    from zoneinfo import ZoneInfo
+
+    from lagwatch.jobs.report.day import Day, yesterday
+
+    zone = ZoneInfo(zone_name)
+    last = yesterday(now_ms, zone)
+    if day is not None and (since or until):
+        raise typer.BadParameter("say --day, or --from and --to", param_hint="--day")
+    if day is None and since is None:
+        if until is not None:
+            raise typer.BadParameter("needs --from as well", param_hint="--to")
+        return [last]
+    first = Day(date=_date(day or since or "", "--day" if day else "--from", zone), zone=zone)
+    if first.date > last.date:
+        raise typer.BadParameter(f"{first.date} is not over in {zone.key}", param_hint="--day")
+    if day is not None:
+        return [first]
+    end_ms = _instant_ms(until, zone) if until else last.to_ms
+    found = []
+    while first.from_ms < end_ms and first.date <= last.date:
+        found.append(first)
+        first = first.before(-1)
+    if not found:
+        raise typer.BadParameter("lies before --from", param_hint="--to")
+    return found
+
+
+def _date(text: str, flag: str, zone: "ZoneInfo") -> date:
+    return _instant(text, flag, zone).date()
+
+
+def _instant_ms(text: str, zone: "ZoneInfo") -> int:
+    return round(_instant(text, "--to", zone).timestamp() * 1000)
+
+
+def _instant(text: str, flag: str, zone: "ZoneInfo") -> datetime:
+    """A day, or an instant; in the zone of the report where it names none."""
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no day and no instant", param_hint=flag) from None
+    if instant.tzinfo is None:
+        return instant.replace(tzinfo=zone)
+    return instant.astimezone(zone)

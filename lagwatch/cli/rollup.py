@@ -1,0 +1,72 @@
+"""`lagwatch rollup`: 5 minutes, hours and days from what was recorded."""
+
+from typing import Annotated, Final
+
+import typer
+
+from lagwatch.cli.instants import INSTANT_HELP, instant_ms
+from lagwatch.cli.jobs import EXIT_CODES, Clusters, Master, Store, job
+from lagwatch.cli.options import ConfigFile
+from lagwatch.cli.reporting import reported
+
+EPILOG: Final = f"""
+Each run does what is new since the last one; rows that came late re-open their buckets only. Then
+small Parquet files are put together, and what is older than `history.retention` is deleted. A run
+that was killed goes on with the same command.
+{EXIT_CODES}
+**Examples**
+
+`lagwatch rollup -c lagwatch.toml`
+
+`lagwatch rollup --store ./history --from 2026-11-01 --to 2026-11-08`
+
+`lagwatch rollup --store http://elasticsearch:9200 --master spark://master:7077`
+"""
+
+
+@reported()
+def rollup(
+    *,
+    config: ConfigFile = None,
+    store: Store = None,
+    begin: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="INSTANT",
+            help="Make all buckets from here on anew, changed or not, " + INSTANT_HELP,
+        ),
+    ] = None,
+    end: Annotated[
+        str | None,
+        typer.Option("--to", metavar="INSTANT", help="Up to here, not included, " + INSTANT_HELP),
+    ] = None,
+    cluster: Clusters = None,
+    master: Master = None,
+    tidy: Annotated[
+        bool,
+        typer.Option(help="Put small files together, and delete what is older than the retention."),
+    ] = True,
+) -> None:
+    """Roll samples up to 5 minutes, hours and days; compact files; apply the retention."""
+    from_ms = instant_ms(begin, "--from") if begin else None
+    to_ms = instant_ms(end, "--to") if end else None
+    if from_ms is not None and to_ms is not None and from_ms >= to_ms:
+        raise typer.BadParameter("must be after --from", param_hint="--to")
+    with job("rollup", config=config, store=store, master=master) as begun:
+        from lagwatch.jobs.rollup.job import RollupRequest, run_rollup
+
+        result = run_rollup(
+            begun.spark,
+            begun.ref,
+            RollupRequest(from_ms=from_ms, to_ms=to_ms, clusters=tuple(cluster or ()), tidy=tidy),
+            now_ms=begun.now_ms,
+            told=lambda event, values: begun.run.tell(event, **values),
+        )
+        begun.run.clusters |= set(result.clusters)
+        for what, number in result.counts().items():
+            begun.run.count(what, number)
+        for problem in result.set_aside:
+            begun.run.put_aside(problem)
+        for line in result.lines():
+            typer.echo(line)

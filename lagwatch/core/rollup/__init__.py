@@ -1,0 +1,15 @@
+"""Roll-ups: samples into buckets, buckets into longer ones, quantiles that can be merged."""
+
+from lagwatch.core.rollup.build import EVENT_COLUMNS, ROUND_COLUMNS, SAMPLE_COLUMNS, Raw, roll_up
+from lagwatch.core.rollup.merge import merge
+from lagwatch.core.rollup.span import Span
+
+__all__ = [
+    "EVENT_COLUMNS",
+    "ROUND_COLUMNS",
+    "SAMPLE_COLUMNS",
+    "Raw",
+    "Span",
+    "merge",
+    "roll_up",
+]

@@ -1,0 +1,142 @@
+"""Between tallies and the rows of a roll-up as they are stored."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lagwatch.core.model import UNKNOWN
+from lagwatch.core.record import BY_WORST, SCHEMA_VERSION, SOURCE_RANK, Kind, Records, Text, Values
+from lagwatch.core.record import schema as columns_of
+from lagwatch.core.rollup.encode import decode, encode
+from lagwatch.core.rollup.tally import Tally
+
+Int64 = NDArray[np.int64]
+Float64 = NDArray[np.float64]
+
+GROUP: Final = "group"
+PARTITION: Final = "partition"
+TOPIC: Final = "topic"
+
+_NUMBERS: Final = (
+    *("samples", "lag_known", "lag_sum", "lag_min", "lag_max", "produced", "consumed"),
+    *("commits", "rebalances", "owner_lag"),
+)
+_SOURCES: Final = tuple(map(str, sorted(SOURCE_RANK, key=SOURCE_RANK.__getitem__)))
+_HELD: Final = {
+    name: place
+    for place, word in enumerate(BY_WORST)
+    if (name := f"{word.lower()}_s") in columns_of(Kind.ROLLUP_5M)
+}
+"""Column of each status that has one, and its place in `held_ms`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keys:
+    """What the rows are about; all [rows]."""
+
+    cluster: Text
+    level: Text
+    group: Text
+    topic: Text
+    partition: NDArray[np.int32]
+    bucket_ms: Int64
+
+
+def to_records(kind: Kind, keys: Keys, tally: Tally) -> Records:
+    """Rows as they are stored, with all that follows from what was counted."""
+    seconds = {name: _seconds(tally.held_ms[:, place]) for name, place in _HELD.items()}
+    observed_s = _seconds(np.maximum(tally.held_ms, 0).sum(axis=1))
+    columns: dict[str, Values] = {
+        "cluster": keys.cluster,
+        "level": keys.level,
+        "group": keys.group,
+        "topic": keys.topic,
+        "partition": keys.partition,
+        "bucket_ms": keys.bucket_ms,
+        **{name: getattr(tally, name) for name in _NUMBERS},
+        "lag_avg": _ratio(tally.lag_sum, tally.lag_known.astype(np.float64)),
+        **{
+            f"lag_p{percent}": _real(np.minimum(tally.lag.quantile(percent), tally.lag_max))
+            for percent in (50, 95, 99)
+        },
+        "time_lag_max_s": _seconds(tally.time_lag_max_ms),
+        "time_lag_p95_s": _seconds(np.minimum(tally.time_lag.quantile(95), tally.time_lag_max_ms)),
+        "status": Text(tally.worst.astype(np.int32), BY_WORST),
+        **seconds,
+        "produced_per_s": _ratio(tally.produced, observed_s),
+        "consumed_per_s": _ratio(tally.consumed, observed_s),
+        "owner": tally.owner,
+        "lag_sketch": encode(tally.lag),
+        "time_lag_sketch": encode(tally.time_lag),
+        "source": Text(tally.source.astype(np.int32), _SOURCES),
+        "schema_version": np.full(tally.size, SCHEMA_VERSION, np.int32),
+    }
+    return Records(kind=kind, columns={name: columns[name] for name in columns_of(kind)})
+
+
+def from_records(rows: Records) -> tuple[Keys, Tally]:
+    """The inverse, of rows with all their columns.
+
+    Raises:
+        ValueError: a sketch cannot be decoded.
+    """
+    keys = Keys(
+        cluster=rows.text("cluster"),
+        level=rows.text("level"),
+        group=rows.text("group"),
+        topic=rows.text("topic"),
+        partition=rows.numbers("partition").astype(np.int32),
+        bucket_ms=rows.at_ms(),
+    )
+    held = np.full((rows.size, len(BY_WORST)), UNKNOWN, np.int64)
+    for name, place in _HELD.items():
+        held[:, place] = _milliseconds(rows.reals(name))
+    tally = Tally(
+        **{name: rows.numbers(name) for name in _NUMBERS},
+        time_lag_max_ms=_milliseconds(rows.reals("time_lag_max_s")),
+        worst=coded(rows.text("status"), BY_WORST),
+        held_ms=held,
+        owner=rows.text("owner"),
+        source=coded(rows.text("source"), _SOURCES),
+        lag=decode(_objects(rows, "lag_sketch")),
+        time_lag=decode(_objects(rows, "time_lag_sketch")),
+    )
+    return keys, tally
+
+
+def coded(text: Text, words: tuple[str, ...]) -> Int64:
+    """The place of each row's word among `words`; -1 for none and for one that is not there."""
+    place = {word: index for index, word in enumerate(words)}
+    table = np.array([*(place.get(word, UNKNOWN) for word in text.words), UNKNOWN], np.int64)
+    return table[text.codes]
+
+
+def _objects(rows: Records, name: str) -> NDArray[np.object_]:
+    column = rows.columns[name]
+    if isinstance(column, Text) or column.dtype.kind != "O":
+        raise TypeError(f"{rows.kind}.{name} holds no bytes")
+    return column.astype(np.object_, copy=False)
+
+
+def _real(values: Int64) -> Float64:
+    return np.where(values < 0, np.nan, values.astype(np.float64))
+
+
+def _seconds(values_ms: Int64) -> Float64:
+    return _real(values_ms) / 1000
+
+
+def _milliseconds(values_s: Float64) -> Int64:
+    return np.where(np.isnan(values_s), UNKNOWN, np.rint(np.nan_to_num(values_s) * 1000)).astype(
+        np.int64
+    )
+
+
+def _ratio(value: Int64, by: Float64) -> Float64:
+    """Unknown where either is, or where there is nothing to divide by."""
+    known = (value >= 0) & (by > 0)
+    ratio: Float64 = np.full(value.size, np.nan)
+    np.divide(value, by, out=ratio, where=known)
+    return ratio

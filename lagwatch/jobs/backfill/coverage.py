@@ -1,0 +1,132 @@
+"""From when on the offsets topic still has every commit.
+
+Compaction takes away commits that a later one of the same group and partition made obsolete, up to
+some point of each partition of the offsets topic; what lies behind it is whole. That point is not
+told, but two things bound it:
+
+- behind the last record offset that is missing, nothing was taken
+- a record whose key stood there before: both were kept, so it lies behind that point
+
+The second is what counts where transactions leave marks, which take record offsets, too.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from lagwatch.jobs.backfill.stream import shard_of
+
+NEVER_MS: Final = 2**62
+"""Nothing shows that commits are complete from any instant on."""
+_KEY: Final = ("offsets_partition", "group", "topic", "partition")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """What was read of the offsets topic."""
+
+    commits: int
+    malformed: int
+    groups: int
+    first_ms: int | None
+    """The oldest commit."""
+    topics: frozenset[tuple[int, str]]
+    """Shard and topic, of all topics that its groups committed to."""
+    complete_from: Mapping[int, int]
+    """Partition of the offsets topic → from when on no commits are missing; others lack none."""
+
+
+def look_at(offsets: DataFrame, shards: int) -> Read:
+    """Count what was read and find where it is complete; `offsets` are read several times."""
+    counted = offsets.transform(summaries).collect()
+    named = offsets.transform(names(shards)).toArrow().to_pydict()
+    firsts = [row["first_ms"] for row in counted if row["first_ms"] is not None]
+    holes = {row["offsets_partition"]: row["hole"] for row in counted if row["hole"] is not None}
+    return Read(
+        commits=sum(row["commits"] for row in counted),
+        malformed=sum(row["malformed"] for row in counted),
+        groups=len(set(named["group"])),
+        first_ms=min(firsts, default=None),
+        topics=frozenset(zip(named["shard"], named["topic"], strict=True)),
+        complete_from=complete_from(offsets, holes) if holes else {},
+    )
+
+
+def summaries(offsets: DataFrame) -> DataFrame:
+    """Of each partition of the offsets topic: counts, and the order behind its last hole."""
+    # the last offset of all may be the mark of a transaction: compaction never takes the last
+    hole = (F.col("missing_before") > 0) & ~(
+        (F.col("what") == "end") & (F.col("missing_before") == 1)
+    )
+    return (
+        offsets.groupBy("offsets_partition")
+        .agg(
+            _count(F.col("what").isin("commit", "removed")).alias("commits"),
+            _count(F.col("what") == "malformed").alias("malformed"),
+            F.min("commit_ms").alias("first_ms"),
+            F.max(F.when(hole, F.col("order"))).alias("hole"),
+        )
+        .select("offsets_partition", "commits", "malformed", "first_ms", "hole")
+    )
+
+
+def names(shards: int) -> Callable[[DataFrame], DataFrame]:
+    """Groups with their shard and the topics that they committed to."""
+
+    def transform(offsets: DataFrame) -> DataFrame:
+        return (
+            offsets.where(F.col("topic").isNotNull())
+            .select(shard_of(F.col("group"), shards).alias("shard"), "group", "topic")
+            .distinct()
+        )
+
+    return transform
+
+
+def complete_from(offsets: DataFrame, holes: Mapping[int, int]) -> dict[int, int]:
+    """From when on partitions of the offsets topic lack no commits; `holes` as by `summaries`."""
+    some = offsets.where(F.col("offsets_partition").isin(*holes))
+    whole = {
+        row["offsets_partition"]: row["order"] for row in some.transform(first_repeats).collect()
+    }
+    orders = {place: min(order, whole.get(place, order)) for place, order in holes.items()}
+    times = {
+        row["offsets_partition"]: row["at_ms"]
+        for row in some.transform(_times_from(orders)).collect()
+    }
+    return {place: times.get(place) or NEVER_MS for place in orders}
+
+
+def first_repeats(offsets: DataFrame) -> DataFrame:
+    """Of each partition of the offsets topic the first record whose key stood there before."""
+    records = offsets.where(F.col("what").isin("commit", "removed")).select(*_KEY, "order")
+    firsts = records.groupBy(*_KEY).agg(F.min("order").alias("first"))
+    return (
+        records.join(firsts, on=list(_KEY), how="inner")
+        .where(F.col("order") > F.col("first"))
+        .groupBy("offsets_partition")
+        .agg(F.min("order").alias("order"))
+        .select("offsets_partition", "order")
+    )
+
+
+def _times_from(orders: Mapping[int, int]) -> Callable[[DataFrame], DataFrame]:
+    """The time of the first record from an order on, by partition of the offsets topic."""
+    known = F.create_map(*(F.lit(each) for pair in orders.items() for each in pair))
+
+    def transform(offsets: DataFrame) -> DataFrame:
+        return (
+            offsets.where(F.col("order") >= known[F.col("offsets_partition")])
+            .groupBy("offsets_partition")
+            .agg(F.min("commit_ms").alias("at_ms"))
+            .select("offsets_partition", "at_ms")
+        )
+
+    return transform
+
+
+def _count(condition: Column) -> Column:
+    return F.count(F.when(condition, 1))

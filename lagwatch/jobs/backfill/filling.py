@@ -1,0 +1,206 @@
+"""Fills one cluster's gaps by replaying what Kafka, or a copy, still says of them."""
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import numpy as np
+import orjson
+from pyspark import StorageLevel
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lagwatch.core.record import SCHEMA_VERSION, EventName, Kind, Source, from_rows
+from lagwatch.history.layout import HOUR_MS
+from lagwatch.jobs.backfill.coverage import Read, look_at
+from lagwatch.jobs.backfill.inputs import Input
+from lagwatch.jobs.backfill.instants import log_end_instants, sample_instants
+from lagwatch.jobs.backfill.plan import Plan, Plans, basis_of, new_plan
+from lagwatch.jobs.backfill.recorded import gaps_of
+from lagwatch.jobs.backfill.request import BackfillRequest, ClusterBackfill, Progress
+from lagwatch.jobs.backfill.shard import RECEIPTS, ShardWork
+from lagwatch.jobs.backfill.stream import for_shards, in_time_order, sharded
+from lagwatch.jobs.backfill.watch import watched
+from lagwatch.jobs.run import JobRun
+from lagwatch.jobs.sources.sink import persist
+from lagwatch.jobs.tables import StoreRef
+
+BACKFILLED: Final = "backfilled"
+"""`after` of the event that says what was filled, and what could not be."""
+
+_SHARDS_PER_CORE: Final = 2
+_QUARANTINED: Final = 1_000
+
+
+class Filling:
+    """Fills clusters one after the other."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        ref: StoreRef,
+        request: BackfillRequest,
+        run: JobRun,
+        *,
+        now_ms: int,
+        progress: Progress,
+    ) -> None:
+        self._spark = spark
+        self._ref = ref
+        self._request = request
+        self._run = run
+        self._now_ms = now_ms
+        self._progress = progress
+        self._plans = Plans(run.state)
+
+    def fill(self, cluster: str, past: Input) -> Iterator[ClusterBackfill]:
+        """What an earlier run has begun, then what else there is to do."""
+        request = self._request
+        basis = basis_of(request.source, request.where, request.replay)
+        begun = self._plans.under_way(cluster)
+        if not request.dry_run and begun is not None and begun.basis == basis:
+            yield self._carry_out(begun, past, resumed=True)
+            begun = None
+        self._progress.step(f"{cluster}: looking for gaps")
+        gaps = gaps_of(
+            self._spark,
+            self._ref,
+            request,
+            cluster,
+            unfinished=begun.gaps if begun is not None else (),
+            aside=lambda _, reason: self._run.put_aside(reason),
+        )
+        if not sample_instants(gaps, request.replay.interval_ms).size:
+            yield ClusterBackfill(cluster=cluster, gaps=(), rounds=0)
+            return
+        shards = request.shards or _SHARDS_PER_CORE * _parallelism(self._spark)
+        plan = new_plan(cluster, basis, gaps, shards=shards, now_ms=self._now_ms)
+        if request.dry_run:
+            with self._read(plan, past) as (_, read):
+                yield self._found(plan, read, resumed=False)
+            return
+        if begun is not None:
+            self._plans.end(begun)
+        self._plans.begin(plan)
+        yield self._carry_out(plan, past, resumed=False)
+
+    def _carry_out(self, plan: Plan, past: Input, *, resumed: bool) -> ClusterBackfill:
+        with self._read(plan, past) as (offsets, read):
+            done = self._found(plan, read, resumed=resumed)
+            if read.malformed:
+                self._quarantine(plan, past, read.malformed)
+            if read.topics:
+                done = self._replay(plan, past, offsets, read, done)
+        self._record(done, plan)
+        self._run.clusters.add(plan.cluster)
+        self._plans.end(plan)
+        return done
+
+    @contextlib.contextmanager
+    def _read(self, plan: Plan, past: Input) -> Iterator[tuple[DataFrame, Read]]:
+        """The offsets topic, read once and kept on the workers' disks."""
+        self._progress.step(f"{plan.cluster}: reading commits")
+        from_ms, to_ms = self._times(plan)
+        time = F.col("commit_ms")
+        kept = (
+            past.offsets(self._spark, from_ms=from_ms, to_ms=to_ms)
+            .where(time.isNull() | ((time >= from_ms) & (time < to_ms)))
+            .persist(StorageLevel.DISK_ONLY)
+        )
+        try:
+            yield kept, look_at(kept, plan.shards)
+        finally:
+            kept.unpersist()
+
+    def _times(self, plan: Plan) -> tuple[int, int]:
+        """Commits since those that a group alive at the beginning can have made."""
+        return max(0, plan.from_ms - self._request.replay.monitor.expire_ms), plan.to_ms
+
+    def _found(self, plan: Plan, read: Read, *, resumed: bool) -> ClusterBackfill:
+        return ClusterBackfill(
+            cluster=plan.cluster,
+            gaps=plan.gaps,
+            rounds=sample_instants(plan.gaps, self._request.replay.interval_ms).size,
+            resumed=resumed,
+            commits=read.commits,
+            groups=read.groups,
+            malformed=read.malformed,
+            first_commit_ms=read.first_ms,
+            complete_from=read.complete_from,
+        )
+
+    def _replay(
+        self, plan: Plan, past: Input, offsets: DataFrame, read: Read, found: ClusterBackfill
+    ) -> ClusterBackfill:
+        settings = self._request.replay
+        topics = sorted({topic for _, topic in read.topics})
+        at_ms = log_end_instants(
+            plan.gaps, settings.interval_ms, history_ms=settings.monitor.history_ms
+        )
+        used = self._spark.createDataFrame(sorted(read.topics), "shard int, topic string")
+        log_ends = past.log_ends(self._spark, at_ms, topics).transform(for_shards(used))
+        stream = offsets.transform(sharded(plan.shards)).unionByName(log_ends)
+        counts: Counter[str] = Counter()
+        for ledger in self._plans.ledgers(plan):
+            if ledger.whole:
+                counts.update(ledger.counts)
+                stream = stream.where(F.col("shard") != ledger.shard)
+        work = ShardWork(
+            plan=plan, settings=settings, complete_from=dict(read.complete_from), ref=self._ref
+        )
+        self._progress.step(f"{plan.cluster}: judging")
+        with watched(self._plans, plan, self._progress, total=self._parts(plan, read)):
+            receipts = (
+                stream.transform(in_time_order(plan.shards)).mapInArrow(work, RECEIPTS).collect()
+            )
+        for receipt in receipts:
+            counts[receipt["what"]] += receipt["number"]
+        return replace(found, counts=counts, unseen=tuple(past.unseen(topics)))
+
+    def _parts(self, plan: Plan, read: Read) -> int:
+        """How many parts there will be: one for each hour and shard, unless they are very large."""
+        hours = np.unique(sample_instants(plan.gaps, self._request.replay.interval_ms) // HOUR_MS)
+        return hours.size * len({shard for shard, _ in read.topics})
+
+    def _quarantine(self, plan: Plan, past: Input, malformed: int) -> None:
+        """Name the records that could not be decoded; keep them with their bytes."""
+        from_ms, to_ms = self._times(plan)
+        refused = past.refused(self._spark, from_ms=from_ms, to_ms=to_ms, most=_QUARANTINED)
+        for one in refused:
+            self._run.put_aside(f"{plan.cluster}: {one.sentence()}")
+        self._run.count("set_aside", max(0, malformed - len(refused)))
+        self._run.state.save(
+            f"quarantine-backfill-{plan.id}",
+            {"cluster": plan.cluster, "records": [one.plain() for one in refused]},
+        )
+
+    def _record(self, done: ClusterBackfill, plan: Plan) -> None:
+        """Put into the history itself what was filled and what not."""
+        row: dict[str, str | int] = {
+            "cluster": plan.cluster,
+            "event": EventName.RECORDING.value,
+            "at_ms": plan.from_ms,
+            "after": BACKFILLED,
+            "count": done.count(Kind.SAMPLES),
+            "detail": orjson.dumps(done.coverage()).decode(),
+            "source": Source.BACKFILL.value,
+            "schema_version": SCHEMA_VERSION,
+        }
+        store = self._ref.open()
+        try:
+            batch = f"{plan.from_ms:013d}-backfill-{plan.id}-said"
+            persist(partial(store.write, [from_rows(Kind.EVENTS, [row])], batch=batch))
+        finally:
+            store.close()
+
+
+def _parallelism(spark: SparkSession) -> int:
+    """Tasks that can run at once; through Spark Connect nobody tells."""
+    try:
+        return max(1, spark.sparkContext.defaultParallelism)
+    except (PySparkException, AttributeError):
+        return max(1, int(spark.conf.get("spark.sql.shuffle.partitions", "8") or 8) // 2)

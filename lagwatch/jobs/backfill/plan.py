@@ -1,0 +1,153 @@
+"""What a backfill of one cluster has set out to do, and how far it came: a killed run goes on.
+
+The plan is a document of the jobs' state; each shard has one beside it that lists what of it is
+written. Both go when the plan is carried out: from then on the rows themselves say so.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Final
+
+from lagwatch.history.recorder import series_of
+from lagwatch.jobs.backfill.instants import Gap
+from lagwatch.jobs.state import JobState
+
+_ID_BYTES: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The work on one cluster."""
+
+    cluster: str
+    id: str
+    """Stands in the names of what is written."""
+    basis: str
+    """Digest of where from and how it is judged: a run with another one begins anew."""
+    gaps: tuple[Gap, ...]
+    shards: int
+
+    @property
+    def from_ms(self) -> int:
+        return self.gaps[0].from_ms
+
+    @property
+    def to_ms(self) -> int:
+        return self.gaps[-1].to_ms
+
+
+def new_plan(cluster: str, basis: str, gaps: Sequence[Gap], *, shards: int, now_ms: int) -> Plan:
+    """A plan of its own: `now_ms` tells it from others over the same time."""
+    said = f"{cluster}\0{basis}\0{[(gap.from_ms, gap.to_ms) for gap in gaps]}\0{shards}\0{now_ms}"
+    return Plan(
+        cluster=cluster,
+        id=blake2b(said.encode(), digest_size=_ID_BYTES).hexdigest(),
+        basis=basis,
+        gaps=tuple(gaps),
+        shards=shards,
+    )
+
+
+def basis_of(*parts: object) -> str:
+    """A digest of what the rows depend on, but for time."""
+    return blake2b(repr(parts).encode(), digest_size=_ID_BYTES).hexdigest()
+
+
+class Plans:
+    """The plan under way of each cluster."""
+
+    def __init__(self, state: JobState) -> None:
+        self._state = state
+
+    def under_way(self, cluster: str) -> Plan | None:
+        """What an earlier run has begun and not ended."""
+        held = self._state.load(_name(cluster))
+        if not held:
+            return None
+        return Plan(
+            cluster=cluster,
+            id=str(held["id"]),
+            basis=str(held["basis"]),
+            gaps=tuple(Gap(from_ms=begin, to_ms=end) for begin, end in held["gaps"]),
+            shards=int(held["shards"]),
+        )
+
+    def begin(self, plan: Plan) -> None:
+        """Remember the plan before anything of it is written."""
+        self._state.save(
+            _name(plan.cluster),
+            {
+                "id": plan.id,
+                "basis": plan.basis,
+                "gaps": [[gap.from_ms, gap.to_ms] for gap in plan.gaps],
+                "shards": plan.shards,
+            },
+        )
+
+    def end(self, plan: Plan) -> None:
+        """It is carried out, or given up: forget it and its ledgers."""
+        self._state.delete(_name(plan.cluster))
+        for shard in range(plan.shards):
+            self._state.delete(ledger_name(plan, shard))
+
+    def ledgers(self, plan: Plan) -> Iterator["Ledger"]:
+        """How far each shard came."""
+        for shard in range(plan.shards):
+            yield Ledger(self._state, plan, shard)
+
+
+class Ledger:
+    """What of one shard is written; used by the one task that writes it."""
+
+    def __init__(self, state: JobState, plan: Plan, shard: int) -> None:
+        """Read how far an earlier run, or an earlier attempt at the task, has come."""
+        self._state = state
+        self._name = ledger_name(plan, shard)
+        held = state.load(self._name)
+        self.shard = shard
+        self.whole = bool(held.get("whole", False))
+        """All of it is written."""
+        self.counts: Mapping[str, int] = held.get("counts", {})
+        """What was counted in the shard; only when it is whole."""
+        self._parts: dict[str, int] = held.get("parts", {})
+
+    @property
+    def parts(self) -> int:
+        """Parts that are written."""
+        return len(self._parts)
+
+    def until_ms(self) -> int:
+        """The end of the last part that is written; -1 when none is."""
+        return max(self._parts.values(), default=-1)
+
+    def has(self, from_ms: int, to_ms: int) -> bool:
+        """Is this very part written?"""
+        return self._parts.get(str(from_ms)) == to_ms
+
+    def add(self, from_ms: int, to_ms: int) -> None:
+        """A part is written."""
+        self._parts[str(from_ms)] = to_ms
+        self._save()
+
+    def close(self, counts: Mapping[str, int]) -> None:
+        """The shard is done."""
+        self.whole, self.counts = True, dict(counts)
+        self._save()
+
+    def _save(self) -> None:
+        value: dict[str, Any] = {
+            "whole": self.whole,
+            "counts": dict(self.counts),
+            "parts": self._parts,
+        }
+        self._state.save(self._name, value)
+
+
+def ledger_name(plan: Plan, shard: int) -> str:
+    """Name of the document of a shard."""
+    return f"{_name(plan.cluster)}-{plan.id}-{shard:04d}"
+
+
+def _name(cluster: str) -> str:
+    return f"backfill-{series_of(cluster)}"

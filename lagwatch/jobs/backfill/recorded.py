@@ -1,0 +1,77 @@
+"""The times of a cluster that nobody recorded."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lagwatch.core.record import Kind, Reason, Source
+from lagwatch.jobs.backfill.instants import Gap, find_gaps
+from lagwatch.jobs.backfill.request import BackfillRequest, From
+from lagwatch.jobs.tables import Aside, StoreRef, read_rows
+from lagwatch.ports import HistoryRange
+
+_AROUND_MS: Final = 3_600_000
+"""Rounds so far before and after the range tell where the first and the last gap begin and end."""
+
+
+def gaps_of(
+    spark: SparkSession,
+    ref: StoreRef,
+    request: BackfillRequest,
+    cluster: str,
+    *,
+    unfinished: Sequence[Gap],
+    aside: Aside,
+) -> tuple[Gap, ...]:
+    """Times of the range without a round of any source, and those whose filling was not ended.
+
+    Raises:
+        HistoryError: the store did not answer.
+    """
+    interval_ms = request.replay.interval_ms
+    wanted = HistoryRange(
+        kind=Kind.GROUP_SAMPLES,
+        from_ms=request.since_ms - _AROUND_MS,
+        to_ms=request.until_ms + _AROUND_MS,
+        cluster=cluster,
+        columns=("interval_ms", "reason", "source"),
+    )
+    rows = read_rows(spark, ref, wanted, aside=aside, distinct=True).transform(rounds)
+    known = {
+        row["at_ms"]: row["interval_ms"] or interval_ms
+        for row in rows.collect()
+        if _counts(row["source"], row["at_ms"], request.source, unfinished)
+    }
+    at_ms = sorted(known)
+    return find_gaps(
+        np.array(at_ms, np.int64),
+        np.array([known[one] for one in at_ms], np.int64),
+        since_ms=request.since_ms,
+        until_ms=request.until_ms,
+        step_ms=interval_ms,
+    )
+
+
+def rounds(group_samples: DataFrame) -> DataFrame:
+    """The instants of regular rounds, by source."""
+    return (
+        group_samples.where(F.col("reason") == Reason.INTERVAL.value)
+        .groupBy("at_ms", "source")
+        .agg(F.max("interval_ms").alias("interval_ms"))
+        .select("at_ms", "source", "interval_ms")
+    )
+
+
+def _counts(source: str, at_ms: int, wanted: From, unfinished: Sequence[Gap]) -> bool:
+    """Is nothing missing in a round of this source?
+
+    A run that was killed has written some groups of a round and not the others.
+    """
+    if wanted is From.TELEGRAF:
+        return source == Source.LIVE
+    if source == Source.BACKFILL:
+        return not any(gap.from_ms <= at_ms < gap.to_ms for gap in unfinished)
+    return True

@@ -1,0 +1,200 @@
+"""What a backfill is asked for, and what it has to say in the end."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum, unique
+from typing import Any, Protocol
+from urllib.parse import urlsplit, urlunsplit
+
+from lagwatch.config import ClusterSettings
+from lagwatch.config.elasticsearch import ElasticsearchSettings
+from lagwatch.jobs.backfill.coverage import NEVER_MS
+from lagwatch.jobs.backfill.instants import Gap
+from lagwatch.jobs.backfill.replay import ReplaySettings
+
+
+@unique
+class From(StrEnum):
+    """Where the past is read."""
+
+    KAFKA = "kafka"
+    PARQUET = "parquet"
+    TELEGRAF = "telegraf"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillRequest:
+    """What to fill, and from where."""
+
+    source: From
+    where: str = ""
+    """Folder or URL of copies; index pattern of Telegraf's documents."""
+    clusters: Mapping[str, ClusterSettings] = field(default_factory=dict)
+    """Configured clusters."""
+    only: tuple[str, ...] = ()
+    """Clusters that are wanted; () all."""
+    elasticsearch: ElasticsearchSettings = field(default_factory=ElasticsearchSettings)
+    """Where Telegraf's documents lie."""
+    since_ms: int
+    until_ms: int
+    replay: ReplaySettings
+    dry_run: bool = False
+    shards: int | None = None
+    """Shards of groups; None: chosen by what Spark has to offer."""
+
+
+class Progress(Protocol):
+    """Somebody who watches."""
+
+    def step(self, what: str) -> None:
+        """Something begins whose length is not known."""
+        ...
+
+    def move(self, done: int, total: int) -> None:
+        """Parts that are written."""
+        ...
+
+
+class Nobody:
+    """A `Progress` that is not watched."""
+
+    def step(self, what: str) -> None:
+        """Nothing."""
+
+    def move(self, done: int, total: int) -> None:
+        """Nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterBackfill:
+    """What was done for one cluster, or would be."""
+
+    cluster: str
+    gaps: tuple[Gap, ...]
+    rounds: int
+    """Instants to fill."""
+    resumed: bool = False
+    """An earlier run had begun it."""
+    commits: int = 0
+    groups: int = 0
+    malformed: int = 0
+    first_commit_ms: int | None = None
+    complete_from: Mapping[int, int] = field(default_factory=dict)
+    """Partitions of the offsets topic that lack commits, and from when on they lack none."""
+    unseen: tuple[str, ...] = ()
+    """Why log ends of some topics could not be had."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """samples, group_samples, events: rows; unknown_lag, incomplete, stale; rejected."""
+
+    def count(self, what: str) -> int:
+        return self.counts.get(what, 0)
+
+    def coverage(self) -> dict[str, Any]:
+        """What is covered and what is not, for the event in the history."""
+        return {
+            "gaps": [[gap.from_ms, gap.to_ms] for gap in self.gaps],
+            "commits": self.commits,
+            "groups": self.groups,
+            "first_commit_ms": self.first_commit_ms,
+            "malformed": self.malformed,
+            "offsets_partitions_with_missing_commits": {
+                str(place): None if at_ms == NEVER_MS else at_ms
+                for place, at_ms in sorted(self.complete_from.items())
+            },
+            "topics_without_log_ends": list(self.unseen),
+            **dict(self.counts),
+        }
+
+    def lines(self, *, dry_run: bool) -> list[str]:
+        """For people."""
+        if not self.rounds:
+            return [f"{self.cluster}: nothing to fill, every interval is recorded"]
+        seconds = sum(gap.seconds for gap in self.gaps)
+        again = " (begun by an earlier run)" if self.resumed else ""
+        head = (
+            f"{self.cluster}: {_number(len(self.gaps), 'gap')}, {seconds:,.0f} s, "
+            f"{_number(self.rounds, 'round')} from {_instant(self.gaps[0].from_ms)} "
+            f"to {_instant(self.gaps[-1].to_ms)}{again}"
+        )
+        lines = [head]
+        if self.commits or not self.counts:
+            lines.append(
+                f"  {_number(self.commits, 'commit')} of {_number(self.groups, 'group')} read, "
+                f"the first of {_instant(self.first_commit_ms)}"
+            )
+        if not dry_run:
+            lines.append(
+                f"  written: {_number(self.count('samples'), 'sample')}, "
+                f"{_number(self.count('group_samples'), 'sample')} of groups, "
+                f"{_number(self.count('events'), 'event')}"
+            )
+        return [*lines, *(f"  not covered: {one}" for one in self.not_covered())]
+
+    def not_covered(self) -> list[str]:
+        """What stays a gap or unknown, and why."""
+        said = list(self.unseen)
+        if self.complete_from:
+            last = max(self.complete_from.values())
+            until = "the end" if last == NEVER_MS else _instant(last)
+            said.append(
+                f"compaction removed commits of {_number(len(self.complete_from), 'partition')} of "
+                f"the offsets topic, up to {until} at the latest; groups have no rows before "
+                f"({_number(self.count('incomplete'), 'round')} of groups left out)"
+            )
+        if self.count("unknown_lag"):
+            said.append(
+                f"the log end of {_number(self.count('unknown_lag'), 'sample')} is not known: "
+                "retention removed the messages of that time, or the topic cannot be seen; "
+                "their lag is null"
+            )
+        if self.count("stale"):
+            said.append(f"{_number(self.count('stale'), 'round')} left out for want of log ends")
+        if self.malformed:
+            said.append(f"{_number(self.malformed, 'record')} could not be decoded")
+        if self.count("rejected"):
+            said.append(f"{_number(self.count('rejected'), 'row')} were rejected by the store")
+        return said
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillResult:
+    """What was done, or would be."""
+
+    clusters: tuple[ClusterBackfill, ...]
+    dry_run: bool
+
+    def lines(self) -> list[str]:
+        """For the terminal."""
+        if not self.clusters:
+            return ["there is no cluster to fill"]
+        return [line for one in self.clusters for line in one.lines(dry_run=self.dry_run)]
+
+    def total(self, what: str) -> int:
+        """A count over all clusters."""
+        return sum(one.count(what) for one in self.clusters)
+
+
+def telegraf_of(where: str, configured: ElasticsearchSettings) -> tuple[ElasticsearchSettings, str]:
+    """Where Telegraf's documents lie and the pattern of their indices, from `URL[/INDICES]`."""
+    if not where:
+        return configured, ""
+    parts = urlsplit(where)
+    url = urlunsplit((parts.scheme, parts.netloc, "", "", ""))
+    given = {**dict(configured), "urls": (url,)}
+    return ElasticsearchSettings.model_validate(given), parts.path.strip("/")
+
+
+def wanted_of(names: Sequence[str], only: Sequence[str]) -> tuple[str, ...]:
+    """The clusters that are wanted, of those there are."""
+    return tuple(name for name in names if not only or name in only)
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def _instant(at_ms: int | None) -> str:
+    if at_ms is None:
+        return "-"
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

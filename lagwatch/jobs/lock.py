@@ -1,0 +1,148 @@
+"""One run of a job at a time on a store.
+
+A run leaves a note in the store, says now and then that it is still there, and takes the note away
+at the end. A note nobody renewed for a while, or whose process on this machine is dead, is of a run
+that died: the next one takes its place. In a local folder the kernel sees to it as well that of two
+runs that begin at the same moment one waits outside.
+"""
+
+import fcntl
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from lagwatch.clock import Clock
+from lagwatch.config.history import HistorySettings
+from lagwatch.errors import HistoryError, JobError
+from lagwatch.history.folder import reported
+from lagwatch.jobs.state import FOLDER, JobState
+
+_RENEWED_S: Final = 10.0
+_DEAD_AFTER_MS: Final = 60_000
+
+_log = structlog.get_logger()
+
+
+@contextmanager
+def only_run(job: str, state: JobState, settings: HistorySettings, clock: Clock) -> Iterator[None]:
+    """Hold the lock of a job on a store.
+
+    Raises:
+        JobError: `locked`: another run holds it; the text says which.
+        HistoryError: the store cannot be reached.
+    """
+    with _kernel_lock(job, state, settings):
+        note = _Note(job, state, clock)
+        note.take()
+        renewing = threading.Thread(target=note.renew, name=f"lock-{job}", daemon=True)
+        renewing.start()
+        try:
+            yield
+        finally:
+            note.ended.set()
+            renewing.join()
+            note.drop()
+
+
+class _Note:
+    """What stands in the store as long as a run goes on."""
+
+    def __init__(self, job: str, state: JobState, clock: Clock) -> None:
+        self._job = job
+        self._name = _note(job)
+        self._state = state
+        self._clock = clock
+        self._since_ms = clock.now_ms()
+        self._token = secrets.token_hex(8)
+        self.ended = threading.Event()
+
+    def take(self) -> None:
+        held = self._state.load(self._name)
+        if held and not self._is_dead(held):
+            raise locked(self._job, held)
+        self._save()
+        if self._state.load(self._name).get("token") != self._token:
+            raise locked(self._job, self._state.load(self._name))
+
+    def renew(self) -> None:
+        while not self.ended.wait(_RENEWED_S):
+            try:
+                self._save()
+            except HistoryError as error:
+                _log.warning("job_lock_not_renewed", job=self._job, reason=str(error))
+
+    def drop(self) -> None:
+        try:
+            if self._state.load(self._name).get("token") == self._token:
+                self._state.delete(self._name)
+        except HistoryError as error:
+            _log.warning("job_lock_not_removed", job=self._job, reason=str(error))
+
+    def _save(self) -> None:
+        self._state.save(
+            self._name,
+            {
+                "token": self._token,
+                "host": socket.gethostname(),
+                "pid": os.getpid(),
+                "since_ms": self._since_ms,
+                "seen_ms": self._clock.now_ms(),
+            },
+        )
+
+    def _is_dead(self, held: Mapping[str, Any]) -> bool:
+        if held.get("host") == socket.gethostname() and not _runs(int(held.get("pid", 0))):
+            return True
+        return self._clock.now_ms() - int(held.get("seen_ms", 0)) > _DEAD_AFTER_MS
+
+
+def _note(job: str) -> str:
+    return f"{job}.lock"
+
+
+def locked(job: str, held: Mapping[str, Any]) -> JobError:
+    """The error about a run that goes on."""
+    since = datetime.fromtimestamp(int(held.get("since_ms", 0)) / 1000, UTC)
+    return JobError(
+        kind="locked",
+        message=f"lagwatch {job} works on this store already: process {held.get('pid')} on "
+        f"{held.get('host')} since {since:%Y-%m-%dT%H:%M:%SZ}. Wait for its end, or stop it.",
+        retryable=True,
+    )
+
+
+def _runs(pid: int) -> bool:
+    """Is there such a process on this machine? One of another user counts."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+@contextmanager
+def _kernel_lock(job: str, state: JobState, settings: HistorySettings) -> Iterator[None]:
+    """An advisory lock on a file of the store, where that is a folder of this machine."""
+    if settings.store != "parquet" or "://" in settings.url:
+        yield
+        return
+    path = Path(settings.url) / FOLDER / f"{job}.flock"
+    with reported("write", path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a")
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise locked(job, state.load(_note(job))) from None
+        yield

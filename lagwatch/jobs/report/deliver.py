@@ -1,0 +1,99 @@
+"""Where reports go: files in a folder, and the short text to alert channels."""
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import orjson
+
+from lagwatch.clock import Clock
+from lagwatch.config.alerts import AlertsSettings
+from lagwatch.errors import JobError
+from lagwatch.jobs.report.model import Report
+from lagwatch.jobs.report.page import html
+from lagwatch.jobs.report.text import subject, text
+from lagwatch.notify.announce import Delivery, deliver
+from lagwatch.notify.bulletin import Bulletin
+from lagwatch.notify.channels.build import build_one
+
+
+def documents(report: Report) -> Mapping[str, bytes]:
+    """The report by the ending of the file's name: html, json, txt."""
+    return {
+        "html": html(report).encode(),
+        "json": orjson.dumps(report.as_json(), option=orjson.OPT_INDENT_2),
+        "txt": (text(report) + "\n").encode(),
+    }
+
+
+def write(report: Report, folder: Path) -> list[Path]:
+    """Write `2026-11-20.html`, `.json` and `.txt`, each wholly or not at all.
+
+    Raises:
+        JobError: the folder cannot be written.
+    """
+    written = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for ending, content in documents(report).items():
+            path = folder / f"{report.day}.{ending}"
+            beside = path.with_name(f".{path.name}.{os.getpid()}")
+            beside.write_bytes(content)
+            beside.replace(path)
+            written.append(path)
+    except OSError as error:
+        raise JobError(
+            kind="input",
+            message=f"jobs.report.folder: {folder} cannot be written: {error}. Choose another.",
+            retryable=False,
+        ) from error
+    return written
+
+
+def bulletin(report: Report) -> Bulletin:
+    """The report as it is sent; the same day's report has the same id."""
+    return Bulletin(
+        id=f"report-{report.time_zone.replace('/', '-')}-{report.day}",
+        at_ms=report.made_ms,
+        subject=subject(report),
+        text=text(report),
+        document=_summary(report),
+        page=html(report).encode(),
+        page_name=f"lagwatch-{report.day}.html",
+    )
+
+
+def send(
+    report: Report, names: Sequence[str], alerts: AlertsSettings, clock: Clock
+) -> list[Delivery]:
+    """Send the text to these channels; what became of it on each.
+
+    Raises:
+        ConfigError: a channel's certificates or URLs cannot be used.
+    """
+    wanted = {name: one for name, one in alerts.channels() if name in names}
+    if not wanted:
+        return []
+    channels = {name: build_one(name, settings, clock) for name, settings in wanted.items()}
+    timeout_s = max(settings.timeout_s for settings in wanted.values())
+    return asyncio.run(deliver(channels, bulletin(report), timeout_s=timeout_s, clock=clock))
+
+
+def _summary(report: Report) -> dict[str, object]:
+    """The numbers on top, for receivers that count; the whole JSON is in the file."""
+    return {
+        "day": report.day,
+        "time_zone": report.time_zone,
+        "from_ms": report.from_ms,
+        "to_ms": report.to_ms,
+        "groups": len(report.groups),
+        "incidents": len(report.incidents),
+        "open_incidents": sum(one.to_ms is None for one in report.incidents),
+        "objective_missed": sum(one.met is False for one in report.objectives.groups),
+        "retention_risks": len(report.retention),
+        "to_scale": sum(one.kind.startswith("add_") for one in report.advice),
+        "changes": len(report.trend.changes),
+        "groups_new": len(report.groups_new),
+        "groups_gone": len(report.groups_gone),
+    }

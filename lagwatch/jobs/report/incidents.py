@@ -1,0 +1,149 @@
+"""Times in which groups were WARN or ERR, from the changes of their status."""
+
+from collections.abc import Callable
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window as W
+
+from lagwatch.jobs.report.day import Day
+from lagwatch.jobs.report.frames import BAD, BUCKET_MS, GROUP, badness, within
+
+_SPELL: Final = ("from_ms", "to_ms", "seconds", "worst", "rule")
+
+
+def spells(events: DataFrame) -> DataFrame:
+    """Changes of group status → one row per time in trouble, from the first bad word to the end.
+
+    `from_ms` is null for one that had begun before the first change, `to_ms` for one that has not
+    ended.
+    """
+    before = W.partitionBy(*GROUP).orderBy("at_ms").rowsBetween(W.unboundedPreceding, -1)
+    so_far = W.partitionBy(*GROUP).orderBy("at_ms").rowsBetween(W.unboundedPreceding, W.currentRow)
+    was_bad = F.coalesce(F.last("bad").over(before), F.col("began_bad"))
+    starts = F.when(F.col("bad") & ~F.col("was_bad"), 1).otherwise(0)
+    return (
+        events.where(F.col("event") == "group_status")
+        .select(*GROUP, "at_ms", "before", "after", "rule")
+        .withColumn("bad", F.coalesce(F.col("after").isin(*BAD), F.lit(False)))  # noqa: FBT003
+        .withColumn("began_bad", F.coalesce(F.col("before").isin(*BAD), F.lit(False)))  # noqa: FBT003
+        .withColumn("was_bad", was_bad)
+        .withColumn("spell", F.sum(starts).over(so_far))
+        .where(F.col("bad") | F.col("was_bad"))
+        .groupBy(*GROUP, "spell")
+        .agg(
+            F.min(F.when(F.col("bad"), F.col("at_ms"))).alias("begun_ms"),
+            F.min_by("was_bad", "at_ms").alias("older"),
+            F.min(F.when(~F.col("bad"), F.col("at_ms"))).alias("to_ms"),
+            F.max_by(_word(), F.struct(badness(_word()), -F.col("at_ms"))).alias("worst"),
+            F.max_by("rule", F.when(F.col("bad"), _order())).alias("rule"),
+        )
+        .select(
+            *GROUP,
+            F.when(~F.col("older"), F.col("begun_ms")).alias("from_ms"),
+            *("to_ms", "worst", "rule"),
+        )
+    )
+
+
+def of_day(day: Day, buckets: DataFrame) -> Callable[[DataFrame], DataFrame]:
+    """Rows of `spells` → those of the day, as `model.Incident`.
+
+    The buckets of the groups tell what no change tells: that a group recovered while nobody
+    recorded, and that one was in trouble before recording began.
+    """
+
+    def transform(found: DataFrame) -> DataFrame:
+        trouble = buckets.transform(_trouble(day))
+        ended = (
+            found.join(trouble, on=list(GROUP), how="left")
+            .withColumn("to_ms", F.coalesce("to_ms", _unseen_end()))
+            .where(F.coalesce(F.col("to_ms"), F.lit(day.to_ms)) > day.from_ms)
+            .where(F.coalesce(F.col("from_ms"), F.lit(day.from_ms)) < day.to_ms)
+            .withColumn("seconds", _overlap_s(day))
+            .select(*GROUP, *_SPELL)
+        )
+        unannounced = (
+            trouble.where(F.col("bad_s") > 0)
+            .join(ended.select(*GROUP), on=list(GROUP), how="left_anti")
+            .select(
+                *GROUP,
+                F.lit(None).cast("long").alias("from_ms"),
+                _unseen_end().alias("to_ms"),
+                F.col("bad_s").alias("seconds"),
+                F.when(F.col("err_s") > 0, "ERR").otherwise("WARN").alias("worst"),
+                F.lit(None).cast("string").alias("rule"),
+            )
+            .select(*GROUP, *_SPELL)
+        )
+        return ended.unionByName(unannounced).transform(_with_lag(day, buckets))
+
+    return transform
+
+
+def _with_lag(day: Day, buckets: DataFrame) -> Callable[[DataFrame], DataFrame]:
+    """Add the greatest lag and time lag in the buckets of the day that a spell touches."""
+
+    def transform(found: DataFrame) -> DataFrame:
+        begun = F.col("bucket_ms") + BUCKET_MS > F.coalesce(F.col("from_ms"), F.lit(day.from_ms))
+        ended = F.col("bucket_ms") >= F.coalesce(F.col("to_ms"), F.lit(day.to_ms))
+        touched = begun & ~ended
+        lags = buckets.where(within("bucket_ms", day.from_ms, day.to_ms)).select(
+            *GROUP, "bucket_ms", "lag_max", "time_lag_max_s"
+        )
+        return (
+            found.join(lags, on=list(GROUP), how="left")
+            .groupBy(*GROUP, *_SPELL)
+            .agg(
+                F.max(F.when(touched, F.col("lag_max"))).alias("lag_max"),
+                F.max(F.when(touched, F.col("time_lag_max_s"))).alias("time_lag_max_s"),
+            )
+            .select(*GROUP, *_SPELL, "lag_max", "time_lag_max_s")
+        )
+
+    return transform
+
+
+def _trouble(day: Day) -> Callable[[DataFrame], DataFrame]:
+    """Buckets → per group when it was last bad, when last seen, and how long bad that day."""
+
+    def transform(buckets: DataFrame) -> DataFrame:
+        bad = F.coalesce("warn_s", F.lit(0.0)) + F.coalesce("err_s", F.lit(0.0))
+        today = F.col("bucket_ms") >= day.from_ms
+        return (
+            buckets.where(F.col("bucket_ms") < day.to_ms)
+            .groupBy(*GROUP)
+            .agg(
+                F.max(F.when(bad > 0, F.col("bucket_ms") + BUCKET_MS)).alias("bad_until_ms"),
+                F.max(F.col("bucket_ms") + BUCKET_MS).alias("seen_until_ms"),
+                F.sum(F.when(today, bad)).alias("bad_s"),
+                F.sum(F.when(today, F.col("err_s"))).alias("err_s"),
+            )
+            .select(
+                *GROUP,
+                *("bad_until_ms", "seen_until_ms", "bad_s", "err_s"),
+            )
+        )
+
+    return transform
+
+
+def _unseen_end() -> Column:
+    """When a group that is said to be in trouble was seen well afterwards: its last bad bucket."""
+    return F.when(F.col("bad_until_ms") < F.col("seen_until_ms"), F.col("bad_until_ms"))
+
+
+def _overlap_s(day: Day) -> Column:
+    begin = F.greatest(F.coalesce(F.col("from_ms"), F.lit(day.from_ms)), F.lit(day.from_ms))
+    end = F.least(F.coalesce(F.col("to_ms"), F.lit(day.to_ms)), F.lit(day.to_ms))
+    return F.greatest(end - begin, F.lit(0)) / 1000
+
+
+def _word() -> Column:
+    """The bad word of a change: the new one, or, where trouble ends, the old."""
+    return F.when(F.col("bad"), F.col("after")).otherwise(F.col("before"))
+
+
+def _order() -> Column:
+    return F.struct(badness(F.col("after")), -F.col("at_ms"))

@@ -1,0 +1,314 @@
+"""What a report says: the numbers of its JSON, of its page and of its text.
+
+Instants are epoch ms, durations seconds, rates messages per second. None is unknown, never 0.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+VERSION: Final = 1
+"""Of the JSON; grows when a key changes its meaning or goes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterDay:
+    """One cluster."""
+
+    cluster: str
+    groups: int
+    recorded_s: float
+    """How much of the day samples were taken."""
+    not_ok_s: float
+    """Summed over its groups."""
+    produced: int | None
+    consumed: int | None
+    rebalances: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDay:
+    """One group."""
+
+    cluster: str
+    group: str
+    status: str | None
+    """The worst of the day."""
+    time_lag_max_s: float | None
+    time_lag_max_ms: int | None
+    """First bucket of five minutes in which it was that great."""
+    lag_max: int | None
+    lag_avg: float | None
+    ok_s: float | None
+    warn_s: float | None
+    err_s: float | None
+    not_ok_s: float | None
+    """WARN and ERR together."""
+    produced: int | None
+    consumed: int | None
+    commits: int | None
+    rebalances: int | None
+    owner: str | None
+    """Who had the greatest lag."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupObjective:
+    """How well one group kept the objective."""
+
+    cluster: str
+    group: str
+    known_s: float
+    """Time of the day in which it is known whether the group was in time."""
+    late_s: float
+    share: float | None
+    """Share of `known_s` in which it was in time."""
+    met: bool | None
+    burn: float | None
+    """How fast the day used up the budget: 1 is the speed at which it just lasts."""
+    budget_known_s: float
+    budget_s: float
+    """Lateness allowed in the whole window of the budget, as far as it was recorded."""
+    spent_s: float
+    left: float | None
+    """Share of the budget that is left; below 0 it is overdrawn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objectives:
+    """The objective and how all groups kept it, the worst budgets first."""
+
+    objective_s: float
+    objective_share: float
+    budget_days: int
+    groups: Sequence[GroupObjective]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Something of a group differs from the week before, and not by chance."""
+
+    cluster: str
+    group: str
+    metric: str
+    """time_lag_s, lag, produced_per_s."""
+    now: float
+    """Mean over the hours of the day."""
+    before: float
+    """Mean over the days before."""
+    lowest: float
+    """Of the days before."""
+    highest: float
+    ratio: float | None
+    """now / before; None when it was 0 before."""
+    p: float
+    """After correction for the number of comparisons."""
+    hours: int
+    """Pairs that were compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trend:
+    """Significant changes against the week before, the greatest first."""
+
+    test: str
+    """The test in words."""
+    days_before: int
+    """Days before of which anything is recorded, at most seven."""
+    compared: int
+    """Series that could be compared."""
+    changes: Sequence[Change]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatHour:
+    """A column of the heat map."""
+
+    label: str
+    from_ms: int
+    to_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatRow:
+    """A row of the heat map; each list has one value per hour."""
+
+    cluster: str
+    group: str
+    lag_max: Sequence[int | None]
+    time_lag_max_s: Sequence[float | None]
+    status: Sequence[str | None]
+    """The worst; None: nothing was recorded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatMap:
+    """Groups over the hours of the day, the most troubled first."""
+
+    hours: Sequence[HeatHour]
+    rows: Sequence[HeatRow]
+    left_out: int
+    """Groups that have no row here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """A group that came or went."""
+
+    cluster: str
+    group: str
+    at_ms: int
+    """First or last bucket in which it was seen."""
+    lag: int | None
+    """Greatest lag of that bucket."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    """A time in which a group was WARN or ERR."""
+
+    cluster: str
+    group: str
+    from_ms: int | None
+    """May lie before the day; None: before anything that is known."""
+    to_ms: int | None
+    """None: it was open when the day ended."""
+    seconds: float
+    """How much of it lies in the day."""
+    worst: str
+    rule: str | None
+    """The rule that decided when it was worst."""
+    lag_max: int | None
+    """In buckets of the day that it touches."""
+    time_lag_max_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionRisk:
+    """A partition whose messages go, or may go, before the group has read them."""
+
+    cluster: str
+    group: str
+    topic: str
+    partition: int
+    lost: int
+    """Messages between the committed offset and the log start: gone unread."""
+    margin: int
+    """Messages between the log start and the committed offset; negative once some are lost."""
+    behind_share: float | None
+    """Lag as a share of what the broker holds."""
+    margin_per_s: float | None
+    """How fast the margin shrinks (below 0: grows)."""
+    left_s: float | None
+    """Until messages are lost at this speed; None when the margin does not shrink."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skew:
+    """A partition that has far more than its share."""
+
+    cluster: str
+    group: str | None
+    """None where it is the topic's own: what is produced is the same for every group."""
+    topic: str
+    partition: int
+    what: str
+    """produced or lag."""
+    partitions: int
+    share: float
+    """Of the topic's total."""
+    factor: float
+    """How many times the fair share."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """An hour before or after a deployment."""
+
+    seconds: float
+    """Recorded."""
+    lag_avg: float | None
+    time_lag_max_s: float | None
+    consumed_per_s: float | None
+    produced_per_s: float | None
+    not_ok_s: float | None
+    rebalances: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeploymentDay:
+    """A deployment and the hours around it."""
+
+    cluster: str
+    group: str
+    at_ms: int
+    version: str | None
+    note: str
+    partitions: int | None
+    """Whose committed offsets are kept with the event."""
+    before: Side
+    after: Side
+    verdict: str
+    """better, worse, same, unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicAdvice:
+    """How many consumers and partitions a group needs for a topic."""
+
+    cluster: str
+    group: str
+    topic: str
+    kind: str
+    """add_partitions, add_consumers, enough, untold."""
+    needed: int | None
+    partitions: int
+    consumers: int | None
+    peak_per_s: float | None
+    rate_per_s: float | None
+    buckets: int
+    saturated_buckets: int
+    unowned_buckets: int
+    partly_buckets: int
+    read_share: float | None
+    headroom: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One day."""
+
+    version: int
+    lagwatch: str
+    day: str
+    """As 2026-11-20."""
+    time_zone: str
+    from_ms: int
+    to_ms: int
+    seconds: float
+    made_ms: int
+    clusters: Sequence[ClusterDay]
+    groups: Sequence[GroupDay]
+    """By worst time lag, then lag."""
+    objectives: Objectives
+    trend: Trend
+    heat: HeatMap
+    groups_new: Sequence[Turn]
+    groups_gone: Sequence[Turn]
+    turnover_known: bool
+    """Is anything of the week before recorded? Without it no group can be called new."""
+    incidents: Sequence[Incident]
+    retention: Sequence[RetentionRisk]
+    retention_known: bool
+    """Are there samples of partitions? Without them nothing can be said of retention."""
+    skew: Sequence[Skew]
+    deployments: Sequence[DeploymentDay]
+    advice_days: int
+    advice: Sequence[TopicAdvice]
+    notes: Sequence[str]
+    """What must be known to read the rest: gaps, parts without data."""
+
+    def as_json(self) -> Mapping[str, Any]:
+        """Plain values."""
+        return asdict(self)

@@ -1,0 +1,284 @@
+"""The report as one HTML file: no scripts, nothing from elsewhere, pictures as SVG in the text."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from importlib import resources
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+from lagwatch.jobs.report import words
+from lagwatch.jobs.report.model import HeatRow, Report, TopicAdvice
+
+SHOWN: Final = 15
+"""Rows of a table; how many more there are is said, and the JSON has all."""
+_CLASSES: Final = (0.25, 1.0, 5.0, 30.0)
+"""Bounds of the heat map's colours, as multiples of the objective."""
+_LATE: Final = {"h2", "h3", "h4"}
+_METRICS: Final = {
+    "time_lag_s": "time lag",
+    "lag": "lag",
+    "produced_per_s": "produced",
+}
+_BAD: Final = {"WARN", "ERR"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One hour of one group."""
+
+    colour: str
+    """h0 … h4; hu: the time lag is unknown; hn: not recorded."""
+    bad: str
+    """WARN, ERR or ""."""
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """A row of the heat map."""
+
+    cluster: str
+    group: str
+    cells: Sequence[Cell]
+    said: str
+    """The row in words, for those who do not see it."""
+
+    @property
+    def troubled(self) -> bool:
+        """Was it ever late, or not OK?"""
+        return any(cell.bad or cell.colour in _LATE for cell in self.cells)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bars:
+    """Demand beside what can be done, in per cent of the greatest."""
+
+    peak: float
+    now: float | None
+    """What the consumers there are can do."""
+    limit: float
+    """What as many consumers as there are partitions could do."""
+
+
+def html(report: Report) -> str:
+    """The page."""
+    environment = _environment(report)
+    objective_s = report.objectives.objective_s
+    bands = [band for row in report.heat.rows if (band := _band(report, row)).troubled]
+    shown = environment.get_template("report.html.j2").render(
+        report=report,
+        shown=SHOWN,
+        bands=bands,
+        calm=len(report.groups) - len(bands),
+        late=[one for one in report.objectives.groups if one.spent_s],
+        legend=_legend(objective_s),
+        marks=_marks(report),
+        sparks={
+            (row.cluster, row.group): spark(row.time_lag_max_s, objective_s)
+            for row in report.heat.rows
+        },
+        scale=[(one, _bars(one)) for one in report.advice if one.needed is not None],
+        untold=[one for one in report.advice if one.needed is None],
+        bad_groups=sorted(
+            (one for one in report.groups if one.not_ok_s),
+            key=lambda one: -(one.not_ok_s or 0.0),
+        ),
+        metrics=_METRICS,
+        facts=facts(report),
+        title=_title(report),
+    )
+    return "\n".join(line.rstrip() for line in shown.splitlines() if line.strip()) + "\n"
+
+
+def spark(values: Sequence[float | None], least: float) -> str:
+    """A line through the hours in a box of 100 by 20, as the path of an SVG; gaps stay gaps.
+
+    The box is as high as the greatest value, but no lower than `least`: what is small stays low.
+    """
+    known = [value for value in values if value is not None]
+    top = max([least, *known])
+    step = 100 / max(1, len(values) - 1)
+    path, pen_down = [], False
+    for place, value in enumerate(values):
+        if value is None:
+            pen_down = False
+            continue
+        path.append(f"{'L' if pen_down else 'M'}{place * step:.1f} {19 - 18 * value / top:.1f}")
+        if not pen_down:
+            path.append("h0.1")  # an hour alone is a dot
+        pen_down = True
+    return "".join(path)
+
+
+def colour(time_lag_s: float | None, objective_s: float) -> str:
+    """The class of a cell."""
+    if time_lag_s is None:
+        return "hu"
+    return f"h{sum(time_lag_s > bound * objective_s for bound in _CLASSES)}"
+
+
+def _environment(report: Report) -> Environment:
+    zone = ZoneInfo(report.time_zone)
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        loader=FunctionLoader(_shipped),
+    )
+    environment.filters |= {
+        "duration": words.duration,
+        "number": words.number,
+        "rate": words.rate,
+        "share": words.share,
+        "factor": words.factor,
+        "used": words.used,
+        "chance": words.chance,
+        "clock": lambda at_ms: words.clock(at_ms, zone),
+        "moment": lambda at_ms: words.moment(at_ms, zone),
+        "at": lambda at_ms: _at(at_ms, report, zone),
+        "place": lambda at_ms: _place(at_ms, report),
+        "value": _value,
+        "capitalize_first": lambda text: text[:1].upper() + text[1:],
+    }
+    environment.globals["plural"] = words.plural
+    return environment
+
+
+def _shipped(name: str) -> str:
+    folder = resources.files("lagwatch.jobs.report").joinpath("templates")
+    return folder.joinpath(name).read_text(encoding="utf-8")
+
+
+def _at(at_ms: int, report: Report, zone: ZoneInfo) -> str:
+    """The time, with the day when it is another one."""
+    within = report.from_ms <= at_ms <= report.to_ms
+    return words.clock(at_ms, zone) if within else words.moment(at_ms, zone)
+
+
+def _title(report: Report) -> str:
+    """`Sunday 25 October 2026`."""
+    return f"{date.fromisoformat(report.day):%A %-d %B %Y}"
+
+
+def _place(at_ms: int | None, report: Report) -> float:
+    """Where an instant lies in the day, in per cent; at its edge when it is outside."""
+    length = report.to_ms - report.from_ms
+    return 100 * min(max((at_ms or 0) - report.from_ms, 0), length) / length
+
+
+def _value(value: float | None, metric: str) -> str:
+    if metric == "time_lag_s":
+        return words.duration(value)
+    return words.rate(value) if metric.endswith("_per_s") else words.number(value)
+
+
+def _band(report: Report, row: HeatRow) -> Band:
+    objective_s = report.objectives.objective_s
+    cells = []
+    for hour, lag, time_lag_s, status in zip(
+        report.heat.hours, row.lag_max, row.time_lag_max_s, row.status, strict=True
+    ):
+        bad = status if status in _BAD else ""
+        told = (
+            "not recorded"
+            if status is None
+            else f"time lag up to {words.duration(time_lag_s)}, lag up to {words.number(lag)}"
+            + (f", {bad}" if bad else "")
+        )
+        cells.append(
+            Cell(
+                colour="hn" if status is None else colour(time_lag_s, objective_s),
+                bad=bad or "",
+                title=f"{hour.label} {told}",
+            )
+        )
+    return Band(cluster=row.cluster, group=row.group, cells=cells, said=_said(report, row))
+
+
+def _said(report: Report, row: HeatRow) -> str:
+    known = [
+        (value, hour.label)
+        for value, hour in zip(row.time_lag_max_s, report.heat.hours, strict=True)
+        if value is not None
+    ]
+    bad = sum(status in _BAD for status in row.status)
+    worst, label = max(known, key=lambda one: one[0], default=(None, ""))
+    most = f"time lag up to {words.duration(worst)} at {label}" if known else "time lag unknown"
+    return f"{row.group} on {row.cluster}: {most}; in trouble in {words.plural(bad, 'hour')}"
+
+
+def _legend(objective_s: float) -> list[tuple[str, str]]:
+    bounds = [words.duration(bound * objective_s) for bound in _CLASSES]
+    told = [f"up to {bound}" for bound in bounds]
+    told[1] += " (objective)"
+    return [
+        *((f"h{number}", text) for number, text in enumerate(told)),
+        ("h4", f"above {bounds[-1]}"),
+    ]
+
+
+def _marks(report: Report) -> list[tuple[float, str]]:
+    """Where hours are written along a day: every sixth, in per cent of it."""
+    count = len(report.heat.hours)
+    return [
+        (100 * place / count, hour.label)
+        for place, hour in enumerate(report.heat.hours)
+        if hour.label in {"00:00", "06:00", "12:00", "18:00"}
+    ]
+
+
+def _bars(one: TopicAdvice) -> Bars:
+    each = (one.rate_per_s or 0.0) * one.headroom
+    peak, limit = one.peak_per_s or 0.0, each * one.partitions
+    now = None if one.consumers is None else each * min(one.consumers, one.partitions)
+    top = max(peak, limit, now or 0.0) or 1.0
+    return Bars(
+        peak=100 * peak / top,
+        now=None if now is None else 100 * now / top,
+        limit=100 * limit / top,
+    )
+
+
+def facts(report: Report) -> list[dict[str, Any]]:
+    """The numbers on top: what, how many, and whether that is good."""
+    missed = sum(one.met is False for one in report.objectives.groups)
+    scale = sum(one.kind.startswith("add_") for one in report.advice)
+    open_now = sum(one.to_ms is None for one in report.incidents)
+    lost = sum(one.lost for one in report.retention)
+    return [
+        {"what": "Groups", "count": len(report.groups), "more": "", "bad": False},
+        {
+            "what": "Incidents",
+            "count": len(report.incidents),
+            "more": f"{open_now} still open" if open_now else "",
+            "bad": bool(report.incidents),
+        },
+        {
+            "what": "Missed the objective",
+            "count": missed,
+            "more": f"of {len(report.objectives.groups)}",
+            "bad": bool(missed),
+        },
+        {
+            "what": "Partitions at risk",
+            "count": len(report.retention),
+            "more": f"{words.number(lost)} messages lost" if lost else "",
+            "bad": bool(report.retention),
+        },
+        {
+            "what": "To be scaled",
+            "count": scale,
+            "more": "groups" if scale else "",
+            "bad": bool(scale),
+        },
+        {
+            "what": "Changed",
+            "count": len({(one.cluster, one.group) for one in report.trend.changes}),
+            "more": "against the week before",
+            "bad": False,
+        },
+    ]

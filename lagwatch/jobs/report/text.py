@@ -1,0 +1,121 @@
+"""The report in a few lines, for chats and mail."""
+
+from collections.abc import Iterator
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from lagwatch.jobs.report.model import Report
+from lagwatch.jobs.report.words import clock, duration, factor, plural, rate, share
+
+MOST_LINES: Final = 20
+_SHOWN: Final = 3
+"""Of each kind of trouble."""
+
+
+def subject(report: Report) -> str:
+    """One line: what to know if nothing else is read."""
+    troubled = len({(one.cluster, one.group) for one in report.incidents})
+    if not report.groups:
+        return f"Consumer lag on {report.day}: nothing was recorded"
+    if not report.incidents:
+        return f"Consumer lag on {report.day}: no incident in {plural(len(report.groups), 'group')}"
+    return (
+        f"Consumer lag on {report.day}: {plural(len(report.incidents), 'incident')} in "
+        f"{troubled:,} of {plural(len(report.groups), 'group')}"
+    )
+
+
+def text(report: Report) -> str:
+    """At most `MOST_LINES` lines."""
+    lines = [*_lines(report)]
+    if len(lines) > MOST_LINES:
+        lines = [*lines[: MOST_LINES - 1], "… the page has all of it"]
+    return "\n".join(lines)
+
+
+def _lines(report: Report) -> Iterator[str]:
+    yield subject(report)
+    yield from report.notes[:_SHOWN]
+    yield from _incidents(report)
+    yield from _objectives(report)
+    yield from _retention(report)
+    yield from _advice(report)
+    yield from _deployments(report)
+    yield from _rest(report)
+
+
+def _incidents(report: Report) -> Iterator[str]:
+    zone = ZoneInfo(report.time_zone)
+    for one in report.incidents[:_SHOWN]:
+        since = (
+            "all day"
+            if one.from_ms is None or one.from_ms < report.from_ms
+            else f"from {clock(one.from_ms, zone)}"
+        )
+        until = ", still open" if one.to_ms is None else f" until {clock(one.to_ms, zone)}"
+        if since == "all day" and one.to_ms is not None:
+            since = "from the day before"
+        rule = f" ({one.rule.replace('_', ' ')})" if one.rule else ""
+        yield f"{one.worst} {one.group} on {one.cluster}{rule} {since}{until}"
+    yield from _more(len(report.incidents), "incident")
+
+
+def _objectives(report: Report) -> Iterator[str]:
+    kept = report.objectives
+    missed = [one for one in kept.groups if one.met is False]
+    if not kept.groups:
+        return
+    goal = f"{duration(kept.objective_s)} for {share(kept.objective_share)} of the time"
+    names = ", ".join(one.group for one in missed[:_SHOWN])
+    more = f" and {len(missed) - _SHOWN} more" if len(missed) > _SHOWN else ""
+    yield (
+        f"Objective ({goal}): {len(kept.groups) - len(missed):,} of "
+        f"{plural(len(kept.groups), 'group')} kept it"
+        + (f"; missed by {names}{more}" if missed else "")
+    )
+
+
+def _retention(report: Report) -> Iterator[str]:
+    groups = {(one.cluster, one.group): one for one in reversed(report.retention)}
+    for one in [*groups.values()][::-1][:_SHOWN]:
+        what = f"{one.lost:,} messages lost" if one.lost else f"loses in {duration(one.left_s)}"
+        yield f"Retention: {one.group} on {one.cluster}, {one.topic}/{one.partition}: {what}"
+
+
+def _advice(report: Report) -> Iterator[str]:
+    wanted = [one for one in report.advice if one.kind in {"add_partitions", "add_consumers"}]
+    for one in wanted[:_SHOWN]:
+        yield (
+            f"Scale: {one.group} on {one.topic} needs {plural(one.needed or 0, 'consumer')} "
+            f"({one.consumers if one.consumers is not None else 'unknown'} now, "
+            f"{plural(one.partitions, 'partition')}); peak {rate(one.peak_per_s)}, "
+            f"one does {rate(one.rate_per_s)}"
+        )
+    yield from _more(len(wanted), "group to scale", "groups to scale")
+
+
+def _deployments(report: Report) -> Iterator[str]:
+    for one in report.deployments[:_SHOWN]:
+        yield f"Deployed: {one.group} {one.version or ''}: {one.verdict}"
+
+
+def _rest(report: Report) -> Iterator[str]:
+    if report.trend.changes:
+        shown = ", ".join(
+            f"{one.group} {_METRICS[one.metric]} {factor(one.ratio)}"
+            for one in report.trend.changes[:_SHOWN]
+        )
+        yield f"Changed against the week before: {shown}"
+    if report.groups_new:
+        yield f"New: {', '.join(one.group for one in report.groups_new[:10])}"
+    if report.groups_gone:
+        yield f"Gone: {', '.join(one.group for one in report.groups_gone[:10])}"
+
+
+_METRICS: Final = {"time_lag_s": "time lag", "lag": "lag", "produced_per_s": "messages produced"}
+
+
+def _more(count: int, one: str, many: str = "") -> Iterator[str]:
+    left = count - _SHOWN
+    if left > 0:
+        yield f"… and {left:,} more {one if left == 1 else many or one + 's'}"

@@ -1,0 +1,93 @@
+"""Numbers as people read them."""
+
+from datetime import datetime
+from typing import Final
+from zoneinfo import ZoneInfo
+
+UNKNOWN: Final = "unknown"
+_MANY: Final = 10_000
+_FACTOR_DIGITS: Final = 10
+_UNITS: Final = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+_DAYS_FROM_S: Final = 172_800
+"""Up to two days are told in hours: a day may have 25."""
+_SCALES: Final = (("bn", 1e9), ("M", 1e6), ("k", 1e3))
+_LAST: Final = 2
+"""Units of a duration that are shown."""
+
+
+def duration(seconds: float | None) -> str:
+    """`3 d 2 h`, `25 h`, `3 h 4 min`, `5 min 6 s`, `0.3 s`; two units at most, days from two on."""
+    if seconds is None:
+        return UNKNOWN
+    if 0 < abs(seconds) < 10:  # noqa: PLR2004 below it a tenth matters
+        return f"{seconds:.1f}".removesuffix(".0") + " s"
+    whole, sign = round(abs(seconds)), "-" if seconds < 0 else ""
+    shown = []
+    for unit, size in _UNITS if whole >= _DAYS_FROM_S else _UNITS[1:]:
+        count, whole = divmod(whole, size)
+        if count:
+            shown.append(f"{count} {unit}")
+        elif shown:
+            break
+    return sign + (" ".join(shown[:_LAST]) or "0 s")
+
+
+def number(value: float | None) -> str:
+    """`1,234`; from ten thousand on `12.3 k`, `4.57 M`."""
+    if value is None:
+        return UNKNOWN
+    if abs(value) >= _MANY:
+        for unit, size in _SCALES:
+            if abs(value) >= size:
+                return f"{value / size:.3g} {unit}" if abs(value) < size * 1000 else f"{value:.3g}"
+    if isinstance(value, int) or abs(value) >= 100:  # noqa: PLR2004 three figures
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def rate(value: float | None) -> str:
+    """`1,850/s`."""
+    return UNKNOWN if value is None else f"{number(value)}/s"
+
+
+def share(value: float | None, digits: int = 1) -> str:
+    """`99.3%`; what is not quite all is never shown as all."""
+    if value is None:
+        return UNKNOWN
+    if 1 - 10**-digits / 200 <= value < 1:
+        return f"> {100 - 10**-digits:.{digits}f}%"
+    return f"{value * 100:.{digits}f}".removesuffix("." + "0" * digits) + "%"
+
+
+def factor(value: float | None) -> str:
+    """`2.6 x`, `14 x`."""
+    if value is None:
+        return "from 0"
+    return f"{value:.2g} \u00d7" if value < _FACTOR_DIGITS else f"{value:,.0f} \u00d7"
+
+
+def used(value: float | None) -> str:
+    """A share that may be far beyond all: `80%`, `14 x`."""
+    if value is None or value <= 1:
+        return share(value, 0)
+    return factor(value) if value >= 2 else f"{value:.0%}"  # noqa: PLR2004 twice
+
+
+def chance(value: float) -> str:
+    """`0.004`, `< 0.001`."""
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"  # noqa: PLR2004 three places
+
+
+def clock(at_ms: int, zone: ZoneInfo) -> str:
+    """`03:12`."""
+    return datetime.fromtimestamp(at_ms / 1000, zone).strftime("%H:%M")
+
+
+def moment(at_ms: int, zone: ZoneInfo) -> str:
+    """`18 Oct 22:00`."""
+    return f"{datetime.fromtimestamp(at_ms / 1000, zone):%-d %b %H:%M}"
+
+
+def plural(count: int, what: str) -> str:
+    """`1 group`, `2 groups`."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

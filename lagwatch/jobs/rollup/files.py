@@ -1,0 +1,172 @@
+"""Writes roll-ups in the place of what was there before.
+
+Parquet: new files hold the new rows and, of old files that hold rows of the same buckets, what else
+is in these; then the old files go. As long as both are there, and if somebody compacts them at that
+moment, the newer row counts: of rows with the same key the one of the first file by name stays, and
+newer files come first. A run that is killed leaves its intent, and the next one does it again.
+"""
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+
+from lagwatch.core.record import Kind, schema
+from lagwatch.history.layout import Slot, slots
+from lagwatch.history.parquet import ParquetStore
+from lagwatch.history.parquet_file import Footer, read_rows
+from lagwatch.jobs.rollup.pages import PAGE_TYPE, pages_of, tables_of
+from lagwatch.jobs.rollup.ranges import Ranges, contains
+from lagwatch.jobs.rollup.transforms import Transform
+from lagwatch.jobs.rollup.units import spread
+from lagwatch.jobs.sources.arrow import batch_of
+from lagwatch.jobs.sources.sink import Sink, Written, write_batches
+from lagwatch.jobs.tables import StoreRef
+
+_LAST_MS: Final = 2**46
+"""Far away."""
+_TOLD: Final = T.StructType(
+    [
+        T.StructField("rows", T.LongType()),
+        T.StructField("rejected", T.LongType()),
+        T.StructField("retries", T.LongType()),
+        T.StructField("rejected_in", T.StringType()),
+        T.StructField("problems", T.ArrayType(T.StringType())),
+    ]
+)
+FILE_TYPE: Final = T.StructType(
+    [
+        T.StructField("cluster", T.StringType()),
+        T.StructField("from_ms", T.LongType()),
+        T.StructField("name", T.StringType()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Put:
+    """What was written."""
+
+    written: Written
+    problems: tuple[str, ...]
+    """Files that were set aside while it was made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldFile:
+    """A file that holds rows of buckets that are made anew."""
+
+    slot: Slot
+    footer: Footer
+    whole: bool
+    """Nothing else is in it."""
+
+
+def batch_name(now_ms: int) -> str:
+    """A name for the files of one run: before those of earlier runs, and nobody else's."""
+    return f"rollup-{_LAST_MS - now_ms:012x}-{secrets.token_hex(4)}"
+
+
+def old_files(store: ParquetStore, kind: Kind, ranges: Mapping[str, Ranges]) -> list[OldFile]:
+    """The files that hold rows of these buckets, by cluster."""
+    return [
+        OldFile(slot=slot, footer=footer, whole=_is_within(footer, wanted))
+        for cluster, wanted in ranges.items()
+        for slot in dict.fromkeys(
+            slot for first, last in wanted for slot in slots(kind, cluster, first, last)
+        )
+        for footer in store.footers(slot)
+        if _touches(footer, wanted)
+    ]
+
+
+def delete(store: ParquetStore, files: Sequence[OldFile]) -> None:
+    """Remove files whose rows stand elsewhere now.
+
+    Raises:
+        HistoryError: the store refused.
+    """
+    for one in files:
+        # what a compaction put into it, and had no time to delete, would be read again
+        for name in (*sorted(one.footer.replaces), one.footer.file.name):
+            store.folder.delete(f"{one.slot.path}/{name}")
+
+
+def _bounds(footer: Footer) -> tuple[int, int]:
+    first, last = footer.first_ms, footer.last_ms
+    return (0, 2**62) if first is None or last is None else (first, last)
+
+
+def _touches(footer: Footer, ranges: Ranges) -> bool:
+    first, last = _bounds(footer)
+    return any(begin <= last and first < end for begin, end in ranges)
+
+
+def _is_within(footer: Footer, ranges: Ranges) -> bool:
+    first, last = _bounds(footer)
+    return contains(ranges, first, last + 1)
+
+
+def old_frame(spark: SparkSession, files: Sequence[OldFile]) -> DataFrame:
+    """A row for each file that holds other rows, too."""
+    rows = [
+        (one.slot.cluster, one.slot.from_ms, one.footer.file.name) for one in files if not one.whole
+    ]
+    return spread(spark, rows, FILE_TYPE)
+
+
+def other_rows(ref: StoreRef, kind: Kind, ranges: Mapping[str, Ranges]) -> Transform:
+    """Old files to pages of those rows of them that are not in these buckets."""
+
+    def task(batches: Iterator[Any]) -> Iterator[Any]:
+        store = ParquetStore(ref.settings.url)
+        for batch in batches:
+            for row in batch.to_pylist():
+                slot = Slot(kind=kind, cluster=row["cluster"], from_ms=row["from_ms"])
+                rows = _other_rows(store, slot, row["name"], ranges[slot.cluster])
+                yield from pages_of(rows)
+        store.close()
+
+    def transform(files: DataFrame) -> DataFrame:
+        return files.select(*FILE_TYPE.names).mapInArrow(task, PAGE_TYPE).select(*PAGE_TYPE.names)
+
+    return transform
+
+
+def _other_rows(store: ParquetStore, slot: Slot, name: str, ranges: Ranges) -> Any:  # noqa: ANN401
+    footer = next(one for one in store.footers(slot) if one.file.name == name)
+    every = range(len(footer.groups))
+    rows = read_rows(store.folder, footer, slot, every, tuple(schema(slot.kind)))
+    at_ms = rows.at_ms()
+    again = np.zeros(rows.size, np.bool_)
+    for begin, end in ranges:
+        again |= (at_ms >= begin) & (at_ms < end)
+    return rows.take(~again)
+
+
+def put(pages: DataFrame, ref: StoreRef, kind: Kind, *, batch: str) -> Put:
+    """Write rows; in Elasticsearch in the place of those with the same keys.
+
+    Raises:
+        PySparkException: a store refused, or was away for long.
+    """
+    sink = Sink(settings=ref.settings, kind=kind, batch=batch, replace=not ref.is_parquet)
+
+    def task(batches: Iterator[Any]) -> Iterator[Any]:
+        problems: list[str] = []
+        written = asdict(write_batches(sink, tables_of(batches, problems)))
+        columns = {name: [value] for name, value in written.items()}
+        yield batch_of(_TOLD, {**columns, "problems": [problems]})
+
+    told = pages.select(*PAGE_TYPE.names).mapInArrow(task, _TOLD).collect()
+    total = Written()
+    problems: list[str] = []
+    for row in told:
+        values = row.asDict()
+        problems += values.pop("problems")
+        total += Written(**values)
+    return Put(written=total, problems=tuple(dict.fromkeys(problems)))

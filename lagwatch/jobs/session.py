@@ -1,0 +1,153 @@
+"""Starts Spark as the jobs need it: in this process, on a cluster, or through Spark Connect."""
+
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from lagwatch.config.jobs import JobsSettings
+from lagwatch.errors import JobError
+from lagwatch.jobs.faults import translated
+from lagwatch.jobs.java import java_home
+from lagwatch.jobs.package import write_package
+from lagwatch.kafka.embedded.jars import cache_dir
+
+_ALWAYS: Final[Mapping[str, str]] = {
+    # instants are epoch milliseconds; whatever Spark itself makes of time is UTC
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    # a cluster called 007 is no number
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    # a rerun overwrites exactly its own partitions
+    "spark.sql.sources.partitionOverwriteMode": "dynamic",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.adaptive.enabled": "true",
+}
+_OWN: Final[Mapping[str, str]] = {
+    # of a driver in this process
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+_LOCAL: Final[Mapping[str, str]] = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "8",
+}
+_PORTS: Final[Mapping[str, int]] = {"sc": 15002, "spark": 7077}
+"""Of servers that are asked before Spark starts."""
+_ANSWERS_S: Final = 10
+_GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
+"""Set by spark-submit for the program it runs."""
+PACKAGE: Final = "lagwatch-jobs.zip"
+_LOG: Final = Path(__file__).with_name("log4j2.properties")
+
+
+@contextmanager
+def spark_session(settings: JobsSettings, *, name: str) -> Iterator[SparkSession]:
+    """A session as configured, stopped at the end; one that runs already (spark-submit) is taken.
+
+    Raises:
+        JobError: Spark could not be started or reached, or a task failed; the text says why.
+    """
+    running = SparkSession.getActiveSession()
+    with translated(), tempfile.TemporaryDirectory(prefix="lagwatch-jobs-") as folder:
+        spark = running if running is not None else start(settings, name=name, folder=Path(folder))
+        try:
+            yield spark
+        finally:
+            if running is None:
+                spark.stop()
+
+
+def start(settings: JobsSettings, *, name: str, folder: Path | None = None) -> SparkSession:
+    """A new session; the caller stops it.
+
+    `folder` is where the package for other machines is put; a Spark of this machine needs none.
+
+    Raises:
+        JobError: there is no Java, or Spark cannot be started or reached.
+    """
+    if _GATEWAY not in os.environ:
+        _require_answer(settings.master)
+    builder = SparkSession.builder.appName(f"lagwatch {name}")
+    if _GATEWAY in os.environ:  # spark-submit has started Spark, and says where it runs
+        chosen = dict(_ALWAYS) | settings.spark
+    else:
+        chosen = dict(properties(settings))
+        builder = _addressed(builder, settings)
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    try:
+        spark = builder.getOrCreate()
+    except (PySparkException, OSError, RuntimeError) as error:
+        raise _not_started(settings.master, error) from error
+    if folder is not None and _GATEWAY not in os.environ and not is_local(settings):
+        spark.addArtifacts(str(write_package(folder / PACKAGE)), pyfile=True)
+    return spark
+
+
+def _require_answer(master: str) -> None:
+    """Ask a server at its port: Spark itself would go on trying for minutes."""
+    scheme, _, rest = master.partition("://")
+    if scheme not in _PORTS:
+        return
+    hosts = rest.partition("/")[0].partition(";")[0].split(",")
+    problems = [_problem(host, _PORTS[scheme]) for host in hosts]
+    if None not in problems:
+        raise _not_started(master, problems[0])
+
+
+def _problem(host: str, default_port: int) -> OSError | None:
+    """Why a server cannot be reached; None when it can."""
+    address = urlsplit(f"//{host}")
+    try:
+        place = (address.hostname or "", address.port or default_port)
+        socket.create_connection(place, _ANSWERS_S).close()
+    except OSError as error:
+        return error
+    return None
+
+
+def _not_started(master: str, error: Exception | None) -> JobError:
+    return JobError(
+        kind="spark",
+        message=f"Spark did not start: jobs.master = {master}: {error}. Check jobs.master, or "
+        "--master, and that its address answers.",
+        retryable=True,
+    )
+
+
+def is_local(settings: JobsSettings) -> bool:
+    """Does Spark run in this process and on this machine alone?"""
+    return settings.master.startswith("local")
+
+
+def _addressed(builder: SparkSession.Builder, settings: JobsSettings) -> SparkSession.Builder:
+    # workers run this interpreter, not the first python3 of the path
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if settings.master.startswith("sc://"):
+        return builder.remote(settings.master)
+    os.environ["JAVA_HOME"] = str(java_home(cache_dir()))
+    return builder.master(settings.master)
+
+
+def properties(settings: JobsSettings) -> Mapping[str, str]:
+    """Spark's properties: what the jobs need, then what the configuration says."""
+    chosen = dict(_ALWAYS)
+    if settings.master.startswith("sc://"):
+        return chosen | settings.spark
+    chosen |= _OWN
+    chosen["spark.driver.memory"] = f"{settings.driver_memory_mb}m"
+    chosen["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOG.as_uri()}"
+    if is_local(settings):
+        chosen |= _LOCAL
+    return chosen | settings.spark

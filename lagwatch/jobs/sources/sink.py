@@ -1,0 +1,144 @@
+"""Writes the batches of one Spark task into a store; the same rows again change nothing."""
+
+import random
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+from typing import Any, Final
+
+import numpy as np
+import structlog
+
+from lagwatch.config.history import HistorySettings
+from lagwatch.core.record import Kind, Records, concat
+from lagwatch.errors import HistoryError
+from lagwatch.history.build import open_store
+from lagwatch.history.rows import key_hashes
+from lagwatch.jobs.schemas import from_batch
+from lagwatch.ports import HistoryStore
+
+_ROWS_AT_ONCE: Final = 200_000
+_FIRST_DELAY_S: Final = 0.5
+_LONGEST_DELAY_S: Final = 30.0
+PATIENCE_S: Final = 600.0
+"""How long a store may be away before the task gives up; Spark may still try the task again."""
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sink:
+    """Where to and what; goes to the workers, secrets and all."""
+
+    settings: HistorySettings
+    kind: Kind
+    batch: str
+    """Name of what is written, the same whenever it is: letters, digits and `-`."""
+    replace: bool = False
+    """Put rows in the place of those with the same keys: only in Elasticsearch."""
+    patience_s: float = PATIENCE_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What became of rows."""
+
+    rows: int = 0
+    """Those that were handed in."""
+    rejected: int = 0
+    """Of these, those that the store will never take."""
+    retries: int = 0
+    rejected_in: str = ""
+    """Folder of the worker with the rejected rows and the reasons; ""."""
+
+    def __add__(self, other: "Written") -> "Written":
+        return Written(
+            rows=self.rows + other.rows,
+            rejected=self.rejected + other.rejected,
+            retries=self.retries + other.retries,
+            rejected_in=self.rejected_in or other.rejected_in,
+        )
+
+
+def write_batches(sink: Sink, batches: Iterable[Any]) -> Written:
+    """Write `pyarrow.RecordBatch`es of the sink's kind.
+
+    Raises:
+        HistoryError: the store refuses, or was away for too long; what it took stays.
+    """
+    store = open_store(sink.settings)
+    try:
+        total = Written()
+        for rows in _chunks(sink.kind, batches):
+            retries = persist(partial(_write, sink, store, rows), patience_s=sink.patience_s)
+            total += Written(rows=rows.size, retries=retries)
+        if store.rejected_rows:
+            place = str((sink.settings.spool / "rejected").absolute())
+            total += Written(rejected=store.rejected_rows, rejected_in=place)
+        return total
+    finally:
+        store.close()
+
+
+def _write(sink: Sink, store: HistoryStore, rows: Records) -> None:
+    if not sink.replace:
+        store.write([rows], batch=f"{sink.batch}-{_digest(rows)}")
+        return
+    from lagwatch.history.elastic import ElasticStore  # noqa: PLC0415 an optional extra
+
+    if not isinstance(store, ElasticStore):
+        raise HistoryError(
+            store=sink.settings.store,
+            kind="schema",
+            message="Parquet files are replaced as a whole; no rows of them are",
+            retryable=False,
+        )
+    store.replace([rows])
+
+
+def _chunks(kind: Kind, batches: Iterable[Any]) -> Iterator[Records]:
+    """Batches put together to some size: files and requests should not be small."""
+    parts: list[Records] = []
+    size = 0
+    for batch in batches:
+        rows = from_batch(kind, batch)
+        if rows.size == 0:
+            continue
+        parts.append(rows)
+        size += rows.size
+        if size >= _ROWS_AT_ONCE:
+            yield concat(parts)
+            parts, size = [], 0
+    if parts:
+        yield concat(parts)
+
+
+def _digest(rows: Records) -> str:
+    """Of what the rows are, whatever their order: a task that is tried again names them alike."""
+    keys = np.sort(key_hashes(rows))
+    return blake2b(keys.tobytes(), digest_size=8).hexdigest()
+
+
+def persist(write: Callable[[], None], *, patience_s: float = PATIENCE_S) -> int:
+    """Write, and again as long as that may help; returns how often again.
+
+    Raises:
+        HistoryError: the store refuses, or was away for longer than `patience_s`.
+    """
+    delay_s, waited_s, retries = 0.0, 0.0, 0
+    while True:
+        try:
+            write()
+        except HistoryError as error:
+            if not error.retryable or waited_s >= patience_s:
+                raise
+            delay_s = min(_LONGEST_DELAY_S, max(_FIRST_DELAY_S, delay_s * 2))
+            pause_s = delay_s * random.uniform(0.8, 1.2)  # noqa: S311 no secret
+            _log.warning("write_failed", retry_in_s=round(pause_s, 1), reason=str(error))
+            threading.Event().wait(pause_s)
+            waited_s += pause_s
+            retries += 1
+        else:
+            return retries

@@ -1,0 +1,82 @@
+"""What jobs remember from one run to the next: watermarks, ledgers, intents. Kept in the store.
+
+`_jobs/NAME.json` below the folder of a Parquet store, a document of the index `PREFIX-jobs` in
+Elasticsearch: so any machine may do the next run.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+import orjson
+
+from lagwatch.errors import HistoryError, JobError
+from lagwatch.history.folder import STORE, Folder
+
+FOLDER: Final = "_jobs"
+"""Begins with `_`: readers of the history pass over it."""
+
+Value = dict[str, Any]
+
+
+class JobState(Protocol):
+    """Small JSON documents by name. Methods raise `HistoryError`."""
+
+    def load(self, name: str) -> Value:
+        """What was saved last; {} when nothing was."""
+        ...
+
+    def save(self, name: str, value: Mapping[str, Any]) -> None:
+        """Put it in the place of what was there: wholly, or, when it fails, not at all."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Forget it; none there is fine."""
+        ...
+
+
+class FolderState:
+    """A `JobState` in files."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+
+    def load(self, name: str) -> Value:
+        path = _path(name)
+        try:
+            with self._folder.open(path) as file:
+                data = file.read()
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise HistoryError(
+                store=STORE, kind="io", message=f"cannot read {path}: {error}", retryable=True
+            ) from error
+        return parsed(data, path)
+
+    def save(self, name: str, value: Mapping[str, Any]) -> None:
+        self._folder.publish(_path(name), orjson.dumps(value))
+
+    def delete(self, name: str) -> None:
+        self._folder.delete(_path(name))
+
+
+def parsed(data: bytes | str, where: str) -> Value:
+    """A document that was saved.
+
+    Raises:
+        JobError: it is none.
+    """
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise JobError(
+            kind="input",
+            message=f"{where} is no JSON ({error}). Delete it: the next run starts anew from what "
+            "the history holds.",
+            retryable=False,
+        ) from error
+    return value if isinstance(value, dict) else {}
+
+
+def _path(name: str) -> str:
+    return f"{FOLDER}/{name}.json"

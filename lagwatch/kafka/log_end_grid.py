@@ -1,0 +1,232 @@
+"""Log ends of the past: where partitions ended at each instant of a grid, by offsets-for-times.
+
+The log end at an instant is the offset of the first record that is not older. One answer holds up
+to the time of the record that it found, and where both ends of a stretch of the grid have the same
+log end so has all between: a partition is asked as often as something happened in it, at the most.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lagwatch.clock import Clock, SystemClock
+from lagwatch.config import ClusterSettings
+from lagwatch.core.model import UNKNOWN
+from lagwatch.kafka.admin import KafkaTopics
+from lagwatch.kafka.client import KafkaClients
+from lagwatch.kafka.offsets_at import (
+    EARLIEST,
+    LATEST,
+    NEWEST,
+    KafkaOffsetsAt,
+    OffsetsAt,
+    Place,
+    newest_of,
+)
+
+Int64 = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+_ASKED_AT_ONCE: Final = 20_000
+_NEVER_MS: Final = 2**62
+_OPEN: Final = -2
+"""In the grid: not known yet."""
+
+
+class LogEndMethod(StrEnum):
+    """How a log end of the past is known."""
+
+    OFFSETS_FOR_TIMES = "offsets_for_times"
+    LATEST = "latest"
+    """No record is as young: the log end is where it was when we asked."""
+    RETENTION = "retention"
+    """Not known: the records of that time are deleted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEndGrid:
+    """Log ends, [places, instants]."""
+
+    log_end: Int64
+    """-1 unknown."""
+    after_newest: Bools
+    """The instant lies behind the newest record."""
+    log_start: Int64
+    """[places]: as it is now."""
+    gone: Bools
+    """[places]: deleted, or hidden from us; its row means nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visible:
+    """Topics of a cluster that we may see."""
+
+    partitions: dict[str, int]
+    """Topic → number of partitions."""
+    refused: tuple[str, ...]
+    """Of those asked for: no right to see them (they may not exist either)."""
+    missing: tuple[str, ...]
+    """Of those asked for: they do not exist."""
+
+    def sentences(self) -> list[str]:
+        """What could not be seen and the ACL that would show it."""
+        return [
+            *(
+                f"topic {name} may not be seen; grant: Allow DESCRIBE on TOPIC {name}"
+                for name in self.refused
+            ),
+            *(f"topic {name} does not exist any more" for name in self.missing),
+        ]
+
+
+def visible_topics(
+    cluster: str, settings: ClusterSettings, names: Sequence[str], *, clock: Clock | None = None
+) -> Visible:
+    """Topics with their numbers of partitions, and why some of `names` are not among them.
+
+    Raises:
+        SourceError: nobody answers.
+    """
+    clients = KafkaClients(cluster, settings, clock or SystemClock())
+    return asyncio.run(_visible(clients, names))
+
+
+async def _visible(clients: KafkaClients, names: Sequence[str]) -> Visible:
+    source = KafkaTopics(clients)
+    listing = await source.list_topics()
+    partitions = dict(zip(listing.names, listing.partitions.tolist(), strict=True))
+    unseen = sorted({name for name in names if name not in partitions})
+    asked = await source.topic_ids(unseen)
+    return Visible(partitions=partitions, refused=asked.refused, missing=asked.missing)
+
+
+def log_ends_at(
+    cluster: str,
+    settings: ClusterSettings,
+    places: Sequence[Place],
+    at_ms: Int64,
+    *,
+    clock: Clock | None = None,
+) -> LogEndGrid:
+    """Log ends of these partitions at these instants, which rise.
+
+    Raises:
+        SourceError: a partition got no answer.
+    """
+    clients = KafkaClients(cluster, settings, clock or SystemClock())
+    return asyncio.run(_Grid(clients, places, at_ms).fill())
+
+
+class _Grid:
+    """A grid being filled."""
+
+    def __init__(self, clients: KafkaClients, places: Sequence[Place], at_ms: Int64) -> None:
+        self._clients = clients
+        self._asker = KafkaOffsetsAt(clients)
+        self._places = places
+        self._at_ms = at_ms
+        self._ends = np.full((len(places), at_ms.size), _OPEN, np.int64)
+        self._young = np.zeros(self._ends.shape, np.bool_)
+        self._gone = np.zeros(len(places), np.bool_)
+        self._first_ms = np.full(len(places), UNKNOWN, np.int64)
+        """Time of the record at the log start, where it was met."""
+
+    async def fill(self) -> LogEndGrid:
+        # makes the client know the leaders
+        await KafkaTopics(self._clients).list_topics()
+        start, newest, latest = [await self._same(spec) for spec in (EARLIEST, NEWEST, LATEST)]
+        newest_ms = newest_of(newest, start.offset)
+        empty = start.offset >= latest.offset
+        known = np.where(empty, UNKNOWN, np.where(newest_ms < 0, _NEVER_MS, newest_ms))
+        self._young = self._at_ms[None, :] > known[:, None]
+        self._ends = np.where(self._young, latest.offset[:, None], self._ends)
+        while (cells := self._open_cells()) is not None:
+            rows, columns = cells
+            for first in range(0, rows.size, _ASKED_AT_ONCE):
+                part = slice(first, first + _ASKED_AT_ONCE)
+                found = await self._asker.first_at(
+                    [self._places[row] for row in rows[part].tolist()],
+                    self._at_ms[columns[part]],
+                    newest_ms[rows[part]],
+                )
+                self._enter(rows[part], columns[part], found, start=start, latest=latest)
+        start_now = await self._same(EARLIEST)
+        self._forget_deleted(start.offset, start_now.offset)
+        return LogEndGrid(
+            log_end=self._ends,
+            after_newest=self._young,
+            log_start=start_now.offset,
+            gone=self._gone,
+        )
+
+    def _forget_deleted(self, before: Int64, now: Int64) -> None:
+        """Where the first record left was found, a deleted one before it may be what was meant."""
+        first = now[:, None]
+        deleted = (self._ends <= first) & (first > 0)
+        # exactly at its time nothing before the first record is needed
+        stayed, known = (now == before)[:, None], self._first_ms[:, None] >= 0
+        sure = (self._ends == first) & (self._at_ms[None, :] >= self._first_ms[:, None])
+        self._ends[deleted & ~(stayed & known & sure)] = UNKNOWN
+
+    async def _same(self, spec: int) -> OffsetsAt:
+        """The same question to all."""
+        found = await self._asker.ask(self._places, np.full(len(self._places), spec, np.int64))
+        self._gone |= found.gone
+        return found
+
+    def _open_cells(self) -> tuple[Int64, Int64] | None:
+        """One cell of every open stretch: its first at the edges of the grid, else its middle."""
+        is_open = (self._ends == _OPEN) & ~self._gone[:, None]
+        if not is_open.any():
+            return None
+        padded = np.pad(is_open, ((0, 0), (1, 1))).astype(np.int8)
+        change = np.diff(padded, axis=1)
+        rows, first = np.nonzero(change == 1)
+        _, after = np.nonzero(change == -1)
+        left, right = first - 1, after
+        size = self._at_ms.size
+        inside = (left >= 0) & (right < size)
+        before = self._ends[rows, np.maximum(left, 0)]
+        behind = self._ends[rows, np.minimum(right, size - 1)]
+        settled = inside & (before == behind)
+        for row, begin, end, value in zip(
+            rows[settled], first[settled], after[settled], before[settled], strict=True
+        ):
+            self._ends[row, begin:end] = value
+        # the first instant answers for all before the first record, the last bounds the others
+        column = np.where(left < 0, first, np.where(right >= size, after - 1, (first + after) // 2))
+        rows, column = rows[~settled], column[~settled]
+        return (rows, column) if rows.size else self._open_cells()
+
+    def _enter(
+        self,
+        rows: Int64,
+        columns: Int64,
+        found: OffsetsAt,
+        *,
+        start: OffsetsAt,
+        latest: OffsetsAt,
+    ) -> None:
+        self._gone[rows[found.gone]] = True
+        # no record is as young: it ended where it ends now, and so it does at all later instants
+        young = found.offset == UNKNOWN
+        offset = np.where(young, latest.offset[rows], found.offset)
+        until = np.searchsorted(self._at_ms, found.timestamp, side="right")
+        until = np.where(young, self._at_ms.size, np.maximum(until, columns + 1))
+        for row, column in zip(rows[young].tolist(), columns[young].tolist(), strict=True):
+            self._young[row, column:] = True
+        for row, column, end, value in zip(
+            rows.tolist(), columns.tolist(), until.tolist(), offset.tolist(), strict=True
+        ):
+            stretch = self._ends[row, column:end]
+            stretch[stretch == _OPEN] = value
+        at_start = (found.offset == start.offset[rows]) & (found.timestamp >= 0)
+        self._first_ms[rows[at_start]] = found.timestamp[at_start]
+
+
+__all__ = ["LogEndGrid", "LogEndMethod", "Visible", "log_ends_at", "visible_topics"]

@@ -1,0 +1,97 @@
+"""Sending a bulletin, once, to channels that take text."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from lagwatch.clock import Clock
+from lagwatch.config.alerts import AlertsSettings
+from lagwatch.errors import ConfigError, Fault, NotifyError
+from lagwatch.notify.bulletin import Bulletin
+from lagwatch.notify.channels.base import Channel, TakesBulletins
+
+ATTEMPTS: Final = 3
+_FIRST_PAUSE_S: Final = 2.0
+_LONGEST_PAUSE_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """What became of it on one channel."""
+
+    channel: str
+    answer: str
+    """What the receiver answered, or why it did not take it."""
+    delivered: bool
+
+
+def check(names: Sequence[str], alerts: AlertsSettings, *, key: str) -> None:
+    """Is each name one of a channel that takes text?
+
+    Raises:
+        ConfigError: with all that are not; `key` is the option that names them.
+    """
+    known = {
+        name: kind
+        for kind in ("webhook", "email", "slack", "teams", "apprise")
+        for name in getattr(alerts, kind)
+    }
+    others = {name for name, _ in alerts.channels()} - set(known)
+    faults = [
+        Fault(
+            key=key,
+            value=name,
+            problem="takes alerts only" if name in others else "no channel has this name",
+            remedy=f"Channels that take a report: {', '.join(known) or 'none'}.",
+        )
+        for name in names
+        if name not in known
+    ]
+    if faults:
+        raise ConfigError(faults)
+
+
+async def deliver(
+    channels: Mapping[str, Channel], bulletin: Bulletin, *, timeout_s: float, clock: Clock
+) -> list[Delivery]:
+    """Send it to all at once, each a few times where that may help; closes the channels."""
+    return list(
+        await asyncio.gather(
+            *(
+                _deliver(name, channel, bulletin, timeout_s, clock)
+                for name, channel in channels.items()
+            )
+        )
+    )
+
+
+async def _deliver(
+    name: str, channel: Channel, bulletin: Bulletin, timeout_s: float, clock: Clock
+) -> Delivery:
+    try:
+        for attempt in range(ATTEMPTS):
+            try:
+                answer = await _sent(name, channel, bulletin, timeout_s)
+            except NotifyError as error:
+                if not error.retryable or attempt == ATTEMPTS - 1:
+                    return Delivery(channel=name, answer=str(error), delivered=False)
+                pause_s = error.retry_after_s or _FIRST_PAUSE_S * 2**attempt
+                await clock.sleep(min(pause_s, _LONGEST_PAUSE_S))
+            else:
+                return Delivery(channel=name, answer=answer, delivered=True)
+        raise AssertionError("the last attempt returns")
+    finally:
+        await channel.close()
+
+
+async def _sent(name: str, channel: Channel, bulletin: Bulletin, timeout_s: float) -> str:
+    if not isinstance(channel, TakesBulletins):
+        raise NotifyError(channel=name, message="it takes alerts only", retryable=False)
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await channel.send_bulletin(bulletin)
+    except TimeoutError as error:
+        raise NotifyError(
+            channel=name, message=f"no answer within {timeout_s:g} s", retryable=True
+        ) from error

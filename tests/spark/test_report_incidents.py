@@ -1,0 +1,117 @@
+"""Incidents from changes of status and buckets, the odd cases: small frames, compared whole."""
+
+from datetime import date
+from zoneinfo import ZoneInfo
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.testing import assertDataFrameEqual
+
+from lagwatch.jobs.report import incidents
+from lagwatch.jobs.report.day import Day
+
+DAY = Day(date=date(2026, 11, 20), zone=ZoneInfo("UTC"))
+HOUR_MS = 3_600_000
+EVENTS = (
+    "cluster string, `group` string, event string, at_ms long, before string, after string,"
+    " rule string"
+)
+BUCKETS = (
+    "cluster string, `group` string, bucket_ms long, warn_s double, err_s double, lag_max long,"
+    " time_lag_max_s double"
+)
+FOUND = (
+    "cluster string, `group` string, from_ms long, to_ms long, seconds double, worst string,"
+    " rule string, lag_max long, time_lag_max_s double"
+)
+
+
+def at(hour: float) -> int:
+    return DAY.from_ms + round(hour * HOUR_MS)
+
+
+def change(hour: float, before: str | None, after: str, rule: str | None = None) -> tuple:
+    return ("here", "billing", "group_status", at(hour), before, after, rule)
+
+
+def buckets(spark: SparkSession, bad: tuple[float, float] | None, last: float = 24) -> DataFrame:
+    """Of one group, an hour each; ERR between two hours; the lag is the hour's number."""
+    rows = []
+    for hour in range(-4, round(last)):
+        err = 300.0 if bad is not None and bad[0] <= hour < bad[1] else 0.0
+        rows.append(("here", "billing", at(hour), 0.0, err, 100 + hour, float(100 + hour)))
+    return spark.createDataFrame(rows, BUCKETS)
+
+
+def found(spark: SparkSession, changes: list[tuple], rows: DataFrame) -> DataFrame:
+    events = spark.createDataFrame(changes, EVENTS)
+    return events.transform(incidents.spells).transform(incidents.of_day(DAY, rows))
+
+
+def expected(spark: SparkSession, *rows: tuple) -> DataFrame:
+    return spark.createDataFrame([("here", "billing", *row) for row in rows], FOUND)
+
+
+def test_getting_worse_and_better_again_is_one_incident(spark) -> None:
+    changes = [
+        change(2, "OK", "WARN", "lag_not_decreasing"),
+        change(3, "WARN", "ERR", "stopped"),
+        change(4, "ERR", "WARN", "lag_not_decreasing"),
+        change(5, "WARN", "OK", "progressing"),
+        change(8, "OK", "WARN", "lag_not_decreasing"),
+        change(9, "WARN", "NOTFOUND"),
+    ]
+
+    seen = found(spark, changes, buckets(spark, (2, 9)))
+
+    assertDataFrameEqual(
+        seen,
+        expected(
+            spark,
+            (at(2), at(5), 10_800.0, "ERR", "stopped", 104, 104.0),
+            (at(8), at(9), 3600.0, "WARN", "lag_not_decreasing", 108, 108.0),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "bad", "row"),
+    [
+        pytest.param(
+            [change(1, "ERR", "OK", "progressing")],
+            (-4, 1),
+            (None, at(1), 3600.0, "ERR", None, 100, 100.0),
+            id="it began before the history and ends",
+        ),
+        pytest.param(
+            [change(-30, "OK", "ERR", "stalled")],
+            (-4, 24),
+            (at(-30), None, 86_400.0, "ERR", "stalled", 123, 123.0),
+            id="it began before the day and is open",
+        ),
+        pytest.param(
+            [change(2, "OK", "ERR", "stalled")],
+            (2, 4),
+            (at(2), at(3) + 300_000, 3900.0, "ERR", "stalled", 103, 103.0),
+            id="it recovered while nobody recorded changes",
+        ),
+        pytest.param(
+            [change(-30, None, "OK")],
+            (5, 24),
+            (None, None, 5700.0, "ERR", None, 123, 123.0),
+            id="it was bad and no change was ever told",
+        ),
+    ],
+)
+def test_what_no_change_tells_is_told_by_the_buckets(spark, changes, bad, row) -> None:
+    seen = found(spark, changes, buckets(spark, bad))
+
+    assertDataFrameEqual(seen, expected(spark, row))
+
+
+def test_what_ended_before_the_day_or_was_never_bad_is_none(spark) -> None:
+    changes = [change(-9, "OK", "ERR", "stopped"), change(-8, "ERR", "OK", "progressing")]
+
+    seen = found(spark, changes, buckets(spark, None))
+
+    assertDataFrameEqual(seen, expected(spark))

@@ -1,0 +1,322 @@
+"""The job `rollup` on Parquet: what it writes, what it does again, what it leaves behind."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.testing import assertDataFrameEqual
+
+from lagwatch.config.history import HistorySettings, RetentionSettings
+from lagwatch.core.record import Kind, Records, from_rows
+from lagwatch.core.rollup import Span, merge, roll_up
+from lagwatch.history.compact import compact
+from lagwatch.history.layout import DAY_MS, HOUR_MS, day_start_ms
+from lagwatch.history.parquet import ParquetStore
+from lagwatch.jobs.rollup.files import FILE_TYPE, other_rows
+from lagwatch.jobs.rollup.job import RollupRequest, RollupResult, run_rollup
+from lagwatch.jobs.rollup.pages import unpacked
+from lagwatch.jobs.rollup.plan import ROLLUPS
+from lagwatch.jobs.rollup.transforms import rolled_up
+from lagwatch.jobs.rollup.units import Unit, spread, units_frame
+from lagwatch.jobs.schemas import column_names, struct_type
+from lagwatch.jobs.tables import StoreRef
+from tests.support.history import NOON_MS, group_sample, held, rollup, sample
+from tests.support.rollups import INTERVAL_MS, Recording, recording
+
+DAY_START_MS = day_start_ms("2026-11-21")
+SOON_MS = DAY_START_MS + DAY_MS + HOUR_MS
+FOREVER = RetentionSettings(
+    **{f"{kind.value}_days": 0 for kind in Kind},
+)
+
+
+def ref(folder: Path, **options: Any) -> StoreRef:  # noqa: ANN401
+    settings = {"retention": FOREVER} | options
+    return StoreRef(settings=HistorySettings(url=str(folder), **settings))
+
+
+def run(
+    spark: SparkSession,
+    store: StoreRef,
+    *,
+    now_ms: int = SOON_MS,
+    **request: Any,  # noqa: ANN401
+) -> RollupResult:
+    return run_rollup(
+        spark, store, RollupRequest(**request), now_ms=now_ms, told=lambda _event, _values: None
+    )
+
+
+def record(folder: Path, found: Recording, batch: str = "live") -> None:
+    ParquetStore(str(folder)).write(found.records(), batch=batch)
+
+
+def stored(folder: Path) -> dict[Kind, list[Any]]:
+    store = ParquetStore(str(folder))
+    return {kind: held(store, kind) for kind in ROLLUPS}
+
+
+def computed(found: Recording) -> dict[Kind, list[Any]]:
+    """The same without Spark, store or watermark."""
+    span = Span(kind=Kind.ROLLUP_5M, from_ms=DAY_START_MS, to_ms=DAY_START_MS + DAY_MS)
+    five = roll_up(found.raw(), span, cluster="here", interval_ms=INTERVAL_MS)
+    hours = merge(five, Kind.ROLLUP_1H)
+    return {
+        Kind.ROLLUP_5M: ordered(five),
+        Kind.ROLLUP_1H: ordered(hours),
+        Kind.ROLLUP_1D: ordered(merge(hours, Kind.ROLLUP_1D)),
+    }
+
+
+def ordered(rows: Records) -> list[Any]:
+    return list(rows.rows())
+
+
+def by_key(rows: list[Any]) -> list[Any]:
+    return sorted(
+        rows,
+        key=lambda row: [
+            (
+                row[name] is not None,
+                row[name] or 0 if name in {"partition", "bucket_ms"} else row[name] or "",
+            )
+            for name in Kind.ROLLUP_5M.key
+        ],
+    )
+
+
+def assert_same(found: dict[Kind, list[Any]], expected: dict[Kind, list[Any]]) -> None:
+    for kind in ROLLUPS:
+        assert by_key(found[kind]) == by_key(expected[kind]), kind
+
+
+def test_units_become_rows_of_roll_ups(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "history"
+    record(
+        folder,
+        Recording(
+            samples=[sample(lag=lag, at_ms=NOON_MS + 30_000 * lag) for lag in (1, 2, 3)],
+            groups=[group_sample(total_lag=lag, at_ms=NOON_MS + 30_000 * lag) for lag in (1, 2, 3)],
+            events=[],
+        ),
+    )
+    units = units_frame(spark, [Unit(cluster="here", from_ms=NOON_MS, to_ms=NOON_MS + HOUR_MS)])
+    names = ("level", "group", "topic", "partition", "bucket_ms", "samples", "lag_max", "ok_s")
+
+    rows = units.transform(rolled_up(ref(folder), Kind.ROLLUP_5M)).transform(
+        unpacked(Kind.ROLLUP_5M)
+    )
+
+    fields = [struct_type(Kind.ROLLUP_5M)[name] for name in names]
+    expected = spark.createDataFrame(
+        [
+            ("group", "billing", None, None, NOON_MS, 3, 3, 90.0),
+            ("partition", "billing", "orders", 0, NOON_MS, 3, 3, 90.0),
+            ("topic", "billing", "orders", None, NOON_MS, 3, 3, 90.0),
+        ],
+        type(struct_type(Kind.ROLLUP_5M))(fields),
+    )
+    assert tuple(rows.columns) == column_names(Kind.ROLLUP_5M)
+    assertDataFrameEqual(rows.select(*names), expected)
+
+
+def test_rows_of_other_buckets_are_kept_when_a_file_is_replaced(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    store = ParquetStore(str(tmp_path))
+    rows = [rollup(Kind.ROLLUP_5M, bucket_ms=NOON_MS + 300_000 * number) for number in range(3)]
+    store.write([from_rows(Kind.ROLLUP_5M, rows)], batch="old")
+    (slot,) = store.stored_slots(Kind.ROLLUP_5M, "here")
+    (footer,) = store.footers(slot)
+    ranges = {"here": ((NOON_MS + 300_000, NOON_MS + 600_000),)}
+    files = spread(spark, [("here", slot.from_ms, footer.file.name)], FILE_TYPE)
+
+    kept = files.transform(other_rows(ref(tmp_path), Kind.ROLLUP_5M, ranges)).transform(
+        unpacked(Kind.ROLLUP_5M)
+    )
+
+    target = struct_type(Kind.ROLLUP_5M)
+    expected = spark.createDataFrame(
+        [tuple(row.get(name) for name in target.names) for row in (rows[0], rows[2])], target
+    )
+    assertDataFrameEqual(kept, expected)
+
+
+def test_a_day_is_rolled_up_and_a_second_run_finds_nothing_due(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    found = recording(7, rounds=300)
+    record(tmp_path, found)
+
+    first = run(spark, ref(tmp_path))
+    second = run(spark, ref(tmp_path))
+
+    assert_same(stored(tmp_path), computed(found))
+    assert first.rows[Kind.ROLLUP_5M] == len(computed(found)[Kind.ROLLUP_5M])
+    assert (sum(second.rows.values()), second.lines()) == (0, ("nothing is due",))
+    assert ParquetStore(str(tmp_path)).verify().sound
+
+
+def test_making_everything_again_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    found = recording(8, rounds=200)
+    record(tmp_path, found)
+    run(spark, ref(tmp_path))
+    before = stored(tmp_path)
+
+    again = run(spark, ref(tmp_path), from_ms=0)
+
+    assert again.rows[Kind.ROLLUP_5M] == len(before[Kind.ROLLUP_5M])
+    assert_same(stored(tmp_path), before)
+    assert ParquetStore(str(tmp_path)).verify().duplicates == 0
+
+
+def test_late_rows_open_their_own_buckets_again_and_no_others(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    found = recording(9, rounds=900, groups=2, thin=False)
+    late_ms = NOON_MS + 3 * HOUR_MS + 600_000
+    is_late = {late_ms + INTERVAL_MS * number for number in range(6)}
+
+    def some(*, late: bool) -> Recording:
+        def chosen(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            return [row for row in rows if (row["at_ms"] in is_late) is late]
+
+        return Recording(
+            samples=chosen(found.samples), groups=chosen(found.groups), events=chosen(found.events)
+        )
+
+    record(tmp_path, some(late=False))
+    run(spark, ref(tmp_path))
+    compact(ParquetStore(str(tmp_path)), before_ms=2**62)  # it is no late data
+    assert run(spark, ref(tmp_path)).lines() == ("nothing is due",)
+    record(tmp_path, some(late=True), batch="spooled-for-long")
+
+    result = run(spark, ref(tmp_path))
+
+    assert_same(stored(tmp_path), computed(found))
+    # three minutes of rows, and the time for which rows may be held
+    assert result.buckets[Kind.ROLLUP_5M] == 5
+    assert (result.buckets[Kind.ROLLUP_1H], result.buckets[Kind.ROLLUP_1D]) == (1, 1)
+
+
+def test_runs_in_the_course_of_a_day_make_what_one_run_makes_at_its_end(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    found = recording(10, rounds=400)
+    for number, seconds in enumerate((0, 3700, 3900, 8000)):
+        end_ms = NOON_MS + seconds * 1000
+        begin_ms = NOON_MS + (0, 0, 3700, 3900)[number] * 1000
+
+        def then(rows: list[dict[str, Any]], first: int = begin_ms, last: int = end_ms) -> Any:  # noqa: ANN401
+            return [row for row in rows if first <= row["at_ms"] < last]
+
+        record(
+            tmp_path,
+            Recording(
+                samples=then(found.samples), groups=then(found.groups), events=then(found.events)
+            ),
+            batch=f"b{number}",
+        )
+        result = run(spark, ref(tmp_path), now_ms=end_ms + 60_000)
+        # of what is not over yet nothing is said
+        last_ms = max((row["bucket_ms"] for row in stored(tmp_path)[Kind.ROLLUP_5M]), default=0)
+        assert last_ms + 300_000 <= end_ms
+        assert result.buckets[Kind.ROLLUP_1D] == 0
+    rest = {
+        name: [r for r in getattr(found, name) if r["at_ms"] >= end_ms]
+        for name in ("samples", "groups", "events")
+    }
+    record(tmp_path, Recording(**rest), batch="rest")
+
+    run(spark, ref(tmp_path))
+
+    assert_same(stored(tmp_path), computed(found))
+
+
+def test_what_a_killed_run_left_half_written_is_made_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    found = recording(11, rounds=200)
+    record(tmp_path, found)
+    run(spark, ref(tmp_path))
+    store = ParquetStore(str(tmp_path))
+    wrong = [dict(row, lag_max=1) for row in held(store, Kind.ROLLUP_5M)[:20]]
+    # of a later run, so its rows count; it wrote this much and did not come to its end
+    store.write([from_rows(Kind.ROLLUP_5M, wrong)], batch="rollup-000000000000-half")
+    state = (tmp_path / "_jobs" / "rollup.json").read_text(encoding="utf-8")
+    intent = f'"intent":[[{NOON_MS},{NOON_MS + HOUR_MS}],[{NOON_MS + HOUR_MS},{SOON_MS}]],'
+    (tmp_path / "_jobs" / "rollup.json").write_text(
+        state.replace('"here":{', '"here":{' + intent), encoding="utf-8"
+    )
+
+    run(spark, ref(tmp_path))
+
+    assert_same(stored(tmp_path), computed(found))
+    assert ParquetStore(str(tmp_path)).verify().duplicates == 0
+
+
+def test_small_files_become_few_and_old_days_go(spark: SparkSession, tmp_path: Path) -> None:
+    old = recording(12, rounds=30, start_ms=NOON_MS - 20 * DAY_MS)
+    found = recording(13, rounds=60)
+    record(tmp_path, old)
+    for number in range(6):
+        part = slice(number, None, 6)
+        record(
+            tmp_path,
+            Recording(samples=found.samples[part], groups=found.groups[part], events=[]),
+            batch=f"b{number}",
+        )
+    keeping = ref(tmp_path, retention=RetentionSettings())
+
+    result = run(spark, keeping)
+
+    assert (result.compacted.merged, result.compacted.written) == (12, 2)
+    assert result.removed == {Kind.SAMPLES: len(old.samples)}
+    assert f"removed: {len(old.samples):,} rows of samples" in result.lines()
+    # what retention took was rolled up before
+    days = ParquetStore(str(tmp_path)).days(Kind.ROLLUP_5M, "here")
+    assert days == ("2026-11-01", "2026-11-21")
+    # and is not made again from what is left of it
+    before = stored(tmp_path)
+    record(tmp_path, recording(14, rounds=5, start_ms=NOON_MS - 20 * DAY_MS), batch="very-late")
+    run(spark, keeping)
+    assert_same(stored(tmp_path), before)
+
+
+def test_files_that_cannot_be_used_are_set_aside_and_named(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    found = recording(15, rounds=20)
+    record(tmp_path, found)
+    record(tmp_path, recording(16, rounds=20, start_ms=NOON_MS + HOUR_MS), batch="torn")
+    record(tmp_path, recording(17, rounds=20, start_ms=NOON_MS + 2 * HOUR_MS), batch="spoilt")
+    (torn,) = tmp_path.glob("samples/**/part-torn.parquet")
+    torn.write_bytes(torn.read_bytes()[:-100])
+    (spoilt,) = tmp_path.glob("samples/**/part-spoilt.parquet")
+    data = bytearray(spoilt.read_bytes())
+    data[40:80] = bytes(40)  # its footer is whole
+    spoilt.write_bytes(data)
+
+    result = run(spark, ref(tmp_path))
+
+    assert len(result.set_aside) == 2
+    assert any("part-torn" in one for one in result.set_aside)
+    assert any("part-spoilt" in one for one in result.set_aside)
+    first_hour = [
+        row
+        for row in stored(tmp_path)[Kind.ROLLUP_5M]
+        if row["bucket_ms"] < NOON_MS + HOUR_MS and row["level"] == "partition"
+    ]
+    assert first_hour
+
+
+@pytest.mark.parametrize("names", [(), ("nobody",)])
+def test_nothing_recorded_gives_an_empty_result(
+    spark: SparkSession, tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    tmp_path.joinpath("history").mkdir()
+
+    result = run(spark, ref(tmp_path / "history"), clusters=names)
+
+    assert (result.lines(), result.clusters) == (("nothing is due",), ())

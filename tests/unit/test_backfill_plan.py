@@ -1,0 +1,146 @@
+"""What a backfill sets out to do: gaps, instants, ledgers, and what it says."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lagwatch.history.folder import open_folder
+from lagwatch.jobs.backfill.coverage import NEVER_MS
+from lagwatch.jobs.backfill.instants import (
+    Gap,
+    find_gaps,
+    log_end_instants,
+    sample_instants,
+)
+from lagwatch.jobs.backfill.plan import Ledger, Plans, new_plan
+from lagwatch.jobs.backfill.request import ClusterBackfill
+from lagwatch.jobs.state import FolderState
+from tests.support.history import NOON_MS
+
+STEP_MS = 30_000
+HOUR_MS = 3_600_000
+DAY_MS = 86_400_000
+
+
+def gaps(*rounds: int, until: int = 600, interval_s: int = 30) -> list[tuple[int, int]]:
+    """Gaps in seconds from noon, where there were rounds at these seconds."""
+    found = find_gaps(
+        np.array([NOON_MS + second * 1000 for second in rounds], np.int64),
+        np.full(len(rounds), interval_s * 1000),
+        since_ms=NOON_MS,
+        until_ms=NOON_MS + until * 1000,
+        step_ms=STEP_MS,
+    )
+    return [((gap.from_ms - NOON_MS) // 1000, (gap.to_ms - NOON_MS) // 1000) for gap in found]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "expected"),
+    [
+        ((), [(0, 600)]),
+        (range(0, 600, 30), []),
+        (range(-60, 700, 30), []),
+        (range(0, 300, 30), [(300, 600)]),
+        (range(300, 630, 30), [(0, 300)]),
+        ((*range(0, 120, 30), *range(480, 630, 30)), [(120, 480)]),
+        ((-3600, 3600), [(0, 600)]),
+        ((0, 40, 85, 120, *range(150, 600, 30)), []),
+    ],
+)
+def test_gaps_are_where_no_round_was(rounds: range, expected: list[tuple[int, int]]) -> None:
+    assert gaps(*rounds) == expected
+
+
+def test_a_longer_interval_that_was_in_force_makes_no_gaps() -> None:
+    assert gaps(*range(0, 600, 120), interval_s=120) == []
+
+
+@given(st.sets(st.integers(-5, 30)))
+def test_every_instant_is_recorded_or_in_a_gap_and_never_both(rounds: set[int]) -> None:
+    recorded = {number * 30 for number in rounds}
+
+    found = gaps(*sorted(recorded))
+
+    filled = {second for begin, end in found for second in range(begin, end, 30)}
+    assert filled == set(range(0, 600, 30)) - recorded
+
+
+def test_log_ends_are_asked_for_at_every_sample_and_more_rarely_before() -> None:
+    gap = Gap(from_ms=NOON_MS, to_ms=NOON_MS + HOUR_MS)
+
+    at_ms = log_end_instants([gap], STEP_MS, history_ms=DAY_MS)
+
+    before = at_ms[at_ms < NOON_MS]
+    assert set(sample_instants([gap], STEP_MS).tolist()) <= set(at_ms.tolist())
+    assert NOON_MS - DAY_MS - HOUR_MS * 2 < before[0] <= NOON_MS - DAY_MS
+    age = NOON_MS - before
+    assert (-np.diff(age) <= np.maximum(STEP_MS, age[:-1] / 14)).all()
+    assert before.size < 130
+
+
+def test_the_lead_of_a_gap_does_not_repeat_the_gap_before_it() -> None:
+    first = Gap(from_ms=NOON_MS, to_ms=NOON_MS + HOUR_MS)
+    second = Gap(from_ms=NOON_MS + 2 * HOUR_MS, to_ms=NOON_MS + 3 * HOUR_MS)
+
+    at_ms = log_end_instants([first, second], STEP_MS, history_ms=DAY_MS)
+
+    between = at_ms[(at_ms >= first.to_ms) & (at_ms < second.from_ms)]
+    assert (np.diff(at_ms) > 0).all()
+    assert between.size < 60
+
+
+def test_a_ledger_knows_the_parts_that_are_written(tmp_path: Path) -> None:
+    state = FolderState(open_folder(str(tmp_path)))
+    gap = Gap(from_ms=NOON_MS, to_ms=NOON_MS + HOUR_MS)
+    plan = new_plan("here/there", "basis", [gap], shards=2, now_ms=NOON_MS)
+    plans = Plans(state)
+    plans.begin(plan)
+
+    Ledger(state, plan, 1).add(NOON_MS, NOON_MS + HOUR_MS)
+
+    again = Ledger(state, plan, 1)
+    assert plans.under_way("here/there") == plan
+    assert again.has(NOON_MS, NOON_MS + HOUR_MS)
+    assert not again.has(NOON_MS, NOON_MS + 2 * HOUR_MS)
+    assert not again.whole
+    assert not Ledger(state, plan, 0).has(NOON_MS, NOON_MS + HOUR_MS)
+
+
+def test_nothing_is_left_of_a_plan_that_is_carried_out(tmp_path: Path) -> None:
+    state = FolderState(open_folder(str(tmp_path)))
+    gap = Gap(from_ms=NOON_MS, to_ms=NOON_MS + HOUR_MS)
+    plan = new_plan("here", "basis", [gap], shards=2, now_ms=NOON_MS)
+    plans = Plans(state)
+    plans.begin(plan)
+    Ledger(state, plan, 0).close({"samples": 3})
+
+    plans.end(plan)
+
+    assert plans.under_way("here") is None
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_what_is_not_covered_is_said() -> None:
+    done = ClusterBackfill(
+        cluster="here",
+        gaps=(Gap(from_ms=NOON_MS, to_ms=NOON_MS + HOUR_MS),),
+        rounds=120,
+        commits=1,
+        groups=1,
+        complete_from={3: NOON_MS, 4: NEVER_MS},
+        unseen=("topic secret may not be seen; grant: Allow DESCRIBE on TOPIC secret",),
+        counts={"samples": 10, "unknown_lag": 2, "incomplete": 5, "stale": 1},
+    )
+
+    said = "\n".join(done.lines(dry_run=False))
+
+    assert "1 commit of 1 group read" in said
+    assert "grant: Allow DESCRIBE on TOPIC secret" in said
+    assert "2 partitions of the offsets topic, up to the end at the latest" in said
+    assert "5 rounds of groups left out" in said
+    assert "the log end of 2 samples is not known" in said
+    assert "1 round left out for want of log ends" in said
+    assert done.coverage()["offsets_partitions_with_missing_commits"] == {"3": NOON_MS, "4": None}

@@ -1,0 +1,215 @@
+import json
+import os
+import subprocess
+import sys
+import zipfile
+
+import pytest
+from pyspark.errors import PySparkException
+
+from lagwatch.clock import SystemClock
+from lagwatch.config.history import HistorySettings
+from lagwatch.config.jobs import JobsSettings
+from lagwatch.core.record import Kind
+from lagwatch.errors import JobError, SourceError
+from lagwatch.history.build import open_store
+from lagwatch.jobs.faults import translated
+from lagwatch.jobs.last_run import LastRun, write_textfile
+from lagwatch.jobs.lock import only_run
+from lagwatch.jobs.open_state import open_state
+from lagwatch.jobs.outcome import Outcome
+from lagwatch.jobs.package import write_package
+from lagwatch.jobs.run import job_run
+from lagwatch.ports import HistoryRange
+
+CLOCK = SystemClock()
+HOLDS = """
+import sys
+from lagwatch.clock import SystemClock
+from lagwatch.config.history import HistorySettings
+from lagwatch.jobs.lock import only_run
+from lagwatch.jobs.open_state import open_state
+settings = HistorySettings(url=sys.argv[1])
+with only_run("rollup", open_state(settings), settings, SystemClock()):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def history(tmp_path) -> HistorySettings:
+    return HistorySettings(url=str(tmp_path / "history"))
+
+
+@pytest.fixture
+def holder(history):
+    """Another process that holds the lock of the roll-up."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", HOLDS, history.url],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "held\n"
+    yield child
+    child.kill()
+    child.communicate()
+
+
+def test_what_was_saved_is_loaded_and_what_was_not_is_empty(history) -> None:
+    state = open_state(history)
+
+    state.save("rollup/prod", {"until_ms": 5, "names": ["a"]})
+
+    assert open_state(history).load("rollup/prod") == {"until_ms": 5, "names": ["a"]}
+    assert state.load("rollup/other") == {}
+
+
+def test_a_deleted_state_is_empty(history) -> None:
+    state = open_state(history)
+    state.save("x", {"a": 1})
+
+    state.delete("x")
+    state.delete("never there")
+
+    assert state.load("x") == {}
+
+
+def test_a_torn_state_says_which_file_to_delete(history, tmp_path) -> None:
+    state = open_state(history)
+    state.save("x", {"a": 1})
+    (tmp_path / "history" / "_jobs" / "x.json").write_text("{")
+
+    with pytest.raises(JobError, match=r"_jobs/x\.json.*Delete it"):
+        state.load("x")
+
+
+def test_no_store_is_said_with_the_remedy() -> None:
+    with pytest.raises(Exception, match="--store"):
+        open_state(HistorySettings(store="none"))
+
+
+def test_a_second_run_is_refused_and_told_who_holds_the_lock(history, holder) -> None:
+    with (
+        pytest.raises(JobError, match=f"process {holder.pid} on") as refused,
+        only_run("rollup", open_state(history), history, CLOCK),
+    ):
+        pass
+
+    assert refused.value.kind == "locked"
+
+
+def test_another_job_may_run_on_the_same_store(history, holder) -> None:
+    with only_run("report", open_state(history), history, CLOCK):
+        assert holder.poll() is None
+
+
+def test_the_lock_of_a_killed_run_is_free_at_once(history, holder) -> None:
+    holder.kill()
+    holder.wait()
+
+    with only_run("rollup", open_state(history), history, CLOCK):
+        held = open_state(history).load("rollup.lock")
+
+    assert held["pid"] == os.getpid()
+    assert open_state(history).load("rollup.lock") == {}
+
+
+@pytest.mark.parametrize(("ago_ms", "free"), [(0, False), (120_000, True)])
+def test_a_run_elsewhere_holds_the_lock_as_long_as_it_says_so(history, ago_ms, free) -> None:
+    state = open_state(history)
+    seen_ms = CLOCK.now_ms() - ago_ms
+    state.save("rollup.lock", {"token": "x", "host": "elsewhere", "pid": 1, "seen_ms": seen_ms})
+
+    try:
+        with only_run("rollup", state, history, CLOCK):
+            taken = True
+    except JobError as error:
+        taken = "on elsewhere" not in str(error)
+
+    assert taken is free
+
+
+def test_a_run_leaves_an_event_and_metrics(history, tmp_path) -> None:
+    settings = JobsSettings(textfile=tmp_path / "metrics")
+
+    with job_run("rollup", history, settings, CLOCK) as run:
+        run.clusters.add("prod")
+        run.count("rows_written", 7)
+        run.put_aside("samples/x.parquet: torn")
+
+    (rows,) = open_store(history).read(HistoryRange(kind=Kind.EVENTS, from_ms=0, to_ms=2**62))
+    (event,) = rows.rows()
+    assert (event["event"], event["after"], event["cluster"]) == ("job", "set_aside", "prod")
+    assert json.loads(event["detail"])["rows_written"] == 7
+    text = (tmp_path / "metrics" / "lagwatch_rollup.prom").read_text()
+    assert 'lagwatch_job_succeeded{job_name="rollup"} 1.0' in text
+    assert 'lagwatch_job_items{job_name="rollup",what="rows_written"} 7.0' in text
+
+
+def test_a_run_that_fails_is_remembered_as_failed(history, tmp_path) -> None:
+    settings = JobsSettings(textfile=tmp_path)
+
+    with pytest.raises(ZeroDivisionError), job_run("rollup", history, settings, CLOCK):
+        _ = 1 // 0
+
+    assert (
+        'lagwatch_job_succeeded{job_name="rollup"} 0.0'
+        in (tmp_path / "lagwatch_rollup.prom").read_text()
+    )
+    assert open_state(history).load("rollup.lock") == {}
+
+
+def test_a_dry_run_leaves_nothing_behind(history, tmp_path) -> None:
+    with job_run("backfill", history, JobsSettings(), CLOCK, dry=True) as run:
+        run.clusters.add("prod")
+
+    assert not (tmp_path / "history").exists()
+
+
+def test_the_last_success_outlives_a_failure(tmp_path) -> None:
+    good = LastRun(job="report", outcome=Outcome.DONE, started_ms=1000, ended_ms=5000)
+    bad = LastRun(job="report", outcome=Outcome.FAILED, started_ms=8000, ended_ms=9000)
+
+    write_textfile(tmp_path, good)
+    text = write_textfile(tmp_path, bad).read_text()
+
+    assert 'last_success_timestamp_seconds{job_name="report"} 5.0' in text
+    assert 'last_run_timestamp_seconds{job_name="report"} 9.0' in text
+
+
+def test_an_error_of_ours_in_a_task_is_found_in_the_text_of_spark() -> None:
+    text = "Job aborted\n  File x\nlagwatch.errors.SourceError: grant READ on TOPIC x\n\tat java"
+
+    with pytest.raises(SourceError, match=r"^grant READ on TOPIC x$"), translated():
+        raise PySparkException(text)
+
+
+def test_any_other_error_is_the_innermost_of_python() -> None:
+    text = "An error\nTraceback:\nValueError: first\n\nKeyError: 'lag'\n\tat java.base"
+
+    with pytest.raises(JobError, match=r"^Spark: KeyError: 'lag'$"), translated():
+        raise PySparkException(text)
+
+
+def test_the_package_can_be_imported_from_the_zip(tmp_path) -> None:
+    package = write_package(tmp_path / "deep" / "jobs.zip")
+
+    asked = "import lagwatch.core.rules as r; print(r.__file__)"
+    answer = subprocess.run(
+        [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(package)!r}); {asked}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert answer.stdout.startswith(str(package))
+
+
+def test_the_same_sources_make_the_same_package(tmp_path) -> None:
+    first, second = write_package(tmp_path / "a.zip"), write_package(tmp_path / "b.zip")
+
+    assert first.read_bytes() == second.read_bytes()
+    with zipfile.ZipFile(first) as package:
+        assert not [name for name in package.namelist() if name.endswith(".pyc")]

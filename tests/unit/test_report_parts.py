@@ -1,0 +1,347 @@
+"""Parts of the nightly report that need no Spark: days, words, colours, verdicts, sending."""
+
+import email
+import email.policy
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from itertools import pairwise
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from aiosmtpd.controller import Controller
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from lagwatch.cli import app
+from lagwatch.config.alerts import AlertsSettings
+from lagwatch.errors import ConfigError
+from lagwatch.jobs.report import words
+from lagwatch.jobs.report.day import QUARTER_MS, Day, quarters, yesterday
+from lagwatch.jobs.report.deliver import bulletin, send
+from lagwatch.jobs.report.model import (
+    VERSION,
+    HeatMap,
+    Objectives,
+    Report,
+    Side,
+    Trend,
+)
+from lagwatch.jobs.report.page import colour, spark
+from lagwatch.jobs.report.verdict import verdict
+from lagwatch.kafka.embedded.ports import free_ports
+from lagwatch.notify.announce import check
+from tests.support.history import SetClock
+from tests.support.receiver import Receiver, Reply, receiving
+
+_ZONES = st.sampled_from(
+    [
+        *("UTC", "Europe/Berlin", "America/Sao_Paulo", "Asia/Kathmandu", "Australia/Lord_Howe"),
+        *("America/Havana", "Asia/Beirut", "Pacific/Chatham", "America/St_Johns"),
+    ]
+)
+_DATES = st.dates(date(2000, 1, 1), date(2035, 12, 31))
+
+
+@given(_ZONES, _DATES)
+def test_days_follow_each_other_without_a_gap(zone, when) -> None:
+    day = Day(date=when, zone=ZoneInfo(zone))
+
+    assert day.before(1).to_ms == day.from_ms
+    assert day.to_ms == day.before(-1).from_ms
+    assert 22.5 * 3600 <= day.seconds <= 25.5 * 3600
+    assert day.wall(day.from_ms).date() == when
+    assert day.wall(day.to_ms - 1).date() == when
+
+
+@given(_ZONES, _DATES)
+def test_hours_and_quarters_cover_the_day(zone, when) -> None:
+    day = Day(date=when, zone=ZoneInfo(zone))
+
+    hours = day.hours
+    assert (hours[0].from_ms, hours[-1].to_ms) == (day.from_ms, day.to_ms)
+    assert all(one.to_ms == other.from_ms for one, other in pairwise(hours))
+    mine = [one for one in quarters(day, 1) if one.days_ago == 0]
+    assert len(mine) * QUARTER_MS == day.to_ms - day.from_ms
+    assert all(one.hour == day.wall(one.quarter_ms + QUARTER_MS - 1).hour for one in mine)
+
+
+@pytest.mark.parametrize(
+    ("when", "hours"), [("2026-03-29", 23), ("2026-10-25", 25), ("2026-07-01", 24)]
+)
+def test_a_day_may_be_short_or_long(when, hours) -> None:
+    day = Day(date=date.fromisoformat(when), zone=ZoneInfo("Europe/Berlin"))
+
+    assert len(day.hours) == hours
+    assert len({one.label for one in day.hours}) == hours
+
+
+def test_yesterday_is_that_of_the_zone() -> None:
+    now = datetime(2026, 11, 20, 23, 30, tzinfo=UTC)
+    now_ms = int(now.timestamp() * 1000)
+
+    assert yesterday(now_ms, ZoneInfo("UTC")).date == date(2026, 11, 19)
+    assert yesterday(now_ms, ZoneInfo("Asia/Tokyo")).date == date(2026, 11, 20)
+
+
+def test_numbers_are_written_for_people() -> None:
+    assert [words.duration(one) for one in (None, 0, 0.32, 59.6, 3661, 90_000, 200_000)] == [
+        "unknown",
+        "0 s",
+        "0.3 s",
+        "1 min",
+        "1 h 1 min",
+        "25 h",
+        "2 d 7 h",
+    ]
+    assert [words.number(one) for one in (None, 0, 9999, 12_345, 4_567_890, 0.123, 1e15)] == [
+        "unknown",
+        "0",
+        "9,999",
+        "12.3 k",
+        "4.57 M",
+        "0.123",
+        "1e+15",
+    ]
+    assert [words.share(one) for one in (None, 1.0, 0.99999, 0.5, 0.123)] == [
+        "unknown",
+        "100%",
+        "> 99.9%",
+        "50%",
+        "12.3%",
+    ]
+    assert [words.used(one) for one in (0.8, 1.5, 5.0, 99.0)] == ["80%", "150%", "5 ×", "99 ×"]  # noqa: RUF001
+
+
+@given(st.floats(0, 1e12))
+def test_a_share_that_is_not_all_never_reads_as_all(value) -> None:
+    assert value >= 1 or words.share(value) != "100%"
+
+
+def test_cells_are_coloured_by_the_objective() -> None:
+    lags = (None, 0.0, 15.0, 15.1, 60.0, 61.0, 300.0, 1800.0, 1801.0)
+
+    assert [colour(one, 60.0) for one in lags] == [
+        *("hu", "h0", "h0", "h1", "h1", "h2", "h2", "h3", "h4")
+    ]
+
+
+def test_a_curve_breaks_where_nothing_is_known() -> None:
+    assert spark([10.0, None, 5.0, 0.0], 10.0) == "M0.0 1.0h0.1M66.7 10.0h0.1L100.0 19.0"
+    assert spark([], 1.0) == ""
+
+
+_CALM = Side(
+    seconds=3600,
+    lag_avg=100,
+    time_lag_max_s=5,
+    consumed_per_s=10,
+    produced_per_s=10,
+    not_ok_s=0,
+    rebalances=0,
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({}, "same"),
+        ({"not_ok_s": 300}, "worse"),
+        ({"time_lag_max_s": 100}, "worse"),
+        ({"time_lag_max_s": 9}, "same"),
+        ({"time_lag_max_s": None, "lag_avg": 1000}, "worse"),
+        ({"seconds": 600}, "unknown"),
+        ({"not_ok_s": None, "time_lag_max_s": None, "lag_avg": None}, "unknown"),
+    ],
+)
+def test_a_deployment_is_judged_by_what_clearly_differs(changes, word) -> None:
+    other = replace(_CALM, **changes)
+
+    turned = {"worse": "better"}.get(word, word)
+    assert verdict(_CALM, other) == word
+    assert verdict(other, _CALM) == turned
+
+
+# sending
+
+
+@pytest.fixture
+def report() -> Report:
+    """Of a day on which nothing was recorded."""
+    day = Day(date=date(2026, 11, 20), zone=ZoneInfo("Europe/Berlin"))
+    none: tuple[()] = ()
+    return Report(
+        version=VERSION,
+        lagwatch="1",
+        day="2026-11-20",
+        time_zone="Europe/Berlin",
+        from_ms=day.from_ms,
+        to_ms=day.to_ms,
+        seconds=day.seconds,
+        made_ms=day.to_ms,
+        clusters=none,
+        groups=none,
+        objectives=Objectives(objective_s=60, objective_share=0.99, budget_days=28, groups=none),
+        trend=Trend(test="", days_before=0, compared=0, changes=none),
+        heat=HeatMap(hours=none, rows=none, left_out=0),
+        groups_new=none,
+        groups_gone=none,
+        turnover_known=False,
+        incidents=none,
+        retention=none,
+        retention_known=False,
+        skew=none,
+        deployments=none,
+        advice_days=7,
+        advice=none,
+        notes=("There is <nothing> here.",),
+    )
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as one:
+        yield one
+
+
+_SUBJECT = "Consumer lag on 2026-11-20: nothing was recorded"
+
+
+def _send(report: Report, **channels):
+    alerts = AlertsSettings(**channels)
+    names = [name for name, _ in alerts.channels()]
+    return send(report, names, alerts, SetClock())
+
+
+def test_a_webhook_gets_the_documented_json(report, receiver) -> None:
+    made = {"url": receiver.url, "secret": "s3cret", "headers": {"X-Kind": "{{ message.event }}"}}
+
+    [told] = _send(report, webhook={"hook": made})
+
+    [request] = receiver.taken
+    assert told.delivered
+    assert request.json["subject"] == _SUBJECT
+    assert request.json["text"].splitlines()[1] == "There is <nothing> here."
+    assert (request.json["event"], request.json["report"]["groups"]) == ("report", 0)
+    assert request.key == "report-Europe-Berlin-2026-11-20"
+    assert request.headers["x-kind"] == "report"
+    assert request.headers["x-lagwatch-signature"].startswith("t=")
+
+
+def test_a_template_made_for_alerts_is_told_and_not_sent(report, receiver) -> None:
+    [told] = _send(report, webhook={"hook": {"url": receiver.url + "/{{ notice.group }}"}})
+
+    assert not told.delivered
+    assert "template failed" in told.answer
+    assert receiver.requests == []
+
+
+def test_chats_get_subject_and_text(report, receiver) -> None:
+    hook = {"webhook_url": receiver.url}
+
+    told = _send(report, slack={"slack": hook}, teams={"teams": hook})
+
+    assert [one.delivered for one in told] == [True, True]
+    slack, teams = sorted((one.json for one in receiver.taken), key=lambda one: "text" not in one)
+    assert slack["text"] == _SUBJECT
+    assert "&lt;nothing&gt;" in slack["blocks"][1]["text"]["text"]
+    card = teams["attachments"][0]["content"]
+    assert [one["text"] for one in card["body"]] == [_SUBJECT, "There is <nothing> here."]
+
+
+def test_it_is_tried_again_where_that_may_help(report) -> None:
+    with receiving(Reply(status=503), Reply(hang_up=True)) as healing:
+        [told] = _send(report, webhook={"hook": {"url": healing.url}})
+    with receiving(Reply(status=403, body="no")) as refusing:
+        [refused] = _send(report, webhook={"hook": {"url": refusing.url}})
+
+    assert told.delivered
+    assert len({one.key for one in healing.requests}) == 1
+    assert (len(healing.requests), len(refusing.requests)) == (3, 1)
+    assert (refused.delivered, refused.answer) == (False, "403 Forbidden: no")
+
+
+class _Kept:
+    def __init__(self) -> None:
+        self.mails: list[bytes] = []
+
+    async def handle_DATA(self, server, session, envelope) -> str:  # noqa: N802 its name
+        del server, session
+        self.mails.append(envelope.content)
+        return "250 taken"
+
+
+def test_an_e_mail_carries_the_page_as_a_file(report) -> None:
+    kept = _Kept()
+    (port,) = free_ports(1)
+    controller = Controller(kept, hostname="127.0.0.1", port=port)
+    controller.start()
+    try:
+        [told] = _send(
+            report,
+            email={
+                "mail": {
+                    "host": "127.0.0.1",
+                    "port": port,
+                    "security": "none",
+                    "sender": "lagwatch@example.org",
+                    "to": ["ops@example.org"],
+                }
+            },
+        )
+    finally:
+        controller.stop()
+
+    mail = email.message_from_bytes(kept.mails[0], policy=email.policy.default)
+    [page] = mail.iter_attachments()
+    assert told.delivered
+    assert mail["Subject"] == _SUBJECT
+    assert page.get_filename() == "lagwatch-2026-11-20.html"
+    assert "There is &lt;nothing&gt; here." in page.get_content()
+
+
+def test_channels_that_cannot_take_it_are_named_before_anything_runs() -> None:
+    alerts = AlertsSettings(
+        pagerduty={"pager": {"routing_key": "k"}}, webhook={"hook": {"url": "http://localhost:1"}}
+    )
+
+    check(["hook"], alerts, key="jobs.report.channels")
+    with pytest.raises(ConfigError) as raised:
+        check(["pager", "nobody"], alerts, key="jobs.report.channels")
+
+    assert [fault.problem for fault in raised.value.faults] == [
+        "takes alerts only",
+        "no channel has this name",
+    ]
+
+
+def test_sending_to_none_is_nothing(report) -> None:
+    assert send(report, ["nobody"], AlertsSettings(), SetClock()) == []
+    assert json.loads(json.dumps(bulletin(report).as_json("c")))["channel"] == "c"
+
+
+# the command
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--day", "tomorrow"], "is no day and no instant"),
+        (["--day", "2999-01-01"], "is not over in UTC"),
+        (["--day", "2026-01-01", "--from", "2026-01-01"], "say --day, or --from and --to"),
+        (["--to", "2026-01-01"], "needs --from as well"),
+        (["--from", "2026-01-02", "--to", "2026-01-01"], "lies before --from"),
+    ],
+)
+def test_days_that_are_none_are_refused_before_spark_starts(
+    arguments, told, tmp_path: Path
+) -> None:
+    found = CliRunner().invoke(
+        app, ["report", *arguments, "--store", str(tmp_path)], env={"COLUMNS": "200"}
+    )
+
+    assert found.exit_code == 2
+    assert told in found.stderr

@@ -1,0 +1,89 @@
+"""Laws of the quantile sketches."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lagwatch.core.rollup.encode import decode, encode
+from lagwatch.core.rollup.sketch import MOST, Sketches, bins, merge_sketches, sketch
+
+LAGS = st.integers(0, 60) | st.integers(0, 5000) | st.integers(0, 2**62 - 1)
+PARTS = st.lists(st.lists(LAGS, max_size=60), min_size=1, max_size=6)
+
+
+def of(parts: list[list[int]]) -> Sketches:
+    """One sketch for each list."""
+    place = [number for number, part in enumerate(parts) for _ in part]
+    values = [value for part in parts for value in part]
+    return sketch(np.array(place, np.int64), np.array(values, np.int64), len(parts))
+
+
+def same(one: Sketches, other: Sketches) -> bool:
+    names = ("first", "value", "count", "binned")
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+
+
+@given(parts=PARTS, sums=st.randoms(use_true_random=False))
+def test_sketches_of_parts_make_the_sketch_of_all_in_whatever_order_and_steps(parts, sums) -> None:
+    whole = of([[value for part in parts for value in part]])
+    order = list(range(len(parts)))
+    sums.shuffle(order)
+    middle = np.array([sums.randrange(2) for _ in order], np.int64)
+
+    shuffled = of([parts[number] for number in order])
+    at_once = merge_sketches(shuffled, np.zeros(len(parts), np.int64), 1)
+    in_two_steps = merge_sketches(merge_sketches(shuffled, middle, 2), np.zeros(2, np.int64), 1)
+
+    assert same(at_once, whole)
+    assert same(in_two_steps, whole)
+
+
+@given(parts=PARTS)
+def test_a_sketch_comes_back_from_its_bytes_as_it_was(parts) -> None:
+    sketches = of(parts)
+
+    column = encode(sketches)
+
+    assert [value is None for value in column] == [not part for part in parts]
+    assert same(decode(column), sketches)
+
+
+@given(values=st.lists(LAGS, min_size=1, max_size=200), percent=st.sampled_from([50, 95, 99]))
+def test_quantiles_are_exact_for_few_values_and_within_a_percent_for_many(values, percent) -> None:
+    exact = sorted(values)[-(-len(values) * percent // 100) - 1]
+
+    found = int(of([values]).quantile(percent)[0])
+
+    if len(set(values)) <= MOST:
+        assert found == exact
+    else:
+        assert abs(found - exact) <= exact / 100
+
+
+@given(values=st.lists(LAGS, min_size=2, max_size=50))
+def test_bins_stay_where_they_are_and_keep_the_order(values) -> None:
+    value = np.sort(np.array(values, np.int64))
+
+    middle = bins(value)
+
+    assert np.array_equal(bins(middle), middle)
+    assert bool(np.all(np.diff(middle) >= 0))
+
+
+def test_a_sketch_of_nothing_knows_no_quantile() -> None:
+    assert of([[], [7]]).quantile(50).tolist() == [-1, 7]
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\x00\x01", "ends within an entry"),
+        (b"\x00\x01\x80", "ends within a number"),
+        (b"\x02\x01\x01", "unknown form"),
+        (b"\x00\x01" + b"\xff" * 10 + b"\x01", "too large"),
+    ],
+)
+def test_bytes_that_are_no_sketch_are_refused(data: bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        decode([data])
