@@ -77,12 +77,16 @@ def backfill(
     kind, where = _source(source)
     until_ms = instant_ms(until, "--until") if until else None
     since_ms = instant_ms(since, "--since") if since else None
+    if since_ms is not None and until_ms is not None and since_ms >= until_ms:
+        raise typer.BadParameter("must be before --until", param_hint="--since")
     if kind == "kafka" and config is None:
         raise typer.BadParameter("--from kafka needs the clusters of a configuration: -c FILE")
     with job("backfill", config=config, store=store, master=master, dry=dry_run) as begun:
         from lagwatch.jobs.backfill.run import run_backfill
 
-        end_ms = min(begun.now_ms, until_ms if until_ms is not None else begun.now_ms)
+        end_ms = until_ms if until_ms is not None else begun.now_ms
+        if kind == "kafka":  # what is to come cannot be filled
+            end_ms = min(end_ms, begun.now_ms)
         begin_ms = since_ms if since_ms is not None else end_ms - _DEFAULT_DAYS * _DAY_MS
         if begin_ms >= end_ms:
             raise typer.BadParameter("must be before --until and now", param_hint="--since")

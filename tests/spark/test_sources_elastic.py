@@ -133,7 +133,7 @@ def test_slices_are_read_by_several_tasks_and_share_out_every_row(
     found = (
         spark.read.format("lagwatch.elastic")
         .options(**elastic_options(ref.settings.elasticsearch))
-        .options(kind="samples", rows_per_task="1500")
+        .options(kind="samples", rows_per_task="1500", pushdown="true")
         .load()
     )
 
@@ -141,6 +141,23 @@ def test_slices_are_read_by_several_tasks_and_share_out_every_row(
     assert found.select("partition", "at_ms").distinct().count() == found.count() == 6000
     part = found.where(f"cluster = 'here' and partition in (3, 4) and at_ms >= {NOON_MS + 500_000}")
     assert part.count() == 200
+
+
+def test_a_table_used_twice_in_a_query_keeps_the_conditions_of_each_use(
+    spark: SparkSession, elasticsearch: EmbeddedElasticsearch, tmp_path: Path
+) -> None:
+    ref = ref_to(elasticsearch, tmp_path)
+    rows = [sample(at_ms=NOON_MS + n * 1000) for n in range(10)]
+    write_rows(frame_of(spark, samples(rows)), ref, Kind.SAMPLES, batch="a")
+    found = read_rows(spark, ref, ever())
+
+    late = (
+        found.where(f"at_ms >= {NOON_MS + 7000}").groupBy("group").agg(F.count("*").alias("late"))
+    )
+    every = found.groupBy("group").agg(F.count("*").alias("every"))
+
+    [row] = late.join(every, on="group").collect()
+    assert (row["late"], row["every"]) == (3, 10)
 
 
 def test_conditions_on_the_key_are_left_to_elasticsearch(
@@ -154,7 +171,7 @@ def test_conditions_on_the_key_are_left_to_elasticsearch(
     ]
     others: list[Filter] = [EqualTo(("owner",), "x"), IsNull(("lag",)), In(("group",), ("a", None))]
 
-    left = list(reader.pushFilters([*answered, *others]))
+    left = list(reader.narrow([*answered, *others]))
 
     assert left == others
 
@@ -308,7 +325,7 @@ def test_telegrafs_documents_are_read_from_their_source(
 
     found = (
         spark.read.format("lagwatch.elastic")
-        .options(telegraf=f"{pattern}-*", urls=elasticsearch.url)
+        .options(telegraf=f"{pattern}-*", urls=elasticsearch.url, pushdown="true")
         .load()
         .where("at_ms < 1795305600000")
     )

@@ -118,7 +118,9 @@ def test_the_range_of_time_is_looked_up_and_not_read_through(
     chosen = settings(kafka, offsets_topic=name)
 
     late = table(spark, chosen, from_ms=1_090_000)
-    filtered = table(spark, chosen).where("commit_ms >= 1095000 and commit_ms < 1098000")
+    filtered = table(spark, chosen, pushdown="true").where(
+        "commit_ms >= 1095000 and commit_ms < 1098000"
+    )
     nothing = table(spark, chosen, from_ms=2_000_000)
     empty = table(spark, chosen, from_ms=5, to_ms=5)
 

@@ -13,7 +13,7 @@ INTERVAL_MS = 30_000
 Rows = list[dict[str, Any]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Recording:
     """Rows of one cluster."""
 

@@ -58,7 +58,7 @@ from lagwatch.jobs.report.model import (
     Turn,
 )
 from lagwatch.jobs.report.verdict import verdict
-from lagwatch.jobs.tables import StoreRef
+from lagwatch.jobs.tables import StoreRef, on_sound_files
 
 HEAT_ROWS: Final = 40
 _GAP_TOLD_S: Final = 120.0
@@ -94,7 +94,6 @@ class ReportResult:
             "groups": len(report.groups),
             "incidents": len(report.incidents),
             "deployments": len(report.deployments),
-            "set_aside": len(self.set_aside),
         }
 
 
@@ -106,12 +105,16 @@ def run_report(
     Raises:
         HistoryError: the store did not answer.
     """
-    aside: dict[str, str] = {}
-    history = History(
-        spark=spark, ref=ref, clusters=tuple(request.clusters), aside=aside.__setitem__
-    )
-    report = _Builder(history, request, told).build(now_ms, aside)
-    return ReportResult(report=report, set_aside=aside)
+
+    def make() -> ReportResult:
+        aside: dict[str, str] = {}
+        history = History(
+            spark=spark, ref=ref, clusters=tuple(request.clusters), aside=aside.__setitem__
+        )
+        report = _Builder(history, request, told).build(now_ms, aside)
+        return ReportResult(report=report, set_aside=aside)
+
+    return on_sound_files(ref, make)
 
 
 class _Builder:

@@ -1,8 +1,9 @@
 """`lagwatch.elastic`: rows of history in Elasticsearch, and what Telegraf left there.
 
 Reading, by points in time: options `kind` (samples …) or `telegraf` (an index pattern, `burrow-*`),
-`from_ms`, `to_ms`, `columns` (a JSON list; the key comes along), `rows_per_task`. Conditions on the
-instant and on the columns of the key are answered by Elasticsearch.
+`from_ms`, `to_ms`, `names` (a JSON object: column of the key → value), `columns` (a JSON list; the
+key comes along), `rows_per_task`. With `pushdown` = `true` Elasticsearch answers Spark's conditions
+on the instant and on the columns of the key, too; `pushdown.py` says when that is safe.
 
 Writing: options `kind`, `mode` = `create` (rows as recorded; those that are there stay) or
 `replace` (roll-ups), `spool`: a folder of the workers in which rows that are refused for what they
@@ -45,7 +46,7 @@ from lagwatch.history.elastic.documents import rows_of
 from lagwatch.history.elastic.faults import STORE
 from lagwatch.history.elastic.search import Json, Share
 from lagwatch.jobs.schemas import struct_type, to_batches
-from lagwatch.jobs.sources import telegraf
+from lagwatch.jobs.sources import pushdown, telegraf
 from lagwatch.jobs.sources.options import (
     EVER_MS,
     elastic_of,
@@ -54,6 +55,7 @@ from lagwatch.jobs.sources.options import (
     required,
     unusable,
 )
+from lagwatch.jobs.sources.pushdown import Filtered
 from lagwatch.jobs.sources.sink import Sink, Written, write_batches
 from lagwatch.ports import HistoryRange
 
@@ -69,10 +71,18 @@ _COMPARED: Final[Mapping[type[Filter], str]] = {
 }
 
 
+def register(spark: SparkSession) -> None:
+    """Make a session know the data source; again does no harm."""
+    # without it Spark refuses sources that take filters
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    spark.dataSource.register(ElasticSource)
+
+
 def rows_frame(
     spark: SparkSession, settings: ElasticsearchSettings, wanted: HistoryRange
 ) -> DataFrame:
-    """The rows of a range as a DataFrame; the session knows the data source."""
+    """The rows of a range as a DataFrame."""
+    register(spark)
     options = {
         "kind": wanted.kind.value,
         "from_ms": str(wanted.from_ms),
@@ -107,9 +117,12 @@ class ElasticSource(DataSource):
         return T.StructType([struct_type(kind)[name] for name in names])
 
     def reader(self, schema: T.StructType) -> DataSourceReader:
+        filtered = pushdown.asked(self.options)
         if "telegraf" in self.options:
-            return TelegrafReader(self._settings, self.options)
-        return ElasticReader(self._settings, self.options, tuple(schema.names))
+            kind = FilteredTelegrafReader if filtered else TelegrafReader
+            return kind(self._settings, self.options)
+        reader = FilteredElasticReader if filtered else ElasticReader
+        return reader(self._settings, self.options, tuple(schema.names))
 
     def writer(self, schema: T.StructType, overwrite: bool) -> "ElasticWriter":  # noqa: ARG002, FBT001 as Spark calls it
         if overwrite:
@@ -179,7 +192,8 @@ class _Reader(DataSourceReader):
         self._to_ms = number(options, "to_ms", EVER_MS)
         self._conditions: list[Json] = []
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 Spark's name
+    def narrow(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take the filters that Elasticsearch can answer; gives the others."""
         for one in filters:
             condition = self._condition(one)
             if condition is None:
@@ -312,6 +326,14 @@ class TelegrafReader(_Reader):
                 yield telegraf.batch(hits)
         finally:
             store.close()
+
+
+class FilteredElasticReader(Filtered, ElasticReader):
+    """The same with Spark's filters."""
+
+
+class FilteredTelegrafReader(Filtered, TelegrafReader):
+    """The same with Spark's filters."""
 
 
 @dataclass

@@ -1,8 +1,9 @@
 """`lagwatch.offsets`: what the offsets topic, or a copy of it, still says of a time.
 
 Options: `cluster`, `settings.secret` (its section as JSON), `from_ms`, `to_ms`, `columns` (a JSON
-list), `records_per_task`; `quarantine` = `true` gives, instead, the records that could not be
-decoded, with their bytes.
+list), `records_per_task`; with `pushdown` = `true` also what Spark asks of `commit_ms`
+(`pushdown.py` says when that is safe); `quarantine` = `true` gives, instead, the records that could
+not be decoded, with their bytes.
 
 Each record that says something is a row; `what` tells:
 
@@ -40,8 +41,10 @@ from pyspark.sql.datasource import (
 
 from lagwatch.config import ClusterSettings
 from lagwatch.core.wire import TOMBSTONE, CommitKeys, Decoded, decode
+from lagwatch.jobs.sources import pushdown
 from lagwatch.jobs.sources.arrow import Column, batch_of, known, words
 from lagwatch.jobs.sources.options import EVER_MS, cluster_of, number, unusable
+from lagwatch.jobs.sources.pushdown import Filtered
 from lagwatch.kafka.ranges import OffsetRange, RangeBatch, plan_ranges, read_range
 from lagwatch.pollers.filters import Filters
 from lagwatch.pollers.tombstones import Tombstones
@@ -96,7 +99,8 @@ class OffsetsSource(DataSource):
         return T.StructType([field for field in whole if not asked or field.name in asked])
 
     def reader(self, schema: T.StructType) -> DataSourceReader:
-        return OffsetsReader(self.options, schema)
+        reader = FilteredOffsetsReader if pushdown.asked(self.options) else OffsetsReader
+        return reader(self.options, schema)
 
 
 def _quarantined(options: MutableMapping[str, str]) -> bool:
@@ -119,7 +123,7 @@ class OffsetsReader(DataSourceReader):
         self._to_ms = number(options, "to_ms", EVER_MS)
         self._records_per_task = max(1, number(options, "records_per_task", _RECORDS_PER_TASK))
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 Spark's name
+    def narrow(self, filters: list[Filter]) -> Iterable[Filter]:
         """Narrow the time; Spark still looks at every row, for ranges hold a little more."""
         for one in filters:
             if getattr(one, "attribute", ()) == ("commit_ms",):
@@ -152,6 +156,10 @@ class OffsetsReader(DataSourceReader):
             return
         batches = quarantine_batches if self._quarantine else offset_batches
         yield from batches(self._cluster, self._settings, partition.range, self._schema)
+
+
+class FilteredOffsetsReader(Filtered, OffsetsReader):
+    """The same with Spark's filters on `commit_ms`."""
 
 
 def offset_batches(

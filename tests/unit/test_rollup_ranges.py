@@ -1,0 +1,77 @@
+"""Sets of instants, and which buckets are due."""
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lagwatch.core.record import Kind
+from lagwatch.jobs.rollup.plan import ROLLUPS, Makeable, buckets, due, end_of, pieces
+from lagwatch.jobs.rollup.ranges import Ranges, common, contains, union, widened
+from lagwatch.jobs.rollup.watermark import Seen
+
+FIVE_MS = 300_000
+HOUR_MS = 3_600_000
+RANGES = st.lists(
+    st.tuples(st.integers(0, 60), st.integers(0, 12)).map(lambda pair: (pair[0], sum(pair))),
+    max_size=6,
+)
+
+
+def members(ranges: Ranges) -> set[int]:
+    return {number for begin, end in ranges for number in range(begin, end)}
+
+
+@given(one=RANGES, other=RANGES, step=st.integers(1, 9))
+def test_ranges_behave_like_the_sets_they_stand_for(one, other, step) -> None:
+    first, second = union(one), union(other)
+
+    assert members(first) == {number for begin, end in one for number in range(begin, end)}
+    assert all(before[1] < after[0] for before, after in pairwise(first))
+    assert members(common(first, second)) == members(first) & members(second)
+    whole = members(widened(first, step))
+    assert whole == {
+        number
+        for held in members(first)
+        for number in range(held - held % step, held - held % step + step)
+    }
+    for begin, end in one:
+        assert begin == end or contains(first, begin, end)
+        assert union(pieces((begin, end), step)) == union([(begin, end)])
+
+
+def anything() -> Makeable:
+    return Makeable(from_ms=dict.fromkeys(ROLLUPS, 0), also=dict.fromkeys(ROLLUPS, ()))
+
+
+def test_buckets_that_are_not_over_are_not_due() -> None:
+    held = ((0, 2 * HOUR_MS),)
+    now_ms = HOUR_MS + 700_000
+
+    wanted = due(Seen(held=held, changed=(), mark={}), 0, now_ms, back_ms=0)
+
+    assert end_of(Kind.ROLLUP_5M, now_ms) == HOUR_MS + FIVE_MS
+    assert buckets(Kind.ROLLUP_5M, wanted, held, anything(), now_ms) == ((0, HOUR_MS + FIVE_MS),)
+    assert buckets(Kind.ROLLUP_1H, wanted, held, anything(), now_ms) == ((0, HOUR_MS),)
+    assert buckets(Kind.ROLLUP_1D, wanted, held, anything(), now_ms) == ()
+
+
+def test_an_hour_that_was_not_over_last_time_is_due_although_recording_has_stopped() -> None:
+    held = ((0, 600_000),)
+
+    wanted = due(Seen(held=held, changed=(), mark={}), 900_000, 9 * HOUR_MS, back_ms=0)
+
+    assert buckets(Kind.ROLLUP_5M, wanted, held, anything(), 9 * HOUR_MS) == ()
+    assert buckets(Kind.ROLLUP_1H, wanted, held, anything(), 9 * HOUR_MS) == ((0, HOUR_MS),)
+
+
+def test_what_retention_has_taken_a_part_of_is_not_made_again() -> None:
+    held = ((0, 3 * HOUR_MS),)
+    cut = Makeable(
+        from_ms=dict.fromkeys(ROLLUPS, HOUR_MS + 1),
+        also=dict.fromkeys(ROLLUPS, ((0, FIVE_MS),)),
+    )
+
+    found = buckets(Kind.ROLLUP_5M, held, held, cut, 9 * HOUR_MS)
+
+    assert found == ((0, FIVE_MS), (HOUR_MS + FIVE_MS, 3 * HOUR_MS))
