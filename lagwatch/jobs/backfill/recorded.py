@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from lagwatch.core.record import Kind, Reason, Source
 from lagwatch.jobs.backfill.instants import Gap, find_gaps
 from lagwatch.jobs.backfill.request import BackfillRequest, From
-from lagwatch.jobs.tables import Aside, StoreRef, read_rows
+from lagwatch.jobs.tables import Aside, StoreRef, on_sound_files, read_rows
 from lagwatch.ports import HistoryRange
 
 _AROUND_MS: Final = 3_600_000
@@ -39,10 +39,15 @@ def gaps_of(
         cluster=cluster,
         columns=("interval_ms", "reason", "source"),
     )
-    rows = read_rows(spark, ref, wanted, aside=aside, distinct=True).transform(rounds)
+    found = on_sound_files(
+        ref,
+        lambda: (
+            read_rows(spark, ref, wanted, aside=aside, distinct=True).transform(rounds).collect()
+        ),
+    )
     known = {
         row["at_ms"]: row["interval_ms"] or interval_ms
-        for row in rows.collect()
+        for row in found
         if _counts(row["source"], row["at_ms"], request.source, unfinished)
     }
     at_ms = sorted(known)
