@@ -31,6 +31,8 @@ from tests.support.waiting import eventually
 
 INTERVAL_MS = 1000
 MOVING_S, SILENT_S = 16, 14
+UNSEEN_S = 4.0
+"""A group commits before anybody records."""
 PRODUCED_PER_S = 40
 _MONITOR = {"intervals": 10, "min_distance_ms": 200}
 _SECTIONS = """
@@ -99,6 +101,9 @@ def past(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Past
     live = folder / "live"
     store = ParquetStore(str(live))
     sections = _SECTIONS.format(folder=folder)
+    with running(committing(kafka, f"{name}-early", orders, lambda _: 50, every_s=0.6)):
+        until_s = time.monotonic() + UNSEEN_S
+        eventually(lambda: time.monotonic() > until_s, "a group has committed with nobody there")
     with serving(kafka.bootstrap_servers, cluster=cluster, sections=sections) as served:
         served.wait_ready()
         with running(*moving):

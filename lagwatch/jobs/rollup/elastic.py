@@ -46,7 +46,7 @@ def refresh(store: "ElasticStore", kind: Kind) -> None:
 def bucket_counts(
     store: "ElasticStore", kind: Kind, cluster: str
 ) -> Mapping[str, Mapping[str, int]]:
-    """First instant of every five minutes → source → rows.
+    """First instant of every five minutes → source → rows, of those that are visible.
 
     Raises:
         HistoryError: the cluster did not answer.
@@ -54,7 +54,6 @@ def bucket_counts(
     from lagwatch.history.elastic.indices import all_indices  # noqa: PLC0415
     from lagwatch.history.elastic.search import in_range  # noqa: PLC0415
 
-    refresh(store, kind)
     wanted = HistoryRange(kind=kind, cluster=cluster, from_ms=0, to_ms=_EVER_MS)
     bucket = {"date_histogram": {"field": kind.time_column, "fixed_interval": _STEP}}
     counts: dict[str, dict[str, int]] = {}

@@ -13,7 +13,7 @@ from lagwatch.core.record import Kind
 from lagwatch.core.record.columns import ROLLUP_STEP_MS
 from lagwatch.history.layout import Slot
 from lagwatch.history.parquet import ParquetStore
-from lagwatch.jobs.rollup.elastic import bucket_counts, elastic
+from lagwatch.jobs.rollup.elastic import bucket_counts, elastic, refresh
 from lagwatch.jobs.rollup.ranges import Range, Ranges, union
 from lagwatch.ports import HistoryStore
 
@@ -100,6 +100,8 @@ class CountWatch:
         self._store = elastic(store)
 
     def clusters(self) -> tuple[str, ...]:
+        for kind in RAW:
+            refresh(self._store, kind)  # what was written a moment ago counts, too
         return self._store.clusters()
 
     def look(self, cluster: str, mark: Mark) -> Seen:
