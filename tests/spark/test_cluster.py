@@ -8,18 +8,19 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from lagwatch.clock import SystemClock
 from lagwatch.core.record import Kind
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.jobs.package import write_package
 from lagwatch.kafka.embedded.ports import free_ports
-from tests.support.history import NOON_MS, group_sample, group_samples, sample, samples
+from tests.support.history import group_sample, group_samples, sample, samples
 from tests.support.spark_cluster import SPARK_HOME, connect_server, environment, standalone
 
 ROOT = Path(__file__).parents[2]
 _DEADLINE_S = 180
 _HOUR_MS = 3_600_000
-_THEN_MS = NOON_MS - 48 * _HOUR_MS
-"""Over, and within the retention."""
+_THEN_MS = (SystemClock().now_ms() // _HOUR_MS - 48) * _HOUR_MS
+"""Over, and within the retention: the commands themselves read the clock."""
 SMALL = """
 [jobs]
 driver_memory_mb = 512

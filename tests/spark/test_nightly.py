@@ -20,12 +20,17 @@ from tests.support.history import group_sample, group_samples, held, sample, sam
 
 NIGHTLY = Path(__file__).parents[2] / "deploy" / "cron" / "lagwatch-nightly"
 _DEADLINE_S = 240
-_MIDNIGHT = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)  # noqa: TID251 the command itself reads the clock
-YESTERDAY = _MIDNIGHT - timedelta(days=1)
 
 
 @pytest.fixture
-def folder(tmp_path) -> Path:
+def yesterday() -> datetime:
+    """Its first instant; the command itself reads the clock."""
+    now = datetime.fromtimestamp(SystemClock().now_ms() / 1000, UTC)
+    return now.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
+
+
+@pytest.fixture
+def folder(tmp_path, yesterday) -> Path:
     """A folder with a configuration and an hour of yesterday's history."""
     (tmp_path / "lagwatch.toml").write_text(
         f"""
@@ -41,7 +46,7 @@ folder = "{tmp_path}/reports"
 bootstrap = "127.0.0.1:1"
 """
     )
-    first_ms = round((YESTERDAY + timedelta(hours=9)).timestamp() * 1000)
+    first_ms = round((yesterday + timedelta(hours=9)).timestamp() * 1000)
     instants = range(first_ms, first_ms + 3_600_000, 30_000)
     store = ParquetStore(str(tmp_path / "history"))
     store.write(
@@ -54,7 +59,7 @@ bootstrap = "127.0.0.1:1"
     return tmp_path
 
 
-def test_the_night_is_rolled_up_and_reported_though_a_file_is_torn(folder) -> None:
+def test_the_night_is_rolled_up_and_reported_though_a_file_is_torn(folder, yesterday) -> None:
     whole = next((folder / "history" / "samples").rglob("*.parquet"))
     torn = whole.with_name("part-torn.parquet")
     torn.write_bytes(whole.read_bytes()[:-100])
@@ -81,7 +86,7 @@ def test_the_night_is_rolled_up_and_reported_though_a_file_is_torn(folder) -> No
     jobs = [(row["after"], row["cluster"]) for row in held(store, Kind.EVENTS)]
     assert jobs == [("set_aside", "here"), ("set_aside", "here")]
 
-    day = f"{YESTERDAY:%Y-%m-%d}"
+    day = f"{yesterday:%Y-%m-%d}"
     reports = sorted(path.name for path in (folder / "reports").iterdir())
     assert reports == [f"{day}.html", f"{day}.json", f"{day}.txt"]
     for job in ("rollup", "report"):

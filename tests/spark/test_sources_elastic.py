@@ -363,15 +363,21 @@ def test_a_server_that_is_killed_in_mid_write_costs_a_wait_and_no_row(
     spark: SparkSession, own_elasticsearch: EmbeddedElasticsearch, tmp_path: Path
 ) -> None:
     ref = ref_to(own_elasticsearch, tmp_path, bulk_bytes=20_000, connections=1, timeout_s=5.0)
-    rows = frame_of(spark, samples([sample()])).crossJoin(
-        spark.range(12_000, numPartitions=2).select(F.col("id").cast("int").alias("number"))
+    killed = tmp_path / "killed"
+    numbers = spark.range(12_000, numPartitions=2).select(F.col("id").cast("int").alias("number"))
+    rows = (
+        numbers.crossJoin(F.broadcast(frame_of(spark, samples([sample()]))))
+        .withColumn("partition", F.col("number"))
+        .select(*column_names(Kind.SAMPLES))
     )
-    rows = rows.withColumn("partition", F.col("number"))
 
     with own_elasticsearch.client() as client:
-        killer = threading.Thread(target=_kill_in_mid_write, args=(own_elasticsearch, client, ref))
+        killer = threading.Thread(
+            target=_kill_in_mid_write, args=(own_elasticsearch, client, ref, killed)
+        )
         killer.start()
-        written = write_rows(rows, ref, Kind.SAMPLES, batch="a")
+        half_after = rows.mapInArrow(_second_half_after(killed), rows.schema)
+        written = write_rows(half_after, ref, Kind.SAMPLES, batch="a")
         killer.join()
 
     assert written.rows == 12_000
@@ -382,14 +388,31 @@ def test_a_server_that_is_killed_in_mid_write_costs_a_wait_and_no_row(
     store.close()
 
 
-def _kill_in_mid_write(server: EmbeddedElasticsearch, client: Elasticsearch, ref: StoreRef) -> None:
+def _second_half_after(event: Path) -> Any:  # noqa: ANN401 what mapInArrow takes
+    """Rows of the second task are handed on once there is this file."""
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if batch.column("partition")[0].as_py() >= 6_000:
+                eventually(event.exists, "the server to be killed", timeout_s=90)
+            yield batch
+
+    return task
+
+
+def _kill_in_mid_write(
+    server: EmbeddedElasticsearch, client: Elasticsearch, ref: StoreRef, killed: Path
+) -> None:
     """Once some rows are there; and start it again."""
     index = f"{ref.settings.elasticsearch.prefix}-samples-*"
+    # the index answers 503 until its shard is there
+    patient = client.options(ignore_status=503)
 
     def begun() -> bool:
-        client.indices.refresh(index=index, ignore_unavailable=True)
-        return bool(client.count(index=index)["count"])
+        patient.indices.refresh(index=index, ignore_unavailable=True)
+        return bool(patient.count(index=index).get("count"))
 
     eventually(begun, "the first rows", timeout_s=60)
     server.kill()
+    killed.touch()
     server.start()
