@@ -30,20 +30,26 @@ class ElasticState:
         self._made = False
 
     def load(self, name: str) -> Value:
-        with reported(f"read {self._index}", prefix=self._prefix):
-            try:
-                found = self._client.get(index=self._index, id=name)
-            except ApiError as error:
-                if error.status_code == HTTPStatus.NOT_FOUND:
-                    return {}
-                raise
-        return parsed(found["_source"]["json"], f"document {name} of {self._index}")
+        return self._held(name)[0]
 
     def save(self, name: str, value: Mapping[str, Any]) -> None:
         self._make()
         with reported(f"write {self._index}", prefix=self._prefix):
-            document = {"json": orjson.dumps(value).decode()}
-            self._client.index(index=self._index, id=name, document=document)
+            self._client.index(index=self._index, id=name, document=_document(value))
+
+    def swap(self, name: str, before: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
+        held, version = self._held(name)
+        if held != before:
+            return False
+        self._make()
+        with reported(f"write {self._index}", prefix=self._prefix):
+            try:
+                self._client.index(index=self._index, id=name, document=_document(value), **version)
+            except ApiError as error:
+                if error.status_code == HTTPStatus.CONFLICT:
+                    return False
+                raise
+        return True
 
     def delete(self, name: str) -> None:
         with reported(f"write {self._index}", prefix=self._prefix):
@@ -52,6 +58,19 @@ class ElasticState:
             except ApiError as error:
                 if error.status_code != HTTPStatus.NOT_FOUND:
                     raise
+
+    def _held(self, name: str) -> tuple[Value, Mapping[str, Any]]:
+        """What was saved last, and the conditions under which it still is what is there."""
+        with reported(f"read {self._index}", prefix=self._prefix):
+            try:
+                found = self._client.get(index=self._index, id=name)
+            except ApiError as error:
+                if error.status_code == HTTPStatus.NOT_FOUND:
+                    return {}, {"op_type": "create"}
+                raise
+        value = parsed(found["_source"]["json"], f"document {name} of {self._index}")
+        version = {"if_seq_no": found["_seq_no"], "if_primary_term": found["_primary_term"]}
+        return value, version
 
     def _make(self) -> None:
         if self._made:
@@ -64,3 +83,7 @@ class ElasticState:
                     settings={"number_of_shards": 1, "auto_expand_replicas": "0-1"},
                 )
         self._made = True
+
+
+def _document(value: Mapping[str, Any]) -> Mapping[str, str]:
+    return {"json": orjson.dumps(value).decode()}

@@ -2,8 +2,9 @@
 
 A run leaves a note in the store, says now and then that it is still there, and takes the note away
 at the end. A note nobody renewed for a while, or whose process on this machine is dead, is of a run
-that died: the next one takes its place. In a local folder the kernel sees to it as well that of two
-runs that begin at the same moment one waits outside.
+that died: the next one takes its place. Of two runs that begin at the same moment one is refused:
+in Elasticsearch by the version of the note, in a local folder by the kernel's lock on a file.
+Object stores promise nothing of the kind: two that begin within an instant may both go on there.
 """
 
 import fcntl
@@ -62,20 +63,23 @@ class _Note:
         self._clock = clock
         self._since_ms = clock.now_ms()
         self._token = secrets.token_hex(8)
+        self._held: Mapping[str, Any] = {}
+        """What stands there."""
         self.ended = threading.Event()
 
     def take(self) -> None:
-        held = self._state.load(self._name)
-        if held and not self._is_dead(held):
-            raise locked(self._job, held)
-        self._save()
-        if self._state.load(self._name).get("token") != self._token:
+        self._held = self._state.load(self._name)
+        if self._held and not self._is_dead(self._held):
+            raise locked(self._job, self._held)
+        if not self._put():
             raise locked(self._job, self._state.load(self._name))
 
     def renew(self) -> None:
         while not self.ended.wait(_RENEWED_S):
             try:
-                self._save()
+                if not self._put():
+                    _log.error("job_lock_lost", job=self._job)
+                    return
             except HistoryError as error:
                 _log.warning("job_lock_not_renewed", job=self._job, reason=str(error))
 
@@ -86,17 +90,19 @@ class _Note:
         except HistoryError as error:
             _log.warning("job_lock_not_removed", job=self._job, reason=str(error))
 
-    def _save(self) -> None:
-        self._state.save(
-            self._name,
-            {
-                "token": self._token,
-                "host": socket.gethostname(),
-                "pid": os.getpid(),
-                "since_ms": self._since_ms,
-                "seen_ms": self._clock.now_ms(),
-            },
-        )
+    def _put(self) -> bool:
+        """Write the note, unless another one came in between."""
+        note = {
+            "token": self._token,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "since_ms": self._since_ms,
+            "seen_ms": self._clock.now_ms(),
+        }
+        done = self._state.swap(self._name, self._held, note)
+        if done:
+            self._held = note
+        return done
 
     def _is_dead(self, held: Mapping[str, Any]) -> bool:
         if held.get("host") == socket.gethostname() and not _runs(int(held.get("pid", 0))):

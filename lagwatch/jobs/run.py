@@ -12,7 +12,7 @@ from lagwatch.clock import Clock
 from lagwatch.config.history import HistorySettings
 from lagwatch.config.jobs import JobsSettings
 from lagwatch.core.record import SCHEMA_VERSION, EventName, Kind, Source, from_rows
-from lagwatch.errors import HistoryError
+from lagwatch.errors import HistoryError, JobError
 from lagwatch.history.build import open_store
 from lagwatch.jobs.last_run import LastRun, write_textfile
 from lagwatch.jobs.lock import only_run
@@ -76,21 +76,26 @@ def job_run(
         yield run
         return
     started_ms = clock.now_ms()
-    outcome = Outcome.FAILED
+    outcome: Outcome | None = Outcome.FAILED
     try:
         with only_run(job, state, history, clock):
             run.tell("job_started")
             yield run
             outcome = run.outcome
+    except JobError as error:
+        if error.kind == "locked":
+            outcome = None  # the run that holds the lock is the last one
+        raise
     finally:
-        ended = LastRun(
-            job=job,
-            outcome=outcome,
-            started_ms=started_ms,
-            ended_ms=clock.now_ms(),
-            counts=dict(run.counts),
-        )
-        _remember(ended, run, history, settings)
+        if outcome is not None:
+            ended = LastRun(
+                job=job,
+                outcome=outcome,
+                started_ms=started_ms,
+                ended_ms=clock.now_ms(),
+                counts=dict(run.counts),
+            )
+            _remember(ended, run, history, settings)
 
 
 def _remember(

@@ -29,6 +29,13 @@ class JobState(Protocol):
         """Put it in the place of what was there: wholly, or, when it fails, not at all."""
         ...
 
+    def swap(self, name: str, before: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
+        """Put it in the place of `before` ({}: of nothing); False when something else is there.
+
+        In Elasticsearch of several that do so at once one succeeds. Files do not promise that.
+        """
+        ...
+
     def delete(self, name: str) -> None:
         """Forget it; none there is fine."""
         ...
@@ -55,6 +62,12 @@ class FolderState:
 
     def save(self, name: str, value: Mapping[str, Any]) -> None:
         self._folder.publish(_path(name), orjson.dumps(value))
+
+    def swap(self, name: str, before: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
+        if self.load(name) != before:
+            return False
+        self.save(name, value)
+        return self.load(name) == value
 
     def delete(self, name: str) -> None:
         self._folder.delete(_path(name))

@@ -100,6 +100,20 @@ def test_a_second_run_is_refused_and_told_who_holds_the_lock(history, holder) ->
     assert refused.value.kind == "locked"
 
 
+def test_a_run_that_is_refused_leaves_the_metrics_of_the_one_that_goes_on(
+    history, holder, tmp_path
+) -> None:
+    settings = JobsSettings(textfile=tmp_path / "metrics")
+
+    with (
+        pytest.raises(JobError, match=f"process {holder.pid} on"),
+        job_run("rollup", history, settings, CLOCK),
+    ):
+        pass
+
+    assert not (tmp_path / "metrics").exists()
+
+
 def test_another_job_may_run_on_the_same_store(history, holder) -> None:
     with only_run("report", open_state(history), history, CLOCK):
         assert holder.poll() is None
