@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from lagwatch.cli import alert_mute
+from lagwatch.cli.instants import INSTANT_HELP, instant_ms
 from lagwatch.cli.options import ConfigFile, configured
 from lagwatch.cli.output import console, print_json
 from lagwatch.cli.reporting import Exit, complain, reported
@@ -21,7 +22,6 @@ alert = typer.Typer(
 )
 alert.add_typer(alert_mute.mute, name="mute")
 
-_FAR_MS: Final = 2**62
 _MOST_LINES: Final = 1000
 
 _TEST = """
@@ -140,9 +140,11 @@ def backtest(
         Path, typer.Option("--policy", metavar="FILE", help="TOML with [alerts.policies.NAME].")
     ],
     since: Annotated[
-        str, typer.Option("--from", metavar="TIME", help="ISO date or time; UTC if it says none.")
-    ] = "",
-    until: Annotated[str, typer.Option("--to", metavar="TIME", help="As --from.")] = "",
+        str | None, typer.Option("--from", metavar="TIME", help=f"Since when, {INSTANT_HELP}")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--to", metavar="TIME", help="Before when, as --from.")
+    ] = None,
     samples: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Samples as CSV or JSON lines, instead of the history."),
@@ -159,9 +161,11 @@ def backtest(
     """
     from lagwatch.notify.backtest import BackTest, from_file
     from lagwatch.notify.policies import PolicyBook
+    from lagwatch.ports import EVER_MS
 
     book = PolicyBook(_policies(policy).alerts)
-    from_ms, to_ms = _instant_ms(since, "--from", 0), _instant_ms(until, "--to", _FAR_MS)
+    from_ms = instant_ms(since, "--from") if since else 0
+    to_ms = instant_ms(until, "--to") if until else EVER_MS
     if samples is not None:
         chosen = [
             one
@@ -203,25 +207,6 @@ def _policies(path: Path) -> "Settings":
         return load(path, environ)
     except ConfigError as error:
         raise ConfigError(error.faults) from None
-
-
-def _instant_ms(text: str, option: str, otherwise: int) -> int:
-    from lagwatch.errors import ConfigError, Fault
-
-    if not text:
-        return otherwise
-    try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
-        fault = Fault(
-            key=option,
-            value=text,
-            problem="is no date and time",
-            remedy="Write 2026-11-01 or 2026-11-01T22:00.",
-        )
-        raise ConfigError([fault]) from None
-    aware = instant if instant.tzinfo else instant.replace(tzinfo=UTC)
-    return round(aware.timestamp() * 1000)
 
 
 def _show(run: "BackTest", told: "list[WouldTell]", *, as_json: bool) -> None:

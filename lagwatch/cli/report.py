@@ -1,18 +1,16 @@
 """`lagwatch report`: a day of all groups as a page, as JSON and as text."""
 
-from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lagwatch.cli.instants import instant, instant_ms
 from lagwatch.cli.jobs import EXIT_CODES, Clusters, Job, Master, Store, job
 from lagwatch.cli.options import ConfigFile, configured
 from lagwatch.cli.reporting import reported
 
 if TYPE_CHECKING:  # pyspark and pydantic take a while to import
-    from zoneinfo import ZoneInfo
-
     from lagwatch.config.jobs import ReportSettings
     from lagwatch.config.settings import Settings
     from lagwatch.jobs.report.build import ReportResult
@@ -131,12 +129,13 @@ def _days(
         if until is not None:
             raise typer.BadParameter("needs --from as well", param_hint="--to")
         return [last]
-    first = Day(date=_date(day or since or "", "--day" if day else "--from", zone), zone=zone)
+    flag = "--day" if day else "--from"
+    first = Day(date=instant(day or since or "", flag, zone).date(), zone=zone)
     if first.date > last.date:
-        raise typer.BadParameter(f"{first.date} is not over in {zone.key}", param_hint="--day")
+        raise typer.BadParameter(f"{first.date} is not over in {zone.key}", param_hint=flag)
     if day is not None:
         return [first]
-    end_ms = _instant_ms(until, zone) if until else last.to_ms
+    end_ms = instant_ms(until, "--to", zone) if until else last.to_ms
     found = []
     while first.from_ms < end_ms and first.date <= last.date:
         found.append(first)
@@ -144,22 +143,3 @@ def _days(
     if not found:
         raise typer.BadParameter("lies before --from", param_hint="--to")
     return found
-
-
-def _date(text: str, flag: str, zone: "ZoneInfo") -> date:
-    return _instant(text, flag, zone).date()
-
-
-def _instant_ms(text: str, zone: "ZoneInfo") -> int:
-    return round(_instant(text, "--to", zone).timestamp() * 1000)
-
-
-def _instant(text: str, flag: str, zone: "ZoneInfo") -> datetime:
-    """A day, or an instant; in the zone of the report where it names none."""
-    try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is no day and no instant", param_hint=flag) from None
-    if instant.tzinfo is None:
-        return instant.replace(tzinfo=zone)
-    return instant.astimezone(zone)

@@ -11,8 +11,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from lagwatch.config.alerts_channels import (
     AlertmanagerSettings,
+    AnyChannelSettings,
     AppriseSettings,
-    ChannelSettings,
     EmailSettings,
     PagerDutySettings,
     Seconds,
@@ -208,10 +208,10 @@ class AlertsSettings(Section):
         """Is there anything to do?"""
         return bool(self.policies) or any(True for _ in self.channels())
 
-    def channels(self) -> Iterator[tuple[str, ChannelSettings]]:
+    def channels(self) -> Iterator[tuple[str, AnyChannelSettings]]:
         """Every channel with its name."""
         for kind in KINDS:
-            table: Mapping[str, ChannelSettings] = getattr(self, kind)
+            table: Mapping[str, AnyChannelSettings] = getattr(self, kind)
             yield from table.items()
 
     def policies_in_effect(self) -> Mapping[str, PolicySettings]:

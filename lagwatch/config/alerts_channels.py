@@ -193,3 +193,15 @@ class AppriseSettings(ChannelSettings):
     service_urls_file: Path | None = Field(
         default=None, description="file that holds the URLs, one a line"
     )
+
+
+AnyChannelSettings = (
+    WebhookSettings
+    | EmailSettings
+    | AlertmanagerSettings
+    | SlackSettings
+    | PagerDutySettings
+    | TeamsSettings
+    | AppriseSettings
+)
+"""One of the channels there are."""

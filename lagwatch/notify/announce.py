@@ -69,18 +69,19 @@ async def deliver(
 async def _deliver(
     name: str, channel: Channel, bulletin: Bulletin, timeout_s: float, clock: Clock
 ) -> Delivery:
+    attempts = 0
     try:
-        for attempt in range(ATTEMPTS):
+        while True:
+            attempts += 1
             try:
                 answer = await _sent(name, channel, bulletin, timeout_s)
             except NotifyError as error:
-                if not error.retryable or attempt == ATTEMPTS - 1:
+                if not error.retryable or attempts == ATTEMPTS:
                     return Delivery(channel=name, answer=str(error), delivered=False)
-                pause_s = error.retry_after_s or _FIRST_PAUSE_S * 2**attempt
+                pause_s = error.retry_after_s or _FIRST_PAUSE_S * 2 ** (attempts - 1)
                 await clock.sleep(min(pause_s, _LONGEST_PAUSE_S))
             else:
                 return Delivery(channel=name, answer=answer, delivered=True)
-        raise AssertionError("the last attempt returns")
     finally:
         await channel.close()
 

@@ -8,8 +8,8 @@ from lagwatch.clock import Clock
 from lagwatch.config.alerts import KINDS, AlertsSettings
 from lagwatch.config.alerts_channels import (
     AlertmanagerSettings,
+    AnyChannelSettings,
     AppriseSettings,
-    ChannelSettings,
     EmailSettings,
     PagerDutySettings,
     SlackSettings,
@@ -37,8 +37,12 @@ def build(settings: AlertsSettings, clock: Clock) -> dict[str, Channel]:
     return {name: build_one(name, channel, clock) for name, channel in settings.channels()}
 
 
-def build_one(name: str, settings: ChannelSettings, clock: Clock) -> Channel:
-    """One channel; its library is imported now."""
+def build_one(name: str, settings: AnyChannelSettings, clock: Clock) -> Channel:
+    """One channel; its library is imported now.
+
+    Raises:
+        ConfigError: the library is not installed, or a certificate cannot be used.
+    """
     match settings:
         case WebhookSettings():
             from lagwatch.notify.channels.webhook import Webhook
@@ -52,30 +56,22 @@ def build_one(name: str, settings: ChannelSettings, clock: Clock) -> Channel:
             from lagwatch.notify.channels.alertmanager import Alertmanager
 
             return Alertmanager(name, settings, clock)
-        case AppriseSettings():
-            return _apprise(name, settings)
-        case _:
-            return _chat(name, settings)
-
-
-def _chat(name: str, settings: ChannelSettings) -> Channel:
-    match settings:
-        case SlackSettings():
-            from lagwatch.notify.channels import slack
-            from lagwatch.notify.channels.chat import ChatWebhook
-
-            return ChatWebhook(name, settings, slack.payload, slack.bulletin)
         case PagerDutySettings():
             from lagwatch.notify.channels.pagerduty import PagerDuty
 
             return PagerDuty(name, settings)
-        case TeamsSettings():
-            from lagwatch.notify.channels import teams
-            from lagwatch.notify.channels.chat import ChatWebhook
+        case SlackSettings() | TeamsSettings():
+            return _chat(name, settings)
+        case AppriseSettings():
+            return _apprise(name, settings)
 
-            return ChatWebhook(name, settings, teams.payload, teams.bulletin)
-        case _:
-            raise NotImplementedError(type(settings).__name__)
+
+def _chat(name: str, settings: SlackSettings | TeamsSettings) -> Channel:
+    from lagwatch.notify.channels import slack, teams
+    from lagwatch.notify.channels.chat import ChatWebhook
+
+    form = slack if isinstance(settings, SlackSettings) else teams
+    return ChatWebhook(name, settings, form.payload, form.bulletin)
 
 
 def template_faults(settings: AlertsSettings) -> list[Fault]:
@@ -89,7 +85,7 @@ def template_faults(settings: AlertsSettings) -> list[Fault]:
     return all_faults(checks)
 
 
-def _checks(prefix: str, settings: ChannelSettings) -> Iterator[Check]:
+def _checks(prefix: str, settings: AnyChannelSettings) -> Iterator[Check]:
     if isinstance(settings, WebhookSettings):
         for option in ("url", "close_url", "body", "close_body"):
             shown = option
