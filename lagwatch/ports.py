@@ -6,13 +6,13 @@ A collector sends `Report`s over its pipe, in order. Columns are numpy arrays of
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.model import EpochMs, GroupInfo, GroupVerdict, WindowEntry
-from lagwatch.core.record import Kind, Records, Text, Values
+from lagwatch.core.record import Kind, Records, Text, Values, schema
 from lagwatch.core.snapshot import ClusterSnapshot
 
 
@@ -270,6 +270,12 @@ class BurrowSettings(Protocol):
 # history
 
 
+EVER_MS: Final = 4_000_000_000_000
+"""Behind every instant of the history, and small enough for the dates of any store."""
+
+_NAMES: Final = frozenset({"cluster", "level", "group", "topic", "partition"})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRange:
     """Rows of one kind: `from_ms` <= instant < `to_ms`, of the names that are given."""
@@ -285,6 +291,18 @@ class HistoryRange:
     """Of roll-ups: partition | topic | group."""
     columns: tuple[str, ...] = ()
     """Columns wanted; () all. The columns of the key always come along."""
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """The columns to hand out, in the order of the schema."""
+        asked = {*self.columns, *self.kind.key} if self.columns else set(schema(self.kind))
+        return tuple(name for name in schema(self.kind) if name in asked)
+
+    @property
+    def names(self) -> Mapping[str, str | int]:
+        """Columns of the key of which one value is wanted, with that value."""
+        given = {name: getattr(self, name) for name in self.kind.key if name in _NAMES}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

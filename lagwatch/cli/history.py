@@ -24,7 +24,6 @@ _STORE_HELP: Final = (
     "A folder or URL of Parquet files, an `http(s)://` URL of Elasticsearch, or `elasticsearch` "
     "as configured; by default the configured store."
 )
-_EVER_MS: Final = 4_000_000_000_000
 _SHOWN: Final = 20
 """Lines of a list that are shown; `--json` has all."""
 
@@ -167,12 +166,13 @@ def compact(store: Where = None, *, config: ConfigFile = None) -> None:
     """Make few large Parquet files out of many small ones; doubled records become one."""
     from lagwatch.history.compact import compact as compacted
     from lagwatch.history.parquet import ParquetStore
+    from lagwatch.ports import EVER_MS
 
     opened = _existing(store, _settings(config))
     if not isinstance(opened.store, ParquetStore):
         raise typer.BadParameter("only Parquet files can be compacted", param_hint="STORE")
     with _bar("compact") as progress:
-        done = compacted(opened.store, before_ms=_EVER_MS, progress=progress)
+        done = compacted(opened.store, before_ms=EVER_MS, progress=progress)
     typer.echo(f"{done.merged} files became {done.written}, {done.rows} rows")
 
 

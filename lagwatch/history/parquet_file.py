@@ -1,7 +1,7 @@
 """One Parquet file of the store: writing it, what its footer says, reading parts of it."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from lagwatch.core.record import SCHEMA_VERSION, ColumnType, Kind, Records, Text
 from lagwatch.history.arrow import from_table, to_table
 from lagwatch.history.folder import STORE, Folder, StoredFile
 from lagwatch.history.layout import Slot
-from lagwatch.ports import HistoryRange
+from lagwatch.ports import EVER_MS, HistoryRange
 
 ROWS_PER_GROUP: Final = 32_768
 """Small, so that one group's rows can be read without those of many others."""
@@ -74,11 +74,27 @@ class Footer:
     first_ms: int | None
     last_ms: int | None
 
+    @property
+    def between_ms(self) -> tuple[int, int]:
+        """No row is before the first or after the second instant."""
+        if self.first_ms is None or self.last_ms is None:
+            return 0, EVER_MS
+        return self.first_ms, self.last_ms
+
     def wanted_groups(self, wanted: HistoryRange, low: str | None, high: str | None) -> list[int]:
         """Row groups that may hold rows of the range with `low <= group < high`."""
         return [
             group.number for group in self.groups if _may_hold(group, wanted, low=low, high=high)
         ]
+
+
+def group_rows(footers: Iterable[Footer]) -> Iterator[tuple[str, int]]:
+    """Names of groups, and how many rows of files begin with them."""
+    for footer in footers:
+        for group in footer.groups:
+            bounds = group.bounds.get("group")
+            if bounds is not None:
+                yield str(bounds[0]), group.rows
 
 
 def _may_hold(group: RowGroup, wanted: HistoryRange, *, low: str | None, high: str | None) -> bool:

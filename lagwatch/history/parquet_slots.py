@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 import structlog
 
-from lagwatch.core.record import Kind, Records, concat, schema
+from lagwatch.core.record import Kind, Records, concat
 from lagwatch.history.folder import Folder, StoredFile, open_folder
 from lagwatch.history.layout import (
     Slot,
@@ -23,11 +23,12 @@ from lagwatch.history.parquet_file import (
     Footer,
     ForeignFileError,
     encode,
+    group_rows,
     read_footer,
     read_rows,
     torn,
 )
-from lagwatch.history.rows import between, matching, sort_unique
+from lagwatch.history.rows import GroupRange, between, matching, parts_of, sort_unique
 from lagwatch.ports import HistoryRange
 
 _CACHED_FOOTERS: Final = 2048
@@ -66,7 +67,7 @@ class ParquetSlots:
 
     def read_slot(self, slot: Slot, wanted: HistoryRange) -> Iterator[Records]:
         """The rows of one slot that are wanted, each record once."""
-        columns = _columns(wanted)
+        columns = wanted.chosen
         for low, high in self._ranges(slot, wanted):
             rows = self._read_range(slot, wanted, columns, low, high)
             if rows is not None and rows.size:
@@ -76,7 +77,7 @@ class ParquetSlots:
         self, slot: Slot, wanted: HistoryRange, low: str | None, high: str | None
     ) -> Records | None:
         """The same of groups with `low <= name < high`, at once; None when there are none."""
-        return self._read_range(slot, wanted, _columns(wanted), low, high)
+        return self._read_range(slot, wanted, wanted.chosen, low, high)
 
     def footers(self, slot: Slot, files: Sequence[StoredFile] | None = None) -> list[Footer]:
         """The files of a slot as they say, in the order in which they were written.
@@ -136,24 +137,11 @@ class ParquetSlots:
             slot for slot in found if slot.from_ms < wanted.to_ms and slot.to_ms > wanted.from_ms
         ]
 
-    def _ranges(self, slot: Slot, wanted: HistoryRange) -> list[tuple[str | None, str | None]]:
+    def _ranges(self, slot: Slot, wanted: HistoryRange) -> list[GroupRange]:
         """Ranges of group names, each of not too many rows; together they cover all."""
         if wanted.group is not None:
             return [(None, None)]
-        weights = sorted(
-            (str(bounds[0]), group.rows)
-            for footer in self.footers(slot)
-            for group in footer.groups
-            if (bounds := group.bounds.get("group")) is not None
-        )
-        borders: list[str] = []
-        rows = 0
-        for name, weight in weights:
-            if rows and rows + weight > _CHUNK_ROWS and (not borders or name > borders[-1]):
-                borders.append(name)
-                rows = 0
-            rows += weight
-        return list(zip([None, *borders], [*borders, None], strict=True))
+        return parts_of(group_rows(self.footers(slot)), _CHUNK_ROWS)
 
     def _read_range(
         self,
@@ -227,20 +215,9 @@ class ParquetSlots:
             self._footers.clear()
 
 
-def _columns(wanted: HistoryRange) -> tuple[str, ...]:
-    """The columns to hand out, in the order of the schema, those of the key among them."""
-    asked = {*wanted.columns, *wanted.kind.key} if wanted.columns else set(schema(wanted.kind))
-    return tuple(name for name in schema(wanted.kind) if name in asked)
-
-
 def may_repeat(footers: Sequence[Footer]) -> bool:
     """Could a record stand there twice? Not in files that we wrote and whose times lie apart."""
     if not all(footer.ours for footer in footers):
         return True
-    times = sorted(
-        (footer.first_ms, footer.last_ms)
-        if footer.first_ms is not None and footer.last_ms is not None
-        else (0, 2**62)
-        for footer in footers
-    )
+    times = sorted(footer.between_ms for footer in footers)
     return any(after[0] <= before[1] for before, after in itertools.pairwise(times))

@@ -1,17 +1,20 @@
 """Sorting rows by key, keeping one of each, finding the ones that are wanted."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lagwatch.core.record import SOURCE_RANK, Records, Text, Values
+from lagwatch.core.record import SOURCE_RANK, Records, Text, Values, concat
 from lagwatch.ports import HistoryRange
 
 Int64 = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+
+GroupRange = tuple[str | None, str | None]
+"""`low <= name < high`; None is no limit."""
 
 _WIDEST: Final = 2**62
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
@@ -75,12 +78,12 @@ def matching(records: Records, wanted: HistoryRange) -> Records:
     """The rows that are wanted; names that were not given match all."""
     at_ms = records.at_ms()
     mask: Bools = (at_ms >= wanted.from_ms) & (at_ms < wanted.to_ms)
-    for name in ("cluster", "level", "group", "topic"):
-        word = getattr(wanted, name)
-        if word is not None and name in records.columns:
-            mask &= is_word(records.text(name), word)
-    if wanted.partition is not None and "partition" in records.columns:
-        mask &= records.numbers("partition") == wanted.partition
+    for name, value in wanted.names.items():
+        mask &= (
+            is_word(records.text(name), value)
+            if isinstance(value, str)
+            else records.numbers(name) == value
+        )
     return records if bool(mask.all()) else records.take(mask)
 
 
@@ -96,10 +99,47 @@ def between(text: Text, low: str | None, high: str | None) -> Bools:
     return np.array([*within, low is None], np.bool_)[text.codes]
 
 
+def parts_of(group_rows: Iterable[tuple[str, int]], most: int) -> list[GroupRange]:
+    """Ranges of groups that have about so many rows each; together they cover all names.
+
+    `group_rows` says how many rows begin with which group.
+    """
+    borders: list[str] = []
+    rows = 0
+    for name, weight in sorted(group_rows):
+        if rows and rows + weight > most and (not borders or name > borders[-1]):
+            borders.append(name)
+            rows = 0
+        rows += weight
+    return list(zip([None, *borders], [*borders, None], strict=True))
+
+
 def in_time_order(records: Records) -> Records:
     """Rows by instant, then by key."""
     names = [records.kind.time_column, *records.kind.key[:-1]]
     return records.take(_order([_sortable(records.columns[name]) for name in names]))
+
+
+def gathered(parts: Iterable[Records], rows: int) -> Iterator[Records]:
+    """Parts of one kind put together until they are so many rows; empty ones are left out."""
+    held: list[Records] = []
+    size = 0
+    for part in parts:
+        if part.size == 0:
+            continue
+        held.append(part)
+        size += part.size
+        if size >= rows:
+            yield concat(held)
+            held, size = [], 0
+    if held:
+        yield concat(held)
+
+
+def digest(records: Records) -> str:
+    """Of the keys of rows, whatever their order: the same rows get the same name."""
+    keys = np.sort(key_hashes(records))
+    return blake2b(keys.tobytes(), digest_size=8).hexdigest()
 
 
 def key_hashes(records: Records) -> NDArray[np.uint64]:

@@ -2,17 +2,16 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from lagwatch.core.record import KINDS, Kind, Records, concat, record_ids
+from lagwatch.core.record import KINDS, Kind
 from lagwatch.history.folder import reported, sync_folder
 from lagwatch.history.layout import DAY_MS, Slot, day_start_ms, slots
-from lagwatch.history.rows import sort_unique
-from lagwatch.ports import HistoryRange, HistoryStore, Progress
+from lagwatch.history.rows import digest, gathered, sort_unique
+from lagwatch.ports import EVER_MS, HistoryRange, HistoryStore, Progress
 
 _BATCH_ROWS: Final = 500_000
 
@@ -25,7 +24,7 @@ class Choice:
     clusters: tuple[str, ...] = ()
     """() means all."""
     from_ms: int = 0
-    to_ms: int = 4_000_000_000_000
+    to_ms: int = EVER_MS
 
 
 class Done:
@@ -127,34 +126,11 @@ def _copy_slot(source: HistoryStore, target: HistoryStore, slot: Slot, choice: C
     )
     rows = 0
     whole = wanted.from_ms == slot.from_ms and wanted.to_ms == slot.to_ms
-    for number, records in enumerate(_large(source.read(wanted))):
+    for number, part in enumerate(gathered(source.read(wanted), _BATCH_ROWS)):
+        records, _ = sort_unique(part)
         # one batch for a slot: copying again, with more rows or not, takes its place
         few = number == 0 and records.size < _BATCH_ROWS and whole
-        name = f"{slot.from_ms:013d}-copy" + ("" if few else f"-{_digest(records)}")
+        name = f"{slot.from_ms:013d}-copy" + ("" if few else f"-{digest(records)}")
         target.write([records], batch=name)
         rows += records.size
     return rows
-
-
-def _large(parts: Iterable[Records]) -> Iterator[Records]:
-    """Chunks put together to a batch each."""
-    held: list[Records] = []
-    size = 0
-    for part in parts:
-        held.append(part)
-        size += part.size
-        if size >= _BATCH_ROWS:
-            yield _sorted(held)
-            held, size = [], 0
-    if held:
-        yield _sorted(held)
-
-
-def _sorted(parts: Sequence[Records]) -> Records:
-    rows, _ = sort_unique(concat(parts))
-    return rows
-
-
-def _digest(records: Records) -> str:
-    """The same for the same rows."""
-    return blake2b("\n".join(record_ids(records)).encode(), digest_size=8).hexdigest()

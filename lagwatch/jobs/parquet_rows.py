@@ -26,7 +26,7 @@ from lagwatch.history.layout import Slot, slot_of
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.history.parquet_file import Footer, read_rows, torn
 from lagwatch.history.parquet_slots import may_repeat
-from lagwatch.jobs.schemas import column_names, struct_type
+from lagwatch.jobs.schemas import struct_type
 from lagwatch.ports import HistoryRange
 
 Aside = Callable[[str, str], None]
@@ -76,7 +76,7 @@ def parquet_rows(
     """
     store = ParquetStore(where)
     clusters = store.clusters_of(wanted.kind) if wanted.cluster is None else (wanted.cluster,)
-    columns = columns_of(wanted)
+    columns = wanted.chosen
     frames = [
         frame
         for cluster in clusters
@@ -97,22 +97,12 @@ def parquet_rows(
     return rows.where(within(wanted)).select(*columns)
 
 
-def columns_of(wanted: HistoryRange) -> tuple[str, ...]:
-    """The columns that are handed out, in the order of the schema, those of the key among them."""
-    if not wanted.columns:
-        return column_names(wanted.kind)
-    asked = {*wanted.columns, *wanted.kind.key}
-    return tuple(name for name in schema(wanted.kind) if name in asked)
-
-
 def within(wanted: HistoryRange) -> Column:
     """The rows that are wanted, as a condition; names that were not given match all."""
     time = F.col(wanted.kind.time_column)
     condition = (time >= wanted.from_ms) & (time < wanted.to_ms)
-    for name in ("cluster", "level", "group", "topic", "partition"):
-        value = getattr(wanted, name)
-        if value is not None and name in schema(wanted.kind):
-            condition &= F.col(name) == value
+    for name, value in wanted.names.items():
+        condition &= F.col(name) == value
     return condition
 
 
@@ -215,7 +205,7 @@ def _cluster_frames(
     spark: SparkSession, store: ParquetStore, wanted: HistoryRange, cluster: str, files: _Files
 ) -> Iterator[DataFrame]:
     """Each with the columns that are wanted; conditions are pushed down to the files by Spark."""
-    columns = columns_of(wanted)
+    columns = wanted.chosen
     if files.single:
         frame = _scan(spark, store.where, files.single, wanted.kind, columns)
         yield frame.withColumn("cluster", F.lit(cluster)).select(*columns)

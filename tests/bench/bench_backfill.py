@@ -33,11 +33,11 @@ from lagwatch.jobs.open_state import open_state
 from lagwatch.jobs.run import JobRun
 from lagwatch.jobs.session import start
 from lagwatch.jobs.sources.offsets import SCHEMA, offset_batches
-from lagwatch.jobs.sources.options import EVER_MS
 from lagwatch.jobs.sources.registry import register
 from lagwatch.jobs.tables import StoreRef
 from lagwatch.kafka.embedded import EmbeddedKafka
 from lagwatch.kafka.ranges import plan_ranges
+from lagwatch.ports import EVER_MS
 from tests.bench.commit_load import OFFSETS_PARTITIONS, Load, make_topics, write_commits
 from tests.bench.figures import Bound, Figure
 from tests.bench.usage import cpu_time

@@ -15,9 +15,9 @@ from lagwatch.errors import SourceError
 from lagwatch.kafka.embedded import EmbeddedKafka
 from lagwatch.kafka.log_end_grid import log_ends_at
 from lagwatch.kafka.ranges import OffsetRange, plan_ranges, read_range
+from lagwatch.ports import EVER_MS
 from tests.support.kafka import ANSWER_TIMEOUT_S, create_topic
 
-EVER_MS = 4_000_000_000_000
 _FIRST_MS = 1_790_000_040_000
 
 

@@ -2,16 +2,22 @@
 
 import asyncio
 import shutil
+from collections import Counter
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from lagwatch.config.history import HistorySettings, RetentionSettings
 from lagwatch.core.record import Kind
 from lagwatch.history.layout import DAY_MS, HOUR_MS, day_start_ms
 from lagwatch.history.reader import HistoryReader
+from lagwatch.jobs.rollup import plan
 from lagwatch.jobs.rollup.job import RollupRequest, RollupResult, run_rollup
 from lagwatch.jobs.rollup.plan import ROLLUPS
+from lagwatch.jobs.rollup.rows import Roller
+from lagwatch.jobs.rollup.units import Unit
+from lagwatch.jobs.rollup.watermark import watch
 from lagwatch.jobs.tables import StoreRef
 from lagwatch.ports import HistoryAsk, HistoryPage
 from tests.support.elastic_history import settings as elastic_settings
@@ -72,6 +78,32 @@ def test_elasticsearch_and_parquet_give_the_same_roll_ups(
         assert ref_results[1].buckets[Kind.ROLLUP_5M] <= 6
     of_parquet.close()
     of_elastic.close()
+
+
+def test_many_rows_in_elasticsearch_are_shared_out_by_groups(
+    elasticsearch: EmbeddedElasticsearch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = HistorySettings(
+        store="elasticsearch",
+        elasticsearch=elastic_settings(elasticsearch.url, unique_prefix()),
+        spool=tmp_path / "spool",
+    )
+    ref = StoreRef(settings=there)
+    record(ref, recording(23, rounds=120, groups=6), "live")
+    hour = NOON_MS, NOON_MS + HOUR_MS
+    monkeypatch.setattr(plan, "_ROWS", {Kind.ROLLUP_5M: 400})
+    store, roller = ref.open(), Roller(ref, Kind.ROLLUP_5M)
+    watch(store).clusters()  # what was written is visible from now on
+
+    shares = list(plan.units(store, Kind.ROLLUP_5M, "here", [hour]))
+
+    apart = [row for unit in shares for row in roller.roll(unit).rows()]
+    whole = roller.roll(Unit(cluster="here", from_ms=hour[0], to_ms=hour[1])).rows()
+    assert len(shares) > 2
+    assert Counter(map(repr, apart)) == Counter(map(repr, whole))
+    assert {row["group"] for row in apart} == {f"group-{number}" for number in range(6)}
+    store.close()
+    roller.close()
 
 
 def test_the_api_answers_from_roll_ups_what_it_answers_from_samples(

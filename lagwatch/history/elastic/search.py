@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from elasticsearch import ApiError, Elasticsearch, TransportError
 
-from lagwatch.core.record import schema
 from lagwatch.history.elastic.faults import reported, whole
 from lagwatch.ports import HistoryRange
 
@@ -37,27 +36,9 @@ class Share:
 
 def in_range(wanted: HistoryRange) -> Json:
     """The rows that are wanted, as a query; names that were not given match all."""
-    columns = schema(wanted.kind)
-    names = (
-        ("cluster", wanted.cluster),
-        ("level", wanted.level),
-        ("group", wanted.group),
-        ("topic", wanted.topic),
-        ("partition", wanted.partition),
-    )
     time = {wanted.kind.time_column: {"gte": wanted.from_ms, "lt": wanted.to_ms}}
-    return {
-        "bool": {
-            "filter": [
-                {"range": time},
-                *(
-                    {"term": {name: value}}
-                    for name, value in names
-                    if value is not None and name in columns
-                ),
-            ]
-        }
-    }
+    named = [{"term": {name: value}} for name, value in wanted.names.items()]
+    return {"bool": {"filter": [{"range": time}, *named]}}
 
 
 class Searcher:

@@ -181,10 +181,16 @@ class ElasticStore:
     # reading
 
     def read(self, wanted: HistoryRange) -> Iterator[Records]:
-        columns = _columns(wanted)
+        return self.read_groups(wanted, None, None)
+
+    def read_groups(
+        self, wanted: HistoryRange, low: str | None, high: str | None
+    ) -> Iterator[Records]:
+        """The same of groups with `low <= name < high`; None is no limit."""
+        columns = wanted.chosen
         for hits in self.searcher.scan(
             self._see_range(wanted),
-            in_range(wanted),
+            {"bool": {"filter": [in_range(wanted), *_groups_between(low, high)]}},
             sort=wanted.kind.time_column,
             columns=columns if wanted.columns else None,
         ):
@@ -301,10 +307,12 @@ class ElasticStore:
         self.client.close()
 
 
-def _columns(wanted: HistoryRange) -> tuple[str, ...]:
-    """The columns to hand out, in the order of the schema, those of the key among them."""
-    asked = {*wanted.columns, *wanted.kind.key} if wanted.columns else set(schema(wanted.kind))
-    return tuple(name for name in schema(wanted.kind) if name in asked)
+def _groups_between(low: str | None, high: str | None) -> Iterator[Json]:
+    """Filters; names too long to be searched come before every other one."""
+    if low is not None:
+        yield {"range": {"group": {"gte": low}}}
+    if high is not None:
+        yield {"bool": {"must_not": {"range": {"group": {"gte": high}}}}}
 
 
 def _instant(aggregation: Json) -> int | None:

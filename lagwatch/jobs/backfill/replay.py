@@ -150,7 +150,7 @@ class Replay:
         width = int(commits.partition.max()) + 1
         packed = groups.codes.astype(np.int64) * len(topics.words) + topics.codes
         packed = packed * width + commits.partition
-        distinct, first, number = np.unique(packed, return_index=True, return_inverse=True)
+        _, first, number = np.unique(packed, return_index=True, return_inverse=True)
         identities = [
             (groups.words[group], topics.words[topic], partition)
             for group, topic, partition in zip(
@@ -165,7 +165,6 @@ class Replay:
             self._announce(new)
             self._learn_completeness(commits, first)
         table = np.array([self._keys[one] for one in identities], np.int32)
-        del distinct
         return table[number]
 
     def _announce(self, new: Sequence[tuple[str, str, int]]) -> None:

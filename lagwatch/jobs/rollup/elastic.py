@@ -1,17 +1,16 @@
 """What the roll-ups ask of Elasticsearch besides rows."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from lagwatch.core.record import Kind
 from lagwatch.errors import HistoryError
-from lagwatch.ports import HistoryRange, HistoryStore
+from lagwatch.ports import EVER_MS, HistoryRange, HistoryStore
 
 if TYPE_CHECKING:  # an optional extra
     from lagwatch.history.elastic import ElasticStore
 
 _STEP: Final = "5m"
-_EVER_MS: Final = 4_000_000_000_000
 
 
 def elastic(store: HistoryStore) -> "ElasticStore":
@@ -35,12 +34,28 @@ def refresh(store: "ElasticStore", kind: Kind) -> None:
     Raises:
         HistoryError: the cluster did not answer.
     """
-    from lagwatch.history.elastic.faults import reported  # noqa: PLC0415
-    from lagwatch.history.elastic.indices import all_indices  # noqa: PLC0415
+    store.see_all(HistoryRange(kind=kind, from_ms=0, to_ms=EVER_MS))
 
-    index = all_indices(store.prefix, kind)
-    with reported(f"refresh {index}", prefix=store.prefix):
-        store.client.indices.refresh(index=index, ignore_unavailable=True)
+
+def rows_by_group(
+    store: "ElasticStore", wanted: HistoryRange, *, above: int
+) -> Sequence[tuple[str, int]]:
+    """Groups with their rows; () where all together have no more than so many.
+
+    Raises:
+        HistoryError: the cluster did not answer.
+    """
+    from lagwatch.history.elastic.indices import indices_between  # noqa: PLC0415
+    from lagwatch.history.elastic.search import in_range  # noqa: PLC0415
+
+    names = indices_between(store.prefix, wanted.kind, wanted.from_ms, wanted.to_ms)
+    index, query = ",".join(names), in_range(wanted)
+    if store.searcher.count(index, query) <= above:
+        return ()
+    found = store.searcher.composite(
+        index, query, by={"group": {"terms": {"field": "group"}}}, aggregations={}
+    )
+    return [(one["key"]["group"], one["doc_count"]) for one in found]
 
 
 def bucket_counts(
@@ -54,7 +69,7 @@ def bucket_counts(
     from lagwatch.history.elastic.indices import all_indices  # noqa: PLC0415
     from lagwatch.history.elastic.search import in_range  # noqa: PLC0415
 
-    wanted = HistoryRange(kind=kind, cluster=cluster, from_ms=0, to_ms=_EVER_MS)
+    wanted = HistoryRange(kind=kind, cluster=cluster, from_ms=0, to_ms=EVER_MS)
     bucket = {"date_histogram": {"field": kind.time_column, "fixed_interval": _STEP}}
     counts: dict[str, dict[str, int]] = {}
     for one in store.searcher.composite(

@@ -96,18 +96,13 @@ def delete(store: ParquetStore, files: Sequence[OldFile]) -> None:
             store.folder.delete(f"{one.slot.path}/{name}")
 
 
-def _bounds(footer: Footer) -> tuple[int, int]:
-    first, last = footer.first_ms, footer.last_ms
-    return (0, 2**62) if first is None or last is None else (first, last)
-
-
 def _touches(footer: Footer, ranges: Ranges) -> bool:
-    first, last = _bounds(footer)
+    first, last = footer.between_ms
     return any(begin <= last and first < end for begin, end in ranges)
 
 
 def _is_within(footer: Footer, ranges: Ranges) -> bool:
-    first, last = _bounds(footer)
+    first, last = footer.between_ms
     return contains(ranges, first, last + 1)
 
 

@@ -24,10 +24,9 @@ from lagwatch.jobs.rollup.units import units_frame
 from lagwatch.jobs.rollup.watermark import Mark, Seen, watch
 from lagwatch.jobs.state import JobState
 from lagwatch.jobs.tables import StoreRef
-from lagwatch.ports import HistoryStore
+from lagwatch.ports import EVER_MS, HistoryStore
 
 STATE: Final = "rollup"
-_ALL: Final = (0, 4_000_000_000_000)
 
 _Made = tuple[dict[Kind, int], dict[Kind, int]]
 """Rows and buckets by kind."""
@@ -53,8 +52,8 @@ class RollupRequest:
         """The time that is asked for; () for what is due."""
         if self.from_ms is None and self.to_ms is None:
             return ()
-        first, last = _ALL
-        return union([(first if self.from_ms is None else self.from_ms, self.to_ms or last)])
+        from_ms = 0 if self.from_ms is None else self.from_ms
+        return union([(from_ms, EVER_MS if self.to_ms is None else self.to_ms)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,9 @@ from lagwatch.core.record import Kind
 from lagwatch.core.record.columns import ROLLUP_STEP_MS
 from lagwatch.history.layout import DAY_MS, day_of
 from lagwatch.history.parquet import ParquetStore
-from lagwatch.history.parquet_file import Footer
+from lagwatch.history.parquet_file import Footer, group_rows
+from lagwatch.history.rows import parts_of
+from lagwatch.jobs.rollup.elastic import elastic, rows_by_group
 from lagwatch.jobs.rollup.ranges import Range, Ranges, common, union, widened
 from lagwatch.jobs.rollup.rows import FINER
 from lagwatch.jobs.rollup.units import Unit
@@ -27,6 +29,9 @@ _ROWS: Final[Mapping[Kind, int]] = {
 }
 """Finer rows of one task, about."""
 _BATCH_MS: Final[Mapping[Kind, int]] = {Kind.ROLLUP_5M: 3_600_000}
+
+_Weighed = tuple[int, int, Sequence[tuple[str, int]]]
+"""From when to when, and how many rows begin with which group; () one task takes them all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,15 +103,15 @@ def buckets(kind: Kind, wanted: Ranges, held: Ranges, may: Makeable, now_ms: int
 
 def units(store: HistoryStore, kind: Kind, cluster: str, wanted: Ranges) -> Iterator[Unit]:
     """Pieces of work of about the same size; together they are all that is wanted."""
-    step = _piece_ms(kind)
-    found = [piece for one in wanted for piece in pieces(one, step)]
-    if not isinstance(store, ParquetStore):
-        yield from (Unit(cluster=cluster, from_ms=first, to_ms=last) for first, last in found)
-        return
-    finer = FINER.get(kind, Kind.SAMPLES)
-    for first, last, footers in _bundles(store, finer, cluster, found, _ROWS[kind]):
-        names = _borders(footers, _ROWS[kind])
-        for low, high in zip([None, *names], [*names, None], strict=True):
+    finer, most = FINER.get(kind, Kind.SAMPLES), _ROWS[kind]
+    found = [piece for one in wanted for piece in pieces(one, _piece_ms(kind))]
+    weighed = (
+        _bundles(store, finer, cluster, found, most)
+        if isinstance(store, ParquetStore)
+        else _weighed(store, finer, cluster, found, most)
+    )
+    for first, last, weights in weighed:
+        for low, high in parts_of(weights, most):
             yield Unit(cluster=cluster, from_ms=first, to_ms=last, low=low, high=high)
 
 
@@ -124,22 +129,32 @@ def pieces(one: Range, step: int) -> Iterator[Range]:
         begin = until
 
 
+def _weighed(
+    store: HistoryStore, kind: Kind, cluster: str, pieces: Sequence[Range], most: int
+) -> Iterator[_Weighed]:
+    """Pieces with the rows of their groups, where they have too many for one task."""
+    for first, last in pieces:
+        wanted = HistoryRange(kind=kind, cluster=cluster, from_ms=first, to_ms=last)
+        yield first, last, rows_by_group(elastic(store), wanted, above=most)
+
+
 def _bundles(
     store: ParquetStore, kind: Kind, cluster: str, pieces: Sequence[Range], rows: int
-) -> Iterator[tuple[int, int, list[Footer]]]:
+) -> Iterator[_Weighed]:
     """Pieces that follow one another, put together as long as they have few rows."""
-    begun: tuple[int, int, list[Footer]] | None = None
+    begun: _Weighed | None = None
     held = 0
     for first, last in pieces:
         footers = _footers(store, kind, cluster, first, last)
+        weights = [*group_rows(footers)]
         size = sum(footer.rows for footer in footers)
         if begun is not None and begun[1] == first and held + size <= rows:
-            begun = (begun[0], last, begun[2] + footers)
+            begun = (begun[0], last, [*begun[2], *weights])
             held += size
             continue
         if begun is not None:
             yield begun
-        begun, held = (first, last, footers), size
+        begun, held = (first, last, weights), size
     if begun is not None:
         yield begun
 
@@ -154,21 +169,3 @@ def _footers(
         for footer in store.footers(slot)
         if footer.wanted_groups(wanted, None, None)
     ]
-
-
-def _borders(footers: Sequence[Footer], most: int) -> list[str]:
-    """Names of groups that divide rows into parts of about so many."""
-    weights = sorted(
-        (str(bounds[0]), group.rows)
-        for footer in footers
-        for group in footer.groups
-        if (bounds := group.bounds.get("group")) is not None
-    )
-    borders: list[str] = []
-    rows = 0
-    for name, weight in weights:
-        if rows and rows + weight > most and (not borders or name > borders[-1]):
-            borders.append(name)
-            rows = 0
-        rows += weight
-    return borders

@@ -14,7 +14,7 @@ from lagwatch.core.rollup import (
     roll_up,
 )
 from lagwatch.history.parquet import ParquetStore
-from lagwatch.history.rows import between
+from lagwatch.jobs.rollup.elastic import elastic
 from lagwatch.jobs.rollup.units import Unit
 from lagwatch.jobs.tables import StoreRef
 from lagwatch.ports import HistoryRange
@@ -69,17 +69,13 @@ class Roller:
 
     def _parts(self, wanted: HistoryRange, unit: Unit) -> Iterator[Records]:
         store = self._store
-        if isinstance(store, ParquetStore):
-            for slot in sorted(store.slots(wanted, unit.cluster)):
-                found = store.read_groups(slot, wanted, unit.low, unit.high)
-                if found is not None:
-                    yield found
+        if not isinstance(store, ParquetStore):
+            yield from elastic(store).read_groups(wanted, unit.low, unit.high)
             return
-        for rows in store.read(wanted):
-            if unit.low is None and unit.high is None:
-                yield rows
-            else:
-                yield rows.take(between(rows.text("group"), unit.low, unit.high))
+        for slot in sorted(store.slots(wanted, unit.cluster)):
+            found = store.read_groups(slot, wanted, unit.low, unit.high)
+            if found is not None:
+                yield found
 
 
 def back_ms(interval_ms: int, full_ms: int) -> int:

@@ -48,7 +48,6 @@ from lagwatch.history.elastic.search import Json, Share
 from lagwatch.jobs.schemas import struct_type, to_batches
 from lagwatch.jobs.sources import pushdown, telegraf
 from lagwatch.jobs.sources.options import (
-    EVER_MS,
     elastic_of,
     elastic_options,
     number,
@@ -57,7 +56,7 @@ from lagwatch.jobs.sources.options import (
 )
 from lagwatch.jobs.sources.pushdown import Filtered
 from lagwatch.jobs.sources.sink import Sink, Written, write_batches
-from lagwatch.ports import HistoryRange
+from lagwatch.ports import EVER_MS, HistoryRange
 
 NAME: Final = "lagwatch.elastic"
 _ROWS_PER_TASK: Final = 200_000
@@ -88,13 +87,7 @@ def rows_frame(
         "from_ms": str(wanted.from_ms),
         "to_ms": str(wanted.to_ms),
         "columns": json.dumps(wanted.columns),
-        "names": json.dumps(
-            {
-                name: value
-                for name in ("cluster", "level", "group", "topic", "partition")
-                if (value := getattr(wanted, name)) is not None and name in schema(wanted.kind)
-            }
-        ),
+        "names": json.dumps(wanted.names),
     }
     return spark.read.format(NAME).options(**elastic_options(settings), **options).load()
 

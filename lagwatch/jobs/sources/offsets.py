@@ -43,11 +43,12 @@ from lagwatch.config import ClusterSettings
 from lagwatch.core.wire import TOMBSTONE, CommitKeys, Decoded, decode
 from lagwatch.jobs.sources import pushdown
 from lagwatch.jobs.sources.arrow import Column, batch_of, known, words
-from lagwatch.jobs.sources.options import EVER_MS, cluster_of, number, unusable
+from lagwatch.jobs.sources.options import cluster_of, number, unusable
 from lagwatch.jobs.sources.pushdown import Filtered
 from lagwatch.kafka.ranges import OffsetRange, RangeBatch, plan_ranges, read_range
 from lagwatch.pollers.filters import Filters
 from lagwatch.pollers.tombstones import Tombstones
+from lagwatch.ports import EVER_MS
 
 NAME: Final = "lagwatch.offsets"
 SCHEMA: Final = T.StructType(

@@ -11,7 +11,6 @@ from lagwatch.errors import JobError
 CLUSTER: Final = "cluster"
 SETTINGS: Final = "settings.secret"
 """`[clusters.NAME]` as JSON, or `[history.elasticsearch]`."""
-EVER_MS: Final = 4_000_000_000_000
 
 
 def cluster_options(name: str, settings: ClusterSettings) -> dict[str, str]:

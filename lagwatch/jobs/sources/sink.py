@@ -2,20 +2,18 @@
 
 import random
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from hashlib import blake2b
 from typing import Any, Final
 
-import numpy as np
 import structlog
 
 from lagwatch.config.history import HistorySettings
-from lagwatch.core.record import Kind, Records, concat
+from lagwatch.core.record import Kind, Records
 from lagwatch.errors import HistoryError
 from lagwatch.history.build import open_store
-from lagwatch.history.rows import key_hashes
+from lagwatch.history.rows import digest, gathered
 from lagwatch.jobs.schemas import from_batch
 from lagwatch.ports import HistoryStore
 
@@ -71,7 +69,9 @@ def write_batches(sink: Sink, batches: Iterable[Any]) -> Written:
     store = open_store(sink.settings)
     try:
         total = Written()
-        for rows in _chunks(sink.kind, batches):
+        # files and requests should not be small
+        parts = (from_batch(sink.kind, batch) for batch in batches)
+        for rows in gathered(parts, _ROWS_AT_ONCE):
             retries = persist(partial(_write, sink, store, rows), patience_s=sink.patience_s)
             total += Written(rows=rows.size, retries=retries)
         if store.rejected_rows:
@@ -84,7 +84,8 @@ def write_batches(sink: Sink, batches: Iterable[Any]) -> Written:
 
 def _write(sink: Sink, store: HistoryStore, rows: Records) -> None:
     if not sink.replace:
-        store.write([rows], batch=f"{sink.batch}-{_digest(rows)}")
+        # a task that is tried again names them alike
+        store.write([rows], batch=f"{sink.batch}-{digest(rows)}")
         return
     from lagwatch.history.elastic import ElasticStore  # noqa: PLC0415 an optional extra
 
@@ -96,29 +97,6 @@ def _write(sink: Sink, store: HistoryStore, rows: Records) -> None:
             retryable=False,
         )
     store.replace([rows])
-
-
-def _chunks(kind: Kind, batches: Iterable[Any]) -> Iterator[Records]:
-    """Batches put together to some size: files and requests should not be small."""
-    parts: list[Records] = []
-    size = 0
-    for batch in batches:
-        rows = from_batch(kind, batch)
-        if rows.size == 0:
-            continue
-        parts.append(rows)
-        size += rows.size
-        if size >= _ROWS_AT_ONCE:
-            yield concat(parts)
-            parts, size = [], 0
-    if parts:
-        yield concat(parts)
-
-
-def _digest(rows: Records) -> str:
-    """Of what the rows are, whatever their order: a task that is tried again names them alike."""
-    keys = np.sort(key_hashes(rows))
-    return blake2b(keys.tobytes(), digest_size=8).hexdigest()
 
 
 def persist(write: Callable[[], None], *, patience_s: float = PATIENCE_S) -> int:
