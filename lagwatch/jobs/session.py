@@ -45,6 +45,7 @@ _LOCAL: Final[Mapping[str, str]] = {
 _PORTS: Final[Mapping[str, int]] = {"sc": 15002, "spark": 7077}
 """Of servers that are asked before Spark starts."""
 _ANSWERS_S: Final = 10
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
 """Set by spark-submit for the program it runs."""
 PACKAGE: Final = "lagwatch-jobs.zip"
@@ -147,7 +148,9 @@ def properties(settings: JobsSettings) -> Mapping[str, str]:
         return chosen | settings.spark
     chosen |= _OWN
     chosen["spark.driver.memory"] = f"{settings.driver_memory_mb}m"
-    chosen["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOG.as_uri()}"
     if is_local(settings):
         chosen |= _LOCAL
-    return chosen | settings.spark
+    chosen |= settings.spark
+    further = settings.spark.get(_JAVA_OPTIONS, "")
+    chosen[_JAVA_OPTIONS] = f"-Dlog4j2.configurationFile={_LOG.as_uri()} {further}".strip()
+    return chosen

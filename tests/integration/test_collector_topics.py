@@ -110,9 +110,8 @@ def test_a_killed_broker_costs_only_its_own_partitions(three_brokers: EmbeddedKa
             )
             gone = next(each for each in range(6) if leaders[each] == 3)
             eventually(lambda: ends_unknown(seen, topic, gone), "the lost ones are unknown")
-            health = seen.health(SourceKind.LOG_ENDS)
-            assert health is not None
-            assert not health.ok
+            # told at the end of a round, after its log ends
+            eventually(lambda: not seen.healthy_since(0, SourceKind.LOG_ENDS), "the source is ill")
         finally:
             three_brokers.start_broker(2)
 

@@ -7,11 +7,15 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from pyspark.sql import SparkSession
 
 from lagwatch.clock import SystemClock
+from lagwatch.config.history import HistorySettings
 from lagwatch.core.record import Kind
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.jobs.package import write_package
+from lagwatch.jobs.rollup.job import RollupRequest, run_rollup
+from lagwatch.jobs.tables import StoreRef
 from lagwatch.kafka.embedded.ports import free_ports
 from tests.support.history import group_sample, group_samples, sample, samples
 from tests.support.spark_cluster import SPARK_HOME, connect_server, environment, standalone
@@ -60,10 +64,12 @@ def rolled(folder: Path) -> list[tuple[object, ...]]:
 
 
 @pytest.fixture(scope="module")
-def expected(tmp_path_factory) -> list[tuple[object, ...]]:
+def expected(spark: SparkSession, tmp_path_factory) -> list[tuple[object, ...]]:
     """What a local Spark makes of it."""
     folder = recorded(tmp_path_factory.mktemp("local"))
-    assert lagwatch("rollup", "--store", str(folder), "--master", "local[1]").returncode == 0
+    ref = StoreRef(settings=HistorySettings(url=str(folder)))
+    now_ms = SystemClock().now_ms()
+    run_rollup(spark, ref, RollupRequest(), now_ms=now_ms, told=lambda _event, _values: None)
     rows = rolled(folder)
     assert len(rows) > 100
     return rows

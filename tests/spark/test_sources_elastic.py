@@ -379,6 +379,8 @@ def test_a_server_that_is_killed_in_mid_write_costs_a_wait_and_no_row(
         half_after = rows.mapInArrow(_second_half_after(killed), rows.schema)
         written = write_rows(half_after, ref, Kind.SAMPLES, batch="a")
         killer.join()
+        # what workers wrote is not visible to others at once
+        client.indices.refresh(index=f"{ref.settings.elasticsearch.prefix}-*")
 
     assert written.rows == 12_000
     assert written.retries > 0

@@ -89,9 +89,9 @@ def command(java: Path, jars: Path, layout: Layout, *, heap_mb: int) -> list[str
 
 def gateway_of(log: str) -> tuple[int, str] | None:
     """Return port and password of the gateway from what the JVM wrote so far; None: not yet."""
-    port, _, rest = log.partition("\n")
-    password, end, _ = rest.partition("\n")
-    return (int(port), password) if end else None
+    # before it speaks Java says which of its options the environment gave
+    lines = [line for line in log.split("\n")[:-1] if not line.startswith("Picked up ")]
+    return (int(lines[0]), lines[1]) if len(lines) > 1 else None
 
 
 def start_node(layout: Layout, gateway: tuple[int, str], settings: Mapping[str, str]) -> None:

@@ -1,0 +1,42 @@
+"""Which properties Spark is started with."""
+
+import pytest
+
+from lagwatch.config.jobs import JobsSettings
+from lagwatch.jobs.session import properties
+
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+
+def test_what_is_configured_comes_before_what_the_jobs_choose() -> None:
+    settings = JobsSettings(
+        master="local[2]", driver_memory_mb=700, spark={"spark.sql.shuffle.partitions": "3"}
+    )
+
+    chosen = properties(settings)
+
+    assert chosen["spark.sql.shuffle.partitions"] == "3"
+    assert chosen["spark.driver.memory"] == "700m"
+    assert chosen["spark.sql.session.timeZone"] == "UTC"
+
+
+def test_options_for_java_are_added_to_ours_which_keep_the_log_quiet() -> None:
+    ours = properties(JobsSettings())[JAVA_OPTIONS]
+
+    both = properties(JobsSettings(spark={JAVA_OPTIONS: "-Dkey=value"}))[JAVA_OPTIONS]
+
+    assert "log4j2" in ours
+    assert both == f"{ours} -Dkey=value"
+
+
+@pytest.mark.parametrize(
+    ("master", "loopback", "own_driver"),
+    [("local[*]", True, True), ("spark://host:7077", False, True), ("sc://host", False, False)],
+)
+def test_only_a_spark_of_this_machine_stays_on_loopback(
+    *, master: str, loopback: bool, own_driver: bool
+) -> None:
+    chosen = properties(JobsSettings(master=master))
+
+    assert (chosen.get("spark.driver.bindAddress") == "127.0.0.1") is loopback
+    assert ("spark.driver.memory" in chosen) is own_driver
