@@ -72,7 +72,7 @@ class _Note:
         if self._held and not self._is_dead(self._held):
             raise locked(self._job, self._held)
         if not self._put():
-            raise locked(self._job, self._state.load(self._name))
+            raise locked(self._job, self._held)
 
     def renew(self) -> None:
         while not self.ended.wait(_RENEWED_S):
@@ -99,10 +99,12 @@ class _Note:
             "since_ms": self._since_ms,
             "seen_ms": self._clock.now_ms(),
         }
-        done = self._state.swap(self._name, self._held, note)
-        if done:
+        if self._state.swap(self._name, self._held, note):
             self._held = note
-        return done
+            return True
+        # ours may have come through although no answer did
+        self._held = self._state.load(self._name)
+        return self._held.get("token") == self._token
 
     def _is_dead(self, held: Mapping[str, Any]) -> bool:
         if held.get("host") == socket.gethostname() and not _runs(int(held.get("pid", 0))):

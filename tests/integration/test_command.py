@@ -6,11 +6,10 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from lagwatch.kafka.embedded import EmbeddedKafka
+from tests.support.command import started
 from tests.support.kafka import commit, create_topic, produce, unique
 from tests.support.waiting import eventually
 
@@ -23,30 +22,6 @@ def lagwatch(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [*COMMAND, *arguments], capture_output=True, text=True, timeout=_DEADLINE_S, check=False
     )
-
-
-@contextmanager
-def serving(log: Path, *arguments: str) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
-    """The service and its URL, as its log tells it."""
-    with (
-        log.open("wb") as stderr,
-        subprocess.Popen([*COMMAND, "serve", *arguments], stderr=stderr) as process,
-    ):
-        try:
-            eventually(
-                lambda: process.poll() is not None or _url(log) != "",
-                "the service says where it listens",
-                timeout_s=_DEADLINE_S,
-            )
-            assert process.poll() is None, log.read_text()
-            yield process, _url(log)
-        finally:
-            process.kill()
-
-
-def _url(log: Path) -> str:
-    events = (json.loads(line) for line in log.read_text().splitlines() if line.endswith("}"))
-    return next((str(event["url"]) for event in events if event["event"] == "serving"), "")
 
 
 def _ready(url: str) -> bool:
@@ -97,7 +72,7 @@ def test_a_service_is_asked_and_stops_cleanly_on_sigterm(
     commit(kafka, group, topic, 10)
     flags = ("--bootstrap", kafka.bootstrap_servers, "--address", "127.0.0.1:0")
 
-    with serving(tmp_path / "log", *flags, "--cluster-name", "here") as (process, url):
+    with started(tmp_path / "log", *flags, "--cluster-name", "here") as (process, url):
         eventually(lambda: _ready(url), "the service is ready", timeout_s=_DEADLINE_S)
         result = lagwatch("status", group, "--url", url, "--cluster", "here", "--json")
         process.send_signal(signal.SIGTERM)
@@ -112,7 +87,7 @@ def test_a_service_is_asked_and_stops_cleanly_on_sigterm(
 def test_ctrl_c_stops_the_service_cleanly(kafka: EmbeddedKafka, tmp_path: Path) -> None:
     flags = ("--bootstrap", kafka.bootstrap_servers, "--address", "127.0.0.1:0")
 
-    with serving(tmp_path / "log", *flags) as (process, url):
+    with started(tmp_path / "log", *flags) as (process, url):
         eventually(lambda: _ready(url), "the service is ready", timeout_s=_DEADLINE_S)
         os.kill(process.pid, signal.SIGINT)
         code = process.wait(_STOPS_WITHIN_S)
@@ -126,7 +101,7 @@ def test_an_address_that_is_taken_is_told_without_a_traceback(
 ) -> None:
     flags = ("--bootstrap", kafka.bootstrap_servers, "--address")
 
-    with serving(tmp_path / "log", *flags, "127.0.0.1:0") as (_, url):
+    with started(tmp_path / "log", *flags, "127.0.0.1:0") as (_, url):
         second = lagwatch("serve", *flags, url.removeprefix("http://"))
 
     assert second.returncode == 2

@@ -13,10 +13,16 @@ _DEADLINE_S = 60
 
 
 @contextmanager
-def serving(log: Path, *arguments: str) -> Iterator[str]:
-    """The service's URL, as its log tells it. It ends with the block."""
+def started(log: Path, *arguments: str) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
+    """The service and its URL, as its log tells it. It ends with the block.
+
+    It works in the folder of the log: what it writes by default does not stay with the sources.
+    """
     command = (sys.executable, "-m", "lagwatch", "serve", *arguments)
-    with log.open("wb") as stderr, subprocess.Popen(command, stderr=stderr) as process:
+    with (
+        log.open("wb") as stderr,
+        subprocess.Popen(command, stderr=stderr, cwd=log.parent) as process,
+    ):
         try:
             eventually(
                 lambda: process.poll() is not None or _url(log) != "",
@@ -24,13 +30,20 @@ def serving(log: Path, *arguments: str) -> Iterator[str]:
                 timeout_s=_DEADLINE_S,
             )
             assert process.poll() is None, log.read_text()
-            yield _url(log)
+            yield process, _url(log)
         finally:
             process.terminate()
             try:
                 process.wait(_DEADLINE_S)
             finally:
                 process.kill()
+
+
+@contextmanager
+def serving(log: Path, *arguments: str) -> Iterator[str]:
+    """The URL of such a service."""
+    with started(log, *arguments) as (_, url):
+        yield url
 
 
 def _url(log: Path) -> str:

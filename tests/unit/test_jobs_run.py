@@ -6,13 +6,16 @@ import zipfile
 
 import pytest
 from pyspark.errors import PySparkException
+from structlog.testing import capture_logs
 
 from lagwatch.clock import SystemClock
 from lagwatch.config.history import HistorySettings
 from lagwatch.config.jobs import JobsSettings
 from lagwatch.core.record import Kind
-from lagwatch.errors import JobError, SourceError
+from lagwatch.errors import HistoryError, JobError, SourceError
 from lagwatch.history.build import open_store
+from lagwatch.history.folder import open_folder
+from lagwatch.jobs import lock
 from lagwatch.jobs.faults import translated
 from lagwatch.jobs.last_run import LastRun, write_textfile
 from lagwatch.jobs.lock import only_run
@@ -20,7 +23,9 @@ from lagwatch.jobs.open_state import open_state
 from lagwatch.jobs.outcome import Outcome
 from lagwatch.jobs.package import write_package
 from lagwatch.jobs.run import job_run
+from lagwatch.jobs.state import FolderState
 from lagwatch.ports import HistoryRange
+from tests.support.waiting import eventually
 
 CLOCK = SystemClock()
 HOLDS = """
@@ -112,6 +117,43 @@ def test_a_run_that_is_refused_leaves_the_metrics_of_the_one_that_goes_on(
         pass
 
     assert not (tmp_path / "metrics").exists()
+
+
+def test_a_note_whose_answer_was_lost_is_ours_all_the_same(history, monkeypatch) -> None:
+    monkeypatch.setattr(lock, "_RENEWED_S", 0.02)
+
+    class Losing(FolderState):
+        """Every second answer is lost; what was asked for is done."""
+
+        swaps = 0
+
+        def swap(self, name, before, value) -> bool:
+            done = super().swap(name, before, value)
+            self.swaps += 1
+            if self.swaps % 2 == 0:
+                raise HistoryError(store="", kind="io", message="no answer", retryable=True)
+            return done
+
+    state = Losing(open_folder(history.url))
+    with capture_logs() as logs, only_run("rollup", state, history, CLOCK):
+        eventually(lambda: state.swaps >= 8, "the note is renewed")
+        held = state.load("rollup.lock")
+
+    assert held["pid"] == os.getpid()
+    assert {one["event"] for one in logs} == {"job_lock_not_renewed"}
+    assert state.load("rollup.lock") == {}
+
+
+def test_a_run_whose_place_was_taken_says_so_and_leaves_the_note(history, monkeypatch) -> None:
+    monkeypatch.setattr(lock, "_RENEWED_S", 0.02)
+    state, other = open_state(history), {"token": "x", "host": "elsewhere", "seen_ms": 0}
+
+    with capture_logs() as logs, only_run("rollup", state, history, CLOCK):
+        state.save("rollup.lock", other)
+        eventually(lambda: bool(logs), "it is noticed")
+
+    assert [one["event"] for one in logs] == ["job_lock_lost"]
+    assert state.load("rollup.lock") == other
 
 
 def test_another_job_may_run_on_the_same_store(history, holder) -> None:
