@@ -1,7 +1,6 @@
 """From the history to the report: runs the transforms and puts what they give in order."""
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,9 +11,9 @@ from pyspark.sql import types as T
 
 from lagwatch import __version__
 from lagwatch.config.jobs import ReportSettings
-from lagwatch.core.advise import Advice, AdviceKind, Load, advise
+from lagwatch.core.advise import AdviceKind
 from lagwatch.core.record import Kind
-from lagwatch.core.trend import TEST, Comparison, significant
+from lagwatch.core.trend import TEST, significant
 from lagwatch.jobs.report import (
     deployments,
     groups,
@@ -39,25 +38,32 @@ from lagwatch.jobs.report.frames import (
 )
 from lagwatch.jobs.report.model import (
     VERSION,
-    Change,
     ClusterDay,
     DeploymentDay,
     GroupDay,
     GroupObjective,
     HeatHour,
     HeatMap,
-    HeatRow,
     Incident,
     Objectives,
     Report,
     RetentionRisk,
-    Side,
     Skew,
     TopicAdvice,
     Trend,
     Turn,
 )
-from lagwatch.jobs.report.verdict import verdict
+from lagwatch.jobs.report.parts import (
+    change,
+    cluster_day,
+    comparison,
+    deployment_day,
+    greatest_first,
+    heat_row,
+    least_first,
+    names,
+    topic_advice,
+)
 from lagwatch.jobs.tables import StoreRef, on_sound_files
 
 HEAT_ROWS: Final = 40
@@ -204,22 +210,30 @@ class _Builder:
         found = [GroupDay(**row) for row in rows]
         return sorted(
             found,
-            key=lambda one: (_least(one.time_lag_max_s), _least(one.lag_max), *_names(one)),
+            key=lambda one: (
+                greatest_first(one.time_lag_max_s),
+                greatest_first(one.lag_max),
+                *names(one),
+            ),
         )
 
     def _clusters(self, of_groups: Sequence[GroupDay]) -> list[ClusterDay]:
         rows = self._collected("clusters", self._rounds.transform(groups.recorded(self._day)))
         recorded = {row["cluster"]: float(row["recorded_s"] or 0) for row in rows}
-        names = sorted({*recorded, *(one.cluster for one in of_groups), *self._history.clusters})
+        clusters = sorted({*recorded, *(one.cluster for one in of_groups), *self._history.clusters})
         return [
-            _cluster(name, [one for one in of_groups if one.cluster == name], recorded)
-            for name in names
+            cluster_day(name, [one for one in of_groups if one.cluster == name], recorded)
+            for name in clusters
         ]
 
     def _heat(self, buckets: DataFrame, of_groups: Sequence[GroupDay]) -> HeatMap:
         troubled = sorted(
             of_groups,
-            key=lambda one: (_least(one.not_ok_s), _least(one.time_lag_max_s), *_names(one)),
+            key=lambda one: (
+                greatest_first(one.not_ok_s),
+                greatest_first(one.time_lag_max_s),
+                *names(one),
+            ),
         )
         shown = [(one.cluster, one.group) for one in troubled[:HEAT_ROWS]]
         hours = self._day.hours
@@ -238,7 +252,7 @@ class _Builder:
                 HeatHour(label=hour.label, from_ms=hour.from_ms, to_ms=hour.to_ms) for hour in hours
             ),
             rows=tuple(
-                _heat_row(
+                heat_row(
                     cluster,
                     group,
                     [at.get((cluster, group, hour), {}) for hour in range(len(hours))],
@@ -257,7 +271,7 @@ class _Builder:
             objective_s=settings.objective_s,
             objective_share=settings.objective_share,
             budget_days=objectives.BUDGET_DAYS,
-            groups=sorted(found, key=lambda one: (one.left or 0.0, one.share or 0.0, *_names(one))),
+            groups=sorted(found, key=lambda one: (one.left or 0.0, one.share or 0.0, *names(one))),
         )
 
     def _trend(self, buckets: DataFrame) -> tuple[Trend, bool]:
@@ -266,11 +280,11 @@ class _Builder:
         days = {row["days_ago"] for row in hours.select("days_ago").distinct().collect()}
         rows = self._collected("trend", hours.transform(trends.compared))
         rows.sort(key=lambda row: (row["cluster"], row["group"], row["metric"]))
-        series = [(row, _comparison(row)) for row in rows]
-        told = significant([comparison for _, comparison in series])
-        changes = [_change(*series[position], p) for position, p in told]
+        series = [(row, comparison(row)) for row in rows]
+        told = significant([found for _, found in series])
+        changes = [change(*series[position], p) for position, p in told]
         changes.sort(
-            key=lambda one: (-abs(one.now - one.before) / (abs(one.before) or 1.0), *_names(one))
+            key=lambda one: (-abs(one.now - one.before) / (abs(one.before) or 1.0), *names(one))
         )
         trend = Trend(
             test=TEST,
@@ -303,14 +317,14 @@ class _Builder:
         found = [Incident(**row) for row in rows]
         return sorted(
             found,
-            key=lambda one: (one.worst != "ERR", -one.seconds, *_names(one), one.from_ms or 0),
+            key=lambda one: (one.worst != "ERR", -one.seconds, *names(one), one.from_ms or 0),
         )
 
     def _deployments(self, buckets: DataFrame) -> list[DeploymentDay]:
         transform = deployments.around(self._day, buckets)
         rows = self._collected("deployments", self._events.transform(transform))
-        found = [_deployment(row) for row in rows]
-        return sorted(found, key=lambda one: (one.at_ms, *_names(one)))
+        found = [deployment_day(row) for row in rows]
+        return sorted(found, key=lambda one: (one.at_ms, *names(one)))
 
     def _retention(self) -> tuple[list[RetentionRisk], bool]:
         """Partitions at risk, and whether there is anything to judge by."""
@@ -318,7 +332,13 @@ class _Builder:
         rows = self._collected("retention", samples.transform(retention.risks(self._day)))
         found = [RetentionRisk(**row) for row in rows]
         found.sort(
-            key=lambda one: (-one.lost, _most(one.left_s), *_names(one), one.topic, one.partition)
+            key=lambda one: (
+                -one.lost,
+                least_first(one.left_s),
+                *names(one),
+                one.topic,
+                one.partition,
+            )
         )
         return found, bool(found) or not samples.isEmpty()
 
@@ -336,13 +356,13 @@ class _Builder:
             rounds = self._rounds.where(within("at_ms", from_ms, self._day.to_ms))
             transform = loads.loads(rounds)
             rows = self._collected("advice", held.transform(transform))
-        found = [_advice(row, self._settings.headroom) for row in rows]
+        found = [topic_advice(row, self._settings.headroom) for row in rows]
         return sorted(
             found,
             key=lambda one: (
                 _KINDS.index(AdviceKind(one.kind)),
                 -(one.needed or 0),
-                *_names(one),
+                *names(one),
                 one.topic,
             ),
         )
@@ -384,120 +404,3 @@ def _kept(rows: DataFrame) -> Iterator[DataFrame]:
         yield kept
     finally:
         kept.unpersist()
-
-
-def _names(one: Any) -> tuple[str, str]:  # noqa: ANN401 whatever has a cluster and a group
-    return one.cluster, one.group
-
-
-def _least(value: float | None) -> float:
-    """Greatest first, unknown last."""
-    return 1.0 if value is None else -value
-
-
-def _most(value: float | None) -> float:
-    """Least first, unknown last."""
-    return float("inf") if value is None else value
-
-
-def _cluster(name: str, of_groups: Sequence[GroupDay], recorded: Mapping[str, float]) -> ClusterDay:
-    return ClusterDay(
-        cluster=name,
-        groups=len(of_groups),
-        recorded_s=recorded.get(name, 0.0),
-        not_ok_s=sum(one.not_ok_s or 0.0 for one in of_groups),
-        produced=_total(one.produced for one in of_groups),
-        consumed=_total(one.consumed for one in of_groups),
-        rebalances=_total(one.rebalances for one in of_groups),
-    )
-
-
-def _total(values: Iterable[int | None]) -> int | None:
-    """The sum of what is known; None when nothing is."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
-
-
-def _heat_row(cluster: str, group: str, cells: Sequence[Mapping[str, Any]]) -> HeatRow:
-    return HeatRow(
-        cluster=cluster,
-        group=group,
-        lag_max=tuple(cell.get("lag_max") for cell in cells),
-        time_lag_max_s=tuple(cell.get("time_lag_max_s") for cell in cells),
-        status=tuple(cell.get("status") for cell in cells),
-    )
-
-
-def _comparison(row: Mapping[str, Any]) -> Comparison:
-    return Comparison(
-        now=row["now"],
-        before=row["before"],
-        lowest=row["lowest"],
-        highest=row["highest"],
-        p=row["p"],
-        hours=row["hours"],
-    )
-
-
-def _change(row: Mapping[str, Any], found: Comparison, p: float) -> Change:
-    return Change(
-        cluster=row["cluster"],
-        group=row["group"],
-        metric=row["metric"],
-        now=found.now,
-        before=found.before,
-        lowest=found.lowest,
-        highest=found.highest,
-        ratio=found.now / found.before if found.before else None,
-        p=p,
-        hours=found.hours,
-    )
-
-
-def _deployment(row: Mapping[str, Any]) -> DeploymentDay:
-    sides = [
-        Side(**{name: row[f"{side}_{name}"] for name in Side.__slots__})
-        for side in ("before", "after")
-    ]
-    return DeploymentDay(
-        cluster=row["cluster"],
-        group=row["group"],
-        at_ms=row["at_ms"],
-        version=row["version"],
-        note=_note(row["detail"]),
-        partitions=row["partitions"],
-        before=sides[0],
-        after=sides[1],
-        verdict=verdict(*sides),
-    )
-
-
-def _note(detail: str | None) -> str:
-    """The note in an event's detail; "" when there is none, or somebody else wrote the event."""
-    try:
-        found = json.loads(detail or "{}")
-    except ValueError:
-        return ""
-    return str(found.get("note", "")) if isinstance(found, dict) else ""
-
-
-def _advice(row: Mapping[str, Any], headroom: float) -> TopicAdvice:
-    load = Load(
-        peak_per_s=row["peak_per_s"],
-        buckets=row["buckets"],
-        rate_per_s=row["rate_per_s"],
-        saturated_buckets=row["saturated_buckets"],
-        unowned_buckets=row["unowned_buckets"],
-        partly_buckets=row["partly_buckets"],
-        read_share=row["read_share"],
-        partitions=row["partitions"],
-        consumers=row["consumers"],
-    )
-    advice: Advice = advise(load, headroom=headroom)
-    return TopicAdvice(
-        **row,
-        kind=advice.kind.value,
-        needed=advice.needed,
-        headroom=headroom,
-        reason=advice.reason,
-    )
