@@ -11,6 +11,8 @@ PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11,$(
 PORT ?= 8000
 # the demo ends by itself after so many seconds and judges what it saw; empty: until Ctrl-C
 SECONDS ?=
+# processes that run tests: most wait for servers, so that two fit on two cores; 0: this one
+WORKERS ?= 2
 # benchmarks to run, as name[,name]; empty: all
 ONLY ?=
 
@@ -33,8 +35,8 @@ jars: $(STAMPS)/project  ## fetch Kafka's jars into the user's cache (checked ea
 demo: install  ## real Kafka, groups in every state, their verdicts [SECONDS=60] [PORT=8000]
 	$(BIN)/lagwatch demo $(if $(SECONDS),--seconds $(SECONDS)) --port $(PORT)
 
-test: install  ## all tests
-	$(BIN)/pytest
+test: install  ## all tests [WORKERS=0]
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup
 
 check: $(STAMPS)/project  ## format, lint, types, import contracts
 	$(BIN)/ruff format --check
