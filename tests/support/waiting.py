@@ -7,7 +7,7 @@ from collections.abc import Callable
 _never = threading.Event()
 
 
-def eventually(condition: Callable[[], bool], what: str, *, timeout_s: float = 30.0) -> None:
+def eventually(condition: Callable[[], bool], what: str, *, timeout_s: float = 60.0) -> None:
     """Return once `condition()` is true; fail when it stays false, naming `what` was awaited."""
     deadline_s = time.monotonic() + timeout_s
     while not condition():
