@@ -88,6 +88,16 @@ class Dispatcher:
                 await deliverer.close()
 
 
+def _heed_cancellation() -> None:
+    """End although a channel's library swallowed the request to, as `wait_for` may.
+
+    Before Python 3.12 it loses a cancellation that meets a finished answer (CPython gh-86296).
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
 class _Deliverer:
     """One channel."""
 
@@ -109,6 +119,7 @@ class _Deliverer:
             except sqlite3.Error as error:
                 _log.error("alerts_file_unusable", channel=self._outlet.name, reason=str(error))
                 await self._clock.sleep(_AFTER_TROUBLE_S)
+            _heed_cancellation()
 
     async def keep_alive(self) -> None:
         """Repeat what is open, where the receiver needs that."""

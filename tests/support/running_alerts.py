@@ -47,7 +47,7 @@ def running(settings: Settings, clock: ShiftedClock) -> Iterator[Running]:
             await task
         alerts.close()
 
-    thread = threading.Thread(target=lambda: asyncio.run(deliver()))
+    thread = threading.Thread(target=lambda: asyncio.run(deliver()), daemon=True)
     thread.start()
     assert started.wait(10), "the alerts did not start"
     loop = found[0]._loop  # noqa: SLF001
@@ -56,3 +56,4 @@ def running(settings: Settings, clock: ShiftedClock) -> Iterator[Running]:
     finally:
         loop.call_soon_threadsafe(stop[0].cancel)
         thread.join(30)
+        assert not thread.is_alive(), "the alerts end when told"
