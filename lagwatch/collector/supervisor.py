@@ -10,6 +10,7 @@ import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from typing import Final
 
 import structlog
@@ -89,13 +90,13 @@ class CollectorSupervisor:
         self._started += 1
         self._inbox.put(CollectorStarted(incarnation=self._started))
         ours, theirs = socket_pair()
-        try:
-            process = await _spawn(theirs.fileno())
-        except OSError as error:
-            ours.close()
-            return f"it could not be started: {error}"
-        finally:
-            theirs.close()
+        with theirs, ExitStack() as until_attended:
+            until_attended.enter_context(ours)
+            try:
+                process = await _spawn(theirs.fileno())
+            except OSError as error:
+                return f"it could not be started: {error}"
+            until_attended.pop_all()
         self._process = process
         try:
             await self._attend(process, ServingEnd(ours))

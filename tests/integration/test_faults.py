@@ -1,5 +1,6 @@
 """What goes wrong with Kafka: each fault has its own message, and nothing stops for ever."""
 
+import asyncio
 import os
 import signal
 import socket
@@ -15,6 +16,8 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from lagwatch.clock import SystemClock
+from lagwatch.collector.supervisor import CollectorSupervisor
 from lagwatch.config import ClusterSettings
 from lagwatch.kafka.embedded import EmbeddedKafka
 from lagwatch.ports import CollectorStarted, LogEnds, SourceHealth, SourceKind
@@ -270,6 +273,22 @@ def test_a_collector_that_dies_at_once_again_and_again_is_not_restarted_in_a_rus
     died = [each for each in seen.of(SourceHealth) if each.error_kind == "died"]
     assert len(died) == deaths
     assert "SIGKILL" in died[0].message
+
+
+def test_a_supervisor_that_is_stopped_while_it_starts_a_collector_leaves_nothing_open() -> None:
+    async def opened() -> int:
+        options = ClusterSettings(bootstrap="127.0.0.1:1")
+        supervisor = CollectorSupervisor(cluster="test", settings=options, clock=SystemClock())
+        here = psutil.Process()
+        before = here.num_fds()
+        task = asyncio.create_task(supervisor.run())
+        await anext(supervisor.reports())  # it is about to start
+        assert supervisor.pid is None
+        task.cancel()
+        await asyncio.wait({task})
+        return here.num_fds() - before
+
+    assert asyncio.run(opened()) == 0
 
 
 def test_the_serving_side_never_loads_the_client_library() -> None:
