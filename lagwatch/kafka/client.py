@@ -4,9 +4,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from threading import Lock
 from typing import Final, TypeVar
 
+import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
@@ -15,6 +17,7 @@ from lagwatch.config import ClusterSettings
 from lagwatch.errors import SourceError
 from lagwatch.kafka import codes, properties
 from lagwatch.kafka.causes import Causes
+from lagwatch.kafka.patience import GRACE_S
 
 _EVENTS: Final = 32
 _EVENT_AGE_S: Final = 10.0
@@ -23,6 +26,7 @@ _LISTEN_S: Final = 0.2
 T = TypeVar("T")
 
 _log = logging.getLogger("lagwatch.librdkafka")
+_own_log = structlog.get_logger(__name__)
 
 
 class Events:
@@ -104,13 +108,29 @@ class KafkaClients:
         Raises:
             SourceError: with the most telling cause that the client library named meanwhile.
         """
+        admin = self.admin
         try:
             return await asyncio.to_thread(function)
         except KafkaException as error:
             raise await self.explain(kafka_error(error), doing=doing) from error
         except TimeoutError as error:
+            self._left_unanswered(admin)
             message = f"{doing}: the client library gave no answer in time"
             raise SourceError(cluster=self.cluster, kind="timeout", message=message) from error
+
+    async def ask(self, question: Callable[[AdminClient], Future[T]], *, timeout_s: float) -> T:
+        """Send a question that has a deadline of its own, `timeout_s`, and wait for the answer.
+
+        Raises:
+            KafkaException: as told; or `TIMED_OUT`, when its deadline is over and nothing is told.
+        """
+        admin = self.admin
+        try:
+            async with asyncio.timeout(timeout_s + GRACE_S):
+                return await asyncio.wrap_future(question(admin))
+        except TimeoutError as error:
+            self._left_unanswered(admin)
+            raise KafkaException(KafkaError(codes.TIMED_OUT)) from error
 
     async def explain(self, error: KafkaError, *, doing: str) -> SourceError:
         """Why a request failed; takes a moment to hear the client library's events."""
@@ -132,6 +152,15 @@ class KafkaClients:
     def answered(self) -> None:
         """The cluster answers: what went wrong before is over."""
         self._events.clear()
+
+    def _left_unanswered(self, admin: AdminClient) -> None:
+        """Make a new admin client: this one let a deadline of its own pass without a word.
+
+        After a broker's restart the client library may do so for ever.
+        """
+        if self.admin is admin:
+            _own_log.warning("client_replaced", reason="it left a request unanswered")
+            self.admin = self.another_admin()
 
     def _made(self, make: Callable[[], T]) -> T:
         try:

@@ -17,15 +17,13 @@ from confluent_kafka.admin import AdminClient
 from lagwatch.errors import SourceError
 from lagwatch.kafka import codes
 from lagwatch.kafka.client import KafkaClients, kafka_error
-from lagwatch.kafka.patience import Patience
+from lagwatch.kafka.patience import GRACE_S, Patience
 
 T = TypeVar("T")
 
 _IN_FLIGHT: Final = 100
 _GROUPS_AT_ONCE: Final = 500
 """Groups whose answers are held at the same time: bounds memory."""
-_GRACE_S: Final = 2.0
-"""The client library keeps its deadlines; this is for a busy machine."""
 
 Ask = Callable[[AdminClient, str, float], Future[T]]
 """Sends the request for one group: (client, group, deadline in seconds)."""
@@ -92,7 +90,7 @@ class GroupCalls(Generic[T]):
 
     def _next(self, done: SimpleQueue[tuple[str, Future[T]]], deadline_s: float) -> Answer[T]:
         try:
-            group, future = done.get(timeout=deadline_s + _GRACE_S)
+            group, future = done.get(timeout=deadline_s + GRACE_S)
         except Empty as error:
             self._admin = None
             message = "the client library left a request to a group's coordinator unanswered"

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -115,21 +116,16 @@ class KafkaLogEnds:
         ]
         if columns.log_start is not None:
             asked.append((columns.log_start, EARLIEST, IsolationLevel.READ_UNCOMMITTED))
-        async with free:
-            pending = [
-                (
-                    column,
-                    ask_offsets(
-                        self._clients.admin,
-                        chunk.partitions(spec),
-                        isolation=isolation,
-                        timeout_s=timeout_s,
-                    ),
+        async with free, asyncio.TaskGroup() as group:
+            for column, spec, isolation in asked:
+                question = partial(
+                    ask_offsets,
+                    partitions=chunk.partitions(spec),
+                    isolation=isolation,
+                    timeout_s=timeout_s,
                 )
-                for column, spec, isolation in asked
-            ]
-            for column, answer in pending:
-                await chunk.take(column, answer)
+                answer = self._clients.ask(question, timeout_s=timeout_s)
+                group.create_task(chunk.take(column, answer))
 
 
 class _Chunk:
@@ -150,10 +146,10 @@ class _Chunk:
     def partitions(self, spec: int) -> list[TopicPartition]:
         return [TopicPartition(name, partition, spec) for name, partition in self._names]
 
-    async def take(self, column: Int64, answer: Future[Answers]) -> None:
+    async def take(self, column: Int64, answer: Awaitable[Answers]) -> None:
         """Write what was answered into the column; count what was not."""
         try:
-            answers = await asyncio.wrap_future(answer)
+            answers = await answer
         except KafkaException as error:
             self._silent(kafka_error(error), len(self._rows), column)
             return

@@ -131,9 +131,11 @@ class KafkaOffsetsAt:
         row_of = {places[row]: row for row in rows.tolist()}
         wanted = [_question(places[row], int(at[row])) for row in rows.tolist()]
         async with free:
-            asked = ask_offsets(self._clients.admin, wanted, timeout_s=_TIMEOUT_S)
             try:
-                answers = await asyncio.wrap_future(asked)
+                answers = await self._clients.ask(
+                    lambda admin: ask_offsets(admin, wanted, timeout_s=_TIMEOUT_S),
+                    timeout_s=_TIMEOUT_S,
+                )
             except KafkaException as error:
                 failed = kafka_error(error)
                 # a broker before 3.0 does not know `NEWEST`: nothing is known then

@@ -4,6 +4,8 @@ from typing import Final
 
 REQUEST_TIMEOUT_S: Final = 5.0
 """Deadline of a request; a broker that needs longer counts as not answering."""
+GRACE_S: Final = 2.0
+"""The client library keeps its deadlines; this is for a busy machine, and for when it does not."""
 _SHORT_S: Final = 1.0
 _FULL_EVERY: Final = 4
 

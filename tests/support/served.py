@@ -120,6 +120,9 @@ def serving(
         try:
             served.wait_answering()
             yield served
+        except BaseException:
+            sys.stderr.write(log.read_text()[-5000:])  # shown with the failure
+            raise
         finally:
             process.terminate()
             try:
