@@ -19,8 +19,9 @@ from lagwatch.kafka import codes, properties
 from lagwatch.kafka.causes import Causes
 from lagwatch.kafka.patience import GRACE_S
 
-_EVENTS: Final = 32
 _EVENT_AGE_S: Final = 10.0
+_EVENTS: Final = 2_000
+"""Bounds memory, and holds what all clients of a broker that is down tell in that time."""
 _LISTEN_S: Final = 0.2
 
 T = TypeVar("T")

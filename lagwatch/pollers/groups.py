@@ -51,6 +51,7 @@ class GroupPoller:
         self._wake = wake
         self._interval_s = interval_s
         self._round_s: float | None = None
+        self._problems: Sequence[str] = ()
         self._rights_s: float | None = None
         self._hot: set[str] = set()
         self._rebalances: Counter[str] = Counter()
@@ -85,13 +86,15 @@ class GroupPoller:
 
     async def poll_once(self) -> Sequence[str]:
         """All groups when their time has come, else those that rebalanced."""
+        hot: Sequence[str] = ()
         if self._round_due():
-            problems = await self._all()
+            self._problems = await self._all()
             self._round_s = self._clock.monotonic_s()
         else:
-            problems = await self._hot_ones()
+            hot = await self._hot_ones()
         await self._facts.tell()
-        return problems
+        # what failed in the last round of all is not mended by asking for some, or for none
+        return list(dict.fromkeys([*self._problems, *hot]))
 
     def _round_due(self) -> bool:
         if self._round_s is None:

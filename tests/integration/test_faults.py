@@ -211,6 +211,31 @@ def test_a_collector_waits_for_a_cluster_that_is_down_at_first(own_kafka: Embedd
         )
 
 
+def test_while_the_broker_is_down_its_sources_are_never_well_for_a_moment(
+    own_kafka: EmbeddedKafka,
+) -> None:
+    asked = (SourceKind.CONNECTION, SourceKind.LOG_ENDS, SourceKind.GROUPS)
+    topic = create_topic(own_kafka)
+    with collecting(settings(own_kafka)) as seen:
+        eventually(lambda: seen.log_end(topic) is not None, "its log end is told")
+        own_kafka.kill_broker(0)
+        eventually(
+            lambda: not any((last := seen.health(each)) is None or last.ok for each in asked),
+            "all three faults are told",
+        )
+        before = len(seen.of(SourceHealth))
+        eventually(
+            lambda: (
+                sum(each.source is SourceKind.GROUPS for each in seen.of(SourceHealth)[before:]) > 2
+            ),
+            "three more rounds of the slowest",
+        )
+        later = [each for each in seen.of(SourceHealth)[before:] if each.source in asked]
+        own_kafka.start_broker(0)
+
+    assert [each for each in later if each.ok] == []
+
+
 def test_a_collector_ends_when_the_serving_process_is_killed(kafka: EmbeddedKafka) -> None:
     script = (
         "import sys\n"

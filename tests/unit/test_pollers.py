@@ -446,8 +446,8 @@ class InMemoryGroups:
             ]
 
 
-def committed_poller(desk: Desk, source: InMemoryGroups) -> CommittedPoller:
-    groups = GroupPoller(
+def group_poller(desk: Desk, source: InMemoryGroups) -> GroupPoller:
+    return GroupPoller(
         source,
         filters=desk.filters,
         facts=desk.facts,
@@ -456,6 +456,26 @@ def committed_poller(desk: Desk, source: InMemoryGroups) -> CommittedPoller:
         wake=Wake(),
         interval_s=30.0,
     )
+
+
+def test_groups_that_could_not_be_listed_stay_a_problem_until_they_can() -> None:
+    source = InMemoryGroups({})
+    desk = Desk(InMemoryTopics({}))
+    poller = group_poller(desk, source)
+
+    async def rounds() -> list[Sequence[str]]:
+        source.problem = "a broker is silent"
+        told = [await poller.poll_once()]
+        source.problem = ""
+        told.append(await poller.poll_once())  # not yet due, and no group rebalanced
+        await desk.clock.sleep(30.0)
+        return [*told, await poller.poll_once()]
+
+    assert asyncio.run(rounds()) == [["a broker is silent"], ["a broker is silent"], []]
+
+
+def committed_poller(desk: Desk, source: InMemoryGroups) -> CommittedPoller:
+    groups = group_poller(desk, source)
     return CommittedPoller(
         source,
         source,
