@@ -5,10 +5,10 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from threading import Lock
 from typing import Final, TypeVar
 
-import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
@@ -27,7 +27,6 @@ _LISTEN_S: Final = 0.2
 T = TypeVar("T")
 
 _log = logging.getLogger("lagwatch.librdkafka")
-_own_log = structlog.get_logger(__name__)
 
 
 class Events:
@@ -115,7 +114,7 @@ class KafkaClients:
         except KafkaException as error:
             raise await self.explain(kafka_error(error), doing=doing) from error
         except TimeoutError as error:
-            self._left_unanswered(admin)
+            self.renew_admin(admin)
             message = f"{doing}: the client library gave no answer in time"
             raise SourceError(cluster=self.cluster, kind="timeout", message=message) from error
 
@@ -130,7 +129,7 @@ class KafkaClients:
             async with asyncio.timeout(timeout_s + GRACE_S):
                 return await asyncio.wrap_future(question(admin))
         except TimeoutError as error:
-            self._left_unanswered(admin)
+            self.renew_admin(admin)
             raise KafkaException(KafkaError(codes.TIMED_OUT)) from error
 
     async def explain(self, error: KafkaError, *, doing: str) -> SourceError:
@@ -154,14 +153,15 @@ class KafkaClients:
         """The cluster answers: what went wrong before is over."""
         self._events.clear()
 
-    def _left_unanswered(self, admin: AdminClient) -> None:
-        """Make a new admin client: this one let a deadline of its own pass without a word.
+    def renew_admin(self, admin: AdminClient) -> None:
+        """Replace this admin client, if nobody did already, by one that remembers nothing.
 
-        After a broker's restart the client library may do so for ever.
+        After a broker's restart the client library may let requests wait for ever, or go on with
+        leaders that are none.
         """
         if self.admin is admin:
-            _own_log.warning("client_replaced", reason="it left a request unanswered")
-            self.admin = self.another_admin()
+            with suppress(SourceError):  # a file with a secret is away: the old one must do
+                self.admin = self.another_admin()
 
     def _made(self, make: Callable[[], T]) -> T:
         try:

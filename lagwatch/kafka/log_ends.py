@@ -26,6 +26,8 @@ _CHUNK: Final = 250
 took 0.6 s of CPU, in chunks 0.06 s)."""
 _IN_FLIGHT: Final = 8
 """Calls under way at one broker."""
+_RENEW_EVERY: Final = 4
+"""Rounds without any answer until another client tries."""
 
 Int64 = NDArray[np.int64]
 Answers = Mapping[TopicPartition, ListOffsetsResultInfo | KafkaError]
@@ -76,9 +78,11 @@ class KafkaLogEnds:
     def __init__(self, clients: KafkaClients) -> None:
         self._clients = clients
         self._patience: defaultdict[int, Patience] = defaultdict(Patience)
+        self._silent_rounds = 0
 
     async def log_ends(self, topics: TopicListing, *, with_log_start: bool) -> LogEndRound:
         """Ask all leaders at once; a broker that is silent only costs its own partitions."""
+        admin = self._clients.admin
         columns = _columns(topics, with_log_start=with_log_start)
         by_leader = _rows_by_leader(topics.leader)
         async with asyncio.TaskGroup() as group:
@@ -86,6 +90,11 @@ class KafkaLogEnds:
                 group.create_task(self._ask_leader(leader, rows, columns))
         if (columns.log_end >= 0).any():
             self._clients.answered()
+            self._silent_rounds = 0
+        elif columns.log_end.size > 0:
+            self._silent_rounds += 1
+            if self._silent_rounds % _RENEW_EVERY == 0:
+                self._clients.renew_admin(admin)
         silent = {leader for leader, _ in columns.silent}
         for leader in by_leader:
             self._patience[leader].note(answered=leader not in silent)
