@@ -58,7 +58,7 @@ def test_a_broker_of_three_that_dies_makes_no_false_verdict(three_brokers: Embed
     assert still == "ERR"
 
 
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(900)
 def test_twenty_restarts_of_a_single_broker_leave_service_verdicts_and_windows_whole(
     own_kafka: EmbeddedKafka,
 ) -> None:

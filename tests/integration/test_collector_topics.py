@@ -54,7 +54,7 @@ def test_a_new_topic_is_noticed_by_its_first_commit(kafka: EmbeddedKafka) -> Non
 
         commit(kafka, unique("group"), topic, 1)
 
-        eventually(lambda: seen.log_end(topic) == (0, 3, 3), "its log end is told", timeout_s=5)
+        eventually(lambda: seen.log_end(topic) == (0, 3, 3), "its log end is told")
 
 
 def test_a_topic_made_anew_under_its_name_is_noticed_by_its_id(kafka: EmbeddedKafka) -> None:
@@ -66,11 +66,11 @@ def test_a_topic_made_anew_under_its_name_is_noticed_by_its_id(kafka: EmbeddedKa
         first_id = topic_id(seen, topic)
 
         admin.delete_topics([topic], operation_timeout=30)[topic].result(30)
-        eventually(lambda: topic_id(seen, topic) is None, "it leaves", timeout_s=10)
+        eventually(lambda: topic_id(seen, topic) is None, "it leaves")
         admin.create_topics([NewTopic(topic, 1)], operation_timeout=30)[topic].result(30)
         commit(kafka, unique("group"), topic, 0)
 
-        eventually(lambda: topic_id(seen, topic) is not None, "it is back", timeout_s=10)
+        eventually(lambda: topic_id(seen, topic) is not None, "it is back")
     assert topic_id(seen, topic) != first_id
 
 
@@ -106,7 +106,6 @@ def test_a_killed_broker_costs_only_its_own_partitions(three_brokers: EmbeddedKa
             eventually(
                 lambda: all(seen.log_end(topic, each) == (0, 2, 2) for each in living),
                 "the other brokers' partitions stay fresh",
-                timeout_s=15,
             )
             gone = next(each for each in range(6) if leaders[each] == 3)
             eventually(lambda: ends_unknown(seen, topic, gone), "the lost ones are unknown")

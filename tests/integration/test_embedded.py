@@ -93,8 +93,8 @@ def test_no_broker_outlives_its_owner(ending: str, status: int) -> None:
 
     pid, data_dir = report.split()
     assert owner.returncode == status
-    eventually(lambda: not alive(int(pid)), "the end of the broker", timeout_s=15)
-    eventually(lambda: not Path(data_dir).exists(), "removal of its data", timeout_s=15)
+    eventually(lambda: not alive(int(pid)), "the end of the broker")
+    eventually(lambda: not Path(data_dir).exists(), "removal of its data")
 
 
 def test_no_broker_outlives_its_owner_whose_forked_child_lives_on() -> None:
@@ -109,7 +109,7 @@ def test_no_broker_outlives_its_owner_whose_forked_child_lives_on() -> None:
         owner.wait(timeout=30)
 
         try:
-            eventually(lambda: not alive(pid), "the end of the broker", timeout_s=15)
+            eventually(lambda: not alive(pid), "the end of the broker")
             assert alive(child)
         finally:
             os.kill(child, signal.SIGKILL)
@@ -121,7 +121,7 @@ def test_no_broker_outlives_its_guard(own_kafka: EmbeddedKafka) -> None:
 
     os.kill(guard, signal.SIGKILL)
 
-    eventually(lambda: not alive(pid), "the end of the broker", timeout_s=15)
+    eventually(lambda: not alive(pid), "the end of the broker")
     own_kafka.start_broker(0)
     assert alive(own_kafka.pids[0])
 

@@ -80,7 +80,7 @@ def test_a_server_that_hangs_is_given_up_at_the_deadline(
     took_s = time.monotonic() - started_s
 
     assert (error.kind, error.retryable) == ("timeout", True)
-    assert TIMEOUT_S <= took_s < 4 * TIMEOUT_S
+    assert TIMEOUT_S <= took_s < 10 * TIMEOUT_S
     assert_all_there_once(store, proxy)
 
 
@@ -94,7 +94,7 @@ def test_a_server_that_drips_is_given_up_at_the_deadline_too(
     took_s = time.monotonic() - started_s
 
     assert (error.kind, error.retryable) == ("timeout", True)
-    assert TIMEOUT_S <= took_s < 4 * TIMEOUT_S
+    assert TIMEOUT_S <= took_s < 10 * TIMEOUT_S
     assert_all_there_once(store, proxy)
 
 

@@ -160,7 +160,7 @@ def _rounds(live: Live, recording: Recorder, number: int) -> None:
     for _ in range(number):
         started_s = time.monotonic()
         live.shown_to(recording)
-        assert time.monotonic() - started_s < 5
+        assert time.monotonic() - started_s < 30
         live.wait(INTERVAL_MS / 1000)
 
 

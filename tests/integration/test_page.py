@@ -9,15 +9,11 @@ from urllib.parse import quote
 import pytest
 
 from lagwatch.kafka.embedded import EmbeddedKafka
-from lagwatch.notify import Alerts
-from lagwatch_api import create_app
-from tests.support.api_doubles import GivenSettings, RecordingCommands
 from tests.support.browser import Browser, browsing
-from tests.support.fleet import Fleet, ShiftedClock, alert_settings
 from tests.support.kafka import commit, create_topic, produce, unique
+from tests.support.many_groups import NAMES, ROW, open_fleet, serving_many
 from tests.support.relay import relaying
 from tests.support.served import Served, serving
-from tests.support.serving import served
 from tests.support.traffic import committing, producer_of, running
 from tests.support.waiting import eventually
 
@@ -26,7 +22,6 @@ _QUICK = (
     "[history]\ninterval_s = 1\nflush_s = 1\n"
     '[alerts.webhook.nobody]\nurl = "http://127.0.0.1:1"\n'
 )
-_ROW = ".scroll .row:not([hidden])"
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +70,6 @@ def scene(own_kafka: EmbeddedKafka) -> Iterator[Scene]:
         yield one
 
 
-def open_fleet(browser: Browser, url: str) -> None:
-    browser.open(url)
-    eventually(lambda: bool(browser.texts(_ROW)), "groups are shown")
-
-
 def open_group(browser: Browser, url: str) -> None:
     browser.open(url)
     eventually(lambda: browser.text("#g-mark") != "", "the verdict is shown")
@@ -96,7 +86,7 @@ class TestLooks:
 
         open_fleet(browser, f"{scene.lagwatch.base}/")
 
-        rows = browser.texts(_ROW)
+        rows = browser.texts(ROW)
         assert scene.stalled in rows[0]
         assert "STALLED" in rows[0]
         assert any(scene.current in row and "OK" in row for row in rows)
@@ -140,12 +130,12 @@ class TestUse:
         open_fleet(browser, f"{scene.lagwatch.base}/")
 
         browser.type("#q", scene.stalled)
-        eventually(lambda: len(browser.texts(_ROW)) == 1, "one group is left")
-        browser.click(f"{_ROW} a")
+        eventually(lambda: len(browser.texts(ROW)) == 1, "one group is left")
+        browser.click(f"{ROW} a")
         eventually(lambda: browser.text("#group-name") == scene.stalled, "the group opens")
         shared = browser.url
         browser.back()
-        eventually(lambda: len(browser.texts(_ROW)) == 1, "the search is as it was")
+        eventually(lambda: len(browser.texts(ROW)) == 1, "the search is as it was")
 
         assert browser.run("return document.querySelector('#q').value") == scene.stalled
         open_group(browser, shared)
@@ -157,17 +147,17 @@ class TestUse:
 
         browser.press("/")
         browser.press(scene.stalled)
-        eventually(lambda: len(browser.texts(_ROW)) == 1, "one group is left")
+        eventually(lambda: len(browser.texts(ROW)) == 1, "one group is left")
         browser.press("\ue015")  # arrow down
         browser.press("\ue007")  # enter
         eventually(lambda: browser.text("#group-name") == scene.stalled, "the group opens")
         browser.press("\ue00c")  # escape
-        eventually(lambda: len(browser.texts(_ROW)) == 1, "back among the groups")
+        eventually(lambda: len(browser.texts(ROW)) == 1, "back among the groups")
 
     def test_a_filter_by_status_leaves_only_these(self, browser: Browser, scene: Scene) -> None:
         open_fleet(browser, f"{scene.lagwatch.base}/?status=STALL")
 
-        rows = browser.texts(_ROW)
+        rows = browser.texts(ROW)
 
         assert rows
         assert all("STALLED" in row for row in rows)
@@ -176,7 +166,7 @@ class TestUse:
         browser.errors()
 
         open_fleet(browser, f"{scene.lagwatch.base}/?q=onerror")
-        assert any(scene.odd in row for row in browser.texts(_ROW))
+        assert any(scene.odd in row for row in browser.texts(ROW))
         open_group(browser, scene.at(scene.odd))
 
         assert browser.text("#group-name") == scene.odd
@@ -191,7 +181,7 @@ class TestUse:
 
         commit(own_kafka, new, scene.topic, 1)
 
-        eventually(lambda: any(new in row for row in browser.texts(_ROW)), "the new group comes")
+        eventually(lambda: any(new in row for row in browser.texts(ROW)), "the new group comes")
 
     def test_a_lost_connection_is_told_and_mends_itself(
         self, browser: Browser, scene: Scene, own_kafka: EmbeddedKafka
@@ -203,12 +193,12 @@ class TestUse:
 
             relay.cut()
             eventually(lambda: "connection lost" in browser.text("#live"), "the loss is told")
-            shown = browser.text("#live"), browser.texts(_ROW)
+            shown = browser.text("#live"), browser.texts(ROW)
             commit(own_kafka, new, scene.topic, 1)
             relay.mend()
 
             eventually(lambda: browser.text("#live").startswith("live"), "it is live again")
-            eventually(lambda: any(new in row for row in browser.texts(_ROW)), "the news is shown")
+            eventually(lambda: any(new in row for row in browser.texts(ROW)), "the news is shown")
             browser.open("about:blank")
         assert "old" in shown[0]
         assert any(scene.stalled in row for row in shown[1])
@@ -228,68 +218,37 @@ class TestUse:
         eventually(lambda: browser.text("#mutes") == "", "it is not muted any more")
 
 
-NAMES = tuple(f"team-{number % 37}.service-{number:05}" for number in range(10_000))
-LAST = max(NAMES)
-
-
 @pytest.fixture(scope="module")
 def url(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    clock = ShiftedClock()
-    fleet = Fleet(NAMES, clock)
-    folder = tmp_path_factory.mktemp("alerts")
-    alerts = Alerts(alert_settings(folder, ""), clock)
-    app = create_app(
-        fleet.queries,
-        RecordingCommands(),
-        GivenSettings(),
-        alerts=alerts,
-        hostname="h",
-        version="0",
-    )
-    with served(app) as server:
-        yield f"http://127.0.0.1:{server.port}/"
-        browser.open("about:blank")  # an open stream would hold the server up
-    alerts.close()
+    with serving_many(tmp_path_factory.mktemp("alerts"), browser) as address:
+        yield address
 
 
 class TestTenThousandGroups:
-    def test_they_can_be_used_within_two_seconds(self, browser: Browser, url: str) -> None:
+    def test_all_are_there_and_few_are_drawn(self, browser: Browser, url: str) -> None:
         browser.look(1280, 800, "light")
         open_fleet(browser, url)
 
-        shown_ms = browser.run("return performance.getEntriesByName('groups-shown')[0].startTime")
-
-        assert shown_ms <= 2000
         assert browser.text("#shown") == "10,000 of 10,000 groups"
-        assert len(browser.texts(_ROW)) < 60
+        assert len(browser.texts(ROW)) < 60
 
-    def test_typing_filters_within_a_tenth_of_a_second(self, browser: Browser, url: str) -> None:
+    def test_typing_filters(self, browser: Browser, url: str) -> None:
         open_fleet(browser, url)
 
-        took_ms = browser.run(
-            """
-            const field = document.querySelector("#q");
-            const times = [];
-            for (const text of ["s", "se", "service-0", "service-09", "service-0999", "", "x"]) {
-              const begin = performance.now();
-              field.value = text;
-              field.dispatchEvent(new Event("input"));
-              await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
-              times.push(performance.now() - begin);
-            }
-            return times.sort((a, b) => a - b);
-            """
-        )
+        found = []
+        for text, shown in (("service-0999", "10 of 10,000 groups"), ("x", "No group matches")):
+            browser.type("#q", text)
+            eventually(lambda shown=shown: shown in browser.text("#shown"), shown)  # type: ignore[misc]
+            found.append(len(browser.texts(ROW)))
 
-        assert took_ms[len(took_ms) // 2] <= 100
-        assert "No group matches" in browser.text("#shown")
+        assert found == [10, 0]
 
     def test_every_group_can_be_scrolled_to(self, browser: Browser, url: str) -> None:
         open_fleet(browser, f"{url}?sort=group")
 
         browser.run("document.querySelector('#scroll').scrollTop = 1e9")
 
-        eventually(lambda: LAST in " ".join(browser.texts(_ROW)), "the last is shown")
+        eventually(lambda: max(NAMES) in " ".join(browser.texts(ROW)), "the last is shown")
 
 
 def _overflow(browser: Browser) -> int:

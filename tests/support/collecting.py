@@ -141,7 +141,7 @@ def collecting(options: ClusterSettings, cluster: str = "test") -> Iterator[Seen
         yield seen
     finally:
         stop.set()
-        thread.join(10)
+        thread.join(30)
         assert not thread.is_alive(), "the supervisor stops when told"
 
 
