@@ -70,7 +70,7 @@ def test_an_incident_survives_a_restart_and_is_closed_after_it(tmp_path: Path) -
         with running(settings, clock) as before:
             fleet.fail("billing")
             before.sees(fleet)
-            eventually(lambda: len(receiver.notices) == 1, "the opening")
+            eventually(lambda: len(receiver.notices) == 1 and before.idle(), "the opening")
 
         with running(settings, clock) as after:
             after.sees(fleet)
@@ -91,7 +91,7 @@ def test_an_empty_window_after_a_restart_closes_nothing(tmp_path: Path) -> None:
         with running(settings, clock) as before:
             fleet.fail("billing")
             before.sees(fleet)
-            eventually(lambda: len(receiver.notices) == 1, "the opening")
+            eventually(lambda: len(receiver.notices) == 1 and before.idle(), "the opening")
 
         with running(settings, clock) as after:
             after.sees(Fleet(["orders"], clock))  # billing has not been read yet

@@ -21,6 +21,10 @@ class Running:
         """One round of the fleet, on the loop of the alerts."""
         self.call(lambda: fleet.shown_to(self.alerts))
 
+    def idle(self) -> bool:
+        """Is all delivered, and kept as delivered? A receiver has it a moment before."""
+        return not any(self.call(self.alerts.counts).undelivered.values())
+
     def call(self, work) -> object:
         """Do something on the loop of the alerts, which owns their state."""
 
