@@ -136,6 +136,7 @@ class _Deliverer:
                 self._outlet.counts.keep_alives_failed += 1
                 reason = str(error) or "no answer in time"
                 _log.warning("keep_alive_failed", channel=self._outlet.name, reason=reason)
+            _heed_cancellation()
 
     async def close(self) -> None:
         try:
