@@ -21,8 +21,9 @@ from tests.support.elastic_history import open_store, partitions, samples, uniqu
 from tests.support.elasticsearch import EmbeddedElasticsearch
 from tests.support.fault_proxy import Answer, Cut, CutRequest, FaultProxy, Hang, Pass, Request, Slow
 from tests.support.history import EVER, NOON_MS, SetClock, held
+from tests.support.waiting import eventually
 
-TIMEOUT_S = 1.5
+TIMEOUT_S = 3.0
 ROWS = 300
 BULK = "/_bulk"
 
@@ -39,9 +40,24 @@ def store(proxy: FaultProxy, tmp_path: Path) -> Iterator[ElasticStore]:
     opened = open_store(
         proxy.url, unique_prefix(), tmp_path, timeout_s=TIMEOUT_S, bulk_bytes=10_000
     )
-    opened.write([samples(1)], batch="first")
+    write_in_the_end(opened, 1, batch="first")
     yield opened
     opened.close()
+
+
+def write_in_the_end(store: ElasticStore, rows: int, *, batch: str = "a") -> None:
+    """Write again, as the service does, while the error says that it may heal."""
+
+    def written() -> bool:
+        try:
+            store.write([samples(rows)], batch=batch)
+        except HistoryError as error:
+            if not error.retryable:
+                raise
+            return False
+        return True
+
+    eventually(written, "the rows to be written")
 
 
 def fault(store: ElasticStore) -> HistoryError:
@@ -54,7 +70,7 @@ def fault(store: ElasticStore) -> HistoryError:
 def assert_all_there_once(store: ElasticStore, proxy: FaultProxy) -> None:
     """Write again with nothing in the way: every row is there, none twice, none set aside."""
     proxy.rule = lambda _: Pass()
-    store.write([samples(ROWS)], batch="a")
+    write_in_the_end(store, ROWS)
     assert partitions(store) == list(range(ROWS))
     assert store.rejected.rows == 0
 
@@ -420,7 +436,7 @@ def test_a_server_killed_in_mid_write_has_every_acknowledged_row_once(
         own_elasticsearch.start()
         proxy.rule = lambda _: Pass()
         before = partitions(store)
-        store.write([samples(20 * ROWS)], batch="b")
+        write_in_the_end(store, 20 * ROWS, batch="b")
 
         assert caught.value.retryable
         assert set(range(ROWS)) <= set(before)
@@ -433,13 +449,13 @@ def test_a_server_that_is_stopped_and_goes_on_is_written_to_again(
     own_elasticsearch: EmbeddedElasticsearch, tmp_path: Path
 ) -> None:
     store = open_store(own_elasticsearch.url, unique_prefix(), tmp_path, timeout_s=10.0)
-    store.write([samples(1)], batch="first")
+    write_in_the_end(store, 1, batch="first")
     hasty = open_store(own_elasticsearch.url, store.prefix, tmp_path, timeout_s=TIMEOUT_S)
     own_elasticsearch.pause()
 
     error = fault(hasty)
     own_elasticsearch.resume()
-    store.write([samples(ROWS)], batch="a")
+    write_in_the_end(store, ROWS)
 
     assert (error.kind, error.retryable) == ("timeout", True)
     assert partitions(store) == list(range(ROWS))
