@@ -89,12 +89,18 @@ class Footer:
 
 
 def group_rows(footers: Iterable[Footer]) -> Iterator[tuple[str, int]]:
-    """Names of groups, and how many rows of files begin with them."""
+    """Names of groups, and about how many rows of files are of groups from there to the next name.
+
+    Half of a row group's rows count for its first name and half for its last: of roll-ups, one may
+    hold the end of one level and the begin of another, and so names from first to last.
+    """
     for footer in footers:
         for group in footer.groups:
             bounds = group.bounds.get("group")
             if bounds is not None:
-                yield str(bounds[0]), group.rows
+                half = group.rows // 2
+                yield str(bounds[0]), group.rows - half
+                yield str(bounds[1]), half
 
 
 def _may_hold(group: RowGroup, wanted: HistoryRange, *, low: str | None, high: str | None) -> bool:

@@ -102,7 +102,7 @@ def between(text: Text, low: str | None, high: str | None) -> Bools:
 def parts_of(group_rows: Iterable[tuple[str, int]], most: int) -> list[GroupRange]:
     """Ranges of groups that have about so many rows each; together they cover all names.
 
-    `group_rows` says how many rows begin with which group.
+    `group_rows` says how many rows are of which group, or from it to the next name.
     """
     borders: list[str] = []
     rows = 0

@@ -25,7 +25,7 @@ SETTLED_MS: Final = 300_000
 _ROWS: Final[Mapping[Kind, int]] = {
     Kind.ROLLUP_5M: 1_300_000,
     Kind.ROLLUP_1H: 300_000,
-    Kind.ROLLUP_1D: 300_000,
+    Kind.ROLLUP_1D: 60_000,
 }
 """Finer rows of one task, about."""
 _BATCH_MS: Final[Mapping[Kind, int]] = {Kind.ROLLUP_5M: 3_600_000}
