@@ -142,12 +142,13 @@ class EmbeddedElasticsearch:
             assert gateway is not None, "the JVM ended"
             start_node(layout, gateway, self._settings(layout))
         except (Py4JError, AssertionError) as error:
+            reason = str(error)  # Java is asked for it
             self.kill()
             log = _text(layout.log_file)
             if "Address already in use" in log and not last:
                 self._port = 0
                 return False
-            raise EmbeddedKafkaError(f"Elasticsearch did not start: {error}\n{log}") from error
+            raise EmbeddedKafkaError(f"Elasticsearch did not start: {reason}\n{log}") from error
         self._wait_ready()
         return True
 

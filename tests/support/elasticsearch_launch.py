@@ -120,6 +120,9 @@ def _start(gateway: JavaGateway, layout: Layout, settings: Mapping[str, str]) ->
         builder.put(key, value)
     environment = jvm.org.elasticsearch.env.Environment(builder.build(), path)
     logging.configure(environment, _YES)
+    # initialising this class initialises its subclasses: two threads that meet their first errors
+    # at the same time would wait for each other's for ever
+    jvm.java.lang.Class.forName("org.elasticsearch.ElasticsearchException")
     loader = jvm.org.elasticsearch.plugins.PluginsLoader
     modules = jvm.java.io.File(str(layout.modules)).toPath()
     bundles = loader.loadModulesBundles(modules, _NO)
