@@ -28,7 +28,14 @@ from lagwatch.history.parquet_file import (
     read_rows,
     torn,
 )
-from lagwatch.history.rows import GroupRange, between, matching, parts_of, sort_unique
+from lagwatch.history.rows import (
+    GroupRange,
+    matching,
+    of_groups,
+    parts_of,
+    rows_by_group,
+    sort_unique,
+)
 from lagwatch.ports import HistoryRange
 
 _CACHED_FOOTERS: Final = 2048
@@ -78,6 +85,19 @@ class ParquetSlots:
     ) -> Records | None:
         """The same of groups with `low <= name < high`, at once; None when there are none."""
         return self._read_range(slot, wanted, wanted.chosen, low, high)
+
+    def rows_by_group(self, slot: Slot, wanted: HistoryRange) -> Iterator[tuple[str, int]]:
+        """Names of groups and their rows, those of row groups that the range only touches, too."""
+        for footer in self.footers(slot):
+            groups = footer.wanted_groups(wanted, None, None)
+            try:
+                rows = read_rows(self.folder, footer, slot, groups, ("group",))
+            except FileNotFoundError:
+                continue  # compacted meanwhile
+            except (pa.ArrowException, OSError) as error:
+                self.pass_over(footer.file, torn(error, footer.file))
+                continue
+            yield from rows_by_group(rows)
 
     def footers(self, slot: Slot, files: Sequence[StoredFile] | None = None) -> list[Footer]:
         """The files of a slot as they say, in the order in which they were written.
@@ -181,9 +201,7 @@ class ParquetSlots:
             except (pa.ArrowException, OSError) as error:
                 self.pass_over(footer.file, torn(error, footer.file))
                 continue
-            rows = matching(rows, wanted)
-            if low is not None or high is not None:
-                rows = rows.take(between(rows.text("group"), low, high))
+            rows = of_groups(matching(rows, wanted), low, high)
             if rows.size:
                 parts.append(rows)
         if not parts:

@@ -1,5 +1,6 @@
 """Sorting rows by key, keeping one of each, finding the ones that are wanted."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Final
@@ -99,18 +100,40 @@ def between(text: Text, low: str | None, high: str | None) -> Bools:
     return np.array([*within, low is None], np.bool_)[text.codes]
 
 
-def parts_of(group_rows: Iterable[tuple[str, int]], most: int) -> list[GroupRange]:
-    """Ranges of groups that have about so many rows each; together they cover all names.
+def of_groups(rows: Records, low: str | None, high: str | None) -> Records:
+    """The rows of groups with `low <= name < high`."""
+    if low is None and high is None:
+        return rows
+    return rows.take(between(rows.text("group"), low, high))
 
-    `group_rows` says how many rows are of which group, or from it to the next name.
+
+def rows_by_group(rows: Records) -> Iterator[tuple[str, int]]:
+    """Names of groups and how many of the rows are theirs."""
+    name = rows.text("group")
+    counts = np.bincount(name.codes[name.codes >= 0], minlength=len(name.words))
+    return zip(name.words, counts.tolist(), strict=True)
+
+
+def parts_of(group_rows: Iterable[tuple[str, int]], most: int) -> list[GroupRange]:
+    """Ranges of groups of about equal size, about `most` rows at most; they cover all names.
+
+    `group_rows` says how many rows are of which group, or from it to the next name; the same name
+    may come several times.
     """
+    sizes: Counter[str] = Counter()
+    for name, rows in group_rows:
+        sizes[name] += rows
+    total = max(sizes.total(), 1)
+    parts = -(-total // most)
     borders: list[str] = []
-    rows = 0
-    for name, weight in sorted(group_rows):
-        if rows and rows + weight > most and (not borders or name > borders[-1]):
+    before = part = 0
+    for name in sorted(sizes):
+        # the part in which the middle of its rows lies
+        number = (2 * before + sizes[name]) * parts // (2 * total)
+        if before and number > part:
             borders.append(name)
-            rows = 0
-        rows += weight
+        part = number
+        before += sizes[name]
     return list(zip([None, *borders], [*borders, None], strict=True))
 
 

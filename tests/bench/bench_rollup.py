@@ -34,6 +34,7 @@ from tests.bench.figures import Bound, Figure
 CORES = 2
 HOURS = (24, 48, 96)
 """10, 20 and 40 million samples."""
+_TURNS = 3
 _WITHIN_S = 900
 _ROOT = Path(__file__).resolve().parents[2]
 _STEPS_MS = {Kind.ROLLUP_5M: 300_000, Kind.ROLLUP_1H: HOUR_MS, Kind.ROLLUP_1D: 24 * HOUR_MS}
@@ -47,7 +48,7 @@ def run() -> Iterator[Figure]:
         write(history, range(many))
         duck = DuckDB(history, Path(folder))
         of_spark, of_duck, of_one_core = [], [], []
-        for _ in range(2):
+        for _ in range(_TURNS):
             # in turns, so that what else runs on the machine disturbs all
             of_duck.append(duck.roll_up(some))
             of_one_core.append(rolled_up(history, some, cores=1))

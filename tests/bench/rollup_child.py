@@ -14,7 +14,8 @@ from lagwatch.jobs.session import start
 from lagwatch.jobs.tables import StoreRef
 from tests.bench.bench_history import HOUR_MS, START_MS
 
-_WARM_UP_HOURS = 2
+_WARM_UP_HOURS = 6
+"""Enough for a task on each core: the workers of both have started then."""
 
 
 def main(master: str, folder: str, hours: int) -> None:

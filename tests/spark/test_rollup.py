@@ -15,10 +15,9 @@ from lagwatch.history.layout import DAY_MS, HOUR_MS, day_start_ms
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.jobs.rollup.files import FILE_TYPE, other_rows
 from lagwatch.jobs.rollup.job import RollupRequest, RollupResult, run_rollup
-from lagwatch.jobs.rollup.pages import unpacked
 from lagwatch.jobs.rollup.plan import ROLLUPS
-from lagwatch.jobs.rollup.transforms import rolled_up
-from lagwatch.jobs.rollup.units import Unit, spread, units_frame
+from lagwatch.jobs.rollup.transforms import as_rows, rolled_up
+from lagwatch.jobs.rollup.units import UNIT_TYPE, Unit, spread, units_frame
 from lagwatch.jobs.schemas import column_names, struct_type
 from lagwatch.jobs.tables import StoreRef
 from tests.support.history import NOON_MS, group_sample, held, rollup, sample
@@ -104,9 +103,8 @@ def test_units_become_rows_of_roll_ups(spark: SparkSession, tmp_path: Path) -> N
     units = units_frame(spark, [Unit(cluster="here", from_ms=NOON_MS, to_ms=NOON_MS + HOUR_MS)])
     names = ("level", "group", "topic", "partition", "bucket_ms", "samples", "lag_max", "ok_s")
 
-    rows = units.transform(rolled_up(ref(folder), Kind.ROLLUP_5M)).transform(
-        unpacked(Kind.ROLLUP_5M)
-    )
+    make = rolled_up(ref(folder), Kind.ROLLUP_5M)
+    rows = units.transform(as_rows(make, UNIT_TYPE, Kind.ROLLUP_5M))
 
     fields = [struct_type(Kind.ROLLUP_5M)[name] for name in names]
     expected = spark.createDataFrame(
@@ -132,9 +130,8 @@ def test_rows_of_other_buckets_are_kept_when_a_file_is_replaced(
     ranges = {"here": ((NOON_MS + 300_000, NOON_MS + 600_000),)}
     files = spread(spark, [("here", slot.from_ms, footer.file.name)], FILE_TYPE)
 
-    kept = files.transform(other_rows(ref(tmp_path), Kind.ROLLUP_5M, ranges)).transform(
-        unpacked(Kind.ROLLUP_5M)
-    )
+    make = other_rows(ref(tmp_path), Kind.ROLLUP_5M, ranges)
+    kept = files.transform(as_rows(make, FILE_TYPE, Kind.ROLLUP_5M))
 
     target = struct_type(Kind.ROLLUP_5M)
     expected = spark.createDataFrame(

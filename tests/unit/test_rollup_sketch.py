@@ -49,6 +49,15 @@ def test_a_sketch_comes_back_from_its_bytes_as_it_was(parts) -> None:
     assert same(decode(column), sketches)
 
 
+def test_many_sketches_come_back_from_their_bytes_as_they_were() -> None:
+    rng = np.random.default_rng(1)
+    size = 20_000
+    place = rng.integers(0, size, 5 * size)  # some hold nothing
+    sketches = sketch(place, rng.integers(0, 10 ** rng.integers(1, 9, place.size)), size)
+
+    assert same(decode(encode(sketches)), sketches)
+
+
 @given(values=st.lists(LAGS, min_size=1, max_size=200), percent=st.sampled_from([50, 95, 99]))
 def test_quantiles_are_exact_for_few_values_and_within_a_percent_for_many(values, percent) -> None:
     exact = sorted(values)[-(-len(values) * percent // 100) - 1]

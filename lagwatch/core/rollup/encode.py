@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lagwatch.core.rollup.sketch import Sketches
+from lagwatch.core.rollup.sketch import Sketches, concat_sketches
 
 Int64 = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -21,6 +21,8 @@ _SHIFT: Final = 7
 _MORE: Final = 0x80
 _LONGEST: Final = 9
 """Bytes of the greatest number of 63 bits."""
+_AT_ONCE: Final = 8192
+"""Sketches that are decoded in one go: what is between bytes and numbers stays in the cache."""
 
 
 def encode(sketches: Sketches) -> NDArray[np.object_]:
@@ -43,6 +45,11 @@ def decode(column: Sequence[bytes | None] | NDArray[np.object_]) -> Sketches:
     Raises:
         ValueError: these bytes are no sketches.
     """
+    starts = range(0, max(len(column), 1), _AT_ONCE)
+    return concat_sketches([_decoded(column[start : start + _AT_ONCE]) for start in starts])
+
+
+def _decoded(column: Sequence[bytes | None] | NDArray[np.object_]) -> Sketches:
     parts = [part or b"" for part in column]
     offsets = np.zeros(len(parts) + 1, np.int64)
     np.cumsum([len(part) for part in parts], out=offsets[1:])
@@ -137,4 +144,4 @@ def _from_leb128(data: Bytes, offsets: Int64) -> tuple[Int64, Int64]:
         numbers[longer] |= part << (_SHIFT * position)
         position += 1
         longer = longer[length[longer] > position]
-    return numbers, np.diff(np.concatenate([[0], np.cumsum(last)])[offsets])
+    return numbers, np.diff(np.searchsorted(ends, offsets))

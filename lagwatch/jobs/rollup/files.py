@@ -1,43 +1,32 @@
-"""Writes roll-ups in the place of what was there before.
+"""Writes roll-ups into Parquet files in the place of what was there before.
 
-Parquet: new files hold the new rows and, of old files that hold rows of the same buckets, what else
-is in these; then the old files go. As long as both are there, and if somebody compacts them at that
+New files hold the new rows and, of old files that hold rows of the same buckets, what else is in
+these; then the old files go. As long as both are there, and if somebody compacts them at that
 moment, the newer row counts: of rows with the same key the one of the first file by name stays, and
 newer files come first. A run that is killed leaves its intent, and the next one does it again.
 """
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from lagwatch.core.record import Kind, schema
+from lagwatch.core.record import Kind, Records, schema
 from lagwatch.history.layout import Slot, slots
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.history.parquet_file import Footer, read_rows
-from lagwatch.jobs.rollup.pages import PAGE_TYPE, pages_of, tables_of
 from lagwatch.jobs.rollup.ranges import Ranges, contains
-from lagwatch.jobs.rollup.transforms import Transform
+from lagwatch.jobs.rollup.transforms import MakeRows
 from lagwatch.jobs.rollup.units import spread
-from lagwatch.jobs.sources.arrow import batch_of
-from lagwatch.jobs.sources.sink import Sink, Written, write_batches
+from lagwatch.jobs.sources.sink import Written
 from lagwatch.jobs.tables import StoreRef
 
 _LAST_MS: Final = 2**46
 """Far away."""
-_TOLD: Final = T.StructType(
-    [
-        T.StructField("rows", T.LongType()),
-        T.StructField("rejected", T.LongType()),
-        T.StructField("retries", T.LongType()),
-        T.StructField("rejected_in", T.StringType()),
-        T.StructField("problems", T.ArrayType(T.StringType())),
-    ]
-)
 FILE_TYPE: Final = T.StructType(
     [
         T.StructField("cluster", T.StringType()),
@@ -114,25 +103,21 @@ def old_frame(spark: SparkSession, files: Sequence[OldFile]) -> DataFrame:
     return spread(spark, rows, FILE_TYPE)
 
 
-def other_rows(ref: StoreRef, kind: Kind, ranges: Mapping[str, Ranges]) -> Transform:
-    """Old files to pages of those rows of them that are not in these buckets."""
+def other_rows(ref: StoreRef, kind: Kind, ranges: Mapping[str, Ranges]) -> MakeRows:
+    """Old files to those rows of them that are not in these buckets."""
 
-    def task(batches: Iterator[Any]) -> Iterator[Any]:
+    def make(batches: Iterator[Any], _problems: list[str]) -> Iterator[Records]:
         store = ParquetStore(ref.settings.url)
         for batch in batches:
             for row in batch.to_pylist():
                 slot = Slot(kind=kind, cluster=row["cluster"], from_ms=row["from_ms"])
-                rows = _other_rows(store, slot, row["name"], ranges[slot.cluster])
-                yield from pages_of(rows)
+                yield _other_rows(store, slot, row["name"], ranges[slot.cluster])
         store.close()
 
-    def transform(files: DataFrame) -> DataFrame:
-        return files.select(*FILE_TYPE.names).mapInArrow(task, PAGE_TYPE).select(*PAGE_TYPE.names)
-
-    return transform
+    return make
 
 
-def _other_rows(store: ParquetStore, slot: Slot, name: str, ranges: Ranges) -> Any:  # noqa: ANN401
+def _other_rows(store: ParquetStore, slot: Slot, name: str, ranges: Ranges) -> Records:
     footer = next(one for one in store.footers(slot) if one.file.name == name)
     every = range(len(footer.groups))
     rows = read_rows(store.folder, footer, slot, every, tuple(schema(slot.kind)))
@@ -143,24 +128,15 @@ def _other_rows(store: ParquetStore, slot: Slot, name: str, ranges: Ranges) -> A
     return rows.take(~again)
 
 
-def put(pages: DataFrame, ref: StoreRef, kind: Kind, *, batch: str) -> Put:
-    """Write rows; in Elasticsearch in the place of those with the same keys.
+def put(told: DataFrame) -> Put:
+    """Do what a frame of `WRITTEN_TYPE` stands for.
 
     Raises:
         PySparkException: a store refused, or was away for long.
     """
-    sink = Sink(settings=ref.settings, kind=kind, batch=batch, replace=not ref.is_parquet)
-
-    def task(batches: Iterator[Any]) -> Iterator[Any]:
-        problems: list[str] = []
-        written = asdict(write_batches(sink, tables_of(batches, problems)))
-        columns = {name: [value] for name, value in written.items()}
-        yield batch_of(_TOLD, {**columns, "problems": [problems]})
-
-    told = pages.select(*PAGE_TYPE.names).mapInArrow(task, _TOLD).collect()
     total = Written()
     problems: list[str] = []
-    for row in told:
+    for row in told.collect():
         values = row.asDict()
         problems += values.pop("problems")
         total += Written(**values)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from lagwatch.core.record import Kind
 from lagwatch.core.record.columns import ROLLUP_STEP_MS
@@ -14,16 +14,25 @@ from lagwatch.history.layout import DAY_MS, day_of, day_start_ms
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.jobs.open_state import open_state
 from lagwatch.jobs.rollup.elastic import elastic, refresh
-from lagwatch.jobs.rollup.files import batch_name, delete, old_files, old_frame, other_rows, put
+from lagwatch.jobs.rollup.files import (
+    FILE_TYPE,
+    batch_name,
+    delete,
+    old_files,
+    old_frame,
+    other_rows,
+    put,
+)
 from lagwatch.jobs.rollup.plan import ROLLUPS, Makeable, buckets, due, end_of, makeable, units
 from lagwatch.jobs.rollup.ranges import Ranges, union
 from lagwatch.jobs.rollup.rows import back_ms
 from lagwatch.jobs.rollup.tidy import NOTHING, compact, delete_old
-from lagwatch.jobs.rollup.transforms import rolled_up
-from lagwatch.jobs.rollup.units import units_frame
+from lagwatch.jobs.rollup.transforms import MakeRows, as_files, as_rows, rolled_up
+from lagwatch.jobs.rollup.units import UNIT_TYPE, units_frame
 from lagwatch.jobs.rollup.watermark import Mark, Seen, watch
+from lagwatch.jobs.sources.sink import Sink, Written
 from lagwatch.jobs.state import JobState
-from lagwatch.jobs.tables import StoreRef
+from lagwatch.jobs.tables import StoreRef, replace_rows
 from lagwatch.ports import EVER_MS, HistoryStore
 
 STATE: Final = "rollup"
@@ -212,21 +221,35 @@ class _Run:
         ]
         if not work:
             return 0
-        pages = units_frame(self._spark, work).transform(rolled_up(self._ref, kind))
-        old = []
+        due_units = units_frame(self._spark, work)
+        make = rolled_up(self._ref, kind)
         if isinstance(self._store, ParquetStore):
-            old = old_files(self._store, kind, ranges)
-            if not all(one.whole for one in old):
-                others = old_frame(self._spark, old).transform(other_rows(self._ref, kind, ranges))
-                pages = pages.unionByName(others)
-        done = put(pages, self._ref, kind, batch=self._batch)
-        if isinstance(self._store, ParquetStore):
-            delete(self._store, old)
+            written = self._replace_files(self._store, kind, due_units, make, ranges)
         else:
+            rows = due_units.transform(as_rows(make, UNIT_TYPE, kind))
+            written = replace_rows(rows, self._ref, kind)
             refresh(elastic(self._store), kind)
-        self._problems |= dict.fromkeys(done.problems)
-        self._rejected += done.written.rejected
-        return done.written.rows
+        self._rejected += written.rejected
+        return written.rows
+
+    def _replace_files(
+        self,
+        store: ParquetStore,
+        kind: Kind,
+        due_units: DataFrame,
+        make: MakeRows,
+        ranges: Mapping[str, Ranges],
+    ) -> Written:
+        sink = Sink(settings=self._ref.settings, kind=kind, batch=self._batch)
+        old = old_files(store, kind, ranges)
+        done = [put(due_units.transform(as_files(make, UNIT_TYPE, sink)))]
+        if not all(one.whole for one in old):
+            others = other_rows(self._ref, kind, ranges)
+            left = old_frame(self._spark, old)
+            done.append(put(left.transform(as_files(others, FILE_TYPE, sink))))
+        delete(store, old)
+        self._problems |= dict.fromkeys(problem for one in done for problem in one.problems)
+        return sum((one.written for one in done), Written())
 
     # what is remembered
 

@@ -1,14 +1,14 @@
 """Which buckets are due, and how they are divided among tasks."""
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from lagwatch.core.record import Kind
 from lagwatch.core.record.columns import ROLLUP_STEP_MS
-from lagwatch.history.layout import DAY_MS, day_of
+from lagwatch.history.layout import DAY_MS, HOUR_MS, day_of
 from lagwatch.history.parquet import ParquetStore
-from lagwatch.history.parquet_file import Footer, group_rows
 from lagwatch.history.rows import parts_of
 from lagwatch.jobs.rollup.elastic import elastic, rows_by_group
 from lagwatch.jobs.rollup.ranges import Range, Ranges, common, union, widened
@@ -28,10 +28,10 @@ _ROWS: Final[Mapping[Kind, int]] = {
     Kind.ROLLUP_1D: 60_000,
 }
 """Finer rows of one task, about."""
-_BATCH_MS: Final[Mapping[Kind, int]] = {Kind.ROLLUP_5M: 3_600_000}
+_BATCH_MS: Final[Mapping[Kind, int]] = {Kind.ROLLUP_5M: HOUR_MS}
 
 _Weighed = tuple[int, int, Sequence[tuple[str, int]]]
-"""From when to when, and how many rows begin with which group; () one task takes them all."""
+"""From when to when, and how many rows are of which group; () one task takes them all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,11 +105,12 @@ def units(store: HistoryStore, kind: Kind, cluster: str, wanted: Ranges) -> Iter
     """Pieces of work of about the same size; together they are all that is wanted."""
     finer, most = FINER.get(kind, Kind.SAMPLES), _ROWS[kind]
     found = [piece for one in wanted for piece in pieces(one, _piece_ms(kind))]
-    weighed = (
-        _bundles(store, finer, cluster, found, most)
-        if isinstance(store, ParquetStore)
-        else _weighed(store, finer, cluster, found, most)
-    )
+    if isinstance(store, ParquetStore):
+        step = max(ROLLUP_STEP_MS[kind], HOUR_MS)
+        sized = [part for one in found for part in _apart(store, finer, cluster, one, step)]
+        weighed = _bundles(store, finer, cluster, sized, most)
+    else:
+        weighed = _weighed(store, finer, cluster, found, most)
     for first, last, weights in weighed:
         for low, high in parts_of(weights, most):
             yield Unit(cluster=cluster, from_ms=first, to_ms=last, low=low, high=high)
@@ -129,6 +130,34 @@ def pieces(one: Range, step: int) -> Iterator[Range]:
         begin = until
 
 
+def _apart(
+    store: ParquetStore, kind: Kind, cluster: str, one: Range, step: int
+) -> Iterator[tuple[int, int, int]]:
+    """A range cut where a step begins and no file goes on, and the rows of the files of each.
+
+    So no file is read by two tasks, unless it alone has too many rows for one.
+    """
+    wanted = HistoryRange(kind=kind, cluster=cluster, from_ms=one[0], to_ms=one[1])
+    files = [
+        (*footer.between_ms, footer.rows)
+        for slot in store.slots(wanted, cluster)
+        for footer in store.footers(slot)
+        if footer.wanted_groups(wanted, None, None)
+    ]
+    begin, end = one
+    borders = [
+        border
+        for border in range(begin + step, end, step)
+        if not any(first < border <= last for first, last, _ in files)
+    ]
+    for first_ms, until_ms in itertools.pairwise([begin, *borders, end]):
+        yield (
+            first_ms,
+            until_ms,
+            sum(rows for first, last, rows in files if first < until_ms and first_ms <= last),
+        )
+
+
 def _weighed(
     store: HistoryStore, kind: Kind, cluster: str, pieces: Sequence[Range], most: int
 ) -> Iterator[_Weighed]:
@@ -139,33 +168,31 @@ def _weighed(
 
 
 def _bundles(
-    store: ParquetStore, kind: Kind, cluster: str, pieces: Sequence[Range], rows: int
+    store: ParquetStore,
+    kind: Kind,
+    cluster: str,
+    sized: Sequence[tuple[int, int, int]],
+    most: int,
 ) -> Iterator[_Weighed]:
     """Pieces that follow one another, put together as long as they have few rows."""
-    begun: _Weighed | None = None
+    begun: Range | None = None
     held = 0
-    for first, last in pieces:
-        footers = _footers(store, kind, cluster, first, last)
-        weights = [*group_rows(footers)]
-        size = sum(footer.rows for footer in footers)
-        if begun is not None and begun[1] == first and held + size <= rows:
-            begun = (begun[0], last, [*begun[2], *weights])
-            held += size
+    for first, last, rows in sized:
+        if begun is not None and begun[1] == first and held + rows <= most:
+            begun = (begun[0], last)
+            held += rows
             continue
         if begun is not None:
-            yield begun
-        begun, held = (first, last, weights), size
+            yield _of_bundle(store, kind, cluster, begun, weigh=held > most)
+        begun, held = (first, last), rows
     if begun is not None:
-        yield begun
+        yield _of_bundle(store, kind, cluster, begun, weigh=held > most)
 
 
-def _footers(
-    store: ParquetStore, kind: Kind, cluster: str, from_ms: int, to_ms: int
-) -> list[Footer]:
-    wanted = HistoryRange(kind=kind, cluster=cluster, from_ms=from_ms, to_ms=to_ms)
-    return [
-        footer
-        for slot in store.slots(wanted, cluster)
-        for footer in store.footers(slot)
-        if footer.wanted_groups(wanted, None, None)
-    ]
+def _of_bundle(
+    store: ParquetStore, kind: Kind, cluster: str, one: Range, *, weigh: bool
+) -> _Weighed:
+    """With the rows of its groups, where there are too many for one task."""
+    wanted = HistoryRange(kind=kind, cluster=cluster, from_ms=one[0], to_ms=one[1])
+    slots = store.slots(wanted, cluster) if weigh else []
+    return *one, [of_group for slot in slots for of_group in store.rows_by_group(slot, wanted)]

@@ -14,6 +14,7 @@ from lagwatch.core.rollup import (
     roll_up,
 )
 from lagwatch.history.parquet import ParquetStore
+from lagwatch.history.rows import of_groups, parts_of, rows_by_group, sort_unique
 from lagwatch.jobs.rollup.elastic import elastic
 from lagwatch.jobs.rollup.units import Unit
 from lagwatch.jobs.tables import StoreRef
@@ -21,6 +22,10 @@ from lagwatch.ports import HistoryRange
 
 FINER: Final = {Kind.ROLLUP_1H: Kind.ROLLUP_5M, Kind.ROLLUP_1D: Kind.ROLLUP_1H}
 """What a roll-up is made of, where that is not the samples."""
+_SAMPLES_AT_ONCE: Final = 130_000
+_ROLLUPS_AT_ONCE: Final = 30_000
+"""Rows of some groups that are rolled up in one go: memory that a process uses for the first time
+costs it more than the computing in it."""
 
 
 class Roller:
@@ -32,29 +37,36 @@ class Roller:
         self._interval_ms = round(history.interval_s * 1000)
         self._back_ms = back_ms(self._interval_ms, round(history.full_s * 1000))
         self._store = ref.open()
-        self._told: set[str] = set()
 
     def roll(self, unit: Unit) -> Records:
         """The rows of a unit, sorted by key."""
+        rows, _ = sort_unique(concat(list(self._parts_of(unit))))
+        return rows
+
+    def _parts_of(self, unit: Unit) -> Iterator[Records]:
+        """The same, some groups at a time."""
         if self._kind in FINER:
             rows = self._read(FINER[self._kind], unit, unit.from_ms, ())
-            return merge(rows, self._kind)
+            for low, high in parts_of(rows_by_group(rows), _ROLLUPS_AT_ONCE):
+                yield merge(of_groups(rows, low, high), self._kind)
+            return
         back = unit.from_ms - self._back_ms
-        raw = Raw(
-            samples=self._read(Kind.SAMPLES, unit, back, SAMPLE_COLUMNS),
-            rounds=self._read(Kind.GROUP_SAMPLES, unit, back, ROUND_COLUMNS),
-            events=self._read(Kind.EVENTS, unit, unit.from_ms, EVENT_COLUMNS),
-        )
+        samples = self._read(Kind.SAMPLES, unit, back, SAMPLE_COLUMNS)
+        rounds = self._read(Kind.GROUP_SAMPLES, unit, back, ROUND_COLUMNS)
+        events = self._read(Kind.EVENTS, unit, unit.from_ms, EVENT_COLUMNS)
         span = Span(kind=self._kind, from_ms=unit.from_ms, to_ms=unit.to_ms)
-        return roll_up(raw, span, cluster=unit.cluster, interval_ms=self._interval_ms)
+        for low, high in parts_of(rows_by_group(samples), _SAMPLES_AT_ONCE):
+            raw = Raw(
+                samples=of_groups(samples, low, high),
+                rounds=of_groups(rounds, low, high),
+                events=of_groups(events, low, high),
+            )
+            yield roll_up(raw, span, cluster=unit.cluster, interval_ms=self._interval_ms)
 
-    def problems(self) -> Iterator[str]:
-        """Files that could not be used, told once each."""
-        if isinstance(self._store, ParquetStore):
-            for file, problem in sorted(self._store.passed_over.items()):
-                if file not in self._told:
-                    self._told.add(file)
-                    yield problem
+    def problems(self) -> list[str]:
+        """Files that could not be used."""
+        store = self._store
+        return sorted(store.passed_over.values()) if isinstance(store, ParquetStore) else []
 
     def close(self) -> None:
         self._store.close()
@@ -63,11 +75,11 @@ class Roller:
         wanted = HistoryRange(
             kind=kind, cluster=unit.cluster, from_ms=from_ms, to_ms=unit.to_ms, columns=columns
         )
-        parts = list(self._parts(wanted, unit))
+        parts = list(self._slots(wanted, unit))
         rows = concat(parts) if parts else from_rows(kind, (), columns or None)
         return rows.select(columns) if columns else rows
 
-    def _parts(self, wanted: HistoryRange, unit: Unit) -> Iterator[Records]:
+    def _slots(self, wanted: HistoryRange, unit: Unit) -> Iterator[Records]:
         store = self._store
         if not isinstance(store, ParquetStore):
             yield from elastic(store).read_groups(wanted, unit.low, unit.high)

@@ -66,11 +66,19 @@ def write_batches(sink: Sink, batches: Iterable[Any]) -> Written:
     Raises:
         HistoryError: the store refuses, or was away for too long; what it took stays.
     """
+    return write_records(sink, (from_batch(sink.kind, batch) for batch in batches))
+
+
+def write_records(sink: Sink, parts: Iterable[Records]) -> Written:
+    """Write rows of the sink's kind.
+
+    Raises:
+        HistoryError: as `write_batches`.
+    """
     store = open_store(sink.settings)
     try:
         total = Written()
         # files and requests should not be small
-        parts = (from_batch(sink.kind, batch) for batch in batches)
         for rows in gathered(parts, _ROWS_AT_ONCE):
             retries = persist(partial(_write, sink, store, rows), patience_s=sink.patience_s)
             total += Written(rows=rows.size, retries=retries)

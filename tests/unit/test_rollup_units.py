@@ -1,0 +1,141 @@
+"""How roll-ups are divided: among tasks, and within a task."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lagwatch.config.history import HistorySettings
+from lagwatch.core.record import Kind, from_rows
+from lagwatch.core.rollup import Span, merge, roll_up
+from lagwatch.history.layout import DAY_MS, HOUR_MS, day_start_ms
+from lagwatch.history.parquet import ParquetStore
+from lagwatch.history.rows import parts_of
+from lagwatch.jobs.rollup import plan, rows
+from lagwatch.jobs.rollup.rows import Roller
+from lagwatch.jobs.rollup.units import Unit
+from lagwatch.jobs.tables import StoreRef
+from tests.support.history import NOON_MS, rollup
+from tests.support.rollups import INTERVAL_MS, recording
+
+DAY_START_MS = day_start_ms("2026-11-21")
+DAY = ((DAY_START_MS, DAY_START_MS + DAY_MS),)
+SIZES = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 40)), max_size=20)
+
+
+@given(sizes=SIZES, most=st.integers(1, 60))
+def test_parts_cover_all_groups_and_none_is_much_too_large(sizes, most) -> None:
+    parts = parts_of(sizes, most)
+
+    assert parts[0][0] is None
+    assert parts[-1][1] is None
+    assert all(one[1] == after[0] is not None for one, after in pairwise(parts))
+    of_name = {name: sum(rows for one, rows in sizes if one == name) for name, _ in sizes}
+    of_part = [
+        [of_name[name] for name in of_name if (low or "") <= name and (high is None or name < high)]
+        for low, high in parts
+    ]
+    assert sum(map(sum, of_part)) == sum(of_name.values())
+    assert len(parts) <= max(1, -(-sum(of_name.values()) // most))
+    for found in of_part:
+        assert sum(found) <= most + max(found, default=0)
+
+
+def write_hours(store: ParquetStore, hours: range, groups: int, *, batch: str) -> None:
+    """Roll-ups of 5 minutes, two for each hour and group, and two levels of it, in one file."""
+    store.write(
+        [
+            from_rows(
+                Kind.ROLLUP_5M,
+                [
+                    rollup(
+                        Kind.ROLLUP_5M,
+                        level=level,
+                        topic=topic,
+                        group=f"group-{group}",
+                        bucket_ms=DAY_START_MS + hour * HOUR_MS + minute * 60_000,
+                    )
+                    for level, topic in (("group", None), ("topic", "orders"))
+                    for group in range(groups)
+                    for hour in hours
+                    for minute in (0, 55)
+                ],
+            )
+        ],
+        batch=batch,
+    )
+
+
+def units(store: ParquetStore, kind: Kind) -> list[Unit]:
+    return list(plan.units(store, kind, "here", DAY))
+
+
+def test_a_day_is_cut_between_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "_ROWS", {Kind.ROLLUP_1H: 100})
+    store = ParquetStore(str(tmp_path))
+    for number in range(8):  # 3 hours of 2 groups: 24 rows
+        write_hours(store, range(3 * number, 3 * number + 3), 2, batch=f"b{number}")
+
+    found = units(store, Kind.ROLLUP_1H)
+
+    starts = [DAY_START_MS + hour * HOUR_MS for hour in (0, 12, 24)]
+    assert found == [
+        Unit(cluster="here", from_ms=first, to_ms=last) for first, last in pairwise(starts)
+    ]
+
+
+def test_what_stands_in_one_file_is_divided_by_groups_evenly_whatever_their_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "_ROWS", {Kind.ROLLUP_1H: 200})
+    store = ParquetStore(str(tmp_path))
+    write_hours(store, range(24), 8, batch="all")  # 768 rows, all names in its one row group
+
+    found = units(store, Kind.ROLLUP_1H)
+
+    assert [(unit.low, unit.high) for unit in found] == [
+        (None, "group-2"),
+        ("group-2", "group-4"),
+        ("group-4", "group-6"),
+        ("group-6", None),
+    ]
+    assert {(unit.from_ms, unit.to_ms) for unit in found} == {*DAY}
+
+
+def test_an_hour_that_two_files_share_is_one_task_or_divided_by_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "_ROWS", {Kind.ROLLUP_1H: 40})
+    store = ParquetStore(str(tmp_path))
+    write_hours(store, range(2), 2, batch="early")  # 16 rows
+    write_hours(store, range(1, 4), 2, batch="late")  # 24 rows
+
+    found = units(store, Kind.ROLLUP_1H)
+
+    assert all(one.to_ms == after.from_ms for one, after in pairwise(found))
+    # nothing but the end of the fourth hour is a place where no file goes on
+    assert found[0].to_ms >= DAY_START_MS + 4 * HOUR_MS
+    assert {(unit.low, unit.high) for unit in found} == {(None, None)}
+
+
+def test_rows_of_a_unit_are_the_same_however_many_groups_are_taken_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = recording(3, groups=5, rounds=240)
+    store = ParquetStore(str(tmp_path))
+    store.write(found.records(), batch="live")
+    ref = StoreRef(settings=HistorySettings(url=str(tmp_path)))
+    span = Span(kind=Kind.ROLLUP_5M, from_ms=NOON_MS, to_ms=NOON_MS + 2 * HOUR_MS)
+    unit = Unit(cluster="here", from_ms=span.from_ms, to_ms=span.to_ms)
+    five = roll_up(found.raw(), span, cluster="here", interval_ms=INTERVAL_MS)
+    monkeypatch.setattr(rows, "_SAMPLES_AT_ONCE", 200)
+    monkeypatch.setattr(rows, "_ROLLUPS_AT_ONCE", 50)
+
+    rolled = Roller(ref, Kind.ROLLUP_5M).roll(unit)
+    store.write([rolled], batch="five")
+    merged = Roller(ref, Kind.ROLLUP_1H).roll(unit)
+
+    assert list(rolled.rows()) == list(five.rows())
+    assert list(merged.rows()) == list(merge(five, Kind.ROLLUP_1H).rows())
