@@ -19,7 +19,10 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from lagwatch.clock import SystemClock
 from lagwatch.collector.supervisor import CollectorSupervisor
 from lagwatch.config import ClusterSettings
+from lagwatch.kafka.admin import KafkaTopics
+from lagwatch.kafka.client import KafkaClients
 from lagwatch.kafka.embedded import EmbeddedKafka
+from lagwatch.kafka.log_ends import KafkaLogEnds
 from lagwatch.ports import CollectorStarted, LogEnds, SourceHealth, SourceKind
 from tests.support.collecting import Seen, collecting, settings
 from tests.support.kafka import commit, create_topic, unique
@@ -234,6 +237,30 @@ def test_while_the_broker_is_down_its_sources_are_never_well_for_a_moment(
         own_kafka.start_broker(0)
 
     assert [each for each in later if each.ok] == []
+
+
+def test_after_four_rounds_of_silence_another_client_asks(own_kafka: EmbeddedKafka) -> None:
+    create_topic(own_kafka)
+    clients = KafkaClients("here", settings(own_kafka), SystemClock())
+    source = KafkaLogEnds(clients)
+    first = clients.admin
+
+    with asyncio.Runner() as runner:
+        listing = runner.run(KafkaTopics(clients).list_topics())
+
+        def knows() -> bool:
+            """Is anything known after one more round?"""
+            answer = runner.run(source.log_ends(listing, with_log_start=False))
+            return bool((answer.log_end >= 0).any())
+
+        eventually(knows, "log ends are known")
+        own_kafka.kill_broker(0)
+        assert [knows() for _ in range(4)] == [False] * 4
+        another = clients.admin
+        own_kafka.start_broker(0)
+        eventually(knows, "log ends are known again")
+
+    assert another is not first
 
 
 def test_a_collector_ends_when_the_serving_process_is_killed(kafka: EmbeddedKafka) -> None:
