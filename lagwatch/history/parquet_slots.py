@@ -3,6 +3,7 @@
 import itertools
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from threading import Lock
 from typing import Final
 
@@ -90,14 +91,10 @@ class ParquetSlots:
         """Names of groups and their rows, those of row groups that the range only touches, too."""
         for footer in self.footers(slot):
             groups = footer.wanted_groups(wanted, None, None)
-            try:
-                rows = read_rows(self.folder, footer, slot, groups, ("group",))
-            except FileNotFoundError:
-                continue  # compacted meanwhile
-            except (pa.ArrowException, OSError) as error:
-                self.pass_over(footer.file, torn(error, footer.file))
-                continue
-            yield from rows_by_group(rows)
+            with suppress(FileNotFoundError):  # compacted meanwhile
+                rows = self._rows(footer, slot, groups, ("group",))
+                if rows is not None:
+                    yield from rows_by_group(rows)
 
     def footers(self, slot: Slot, files: Sequence[StoredFile] | None = None) -> list[Footer]:
         """The files of a slot as they say, in the order in which they were written.
@@ -194,14 +191,10 @@ class ParquetSlots:
         with_source = list(dict.fromkeys([*columns, "source"]))
         parts = []
         for footer, groups in chosen:
-            try:
-                rows = read_rows(self.folder, footer, slot, groups, with_source)
-            except FileNotFoundError:
-                raise
-            except (pa.ArrowException, OSError) as error:
-                self.pass_over(footer.file, torn(error, footer.file))
+            found = self._rows(footer, slot, groups, with_source)
+            if found is None:
                 continue
-            rows = of_groups(matching(rows, wanted), low, high)
+            rows = of_groups(matching(found, wanted), low, high)
             if rows.size:
                 parts.append(rows)
         if not parts:
@@ -210,6 +203,22 @@ class ParquetSlots:
         if may_repeat([footer for footer, _ in chosen]):
             rows, _ = sort_unique(rows)
         return rows
+
+    def _rows(
+        self, footer: Footer, slot: Slot, groups: Sequence[int], columns: Sequence[str]
+    ) -> Records | None:
+        """Columns of row groups; None, and said, when the file is torn.
+
+        Raises:
+            FileNotFoundError: somebody has removed it.
+        """
+        try:
+            return read_rows(self.folder, footer, slot, groups, columns)
+        except FileNotFoundError:
+            raise
+        except (pa.ArrowException, OSError) as error:
+            self.pass_over(footer.file, torn(error, footer.file))
+            return None
 
     def days(self, kind: Kind, cluster: str) -> tuple[str, ...]:
         names = self.folder.names(cluster_path(kind, cluster))

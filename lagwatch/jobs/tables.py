@@ -104,7 +104,7 @@ def replace_rows(rows: DataFrame, ref: StoreRef, kind: Kind) -> Written:
     return _write(rows, Sink(settings=ref.settings, kind=kind, batch="replace", replace=True))
 
 
-_WRITTEN: Final = T.StructType(
+WRITTEN_TYPE: Final = T.StructType(
     [
         T.StructField("rows", T.LongType()),
         T.StructField("rejected", T.LongType()),
@@ -117,13 +117,14 @@ _WRITTEN: Final = T.StructType(
 def _write(rows: DataFrame, sink: Sink) -> Written:
     def task(batches: Iterator[Any]) -> Iterator[Any]:
         written = asdict(write_batches(sink, batches))
-        yield batch_of(_WRITTEN, {name: [value] for name, value in written.items()})
+        yield batch_of(WRITTEN_TYPE, {name: [value] for name, value in written.items()})
 
-    told = rows.select(*column_names(sink.kind)).mapInArrow(task, _WRITTEN).collect()
+    told = rows.select(*column_names(sink.kind)).mapInArrow(task, WRITTEN_TYPE).collect()
     return sum((Written(**row.asDict()) for row in told), Written())
 
 
 __all__ = [
+    "WRITTEN_TYPE",
     "Aside",
     "StoreRef",
     "Written",

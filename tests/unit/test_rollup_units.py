@@ -104,7 +104,7 @@ def test_what_stands_in_one_file_is_divided_by_groups_evenly_whatever_their_orde
     assert {(unit.from_ms, unit.to_ms) for unit in found} == {*DAY}
 
 
-def test_an_hour_that_two_files_share_is_one_task_or_divided_by_groups(
+def test_hours_that_two_files_share_are_not_cut_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan, "_ROWS", {Kind.ROLLUP_1H: 40})

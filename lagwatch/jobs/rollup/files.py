@@ -129,7 +129,7 @@ def _other_rows(store: ParquetStore, slot: Slot, name: str, ranges: Ranges) -> R
 
 
 def put(told: DataFrame) -> Put:
-    """Do what a frame of `WRITTEN_TYPE` stands for.
+    """Do what a frame of `TOLD_TYPE` stands for.
 
     Raises:
         PySparkException: a store refused, or was away for long.

@@ -242,14 +242,15 @@ class _Run:
     ) -> Written:
         sink = Sink(settings=self._ref.settings, kind=kind, batch=self._batch)
         old = old_files(store, kind, ranges)
-        done = [put(due_units.transform(as_files(make, UNIT_TYPE, sink)))]
+        told = due_units.transform(as_files(make, UNIT_TYPE, sink))
         if not all(one.whole for one in old):
             others = other_rows(self._ref, kind, ranges)
             left = old_frame(self._spark, old)
-            done.append(put(left.transform(as_files(others, FILE_TYPE, sink))))
+            told = told.unionByName(left.transform(as_files(others, FILE_TYPE, sink)))
+        done = put(told)
         delete(store, old)
-        self._problems |= dict.fromkeys(problem for one in done for problem in one.problems)
-        return sum((one.written for one in done), Written())
+        self._problems |= dict.fromkeys(done.problems)
+        return done.written
 
     # what is remembered
 

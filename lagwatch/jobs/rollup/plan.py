@@ -30,6 +30,8 @@ _ROWS: Final[Mapping[Kind, int]] = {
 """Finer rows of one task, about."""
 _BATCH_MS: Final[Mapping[Kind, int]] = {Kind.ROLLUP_5M: HOUR_MS}
 
+_Sized = tuple[int, int, int]
+"""From when to when, and how many rows the files have."""
 _Weighed = tuple[int, int, Sequence[tuple[str, int]]]
 """From when to when, and how many rows are of which group; () one task takes them all."""
 
@@ -106,6 +108,7 @@ def units(store: HistoryStore, kind: Kind, cluster: str, wanted: Ranges) -> Iter
     finer, most = FINER.get(kind, Kind.SAMPLES), _ROWS[kind]
     found = [piece for one in wanted for piece in pieces(one, _piece_ms(kind))]
     if isinstance(store, ParquetStore):
+        # samples are not cut within an hour: each part would read those before it again
         step = max(ROLLUP_STEP_MS[kind], HOUR_MS)
         sized = [part for one in found for part in _apart(store, finer, cluster, one, step)]
         weighed = _bundles(store, finer, cluster, sized, most)
@@ -132,7 +135,7 @@ def pieces(one: Range, step: int) -> Iterator[Range]:
 
 def _apart(
     store: ParquetStore, kind: Kind, cluster: str, one: Range, step: int
-) -> Iterator[tuple[int, int, int]]:
+) -> Iterator[_Sized]:
     """A range cut where a step begins and no file goes on, and the rows of the files of each.
 
     So no file is read by two tasks, unless it alone has too many rows for one.
@@ -171,7 +174,7 @@ def _bundles(
     store: ParquetStore,
     kind: Kind,
     cluster: str,
-    sized: Sequence[tuple[int, int, int]],
+    sized: Sequence[_Sized],
     most: int,
 ) -> Iterator[_Weighed]:
     """Pieces that follow one another, put together as long as they have few rows."""

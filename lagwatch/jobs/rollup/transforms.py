@@ -13,21 +13,16 @@ from lagwatch.jobs.rollup.units import units_of
 from lagwatch.jobs.schemas import struct_type, to_batches
 from lagwatch.jobs.sources.arrow import batch_of
 from lagwatch.jobs.sources.sink import Sink, write_records
-from lagwatch.jobs.tables import StoreRef
+from lagwatch.jobs.tables import WRITTEN_TYPE, StoreRef
 
 Transform = Callable[[DataFrame], DataFrame]
 MakeRows = Callable[[Iterator[Any], list[str]], Iterator[Records]]
 """From Arrow batches that say what is to be done to rows; what had to be set aside is added."""
 
-WRITTEN_TYPE: Final = T.StructType(
-    [
-        T.StructField("rows", T.LongType()),
-        T.StructField("rejected", T.LongType()),
-        T.StructField("retries", T.LongType()),
-        T.StructField("rejected_in", T.StringType()),
-        T.StructField("problems", T.ArrayType(T.StringType())),
-    ]
+TOLD_TYPE: Final = T.StructType(
+    [*WRITTEN_TYPE.fields, T.StructField("problems", T.ArrayType(T.StringType()))]
 )
+"""What became of rows, and what was set aside while they were made."""
 
 
 def rolled_up(ref: StoreRef, kind: Kind) -> MakeRows:
@@ -75,10 +70,10 @@ def as_files(make: MakeRows, source: T.StructType, sink: Sink) -> Transform:
         problems: list[str] = []
         written = asdict(write_records(sink, make(batches, problems)))
         columns = {name: [value] for name, value in written.items()}
-        yield batch_of(WRITTEN_TYPE, {**columns, "problems": [problems]})
+        yield batch_of(TOLD_TYPE, {**columns, "problems": [problems]})
 
     def transform(frame: DataFrame) -> DataFrame:
-        told = frame.select(*source.names).mapInArrow(task, WRITTEN_TYPE)
-        return told.select(*WRITTEN_TYPE.names)
+        told = frame.select(*source.names).mapInArrow(task, TOLD_TYPE)
+        return told.select(*TOLD_TYPE.names)
 
     return transform
