@@ -22,7 +22,7 @@ COMPILE     := $(BIN)/uv pip compile --quiet --upgrade --universal --python-vers
 	--generate-hashes --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: help install jars demo test check format bench lock clean
+.PHONY: help install jars demo test check format docs bench lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -36,7 +36,7 @@ demo: install  ## real Kafka, groups in every state, their verdicts [SECONDS=60]
 	$(BIN)/lagwatch demo $(if $(SECONDS),--seconds $(SECONDS)) --port $(PORT)
 
 test: install  ## all tests [WORKERS=0]
-	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile
 
 check: $(STAMPS)/project  ## format, lint, types, import contracts
 	$(BIN)/ruff format --check
@@ -48,17 +48,20 @@ format: $(STAMPS)/project  ## format and apply the linter's safe fixes
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
+docs: $(STAMPS)/project  ## write the generated parts of the manual, and the output it shows
+	$(BIN)/python -m docs.build
+
 bench: install  ## measure speed and memory against their targets [ONLY=name,name]
 	$(BIN)/python tests/bench/run.py $(ONLY)
 
 lock: $(STAMPS)/project  ## choose the newest versions pyproject.toml allows and lock them
 	$(PIP_INSTALL) --quiet uv
-	$(COMPILE) --extra embedded --extra elastic --extra apprise --extra spark --group dev pyproject.toml \
+	$(COMPILE) --extra embedded --extra elastic --extra apprise --extra spark --extra transactions --group dev pyproject.toml \
 		-o requirements.lock
 
 clean:  ## remove .venv and everything built or cached in this directory
 	rm -rf $(VENV) .demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
-	find api lagwatch tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find api docs grafana lagwatch tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "lagwatch needs Python 3.11 or newer: install it, or name it: make PYTHON=/path/to/python3" >&2; exit 1; }

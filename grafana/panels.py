@@ -36,6 +36,29 @@ STATUS_COLORS: Final[Mapping[str, str]] = {
     "UNKNOWN": "text",
 }
 
+STATE_COLORS: Final[Mapping[str, str]] = {
+    "Stable": "green",
+    "Empty": "blue",
+    "PreparingRebalance": "yellow",
+    "CompletingRebalance": "yellow",
+    "Assigning": "yellow",
+    "Reconciling": "yellow",
+    "Dead": "dark-red",
+}
+
+COLORED_STATUS: Final[Mapping[str, object]] = {
+    "mappings": [
+        models.ValueMap(
+            options={
+                status: models.ValueMappingResult(color=color, index=index)
+                for index, (status, color) in enumerate(STATUS_COLORS.items())
+            }
+        )
+    ],
+    "custom.cellOptions": {"type": "color-text"},
+}
+"""What a table column with the names of statuses needs to show them in their colors."""
+
 Override = tuple[str, Mapping[str, object]]
 """Name of a field, and what is different about it."""
 
@@ -95,8 +118,17 @@ def over_time(expr: str, legend: str = "") -> prometheus.Dataquery:
     return prometheus.Dataquery().expr(expr).legend_format(legend).range()
 
 
+def latest(expr: str) -> prometheus.Dataquery:
+    """A query that gives the present value of each series; a series that ended has none."""
+    return prometheus.Dataquery().expr(expr).instant()
+
+
 def now(expr: str, ref: str = "A") -> prometheus.Dataquery:
-    """A query that gives rows of a table, or one number."""
+    """A query that gives rows of a table.
+
+    Aggregate it `by` the columns that the table shows: any other label, the metric's name
+    included, keeps rows of different queries apart.
+    """
     query = prometheus.Dataquery().expr(expr).instant().ref_id(ref)
     return query.format(formats.PromQueryFormat.TABLE)
 
@@ -164,7 +196,7 @@ def number(
         .no_value("unknown")
         .span(span)
         .height(4)
-        .with_target(over_time(expr))
+        .with_target(latest(expr))
     )
 
 
@@ -180,7 +212,10 @@ def listing(
     height: int = 10,
     about: str = "",
 ) -> table.Panel:
-    """A table: the queries joined by their labels; `names` maps their columns to headings."""
+    """A table: the queries joined by their labels; `names` maps their columns to headings.
+
+    A cell without a value says unknown.
+    """
     panel = (
         table.Panel()
         .title(title)
@@ -192,7 +227,7 @@ def listing(
     )
     for query in queries:
         panel.with_target(query)
-    excluded = dict.fromkeys(("Time", "__name__", "instance", "job", *hidden), True)
+    excluded = dict.fromkeys(("Time", *hidden), True)
     panel.with_transformation(models.DataTransformerConfig(id_val="merge", options={}))
     panel.with_transformation(
         models.DataTransformerConfig(
@@ -200,35 +235,48 @@ def listing(
             options={"excludeByName": excluded, "renameByName": dict(names)},
         )
     )
+    # Grafana shows the default of noValue in place of an empty table: that is not unknown
+    panel.override_by_regexp(".*", _properties({"noValue": "unknown"}))
     for name, properties in overrides:
-        panel.override_by_name(
-            name,
-            [
-                models.DynamicConfigValue(id_val=key, value=value)
-                for key, value in properties.items()
-            ],
-        )
+        panel.override_by_name(name, _properties(properties))
     if sort:
         panel.sort_by([common.TableSortByFieldState().display_name(sort).desc(True)])
     return panel
 
 
-def timeline(title: str, query: prometheus.Dataquery, *, span: int = FULL) -> statetimeline.Panel:
-    """Which state held when; the query gives one series per state, its value 1 while it holds."""
-    texts = {
-        "1": models.ValueMappingResult(text="yes", color="red", index=0),
-        "0": models.ValueMappingResult(text="no", color="transparent", index=1),
-    }
-    return (
+def _properties(properties: Mapping[str, object]) -> list[models.DynamicConfigValue]:
+    return [models.DynamicConfigValue(id_val=key, value=value) for key, value in properties.items()]
+
+
+def timeline(
+    title: str, query: prometheus.Dataquery, *, colors: Mapping[str, str], span: int = FULL
+) -> statetimeline.Panel:
+    """Which state held when; the query gives one series per state, its value 1 while it holds.
+
+    `colors` maps the legend of each state to its color.
+    """
+    panel = (
         statetimeline.Panel()
         .title(title)
         .datasource(PROMETHEUS)
-        .mappings([models.ValueMap(options=texts)])
         .merge_values(True)
         .show_value(kinds.VisibilityMode.NEVER)
         .span(span)
         .height(6)
         .with_target(query)
+    )
+    for state, color in colors.items():
+        panel.override_by_name(state, _properties({"mappings": [_held_in(color)]}))
+    return panel
+
+
+def _held_in(color: str) -> models.ValueMap:
+    """1 in a color, 0 invisible."""
+    return models.ValueMap(
+        options={
+            "1": models.ValueMappingResult(text="yes", color=color, index=0),
+            "0": models.ValueMappingResult(text="no", color="transparent", index=1),
+        }
     )
 
 

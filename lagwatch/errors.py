@@ -4,7 +4,7 @@
 LagwatchError
 ├── ConfigError      the configuration cannot be used; lists every fault at once
 ├── InputError       a file or argument given by the user cannot be used
-├── NotFoundError    a cluster, group or topic that nobody knows
+├── NotFoundError    a cluster, group or topic that is not known
 ├── SourceError      Kafka refused or did not answer; `kind` says how
 ├── NotifyError      a receiver of notices refused or did not answer
 ├── HistoryError     a history store refused, did not answer or holds what it must not
@@ -14,6 +14,7 @@ LagwatchError
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum, unique
 
 
 class LagwatchError(Exception):
@@ -55,7 +56,7 @@ class InputError(LagwatchError):
 
 
 class NotFoundError(LagwatchError):
-    """Nobody knows this cluster, group or topic."""
+    """This cluster, group or topic is not known."""
 
     def __init__(self, *, kind: str, name: str) -> None:
         self.kind = kind
@@ -93,6 +94,23 @@ class HistoryError(LagwatchError):
         super().__init__(message)
 
 
+@unique
+class Refusal(StrEnum):
+    """Why a receiver did not accept a message: decides what is tried next."""
+
+    UNAVAILABLE = "unavailable"
+    """No answer, or one that says to come again: 408, 425, 429, 5xx."""
+    CUT = "cut"
+    """The connection ended in the middle of the request: the receiver may be down, or a proxy may
+    cut what is too large."""
+    TOO_LARGE = "too_large"
+    """413, or more than the channel's limit: smaller messages may pass."""
+    NOT_ACCEPTED = "not_accepted"
+    """The receiver's address or credentials are wrong: 401, 403, 404 and redirects."""
+    CONTENT = "content"
+    """This message is wrong for the receiver: 400, 422 and the like."""
+
+
 class NotifyError(LagwatchError):
     """A receiver of notices refused or did not answer.
 
@@ -100,12 +118,20 @@ class NotifyError(LagwatchError):
     """
 
     def __init__(
-        self, *, channel: str, message: str, retryable: bool, retry_after_s: float | None = None
+        self,
+        *,
+        channel: str,
+        message: str,
+        retryable: bool,
+        retry_after_s: float | None = None,
+        refusal: Refusal | None = None,
     ) -> None:
         self.channel = channel
         self.retryable = retryable
+        """Whether the same message may pass within minutes."""
         self.retry_after_s = retry_after_s
         """When the receiver wants to be asked again; None when it did not say."""
+        self.refusal = refusal or (Refusal.UNAVAILABLE if retryable else Refusal.CONTENT)
         super().__init__(message)
 
 

@@ -4,8 +4,9 @@ Records of libraries that use the standard library's logging come out in the sam
 """
 
 import logging
+import re
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Any, Final, TextIO
 
 import orjson
@@ -24,18 +25,28 @@ _LEVELS: Final[Mapping[str, int]] = {
 }
 _ALIASES: Final[Mapping[str, str]] = {"warn": "warning", "critical": "fatal"}
 
-# They say at INFO what a program that uses them does; their warnings are of interest.
-_TALKATIVE: Final = ("asyncio", "elastic_transport", "httpx", "py4j", "uvicorn")
+_OURS: Final = ("lagwatch", "lagwatch_api")
+"""First parts of the names of loggers whose records are written at every level."""
+_HIDDEN: Final = "***"
+_SHORTEST_HIDDEN: Final = 6
+"""Characters; a shorter secret would hide parts of ordinary words."""
 
 # Typing of structlog: an event holds values of any type.
 _Event = MutableMapping[str, Any]
 
 
-def configure(*, level: str = "info", form: str = "auto", stream: TextIO | None = None) -> None:
+def configure(
+    *,
+    level: str = "info",
+    form: str = "auto",
+    stream: TextIO | None = None,
+    secrets: Iterable[str] = (),
+) -> None:
     """Set the log up, once per process; a second call replaces the first.
 
     `form` is `json`, `console` or `auto` (JSON unless the stream is a terminal); the stream is
-    stderr. Before any call structlog writes with its own defaults.
+    stderr. Before any call structlog writes with its own defaults. `secrets` are hidden wherever
+    they occur in a line: a library may quote the URL that it could not reach.
 
     Raises:
         NotFoundError: no such level.
@@ -44,12 +55,12 @@ def configure(*, level: str = "info", form: str = "auto", stream: TextIO | None 
     colours = target.isatty()
     console = form == "console" or (form == "auto" and colours)
     handler = logging.StreamHandler(target)
-    handler.setFormatter(_console(colours=colours) if console else _json())
+    form_of = _console(colours=colours) if console else _json()
+    handler.setFormatter(_WithoutSecrets(form_of, secrets))
+    handler.addFilter(_is_written)
     logging.addLevelName(TRACE, "TRACE")
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    for name in _TALKATIVE:
-        logging.getLogger(name).setLevel(logging.WARNING)
     set_level(level)
     structlog.configure(
         processors=[
@@ -76,6 +87,33 @@ def get_level() -> str:
     """The level that is in force: one of the words of `set_level`, `warning` for `warn`."""
     number = logging.getLogger().level
     return next((word for word, least in _LEVELS.items() if number <= least), "fatal")
+
+
+def _is_written(record: logging.LogRecord) -> bool:
+    """Everything of ours; of libraries only warnings.
+
+    Below that they write what they send: URLs with their tokens, headers with their keys.
+    """
+    ours = isinstance(record.msg, dict) or record.name.partition(".")[0] in _OURS
+    return ours or record.levelno >= logging.WARNING
+
+
+class _WithoutSecrets(logging.Formatter):
+    """Another formatter's line with secrets replaced."""
+
+    def __init__(self, form: logging.Formatter, secrets: Iterable[str]) -> None:
+        super().__init__()
+        self._form = form
+        long = {text for text in secrets if len(text) >= _SHORTEST_HIDDEN}
+        # in a JSON line quotes, backslashes and line feeds are escaped
+        written = long | {orjson.dumps(text).decode()[1:-1] for text in long}
+        # the longest first: one secret may be a part of another
+        ordered = sorted(written, key=len, reverse=True)
+        self._secret = re.compile("|".join(map(re.escape, ordered))) if ordered else None
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = self._form.format(record)
+        return self._secret.sub(_HIDDEN, line) if self._secret is not None else line
 
 
 def _word(level: str) -> str:

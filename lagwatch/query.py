@@ -3,26 +3,30 @@
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
-from lagwatch.core.evaluate import Seen, evidence
+import numpy as np
+
+from lagwatch.core.evaluate import window_columns
 from lagwatch.core.model import (
-    STATUS_BY_RULE,
     UNKNOWN,
     EpochMs,
     GroupInfo,
     GroupStatus,
     GroupVerdict,
     Member,
+    OpenTransaction,
     PartitionStatus,
     PartitionVerdict,
     Rule,
+    RuleSet,
     TimeLagReason,
     UnknownReason,
     WindowEntry,
 )
+from lagwatch.core.rules import first_rewind, membership_word, row_of
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.window import Entries, Windows
 from lagwatch.errors import NotFoundError
-from lagwatch.ports import ClusterHealth, GroupDetail, PartitionDetail
+from lagwatch.ports.queries import ClusterHealth, GroupDetail, PartitionDetail
 
 _RULES: Final = tuple(Rule)
 """By number."""
@@ -116,7 +120,7 @@ class SnapshotQueries:
 
 
 class _Row(NamedTuple):
-    """The numbers of one row of a snapshot."""
+    """The numbers of one row of a snapshot; -1 unknown."""
 
     topic: int
     partition: int
@@ -125,9 +129,173 @@ class _Row(NamedTuple):
     rule: int
     commits: int
     lag: int
+    readable_lag: int
+    since_ms: int
+    limit_ms: int
     lowest_lag: int
     time_lag_ms: int
     time_lag_reason: int
+
+
+class _Seen(NamedTuple):
+    """A row and what is around it, for its evidence."""
+
+    snapshot: ClusterSnapshot
+    windows: Windows
+    row: _Row
+    start: WindowEntry | None
+    end: WindowEntry | None
+
+    @property
+    def now_ms(self) -> int:
+        """As of when the row was judged, on Kafka's clock."""
+        around, row = self.snapshot.around, self.row
+        known = [self.snapshot.judged_ms - around.skew_ms]
+        known += [
+            each
+            for each in (int(around.partitions.known_ms[row.at]), self._commits_known_ms())
+            if each >= 0
+        ]
+        return min(known)
+
+    def _commits_known_ms(self) -> int:
+        commits = self.snapshot.around.facts.commits
+        return UNKNOWN if commits is None else int(commits.known_ms[commits.place[self.row.window]])
+
+    @property
+    def quiet_ms(self) -> int:
+        pace = self.snapshot.around.pace
+        since_ms = self.row.since_ms
+        if since_ms < 0:
+            since_ms = int(pace.moved_ms[self.row.window])
+            if self.row.time_lag_ms >= 0:
+                later_ms = max(0, self.snapshot.data_ms - self.snapshot.judged_ms)
+                appended_ms = self.snapshot.around.asked_ms + later_ms - self.row.time_lag_ms
+                since_ms = max(since_ms, appended_ms)
+            if pace.waited_ms is not None:
+                since_ms = max(since_ms, int(pace.waited_ms[self.row.window]))
+        return max(self.now_ms - since_ms, 0)
+
+    @property
+    def polled(self) -> bool:
+        """Are the group's offsets polled, so that only their changes are seen?"""
+        commits = self.snapshot.around.facts.commits
+        return commits is not None and bool(commits.polled[commits.place[self.row.window]])
+
+    @property
+    def transaction(self) -> OpenTransaction | None:
+        """The transaction that the last stable offset waits for; None while it is not known."""
+        place = self.snapshot.topic_names[self.row.topic], self.row.partition
+        found = self.snapshot.transactions.get(place)
+        # it may have ended since it was reported, and another one have begun
+        return found if found and found.last_stable == self.partition("last_stable") else None
+
+    def fact(self, name: str) -> int:
+        """A column of `RowFacts` for this row; -1 where there is none."""
+        column = getattr(self.snapshot.around.facts, name)
+        return UNKNOWN if column is None else int(column[self.row.window])
+
+    def partition(self, name: str) -> int | None:
+        """A column of `PartitionColumns` for this row."""
+        return _known(int(getattr(self.snapshot.around.partitions, name)[self.row.at]))
+
+    def fell(self) -> tuple[int | None, int | None]:
+        """Offsets around the first fall in the window."""
+        held = window_columns(self.windows).take(np.array([self.row.window]))
+        fell, before, after = first_rewind(held)
+        return (int(before[0]), int(after[0])) if fell[0] else (None, None)
+
+
+def _of(entry: WindowEntry | None, name: str) -> int | None:
+    """A number of a window's entry; None when there is no entry."""
+    value: int | None = None if entry is None else getattr(entry, name)
+    return value
+
+
+def _passed(seen: _Seen, since_ms: int | None) -> int | None:
+    return None if since_ms is None or since_ms < 0 else max(seen.now_ms - since_ms, 0)
+
+
+def _of_transaction(seen: _Seen, name: str) -> int | str | None:
+    value: int | str | None = None
+    if seen.transaction is not None:
+        value = getattr(seen.transaction, name)
+    return value
+
+
+def _transaction_age_ms(seen: _Seen) -> int | None:
+    """Since its start as its coordinator says it, or since lagwatch has seen it."""
+    seen_ms, transaction = seen.partition("held_ms"), seen.transaction
+    if transaction is None or transaction.started_ms is None:
+        return _passed(seen, seen_ms)
+    started_ms = int(transaction.started_ms)
+    return _passed(seen, started_ms if seen_ms is None else min(started_ms, seen_ms))
+
+
+def _judged_from(seen: _Seen) -> int:
+    """When a row that stays quiet can be judged."""
+    left_ms = max(seen.row.limit_ms - seen.quiet_ms, 0)
+    around = seen.snapshot.around
+    return max(seen.now_ms + left_ms, around.complete_ms + around.limits.step_ms)
+
+
+_NUMBERS: Final[Mapping[str, Callable[[_Seen], int | float | str | None]]] = {
+    "commits": lambda seen: seen.row.commits,
+    "current_lag": lambda seen: _known(seen.row.lag),
+    "readable_lag": lambda seen: _known(seen.row.readable_lag),
+    "allowed_lag": lambda seen: seen.snapshot.allowed_lag,
+    "committed_offset": lambda seen: _of(seen.end, "offset"),
+    "start_offset": lambda seen: _of(seen.start, "offset"),
+    "end_offset": lambda seen: _of(seen.end, "offset"),
+    "start_lag": lambda seen: _of(seen.start, "lag"),
+    "end_lag": lambda seen: _of(seen.end, "lag"),
+    "lowest_lag": lambda seen: _known(seen.row.lowest_lag),
+    "last_commit_ms": lambda seen: _of(seen.end, "commit_ms"),
+    "silent_ms": lambda seen: _passed(seen, _of(seen.end, "commit_ms")),
+    "window_span_ms": lambda seen: (
+        seen.end.commit_ms - seen.start.commit_ms if seen.start and seen.end else None
+    ),
+    "recent_log_end": lambda seen: seen.partition("recent_end"),
+    "offset_before": lambda seen: (
+        seen.fell()[0]
+        if seen.snapshot.rules is RuleSet.BURROW
+        else _known(seen.fact("rewound_from"))
+    ),
+    "offset_after": lambda seen: seen.fell()[1],
+    "rewound_ms": lambda seen: _passed(seen, seen.fact("rewound_ms")),
+    "quiet_ms": lambda seen: seen.quiet_ms,
+    "limit_ms": lambda seen: _known(seen.row.limit_ms),
+    "usual_pause_ms": lambda seen: int(
+        seen.snapshot.around.pace.pause_ms(np.array([seen.row.window]))[0]
+    ),
+    "usual_rise_ms": lambda seen: int(
+        seen.snapshot.around.pace.rises.length_ms(slice(seen.row.window, seen.row.window + 1))[0]
+    ),
+    "rising_ms": lambda seen: int(
+        seen.snapshot.around.pace.rose_ms(np.array([seen.row.window]))[0]
+    ),
+    "commits_are": lambda seen: "polled" if seen.polled else "read",
+    "membership": lambda seen: membership_word(seen.fact("membership")),
+    "judged_from_ms": _judged_from,
+    "time_lag_ms": lambda seen: _known(seen.row.time_lag_ms),
+    "log_end_offset": lambda seen: seen.partition("log_end"),
+    "log_start_offset": lambda seen: seen.partition("log_start"),
+    "last_stable_offset": lambda seen: seen.partition("last_stable"),
+    "transaction_age_ms": _transaction_age_ms,
+    "producer_id": lambda seen: _of_transaction(seen, "producer_id"),
+    "transactional_id": lambda seen: _of_transaction(seen, "transactional_id") or None,
+    "transaction_unnamed": lambda seen: _of_transaction(seen, "problem") or None,
+    "left_for_ms": lambda seen: _passed(seen, seen.fact("left_ms")),
+    "held_for_ms": lambda seen: _passed(
+        seen, int(seen.snapshot.around.pace.since_s[seen.row.window]) * 1000
+    ),
+    "lost_messages": lambda seen: max(seen.fact("lost"), 0),
+}
+"""How each number of the evidence is found."""
+
+
+def _known(value: int) -> int | None:
+    return None if value < 0 else value
 
 
 class _GroupReader:
@@ -147,6 +315,7 @@ class _GroupReader:
         columns = snapshot.group
         max_lag_row = int(columns.max_lag_row[number])
         time_lag_ms = int(columns.time_lag_ms[number])
+        age_ms = int(snapshot.group_ages_ms(slice(number, number + 1))[0])
         return GroupVerdict(
             cluster=snapshot.cluster,
             group=self._group,
@@ -158,9 +327,13 @@ class _GroupReader:
             partition_count=int(columns.partition_count[number]),
             max_lag=self._partitions([max_lag_row])[0] if max_lag_row >= 0 else None,
             total_lag=int(columns.total_lag[number]),
+            readable_lag=int(columns.readable_lag[number]),
+            since_ms=_instant(int(columns.since_ms[number])),
             unknown_partitions=int(columns.unknown[number]),
             time_lag_s=None if time_lag_ms < 0 else time_lag_ms / 1000,
             time_lag_reason=TimeLagReason(int(columns.time_lag_reason[number])),
+            stale=snapshot.stale or age_ms > snapshot.stale_after_ms,
+            data_age_s=max(age_ms, snapshot.data_age_ms) / 1000,
         )
 
     def _worse_than_ok(self) -> tuple[PartitionVerdict, ...]:
@@ -217,56 +390,48 @@ class _GroupReader:
             columns.rule[wanted].tolist(),
             columns.commits[wanted].tolist(),
             columns.lag[wanted].tolist(),
+            columns.readable_lag[wanted].tolist(),
+            columns.since_ms[wanted].tolist(),
+            columns.limit_ms[wanted].tolist(),
             columns.lowest_lag[wanted].tolist(),
             columns.time_lag_ms[wanted].tolist(),
             columns.time_lag_reason[wanted].tolist(),
         )
         return [
-            self._partition(_Row(*numbers), _entry(oldest, index), _entry(newest, index))
+            self._partition(_Row(*numbers), oldest, newest, index)
             for index, numbers in enumerate(zip(*rows, strict=True))
         ]
 
-    def _partition(self, row: "_Row", start: WindowEntry, end: WindowEntry) -> PartitionVerdict:
+    def _partition(
+        self, row: "_Row", oldest: Entries, newest: Entries, index: int
+    ) -> PartitionVerdict:
         snapshot = self._snapshot
         topic = snapshot.topic_names[row.topic]
         owner = self._owner(topic, row.partition)
-        rule = _RULES[row.rule]
+        rule = row_of(snapshot.rules, _RULES[row.rule])
+        has = row.commits > 0
+        start, end = (_entry(each, index) if has else None for each in (oldest, newest))
+        seen = _Seen(snapshot, self._moment.windows, row, start, end)
         return PartitionVerdict(
             topic=topic,
             partition=row.partition,
             owner=owner.host,
             client_id=owner.client_id,
             instance_id=owner.instance_id,
-            status=STATUS_BY_RULE[rule],
-            rule=rule,
-            evidence=evidence(self._seen(row, rule, start, end)),
+            status=rule.status,
+            rules=snapshot.rules,
+            rule=rule.rule,
+            evidence={name: _NUMBERS[name](seen) for name in rule.evidence},
             start=start,
             end=end,
-            current_lag=None if row.lag < 0 else row.lag,
+            current_lag=_known(row.lag),
+            readable_lag=_known(row.readable_lag),
+            since_ms=_instant(row.since_ms),
             complete=row.commits / snapshot.intervals,
-            unknown_reason=self._unknown_reason(row.at) if row.lag < 0 else None,
+            unknown_reason=self._unknown_reason(row.at) if row.lag < 0 and has else None,
             time_lag_s=None if row.time_lag_ms < 0 else row.time_lag_ms / 1000,
             time_lag_reason=_REASONS[row.time_lag_reason],
-            lost=self._lost(row.at, end.offset),
-        )
-
-    def _seen(self, row: "_Row", rule: Rule, start: WindowEntry, end: WindowEntry) -> Seen:
-        snapshot = self._snapshot
-        return Seen(
-            rule=rule,
-            now_ms=snapshot.judged_ms,
-            current_lag=row.lag,
-            allowed_lag=snapshot.allowed_lag,
-            commits=row.commits,
-            start_offset=start.offset,
-            end_offset=end.offset,
-            start_ms=start.commit_ms,
-            end_ms=end.commit_ms,
-            start_lag=UNKNOWN if start.lag is None else start.lag,
-            end_lag=UNKNOWN if end.lag is None else end.lag,
-            lowest_lag=row.lowest_lag,
-            recent_end=int(snapshot.recent_end[row.at]) if row.at >= 0 else UNKNOWN,
-            rewind=snapshot.rewinds.get(row.window),
+            lost=max(seen.fact("lost"), 0),
         )
 
     def _unknown_reason(self, at: int) -> UnknownReason:
@@ -277,10 +442,6 @@ class _GroupReader:
         if self._snapshot.topics.leader[at] < 0:
             return UnknownReason.NO_LEADER
         return UnknownReason.REFUSED
-
-    def _lost(self, at: int, committed: int) -> int | None:
-        log_start = int(self._snapshot.topics.log_start[at]) if at >= 0 else UNKNOWN
-        return max(0, log_start - committed) if log_start >= 0 else None
 
     def detail(self) -> GroupDetail:
         return GroupDetail(
@@ -320,6 +481,10 @@ def _entry(held: Entries, index: int) -> WindowEntry:
     )
 
 
+def _instant(at_ms: int) -> EpochMs | None:
+    return None if at_ms < 0 else EpochMs(at_ms)
+
+
 def _never_committed(topic: str, partition: int, owner: Member) -> PartitionVerdict:
     return PartitionVerdict(
         topic=topic,
@@ -328,14 +493,17 @@ def _never_committed(topic: str, partition: int, owner: Member) -> PartitionVerd
         client_id=owner.client_id,
         instance_id=owner.instance_id,
         status=PartitionStatus.OK,
+        rules=RuleSet.BURROW,
         rule=Rule.NEVER_COMMITTED,
         evidence={"commits": 0},
         start=None,
         end=None,
         current_lag=None,
+        readable_lag=None,
+        since_ms=None,
         complete=0.0,
         unknown_reason=None,
         time_lag_s=None,
         time_lag_reason=TimeLagReason.NEVER_COMMITTED,
-        lost=None,
+        lost=0,
     )

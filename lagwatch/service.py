@@ -6,9 +6,13 @@ at least every `evaluator.interval_s`; the HTTP server only ever reads the snaps
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
+import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import structlog
@@ -21,26 +25,24 @@ from lagwatch.collector.supervisor import CollectorSupervisor
 from lagwatch.config.burrow import BurrowView
 from lagwatch.config.settings import Settings
 from lagwatch.core.model import EpochMs
+from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.errors import LagwatchError
 from lagwatch.history.build import History
 from lagwatch.history.deployments import RecordedDeployments
 from lagwatch.memory import give_back
 from lagwatch.metrics import ClusterState, Exporter, NoticeState, ServiceState
 from lagwatch.monitor import ClusterMonitor
+from lagwatch.monitor.keeper import CheckpointKeeper
 from lagwatch.monitor.settings import monitor_settings
+from lagwatch.monitor.skew import TOLERATED_MS
 from lagwatch.notify import Alerts
 from lagwatch.notify.alerts import AlertCounts
-from lagwatch.ports import (
-    AlertsView,
-    BurrowSettings,
-    ClusterHealth,
-    Commands,
-    Commits,
-    Deployments,
-    HistoryQueries,
-    Metrics,
-    Queries,
-)
+from lagwatch.notify.dispatch import DeliveryCounts
+from lagwatch.ports.alerts import AlertsView
+from lagwatch.ports.history import Deployments, HistoryQueries
+from lagwatch.ports.metrics import Metrics
+from lagwatch.ports.queries import BurrowSettings, ClusterHealth, Commands, Queries
+from lagwatch.ports.reports import Commits
 from lagwatch.query import SnapshotQueries
 
 ASGIApp = Callable[
@@ -71,6 +73,12 @@ class MakeApp(Protocol):
 
 _STOP_WITHIN_S = 2
 _HISTORY_STOP_S = 1.5
+_CHECKPOINT_STOP_S = 1.5
+_END_WITHIN_S = 8.0
+"""From the signal to the end of the process, whatever hangs: less than the ten seconds that Docker
+waits by default. The parts above, one after the other, take less."""
+_THREADS_END_S = 1.0
+"""For threads, once all is put away."""
 
 _log = structlog.get_logger()
 
@@ -94,9 +102,12 @@ class Service:
         """
         self._settings = settings
         self._clock = clock
+        self._started_ms = clock.now_ms()
         self.monitors: Mapping[str, ClusterMonitor] = {
-            name: ClusterMonitor(name, monitor_settings(settings.windows, settings.evaluator))
-            for name in settings.clusters
+            name: ClusterMonitor(
+                name, monitor_settings(settings.windows, settings.evaluator, cluster)
+            )
+            for name, cluster in settings.clusters.items()
         }
         self.supervisors: Mapping[str, CollectorSupervisor] = {
             name: CollectorSupervisor(cluster=name, settings=cluster, clock=clock)
@@ -109,6 +120,9 @@ class Service:
             if settings.history.store != "none" and not only_looks
             else None
         )
+        if self.alerts is not None:
+            self.alerts.look_after(self.health, self._history_problem)
+        self.checkpoints = None if only_looks else CheckpointKeeper(settings, clock, self.monitors)
         self.deployments = (
             RecordedDeployments(self.queries, self.history, clock) if self.history else None
         )
@@ -119,16 +133,49 @@ class Service:
         now_ms = self._clock.now_ms()
         own = self._own_problems()
         return tuple(
-            _cluster_health(self.monitors[name], self.supervisors[name], now_ms, own)
-            for name in sorted(self.monitors)
+            self._cluster_health(self.monitors[name], now_ms, own) for name in sorted(self.monitors)
+        )
+
+    def _cluster_health(
+        self, monitor: ClusterMonitor, now_ms: EpochMs, own_problems: tuple[str, ...]
+    ) -> ClusterHealth:
+        known, skew_ms = monitor.known, monitor.skew.known_ms
+        since_ms = known.until_ms if monitor.complete else self._started_ms
+        stale = monitor.is_stale(now_ms)
+        data_ms = known.log_ends_ms
+        return ClusterHealth(
+            cluster=monitor.cluster,
+            ready=monitor.complete and not stale,
+            age_s=None if data_ms < 0 else max(0, now_ms - data_ms) / 1000,
+            backlog_read=monitor.backlog.read,
+            backlog_total=monitor.backlog.total,
+            commits_mode=monitor.facts.commits_mode if monitor.facts else "",
+            collector_restarts=self.supervisors[monitor.cluster].restarts,
+            problems=(
+                *(
+                    f"{source}: {health.message}"
+                    for source, health in sorted(monitor.sources.items())
+                    if not health.ok
+                ),
+                *_skew_problem(skew_ms),
+                *own_problems,
+            ),
+            unseen=_unseen(monitor),
+            stale=stale,
+            data_age_s=max(0, now_ms - since_ms) / 1000,
+            reason=monitor.not_ready_because(now_ms),
+            clock_skew_s=None if skew_ms is None else skew_ms / 1000,
         )
 
     def _own_problems(self) -> tuple[str, ...]:
         """What is wrong with the parts that all clusters share."""
-        history = self.history.health().problem if self.history is not None else ""
+        history = self._history_problem()
         alerts = self.alerts.problem if self.alerts is not None else ""
         named = (("history", history), ("alerts", alerts))
         return tuple(f"{part}: {problem}" for part, problem in named if problem)
+
+    def _history_problem(self) -> str:
+        return self.history.health().problem if self.history is not None else ""
 
     def state(self) -> ServiceState:
         """One moment of everything, for the metrics; it does not change any more."""
@@ -146,8 +193,18 @@ class Service:
         """Forget a group (`ports.Commands`); unknown names are ignored."""
         monitor = self.monitors.get(cluster)
         if monitor is not None:
+            if self.alerts is not None and topic is None:
+                self.alerts.removed(cluster, group)
             monitor.forget(group, topic)
-            monitor.judge(self._clock.now_ms())
+            self._judged(monitor)
+
+    async def acknowledge_losses(self, cluster: str, group: str) -> int:
+        """Stop showing the lost messages of a group (`ports.Commands`)."""
+        self.queries.verdict(cluster, group, show_all=False)  # raises for unknown names
+        monitor = self.monitors[cluster]
+        number = monitor.acknowledge_losses(group)
+        self._judged(monitor)
+        return number
 
     def log_level(self) -> str:
         return log.get_level()
@@ -157,13 +214,29 @@ class Service:
 
     async def watch(self) -> None:
         """Follow and judge all clusters until cancelled."""
+        await self._resume()
         async with asyncio.TaskGroup() as tasks:
+            if self.checkpoints is not None:
+                tasks.create_task(self.checkpoints.run(), name="write checkpoints")
             for name, supervisor in self.supervisors.items():
                 tasks.create_task(supervisor.run(), name=f"collect {name}")
                 tasks.create_task(self._follow(name), name=f"follow {name}")
                 tasks.create_task(self._judge(name), name=f"judge {name}")
             if self.alerts is not None:
                 tasks.create_task(self.alerts.run(), name="deliver alerts")
+
+    async def _resume(self) -> None:
+        """Go on where an earlier process ended."""
+        if self.checkpoints is None:
+            return
+        await self.checkpoints.restore()
+        for name, monitor in self.monitors.items():
+            self.supervisors[name].resume(monitor.positions, monitor.offsets_topic_id)
+
+    async def keep(self) -> None:
+        """Write the last checkpoints; call after `watch` was cancelled."""
+        if self.checkpoints is not None:
+            await self.checkpoints.stop(_CHECKPOINT_STOP_S)
 
     def close(self) -> None:
         """Put away what is kept on disk; call after `watch` has ended."""
@@ -192,39 +265,37 @@ class Service:
 
     def _round(self, monitor: ClusterMonitor) -> None:
         """Judge, then let those know who act on verdicts; none of them waits for anything."""
-        now_ms = self._clock.now_ms()
-        snapshot = monitor.judge(now_ms)
+        snapshot = self._judged(monitor)
+        if snapshot is None:
+            return
+        if self.history is not None:
+            self.history.lost(snapshot.cluster, monitor.take_losses())
+        if snapshot.stale:
+            if self.history is not None:
+                reason = monitor.not_ready_because(snapshot.at_ms)
+                self.history.pause(snapshot.cluster, snapshot.at_ms, reason)
+            return
         if self.alerts is not None:
-            self.alerts.observe(snapshot, self.queries, now_ms)
-        if self.history is not None and monitor.backlog.ready:
+            self.alerts.observe(snapshot, self.queries, snapshot.at_ms)
+        if self.history is not None:
             self.history.offer(snapshot, monitor.windows, monitor.rebalances)
 
+    def judge_all(self) -> None:
+        """Judge every cluster that is complete as of now."""
+        for monitor in self.monitors.values():
+            self._judged(monitor)
 
-def _cluster_health(
-    monitor: ClusterMonitor,
-    supervisor: CollectorSupervisor,
-    now_ms: EpochMs,
-    own_problems: tuple[str, ...],
-) -> ClusterHealth:
-    data_ms = monitor.snapshot.data_ms if monitor.snapshot else -1
-    return ClusterHealth(
-        cluster=monitor.cluster,
-        ready=monitor.backlog.ready and data_ms >= 0,
-        age_s=None if data_ms < 0 else max(0, now_ms - data_ms) / 1000,
-        backlog_read=monitor.backlog.read,
-        backlog_total=monitor.backlog.total,
-        commits_mode=monitor.facts.commits_mode if monitor.facts else "",
-        collector_restarts=supervisor.restarts,
-        problems=(
-            *(
-                f"{source}: {health.message}"
-                for source, health in sorted(monitor.sources.items())
-                if not health.ok
-            ),
-            *own_problems,
-        ),
-        unseen=_unseen(monitor),
-    )
+    def _judged(self, monitor: ClusterMonitor) -> ClusterSnapshot | None:
+        """Judge; None before the first complete round: verdicts on half the commits are wrong."""
+        return monitor.judge(self._clock.now_ms()) if monitor.complete else None
+
+
+def _skew_problem(skew_ms: int | None) -> tuple[str, ...]:
+    if skew_ms is None or abs(skew_ms) <= TOLERATED_MS:
+        return ()
+    where = "ahead of" if skew_ms > 0 else "behind"
+    apart = f"lagwatch's clock is {abs(skew_ms) / 1000:.1f} s {where} Kafka's"
+    return (f"{apart}; verdicts are corrected by that; set the clocks by NTP",)
 
 
 def _unseen(monitor: ClusterMonitor) -> tuple[str, ...]:
@@ -236,14 +307,17 @@ def _unseen(monitor: ClusterMonitor) -> tuple[str, ...]:
 
 
 def _notices(counts: AlertCounts) -> Mapping[str, NoticeState]:
+    nothing = DeliveryCounts(failing_since_ms=0)  # of a channel that is not configured
     return {
         channel: NoticeState(
             delivered=made.notices,
             dead=made.dead,
             failed_attempts=made.failed,
-            queued=counts.undelivered[channel],
+            queued=queued,
+            undelivered=counts.dead[channel] + (queued if made.failing_since_ms is not None else 0),
         )
-        for channel, made in counts.deliveries.items()
+        for channel, queued in counts.undelivered.items()
+        for made in (counts.deliveries.get(channel, nothing),)
     }
 
 
@@ -297,11 +371,13 @@ async def _serve(settings: Settings, make_app: MakeApp) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    # senders start last and stop first: the windows stand before anybody asks
+    # senders start last and stop first: the windows are there before anyone asks
     watching = asyncio.create_task(service.watch())
     answering = asyncio.create_task(server.serve(sockets=[listener]))
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait({watching, answering, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    code = 0 if stop.is_set() else 1
+    _end_within(_END_WITHIN_S, code)
     server.should_exit = True
     stopping.cancel()
     with contextlib.suppress(TimeoutError):
@@ -311,10 +387,34 @@ async def _serve(settings: Settings, make_app: MakeApp) -> int:
     try:
         with contextlib.suppress(asyncio.CancelledError):
             await watching
+        await service.keep()
     finally:
         service.close()
     _log.info("stopped")
+    _end_within(_THREADS_END_S, code)
     return 0
+
+
+def _end_within(within_s: float, code: int) -> None:
+    """End this process with this exit code then, if it has not ended by itself.
+
+    A thread that waits for a store, a disk or a name server cannot be cancelled, and Python waits
+    for it at its exit. What must not be lost is on disk: alerts, the spool, the checkpoint.
+    """
+
+    def end() -> None:
+        _log.warning("stop_did_not_wait", within_s=within_s, threads=_waiting_threads())
+        sys.stderr.flush()
+        os._exit(code)
+
+    timer = threading.Timer(within_s, end)
+    timer.daemon = True
+    timer.start()
+
+
+def _waiting_threads() -> list[str]:
+    own = {threading.main_thread(), threading.current_thread()}
+    return sorted(each.name for each in threading.enumerate() if each not in own)
 
 
 class _Server(uvicorn.Server):
@@ -340,27 +440,58 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def observe(settings: Settings, *, wait_s: float) -> Queries:
-    """Watch until every cluster is ready, or for `wait_s`, and return what was seen then."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What was seen while the clusters were watched for a short time."""
+
+    queries: Queries
+    first: Mapping[str, ClusterSnapshot]
+    """The first complete round by cluster; without those that were not complete in time."""
+
+
+def observe(settings: Settings, *, wait_s: float, for_s: float = 0.0) -> Observation:
+    """Wait until every cluster is complete, at most `wait_s`, then watch for `for_s` more."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_observe(settings, wait_s))
+        return runner.run(_observe(_looking_often(settings, for_s), wait_s, for_s))
 
 
-async def _observe(settings: Settings, wait_s: float) -> Queries:
+def _looking_often(settings: Settings, for_s: float) -> Settings:
+    """Settings with which offsets are polled several times within `for_s`."""
+    if not for_s:
+        return settings
+    often_s = max(1.0, for_s / 4)
+    clusters = {
+        name: cluster.model_copy(
+            update={
+                "log_end_interval_s": min(cluster.log_end_interval_s, often_s),
+                "committed_interval_s": min(cluster.committed_interval_s, often_s),
+            }
+        )
+        for name, cluster in settings.clusters.items()
+    }
+    return settings.model_copy(update={"clusters": clusters})
+
+
+async def _observe(settings: Settings, wait_s: float, for_s: float) -> Observation:
     clock = SystemClock()
     service = Service(settings, clock, only_looks=True)
     watching = asyncio.create_task(service.watch())
     until_s = clock.monotonic_s() + wait_s
+    first: dict[str, ClusterSnapshot] = {}
     while clock.monotonic_s() < until_s and not watching.done():
         await clock.sleep(0.1)
-        if all(health.ready for health in service.health()):
+        for name, monitor in service.monitors.items():
+            if monitor.complete and monitor.snapshot is not None:
+                first.setdefault(name, monitor.snapshot)
+        if len(first) == len(service.monitors):
             break
-    for monitor in service.monitors.values():
-        monitor.judge(clock.now_ms())
+    if first and not watching.done():
+        await clock.sleep(for_s)
+    service.judge_all()
     watching.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await watching
-    return service.queries
+    return Observation(queries=service.queries, first=first)
 
 
-__all__ = ["AddressError", "Service", "observe", "run"]
+__all__ = ["AddressError", "Observation", "Service", "observe", "run"]

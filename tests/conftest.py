@@ -1,15 +1,14 @@
 """Fixtures for everybody: real brokers, started once and shared.
 
 Tests share brokers, so each makes topic and group names of its own (`tests.support.kafka.unique`).
-Those that use the same servers run in one process, also where there are several (`pytest -n 2`).
+The tests of a file run in one process, also where there are several (`pytest -n 2`).
 On a machine without Java or Kafka's jars the tests that need them are skipped, with the reason;
 under `CI=true` nothing may be skipped.
 """
 
 import os
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Final, TypeVar
+from collections.abc import Iterator
+from typing import TypeVar
 
 import pytest
 
@@ -18,25 +17,6 @@ from tests.support.elasticsearch import EmbeddedElasticsearch
 
 _Server = TypeVar("_Server", EmbeddedKafka, EmbeddedElasticsearch)
 _CI = os.environ.get("CI", "").lower() in {"1", "true"}
-_HERE: Final = Path(__file__).parent
-_SERVERS: Final[Mapping[str, str]] = {
-    "acceptance/": "brokers",
-    "contract/": "stores",
-    "integration/test_history": "stores",
-    "integration/": "brokers",
-    "spark/": "stores",
-}
-"""What the path of a test begins with → the servers that it shares; the first that fits counts."""
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep tests that share servers together; those of a file without any, too."""
-    if not config.pluginmanager.hasplugin("xdist"):
-        return
-    for item in items:
-        path = item.path.relative_to(_HERE).as_posix()
-        group = next((name for begin, name in _SERVERS.items() if path.startswith(begin)), path)
-        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")

@@ -5,15 +5,10 @@ from typing import Final
 
 from fastapi import FastAPI
 
-from lagwatch.ports import (
-    AlertsView,
-    BurrowSettings,
-    Commands,
-    Deployments,
-    HistoryQueries,
-    Metrics,
-    Queries,
-)
+from lagwatch.ports.alerts import AlertsView
+from lagwatch.ports.history import Deployments, HistoryQueries
+from lagwatch.ports.metrics import Metrics
+from lagwatch.ports.queries import BurrowSettings, Commands, Queries
 from lagwatch_api import docs, errors, ops, ui
 from lagwatch_api import metrics as metrics_route
 from lagwatch_api.deps import Deps
@@ -21,7 +16,7 @@ from lagwatch_api.openapi import DocumentedApp
 from lagwatch_api.routing import Answer, Endpoint, RouteTable
 from lagwatch_api.v1 import alerts as alert_routes
 from lagwatch_api.v1 import deployments as deployment_routes
-from lagwatch_api.v1 import fleet, stream
+from lagwatch_api.v1 import fleet, losses, stream
 from lagwatch_api.v1 import history as history_routes
 from lagwatch_api.v3 import routes as v3
 from lagwatch_api.v3.reply import Reply
@@ -59,6 +54,7 @@ def create_app(
             *v3.endpoints(deps, reply),
             *ops.endpoints(deps),
             *fleet.endpoints(queries),
+            *losses.endpoints(commands),
             *stream.endpoints(queries),
             *scraped,
             *_documentation(),
@@ -90,7 +86,7 @@ def _documentation() -> Iterator[Endpoint]:
         method="GET",
         path="/openapi.json",
         handler=docs.serve_document,
-        summary="This documentation for machines",
+        summary="The API as an OpenAPI document",
         tag=tag,
         answers={200: Answer(description="an OpenAPI document", model=dict[str, object])},
     )
@@ -98,7 +94,7 @@ def _documentation() -> Iterator[Endpoint]:
         method="GET",
         path="/docs",
         handler=docs.serve_page,
-        summary="This page",
+        summary="The API as a page, which needs nothing from the internet",
         tag=tag,
         answers={200: Answer(description="HTML", media_type="text/html")},
     )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from lagwatch.ports import BurrowSettings, Commands, Queries
+from lagwatch.ports.queries import BurrowSettings, Commands, Queries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

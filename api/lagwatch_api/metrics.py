@@ -6,7 +6,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from lagwatch.ports import Metrics
+from lagwatch.ports.metrics import Metrics
 from lagwatch_api.routing import Answer, Endpoint
 
 _PIECE_BYTES: Final = 256 * 1024

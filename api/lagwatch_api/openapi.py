@@ -1,4 +1,4 @@
-"""The OpenAPI document: the route table, and whatever FastAPI routes stand beside it."""
+"""The OpenAPI document: the route table, and whatever FastAPI routes are beside it."""
 
 from collections.abc import Iterable
 from typing import Any, Final

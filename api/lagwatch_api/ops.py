@@ -8,7 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from lagwatch.ports import ClusterHealth
+from lagwatch.errors import NotFoundError
+from lagwatch.ports.queries import ClusterHealth
 from lagwatch_api.answers import json_answer, text_answer
 from lagwatch_api.deps import Deps
 from lagwatch_api.routing import Answer, Endpoint, Handler
@@ -35,7 +36,18 @@ class BacklogProgress(TypedDict):
 class ClusterReadiness(TypedDict):
     """How one cluster fares."""
 
-    ready: bool
+    ready: Annotated[
+        bool, Field(description="its first complete round is judged, and its data are fresh")
+    ]
+    stale: Annotated[bool, Field(description="log ends or commits are too old to be trusted")]
+    data_age_s: Annotated[
+        float,
+        Field(
+            description="age of the log ends or commits, whichever are older; s since the start "
+            "while there are none"
+        ),
+    ]
+    reason: Annotated[str, Field(description="why it is not ready: what is missing or late")]
     age_s: Annotated[
         float | None,
         Field(description="seconds since the last good round of log ends; null = none yet"),
@@ -47,10 +59,14 @@ class ClusterReadiness(TypedDict):
         list[str], Field(description="what may not be seen, and the ACL that would show it")
     ]
     restarts: Annotated[int, Field(description="of the cluster's collector process")]
+    clock_skew_s: Annotated[
+        float | None,
+        Field(description="how far lagwatch's clock is ahead of Kafka's; null = not known"),
+    ]
 
 
 class Readiness(TypedDict):
-    """Ready when every cluster is."""
+    """Ready when at least one cluster is."""
 
     ready: bool
     clusters: dict[str, ClusterReadiness]
@@ -61,13 +77,17 @@ def endpoints(deps: Deps) -> Iterator[Endpoint]:
     ops = _Ops(deps)
     yield from _probe("/healthz", ops.healthz, "Is the process alive?", ok=Health)
     yield from _probe(
-        "/readyz", ops.readyz, "Is every cluster read and fresh?", ok=Readiness, busy=Readiness
+        "/readyz",
+        ops.readyz,
+        "Is at least one cluster read and fresh? `?cluster=NAME`: is this one?",
+        ok=Readiness,
+        busy=Readiness,
     )
     yield _burrow("/burrow/admin", ops.admin, "GOOD", {200: Answer(description="GOOD")})
     yield _burrow(
         "/burrow/admin/ready",
         ops.admin_ready,
-        "READY, when every cluster is",
+        "READY, when at least one cluster is",
         {200: Answer(description="READY"), 503: Answer(description="STARTING")},
     )
 
@@ -81,9 +101,17 @@ class _Ops:
         health: Health = {"status": "ok", "version": self._version}
         return json_answer(health)
 
-    async def readyz(self, _: Request) -> Response:
-        clusters = {health.cluster: _readiness(health) for health in self._queries.health()}
-        ready = all(cluster["ready"] for cluster in clusters.values())
+    async def readyz(self, request: Request) -> Response:
+        """One cluster out of reach must not take the others' answers out of service."""
+        asked = request.query_params.get("cluster")
+        clusters = {
+            health.cluster: _readiness(health)
+            for health in self._queries.health()
+            if asked in (None, health.cluster)
+        }
+        if asked is not None and not clusters:
+            raise NotFoundError(kind="cluster", name=asked)
+        ready = any(cluster["ready"] for cluster in clusters.values())
         readiness: Readiness = {"ready": ready, "clusters": clusters}
         return json_answer(readiness, 200 if ready else 503)
 
@@ -91,7 +119,7 @@ class _Ops:
         return text_answer("GOOD")
 
     async def admin_ready(self, _: Request) -> Response:
-        if all(health.ready for health in self._queries.health()):
+        if any(health.ready for health in self._queries.health()):
             return text_answer("READY")
         return text_answer("STARTING", 503)
 
@@ -99,12 +127,16 @@ class _Ops:
 def _readiness(health: ClusterHealth) -> ClusterReadiness:
     return {
         "ready": health.ready,
+        "stale": health.stale,
+        "data_age_s": health.data_age_s,
+        "reason": health.reason,
         "age_s": health.age_s,
         "backlog": {"read": health.backlog_read, "total": health.backlog_total},
         "mode": health.commits_mode,
         "problems": list(health.problems),
         "unseen": list(health.unseen),
         "restarts": health.collector_restarts,
+        "clock_skew_s": health.clock_skew_s,
     }
 
 

@@ -44,7 +44,7 @@ class Endpoint:
 
     method: str
     path: str
-    """Names stand in braces: `/v3/kafka/{cluster}/topic`. They reach the handler decoded."""
+    """Names are in braces: `/v3/kafka/{cluster}/topic`. They reach the handler decoded."""
     handler: Handler
     summary: str
     tag: str

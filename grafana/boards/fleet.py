@@ -5,6 +5,7 @@ from grafana_foundation_sdk.builders import dashboard as builders
 from grafana import panels as p
 
 _OF = '{cluster=~"$cluster"}'
+_NOT_OK = 'lagwatch_group_status{cluster=~"$cluster",status!="OK"} == 1'
 _LINK = (
     "/d/lagwatch-group?${datasource:queryparam}&var-cluster=${__data.fields.Cluster}"
     "&var-group=${__data.fields.Group}"
@@ -57,15 +58,14 @@ def _numbers(board: builders.Dashboard) -> None:
 
 
 def _worst(board: builders.Dashboard) -> None:
-    status = 'lagwatch_group_status{cluster=~"$cluster",status!="OK"} == 1'
     board.with_panel(
         p.listing(
             "Groups that are not OK",
             [
-                p.now(status, "A"),
-                p.now(f"lagwatch_group_lag_messages{_OF}", "B"),
-                p.now(f"lagwatch_group_max_lag_seconds{_OF}", "C"),
-                p.now(f"lagwatch_group_members{_OF}", "D"),
+                p.now(f"max by (cluster, group, status) ({_NOT_OK})", "A"),
+                p.now(_of_not_ok("lagwatch_group_lag_messages"), "B"),
+                p.now(_of_not_ok("lagwatch_group_max_lag_seconds"), "C"),
+                p.now(_of_not_ok("lagwatch_group_members"), "D"),
             ],
             names={
                 "cluster": "Cluster",
@@ -78,12 +78,18 @@ def _worst(board: builders.Dashboard) -> None:
             hidden=("Value #A",),
             sort="Lag",
             overrides=(
+                ("Status", p.COLORED_STATUS),
                 ("Time lag", {"unit": "s"}),
                 ("Group", {"links": [{"title": "Open the group", "url": _LINK}]}),
             ),
-            about="Groups without a status here are OK.",
+            about="Groups that are OK are not listed.",
         )
     )
+
+
+def _of_not_ok(metric: str) -> str:
+    """The metric's value for each group that is not OK."""
+    return f"max by (cluster, group) ({metric}{_OF}) and on (cluster, group) ({_NOT_OK})"
 
 
 def _trends(board: builders.Dashboard) -> None:

@@ -6,6 +6,7 @@ from grafana_foundation_sdk.models import dashboard as models
 from grafana import panels as p
 
 _OF = '{cluster="$cluster",group="$group"}'
+_PARTITION = "cluster, group, topic, partition"
 _OF_TOPIC = '{cluster="$cluster",group="$group",topic=~"$topic"}'
 
 
@@ -112,12 +113,12 @@ def _curves(board: builders.Dashboard) -> None:
             [p.over_time(f"increase(lagwatch_rebalances_total{_OF}[5m])", "in 5 minutes")],
         )
     )
-    board.with_panel(
-        p.timeline("Status", p.over_time(f"lagwatch_group_status{_OF}", "{{status}}"), span=p.HALF)
-    )
-    board.with_panel(
-        p.timeline("State", p.over_time(f"lagwatch_group_state{_OF}", "{{state}}"), span=p.HALF)
-    )
+    for title, name, colors in (
+        ("Status", "status", p.STATUS_COLORS),
+        ("State", "state", p.STATE_COLORS),
+    ):
+        query = p.over_time(f"lagwatch_group_{name}{_OF}", f"{{{{{name}}}}}")
+        board.with_panel(p.timeline(title, query, colors=colors, span=p.HALF))
 
 
 def _partitions(board: builders.Dashboard) -> None:
@@ -131,12 +132,17 @@ def _partitions(board: builders.Dashboard) -> None:
         p.listing(
             "Partitions",
             [
-                p.now(f"lagwatch_lag_messages{_OF_TOPIC}", "A"),
-                p.now(f"lagwatch_lag_seconds{_OF_TOPIC}", "B"),
-                p.now(f"lagwatch_commit_age_seconds{_OF_TOPIC}", "C"),
-                p.now(f"lagwatch_committed_offset{_OF_TOPIC}", "D"),
-                p.now(f"lagwatch_partition_status{_OF_TOPIC}", "E"),
-                p.now(f"lagwatch_partition_owner_info{_OF_TOPIC}", "F"),
+                p.now(_by_partition("lagwatch_lag_messages"), "A"),
+                p.now(_by_partition("lagwatch_lag_seconds"), "B"),
+                p.now(_by_partition("lagwatch_commit_age_seconds"), "C"),
+                p.now(_by_partition("lagwatch_committed_offset"), "D"),
+                p.now(_statuses(), "E"),
+                p.now(
+                    _by_partition(
+                        "lagwatch_partition_owner_info", "member_host, client_id, instance_id"
+                    ),
+                    "F",
+                ),
             ],
             names={
                 "topic": "Topic",
@@ -152,7 +158,25 @@ def _partitions(board: builders.Dashboard) -> None:
             },
             hidden=("cluster", "group", "Value #E", "Value #F"),
             sort="Lag",
-            overrides=(("Time lag", {"unit": "s"}), ("Last commit", {"unit": "s"})),
-            about="A partition without a status is OK.",
+            overrides=(
+                ("Status", p.COLORED_STATUS),
+                ("Time lag", {"unit": "s"}),
+                ("Last commit", {"unit": "s"}),
+                *((name, {"noValue": "-"}) for name in ("Host", "Client", "Instance")),
+            ),
+            about="A dash: lagwatch knows no member that holds the partition, or no such name.",
         )
     )
+
+
+def _by_partition(metric: str, others: str = "") -> str:
+    """The metric's value for each partition, with `others` as further labels."""
+    by = f"{_PARTITION}, {others}" if others else _PARTITION
+    return f"max by ({by}) ({metric}{_OF_TOPIC})"
+
+
+def _statuses() -> str:
+    """The status of each partition; lagwatch writes no series for a partition that is OK."""
+    not_ok = _by_partition("lagwatch_partition_status", "status")
+    ok = f"{_by_partition('lagwatch_committed_offset')} unless on ({_PARTITION}) ({not_ok})"
+    return f'{not_ok} or label_replace({ok}, "status", "OK", "", "")'

@@ -24,7 +24,7 @@ def _numbers(board: builders.Dashboard) -> None:
     board.with_panel(
         p.number(
             "Oldest data",
-            f"max(time() - lagwatch_last_success_timestamp_seconds{_OF})",
+            f"max(lagwatch_data_age_seconds{_OF})",
             unit="s",
             bad_from=60,
         )
@@ -59,7 +59,7 @@ def _reading(board: builders.Dashboard) -> None:
     board.with_panel(
         p.curves(
             "Age of the data",
-            [p.over_time(f"time() - lagwatch_last_success_timestamp_seconds{_OF}", "{{cluster}}")],
+            [p.over_time(f"lagwatch_data_age_seconds{_OF}", "{{cluster}}")],
             unit="s",
         )
     )

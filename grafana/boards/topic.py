@@ -4,6 +4,7 @@ from grafana_foundation_sdk.builders import dashboard as builders
 
 from grafana import panels as p
 
+_PAIR = "cluster, group, topic"
 _OF = '{cluster="$cluster",topic="$topic"}'
 
 
@@ -88,9 +89,9 @@ def _curves(board: builders.Dashboard) -> None:
         p.listing(
             "Groups",
             [
-                p.now(f"lagwatch_group_topic_lag_messages{_OF}", "A"),
-                p.now(f"max by (cluster, group, topic) (lagwatch_lag_seconds{_OF})", "B"),
-                p.now(f"count by (cluster, group, topic) (lagwatch_partition_status{_OF})", "C"),
+                p.now(f"max by ({_PAIR}) (lagwatch_group_topic_lag_messages{_OF})", "A"),
+                p.now(f"max by ({_PAIR}) (lagwatch_lag_seconds{_OF})", "B"),
+                p.now(_not_ok(), "C"),
             ],
             names={
                 "group": "Group",
@@ -103,3 +104,14 @@ def _curves(board: builders.Dashboard) -> None:
             overrides=(("Time lag", {"unit": "s"}),),
         )
     )
+
+
+def _not_ok() -> str:
+    """How many partitions of each group are not OK.
+
+    Zero where lagwatch knows the offsets and shows all partitions of the group; if it leaves some
+    out (series budget), some of those may not be OK.
+    """
+    counted = f"count by ({_PAIR}) (max by ({_PAIR}, partition) (lagwatch_partition_status{_OF}))"
+    known = f"max by ({_PAIR}) (lagwatch_group_topic_committed_offset{_OF})"
+    return f"{counted} or 0 * ({known} unless on (cluster, group) lagwatch_group_rest_partitions)"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from lagwatch.cli import alert_mute
+from lagwatch.cli import alert_mute, alert_state
 from lagwatch.cli.instants import INSTANT_HELP, instant_ms
 from lagwatch.cli.options import ConfigFile, configured
-from lagwatch.cli.output import console, print_json
+from lagwatch.cli.output import console, plain, print_json
 from lagwatch.cli.reporting import Exit, complain, reported
 
 if TYPE_CHECKING:
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from lagwatch.notify.backtest import BackTest, Sample, WouldTell
 
 alert = typer.Typer(
-    no_args_is_help=True, help="Try channels and templates, tune policies on the past, mute."
+    no_args_is_help=True,
+    help="Try channels and templates, tune policies on the past, mute; see and retry notices.",
 )
 alert.add_typer(alert_mute.mute, name="mute")
+alert_state.register(alert)
 
 _MOST_LINES: Final = 1000
 
@@ -161,7 +163,7 @@ def backtest(
     """
     from lagwatch.notify.backtest import BackTest, from_file
     from lagwatch.notify.policies import PolicyBook
-    from lagwatch.ports import EVER_MS
+    from lagwatch.ports.history import EVER_MS
 
     book = PolicyBook(_policies(policy).alerts)
     from_ms = instant_ms(since, "--from") if since else 0
@@ -192,7 +194,7 @@ def _recorded(
 
 
 def _policies(path: Path) -> "Settings":
-    """The file as it stands, or with a cluster put beside it: a file of policies needs none."""
+    """The file as it is, or with a cluster put beside it: a file of policies needs none."""
     import tomllib
 
     from lagwatch.config.load import load
@@ -227,17 +229,18 @@ def _show(run: "BackTest", told: "list[WouldTell]", *, as_json: bool) -> None:
     screen = console()
     for one in told[:_MOST_LINES]:
         at = datetime.fromtimestamp(one.at_ms / 1000, UTC).isoformat(" ", "seconds")
-        screen.print(
+        line = (
             f"{at}  {one.tell.value:<11} {one.severity:<4} {one.cluster}/{one.group}"
             f"  ({one.reason}; {one.policy})"
         )
+        screen.print(plain(line))
     if len(told) > _MOST_LINES:
         screen.print(f"… and {len(told) - _MOST_LINES} more; --json shows all")
     table = Table(box=None, padding=(0, 2), header_style="dim")
     for title in ("cluster", "group", "notices"):
         table.add_column(title, justify="right" if title == "notices" else "left", no_wrap=True)
     for (cluster, name), count in run.told.most_common():
-        table.add_row(cluster, name, str(count))
+        table.add_row(plain(cluster), plain(name), str(count))
     screen.print(table)
     screen.print(f"{len(told)} notices from {run.samples} samples of {len(run.groups)} groups")
 

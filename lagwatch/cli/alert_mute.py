@@ -8,8 +8,8 @@ from urllib.parse import quote
 import typer
 
 from lagwatch.cli.ask import HERE, Url, ask
-from lagwatch.cli.output import console, print_json
-from lagwatch.cli.reporting import Exit, reported
+from lagwatch.cli.output import console, plain, print_json
+from lagwatch.cli.reporting import Exit, complain, reported
 from lagwatch.errors import SourceError
 
 mute = typer.Typer(no_args_is_help=True, help="Mute groups of a running lagwatch.")
@@ -27,15 +27,19 @@ _ADD = """
 @mute.command(epilog=_ADD)
 @reported(Exit.ERROR)
 def add(
-    group: Annotated[str, typer.Argument(help="The group's exact name; '' means all.")],
+    group: Annotated[
+        str, typer.Argument(help="The group's name; * is any characters, '' means all.")
+    ],
     *,
-    cluster: Annotated[str, typer.Option(help="The cluster's exact name; all if not given.")] = "",
+    cluster: Annotated[
+        str, typer.Option(help="The cluster's name; * is any characters, all if not given.")
+    ] = "",
     duration: Annotated[str, typer.Option("--for", help="How long: 90s, 30m, 2h, 1d.")],
     reason: Annotated[str, typer.Option(help="Why; shown with the mute.")],
     author: Annotated[str, typer.Option(help="Who; you, if not given.")] = "",
     url: Url = HERE,
 ) -> None:
-    """Mute a group now. Its incidents are recorded, and told when the mute ends."""
+    """Mute groups now. Their incidents are recorded, and sent when the mute ends."""
     order = {
         "cluster": cluster,
         "group": group,
@@ -45,6 +49,12 @@ def add(
     }
     made = ask(url, "POST", _PATH, order)
     typer.echo(f"{made['id']}  until {_shown(made['ends_ms'])}")
+    if not made["matching"]:
+        complain(
+            "No group that is seen now has such a name: check it; the mute holds all the same."
+        )
+    elif made["matching"] > 1:
+        typer.echo(f"{made['matching']:,} groups are muted")
 
 
 @mute.command("list")
@@ -62,13 +72,14 @@ def list_(
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2), header_style="dim")
-    for title in ("id", "active", "cluster", "group", "until", "by", "reason"):
+    for title in ("id", "active", "cluster", "group", "groups", "until", "by", "reason"):
         table.add_column(title, no_wrap=title != "reason")
     for one in mutes:
         active = "yes" if one["active"] else "no"
-        names = (one["cluster"] or "all", one["group"] or "all")
+        names = (plain(one["cluster"] or "all"), plain(one["group"] or "all"))
         table.add_row(
-            one["id"], active, *names, _shown(one["ends_ms"]), one["author"], one["reason"]
+            *(one["id"], active, *names, str(one["matching"]), _shown(one["ends_ms"])),
+            *(plain(one["author"]), plain(one["reason"])),
         )
     console().print(table)
 

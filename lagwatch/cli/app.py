@@ -14,6 +14,7 @@ from lagwatch.cli import (
     explain,
     history,
     jobs,
+    loss,
     replay,
     report,
     rollup,
@@ -44,6 +45,7 @@ app.add_typer(config.config, name="config")
 app.add_typer(alert.alert, name="alert")
 app.add_typer(history.history, name="history")
 app.add_typer(jobs.jobs, name="jobs")
+app.add_typer(loss.loss, name="loss")
 
 
 def _version(asked: bool) -> None:  # noqa: FBT001 typer calls it with the flag's value

@@ -31,7 +31,10 @@ def ask(
         NotFoundError: it does not know `missing` (kind, name).
         SourceError: it cannot be reached, refuses, or has no such route.
     """
-    parts = urlsplit(root if "://" in root else f"http://{root}")
+    from lagwatch.cli.remote import shown_url
+
+    shown = shown_url(root)
+    parts = urlsplit(root if "://" in root else f"http://{shown}")
     secure = parts.scheme == "https"
     kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=_TIMEOUT_S)
@@ -43,16 +46,29 @@ def ask(
         response = connection.getresponse()
         text = response.read()
     except (OSError, http.client.HTTPException) as error:
-        message = f"cannot ask {root}: {error}. Check --url and that lagwatch runs."
+        message = f"cannot ask {shown}: {error}. Check --url and that lagwatch runs."
         raise SourceError(cluster="", kind="connection", message=message) from error
     finally:
         connection.close()
     if response.status == http.client.NOT_FOUND and missing[0] and b"is not known" in text:
         raise NotFoundError(kind=missing[0], name=missing[1])
     if response.status == http.client.NOT_FOUND:
-        message = f"{root} has no {path}: it is another server, or that part is switched off there"
+        message = f"{shown} has no {path}: it is another server, or that part is switched off there"
         raise SourceError(cluster="", kind="protocol", message=message, retryable=False)
     if response.status >= http.client.BAD_REQUEST:
-        message = f"{root} answered {response.status}: {text.decode(errors='replace')[:300]}"
+        message = f"{shown} answered {response.status}: {text.decode(errors='replace')[:300]}"
         raise SourceError(cluster="", kind="protocol", message=message, retryable=False)
     return json.loads(text) if text else None
+
+
+def only_cluster(url: str) -> str:
+    """The cluster that is watched, where there is one.
+
+    Raises:
+        SourceError: there are several, and it must be said which.
+    """
+    clusters = ask(url, "GET", "/v3/kafka")["clusters"]
+    if len(clusters) == 1:
+        return str(clusters[0])
+    message = f"{url} watches {', '.join(clusters) or 'no cluster'}: say which with --cluster"
+    raise SourceError(cluster="", kind="protocol", message=message, retryable=False)

@@ -21,7 +21,7 @@ _DEFAULT_DAYS: Final = 7
 
 EPILOG: Final = f"""
 Commits come from the offsets topic, log ends from ListOffsets by time; they are judged by the
-rules of the service. Only times that nobody recorded are filled, so the command can be repeated;
+rules of the service. Only unrecorded times are filled, so the command can be repeated;
 a run that was killed goes on with the same command. What compaction and retention have removed
 stays a gap, and is told.
 
@@ -73,7 +73,7 @@ def backfill(
         bool, typer.Option("--dry-run", help="Say what would be read and written; write nothing.")
     ] = False,
 ) -> None:
-    """Fill the times that nobody recorded, from what Kafka still knows of them."""
+    """Fill unrecorded times from what Kafka still holds, or from another recording."""
     kind, where = _source(source)
     until_ms = instant_ms(until, "--until") if until else None
     since_ms = instant_ms(since, "--since") if since else None
@@ -126,8 +126,7 @@ def _request(
     until_ms: int,
     dry_run: bool,
 ) -> "BackfillRequest":
-    from lagwatch.config.evaluator import EvaluatorSettings
-    from lagwatch.config.windows import WindowSettings
+    from lagwatch.config.evaluator import EvaluatorSettings, WindowSettings
     from lagwatch.history.build import recorder_settings
     from lagwatch.jobs.backfill.replay import ReplaySettings
     from lagwatch.jobs.backfill.request import BackfillRequest, From, telegraf_of

@@ -47,9 +47,12 @@ def check(
     settings = configured(config, bootstrap=bootstrap, cluster_name=cluster_name).settings
     if settings.alerts.active:
         from lagwatch.errors import ConfigError
-        from lagwatch.notify.channels.build import template_faults
+        from lagwatch.notify.channels.build import channel_faults, template_faults
+        from lagwatch.notify.review import review
 
-        if faults := template_faults(settings.alerts):
+        faults = template_faults(settings.alerts)
+        faults += review(settings) if not faults else []
+        if faults := faults + channel_faults(settings.alerts):
             raise ConfigError(faults)
     names = sorted(settings.clusters)
     typer.echo(f"ok: {len(names)} cluster{'s'[: len(names) != 1]}: {', '.join(names)}")
@@ -65,8 +68,10 @@ def _show_policies(settings: "Settings", group: str, topics: tuple[str, ...]) ->
     for cluster in sorted(settings.clusters):
         for topic, policy in book.of(cluster, group, topics or ("",)).items():
             name = f"{cluster}/{group}" + (f" of {topic}" if topic else "")
-            told = ", ".join(policy.channels) if policy is not None else ""
-            chosen = f"policy {policy.name}, tells {told or 'nobody'}" if policy else "no policy"
+            channels = ", ".join(policy.channels) if policy is not None else ""
+            chosen = (
+                f"policy {policy.name}, channels: {channels or 'none'}" if policy else "no policy"
+            )
             typer.echo(f"{name}: {chosen}")
 
 
@@ -79,7 +84,7 @@ def show(
     cluster_name: ClusterName = DEFAULT_CLUSTER,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print what is in force and who set it; secrets are hidden."""
+    """Print the configuration in force and the origin of each value; secrets are hidden."""
     loaded = configured(config, bootstrap=bootstrap, cluster_name=cluster_name)
 
     from lagwatch.config.show import as_toml, as_tree
@@ -93,7 +98,7 @@ def show(
 @config.command()
 @reported()
 def reference() -> None:
-    """Print every option as a Markdown table."""
+    """Print every option, as Markdown."""
     from lagwatch.config.reference import markdown
 
     typer.echo(markdown(), nl=False)

@@ -6,10 +6,9 @@ from urllib.parse import quote
 
 import typer
 
-from lagwatch.cli.ask import HERE, Url, ask
+from lagwatch.cli.ask import HERE, Url, ask, only_cluster
 from lagwatch.cli.output import print_json
 from lagwatch.cli.reporting import Exit, reported
-from lagwatch.errors import SourceError
 
 EPILOG = """
 The history remembers when, and the offsets the group had committed; the nightly report compares
@@ -36,7 +35,7 @@ def deployment(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Remember that a version of a group's consumers went live now."""
-    name = cluster or _only_cluster(url)
+    name = cluster or only_cluster(url)
     path = f"/api/v1/clusters/{quote(name, safe='')}/groups/{quote(group, safe='')}/deployments"
     order = {"version": version, "note": note}
     made = ask(url, "POST", path, order, missing=("group", f"{group} on {name}"))
@@ -46,16 +45,3 @@ def deployment(
     at = datetime.fromtimestamp(made["at_ms"] / 1000, UTC).isoformat(" ", "seconds")
     known = sum(one is not None for offsets in made["offsets"].values() for one in offsets)
     typer.echo(f"{group} on {name}: {version} at {at}, with the offsets of {known} partitions")
-
-
-def _only_cluster(url: str) -> str:
-    """The cluster that is watched, where there is one.
-
-    Raises:
-        SourceError: there are several, and it must be said which.
-    """
-    clusters = ask(url, "GET", "/v3/kafka")["clusters"]
-    if len(clusters) == 1:
-        return str(clusters[0])
-    message = f"{url} watches {', '.join(clusters) or 'no cluster'}: say which with --cluster"
-    raise SourceError(cluster="", kind="protocol", message=message, retryable=False)

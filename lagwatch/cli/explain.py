@@ -9,11 +9,15 @@ from lagwatch.cli import words
 from lagwatch.cli.documents import Fields, read
 from lagwatch.cli.output import console, print_json
 from lagwatch.cli.reporting import reported
-from lagwatch.core.model import UNKNOWN
+from lagwatch.core.model import UNKNOWN, RuleSet
 
-if TYPE_CHECKING:  # numpy takes a while to import
+if TYPE_CHECKING:  # numpy and rich take a while to import
+    from rich.console import Console
+    from rich.text import Text
+
     from lagwatch.core.explain import Explained, WindowInput
 
+Rules = Annotated[RuleSet, typer.Option("--rules", help="Whose rules judge.")]
 _CELLS_AT_ONCE: Final = 2_000_000
 """Windows are judged together in columns as long as the longest of them."""
 
@@ -21,6 +25,8 @@ EPILOG = """
 **Examples**
 
 `lagwatch explain window.json`
+
+`lagwatch explain window.json --rules lagwatch`
 
 `curl -s http://host/windows | lagwatch explain - --json`
 """
@@ -30,6 +36,7 @@ EPILOG = """
 def explain(
     file: Annotated[str, typer.Argument(metavar="FILE|-", help="JSON; `-` is the standard input.")],
     *,
+    rules: Rules = RuleSet.BURROW,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Judge windows of commits: verdict, rule and the numbers it saw.
@@ -40,9 +47,9 @@ def explain(
     """
     document = read(file)
     windows = [window(item, index) for index, item in enumerate(document.items)]
-    verdicts = list(_judge(windows))
+    verdicts = list(_judge(windows, rules))
     if as_json:
-        print_json([_answer(verdict) for verdict in verdicts], single=document.single)
+        print_json([answer(verdict) for verdict in verdicts], single=document.single)
     else:
         _draw(verdicts, numbered=not document.single)
 
@@ -71,20 +78,22 @@ def window(item: object, index: int) -> "WindowInput":
     )
 
 
-def _judge(windows: Sequence["WindowInput"]) -> Iterator["Explained"]:
+def _judge(windows: Sequence["WindowInput"], rules: RuleSet) -> Iterator["Explained"]:
     from lagwatch.core.explain import explain as judge
 
     longest = max((len(each.offset) for each in windows), default=0)
     step = max(1, _CELLS_AT_ONCE // max(1, longest))
     for start in range(0, len(windows), step):
-        yield from judge(windows[start : start + step])
+        yield from judge(windows[start : start + step], rules=rules)
 
 
-def _answer(verdict: "Explained") -> dict[str, object]:
+def answer(verdict: "Explained") -> dict[str, object]:
+    """A verdict as JSON."""
     return {
         "status": verdict.status.name,
         "rule": verdict.rule.word,
         "evidence": dict(verdict.evidence),
+        "sentence": verdict.sentence,
     }
 
 
@@ -93,11 +102,17 @@ def _draw(verdicts: Sequence["Explained"], *, numbered: bool) -> None:
 
     screen = console()
     for index, verdict in enumerate(verdicts):
-        status = verdict.status.name
-        head = Text(f"{index}: " if numbered else "")
-        head.append(status, style=words.COLOURS.get(status, "dim"))
-        head.append(f"  {verdict.rule.word}")
-        screen.print(head)
-        screen.print(Text(f"  {words.SENTENCES[verdict.rule.word]}"))
-        for name, value in verdict.evidence.items():
-            screen.print(Text(f"  {name:<18} {words.quantity(name, value)}", style="dim"))
+        draw(screen, verdict, head=Text(f"{index}: " if numbered else ""))
+
+
+def draw(screen: "Console", verdict: "Explained", *, head: "Text") -> None:
+    """Print a verdict behind `head`."""
+    from rich.text import Text
+
+    status = verdict.status.name
+    head.append(status, style=words.COLOURS.get(status, "dim"))
+    head.append(f"  {verdict.rule.word}")
+    screen.print(head)
+    screen.print(Text(f"  {verdict.sentence}"))
+    for name, value in verdict.evidence.items():
+        screen.print(Text(f"  {name:<18} {words.quantity(name, value)}", style="dim"))

@@ -10,7 +10,7 @@ import typer
 
 from lagwatch.cli.instants import INSTANT_HELP, instant_ms
 from lagwatch.cli.options import ConfigFile, configured
-from lagwatch.cli.output import console, print_json
+from lagwatch.cli.output import console, plain, print_json
 from lagwatch.cli.reporting import Exit, reported
 
 if TYPE_CHECKING:  # pyarrow and pydantic take a while to import
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # pyarrow and pydantic take a while to import
 
     from lagwatch.config.history import HistorySettings
     from lagwatch.history.transfer import Choice
-    from lagwatch.ports import HistoryStore, Progress, StoredKind, Verification
+    from lagwatch.ports.history import HistoryStore, Progress, StoredKind, Verification
 
 _STORE_HELP: Final = (
     "A folder or URL of Parquet files, an `http(s)://` URL of Elasticsearch, or `elasticsearch` "
@@ -75,7 +75,7 @@ _STATS = """
 """
 _VERIFY = """
 Exit codes: 0 sound, 1 something is wrong (torn, foreign or doubled), 2 it could not be read.
-Gaps are told, and are no fault: nobody recorded then.
+Gaps are counted, and are no fault: lagwatch did not record then.
 
 **Examples**
 
@@ -166,7 +166,7 @@ def compact(store: Where = None, *, config: ConfigFile = None) -> None:
     """Make few large Parquet files out of many small ones; doubled records become one."""
     from lagwatch.history.compact import compact as compacted
     from lagwatch.history.parquet import ParquetStore
-    from lagwatch.ports import EVER_MS
+    from lagwatch.ports.history import EVER_MS
 
     opened = _existing(store, _settings(config))
     if not isinstance(opened.store, ParquetStore):
@@ -204,14 +204,16 @@ def _opened(where: str | None, settings: "HistorySettings") -> _Opened:
 
     name = where
     if name is None:
-        name = settings.url if settings.store == "parquet" else settings.store
+        name = settings.url.get_secret_value() if settings.store == "parquet" else settings.store
     return _Opened(name, open_store(settings_of(where, settings)))
 
 
 def _existing(where: str | None, settings: "HistorySettings") -> _Opened:
     """A store to read from: a folder must be there."""
     opened = _opened(where, settings)
-    local = settings.url if where is None and settings.store == "parquet" else where
+    local = where
+    if where is None and settings.store == "parquet":
+        local = settings.url.get_secret_value()
     if local and "://" not in local and local != "elasticsearch" and not Path(local).is_dir():
         raise typer.BadParameter(f"there is no folder {local}", param_hint="STORE")
     return opened
@@ -247,6 +249,7 @@ def _copy(
     state: Path | None,
     settings: "HistorySettings",
 ) -> None:
+    from lagwatch.config.secret import Place
     from lagwatch.history.transfer import Done, copy
 
     done = Done(state or _state_file(source.name, target.name, choice, settings))
@@ -254,7 +257,8 @@ def _copy(
         rows = copy(source.store, target.store, choice, done=done, progress=progress)
     source.store.close()
     target.store.close()
-    typer.echo(f"{rows} rows copied from {source.name} to {target.name}")
+    names = (Place.shown(store.name) for store in (source, target))  # a URL may hold secrets
+    typer.echo(f"{rows} rows copied from {' to '.join(names)}")
 
 
 def _state_file(source: str, target: str, choice: "Choice", settings: "HistorySettings") -> Path:
@@ -300,7 +304,7 @@ def _draw_stats(found: "tuple[StoredKind, ...]") -> None:
         table.columns[("cluster", "kind", "rows", "size", "parts").index(column)].justify = "right"
     for one in found:
         table.add_row(
-            one.cluster,
+            plain(one.cluster),
             one.kind.value,
             f"{one.rows:,}",
             _size(one.size_bytes),

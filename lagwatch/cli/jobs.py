@@ -110,15 +110,18 @@ def _begun(
     from lagwatch.config.history import HistorySettings
     from lagwatch.config.jobs import JobsSettings
     from lagwatch.config.log import LogSettings
+    from lagwatch.config.secret import Place
+    from lagwatch.config.walk import hidden_texts
     from lagwatch.jobs.run import job_run
     from lagwatch.jobs.session import spark_session
     from lagwatch.jobs.tables import StoreRef
 
     said = settings.log if settings is not None else LogSettings()
-    log.configure(level=said.level, form=said.format)
+    secrets = hidden_texts(settings) if settings is not None else ()
+    log.configure(level=said.level, form=said.format, secrets=secrets)
     jobs_settings = settings.jobs if settings is not None else JobsSettings()
     if master is not None:
-        jobs_settings = jobs_settings.model_copy(update={"master": master})
+        jobs_settings = jobs_settings.model_copy(update={"master": Place(master)})
     ref = StoreRef.of(store, settings.history if settings is not None else HistorySettings())
     clock = SystemClock()
     with (

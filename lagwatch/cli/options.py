@@ -45,8 +45,8 @@ def configured(
     Raises:
         ConfigError: with all its faults.
     """
-    from lagwatch.config.given import Given
     from lagwatch.config.load import load_with_origins
+    from lagwatch.config.overrides import Given
 
     flags = []
     if bootstrap is not None:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import quote, unquote, urlsplit
 
-from lagwatch.cli.views import GroupView, PartitionView, Readiness, reading
+from lagwatch.cli.views import GroupView, PartitionView, Readiness, not_ready, reading
 from lagwatch.errors import NotFoundError, SourceError
 
 _SCHEMES: Final = ("http", "https")
@@ -30,12 +30,12 @@ class RemoteSource:
     """
 
     def __init__(self, url: str, *, timeout_s: float) -> None:
-        """`url` is the server's root, with a path if it stands behind a proxy.
+        """`url` is the server's root, with a path if it is behind a proxy.
 
         Raises:
             SourceError: this is no such URL.
         """
-        self._root = _without_user(url)
+        self._root = shown_url(url)
         self._connection, self._prefix, self._headers = _connection(url, timeout_s)
 
     def __enter__(self) -> Self:
@@ -86,7 +86,16 @@ class RemoteSource:
 
     def _readiness(self, cluster: _Json) -> Readiness:
         ready = cluster.get("ready") is True
-        told = [*cluster.get("problems", ()), *cluster.get("unseen", ())]
+        told = [
+            *not_ready(
+                ready=ready,
+                stale=cluster.get("stale") is True,
+                data_age_s=float(cluster.get("data_age_s") or 0),
+                reason=str(cluster.get("reason") or ""),
+            ),
+            *cluster.get("problems", ()),
+            *cluster.get("unseen", ()),
+        ]
         if not ready and not told:
             backlog = cluster.get("backlog") or {}
             told = [reading(backlog.get("read"), backlog.get("total"))]
@@ -159,7 +168,7 @@ def _connection(
     except ValueError:
         host, port, parts = None, None, urlsplit("")
     if not host or parts.scheme not in _SCHEMES:
-        message = f"{_without_user(url)!r} is no URL of a server. Write http://host:port."
+        message = f"{shown_url(url)!r} is no URL of a server. Write http://host:port."
         raise SourceError(cluster="", kind="connection", message=message, retryable=False)
     headers = {"Accept": "application/json"}
     if parts.username is not None:
@@ -169,8 +178,8 @@ def _connection(
     return kind(host, port, timeout=timeout_s), parts.path.rstrip("/"), headers
 
 
-def _without_user(url: str) -> str:
-    """The URL as it may be shown: a password can stand in it."""
+def shown_url(url: str) -> str:
+    """The URL as it may be shown: it can contain a password."""
     scheme, separator, rest = url.rpartition("://")
     return scheme + separator + rest.rpartition("@")[2]
 
@@ -178,7 +187,7 @@ def _without_user(url: str) -> str:
 def _group(status: _Json) -> GroupView:
     max_lag = status["maxlag"]
     unknown = int(status.get("unknown_partitions") or 0)
-    nothing_known = unknown > 0 and (max_lag is None or max_lag["current_lag"] is None)
+    nothing_known = max_lag is None or max_lag["current_lag"] is None
     return GroupView(
         cluster=str(status["cluster"]),
         group=str(status["group"]),
@@ -186,11 +195,13 @@ def _group(status: _Json) -> GroupView:
         rule=status.get("rule"),
         total_lag=None if nothing_known else int(status["totallag"]),
         unknown_partitions=unknown,
+        since_ms=status.get("since_ms"),
         time_lag_s=status.get("time_lag_s"),
         complete=float(status["complete"]),
         partition_count=int(status["partition_count"]),
         max_lag=None if max_lag is None else _partition(max_lag),
         partitions=tuple(_partition(partition) for partition in status["partitions"] or ()),
+        stale=status.get("stale") is True,
     )
 
 

@@ -8,8 +8,10 @@ import typer
 
 from lagwatch.cli import words
 from lagwatch.cli.documents import Fields, read
+from lagwatch.cli.explain import Rules, answer, draw
 from lagwatch.cli.output import console, print_json
 from lagwatch.cli.reporting import reported
+from lagwatch.core.model import RuleSet
 
 if TYPE_CHECKING:  # numpy takes a while to import
     from lagwatch.core.explain import Operation, Replayed, ReplayedCommit
@@ -40,9 +42,12 @@ class Script:
 def replay(
     file: Annotated[str, typer.Argument(metavar="FILE|-", help="JSON; `-` is the standard input.")],
     *,
+    rules: Rules = RuleSet.BURROW,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Run operations on one partition and show the resulting window.
+    """Run operations on one partition and show the resulting window, and its verdict.
+
+    It is judged as of the newest instant of the operations.
 
     FILE holds one object, an array, or one object per line, with **intervals**,
     **min_distance_s** and **ops**: each `op` is `broker` (a log end `offset` was read) or `commit`
@@ -57,6 +62,7 @@ def replay(
             intervals=each.intervals,
             min_distance_ms=each.min_distance_ms,
             operations=each.operations,
+            rules=rules,
         )
         for each in scripts
     ]
@@ -104,6 +110,7 @@ def _answer(result: "Replayed") -> dict[str, object]:
         "broker_offsets": None if result.broker_offsets is None else list(result.broker_offsets),
         "current_lag": result.current_lag,
         "last_commit_ms_after_base": result.last_commit_ms,
+        "verdict": None if result.verdict is None else answer(result.verdict),
     }
 
 
@@ -138,6 +145,8 @@ def _draw(results: Sequence["Replayed"], *, numbered: bool) -> None:
         for slot, entry in enumerate(result.window):
             table.add_row(str(slot), *_cells(entry))
         screen.print(table)
+        if result.verdict is not None:
+            draw(screen, result.verdict, head=Text("  verdict "))
 
 
 def _cells(entry: "ReplayedCommit | None") -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
+from lagwatch.cli.output import printable
 from lagwatch.errors import ConfigError, LagwatchError
 
 P = ParamSpec("P")
@@ -29,7 +30,8 @@ class Exit(IntEnum):
 
 def complain(message: str) -> None:
     """One message on stderr."""
-    typer.echo(f"lagwatch: {message}", err=True)
+    lines = [printable(line) for line in message.split("\n")]
+    typer.echo("lagwatch: " + "\n".join(lines), err=True)
 
 
 def reported(
@@ -71,5 +73,5 @@ def _faults(error: ConfigError) -> str:
 
 
 def _leave_the_pipe() -> None:
-    """Nobody reads our output any more: let the flush at exit have somewhere to go."""
+    """Our output is not read any more: let the flush at exit have somewhere to go."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

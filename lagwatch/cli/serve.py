@@ -40,8 +40,11 @@ def serve(
     ).settings
 
     from lagwatch import __version__, log, service
+    from lagwatch.config.walk import hidden_texts
     from lagwatch_api import create_app
 
-    log.configure(level=settings.log.level, form=settings.log.format)
+    log.configure(
+        level=settings.log.level, form=settings.log.format, secrets=hidden_texts(settings)
+    )
     make_app = partial(create_app, hostname=socket.gethostname(), version=__version__)
     raise typer.Exit(service.run(settings, make_app))

@@ -1,5 +1,6 @@
 """`lagwatch status`: one look, with an exit code for scripts."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -17,10 +18,17 @@ from lagwatch.errors import NotFoundError
 _WAIT_S: Final = 30.0
 _EXIT_OF_STATUS: Final = {"OK": Exit.OK, "WARN": Exit.WARNING, "ERR": Exit.ERROR}
 _SEVERITY: Final = (Exit.OK, Exit.UNKNOWN, Exit.WARNING, Exit.ERROR)
-"""Something known to be bad is told before something unknown."""
+"""Something known to be bad is said before something unknown."""
 
 EPILOG = """
-Exit codes: 0 OK, 1 WARNING, 2 ERROR, 3 unknown.
+| Exit code | Meaning |
+|---|---|
+| 0 | OK: every group is at the log end, or was seen to make progress |
+| 1 | WARNING: a group is falling behind |
+| 2 | ERROR: a group stopped, stalled, went back or lost messages |
+| 3 | unknown: not enough seen, stale data, a cluster not ready or out of reach |
+
+A known problem goes before what is unknown.
 
 **Examples**
 
@@ -43,7 +51,7 @@ class Look:
 
     @property
     def code(self) -> Exit:
-        codes = [_EXIT_OF_STATUS.get(group.status, Exit.UNKNOWN) for group in self.groups]
+        codes = [_code(group) for group in self.groups]
         return max(codes if self.whole else [*codes, Exit.UNKNOWN], key=_rank, default=Exit.OK)
 
 
@@ -62,10 +70,17 @@ def status(
     wait: Annotated[
         float, typer.Option(min=0.1, help="Seconds to wait for answers, at most.")
     ] = _WAIT_S,
+    watch: Annotated[
+        str,
+        typer.Option(
+            "--for", metavar="DURATION", help="Without --url: watch for so long; 0 = one look."
+        ),
+    ] = "10s",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show every group and its verdict once; the exit code is the worst of them."""
-    with _source(url, bootstrap, config, cluster, wait) as source:
+    for_s = _seconds(watch)
+    with _source(url, bootstrap, config, cluster, wait, for_s=for_s) as source:
         seen = look(source, _chosen(source, cluster), group)
     for problem in seen.problems:
         complain(problem)
@@ -113,6 +128,8 @@ def _source(
     config: Path | None,
     cluster: str | None,
     wait_s: float,
+    *,
+    for_s: float,
 ) -> Iterator[StatusSource]:
     if url is not None:
         if bootstrap is not None:
@@ -133,7 +150,17 @@ def _source(
     from lagwatch.cli.local import LocalSource
 
     log.configure(level="fatal", form=settings.log.format)  # what is wrong, `problems` say
-    yield LocalSource(service.observe(settings, wait_s=wait_s))
+    seen = service.observe(settings, wait_s=wait_s, for_s=for_s)
+    yield LocalSource(seen.queries, seen.first)
+
+
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)?", text)
+    if found is None:
+        raise typer.BadParameter(
+            f"{text!r} is no duration. Write 0, 10s or 2m.", param_hint="--for"
+        )
+    return float(found[1]) * {"m": 60, "h": 3600}.get(found[2], 1)
 
 
 def _chosen(source: StatusSource, cluster: str | None) -> tuple[str, ...]:
@@ -147,6 +174,11 @@ def _chosen(source: StatusSource, cluster: str | None) -> tuple[str, ...]:
 def _known(cluster: str, clusters: Sequence[str]) -> None:
     if cluster not in clusters:
         raise NotFoundError(kind="cluster", name=cluster)
+
+
+def _code(group: GroupView) -> Exit:
+    """Of stale data no status is known."""
+    return Exit.UNKNOWN if group.stale else _EXIT_OF_STATUS.get(group.status, Exit.UNKNOWN)
 
 
 def _rank(code: Exit) -> int:

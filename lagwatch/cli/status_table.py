@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lagwatch.cli import words
+from lagwatch.cli.output import plain
 from lagwatch.cli.views import GroupView, PartitionView
 
 _WORST_FIRST: Final = ("ERR", "WARN", "UNKNOWN", "NOTFOUND", "OK")
@@ -26,28 +27,31 @@ def draw_groups(screen: Console, groups: Sequence[GroupView]) -> None:
     table.add_column("GREATEST LAG", overflow="fold")
     for group in sorted(groups, key=_badness):
         cells = (
-            Text(group.group),
-            _status(group.status),
+            plain(group.group),
+            _group_status(group),
             Text(group.rule or _NONE),
             Text(_total(group)),
-            Text(words.duration(group.time_lag_s)),
+            Text(words.time_lag(group.time_lag_s)),
             Text(f"{group.complete:.0%}"),
-            Text(_greatest(group.max_lag)),
+            plain(_greatest(group.max_lag)),
         )
-        table.add_row(*((Text(group.cluster), *cells) if many else cells))
+        table.add_row(*((plain(group.cluster), *cells) if many else cells))
     screen.print(table)
 
 
 def draw_group(screen: Console, group: GroupView) -> None:
     """The verdict on one group and all its partitions."""
-    head = Text(f"{group.group} on {group.cluster}: ")
-    head.append_text(_status(group.status))
+    head = plain(f"{group.group} on {group.cluster}: ")
+    head.append_text(_group_status(group))
     if group.rule:
         head.append(f"  {group.rule}")
     screen.print(head)
-    if group.rule is not None and group.rule in words.SENTENCES:
-        screen.print(Text(words.SENTENCES[group.rule]))
-    screen.print(Text(f"lag {_total(group)}, time lag {words.duration(group.time_lag_s)}"))
+    if said := _sentence(group):
+        screen.print(plain(said))
+    facts = [f"lag {_total(group)}", f"time lag {words.time_lag(group.time_lag_s)}"]
+    if group.since_ms is not None:
+        facts.insert(0, f"since {words.instant(group.since_ms)}")
+    screen.print(Text(", ".join(facts)))
     table = _table("TOPIC")
     table.add_column("PARTITION", justify="right")
     for title in ("STATUS", "RULE"):
@@ -60,16 +64,28 @@ def draw_group(screen: Console, group: GroupView) -> None:
     screen.print(table)
 
 
+def _sentence(group: GroupView) -> str:
+    """What the rule of the group says of its worst partition; "" without a rule, as of Burrow."""
+    if group.rule is None:
+        return ""
+    deciding = [each for each in group.partitions if each.rule == group.rule]
+    worst = max(deciding, key=lambda each: each.current_lag or 0, default=None)
+    if worst is None:
+        return words.meaning(group.rule)
+    said = words.sentence(group.rule, worst.evidence)
+    return f"{worst.topic}/{worst.partition}: {said}." if said else words.meaning(group.rule)
+
+
 def _cells(partition: PartitionView) -> tuple[Text, ...]:
     return (
-        Text(partition.topic),
+        plain(partition.topic),
         Text(str(partition.partition)),
         _status(partition.status),
         Text(partition.unknown_reason or partition.rule or _NONE),
         Text(words.number(partition.current_lag)),
-        Text(words.duration(partition.time_lag_s)),
+        Text(words.time_lag(partition.time_lag_s)),
         Text(_NONE if partition.committed_offset is None else f"{partition.committed_offset:,}"),
-        Text(f"{partition.client_id} {partition.owner}".strip() or _NONE),
+        plain(f"{partition.client_id} {partition.owner}".strip() or _NONE),
     )
 
 
@@ -82,6 +98,12 @@ def _table(*first: str) -> Table:
 
 def _status(status: str) -> Text:
     return Text(status, style=words.COLOURS.get(status, "dim"))
+
+
+def _group_status(group: GroupView) -> Text:
+    if group.stale:
+        return Text(f"{group.status} (stale)", style="dim")
+    return plain(group.note, style="dim") if group.note else _status(group.status)
 
 
 def _badness(group: GroupView) -> tuple[int, int, str, str]:

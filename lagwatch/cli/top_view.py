@@ -9,8 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from lagwatch.cli import words
+from lagwatch.cli.output import plain, printable
 
-_TROUBLE: Final = {"REWIND": 4, "STALL": 4, "STOP": 4, "WARN": 3, "UNKNOWN": 2, "OK": 1}
+_TROUBLE: Final = {"REWIND": 4, "STALL": 4, "STOP": 4, "ERR": 4, "WARN": 3, "UNKNOWN": 2, "OK": 1}
 _FRAME_LINES: Final = 4
 """Head, titles and two lines at the bottom."""
 _PAGE: Final = 10
@@ -30,6 +31,8 @@ class Line:
     unknown: int
     time_lag_s: float | None
     members: int | None
+    stale: bool = False
+    """Its data are too old to be trusted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +40,8 @@ class Seen:
     """What was last told."""
 
     lines: tuple[Line, ...] = ()
+    old: tuple[str, ...] = ()
+    """A sentence for each cluster whose data are old or not complete."""
     problems: tuple[str, ...] = ()
     age_s: float | None = None
     """Of the data, of the cluster whose are oldest; None before the first."""
@@ -75,17 +80,28 @@ def read(fleet: Mapping[str, Any]) -> Seen:
     """
     columns = fleet["columns"]
     lines = [
-        _line(cluster["cluster"], dict(zip(columns, row, strict=True)))
+        _line(
+            cluster["cluster"],
+            dict(zip(columns, row, strict=True)),
+            stale=cluster.get("stale") is True,
+        )
         for cluster in fleet["clusters"]
         for row in cluster["rows"]
     ]
+    old = [sentence for cluster in fleet["clusters"] if (sentence := _old(cluster))]
     problems = [
         f"{cluster['cluster']}: {problem}"
         for cluster in fleet["clusters"]
         for problem in cluster["problems"]
+        if problem not in cluster.get("reason", "")
     ]
     ages = [one["age_s"] for one in fleet["clusters"] if one["age_s"] is not None]
-    return Seen(lines=tuple(lines), problems=tuple(problems), age_s=max(ages) if ages else None)
+    return Seen(
+        lines=tuple(lines),
+        old=tuple(old),
+        problems=tuple(problems),
+        age_s=max(ages) if ages else None,
+    )
 
 
 def pressed(view: View, key: str) -> View:
@@ -117,11 +133,13 @@ def chosen(seen: Seen, view: View) -> list[Line]:
 def screen(seen: Seen, view: View, *, height: int) -> RenderableType:
     """Everything, in so many lines."""
     lines = chosen(seen, view)
-    room = max(1, height - _FRAME_LINES - (1 if seen.failed or seen.problems else 0))
+    told = seen.failed or "; ".join(seen.problems)
+    room = max(1, height - _FRAME_LINES - len(seen.old) - (1 if told else 0))
     top = max(0, min(view.top, len(lines) - room))
     parts: list[RenderableType] = [_head(seen)]
-    if seen.failed or seen.problems:
-        parts.append(_one_line(seen.failed or "; ".join(seen.problems), "yellow"))
+    parts += [_one_line(sentence, "bold red") for sentence in seen.old]
+    if told:
+        parts.append(_one_line(told, "yellow"))
     parts.append(table(lines[top : top + room], room=room))
     order = f"{view.sort}{', reversed' if view.reverse else ''}"
     said = f"filter: {view.wanted}▏ {len(lines):,} of {len(seen.lines):,} groups · by {order}"
@@ -140,12 +158,12 @@ def table(lines: Sequence[Line], *, room: int = 0) -> Table:
         drawn.add_column(title, justify="right", no_wrap=True)
     for line in lines:
         drawn.add_row(
-            Text(line.worst, style=words.COLOURS.get(line.worst, "dim")),
-            Text(_printable(line.group)),
-            Text(_printable(line.cluster)),
+            _verdict(line),
+            plain(line.group),
+            plain(line.cluster),
             Text(line.state, style="dim"),
             Text(_lag(line)),
-            Text(words.duration(line.time_lag_s)),
+            Text(words.time_lag(line.time_lag_s)),
             Text(words.number(line.members)),
         )
     for _ in range(room - len(lines)):
@@ -166,10 +184,20 @@ def _head(seen: Seen) -> Text:
 
 
 def _one_line(text: str, style: str) -> Text:
-    return Text(_printable(text), style=style, no_wrap=True, overflow="ellipsis")
+    return Text(printable(text), style=style, no_wrap=True, overflow="ellipsis")
 
 
-def _line(cluster: str, cells: Mapping[str, Any]) -> Line:
+def _old(cluster: Mapping[str, Any]) -> str:
+    """What is to be said of a cluster whose data are not fresh; "" of one whose are."""
+    if cluster["ready"]:
+        return ""
+    if cluster.get("stale") and cluster["round"] is not None:
+        age_s = cluster.get("data_age_s") or 0
+        return f"data from cluster {cluster['cluster']} is {age_s:.0f} s old: {cluster['reason']}"
+    return f"cluster {cluster['cluster']} is not ready: {cluster.get('reason', '')}"
+
+
+def _line(cluster: str, cells: Mapping[str, Any], *, stale: bool) -> Line:
     return Line(
         cluster=cluster,
         group=str(cells["group"]),
@@ -180,6 +208,8 @@ def _line(cluster: str, cells: Mapping[str, Any]) -> Line:
         unknown=int(cells["unknown"]),
         time_lag_s=cells["time_lag_s"],
         members=cells["members"],
+        # older servers mark whole clusters only
+        stale=cells.get("stale", stale),
     )
 
 
@@ -195,6 +225,12 @@ def _scrolled(top: int, key: str) -> int:
     return max(0, top + steps.get(key, 1_000_000))
 
 
+def _verdict(line: Line) -> Text:
+    if line.stale:
+        return Text(f"{line.worst} (stale)", style="dim")
+    return Text(line.worst, style=words.COLOURS.get(line.worst, "dim"))
+
+
 def _lag(line: Line) -> str:
     known = words.number(line.lag)
     return f"≥ {known}" if line.lag is not None and line.unknown else known
@@ -202,8 +238,3 @@ def _lag(line: Line) -> str:
 
 def _or_less(value: float | None) -> float:
     return -1 if value is None else value
-
-
-def _printable(text: str) -> str:
-    """A name may hold what would move the cursor."""
-    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)

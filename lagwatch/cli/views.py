@@ -1,15 +1,15 @@
 """What `status` knows of a group, whoever said it: our own monitor, a lagwatch or a Burrow."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from lagwatch.core.model import GroupVerdict, PartitionVerdict
+from lagwatch.core.words import Numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView:
-    """The verdict on a partition; None is unknown, or was not told."""
+    """The verdict on a partition; None is unknown, or was not given."""
 
     topic: str
     partition: int
@@ -22,7 +22,7 @@ class PartitionView:
     owner: str
     client_id: str
     unknown_reason: str | None
-    evidence: Mapping[str, int | float | None]
+    evidence: Numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class GroupView:
     group: str
     status: str
     rule: str | None
-    """None also when it was not told: Burrow names no rules."""
+    """None also when it was not given: Burrow names no rules."""
     total_lag: int | None
     """Over the partitions whose lag is known; None when there is none."""
     unknown_partitions: int
@@ -42,6 +42,16 @@ class GroupView:
     partition_count: int
     max_lag: PartitionView | None
     partitions: tuple[PartitionView, ...]
+    stale: bool = False
+    """The verdict is of data that were too old."""
+    since_ms: int | None = None
+    """When the trouble began; None while there is none, and of a Burrow."""
+    note: str = ""
+    """Why the status is unknown although the group was seen; ""."""
+
+
+NOT_ENOUGH_SEEN: Final = "not enough seen"
+"""A look of a few seconds shows neither progress nor trouble."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +60,14 @@ class Readiness:
 
     ready: bool
     problems: tuple[str, ...]
+    """With what is missing, or how old the data are."""
+
+
+def not_ready(*, ready: bool, stale: bool, data_age_s: float, reason: str) -> tuple[str, ...]:
+    """The sentence for a cluster that is not ready; () when it is."""
+    if stale:
+        return (f"data are {data_age_s:.0f} s old: {reason}",)
+    return () if ready or not reason else (f"not ready: {reason}",)
 
 
 def reading(read: object, total: object) -> str:
@@ -70,26 +88,27 @@ class StatusSource(Protocol):
         """The group's verdict, with its bad partitions or all of them.
 
         Raises:
-            NotFoundError: nobody knows it.
+            NotFoundError: it is not known.
         """
         ...
 
 
 def group_view(verdict: GroupVerdict) -> GroupView:
     """A verdict of our own."""
-    nothing_known = verdict.max_lag is None and verdict.unknown_partitions > 0
     return GroupView(
         cluster=verdict.cluster,
         group=verdict.group,
         status=verdict.status.name,
         rule=None if verdict.rule is None else verdict.rule.word,
-        total_lag=None if nothing_known else verdict.total_lag,
+        total_lag=verdict.known_lag,
         unknown_partitions=verdict.unknown_partitions,
         time_lag_s=verdict.time_lag_s,
         complete=verdict.complete,
         partition_count=verdict.partition_count,
         max_lag=None if verdict.max_lag is None else partition_view(verdict.max_lag),
         partitions=tuple(partition_view(partition) for partition in verdict.partitions),
+        stale=verdict.stale,
+        since_ms=verdict.since_ms,
     )
 
 

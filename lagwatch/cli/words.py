@@ -1,23 +1,10 @@
 """Rules and numbers in words."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Final
 
-from lagwatch.core.model import Rule
-
-SENTENCES: Final[Mapping[str, str]] = {
-    Rule.NEVER_COMMITTED.word: "The group never committed this partition.",
-    Rule.LOG_END_UNKNOWN.word: "The log end offset is not known, so there is nothing to compare.",
-    Rule.WINDOW_INCOMPLETE.word: "The window holds too few commits to be judged.",
-    Rule.LAG_WITHIN_ALLOWED.word: "The lag is within what is allowed.",
-    Rule.STOPPED.word: "No commit for longer than the whole window spans, and there is lag.",
-    Rule.REWOUND.word: "The committed offset went back and did not return to where it was.",
-    Rule.LAG_WAS_WITHIN_ALLOWED.word: "The lag was within what is allowed once in the window.",
-    Rule.STALLED.word: "Commits arrive, but the committed offset does not move.",
-    Rule.LAG_NOT_DECREASING.word: "The group moves, but its lag never falls in the window.",
-    Rule.PROGRESSING.word: "The group moves, and its lag falls at times.",
-}
-"""What each rule means, by its word."""
+from lagwatch.core.words import Numbers, duration
 
 COLOURS: Final[Mapping[str, str]] = {
     "OK": "green",
@@ -35,23 +22,45 @@ def number(value: float | None) -> str:
     return "unknown" if value is None else f"{value:,}"
 
 
-def quantity(name: str, value: float | None) -> str:
-    """A number of the evidence with its unit, told by its name; durations in seconds."""
+def quantity(name: str, value: float | str | None) -> str:
+    """A value of the evidence with its unit, which its name says; durations in seconds."""
     if value is None:
         return "unknown"
-    if name in {"silent_ms", "window_span_ms"}:
-        return f"{value / 1000:,.3f} s"
-    if name.endswith("_ms"):
+    if isinstance(value, str):
+        return value
+    if name in {"last_commit_ms", "judged_from_ms"}:  # instants
         return f"{value} ms"
+    if name.endswith("_ms"):
+        return f"{value / 1000:,.3f} s"
     return f"{value:,}"
 
 
-def duration(seconds: float | None) -> str:
-    """A time lag for people: `4 m 10 s`; `-` when it is not known."""
-    if seconds is None:
-        return "-"
-    if seconds < 60:  # noqa: PLR2004 seconds in a minute
-        return f"{seconds:.1f} s" if seconds else "0 s"
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} m" if hours else f"{minutes} m {rest} s"
+def meaning(rule: str) -> str:
+    """When a rule holds, in one sentence; "" for a rule that is not known here."""
+    from lagwatch.core.rules import BURROW, LAGWATCH  # numpy takes a while to import
+
+    rows = (*LAGWATCH, *BURROW)
+    return next((row.meaning for row in rows if row.rule.word == rule), "")
+
+
+def sentence(rule: str, numbers: Numbers) -> str:
+    """What a rule says of a partition with this evidence; "" where the evidence is not its own.
+
+    Both rule sets have rules of the same name, with other evidence.
+    """
+    from lagwatch.core import rules  # numpy takes a while to import
+
+    for row in (*rules.LAGWATCH, *rules.BURROW):
+        if row.rule.word == rule and numbers.keys() >= set(row.evidence):
+            return rules.sentence(row, numbers)
+    return ""
+
+
+def instant(at_ms: int) -> str:
+    """`2027-01-31 22:00:00Z`."""
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%SZ}"
+
+
+def time_lag(seconds: float | None) -> str:
+    """A time lag; `-` when it is not known."""
+    return "-" if seconds is None else duration(seconds)

@@ -21,7 +21,7 @@ from lagwatch.collector.link import REFUSED_CONFIGURATION, CollectorEnd
 from lagwatch.errors import SourceError
 from lagwatch.log import configure
 from lagwatch.memory import give_back
-from lagwatch.ports import Backlog, Report
+from lagwatch.ports.reports import Backlog, Report
 
 _THREADS: Final = 16
 """Every poller may wait for Kafka at the same time."""

@@ -6,6 +6,7 @@ from typing import Final
 from lagwatch.clock import Clock
 from lagwatch.collector.link import Assignment
 from lagwatch.config import ClusterSettings
+from lagwatch.core.wire import CommitKeys
 from lagwatch.errors import SourceError
 from lagwatch.kafka.admin import KafkaTopics
 from lagwatch.kafka.client import KafkaClients
@@ -13,18 +14,25 @@ from lagwatch.kafka.committed import KafkaCommitted
 from lagwatch.kafka.groups import KafkaGroups
 from lagwatch.kafka.log_ends import KafkaLogEnds
 from lagwatch.kafka.offsets_topic import KafkaOffsetsTopic
+from lagwatch.kafka.tails import KafkaTails
+from lagwatch.kafka.transactions import KafkaTransactions
 from lagwatch.pollers.committed import CommittedPoller
-from lagwatch.pollers.connection import ConnectionPoller
 from lagwatch.pollers.facts import Facts
 from lagwatch.pollers.filters import Filters
 from lagwatch.pollers.groups import GroupPoller
+from lagwatch.pollers.held import HeldPoller
+from lagwatch.pollers.known import KnownCommits, LastOffsets
 from lagwatch.pollers.log_ends import LogEndPoller
-from lagwatch.pollers.loop import Pace, Poller, PollLoop, Send, Wake
+from lagwatch.pollers.loop import ConnectionPoller, Pace, Poller, PollLoop, Send, Wake
 from lagwatch.pollers.offsets_topic import OffsetsTopicPoller
+from lagwatch.pollers.tails import TailPoller
 from lagwatch.pollers.topics import TopicPoller
-from lagwatch.ports import SourceHealth, SourceKind
+from lagwatch.pollers.transactions import TransactionPoller
+from lagwatch.ports.reports import Report, SourceHealth, SourceKind
 
 _LISTEN_S: Final = 1.0
+_LOOK_EVERY_S: Final = 1.0
+"""How often the pollers that build on rounds of log ends see whether there is work."""
 
 
 async def run(assignment: Assignment, *, clock: Clock, send: Send) -> None:
@@ -65,7 +73,12 @@ class Collector:
         self._filters = Filters(self._settings)
         self._facts = Facts(clock=clock, send=send, commits_mode=_first_mode(self._settings))
         self._topics_wake, self._groups_wake, self._log_ends_wake = Wake(), Wake(), Wake()
+        self._committed_wake = Wake()
         self._group_source = KafkaGroups(clients)
+        self._known = KnownCommits(clock)
+        self._keys = CommitKeys(self._filters.commit)
+        self._last = LastOffsets()
+        self._reading = self._settings.commits != "admin"
         self._topics = TopicPoller(
             KafkaTopics(clients),
             filters=self._filters,
@@ -74,6 +87,7 @@ class Collector:
             send=send,
             wake=self._topics_wake,
             on_change=self._log_ends_wake.call,
+            on_anew=self._committed_wake.call,
             interval_s=self._settings.topic_interval_s,
         )
         self._groups = GroupPoller(
@@ -86,6 +100,16 @@ class Collector:
             interval_s=self._settings.group_interval_s,
         )
 
+        self._reader = self._offsets_topic()
+        self._held = self._held_poller()
+        tails = TailPoller(
+            KafkaTails(clients), last=self._last, facts=self._facts, clock=clock, send=send
+        )
+        transactions = TransactionPoller(
+            KafkaTransactions(self._settings, clock), clock=clock, send=send
+        )
+        self._helpers = (self._held, tails, transactions)
+
     async def run(self) -> None:
         """Poll until cancelled."""
         settings = self._settings
@@ -95,6 +119,8 @@ class Collector:
             topics=self._topics,
             clock=self._clock,
             send=self._send,
+            offsets_topic=settings.offsets_topic,
+            listeners=[each.note for each in (self._known, *self._helpers)],
         )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._loop(ConnectionPoller(self._clients.listen), _LISTEN_S).run())
@@ -107,22 +133,48 @@ class Collector:
             tasks.create_task(
                 self._loop(self._groups, settings.group_interval_s, self._groups_wake).run()
             )
+            for helper in self._helpers:
+                tasks.create_task(self._quiet_loop(helper).run())
             tasks.create_task(self._commits())
 
     async def _commits(self) -> None:
         """The offsets topic where it may be read, else the Admin API."""
-        if self._settings.commits != "admin":
+        if self._reader is not None:
             give_up_on = {"authorization"} if self._settings.commits == "auto" else set()
             try:
-                await self._loop(self._offsets_topic(), 0.0, give_up_on=frozenset(give_up_on)).run()
+                await self._loop(self._reader, 0.0, give_up_on=frozenset(give_up_on)).run()
             except SourceError as error:
+                self._reading = False
                 self._facts.fall_back(
                     "admin", f"{error}; committed offsets are polled instead, restart to try again"
                 )
         await self._facts.tell(now=True)
-        await self._loop(self._committed(), self._settings.committed_interval_s).run()
+        await self._loop(
+            self._committed(), self._settings.committed_interval_s, self._committed_wake
+        ).run()
 
-    def _offsets_topic(self) -> OffsetsTopicPoller:
+    def _held_poller(self) -> HeldPoller:
+        return HeldPoller(
+            KafkaCommitted(self._clients),
+            self._group_source,
+            KafkaLogEnds(self._clients),
+            offsets_topic=self._settings.offsets_topic,
+            keys=self._keys,
+            last=self._last,
+            known=self._known,
+            positions=lambda: {} if self._reader is None else self._reader.positions(),
+            active=lambda: self._reading,
+            filters=self._filters,
+            topics=self._topics,
+            groups=self._groups,
+            facts=self._facts,
+            clock=self._clock,
+            send=self._send,
+        )
+
+    def _offsets_topic(self) -> OffsetsTopicPoller | None:
+        if self._settings.commits == "admin":
+            return None
         return OffsetsTopicPoller(
             KafkaOffsetsTopic(self._clients),
             cluster=self._assignment.cluster,
@@ -133,8 +185,13 @@ class Collector:
             facts=self._facts,
             clock=self._clock,
             send=self._send,
+            known=self._known,
+            keys=self._keys,
+            last=self._last,
+            problems=lambda: self._held.problems,
             start=self._settings.start,
             resume=self._assignment.resume,
+            resume_id=self._assignment.resume_id,
         )
 
     def _committed(self) -> CommittedPoller:
@@ -145,9 +202,16 @@ class Collector:
             topics=self._topics,
             groups=self._groups,
             facts=self._facts,
+            last=self._last,
             clock=self._clock,
             send=self._send,
+            interval_s=self._settings.committed_interval_s,
+            first_id=len(self._last),
         )
+
+    def _quiet_loop(self, poller: Poller) -> PollLoop:
+        """Run a poller that helps another one and so has no health of its own."""
+        return PollLoop(poller, pace=Pace(interval_s=_LOOK_EVERY_S), clock=self._clock, send=_drop)
 
     def _loop(
         self,
@@ -165,6 +229,10 @@ class Collector:
             wake=wake,
             give_up_on=give_up_on,
         )
+
+
+async def _drop(_: Report) -> None:
+    """Nowhere."""
 
 
 def _first_mode(settings: ClusterSettings) -> str:

@@ -1,9 +1,10 @@
-"""The line between a collector process and the serving process: a socket pair and its framing.
+"""The line between a collector process and the serving process, and the queue at its end.
 
-Down it goes once an `Assignment`, as JSON, so that secrets stand neither in arguments nor in the
-environment. Up come `Report`s, pickled: the sender is our own child, started by us.
+Down the socket pair goes one `Assignment`, as JSON, so that secrets are neither in arguments nor in
+the environment. Up come `Report`s, pickled: the sender is our own child, started by us.
 """
 
+import asyncio
 import os
 import pickle
 import socket
@@ -11,12 +12,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from threading import Semaphore, Thread
 from typing import Final
 
 import orjson
 
 from lagwatch.config import ClusterSettings
-from lagwatch.ports import Report
+from lagwatch.ports.reports import Backlog, Commits, Report
 
 REFUSED_CONFIGURATION: Final = os.EX_CONFIG
 """Exit code of a collector whose client library refuses the configuration."""
@@ -34,11 +36,13 @@ class Assignment:
     settings: ClusterSettings
     resume: Mapping[int, int] = field(default_factory=dict)
     """Offsets topic partition → next offset; empty: as `settings.start` says."""
+    resume_id: str = ""
+    """Id of the offsets topic that these are of; "" unknown."""
     log_level: str = "info"
 
 
 def socket_pair() -> tuple[socket.socket, socket.socket]:
-    """Ends for the serving process and for its child; both inherited by nobody by themselves."""
+    """Ends for the serving process and for its child; inherited only when passed on."""
     ours, theirs = socket.socketpair()
     for end in (ours, theirs):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
@@ -59,6 +63,7 @@ class ServingEnd:
                 "cluster": assignment.cluster,
                 "settings": assignment.settings.to_child(),
                 "resume": {str(key): value for key, value in assignment.resume.items()},
+                "resume_id": assignment.resume_id,
                 "log_level": assignment.log_level,
             }
         )
@@ -101,6 +106,7 @@ class CollectorEnd:
             cluster=raw["cluster"],
             settings=ClusterSettings.from_child(raw["settings"]),
             resume={int(key): value for key, value in raw["resume"].items()},
+            resume_id=raw["resume_id"],
             log_level=raw["log_level"],
         )
 
@@ -119,3 +125,81 @@ class CollectorEnd:
                 self._connection.recv_bytes()
         except (EOFError, OSError):
             return
+
+
+_CAPACITY: Final = 8
+"""Reports waiting here; when it is full the pipe fills up, and then the collector waits."""
+
+
+class Inbox:
+    """A bounded queue that drops nothing."""
+
+    def __init__(self, positions: Mapping[int, int] = {}, topic_id: str = "") -> None:
+        """`positions`: how far the offsets topic of this id was read before."""
+        self._reports: asyncio.Queue[tuple[Report, bool]] = asyncio.Queue()
+        """(report, does it take room)"""
+        self._room = Semaphore(_CAPACITY)
+        self._positions = dict(positions)
+        self.topic_id = topic_id
+        """Id of the offsets topic that the positions are of; "" unknown."""
+        self.received = 0
+        """Reports received so far, those included that wait for room."""
+        self._has_room = True
+
+    def positions(self) -> Mapping[int, int]:
+        """Offsets topic partition → next offset after all that was ever put in here."""
+        return dict(self._positions)
+
+    async def get(self) -> Report:
+        report, takes_room = await self._reports.get()
+        if takes_room:
+            self._room.release()
+        return report
+
+    @property
+    def listens(self) -> bool:
+        """Is it waiting for the collector, and not the collector for it?"""
+        return self._has_room
+
+    def put(self, report: Report) -> None:
+        """Add a report of our own; they are few and find room always."""
+        self._reports.put_nowait((report, False))
+
+    async def fill(self, end: ServingEnd) -> None:
+        """Take reports from a collector until it hangs up."""
+        ended = asyncio.Event()
+        thread = Thread(
+            target=self._receive, args=(end, asyncio.get_running_loop(), ended), daemon=True
+        )
+        thread.start()
+        try:
+            await ended.wait()
+        except asyncio.CancelledError:
+            end.hang_up()
+            self._room.release()  # it may wait for room for ever
+            raise
+
+    def _receive(
+        self, end: ServingEnd, loop: asyncio.AbstractEventLoop, ended: asyncio.Event
+    ) -> None:
+        try:
+            while (report := end.receive()) is not None:
+                self.received += 1
+                self._has_room = False
+                self._room.acquire()
+                self._has_room = True
+                loop.call_soon_threadsafe(self._add, report)
+            loop.call_soon_threadsafe(ended.set)
+        except RuntimeError:  # the event loop is closed: no task waits
+            return
+        finally:
+            end.close()
+
+    def _add(self, report: Report) -> None:
+        if isinstance(report, Commits):
+            self._positions.update(report.positions)
+        elif isinstance(report, Backlog) and report.topic_id not in ("", self.topic_id):
+            if self.topic_id:
+                self._positions.clear()
+            self.topic_id = report.topic_id
+        self._reports.put_nowait((report, True))

@@ -6,33 +6,57 @@ a second. Never imports the client library, and neither does what it imports.
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack
 from typing import Final
 
 import structlog
 
 from lagwatch.clock import Clock
-from lagwatch.collector.inbox import Inbox
 from lagwatch.collector.link import (
     REFUSED_CONFIGURATION,
     Assignment,
+    Inbox,
     ServingEnd,
     socket_pair,
 )
 from lagwatch.collector.relay import relay_log
 from lagwatch.config import ClusterSettings
+from lagwatch.core.model import UNKNOWN
 from lagwatch.log import get_level
 from lagwatch.pollers.loop import Backoff
-from lagwatch.ports import CollectorStarted, Report, SourceHealth, SourceKind
+from lagwatch.ports.reports import CollectorStarted, Report, SourceHealth, SourceKind
+
+_NEEDED: Final = re.compile(
+    r"PATH|HOME|USER|LOGNAME|TMPDIR|LANG|LANGUAGE|LC_\w+|TZ|TZDIR"
+    r"|PYTHON\w+|VIRTUAL_ENV|LD_\w+|MALLOC_\w+|GLIBC_TUNABLES"
+    r"|OMP_\w+|OPENBLAS_\w+|MKL_\w+|NUMEXPR_\w+"
+    # of OpenSSL, Kerberos, Cyrus SASL and libcurl, which librdkafka uses
+    r"|SSL_CERT_(FILE|DIR)|OPENSSL_\w+|KRB5\w+|SASL_(CONF_)?PATH"
+    r"|((http|https|all|no)_proxy|(HTTP|HTTPS|ALL|NO)_PROXY)"
+)
+
+
+def collector_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a collector, taken from our own."""
+    needed = {name: value for name, value in environ.items() if _NEEDED.fullmatch(name)}
+    # one arena per thread would keep ten times what a batch needs
+    return {"MALLOC_ARENA_MAX": "2", **needed}
+
 
 _STOP_S: Final = 2.0
 """Time to end by itself; then it is killed."""
+SILENT_S: Final = 120.0
+"""A collector that reports nothing for so long hangs: it says every few seconds how it fares."""
 _HEALTHY_S: Final = 30.0
 """A collector that lived so long is restarted at once when it dies."""
+
+_LOOKS: Final = 6
+"""Looks at a silent collector before it is killed."""
 
 REFUSED: Final = "its configuration was refused"
 
@@ -45,7 +69,16 @@ class CollectorSupervisor:
     `run` is one task of the service; `reports` is read by another. Both are used once.
     """
 
-    def __init__(self, *, cluster: str, settings: ClusterSettings, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        cluster: str,
+        settings: ClusterSettings,
+        clock: Clock,
+        silent_s: float = SILENT_S,
+    ) -> None:
+        """A collector that reports nothing for `silent_s` is killed and replaced."""
+        self._silent_s = silent_s
         self._cluster = cluster
         self._settings = settings
         self._clock = clock
@@ -64,6 +97,13 @@ class CollectorSupervisor:
         """Process id of the collector that runs now; None between two."""
         process = self._process
         return process.pid if process is not None and process.returncode is None else None
+
+    def resume(self, positions: Mapping[int, int], topic_id: str) -> None:
+        """Go on at these offsets, by partition of the offsets topic; call before `run`.
+
+        Where the topic has another id than this one ("": unknown), all of it is read.
+        """
+        self._inbox = Inbox(positions, topic_id)
 
     async def reports(self) -> AsyncIterator[Report]:
         """All reports in order, of one collector after the other; ends only by cancelling.
@@ -113,13 +153,30 @@ class CollectorSupervisor:
                 cluster=self._cluster,
                 settings=self._settings,
                 resume=self._inbox.positions(),
+                resume_id=self._inbox.topic_id,
                 log_level=get_level(),
             )
         )
         async with asyncio.TaskGroup() as tasks:
             if process.stderr is not None:
                 tasks.create_task(relay_log(process.stderr, cluster=self._cluster))
-            tasks.create_task(self._inbox.fill(end))
+            watch = tasks.create_task(self._kill_when_silent(process))
+            await self._inbox.fill(end)
+            watch.cancel()
+
+    async def _kill_when_silent(self, process: Process) -> None:
+        """Kill a collector that hangs: it would leave its cluster unwatched.
+
+        Looks are counted, not seconds: after a pause of this process, what the collector sent
+        meanwhile is still to be received.
+        """
+        looks, received = 0, UNKNOWN
+        while looks < _LOOKS:
+            await self._clock.sleep(self._silent_s / _LOOKS)
+            quiet = self._inbox.listens and self._inbox.received == received
+            looks, received = (looks + 1, received) if quiet else (0, self._inbox.received)
+        _log.warning("collector_silent", cluster=self._cluster, silent_s=self._silent_s)
+        process.kill()
 
     def _mourn(self, cause: str, lived_s: float, delay_s: float) -> None:
         if cause == REFUSED:  # it said why itself
@@ -154,8 +211,7 @@ async def _spawn(descriptor: int) -> Process:
         stdin=DEVNULL,
         stdout=DEVNULL,
         stderr=PIPE,
-        # one arena per thread would keep ten times what a batch needs
-        env={"MALLOC_ARENA_MAX": "2", **os.environ},
+        env=collector_environment(os.environ),
         # an interrupt typed at the terminal is for us: we end the collector ourselves
         start_new_session=True,
     )

@@ -1,8 +1,8 @@
-"""Section `[alerts]`: policies, mutes, channels and where incidents are kept."""
+"""Section `[alerts]`: policies, mutes, channels, and the file that keeps incidents."""
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, time
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 from zoneinfo import ZoneInfo
@@ -21,6 +21,7 @@ from lagwatch.config.alerts_channels import (
     Texts,
     WebhookSettings,
 )
+from lagwatch.config.secret import Place, Url
 from lagwatch.config.section import Regex, Section, fault
 
 DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -51,8 +52,8 @@ def _days(value: object) -> object:
 
 
 def _time_of_day(value: object) -> object:
-    text = value if isinstance(value, str) else f"{value:%H:%M}"  # TOML has times of its own
-    if text and not _TIME.fullmatch(text):
+    text = f"{value:%H:%M}" if isinstance(value, time) else value  # TOML has times of its own
+    if text != "" and not (isinstance(text, str) and _TIME.fullmatch(text)):
         raise fault("time", "is no time of day", 'Write "22:30".')
     return text
 
@@ -73,22 +74,24 @@ Instant = Annotated[str, BeforeValidator(_instant)]
 
 
 class PolicySettings(Section):
-    """When a group's verdict becomes an incident, and who is told how often."""
+    """When a verdict opens an incident, which channels get notices, and how often."""
 
-    cluster: Regex = Field(default="", description='clusters it is for; "" = all')
-    group: Regex = Field(default="", description='groups it is for; "" = all')
-    topic: Regex = Field(
-        default="", description='topics it is for, of these groups; "" = all of them'
-    )
-    channels: Texts = Field(default=(), description="channels that are told; none named = all")
+    cluster: Regex = Field(default="", description='clusters it applies to; "" = all')
+    group: Regex = Field(default="", description='groups it applies to; "" = all')
+    topic: Regex = Field(default="", description='topics of these groups it applies to; "" = all')
+    channels: Texts = Field(default=(), description="channels that get the notices; empty = all")
     threshold: Literal["warning", "error", "never"] = Field(
-        default="error", description="the mildest verdict that opens an incident"
+        default="error", description="minimum severity that opens an incident"
     )
     for_s: Seconds = Field(
-        default=0.0, description="seconds a verdict must hold before it opens or escalates"
+        default=0.0,
+        description="seconds a verdict must last before it opens or escalates an incident",
     )
     close_for_s: Seconds = Field(
-        default=60.0, description="seconds a better verdict must hold before it closes or eases"
+        default=60.0,
+        description=(
+            "seconds a better verdict must last before it closes or de-escalates an incident"
+        ),
     )
     remind_s: Seconds = Field(
         default=14_400.0, description="seconds between two notices of an open incident; 0 = none"
@@ -96,28 +99,41 @@ class PolicySettings(Section):
     reopen_s: Seconds = Field(
         default=300.0,
         description=(
-            "an incident that opens within so many seconds of the last one's end is told only "
-            "after them, if it is still open; a worse one is told at once"
+            "flapping: when an incident opens within so many seconds of the end of the last one, "
+            "its notice waits for the rest of them; a worse incident is sent at once"
         ),
     )
+    runbook: str = Field(default="", description="what to do, usually a URL; goes with each notice")
+    team: str = Field(default="", description="who looks after the groups; goes with each notice")
     send_once: bool = Field(
-        default=False, description="no reminders and no easing; escalations and the end are told"
+        default=False,
+        description=(
+            "send no reminders and no de-escalations, only opening, escalations and the end"
+        ),
     )
-    send_close: bool = Field(default=True, description="tell the end of an incident")
+    send_close: bool = Field(default=True, description="send a notice when an incident ends")
     minimum_complete: Annotated[float, Field(allow_inf_nan=False, ge=0, le=1)] = Field(
-        default=0.0, description="share (0..1) of full windows below which nothing is decided"
+        default=0.0, description="share (0 to 1) of full windows below which a verdict is ignored"
     )
     minimum_lag: Annotated[int, Field(ge=0)] = Field(
-        default=0, description="messages of lag below which nothing is bad"
+        default=0, description="lag in messages below which a group counts as OK"
     )
     minimum_time_lag_s: Seconds = Field(
-        default=0.0, description="seconds of time lag below which nothing is bad"
+        default=0.0, description="time lag in seconds below which a group counts as OK"
+    )
+    max_time_lag_s: Seconds = Field(
+        default=0.0, description="seconds of time lag above which a group is bad; 0 = any is fine"
+    )
+    max_lag: Annotated[int, Field(ge=0)] = Field(
+        default=0, description="messages of lag above which a group is bad; 0 = any is fine"
+    )
+    objective_severity: Literal["warning", "error"] = Field(
+        default="error", description="how bad more than `max_time_lag_s` or `max_lag` is"
     )
     burrow_compatible: bool = Field(
         default=False,
         description=(
-            "decide as Burrow's notifier does, its defects included; `remind_s` is its "
-            "send-interval"
+            "decide exactly as Burrow's notifier, with its defects; `remind_s` is its send-interval"
         ),
     )
 
@@ -127,17 +143,17 @@ class MuteSettings(Section):
 
     cluster: Regex = Field(default="", description='clusters that are muted; "" = all')
     group: Regex = Field(default="", description='groups that are muted; "" = all')
-    reason: Annotated[str, Field(min_length=1)] = Field(description="why; shown with the mute")
-    starts: Instant = Field(default="", description="begins once: `2027-01-31T22:00`")
-    ends: Instant = Field(default="", description="ends once")
+    reason: Annotated[str, Field(min_length=1)] = Field(description="reason; shown with the mute")
+    starts: Instant = Field(default="", description="start of a single window: `2027-01-31T22:00`")
+    ends: Instant = Field(default="", description="end of a single window")
     days: Annotated[
         tuple[str, ...], BeforeValidator(_days), Field(json_schema_extra={"format": "texts"})
-    ] = Field(default=(), description="begins weekly on these days: mon … sun")
+    ] = Field(default=(), description="days on which a weekly window starts: `mon` … `sun`")
     at: Annotated[str, BeforeValidator(_time_of_day)] = Field(
-        default="", description="begins weekly at this time of day: `22:00`"
+        default="", description="time of day at which a weekly window starts: `22:00`"
     )
     duration_s: Annotated[float, Field(ge=0, le=604_800, allow_inf_nan=False)] = Field(
-        default=0.0, description="seconds a weekly window lasts; it may pass midnight"
+        default=0.0, description="seconds a weekly window lasts; it may go past midnight"
     )
     timezone: Annotated[str, AfterValidator(_zone)] = Field(
         default="UTC", description="time zone of `starts`, `ends`, `days` and `at`"
@@ -173,21 +189,64 @@ class MuteSettings(Section):
         return instant if instant.tzinfo else instant.replace(tzinfo=ZoneInfo(self.timezone))
 
 
+class HeartbeatSettings(Section):
+    """A dead man's switch: a request every so often while all is well; its absence is the alarm."""
+
+    url: Url = Field(
+        default="", validate_default=True, description='where it goes: http(s); "" = none is sent'
+    )
+    method: Literal["GET", "POST", "HEAD"] = Field(default="GET", description="HTTP method")
+    interval_s: Annotated[float, Field(ge=1, le=86_400, allow_inf_nan=False)] = Field(
+        default=60.0, description="seconds between two requests"
+    )
+
+    @model_validator(mode="after")
+    def _is_http(self) -> Self:
+        url = self.url.get_secret_value()
+        if url and not url.startswith(("http://", "https://")):
+            raise fault("url", "is no http(s) URL", "Write https://host/path.")
+        return self
+
+
 class AlertsSettings(Section):
-    """Incidents and who is told of them; nothing is done unless a channel or policy is set."""
+    """Incidents and notices. Alerting is off unless a channel or a policy is configured."""
 
     file: Path = Field(
         default=Path("lagwatch-alerts.sqlite"),
-        description="SQLite file that keeps incidents, notices and mutes",
+        description=(
+            "SQLite file with incidents, notices and mutes; each lagwatch needs a file of its own"
+        ),
     )
     group_wait_s: Annotated[float, Field(ge=0, le=300, allow_inf_nan=False)] = Field(
-        default=1.0, description="seconds a notice waits for others to go with it"
+        default=1.0, description="seconds a notice waits, so that several go into one message"
+    )
+    group_interval_s: Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)] = Field(
+        default=30.0,
+        description="after two messages within so many seconds, news waits as long to go together",
     )
     keep_s: Seconds = Field(
         default=2_592_000.0, description="seconds closed incidents and old notices are kept"
     )
-    page_url: str = Field(
-        default="", description="root of this server as readers reach it, for links in notices"
+    page_url: Place = Field(
+        default="",
+        validate_default=True,
+        description="URL of this server as readers reach it, for links in notices",
+    )
+    time_zone: Annotated[str, AfterValidator(_zone)] = Field(
+        default="UTC", description="time zone of the instants in notices"
+    )
+    fallback: Texts = Field(
+        default=(),
+        description="channels that receive word when another cannot deliver; none named = all",
+    )
+    undelivered_after_s: Seconds = Field(
+        default=300.0, description="seconds a channel may fail before the fallback is used"
+    )
+    cluster_unseen_s: Annotated[float, Field(ge=1, le=86_400, allow_inf_nan=False)] = Field(
+        default=60.0, description="seconds without fresh data of a cluster that make an incident"
+    )
+    heartbeat: HeartbeatSettings = Field(
+        default=HeartbeatSettings(), description="dead man's switch"
     )
     policies: dict[str, PolicySettings] = Field(
         default={}, description="first match in the order of the file decides"
@@ -206,7 +265,8 @@ class AlertsSettings(Section):
     @property
     def active(self) -> bool:
         """Is there anything to do?"""
-        return bool(self.policies) or any(True for _ in self.channels())
+        beats = bool(self.heartbeat.url.get_secret_value())
+        return beats or bool(self.policies) or any(True for _ in self.channels())
 
     def channels(self) -> Iterator[tuple[str, AnyChannelSettings]]:
         """Every channel with its name."""

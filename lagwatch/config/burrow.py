@@ -1,6 +1,6 @@
 """The configuration in Burrow's words, for `/v3/config`.
 
-What lagwatch does not have stands with Burrow's empty value, so that a client finds every key.
+What lagwatch does not have is given with Burrow's empty value, so that a client finds every key.
 
 Source: Burrow, core/internal/httpserver/structs.go and config.go.
 """
@@ -17,7 +17,7 @@ Answer = dict[str, object]
 
 
 class BurrowView:
-    """Implements `lagwatch.ports.BurrowSettings`."""
+    """Implements `lagwatch.ports.reports.BurrowSettings`."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

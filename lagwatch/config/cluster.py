@@ -1,16 +1,20 @@
-"""Section `[clusters.NAME]`: one Kafka cluster, how to reach it and what to read of it."""
+"""Section `[clusters.NAME]`: one Kafka cluster, how to reach it and what to read."""
 
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field
 
 from lagwatch.config.address import split
-from lagwatch.config.sasl import SaslSettings
-from lagwatch.config.section import REVEAL, Interval, Properties, Regex, Section, fault
-from lagwatch.config.tls import TlsSettings
+from lagwatch.config.secret import REVEAL, Properties
+from lagwatch.config.section import Interval, Regex, Section, fault
+from lagwatch.config.security import SaslSettings, TlsSettings
 
 CommitsMode = Literal["auto", "offsets-topic", "admin"]
 Start = Literal["earliest", "latest"]
+
+STALE_AT_LEAST_S = 15.0
+STALE_ROUNDS = 3
+"""Rounds of reading that may be missed before data count as stale."""
 
 _EXAMPLE = "kafka-1:9092"
 
@@ -34,52 +38,78 @@ def _broker(value: object) -> object:
 
 
 class ClusterSettings(Section):
-    """One Kafka cluster; its name is the key in `Settings.clusters`."""
+    """One Kafka cluster. NAME appears in URLs and in the label `cluster`."""
 
     bootstrap: Annotated[
         tuple[Annotated[str, BeforeValidator(_broker)], ...],
         BeforeValidator(_brokers),
         Field(min_length=1),
-    ] = Field(description="brokers to ask first, as a list or separated by commas")
+    ] = Field(description="brokers to connect to first, as a list or separated by commas")
     commits: CommitsMode = Field(
         default="auto",
         description=(
-            "where commits are read: every one from the offsets topic, or polled through the "
-            "Admin API (needs DESCRIBE only); `auto` falls back to `admin` and says so"
+            "how commits are read: `offsets-topic` reads every commit, `admin` polls the Admin API "
+            "(needs DESCRIBE only), `auto` falls back from the first to the second"
         ),
     )
     start: Start = Field(
-        default="earliest", description="where reading of the offsets topic begins"
+        default="earliest", description="where reading the offsets topic starts; not with `admin`"
     )
     offsets_topic: Annotated[str, Field(min_length=1)] = Field(
-        default="__consumer_offsets", description="name of the offsets topic"
+        default="__consumer_offsets", description="name of the offsets topic; not with `admin`"
     )
     client_id: Annotated[str, Field(min_length=1)] = Field(
-        default="lagwatch", description="client id shown to the brokers (quotas, logs)"
+        default="lagwatch", description="client id that brokers see (quotas, logs)"
     )
-    group_allow: Regex = Field(default="", description="only groups whose name it is found in")
-    group_deny: Regex = Field(default="", description="no groups whose name it is found in")
-    topic_allow: Regex = Field(default="", description="only topics whose name it is found in")
-    topic_deny: Regex = Field(default="", description="no topics whose name it is found in")
+    group_allow: Regex = Field(default="", description="watch only groups whose name matches")
+    group_deny: Regex = Field(default="", description="do not watch groups whose name matches")
+    topic_allow: Regex = Field(default="", description="watch only topics whose name matches")
+    topic_deny: Regex = Field(default="", description="do not watch topics whose name matches")
     log_end_interval_s: Interval = Field(
-        default=5.0, description="seconds between two rounds of log end offsets"
+        default=5.0, description="seconds between two requests of all log end offsets"
     )
     topic_interval_s: Interval = Field(
-        default=60.0, description="seconds between two readings of topics, partitions, leaders"
+        default=60.0, description="seconds between two requests of topics, partitions and leaders"
     )
     group_interval_s: Interval = Field(
-        default=30.0, description="seconds between two readings of groups and members"
+        default=30.0, description="seconds between two requests of groups and members"
     )
     committed_interval_s: Interval = Field(
-        default=10.0, description="seconds between two polls of committed offsets (`admin` only)"
+        default=5.0,
+        description=(
+            "seconds between two polls of committed offsets, with `admin`; a poll that takes "
+            "longer is followed by the next at once"
+        ),
+    )
+    read_committed_groups: Regex = Field(
+        default="",
+        description=(
+            "groups that read with `read_committed`; records behind an open transaction are not "
+            "counted as their lag"
+        ),
+    )
+    mirrored_groups: Regex = Field(
+        default="",
+        description=(
+            "groups whose offsets are copied from another cluster; they are never STOP here"
+        ),
     )
     tls: TlsSettings = Field(default=TlsSettings(), description="encryption")
     sasl: SaslSettings | None = Field(default=None, description="authentication")
     client: Properties = Field(
-        default={},
-        repr=False,
-        description='properties handed to librdkafka: `"socket.timeout.ms" = 30000`',
+        default=Properties(),
+        description='properties for librdkafka: `"socket.timeout.ms" = 30000`',
     )
+
+    @property
+    def stale_after_s(self) -> float:
+        """Age from which on log ends, and commits that are not polled, count as stale."""
+        return max(STALE_AT_LEAST_S, STALE_ROUNDS * self.log_end_interval_s)
+
+    @property
+    def polled_stale_after_s(self) -> float:
+        """Age from which on polled commits count as stale."""
+        return max(self.stale_after_s, STALE_ROUNDS * self.committed_interval_s)
 
     def to_child(self) -> str:
         """JSON with the secrets in clear, for a process of ours over a pipe; never log it."""

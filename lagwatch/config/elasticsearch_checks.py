@@ -1,34 +1,22 @@
-"""What does not fit together in `[history.elasticsearch]`, and the secrets that its files hold."""
+"""What does not fit together in `[history.elasticsearch]`."""
 
 from collections.abc import Iterator
 from typing import Final, cast
 
-from lagwatch.config.given import Tree
-from lagwatch.config.secrets import HIDDEN, read_secret, unreadable
+from lagwatch.config.walk import Tree
 from lagwatch.errors import Fault
 
 _PREFIX: Final = "history.elasticsearch"
 
 
 def elasticsearch_faults(tree: Tree) -> Iterator[Fault]:
-    """Put what the `*_file` options name into the tree; yield what is wrong."""
+    """Options that contradict each other, as they were written."""
     table = _table(_table(tree, "history"), "elasticsearch")
     yield from _credentials(table)
-    for option in ("api_key", "password"):
-        yield from read_secret(_PREFIX, option, table)
     yield from _trust(table)
 
 
 def _credentials(table: Tree) -> Iterator[Fault]:
-    """Asked before the files are read, when what was written can still be told apart."""
-    for option in ("api_key", "password"):
-        if option in table and f"{option}_file" in table:
-            yield Fault(
-                key=f"{_PREFIX}.{option}",
-                value=HIDDEN,
-                problem=f"is given twice: {option} and {option}_file",
-                remedy=f"Keep {option}_file only.",
-            )
     key, name, password = (
         option in table or f"{option}_file" in table
         for option in ("api_key", "username", "password")
@@ -43,8 +31,6 @@ def _credentials(table: Tree) -> Iterator[Fault]:
 
 def _trust(table: Tree) -> Iterator[Fault]:
     file, fingerprint = table.get("ca_file"), table.get("fingerprint")
-    if isinstance(file, str):
-        yield from unreadable(f"{_PREFIX}.ca_file", file)
     if file is not None and fingerprint is not None:
         yield _fault("fingerprint", "is given beside ca_file", "Keep one of them.")
     urls = table.get("urls")

@@ -7,9 +7,9 @@ from typing import Final
 
 from pydantic_core import ErrorDetails
 
-from lagwatch.config.given import Path, Tree
-from lagwatch.config.reference import NAME, Option, env_name, options
-from lagwatch.config.secrets import HIDDEN, is_secret
+from lagwatch.config.reference import Option, env_name, options
+from lagwatch.config.secret import HIDDEN, Secret, Table, without_user
+from lagwatch.config.walk import NAME, Path, Tree, holds, option_at
 from lagwatch.errors import Fault
 
 _SHOWN_CHARACTERS: Final = 80
@@ -18,8 +18,6 @@ _ADD_A_CLUSTER: Final = (
     "Add [clusters.NAME] with bootstrap, set LAGWATCH_CLUSTERS__NAME__BOOTSTRAP, "
     "or use --bootstrap host:port."
 )
-_ALERT_OPTION_AT: Final = 3
-"""In `alerts.webhook.NAME.url`."""
 Location = tuple[str | int, ...]
 
 
@@ -69,17 +67,8 @@ def _write(names: Path) -> str:
 
 
 def _option(names: Path) -> Option | None:
-    generic = _generic(names)
+    generic, _ = option_at(names)
     return next((option for option in options() if option.path == generic), None)
-
-
-def _generic(names: Path) -> Path:
-    """The path with NAME for the name of the cluster and without a property of the client."""
-    if names[:1] == ("alerts",) and len(names) > _ALERT_OPTION_AT:
-        return ("alerts", names[1], NAME, *names[_ALERT_OPTION_AT:][:1])
-    if names[:1] != ("clusters",):
-        return names
-    return ("clusters", NAME, *names[2:3], *(names[3:] if names[2:3] != ("client",) else ()))
 
 
 def _did_you_mean(names: Path, origins: Mapping[Path, str]) -> str:
@@ -100,19 +89,17 @@ def _did_you_mean(names: Path, origins: Mapping[Path, str]) -> str:
 
 
 def _siblings(names: Path) -> list[str]:
-    parent = _generic((*names[:-1], ""))[:-1]
+    parent = option_at((*names[:-1], ""))[0][:-1]
     depth = len(parent)
     below = [option.path for option in options() if option.path[:depth] == parent]
     return list(dict.fromkeys(path[depth] for path in below if len(path) > depth))
 
 
 def _named(path: Path, names: Path) -> Path:
-    name = NAME
-    if names[:1] == ("alerts",) and len(names) > _ALERT_OPTION_AT:
-        name = names[_ALERT_OPTION_AT - 1]
-    elif names[:1] == ("clusters",) and len(names) > 1:
-        name = names[1]
-    return tuple(name if part == NAME else part for part in path)
+    """The path of an option with the name that the user chose for the table."""
+    at = path.index(NAME) if NAME in path else len(names)
+    same = at < len(names) and path[:at] == names[:at]
+    return (*names[: at + 1], *path[at + 1 :]) if same else path
 
 
 def _key(location: Location) -> str:
@@ -145,7 +132,21 @@ def _shown(error: ErrorDetails, value: object, location: Location) -> str:
     unseen = error["type"] in {"missing", "extra_forbidden", *_TABLES}
     if unseen or isinstance(value, dict) or value in ([], ()):
         return ""
-    if is_secret(location):
-        return HIDDEN
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    text = _printable(value, location)
     return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"
+
+
+def _printable(value: object, location: Location) -> str:
+    """The value as JSON, without what the type of its option hides."""
+    names = tuple(part for part in location if isinstance(part, str))
+    path, option = option_at(names)
+    hides = holds(option) if option is not None else None
+    if hides is not None and not isinstance(value, str):
+        return HIDDEN
+    if hides is not None and issubclass(hides, Table):
+        value = hides.shown_value(names[-1], str(value)) if len(names) > len(path) else HIDDEN
+    elif hides is not None and issubclass(hides, Secret):
+        value = hides.shown(str(value))
+    if value == HIDDEN:
+        return HIDDEN
+    return without_user(json.dumps(value, ensure_ascii=False, default=str))

@@ -1,4 +1,4 @@
-"""Section `[history]`: what is kept of the past, where and for how long."""
+"""Section `[history]`: what is recorded, where, and how long it is kept."""
 
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -6,6 +6,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from lagwatch.config.elasticsearch import ElasticsearchSettings
+from lagwatch.config.secret import Place
 from lagwatch.config.section import Section
 
 _Days = Annotated[int, Field(ge=0, le=100_000)]
@@ -13,7 +14,7 @@ _FOREVER: Final = "; 0 = for ever"
 
 
 class RetentionSettings(Section):
-    """Whole days (UTC) are deleted when they are older than this."""
+    """How many days rows are kept; whole days (UTC) are deleted."""
 
     samples_days: _Days = Field(default=7, description="samples of partitions" + _FOREVER)
     group_samples_days: _Days = Field(default=30, description="samples of groups" + _FOREVER)
@@ -24,14 +25,15 @@ class RetentionSettings(Section):
 
 
 class HistorySettings(Section):
-    """The history."""
+    """What is recorded, where, and how long it is kept."""
 
     store: Literal["parquet", "elasticsearch", "none"] = Field(
         default="parquet",
-        description="`parquet` files in a folder, `elasticsearch`, or `none`: nothing is kept",
+        description="`parquet`: files in a folder; `elasticsearch`; `none`: nothing is recorded",
     )
-    url: Annotated[str, Field(min_length=1)] = Field(
+    url: Annotated[Place, Field(min_length=1)] = Field(
         default="lagwatch-history",
+        validate_default=True,
         description="folder of the Parquet files, or a URL that pyarrow or fsspec opens",
     )
     interval_s: Annotated[float, Field(ge=1, le=3600, allow_inf_nan=False)] = Field(
@@ -40,20 +42,27 @@ class HistorySettings(Section):
     )
     full_s: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)] = Field(
         default=600.0,
-        description="partitions that do not change are written this often; 0 = every time",
+        description=(
+            "seconds between two rows of a partition that does not change; 0 = every sample"
+        ),
     )
     flush_s: Annotated[float, Field(ge=0.1, le=3600, allow_inf_nan=False)] = Field(
-        default=60.0, description="seconds that samples may wait in the spool, to make large files"
+        default=60.0,
+        description="seconds that samples wait in the spool at most, so that files become large",
     )
     spool: Path = Field(
         default=Path("lagwatch-spool"),
-        description="local folder where samples wait until the store has taken them",
+        description="local folder where rows wait until the store has acknowledged them",
     )
     spool_size_mb: Annotated[int, Field(ge=1, le=10_000_000)] = Field(
-        default=1024, description="megabytes of the spool; when it is full the oldest go"
+        default=1024,
+        description=(
+            "maximum megabytes of the spool; when it is full the oldest rows are dropped and "
+            "counted"
+        ),
     )
     retention: RetentionSettings = Field(
-        default=RetentionSettings(), description="how long what is kept"
+        default=RetentionSettings(), description="days each kind of row is kept"
     )
     elasticsearch: ElasticsearchSettings = Field(
         default=ElasticsearchSettings(), description="the store `elasticsearch`"

@@ -6,7 +6,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, Field
 
-from lagwatch.config.section import Properties, Section, fault
+from lagwatch.config.secret import Place, Properties
+from lagwatch.config.section import Section, fault
 
 
 def _known_zone(name: str) -> str:
@@ -23,45 +24,49 @@ class ReportSettings(Section):
     """The nightly report."""
 
     folder: Path = Field(
-        default=Path("lagwatch-reports"), description="where reports are written, a day each"
+        default=Path("lagwatch-reports"),
+        description="folder the reports are written to, a set of files per day",
     )
     time_zone: Annotated[str, AfterValidator(_known_zone)] = Field(
-        default="UTC", description="zone whose days the report speaks of: `Europe/Berlin`"
+        default="UTC", description="time zone of the report's days: `Europe/Berlin`"
     )
     objective_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
-        default=60.0, description="a group is in time while its time lag is at most this"
+        default=60.0, description="seconds of time lag up to which a group is in time"
     )
     objective_share: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] = Field(
-        default=0.99, description="share of the time (0..1) in which a group shall be in time"
+        default=0.99, description="share of the time (0 to 1) in which a group must be in time"
     )
     headroom: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = Field(
         default=0.7,
-        description="share (0..1) of what a consumer can do that it shall be used to at peak",
+        description="share (0 to 1) of a consumer's capacity to plan with at peak",
     )
     channels: tuple[str, ...] = Field(
         default=(),
         json_schema_extra={"format": "texts"},
-        description="alert channels that get the short text, by name",
+        description="names of the alert channels that get the report",
     )
 
 
 class JobsSettings(Section):
-    """Where Spark runs and what it may take."""
+    """The Spark jobs `backfill`, `rollup` and `report`."""
 
-    master: Annotated[str, Field(min_length=1)] = Field(
+    master: Annotated[Place, Field(min_length=1)] = Field(
         default="local[*]",
-        description="`local[2]`, `spark://…`, `yarn`, `k8s://…`, or `sc://…` for Spark Connect",
+        validate_default=True,
+        description=(
+            "where Spark runs: `local[2]`, `spark://…`, `yarn`, `k8s://…`, or `sc://…` "
+            "(Spark Connect)"
+        ),
     )
     driver_memory_mb: Annotated[int, Field(ge=512, le=1_000_000)] = Field(
-        default=1536, description="megabytes of heap of a Spark that lagwatch starts itself"
+        default=1536, description="heap in megabytes of a Spark that lagwatch starts itself"
     )
     spark: Properties = Field(
-        default={},
-        repr=False,
-        description='properties handed to Spark: `"spark.executor.memory" = "2g"`',
+        default=Properties(),
+        description='properties for Spark: `"spark.executor.memory" = "2g"`',
     )
     textfile: Path | None = Field(
         default=None,
-        description="folder of node_exporter's textfile collector: metrics of the last run",
+        description="folder of node_exporter's textfile collector, for metrics of the last run",
     )
     report: ReportSettings = Field(default=ReportSettings(), description="the nightly report")

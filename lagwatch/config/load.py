@@ -12,13 +12,14 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from lagwatch.config.alerts_checks import alerts_faults
-from lagwatch.config.contradictions import contradictions
+from lagwatch.config.cluster_checks import contradictions
 from lagwatch.config.elasticsearch_checks import elasticsearch_faults
 from lagwatch.config.faults import translate
-from lagwatch.config.given import Given, Tree, drop_alternatives, from_environment, overlay
-from lagwatch.config.given import Path as KeyPath
-from lagwatch.config.secrets import read_secrets, unreadable_files
+from lagwatch.config.files import file_faults
+from lagwatch.config.overrides import Given, drop_alternatives, from_environment, overlay
 from lagwatch.config.settings import Settings
+from lagwatch.config.walk import Path as KeyPath
+from lagwatch.config.walk import Tree
 from lagwatch.errors import ConfigError, Fault
 
 
@@ -54,7 +55,13 @@ def load_with_origins(
     drop_alternatives(tree, given)
     overlay(tree, given)
     outside = {one.path: one.origin for one in given}
-    faults = [*_cluster_faults(tree), *alerts_faults(tree), *elasticsearch_faults(tree)]
+    # the files come last: they fill in options that the others must see as they were written
+    faults = [
+        *_cluster_faults(tree),
+        *alerts_faults(tree),
+        *elasticsearch_faults(tree),
+        *file_faults(tree),
+    ]
     try:
         settings = Settings.model_validate(tree)
     except ValidationError as error:
@@ -84,8 +91,6 @@ def _cluster_faults(tree: Tree) -> Iterator[Fault]:
     for name, cluster in clusters.items():
         if isinstance(cluster, dict):
             yield from contradictions(name, cluster)
-            yield from read_secrets(name, cluster)
-            yield from unreadable_files(name, cluster)
 
 
 def _leaves(tree: Tree, above: KeyPath) -> Iterator[KeyPath]:

@@ -1,4 +1,4 @@
-"""Section `[log]`: how much is told, and in which form."""
+"""Section `[log]`: level and format of the log."""
 
 from typing import Annotated, Literal
 
@@ -19,10 +19,13 @@ def _plain(value: object) -> object:
 
 
 class LogSettings(Section):
-    """The log on stderr."""
+    """The log, written to stderr."""
 
     level: Annotated[Level, BeforeValidator(_plain)] = Field(
-        default="info", description="least severity that is written; may be changed at run time"
+        default="info",
+        description=(
+            "minimum severity that is written; `POST /v3/admin/loglevel` changes it at run time"
+        ),
     )
     format: Annotated[Format, BeforeValidator(_plain)] = Field(
         default="auto", description="`auto` writes JSON lines unless stderr is a terminal"

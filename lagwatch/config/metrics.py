@@ -1,4 +1,4 @@
-"""Section `[metrics]`: what stands on /metrics."""
+"""Section `[metrics]`: what /metrics exports."""
 
 from typing import Annotated
 
@@ -8,13 +8,15 @@ from lagwatch.config.section import Section
 
 
 class MetricsSettings(Section):
-    """Our own metrics always stand there; the names of other exporters can be added."""
+    """What /metrics exports: always our own metrics, and on request those of other exporters."""
 
     partition_budget: Annotated[int, Field(ge=0, le=100_000_000)] = Field(
         default=0,
-        description="partitions of groups, per cluster, with series of their own: those that are"
-        " not OK first, then those with the greatest lag; the others are summed by group;"
-        " 0 means all",
+        description=(
+            "maximum number of partitions, per cluster, that get series of their own: first "
+            "those that are not OK, then those with the greatest lag; the rest is summed by "
+            "group; 0 = all"
+        ),
     )
     burrow: bool = Field(default=False, description="add Burrow's own names")
     kafka_exporter: bool = Field(default=False, description="add the names of kafka_exporter")

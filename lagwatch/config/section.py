@@ -2,28 +2,57 @@
 
 import re
 import warnings
-from typing import Annotated, Final
+from dataclasses import dataclass
+from inspect import get_annotations
+from pathlib import Path
+from typing import Annotated, Unpack
 
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
-    SecretStr,
     ValidationInfo,
     field_validator,
 )
 from pydantic_core import PydanticCustomError
 
-REVEAL: Final = "reveal_secrets"
-"""Key of the serialisation context under which secrets are written in clear."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrFile:
+    """Marks an option `X` that may be in a file: the section gets the option `X_file` as well."""
+
+    meaning: str
+    """Description of `X_file`."""
+    needed: bool = False
+    """One of the two must be given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readable:
+    """Marks a path of a file that must be readable when the configuration is loaded."""
+
+    text: bool = False
+    """The file must be UTF-8."""
 
 
 class Section(BaseModel):
     """A table of the configuration: immutable, unknown keys refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # the text of a ValidationError would quote the input, which may be a secret
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    def __init_subclass__(cls, **options: Unpack[ConfigDict]) -> None:
+        """Declare `X_file` after each `X` that is marked with `OrFile`; pydantic reads both."""
+        super().__init_subclass__(**options)
+        declared: dict[str, object] = {}
+        for name, kind in get_annotations(cls).items():
+            declared[name] = kind
+            for mark in getattr(kind, "__metadata__", ()):  # of Annotated
+                if isinstance(mark, OrFile):
+                    declared[f"{name}_file"] = Path | None
+                    setattr(cls, f"{name}_file", Field(default=None, description=mark.meaning))
+        cls.__annotations__ = declared
 
     @field_validator("*", mode="before")
     @classmethod
@@ -58,27 +87,11 @@ def _compiles(pattern: str) -> str:
     return pattern
 
 
-def _words(value: object) -> object:
-    """Words for a library: `true` and numbers of the file become text."""
-    if not isinstance(value, dict):
-        return value
-    return {name: _word(setting) for name, setting in value.items()}
-
-
-def _word(setting: object) -> object:
-    match setting:
-        case bool():
-            return str(setting).lower()
-        case int() | float():
-            return str(setting)
-        case _:
-            return setting
-
-
-Properties = Annotated[dict[str, str], BeforeValidator(_words)]
-"""Properties handed to a library, by name."""
 Interval = Annotated[float, Field(ge=0.1, le=86_400, allow_inf_nan=False)]
 """Seconds between two rounds of work."""
 Regex = Annotated[str, AfterValidator(_compiles), Field(json_schema_extra={"format": "regex"})]
 """Searched for anywhere in the name; "" means: no filter."""
-Secret = SecretStr
+ReadableFile = Annotated[Path, Readable()]
+"""A certificate or key."""
+TextFile = Annotated[Path, Readable(text=True)]
+"""A template."""

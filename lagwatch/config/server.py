@@ -1,4 +1,4 @@
-"""Section `[server]`: where answers are given."""
+"""Section `[server]`: where the HTTP server listens."""
 
 from typing import Annotated
 
@@ -16,12 +16,12 @@ def _listens(address: str) -> str:
 
 
 class ServerSettings(Section):
-    """The HTTP server."""
+    """The HTTP server: API, page and metrics."""
 
     address: Annotated[str, AfterValidator(_listens)] = Field(
         default=_EXAMPLE,
         json_schema_extra={"format": "host:port"},
-        description="host:port to listen on; `:8000` means all interfaces, port 0 any free port",
+        description="address to listen on; `:8000` means all interfaces, port 0 any free port",
     )
 
     @property

@@ -2,16 +2,14 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from lagwatch.config.given import Path, Tree
 from lagwatch.config.load import Loaded
-from lagwatch.config.secrets import HIDDEN, is_secret
+from lagwatch.config.walk import Path, Tree
 
 
 def as_tree(loaded: Loaded) -> Tree:
     """Tables of plain values; options and tables that are not set are left out."""
-    return _hide(loaded.settings.model_dump(mode="json", exclude_none=True), ())
+    return _filled(loaded.settings.model_dump(mode="json", exclude_none=True))
 
 
 def as_toml(loaded: Loaded) -> str:
@@ -19,14 +17,12 @@ def as_toml(loaded: Loaded) -> str:
     return "\n".join(_table(as_tree(loaded), (), loaded.origins)) + "\n"
 
 
-def _hide(table: Mapping[str, Any], above: Path) -> Tree:
-    return {name: _hidden(value, (*above, name)) for name, value in table.items() if value != {}}
-
-
-def _hidden(value: object, path: Path) -> object:
-    if isinstance(value, dict):
-        return _hide(value, path)
-    return HIDDEN if is_secret(path) else value
+def _filled(table: Mapping[str, object]) -> Tree:
+    return {
+        name: _filled(value) if isinstance(value, dict) else value
+        for name, value in table.items()
+        if value != {}
+    }
 
 
 def _table(table: Tree, path: Path, origins: Mapping[Path, str]) -> Iterator[str]:

@@ -46,7 +46,7 @@ class Load:
     saturated_buckets: int
     """In which at least one consumer, known by its host, was saturated."""
     unowned_buckets: int
-    """In which messages waited all the time, and nobody knew who held the partition."""
+    """In which messages waited all the time, and the owner of the partition was not known."""
     partly_buckets: int
     """In which messages waited all the time in some partitions of a consumer, not in all."""
     read_share: float | None

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +16,11 @@ from lagwatch.core.model import (
     Member,
     PartitionStatus,
     Rule,
+    RuleSet,
     TimeLagReason,
 )
-from lagwatch.core.rules import STATUS_OF_RULE, WindowColumns, judge
+from lagwatch.core.rows import Around, Rows, WindowColumns
+from lagwatch.core.rules import STATUS_OF_RULE, TABLES, judge
 from lagwatch.core.snapshot import ClusterSnapshot, GroupColumns, RowColumns, TopicColumns
 from lagwatch.core.window import Windows
 
@@ -27,8 +30,6 @@ Int8 = NDArray[np.int8]
 
 _SEVERITY: Int8 = np.arange(max(PartitionStatus) + 1, dtype=np.int8)
 _SEVERITY[PartitionStatus.UNKNOWN] = GroupStatus.NOTFOUND  # makes no group worse
-
-Evidence = dict[str, int | float | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowIds:
-    """Who stands in the rows of the window store; -1 in unused rows. Shape [stored rows]."""
+    """Which group-partition each stored row is of; -1 in unused rows. Shape [stored rows]."""
 
     group: Int32
     """Index into `group_names`."""
@@ -119,16 +120,6 @@ def _partition_counts(
     return counts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What the rules are told."""
-
-    allowed_lag: int
-    minimum_complete: float
-    recent_ms: int
-    """How far back "was at the log end" looks."""
-
-
 def evaluate(
     *,
     cluster: str,
@@ -140,14 +131,17 @@ def evaluate(
     windows: Windows,
     history: LogEndHistory,
     topics: TopicColumns,
-    limits: Limits,
+    rules: RuleSet,
+    around: Around,
     info: Mapping[str, GroupInfo],
     owners: Mapping[str, Mapping[tuple[str, int], Member]],
 ) -> ClusterSnapshot:
-    """Judge all rows as of `now_ms`, which may lie before `at_ms`; `number` counts the rounds."""
-    # judged in the order of the store: the windows are read where they lie
-    judged = _judge(window_columns(windows), layout, history, now_ms, limits)
-    rows = _rows(layout, judged, history, now_ms)
+    """Judge all rows as of `now_ms`, which may be before `at_ms`; `number` counts the rounds."""
+    # judged in the order of the store: the windows are read where they are
+    judged = _judge(
+        window_columns(windows), layout, history, now_ms=now_ms, rules=rules, around=around
+    )
+    rows = _rows(layout, judged)
     return ClusterSnapshot(
         cluster=cluster,
         at_ms=at_ms,
@@ -155,7 +149,7 @@ def evaluate(
         data_ms=data_ms,
         round=number,
         intervals=windows.intervals,
-        allowed_lag=limits.allowed_lag,
+        allowed_lag=around.limits.allowed_lag,
         groups=layout.groups,
         group_index=layout.group_index,
         topic_names=layout.topic_names,
@@ -164,8 +158,8 @@ def evaluate(
         group=_groups(layout, rows, windows.intervals),
         info=info,
         owners=owners,
-        rewinds=judged.rewinds,
-        recent_end=judged.recent_end,
+        rules=rules,
+        around=around,
     )
 
 
@@ -179,6 +173,7 @@ def window_columns(windows: Windows) -> WindowColumns:
         count=windows.count[:used],
         oldest=windows.oldest_slot(),
         newest=windows.newest[:used],
+        observed_s=windows.observed_s[:, :used],
     )
 
 
@@ -186,95 +181,219 @@ _BLOCK = 16_384
 """Rows judged at a time: what is held in between fits the cache, however large the cluster."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Judged:
-    """Verdicts in the order of the window store."""
+    """Verdicts in the order of the window store; -1 unknown."""
 
-    rule: Int8
-    commits: Int8
-    committed: Int64
-    """-1 for an empty row."""
-    commit_ms: Int64
-    """-1 for an empty row."""
-    lag: Int64
-    lowest_lag: Int64
-    recent_end: Int64
-    """Per topic-partition."""
-    rewinds: dict[int, tuple[int, int]]
+    def __init__(self, columns: WindowColumns) -> None:
+        rows = columns.count.size
+        self.rule = np.empty(rows, np.int8)
+        self.commits = columns.count.astype(np.int8)
+        self.limit_ms = np.empty(rows, np.int32)
+        self.time_lag_reason = np.empty(rows, np.int8)
+        self.committed = np.empty(rows, np.int64)
+        self.commit_ms = np.empty(rows, np.int64)
+        self.lag = np.empty(rows, np.int64)
+        self.readable_lag: Int64 | None = None
+        """None while everything up to the log end is readable, for all rows."""
+        self.since_ms = np.empty(rows, np.int64)
+        self.lowest_lag: Int64 | None = None
+        """None while no window was looked at."""
+        self.time_lag_ms = np.empty(rows, np.int64)
+
+    def put_readable(self, block: slice, readable: Int64) -> None:
+        """Take in the readable lag of a block in which it differs from the lag."""
+        if self.readable_lag is None:
+            self.readable_lag = self.lag.copy()
+        self.readable_lag[block] = readable
+
+    def put_lowest(self, block: slice, lowest: Int64) -> None:
+        """Take in the lowest lags of a block whose windows were looked at."""
+        if self.lowest_lag is None:
+            self.lowest_lag = np.full(self.lag.size, UNKNOWN, np.int64)
+        self.lowest_lag[block] = lowest
 
 
 def _judge(
     columns: WindowColumns,
     layout: Layout,
     history: LogEndHistory,
+    *,
     now_ms: EpochMs,
-    limits: Limits,
+    rules: RuleSet,
+    around: Around,
 ) -> _Judged:
     rows = columns.count.size
-    judged = _Judged(
-        rule=np.empty(rows, np.int8),
-        commits=columns.count.astype(np.int8),
-        committed=np.empty(rows, np.int64),
-        commit_ms=np.empty(rows, np.int64),
-        lag=np.empty(rows, np.int64),
-        lowest_lag=np.empty(rows, np.int64),
-        recent_end=history.since(now_ms - limits.recent_ms),
-        rewinds={},
-    )
-    # the last element stands for topics that are not visible
-    log_end = np.append(history.latest(), UNKNOWN)
-    recent_end = np.append(judged.recent_end, UNKNOWN)
+    judged = _Judged(columns)
+    # lag is that of the newest log ends, which may be younger than the commits: so is the time lag
+    read_ms = EpochMs(max([now_ms, *history.at_ms[-1:].tolist()]))
     for first in range(0, rows, _BLOCK):
         block = slice(first, min(first + _BLOCK, rows))
-        part, at = columns.part(block), layout.at_stored[block]
+        part, at = columns.take(block), layout.at_stored[block]
+        row = np.arange(block.start, block.stop)
         newest = part.newest, part.rows
-        committed = np.where(part.count > 0, part.offset[newest], UNKNOWN)
-        judged.commit_ms[block] = np.where(part.count > 0, part.commit_ms[newest], UNKNOWN)
-        ends = log_end[at]
+        has = part.count > 0
+        committed = np.where(has, part.offset[newest], UNKNOWN)
+        commit_ms = np.where(has, part.commit_ms[newest], UNKNOWN)
+        known_ms = _known_ms(around, row, at, now_ms)
+        ends = _log_ends(around, history, row, at, np.maximum(known_ms, commit_ms))
         lag = np.where((ends >= 0) & (committed >= 0), np.maximum(ends - committed, 0), UNKNOWN)
-        facts = judge(
+        readable = _readable(around, row, at, committed, lag)
+        shown_ms, reason = _time_lags(history, at, committed, lag, read_ms)
+        time_lag_ms = np.where(shown_ms > 0, np.maximum(shown_ms - (read_ms - now_ms), 0), shown_ms)
+        seen = Rows(
+            around,
             part,
-            current_lag=lag,
-            recent_end=recent_end[at],
-            now_ms=now_ms,
-            allowed_lag=limits.allowed_lag,
-            minimum_complete=limits.minimum_complete,
+            row=row,
+            at=at,
+            now_ms=known_ms,
+            lag=lag,
+            readable_lag=readable,
+            time_lag_ms=time_lag_ms,
+            allowed_lag=around.limits.allowed_lag,
+            appended_ms=_appended_ms(history, at, committed, reason, around.skew_ms),
         )
-        judged.rule[block], judged.lowest_lag[block] = facts.rule, facts.lowest_lag
-        judged.committed[block], judged.lag[block] = committed, lag
-        judged.rewinds.update({first + row: fall for row, fall in facts.rewinds.items()})
+        found = judge(TABLES[rules], seen)
+        # control records have an age, but nothing waits to be read
+        nothing_left = found.rule == Rule.CONTROL_RECORDS_ONLY
+        shown_ms[nothing_left], reason[nothing_left] = 0, TimeLagReason.CAUGHT_UP
+        for column, values in (
+            (judged.rule, found.rule),
+            (judged.limit_ms, found.limit_ms),
+            (judged.since_ms, found.since_ms),
+            (judged.committed, committed),
+            (judged.commit_ms, commit_ms),
+            (judged.lag, lag),
+            (judged.time_lag_ms, shown_ms),
+            (judged.time_lag_reason, reason),
+        ):
+            column[block] = values
+        if readable is not lag or judged.readable_lag is not None:
+            judged.put_readable(block, readable)
+        if found.lowest_lag is not None or judged.lowest_lag is not None:
+            unknown = np.full(lag.size, UNKNOWN, np.int64)
+            judged.put_lowest(block, unknown if found.lowest_lag is None else found.lowest_lag)
+    if judged.readable_lag is not None:
+        waits = np.flatnonzero((judged.lag > 0) & (judged.readable_lag == 0))
+        around.pace.wait(waits, np.full(waits.size, around.asked_ms, np.int64))
+    down = _DOWN[judged.rule]
+    # what was once found down stays so until it moves, through restarts and outages
+    around.pace.down[:rows] |= down
     return judged
 
 
-def _rows(layout: Layout, judged: _Judged, history: LogEndHistory, now_ms: EpochMs) -> RowColumns:
-    """The verdicts in the order of the snapshot, with the time lags."""
-    rule, lag = judged.rule[layout.window], judged.lag[layout.window]
-    committed = judged.committed[layout.window]
+_DOWN = np.isin(np.arange(len(Rule)), (Rule.STOPPED, Rule.STALLED))
+
+
+def _known_ms(around: Around, row: Int64, at: Int32, now_ms: EpochMs) -> Int64:
+    """Up to when commits and log end of each row are known, on Kafka's clock."""
+    here_ms = now_ms - around.skew_ms
+    known_ms = around.partitions.known_ms[at]
+    known_ms = np.where(known_ms >= 0, np.minimum(known_ms, here_ms), here_ms)
+    commits = around.facts.commits
+    if commits is not None:
+        commits_ms = commits.known_ms[commits.place[row]]
+        known_ms = np.where(commits_ms >= 0, np.minimum(known_ms, commits_ms), known_ms)
+    return known_ms
+
+
+def _log_ends(around: Around, history: LogEndHistory, row: Int64, at: Int32, at_ms: Int64) -> Int64:
+    """The log end to compare each row's offset with.
+
+    A polled offset is as old as its poll: it is compared with the log end at that instant, on the
+    line between two rounds. A commit that was read is the newest there is: it is compared with the
+    newest log end.
+    """
+    ends = around.partitions.log_end[at]
+    commits = around.facts.commits
+    if commits is not None and commits.polled.any():
+        polled = np.flatnonzero(commits.polled[commits.place[row]] & (ends >= 0))
+        ends[polled] = history.at(at[polled], at_ms[polled] + around.skew_ms)
+    return ends
+
+
+def _readable(around: Around, row: Int64, at: Int32, committed: Int64, lag: Int64) -> Int64:
+    """What of the lag each group can read; `lag` itself when that is all of it everywhere."""
+    behind = np.flatnonzero(lag > 0)
+    partitions, facts = around.partitions, around.facts
+    some, where = committed[behind], at[behind]
+    deleted = np.maximum(partitions.log_start[where] - some, 0)
+    unreadable = np.minimum(deleted, lag[behind])
+    last_stable, log_end = partitions.last_stable[where], partitions.log_end[where]
+    waits = (last_stable >= 0) & (last_stable < log_end)
+    if waits.any():
+        bound = some == last_stable
+        if facts.read_committed is not None:
+            bound |= facts.read_committed[row[behind]]
+        held = np.where(waits & bound, np.maximum(log_end - np.maximum(last_stable, some), 0), 0)
+        unreadable = np.minimum(unreadable + held, lag[behind])
+    first = partitions.empty_first[where]
+    proved = (first >= 0) & (first <= some) & (log_end <= partitions.empty_end[where])
+    unreadable = np.where(proved, lag[behind], unreadable)
+    if not unreadable.any():
+        return lag
+    readable = lag.copy()
+    readable[behind] -= unreadable
+    return readable
+
+
+def _time_lags(
+    history: LogEndHistory, at: Int32, committed: Int64, lag: Int64, now_ms: EpochMs
+) -> tuple[Int64, Int8]:
+    """Age of the oldest message not read, and how it is known (`TimeLagReason`)."""
     reason = np.full(lag.size, TimeLagReason.CAUGHT_UP, np.int8)
     reason[lag < 0] = TimeLagReason.LOG_END_UNKNOWN
     reason[committed < 0] = TimeLagReason.NEVER_COMMITTED
     time_lag_ms = np.where(reason == TimeLagReason.CAUGHT_UP, 0, UNKNOWN)
     behind = np.flatnonzero(lag > 0)
-    for first in range(0, behind.size, _BLOCK):
-        block = behind[first : first + _BLOCK]
-        time_lag_ms[block], reason[block] = history.time_lag(
-            layout.at[block], committed[block], now_ms
+    if behind.size:
+        time_lag_ms[behind], reason[behind] = history.time_lag(
+            at[behind], committed[behind], now_ms
         )
+    return time_lag_ms, reason
+
+
+def _appended_ms(
+    history: LogEndHistory, at: Int32, committed: Int64, reason: Int8, skew_ms: int
+) -> Int64 | None:
+    """When the first unread message was there, of rows whose messages came within a gap.
+
+    The end of the gap: so the silence of a group is never taken for longer than it was.
+    """
+    unseen = np.flatnonzero(reason == TimeLagReason.NOT_SAMPLED)
+    if not unseen.size:
+        return None
+    appended_ms = np.full(reason.size, UNKNOWN, np.int64)
+    appended_ms[unseen] = history.appended_by(at[unseen], committed[unseen]) - skew_ms
+    return appended_ms
+
+
+def _rows(layout: Layout, judged: _Judged) -> RowColumns:
+    """The verdicts in the order of the snapshot."""
+    order = layout.window
+    rule, lag = judged.rule[order], judged.lag[order]
     return RowColumns(
         topic=layout.topic,
         partition=layout.partition,
         at=layout.at,
-        window=layout.window,
+        window=order,
         status=STATUS_OF_RULE[rule],
         rule=rule,
-        commits=judged.commits[layout.window],
-        committed=committed,
-        commit_ms=judged.commit_ms[layout.window],
+        commits=judged.commits[order],
+        committed=judged.committed[order],
+        commit_ms=judged.commit_ms[order],
         lag=lag,
-        lowest_lag=judged.lowest_lag[layout.window],
-        time_lag_ms=time_lag_ms,
-        time_lag_reason=reason,
+        readable_lag=lag if judged.readable_lag is None else judged.readable_lag[order],
+        since_ms=judged.since_ms[order],
+        limit_ms=judged.limit_ms[order],
+        lowest_lag=_ordered(judged.lowest_lag, order),
+        time_lag_ms=judged.time_lag_ms[order],
+        time_lag_reason=judged.time_lag_reason[order],
     )
+
+
+def _ordered(column: Int64 | None, order: Int32) -> Int64:
+    """A column in the order of the snapshot; one unknown number for all rows where it is None."""
+    return np.broadcast_to(np.int64(UNKNOWN), order.shape) if column is None else column[order]
 
 
 def _groups(layout: Layout, rows: RowColumns, intervals: int) -> GroupColumns:
@@ -283,36 +402,63 @@ def _groups(layout: Layout, rows: RowColumns, intervals: int) -> GroupColumns:
     if not layout.groups:
         return _no_groups()
     heads = first[:-1]
+    group = np.repeat(np.arange(heads.size), np.diff(first))
     severity = _SEVERITY[rows.status]
     worst = np.maximum.reduceat(severity, heads)
-    unknown = np.add.reduceat((rows.lag < 0).astype(np.int64), heads)
+    # of several that are equally bad the one with the greatest lag speaks for the group
+    rank = np.where(severity == worst[group], rows.readable_lag, _NO_RANK)
+    # a partition that was never committed has no lag that could be known
+    unknown = np.add.reduceat(((rows.lag < 0) & (rows.commits > 0)).astype(np.int64), heads)
     full = np.add.reduceat((rows.commits == intervals).astype(np.int64), heads)
     status = np.minimum(worst, GroupStatus.ERR)
     status[worst == GroupStatus.NOTFOUND] = GroupStatus.UNKNOWN
-    time_lag = np.maximum.reduceat(rows.time_lag_ms, heads)
-    time_row = _first_of(rows.time_lag_ms, time_lag, first)
+    # a partition that is behind for an unknown time may be the oldest of all
+    age = _ages(rows)
+    time_row = _first_of(age, np.maximum.reduceat(age, heads), group)
     max_lag = np.maximum.reduceat(rows.lag, heads)
     return GroupColumns(
         first=first,
         status=status.astype(np.int8),
-        worst_row=_first_of(severity, worst, first),
-        max_lag_row=np.where(max_lag >= 0, _first_of(rows.lag, max_lag, first), UNKNOWN),
+        worst_row=_first_of(rank, np.maximum.reduceat(rank, heads), group),
+        max_lag_row=np.where(max_lag >= 0, _first_of(rows.lag, max_lag, group), UNKNOWN),
         total_lag=np.add.reduceat(np.maximum(rows.lag, 0), heads),
+        readable_lag=np.add.reduceat(np.maximum(rows.readable_lag, 0), heads),
+        since_ms=_oldest(rows.since_ms, heads),
         complete=(full / layout.partition_count).astype(np.float32),
         partition_count=layout.partition_count,
         unknown=unknown,
-        time_lag_ms=time_lag,
+        time_lag_ms=rows.time_lag_ms[time_row],
         time_lag_reason=rows.time_lag_reason[time_row],
     )
 
 
-def _first_of(values: NDArray[np.integer], best: NDArray[np.integer], first: Int64) -> Int64:
-    """Per group: its first row whose value is the best of the group."""
-    sizes = np.diff(first)
-    rows = np.flatnonzero(values == np.repeat(best, sizes))
-    groups = np.searchsorted(first, rows, side="right") - 1
+_NOT_BEHIND = np.isin(np.arange(len(Rule)), (Rule.NOT_SUBSCRIBED, Rule.MIRRORED))
+"""Rules of partitions that the group does not read itself."""
+_NO_RANK: Final = UNKNOWN - 1
+_OLDER_THAN_ANY: Final = np.iinfo(np.int64).max
+
+
+def _ages(rows: RowColumns) -> Int64:
+    """Time lags for comparison, the unknown ones above all; -1 where the group is not behind."""
+    unknown = (rows.time_lag_ms < 0) & (rows.lag > 0)
+    age = np.where(unknown, _OLDER_THAN_ANY, rows.time_lag_ms)
+    return np.where(_NOT_BEHIND[rows.rule], UNKNOWN, age)
+
+
+def _oldest(since_ms: Int64, heads: Int64) -> Int64:
+    """Per group: the earliest known instant; -1 when there is none."""
+    never = np.iinfo(np.int64).max
+    oldest: Int64 = np.minimum.reduceat(np.where(since_ms >= 0, since_ms, never), heads)
+    return np.where(oldest == never, UNKNOWN, oldest)
+
+
+def _first_of(
+    values: NDArray[np.integer], best: NDArray[np.integer], group: NDArray[np.intp]
+) -> Int64:
+    """Per group: its first row whose value is the best of the group; `group` is that of rows."""
+    rows = np.flatnonzero(values == best[group])
     found = np.empty(best.size, np.int64)
-    found[groups[::-1]] = rows[::-1]
+    found[group[rows[::-1]]] = rows[::-1]
     return found
 
 
@@ -324,77 +470,11 @@ def _no_groups() -> GroupColumns:
         worst_row=none,
         max_lag_row=none,
         total_lag=none,
+        readable_lag=none,
+        since_ms=none,
         complete=np.zeros(0, np.float32),
         partition_count=none,
         unknown=none,
         time_lag_ms=none,
         time_lag_reason=small,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """The numbers the rules saw of one row; -1 unknown."""
-
-    rule: Rule
-    now_ms: int
-    current_lag: int
-    allowed_lag: int
-    commits: int
-    start_offset: int
-    end_offset: int
-    start_ms: int
-    end_ms: int
-    start_lag: int
-    end_lag: int
-    lowest_lag: int
-    recent_end: int
-    rewind: tuple[int, int] | None
-
-
-def evidence(seen: Seen) -> Evidence:
-    """The numbers that made the rule hold, unknown ones as None."""
-    numbers: Evidence = {
-        "commits": seen.commits,
-        "current_lag": _known(seen.current_lag),
-        "allowed_lag": seen.allowed_lag,
-        "committed_offset": seen.end_offset,
-        "start_offset": seen.start_offset,
-        "end_offset": seen.end_offset,
-        "start_lag": _known(seen.start_lag),
-        "end_lag": _known(seen.end_lag),
-        "lowest_lag": _known(seen.lowest_lag),
-        "last_commit_ms": seen.end_ms,
-        "silent_ms": seen.now_ms - seen.end_ms,
-        "window_span_ms": seen.end_ms - seen.start_ms,
-        "recent_log_end": _known(seen.recent_end),
-    }
-    if seen.rewind:
-        numbers["offset_before"], numbers["offset_after"] = seen.rewind
-    return {name: numbers[name] for name in _EVIDENCE[seen.rule]}
-
-
-_MOVEMENT = (
-    *("current_lag", "start_offset", "end_offset", "start_lag", "end_lag"),
-    *("window_span_ms", "commits"),
-)
-_EVIDENCE: Mapping[Rule, tuple[str, ...]] = {
-    Rule.NEVER_COMMITTED: ("commits",),
-    Rule.LOG_END_UNKNOWN: ("commits", "committed_offset"),
-    Rule.WINDOW_INCOMPLETE: ("current_lag", "commits"),
-    Rule.LAG_WITHIN_ALLOWED: ("current_lag", "allowed_lag"),
-    Rule.STOPPED: (
-        *("current_lag", "committed_offset", "last_commit_ms", "silent_ms"),
-        *("window_span_ms", "commits", "recent_log_end"),
-    ),
-    Rule.REWOUND: ("current_lag", "offset_before", "offset_after", "window_span_ms"),
-    Rule.LAG_WAS_WITHIN_ALLOWED: ("current_lag", "lowest_lag", "allowed_lag", "window_span_ms"),
-    Rule.STALLED: _MOVEMENT,
-    Rule.LAG_NOT_DECREASING: _MOVEMENT,
-    Rule.PROGRESSING: _MOVEMENT,
-}
-"""Which numbers each rule looked at."""
-
-
-def _known(value: int) -> int | None:
-    return None if value < 0 else value

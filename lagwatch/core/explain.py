@@ -1,15 +1,26 @@
 """Judge windows and replay operations given as data, through the same columns as the live path."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from lagwatch.core.evaluate import Evidence, Seen, evidence
-from lagwatch.core.model import STATUS_BY_RULE, UNKNOWN, PartitionStatus, Rule
-from lagwatch.core.rules import WindowColumns, judge
+from lagwatch.core.model import UNKNOWN, Membership, PartitionStatus, Rule, RuleSet
+from lagwatch.core.pace import Pace
+from lagwatch.core.rows import Around, Limits, PartitionColumns, RowFacts, Rows, WindowColumns
+from lagwatch.core.rules import (
+    TABLES,
+    Judgement,
+    evidence,
+    first_rewind,
+    judge,
+    membership_word,
+    row_of,
+    sentence,
+)
 from lagwatch.core.window import CommitColumns, Windows, unwrapped
+from lagwatch.core.words import Evidence, Numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,40 +43,77 @@ class Explained:
 
     status: PartitionStatus
     rule: Rule
-    evidence: Evidence
+    evidence: Mapping[str, int | float | str | None]
+    sentence: str
 
 
-def explain(inputs: Sequence[WindowInput]) -> tuple[Explained, ...]:
-    """Judge each window; the answers stand in the order of the inputs."""
+def explain(
+    inputs: Sequence[WindowInput], *, rules: RuleSet = RuleSet.BURROW
+) -> tuple[Explained, ...]:
+    """Judge each window; the answers are in the order of the inputs.
+
+    A bare window says nothing about members, transactions or deleted records: the rules of
+    lagwatch then judge by the commits and lags alone.
+    """
     if not inputs:
         return ()
+    rows = _rows(inputs)
+    found = judge(TABLES[rules], rows)
+    fell, before, after = first_rewind(rows.windows)
+    falls = {int(row): (int(before[row]), int(after[row])) for row in np.flatnonzero(fell)}
+    return tuple(
+        _explained(rules, Rule(rule), _numbers(each, rows, found, place) | _fall(falls.get(place)))
+        for place, (each, rule) in enumerate(zip(inputs, found.rule.tolist(), strict=True))
+    )
+
+
+def _rows(inputs: Sequence[WindowInput]) -> Rows:
     columns = _columns(inputs)
+    size = len(inputs)
+    lag = np.array([each.current_lag for each in inputs], np.int64)
+    committed = np.array([each.offset[-1] if each.offset else 0 for each in inputs], np.int64)
     recent = np.array([min(each.broker_offsets, default=UNKNOWN) for each in inputs], np.int64)
-    facts = judge(
+    around = Around(
+        pace=_pace(inputs),
+        facts=RowFacts.none(size),
+        partitions=PartitionColumns.of(
+            np.where(lag >= 0, committed + lag, UNKNOWN), recent_end=recent
+        ),
+        limits=Limits(),
+    )
+    return Rows(
+        around,
         columns,
-        current_lag=np.array([each.current_lag for each in inputs], np.int64),
-        recent_end=recent,
+        row=np.arange(size),
+        at=np.arange(size, dtype=np.int32),
         now_ms=np.array([each.now_ms for each in inputs], np.int64),
+        lag=lag,
+        readable_lag=lag,
+        time_lag_ms=np.full(size, UNKNOWN, np.int64),
         allowed_lag=np.array([each.allowed_lag for each in inputs], np.int64),
     )
-    return tuple(
-        _explained(
-            each,
-            rule=Rule(rule),
-            lowest_lag=lowest_lag,
-            recent_end=recent_end,
-            rewind=facts.rewinds.get(row),
-        )
-        for row, (each, rule, lowest_lag, recent_end) in enumerate(
-            zip(
-                inputs,
-                facts.rule.tolist(),
-                facts.lowest_lag.tolist(),
-                recent.tolist(),
-                strict=True,
+
+
+def _pace(inputs: Sequence[WindowInput]) -> Pace:
+    """What the windows themselves show of their rows' pace."""
+    pace = Pace()
+    pace.make_room(len(inputs))
+    for row, each in enumerate(inputs):
+        moves = [
+            at_ms
+            for at_ms, offset, before in zip(
+                each.commit_ms, each.offset, [None, *each.offset][: len(each.offset)], strict=True
             )
-        )
-    )
+            if offset != before
+        ]
+        if moves:
+            times = np.array(moves, np.int64)
+            pauses = np.diff(times, prepend=times[0] - UNKNOWN)
+            pauses[0] = UNKNOWN
+            place = np.array([row])
+            pace.begin(place, times[:1])
+            pace.move(np.full(times.size, row), times, pauses)
+    return pace
 
 
 def _columns(inputs: Sequence[WindowInput]) -> WindowColumns:
@@ -88,37 +136,53 @@ def _columns(inputs: Sequence[WindowInput]) -> WindowColumns:
     )
 
 
-def _explained(
-    each: WindowInput,
-    *,
-    rule: Rule,
-    lowest_lag: int,
-    recent_end: int,
-    rewind: tuple[int, int] | None,
-) -> Explained:
-    def ends(values: Sequence[int | None]) -> tuple[int, int]:
-        first, last = (values[0], values[-1]) if values else (None, None)
-        return (UNKNOWN if first is None else first, UNKNOWN if last is None else last)
+def _fall(offsets: tuple[int, int] | None) -> Evidence:
+    return {} if offsets is None else {"offset_before": offsets[0], "offset_after": offsets[1]}
 
-    (start_offset, end_offset), (start_ms, end_ms) = ends(each.offset), ends(each.commit_ms)
-    start_lag, end_lag = ends(each.lag)
-    seen = Seen(
+
+def _numbers(each: WindowInput, rows: Rows, found: Judgement, place: int) -> Evidence:
+    """The evidence of one window, unknown numbers as None."""
+    start_ms, end_ms = (each.commit_ms[0], each.commit_ms[-1]) if each.commit_ms else (None, None)
+    numbers: Evidence = {
+        "commits": len(each.offset),
+        "current_lag": _known(each.current_lag),
+        "readable_lag": _known(each.current_lag),
+        "allowed_lag": each.allowed_lag,
+        "committed_offset": each.offset[-1] if each.offset else None,
+        "start_offset": each.offset[0] if each.offset else None,
+        "end_offset": each.offset[-1] if each.offset else None,
+        "start_lag": each.lag[0] if each.lag else None,
+        "end_lag": each.lag[-1] if each.lag else None,
+        "lowest_lag": None if found.lowest_lag is None else _known(int(found.lowest_lag[place])),
+        "last_commit_ms": end_ms,
+        "recent_log_end": min(each.broker_offsets, default=None),
+        "limit_ms": _known(int(found.limit_ms[place])),
+        "usual_pause_ms": int(rows.pause_ms[place]),
+        "commits_are": "read",
+        "membership": membership_word(Membership.UNKNOWN),
+    }
+    if start_ms is not None and end_ms is not None:
+        numbers |= {
+            "silent_ms": each.now_ms - end_ms,
+            "window_span_ms": end_ms - start_ms,
+            "quiet_ms": int(rows.quiet_ms[place]),
+            "judged_from_ms": int(rows.judged_from_ms[place]),
+        }
+    return numbers
+
+
+def _explained(rules: RuleSet, rule: Rule, numbers: Numbers) -> Explained:
+    row = row_of(rules, rule)
+    return Explained(
+        status=row.status,
         rule=rule,
-        now_ms=each.now_ms,
-        current_lag=each.current_lag,
-        allowed_lag=each.allowed_lag,
-        commits=len(each.offset),
-        start_offset=start_offset,
-        end_offset=end_offset,
-        start_ms=start_ms,
-        end_ms=end_ms,
-        start_lag=start_lag,
-        end_lag=end_lag,
-        lowest_lag=lowest_lag,
-        recent_end=recent_end,
-        rewind=rewind,
+        evidence=evidence(row, numbers),
+        sentence=sentence(row, numbers),
     )
-    return Explained(status=STATUS_BY_RULE[rule], rule=rule, evidence=evidence(seen))
+
+
+def _known(value: int) -> int | None:
+    return None if value < 0 else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,9 +215,17 @@ class Replayed:
     broker_offsets: tuple[int, ...] | None
     current_lag: int
     last_commit_ms: int
+    verdict: Explained | None
+    """As of the newest instant of the operations; None when there is no group."""
 
 
-def replay(*, intervals: int, min_distance_ms: int, operations: Sequence[Operation]) -> Replayed:
+def replay(
+    *,
+    intervals: int,
+    min_distance_ms: int,
+    operations: Sequence[Operation],
+    rules: RuleSet = RuleSet.BURROW,
+) -> Replayed:
     """Run operations on one partition; a commit before any log end offset is known is dropped.
 
     The lag of a commit is taken against the newest log end offset, as Burrow does it.
@@ -181,6 +253,7 @@ def replay(*, intervals: int, min_distance_ms: int, operations: Sequence[Operati
             broker_offsets=None,
             current_lag=0,
             last_commit_ms=0,
+            verdict=None,
         )
     held = windows.entries(0)
     near = next(step.order for step in reversed(operations) if step.op == "commit")
@@ -195,12 +268,27 @@ def replay(*, intervals: int, min_distance_ms: int, operations: Sequence[Operati
             held.offset, held.order, held.commit_ms, held.lag, strict=True
         )
     )
+    current_lag = max(0, ends[-1] - held.offset[-1])
+    (verdict,) = explain(
+        [
+            WindowInput(
+                offset=held.offset,
+                commit_ms=held.commit_ms,
+                lag=[None if lag < 0 else lag for lag in held.lag],
+                broker_offsets=ends,
+                current_lag=current_lag,
+                now_ms=max(step.at_ms for step in operations),
+            )
+        ],
+        rules=rules,
+    )
     return Replayed(
         group_found=True,
         window=(None,) * (intervals - len(entries)) + entries,
         broker_offsets=tuple(ends),
-        current_lag=max(0, ends[-1] - held.offset[-1]),
+        current_lag=current_lag,
         last_commit_ms=last_commit_ms,
+        verdict=verdict,
     )
 
 

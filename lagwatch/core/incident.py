@@ -32,7 +32,7 @@ class Act(StrEnum):
 
 @unique
 class Tell(StrEnum):
-    """What is told to the channels."""
+    """What is sent to the channels."""
 
     NOTHING = "nothing"
     OPEN = "open"
@@ -117,6 +117,8 @@ class Observation:
     total_lag: int = 0
     time_lag_ms: int = -1
     """-1 unknown."""
+    since_ms: int = -1
+    """When the trouble began; -1 unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +128,8 @@ class Graded:
     severity: GroupStatus | None
     """OK, WARN or ERR; None: nothing can be said."""
     reason: Reason
+    since_ms: EpochMs | None = None
+    """When the trouble began, as far as the verdict says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,8 +137,9 @@ class Incident:
     """An open incident."""
 
     since_ms: EpochMs
-    """When the group turned bad."""
+    """When the trouble began; when the verdict does not say, when the group was seen bad first."""
     opened_ms: EpochMs
+    """When the incident was opened."""
     severity: GroupStatus
     told: GroupStatus | None = None
     """Severity last told; None: nobody was told."""
@@ -202,7 +207,8 @@ def grade(seen: Observation, policy: Policy) -> Graded:
         return Graded(severity=None, reason=Reason.INCOMPLETE)
     if seen.total_lag < policy.minimum_lag or 0 <= seen.time_lag_ms < policy.minimum_time_lag_ms:
         return Graded(severity=GroupStatus.OK, reason=Reason.BELOW_FLOOR)
-    return Graded(severity=seen.status, reason=Reason.FIRST)
+    since_ms = None if seen.since_ms < 0 else EpochMs(seen.since_ms)
+    return Graded(severity=seen.status, reason=Reason.FIRST, since_ms=since_ms)
 
 
 def gone() -> Graded:
@@ -233,7 +239,8 @@ def _without(state: State, graded: Graded, policy: Policy, now_ms: EpochMs, *, m
     since_ms = now_ms if state.bad_since_ms is None else state.bad_since_ms
     if now_ms - since_ms < policy.open_for_ms:
         return replace(state, bad_since_ms=since_ms), Decision(reason=Reason.WAITING)
-    incident = Incident(since_ms=since_ms, opened_ms=now_ms, severity=severity)
+    began_ms = since_ms if graded.since_ms is None else min(graded.since_ms, since_ms)
+    incident = Incident(since_ms=began_ms, opened_ms=now_ms, severity=severity)
     opened = replace(state, incident=incident, bad_since_ms=None)
     told, decision = _tell(opened, incident, policy, now_ms, muted=muted)
     return told, replace(decision, act=Act.OPEN)

@@ -7,7 +7,12 @@ samples and an instant read from it is wrong by at most six per cent of its age.
 
 Within a column the values never fall: a partition without a leader keeps its last value (nothing
 can be appended then), and a log that was cut short or re-created loses its older samples.
+
+Between the last sample before a restart and the first one after it is a *gap*: there no line is
+drawn. What was appended in it is known to be as old as one of its ends, and no more.
 """
+
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +26,10 @@ _SPACING = 16
 """Age divided by the distance between samples, at least."""
 _THIN_EVERY = 16
 """Samples between two thinnings; thinning copies the matrix."""
+_NEWEST = 16
+"""Samples that are searched first."""
+_SHORT_GAP_MS = 60_000
+"""Over a gap up to this long the line is drawn all the same."""
 
 
 class LogEndHistory:
@@ -31,6 +40,28 @@ class LogEndHistory:
         self._count = 0
         self._at_ms = np.empty(_THIN_EVERY, np.int64)
         self._ends = np.empty((_THIN_EVERY, 0), np.int64)
+        self._interrupted = False
+        self._gaps: list[tuple[int, int]] = []
+        """Last sample before each gap, first one after it; both are samples still."""
+
+    @property
+    def gaps(self) -> tuple[tuple[int, int], ...]:
+        """Times without samples: (last sample before, first one after) each."""
+        return tuple(self._gaps)
+
+    def restore(self, at_ms: Int64, ends: Int64, gaps: Iterable[tuple[int, int]]) -> None:
+        """Take samples of an earlier process; before the next one there will be a gap."""
+        self._count = at_ms.size
+        self._at_ms = np.concatenate((at_ms, np.empty(_THIN_EVERY, np.int64)))
+        self._ends = np.full((self._at_ms.size, ends.shape[1]), UNKNOWN, np.int64)
+        self._ends[: self._count] = ends
+        self._gaps = [(first, last) for first, last in gaps]
+        self._interrupted = self._count > 0
+
+    @property
+    def interrupted(self) -> bool:
+        """Are all samples of an earlier process? Then nothing is known after the newest."""
+        return self._interrupted
 
     @property
     def at_ms(self) -> Int64:
@@ -72,14 +103,30 @@ class LogEndHistory:
         again = self._count > 0 and at_ms <= self._at_ms[self._count - 1]
         if self._count == self._at_ms.size and not again:
             self._thin(at_ms)
+        if self._interrupted:
+            self._end_gap(at_ms)
         place = self._count - 1 if again else self._count
         self._ends[place] = np.where(log_end >= 0, log_end, before)
         if not again:
             self._at_ms[place] = at_ms
             self._count += 1
 
+    def _end_gap(self, at_ms: int) -> None:
+        last_ms = int(self._at_ms[self._count - 1])
+        if at_ms - last_ms > _SHORT_GAP_MS:
+            self._gaps.append((last_ms, at_ms))
+        self._interrupted = False
+
+    def _open_gaps(self, now_ms: int) -> list[tuple[int, int]]:
+        """Gaps that are coarser than samples of their age; those between which none is left."""
+        return [
+            (first, last)
+            for first, last in self._gaps
+            if (now_ms - last) / _SPACING < last - first and self._at_ms[0] <= first
+        ]
+
     def _thin(self, now_ms: int) -> None:
-        """Drop samples that stand closer than their age needs; the oldest one stays."""
+        """Drop samples that are closer than their age needs; the oldest one stays."""
         times = self.at_ms.tolist()
         kept = [len(times) - 1]
         for index in range(len(times) - 2, 0, -1):
@@ -94,12 +141,25 @@ class LogEndHistory:
         at_ms = np.empty(capacity, np.int64)
         at_ms[: len(chosen)] = self._at_ms[chosen]
         self._ends, self._at_ms, self._count = ends, at_ms, len(chosen)
+        self._gaps = self._open_gaps(now_ms)
 
     def first_above(self, partition: Index, offset: Int64) -> Int64:
         """Per pair: the first sample whose log end is above the offset, or the sample count."""
-        low = np.zeros(partition.size, np.int64)
-        high = np.full(partition.size, self._count, np.int64)
-        for _ in range(int(self._count).bit_length()):
+        near = self._count - _NEWEST
+        if near < _NEWEST:
+            return self._search(partition, offset, 0, self._count)
+        # most groups are close behind the log end: few samples are looked at for them
+        found = self._search(partition, offset, near + 1, self._count)
+        far = np.flatnonzero(self._ends[near, partition] > offset)
+        if far.size:
+            found[far] = self._search(partition[far], offset[far], 0, near)
+        return found
+
+    def _search(self, partition: Index, offset: Int64, first: int, end: int) -> Int64:
+        """The same among the samples from `first` to before `end`, or `end`."""
+        low = np.full(partition.size, first, np.int64)
+        high = np.full(partition.size, end, np.int64)
+        for _ in range((end - first).bit_length()):
             middle = np.minimum((low + high) >> 1, max(self._count - 1, 0))
             above = self._ends[middle, partition] > offset
             high = np.where(above, np.minimum(high, middle), high)
@@ -110,16 +170,26 @@ class LogEndHistory:
         """Log end of each partition at each instant, on the line between two samples.
 
         Before the first known sample it is that sample, an upper bound; after the newest it is
-        the newest. -1 where the partition was never known.
+        the newest. -1 where the partition was never known, and in a gap in which it grew.
         """
         if self._count == 0:
             return np.full(partition.size, UNKNOWN, np.int64)
+        if (at_ms <= self._at_ms[0]).all():  # a backlog is older than all samples
+            return self._known(partition, self._ends[0, partition])
         after = np.minimum(np.searchsorted(self.at_ms, at_ms), self._count - 1)
         before = np.maximum(after - 1, 0)
         low, high = self._ends[before, partition], self._ends[after, partition]
         span_ms = np.maximum(self._at_ms[after] - self._at_ms[before], 1)
         share = np.clip((at_ms - self._at_ms[before]) / span_ms, 0.0, 1.0)
         ends = np.where(low >= 0, low + np.floor((high - low) * share).astype(np.int64), high)
+        ends = self._known(partition, ends)
+        for first, last in self._gaps:
+            inside = (at_ms > first) & (at_ms < last) & (low >= 0) & (low < high)
+            ends = np.where(inside, UNKNOWN, ends)
+        return ends
+
+    def _known(self, partition: Index, ends: Int64) -> Int64:
+        """The same log ends; the first known one where a partition was not known yet."""
         unknown = np.flatnonzero(ends < 0)
         if unknown.size:
             ends[unknown] = self._first_known(partition[unknown])
@@ -129,17 +199,25 @@ class LogEndHistory:
         """Lowest log end of each partition at or after an instant; -1 where never known."""
         if self._count == 0:
             return self.latest()
+        for first, last in self._gaps:
+            if first < at_ms < last:  # within a gap the log end was at least what it was before it
+                at_ms = first
         sample = min(int(np.searchsorted(self.at_ms, at_ms)), self._count - 1)
-        ends: Int64 = self._ends[sample].copy()
-        unknown = np.flatnonzero(ends < 0)
-        if unknown.size:
-            ends[unknown] = self._first_known(unknown)
-        return ends
+        return self._known(np.arange(self.partitions), self._ends[sample].copy())
 
     def _first_known(self, partition: Index) -> Int64:
         first = self.first_above(partition, np.full(partition.size, UNKNOWN, np.int64))
         known = first < self._count
         return np.where(known, self._ends[np.minimum(first, self._count - 1), partition], UNKNOWN)
+
+    def waited(
+        self, partition: Index, offset: Int64, until_ms: Int64
+    ) -> tuple[Int64, NDArray[np.int8]]:
+        """How old the message at each offset was at each instant, as `time_lag` says it."""
+        newest_ms = int(until_ms.max())
+        waited_ms, reason = self.time_lag(partition, offset, newest_ms)
+        known = waited_ms >= 0
+        return np.where(known, waited_ms - (newest_ms - until_ms), UNKNOWN), reason
 
     def time_lag(
         self, partition: Index, committed: Int64, now_ms: int
@@ -148,7 +226,7 @@ class LogEndHistory:
 
         That message was appended between two samples. Taken as one of m evenly spread arrivals,
         the i-th of them is expected at i / (m + 1) of the way. Never extrapolated: -1 when the
-        log end had passed the offset before the first sample.
+        log end had passed the offset before the first sample, or did so within a gap.
         """
         if self._count == 0:
             unknown = np.full(partition.size, UNKNOWN, np.int64)
@@ -166,7 +244,23 @@ class LogEndHistory:
         lag_ms = np.where(known, np.maximum(now_ms - at_ms, 0), UNKNOWN)
         lag_ms = np.where(passed, lag_ms, 0)
         reason = np.where(known, TimeLagReason.MEASURED, TimeLagReason.BEYOND_HISTORY)
+        if self._gaps:
+            unseen = known & self._in_gap(self._at_ms[before], self._at_ms[after])
+            lag_ms = np.where(unseen, UNKNOWN, lag_ms)
+            reason = np.where(unseen, TimeLagReason.NOT_SAMPLED, reason)
         reason = np.where(passed, reason, TimeLagReason.CAUGHT_UP)
         never = self.latest()[partition] < 0
         reason = np.where(never, TimeLagReason.LOG_END_UNKNOWN, reason)
         return np.where(never, UNKNOWN, lag_ms), reason.astype(np.int8)
+
+    def _in_gap(self, before_ms: Int64, after_ms: Int64) -> NDArray[np.bool_]:
+        inside = np.zeros(before_ms.size, np.bool_)
+        for first, last in self._gaps:
+            inside |= (before_ms <= first) & (last <= after_ms)
+        return inside
+
+    def appended_by(self, partition: Index, offset: Int64) -> Int64:
+        """The first sample that holds the message at each offset; -1 while there is none."""
+        after = self.first_above(partition, offset)
+        known = after < self._count
+        return np.where(known, self.at_ms[np.minimum(after, self._count - 1)], UNKNOWN)

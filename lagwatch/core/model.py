@@ -17,6 +17,21 @@ UNKNOWN: Final = -1
 """In integer columns: not known (yet)."""
 
 
+def offsets_partition(group: str, partitions: int) -> int:
+    """The partition of the offsets topic that holds a group's commits.
+
+    Source: Kafka, GroupCoordinatorService.partitionFor: `Utils.abs(groupId.hashCode()) %
+    numPartitions`, where Java's `String.hashCode` runs over UTF-16 code units.
+    """
+    number = 0
+    encoded = group.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(encoded[::2], encoded[1::2], strict=True):
+        number = (31 * number + (high << 8 | low)) & 0xFFFFFFFF
+    # Utils.abs: the lowest int has no absolute value and becomes 0
+    signed = number - (1 << 32) if number >> 31 else number
+    return (0 if signed == -(1 << 31) else abs(signed)) % partitions
+
+
 @unique
 class PartitionStatus(IntEnum):
     """What the window of one group-partition says, worst last; the numbers are Burrow's.
@@ -26,11 +41,13 @@ class PartitionStatus(IntEnum):
 
     OK = 1
     WARN = 2
+    ERR = 3
+    """Messages were lost, or the offsets contradict each other; Burrow has it for groups only."""
     STOP = 4
     STALL = 5
     REWIND = 6
     UNKNOWN = 7
-    """No log end offset to judge against. Never makes a group worse."""
+    """Cannot be judged, or not yet. Never makes a group worse."""
 
 
 @unique
@@ -50,7 +67,10 @@ class GroupStatus(IntEnum):
 
 @unique
 class Rule(IntEnum):
-    """The rule that decided a verdict, in the order in which they are asked."""
+    """The rule that decided a verdict; `rules` has their order, statuses and meanings.
+
+    The numbers only tell rules apart.
+    """
 
     NEVER_COMMITTED = 0
     LOG_END_UNKNOWN = 1
@@ -62,6 +82,17 @@ class Rule(IntEnum):
     STALLED = 7
     LAG_NOT_DECREASING = 8
     PROGRESSING = 9
+    NEVER_COMMITS = 10
+    NOT_SUBSCRIBED = 11
+    MIRRORED = 12
+    AHEAD_OF_LOG_END = 13
+    RECORDS_LOST = 14
+    CONTROL_RECORDS_ONLY = 15
+    WAITS_FOR_TRANSACTION = 16
+    HELD_BY_TRANSACTION = 17
+    WARMING_UP = 18
+    FALLING_BEHIND = 19
+    PAUSED = 20
 
     @property
     def word(self) -> str:
@@ -69,21 +100,31 @@ class Rule(IntEnum):
         return self.name.lower()
 
 
-STATUS_BY_RULE: Final[Mapping[Rule, PartitionStatus]] = {
-    Rule.NEVER_COMMITTED: PartitionStatus.OK,
-    Rule.LOG_END_UNKNOWN: PartitionStatus.UNKNOWN,
-    Rule.WINDOW_INCOMPLETE: PartitionStatus.OK,
-    Rule.LAG_WITHIN_ALLOWED: PartitionStatus.OK,
-    Rule.STOPPED: PartitionStatus.STOP,
-    Rule.REWOUND: PartitionStatus.REWIND,
-    Rule.LAG_WAS_WITHIN_ALLOWED: PartitionStatus.OK,
-    Rule.STALLED: PartitionStatus.STALL,
-    Rule.LAG_NOT_DECREASING: PartitionStatus.WARN,
-    Rule.PROGRESSING: PartitionStatus.OK,
-}
-"""The precedence table: the first rule that holds decides, and this is what it decides."""
+class RuleSet(StrEnum):
+    """Which rules judge."""
+
+    LAGWATCH = "lagwatch"
+    """Burrow's, without its false alarms."""
+    BURROW = "burrow"
+    """Exactly Burrow's."""
 
 
+@unique
+class Membership(IntEnum):
+    """What is known of the consumers of a group-partition."""
+
+    UNKNOWN = 0
+    """The group could not be described (yet)."""
+    EMPTY = 1
+    """The group has no members."""
+    HELD = 2
+    """A member holds the partition."""
+    UNHELD = 3
+    """The group has members, and none of them holds the partition."""
+    REBALANCING = 4
+
+
+@unique
 class TimeLagReason(IntEnum):
     """How a time lag is known, or why it is not."""
 
@@ -94,6 +135,8 @@ class TimeLagReason(IntEnum):
     """The log end had passed the committed offset before the first sample; not extrapolated."""
     LOG_END_UNKNOWN = 3
     NEVER_COMMITTED = 4
+    NOT_SAMPLED = 5
+    """The log end passed the committed offset while lagwatch did not run: when is not known."""
 
     @property
     def word(self) -> str:
@@ -134,18 +177,25 @@ class PartitionVerdict:
     instance_id: str
     """`group.instance.id` of a static member; ""."""
     status: PartitionStatus
+    rules: RuleSet
     rule: Rule
-    evidence: Mapping[str, int | float | None]
+    evidence: Mapping[str, int | float | str | None]
     start: WindowEntry | None
     end: WindowEntry | None
     current_lag: int | None
+    """Log end offset - committed offset."""
+    readable_lag: int | None
+    """What of it this group can still read: without deleted records, control records and, for a
+    read_committed reader, records of open transactions."""
+    since_ms: EpochMs | None
+    """When the trouble began; None for a verdict of OK or UNKNOWN."""
     complete: float
     """Share of the window that is filled, 0..1."""
     unknown_reason: UnknownReason | None
     time_lag_s: float | None
     time_lag_reason: TimeLagReason
-    lost: int | None
-    """Messages that retention removed before the group read them; None when not known."""
+    lost: int
+    """Messages that were deleted before the group read them, ever since lagwatch watches it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,10 +216,42 @@ class GroupVerdict:
     max_lag: PartitionVerdict | None
     total_lag: int
     """Sum over the partitions whose lag is known."""
+    readable_lag: int
+    """Sum of what can still be read, over the same partitions."""
+    since_ms: EpochMs | None
+    """When the oldest trouble of its partitions began; None while it has none."""
     unknown_partitions: int
     time_lag_s: float | None
-    """The worst of its partitions; None when none of them is known."""
+    """That of its oldest partition; None when it is not known of one that is behind."""
     time_lag_reason: TimeLagReason
+    stale: bool = False
+    """Log ends or commits of the cluster, or of one of its partitions, were too old at `at_ms`."""
+    data_age_s: float = 0.0
+    """How old the oldest of them were at `at_ms`."""
+
+    @property
+    def known_lag(self) -> int | None:
+        """`total_lag`; None when no partition's lag is known."""
+        return None if self.max_lag is None else self.total_lag
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """The oldest open transaction of a topic-partition: its last stable offset waits for it."""
+
+    topic: str
+    partition: int
+    last_stable: int
+    """Last stable offset: the transaction's first record."""
+    since_ms: EpochMs
+    """When the last stable offset was first seen there; the transaction began before."""
+    producer_id: int | None
+    """None when the broker does not say; `problem` says why."""
+    transactional_id: str
+    """"" when the broker does not say."""
+    started_ms: EpochMs | None
+    """When the transaction began, as its coordinator says."""
+    problem: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,111 +1,86 @@
-"""One named predicate per rule, over all windows at once.
+"""The rules, one row each: name, status, when it holds, which numbers it shows, and its sentence.
 
-Columns are rings as in `window`: slots first, rows second. A slot's predecessor is the slot
-before it, except for the oldest entry, which has none.
+The tables `BURROW` and `LAGWATCH` are in order of precedence: the first rule that holds decides.
+Verdicts, evidence, the sentences of the command line, the API, the page and the notices, and the
+tables in the documentation are all made from these rows.
 
-Source of the rules: Burrow, core/internal/evaluator/caching.go.
+Source of Burrow's rules: Burrow, core/internal/evaluator/caching.go.
 """
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lagwatch.core.model import STATUS_BY_RULE, UNKNOWN, Rule
+from lagwatch.core.model import UNKNOWN, Membership, PartitionStatus, Rule, RuleSet
+from lagwatch.core.rows import Rows, WindowColumns, lowest_known
+from lagwatch.core.words import Evidence, Numbers, counted, fill
 
 Int64 = NDArray[np.int64]
+Int32 = NDArray[np.int32]
 Int8 = NDArray[np.int8]
 Bools = NDArray[np.bool_]
-Slots = NDArray[np.integer]
-
-_NO_LAG = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WindowColumns:
-    """The windows of n rows, k slots each."""
+class RuleRow:
+    """One rule."""
 
-    offset: Int64
-    """[k, n]"""
-    commit_ms: Int64
-    """[k, n]"""
-    lag: Int64
-    """[k, n]; -1 unknown."""
-    count: Slots
-    """[n]"""
-    oldest: Slots
-    """[n] slot of the oldest entry; 0 for an empty row."""
-    newest: Slots
-    """[n] slot of the newest entry; -1 for an empty row."""
-
-    @property
-    def rows(self) -> NDArray[np.intp]:
-        return np.arange(self.count.size)
-
-    def take(self, rows: Slots) -> "WindowColumns":
-        """The windows of these rows."""
-        return WindowColumns(
-            offset=self.offset[:, rows],
-            commit_ms=self.commit_ms[:, rows],
-            lag=self.lag[:, rows],
-            count=self.count[rows],
-            oldest=self.oldest[rows],
-            newest=self.newest[rows],
-        )
-
-    def part(self, rows: slice) -> "WindowColumns":
-        """The windows of consecutive rows, as views."""
-        return WindowColumns(
-            offset=self.offset[:, rows],
-            commit_ms=self.commit_ms[:, rows],
-            lag=self.lag[:, rows],
-            count=self.count[rows],
-            oldest=self.oldest[rows],
-            newest=self.newest[rows],
-        )
-
-    def in_time(self, column: Int64) -> Int64:
-        """A column unrolled: [k, n], oldest entry first, what follows the newest undefined."""
-        slots = np.arange(column.shape[0])[:, None]
-        unrolled: Int64 = column[
-            (self.oldest[None, :] + slots) % column.shape[0], self.rows[None, :]
-        ]
-        return unrolled
+    rule: Rule
+    status: PartitionStatus
+    holds: Callable[[Rows], Bools]
+    meaning: str
+    """When it holds, in one sentence for the documentation."""
+    evidence: tuple[str, ...]
+    """The numbers it looked at, by name."""
+    sentence: str
+    """What it says of a partition, with `{number:form}`; see `words.fill`."""
+    since: Callable[[Rows], Int64] | None = None
+    """When the trouble began; None where there is none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """What the rules saw, per row."""
-
-    rule: Int8
-    """`Rule` that decided."""
-    lowest_lag: Int64
-    """Lowest known lag in the window; -1 when none is known."""
-    rewinds: dict[int, tuple[int, int]]
-    """Row → offsets before and after, for rows decided by REWOUND."""
+# what rules look for
 
 
-def has_stopped(windows: WindowColumns, now_ms: int | Int64) -> Bools:
-    """Has the group been silent for longer than its whole window spans?
+def _always(rows: Rows) -> Bools:
+    return np.ones(rows.size, np.bool_)
 
-    A window of one commit spans no time, so any silence counts.
 
-    Source: checkIfOffsetsStopped.
+def _empty(rows: Rows) -> Bools:
+    return np.equal(rows.windows.count, 0)
+
+
+def _log_end_unknown(rows: Rows) -> Bools:
+    return rows.lag < 0
+
+
+def _incomplete(rows: Rows) -> Bools:
+    slots = rows.windows.offset.shape[0]
+    incomplete: Bools = rows.windows.count < rows.limits.minimum_complete * slots
+    return incomplete
+
+
+def _within_allowed(rows: Rows) -> Bools:
+    return rows.lag <= rows.allowed_lag
+
+
+def _nothing_to_read(rows: Rows) -> Bools:
+    return rows.readable_lag <= rows.allowed_lag
+
+
+def silent_longer_than_the_window(rows: Rows) -> Bools:
+    """Has the group been silent for longer than its whole window spans, and was not at the end?
+
+    A window of one commit spans no time, so any silence counts. A group that was at the log end a
+    short while ago had nothing to commit.
+
+    Source: checkIfOffsetsStopped, checkIfRecentLagZero.
     """
-    rows = windows.rows
-    last_ms = windows.commit_ms[windows.newest, rows]
-    first_ms = windows.commit_ms[windows.oldest, rows]
-    return now_ms - last_ms > last_ms - first_ms
-
-
-def was_at_the_end(windows: WindowColumns, recent_end: Int64) -> Bools:
-    """Was the committed offset at the log end a short while ago? Then silence is no stop.
-
-    `recent_end` is the lowest log end offset of the last while, -1 when unknown.
-
-    Source: checkIfRecentLagZero.
-    """
-    return (recent_end >= 0) & (recent_end <= windows.offset[windows.newest, windows.rows])
+    recent_end = rows.partition("recent_end")
+    at_the_end = (recent_end >= 0) & (recent_end <= rows.committed)
+    return (rows.now_ms - rows.commit_ms > rows.span_ms) & ~at_the_end
 
 
 def first_rewind(windows: WindowColumns) -> tuple[Bools, Int64, Int64]:
@@ -115,8 +90,11 @@ def first_rewind(windows: WindowColumns) -> tuple[Bools, Int64, Int64]:
 
     Source: checkIfOffsetsRewind, checkIfRewindRecovered.
     """
+    slots = windows.offset.shape[0]
+    if slots == 1:  # a window of one entry cannot fall
+        nothing = np.zeros(windows.count.size, np.int64)
+        return nothing.astype(np.bool_), nothing, nothing
     offsets = windows.in_time(windows.offset)
-    slots = offsets.shape[0]
     valid = np.arange(1, slots)[:, None] < windows.count[None, :]
     falls = (offsets[1:] < offsets[:-1]) & valid
     fell = falls.any(axis=0)
@@ -126,6 +104,22 @@ def first_rewind(windows: WindowColumns) -> tuple[Bools, Int64, Int64]:
     later = valid & (np.arange(1, slots)[:, None] > first[None, :])
     recovered = (later & (offsets[1:] >= before[None, :])).any(axis=0)
     return fell & ~recovered, before, after
+
+
+def _rewound_in_window(rows: Rows) -> Bools:
+    fell = np.flatnonzero(rows.movement.falls)
+    rewound = np.zeros(rows.size, np.bool_)
+    if fell.size:
+        rewound[fell] = first_rewind(rows.windows.take(fell))[0]
+    return rewound
+
+
+def _lag_was_within_allowed(rows: Rows) -> Bools:
+    return rows.movement.lowest_lag <= rows.allowed_lag
+
+
+def _still(rows: Rows) -> Bools:
+    return rows.movement.still
 
 
 def never_decreases(windows: WindowColumns) -> Bools:
@@ -140,119 +134,617 @@ def never_decreases(windows: WindowColumns) -> Bools:
     return ~falls
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Movement:
-    falls: Bools
-    still: Bools
-    shrinks: Bools
-    gaps: Bools
-    lowest_lag: Int64
+def _lag_not_decreasing(rows: Rows) -> Bools:
+    grows = ~rows.movement.shrinks
+    gaps = np.flatnonzero(rows.movement.gaps)
+    if gaps.size:  # an unknown lag is stepped over: that takes another look
+        grows[gaps] = never_decreases(rows.windows.take(gaps))
+    return grows
 
 
-def _movement(windows: WindowColumns) -> _Movement:
-    """One pass over the slots, each compared with the slot before it."""
-    number = windows.count.size
-    falls, shrinks, gaps = (np.zeros(number, np.bool_) for _ in range(3))
-    still = np.ones(number, np.bool_)
-    lowest = np.full(number, _NO_LAG, np.int64)
-    for slot in range(windows.offset.shape[0]):
-        used = windows.count > slot
-        follows = used & (windows.oldest != slot)
-        offset, before = windows.offset[slot], windows.offset[slot - 1]
-        lag, lag_before = windows.lag[slot], windows.lag[slot - 1]
-        falls |= follows & (offset < before)
-        still &= (offset == before) | ~follows
-        shrinks |= follows & (lag < lag_before)
-        known = used & (lag >= 0)
-        gaps |= used ^ known
-        np.minimum(lowest, lag, out=lowest, where=known)
-    return _Movement(falls=falls, still=still, shrinks=shrinks, gaps=gaps, lowest_lag=lowest)
+def _not_subscribed(rows: Rows) -> Bools:
+    left_ms = rows.fact("left_ms")
+    return (left_ms >= 0) & (rows.now_ms - left_ms >= rows.limits.step_ms)
 
 
-def judge(
-    windows: WindowColumns,
-    *,
-    current_lag: Int64,
-    recent_end: Int64,
-    now_ms: int | Int64,
-    allowed_lag: int | Int64 = 0,
-    minimum_complete: float = 0.0,
-) -> Facts:
-    """Ask the rules in their order of precedence; the first that holds decides.
-
-    `current_lag` is -1 where the log end is not known. `now_ms` and `allowed_lag` may differ by
-    row.
-
-    Source: calculatePartitionStatus, with the checks of evaluateConsumerStatus before it.
-    """
-    number = windows.count.size
-    rule = np.full(number, Rule.PROGRESSING, np.int8)
-    rule[windows.count == 0] = Rule.NEVER_COMMITTED
-    asked = windows.count > 0
-    lowest_lag = np.full(number, UNKNOWN, np.int64)
-    rewinds: dict[int, tuple[int, int]] = {}
-    for holds, decided in (
-        (current_lag < 0, Rule.LOG_END_UNKNOWN),
-        (windows.count < minimum_complete * windows.offset.shape[0], Rule.WINDOW_INCOMPLETE),
-        (current_lag <= allowed_lag, Rule.LAG_WITHIN_ALLOWED),
-    ):
-        rule[asked & holds] = decided
-        asked &= ~holds
-    behind = np.flatnonzero(asked)
-    if behind.size:
-        whole = behind.size == number
-        chosen = windows if whole else windows.take(behind)
-        decided_rules, lowest, found = _judge_lagging(
-            chosen,
-            recent_end=recent_end[behind],
-            now_ms=np.broadcast_to(now_ms, number)[behind],
-            allowed_lag=np.broadcast_to(allowed_lag, number)[behind],
-        )
-        rule[behind], lowest_lag[behind] = decided_rules, lowest
-        rewinds = {int(behind[row]): offsets for row, offsets in found.items()}
-    return Facts(rule=rule, lowest_lag=lowest_lag, rewinds=rewinds)
+def _mirrored(rows: Rows) -> Bools:
+    return rows.holds("mirrored")
 
 
-def _judge_lagging(
-    windows: WindowColumns, *, recent_end: Int64, now_ms: Int64, allowed_lag: Int64
-) -> tuple[Int8, Int64, dict[int, tuple[int, int]]]:
-    """The rules for rows that have commits and are behind."""
-    moved = _movement(windows)
-    rewound, rewinds = _confirm_rewinds(windows, moved.falls)
-    grows = ~moved.shrinks
-    gaps = np.flatnonzero(moved.gaps)
-    if gaps.size:
-        grows[gaps] = never_decreases(windows.take(gaps))
-    stopped = has_stopped(windows, now_ms) & ~was_at_the_end(windows, recent_end)
-    rule = np.select(
-        [stopped, rewound, moved.lowest_lag <= allowed_lag, moved.still, grows],
-        [
-            np.int8(Rule.STOPPED),
-            np.int8(Rule.REWOUND),
-            np.int8(Rule.LAG_WAS_WITHIN_ALLOWED),
-            np.int8(Rule.STALLED),
-            np.int8(Rule.LAG_NOT_DECREASING),
-        ],
-        np.int8(Rule.PROGRESSING),
+def _ahead(rows: Rows) -> Bools:
+    log_end = rows.partition("log_end")
+    # a commit may be younger than the log end it is compared with
+    settled = rows.now_ms - rows.commit_ms >= _SETTLED_MS
+    ahead: Bools = (log_end >= 0) & (rows.committed > log_end) & settled
+    seen_ms = rows.seen_ms
+    if seen_ms is None or not ahead.any():
+        return ahead
+    # that holds by lagwatch's clock alone, too: how it differs from Kafka's may not be known yet
+    read_ms = rows.partition("known_ms") + rows.around.skew_ms
+    return ahead & (read_ms - seen_ms >= _SETTLED_MS)
+
+
+def _lost(rows: Rows) -> Bools:
+    lost_ms = rows.fact("lost_ms")
+    return (lost_ms >= 0) & (rows.now_ms - lost_ms < rows.limits.loss_shown_ms)
+
+
+def _control_records_only(rows: Rows) -> Bools:
+    first, end = rows.partition("empty_first"), rows.partition("empty_end")
+    proved = (first >= 0) & (first <= rows.committed) & (rows.partition("log_end") <= end)
+    return (rows.lag > rows.allowed_lag) & proved
+
+
+def _at_last_stable(rows: Rows) -> Bools:
+    last_stable = rows.partition("last_stable")
+    waits: Bools = (last_stable >= 0) & (last_stable < rows.partition("log_end"))
+    there: Bools = (rows.committed == last_stable) | (
+        rows.holds("read_committed") & (rows.committed > last_stable)
     )
-    lowest = np.where(moved.lowest_lag == _NO_LAG, UNKNOWN, moved.lowest_lag)
-    decided = {row: offsets for row, offsets in rewinds.items() if rule[row] == Rule.REWOUND}
-    return rule, lowest, decided
+    return waits & there
 
 
-def _confirm_rewinds(
-    windows: WindowColumns, falls: Bools
-) -> tuple[Bools, dict[int, tuple[int, int]]]:
-    fell = np.flatnonzero(falls)
-    rewound = np.zeros(falls.size, np.bool_)
-    if not fell.size:
-        return rewound, {}
-    confirmed, before, after = first_rewind(windows.take(fell))
-    rewound[fell[confirmed]] = True
-    rows = fell[confirmed].tolist()
-    offsets = zip(before[confirmed].tolist(), after[confirmed].tolist(), strict=True)
-    return rewound, dict(zip(rows, offsets, strict=True))
+def _held(rows: Rows) -> Bools:
+    held_ms = rows.partition("held_ms")
+    return _at_last_stable(rows) & (held_ms >= 0) & (rows.now_ms - held_ms >= _HELD_MS)
 
+
+def _rewound(rows: Rows) -> Bools:
+    first_ms = rows.now_ms - rows.fact("rewound_ms")
+    last_ms = rows.now_ms - rows.fact("rewound_again_ms")
+    lower = rows.fact("rewound_from") > rows.committed
+    # commits sent twice may arrive in the wrong order; the next one mends that
+    settled = first_ms >= rows.limits.step_ms // 2
+    return lower & settled & (last_ms < 10 * rows.limits.step_ms)
+
+
+def _warming_up(rows: Rows) -> Bools:
+    # neither seen to move nor quiet for long enough to be sure
+    unseen = (rows.windows.count < _TWO_COMMITS) & ~rows.overdue
+    return unseen | (rows.overdue & ~rows.watched)
+
+
+def _stopped(rows: Rows) -> Bools:
+    return rows.overdue & ~rows.commits_on
+
+
+def _falling_behind(rows: Rows) -> Bools:
+    usual_ms = rows.around.pace.rises.length_ms(rows.row)
+    step_ms = rows.limits.step_ms
+    long = rows.rising_ms >= np.maximum(5 * step_ms, usual_ms * 3 // 2 + step_ms)
+    # between two commits any lag rises, and between the first ones that is not yet known
+    long &= rows.pace_known & (rows.rising_ms >= 2 * rows.pause_ms)
+    old = rows.time_lag_ms >= 2 * (step_ms + rows.pause_ms)
+    # the history of log ends does not reach back to the oldest unread message
+    unknown = rows.time_lag_ms < 0
+    return long & (old | unknown) & rows.moves
+
+
+def _paused(rows: Rows) -> Bools:
+    return rows.quiet_ms > rows.limits.step_ms // 2
+
+
+_SETTLED_MS: Final = 10_000
+_HELD_MS: Final = 900_000
+"""The longest time Kafka lets a transaction stay open by default (`transaction.max.timeout.ms`)."""
+_TWO_COMMITS: Final = 2
+
+
+# since when
+
+
+def _since_quiet(rows: Rows) -> Int64:
+    return rows.quiet_since_ms
+
+
+def _since_commit(rows: Rows) -> Int64:
+    return rows.commit_ms
+
+
+def _since_oldest(rows: Rows) -> Int64:
+    return rows.commit_ms - rows.span_ms
+
+
+def _since_assigned(rows: Rows) -> Int64:
+    return rows.around.pace.since_s[rows.row].astype(np.int64) * 1000
+
+
+# the rows
+
+_LAG: Final = ("current_lag", "readable_lag")
+_MOVEMENT: Final = (
+    *("current_lag", "start_offset", "end_offset", "start_lag", "end_lag"),
+    *("window_span_ms", "commits"),
+)
+_TRANSACTION: Final = (
+    *("transaction_age_ms", "producer_id", "transactional_id", "transaction_unnamed"),
+)
+_QUIET: Final = ("quiet_ms", "limit_ms", "usual_pause_ms", "membership")
+
+LOG_END_UNKNOWN: Final = RuleRow(
+    rule=Rule.LOG_END_UNKNOWN,
+    status=PartitionStatus.UNKNOWN,
+    holds=_log_end_unknown,
+    meaning="The log end offset is not known, so there is nothing to compare with.",
+    evidence=("commits", "committed_offset"),
+    sentence="{unknown_because}",
+)
+WINDOW_INCOMPLETE: Final = RuleRow(
+    rule=Rule.WINDOW_INCOMPLETE,
+    status=PartitionStatus.OK,
+    holds=_incomplete,
+    meaning="The window holds fewer commits than `evaluator.minimum_complete` asks for.",
+    evidence=("current_lag", "commits"),
+    sentence="{commits:commit} so far are too few to judge; the lag is {current_lag:message}",
+)
+LAG_WITHIN_ALLOWED: Final = RuleRow(
+    rule=Rule.LAG_WITHIN_ALLOWED,
+    status=PartitionStatus.OK,
+    holds=_within_allowed,
+    meaning="The lag is not above `evaluator.allowed_lag`.",
+    evidence=("current_lag", "allowed_lag"),
+    sentence="{within_allowed}",
+)
+PROGRESSING: Final = RuleRow(
+    rule=Rule.PROGRESSING,
+    status=PartitionStatus.OK,
+    holds=_always,
+    meaning="The group is behind, moves, and no other rule holds.",
+    evidence=_MOVEMENT,
+    sentence=(
+        "read {moved} over {commits:commit} in {window_span_ms:span}{meanwhile}; "
+        "{current_lag:message} to read"
+    ),
+)
+NEVER_COMMITTED: Final = RuleRow(
+    rule=Rule.NEVER_COMMITTED,
+    status=PartitionStatus.OK,
+    holds=_empty,
+    meaning="The group never committed an offset for this partition of its topic.",
+    evidence=("commits",),
+    sentence="the group never committed an offset here",
+)
+
+BURROW: Final[Sequence[RuleRow]] = (
+    NEVER_COMMITTED,
+    LOG_END_UNKNOWN,
+    WINDOW_INCOMPLETE,
+    LAG_WITHIN_ALLOWED,
+    RuleRow(
+        rule=Rule.STOPPED,
+        status=PartitionStatus.STOP,
+        holds=silent_longer_than_the_window,
+        meaning="There is lag, and no commit for longer than the whole window spans.",
+        evidence=(
+            *("current_lag", "committed_offset", "last_commit_ms", "silent_ms"),
+            *("window_span_ms", "commits", "recent_log_end"),
+        ),
+        sentence=(
+            "no commit for {silent_ms:span}, longer than the whole window of "
+            "{window_span_ms:span}; offset {committed_offset} with {current_lag:message} to read"
+        ),
+        since=_since_commit,
+    ),
+    RuleRow(
+        rule=Rule.REWOUND,
+        status=PartitionStatus.REWIND,
+        holds=_rewound_in_window,
+        meaning="The committed offset went back within the window and did not return.",
+        evidence=("current_lag", "offset_before", "offset_after", "window_span_ms"),
+        sentence=(
+            "the committed offset went back from {offset_before} to {offset_after} within "
+            "{window_span_ms:span}; the lag is {current_lag:message}"
+        ),
+        since=_since_oldest,
+    ),
+    RuleRow(
+        rule=Rule.LAG_WAS_WITHIN_ALLOWED,
+        status=PartitionStatus.OK,
+        holds=_lag_was_within_allowed,
+        meaning="The lag was not above `evaluator.allowed_lag` at some commit in the window.",
+        evidence=("current_lag", "lowest_lag", "allowed_lag", "window_span_ms"),
+        sentence=(
+            "the lag is {current_lag:message}, but was {lowest_lag} at one of the last commits"
+        ),
+    ),
+    RuleRow(
+        rule=Rule.STALLED,
+        status=PartitionStatus.STALL,
+        holds=_still,
+        meaning="All commits of the window are of the same offset, and there is lag.",
+        evidence=_MOVEMENT,
+        sentence=(
+            "offset {end_offset} unchanged over {commits:commit} in "
+            "{window_span_ms:span}{meanwhile}"
+        ),
+        since=_since_oldest,
+    ),
+    RuleRow(
+        rule=Rule.LAG_NOT_DECREASING,
+        status=PartitionStatus.WARN,
+        holds=_lag_not_decreasing,
+        meaning="The group moves, and its lag never falls between two commits of the window.",
+        evidence=_MOVEMENT,
+        sentence=(
+            "read {moved} over {commits:commit} in {window_span_ms:span}{meanwhile}; the lag went "
+            "from {start_lag} to {end_lag} and never fell"
+        ),
+        since=_since_oldest,
+    ),
+    PROGRESSING,
+)
+"""Burrow's rules, in Burrow's order."""
+
+LAGWATCH: Final[Sequence[RuleRow]] = (
+    RuleRow(
+        rule=Rule.NEVER_COMMITS,
+        status=PartitionStatus.WARN,
+        holds=_empty,
+        meaning=(
+            "A member has held the partition for five minutes, messages came, and the group has "
+            "not committed an offset."
+        ),
+        evidence=("commits", "held_for_ms", "log_end_offset"),
+        sentence=(
+            "a member has held the partition for {held_for_ms:span} and messages came, but the "
+            "group has not committed any offset"
+        ),
+        since=_since_assigned,
+    ),
+    RuleRow(
+        rule=Rule.NOT_SUBSCRIBED,
+        status=PartitionStatus.OK,
+        holds=_not_subscribed,
+        meaning=(
+            "The group has members, and none of them subscribes to this topic any more; the "
+            "committed offset is a remainder."
+        ),
+        evidence=(*_LAG, "committed_offset", "left_for_ms"),
+        sentence=(
+            "no member subscribes to the topic any more, for {left_for_ms:span}; the offset "
+            "{committed_offset} is a remainder"
+        ),
+    ),
+    RuleRow(
+        rule=Rule.MIRRORED,
+        status=PartitionStatus.OK,
+        holds=_mirrored,
+        meaning="The offset is written by a mirror of another cluster; the group runs there.",
+        evidence=(*_LAG, "committed_offset"),
+        sentence=(
+            "the offset {committed_offset} is copied from another cluster, where the group runs"
+        ),
+    ),
+    RuleRow(
+        rule=Rule.AHEAD_OF_LOG_END,
+        status=PartitionStatus.ERR,
+        holds=_ahead,
+        meaning=(
+            "The committed offset is beyond the log end: the log was cut short or replaced, and "
+            "the group will reset itself or wait for that offset."
+        ),
+        evidence=("committed_offset", "log_end_offset", "last_commit_ms"),
+        sentence=(
+            "the committed offset {committed_offset} is beyond the log end {log_end_offset}: the "
+            "log was cut short, or the topic was replaced"
+        ),
+        since=_since_commit,
+    ),
+    RuleRow(
+        rule=Rule.RECORDS_LOST,
+        status=PartitionStatus.ERR,
+        holds=_lost,
+        meaning=(
+            "Messages were deleted before the group read them; shown for `evaluator.loss_shown_s` "
+            "or until it is acknowledged."
+        ),
+        evidence=(*_LAG, "lost_messages", "committed_offset", "log_start_offset"),
+        sentence=(
+            "{lost_messages:message} deleted before the group read them; the log begins at "
+            "{log_start_offset}, the committed offset is {committed_offset}"
+        ),
+        since=lambda rows: rows.fact("lost_ms"),
+    ),
+    LOG_END_UNKNOWN,
+    RuleRow(
+        rule=Rule.CONTROL_RECORDS_ONLY,
+        status=PartitionStatus.OK,
+        holds=_control_records_only,
+        meaning=(
+            "What is left up to the log end are marks of transactions and aborted records: a "
+            "read_committed reader found nothing there."
+        ),
+        evidence=(*_LAG, "committed_offset", "log_end_offset"),
+        sentence=(
+            "everything is read: up to the log end {log_end_offset} there are only marks of "
+            "transactions and aborted messages"
+        ),
+    ),
+    RuleRow(
+        rule=Rule.HELD_BY_TRANSACTION,
+        status=PartitionStatus.WARN,
+        holds=_held,
+        meaning=(
+            "The group has read up to the last stable offset, where a transaction has been open "
+            "for fifteen minutes."
+        ),
+        evidence=("current_lag", "last_stable_offset", *_TRANSACTION),
+        sentence=(
+            "everything is read up to offset {last_stable_offset}, where {transaction} has been "
+            "open for {transaction_age_ms:span}; {current_lag:message} wait for it"
+        ),
+        since=lambda rows: rows.partition("held_ms"),
+    ),
+    RuleRow(
+        rule=Rule.WAITS_FOR_TRANSACTION,
+        status=PartitionStatus.OK,
+        holds=_at_last_stable,
+        meaning="The group has read up to the last stable offset, where a transaction is open.",
+        evidence=("current_lag", "last_stable_offset", *_TRANSACTION),
+        sentence=(
+            "everything is read up to offset {last_stable_offset}, where {transaction} has been "
+            "open for {transaction_age_ms:span}"
+        ),
+    ),
+    RuleRow(
+        rule=Rule.LAG_WITHIN_ALLOWED,
+        status=PartitionStatus.OK,
+        holds=_nothing_to_read,
+        meaning="What the group can still read is not above `evaluator.allowed_lag`.",
+        evidence=(*_LAG, "allowed_lag"),
+        sentence="{within_allowed}",
+    ),
+    WINDOW_INCOMPLETE,
+    RuleRow(
+        rule=Rule.REWOUND,
+        status=PartitionStatus.REWIND,
+        holds=_rewound,
+        meaning=(
+            "The committed offset went back and did not return within thirty seconds; shown for "
+            "ten minutes."
+        ),
+        evidence=("current_lag", "offset_before", "committed_offset", "rewound_ms"),
+        sentence=(
+            "the committed offset went back from {offset_before} {rewound_ms:span} ago and is at "
+            "{committed_offset} now; the lag is {current_lag:message}"
+        ),
+        since=lambda rows: rows.fact("rewound_ms"),
+    ),
+    RuleRow(
+        rule=Rule.WARMING_UP,
+        status=PartitionStatus.UNKNOWN,
+        holds=_warming_up,
+        meaning=(
+            "Too little was seen of the group to call its silence a stop; the evidence says from "
+            "when it can be judged."
+        ),
+        evidence=(*_LAG, "commits", "quiet_ms", "judged_from_ms", "membership"),
+        sentence=(
+            "{current_lag:message} to read and {commits:commit} seen so far: too little to judge"
+        ),
+    ),
+    RuleRow(
+        rule=Rule.STOPPED,
+        status=PartitionStatus.STOP,
+        holds=_stopped,
+        meaning=(
+            "There are messages to read, the offset has not moved for longer than is usual for "
+            "this group, and commits have ended; where offsets are polled: and no member is seen "
+            "to hold the partition."
+        ),
+        evidence=(*_LAG, "committed_offset", "last_commit_ms", "commits_are", *_QUIET),
+        sentence=(
+            "{nothing} for {quiet_ms:span}, longer than the {limit_ms:span} that this group may "
+            "pause; {membership:members}{blind}; offset {committed_offset} with "
+            "{readable_lag:message} to read"
+        ),
+        since=_since_quiet,
+    ),
+    RuleRow(
+        rule=Rule.STALLED,
+        status=PartitionStatus.STALL,
+        holds=lambda rows: rows.overdue,
+        meaning=(
+            "There are messages to read, and the offset has not moved for longer than is usual "
+            "for this group, although it goes on committing; where offsets are polled: although "
+            "a member holds the partition."
+        ),
+        evidence=(*_LAG, "committed_offset", "last_commit_ms", "commits_are", *_QUIET),
+        sentence=(
+            "offset {committed_offset} unchanged for {quiet_ms:span}, longer than the "
+            "{limit_ms:span} that this group may pause{although}{blind}; "
+            "{membership:members}; {readable_lag:message} to read"
+        ),
+        since=_since_quiet,
+    ),
+    RuleRow(
+        rule=Rule.FALLING_BEHIND,
+        status=PartitionStatus.WARN,
+        holds=_falling_behind,
+        meaning=(
+            "The group moves, its lag has been rising for longer than is usual for it, and its "
+            "oldest unread message is older than two minutes and two usual pauses."
+        ),
+        evidence=(*_MOVEMENT, "rising_ms", "usual_rise_ms", "time_lag_ms"),
+        sentence=(
+            "the lag has been rising for {rising_ms:span} and is {current_lag:message} now; the "
+            "group read {moved} over {commits:commit} in {window_span_ms:span}"
+        ),
+        since=lambda rows: rows.rises_since_ms,
+    ),
+    RuleRow(
+        rule=Rule.PAUSED,
+        status=PartitionStatus.OK,
+        holds=_paused,
+        meaning="The offset has not moved for a while, which is still usual for the group.",
+        evidence=(*_LAG, "committed_offset", *_QUIET),
+        sentence=(
+            "nothing read for {quiet_ms:span} with {readable_lag:message} to read; up to "
+            "{limit_ms:span} is no stop for this group"
+        ),
+    ),
+    PROGRESSING,
+)
+"""The default rules."""
+
+TABLES: Final[Mapping[RuleSet, Sequence[RuleRow]]] = {
+    RuleSet.LAGWATCH: LAGWATCH,
+    RuleSet.BURROW: BURROW,
+}
+
+STATUS_BY_RULE: Final[Mapping[Rule, PartitionStatus]] = {
+    row.rule: row.status for row in (*BURROW, *LAGWATCH)
+}
+"""A rule has the same status in both tables."""
 
 STATUS_OF_RULE: Int8 = np.array([STATUS_BY_RULE[rule] for rule in Rule], np.int8)
 """`STATUS_OF_RULE[rule]` is the partition status of each rule."""
+
+
+def row_of(rules: RuleSet, rule: Rule) -> RuleRow:
+    """The row of a rule; one of the other table where this one does not have it."""
+    tables = (*TABLES[rules], *LAGWATCH, *BURROW)
+    return next(row for row in tables if row.rule is rule)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What the rules decided, by row."""
+
+    rule: Int8
+    since_ms: Int64
+    """When the trouble began; -1 where there is none."""
+    lowest_lag: Int64 | None
+    """Lowest known lag in the window; -1 when none is known, None when no window was looked at."""
+    limit_ms: Int32
+    """How long a quiet row may be quiet; -1 where it was not looked at."""
+
+
+def _looks_at_windows(table: Sequence[RuleRow]) -> bool:
+    return any("lowest_lag" in row.evidence for row in table)
+
+
+_NARROW_BELOW: Final = 0.5
+"""Once less than this share of the rows is undecided, only these are looked at."""
+
+
+def judge(table: Sequence[RuleRow], rows: Rows) -> Judgement:
+    """Ask the rules in their order; the first that holds decides."""
+    judged = Judgement(
+        rule=np.full(rows.size, table[-1].rule, np.int8),
+        since_ms=np.full(rows.size, UNKNOWN, np.int64),
+        lowest_lag=np.full(rows.size, UNKNOWN, np.int64) if _looks_at_windows(table) else None,
+        limit_ms=np.full(rows.size, UNKNOWN, np.int32),
+    )
+    place = np.arange(rows.size)
+    left = np.ones(rows.size, np.bool_)
+    for each in table:
+        holds = left & each.holds(rows)
+        decided = np.flatnonzero(holds)
+        if decided.size:
+            judged.rule[place[decided]] = each.rule
+            if each.since is not None:
+                judged.since_ms[place[decided]] = each.since(rows)[decided]
+            left &= ~holds
+            undecided = int(np.count_nonzero(left))
+            if not undecided:
+                break
+            if undecided < _NARROW_BELOW * rows.size:
+                _note(rows, place, judged)
+                kept = np.flatnonzero(left)
+                rows, place, left = rows.take(kept), place[kept], left[kept]
+    _note(rows, place, judged)
+    return judged
+
+
+def _note(rows: Rows, place: NDArray[np.intp], judged: Judgement) -> None:
+    """Keep what was worked out about the rows, for their evidence."""
+    if judged.lowest_lag is not None and "movement" in vars(rows):
+        judged.lowest_lag[place] = lowest_known(rows.movement)
+    if "limit_ms" in vars(rows):
+        judged.limit_ms[place] = np.minimum(rows.limit_ms, np.iinfo(np.int32).max)
+
+
+def evidence(row: RuleRow, numbers: Numbers) -> Evidence:
+    """The numbers that made a rule hold, unknown ones as None."""
+    return {name: numbers.get(name) for name in row.evidence}
+
+
+def sentence(row: RuleRow, numbers: Numbers, *, unknown_because: str = "") -> str:
+    """What the rule says, in words."""
+    because = unknown_because or "the log end offset is not known"
+    phrases = {
+        "unknown_because": because,
+        "within_allowed": _within(numbers),
+        "moved": _moved(numbers),
+        "meanwhile": _meanwhile(numbers),
+        "transaction": _transaction(numbers),
+        **_commits_seen(numbers),
+    }
+    return fill(row.sentence, {**numbers, **phrases})
+
+
+def _within(numbers: Numbers) -> str:
+    lag = numbers.get("readable_lag", numbers.get("current_lag"))
+    whole = numbers.get("current_lag")
+    if isinstance(lag, int) and lag > 0:
+        return fill(
+            "the lag of {lag:message} is within the allowed {allowed_lag}", {**numbers, "lag": lag}
+        )
+    if isinstance(whole, int) and whole > 0:
+        return f"everything that can be read is read; {counted(whole, 'message')} cannot be read"
+    return "everything is read"
+
+
+def _moved(numbers: Numbers) -> str:
+    start, end = numbers.get("start_offset"), numbers.get("end_offset")
+    if not isinstance(start, int) or not isinstance(end, int):
+        return "an unknown number of messages"
+    return counted(end - start, "message")
+
+
+def _transaction(numbers: Numbers) -> str:
+    """The open transaction by its names, as far as they are known."""
+    producer, name = numbers.get("producer_id"), numbers.get("transactional_id")
+    if producer is None:
+        return "a transaction of an unknown producer"
+    if name is None:
+        return f"a transaction of producer {producer} with an unknown transactional id"
+    return f"the transaction {name} of producer {producer}"
+
+
+def _commits_seen(numbers: Numbers) -> Mapping[str, str]:
+    """What may be said of the commits of a group without progress: polls see offsets only."""
+    if numbers.get("commits_are") == "polled":
+        return {
+            "nothing": "no progress seen",
+            "although": "",
+            "blind": "; its offsets are polled, so commits of the same offset cannot be seen",
+        }
+    return {
+        "nothing": "nothing read",
+        "although": ", although it goes on committing",
+        "blind": "",
+    }
+
+
+def _meanwhile(numbers: Numbers) -> str:
+    """By how much the log grew since the window began: log end = committed offset + lag.
+
+    The newest lag is younger than that of the last commit, which may have been interpolated.
+    """
+    names = ("start_offset", "start_lag", "end_offset")
+    start, start_lag, end = (numbers.get(name) for name in names)
+    lags = [numbers.get("end_lag"), numbers.get("current_lag")]
+    known = [lag for lag in lags if isinstance(lag, int)]
+    if not (
+        isinstance(start, int) and isinstance(start_lag, int) and isinstance(end, int) and known
+    ):
+        return ""
+    grown = end + max(known) - start - start_lag
+    return f" while the log grew by {grown:,}" if grown > 0 else ""
+
+
+def membership_word(number: int) -> str:
+    """`Membership` as a word of the evidence."""
+    return Membership(number).name.lower()

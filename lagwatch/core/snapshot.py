@@ -6,12 +6,13 @@ topic `t` are `topics.first[t]:topics.first[t + 1]`. In all integer columns -1 m
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lagwatch.core.model import EpochMs, GroupInfo, Member
+from lagwatch.core.model import EpochMs, GroupInfo, Member, OpenTransaction, RuleSet
+from lagwatch.core.rows import Around
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
@@ -55,6 +56,13 @@ class RowColumns:
     commit_ms: Int64
     """When it was committed."""
     lag: Int64
+    """Log end offset - committed offset."""
+    readable_lag: Int64
+    """What of it the group can read; the same array as `lag` where that is all of it."""
+    since_ms: Int64
+    """When the trouble began; -1 where there is none."""
+    limit_ms: Int32
+    """How long the row may be quiet before it counts as stopped; -1 where it was not looked at."""
     lowest_lag: Int64
     """Lowest known lag in the window of a row that is behind; -1 when not looked at."""
     time_lag_ms: Int64
@@ -73,6 +81,9 @@ class GroupColumns:
     max_lag_row: Int64
     """First row with the greatest known lag; -1 when there is none."""
     total_lag: Int64
+    readable_lag: Int64
+    since_ms: Int64
+    """When the oldest trouble of its partitions began; -1 while it has none."""
     complete: Float32
     partition_count: Int64
     """All partitions of every topic the group committed to."""
@@ -90,7 +101,10 @@ class ClusterSnapshot:
     at_ms: EpochMs
     """When the round was judged."""
     judged_ms: EpochMs
-    """As of when: up to here commits and log ends were known. At most `at_ms`."""
+    """As of when: up to here commits and log ends were known. At most `at_ms`.
+
+    Rows whose broker is away are judged as of an earlier instant.
+    """
     data_ms: EpochMs
     """When the newest log end offsets were read; -1 when never."""
     round: int
@@ -107,7 +121,47 @@ class ClusterSnapshot:
     info: Mapping[str, GroupInfo]
     owners: Mapping[str, Mapping[tuple[str, int], Member]]
     """Per group: who holds a partition."""
-    rewinds: Mapping[int, tuple[int, int]]
-    """Row of the window store → (offset before, offset after) of the rewind it shows."""
-    recent_end: Int64
-    """Lowest log end of the last while, per topic-partition: was a silent group at the end?"""
+    rules: RuleSet
+    around: Around
+    """What the rules saw around the windows; its pace and facts go on changing."""
+    stale_after_ms: int = 15_000
+    """Age from which on data count as stale."""
+    transactions: Mapping[tuple[str, int], OpenTransaction] = field(default_factory=dict)
+    """Open transactions that a last stable offset waits for, by (topic, partition)."""
+    stale: bool = False
+    """Log ends or commits were older than that when the round was judged."""
+
+    @property
+    def data_age_ms(self) -> int:
+        """How old log ends or commits, whichever are older, were when the round was judged."""
+        return max(0, self.at_ms - self.judged_ms)
+
+    def group_ages_ms(self, groups: slice = slice(None)) -> Int64:
+        """Age of the oldest log end and the oldest known commits of each of these groups.
+
+        A single broker may be away, and with it the data of some groups only.
+        """
+        around, asked_ms = self.around, self.around.asked_ms
+        first = self.group.first
+        start, stop, _ = groups.indices(len(self.groups))
+        if start >= stop:
+            return np.zeros(0, np.int64)
+        rows = slice(int(first[start]), int(first[stop]))
+        known_ms = around.partitions.known_ms[self.rows.at[rows]]
+        known_ms = np.where(known_ms >= 0, known_ms, asked_ms)
+        commits = around.facts.commits
+        if commits is not None:
+            commits_ms = commits.known_ms[commits.place[self.rows.window[rows]]]
+            known_ms = np.where(commits_ms >= 0, np.minimum(known_ms, commits_ms), known_ms)
+        # every group has at least one row
+        oldest_ms = np.minimum.reduceat(known_ms, first[start:stop] - first[start])
+        oldest_ms = np.minimum(oldest_ms, asked_ms)
+        ages_ms: Int64 = np.maximum(self.at_ms - around.skew_ms - oldest_ms, 0)
+        return ages_ms
+
+    def stale_groups(self) -> NDArray[np.bool_]:
+        """Which groups' data are older than they may be; shape [groups]."""
+        if self.stale:
+            return np.ones(len(self.groups), np.bool_)
+        stale: NDArray[np.bool_] = self.group_ages_ms() > self.stale_after_ms
+        return stale

@@ -1,7 +1,7 @@
 """Columnar windows of commits: insert, order, expiry.
 
 State is numpy columns: one *row* per group-partition, `intervals` *slots* per row. A row's slots
-form a ring; while it is not full its entries stand in slots `0 .. count-1`, oldest first. Slots
+form a ring; while it is not full its entries are in slots `0 .. count-1`, oldest first. Slots
 are the first axis, so that one rule over all rows runs along contiguous memory.
 
 Source of the semantics: Burrow, core/internal/storage/inmemory.go (addConsumerOffset).
@@ -70,6 +70,21 @@ class Entries:
     observed_s: list[int]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowCopy:
+    """Windows apart from their store: [intervals, n], oldest entry first; `count` is [n].
+
+    What follows a row's newest entry repeats it; of an empty row everything is 0.
+    """
+
+    offset: Int64
+    commit_ms: Int64
+    order: NDArray[np.uint32]
+    lag: Int64
+    observed_s: NDArray[np.uint32]
+    count: NDArray[np.int8]
+
+
 class Windows:
     """The windows of all rows of one cluster. Not safe for concurrent use: one owner writes."""
 
@@ -125,6 +140,20 @@ class Windows:
         distance = _distance(np.uint32(order & 0xFFFFFFFF), self.order[newest, rows])
         return (newest >= 0) & (distance < 0)
 
+    def keep_newest(self, rows: Rows) -> None:
+        """Forget all entries of these rows but the newest, whose lag becomes unknown."""
+        newest = self.newest[rows]
+        for column in (self.offset, self.commit_ms, self.order, self.observed_s):
+            column[0, rows] = column[newest, rows]
+        self.lag[0, rows] = UNKNOWN
+        self.newest[rows], self.count[rows] = 0, 1
+
+    def advances(self, rows: Rows, order: Int64) -> Bools:
+        """Is a commit of this order newer than the newest one of its row?"""
+        newest = self.newest[rows]
+        distance = _distance(order.astype(np.uint32), self.order[newest, rows])
+        return (newest < 0) | (distance > 0)
+
     def last_offset(self, rows: Rows) -> Int64:
         """The committed offset of each row; meaningless for an empty one."""
         return self.offset[self.newest[rows], rows]
@@ -157,6 +186,40 @@ class Windows:
             observed_s=self.observed_s[slots, rows].tolist(),
         )
 
+    def copied(self, rows: Rows) -> WindowCopy:
+        """The windows of these rows; a copy."""
+        count, newest = self.count[rows], self.newest[rows].astype(np.int64)
+        back = np.maximum(count - np.arange(1, self.intervals + 1)[:, None], 0)
+        # a ring: newest - back is negative where the window has wrapped
+        slot = np.maximum(newest, 0) - back
+        slot = np.where(slot < 0, slot + self.intervals, slot)
+        flat = slot * self.count.size + rows  # one index computation for five columns
+        columns = (self.offset, self.commit_ms, self.order, self.lag, self.observed_s)
+        taken = [column.ravel()[flat] for column in columns]
+        empty = np.flatnonzero(count == 0)
+        for column in taken:
+            column[:, empty] = 0
+        offset, commit_ms, order, lag, observed_s = taken
+        return WindowCopy(
+            offset=offset,
+            commit_ms=commit_ms,
+            order=order,
+            lag=lag,
+            observed_s=observed_s,
+            count=count,
+        )
+
+    def put(self, first: int, copy: WindowCopy) -> None:
+        """Write such a copy into the rows from `first` on, which must be there."""
+        rows = slice(first, first + copy.count.size)
+        self.offset[:, rows] = copy.offset
+        self.commit_ms[:, rows] = copy.commit_ms
+        self.order[:, rows] = copy.order
+        self.lag[:, rows] = copy.lag
+        self.observed_s[:, rows] = copy.observed_s
+        self.count[rows] = copy.count
+        self.newest[rows] = copy.count - 1
+
     def insert(self, commits: CommitColumns) -> Bools:
         """Insert commits in order of arrival; says which of them were the newest of their row.
 
@@ -165,8 +228,14 @@ class Windows:
         """
         if commits.row.size == 0:
             return np.zeros(0, np.bool_)
-        by_row = np.argsort(commits.row, kind="stable")
-        ordered = commits.take(by_row)
+        if (commits.row[1:] < commits.row[:-1]).any():
+            by_row = np.argsort(commits.row, kind="stable")
+            arrived = np.empty(by_row.size, np.bool_)
+            arrived[by_row] = self._insert_sorted(commits.take(by_row))
+            return arrived
+        return self._insert_sorted(commits)
+
+    def _insert_sorted(self, ordered: CommitColumns) -> Bools:
         starts = _starts(ordered.row)
         order = ordered.order.astype(np.uint32)
         before = self._previous(
@@ -182,9 +251,7 @@ class Windows:
             self._append(ordered.take(~walk))
         else:
             self._append(ordered)
-        arrived = np.empty_like(in_order)
-        arrived[by_row] = in_order
-        return arrived
+        return in_order
 
     def _previous(
         self, column: Ints, rows: Rows, starts: Bools, stored: Ints, empty: Ints | int
@@ -308,7 +375,8 @@ class Windows:
         while position < times.size:
             firsts.append(position)
             position = int(np.searchsorted(times, times[position] + self.min_distance_ms))
-        for first, following in zip(firsts, [*firsts[1:], times.size], strict=True):
+        kept = firsts[-self.intervals :]  # they overwrite all that came before them
+        for first, following in zip(kept, [*kept[1:], times.size], strict=True):
             self._append_each(commits.take(np.array([start + first])))
             if following - 1 > first:
                 self._append_each(commits.take(np.array([start + following - 1])))

@@ -17,7 +17,7 @@ from typing import IO, Any
 from rich.console import Console
 from rich.live import Live
 
-from lagwatch.demo.cast import CAST, Role
+from lagwatch.demo.groups import CAST, Role
 from lagwatch.demo.table import Line, links, plain, table
 from lagwatch.errors import LagwatchError
 from lagwatch.kafka.embedded import EmbeddedKafka
@@ -35,6 +35,8 @@ address = "127.0.0.1:{port}"
 
 [evaluator]
 interval_s = 1
+stop_after_s = 12
+stall_after_s = 15
 
 [windows]
 min_distance_s = 0.5
@@ -44,6 +46,9 @@ url = "{directory}/history"
 spool = "{directory}/spool"
 interval_s = 5
 flush_s = 5
+
+[checkpoint]
+path = "{directory}/state"
 
 [clusters.demo]
 bootstrap = "{bootstrap}"

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from rich.table import Table
 
-from lagwatch.demo.cast import Role
+from lagwatch.demo.groups import Role
 
 _COLOURS = {"OK": "green", "WARN": "yellow", "ERR": "red"}
 

@@ -1,6 +1,6 @@
 """Live traffic for the demo, as a program of its own: `python -m lagwatch.demo.traffic BOOTSTRAP`.
 
-Real producers and consumers, one thread each. Prints `ready` once topics and their backlog stand;
+Real producers and consumers, one thread each. Prints `ready` once topics and their backlog exist;
 ends when its standard input is closed.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from lagwatch.demo.cast import (
+from lagwatch.demo.groups import (
     ARCHIVE,
     CLICKS,
     FALLING_BEHIND,

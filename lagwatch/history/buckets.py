@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN
 from lagwatch.core.record import BY_WORST, Kind, Records, Text, concat
-from lagwatch.ports import Buckets
+from lagwatch.ports.history import Buckets
 
 Int64 = NDArray[np.int64]
 

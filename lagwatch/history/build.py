@@ -2,23 +2,27 @@
 
 import asyncio
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from typing import Final
 
 import structlog
 
 from lagwatch.clock import Clock
 from lagwatch.config.history import HistorySettings
+from lagwatch.config.secret import Place, Url
 from lagwatch.core.record import Kind, Records
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.window import Windows
 from lagwatch.errors import HistoryError
+from lagwatch.history.changes import as_events
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.history.reader import HistoryReader
 from lagwatch.history.recorder import Recorder, RecorderSettings
 from lagwatch.history.spool import Spool
 from lagwatch.history.writer import Writer, WriterSettings
-from lagwatch.ports import HistoryStore, RecorderHealth
+from lagwatch.ports.history import HistoryStore, RecorderHealth
+from lagwatch.ports.queries import Loss
 
 _AGAIN_AFTER_MS: Final = 30_000
 _MB: Final = 1_000_000
@@ -38,10 +42,10 @@ def settings_of(where: str | None, settings: HistorySettings) -> HistorySettings
     if where == "elasticsearch":
         update = {"store": "elasticsearch"}
     elif where.startswith(("http://", "https://")):
-        there = settings.elasticsearch.model_copy(update={"urls": (where,)})
+        there = settings.elasticsearch.model_copy(update={"urls": (Url(where),)})
         update = {"store": "elasticsearch", "elasticsearch": there}
     else:
-        update = {"store": "parquet", "url": where}
+        update = {"store": "parquet", "url": Place(where)}
     return settings.model_copy(update=update)
 
 
@@ -53,7 +57,7 @@ def open_store(settings: HistorySettings) -> HistoryStore:
     """
     match settings.store:
         case "parquet":
-            return ParquetStore(settings.url)
+            return ParquetStore(settings.url.get_secret_value())
         case "elasticsearch":
             return _elasticsearch(settings)
         case "none":
@@ -135,6 +139,23 @@ class History:
         if self._recorder is not None:
             self._recorder.offer(snapshot, windows, rebalances)
 
+    def pause(self, cluster: str, at_ms: int, reason: str) -> None:
+        """Call instead of `offer` for a round whose data are stale."""
+        self.start()
+        if self._recorder is not None:
+            self._recorder.pause(cluster, at_ms, reason)
+
+    def lost(self, cluster: str, losses: Sequence[Loss]) -> None:
+        """Record messages that were deleted before a group read them; never waits."""
+        if not losses:
+            return
+        self.start()
+        if self._recorder is None:
+            _log.warning("losses_not_recorded", cluster=cluster, losses=len(losses))
+            return
+        kept = self._recorder.tell(as_events(cluster, losses))
+        kept.add_done_callback(lambda done: _log_if_not_kept(done, cluster))
+
     async def tell(self, records: Records) -> None:
         """Have rows written that are no samples; returns when they are safe on disk.
 
@@ -193,6 +214,11 @@ class History:
             delivered=writer.delivered,
             retries=writer.retries,
         )
+
+
+def _log_if_not_kept(done: Future[None], cluster: str) -> None:
+    if error := done.exception():
+        _log.warning("losses_not_recorded", cluster=cluster, reason=str(error))
 
 
 def _not_recording(problem: str) -> RecorderHealth:

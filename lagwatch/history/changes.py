@@ -1,7 +1,8 @@
 """What happened between two snapshots: verdicts changed, groups came, went or rebalanced."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from lagwatch.core.record import (
 from lagwatch.core.record.records import Value
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.history.match import group_of_rows, group_positions, positions, same_rows
+from lagwatch.ports.queries import Loss
 
 Int64 = NDArray[np.int64]
 Row = Mapping[str, Value]
@@ -150,3 +152,38 @@ def _rebalances(before: Capture, after: Capture) -> Iterator[Row]:
             yield event(
                 snapshot.cluster, snapshot.at_ms, EventName.REBALANCE, group=group, count=number
             )
+
+
+def as_events(cluster: str, losses: Sequence[Loss]) -> Records:
+    """One row for each group-partition and instant: a second row would have the same key."""
+    joined: dict[tuple[str, str, int, int], Loss] = {}
+    lost: dict[tuple[str, str, int, int], int] = {}
+    for loss in losses:
+        key = (loss.group, loss.topic, loss.partition, loss.at_ms)
+        joined[key] = _joined(joined[key], loss) if key in joined else loss
+        lost[key] = lost.get(key, 0) + loss.messages
+    rows = [_event(cluster, loss, lost[key]) for key, loss in joined.items()]
+    return from_rows(Kind.EVENTS, rows)
+
+
+def _joined(one: Loss, other: Loss) -> Loss:
+    return replace(
+        one,
+        first=min(one.first, other.first),
+        end=max(one.end, other.end),
+        exact=one.exact and other.exact,
+    )
+
+
+def _event(cluster: str, loss: Loss, messages: int) -> Row:
+    detail = {"first": loss.first, "end": loss.end, "exact": loss.exact}
+    return event(
+        cluster,
+        loss.at_ms,
+        EventName.RECORDS_LOST,
+        group=loss.group,
+        topic=loss.topic,
+        partition=loss.partition,
+        count=messages,
+        detail=json.dumps(detail, separators=(",", ":")),
+    )

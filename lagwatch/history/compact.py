@@ -15,7 +15,7 @@ from lagwatch.history.layout import Slot, is_data
 from lagwatch.history.parquet_file import Footer, read_rows
 from lagwatch.history.parquet_slots import ParquetSlots
 from lagwatch.history.rows import sort_unique
-from lagwatch.ports import Progress
+from lagwatch.ports.history import Progress
 
 TARGET_ROWS: Final = 500_000
 """No merged file grows much beyond this; one with more than half of it is left alone."""

@@ -10,7 +10,8 @@ from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.errors import NotFoundError
 from lagwatch.history.build import History
 from lagwatch.history.changes import event
-from lagwatch.ports import Deployment, Queries
+from lagwatch.ports.history import Deployment
+from lagwatch.ports.queries import Queries
 
 
 class RecordedDeployments:
@@ -39,7 +40,7 @@ def committed(snapshot: ClusterSnapshot, group: str) -> dict[str, list[int | Non
     """Topic → committed offset of the group by partition; None where there is none.
 
     Raises:
-        NotFoundError: nobody knows the group.
+        NotFoundError: the group is not known.
     """
     number = snapshot.group_index.get(group)
     if number is None:

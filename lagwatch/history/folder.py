@@ -1,4 +1,4 @@
-"""Where Parquet files lie: a local folder, or whatever file system a URL names.
+"""Where Parquet files are: a local folder, or whatever file system a URL names.
 
 A published file is whole: locally it is written beside its place, synced and renamed; elsewhere
 the object appears when its upload is closed, or is moved into place. Names that begin with `.` or
@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 from pyarrow import fs
 
+from lagwatch.config.secret import Place
 from lagwatch.errors import HistoryError
 
 STORE: Final = "parquet"
@@ -97,10 +98,12 @@ def _through_fsspec(where: str, reason: str) -> tuple[Any, str]:
         filesystem, path = fsspec.core.url_to_fs(where)
     except (ImportError, ValueError, OSError) as error:
         scheme = where.partition("://")[0]
+        shown = Place.shown(where)
+        causes = f"{reason}; {error}".replace(where, shown)
         raise HistoryError(
             store=STORE,
             kind="schema",
-            message=f"history.url = {where}: cannot be opened ({reason}; {error}). Install fsspec "
+            message=f"history.url = {shown}: cannot be opened ({causes}). Install fsspec "
             f"and the package it needs for {scheme}://, or write a folder.",
             retryable=False,
         ) from error

@@ -1,4 +1,4 @@
-"""The Parquet store: history in a folder that Spark, DuckDB and pandas read as it lies."""
+"""The Parquet store: history in a folder that Spark, DuckDB and pandas read directly."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -19,7 +19,14 @@ from lagwatch.history.layout import (
 from lagwatch.history.parquet_slots import ParquetSlots
 from lagwatch.history.top import last_of_each, ranked
 from lagwatch.history.verify import verify
-from lagwatch.ports import Buckets, HistoryRange, Progress, StoredKind, TopBy, Verification
+from lagwatch.ports.history import (
+    Buckets,
+    HistoryRange,
+    Progress,
+    StoredKind,
+    TopBy,
+    Verification,
+)
 
 _SETTLED_MS: Final = 300_000
 """An hour is over for compaction this long after its end: late rows have come by then."""

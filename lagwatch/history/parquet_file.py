@@ -12,7 +12,7 @@ from lagwatch.core.record import SCHEMA_VERSION, ColumnType, Kind, Records, Text
 from lagwatch.history.arrow import from_table, to_table
 from lagwatch.history.folder import STORE, Folder, StoredFile
 from lagwatch.history.layout import Slot
-from lagwatch.ports import EVER_MS, HistoryRange
+from lagwatch.ports.history import EVER_MS, HistoryRange
 
 ROWS_PER_GROUP: Final = 32_768
 """Small, so that one group's rows can be read without those of many others."""

@@ -37,7 +37,7 @@ from lagwatch.history.rows import (
     rows_by_group,
     sort_unique,
 )
-from lagwatch.ports import HistoryRange
+from lagwatch.ports.history import HistoryRange
 
 _CACHED_FOOTERS: Final = 2048
 _CHUNK_ROWS: Final = 500_000
@@ -99,7 +99,7 @@ class ParquetSlots:
     def footers(self, slot: Slot, files: Sequence[StoredFile] | None = None) -> list[Footer]:
         """The files of a slot as they say, in the order in which they were written.
 
-        Without those whose rows stand in another one, and those that cannot be used.
+        Without those whose rows are in another one, and those that cannot be used.
         """
         listed = self.folder.files(slot.path) if files is None else files
         footers = [
@@ -243,7 +243,7 @@ class ParquetSlots:
 
 
 def may_repeat(footers: Sequence[Footer]) -> bool:
-    """Could a record stand there twice? Not in files that we wrote and whose times lie apart."""
+    """Could a record be there twice? Not in files that we wrote and whose times differ."""
     if not all(footer.ours for footer in footers):
         return True
     times = sorted(footer.between_ms for footer in footers)

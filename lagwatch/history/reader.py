@@ -12,12 +12,11 @@ from lagwatch.core.record.columns import ROLLUP_STEP_MS
 from lagwatch.errors import HistoryError
 from lagwatch.history.arrow import plain_stream
 from lagwatch.history.buckets import aggregate, lag_column
-from lagwatch.history.expand import ROUND_COLUMNS, expand
-from lagwatch.history.grid import ROLLUP_COLUMNS, joined, on_grid, rolled_up
+from lagwatch.history.grid import ROLLUP_COLUMNS, ROUND_COLUMNS, expand, joined, on_grid, rolled_up
 from lagwatch.history.layout import HOUR_MS
 from lagwatch.history.rows import in_time_order
 from lagwatch.history.top import ranked
-from lagwatch.ports import (
+from lagwatch.ports.history import (
     Buckets,
     HistoryAsk,
     HistoryPage,

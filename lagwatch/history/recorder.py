@@ -10,27 +10,45 @@ import threading
 from collections import Counter, deque
 from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
+import numpy as np
 import structlog
 
 from lagwatch.clock import Clock
+from lagwatch.core.model import UNKNOWN
 from lagwatch.core.record import Capture, EventName, Kind, Records, from_rows
 from lagwatch.core.record.build import floor_ms
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.window import Windows
 from lagwatch.errors import HistoryError
-from lagwatch.history.capture import capture
 from lagwatch.history.changes import changes, differ, event
+from lagwatch.history.pauses import Pause, Pauses, ended
+from lagwatch.history.pauses import events as events_of_pauses
 from lagwatch.history.spool import Spool
 from lagwatch.history.thinning import Thinner
 
+
+def capture(snapshot: ClusterSnapshot, windows: Windows, rebalances: Mapping[str, int]) -> Capture:
+    """The snapshot with the newest commit of each of its rows.
+
+    Must be called where the windows are written, right after the snapshot was taken.
+    """
+    rows = snapshot.rows.window
+    newest = windows.newest[rows]
+    known = newest >= 0
+    return Capture(
+        snapshot=snapshot,
+        committed_offset=np.where(known, windows.offset[newest, rows], UNKNOWN),
+        commit_ms=np.where(known, windows.commit_ms[newest, rows], UNKNOWN),
+        rebalances=dict(rebalances),
+    )
+
+
 _MOST_WAITING: Final = 8
 """Captures that may wait for the thread; each holds a snapshot."""
-_STALE_INTERVALS: Final = 2
 _SET_BACK_INTERVALS: Final = 2
-_STALE_AT_LEAST_MS: Final = 60_000
 
 _log = structlog.get_logger()
 
@@ -45,7 +63,7 @@ class RecorderSettings:
 
 
 class Listener(Protocol):
-    """Who is told that there is something in the spool."""
+    """Who is notified that there is something in the spool."""
 
     def __call__(self) -> None: ...
 
@@ -55,6 +73,8 @@ class _Job:
     capture: Capture
     round_ms: int | None
     """Instant of a regular round; None when only changes are to be written."""
+    gaps: tuple[Pause, ...] = ()
+    """Gaps that end with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +93,8 @@ class _Cluster:
     series: str
     before: Capture | None = None
     """The last capture whose changes are written."""
+    gaps: list[Pause] = field(default_factory=list)
+    """Gaps that ended and whose events are not written yet."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,6 +123,12 @@ class Recorder:
         self._offered: dict[str, Capture] = {}
         self._rounds: dict[str, int] = {}
         self._clusters: dict[str, _Cluster] = {}
+        self._gaps = Pauses(spool)
+        self._paused: dict[str, tuple[Pause, ...]] = {}
+        """Gaps whose events the next capture of the cluster brings."""
+        for gap in self._gaps.all():
+            self._paused[gap.cluster] = (*self._paused.get(gap.cluster, ()), gap)
+        self._began: deque[Pause] = deque()
         self._waiting: deque[_Job] = deque()
         self._told: deque[_Told] = deque()
         self._lost: set[str] = set()
@@ -115,22 +143,40 @@ class Recorder:
     ) -> None:
         """Record this snapshot if it is time, or if something changed. Never waits.
 
-        Snapshots made before any log end was read, or from log ends that are stale, are passed
-        over: what nobody looked at is a gap.
+        A snapshot of stale data is passed over; `pause` says why.
         """
-        if snapshot.data_ms < 0 or snapshot.at_ms - snapshot.data_ms > self._stale_ms():
+        if snapshot.stale:
             return
         cluster = snapshot.cluster
         round_ms = floor_ms(snapshot.at_ms, self._settings.interval_ms)
         due = self._due(cluster, round_ms)
         before = self._offered.get(cluster)
-        if not due and before is not None and not differ(before, snapshot, rebalances):
+        gaps = tuple(
+            gap if gap.to_ms is not None else ended(gap, snapshot.at_ms)
+            for gap in self._paused.pop(cluster, ())
+        )
+        news = due or bool(gaps) or before is None or differ(before, snapshot, rebalances)
+        if not news:
             return
         now = capture(snapshot, windows, rebalances)
         self._offered[cluster] = now
         if due:
             self._rounds[cluster] = round_ms
-        self._enqueue(_Job(capture=now, round_ms=round_ms if due else None))
+        self._enqueue(_Job(capture=now, round_ms=round_ms if due else None, gaps=gaps))
+
+    def pause(self, cluster: str, at_ms: int, reason: str) -> None:
+        """Nothing of this round may be recorded: its data are stale. Never waits.
+
+        The gap becomes events at the next `offer`. One that never was recorded has no gap.
+        """
+        lasts = any(gap.to_ms is None for gap in self._paused.get(cluster, ()))
+        if lasts or (cluster not in self._offered and self._last_round(cluster) < 0):
+            return
+        gap = Pause(cluster=cluster, from_ms=at_ms, reason=reason)
+        self._paused[cluster] = (*self._paused.get(cluster, ()), gap)
+        with self._wake:
+            self._began.append(gap)
+            self._wake.notify()
 
     def tell(self, records: Records) -> Future[None]:
         """Have rows written that are no samples; done when they are in the spool.
@@ -145,9 +191,6 @@ class Recorder:
                 self._told.append(told)
                 self._wake.notify()
         return told.kept
-
-    def _stale_ms(self) -> int:
-        return max(_STALE_AT_LEAST_MS, _STALE_INTERVALS * self._settings.interval_ms)
 
     def _due(self, cluster: str, round_ms: int) -> bool:
         """Is it the first snapshot of its interval? After the clock was set back it is again."""
@@ -166,8 +209,22 @@ class Recorder:
                 late = self._waiting.popleft()
                 self._lost.add(late.capture.snapshot.cluster)
                 self._drop("behind", _rows(late))
+                if late.gaps:
+                    job = self._with_gaps(late, job)
             self._waiting.append(job)
             self._wake.notify()
+
+    def _with_gaps(self, late: _Job, job: _Job) -> _Job:
+        """The gaps of a job that is dropped go with the next one of its cluster."""
+        cluster = late.capture.snapshot.cluster
+        for place, other in enumerate(self._waiting):
+            if other.capture.snapshot.cluster == cluster:
+                self._waiting[place] = replace(other, gaps=(*late.gaps, *other.gaps))
+                return job
+        if job.capture.snapshot.cluster == cluster:
+            return replace(job, gaps=(*late.gaps, *job.gaps))
+        self._paused[cluster] = (*late.gaps, *self._paused.get(cluster, ()))
+        return job
 
     # the thread
 
@@ -186,12 +243,15 @@ class Recorder:
     def _run(self) -> None:
         while True:
             with self._wake:
-                while not (self._waiting or self._told or self._stopping):
+                while not (self._waiting or self._told or self._began or self._stopping):
                     self._wake.wait()
-                if not (self._waiting or self._told):
+                if not (self._waiting or self._told or self._began):
                     break
+                began = self._began.popleft() if self._began else None
                 told = self._told.popleft() if self._told else None
-                job = self._waiting.popleft() if told is None else None
+                job = self._waiting.popleft() if self._waiting else None
+            if began is not None:
+                self._gaps.keep(began)
             if told is not None:
                 self._keep(told)
             if job is not None:
@@ -200,6 +260,8 @@ class Recorder:
 
     def work(self) -> None:
         """Write what waits, in this thread; for those who do not `start`."""
+        while self._began:
+            self._gaps.keep(self._began.popleft())
         while self._told:
             self._keep(self._told.popleft())
         while self._waiting:
@@ -233,7 +295,8 @@ class Recorder:
     def _record(self, job: _Job) -> None:
         snapshot = job.capture.snapshot
         state = self._cluster(snapshot.cluster)
-        records = self._changes(state, job)
+        self._end_gaps(state, job)
+        records = [*events_of_pauses(state.gaps), *self._changes(state, job)]
         unchanged = 0
         if job.round_ms is not None:
             taken = state.thinner.round(job.capture, at_ms=job.round_ms)
@@ -244,9 +307,18 @@ class Recorder:
         if records and not self._append(records, series=series):
             state.thinner.reset()
             return
+        if state.gaps:
+            self._gaps.drop(state.gaps)
+            state.gaps = []
         state.before = job.capture
         self.counts.unchanged += unchanged
         self.counts.rounds += job.round_ms is not None
+
+    def _end_gaps(self, state: _Cluster, job: _Job) -> None:
+        """Write their ends down before their events, so that these are the same after a kill."""
+        for gap in job.gaps:
+            self._gaps.keep(gap)
+        state.gaps += job.gaps
 
     def _cluster(self, name: str) -> _Cluster:
         state = self._clusters.get(name)
@@ -263,7 +335,8 @@ class Recorder:
         """Rows for what changed; in a regular round only the events, it has the samples."""
         after = job.capture.snapshot
         if state.before is None:
-            return [self._said(after, "started")]
+            # `resumed` says it already, and has the same key
+            return [] if state.gaps else [self._said(after, "started")]
         found = changes(state.before, job.capture, interval_ms=self._settings.interval_ms)
         # an instant on the grid belongs to the regular rounds
         if job.round_ms is not None or after.at_ms % self._settings.interval_ms == 0:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.record import SOURCE_RANK, Records, Text, Values, concat
-from lagwatch.ports import HistoryRange
+from lagwatch.ports.history import HistoryRange
 
 Int64 = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -44,7 +44,7 @@ def sort_unique(records: Records) -> tuple[Records, int]:
 
 
 def source_rank(records: Records) -> Int64:
-    """Of every row how far behind others with the same key it stands; lower is better."""
+    """Of every row how far behind others with the same key it is; lower is better."""
     source = records.text("source")
     worst = max(SOURCE_RANK.values()) + 1
     table = np.array([*(SOURCE_RANK.get(word, worst) for word in source.words), worst], np.int64)
@@ -128,8 +128,8 @@ def parts_of(group_rows: Iterable[tuple[str, int]], most: int) -> list[GroupRang
     borders: list[str] = []
     before = part = 0
     for name in sorted(sizes):
-        # the part in which the middle of its rows lies
-        number = (2 * before + sizes[name]) * parts // (2 * total)
+        # the part that holds the middle of its rows; a group without rows may come after all
+        number = min((2 * before + sizes[name]) * parts // (2 * total), parts - 1)
         if before and number > part:
             borders.append(name)
         part = number

@@ -184,6 +184,25 @@ class Spool:
                 dropped += segment.rows
         return dropped
 
+    def write_note(self, name: str, data: bytes) -> None:
+        """Keep a small file beside the segments.
+
+        Raises:
+            HistoryError: it is not kept.
+        """
+        self._publish(f"{name}.note", data)
+
+    def read_note(self, name: str) -> bytes | None:
+        """What `write_note` kept; None when there is nothing.
+
+        Raises:
+            HistoryError: it cannot be read.
+        """
+        path = self._folder / f"{name}.note"
+        with suppress(FileNotFoundError), reported("read", path, store=_NAME):
+            return path.read_bytes()
+        return None
+
     # the delivering side
 
     def plan(self, *, max_rows: int) -> Plan | None:

@@ -3,7 +3,7 @@
 A regular round writes every partition whose values differ from its last row, and for every group
 one row that says how many were looked at (`observed`), how many of them were left out
 (`unchanged`) and which round came before (`previous_ms`, unknown when that one was not recorded).
-Now and then a group is written whole. Reading it back (`lagwatch.history.expand`):
+Now and then a group is written whole. Reading it back (`lagwatch.history.grid`):
 
 - A round of which nothing was left out is whole: a partition without a row is not there.
 - A round linked to the one before carries on: a partition without a row is unchanged.

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from lagwatch.core.record import Kind, Records, concat, from_rows
-from lagwatch.ports import TopBy
+from lagwatch.ports.history import TopBy
 
 
 def last_of_each(parts: Iterable[Records]) -> Records:

@@ -16,7 +16,7 @@ from lagwatch.core.record import Kind, Records, concat
 from lagwatch.errors import HistoryError
 from lagwatch.history.layout import DAY_MS, day_of
 from lagwatch.history.spool import Plan, Segment, Spool
-from lagwatch.ports import HistoryStore
+from lagwatch.ports.history import HistoryStore
 
 _FIRST_DELAY_S: Final = 0.5
 _LONGEST_DELAY_S: Final = 30.0

@@ -2,15 +2,30 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum, unique
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.exposition import write_to_textfile
 from prometheus_client.parser import text_string_to_metric_families
 
-from lagwatch.jobs.outcome import Outcome
 from lagwatch.metrics import table
 from lagwatch.metrics.metric import Metric
+
+
+@unique
+class Outcome(StrEnum):
+    """How a run ended; also the `after` of its event in the history."""
+
+    DONE = "done"
+    SET_ASIDE = "set_aside"
+    """Done, but for files or records that could not be used: they are named and kept."""
+    FAILED = "failed"
+
+    @property
+    def succeeded(self) -> bool:
+        """May what builds on it begin?"""
+        return self is not Outcome.FAILED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """One run of a job at a time on a store.
 
 A run leaves a note in the store, says now and then that it is still there, and takes the note away
-at the end. A note nobody renewed for a while, or whose process on this machine is dead, is of a run
+at the end. A note not renewed for a while, or whose process on this machine is dead, is of a run
 that died: the next one takes its place. Of two runs that begin at the same moment one is refused:
 in Elasticsearch by the version of the note, in a local folder by the kernel's lock on a file.
 Object stores promise nothing of the kind: two that begin within an instant may both go on there.
@@ -54,7 +54,7 @@ def only_run(job: str, state: JobState, settings: HistorySettings, clock: Clock)
 
 
 class _Note:
-    """What stands in the store as long as a run goes on."""
+    """What is in the store as long as a run goes on."""
 
     def __init__(self, job: str, state: JobState, clock: Clock) -> None:
         self._job = job
@@ -64,7 +64,7 @@ class _Note:
         self._since_ms = clock.now_ms()
         self._token = secrets.token_hex(8)
         self._held: Mapping[str, Any] = {}
-        """What stands there."""
+        """What is there."""
         self.ended = threading.Event()
 
     def take(self) -> None:
@@ -141,10 +141,10 @@ def _runs(pid: int) -> bool:
 @contextmanager
 def _kernel_lock(job: str, state: JobState, settings: HistorySettings) -> Iterator[None]:
     """An advisory lock on a file of the store, where that is a folder of this machine."""
-    if settings.store != "parquet" or "://" in settings.url:
+    if settings.store != "parquet" or "://" in settings.url.get_secret_value():
         yield
         return
-    path = Path(settings.url) / FOLDER / f"{job}.flock"
+    path = Path(settings.url.get_secret_value()) / FOLDER / f"{job}.flock"
     with reported("write", path):
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("a")

@@ -13,7 +13,7 @@ def open_state(settings: HistorySettings) -> JobState:
         HistoryError: the store cannot be understood, or none is configured.
     """
     if settings.store == "parquet":
-        return FolderState(open_folder(settings.url))
+        return FolderState(open_folder(settings.url.get_secret_value()))
     if settings.store == "elasticsearch":
         from lagwatch.jobs.elastic_state import ElasticState  # noqa: PLC0415 an optional extra
 

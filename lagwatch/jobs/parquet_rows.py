@@ -27,7 +27,7 @@ from lagwatch.history.parquet import ParquetStore
 from lagwatch.history.parquet_file import Footer, read_rows, torn
 from lagwatch.history.parquet_slots import may_repeat
 from lagwatch.jobs.schemas import struct_type
-from lagwatch.ports import HistoryRange
+from lagwatch.ports.history import HistoryRange
 
 Aside = Callable[[str, str], None]
 """Called with a file that is set aside, and the reason."""
@@ -156,7 +156,7 @@ class _Files:
     """Paths of one cluster's files below the store's folder."""
 
     single: list[str]
-    """No record of these stands in another file, too."""
+    """No record of these is in another file, too."""
     repeated: list[str]
 
 
@@ -247,7 +247,7 @@ def _first_of_each(kind: Kind) -> Callable[[DataFrame], DataFrame]:
 
 
 def source_rank(source: Column) -> Column:
-    """How far behind others with the same key a row of this source stands; lower is better."""
+    """How far behind others with the same key a row of this source is; lower is better."""
     rank = F.lit(max(SOURCE_RANK.values()) + 1)
     for name, number in SOURCE_RANK.items():
         rank = F.when(source == name, number).otherwise(rank)

@@ -14,10 +14,9 @@ from lagwatch.config.jobs import JobsSettings
 from lagwatch.core.record import SCHEMA_VERSION, EventName, Kind, Source, from_rows
 from lagwatch.errors import HistoryError, JobError
 from lagwatch.history.build import open_store
-from lagwatch.jobs.last_run import LastRun, write_textfile
+from lagwatch.jobs.last_run import LastRun, Outcome, write_textfile
 from lagwatch.jobs.lock import only_run
 from lagwatch.jobs.open_state import open_state
-from lagwatch.jobs.outcome import Outcome
 from lagwatch.jobs.state import JobState
 
 _SHOWN: Final = 20
@@ -27,7 +26,7 @@ _log = structlog.get_logger()
 
 
 class JobRun:
-    """What a job tells while it runs."""
+    """What a job reports while it runs."""
 
     def __init__(self, job: str, state: JobState) -> None:
         self.job = job

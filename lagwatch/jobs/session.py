@@ -78,10 +78,10 @@ def start(settings: JobsSettings, *, name: str, folder: Path | None = None) -> S
         JobError: there is no Java, or Spark cannot be started or reached.
     """
     if _GATEWAY not in os.environ:
-        _require_answer(settings.master)
+        _require_answer(settings)
     builder = SparkSession.builder.appName(f"lagwatch {name}")
     if _GATEWAY in os.environ:  # spark-submit has started Spark, and says where it runs
-        chosen = dict(_ALWAYS) | settings.spark
+        chosen = {**_ALWAYS, **settings.spark}
     else:
         chosen = dict(properties(settings))
         builder = _addressed(builder, settings)
@@ -90,21 +90,21 @@ def start(settings: JobsSettings, *, name: str, folder: Path | None = None) -> S
     try:
         spark = builder.getOrCreate()
     except (PySparkException, OSError, RuntimeError) as error:
-        raise _not_started(settings.master, error) from error
+        raise _not_started(settings, error) from error
     if folder is not None and _GATEWAY not in os.environ and not is_local(settings):
         spark.addArtifacts(str(write_package(folder / PACKAGE)), pyfile=True)
     return spark
 
 
-def _require_answer(master: str) -> None:
+def _require_answer(settings: JobsSettings) -> None:
     """Ask a server at its port: Spark itself would go on trying for minutes."""
-    scheme, _, rest = master.partition("://")
+    scheme, _, rest = settings.master.get_secret_value().partition("://")
     if scheme not in _PORTS:
         return
     hosts = rest.partition("/")[0].partition(";")[0].split(",")
     problems = [_problem(host, _PORTS[scheme]) for host in hosts]
     if None not in problems:
-        raise _not_started(master, problems[0])
+        raise _not_started(settings, problems[0])
 
 
 def _problem(host: str, default_port: int) -> OSError | None:
@@ -118,10 +118,13 @@ def _problem(host: str, default_port: int) -> OSError | None:
     return None
 
 
-def _not_started(master: str, error: Exception | None) -> JobError:
+def _not_started(settings: JobsSettings, error: Exception | None) -> JobError:
+    master = settings.master
+    # Spark may quote the URL, with the token of Spark Connect
+    reason = str(error).replace(master.get_secret_value(), str(master))
     return JobError(
         kind="spark",
-        message=f"Spark did not start: jobs.master = {master}: {error}. Check jobs.master, or "
+        message=f"Spark did not start: jobs.master = {master}: {reason}. Check jobs.master, or "
         "--master, and that its address answers.",
         retryable=True,
     )
@@ -129,28 +132,28 @@ def _not_started(master: str, error: Exception | None) -> JobError:
 
 def is_local(settings: JobsSettings) -> bool:
     """Does Spark run in this process and on this machine alone?"""
-    return settings.master.startswith("local")
+    return str(settings.master).startswith("local")
 
 
 def _addressed(builder: SparkSession.Builder, settings: JobsSettings) -> SparkSession.Builder:
     # workers run this interpreter, not the first python3 of the path
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if settings.master.startswith("sc://"):
-        return builder.remote(settings.master)
+    if str(settings.master).startswith("sc://"):
+        return builder.remote(settings.master.get_secret_value())
     os.environ["JAVA_HOME"] = str(java_home(cache_dir()))
-    return builder.master(settings.master)
+    return builder.master(settings.master.get_secret_value())
 
 
 def properties(settings: JobsSettings) -> Mapping[str, str]:
     """Spark's properties: what the jobs need, then what the configuration says."""
     chosen = dict(_ALWAYS)
-    if settings.master.startswith("sc://"):
-        return chosen | settings.spark
+    if str(settings.master).startswith("sc://"):
+        return {**chosen, **settings.spark}
     chosen |= _OWN
     chosen["spark.driver.memory"] = f"{settings.driver_memory_mb}m"
     if is_local(settings):
         chosen |= _LOCAL
-    chosen |= settings.spark
+    chosen.update(settings.spark)
     further = settings.spark.get(_JAVA_OPTIONS, "")
     chosen[_JAVA_OPTIONS] = f"-Dlog4j2.configurationFile={_LOG.as_uri()} {further}".strip()
     return chosen

@@ -12,9 +12,9 @@ from lagwatch.core.record import Kind
 from lagwatch.history.build import open_store, settings_of
 from lagwatch.jobs.parquet_rows import Aside, parquet_rows, retried, spark_url
 from lagwatch.jobs.schemas import column_names
-from lagwatch.jobs.sources.arrow import batch_of
+from lagwatch.jobs.sources.options import batch_of
 from lagwatch.jobs.sources.sink import Sink, Written, write_batches
-from lagwatch.ports import HistoryRange, HistoryStore
+from lagwatch.ports.history import HistoryRange, HistoryStore
 
 Result = TypeVar("Result")
 
@@ -33,6 +33,11 @@ class StoreRef:
     @property
     def is_parquet(self) -> bool:
         return self.settings.store == "parquet"
+
+    @property
+    def where(self) -> str:
+        """Folder or URL of the Parquet files; a URL may hold secrets."""
+        return self.settings.url.get_secret_value()
 
     def open(self) -> HistoryStore:
         """The store itself; the caller closes it.
@@ -54,7 +59,7 @@ def read_rows(
     """The rows of a range, each record once: of equal keys the better source, then the first.
 
     Columns are those of the kind, or `wanted.columns` and the key, in the order of the schema. With
-    `distinct` the caller knows that no record stands in two files, which saves the look.
+    `distinct` the caller knows that no record is in two files, which saves the look.
 
     Parquet files that are torn, foreign or of a later release are set aside: `aside` is told.
 
@@ -66,7 +71,7 @@ def read_rows(
         from lagwatch.jobs.sources.elastic import rows_frame  # noqa: PLC0415 an optional extra
 
         return rows_frame(spark, ref.settings.elasticsearch, wanted)
-    return parquet_rows(spark, ref.settings.url, wanted, aside=aside, distinct=distinct)
+    return parquet_rows(spark, ref.where, wanted, aside=aside, distinct=distinct)
 
 
 def on_sound_files(ref: StoreRef, act: Callable[[], Result]) -> Result:
@@ -77,7 +82,7 @@ def on_sound_files(ref: StoreRef, act: Callable[[], Result]) -> Result:
     """
     if not ref.is_parquet:
         return act()
-    return retried(ref.settings.url, act)
+    return retried(ref.where, act)
 
 
 def write_rows(rows: DataFrame, ref: StoreRef, kind: Kind, *, batch: str) -> Written:
@@ -86,7 +91,7 @@ def write_rows(rows: DataFrame, ref: StoreRef, kind: Kind, *, batch: str) -> Wri
     Writing the same rows again, in part or whole, changes nothing, and no row of a worse source
     takes the place of a better one's. `batch` names what is written: letters, digits and `-`.
 
-    This is no data source sink, because those cannot tell the caller what was rejected.
+    This is no data source sink, because those cannot report to the caller what was rejected.
 
     Raises:
         PySparkException: a store refused, or was away for long; `lagwatch.jobs.faults` reads it.

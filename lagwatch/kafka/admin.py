@@ -11,8 +11,8 @@ from confluent_kafka.admin import ClusterMetadata, TopicDescription, TopicMetada
 from lagwatch.core.model import UNKNOWN
 from lagwatch.kafka import codes
 from lagwatch.kafka.client import KafkaClients, kafka_error
-from lagwatch.kafka.patience import REQUEST_TIMEOUT_S
-from lagwatch.sources import TopicIds, TopicListing
+from lagwatch.kafka.timeouts import REQUEST_TIMEOUT_S
+from lagwatch.ports.kafka import TopicIds, TopicListing
 
 _DESCRIBED_AT_ONCE: Final = 500
 _LIST_TIMEOUT_S: Final = 10.0
@@ -43,7 +43,7 @@ class KafkaTopics:
             answers = await self._describe(names[start : start + _DESCRIBED_AT_ONCE])
             for name, answer in answers.items():
                 if isinstance(answer, TopicDescription):
-                    ids[name] = str(answer.topic_id).translate(_URL_SAFE)
+                    ids[name] = printed_id(answer)
                 elif answer.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                     refused.append(name)
                 elif answer.code() in codes.NO_TOPIC:
@@ -60,6 +60,11 @@ class KafkaTopics:
             lambda: {name: _outcome(future) for name, future in asked.items()},
             doing="describing topics",
         )
+
+
+def printed_id(topic: TopicDescription) -> str:
+    """The topic's id (base64url), as Kafka prints it."""
+    return str(topic.topic_id).translate(_URL_SAFE)
 
 
 def _outcome(future: "Future[TopicDescription]") -> TopicDescription | KafkaError:

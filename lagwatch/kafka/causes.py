@@ -137,7 +137,7 @@ _BY_CODE: Final[tuple[tuple[frozenset[int], str, Remedy], ...]] = (
 )
 
 _RANK: Final = ("authentication", "tls", "authorization", "connection", "timeout")
-"""Which of several events tells most about the cause, best first."""
+"""Which of several events says most about the cause, best first."""
 
 
 _VAGUE: Final = ("the broker hangs up", "no answer from")
@@ -188,7 +188,7 @@ class Causes:
 
 
 def _rank(error: SourceError) -> tuple[int, int]:
-    """The lowest tells most: first by kind, then by how surely the text names the cause."""
+    """The lowest says most: first by kind, then by how surely the text names the cause."""
     by_kind = _RANK.index(error.kind) if error.kind in _RANK else len(_RANK)
     vague = [words in str(error) for words in _VAGUE]
     return by_kind, vague.index(True) + 1 if any(vague) else 0

@@ -17,7 +17,7 @@ from lagwatch.config import ClusterSettings
 from lagwatch.errors import SourceError
 from lagwatch.kafka import codes, properties
 from lagwatch.kafka.causes import Causes
-from lagwatch.kafka.patience import GRACE_S
+from lagwatch.kafka.timeouts import GRACE_S
 
 _EVENT_AGE_S: Final = 10.0
 _EVENTS: Final = 2_000
@@ -30,7 +30,7 @@ _log = logging.getLogger("lagwatch.librdkafka")
 
 
 class Events:
-    """What the client library told lately; any thread may add."""
+    """What the client library reported lately; any thread may add."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -75,9 +75,10 @@ class KafkaClients:
         """
         self.cluster = cluster
         self.settings = settings
+        self.clock = clock
         self.causes = Causes(cluster, settings)
         self._events = Events(clock)
-        # it repeats 20 times a second what its events tell us; who debugs it wants it all
+        # it repeats 20 times a second what its events report; who debugs it wants it all
         _log.propagate = "debug" in settings.client
         _log.setLevel(logging.DEBUG)
         _log.handlers[:] = [_Ear(self._events)]
@@ -101,6 +102,15 @@ class KafkaClients:
         """
         chosen = properties.bulk_reader if bulk else properties.reader
         return self._made(lambda: Consumer(self._with_events(chosen(self.settings)), logger=_log))
+
+    def tail_reader(self) -> Consumer:
+        """Make a consumer for the last offsets of some partitions.
+
+        Raises:
+            SourceError: as the constructor.
+        """
+        chosen = properties.tail_reader(self.settings)
+        return self._made(lambda: Consumer(self._with_events(chosen), logger=_log))
 
     async def call(self, function: Callable[[], T], *, doing: str) -> T:
         """Run a blocking call in a thread; `doing` says in a few words what is tried.
@@ -138,7 +148,7 @@ class KafkaClients:
         return self.causes.best(self._events.recent(), error, doing=doing)
 
     async def listen(self) -> None:
-        """Let the client library tell its events; needed about once a second.
+        """Let the client library report its events; needed about once a second.
 
         Raises:
             SourceError: no broker could be spoken to lately.
@@ -154,7 +164,7 @@ class KafkaClients:
         self._events.clear()
 
     def renew_admin(self, admin: AdminClient) -> None:
-        """Replace this admin client, if nobody did already, by one that remembers nothing.
+        """Replace this admin client, unless that was done already, by one that remembers nothing.
 
         After a broker's restart the client library may let requests wait for ever, or go on with
         leaders that are none.
@@ -168,10 +178,6 @@ class KafkaClients:
             return make()
         except KafkaException as error:
             raise self.causes.misconfigured(error) from error
-        except OSError as error:
-            raise SourceError(
-                cluster=self.cluster, kind="protocol", message=f"cannot read a secret: {error}"
-            ) from error
 
     def _with_events(self, configuration: properties.Properties) -> properties.Properties:
         # a callback among the values: the stubs of the client know plain values only

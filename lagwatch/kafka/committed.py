@@ -8,8 +8,8 @@ from confluent_kafka.admin import AdminClient
 
 from lagwatch.kafka import codes
 from lagwatch.kafka.client import KafkaClients
-from lagwatch.kafka.group_calls import GroupCalls
-from lagwatch.sources import CommittedOffsets
+from lagwatch.kafka.group_calls import Answer, GroupCalls
+from lagwatch.ports.kafka import CommittedOffsets
 
 
 class KafkaCommitted:
@@ -22,30 +22,35 @@ class KafkaCommitted:
     async def committed(self, groups: Sequence[str]) -> AsyncIterator[Sequence[CommittedOffsets]]:
         """Answers for all groups, in chunks as they come."""
         async for answers in self._calls.ask_all(groups):
-            yield [self._read(group, answer) for group, answer in answers]
+            yield [self._read(answer) for answer in answers]
 
-    def _read(
-        self, group: str, answer: ConsumerGroupTopicPartitions | KafkaError
-    ) -> CommittedOffsets:
-        if isinstance(answer, KafkaError):
-            return self._no_answer(group, answer)
-        told = answer.topic_partitions or []
+    def _read(self, answer: Answer[ConsumerGroupTopicPartitions]) -> CommittedOffsets:
+        if isinstance(answer.value, KafkaError) and answer.value.code() not in codes.NO_GROUP:
+            return self._no_answer(answer, answer.value)
+        # a group of a kind that commits no offsets has none
+        told = [] if isinstance(answer.value, KafkaError) else answer.value.topic_partitions or []
         valid = [each for each in told if each.offset >= 0 and each.error is None]
         return CommittedOffsets(
-            group=group,
+            group=answer.group,
             topics=[each.topic for each in valid],
             partitions=[each.partition for each in valid],
             offsets=[each.offset for each in valid],
+            asked_ms=answer.asked_ms,
+            answered_ms=answer.answered_ms,
         )
 
-    def _no_answer(self, group: str, error: KafkaError) -> CommittedOffsets:
+    def _no_answer(
+        self, answer: Answer[ConsumerGroupTopicPartitions], error: KafkaError
+    ) -> CommittedOffsets:
         refused = error.code() in codes.AUTHORIZATION
         reason = self._clients.causes.error(error, doing="asking for committed offsets")
         return CommittedOffsets(
-            group=group,
+            group=answer.group,
             topics=(),
             partitions=(),
             offsets=(),
+            asked_ms=answer.asked_ms,
+            answered_ms=answer.answered_ms,
             refused=refused,
             problem="" if refused else str(reason),
         )

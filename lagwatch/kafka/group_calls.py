@@ -8,16 +8,19 @@ may die; the latter is dealt with here.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Final, Generic, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from lagwatch.core.model import EpochMs
 from lagwatch.errors import SourceError
 from lagwatch.kafka import codes
 from lagwatch.kafka.client import KafkaClients, kafka_error
-from lagwatch.kafka.patience import GRACE_S, Patience
+from lagwatch.kafka.timeouts import GRACE_S, Patience
 
 T = TypeVar("T")
 
@@ -27,7 +30,16 @@ _GROUPS_AT_ONCE: Final = 500
 
 Ask = Callable[[AdminClient, str, float], Future[T]]
 """Sends the request for one group: (client, group, deadline in seconds)."""
-Answer = tuple[str, T | KafkaError]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[T]):
+    """What came back for one group, and when."""
+
+    group: str
+    value: T | KafkaError
+    asked_ms: EpochMs
+    answered_ms: EpochMs
 
 
 class GroupCalls(Generic[T]):
@@ -42,7 +54,7 @@ class GroupCalls(Generic[T]):
     async def ask_all(self, groups: Sequence[str]) -> AsyncIterator[Sequence[Answer[T]]]:
         """Answers for all groups, in chunks as they come.
 
-        When nobody answers for a whole chunk, the rest is not asked: it gets the same error.
+        When no broker answers for a whole chunk, the rest is not asked: it gets the same error.
         """
         silent = False
         starts = range(0, len(groups), _GROUPS_AT_ONCE)
@@ -52,11 +64,14 @@ class GroupCalls(Generic[T]):
             for number, chunk in enumerate(chunks):
                 answers = await (ahead or self._start(chunk))
                 rest = chunks[number + 1 :]
-                missed = [answer for _, answer in answers if _is_silence(answer)]
+                missed = [answer.value for answer in answers if _is_silence(answer.value)]
                 silent = silent or bool(missed)
                 if len(missed) == len(chunk):
                     yield answers
-                    yield [(group, missed[0]) for each in rest for group in each]
+                    now_ms = self._clients.clock.now_ms()
+                    yield [
+                        Answer(group, missed[0], now_ms, now_ms) for each in rest for group in each
+                    ]
                     break
                 # the next chunk is asked while the caller works on this one's answers
                 ahead = self._start(rest[0]) if rest else None
@@ -76,21 +91,28 @@ class GroupCalls(Generic[T]):
         """Keep `_IN_FLIGHT` requests under way until all are answered."""
         if self._admin is None:
             self._admin = self._clients.another_admin()
-        done: SimpleQueue[tuple[str, Future[T]]] = SimpleQueue()
+        done: SimpleQueue[_Done[T]] = SimpleQueue()
         deadline_s = self._patience.timeout_s
         answers: list[Answer[T]] = []
         for number, group in enumerate(groups):
             if number >= _IN_FLIGHT:
                 answers.append(self._next(done, deadline_s))
+            asked_ms = self._clients.clock.now_ms()
             future = self._ask(self._admin, group, deadline_s)
-            future.add_done_callback(lambda each, group=group: done.put((group, each)))  # type: ignore[misc]
+            future.add_done_callback(partial(self._put, done, group, asked_ms))
         while len(answers) < len(groups):
             answers.append(self._next(done, deadline_s))
         return answers
 
-    def _next(self, done: SimpleQueue[tuple[str, Future[T]]], deadline_s: float) -> Answer[T]:
+    def _put(
+        self, done: "SimpleQueue[_Done[T]]", group: str, asked_ms: EpochMs, future: Future[T]
+    ) -> None:
+        """Run by the client library's thread, at once when the answer comes."""
+        done.put((group, asked_ms, self._clients.clock.now_ms(), future))
+
+    def _next(self, done: "SimpleQueue[_Done[T]]", deadline_s: float) -> Answer[T]:
         try:
-            group, future = done.get(timeout=deadline_s + GRACE_S)
+            group, asked_ms, answered_ms, future = done.get(timeout=deadline_s + GRACE_S)
         except Empty as error:
             self._admin = None
             message = "the client library left a request to a group's coordinator unanswered"
@@ -98,9 +120,14 @@ class GroupCalls(Generic[T]):
                 cluster=self._clients.cluster, kind="timeout", message=message
             ) from error
         try:
-            return group, future.result(0)
+            value: T | KafkaError = future.result(0)
         except KafkaException as error:
-            return group, kafka_error(error)
+            value = kafka_error(error)
+        return Answer(group, value, asked_ms, answered_ms)
+
+
+_Done = tuple[str, EpochMs, EpochMs, Future[T]]
+"""Group, when it was asked and answered, and the answer."""
 
 
 def _is_silence(answer: object) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Final, TypeVar
 
+import structlog
 from confluent_kafka import ConsumerGroupState, ConsumerGroupType, KafkaError
 from confluent_kafka.admin import (
     AclOperation,
@@ -20,10 +21,14 @@ from lagwatch.errors import SourceError
 from lagwatch.kafka import codes
 from lagwatch.kafka.client import KafkaClients, kafka_error
 from lagwatch.kafka.group_calls import GroupCalls
-from lagwatch.kafka.patience import REQUEST_TIMEOUT_S
-from lagwatch.sources import GroupDescriptions, GroupListing, ListedGroup
+from lagwatch.kafka.timeouts import REQUEST_TIMEOUT_S
+from lagwatch.ports.kafka import GroupDescriptions, GroupListing, ListedGroup
 
 T = TypeVar("T")
+
+_ALL_EVERY_S: Final = 30.0
+_ALL_SHARE: Final = 100.0
+"""The list of groups of all kinds may take a hundredth of the time, no more."""
 
 _STATES: Final[Mapping[object, str]] = {
     ConsumerGroupState.STABLE: "Stable",
@@ -37,6 +42,8 @@ _TYPES: Final[Mapping[object, str]] = {
     ConsumerGroupType.CONSUMER: "consumer",
 }
 
+_log = structlog.get_logger(__name__)
+
 
 class KafkaGroups:
     """Classic and KIP-848 groups, as a `GroupSource`."""
@@ -44,16 +51,19 @@ class KafkaGroups:
     def __init__(self, clients: KafkaClients) -> None:
         self._clients = clients
         self._calls = GroupCalls(clients, _ask)
+        self._all: frozenset[str] = frozenset()
+        self._all_due_s = 0.0
 
     async def list_groups(self) -> GroupListing:
-        """All groups we may see; share and streams groups are not among them."""
+        """All groups we may see; those that are neither classic nor KIP-848 groups as `others`."""
+        await self._list_all()
         doing = "listing groups"
         asked: Future[ListConsumerGroupsResult] = self._clients.admin.list_consumer_groups(
             request_timeout=REQUEST_TIMEOUT_S
         )
         answer = await self._clients.call(_result(asked, REQUEST_TIMEOUT_S), doing=doing)
         errors = [kafka_error(error) for error in answer.errors or []]
-        # a group may be told by two brokers while its coordinator moves
+        # a group may be listed by two brokers while its coordinator moves
         found = {
             each.group_id: ListedGroup(
                 name=each.group_id,
@@ -63,8 +73,30 @@ class KafkaGroups:
             for each in answer.valid or []
         }
         return GroupListing(
-            groups=tuple(found.values()), problem=_broker_silent(errors[0]) if errors else ""
+            groups=tuple(found.values()),
+            problem=_broker_silent(errors[0]) if errors else "",
+            others=tuple(sorted(self._all - found.keys())),
         )
+
+    async def _list_all(self) -> None:
+        """Renew the names of groups of all kinds, now and then.
+
+        The client library drops streams groups from its list of groups. Only its older request
+        names them, and that one describes every classic group, too.
+        """
+        clock = self._clients.clock
+        started_s = clock.monotonic_s()
+        if started_s < self._all_due_s:
+            return
+        try:
+            found = await self._clients.call(
+                lambda: _every_group(self._clients.admin), doing="listing groups of all kinds"
+            )
+            self._all = frozenset(found)
+        except SourceError as error:  # the other list says what is wrong
+            _log.debug("groups_of_all_kinds_unknown", reason=str(error))
+        took_s = clock.monotonic_s() - started_s
+        self._all_due_s = started_s + max(_ALL_EVERY_S, _ALL_SHARE * took_s)
 
     async def describe(self, names: Sequence[str]) -> GroupDescriptions:
         """State and members of these groups."""
@@ -73,19 +105,19 @@ class KafkaGroups:
         missing: list[str] = []
         problems: dict[str, str] = {}
         async for answers in self._calls.ask_all(names):
-            for name, answer in answers:
-                match answer:
+            for answer in answers:
+                match answer.value:
                     case ConsumerGroupDescription(state=ConsumerGroupState.DEAD):
-                        missing.append(name)
-                    case ConsumerGroupDescription():
-                        infos.append(_info(answer))
-                    case KafkaError() if answer.code() in codes.AUTHORIZATION:
-                        refused.append(name)
-                    case KafkaError() if answer.code() in codes.NO_GROUP:
-                        missing.append(name)
-                    case _:
-                        reason = self._clients.causes.error(answer, doing="describing groups")
-                        problems[name] = str(reason)
+                        missing.append(answer.group)
+                    case ConsumerGroupDescription() as description:
+                        infos.append(_info(description))
+                    case KafkaError() as error if error.code() in codes.AUTHORIZATION:
+                        refused.append(answer.group)
+                    case KafkaError() as error if error.code() in codes.NO_GROUP:
+                        missing.append(answer.group)
+                    case error:
+                        reason = self._clients.causes.error(error, doing="describing groups")
+                        problems[answer.group] = str(reason)
         return GroupDescriptions(
             infos=tuple(infos),
             refused=tuple(refused),
@@ -94,7 +126,7 @@ class KafkaGroups:
         )
 
     async def may_list_all(self) -> bool:
-        """Whether we hold DESCRIBE on the cluster; a broker that tells nothing says no by that."""
+        """Whether we hold DESCRIBE on the cluster; a broker that says nothing refuses by that."""
         asked = self._clients.admin.describe_cluster(
             include_authorized_operations=True, request_timeout=REQUEST_TIMEOUT_S
         )
@@ -106,6 +138,12 @@ class KafkaGroups:
                 return False
             raise
         return AclOperation.DESCRIBE in (answer.authorized_operations or ())
+
+
+def _every_group(admin: AdminClient) -> list[str]:
+    # past `AdminClient.list_groups`, which only adds a warning that it is old
+    listed = super(AdminClient, admin).list_groups(timeout=REQUEST_TIMEOUT_S)
+    return [str(each.id) for each in listed]
 
 
 def _broker_silent(error: KafkaError) -> str:

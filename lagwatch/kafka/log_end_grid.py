@@ -34,8 +34,12 @@ Bools = NDArray[np.bool_]
 
 _ASKED_AT_ONCE: Final = 20_000
 _NEVER_MS: Final = 2**62
+_MOST: Final = 2**62
+"""Above every offset."""
 _OPEN: Final = -2
 """In the grid: not known yet."""
+_UNUSABLE: Final = -3
+"""In the grid: the leader named no record of that time or later although there may be some."""
 
 
 class LogEndMethod(StrEnum):
@@ -46,6 +50,8 @@ class LogEndMethod(StrEnum):
     """No record is as young: the log end is where it was when we asked."""
     RETENTION = "retention"
     """Not known: the records of that time are deleted."""
+    COMPACTION = "compaction"
+    """Not known: compaction has made the broker's time index unusable for that time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +61,9 @@ class LogEndGrid:
     log_end: Int64
     """-1 unknown."""
     after_newest: Bools
-    """The instant lies behind the newest record."""
+    """The instant is after the newest record."""
+    compacted: Bools
+    """The log end is unknown because of compaction."""
     log_start: Int64
     """[places]: as it is now."""
     gone: Bools
@@ -90,7 +98,7 @@ def visible_topics(
     """Topics with their numbers of partitions, and why some of `names` are not among them.
 
     Raises:
-        SourceError: nobody answers.
+        SourceError: no broker answers.
     """
     clients = KafkaClients(cluster, settings, clock or SystemClock())
     return asyncio.run(_visible(clients, names))
@@ -149,20 +157,34 @@ class _Grid:
             rows, columns = cells
             for first in range(0, rows.size, _ASKED_AT_ONCE):
                 part = slice(first, first + _ASKED_AT_ONCE)
-                found = await self._asker.first_at(
-                    [self._places[row] for row in rows[part].tolist()],
-                    self._at_ms[columns[part]],
-                    newest_ms[rows[part]],
+                found = await self._asker.ask(
+                    [self._places[row] for row in rows[part].tolist()], self._at_ms[columns[part]]
                 )
-                self._enter(rows[part], columns[part], found, start=start, latest=latest)
+                self._enter(rows[part], columns[part], found, start=start)
+        self._close_unknown_newest(newest_ms, latest.offset)
+        self._ends = between_bounds(self._ends)
+        unusable = self._ends < 0
         start_now = await self._same(EARLIEST)
         self._forget_deleted(start.offset, start_now.offset)
         return LogEndGrid(
             log_end=self._ends,
             after_newest=self._young,
+            # where the log start moved meanwhile, retention may be the cause as well
+            compacted=unusable & (start_now.offset == start.offset)[:, None],
             log_start=start_now.offset,
             gone=self._gone,
         )
+
+    def _close_unknown_newest(self, newest_ms: Int64, latest: Int64) -> None:
+        """Where the newest record's time is unknown: no answer up to the end means no record.
+
+        Brokers before 3.0 do not report that time. Compaction spares the last segment, so that its
+        records are found also where the ones before it are not.
+        """
+        rows = np.flatnonzero(newest_ms < 0)
+        named = np.logical_or.accumulate(self._ends[rows, ::-1] != _UNUSABLE, axis=1)[:, ::-1]
+        self._young[rows] |= ~named
+        self._ends[rows] = np.where(named, self._ends[rows], latest[rows, None])
 
     def _forget_deleted(self, before: Int64, now: Int64) -> None:
         """Where the first record left was found, a deleted one before it may be what was meant."""
@@ -203,23 +225,12 @@ class _Grid:
         rows, column = rows[~settled], column[~settled]
         return (rows, column) if rows.size else self._open_cells()
 
-    def _enter(
-        self,
-        rows: Int64,
-        columns: Int64,
-        found: OffsetsAt,
-        *,
-        start: OffsetsAt,
-        latest: OffsetsAt,
-    ) -> None:
+    def _enter(self, rows: Int64, columns: Int64, found: OffsetsAt, *, start: OffsetsAt) -> None:
         self._gone[rows[found.gone]] = True
-        # no record is as young: it ended where it ends now, and so it does at all later instants
-        young = found.offset == UNKNOWN
-        offset = np.where(young, latest.offset[rows], found.offset)
+        # instants after the newest record are not asked for: to find none means a useless index
+        offset = np.where(found.offset == UNKNOWN, _UNUSABLE, found.offset)
         until = np.searchsorted(self._at_ms, found.timestamp, side="right")
-        until = np.where(young, self._at_ms.size, np.maximum(until, columns + 1))
-        for row, column in zip(rows[young].tolist(), columns[young].tolist(), strict=True):
-            self._young[row, column:] = True
+        until = np.maximum(until, columns + 1)
         for row, column, end, value in zip(
             rows.tolist(), columns.tolist(), until.tolist(), offset.tolist(), strict=True
         ):
@@ -229,4 +240,23 @@ class _Grid:
         self._first_ms[rows[at_start]] = found.timestamp[at_start]
 
 
-__all__ = ["LogEndGrid", "LogEndMethod", "Visible", "log_ends_at", "visible_topics"]
+def between_bounds(ends: Int64) -> Int64:
+    """Fill unknown log ends [places, instants] whose known neighbours in time are equal.
+
+    Log ends rise with time and begin at 0. What differs stays unknown (-1).
+    """
+    unknown = ends < 0
+    below = np.maximum.accumulate(np.where(unknown, 0, ends), axis=1)
+    above = np.where(unknown, _MOST, ends)
+    above = np.minimum.accumulate(above[:, ::-1], axis=1)[:, ::-1]
+    return np.where(unknown, np.where(below == above, below, UNKNOWN), ends)
+
+
+__all__ = [
+    "LogEndGrid",
+    "LogEndMethod",
+    "Visible",
+    "between_bounds",
+    "log_ends_at",
+    "visible_topics",
+]

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from lagwatch.core.model import UNKNOWN
 from lagwatch.kafka import codes
 from lagwatch.kafka.client import KafkaClients, kafka_error
-from lagwatch.kafka.patience import Patience
-from lagwatch.sources import LogEndRound, TopicListing
+from lagwatch.kafka.timeouts import Patience
+from lagwatch.ports.kafka import LogEndRound, TopicListing
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -95,6 +95,12 @@ class KafkaLogEnds:
             self._silent_rounds += 1
             if self._silent_rounds % _RENEW_EVERY == 0:
                 self._clients.renew_admin(admin)
+        np.minimum(
+            columns.last_stable,
+            columns.log_end,
+            out=columns.last_stable,
+            where=columns.log_end >= 0,
+        )
         silent = {leader for leader, _ in columns.silent}
         for leader in by_leader:
             self._patience[leader].note(answered=leader not in silent)
@@ -119,9 +125,11 @@ class KafkaLogEnds:
 
     async def _ask_chunk(self, chunk: "_Chunk", free: asyncio.Semaphore, timeout_s: float) -> None:
         columns = chunk.columns
+        # the log end first: a last stable offset asked for later is less only while a transaction
+        # is open, and not because the partition is written to
         asked = [
-            (columns.last_stable, LATEST, IsolationLevel.READ_COMMITTED),
             (columns.log_end, LATEST, IsolationLevel.READ_UNCOMMITTED),
+            (columns.last_stable, LATEST, IsolationLevel.READ_COMMITTED),
         ]
         if columns.log_start is not None:
             asked.append((columns.log_start, EARLIEST, IsolationLevel.READ_UNCOMMITTED))
@@ -167,7 +175,7 @@ class _Chunk:
         for partition, each in answers.items():
             if isinstance(each, KafkaError):
                 refused[each.code()].append(each)
-            elif each.offset >= 0:  # else its leader said nothing, and no error is told
+            elif each.offset >= 0:  # else its leader said nothing, and no error is reported
                 offsets[partition.topic, partition.partition] = each.offset
         column[self._rows] = [offsets.get(name, UNKNOWN) for name in self._names]
         for errors in refused.values():

@@ -31,31 +31,55 @@ _PAUSE_S: Final = 0.5
 _NONE: Final = np.zeros(0, np.int64)
 
 Int64 = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 Place = tuple[str, int]
 """Topic and partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsAt:
-    """Answers, one per question; -1 where there is no such record."""
+    """Answers, one per question; -1 where the leader named no record."""
 
     offset: Int64
     timestamp: Int64
     """Of the record at that offset; -1 for the start and end of the log."""
-    gone: NDArray[np.bool_]
+    gone: Bools
     """The topic or partition does not exist (any more), or is hidden from us."""
+
+    def none_since(self, at: Int64, newest_ms: Int64) -> Bools:
+        """Partitions that surely have no record of `at` (epoch ms) or later.
+
+        `newest_ms` is the time of the newest record of each, -1 unknown.
+        """
+        none: Bools = (self.offset == UNKNOWN) & (newest_ms >= 0) & (at > newest_ms)
+        return none
+
+    def unusable(self, at: Int64, newest_ms: Int64) -> Bools:
+        """Partitions whose leader named no record of `at` or later although there may be some.
+
+        When compaction has removed every record of a segment, the broker dates the empty segment by
+        its file, searches it in place of the next one, and finds nothing.
+
+        Source: Kafka 4.2, LogSegment.largestTimestamp and UnifiedLog.fetchOffsetByTimestamp.
+        """
+        none = self.none_since(at, newest_ms)
+        unusable: Bools = (self.offset == UNKNOWN) & ~self.gone & ~none
+        return unusable
 
 
 class KafkaOffsetsAt:
     """Asks the leaders; partitions whose leader has moved are asked again."""
 
-    def __init__(self, clients: KafkaClients) -> None:
+    def __init__(self, clients: KafkaClients, *, timeout_s: float = _TIMEOUT_S) -> None:
+        """`timeout_s`: how long a leader may take to answer one request."""
         self._clients = clients
+        self._timeout_s = timeout_s
 
     async def ask(self, places: Sequence[Place], at: Int64) -> OffsetsAt:
         """For each the first record of `at` (epoch ms) or later, or what `LATEST` and so on say.
 
-        A place may stand there several times.
+        A place may occur several times. An offset of -1 is an answer, too: `OffsetsAt` has
+        what it means.
 
         Raises:
             SourceError: some partitions got no answer, not even after a while.
@@ -77,26 +101,6 @@ class KafkaOffsetsAt:
         if left.size == 0:
             return found
         raise await self._unanswered(left.size, problem)
-
-    async def first_at(self, places: Sequence[Place], at: Int64, newest_ms: Int64) -> OffsetsAt:
-        """As `ask` for times, knowing the time of the newest record of each place (-1 unknown).
-
-        An answer of "no such record" from a partition that has one is a leader's silence, which
-        the client library does not tell apart: it is asked again.
-
-        Raises:
-            SourceError: as `ask`.
-        """
-        found = await self.ask(places, at)
-        for _ in range(_ATTEMPTS):
-            rows = _silent(found, at, newest_ms)
-            if rows.size == 0:
-                return found
-            await asyncio.sleep(_PAUSE_S)
-            again = await self.ask([places[row] for row in rows.tolist()], at[rows])
-            found.offset[rows], found.timestamp[rows] = again.offset, again.timestamp
-            found.gone[rows] = again.gone
-        raise await self._unanswered(_silent(found, at, newest_ms).size, None)
 
     async def _round(
         self,
@@ -133,8 +137,8 @@ class KafkaOffsetsAt:
         async with free:
             try:
                 answers = await self._clients.ask(
-                    lambda admin: ask_offsets(admin, wanted, timeout_s=_TIMEOUT_S),
-                    timeout_s=_TIMEOUT_S,
+                    lambda admin: ask_offsets(admin, wanted, timeout_s=self._timeout_s),
+                    timeout_s=self._timeout_s,
                 )
             except KafkaException as error:
                 failed = kafka_error(error)
@@ -144,8 +148,9 @@ class KafkaOffsetsAt:
         for partition, answer in answers.items():
             place = partition.topic, partition.partition
             if not isinstance(answer, KafkaError):
-                row = row_of.pop(place)
-                found.offset[row], found.timestamp[row] = answer.offset, answer.timestamp
+                if is_answer(answer.offset):
+                    row = row_of.pop(place)
+                    found.offset[row], found.timestamp[row] = answer.offset, answer.timestamp
             elif answer.code() in codes.UNSUPPORTED:
                 del row_of[place]
             elif answer.code() in codes.NO_TOPIC and last:
@@ -168,9 +173,14 @@ def newest_of(newest: OffsetsAt, log_start: Int64) -> Int64:
     return np.where(newest.offset >= np.maximum(log_start, 0), newest.timestamp, UNKNOWN)
 
 
-def _silent(found: OffsetsAt, at: Int64, newest_ms: Int64) -> NDArray[np.intp]:
-    """Rows that were told to have no such record and have one."""
-    return np.flatnonzero((found.offset == UNKNOWN) & (at <= newest_ms) & ~found.gone)
+def is_answer(offset: int) -> bool:
+    """False if the leader was silent: the client library gives -1001 then, and no error.
+
+    -1 comes from the leader: it found no such record.
+
+    Source: librdkafka, RD_KAFKA_OFFSET_INVALID.
+    """
+    return offset >= UNKNOWN
 
 
 def _question(place: Place, at: int) -> TopicPartition:
@@ -179,7 +189,7 @@ def _question(place: Place, at: int) -> TopicPartition:
 
 
 def _chunks(places: Sequence[Place], rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Rows in chunks in each of which no place stands twice."""
+    """Rows in chunks in each of which no place occurs twice."""
     rounds: list[list[int]] = []
     seen: dict[Place, int] = {}
     for row in rows.tolist():
@@ -195,4 +205,13 @@ def _chunks(places: Sequence[Place], rows: NDArray[np.int64]) -> list[NDArray[np
     ]
 
 
-__all__ = ["EARLIEST", "LATEST", "NEWEST", "KafkaOffsetsAt", "OffsetsAt", "Place", "newest_of"]
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "NEWEST",
+    "KafkaOffsetsAt",
+    "OffsetsAt",
+    "Place",
+    "is_answer",
+    "newest_of",
+]

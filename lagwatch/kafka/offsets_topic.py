@@ -4,15 +4,23 @@ from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
-from confluent_kafka import Consumer, KafkaError, Message, TopicCollection, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    Message,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AclOperation, TopicDescription
 
 from lagwatch.errors import SourceError
 from lagwatch.kafka import codes
+from lagwatch.kafka.admin import printed_id
 from lagwatch.kafka.client import KafkaClients, kafka_error
 from lagwatch.kafka.log_ends import EARLIEST, LATEST, ask_offsets
-from lagwatch.kafka.patience import REQUEST_TIMEOUT_S
-from lagwatch.sources import Records, Span
+from lagwatch.kafka.timeouts import REQUEST_TIMEOUT_S
+from lagwatch.ports.kafka import Records, Span
 
 BATCH: Final = 10_000
 """Records taken at once; also the most rows a batch can have."""
@@ -32,10 +40,16 @@ class KafkaOffsetsTopic:
         self._topic = clients.settings.offsets_topic
         self._consumer: Consumer = clients.reader()
         self._positions: dict[int, int] = {}
+        self._topic_id = ""
         self._problem: KafkaError | None = None
 
+    @property
+    def topic_id(self) -> str:
+        """Id of the topic that `spans` last found; "" where the broker gives none."""
+        return self._topic_id
+
     async def spans(self) -> Mapping[int, Span]:
-        """All partitions of the topic; empty as long as it does not exist.
+        """All partitions up to their last stable offset; empty as long as there is no topic.
 
         Raises:
             SourceError: `authorization` when it may not be seen or read, `leader` while a
@@ -45,9 +59,10 @@ class KafkaOffsetsTopic:
         if topic is None:
             return {}
         self._demand_read(topic)
+        self._topic_id = printed_id(topic)
         partitions = [partition.id for partition in topic.partitions]
         starts = await self._offsets(partitions, EARLIEST)
-        ends = await self._offsets(partitions, LATEST)
+        ends = await self._offsets(partitions, LATEST, IsolationLevel.READ_COMMITTED)
         return {each: Span(start=starts[each], end=ends[each]) for each in partitions}
 
     async def assign(self, positions: Mapping[int, int]) -> None:
@@ -85,7 +100,7 @@ class KafkaOffsetsTopic:
         )
 
     def _sift(self, messages: list[Message]) -> list[Message]:
-        """Keep the records; note what the others tell."""
+        """Keep the records; note what the others say."""
         for message in messages:
             error, partition, offset = message.error(), message.partition(), message.offset()
             if error is None or partition is None or offset is None:
@@ -129,10 +144,16 @@ class KafkaOffsetsTopic:
         if allowed and AclOperation.READ not in allowed:
             raise missing_right(self._clients.cluster, self._topic, "READ")
 
-    async def _offsets(self, partitions: list[int], spec: int) -> dict[int, int]:
+    async def _offsets(
+        self,
+        partitions: list[int],
+        spec: int,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[int, int]:
         asked = ask_offsets(
             self._clients.admin,
             [TopicPartition(self._topic, each, spec) for each in partitions],
+            isolation=isolation,
             timeout_s=REQUEST_TIMEOUT_S,
         )
         doing = f"asking for the offsets of {self._topic}"

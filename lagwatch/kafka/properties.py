@@ -3,10 +3,7 @@
 Source: https://github.com/confluentinc/librdkafka/blob/v2.16.0/CONFIGURATION.md
 """
 
-from pathlib import Path
 from typing import Final
-
-from pydantic import SecretStr
 
 from lagwatch.config import ClusterSettings, SaslSettings, TlsSettings
 
@@ -25,11 +22,10 @@ _COMMON: Final[Properties] = {
 _READER: Final[Properties] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
-    # the end of a partition may lie behind records that are never handed out
+    # the end of a partition may be behind records that are never handed out
     "enable.partition.eof": True,
-    # A transaction left open would hide all later commits of its partition. The price: a commit
-    # of a transaction that is aborted later is seen as well.
-    "isolation.level": "read_uncommitted",
+    # commits of transactions that were aborted, or are still open, do not count
+    "isolation.level": "read_committed",
     "check.crcs": False,
     # Little in store, often fetched: bounds the memory of a long backlog. With the default back-off
     # of 1 s the same records took 40 s instead of 8 s.
@@ -51,6 +47,16 @@ _BULK: Final[Properties] = {
     # the end of what there is shows by an empty answer: nobody waits for more
     "fetch.wait.max.ms": 10,
     # a range that is gone must not begin anew somewhere else
+    "auto.offset.reset": "error",
+}
+
+_TAIL: Final[Properties] = {
+    # a few records are looked at, and only their offsets
+    "queued.min.messages": 1_000,
+    "queued.max.messages.kbytes": 1_024,
+    "fetch.message.max.bytes": 65_536,
+    "fetch.max.bytes": 1_048_576,
+    # what retention took away must not begin anew somewhere else
     "auto.offset.reset": "error",
 }
 
@@ -82,6 +88,11 @@ def bulk_reader(settings: ClusterSettings) -> Properties:
     return {**_READER, **_BULK, "group.id": settings.client_id, **common(settings)}
 
 
+def tail_reader(settings: ClusterSettings) -> Properties:
+    """Properties of a reader of the last offsets of any topics."""
+    return {**_READER, **_TAIL, "group.id": settings.client_id, **common(settings)}
+
+
 def _protocol(settings: ClusterSettings) -> str:
     match settings.tls.enabled, settings.sasl is not None:
         case True, True:
@@ -106,8 +117,8 @@ def _tls(tls: TlsSettings) -> Properties:
     ):
         if file is not None:
             properties[name] = str(file)
-    if password := _secret(tls.key_password, tls.key_password_file):
-        properties["ssl.key.password"] = password
+    if tls.key_password:
+        properties["ssl.key.password"] = tls.key_password.get_secret_value()
     return properties
 
 
@@ -115,12 +126,6 @@ def _sasl(sasl: SaslSettings) -> Properties:
     properties: Properties = {"sasl.mechanism": sasl.mechanism}
     if sasl.username is not None:
         properties["sasl.username"] = sasl.username
-    if password := _secret(sasl.password, sasl.password_file):
-        properties["sasl.password"] = password
+    if sasl.password:
+        properties["sasl.password"] = sasl.password.get_secret_value()
     return properties
-
-
-def _secret(value: SecretStr | None, file: Path | None) -> str:
-    if value is not None:
-        return value.get_secret_value()
-    return file.read_text(encoding="utf-8").strip() if file is not None else ""

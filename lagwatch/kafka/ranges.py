@@ -16,18 +16,25 @@ from lagwatch.core.model import UNKNOWN
 from lagwatch.errors import SourceError
 from lagwatch.kafka import codes
 from lagwatch.kafka.client import KafkaClients, kafka_error
-from lagwatch.kafka.offsets_at import NEWEST, KafkaOffsetsAt, newest_of
+from lagwatch.kafka.offsets_at import NEWEST, KafkaOffsetsAt, OffsetsAt, newest_of
 from lagwatch.kafka.offsets_topic import BATCH, KafkaOffsetsTopic, missing_right
-from lagwatch.kafka.patience import REQUEST_TIMEOUT_S
-from lagwatch.sources import Span
+from lagwatch.kafka.timeouts import REQUEST_TIMEOUT_S
+from lagwatch.ports.kafka import Span
 
 _WAIT_S: Final = 0.25
 _LOOK_AFTER_S: Final = 2.0
 _STALLED_S: Final = 30.0
 """Without any record for so long a range cannot be read."""
+UNUSABLE: Final = -2
+"""In place of an offset: the time index names no record of the time although there may be some."""
+_BORDER_MS: Final = 60_000
+"""Precision of the time from which on the time index is usable."""
 _ONLY_BROKERS_WRITE: Final = "__consumer_offsets"
 _SLACK_MS: Final = 60_000
-"""A commit's own time lies this close to that of its record, at the most."""
+"""A commit's own time is this close to that of its record, at the most."""
+
+Int64 = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +69,13 @@ def plan_ranges(
     """Ranges that hold all commits of a time, each of at most so many offsets.
 
     The first range of a partition begins one record before the time, so that one can see whether
-    records just before it are gone. Of a copy of the topic everything from the time on is read:
-    its records may be younger than the commits in them. Empty when there is no topic.
+    records just before it are gone. Where compaction has made the broker's time index unusable, the
+    partition is read from its log start, up to its end at this moment: many records are older then,
+    and the first range may hold more offsets. Of a copy of the topic everything from the time on is
+    read: its records may be younger than the commits in them. Empty when there is no topic.
 
     Raises:
-        SourceError: the topic cannot be read, or nobody answers.
+        SourceError: the topic cannot be read, or no broker answers.
     """
     clients = KafkaClients(cluster, settings, clock or SystemClock())
     return asyncio.run(_plan(clients, from_ms, to_ms, records_per_range))
@@ -80,38 +89,113 @@ async def _plan(
         for partition, span in (await KafkaOffsetsTopic(clients).spans()).items()
         if span.end > span.start
     }
-    starts = await _first_at(clients, spans, from_ms)
+    lookup = _Lookup(clients, spans)
+    starts = await lookup.starts(from_ms)
     ends = {partition: span.end for partition, span in spans.items()}
     if clients.settings.offsets_topic == _ONLY_BROKERS_WRITE:
-        ends = await _first_at(clients, spans, to_ms + _SLACK_MS)
+        ends = await lookup.ends(to_ms + _SLACK_MS)
     return [
         part
-        for partition, span in sorted(spans.items())
-        for part in _split(
-            OffsetRange(
-                partition=partition,
-                start=max(span.start, starts[partition] - 1),
-                end=ends[partition],
-            ),
-            records_per_range,
-        )
+        for partition in sorted(spans)
+        for part in _parts(partition, starts[partition], ends[partition], records_per_range)
     ]
 
 
-async def _first_at(clients: KafkaClients, spans: Mapping[int, Span], at_ms: int) -> dict[int, int]:
-    """Per partition the first record of a time or later; its end where there is none."""
-    if at_ms <= 0:
-        return {partition: span.start for partition, span in spans.items()}
-    places = [(clients.settings.offsets_topic, partition) for partition in spans]
-    asked = KafkaOffsetsAt(clients)
-    newest = await asked.ask(places, np.full(len(spans), NEWEST, np.int64))
-    newest_ms = newest_of(newest, np.array([span.start for span in spans.values()], np.int64))
-    found = await asked.first_at(places, np.full(len(spans), at_ms, np.int64), newest_ms)
-    return {
-        # what was written since the spans were asked for is not ours to read
-        partition: span.end if offset == UNKNOWN else min(max(offset, span.start), span.end)
-        for (partition, span), offset in zip(spans.items(), found.offset.tolist(), strict=True)
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Where reading one partition begins."""
+
+    first: int
+    """No record before this one is of the time that is wanted."""
+    sparse_until: int
+    """Compaction has removed records up to here at least; equals `first` where nothing says so."""
+
+
+class _Lookup:
+    """Finds record offsets of some partitions by time."""
+
+    def __init__(self, clients: KafkaClients, spans: Mapping[int, Span]) -> None:
+        self._spans = spans
+        self._places = [(clients.settings.offsets_topic, partition) for partition in spans]
+        self._asked = KafkaOffsetsAt(clients)
+
+    async def starts(self, at_ms: int) -> dict[int, Start]:
+        """Per partition where the records of a time or later begin, with one record before them.
+
+        Where compaction has made the broker's time index unusable, reading begins at the log start.
+        """
+        if at_ms <= 0:
+            return {
+                partition: Start(first=span.start, sparse_until=span.start)
+                for partition, span in self._spans.items()
+            }
+        newest_ms = await self._newest_ms()
+        found = await self._at(at_ms)
+        unusable = found.unusable(np.full(newest_ms.size, at_ms, np.int64), newest_ms)
+        sparse_until = await self._usable_from(unusable, at_ms, newest_ms)
+        return {
+            partition: start_of(span, offset=offset, sparse_until=sparse)
+            for (partition, span), offset, sparse in zip(
+                self._spans.items(),
+                np.where(unusable, UNUSABLE, found.offset).tolist(),
+                sparse_until.tolist(),
+                strict=True,
+            )
+        }
+
+    async def ends(self, at_ms: int) -> dict[int, int]:
+        """Per partition the first record of a time or later; its end where none is known."""
+        found = await self._at(at_ms)
+        return {
+            # what was written since the spans were asked for is not ours to read
+            partition: span.end if offset == UNKNOWN else min(max(offset, span.start), span.end)
+            for (partition, span), offset in zip(
+                self._spans.items(), found.offset.tolist(), strict=True
+            )
+        }
+
+    async def _newest_ms(self) -> Int64:
+        log_start = np.array([span.start for span in self._spans.values()], np.int64)
+        return newest_of(await self._at(NEWEST), log_start)
+
+    async def _at(self, at_ms: int) -> OffsetsAt:
+        return await self._asked.ask(self._places, np.full(len(self._places), at_ms, np.int64))
+
+    async def _usable_from(self, unusable: Bools, at_ms: int, newest_ms: Int64) -> Int64:
+        """The first offset that the time index gives for a time after `at_ms`, -1 unknown.
+
+        Bisects the time between `at_ms`, for which it gives none, and the newest record.
+        """
+        border = np.full(newest_ms.size, UNKNOWN, np.int64)
+        rows = np.flatnonzero(unusable & (newest_ms >= at_ms))
+        low, high = np.full(rows.size, at_ms, np.int64), newest_ms[rows]
+        middle = high  # first: is it usable at all?
+        while rows.size:
+            found = await self._asked.ask([self._places[row] for row in rows.tolist()], middle)
+            usable = found.offset != UNKNOWN
+            border[rows[usable]] = found.offset[usable]
+            low, high = np.where(usable, low, middle), np.where(usable, middle, high)
+            wide = high - low > _BORDER_MS
+            rows, low, high = rows[wide], low[wide], high[wide]
+            middle = (low + high) // 2
+        return border
+
+
+def start_of(span: Span, *, offset: int, sparse_until: int) -> Start:
+    """Where to begin, by the answer for the time: an offset, -1 (no such record) or `UNUSABLE`."""
+    if offset == UNUSABLE:
+        return Start(first=span.start, sparse_until=min(max(sparse_until, span.start), span.end))
+    at = span.end if offset == UNKNOWN else min(max(offset, span.start), span.end)
+    first = max(span.start, at - 1)
+    return Start(first=first, sparse_until=first)
+
+
+def _parts(partition: int, start: Start, end: int, most: int) -> Iterator[OffsetRange]:
+    """The sparse records in one part: most of its offsets have none; the others in several."""
+    border = min(start.sparse_until, end)
+    if border > start.first:
+        yield OffsetRange(partition=partition, start=start.first, end=border)
+    yield from _split(OffsetRange(partition=partition, start=border, end=end), most)
 
 
 def _split(whole: OffsetRange, most: int) -> Iterator[OffsetRange]:
@@ -181,7 +265,7 @@ class _Range:
                 yield batch
 
     def _demand_alive(self, silent_s: float) -> None:
-        """Find out why nothing comes: of a deleted topic the client library tells nothing."""
+        """Find out why nothing comes: of a deleted topic the client library reports nothing."""
         if silent_s > _STALLED_S:
             raise self._explained(KafkaError(codes.TIMED_OUT))
         if silent_s > _LOOK_AFTER_S:
@@ -202,7 +286,7 @@ class _Range:
         )
 
     def _sift(self, messages: list[Message]) -> list[Message]:
-        """Keep the records; see what the others tell."""
+        """Keep the records; see what the others say."""
         for message in messages:
             error = message.error()
             if error is None:

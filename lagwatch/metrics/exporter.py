@@ -1,4 +1,4 @@
-"""What stands on /metrics: one consistent moment as text, made outside the event loop."""
+"""The text of /metrics: one consistent moment as text, made outside the event loop."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
@@ -13,13 +13,12 @@ from lagwatch.memory import give_back
 from lagwatch.metrics import own
 from lagwatch.metrics.labels import NATIVE, Dialect, LabelBook
 from lagwatch.metrics.native import COLUMNS
-from lagwatch.metrics.packed import Packed
 from lagwatch.metrics.profiles import PROFILES
 from lagwatch.metrics.source import Source
 from lagwatch.metrics.state import ServiceState
-from lagwatch.metrics.text import END_OF_OPENMETRICS, Format, header
+from lagwatch.metrics.text import END_OF_OPENMETRICS, Format, Packed, header
 from lagwatch.metrics.view import View
-from lagwatch.ports import Exposition
+from lagwatch.ports.metrics import Exposition
 
 
 class Exporter:

@@ -111,7 +111,7 @@ def _numbered(
 
 
 def escape(value: str) -> str:
-    """A label's value as it stands between quotation marks; what is not Unicode, escaped."""
+    """A label's value as it is between quotation marks; what is not Unicode, escaped."""
     if not value.isascii():
         value = value.encode("utf-8", "backslashreplace").decode()
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -11,7 +11,7 @@ class Kind(StrEnum):
     COUNTER = "counter"
     """Only grows, from zero at the start of the process; its name ends in `_total`."""
     INFO = "info"
-    """Always 1: what it says stands in its labels; its name ends in `_info`."""
+    """Always 1: what it says is in its labels; its name ends in `_info`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

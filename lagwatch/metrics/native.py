@@ -38,6 +38,9 @@ def _code(statuses: Sequence[int], column: NDArray[np.integer]) -> NDArray[np.in
 
 COLUMNS: Final[tuple[Source, ...]] = (
     Column(metric=table.LAG, labels=by.of_partitions, values=lambda view: view.lag),
+    Column(
+        metric=table.READABLE_LAG, labels=by.of_partitions, values=lambda view: view.readable_lag
+    ),
     Column(metric=table.TIME_LAG, labels=by.of_partitions, values=lambda view: view.time_lag_s),
     Column(metric=table.COMMITTED, labels=by.of_partitions, values=lambda view: view.committed),
     Column(metric=table.COMMIT_AGE, labels=by.of_partitions, values=lambda view: view.commit_age_s),
@@ -55,6 +58,11 @@ COLUMNS: Final[tuple[Source, ...]] = (
         tails=lambda view: by.of_owners(view, _owner_labels),
     ),
     Column(metric=table.GROUP_LAG, labels=by.of_groups, values=lambda view: view.group_lag),
+    Column(
+        metric=table.GROUP_READABLE_LAG,
+        labels=by.of_groups,
+        values=lambda view: view.group_readable_lag,
+    ),
     Column(metric=table.GROUP_MAX_LAG, labels=by.of_groups, values=lambda view: view.group_max_lag),
     Column(
         metric=table.GROUP_MAX_TIME_LAG,
@@ -96,6 +104,7 @@ COLUMNS: Final[tuple[Source, ...]] = (
         labels=by.of_group_topics,
         values=lambda view: view.pair_committed,
     ),
+    Column(metric=table.LOST, labels=by.of_group_topics, values=lambda view: view.pair_lost),
     Column(
         metric=table.LOG_END,
         labels=by.of_topic_partitions,

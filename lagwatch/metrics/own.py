@@ -11,7 +11,7 @@ from lagwatch.metrics.labels import escape
 from lagwatch.metrics.metric import Metric
 from lagwatch.metrics.state import ClusterState, ServiceState
 from lagwatch.metrics.view import View
-from lagwatch.ports import RecorderHealth
+from lagwatch.ports.history import RecorderHealth
 
 _ERROR_KINDS: Final = (
     "authentication",
@@ -87,12 +87,21 @@ def _clusters(
     )
     for metric, value in _BY_CLUSTER:
         yield metric, [((one.health.cluster,), value(one)) for one in clusters]
+    yield (
+        table.CLOCK_SKEW,
+        [
+            ((one.health.cluster,), one.health.clock_skew_s)
+            for one in clusters
+            if one.health.clock_skew_s is not None
+        ],
+    )
     yield table.ERRORS, _counted(clusters, _ERROR_KINDS, lambda one: one.errors)
     yield table.MALFORMED, _counted(clusters, _MALFORMED, lambda one: one.malformed)
 
 
 _BY_CLUSTER: Final[tuple[tuple[Metric, Callable[[ClusterState], float]], ...]] = (
     (table.READY, lambda one: int(one.health.ready)),
+    (table.DATA_AGE, lambda one: one.health.data_age_s),
     (table.ROUNDS, lambda one: one.snapshot.round if one.snapshot else 0),
     (table.COMMITS, lambda one: one.commits),
     (table.COMMITS_WAITING, lambda one: one.waiting_commits),
@@ -106,7 +115,7 @@ def _counted(
     words: tuple[str, ...],
     counts: Callable[[ClusterState], Mapping[str, int]],
 ) -> list[Sample]:
-    """Counters by word; those that stand at zero, too."""
+    """Counters by word; also those at zero."""
     return [
         ((one.health.cluster, word), count)
         for one in clusters
@@ -153,3 +162,4 @@ def _alerts(state: ServiceState) -> Iterator[tuple[Metric, list[Sample]]]:
     yield table.NOTICES_DEAD, [((name,), one.dead) for name, one in channels]
     yield table.NOTICES_FAILED, [((name,), one.failed_attempts) for name, one in channels]
     yield table.NOTICES_QUEUED, [((name,), one.queued) for name, one in channels]
+    yield table.NOTICES_UNDELIVERED, [((name,), one.undelivered) for name, one in channels]

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lagwatch.core.snapshot import ClusterSnapshot
-from lagwatch.ports import ClusterHealth, RecorderHealth
+from lagwatch.ports.history import RecorderHealth
+from lagwatch.ports.queries import ClusterHealth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,8 @@ class NoticeState:
     failed_attempts: int
     queued: int
     """Notices that wait now."""
+    undelivered: int
+    """Notices given up, and those that wait for a channel that fails; survives a restart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

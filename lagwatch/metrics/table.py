@@ -22,6 +22,13 @@ LAG = Metric(
     unit="messages",
     help="Log end offset minus committed offset.",
 )
+READABLE_LAG = Metric(
+    name="lagwatch_readable_lag_messages",
+    labels=_PARTITION,
+    unit="messages",
+    help="What of the lag the group can still read: without deleted records, control records and "
+    "what is behind an open transaction.",
+)
 TIME_LAG = Metric(
     name="lagwatch_lag_seconds",
     labels=_PARTITION,
@@ -58,6 +65,12 @@ GROUP_LAG = Metric(
     labels=_GROUP,
     unit="messages",
     help="Sum of the known lags of all partitions.",
+)
+GROUP_READABLE_LAG = Metric(
+    name="lagwatch_group_readable_lag_messages",
+    labels=_GROUP,
+    unit="messages",
+    help="Sum of the known readable lags of all partitions.",
 )
 GROUP_MAX_LAG = Metric(
     name="lagwatch_group_max_lag_messages",
@@ -133,6 +146,14 @@ GROUP_TOPIC_COMMITTED = Metric(
     help="Sum of the committed offsets of the topic's partitions; it grows as the group reads.",
 )
 
+LOST = Metric(
+    name="lagwatch_lost_messages_total",
+    labels=_GROUP_TOPIC,
+    kind=Kind.COUNTER,
+    unit="messages",
+    help="Messages deleted before the group read them, since lagwatch has watched it.",
+)
+
 # topics
 
 LOG_END = Metric(
@@ -177,7 +198,20 @@ LAST_SUCCESS = Metric(
 READY = Metric(
     name="lagwatch_cluster_ready",
     labels=_CLUSTER,
-    help="1 when the backlog of commits is read and log end offsets are known, else 0.",
+    help="1 when all commits and log ends have been read once and are fresh, else 0.",
+)
+DATA_AGE = Metric(
+    name="lagwatch_data_age_seconds",
+    labels=_CLUSTER,
+    unit="seconds",
+    help="Age of the log ends or commits, whichever are older; since the start while there are "
+    "none.",
+)
+CLOCK_SKEW = Metric(
+    name="lagwatch_clock_skew_seconds",
+    labels=_CLUSTER,
+    unit="seconds",
+    help="How far lagwatch's clock is ahead of Kafka's; negative when it is behind.",
 )
 ROUNDS = Metric(
     name="lagwatch_rounds_total",
@@ -288,6 +322,11 @@ NOTICES_QUEUED = Metric(
     name="lagwatch_queued_notices",
     labels=("channel",),
     help="Notices that are not delivered yet.",
+)
+NOTICES_UNDELIVERED = Metric(
+    name="lagwatch_notices_undelivered",
+    labels=("channel",),
+    help="Notices given up, and those that wait for a channel that fails or is not configured.",
 )
 
 # the process

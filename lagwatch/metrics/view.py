@@ -85,6 +85,10 @@ class View:
         return self.of_shown(self.rows.lag)
 
     @property
+    def readable_lag(self) -> NDArray[np.integer]:
+        return self.of_shown(self.rows.readable_lag)
+
+    @property
     def committed(self) -> NDArray[np.integer]:
         return self.of_shown(self.rows.committed)
 
@@ -149,13 +153,27 @@ class View:
         """Sum of the committed offsets; unknown when one is."""
         return _whole_sum(self.rows.committed, self.pair_first)
 
+    @property
+    def pair_lost(self) -> Int64:
+        """Messages deleted unread, so far."""
+        lost = self.snapshot.around.facts.lost
+        if lost is None:
+            return np.zeros(self.pair_first.size, np.int64)
+        return _sums(np.maximum(lost[self.rows.window], 0), self.pair_first)
+
     # groups
 
     @property
     def group_lag(self) -> NDArray[np.integer]:
         """Sum of the known lags; unknown when there is none."""
         group = self.snapshot.group
-        return np.where(group.unknown < np.diff(group.first), group.total_lag, UNKNOWN)
+        return np.where(group.max_lag_row >= 0, group.total_lag, UNKNOWN)
+
+    @property
+    def group_readable_lag(self) -> NDArray[np.integer]:
+        """Sum of the known readable lags; unknown when there is none."""
+        group = self.snapshot.group
+        return np.where(group.max_lag_row >= 0, group.readable_lag, UNKNOWN)
 
     @property
     def group_max_lag(self) -> NDArray[np.integer]:
@@ -203,7 +221,7 @@ class View:
 
     @property
     def group_retention_used(self) -> Float64:
-        """Greatest share of the retained log that lies ahead of the group, 0..1.
+        """Greatest share of the retained log that is ahead of the group, 0..1.
 
         Only of partitions from which retention has ever removed something: before that a log has
         no length of its own.
@@ -247,7 +265,7 @@ class View:
     # topic-partitions
 
     def shown_offsets(self, column: NDArray[np.integer]) -> NDArray[np.integer]:
-        """A column of topic-partitions; left out where only rows that are not shown stand."""
+        """A column of topic-partitions; left out where only rows that are not shown are."""
         if self.shown.size == self.rows.lag.size:
             return column
         wanted = np.zeros(column.size + 1, np.bool_)

@@ -1,26 +1,50 @@
 """One cluster's state: applies reports, admits commits, judges, publishes the snapshot."""
 
 from collections import Counter, deque
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
+import structlog
 from numpy.typing import NDArray
 
-from lagwatch.core.evaluate import Layout, Limits, evaluate, lay_out
+from lagwatch.core.evaluate import Layout, RowIds, evaluate, lay_out
 from lagwatch.core.log_end import LogEndHistory
-from lagwatch.core.model import UNKNOWN, EpochMs, GroupInfo, Member
-from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.core.model import (
+    UNKNOWN,
+    EpochMs,
+    Membership,
+    OpenTransaction,
+    Rule,
+    RuleSet,
+    TimeLagReason,
+)
+from lagwatch.core.pace import Pace
+from lagwatch.core.rows import Around, Limits, RowFacts, uninterrupted_ms
+from lagwatch.core.snapshot import ClusterSnapshot, TopicColumns
 from lagwatch.core.window import CommitColumns, Windows
-from lagwatch.monitor.rows import RowTable
+from lagwatch.monitor.freshness import FreshFor, Known, cause, missing, why_stale
+from lagwatch.monitor.known_commits import KnownCommits
+from lagwatch.monitor.members import GroupPatterns, Groups
+from lagwatch.monitor.partitions import PartitionStates, shifted
+from lagwatch.monitor.restored import Restored
+from lagwatch.monitor.rows import Identity, RowTable
+from lagwatch.monitor.setbacks import LogStarts, Setbacks
+from lagwatch.monitor.skew import ClockSkew
 from lagwatch.monitor.topics import change, no_topics, with_offsets
-from lagwatch.ports import (
+from lagwatch.ports.queries import Loss
+from lagwatch.ports.reports import (
     Backlog,
     CollectorFacts,
     CollectorStarted,
     Commits,
+    CommitsKnown,
+    EmptyTails,
     GroupsGone,
     GroupsSeen,
     LogEnds,
+    OpenTransactions,
     Report,
     SourceHealth,
     SourceKind,
@@ -40,14 +64,29 @@ _COMMIT_SOURCES = frozenset({SourceKind.OFFSETS_TOPIC, SourceKind.COMMITTED})
 
 _GONE_AFTER_MS = 30_000
 """A topic missing from the metadata this long is deleted: a starting broker may forget one."""
+_CUT_COUNTS_MS = 600_000
+"""A log that was cut short this long before its topic has a new id was the new topic's."""
+_NEVER_MS = 1 << 60
 _MOST_WAITING = 500_000
 _LONGEST_WAIT_MS = 60_000
 _EXPIRY_EVERY_MS = 60_000
+_PLAUSIBLE = 3
+"""A consumer reads at most this many times as fast as it was ever seen to."""
+_GAPS = 3
+"""Intervals between commits of which the longest is taken for the usual one."""
+_HUNG = 4
+"""A consumer that is silent for so many of them has not been reading all the time."""
+_FAR = 10
+"""Lag in steps from one commit to the next: a consumer so far behind did not read all it passed."""
+_MOST_LOSSES = 10_000
+"""Losses kept for whoever records them."""
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorSettings:
-    """What a monitor is told."""
+    """Settings of a monitor."""
 
     intervals: int
     min_distance_ms: int
@@ -56,6 +95,46 @@ class MonitorSettings:
     minimum_complete: float
     history_ms: int
     """How far back the log end history reaches."""
+    rules: RuleSet = RuleSet.LAGWATCH
+    stop_after_ms: int = 180_000
+    stall_after_ms: int = 300_000
+    loss_shown_ms: int = 3_600_000
+    away_after_ms: int = 20_000
+    """A partition that was not read for longer than this was away."""
+    patterns: GroupPatterns = field(default_factory=GroupPatterns)
+    fresh_for: FreshFor = field(default_factory=FreshFor)
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(
+            allowed_lag=self.allowed_lag,
+            minimum_complete=self.minimum_complete,
+            recent_ms=self.intervals * RECENT_S_PER_INTERVAL * 1000,
+            stop_after_ms=self.stop_after_ms,
+            stall_after_ms=self.stall_after_ms,
+            loss_shown_ms=self.loss_shown_ms,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What outlives a restart, beside the columns by row and the history."""
+
+    positions: Mapping[int, int]
+    offsets_topic_id: str
+    exact_times: bool | None
+    data_ms: int
+    topics_ms: int
+    starts_ms: int
+    topics: TopicColumns
+    topic_ids: Mapping[str, str]
+    missing_since: Mapping[str, int]
+    partitions: Mapping[str, Int64]
+    """Columns of `PartitionStates`."""
+    absences: tuple[Int64, ...]
+    """Columns of `KnownCommits`."""
+    listed: frozenset[str]
+    """Groups that Kafka lists."""
 
 
 class ClusterMonitor:
@@ -65,14 +144,19 @@ class ClusterMonitor:
     commit is taken on the line between the log ends before and after it, and is never negative.
     """
 
-    def __init__(self, cluster: str, settings: MonitorSettings) -> None:
+    def __init__(  # noqa: PLR0915 the whole state of a cluster
+        self, cluster: str, settings: MonitorSettings
+    ) -> None:
         self.cluster = cluster
         self.settings = settings
         self.windows = Windows(
             intervals=settings.intervals, min_distance_ms=settings.min_distance_ms
         )
         self.history = LogEndHistory(horizon_ms=settings.history_ms)
-        self.rebalances: Counter[str] = Counter()
+        self.pace = Pace(step_ms=settings.limits.step_ms)
+        self.setbacks = Setbacks()
+        self.groups = Groups(settings.patterns, never_commits_ms=settings.limits.unsure_ms)
+        self.skew = ClockSkew()
         self.sources: dict[SourceKind, SourceHealth] = {}
         self.errors: Counter[str] = Counter()
         """Failed rounds so far, by `SourceError.kind`."""
@@ -81,45 +165,127 @@ class ClusterMonitor:
         self.incarnation = 0
         self.admitted = 0
         """Commits admitted to windows so far."""
+        self.positions: dict[int, int] = {}
+        """Offsets topic partition → next offset after all commits that are in the windows."""
+        self.offsets_topic_id = ""
+        """Id of the topic that these are of; "" unknown."""
         self.snapshot: ClusterSnapshot | None = None
+        self.complete_ms = EpochMs(UNKNOWN)
+        """Since when everything has been known once: backlog, commits, log ends; -1: not yet."""
+        self._transactions: Mapping[tuple[str, int], OpenTransaction] = {}
+        self._lags_ms = EpochMs(UNKNOWN)
+        """When lags were followed last, see `_see_lags`."""
         self._table = RowTable(self.windows)
         self._topics = no_topics()
         self._topic_ids: dict[str, str] = {}
         self._topics_version = UNKNOWN
+        self._topics_ms = EpochMs(UNKNOWN)
+        self._cut_ms: dict[str, int] = {}
+        """Topics whose log was cut short or replaced: the last round in which it was not yet."""
         self._missing_since: dict[str, int] = {}
+        self._partitions = PartitionStates(away_after_ms=settings.away_after_ms)
+        self._known = KnownCommits(away_after_ms=settings.away_after_ms)
         self._data_ms = EpochMs(UNKNOWN)
         self._commits_until_ms = EpochMs(UNKNOWN)
+        self._backlog_ms = EpochMs(UNKNOWN)
         self._waiting: deque[tuple[Commits | GroupsGone, EpochMs, int]] = deque()
         self._waiting_number = 0
-        self._info: dict[str, GroupInfo] = {}
-        self._owners: dict[str, dict[tuple[str, int], Member]] = {}
         self._layout: Layout | None = None
         self._expired_ms = 0
         self._round = 0
+        self._starts = LogStarts()
+        self._start_counted_ms = EpochMs(UNKNOWN)
+        """`LogStarts.since_ms` of the log starts that were last compared with all rows."""
+        self._admitted_ms = np.zeros(0, np.int64)
+        """Up to when commits were known at the round before; all of these are admitted now."""
+        self._rows_came = False
+        """Were rows made since the log starts were last compared with all rows?"""
+        self._losses: deque[Loss] = deque(maxlen=_MOST_LOSSES)
+        self._silent: dict[Identity, int] = {}
+        """Rows of group-partitions that members hold and never committed."""
+        self._exact_times: bool | None = None
+        self._restored: Restored | None = None
+
+    @property
+    def rebalances(self) -> Counter[str]:
+        """Rebalances seen so far, by group."""
+        return self.groups.rebalances
+
+    @property
+    def complete(self) -> bool:
+        """Has everything been known once? Before that no verdict is worth anything."""
+        return self.complete_ms >= 0
+
+    @property
+    def known(self) -> Known:
+        """Up to when log ends and commits are known."""
+        commits_ms = self._known.until_ms
+        return Known(
+            log_ends_ms=self._data_ms,
+            commits_ms=self._commits_until_ms if commits_ms < 0 else commits_ms,
+            polled=self.facts is not None and self.facts.commits_mode == "admin",
+        )
+
+    def is_stale(self, now_ms: EpochMs) -> bool:
+        """Are log ends or commits older than they may be?"""
+        return self.known.is_stale(now_ms, self.settings.fresh_for)
+
+    def not_ready_because(self, now_ms: EpochMs) -> str:
+        """What is missing before the first complete round, or why the data are stale; ""."""
+        if not self.complete:
+            found = missing(self.known, self.backlog)
+            why = cause(self.sources)
+            return f"{found}; {why}" if why else found
+        return why_stale(self.known, self.sources, now_ms) if self.is_stale(now_ms) else ""
 
     def apply(self, report: Report, now_ms: EpochMs) -> bool:
         """Take one report in; True when it calls for a new round of judgement."""
         match report:
-            case Commits():
-                self._commits(report, now_ms)
             case LogEnds():
                 return self._log_ends(report, now_ms)
-            case Topics():
-                self._new_topics(report, now_ms)
-            case GroupsSeen():
-                self._groups_seen(report)
+            case Backlog():
+                return self._backlog(report, now_ms)
+            case Commits():
+                self._commits(report, now_ms)
             case GroupsGone():
                 self._take(report, now_ms, number=0)
-            case SourceHealth():
-                self._source_health(report)
-            case Backlog():
-                was_ready, self.backlog = self.backlog.ready, report
-                return report.ready and not was_ready
-            case CollectorFacts():
-                self.facts = report
+            case Topics():
+                self._new_topics(report, now_ms)
             case CollectorStarted():
                 self._new_collector(report, now_ms)
+            case _:
+                self._note(report)
         return False
+
+    def _note(self, report: Report) -> None:
+        """Reports that only say what is known."""
+        match report:
+            case CommitsKnown():
+                self._commits_known(report)
+            case GroupsSeen():
+                self.groups.take(report)
+                self._drop_unlisted(report)
+            case EmptyTails():
+                self._partitions.tails(report, self._topics)
+            case OpenTransactions():
+                self._transactions = {
+                    (each.topic, each.partition): each for each in report.transactions
+                }
+            case SourceHealth():
+                self._source_health(report)
+            case CollectorFacts():
+                self.facts = report
+
+    def _backlog(self, report: Backlog, now_ms: EpochMs) -> bool:
+        if self._restored is not None and (reason := self._restored.other_topic(report)):
+            self._forget_restored(reason)
+        self.offsets_topic_id = report.topic_id or self.offsets_topic_id
+        was_ready, self.backlog = self.backlog.ready, report
+        if not report.ready or was_ready:
+            return False
+        if self._backlog_ms < 0:
+            self._backlog_ms = now_ms
+        return True
 
     def _source_health(self, report: SourceHealth) -> None:
         self.sources[report.source] = report
@@ -137,47 +303,264 @@ class ClusterMonitor:
         """Forget a group, or one topic of it, until its next commit."""
         self._table.free(self._table.of_group(group, topic))
 
+    def acknowledge_losses(self, group: str) -> int:
+        """Stop showing the losses of a group; returns of how many partitions they were."""
+        return self.setbacks.acknowledge(self._table.of_group(group))
+
+    def take_losses(self) -> tuple[Loss, ...]:
+        """Losses noticed since the last call."""
+        losses = tuple(self._losses)
+        self._losses.clear()
+        return losses
+
+    # checkpoints
+
+    @property
+    def revision(self) -> tuple[int, ...]:
+        """Changes whenever there is something new to be kept."""
+        return self.admitted, self._data_ms, self._topics_ms, self.windows.rows, self._table.frees
+
+    def kept(self) -> Kept:
+        """What a checkpoint holds beside the columns by row; to be read before them."""
+        return Kept(
+            positions=dict(self.positions),
+            offsets_topic_id=self.offsets_topic_id,
+            exact_times=self._exact_times,
+            data_ms=self._data_ms,
+            topics_ms=self._topics_ms,
+            starts_ms=self._starts.until_ms,
+            topics=self._topics,
+            topic_ids=dict(self._topic_ids),
+            missing_since=dict(self._missing_since),
+            partitions=self._partitions.copied(),
+            absences=self._known.absences,
+            listed=frozenset(self.groups.info),
+        )
+
+    @property
+    def table(self) -> RowTable:
+        """Which group-partition is in which row; for checkpoints."""
+        return self._table
+
+    def restore(self, kept: Kept, ids: RowIds, *, offsets_topic: str) -> None:
+        """Begin where an earlier process ended; the monitor must be new.
+
+        The columns by row and the history are put in by the caller, who calls this first.
+        """
+        self.positions = dict(kept.positions)
+        self.offsets_topic_id = kept.offsets_topic_id
+        self._exact_times = kept.exact_times
+        self._data_ms, self._topics_ms = EpochMs(kept.data_ms), EpochMs(kept.topics_ms)
+        self._topics, self._topic_ids = kept.topics, dict(kept.topic_ids)
+        self._missing_since = dict(kept.missing_since)
+        if kept.starts_ms >= 0:
+            self._starts.add(kept.topics.log_start, kept.starts_ms)
+        self._partitions.restore(kept.partitions)
+        self._known.restore(*kept.absences)
+        self._table.restore(ids, kept.topics)
+        self._place_made()
+        groups = [ids.group_names[number] for number in ids.group.tolist()]
+        self._known.place(np.arange(ids.group.size), groups, self.windows.count.size)
+        self._restored = Restored(
+            positions=kept.positions,
+            exact_times=kept.exact_times,
+            offsets_topic=offsets_topic,
+            offsets_topic_id=kept.offsets_topic_id,
+            groups=kept.listed,
+        )
+
+    def restored_rows(self) -> None:
+        """Learn from the rows, which were put in, who has never committed."""
+        for row in np.flatnonzero(self.windows.count[: self.windows.rows] == 0).tolist():
+            self._silent[self._table.identity(row)] = row
+
+    def _forget_restored(self, reason: str) -> None:
+        """What was restored is of another cluster, or cannot go on: begin anew."""
+        _log.warning("checkpoint_forgotten", cluster=self.cluster, reason=reason)
+        self._restored = None
+        self._table.free(self._table.used(0, self.windows.rows))
+        self._silent.clear()
+        self.positions.clear()
+
+    def _compare(self, report: Commits) -> None:
+        if self._restored is not None and (reason := self._restored.misfit(report)):
+            self._forget_restored(reason)
+
+    def _drop_unlisted(self, report: GroupsSeen) -> None:
+        """Drop groups that Kafka listed before the restart, does not list now, and that rest.
+
+        Their tombstones may be compacted away, so that they are never read.
+        """
+        if self._restored is None or not report.complete:
+            return
+        listed = {info.group for info in report.groups}.union(report.refused)
+        self._table.free(self._table.absent(self._restored.groups - listed))
+        self._restored.groups = frozenset()
+
     def judge(self, now_ms: EpochMs) -> ClusterSnapshot:
         """Judge everything and publish the snapshot."""
         self._drop_missing_topics(now_ms)
         self._expire(now_ms)
-        if self._layout is None or self._table.changed:
-            self._layout = lay_out(self._table.ids(), self._topics)
-            self._table.changed = False
+        self._place_made()
+        self._watch_uncommitted(now_ms)
+        layout = self._laid_out()
+        self.groups.refresh(layout, now_ms)
         self._round += 1
-        self.snapshot = evaluate(
+        known_ms = self._known_until_ms(now_ms)
+        judged = evaluate(
             cluster=self.cluster,
             at_ms=now_ms,
-            now_ms=self._known_until_ms(now_ms),
+            now_ms=known_ms,
             data_ms=self._data_ms,
             number=self._round,
-            layout=self._layout,
+            layout=layout,
             windows=self.windows,
             history=self.history,
             topics=self._topics,
-            limits=self._limits(),
-            info=dict(self._info),
-            owners=dict(self._owners),
+            rules=self.settings.rules,
+            around=self._around(known_ms),
+            info=dict(self.groups.info),
+            owners=dict(self.groups.owners),
         )
-        self._table.recycle()
+        self.snapshot = replace(
+            judged,
+            transactions=self._transactions,
+            stale=self.is_stale(now_ms),
+            stale_after_ms=self.settings.fresh_for.of_commits_ms(polled=self.known.polled),
+        )
+        self._recycle()
+        self._see_lags(self.snapshot, now_ms)
         return self.snapshot
+
+    def _laid_out(self) -> Layout:
+        if self._layout is None or self._table.changed:
+            self._layout = lay_out(self._table.ids(), self._topics)
+            self._table.changed = False
+        return self._layout
+
+    def _recycle(self) -> None:
+        freed = self._table.recycle()
+        if freed.size:
+            self.pace.clear(freed)
+            self.setbacks.clear(freed)
+            self.groups.clear(freed)
+            # such a row may be another partition's next
+            given_up = set(freed.tolist())
+            self._silent = {
+                identity: row for identity, row in self._silent.items() if row not in given_up
+            }
+
+    def _see_lags(self, snapshot: ClusterSnapshot, now_ms: EpochMs) -> None:
+        """Follow how lags rise and fall, while they are fresh."""
+        if now_ms - self._data_ms > self.settings.away_after_ms:
+            return
+        rows = snapshot.rows
+        shown = rows.window[rows.rule == Rule.FALLING_BEHIND]
+        if now_ms - self._lags_ms > self.settings.away_after_ms:
+            self.pace.resume(now_ms, shown=shown)
+        self._lags_ms = now_ms
+        # while a group pauses, its lag says nothing about whether it is fast enough
+        known = (rows.readable_lag >= 0) & _AT_WORK[rows.rule]
+        away = self._partitions.away(now_ms)
+        if away.any():
+            known &= ~np.append(away, True)[rows.at]
+        whole = bool(known.all())
+        stepped = self.pace.see_lags(
+            rows.window if whole else rows.window[known],
+            rows.readable_lag if whole else rows.readable_lag[known],
+            now_ms,
+            shown=shown,
+        )
+        if stepped:
+            held = self.groups.membership[: self.windows.rows] == Membership.HELD
+            self.pace.see_members(held, now_ms)
+
+    def _around(self, known_ms: EpochMs) -> Around:
+        skew_ms = self.skew.corrected_ms
+        recent_ms = known_ms - self.settings.limits.recent_ms
+        return Around(
+            pace=self.pace,
+            facts=self._row_facts(skew_ms),
+            partitions=self._partitions.columns(
+                self._topics, self.history.latest(), self.history.since(recent_ms), skew_ms=skew_ms
+            ),
+            limits=self.settings.limits,
+            complete_ms=self.complete_ms - skew_ms if self.complete else UNKNOWN,
+            skew_ms=skew_ms,
+            asked_ms=known_ms - skew_ms,
+        )
+
+    def _row_facts(self, skew_ms: int) -> RowFacts:
+        left_ms, lost_ms = self.groups.left_ms, self.setbacks.column("lost_ms")
+        return RowFacts(
+            membership=self.groups.membership,
+            left_ms=None if left_ms is None else shifted(left_ms, skew_ms),
+            mirrored=self.groups.mirrored,
+            read_committed=self.groups.read_committed,
+            rewound_from=self.setbacks.column("rewound_from"),
+            rewound_ms=self.setbacks.column("rewound_ms"),
+            rewound_again_ms=self.setbacks.column("rewound_again_ms"),
+            lost=self.setbacks.column("lost"),
+            lost_ms=None if lost_ms is None else shifted(lost_ms, skew_ms),
+            commits=self._known.facts(
+                skew_ms=skew_ms,
+                all_polled=self.facts is not None and self.facts.commits_mode == "admin",
+            ),
+        )
 
     def _known_until_ms(self, now_ms: EpochMs) -> EpochMs:
         """The instant up to which commits and log ends are known: the windows are judged at it.
 
         While Kafka is away, or its commits cannot be read, silence is ours and not the groups'.
         """
-        known = [each for each in (self._data_ms, self._commits_until_ms) if each >= 0]
-        return EpochMs(min(now_ms, *known)) if known else now_ms
+        until_ms = self.known.until_ms
+        return now_ms if until_ms < 0 else EpochMs(min(now_ms, until_ms))
 
-    def _limits(self) -> Limits:
-        return Limits(
-            allowed_lag=self.settings.allowed_lag,
-            minimum_complete=self.settings.minimum_complete,
-            recent_ms=self.settings.intervals * RECENT_S_PER_INTERVAL * 1000,
-        )
+    # rows
+
+    def _place_made(self) -> None:
+        """Give rows that came into being their place in all columns."""
+        capacity = self.windows.count.size
+        if self.pace.moved_ms.size < capacity:
+            for columns in (self.pace, self.setbacks, self.groups):
+                columns.make_room(capacity)
+        rows, groups = self._table.take_made()
+        if rows.size:
+            self._rows_came = True
+            self._known.place(rows, groups, capacity)
+            self.groups.rows_made(groups)
+
+    def _watch_uncommitted(self, now_ms: EpochMs) -> None:
+        """Make rows for partitions that members hold for long and do not commit; end others."""
+        if self.settings.rules is RuleSet.BURROW or not self.complete:
+            return
+        for identity, since_ms in self.groups.never_commit(self._topics, now_ms).items():
+            # its first commit may have come since the group was looked at
+            if identity not in self._silent and not self._table.has(identity):
+                row = self._silent[identity] = self._table.make(identity, self._topics)
+                self._place_made()
+                self.pace.begin(np.array([row]), np.array([since_ms]))
+        for identity, row in list(self._silent.items()):
+            if self.windows.count[row] > 0:
+                del self._silent[identity]
+            elif not self.groups.holds(identity):
+                self._table.free(np.array([row]))
+                del self._silent[identity]
 
     # commits
+
+    def _commits_known(self, report: CommitsKnown) -> None:
+        if self._known.take(report):
+            ids = self._table.ids()
+            rows = np.flatnonzero(ids.group >= 0)
+            groups = [ids.group_names[group] for group in ids.group[rows].tolist()]
+            self._known.place(rows, groups, self.windows.count.size)
+        self._note_polls()
+
+    def _note_polls(self) -> None:
+        """Polls count as known once no polled offset waits for log ends."""
+        if not any(isinstance(each, Commits) and each.only_changes for each, *_ in self._waiting):
+            self._known.polls_admitted()
 
     def _commits(self, report: Commits, now_ms: EpochMs) -> None:
         if report.new_groups:
@@ -187,8 +570,14 @@ class ClusterMonitor:
                 report.new_topics,
                 report.new_partitions,
             )
+        self._compare(report)
         if report.key.size == 0:
+            if not self._waiting:
+                self.positions.update(report.positions)
             return
+        if report.exact_times and self.backlog.ready:
+            newest_ms = int(report.commit_ms.max())
+            self.skew.see(newest_commit_ms=newest_ms, observed_ms=report.observed_ms)
         self._take(report, now_ms, number=report.key.size)
 
     def _take(self, report: Commits | GroupsGone, now_ms: EpochMs, *, number: int) -> None:
@@ -208,7 +597,9 @@ class ClusterMonitor:
         if isinstance(report, GroupsGone):
             return True
         return bool(
-            report.exact_times and self._data_ms >= 0 and report.commit_ms.max() <= self._data_ms
+            report.exact_times
+            and self._data_ms >= 0
+            and report.commit_ms.max() + self.skew.corrected_ms <= self._data_ms
         )
 
     def _admit_next(self, now_ms: EpochMs) -> None:
@@ -221,33 +612,47 @@ class ClusterMonitor:
         if isinstance(report, GroupsGone):
             self._groups_gone(report)
             return
+        self.positions.update(report.positions)
+        self._exact_times = report.exact_times
         keep = (report.commit_ms >= now_ms - self.settings.expire_ms) & (report.offset >= 0)
         removed = np.flatnonzero(report.offset < 0)
         if removed.size:
             keep &= ~_removed_later(report, removed)
-            rows = self._table.rows(np.unique(report.key[removed]))
+            rows = self._table.find(np.unique(report.key[removed]))
             self._table.free(rows[rows >= 0])
         chosen = np.flatnonzero(keep)
         if not chosen.size:
             return
-        offset, commit_ms = report.offset[chosen], report.commit_ms[chosen]
         row = self._table.place(report.key[chosen], self._topics)
+        self._place_made()
+        offset, order = report.offset[chosen], report.order[chosen]
+        # what was read before a restart comes again: it is in the window, or older than that
+        news = self.windows.advances(row, order)
         if report.only_changes:
-            # a new collector told all rows it found: those that rest have not committed again
-            news = (self.windows.newest[row] < 0) | (self.windows.last_offset(row) != offset)
-            chosen, row, offset, commit_ms = (
-                each[news] for each in (chosen, row, offset, commit_ms)
-            )
-        self.windows.insert(
-            CommitColumns(
-                row=row,
-                offset=offset,
-                commit_ms=commit_ms,
-                order=report.order[chosen],
-                lag=self._lags(row, offset, commit_ms),
-                observed_s=np.full(chosen.size, report.observed_ms // 1000, np.uint32),
-            )
+            # a poll sees offsets, not commits: those that rest have not been committed again
+            news &= (self.windows.newest[row] < 0) | (self.windows.last_offset(row) != offset)
+        if not news.any():
+            return
+        if not news.all():
+            chosen, row = chosen[news], row[news]
+            offset, order = offset[news], order[news]
+        if (row[1:] < row[:-1]).any():
+            by_row = np.argsort(row, kind="stable")
+            chosen, row = chosen[by_row], row[by_row]
+            offset, order = offset[by_row], order[by_row]
+        commit_ms = report.commit_ms[chosen]
+        if not report.exact_times:
+            commit_ms = commit_ms - self.skew.corrected_ms
+        commits = CommitColumns(
+            row=row,
+            offset=offset,
+            commit_ms=commit_ms,
+            order=order,
+            lag=self._lags(row, offset, commit_ms),
+            observed_s=np.full(chosen.size, report.observed_ms // 1000, np.uint32),
         )
+        self._follow(commits, now_ms)
+        self.windows.insert(commits)
         self.admitted += chosen.size
 
     def _lags(self, row: Int32, offset: Int64, commit_ms: Int64) -> Int64:
@@ -255,8 +660,184 @@ class ClusterMonitor:
         at = self._table.at[row]
         if self.history.partitions == 0:
             return np.full(row.size, UNKNOWN, np.int64)
-        ends = self.history.at(np.maximum(at, 0), commit_ms)
+        ends = self.history.at(np.maximum(at, 0), commit_ms + self.skew.corrected_ms)
+        if self.history.interrupted:
+            # what was appended since the earlier process ended has not been asked for yet
+            known_ms = int(self.history.at_ms[-1]) - self.skew.corrected_ms
+            ends = np.where(commit_ms <= known_ms, ends, UNKNOWN)
         return np.where((at >= 0) & (ends >= 0), np.maximum(ends - offset, 0), UNKNOWN)
+
+    # movements
+
+    def _follow(self, commits: CommitColumns, now_ms: EpochMs) -> None:
+        """Learn from commits, before they are put into their windows, how their rows move.
+
+        They are sorted by row.
+        """
+        row, offset, commit_ms = commits.row, commits.offset, commits.commit_ms
+        starts = np.append(True, row[1:] != row[:-1])
+        heads = row[starts]
+        newest = self.windows.newest[heads]
+        before = np.append(UNKNOWN, offset[:-1])
+        before[starts] = np.where(newest >= 0, self.windows.offset[newest, heads], UNKNOWN)
+        first = starts & (before < 0)
+        if first.any():
+            self.pace.begin(row[first], commit_ms[first])
+        self.setbacks.follow(row, before, offset, commit_ms)
+        moved = offset != before
+        since_ms = self._moved_before(row, commit_ms, starts, moved)
+        moves = np.flatnonzero(moved)
+        pause_ms = np.where(since_ms >= 0, commit_ms - since_ms, UNKNOWN)
+        # whether a short one was spent reading makes no difference to what is usual
+        long = moves[pause_ms[moves] > self.pace.step_ms]
+        if long.size:
+            pause_ms[long] = self._spent_reading(
+                row[long], before[long], since_ms[long], commit_ms[long]
+            )
+        past = self._began_unwatched(since_ms[moves])
+        for part, unwatched in ((moves[past], True), (moves[~past], False)):
+            self.pace.move(row[part], commit_ms[part], pause_ms[part], past=unwatched)
+        self._look_for_jumps(commits, before, now_ms)
+
+    def _began_unwatched(self, since_ms: Int64) -> Bools:
+        """Which pauses began before lagwatch watched the cluster for the first time?"""
+        if not self.complete:
+            return np.ones(since_ms.size, np.bool_)
+        if self._restored is not None:
+            return np.zeros(since_ms.size, np.bool_)
+        return since_ms + self.skew.corrected_ms < self.complete_ms
+
+    def _moved_before(self, row: Int32, commit_ms: Int64, starts: Bools, moved: Bools) -> Int64:
+        """When each commit's row had moved last before it; -1 for never."""
+        if starts.all():  # one commit of each row
+            moved_ms: Int64 = self.pace.moved_ms[row]
+            return moved_ms
+        place = np.arange(row.size)
+        last = np.maximum.accumulate(np.where(moved, place, UNKNOWN))
+        previous = np.append(UNKNOWN, last[:-1])
+        head = np.maximum.accumulate(np.where(starts, place, 0))
+        inside = previous >= head
+        return np.where(inside, commit_ms[previous], self.pace.moved_ms[row])
+
+    def _spent_reading(self, row: Int32, before: Int64, since_ms: Int64, commit_ms: Int64) -> Int64:
+        """How much of each long pause there was something to read, and Kafka was there."""
+        skew_ms = self.skew.corrected_ms
+        at = self._table.at[row]
+        ours_ms = commit_ms + skew_ms
+        if self.history.partitions and self.history.at_ms.size:
+            waited_ms, reason = self.history.waited(np.maximum(at, 0), before, ours_ms)
+            measured = (at >= 0) & (reason == TimeLagReason.MEASURED)
+            since_ms = np.where(measured, np.maximum(since_ms, commit_ms - waited_ms), since_ms)
+            nothing = (at >= 0) & (reason == TimeLagReason.CAUGHT_UP)
+            since_ms = np.where(nothing, commit_ms, since_ms)
+        absences = self._partitions.absences(at, skew_ms=skew_ms)
+        return uninterrupted_ms(since_ms, commit_ms, *absences)
+
+    # losses
+
+    def _look_for_jumps(self, commits: CommitColumns, before: Int64, now_ms: EpochMs) -> None:
+        """Commits that passed the log start before a loss was counted: was what they passed read?
+
+        A consumer whose next message was deleted goes on at the log start. What it skipped is lost
+        when it could not have read so much since its last commit, or is far from the log end: then
+        the log start has caught up with it. When it read last and when the messages were deleted is
+        known to a round only, so the loss is an upper bound. A commit right at the log start is
+        that of a consumer which has its messages deleted once they are read, as Kafka Streams does.
+        """
+        if self._starts.since_ms < 0:
+            return
+        row, offset = commits.row, commits.offset
+        at = self._table.at[row]
+        start = np.append(self._topics.log_start, UNKNOWN)[at]
+        passed = np.flatnonzero((before >= 0) & (before < start) & (start < offset))
+        if not passed.size:
+            return
+        commit_ms, lag = commits.commit_ms, commits.lag
+        counted = self.setbacks.counted_until(row)
+        committed_ms = commit_ms + self.skew.corrected_ms
+        for index in passed[counted[passed] < start[passed]].tolist():
+            # what was committed while the messages were there was read
+            there_ms = self._starts.there_until_ms(int(at[index]), int(before[index]))
+            if committed_ms[index] < there_ms:
+                continue
+            window = self.windows.entries(int(row[index]))
+            took_ms = int(commit_ms[index]) - window.commit_ms[-1] if window.commit_ms else 0
+            same = row[: index + 1] == row[index]
+            if self._exact_times and same.sum() == 1:
+                unread = at[[index]], before[[index]], committed_ms[[index]]
+                waited_ms, reason = self.history.waited(*unread)
+                waited_ms[reason == TimeLagReason.CAUGHT_UP] = 0
+                took_ms = _reading_ms(window.commit_ms, took_ms, waited_ms=int(waited_ms[0]))
+            readable = _PLAUSIBLE * _fastest(window.offset, window.commit_ms) * max(took_ms, 0)
+            if start[index] in offset[:index][same[:index]]:
+                continue  # a consumer has its messages deleted up to a commit of its own
+            # a lag proves nothing while the messages may have been there when they were committed
+            gone_ms = self._starts.gone_since_ms(int(at[index]), int(before[index]))
+            far = lag[index] > _FAR * (offset[index] - before[index])
+            far &= 0 <= gone_ms <= committed_ms[index]
+            if far or start[index] - before[index] > readable:
+                first = max(int(before[index]), int(counted[index]))
+                self._lose(int(row[index]), first, int(start[index]), now_ms, exact=False)
+
+    def _count_losses(self, now_ms: EpochMs) -> None:
+        """Rows whose next message was deleted before this round began: what was deleted is lost.
+
+        The log start is that of the newest round after which all commits are known and admitted:
+        so a consumer that committed and let its messages be deleted is not taken for a loser.
+        """
+        newest = self._starts.newest
+        if not newest.size:
+            return
+        if not self._rows_came and self._start_counted_ms == self._starts.since_ms:
+            return  # committed offsets only rise: nothing new can be below the log start
+        rows = np.flatnonzero(self.windows.count[: self.windows.rows] > 0)
+        committed = self.windows.last_offset(rows)
+        below = np.flatnonzero(np.append(newest, UNKNOWN)[self._table.at[rows]] > committed)
+        if not below.size:
+            self._start_counted_ms, self._rows_came = EpochMs(self._starts.since_ms), False
+            return
+        rows, committed = rows[below], committed[below]
+        floor = self._starts.known_at(self._table.at[rows], self._known_ms(rows))
+        counted = np.maximum(self.setbacks.counted_until(rows), committed)
+        lost = (floor > counted) & ~self._is_remainder(rows)
+        for index in np.flatnonzero(lost).tolist():
+            self._lose(int(rows[index]), int(counted[index]), int(floor[index]), now_ms, exact=True)
+
+    def _is_remainder(self, rows: Slots) -> Bools:
+        """Offsets that no consumer of this cluster reads on from."""
+        remainder = np.zeros(rows.size, np.bool_)
+        if self.groups.left_ms is not None:
+            remainder |= self.groups.left_ms[rows] >= 0
+        if self.groups.mirrored is not None:
+            remainder |= self.groups.mirrored[rows]
+        return remainder
+
+    def _known_ms(self, rows: Slots) -> Int64:
+        """Up to which instant of lagwatch's clock all commits of the rows are admitted."""
+        commits = self._known.facts(skew_ms=0, all_polled=False)
+        if commits is None:
+            # whoever does not report it sends all commits of a round before its log ends
+            reads_on = self.backlog.total > 0 and not self.backlog.ready
+            return np.full(rows.size, UNKNOWN if reads_on else self._data_ms)
+        if self._admitted_ms.size != commits.known_ms.size:
+            return np.full(rows.size, UNKNOWN)
+        known_ms: Int64 = self._admitted_ms[commits.place[rows]]
+        return known_ms
+
+    def _lose(self, row: int, first: int, end: int, now_ms: EpochMs, *, exact: bool) -> None:
+        group, topic, partition = self._table.identity(row)
+        self.setbacks.lose(row, messages=end - first, until=end, now_ms=now_ms)
+        self._losses.append(
+            Loss(
+                group=group,
+                topic=topic,
+                partition=partition,
+                at_ms=now_ms,
+                first=first,
+                end=end,
+                exact=exact,
+            )
+        )
 
     # log ends and topics
 
@@ -266,17 +847,49 @@ class ClusterMonitor:
         new = self.history.latest() < 0
         self.history.add((report.started_ms + report.finished_ms) // 2, report.log_end)
         latest = self.history.latest()
-        self._topics = with_offsets(self._topics, report, latest)
+        before = self._topics
+        self._note_cuts(report, before)
+        back = self._partitions.round(report, before)
+        if back.any():
+            self._leave_out(back)
+        self._topics = with_offsets(before, report, latest)
         self._data_ms = report.started_ms
-        self._fill_lags(np.flatnonzero(new & (latest >= 0)))
+        if self.settings.rules is RuleSet.BURROW:
+            self._fill_lags(np.flatnonzero(new & (latest >= 0)))
         while self._waiting and _seen_ms(*self._waiting[0]) <= report.started_ms:
             self._admit_next(now_ms)
+        self._note_polls()
+        self._count_losses(now_ms)
+        self._starts.add(self._topics.log_start, report.finished_ms)
+        commits = self._known.facts(skew_ms=0, all_polled=False)
+        if commits is not None:
+            self._admitted_ms = commits.known_ms
+        self._note_complete(report, now_ms)
         return True
+
+    def _leave_out(self, back: Bools) -> None:
+        """Partitions have come back: their lags did not rise while they could not be read."""
+        at = self._table.at[: self.windows.rows]
+        rows = np.flatnonzero(np.append(back, False)[at])
+        away_ms, back_ms, _ = self._partitions.absences(at[rows], skew_ms=0)
+        self.pace.leave_out(rows, back_ms - away_ms)
+
+    def _note_cuts(self, report: LogEnds, before: TopicColumns) -> None:
+        """Log ends that went back: a re-created topic is read before its new id is known."""
+        cut = np.flatnonzero((report.log_end >= 0) & (report.log_end < before.log_end))
+        for topic in np.unique(np.searchsorted(before.first, cut, side="right") - 1).tolist():
+            self._cut_ms[before.names[topic]] = self._data_ms
+
+    def _note_complete(self, report: LogEnds, now_ms: EpochMs) -> None:
+        """The first round of log ends that began after the backlog was read makes all complete."""
+        answered = not report.log_end.size or bool((report.log_end >= 0).any())
+        if not self.complete and 0 <= self._backlog_ms <= report.started_ms and answered:
+            self.complete_ms = now_ms
 
     def _fill_lags(self, partitions: Slots) -> None:
         """Commits that came before any log end of their partition: its first one bounds their lag.
 
-        Too high for old commits, so it can only make a lag seem to fall: no false alarm.
+        Burrow compares the commits of a backlog with the log end it knows when it reads them.
         """
         if not partitions.size or not self.windows.rows:
             return
@@ -291,9 +904,14 @@ class ClusterMonitor:
     def _new_topics(self, report: Topics, now_ms: EpochMs) -> None:
         found = change(self._topics, self._topic_ids, report)
         self.history.remap(found.source)
+        self._partitions.remap(found.source)
+        self._starts.remap(found.source)
         self._topics, self._topics_version = found.columns, report.version
+        self._table.locate(self._topics)
+        if self._restored is not None and self._restored.offsets_topic in found.recreated:
+            self._forget_restored(f"{self._restored.offsets_topic} was replaced")
         for name in found.recreated:
-            self._table.free(self._table.of_topic(name))
+            self._begin_anew(name, report)
         self._topic_ids |= {
             name: topic_id
             for name, topic_id in zip(report.names, report.ids, strict=True)
@@ -305,8 +923,46 @@ class ClusterMonitor:
             if name not in found.columns.index
         }
         self._missing_since = still_missing | dict.fromkeys(found.gone, int(now_ms))
-        self._table.locate(self._topics)
-        self._table.changed = True
+        self.groups.topics_changed(report.names)
+        self._topics_ms = now_ms
+
+    def _begin_anew(self, topic: str, report: Topics) -> None:
+        """A topic was re-created: only commits of the new one stay.
+
+        Where commits name their topic's id it is known which these are; else those that are newer
+        than the last round in which the log ends were the old topic's, and rows that came into
+        being since the old topic was last seen.
+        """
+        seen_ms = max(self._topics_ms, self._data_ms)
+        # while the topic was missing, log ends were read without it
+        seen_ms = EpochMs(min(seen_ms, self._missing_since.get(topic, seen_ms)))
+        cut_ms = self._cut_ms.pop(topic, UNKNOWN)
+        if seen_ms - cut_ms <= _CUT_COUNTS_MS:
+            seen_ms = EpochMs(cut_ms)
+        skew_ms = self.skew.corrected_ms
+        since_ms = report.first_commit_ms.get(topic, seen_ms - skew_ms + 1)
+        born_ms = report.replaced_after_ms.get(topic, _NEVER_MS) - skew_ms
+        # a poll that waits may hold the same offset again: that is no news for the old row
+        self._keep_newer(topic, since_ms, born_ms)
+        while self._waiting:
+            self._admit_next(self._topics_ms)
+        self._keep_newer(topic, since_ms, born_ms)
+
+    def _keep_newer(self, topic: str, since_ms: int, born_ms: int) -> None:
+        """Keep rows of a topic with a commit since an instant, or that came into being since one.
+
+        Kafka removes all commits of a topic that is deleted: a row that came after that is of the
+        new topic, however late its id is known. If it is not, its removal is still to be read.
+        """
+        rows = self._table.of_topic(topic)
+        newest = self.windows.newest[rows]
+        newer = self.windows.commit_ms[newest, rows] >= since_ms
+        born = (self.pace.since_s[rows].astype(np.int64) + 1) * 1000 > born_ms
+        stays = (newest >= 0) & (newer | born)
+        self._table.free(rows[~stays])
+        kept = rows[stays]
+        self.windows.keep_newest(kept)
+        self.setbacks.clear(kept)
 
     def _drop_missing_topics(self, now_ms: EpochMs) -> None:
         """Forget topics that stayed away while log ends were read all the same."""
@@ -316,26 +972,16 @@ class ClusterMonitor:
             if min(now_ms, self._data_ms) - since > _GONE_AFTER_MS
         ]
         for name in gone:
-            self._table.free(self._table.of_topic(name))
+            rows = self._table.of_topic(name)
+            newest = self.windows.newest[rows]
+            # Kafka takes no commit to a topic that does not exist: it is there, if not visible
+            committed_ms = self.windows.commit_ms[newest, rows] + self.skew.corrected_ms
+            stays = (newest >= 0) & (committed_ms >= self._missing_since[name])
+            self._table.free(rows[~stays])
             self._topic_ids.pop(name, None)
             del self._missing_since[name]
 
     # groups
-
-    def _groups_seen(self, report: GroupsSeen) -> None:
-        if report.complete:
-            names = {info.group for info in report.groups}.union(report.refused)
-            self._info = {name: self._info[name] for name in self._info if name in names}
-            self._owners = {name: self._owners[name] for name in self._owners if name in names}
-        for info in report.groups:
-            self._info[info.group] = info
-            self._owners[info.group] = {
-                (topic, partition): member
-                for member in info.members
-                for topic, partitions in member.assignment
-                for partition in partitions
-            }
-        self.rebalances.update(report.rebalances)
 
     def _groups_gone(self, report: GroupsGone) -> None:
         """Drop the groups' rows but for those committed to since."""
@@ -343,9 +989,7 @@ class ClusterMonitor:
             rows = self._table.of_group(group)
             self._table.free(rows[~self.windows.newer_than(order, rows)])
             if not self._table.of_group(group).size:
-                self._info.pop(group, None)
-                self._owners.pop(group, None)
-                self.rebalances.pop(group, None)
+                self.groups.drop(group)
 
     def _expire(self, now_ms: EpochMs) -> None:
         """Drop groups whose last commit is older than the expiry time."""
@@ -356,9 +1000,9 @@ class ClusterMonitor:
         if self._table.changed or not snapshot_rows.size:
             return
         newest = self.windows.newest[snapshot_rows]
-        last_ms = np.maximum.reduceat(
-            self.windows.commit_ms[newest, snapshot_rows], self._layout.group_first[:-1]
-        )
+        # a row without commits is there because a member holds the partition now
+        seen_ms = np.where(newest >= 0, self.windows.commit_ms[newest, snapshot_rows], now_ms)
+        last_ms = np.maximum.reduceat(seen_ms, self._layout.group_first[:-1])
         expired = np.repeat(
             last_ms < now_ms - self.settings.expire_ms, np.diff(self._layout.group_first)
         )
@@ -383,3 +1027,26 @@ def _removed_later(report: Commits, removed: Slots) -> Bools:
     last = np.full(int(number.max()) + 1, UNKNOWN, np.int64)
     np.maximum.at(last, number[removed], removed)
     return np.arange(report.key.size) <= last[number]
+
+
+_AT_WORK = np.isin(
+    np.arange(len(Rule)), (Rule.LAG_WITHIN_ALLOWED, Rule.PROGRESSING, Rule.FALLING_BEHIND)
+)
+
+
+def _reading_ms(commit_ms: list[int], took_ms: int, *, waited_ms: int) -> int:
+    """How much of the time since its last commit a consumer can have been reading.
+
+    One that commits as it reads, and fell silent for several times its usual interval although its
+    next message was there for so long, hung until shortly before it committed again.
+    """
+    gaps_ms = [b - a for a, b in pairwise(commit_ms)]
+    if len(gaps_ms) < _GAPS or min(took_ms, waited_ms) <= _HUNG * max(gaps_ms):
+        return took_ms
+    return 2 * max(gaps_ms)
+
+
+def _fastest(offset: list[int], commit_ms: list[int]) -> float:
+    """Most messages read per millisecond between two commits of a window."""
+    steps = zip(offset, offset[1:], commit_ms, commit_ms[1:], strict=False)
+    return max(((b - a) / max(t - s, 1) for a, b, s, t in steps), default=0.0)

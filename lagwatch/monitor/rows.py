@@ -1,7 +1,8 @@
-"""Who stands in which row of the window store, and which collector key means which row."""
+"""Which group-partition has which row of the window store, and which row a collector key means."""
 
 import bisect
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +32,12 @@ class _Names:
         """Id of a name in use; -1."""
         return self._ids.get(name, UNKNOWN)
 
+    def restore(self, names: Sequence[str], uses: Sequence[int]) -> None:
+        """Begin with these names; ids are their places. Those without uses may be given anew."""
+        self.names, self._uses = list(names), list(uses)
+        self._ids = {name: number for number, name in enumerate(names) if uses[number]}
+        self._free = [number for number, used in enumerate(uses) if not used]
+
     def hold(self, name: str) -> int:
         known = self._ids.get(name)
         if known is None:
@@ -44,6 +51,14 @@ class _Names:
             self._ids[name] = known
         self._uses[known] += 1
         return known
+
+    def hold_all(self, names: Sequence[str]) -> list[int]:
+        """The id of each of these names, held once for each of them."""
+        ids = {}
+        for name, times in Counter(names).items():
+            ids[name] = number = self.hold(name)
+            self._uses[number] += times - 1
+        return list(map(ids.__getitem__, names))
 
     def release(self, number: int) -> None:
         self._uses[number] -= 1
@@ -80,8 +95,17 @@ class RowTable:
         self._announced: list[_Announced] = []
         self._homeless: dict[int, Identity] = {}
         self._earlier: dict[Identity, int] = {}
+        self._made: list[tuple[int, str]] = []
+        self.frees = 0
+        """Rows given up so far."""
         self.changed = True
         """Rows came or went since this was last set to False."""
+
+    def take_made(self) -> tuple[Rows, list[str]]:
+        """Rows that came into being since the last call, and their groups."""
+        made, self._made = self._made, []
+        rows = np.array([row for row, _ in made], np.intp)
+        return rows, [group for _, group in made]
 
     def ids(self) -> RowIds:
         """The identities as they are now; `at` is a copy that later changes do not touch."""
@@ -94,6 +118,44 @@ class RowTable:
             group_names=self._groups.names,
             topic_names=self._topics.names,
         )
+
+    def of_rows(self, rows: Rows) -> RowIds:
+        """The identities of these rows, which must be in use."""
+        group, topic, partition, at = self._ids[:4, rows]
+        return RowIds(
+            group=group,
+            topic=topic,
+            partition=partition,
+            at=at,
+            group_names=self._groups.names,
+            topic_names=self._topics.names,
+        )
+
+    def used(self, first: int, end: int) -> Rows:
+        """Rows in use from `first` to before `end`."""
+        return first + np.flatnonzero(self._ids[0, first:end] >= 0)
+
+    def restore(self, ids: RowIds, topics: TopicColumns) -> None:
+        """Make rows 0, 1, … with these identities, in an empty table; `ids.at` is ignored."""
+        fresh = self._take_rows(ids.group.size)
+        rows = slice(0, len(fresh))
+        for place, names, number in (
+            (0, self._groups, ids.group),
+            (1, self._topics, ids.topic),
+        ):
+            known = ids.group_names if place == 0 else ids.topic_names
+            names.restore(known, np.bincount(number, minlength=len(known)).tolist())
+            self._ids[place, rows] = number
+        self._ids[2, rows] = ids.partition
+        self.locate(topics)
+
+    def absent(self, groups: Iterable[str]) -> Rows:
+        """Rows of groups of which this collector has not read any commit."""
+        found = {identity[0] for identity in self._earlier}
+        numbers = [self._groups.find(group) for group in groups if group in found]
+        rows = np.flatnonzero(np.isin(self._ids[0, : self._windows.rows], numbers))
+        keyed = np.unique(self._ids[0, rows][self._ids[4, rows] >= 0])
+        return rows[~np.isin(self._ids[0, rows], keyed)]
 
     @property
     def at(self) -> Int32:
@@ -144,6 +206,17 @@ class RowTable:
         found: Int32 = self._by_key[keys]
         return found
 
+    def find(self, keys: Int32) -> Int32:
+        """Row of each key, those that an earlier collector filled included; -1 for none."""
+        for key in keys[self._by_key[keys] < 0].tolist():
+            (identity,) = self._identities([key])
+            row = self._earlier.pop(identity, UNKNOWN)
+            if row < 0:
+                self._homeless[key] = identity
+            else:
+                self._by_key[key], self._ids[4, row] = row, key
+        return self.rows(keys)
+
     def place(self, keys: Int32, topics: TopicColumns) -> Int32:
         """Row of each key, making rows where there are none."""
         missing = np.unique(keys[self._by_key[keys] < 0])
@@ -152,30 +225,46 @@ class RowTable:
         return self.rows(keys)
 
     def _make_rows(self, keys: list[int], topics: TopicColumns) -> None:
-        identities = [self._identity(key) for key in keys]
+        """Rows for keys, rising, that have none."""
+        identities = self._identities(keys)
         known = [self._earlier.pop(identity, UNKNOWN) for identity in identities]
-        wanted = known.count(UNKNOWN)
-        fresh = self._take_rows(wanted)
-        for key, identity, earlier in zip(keys, identities, known, strict=True):
-            row = earlier if earlier >= 0 else fresh.pop()
-            if earlier < 0:
-                self._occupy(row, identity, topics)
-            self._by_key[key] = row
-            self._ids[4, row] = key
-        self.changed |= wanted > 0
+        rows = np.array(known, np.int64)
+        fresh = np.flatnonzero(rows < 0)
+        if fresh.size:
+            rows[fresh] = self._take_rows(fresh.size)[::-1]
+            self._occupy(rows[fresh], [identities[index] for index in fresh.tolist()], topics)
+            self.changed = True
+        self._by_key[keys] = rows
+        self._ids[4, rows] = keys
 
-    def _identity(self, key: int) -> Identity:
-        """Who a key without a row is; asked once."""
-        known = self._homeless.pop(key, None)
-        if known is not None:
-            return known
-        index = bisect.bisect_right(self._announced, key, key=_first_key) - 1
-        found = self._announced[index]
-        place = key - found.first_key
-        found.left -= 1
-        if not found.left:
+    def _identities(self, keys: list[int]) -> list[Identity]:
+        """Who keys without a row are; asked once for each."""
+        found: list[Identity] = []
+        place = 0
+        while place < len(keys):
+            known = self._homeless.pop(keys[place], None)
+            if known is not None:
+                found.append(known)
+                place += 1
+            else:
+                place += self._take_announced(keys, place, found)
+        return found
+
+    def _take_announced(self, keys: list[int], place: int, found: list[Identity]) -> int:
+        """Identities of keys that were announced together; returns how many they are."""
+        index = bisect.bisect_right(self._announced, keys[place], key=_first_key) - 1
+        block = self._announced[index]
+        end = bisect.bisect_left(keys, block.first_key + len(block.groups), place)
+        for number, key in enumerate(keys[place:end]):
+            if key in self._homeless:
+                end = place + number
+                break
+            at = key - block.first_key
+            found.append((block.groups[at], block.topics[at], block.partitions[at]))
+        block.left -= end - place
+        if not block.left:
             del self._announced[index]
-        return found.groups[place], found.topics[place], found.partitions[place]
+        return end - place
 
     def _take_rows(self, number: int) -> list[int]:
         reused = [self._free.pop() for _ in range(min(number, len(self._free)))]
@@ -191,14 +280,35 @@ class RowTable:
         # popped from the end: rows are filled in rising order
         return [*reused, *range(first + more - 1, first - 1, -1)]
 
-    def _occupy(self, row: int, identity: Identity, topics: TopicColumns) -> None:
+    def _occupy(self, rows: Rows, identities: list[Identity], topics: TopicColumns) -> None:
+        groups, names, partitions = zip(*identities, strict=True)
+        index = [topics.index.get(name, UNKNOWN) for name in names]
+        first, following = topics.first[index], topics.first[np.array(index) + 1]
+        at = first + np.array(partitions)
+        visible = (np.array(index) >= 0) & (at < following)
+        self._ids[0, rows] = self._groups.hold_all(groups)
+        self._ids[1, rows] = self._topics.hold_all(names)
+        self._ids[2, rows] = partitions
+        self._ids[3, rows] = np.where(visible, at, UNKNOWN)
+        self._made += zip(rows.tolist(), groups, strict=True)
+
+    def make(self, identity: Identity, topics: TopicColumns) -> int:
+        """Make a row for a group-partition that has not committed yet; its key finds it later."""
+        (row,) = self._take_rows(1)
+        self._occupy(np.array([row]), [identity], topics)
+        self._earlier[identity] = row
+        self.changed = True
+        return row
+
+    def has(self, identity: Identity) -> bool:
+        """Does this group-partition have a row?"""
         group, topic, partition = identity
-        self._ids[:4, row] = (
-            self._groups.hold(group),
-            self._topics.hold(topic),
-            partition,
-            position(topics, topic, partition),
-        )
+        return bool((self._ids[2, self.of_group(group, topic)] == partition).any())
+
+    def identity(self, row: int) -> Identity:
+        """Group, topic and partition of a row in use."""
+        group, topic, partition = self._ids[:3, row].tolist()
+        return self._groups.names[group], self._topics.names[topic], partition
 
     def free(self, rows: Rows | Int32) -> None:
         """Give these rows up; their keys get new ones with their next commit."""
@@ -214,15 +324,18 @@ class RowTable:
             self._groups.release(group)
             self._topics.release(topic)
             self._freed.append(row)
+            self.frees += 1
             self.changed = True
         self._ids[:, rows] = UNKNOWN
 
-    def recycle(self) -> None:
+    def recycle(self) -> Rows:
         """Rows freed so far are emptied and may be used again: no snapshot shows them any more."""
-        if self._freed:
-            self._windows.clear(np.array(self._freed))
+        freed = np.array(self._freed, np.intp)
+        if freed.size:
+            self._windows.clear(freed)
         self._free += self._freed
         self._freed.clear()
+        return freed
 
     def of_group(self, group: str, topic: str | None = None) -> Rows:
         """Rows of a group, or of one topic of it."""

@@ -1,16 +1,30 @@
-"""What a monitor is told, from the configuration: the same for the service and for a replay."""
+"""Settings of a monitor, made from the configuration: the same for the service and for a replay."""
 
 from typing import Final
 
-from lagwatch.config.evaluator import EvaluatorSettings
-from lagwatch.config.windows import WindowSettings
+from lagwatch.config.cluster import ClusterSettings
+from lagwatch.config.evaluator import EvaluatorSettings, WindowSettings
 from lagwatch.monitor.cluster import MonitorSettings
+from lagwatch.monitor.freshness import FreshFor
+from lagwatch.monitor.members import GroupPatterns
 
 _HISTORY_MS: Final = 24 * 3_600_000
+_AWAY_ROUNDS: Final = 3
+_AWAY_AT_LEAST_MS: Final = 20_000
 
 
-def monitor_settings(windows: WindowSettings, evaluator: EvaluatorSettings) -> MonitorSettings:
-    """The sections `[windows]` and `[evaluator]` as a monitor takes them."""
+def monitor_settings(
+    windows: WindowSettings, evaluator: EvaluatorSettings, cluster: ClusterSettings | None = None
+) -> MonitorSettings:
+    """The sections `[windows]`, `[evaluator]` and `[clusters.NAME]` as a monitor takes them."""
+    interval_ms = 0 if cluster is None else round(cluster.log_end_interval_s * 1000)
+    ages = FreshFor()
+    if cluster is not None:
+        ages = FreshFor(
+            log_ends_ms=round(cluster.stale_after_s * 1000),
+            commits_ms=round(cluster.stale_after_s * 1000),
+            polled_ms=round(cluster.polled_stale_after_s * 1000),
+        )
     return MonitorSettings(
         intervals=windows.intervals,
         min_distance_ms=round(windows.min_distance_s * 1000),
@@ -18,4 +32,14 @@ def monitor_settings(windows: WindowSettings, evaluator: EvaluatorSettings) -> M
         allowed_lag=evaluator.allowed_lag,
         minimum_complete=evaluator.minimum_complete,
         history_ms=_HISTORY_MS,
+        rules=evaluator.rules,
+        stop_after_ms=round(evaluator.stop_after_s * 1000),
+        stall_after_ms=round(evaluator.stall_after_s * 1000),
+        loss_shown_ms=round(evaluator.loss_shown_s * 1000),
+        away_after_ms=max(_AWAY_AT_LEAST_MS, _AWAY_ROUNDS * interval_ms),
+        fresh_for=ages,
+        patterns=GroupPatterns(
+            read_committed="" if cluster is None else cluster.read_committed_groups,
+            mirrored="" if cluster is None else cluster.mirrored_groups,
+        ),
     )

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN
 from lagwatch.core.snapshot import TopicColumns
-from lagwatch.ports import LogEnds, Topics
+from lagwatch.ports.reports import LogEnds, Topics
 
 Int64 = NDArray[np.int64]
 

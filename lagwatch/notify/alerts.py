@@ -3,8 +3,8 @@
 import asyncio
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from typing import Final
@@ -21,26 +21,41 @@ from lagwatch.errors import NotFoundError
 from lagwatch.notify.channels.build import build
 from lagwatch.notify.database import Database
 from lagwatch.notify.dispatch import DeliveryCounts, Dispatcher, Outlet
+from lagwatch.notify.heartbeat import Heartbeat
 from lagwatch.notify.mutes import MuteRule, active, from_record, from_settings
-from lagwatch.notify.notice import Json, Notice, level, verdict_json
+from lagwatch.notify.notice import About, Json, Notice, level, nothing_known, verdict_json
 from lagwatch.notify.outbox import Outbox
+from lagwatch.notify.own import (
+    POLICY,
+    Condition,
+    OwnIncidents,
+    at_zone,
+    not_configured,
+    undelivered,
+    unseen,
+)
 from lagwatch.notify.policies import THRESHOLDS, PolicyBook
 from lagwatch.notify.records import Records
+from lagwatch.notify.review import review
 from lagwatch.notify.store import Change, IncidentStore, Listener
 from lagwatch.notify.watch import Decided, Watch
-from lagwatch.ports import (
+from lagwatch.ports.alerts import (
     IncidentAsk,
     IncidentRecord,
+    MessageState,
     Mute,
     NoticeAsk,
     NoticeRecord,
     PolicyRecord,
-    Queries,
 )
+from lagwatch.ports.queries import ClusterHealth, Queries
 
 _PRUNE_EVERY_S: Final = 3600.0
-_STALE_ROUNDS: Final = 3
-"""Rounds of log ends that may be missed before verdicts are not trusted."""
+_REMOVED_FOR_MS: Final = 3_600_000
+"""An incident that ends so long after its group was removed by request ended because of it."""
+_LOOK_EVERY_S: Final = 5.0
+_RETURN_EVERY_S: Final = 5.0
+"""How often a full disk is tried again."""
 _FEW_SAMPLES: Final = 5
 _LOGGED_INCIDENTS: Final = 20
 _DETAILED: Final = 20
@@ -71,7 +86,7 @@ class AlertCounts:
 class Alerts:
     """Give it every snapshot (`observe`), and let it deliver (`run`).
 
-    Implements `lagwatch.ports.AlertsView`.
+    Implements `lagwatch.ports.reports.AlertsView`.
     """
 
     def __init__(self, settings: Settings, clock: Clock, *, chance: Random | None = None) -> None:
@@ -94,7 +109,11 @@ class Alerts:
                 name=name,
                 channel=channels[name],
                 settings=one,
-                wait_ms=round(alerts.group_wait_s * 1000),
+                wait_s=alerts.group_wait_s if one.batch else 0.0,
+                interval_s=alerts.group_interval_s if one.batch else 0.0,
+                packing=channels[name].packing
+                if one.batch
+                else replace(channels[name].packing, most_notices=1),
             )
             for name, one in alerts.channels()
         }
@@ -110,11 +129,24 @@ class Alerts:
             cluster: Watch(
                 cluster,
                 self._book,
-                (one for one in kept if one.cluster == cluster),
+                (one for one in kept if one.cluster == cluster and one.about is About.GROUP),
                 started_ms=now_ms,
             )
             for cluster in settings.clusters
         }
+        self._own = OwnIncidents(one for one in kept if one.about is not About.GROUP)
+        self._health: Callable[[], Sequence[ClusterHealth]] = tuple
+        self._history_problem: Callable[[], str] = str
+        self._history_since_ms: int | None = None
+        self._delivery_problem = ""
+        self._heartbeat = Heartbeat(alerts.heartbeat, clock, self._not_well)
+        self._seen: dict[str, Sequence[str]] = {}
+        """Groups of each cluster, as of its newest snapshot."""
+        self._removed: dict[tuple[str, str], int] = {}
+        """Groups removed by request, and when."""
+        for fault in review(settings):
+            _log.warning("alerts_option_doubtful", option=fault.key, problem=fault.problem)
+        self._greet()
         self._configured_mutes = tuple(
             from_settings(name, one) for name, one in alerts.mutes.items()
         )
@@ -125,7 +157,19 @@ class Alerts:
     @property
     def problem(self) -> str:
         """What keeps incidents from being kept now; ""."""
-        return self._problem
+        if self._database.in_memory:
+            return "the disk is full: incidents and notices are kept in memory only"
+        return self._problem or self._delivery_problem
+
+    def look_after(
+        self, health: Callable[[], Sequence[ClusterHealth]], history_problem: Callable[[], str]
+    ) -> None:
+        """Where to see how lagwatch itself fares; without it only delivery is looked after."""
+        self._health, self._history_problem = health, history_problem
+
+    def removed(self, cluster: str, group: str) -> None:
+        """A group is removed by request: its incident ends as removed, not as healed."""
+        self._removed[cluster, group] = self._clock.now_ms()
 
     def observe(self, snapshot: ClusterSnapshot, queries: Queries, now_ms: EpochMs) -> None:
         """Look at what has just been judged; what is decided is kept when it returns.
@@ -134,6 +178,7 @@ class Alerts:
         not ready or whose log ends are stale: silence of the monitor is not silence of a group.
         """
         watch = self._watches.get(snapshot.cluster)
+        self._seen[snapshot.cluster] = snapshot.groups
         if watch is None or not self._is_trustworthy(snapshot, queries):
             return
         rules = active(self._mutes, now_ms)
@@ -169,6 +214,9 @@ class Alerts:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._dispatcher.run(), name="deliver")
             tasks.create_task(self._prune(), name="prune alerts")
+            tasks.create_task(self._look_after_itself(), name="look after lagwatch itself")
+            tasks.create_task(self._return_to_disk(), name="return alerts to disk")
+            tasks.create_task(self._heartbeat.run(), name="beat")
 
     def close(self) -> None:
         """Close the file."""
@@ -180,7 +228,8 @@ class Alerts:
         for watch in self._watches.values():
             for reason, count in watch.reasons.items():
                 reasons[reason] += count
-        depths = {name: self._outbox.depth(name) for name in self._outlets}
+        left = self._records.left_by_channel()
+        depths = {name: left.get(name, (0, 0)) for name in {**self._outlets, **left}}
         return AlertCounts(
             reasons=reasons,
             deliveries={name: outlet.counts for name, outlet in self._outlets.items()},
@@ -196,12 +245,24 @@ class Alerts:
         return self._records.incident(incident)
 
     def notices(self, ask: NoticeAsk) -> tuple[Sequence[NoticeRecord], str]:
-        return self._records.notices(ask)
+        found, following = self._records.notices(ask)
+        now_ms = self._clock.now_ms()
+        return [self._with_next_attempt(one, now_ms) for one in found], following
 
-    def retry(self, message: str) -> int:
-        channel, count = self._records.retry(message, now_ms=self._clock.now_ms())
-        _log.info("dead_message_retried", channel=channel, message=message, notices=count)
-        self._dispatcher.wake()
+    def retry(self, message: str, *, to: str = "") -> int:
+        self._check_channel(to)
+        channel, count = self._records.retry(message, to=to)
+        _log.info("dead_message_retried", channel=channel, message=message, notices=count, to=to)
+        self._dispatcher.try_now(to or channel)
+        return count
+
+    def retry_channel(self, channel: str, *, to: str = "") -> int:
+        self._check_channel(to)
+        if channel not in self._outlets and channel not in self._records.left_by_channel():
+            raise NotFoundError(kind="channel", name=channel)
+        count = self._records.retry_channel(channel, to=to)
+        _log.info("channel_retried", channel=channel, notices=count, to=to)
+        self._dispatcher.try_now(to or channel)
         return count
 
     def mutes(self) -> Sequence[Mute]:
@@ -218,10 +279,14 @@ class Alerts:
                     starts_ms=_starts_ms(rule),
                     ends_ms=rule.window.ends_ms(now_ms),
                     active=rule.window.ends_ms(now_ms) is not None,
+                    matching=self._matching(rule),
                 )
                 for name, rule in zip(configured, self._configured_mutes, strict=True)
             ),
-            *self._records.mutes(now_ms),
+            *(
+                replace(one, matching=self._matching(from_record(one)))
+                for one in self._records.mutes(now_ms)
+            ),
         ]
 
     def mute(
@@ -238,7 +303,15 @@ class Alerts:
         )
         self._read_mutes()
         _log.info("muted", mute=made.id, cluster=cluster, group=group, reason=reason, by=author)
-        return made
+        return replace(made, matching=self._matching(from_record(made)))
+
+    def _matching(self, rule: MuteRule) -> int:
+        """How many of the groups seen now it is for."""
+        return sum(
+            rule.covers(cluster, group)
+            for cluster, groups in self._seen.items()
+            for group in groups
+        )
 
     def unmute(self, mute: str) -> None:
         self._records.unmute(mute)
@@ -256,11 +329,7 @@ class Alerts:
         return {topic: "" if policy is None else policy.name for topic, policy in found.items()}
 
     def _is_trustworthy(self, snapshot: ClusterSnapshot, queries: Queries) -> bool:
-        if snapshot.data_ms < 0:
-            return False
-        cluster = self._settings.clusters[snapshot.cluster]
-        limit_ms = _STALE_ROUNDS * cluster.log_end_interval_s * 1000
-        if snapshot.at_ms - snapshot.data_ms > limit_ms:
+        if snapshot.data_ms < 0 or snapshot.stale:
             return False
         return any(one.cluster == snapshot.cluster and one.ready for one in queries.health())
 
@@ -285,10 +354,7 @@ class Alerts:
             after=decided.after,
             decision=decided.decision,
             complete=decided.complete,
-            verdict=verdict,
-            notice=self._notice(decided, snapshot, verdict, queries, with_windows)
-            if told
-            else None,
+            notice=self._notice(decided, snapshot, verdict, queries, with_windows and told),
             listeners=tuple(
                 self._listeners[name] for name in policy.channels if name in self._listeners
             ),
@@ -309,6 +375,12 @@ class Alerts:
         if len(curve) < _FEW_SAMPLES and with_windows:
             curve, curve_of = _window_curve(snapshot.cluster, verdict, queries) or (curve, curve_of)
         now_ms = snapshot.at_ms if incident is None else incident.opened_ms
+        policy = self._settings.alerts.policies.get(decided.policy.name)
+        if decided.missed:
+            verdict = {**verdict, "objective": decided.missed}
+        removed = self._removed.pop((snapshot.cluster, decided.group), None)
+        if removed is not None and verdict.get("status") == GroupStatus.NOTFOUND.name:
+            verdict = {**verdict, "removed": True}
         return Notice(
             key="",
             incident=decided.incident,
@@ -321,15 +393,137 @@ class Alerts:
             since_ms=incident.since_ms if incident is not None else now_ms,
             opened_ms=now_ms,
             at_ms=self._clock.now_ms(),
-            url=page_link(self._settings.alerts.page_url, snapshot.cluster, decided.group),
+            url=page_link(
+                self._settings.alerts.page_url.get_secret_value(), snapshot.cluster, decided.group
+            ),
+            runbook=policy.runbook if policy is not None else "",
+            team=policy.team if policy is not None else "",
+            zone=self._settings.alerts.time_zone,
             verdict=verdict,
             curve=curve,
             curve_of=curve_of,
         )
 
+    def _check_channel(self, name: str) -> None:
+        if name and name not in self._outlets:
+            raise NotFoundError(kind="channel", name=name)
+
+    def _greet(self) -> None:
+        """Open incidents for channels that are new; a word about notices of those that are gone."""
+        policies = {name: one.channels for name, one in self._book.by_name.items()}
+        policies[POLICY] = tuple(self._listeners)
+        made = self._store.greet(self._listeners, policies)
+        if made:
+            _log.info("open_incidents_for_new_channels", notices=made)
+        for channel, (waiting, _) in self._records.left_by_channel().items():
+            if waiting and channel not in self._listeners:
+                _log.warning("channel_not_configured", channel=channel, notices=waiting)
+
+    async def _look_after_itself(self) -> None:
+        while True:
+            try:
+                self._check_itself()
+            except sqlite3.Error as error:
+                _log.error("alerts_not_kept", cluster="", reason=str(error))
+            await self._clock.sleep(_LOOK_EVERY_S)
+
+    def _not_well(self) -> str:
+        """Why no heartbeat is sent: a cluster is not seen, or alerts or history fail; ""."""
+        unseen_clusters = [one.cluster for one in self._health() if not one.ready]
+        if unseen_clusters:
+            return f"no fresh data of {', '.join(unseen_clusters)}"
+        return self.problem or self._history_problem()
+
+    def _check_itself(self) -> None:
+        """Open and close the incidents of lagwatch itself."""
+        now_ms = self._clock.now_ms()
+        self._removed = {
+            group: at_ms
+            for group, at_ms in self._removed.items()
+            if now_ms - at_ms < _REMOVED_FOR_MS
+        }
+        every = tuple(self._listeners.values())
+        conditions = [
+            *unseen(self._health(), self._settings.alerts.cluster_unseen_s, every, now_ms),
+            *self._undelivered(now_ms),
+            *self._not_recorded(now_ms, every),
+        ]
+        page = self._settings.alerts.page_url.get_secret_value()
+        changes = self._own.changes(conditions, every, now_ms)
+        changes = at_zone(changes, self._settings.alerts.time_zone, page)
+        if changes:
+            self._store.record(changes, now_ms)
+            self._own.apply(changes)
+            self._dispatcher.wake()
+            _log_changes("", changes)
+
+    def _undelivered(self, now_ms: int) -> Iterator[Condition]:
+        """Channels that do not deliver, for the others."""
+        problems = []
+        left = self._records.left_by_channel()
+        for channel in sorted({**self._outlets, **left}):
+            waiting, dead = left.get(channel, (0, 0))
+            outlet = self._outlets.get(channel)
+            if outlet is None:
+                since_ms, problem = now_ms, not_configured(channel, waiting + dead)
+            else:
+                failing_ms = outlet.counts.failing_since_ms
+                since_ms = now_ms if failing_ms is None else failing_ms
+                problem = undelivered(
+                    channel,
+                    failing_since_ms=failing_ms,
+                    error=outlet.counts.last_error,
+                    waiting=waiting,
+                    dead=dead,
+                )
+            if not problem:
+                continue
+            problems.append(f"channel {channel}: {problem}")
+            at_once = dead > 0 or outlet is None
+            fallback = self._settings.alerts.fallback or tuple(self._listeners)
+            yield Condition(
+                about=About.CHANNEL,
+                cluster="",
+                name=channel,
+                since_ms=since_ms,
+                open_for_s=0.0 if at_once else self._settings.alerts.undelivered_after_s,
+                problem=problem,
+                listeners=tuple(self._listeners[name] for name in fallback if name != channel),
+            )
+        self._delivery_problem = "; ".join(problems)
+
+    def _not_recorded(self, now_ms: int, every: tuple[Listener, ...]) -> Iterator[Condition]:
+        problem = self._history_problem()
+        if not problem:
+            self._history_since_ms = None
+            return
+        if self._history_since_ms is None:
+            self._history_since_ms = now_ms
+        yield Condition(
+            about=About.HISTORY,
+            cluster="",
+            name="",
+            since_ms=self._history_since_ms,
+            open_for_s=self._settings.alerts.undelivered_after_s,
+            problem=problem,
+            listeners=every,
+        )
+
+    def _with_next_attempt(self, record: NoticeRecord, now_ms: int) -> NoticeRecord:
+        if record.state is not MessageState.QUEUED:
+            return record
+        left_s = self._dispatcher.next_attempt_s(record.channel)
+        next_ms = None if left_s is None else now_ms + round(left_s * 1000)
+        return replace(record, next_attempt_ms=next_ms)
+
     def _read_mutes(self) -> None:
         asked_for = self._records.mutes(self._clock.now_ms())
         self._mutes = (*self._configured_mutes, *map(from_record, asked_for))
+
+    async def _return_to_disk(self) -> None:
+        while True:
+            await self._clock.sleep(_RETURN_EVERY_S)
+            self._database.return_to_disk()
 
     async def _prune(self) -> None:
         while True:
@@ -365,17 +559,7 @@ def _verdict(decided: Decided, cluster: str, queries: Queries, now_ms: int) -> J
     try:
         return verdict_json(queries.verdict(cluster, decided.group, show_all=False))
     except NotFoundError:
-        return {
-            "cluster": cluster,
-            "group": decided.group,
-            "at_ms": now_ms,
-            "status": GroupStatus.NOTFOUND.name,
-            **dict.fromkeys(("rule", "complete", "partition_count", "total_lag", "time_lag_s")),
-            **dict.fromkeys(("unknown_partitions", "time_lag_reason", "max_lag")),
-            "owners": [],
-            "partitions": [],
-            "partitions_left_out": 0,
-        }
+        return nothing_known(cluster, decided.group, now_ms, GroupStatus.NOTFOUND.name)
 
 
 def _window_curve(

@@ -1,47 +1,58 @@
-"""How long to wait before a message is tried again."""
+"""How long a channel waits before it sends again; all on the monotonic clock, in seconds."""
 
 from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from lagwatch.errors import Refusal
+
 _FIRST_S: Final = 1.0
 _LONGEST_S: Final = 300.0
+_SLOW_FIRST_S: Final = 30.0
+_SLOW_LONGEST_S: Final = 900.0
 _JITTER: Final = 0.5
 _MOST_DOUBLINGS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Doubles from one second to five minutes, less up to half of it by chance."""
+    """Doubles from one second to five minutes, less up to half of it by chance.
+
+    What a person has to mend (401, 404) is tried less often: 30 s to 15 minutes.
+    """
 
     chance: Random
 
-    def delay_s(self, attempts: int, retry_after_s: float | None) -> float:
-        """After so many failed attempts; not before the receiver wants to be asked again."""
-        longest_s = min(_LONGEST_S, _FIRST_S * 2.0 ** min(attempts - 1, _MOST_DOUBLINGS))
-        delay_s = longest_s * (1 - _JITTER * self.chance.random())
-        return max(delay_s, retry_after_s or 0.0)
+    def delay_s(
+        self, failures: int, retry_after_s: float | None, refusal: Refusal = Refusal.UNAVAILABLE
+    ) -> float:
+        """After so many failures in a row; not before the receiver wants to be asked again."""
+        slow = refusal is Refusal.NOT_ACCEPTED
+        first_s = _SLOW_FIRST_S if slow else _FIRST_S
+        longest_s = _SLOW_LONGEST_S if slow else _LONGEST_S
+        delay_s = min(longest_s, first_s * 2.0 ** min(failures - 1, _MOST_DOUBLINGS))
+        return max(delay_s * (1 - _JITTER * self.chance.random()), retry_after_s or 0.0)
 
 
 class Allowance:
     """Messages that may go now: a bucket that fills evenly and holds a minute's worth."""
 
-    def __init__(self, per_minute: int, *, now_ms: int) -> None:
-        self._per_ms = per_minute / 60_000
+    def __init__(self, per_minute: int, *, now_s: float) -> None:
+        self._per_s = per_minute / 60
         self._most = float(per_minute)
         self._held = self._most
-        self._at_ms = now_ms
+        self._at_s = now_s
 
-    def take(self, now_ms: int) -> None:
-        """One message goes; check `wait_ms` before."""
-        self._fill(now_ms)
+    def take(self, now_s: float) -> None:
+        """One message goes; check `wait_s` before."""
+        self._fill(now_s)
         self._held -= 1
 
-    def wait_ms(self, now_ms: int) -> int:
+    def wait_s(self, now_s: float) -> float:
         """Until the next message may go; 0 = now."""
-        self._fill(now_ms)
-        return 0 if self._held >= 1 else int((1 - self._held) / self._per_ms) + 1
+        self._fill(now_s)
+        return 0.0 if self._held >= 1 else (1 - self._held) / self._per_s + 0.001
 
-    def _fill(self, now_ms: int) -> None:
-        self._held = min(self._most, self._held + max(0, now_ms - self._at_ms) * self._per_ms)
-        self._at_ms = now_ms
+    def _fill(self, now_s: float) -> None:
+        self._held = min(self._most, self._held + (now_s - self._at_s) * self._per_s)
+        self._at_s = now_s

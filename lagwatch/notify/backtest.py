@@ -14,7 +14,7 @@ from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.core.record import Kind, Records
 from lagwatch.errors import InputError
 from lagwatch.notify.policies import PolicyBook
-from lagwatch.ports import HistoryRange, HistoryStore
+from lagwatch.ports.history import HistoryRange, HistoryStore
 
 _UNKNOWN: Final = -1
 _STATUSES: Final[Mapping[str, GroupStatus]] = {
@@ -71,7 +71,7 @@ class BackTest:
                 continue
             state, decision = step(
                 self._states.get(key, QUIET),
-                grade(sample.seen, policy),
+                grade(self.book.judged(policy, sample.seen), policy),
                 policy,
                 EpochMs(sample.at_ms),
             )

@@ -21,7 +21,7 @@ Pixels = NDArray[np.uint8]
 def png(points: Sequence[tuple[int, int]]) -> bytes | None:
     """The curve through (instant in ms, value) points, oldest first; None of fewer than two.
 
-    The vertical axis begins at 0; the grid lies at 0, half and the greatest value.
+    The vertical axis begins at 0; the grid lines are at 0, half and the greatest value.
     """
     if len(points) < 2:  # noqa: PLR2004 a line has two ends
         return None

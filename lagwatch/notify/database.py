@@ -3,53 +3,74 @@
 import contextlib
 import fcntl
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Final, Self
+from typing import IO, Final, Self, TypeVar
 
 import structlog
 
 from lagwatch.errors import ConfigError, Fault
+from lagwatch.notify import upgrade
 
-_VERSION: Final = 1
+T = TypeVar("T")
+_VERSION: Final = 2
 _BUSY_S: Final = 0.5
 """Longest wait for a lock that somebody else holds: the event loop waits, too."""
+_FULL: Final = ("disk is full", "disk I/O error")
+"""What SQLite says when the file cannot grow."""
 _SCHEMA: Final = """
+CREATE TABLE payloads (number INTEGER PRIMARY KEY, size INTEGER NOT NULL, body BLOB NOT NULL)
+STRICT;
+
 CREATE TABLE incidents (
-  id TEXT PRIMARY KEY, cluster TEXT NOT NULL, name TEXT NOT NULL, policy TEXT NOT NULL,
-  severity INTEGER NOT NULL, since_ms INTEGER NOT NULL, opened_ms INTEGER NOT NULL,
-  closed_ms INTEGER, told INTEGER, told_ms INTEGER, held_back TEXT, quiet_until_ms INTEGER,
-  complete REAL NOT NULL, verdict TEXT NOT NULL
+  number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, about TEXT NOT NULL,
+  cluster TEXT NOT NULL, name TEXT NOT NULL, policy TEXT NOT NULL, severity INTEGER NOT NULL,
+  since_ms INTEGER NOT NULL, opened_ms INTEGER NOT NULL, closed_ms INTEGER,
+  told INTEGER, told_ms INTEGER, held_back TEXT,
+  quiet_until_ms INTEGER, complete REAL NOT NULL, summary TEXT NOT NULL,
+  payload INTEGER
 ) STRICT;
 CREATE INDEX incidents_open ON incidents (cluster, name) WHERE closed_ms IS NULL;
-CREATE INDEX incidents_by_time ON incidents (opened_ms, id);
-CREATE INDEX incidents_by_end ON incidents (closed_ms);
+CREATE INDEX incidents_by_time ON incidents (opened_ms, number);
+CREATE INDEX incidents_by_end ON incidents (closed_ms) WHERE closed_ms IS NOT NULL;
 
 CREATE TABLE transitions (
-  number INTEGER PRIMARY KEY, incident TEXT NOT NULL REFERENCES incidents ON DELETE CASCADE,
+  incident INTEGER NOT NULL REFERENCES incidents ON DELETE CASCADE, number INTEGER NOT NULL,
   at_ms INTEGER NOT NULL, act TEXT NOT NULL, tell TEXT NOT NULL, severity INTEGER NOT NULL,
-  reason TEXT NOT NULL
+  reason TEXT NOT NULL, PRIMARY KEY (incident, number)
+) WITHOUT ROWID, STRICT;
+
+CREATE TABLE notices (
+  number INTEGER PRIMARY KEY,
+  incident INTEGER NOT NULL REFERENCES incidents ON DELETE CASCADE, channel TEXT NOT NULL,
+  step INTEGER NOT NULL, event TEXT NOT NULL, severity TEXT NOT NULL, reason TEXT NOT NULL,
+  at_ms INTEGER NOT NULL, state TEXT NOT NULL, heard TEXT, thread TEXT, message TEXT,
+  payload INTEGER, attempts INTEGER NOT NULL DEFAULT 0,
+  tried_ms INTEGER NOT NULL DEFAULT 0, last_error TEXT NOT NULL DEFAULT '', ended_ms INTEGER,
+  UNIQUE (incident, channel)
 ) STRICT;
-CREATE INDEX transitions_of ON transitions (incident);
+CREATE INDEX notices_left ON notices (channel, state, number) WHERE state <> 'delivered';
+CREATE INDEX notices_of_payload ON notices (payload) WHERE payload IS NOT NULL;
 
 CREATE TABLE messages (
   number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, channel TEXT NOT NULL,
-  at_ms INTEGER NOT NULL, next_ms INTEGER NOT NULL, deadline_ms INTEGER NOT NULL,
-  attempts INTEGER NOT NULL DEFAULT 0, state TEXT NOT NULL DEFAULT 'queued',
-  last_error TEXT NOT NULL DEFAULT '', ended_ms INTEGER
+  at_ms INTEGER NOT NULL, attempts INTEGER NOT NULL DEFAULT 0,
+  tried_ms INTEGER NOT NULL DEFAULT 0, last_error TEXT NOT NULL DEFAULT '',
+  splits INTEGER NOT NULL DEFAULT 0, brief INTEGER NOT NULL DEFAULT 0
 ) STRICT;
-CREATE INDEX messages_queued ON messages (channel, next_ms) WHERE state = 'queued';
+CREATE INDEX messages_of ON messages (channel, number);
 
-CREATE TABLE notices (
-  number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE,
-  incident TEXT NOT NULL REFERENCES incidents ON DELETE CASCADE, channel TEXT NOT NULL,
-  event TEXT NOT NULL, severity TEXT NOT NULL, at_ms INTEGER NOT NULL,
-  message TEXT REFERENCES messages (id), payload TEXT NOT NULL
-) STRICT;
-CREATE INDEX notices_of ON notices (incident, channel);
-CREATE INDEX notices_in ON notices (message);
-CREATE INDEX notices_waiting ON notices (channel, number) WHERE message IS NULL;
+CREATE TABLE contents (
+  message INTEGER NOT NULL REFERENCES messages ON DELETE CASCADE,
+  notice INTEGER NOT NULL REFERENCES notices ON DELETE CASCADE, main INTEGER NOT NULL,
+  step INTEGER NOT NULL, event TEXT NOT NULL, severity TEXT NOT NULL, at_ms INTEGER NOT NULL,
+  payload INTEGER, PRIMARY KEY (message, notice)
+) WITHOUT ROWID, STRICT;
+CREATE INDEX contents_of ON contents (notice);
+CREATE INDEX contents_of_payload ON contents (payload);
+
+CREATE TABLE channels (name TEXT PRIMARY KEY, kind TEXT NOT NULL) WITHOUT ROWID, STRICT;
 
 CREATE TABLE mutes (
   id TEXT PRIMARY KEY, cluster TEXT NOT NULL, name TEXT NOT NULL, reason TEXT NOT NULL,
@@ -71,6 +92,9 @@ class Database:
         """
         self.set_aside: Path | None = None
         """Where a corrupt file was moved to."""
+        self._path = path
+        self._on_disk: sqlite3.Connection | None = None
+        """The file while everything is kept in memory, because the disk is full."""
         self._lock = _lock(path)
         try:
             self.connection = self._opened(path, now_ms)
@@ -101,9 +125,60 @@ class Database:
                 self.connection.execute("ROLLBACK")
             raise
 
+    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do `work` in a transaction; on a full disk, in memory until the disk has room again.
+
+        Raises:
+            sqlite3.Error: nothing has changed.
+        """
+        try:
+            with self.transaction() as connection:
+                return work(connection)
+        except sqlite3.OperationalError as error:
+            if self.in_memory or not _is_full(error):
+                raise
+            self._move_into_memory(str(error))
+        with self.transaction() as connection:
+            return work(connection)
+
+    @property
+    def in_memory(self) -> bool:
+        """Is the disk full, so that everything is kept in memory and would be lost by a crash?"""
+        return self._on_disk is not None
+
+    def return_to_disk(self) -> bool:
+        """Write what is kept in memory back to the file; False: it is still full.
+
+        The copy is one transaction, so the file is the old or the new one, never a mixture.
+        """
+        if self._on_disk is None:
+            return True
+        try:
+            self.connection.backup(self._on_disk)
+        except sqlite3.Error:
+            return False
+        self.connection.close()
+        self.connection, self._on_disk = self._on_disk, None
+        _log.info("alerts_kept_on_disk_again", file=str(self._path))
+        return True
+
     def close(self) -> None:
+        if not self.return_to_disk() and self._on_disk is not None:
+            _log.error("alerts_lost", file=str(self._path), reason="the disk is still full")
+            self._on_disk.close()
         self.connection.close()
         self._lock.close()
+
+    def _move_into_memory(self, reason: str) -> None:
+        """Go on in memory with all that the file holds."""
+        if self._on_disk is not None:
+            return
+        memory = sqlite3.connect(":memory:", isolation_level=None)
+        self.connection.backup(memory)
+        memory.row_factory = sqlite3.Row
+        memory.execute("PRAGMA foreign_keys = ON")
+        self._on_disk, self.connection = self.connection, memory
+        _log.error("alerts_kept_in_memory", file=str(self._path), reason=reason)
 
     def _opened(self, path: Path, now_ms: int) -> sqlite3.Connection:
         try:
@@ -119,6 +194,11 @@ class Database:
                 reason=str(error),
             )
             return _connect(path)
+
+
+def _is_full(error: sqlite3.Error) -> bool:
+    """Could the file not grow?"""
+    return any(words in str(error) for words in _FULL)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -142,6 +222,8 @@ def _prepare(connection: sqlite3.Connection) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version == 0:
         connection.executescript(f"BEGIN;{_SCHEMA}PRAGMA user_version = {_VERSION};COMMIT;")
+    elif version == 1:
+        upgrade.from_version_1(connection, _SCHEMA, _VERSION)
     elif version != _VERSION:
         raise sqlite3.OperationalError(f"it has version {version}, this program {_VERSION}")
 

@@ -5,6 +5,7 @@ The only place where sending is retried.
 
 import asyncio
 import sqlite3
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
@@ -14,23 +15,31 @@ import structlog
 
 from lagwatch.clock import Clock
 from lagwatch.config.alerts_channels import ChannelSettings
-from lagwatch.errors import NotifyError
+from lagwatch.errors import NotifyError, Refusal
 from lagwatch.notify.backoff import Allowance, Backoff
 from lagwatch.notify.channels.base import Channel, KeepsAlive
 from lagwatch.notify.notice import Message
-from lagwatch.notify.outbox import Outbox, Packing
+from lagwatch.notify.outbox import Outbox
+from lagwatch.notify.packing import Packing
 
-_LONGEST_SLEEP_MS: Final = 60_000
+_LONGEST_SLEEP_S: Final = 60.0
 _AFTER_TROUBLE_S: Final = 5.0
 """When the file itself cannot be read or written."""
 _CLOSE_WITHIN_S: Final = 2.0
+_PROMPT_MESSAGES: Final = 2
+"""Messages within two intervals that are sent without waiting for one to end."""
+_CUTS_BEFORE_SPLIT: Final = 2
+"""Connections cut in a row before a message is split: one may be a receiver that restarts."""
+_MOST_SPLITS_BY_CUTS: Final = 6
+_CONTENT_SPLITS: Final = 3
+"""How often a message is split to find the notice that a receiver refuses."""
 
 _log = structlog.get_logger()
 
 
 @dataclass(slots=True)
 class DeliveryCounts:
-    """What became of a channel's messages since the start; all begin at 0."""
+    """What a channel has done since the start; all begin at 0."""
 
     delivered: int = 0
     notices: int = 0
@@ -39,25 +48,25 @@ class DeliveryCounts:
     """Attempts that will be repeated."""
     dead: int = 0
     keep_alives_failed: int = 0
+    failing_since_ms: int | None = None
+    """First of the failures in a row; None: the last attempt succeeded."""
+    last_error: str = ""
+    """Of the failures in a row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlet:
-    """A channel and how it wants to be used."""
+    """A channel and how it is used."""
 
     name: str
     channel: Channel
     settings: ChannelSettings
-    wait_ms: int
+    wait_s: float
+    """How long news waits for more to go with it."""
+    interval_s: float = 0.0
+    """In a storm, from the third message on: how long news waits after a message."""
+    packing: Packing
     counts: DeliveryCounts = field(default_factory=DeliveryCounts)
-
-    @property
-    def packing(self) -> Packing:
-        return Packing(
-            batch=self.settings.batch,
-            wait_ms=self.wait_ms if self.settings.batch else 0,
-            give_up_after_ms=round(self.settings.give_up_after_s * 1000),
-        )
 
 
 class Dispatcher:
@@ -67,7 +76,7 @@ class Dispatcher:
         self, outbox: Outbox, outlets: Mapping[str, Outlet], clock: Clock, chance: Random
     ) -> None:
         self._deliverers = {
-            name: _Deliverer(outbox, outlet, clock, Backoff(chance))
+            name: Deliverer(outbox, outlet, clock, Backoff(chance))
             for name, outlet in outlets.items()
         }
 
@@ -75,6 +84,16 @@ class Dispatcher:
         """There is something new in the outbox."""
         for deliverer in self._deliverers.values():
             deliverer.wake()
+
+    def try_now(self, channel: str) -> None:
+        """Somebody has mended the receiver: do not wait for the next attempt."""
+        if channel in self._deliverers:
+            self._deliverers[channel].try_now()
+
+    def next_attempt_s(self, channel: str) -> float | None:
+        """Seconds until a channel is tried again; None if there is no such channel."""
+        found = self._deliverers.get(channel)
+        return None if found is None else found.next_attempt_s()
 
     async def run(self) -> None:
         """Deliver until cancelled; then let go of the connections."""
@@ -84,8 +103,8 @@ class Dispatcher:
                     tasks.create_task(deliverer.run(), name=f"deliver {name}")
                     tasks.create_task(deliverer.keep_alive(), name=f"keep alive {name}")
         finally:
-            for deliverer in self._deliverers.values():
-                await deliverer.close()
+            # at the same time: each may take as long as it is given
+            await asyncio.gather(*(each.close() for each in self._deliverers.values()))
 
 
 def _heed_cancellation() -> None:
@@ -98,28 +117,54 @@ def _heed_cancellation() -> None:
         raise asyncio.CancelledError
 
 
-class _Deliverer:
-    """One channel."""
+class Deliverer:
+    """One channel: one message at a time, and one pause after a failure for all of them."""
 
     def __init__(self, outbox: Outbox, outlet: Outlet, clock: Clock, backoff: Backoff) -> None:
         self._outbox = outbox
         self._outlet = outlet
         self._clock = clock
         self._backoff = backoff
-        self._allowance = Allowance(outlet.settings.per_minute, now_ms=clock.now_ms())
+        now_s = clock.monotonic_s()
+        self._allowance = Allowance(outlet.settings.per_minute, now_s=now_s)
         self._something_new = asyncio.Event()
+        self._failures = 0
+        """In a row, of whatever message."""
+        self._cuts = 0
+        self._paused_until_s = now_s
+        self._failed_s: float | None = None
+        """When the last attempt failed; None: it succeeded."""
+        self._sent_s: deque[float] = deque()
+        """When messages were delivered, within the last interval."""
+        self._not_noted: Message | None = None
+        """Delivered, but not written down yet."""
+        self._waiting_since_s: float | None = None
+        """When news was first seen that is not in a message yet."""
 
     def wake(self) -> None:
         self._something_new.set()
 
+    def next_attempt_s(self) -> float:
+        """Seconds until the next attempt; 0 = now."""
+        return max(0.0, self._paused_until_s - self._clock.monotonic_s())
+
+    def try_now(self) -> None:
+        self._paused_until_s = self._clock.monotonic_s()
+        self.wake()
+
     async def run(self) -> None:
         while True:
+            self._something_new.clear()
             try:
-                await self._step()
+                pause_s = await self.turn()
             except sqlite3.Error as error:
                 _log.error("alerts_file_unusable", channel=self._outlet.name, reason=str(error))
                 await self._clock.sleep(_AFTER_TROUBLE_S)
+                pause_s = 0.0
             _heed_cancellation()
+            if pause_s > 0:
+                await self._wait(min(pause_s, _LONGEST_SLEEP_S))
+                _heed_cancellation()
 
     async def keep_alive(self) -> None:
         """Repeat what is open, where the receiver needs that."""
@@ -145,52 +190,88 @@ class _Deliverer:
         except TimeoutError:
             _log.debug("channel_not_closed", channel=self._outlet.name)
 
-    async def _step(self) -> None:
-        """Try one message, or wait until there is one."""
-        self._something_new.clear()
-        now_ms = self._clock.now_ms()
-        pause_ms = self._allowance.wait_ms(now_ms)
-        name, packing = self._outlet.name, self._outlet.packing
-        message = None if pause_ms else self._outbox.next(name, packing, now_ms)
-        if message is not None:
-            self._allowance.take(now_ms)
-            await self._attempt(message)
-            return
-        wait_ms = self._outbox.wait_ms(name, packing, now_ms)
-        if wait_ms is not None:
-            pause_ms = max(pause_ms, wait_ms)
-        await self._wait(min(pause_ms or _LONGEST_SLEEP_MS, _LONGEST_SLEEP_MS))
+    async def turn(self) -> float:
+        """Make at most one attempt; returns for how many seconds there is nothing to do."""
+        self._note_delivery()
+        now_s = self._clock.monotonic_s()
+        pause_s = max(self._paused_until_s - now_s, self._allowance.wait_s(now_s))
+        if pause_s > 0:
+            return pause_s
+        message = self._outbox.sealed(self._outlet.name)
+        if message is None:
+            pause_s = self._packed(now_s)
+            if pause_s > 0:
+                return pause_s
+            message = self._outbox.sealed(self._outlet.name)
+        if message is None:
+            return _LONGEST_SLEEP_S
+        self._allowance.take(now_s)
+        await self._attempt(message)
+        return 0.0
 
-    async def _wait(self, wait_ms: int) -> None:
+    def _packed(self, now_s: float) -> float:
+        """Seal a message once news has waited for more; returns the seconds left to wait."""
+        name = self._outlet.name
+        if not self._outbox.waiting(name):
+            self._waiting_since_s = None
+            return _LONGEST_SLEEP_S
+        if self._waiting_since_s is None:
+            self._waiting_since_s = now_s
+        left_s = self._waiting_since_s + self._outlet.wait_s - now_s
+        left_s = max(left_s, self._storm_pause_s(now_s))
+        if left_s > 0:
+            return left_s
+        self._outbox.pack(name, self._outlet.packing, self._clock.now_ms())
+        if not self._outbox.waiting(name):
+            self._waiting_since_s = None
+        return 0.0
+
+    def _storm_pause_s(self, now_s: float) -> float:
+        """Failures that follow each other closely go in a few messages, not in one each."""
+        interval_s = self._outlet.interval_s
+        # twice the interval: messages that are one interval apart keep the storm going
+        while self._sent_s and now_s - self._sent_s[0] >= 2 * interval_s:
+            self._sent_s.popleft()
+        if len(self._sent_s) < _PROMPT_MESSAGES:
+            return 0.0
+        return self._sent_s[-1] + interval_s - now_s
+
+    async def _wait(self, pause_s: float) -> None:
         try:
-            async with asyncio.timeout(max(1, wait_ms) / 1000):
+            async with asyncio.timeout(pause_s):
                 await self._something_new.wait()
         except TimeoutError:
             return
 
     async def _attempt(self, message: Message) -> None:
+        name, limit_s = self._outlet.name, self._outlet.settings.timeout_s
         try:
-            async with asyncio.timeout(self._outlet.settings.timeout_s):
+            async with asyncio.timeout(limit_s):
                 answer = await self._outlet.channel.send(message)
         except NotifyError as error:
             self._failed(message, error)
         except TimeoutError:
-            limit_s = self._outlet.settings.timeout_s
             text = f"no answer within {limit_s:g} s"
-            name = self._outlet.name
             self._failed(message, NotifyError(channel=name, message=text, retryable=True))
         except Exception as error:  # noqa: BLE001 a channel's library may raise anything
             text = f"{type(error).__name__}: {error}"
-            name = self._outlet.name
             self._failed(message, NotifyError(channel=name, message=text, retryable=True))
         else:
             self._delivered(message, answer)
 
     def _delivered(self, message: Message, answer: str) -> None:
+        """All that waits for the receiver may go now."""
         now_ms = self._clock.now_ms()
-        self._outbox.delivered(message, now_ms)
-        self._outlet.counts.delivered += 1
-        self._outlet.counts.notices += len(message.notices)
+        self._failures = self._cuts = 0
+        self._paused_until_s = self._clock.monotonic_s()
+        self._failed_s = None
+        counts = self._outlet.counts
+        counts.failing_since_ms, counts.last_error = None, ""
+        counts.delivered += 1
+        counts.notices += len(message.notices)
+        self._sent_s.append(self._clock.monotonic_s())
+        self._not_noted = message
+        self._note_delivery()
         _log.info(
             "notices_delivered",
             channel=self._outlet.name,
@@ -201,32 +282,74 @@ class _Deliverer:
             answer=answer,
         )
 
+    def _note_delivery(self) -> None:
+        """Until the file can be written, remember what was delivered: it is not sent again."""
+        if self._not_noted is not None:
+            self._outbox.delivered(self._not_noted, self._clock.now_ms())
+            self._not_noted = None
+
     def _failed(self, message: Message, error: NotifyError) -> None:
-        now_ms = self._clock.now_ms()
-        delay_s = self._backoff.delay_s(message.attempts + 1, error.retry_after_s)
-        next_ms = now_ms + round(delay_s * 1000)
-        text = str(error)
-        if not error.retryable or next_ms >= message.deadline_ms:
-            self._outbox.dead(message, text, now_ms)
-            self._outlet.counts.dead += 1
-            _log.error(
-                "notices_given_up",
-                channel=self._outlet.name,
-                message=message.id,
-                notices=len(message.notices),
-                attempts=message.attempts + 1,
-                reason=text,
-            )
+        if self._made_smaller(message, error):
             return
-        self._outbox.failed(message, text, next_ms)
+        now_s = self._clock.monotonic_s()
+        tried_ms = 0 if self._failed_s is None else round((now_s - self._failed_s) * 1000)
+        give_up_ms = self._outlet.settings.give_up_after_s * 1000
+        hopeless = error.refusal in (Refusal.CONTENT, Refusal.TOO_LARGE)
+        self._note_failure(error)
+        if hopeless or message.tried_ms + tried_ms >= give_up_ms:
+            self._give_up(message, error)
+            return
+        self._failed_s = now_s
+        self._failures += 1
+        delay_s = self._backoff.delay_s(self._failures, error.retry_after_s, error.refusal)
+        self._paused_until_s = now_s + delay_s
+        self._outbox.failed(message, str(error), tried_ms)
         self._outlet.counts.failed += 1
         # the same failure again and again is no news
-        level = _log.warning if text != message.last_error else _log.debug
+        level = _log.warning if str(error) != message.last_error else _log.debug
         level(
             "delivery_failed",
             channel=self._outlet.name,
             message=message.id,
             notices=len(message.notices),
             retry_in_s=round(delay_s, 1),
-            reason=text,
+            reason=str(error),
+        )
+
+    def _made_smaller(self, message: Message, error: NotifyError) -> bool:
+        """Whether the message was split or shortened, because that may help."""
+        self._cuts = self._cuts + 1 if error.refusal is Refusal.CUT else 0
+        too_large = error.refusal is Refusal.TOO_LARGE
+        cut = error.refusal is Refusal.CUT and self._cuts >= _CUTS_BEFORE_SPLIT
+        if cut and message.splits < _MOST_SPLITS_BY_CUTS:
+            # the back-off goes on all the same: the receiver may as well be down
+            self._outbox.split(message)
+            return False
+        if too_large and self._outbox.split(message):
+            return True
+        if too_large and not message.brief:
+            self._outbox.shorten(message)
+            return True
+        return (
+            error.refusal is Refusal.CONTENT
+            and message.splits < _CONTENT_SPLITS
+            and self._outbox.split(message)
+        )
+
+    def _note_failure(self, error: NotifyError) -> None:
+        counts = self._outlet.counts
+        counts.last_error = str(error)
+        if counts.failing_since_ms is None:
+            counts.failing_since_ms = self._clock.now_ms()
+
+    def _give_up(self, message: Message, error: NotifyError) -> None:
+        self._outbox.dead(message, str(error), self._clock.now_ms())
+        self._outlet.counts.dead += 1
+        _log.error(
+            "notices_given_up",
+            channel=self._outlet.name,
+            message=message.id,
+            notices=len(message.notices),
+            attempts=message.attempts + 1,
+            reason=str(error),
         )

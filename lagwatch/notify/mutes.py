@@ -1,4 +1,4 @@
-"""Maintenance windows: when nobody wants to hear of a group."""
+"""Maintenance windows: when no notices of a group are wanted."""
 
 import re
 from collections.abc import Sequence
@@ -8,13 +8,13 @@ from typing import Final, Protocol
 from zoneinfo import ZoneInfo
 
 from lagwatch.config.alerts import DAYS, MuteSettings
-from lagwatch.ports import Mute
+from lagwatch.ports.alerts import Mute
 
 _LONGEST_DAYS: Final = 7
 
 
 class Window(Protocol):
-    """Tells the window that an instant lies in: its end in ms, or None."""
+    """The end, in ms, of the window that holds an instant; None: no window does."""
 
     def ends_ms(self, now_ms: int) -> int | None: ...
 
@@ -84,7 +84,7 @@ def from_settings(name: str, settings: MuteSettings) -> MuteRule:
 
 
 def from_record(mute: Mute) -> MuteRule:
-    """A mute that somebody asked for; its names are exact, not patterns."""
+    """A mute of the run time; in its names `*` stands for any characters."""
     return MuteRule(
         id=mute.id,
         cluster=_exactly(mute.cluster),
@@ -114,5 +114,6 @@ def _window(settings: MuteSettings) -> Window:
 
 
 def _exactly(name: str) -> re.Pattern[str]:
-    """This name alone; "" means all."""
-    return re.compile(rf"\A{re.escape(name)}\Z" if name else "")
+    """This name alone, `*` for any characters; "" means all."""
+    pattern = ".*".join(map(re.escape, name.split("*")))
+    return re.compile(rf"\A{pattern}\Z" if name else "", re.DOTALL)

@@ -1,15 +1,16 @@
-"""What is told: a notice about one incident, and a message of notices to one channel."""
+"""What is sent: a notice about one incident, and a message of notices to one channel."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from enum import StrEnum, unique
 from typing import Any, Final, Literal
 
 from lagwatch.core.incident import Tell
 from lagwatch.core.model import GroupStatus, GroupVerdict, PartitionVerdict, WindowEntry
+from lagwatch.core.rules import row_of, sentence
 
 WORST_PARTITIONS: Final = 10
-"""Partitions told in a notice; the number left out is told with them."""
+"""Partitions listed in a notice; the number left out is given with them."""
 Json = Mapping[str, Any]
 Level = Literal["ok", "warning", "error"]
 
@@ -20,9 +21,48 @@ _LEVELS: Final[Mapping[GroupStatus, Level]] = {
 }
 
 
+@unique
+class About(StrEnum):
+    """What an incident is about."""
+
+    GROUP = "group"
+    CLUSTER = "cluster"
+    """lagwatch does not see the cluster."""
+    CHANNEL = "channel"
+    """An alert channel does not deliver; `group` is its name."""
+    HISTORY = "history"
+    """lagwatch does not record history."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earlier:
+    """An earlier incident of the same group, ended before the channel could be reached."""
+
+    incident: str
+    severity: Level
+    since_ms: int
+    ended_ms: int | None
+    heard: bool
+    """Whether the channel has received its opening."""
+    thread: str
+    thread_open: int
+    """Incidents of its thread that are open still."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "incident": self.incident,
+            "severity": self.severity,
+            "since_ms": self.since_ms,
+            "ended_ms": self.ended_ms,
+            "heard": self.heard,
+            "thread": self.thread,
+            "thread_open": self.thread_open,
+        }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """One thing told about one incident."""
+    """One piece of news about one incident."""
 
     key: str
     """The same for every attempt to tell it, on one channel."""
@@ -50,15 +90,27 @@ class Notice:
     """Id of the message that told this channel of the incident first."""
     thread_open: int = 0
     """Incidents of that message that are open still."""
+    about: About = About.GROUP
+    runbook: str = ""
+    """Of the policy: what to do, usually a URL; ""."""
+    team: str = ""
+    """Of the policy: who looks after the group; ""."""
+    zone: str = "UTC"
+    """Time zone in which instants are written."""
+    heard: bool = False
+    """Whether the channel has received anything of the incident before."""
+    earlier: tuple[Earlier, ...] = ()
+    """Incidents of the group that ended unnoticed by the channel, oldest first."""
 
     @property
     def closing(self) -> bool:
         return self.event is Tell.CLOSE
 
     def as_json(self) -> dict[str, Any]:
-        """What stands in a webhook's body; plain JSON."""
+        """The body of a webhook; plain JSON."""
         return {
             "key": self.key,
+            "about": self.about.value,
             "incident": self.incident,
             "event": self.event.value,
             "cluster": self.cluster,
@@ -70,9 +122,13 @@ class Notice:
             "opened_ms": self.opened_ms,
             "at_ms": self.at_ms,
             "url": self.url,
+            "runbook": self.runbook,
+            "team": self.team,
             "verdict": self.verdict,
             "thread": self.thread,
             "thread_open": self.thread_open,
+            "heard": self.heard,
+            "earlier": [one.as_json() for one in self.earlier],
         }
 
 
@@ -87,7 +143,12 @@ class Message:
     notices: tuple[Notice, ...]
     attempts: int = 0
     """Attempts made before."""
-    deadline_ms: int = 0
+    tried_ms: int = 0
+    """For how long it has been tried, while lagwatch ran."""
+    splits: int = 0
+    """How often its notices were split into smaller messages."""
+    brief: bool = False
+    """Without partitions: it is too large with them."""
     last_error: str = field(default="", compare=False)
 
     @property
@@ -100,63 +161,19 @@ class Message:
         """The worst of its notices."""
         return "error" if any(one.severity == "error" for one in self.notices) else "warning"
 
-    @property
-    def subject(self) -> str:
-        """One line: `ERROR billing on prod: stopped, 1,204 messages behind`."""
-        if len(self.notices) == 1:
-            return headline(self.notices[0])
-        word = "OK again" if self.closing else self.severity.upper()
-        clusters = sorted({one.cluster for one in self.notices})
-        return f"{word}: {len(self.notices)} consumer groups on {', '.join(clusters)}"
 
-    def as_json(self) -> dict[str, Any]:
-        """The documented body of a webhook."""
-        return {
-            "version": 1,
-            "id": self.id,
-            "channel": self.channel,
-            "event": "close" if self.closing else "open",
-            "severity": self.severity,
-            "at_ms": self.at_ms,
-            "subject": self.subject,
-            "notices": [one.as_json() for one in self.notices],
-        }
+def brief(document: dict[str, Any]) -> dict[str, Any]:
+    """The JSON of a notice without its partitions."""
+    verdict = dict(document["verdict"])
+    left_out = len(verdict.get("partitions", ())) + verdict.get("partitions_left_out", 0)
+    return document | {
+        "verdict": verdict | {"partitions": [], "partitions_left_out": left_out, "owners": []}
+    }
 
 
 def level(status: GroupStatus) -> Level:
     """The word for a severity."""
     return _LEVELS[status]
-
-
-def headline(notice: Notice) -> str:
-    """One line about one notice."""
-    verdict = notice.verdict
-    name = f"{notice.group} on {notice.cluster}"
-    if notice.closing:
-        return f"OK again: {name}, after {duration((notice.at_ms - notice.since_ms) / 1000)}"
-    words = {Tell.REMIND: "still ", Tell.ESCALATE: "now ", Tell.DE_ESCALATE: "only "}
-    rule = str(verdict.get("rule") or "").replace("_", " ")
-    lag = verdict.get("total_lag")
-    behind = f"{lag:,} messages behind" if isinstance(lag, int) else "lag unknown"
-    parts = [part for part in (rule, behind) if part]
-    return f"{words.get(notice.event, '')}{notice.severity.upper()}: {name}: {', '.join(parts)}"
-
-
-def duration(seconds: float) -> str:
-    """`1d 2h`, `3h 4m`, `5m 6s`, `7s`."""
-    whole = max(0, round(seconds))
-    units = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
-    shown = []
-    for unit, size in units:
-        count, whole = divmod(whole, size)
-        if count:
-            shown.append(f"{count}{unit}")
-    return " ".join(shown[:2]) or "0s"
-
-
-def instant(at_ms: float) -> str:
-    """`2027-01-31 22:00:00Z`."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def verdict_json(verdict: GroupVerdict) -> dict[str, Any]:
@@ -165,7 +182,8 @@ def verdict_json(verdict: GroupVerdict) -> dict[str, Any]:
         verdict.partitions,
         key=lambda one: (-one.status % 7, -(one.current_lag or 0), one.topic, one.partition),
     )
-    nothing_known = verdict.unknown_partitions > 0 and verdict.max_lag is None
+    shown = {(one.topic, one.partition): _partition(one) for one in worst[:WORST_PARTITIONS]}
+    most = verdict.max_lag
     return {
         "cluster": verdict.cluster,
         "group": verdict.group,
@@ -174,14 +192,31 @@ def verdict_json(verdict: GroupVerdict) -> dict[str, Any]:
         "rule": verdict.rule.word if verdict.rule is not None else None,
         "complete": round(verdict.complete, 4),
         "partition_count": verdict.partition_count,
-        "total_lag": None if nothing_known else verdict.total_lag,
+        "total_lag": verdict.known_lag,
         "unknown_partitions": verdict.unknown_partitions,
         "time_lag_s": verdict.time_lag_s,
         "time_lag_reason": verdict.time_lag_reason.word,
         "owners": sorted({one.owner for one in verdict.partitions if one.owner}),
-        "max_lag": None if verdict.max_lag is None else _partition(verdict.max_lag),
-        "partitions": [_partition(one) for one in worst[:WORST_PARTITIONS]],
+        "max_lag": None
+        if most is None
+        else shown.get((most.topic, most.partition)) or _partition(most),
+        "partitions": list(shown.values()),
         "partitions_left_out": max(0, len(worst) - WORST_PARTITIONS),
+    }
+
+
+def nothing_known(cluster: str, group: str, at_ms: int, status: str = "") -> dict[str, Any]:
+    """A verdict with all fields and nothing in them, for what is no group or no group any more."""
+    return {
+        "cluster": cluster,
+        "group": group,
+        "at_ms": at_ms,
+        "status": status,
+        **dict.fromkeys(("rule", "complete", "partition_count", "total_lag", "time_lag_s")),
+        **dict.fromkeys(("unknown_partitions", "time_lag_reason", "max_lag")),
+        "owners": [],
+        "partitions": [],
+        "partitions_left_out": 0,
     }
 
 
@@ -191,6 +226,7 @@ def _partition(verdict: PartitionVerdict) -> dict[str, Any]:
         "partition": verdict.partition,
         "status": verdict.status.name,
         "rule": verdict.rule.word,
+        "sentence": sentence(row_of(verdict.rules, verdict.rule), verdict.evidence),
         "evidence": dict(verdict.evidence),
         "current_lag": verdict.current_lag,
         "time_lag_s": verdict.time_lag_s,

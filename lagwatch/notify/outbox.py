@@ -1,33 +1,66 @@
-"""The queues of the channels, kept: notices waiting, and the messages they go in.
+"""The queues of the channels, kept: the newest news of each incident, and messages on their way.
 
-A message is made, with its notices, before it is first tried: after a restart it is the same
-message with the same id, so a receiver can tell that it had it already.
+A channel's queue holds, for each incident, only the newest news that the channel has not received.
+A message is sealed, with its contents, before it is first tried: every attempt, also after a
+restart, has the same id and the same contents. When newer news of one of its groups comes in before
+the message has been delivered, it is dissolved and packed anew: what a receiver reads last about a
+group is what is true.
 """
 
 import sqlite3
 import uuid
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from lagwatch.core.incident import Tell
-from lagwatch.notify.database import Database
-from lagwatch.notify.notice import Message, Notice
-from lagwatch.notify.store import from_payload
+import structlog
 
-LARGEST_MESSAGE: Final = 5000
-"""Notices in one message at most."""
-_HELD_BACK_MS: Final = 10_000
-"""While a message fails, notices that came after it wait for so long before they are tried."""
+from lagwatch.core.incident import Tell
+from lagwatch.errors import InputError
+from lagwatch.notify.database import Database
+from lagwatch.notify.notice import Earlier, Message, Notice
+from lagwatch.notify.packing import Packing
+from lagwatch.notify.payload import unpack
+from lagwatch.notify.store import drop_unused_payloads
+
+_ROOM: Final = 0.8
+"""Share of a message's bytes that is filled: frames and escapes come on top."""
+
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Packing:
-    """How a channel wants its notices put into messages."""
+class _News:
+    """What waits about one group: the newest, and what it has overtaken."""
 
-    batch: bool
-    wait_ms: int
-    """How long a notice waits for others."""
-    give_up_after_ms: int
+    main: sqlite3.Row
+    earlier: tuple[sqlite3.Row, ...]
+
+    @property
+    def rows(self) -> tuple[sqlite3.Row, ...]:
+        return (*self.earlier, self.main)
+
+    @property
+    def closing(self) -> bool:
+        return bool(self.main["event"] == Tell.CLOSE.value)
+
+
+_Subject = tuple[str, str, str]
+"""What incidents are about: kind, cluster, name."""
+_WAITING: Final = (
+    "SELECT n.*, i.id AS incident_id, i.about, i.cluster, i.name, i.since_ms, i.closed_ms, p.size"
+    " FROM notices n JOIN incidents i ON i.number = n.incident"
+    " LEFT JOIN payloads p ON p.number = n.payload"
+    " WHERE n.channel = ? AND n.state <> 'delivered' AND n.state = 'waiting' ORDER BY n.number"
+)
+_OVERTAKEN: Final = (
+    "SELECT DISTINCT m.id FROM messages m JOIN contents c ON c.message = m.number"
+    " JOIN notices sealed ON sealed.number = c.notice"
+    " JOIN incidents was ON was.number = sealed.incident"
+    " JOIN incidents i ON i.cluster = was.cluster AND i.name = was.name AND i.about = was.about"
+    " JOIN notices n ON n.incident = i.number AND n.channel = m.channel"
+    " WHERE m.channel = ? AND n.state <> 'delivered' AND n.state = 'waiting'"
+)
 
 
 class Outbox:
@@ -36,158 +69,347 @@ class Outbox:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def next(self, channel: str, packing: Packing, now_ms: int) -> Message | None:
-        """The message to try now; makes one of the notices that have waited enough."""
-        queued = self._due(channel, now_ms)
-        if queued is not None:
-            return self._message(queued)
-        if self._pack(channel, packing, now_ms):
-            queued = self._due(channel, now_ms)
-        return None if queued is None else self._message(queued)
-
-    def wait_ms(self, channel: str, packing: Packing, now_ms: int) -> int | None:
-        """How long there is nothing to do; None: until somebody puts something in."""
-        connection = self._database.connection
-        (message_ms,) = connection.execute(
-            "SELECT min(next_ms) FROM messages WHERE channel = ? AND state = 'queued'", (channel,)
-        ).fetchone()
-        (notice_ms,) = connection.execute(
-            "SELECT min(at_ms) FROM notices WHERE channel = ? AND message IS NULL", (channel,)
-        ).fetchone()
-        ready_ms = None if notice_ms is None else notice_ms + self._hold_ms(channel, packing)
-        instants = [at_ms for at_ms in (message_ms, ready_ms) if at_ms is not None]
-        return max(0, min(instants) - now_ms) if instants else None
-
-    def delivered(self, message: Message, now_ms: int) -> None:
-        self._end(message, "delivered", "", now_ms)
-
-    def dead(self, message: Message, error: str, now_ms: int) -> None:
-        self._end(message, "dead", error, now_ms)
-
-    def failed(self, message: Message, error: str, next_ms: int) -> None:
-        with self._database.transaction() as connection:
-            connection.execute(
-                "UPDATE messages SET attempts = attempts + 1, last_error = ?, next_ms = ?"
-                " WHERE id = ?",
-                (error, next_ms, message.id),
-            )
-
-    def standing(self, channel: str) -> tuple[Notice, ...]:
-        """The last notice of every open incident that the channel was told of."""
-        rows = self._database.connection.execute(
-            "SELECT max(n.number), n.payload FROM notices n JOIN incidents i ON i.id = n.incident"
-            " WHERE n.channel = ? AND i.closed_ms IS NULL AND n.message IS NOT NULL"
-            " GROUP BY n.incident",
-            (channel,),
-        )
-        return tuple(from_payload(row["payload"]) for row in rows)
-
-    def depth(self, channel: str) -> tuple[int, int]:
-        """(notices not delivered yet, dead messages)."""
-        connection = self._database.connection
-        (waiting,) = connection.execute(
-            "SELECT count(*) FROM notices n LEFT JOIN messages m ON m.id = n.message"
-            " WHERE n.channel = ? AND (m.id IS NULL OR m.state = 'queued')",
+    def waiting(self, channel: str) -> bool:
+        """Is there news that is not in a message yet?"""
+        row = self._database.connection.execute(
+            "SELECT EXISTS (SELECT 1 FROM notices WHERE channel = ? AND state <> 'delivered'"
+            " AND state = 'waiting')",
             (channel,),
         ).fetchone()
-        (dead,) = connection.execute(
-            "SELECT count(*) FROM messages WHERE channel = ? AND state = 'dead'", (channel,)
-        ).fetchone()
-        return waiting, dead
+        return bool(row[0])
 
-    def _hold_ms(self, channel: str, packing: Packing) -> int:
-        (failing,) = self._database.connection.execute(
-            "SELECT EXISTS (SELECT 1 FROM messages WHERE channel = ? AND state = 'queued'"
-            " AND attempts > 0)",
-            (channel,),
-        ).fetchone()
-        return max(packing.wait_ms, _HELD_BACK_MS) if failing else packing.wait_ms
+    def sealed(self, channel: str) -> Message | None:
+        """The oldest message that is on its way; messages overtaken by newer news are dissolved."""
+        self._dissolve_overtaken(channel)
+        while True:
+            row = self._database.connection.execute(
+                "SELECT * FROM messages WHERE channel = ? ORDER BY number LIMIT 1", (channel,)
+            ).fetchone()
+            if row is None:
+                return None
+            message = self._message(row)
+            if message is not None:
+                return message
 
-    def _due(self, channel: str, now_ms: int) -> sqlite3.Row | None:
-        """The message that waits longest, unless one before it tells of the same incident."""
-        row: sqlite3.Row | None = self._database.connection.execute(
-            "SELECT m.* FROM messages m WHERE m.channel = ?1 AND m.state = 'queued'"
-            " AND m.next_ms <= ?2 AND NOT EXISTS ("
-            "  SELECT 1 FROM notices mine JOIN notices other ON other.incident = mine.incident"
-            "   AND other.channel = mine.channel"
-            "  JOIN messages earlier ON earlier.id = other.message"
-            "  WHERE mine.message = m.id AND earlier.state = 'queued'"
-            "   AND earlier.number < m.number)"
-            " ORDER BY m.next_ms, m.number LIMIT 1",
-            (channel, now_ms),
-        ).fetchone()
-        return row
+    def pack(self, channel: str, packing: Packing, now_ms: int) -> bool:
+        """Seal messages of all that waits; False if nothing does. Ends go in messages of their own.
 
-    def _pack(self, channel: str, packing: Packing, now_ms: int) -> bool:
-        """Make one message of what has waited enough; closes go by themselves."""
-        hold_ms = self._hold_ms(channel, packing)
-        rows = self._database.connection.execute(
-            "SELECT number, event, at_ms FROM notices WHERE channel = ? AND message IS NULL"
-            " ORDER BY number LIMIT ?",
-            (channel, LARGEST_MESSAGE if packing.batch else 1),
-        ).fetchall()
-        if not rows or rows[0]["at_ms"] + hold_ms > now_ms:
+        Each group appears once: news that later news has overtaken goes along as `earlier`.
+        """
+        self._end_what_ended(channel)
+        rows = self._database.connection.execute(_WAITING, (channel,)).fetchall()
+        batches = list(_batches(_by_group(rows), packing))
+        if not batches:
             return False
-        closing = rows[0]["event"] == Tell.CLOSE.value
-        numbers = []
-        for row in rows:
-            if (row["event"] == Tell.CLOSE.value) is not closing:
-                break  # in their order: what opened again after a close is told after it
-            numbers.append(row["number"])
-        message = uuid.uuid4().hex
-        with self._database.transaction() as connection:
-            connection.execute(
-                "INSERT INTO messages (id, channel, at_ms, next_ms, deadline_ms)"
-                " VALUES (?, ?, ?, ?, ?)",
-                (message, channel, now_ms, now_ms, now_ms + packing.give_up_after_ms),
-            )
-            connection.executemany(
-                "UPDATE notices SET message = ? WHERE number = ?",
-                [(message, number) for number in numbers],
-            )
+
+        def work(connection: sqlite3.Connection) -> None:
+            for batch in batches:
+                _seal(connection, channel, uuid.uuid4().hex, batch, now_ms)
+
+        self._database.write(work)
         return True
 
-    def _message(self, row: sqlite3.Row) -> Message:
-        connection = self._database.connection
-        notices = connection.execute(
-            "SELECT payload FROM notices WHERE message = ? ORDER BY number", (row["id"],)
+    def delivered(self, message: Message, now_ms: int) -> None:
+        """Every notice in it has been received, unless it has been overtaken meanwhile."""
+        self._database.write(lambda connection: _end(connection, message, "delivered", "", now_ms))
+
+    def dead(self, message: Message, error: str, now_ms: int) -> None:
+        """Give it up; it is kept, and can be tried again."""
+        self._database.write(lambda connection: _end(connection, message, "dead", error, now_ms))
+
+    def failed(self, message: Message, error: str, tried_ms: int) -> None:
+        """Note an attempt; `tried_ms` is the time since the one before."""
+        self._database.write(
+            lambda connection: connection.execute(
+                "UPDATE messages SET attempts = attempts + 1, last_error = ?,"
+                " tried_ms = tried_ms + ? WHERE id = ?",
+                (error, tried_ms, message.id),
+            )
         )
-        found = tuple(from_payload(notice["payload"]) for notice in notices)
+
+    def split(self, message: Message) -> bool:
+        """Put its notices into two messages; False when it holds one only."""
+        if len(message.notices) == 1:
+            return False
+        self._database.write(lambda connection: _split(connection, message))
+        return True
+
+    def shorten(self, message: Message) -> None:
+        """Send it without the partitions: it is too large although it holds one notice."""
+        self._database.write(
+            lambda connection: connection.execute(
+                "UPDATE messages SET brief = 1 WHERE id = ?", (message.id,)
+            )
+        )
+
+    def standing(self, channel: str) -> tuple[Notice, ...]:
+        """The newest notice of every open incident that the channel has received."""
+        rows = self._database.connection.execute(
+            "SELECT n.number, n.heard, p.body FROM incidents i"
+            " JOIN notices n ON n.incident = i.number JOIN payloads p ON p.number = i.payload"
+            " WHERE i.closed_ms IS NULL AND n.channel = ? AND n.heard IS NOT NULL",
+            (channel,),
+        )
+        found = (self._unpacked(row) for row in rows.fetchall())
+        return tuple(one for one in found if one is not None)
+
+    def depth(self, channel: str) -> tuple[int, int]:
+        """(notices not delivered yet, notices given up)."""
+        counted = dict(
+            self._database.connection.execute(
+                "SELECT state, count(*) FROM notices WHERE channel = ? AND state <> 'delivered'"
+                " GROUP BY state",
+                (channel,),
+            ).fetchall()
+        )
+        return counted.get("waiting", 0) + counted.get("queued", 0), counted.get("dead", 0)
+
+    def _end_what_ended(self, channel: str) -> None:
+        """News of an incident that has ended without an end to send is its end: never stale."""
+        ended = (
+            "channel = ? AND state <> 'delivered' AND state = 'waiting' AND event <> 'close'"
+            " AND incident IN (SELECT number FROM incidents WHERE closed_ms IS NOT NULL)"
+        )
+        connection = self._database.connection
+        if connection.execute(f"SELECT 1 FROM notices WHERE {ended}", (channel,)).fetchone():  # noqa: S608 fixed
+            self._database.write(
+                lambda writing: writing.execute(
+                    f"UPDATE notices SET event = 'close' WHERE {ended}",  # noqa: S608 fixed words
+                    (channel,),
+                )
+            )
+
+    def _dissolve_overtaken(self, channel: str) -> None:
+        found = self._database.connection.execute(_OVERTAKEN, (channel,)).fetchall()
+        if not found:
+            return
+        identities = [row["id"] for row in found]
+        self._database.write(lambda connection: _dissolve(connection, identities))
+        _log.debug("messages_packed_anew", channel=channel, messages=len(identities))
+
+    def _message(self, row: sqlite3.Row) -> Message | None:
+        """The message; None, and it is gone, when none of its notices can be read."""
+        contents = self._database.connection.execute(
+            "SELECT c.*, c.notice AS number, n.thread, n.heard, n.channel, i.number AS incident,"
+            " i.id AS incident_id, i.about, i.cluster, i.name, i.since_ms, i.closed_ms, p.body"
+            " FROM contents c JOIN notices n ON n.number = c.notice"
+            " JOIN incidents i ON i.number = n.incident"
+            " LEFT JOIN payloads p ON p.number = c.payload"
+            " WHERE c.message = ? ORDER BY c.main DESC, c.notice",
+            (row["number"],),
+        ).fetchall()
+        still_open = self._open_by_thread(row["channel"])
+        earlier: dict[_Subject, list[Earlier]] = {}
+        for one in contents:
+            if not one["main"]:
+                earlier.setdefault(_subject(one), []).append(_earlier(one, still_open))
+        notices = []
+        for one in contents:
+            notice = self._unpacked(one) if one["main"] else None
+            if notice is None:
+                continue
+            notices.append(
+                replace(
+                    notice,
+                    key=f"{one['incident_id']}.{one['step']}.{row['channel']}",
+                    event=Tell(one["event"]),
+                    thread=one["thread"] or "",
+                    thread_open=still_open.get(one["thread"], 0),
+                    heard=one["heard"] is not None,
+                    earlier=tuple(earlier.get(_subject(one), ())),
+                )
+            )
+        if not notices:
+            self._database.write(
+                lambda connection: connection.execute(
+                    "DELETE FROM messages WHERE number = ?", (row["number"],)
+                )
+            )
+            return None
         return Message(
             id=row["id"],
             channel=row["channel"],
             at_ms=row["at_ms"],
-            notices=self._threaded(row["channel"], found),
+            notices=tuple(notices),
             attempts=row["attempts"],
-            deadline_ms=row["deadline_ms"],
+            tried_ms=row["tried_ms"],
+            splits=row["splits"],
+            brief=bool(row["brief"]),
             last_error=row["last_error"],
         )
 
-    def _threaded(self, channel: str, notices: tuple[Notice, ...]) -> tuple[Notice, ...]:
-        """With the message in which the channel heard of the incident first."""
-        connection = self._database.connection
-        still_open: dict[str, int] = {}
-        threaded = []
-        for notice in notices:
-            row = connection.execute(
-                "SELECT message FROM notices WHERE incident = ? AND channel = ?"
-                " AND event = 'open' AND message IS NOT NULL ORDER BY number LIMIT 1",
-                (notice.incident, channel),
-            ).fetchone()
-            thread = row["message"] if row is not None else ""
-            if thread not in still_open:
-                (still_open[thread],) = connection.execute(
-                    "SELECT count(DISTINCT i.id) FROM notices n JOIN incidents i"
-                    " ON i.id = n.incident WHERE n.message = ? AND i.closed_ms IS NULL",
-                    (thread,),
-                ).fetchone()
-            threaded.append(replace(notice, thread=thread, thread_open=still_open[thread]))
-        return tuple(threaded)
+    def _open_by_thread(self, channel: str) -> dict[str, int]:
+        """How many incidents of each thread are open."""
+        return dict(
+            self._database.connection.execute(
+                "SELECT n.thread, count(*) FROM incidents i JOIN notices n"
+                " ON n.incident = i.number AND n.channel = ?"
+                " WHERE i.closed_ms IS NULL AND n.thread IS NOT NULL GROUP BY n.thread",
+                (channel,),
+            ).fetchall()
+        )
 
-    def _end(self, message: Message, state: str, error: str, now_ms: int) -> None:
-        with self._database.transaction() as connection:
+    def _unpacked(self, row: sqlite3.Row) -> Notice | None:
+        """The notice of a row; one that cannot be read is set aside and named in the log."""
+        try:
+            return unpack(row["body"])
+        except InputError as error:
+            _log.error("notice_not_readable", notice=row["number"], reason=str(error))
+            reason = str(error)
+            self._database.write(lambda connection: _set_aside(connection, row["number"], reason))
+            return None
+
+
+def _subject(row: sqlite3.Row) -> _Subject:
+    return row["about"], row["cluster"], row["name"]
+
+
+def _by_group(rows: Sequence[sqlite3.Row]) -> list[_News]:
+    """What waits, once for each group, in the order in which it began to wait."""
+    groups: dict[_Subject, list[sqlite3.Row]] = {}
+    for row in rows:
+        groups.setdefault(_subject(row), []).append(row)
+    news = []
+    for found in groups.values():
+        found.sort(key=lambda row: int(row["incident"]))
+        news.append(_News(main=found[-1], earlier=tuple(found[:-1])))
+    return news
+
+
+def _batches(news: Sequence[_News], packing: Packing) -> Iterator[list[_News]]:
+    """What goes together: ends apart from the rest, and as much as fits, in the order it came."""
+    kinds: dict[tuple[bool, str], list[_News]] = {}
+    for one in news:
+        severity = one.main["severity"] if packing.one_severity else ""
+        kinds.setdefault((one.closing, severity), []).append(one)
+    for kind in kinds.values():
+        batch: list[_News] = []
+        size = 0
+        for one in kind:
+            size += one.main["size"] or 0
+            too_large = packing.most_bytes is not None and size > packing.most_bytes * _ROOM
+            if batch and (too_large or len(batch) >= packing.most_notices):
+                yield batch
+                batch, size = [], one.main["size"] or 0
+            batch.append(one)
+        yield batch
+
+
+def _seal(
+    connection: sqlite3.Connection, channel: str, identity: str, news: Iterable[_News], now_ms: int
+) -> None:
+    message = connection.execute(
+        "INSERT INTO messages (id, channel, at_ms) VALUES (?, ?, ?)", (identity, channel, now_ms)
+    ).lastrowid
+    tried_ms = 0
+    for one in news:
+        for row in one.rows:
+            tried_ms = max(tried_ms, row["tried_ms"])
             connection.execute(
-                "UPDATE messages SET state = ?, last_error = ?, ended_ms = ?,"
-                " attempts = attempts + 1 WHERE id = ?",
-                (state, error, now_ms, message.id),
+                "INSERT INTO contents VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    *(message, row["number"], int(row is one.main), row["step"], row["event"]),
+                    *(row["severity"], row["at_ms"], row["payload"]),
+                ),
             )
+            # the thread is that of the first message in which the receiver may have seen it
+            connection.execute(
+                "UPDATE notices SET state = 'queued', message = ?1, thread = coalesce(thread, ?1)"
+                " WHERE number = ?2",
+                (identity, row["number"]),
+            )
+    connection.execute("UPDATE messages SET tried_ms = ? WHERE number = ?", (tried_ms, message))
+
+
+def _dissolve(connection: sqlite3.Connection, identities: Sequence[str]) -> None:
+    """What has not been overtaken waits again; how long it was tried is remembered."""
+    for identity in identities:
+        connection.execute(
+            "UPDATE notices SET state = 'waiting', message = NULL, (attempts, tried_ms, last_error)"
+            " = (SELECT attempts, tried_ms, last_error FROM messages WHERE id = ?1)"
+            " WHERE message = ?1 AND state = 'queued'",
+            (identity,),
+        )
+        connection.execute("DELETE FROM messages WHERE id = ?", (identity,))
+    drop_unused_payloads(connection)
+
+
+def _end(
+    connection: sqlite3.Connection, message: Message, state: str, error: str, now_ms: int
+) -> None:
+    heard = "c.severity" if state == "delivered" else "notices.heard"
+    connection.execute(
+        f"UPDATE notices SET heard = {heard} FROM contents c JOIN messages m"  # noqa: S608 fixed
+        " ON m.number = c.message WHERE m.id = ? AND c.notice = notices.number",
+        (message.id,),
+    )
+    connection.execute(
+        "UPDATE notices SET state = ?1, attempts = ?2, last_error = ?3, ended_ms = ?4,"
+        " payload = CASE ?1 WHEN 'delivered' THEN NULL ELSE payload END,"
+        # once delivered, the id of the first message is not kept twice
+        " message = CASE ?1 WHEN 'delivered' THEN nullif(message, thread) ELSE message END"
+        " WHERE message = ?5 AND state = 'queued'",
+        (state, message.attempts + 1, error, now_ms, message.id),
+    )
+    connection.execute("DELETE FROM messages WHERE id = ?", (message.id,))
+    drop_unused_payloads(connection)
+
+
+def _split(connection: sqlite3.Connection, message: Message) -> None:
+    """Two messages instead of one; all news of a group stays in one of them."""
+    groups = {
+        (one.about.value, one.cluster, one.group): number
+        for number, one in enumerate(message.notices)
+    }
+    half = (len(groups) + 1) // 2
+    (old,) = connection.execute(
+        "SELECT number FROM messages WHERE id = ?", (message.id,)
+    ).fetchone()
+    contents = connection.execute(
+        "SELECT c.notice, i.about, i.cluster, i.name FROM contents c"
+        " JOIN notices n ON n.number = c.notice JOIN incidents i ON i.number = n.incident"
+        " WHERE c.message = ?",
+        (old,),
+    ).fetchall()
+    parts: tuple[list[int], list[int]] = ([], [])
+    for row in contents:
+        place = groups.get(_subject(row), 0)
+        parts[int(place >= half)].append(row["notice"])
+    for part in parts:
+        identity = uuid.uuid4().hex
+        new = connection.execute(
+            "INSERT INTO messages (id, channel, at_ms, attempts, tried_ms, last_error, splits)"
+            " SELECT ?, channel, at_ms, attempts, tried_ms, last_error, splits + 1"
+            " FROM messages WHERE number = ?",
+            (identity, old),
+        ).lastrowid
+        connection.executemany(
+            "UPDATE contents SET message = ? WHERE message = ? AND notice = ?",
+            [(new, old, notice) for notice in part],
+        )
+        connection.executemany(
+            "UPDATE notices SET message = ? WHERE number = ? AND message = ?",
+            [(identity, notice, message.id) for notice in part],
+        )
+    connection.execute("DELETE FROM messages WHERE number = ?", (old,))
+
+
+def _set_aside(connection: sqlite3.Connection, notice: int, error: str) -> None:
+    connection.execute("DELETE FROM contents WHERE notice = ?", (notice,))
+    connection.execute(
+        "UPDATE notices SET state = 'unreadable', message = NULL, last_error = ?"
+        " WHERE number = ? AND state <> 'delivered'",
+        (error, notice),
+    )
+
+
+def _earlier(row: sqlite3.Row, still_open: dict[str, int]) -> Earlier:
+    return Earlier(
+        incident=row["incident_id"],
+        severity=row["severity"],
+        since_ms=row["since_ms"],
+        ended_ms=row["closed_ms"],
+        heard=row["heard"] is not None,
+        thread=row["thread"] or "",
+        thread_open=still_open.get(row["thread"], 0),
+    )

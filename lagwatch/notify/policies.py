@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from lagwatch.config.alerts import AlertsSettings, PolicySettings
-from lagwatch.core.incident import NEVER, Policy
+from lagwatch.core.incident import NEVER, Observation, Policy
 from lagwatch.core.model import GroupStatus
+from lagwatch.notify.objectives import least, objective
 
 THRESHOLDS: Final[Mapping[str, GroupStatus]] = {
     "warning": GroupStatus.WARN,
@@ -41,6 +42,14 @@ class PolicyBook:
             )
             for name, one in settings.policies_in_effect().items()
         )
+        self._objectives = {
+            name: found
+            for name, one in settings.policies_in_effect().items()
+            if (found := objective(one)) is not None
+        }
+        self.least_time_lag_ms = least(one.max_time_lag_ms for one in self._objectives.values())
+        """No group with less is above any objective; 0: there is none."""
+        self.least_lag = least(one.max_lag for one in self._objectives.values())
         self.by_name: Mapping[str, Policy] = {one.policy.name: one.policy for one in self._matchers}
 
     def of(self, cluster: str, group: str, topics: Iterable[str]) -> Mapping[str, Policy | None]:
@@ -50,6 +59,16 @@ class PolicyBook:
             topic: next((one.policy for one in candidates if one.topic.search(topic)), None)
             for topic in topics
         }
+
+    def judged(self, policy: Policy, seen: Observation) -> Observation:
+        """What is seen in the light of the policy's objective."""
+        found = self._objectives.get(policy.name)
+        return seen if found is None else found.applied(seen)
+
+    def missed(self, policy: Policy, seen: Observation) -> str:
+        """Which objective of the policy is missed, in words; ""."""
+        found = self._objectives.get(policy.name)
+        return "" if found is None else found.missed(seen)
 
     def rank(self, policy: Policy) -> int:
         """Position in the file."""

@@ -2,16 +2,19 @@
 
 import base64
 import binascii
+import contextlib
 import json
 import sqlite3
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from lagwatch.core.model import GroupStatus
 from lagwatch.errors import InputError, NotFoundError
 from lagwatch.notify.database import Database
 from lagwatch.notify.notice import level
-from lagwatch.ports import (
+from lagwatch.notify.payload import unpack
+from lagwatch.notify.store import SUMMARY
+from lagwatch.ports.alerts import (
     IncidentAsk,
     IncidentRecord,
     MessageState,
@@ -22,11 +25,25 @@ from lagwatch.ports import (
 )
 
 _NOTICES = (
-    "SELECT n.number, n.key, n.incident, i.cluster, i.name, n.channel, n.event, n.severity,"
-    " n.at_ms, n.message, coalesce(m.state, 'waiting') AS state, coalesce(m.attempts, 0) AS"
-    " attempts, m.next_ms, coalesce(m.last_error, '') AS last_error, m.ended_ms"
-    " FROM notices n JOIN incidents i ON i.id = n.incident"
+    "SELECT n.number, n.step, i.id AS incident, i.cluster, i.name, n.channel, n.event, n.severity,"
+    " n.at_ms, n.state,"
+    " CASE n.state WHEN 'delivered' THEN coalesce(n.message, n.thread) ELSE n.message END"
+    " AS message, coalesce(m.attempts, n.attempts) AS attempts,"
+    " coalesce(nullif(m.last_error, ''), n.last_error) AS last_error, n.ended_ms"
+    " FROM notices n JOIN incidents i ON i.number = n.incident"
     " LEFT JOIN messages m ON m.id = n.message"
+)
+_NOT_OVERTAKEN = (
+    "SELECT n.number FROM notices n JOIN incidents i ON i.number = n.incident"
+    " WHERE NOT EXISTS (SELECT 1 FROM incidents j JOIN notices later"
+    "  ON later.incident = j.number AND later.channel = n.channel"
+    "  WHERE j.cluster = i.cluster AND j.name = i.name AND j.about = i.about"
+    "  AND j.number > i.number"
+    "  AND later.state <> 'dead')"
+)
+_INCIDENTS = (
+    "SELECT i.*, p.body FROM incidents i LEFT JOIN payloads p"
+    " ON p.number = i.payload AND i.closed_ms IS NULL"
 )
 
 
@@ -46,26 +63,26 @@ class Records:
                 where.append(f"{column} = ?")
                 values.append(value)
         if ask.cursor:
-            opened_ms, _, incident = _read_cursor(ask.cursor).partition(":")
-            where.append("(opened_ms, id) < (?, ?)")
-            values += [_number(opened_ms), incident]
+            opened_ms, _, number = _read_cursor(ask.cursor).partition(":")
+            where.append("(i.opened_ms, i.number) < (?, ?)")
+            values += [_number(opened_ms), _number(number)]
         rows = self._database.connection.execute(
-            f"SELECT * FROM incidents WHERE {' AND '.join(where)}"  # noqa: S608 fixed words only
-            " ORDER BY opened_ms DESC, id DESC LIMIT ?",
+            f"{_INCIDENTS} WHERE {' AND '.join(where)}"
+            " ORDER BY i.opened_ms DESC, i.number DESC LIMIT ?",
             (*values, ask.limit + 1),
         ).fetchall()
         page = rows[: ask.limit]
         more = len(rows) > ask.limit
-        cursor = _cursor(f"{page[-1]['opened_ms']}:{page[-1]['id']}") if more else ""
+        cursor = _cursor(f"{page[-1]['opened_ms']}:{page[-1]['number']}") if more else ""
         return [_incident(row, ()) for row in page], cursor
 
     def incident(self, incident: str) -> IncidentRecord:
         connection = self._database.connection
-        row = connection.execute("SELECT * FROM incidents WHERE id = ?", (incident,)).fetchone()
+        row = connection.execute(f"{_INCIDENTS} WHERE i.id = ?", (incident,)).fetchone()
         if row is None:
             raise NotFoundError(kind="incident", name=incident)
         transitions = connection.execute(
-            "SELECT * FROM transitions WHERE incident = ? ORDER BY number", (incident,)
+            "SELECT * FROM transitions WHERE incident = ? ORDER BY number", (row["number"],)
         )
         return _incident(row, tuple(_transition(one) for one in transitions))
 
@@ -73,9 +90,9 @@ class Records:
         """Newest first."""
         where, values = ["1"], list[object]()
         given = (
-            ("coalesce(m.state, 'waiting')", ask.state),
+            ("n.state", ask.state),
             ("n.channel", ask.channel),
-            ("n.incident", ask.incident),
+            ("i.id", ask.incident),
         )
         for column, value in given:
             if value:
@@ -92,21 +109,45 @@ class Records:
         cursor = _cursor(str(page[-1]["number"])) if len(rows) > ask.limit else ""
         return [_notice(row) for row in page], cursor
 
-    def retry(self, message: str, *, now_ms: int) -> tuple[str, int]:
-        """Try a dead message for as long again; returns its channel and its number of notices."""
-        with self._database.transaction() as connection:
+    def retry(self, message: str, *, to: str = "") -> tuple[str, int]:
+        """Queue the notices of a dead message again; returns its channel and how many they are.
+
+        `to` names another channel. What later news has overtaken is not sent again.
+
+        Raises:
+            NotFoundError: no dead notice was in this message.
+        """
+
+        def work(connection: sqlite3.Connection) -> tuple[str, int]:
             row = connection.execute(
-                "UPDATE messages SET state = 'queued', next_ms = ?1, ended_ms = NULL,"
-                " deadline_ms = ?1 + (deadline_ms - at_ms) WHERE id = ?2 AND state = 'dead'"
-                " RETURNING channel",
-                (now_ms, message),
+                "SELECT channel FROM notices WHERE message = ? AND state = 'dead'", (message,)
             ).fetchone()
             if row is None:
                 raise NotFoundError(kind="dead message", name=message)
-            (count,) = connection.execute(
-                "SELECT count(*) FROM notices WHERE message = ?", (message,)
-            ).fetchone()
-        return row["channel"], count
+            numbers = _numbers(connection, "n.message = ? AND n.state = 'dead'", (message,))
+            return row["channel"], _queue_again(connection, numbers, to)
+
+        return self._database.write(work)
+
+    def retry_channel(self, channel: str, *, to: str = "") -> int:
+        """The same for all that a channel could not deliver; with `to`, what waits for it too."""
+        states = "('dead', 'waiting', 'queued')" if to else "('dead')"
+
+        def work(connection: sqlite3.Connection) -> int:
+            numbers = _numbers(connection, f"n.channel = ? AND n.state IN {states}", (channel,))
+            if to:
+                connection.execute("DELETE FROM messages WHERE channel = ?", (channel,))
+            return _queue_again(connection, numbers, to)
+
+        return self._database.write(work)
+
+    def left_by_channel(self) -> dict[str, tuple[int, int]]:
+        """Channel → (notices that wait, notices given up), also of channels not configured."""
+        rows = self._database.connection.execute(
+            "SELECT channel, sum(state IN ('waiting', 'queued')), sum(state = 'dead')"
+            " FROM notices WHERE state <> 'delivered' GROUP BY channel"
+        )
+        return {row[0]: (int(row[1]), int(row[2])) for row in rows}
 
     def mutes(self, now_ms: int) -> list[Mute]:
         """Those that are not over."""
@@ -126,23 +167,50 @@ class Records:
         ends_ms: int,
         now_ms: int,
     ) -> Mute:
-        with self._database.transaction() as connection:
-            row = connection.execute(
-                "INSERT INTO mutes VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING *",
-                (uuid.uuid4().hex, cluster, group, reason, author, starts_ms, ends_ms),
+        values = (uuid.uuid4().hex, cluster, group, reason, author, starts_ms, ends_ms)
+        row = self._database.write(
+            lambda connection: connection.execute(
+                "INSERT INTO mutes VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING *", values
             ).fetchone()
+        )
         return _mute(row, now_ms)
 
     def unmute(self, mute: str) -> None:
-        with self._database.transaction() as connection:
-            gone = connection.execute("DELETE FROM mutes WHERE id = ?", (mute,)).rowcount
+        gone = self._database.write(
+            lambda connection: (
+                connection.execute("DELETE FROM mutes WHERE id = ?", (mute,)).rowcount
+            )
+        )
         if not gone:
             raise NotFoundError(kind="mute", name=mute)
+
+
+def _numbers(connection: sqlite3.Connection, where: str, values: tuple[str, ...]) -> list[int]:
+    """Notices that no later incident of their group has overtaken on their channel."""
+    query = f"{_NOT_OVERTAKEN} AND {where}"
+    return [row[0] for row in connection.execute(query, values).fetchall()]
+
+
+def _queue_again(connection: sqlite3.Connection, numbers: Sequence[int], to: str) -> int:
+    """Let notices wait again; how many. One that the other channel knows already stays."""
+    waiting = (
+        "state = 'waiting', message = NULL, attempts = 0, tried_ms = 0, last_error = '',"
+        " ended_ms = NULL"
+    )
+    moved = ", channel = ?1, heard = NULL, thread = NULL" if to else ""
+    return sum(
+        connection.execute(
+            f"UPDATE OR IGNORE notices SET {waiting}{moved} WHERE number = ?2",  # noqa: S608 fixed
+            (to, number),
+        ).rowcount
+        for number in numbers
+    )
 
 
 def _incident(row: sqlite3.Row, transitions: tuple[Transition, ...]) -> IncidentRecord:
     return IncidentRecord(
         id=row["id"],
+        about=row["about"],
         cluster=row["cluster"],
         group=row["name"],
         policy=row["policy"],
@@ -151,9 +219,17 @@ def _incident(row: sqlite3.Row, transitions: tuple[Transition, ...]) -> Incident
         opened_ms=row["opened_ms"],
         closed_ms=row["closed_ms"],
         told_ms=row["told_ms"],
-        verdict=json.loads(row["verdict"]),
+        verdict=_verdict(row),
         transitions=transitions,
     )
+
+
+def _verdict(row: sqlite3.Row) -> Mapping[str, object]:
+    """All of it while the incident is open, its main figures afterwards."""
+    if row["body"] is not None:
+        with contextlib.suppress(InputError):
+            return unpack(row["body"]).verdict
+    return {**dict.fromkeys(SUMMARY), **json.loads(row["summary"])}
 
 
 def _transition(row: sqlite3.Row) -> Transition:
@@ -169,7 +245,7 @@ def _transition(row: sqlite3.Row) -> Transition:
 def _notice(row: sqlite3.Row) -> NoticeRecord:
     state = MessageState(row["state"])
     return NoticeRecord(
-        key=row["key"],
+        key=f"{row['incident']}.{row['step']}.{row['channel']}",
         incident=row["incident"],
         cluster=row["cluster"],
         group=row["name"],
@@ -180,7 +256,7 @@ def _notice(row: sqlite3.Row) -> NoticeRecord:
         state=state,
         message=row["message"],
         attempts=row["attempts"],
-        next_attempt_ms=row["next_ms"] if state is MessageState.QUEUED else None,
+        next_attempt_ms=None,
         last_error=row["last_error"],
         ended_ms=row["ended_ms"],
     )

@@ -1,7 +1,8 @@
-"""Templates: Jinja2 in its sandbox, checked before anybody depends on them.
+"""Templates: Jinja2 in its sandbox, checked before they are used.
 
 A template sees `message` (the documented JSON of a message), `notices` (its notices), `notice` and
-`verdict` (of the first of them), `subject` (one line) and `text` (ours, plain). Filters beside
+`verdict` (of the first of them), `subject` (one line), `text` (ours, plain) and `entries` (the
+worst of the notices, each with `headline`, `lines` and `notice`). Filters beside
 Jinja2's own: `json`, `duration` (seconds), `instant` (ms), `number`.
 """
 
@@ -22,13 +23,21 @@ from jinja2 import (
 )
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from lagwatch.core.words import duration
 from lagwatch.errors import Fault
-from lagwatch.notify.notice import Message, Notice, duration, headline, instant
+from lagwatch.notify.document import document
+from lagwatch.notify.notice import Message
 from lagwatch.notify.sample import sample_messages
+from lagwatch.notify.words import (
+    SHOWN_NOTICES,
+    details,
+    headline,
+    instant,
+    plain_text,
+    worst,
+)
 
-VARIABLES: Final = ("message", "notices", "notice", "verdict", "subject", "text")
-_SHOWN_NOTICES: Final = 20
-"""In plain text; the number left out is told."""
+VARIABLES: Final = ("message", "notices", "notice", "verdict", "subject", "text", "entries")
 
 
 class Templates:
@@ -97,52 +106,20 @@ class Renderer:
 
 def variables(message: Message) -> Mapping[str, Any]:
     """What templates see."""
-    document = message.as_json()
-    first = document["notices"][0]
+    seen = document(message)
+    first = seen["notices"][0]
     return {
-        "message": document,
-        "notices": document["notices"],
+        "message": seen,
+        "notices": seen["notices"],
         "notice": first,
         "verdict": first["verdict"],
-        "subject": message.subject,
+        "subject": seen["subject"],
         "text": plain_text(message),
+        "entries": [
+            {"headline": headline(one), "lines": list(details(one)), "notice": one.as_json()}
+            for one in worst(message.notices)[:SHOWN_NOTICES]
+        ],
     }
-
-
-def plain_text(message: Message) -> str:
-    """The message for people, without markup."""
-    if len(message.notices) == 1:
-        return "\n".join(details(message.notices[0]))
-    shown = message.notices[:_SHOWN_NOTICES]
-    lines = [headline(one) for one in shown]
-    left_out = len(message.notices) - len(shown)
-    if left_out:
-        lines.append(f"… and {left_out} more")
-    urls = {one.url.rpartition("/clusters/")[0] or one.url for one in shown if one.url}
-    return "\n".join([*lines, *sorted(urls)])
-
-
-def details(notice: Notice) -> Iterator[str]:
-    """Lines about one notice: what, since when, why, where, whose."""
-    verdict = notice.verdict
-    yield headline(notice)
-    yield f"since {instant(notice.since_ms)} ({duration((notice.at_ms - notice.since_ms) / 1000)})"
-    if verdict.get("time_lag_s") is not None:
-        yield f"{duration(verdict['time_lag_s'])} behind in time"
-    for one in verdict.get("partitions", ())[:5]:
-        lag = "unknown" if one["current_lag"] is None else f"{one['current_lag']:,}"
-        owner = one["client_id"] or one["owner"] or "nobody"
-        where = f"{one['topic']}/{one['partition']}"
-        yield f"  {where}: {one['status']} ({one['rule']}), lag {lag}, {owner}"
-        yield f"    {_evidence(one['evidence'])}"
-    if notice.url:
-        yield notice.url
-
-
-def _evidence(evidence: Mapping[str, object]) -> str:
-    return ", ".join(
-        f"{name} {'unknown' if value is None else value}" for name, value in evidence.items()
-    )
 
 
 def _environment(*, html: bool) -> Environment:
@@ -187,7 +164,7 @@ def _fault(key: str, line: int, problem: str, remedy: str) -> Fault:
     return Fault(key=key, value="", problem=f"line {line}: {problem}", remedy=remedy)
 
 
-__all__ = ["VARIABLES", "Renderer", "TemplateError", "Templates", "plain_text", "variables"]
+__all__ = ["VARIABLES", "Renderer", "TemplateError", "Templates", "variables"]
 
 
 def all_faults(checks: Sequence[tuple[str, str, bool]]) -> list[Fault]:

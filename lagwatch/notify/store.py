@@ -2,15 +2,24 @@
 
 import sqlite3
 import uuid
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import orjson
+import structlog
 
 from lagwatch.core.incident import Decision, Incident, Reason, State, Tell, told_to
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.notify.database import Database
-from lagwatch.notify.notice import Json, Notice, level
+from lagwatch.notify.notice import About, Json, Notice
+from lagwatch.notify.payload import pack
+
+SUMMARY: Final = (
+    *("status", "rule", "total_lag", "time_lag_s", "partition_count", "unknown_partitions"),
+)
+
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +34,7 @@ class Kept:
     complete: float
     """Share of full windows when the group was last seen bad."""
     state: State
+    about: About = About.GROUP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,17 +57,17 @@ class Change:
     after: State
     decision: Decision
     complete: float
-    verdict: Json
-    notice: Notice | None
-    """What is told; its key and event are filled in per channel."""
+    notice: Notice
+    """The incident as it is now; its key and event are filled in for each channel."""
     listeners: tuple[Listener, ...]
     """Channels of the policy."""
     as_burrow: bool
-    """Tell everybody everything, as Burrow does."""
+    """Send everything to every channel, as Burrow does."""
+    about: About = About.GROUP
 
 
 def new_incident() -> str:
-    """An id that nobody else has."""
+    """An id of its own."""
     return uuid.uuid4().hex
 
 
@@ -68,140 +78,219 @@ class IncidentStore:
         self._database = database
 
     def kept(self, now_ms: int) -> Iterable[Kept]:
-        """What a new process must know: open incidents, and pauses that are not over."""
+        """What a new process must know: open incidents, and pauses that are not over.
+
+        A row that cannot be read is named in the log and left out; the others are used.
+        """
         rows = self._database.connection.execute(
             "SELECT * FROM incidents WHERE closed_ms IS NULL OR quiet_until_ms > ?"
             " ORDER BY opened_ms, closed_ms IS NULL",
             (now_ms,),
         )
-        return [_kept(row) for row in rows.fetchall()]
+        found = []
+        for row in rows.fetchall():
+            try:
+                found.append(_kept(row))
+            except (ValueError, TypeError) as error:
+                _log.error(
+                    "incident_not_readable",
+                    incident=row["id"],
+                    cluster=row["cluster"],
+                    group=row["name"],
+                    reason=str(error),
+                )
+        return found
 
     def record(self, changes: Sequence[Change], now_ms: int) -> int:
         """Keep them all or none; returns how many notices were made."""
-        with self._database.transaction() as connection:
-            return sum(self._record(connection, change, now_ms) for change in changes)
 
-    def prune(self, before_ms: int) -> None:
-        """Forget incidents closed, and messages ended, before the instant."""
-        with self._database.transaction() as connection:
-            connection.execute(
-                "DELETE FROM incidents WHERE closed_ms < ?1 AND NOT EXISTS (SELECT 1 FROM notices n"
-                " LEFT JOIN messages m ON m.id = n.message WHERE n.incident = incidents.id"
-                " AND (m.id IS NULL OR m.state = 'queued'))",
-                (before_ms,),
+        def work(connection: sqlite3.Connection) -> int:
+            # payloads that this replaces go with the next delivery, or when old incidents do
+            return sum(_Recording(connection, change, now_ms).made for change in changes)
+
+        return self._database.write(work)
+
+    def greet(
+        self, listeners: Mapping[str, Listener], policies: Mapping[str, Sequence[str]]
+    ) -> int:
+        """Queue every open incident for channels that are new; returns how many notices were made.
+
+        `policies` names the channels of each policy.
+        """
+
+        def work(connection: sqlite3.Connection) -> int:
+            known = {row["name"] for row in connection.execute("SELECT name FROM channels")}
+            made = 0
+            for name, listener in listeners.items():
+                if name not in known:
+                    chosen = [one for one, channels in policies.items() if name in channels]
+                    made += _greet(connection, listener, chosen)
+            connection.executemany(
+                "INSERT OR IGNORE INTO channels VALUES (?, '')", [(name,) for name in listeners]
             )
             connection.execute(
-                "DELETE FROM messages WHERE ended_ms < ? AND NOT EXISTS"
-                " (SELECT 1 FROM notices WHERE notices.message = messages.id)",
+                "DELETE FROM channels WHERE name NOT IN (SELECT value FROM json_each(?))",
+                (orjson.dumps(list(listeners)).decode(),),
+            )
+            return made
+
+        return self._database.write(work)
+
+    def prune(self, before_ms: int) -> None:
+        """Forget incidents closed before the instant, unless a notice of them is not delivered."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "DELETE FROM incidents WHERE closed_ms IS NOT NULL AND closed_ms < ?1"
+                " AND NOT EXISTS (SELECT 1 FROM notices n WHERE n.incident = incidents.number"
+                "  AND n.state IN ('waiting', 'queued'))",
                 (before_ms,),
             )
             connection.execute("DELETE FROM mutes WHERE ends_ms < ?", (before_ms,))
+            drop_unused_payloads(connection)
 
-    def _record(self, connection: sqlite3.Connection, change: Change, now_ms: int) -> int:
-        self._upsert(connection, change, now_ms)
-        decision = change.decision
-        severity = _severity(change)
-        cursor = connection.execute(
-            "INSERT INTO transitions (incident, at_ms, act, tell, severity, reason)"
-            " VALUES (?, ?, ?, ?, ?, ?)",
-            (
-                *(change.incident, now_ms, decision.act.value, decision.tell.value),
-                *(int(severity), decision.reason.value),
-            ),
-        )
-        if change.notice is None or decision.tell is Tell.NOTHING:
-            return 0
-        return self._tell(connection, change, change.notice, severity, cursor.lastrowid or 0)
+        self._database.write(work)
 
-    def _upsert(self, connection: sqlite3.Connection, change: Change, now_ms: int) -> None:
+
+def _greet(connection: sqlite3.Connection, listener: Listener, policies: Sequence[str]) -> int:
+    """Open incidents that others have received, for one channel."""
+    return connection.execute(
+        "INSERT OR IGNORE INTO notices (incident, channel, step, event, severity, reason, at_ms,"
+        " state, payload) SELECT i.number, ?1, (SELECT max(t.number) FROM transitions t"
+        "  WHERE t.incident = i.number), 'open', CASE i.severity WHEN ?2 THEN 'error' ELSE"
+        "  'warning' END, 'new_channel', i.told_ms, 'waiting', i.payload FROM incidents i"
+        " WHERE i.closed_ms IS NULL AND i.told IS NOT NULL AND i.payload IS NOT NULL"
+        " AND i.severity >= ?3 AND i.policy IN (SELECT value FROM json_each(?4))",
+        (
+            *(listener.channel, int(GroupStatus.ERR), int(listener.threshold)),
+            orjson.dumps([*policies]).decode(),
+        ),
+    ).rowcount
+
+
+def drop_unused_payloads(connection: sqlite3.Connection) -> None:
+    """Forget payloads that neither an open incident nor a notice on its way needs."""
+    connection.execute(
+        "DELETE FROM payloads WHERE number NOT IN ("
+        " SELECT payload FROM notices WHERE payload IS NOT NULL"
+        " UNION SELECT payload FROM contents WHERE payload IS NOT NULL"
+        " UNION SELECT payload FROM incidents WHERE closed_ms IS NULL AND payload IS NOT NULL)"
+    )
+
+
+class _Recording:
+    """One change being written: the incident, the transition, and a notice for each channel."""
+
+    def __init__(self, connection: sqlite3.Connection, change: Change, now_ms: int) -> None:
+        self._connection = connection
+        self._change = change
+        self._now_ms = now_ms
+        self._severity = _severity(change)
+        self._incident, payload = self._upsert()
+        step = self._transition()
+        self.made = 0
+        if change.decision.tell is not Tell.NOTHING:
+            self.made = self._notices(step, payload)
+
+    def _upsert(self) -> tuple[int, int]:
+        """Write the incident and its payload; returns the number of each."""
+        change = self._change
         incident = change.after.incident or change.before.incident
         if incident is None:  # it opened and closed in one decision: that does not happen
             raise ValueError(change.incident)
         is_open = change.after.incident is not None
-        connection.execute(
-            "INSERT INTO incidents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        payload = self._connection.execute(
+            "INSERT INTO payloads (size, body) VALUES (?, ?)", pack(change.notice)
+        ).lastrowid
+        row = self._connection.execute(
+            "INSERT INTO incidents"
+            " (id, about, cluster, name, policy, severity, since_ms, opened_ms,"
+            " closed_ms, told, told_ms, held_back, quiet_until_ms, complete, summary, payload)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
             " ON CONFLICT (id) DO UPDATE SET policy = excluded.policy,"
             " severity = excluded.severity, closed_ms = excluded.closed_ms, told = excluded.told,"
             " told_ms = excluded.told_ms, held_back = excluded.held_back,"
             " quiet_until_ms = excluded.quiet_until_ms, complete = excluded.complete,"
-            " verdict = excluded.verdict",
+            " summary = excluded.summary, payload = excluded.payload RETURNING number",
             (
-                *(change.incident, change.cluster, change.group, change.policy),
+                *(change.incident, change.about.value, change.cluster, change.group),
+                change.policy,
                 *(int(incident.severity), incident.since_ms, incident.opened_ms),
-                None if is_open else now_ms,
+                None if is_open else self._now_ms,
                 None if incident.told is None else int(incident.told),
                 incident.told_ms,
                 None if change.after.held_back is None else change.after.held_back.value,
-                *(
-                    change.after.quiet_until_ms,
-                    change.complete,
-                    orjson.dumps(change.verdict).decode(),
-                ),
+                *(change.after.quiet_until_ms, change.complete, _summary(change.notice.verdict)),
+                payload if is_open else None,
+            ),
+        ).fetchone()
+        return int(row[0]), int(payload or 0)
+
+    def _transition(self) -> int:
+        """Write it; returns its number within the incident."""
+        decision = self._change.decision
+        row = self._connection.execute(
+            "INSERT INTO transitions SELECT ?1, coalesce(max(number), 0) + 1, ?2, ?3, ?4, ?5, ?6"
+            " FROM transitions WHERE incident = ?1 RETURNING number",
+            (
+                *(self._incident, self._now_ms, decision.act.value, decision.tell.value),
+                *(int(self._severity), decision.reason.value),
+            ),
+        ).fetchone()
+        return int(row[0])
+
+    def _notices(self, step: int, payload: int) -> int:
+        """Put the news into the queue of every channel that is to receive it."""
+        known = {
+            row["channel"]: row
+            for row in self._connection.execute(
+                "SELECT channel, event, heard, state FROM notices WHERE incident = ?",
+                (self._incident,),
+            )
+        }
+        tell = self._change.decision.tell
+        thresholds = {one.channel: one.threshold for one in self._change.listeners}
+        # those that received it under another policy receive the end, too
+        others = known.keys() - thresholds.keys() if tell is Tell.CLOSE else ()
+        made = 0
+        for channel in (*thresholds, *others):
+            event = self._event(thresholds.get(channel, GroupStatus.OK), known.get(channel))
+            if event is not Tell.NOTHING:
+                self._queue(channel, event, step, payload)
+                made += 1
+        return made
+
+    def _event(self, threshold: GroupStatus, known: sqlite3.Row | None) -> Tell:
+        """What it is for one channel, which may have missed what came before."""
+        tell = self._change.decision.tell
+        if not self._change.as_burrow:
+            tell = told_to(tell, self._severity, threshold, knows=known is not None)
+        overtaken = known is not None and known["heard"] is None and known["state"] != "queued"
+        if overtaken and tell not in (Tell.NOTHING, Tell.CLOSE):
+            return Tell.OPEN  # the opening itself has not been received yet
+        return tell
+
+    def _queue(self, channel: str, event: Tell, step: int, payload: int) -> None:
+        """Newer news of an incident replaces older news that still waits."""
+        notice = self._change.notice
+        self._connection.execute(
+            "INSERT INTO notices (incident, channel, step, event, severity, reason, at_ms, state,"
+            " payload) VALUES (?, ?, ?, ?, ?, ?, ?, 'waiting', ?)"
+            " ON CONFLICT (incident, channel) DO UPDATE SET step = excluded.step,"
+            " event = excluded.event, severity = excluded.severity, reason = excluded.reason,"
+            " at_ms = excluded.at_ms, state = 'waiting', payload = excluded.payload,"
+            " message = NULL, attempts = 0, tried_ms = 0, last_error = '', ended_ms = NULL",
+            (
+                *(self._incident, channel, step, event.value, notice.severity, notice.reason),
+                *(notice.at_ms, payload),
             ),
         )
 
-    def _tell(
-        self,
-        connection: sqlite3.Connection,
-        change: Change,
-        notice: Notice,
-        severity: GroupStatus,
-        number: int,
-    ) -> int:
-        """Put the notice into the queue of every channel that is to hear of it."""
-        knowing = self._knowing(connection, change.incident)
-        thresholds = {one.channel: one.threshold for one in change.listeners}
-        if change.decision.tell is Tell.CLOSE:
-            # those told under another policy are told of the end, too
-            channels = [*thresholds, *(knowing - thresholds.keys())]
-        else:
-            channels = [*thresholds]
-        made = 0
-        for channel in channels:
-            event = change.decision.tell
-            if not change.as_burrow:
-                event = told_to(
-                    event,
-                    severity,
-                    thresholds.get(channel, GroupStatus.OK),
-                    knows=channel in knowing,
-                )
-            if event is Tell.NOTHING:
-                continue
-            told = replace(notice, key=f"{change.incident}.{number}.{channel}", event=event)
-            connection.execute(
-                "INSERT INTO notices (key, incident, channel, event, severity, at_ms, payload)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (
-                    *(told.key, change.incident, channel, event.value, told.severity),
-                    *(told.at_ms, payload(told)),
-                ),
-            )
-            made += 1
-        return made
 
-    def _knowing(self, connection: sqlite3.Connection, incident: str) -> set[str]:
-        """Channels told of the incident; those that refused to hear of it know nothing."""
-        rows = connection.execute(
-            "SELECT DISTINCT n.channel FROM notices n LEFT JOIN messages m ON m.id = n.message"
-            " WHERE n.incident = ? AND n.event = 'open' AND coalesce(m.state, '') <> 'dead'",
-            (incident,),
-        )
-        return {row[0] for row in rows}
-
-
-def payload(notice: Notice) -> str:
-    """The notice as it is kept."""
-    document = notice.as_json() | {"curve": notice.curve, "curve_of": notice.curve_of}
-    return orjson.dumps(document).decode()
-
-
-def from_payload(text: str) -> Notice:
-    """The notice that `payload` wrote."""
-    document = orjson.loads(text)
-    curve = tuple((int(at_ms), int(lag)) for at_ms, lag in document.pop("curve"))
-    event = Tell(document.pop("event"))
-    return Notice(**document, event=event, curve=curve)
+def _summary(verdict: Json) -> str:
+    """What a closed incident keeps of its verdict; what is not known is left out."""
+    known = {name: verdict[name] for name in SUMMARY if verdict.get(name) is not None}
+    return orjson.dumps(known).decode()
 
 
 def _severity(change: Change) -> GroupStatus:
@@ -235,20 +324,9 @@ def _kept(row: sqlite3.Row) -> Kept:
         policy=row["policy"],
         complete=row["complete"],
         state=state,
+        about=About(row["about"]),
     )
 
 
 def _instant(value: int | None) -> EpochMs | None:
     return None if value is None else EpochMs(value)
-
-
-__all__ = [
-    "Change",
-    "IncidentStore",
-    "Kept",
-    "Listener",
-    "from_payload",
-    "level",
-    "new_incident",
-    "payload",
-]

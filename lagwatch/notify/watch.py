@@ -21,7 +21,7 @@ from lagwatch.core.incident import (
     grade,
     step,
 )
-from lagwatch.core.model import EpochMs, GroupStatus
+from lagwatch.core.model import EpochMs, GroupStatus, Rule
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.notify.policies import PolicyBook
 from lagwatch.notify.store import Kept, new_incident
@@ -65,6 +65,8 @@ class Decided:
     decision: Decision
     complete: float
     samples: tuple[tuple[int, int], ...]
+    missed: str
+    """The objective that is missed, in words; ""."""
 
 
 class Watch:
@@ -96,8 +98,13 @@ class Watch:
         if snapshot.rows.topic is not self._layout:
             self._policies.clear()
             self._layout = snapshot.rows.topic
-        status = snapshot.group.status
-        bad = ((status == GroupStatus.WARN) | (status == GroupStatus.ERR)).nonzero()[0].tolist()
+        columns = snapshot.group
+        suspect = (columns.status == GroupStatus.WARN) | (columns.status == GroupStatus.ERR)
+        if self._book.least_time_lag_ms:
+            suspect |= columns.time_lag_ms > self._book.least_time_lag_ms
+        if self._book.least_lag:
+            suspect |= columns.total_lag > self._book.least_lag
+        bad = suspect.nonzero()[0].tolist()
         numbers: dict[str, int | None] = {snapshot.groups[number]: number for number in bad}
         for group in self._tracked:
             if group not in numbers:
@@ -148,7 +155,9 @@ class Watch:
             return None
         if tracked is None:
             tracked = _Tracked()
-        if tracked.restored and self._is_settling(snapshot, number, tracked, graded, now_ms):
+        if (
+            tracked.restored and self._is_settling(snapshot, number, tracked, graded, now_ms)
+        ) or _is_half_judged(snapshot, number, tracked, graded):
             graded = Graded(severity=None, reason=Reason.NOT_JUDGED)
         is_bad = graded.severity in (GroupStatus.WARN, GroupStatus.ERR)
         if is_bad and number is not None:
@@ -173,7 +182,16 @@ class Watch:
             decision=decision,
             complete=tracked.complete,
             samples=tuple(tracked.samples),
+            missed=self._missed(snapshot, group, number, policy),
         )
+
+    def _missed(
+        self, snapshot: ClusterSnapshot, group: str, number: int | None, policy: Policy
+    ) -> str:
+        if number is None:
+            return ""
+        seen = dict(self._seen(snapshot, group, number)).get(policy)
+        return "" if seen is None else self._book.missed(policy, seen)
 
     def _set(self, group: str, tracked: _Tracked, state: State) -> None:
         tracked.state = state
@@ -196,7 +214,8 @@ class Watch:
         if number is None:
             return before, gone()
         found = [
-            (policy, grade(seen, policy)) for policy, seen in self._seen(snapshot, group, number)
+            (policy, grade(self._book.judged(policy, seen), policy))
+            for policy, seen in self._seen(snapshot, group, number)
         ]
         bad = [one for one in found if one[1].severity not in (None, GroupStatus.OK)]
         if bad:
@@ -243,6 +262,16 @@ class Watch:
         return number is None or float(snapshot.group.complete[number]) < tracked.complete
 
 
+def _is_half_judged(
+    snapshot: ClusterSnapshot, number: int | None, tracked: _Tracked, graded: Graded
+) -> bool:
+    """Is the group of an open incident good only as far as its partitions can be judged?"""
+    if number is None or tracked.state.incident is None or graded.severity is not GroupStatus.OK:
+        return False
+    rows = slice(int(snapshot.group.first[number]), int(snapshot.group.first[number + 1]))
+    return bool((snapshot.rows.rule[rows] == Rule.WARMING_UP).any())
+
+
 def _topics(snapshot: ClusterSnapshot, number: int) -> list[str]:
     rows = slice(int(snapshot.group.first[number]), int(snapshot.group.first[number + 1]))
     return [
@@ -257,6 +286,7 @@ def _group(snapshot: ClusterSnapshot, number: int) -> Observation:
         complete=float(columns.complete[number]),
         total_lag=int(columns.total_lag[number]),
         time_lag_ms=int(columns.time_lag_ms[number]),
+        since_ms=int(columns.since_ms[number]),
     )
 
 
@@ -273,6 +303,9 @@ def _part(snapshot: ClusterSnapshot, number: int, topics: Topics) -> Observation
         complete=full / len(rows) if rows else 0.0,
         total_lag=sum(max(0, int(columns.lag[row])) for row in rows),
         time_lag_ms=max((int(columns.time_lag_ms[row]) for row in rows), default=-1),
+        since_ms=min(
+            (int(columns.since_ms[row]) for row in rows if columns.since_ms[row] >= 0), default=-1
+        ),
     )
 
 

@@ -1,8 +1,7 @@
 """Polls committed offsets: for clusters whose offsets topic may not be read.
 
-Kafka does not tell when an offset was committed. So a row is told when its offset changed, or when
-a living member holds the partition: a consumer that does not move is then seen to stall, one that
-is absent to have stopped.
+Kafka does not say when an offset was committed. So a row is sent when its offset changed, with
+the two instants between which that happened: an offset that stays the same is not a commit.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,16 +9,19 @@ from typing import Final
 
 import numpy as np
 import structlog
+from numpy.typing import NDArray
 
 from lagwatch.clock import Clock
 from lagwatch.core.model import UNKNOWN
+from lagwatch.errors import SourceError
 from lagwatch.pollers.facts import Facts
 from lagwatch.pollers.filters import Filters
 from lagwatch.pollers.groups import GroupPoller
+from lagwatch.pollers.known import LastOffsets
 from lagwatch.pollers.loop import Send
 from lagwatch.pollers.topics import TopicPoller
-from lagwatch.ports import Backlog, Commits, GroupsGone, SourceKind
-from lagwatch.sources import CommittedOffsets, CommittedSource, GroupSource
+from lagwatch.ports.kafka import CommittedOffsets, CommittedSource, GroupSource
+from lagwatch.ports.reports import Backlog, Commits, CommitsKnown, GroupsGone, SourceKind
 
 _ROWS: Final = 20_000
 """Most rows of one report."""
@@ -41,9 +43,13 @@ class CommittedPoller:
         topics: TopicPoller,
         groups: GroupPoller,
         facts: Facts,
+        last: LastOffsets,
         clock: Clock,
         send: Send,
+        interval_s: float,
+        first_id: int = 0,
     ) -> None:
+        """`first_id`: ids below it were given to others; `last` gets all that is sent."""
         self._committed = committed
         self._listing = listing
         self._filters = filters
@@ -52,38 +58,59 @@ class CommittedPoller:
         self._facts = facts
         self._clock = clock
         self._send = send
-        self._rows = _Rows()
+        self._last = last
+        self._interval_s = interval_s
+        self._rows = _Rows(first_id)
+        self._asked_ms: dict[str, int] = {}
         self._order = 0
         self._rounds = 0
+        self._until_ms = UNKNOWN
+        self._slow_s = 0.0
 
     async def poll_once(self) -> Sequence[str]:
-        """Ask for all groups; tell as answers come, so that memory stays small."""
+        """Ask for all groups; send as answers come, so that memory stays small."""
+        started_ms, started_s = self._clock.now_ms(), self._clock.monotonic_s()
         listing = await self._listing.list_groups()
-        names = sorted(each.name for each in listing.groups if self._filters.group(each.name))
+        listed = {*(each.name for each in listing.groups), *listing.others}
+        names = sorted(name for name in listed if self._filters.group(name))
         # grows from round to round, and from one process to the next
         self._order = max(self._order + 1, self._clock.now_ms())
         problems: list[str] = [listing.problem] if listing.problem else []
         refused: list[str] = []
         batch = _Batch(self._rows)
-        async for answers in self._committed.committed(names):
-            for answer in answers:
-                problems += [answer.problem] if answer.problem else []
-                refused += [answer.group] if answer.refused else []
-                self._take(answer, batch)
-                if len(batch) >= _ROWS:
-                    await self._send_batch(batch)
+        try:
+            async for answers in self._committed.committed(names):
+                for answer in answers:
+                    problems += [answer.problem] if answer.problem else []
+                    refused += [answer.group] if answer.refused else []
+                    self._take(answer, batch)
+                    if len(batch) >= _ROWS:
+                        await self._send_batch(batch)
+        except SourceError:
+            # what it holds is noted as sent, so that no later poll would send it
+            await self._send_batch(batch)
+            raise
         await self._send_batch(batch)
         if not listing.problem:
             await self._tell_gone(names)
+        if not problems:
+            self._until_ms = started_ms
+        await self._send(CommitsKnown(until_ms=np.array([self._until_ms], np.int64)))
+        self._note_pace(len(names), self._clock.monotonic_s() - started_s)
         await self._tell_ready()
         return _few(problems)
 
     def _take(self, answer: CommittedOffsets, batch: "_Batch") -> None:
         if answer.problem or answer.refused:
             return
-        owned = self._groups.owned(answer.group)
+        after_ms = self._asked_ms.get(answer.group, UNKNOWN)
+        self._asked_ms[answer.group] = answer.asked_ms
         before = self._rows.of(answer.group)
         seen = set()
+        # offsets of a topic that was made anew are new, also where the numbers are the same
+        anew = self._topics.made_anew(after_ms=after_ms, until_ms=answer.asked_ms)
+        if self._topics.gone:
+            self._topics.committed_to(set(answer.topics))
         for topic, partition, offset in zip(
             answer.topics, answer.partitions, answer.offsets, strict=True
         ):
@@ -92,42 +119,63 @@ class CommittedPoller:
             name = (topic, partition)
             seen.add(name)
             row = self._rows.id(answer.group, name)
-            if self._rows.last[row] != offset or name in owned:
-                batch.add(row, offset)
+            if 0 <= offset < self._rows.last[row]:
+                self._topics.suspect(ids=True)  # it may be of another topic under the same name
+            if self._rows.last[row] != offset or topic in anew:
+                batch.add(row, offset, answer.answered_ms, after_ms)
         for name in before.keys() - seen:
             row = before[name]
             if self._rows.last[row] != UNKNOWN:
-                batch.add(row, UNKNOWN)
+                batch.add(row, UNKNOWN, answer.answered_ms, after_ms)
 
     async def _send_batch(self, batch: "_Batch") -> None:
         if not len(batch):
             return
-        now_ms = self._clock.now_ms()
         groups, topics, partitions = self._rows.new()
         self._topics.mention(topics)
-        key, offset = batch.take()
-        await self._send(
-            Commits(
-                first_new_id=len(self._rows) - len(partitions),
-                new_groups=groups,
-                new_topics=topics,
-                new_partitions=partitions,
-                key=key,
-                offset=offset,
-                commit_ms=np.full(len(key), now_ms, np.int64),
-                order=np.full(len(key), self._order, np.int64),
-                observed_ms=now_ms,
-                exact_times=False,
-                only_changes=self._rounds == 0,
-            )
+        self._groups.mention(groups)
+        key, columns = batch.take()
+        commits = Commits(
+            first_new_id=len(self._rows) - len(partitions),
+            new_groups=groups,
+            new_topics=topics,
+            new_partitions=partitions,
+            key=key,
+            offset=columns[0],
+            commit_ms=columns[1],
+            order=np.full(len(key), self._order, np.int64),
+            observed_ms=self._clock.now_ms(),
+            exact_times=False,
+            only_changes=True,
+            after_ms=columns[2],
         )
+        self._last.note(commits)
+        await self._send(commits)
 
     async def _tell_gone(self, names: Sequence[str]) -> None:
         gone = self._rows.drop_all_but(names)
+        for group in gone:
+            self._asked_ms.pop(group, None)
         if gone:
             orders = tuple(self._order for _ in gone)
             await self._send(GroupsGone(groups=gone, orders=orders))
             _log.info("groups_gone", groups=len(gone))
+
+    def _note_pace(self, groups: int, took_s: float) -> None:
+        """Say when rounds take so long that commits are noticed late."""
+        if took_s <= 2 * self._interval_s:
+            self._slow_s = 0.0
+            self._facts.unseen("pace", ())
+            return
+        if abs(took_s - self._slow_s) <= self._slow_s / 2:  # said already, near enough
+            return
+        self._slow_s = took_s
+        sentence = (
+            f"polling the committed offsets of {groups} groups takes {took_s:.0f} s, longer than "
+            f"committed_interval_s = {self._interval_s:g}: commits are noticed that late; grant "
+            "Allow DESCRIBE and READ on the offsets topic to read them instead"
+        )
+        self._facts.unseen("pace", [sentence])
 
     async def _tell_ready(self) -> None:
         self._rounds += 1
@@ -137,14 +185,14 @@ class CommittedPoller:
 
 
 class _Rows:
-    """Dense ids for (group, topic, partition), and the offset last told of each."""
+    """Dense ids for (group, topic, partition), and the offset last sent of each."""
 
-    def __init__(self) -> None:
+    def __init__(self, first_id: int) -> None:
         self._ids: dict[str, dict[tuple[str, int], int]] = {}
         self._announced = 0
         self._pending: list[tuple[str, str, int]] = []
-        self._count = 0
-        self.last = np.full(1024, UNKNOWN, np.int64)
+        self._count = first_id
+        self.last = np.full(max(1024, 2 * first_id), UNKNOWN, np.int64)
 
     def __len__(self) -> int:
         return self._count
@@ -187,24 +235,22 @@ class _Batch:
     def __init__(self, rows: _Rows) -> None:
         self._rows = rows
         self._key: list[int] = []
-        self._offset: list[int] = []
+        self._rest: list[tuple[int, int, int]] = []
 
     def __len__(self) -> int:
         return len(self._key)
 
-    def add(self, row: int, offset: int) -> None:
+    def add(self, row: int, offset: int, commit_ms: int, after_ms: int) -> None:
         self._key.append(row)
-        self._offset.append(offset)
+        self._rest.append((offset, commit_ms, after_ms))
         self._rows.last[row] = offset
 
-    def take(self) -> "tuple[np.ndarray[tuple[int], np.dtype[np.int32]], Int64]":
+    def take(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Keys, and the rows offset, commit_ms, after_ms."""
         key = np.array(self._key, np.int32)
-        offset = np.array(self._offset, np.int64)
-        self._key, self._offset = [], []
-        return key, offset
-
-
-Int64 = np.ndarray[tuple[int], np.dtype[np.int64]]
+        rest = np.array(self._rest, np.int64).reshape(-1, 3)
+        self._key, self._rest = [], []
+        return key, np.ascontiguousarray(rest.T)
 
 
 def _few(problems: Sequence[str]) -> Sequence[str]:

@@ -9,10 +9,10 @@ import structlog
 from lagwatch.clock import Clock
 from lagwatch.core.wire import Quarantined
 from lagwatch.pollers.loop import Send
-from lagwatch.ports import CollectorFacts
+from lagwatch.ports.reports import CollectorFacts
 
 _NAMED: Final = 20
-"""Names told one by one; beyond that, their number."""
+"""Names listed one by one; beyond that, their number."""
 _TELL_EVERY_S: Final = 1.0
 _LOG_EVERY_S: Final = 60.0
 
@@ -20,7 +20,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Facts:
-    """Gathers facts from all pollers and tells them when they change, at most once a second."""
+    """Gathers facts from all pollers and reports them when they change, at most once a second."""
 
     def __init__(self, *, clock: Clock, send: Send, commits_mode: str) -> None:
         self._clock = clock

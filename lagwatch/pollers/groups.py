@@ -12,8 +12,8 @@ from lagwatch.errors import SourceError
 from lagwatch.pollers.facts import Facts, sentences
 from lagwatch.pollers.filters import Filters
 from lagwatch.pollers.loop import Send, Wake
-from lagwatch.ports import GroupsSeen, SourceKind
-from lagwatch.sources import GroupDescriptions, GroupSource, ListedGroup
+from lagwatch.ports.kafka import GroupDescriptions, GroupSource, ListedGroup
+from lagwatch.ports.reports import GroupsSeen, SourceKind
 
 _MENTIONS: Final = 200
 """Groups that commits name and no list shows, asked for one by one in a round."""
@@ -57,7 +57,7 @@ class GroupPoller:
         self._rebalances: Counter[str] = Counter()
         self._mentioned: set[str] = set()
         self._listed: frozenset[str] = frozenset()
-        self._members: dict[str, GroupInfo] = {}
+        self._streams: frozenset[str] = frozenset()
 
     def any_listed(self) -> bool:
         """Are there groups at all?"""
@@ -72,17 +72,6 @@ class GroupPoller:
         self._rebalances[name] += 1
         self._hot.add(name)
         self._wake.call()
-
-    def owned(self, name: str) -> frozenset[tuple[str, int]]:
-        """Partitions that a living member of the group holds, as far as known."""
-        info = self._members.get(name)
-        members = info.members if info is not None else ()
-        return frozenset(
-            (topic, partition)
-            for member in members
-            for topic, partitions in member.assignment
-            for partition in partitions
-        )
 
     async def poll_once(self) -> Sequence[str]:
         """All groups when their time has come, else those that rebalanced."""
@@ -107,12 +96,16 @@ class GroupPoller:
         listed = {each.name: each for each in listing.groups if self._filters.group(each.name)}
         self._listed = frozenset(listed)
         idle = [each for each in listed.values() if each.state in _WITHOUT_MEMBERS]
+        others = frozenset(name for name in listing.others if self._filters.group(name))
         absent = sorted(self._mentioned - listed.keys())[:_MENTIONS]
+        absent = sorted({*absent, *(self._streams & others)} - listed.keys())
         asked = [name for name, each in listed.items() if each.state not in _WITHOUT_MEMBERS]
         answer = await self._describe([*asked, *absent])
         self._mentioned = set(absent) & set(answer.refused)
-        infos = (*answer.infos, *(self._idle(each) for each in idle))
-        self._members = {each.group: each for each in infos}
+        # it commits, Kafka lists it, and yet it is neither a classic nor a KIP-848 group
+        self._streams = others & set(answer.missing)
+        streams = (_undescribed(name) for name in sorted(self._streams))
+        infos = (*answer.infos, *(self._idle(each) for each in idle), *streams)
         await self._tell(infos, answer, complete=not listing.problem and not answer.problems)
         await self._note_unseen(answer.refused)
         return [*([listing.problem] if listing.problem else []), *_summed(answer.problems)]
@@ -122,7 +115,6 @@ class GroupPoller:
         if not hot:
             return ()
         answer = await self._describe(hot)
-        self._members.update((each.group, each) for each in answer.infos)
         await self._tell(answer.infos, answer, complete=False)
         return _summed(answer.problems)
 
@@ -145,7 +137,7 @@ class GroupPoller:
         _log.debug("groups_seen", groups=len(infos), refused=len(answer.refused), whole=complete)
 
     def _idle(self, listed: ListedGroup) -> GroupInfo:
-        """A group without members is told whole by the list: no need to describe it."""
+        """A group without members is described fully by the list: no need to describe it."""
         return GroupInfo(
             group=listed.name,
             type=listed.type,
@@ -173,6 +165,13 @@ class GroupPoller:
                 _log.debug("rights_unknown", reason=str(error))
                 return
             self._facts.unseen("cluster", () if whole else (_CLUSTER_RIGHT,))
+
+
+def _undescribed(name: str) -> GroupInfo:
+    """A streams group (KIP-1071): the client library cannot describe it."""
+    return GroupInfo(
+        group=name, type="streams", state="Unknown", assignor="", coordinator=UNKNOWN, members=()
+    )
 
 
 def _summed(problems: Mapping[str, str]) -> list[str]:

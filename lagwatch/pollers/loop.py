@@ -6,11 +6,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+import numpy as np
 import structlog
+from numpy.typing import NDArray
 
 from lagwatch.clock import Clock
+from lagwatch.core.model import EpochMs
 from lagwatch.errors import SourceError
-from lagwatch.ports import Report, SourceHealth, SourceKind
+from lagwatch.ports.kafka import TopicListing
+from lagwatch.ports.reports import Report, SourceHealth, SourceKind
 
 Send = Callable[[Report], Awaitable[None]]
 """Hands a report to the serving process; waits while that one is busy."""
@@ -199,3 +203,49 @@ async def _first_of(*waits: Awaitable[None]) -> None:
 
 def _same(one: SourceHealth, other: SourceHealth) -> bool:
     return (one.ok, one.error_kind, one.message) == (other.ok, other.error_kind, other.message)
+
+
+class ConnectionPoller:
+    """Hears the client library's events, so that they never pile up.
+
+    `listen` raises a `SourceError` while no broker can be spoken to.
+    """
+
+    source = SourceKind.CONNECTION
+
+    def __init__(self, listen: Callable[[], Awaitable[None]]) -> None:
+        self._listen = listen
+
+    async def poll_once(self) -> Sequence[str]:
+        await self._listen()
+        return ()
+
+
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionEnds:
+    """Ends of one topic, by partition; -1 where the leader gave no answer."""
+
+    started_ms: EpochMs
+    """Before the first request was sent."""
+    log_end: Int64
+    last_stable: Int64
+    """Less than `log_end` only while a transaction is open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndsRound:
+    """One round of log ends; rows as in `topics`."""
+
+    version: int
+    """As `Topics.version`."""
+    topics: TopicListing
+    ends: PartitionEnds
+    offsets_topic: PartitionEnds | None
+    """Also while the filter hides that topic; None while it does not exist or is not visible."""
+
+
+Listener = Callable[[EndsRound], None]
+"""Called after every round; must not wait."""

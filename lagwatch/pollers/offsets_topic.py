@@ -1,6 +1,7 @@
 """Follows the offsets topic: commits, tombstones, and what groups write about themselves."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -12,17 +13,73 @@ from lagwatch.core.wire import (
     ConsumerGroupEpoch,
     Decoded,
     GroupRecord,
+    GroupTombstone,
+    KeyKind,
     decode,
 )
 from lagwatch.errors import SourceError
 from lagwatch.pollers.facts import Facts
 from lagwatch.pollers.filters import Filters
 from lagwatch.pollers.groups import GroupPoller
+from lagwatch.pollers.known import KnownCommits, LastOffsets, NamedIds
 from lagwatch.pollers.loop import Send
-from lagwatch.pollers.tombstones import Tombstones
 from lagwatch.pollers.topics import TopicPoller
-from lagwatch.ports import Backlog, Commits, SourceKind
-from lagwatch.sources import OffsetsTopicSource, Records, Span
+from lagwatch.ports.kafka import OffsetsTopicSource, Records, Span
+from lagwatch.ports.reports import Backlog, Commits, GroupsGone, SourceKind
+
+HOLD_S: Final = 1.0
+
+_GONE: Final = frozenset({KeyKind.GROUP_METADATA, KeyKind.CONSUMER_GROUP_METADATA})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Held:
+    tombstone: GroupTombstone
+    due_s: float
+
+
+class Tombstones:
+    """Holds tombstones back until they are `HOLD_S` old."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, _Held] = {}
+
+    def __bool__(self) -> bool:
+        """Whether any is held back; then positions must not be reported yet."""
+        return bool(self._held)
+
+    def add(self, records: Iterable[GroupRecord], *, now_s: float) -> None:
+        """Take tombstones in; drop those that a record of the other kind follows."""
+        for record in records:
+            if isinstance(record, GroupTombstone) and record.kind in _GONE:
+                self._held[record.group] = _Held(tombstone=record, due_s=now_s + HOLD_S)
+            elif (kind := _kind(record)) is not None:
+                held = self._held.get(record.group)
+                if held is not None and held.tombstone.kind is not kind:
+                    del self._held[record.group]
+
+    def due(self, *, now_s: float) -> GroupsGone | None:
+        """Groups that are gone; None when there are none."""
+        gone = [each.tombstone for each in self._held.values() if each.due_s <= now_s]
+        if not gone:
+            return None
+        for tombstone in gone:
+            del self._held[tombstone.group]
+        return GroupsGone(
+            groups=tuple(each.group for each in gone),
+            orders=tuple(each.order for each in gone),
+        )
+
+
+def _kind(record: GroupRecord) -> KeyKind | None:
+    match record:
+        case ClassicGroup():
+            return KeyKind.GROUP_METADATA
+        case ConsumerGroupEpoch():
+            return KeyKind.CONSUMER_GROUP_METADATA
+        case _:
+            return None
+
 
 _LOOK_FOR_TOPIC_S: Final = 1.0
 _ABSENCES: Final = 2
@@ -49,9 +106,18 @@ class OffsetsTopicPoller:
         facts: Facts,
         clock: Clock,
         send: Send,
+        known: KnownCommits,
+        keys: CommitKeys,
+        last: LastOffsets,
+        problems: Callable[[], Sequence[str]] = lambda: (),
         start: str,
         resume: Mapping[int, int],
+        resume_id: str = "",
     ) -> None:
+        """`resume_id` is the id of the topic that the positions `resume` are of; "" unknown.
+
+        `problems` tells what else keeps commits from being known.
+        """
         self._source = records
         self._cluster = cluster
         self._topic = topic
@@ -61,9 +127,14 @@ class OffsetsTopicPoller:
         self._facts = facts
         self._clock = clock
         self._send = send
+        self._known = known
         self._start = start
         self._resume = resume
-        self._keys = CommitKeys(filters.commit)
+        self._resume_id = resume_id
+        self._keys = keys
+        self._named = NamedIds(keys)
+        self._last = last
+        self._problems = problems
         self._positions: dict[int, int] = {}
         self._backlog: _Backlog | None = None
         self._absences = 0
@@ -71,7 +142,7 @@ class OffsetsTopicPoller:
         self._generations: dict[str, int] = {}
 
     async def poll_once(self) -> Sequence[str]:
-        """Read one batch and tell what it says."""
+        """Read one batch and report what it says."""
         if self._look_due():
             await self._look()
         if self._positions:
@@ -80,10 +151,15 @@ class OffsetsTopicPoller:
             await self._take(records)
         else:
             await self._clock.sleep(_LOOK_FOR_TOPIC_S)
+        await self._tell_known()
         await self._tell_gone()
         await self._tell_backlog()
         await self._facts.tell()
-        return ()
+        return self._problems()
+
+    def positions(self) -> Mapping[int, int]:
+        """Partition → next offset to read; what is before it was sent."""
+        return self._positions
 
     def _look_due(self) -> bool:
         return self._topics.partitions_of(self._topic) > len(self._positions) or not self._positions
@@ -94,12 +170,21 @@ class OffsetsTopicPoller:
         self._demand_visible(spans)
         new = {number: span for number, span in spans.items() if number not in self._positions}
         if self._backlog is None:
-            positions = {number: self._first(number, span) for number, span in new.items()}
+            replaced = self._resume_id not in ("", self._source.topic_id)
+            if replaced:
+                _log.warning("offsets_topic_replaced", topic=self._topic)
+            positions = {
+                number: span.start if replaced else self._first(number, span)
+                for number, span in new.items()
+            }
             ends = {number: span.end for number, span in new.items()}
-            self._backlog = _Backlog(positions, ends)
+            self._backlog = _Backlog(positions, ends, self._source.topic_id)
             await self._send(self._backlog.report(positions))
         else:
             positions = {number: span.start for number, span in new.items()}
+            if self._backlog.topic_id != self._source.topic_id:  # the topic did not exist before
+                self._backlog.topic_id = self._source.topic_id
+                await self._send(self._backlog.report(self._positions))
         if new:
             self._positions.update(positions)
             await self._source.assign(self._positions)
@@ -118,8 +203,10 @@ class OffsetsTopicPoller:
 
     def _first(self, number: int, span: Span) -> int:
         position = self._resume.get(number)
-        if position is not None:
-            return min(max(position, span.start), span.end)
+        if position is not None and position <= span.end:
+            return max(position, span.start)
+        if position is not None:  # the topic was replaced, or cut short: none of it was read
+            return span.start
         return span.start if self._start == "earliest" else span.end
 
     async def _take(self, records: Records) -> None:
@@ -134,6 +221,8 @@ class OffsetsTopicPoller:
         self._facts.show(decoded.quarantine)
         ours = [each for each in decoded.group_records if self._filters.group(each.group)]
         self._tombstones.add(ours, now_s=self._clock.monotonic_s())
+        for topic, topic_id, first_ms in self._named.new_in(decoded):
+            self._topics.named(topic, topic_id, first_ms)
         await self._send_commits(decoded, first_new_id)
         self._count_rebalances(ours)
 
@@ -142,21 +231,26 @@ class OffsetsTopicPoller:
         if topics:
             self._topics.mention(topics)
             self._groups.mention(groups)
-        await self._send(
-            Commits(
-                first_new_id=first_new_id,
-                new_groups=groups,
-                new_topics=topics,
-                new_partitions=partitions,
-                key=decoded.key,
-                offset=decoded.offset,
-                commit_ms=decoded.commit_ms,
-                order=decoded.order,
-                observed_ms=self._clock.now_ms(),
-                # a tombstone held back must be read again if we die
-                positions={} if self._tombstones else dict(self._positions),
-            )
+        commits = Commits(
+            first_new_id=first_new_id,
+            new_groups=groups,
+            new_topics=topics,
+            new_partitions=partitions,
+            key=decoded.key,
+            offset=decoded.offset,
+            commit_ms=decoded.commit_ms,
+            order=decoded.order,
+            observed_ms=self._clock.now_ms(),
+            # a tombstone held back must be read again if we die
+            positions={} if self._tombstones else dict(self._positions),
         )
+        self._last.note(commits)
+        if self._topics.gone:
+            committed = self._keys.columns(decoded.key[decoded.offset >= 0])
+            self._topics.committed_to(
+                committed.topics[number] for number in set(committed.topic.tolist())
+            )
+        await self._send(commits)
 
     def _count_rebalances(self, records: Sequence[GroupRecord]) -> None:
         """A new generation or epoch is a rebalance; those of the backlog are old news."""
@@ -171,6 +265,12 @@ class OffsetsTopicPoller:
 
     def _is_ready(self) -> bool:
         return self._backlog is not None and self._backlog.ready
+
+    async def _tell_known(self) -> None:
+        """After the commits that it vouches for: reports keep their order."""
+        known = self._known.read(self._positions)
+        if known is not None:
+            await self._send(known)
 
     async def _tell_gone(self) -> None:
         gone = self._tombstones.due(now_s=self._clock.monotonic_s())
@@ -192,7 +292,10 @@ class OffsetsTopicPoller:
 class _Backlog:
     """How far the topic, as it stood when we began, is read."""
 
-    def __init__(self, positions: Mapping[int, int], ends: Mapping[int, int]) -> None:
+    def __init__(
+        self, positions: Mapping[int, int], ends: Mapping[int, int], topic_id: str
+    ) -> None:
+        self.topic_id = topic_id
         self._first = dict(positions)
         self._ends = dict(ends)
         self._told_s = 0.0
@@ -205,7 +308,7 @@ class _Backlog:
             for each, first in self._first.items()
         )
         total = sum(max(0, end - self._first[each]) for each, end in self._ends.items())
-        return Backlog(read=read, total=total, ready=self.ready)
+        return Backlog(read=read, total=total, ready=self.ready, topic_id=self.topic_id)
 
     def advance(self, positions: Mapping[int, int], *, now_s: float) -> Backlog | None:
         """Progress once a second, and at once when all is read."""

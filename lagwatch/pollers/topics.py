@@ -1,20 +1,31 @@
 """Topics: which there are, and whether one of them is a new one under an old name."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import structlog
 
 from lagwatch.clock import Clock
+from lagwatch.core.model import UNKNOWN, EpochMs
 from lagwatch.pollers.facts import Facts, sentences
 from lagwatch.pollers.filters import Filters
 from lagwatch.pollers.loop import Send, Wake
-from lagwatch.ports import SourceKind, Topics
-from lagwatch.sources import TopicListing, TopicSource
+from lagwatch.ports.kafka import TopicListing, TopicSource
+from lagwatch.ports.reports import SourceKind, Topics
 
 _MENTIONS: Final = 1_000
 """Names kept of topics that commits mention and the listing does not show."""
+_IDS: Final = 8
+"""Ids kept of one topic: the newest."""
+_NAMED: Final = 100_000
+"""Topics kept whose ids commits name; beyond that only those that exist."""
+_LOOKS: Final = 30
+"""Extra listings, one a second, for a topic that went away and is still committed to."""
+_ANEW: Final = 1_000
+"""Re-created topics kept; a poll of committed offsets asks for them once."""
 _NO_TOPICS: Final = TopicListing(
     names=(), partitions=np.zeros(0, np.int32), leader=np.zeros(0, np.int32)
 )
@@ -22,8 +33,27 @@ _NO_TOPICS: Final = TopicListing(
 _log = structlog.get_logger(__name__)
 
 
+@dataclass(slots=True, kw_only=True)
+class _Gone:
+    """A topic that is not listed any more."""
+
+    seen_ms: int
+    """Last instant at which its id was seen."""
+    looks: int = 0
+    """Extra listings so far."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Anew:
+    """A topic that was made anew under its name."""
+
+    after_ms: int
+    """Last instant at which the deleted topic was seen."""
+    noticed_ms: int
+
+
 class TopicPoller:
-    """Lists the topics and tells every change of names, ids, partitions or leaders."""
+    """Lists the topics and reports every change of names, ids, partitions or leaders."""
 
     source = SourceKind.TOPICS
 
@@ -38,8 +68,12 @@ class TopicPoller:
         wake: Wake,
         on_change: Callable[[], None],
         interval_s: float,
+        on_anew: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_change` is called after every report: somebody may want to ask for log ends."""
+        """`on_change` is called after every report: log ends are worth asking for then.
+
+        `on_anew` is called when a topic was made anew: its committed offsets are new, too.
+        """
         self._source = topics
         self._filters = filters
         self._facts = facts
@@ -47,13 +81,21 @@ class TopicPoller:
         self._send = send
         self._wake = wake
         self._on_change = on_change
+        self._on_anew = on_anew
         self._interval_s = interval_s
         self._told: Topics | None = None
         self._counts: dict[str, int] = {}
+        self._everything = _NO_TOPICS
         self._ids: dict[str, str] = {}
         self._ids_asked_s: float | None = None
+        self._ids_ms = UNKNOWN
+        """When all ids were asked for last."""
+        self._gone: dict[str, _Gone] = {}
+        self._anew: dict[str, _Anew] = {}
         self._doubt = False
         self._mentioned: dict[str, None] = {}
+        self._named: dict[str, dict[str, int]] = {}
+        """Topic → ids that commits name, each with its earliest commit (epoch ms)."""
 
     def suspect(self, *, ids: bool) -> None:
         """Something does not fit the listing: list anew, and with `ids` ask for all of them."""
@@ -64,6 +106,19 @@ class TopicPoller:
         """How many partitions a topic has, ours or not; 0 when it is not visible."""
         return self._counts.get(name, 0)
 
+    def any_listing(self, name: str) -> TopicListing | None:
+        """One topic, ours or not; None when it is not visible."""
+        if name not in self._counts:
+            return None
+        every = self._everything
+        at = every.names.index(name)
+        first, count = int(every.partitions[:at].sum()), self._counts[name]
+        return TopicListing(
+            names=(name,),
+            partitions=every.partitions[at : at + 1],
+            leader=every.leader[first : first + count],
+        )
+
     def mention(self, names: Iterable[str]) -> None:
         """Commits name these topics; those we do not know are looked for at once."""
         known = self._ids.keys() | self._mentioned.keys()
@@ -72,8 +127,41 @@ class TopicPoller:
             self._mentioned.update(dict.fromkeys(new))
             self._wake.call()
 
+    @property
+    def gone(self) -> AbstractSet[str]:
+        """Topics that went away and did not come back: a commit to one of them is news."""
+        return self._gone.keys()
+
+    def committed_to(self, names: Iterable[str]) -> None:
+        """These topics have committed offsets; those that went away are looked for at once."""
+        again = [name for name in names if name in self._gone and self._gone[name].looks < _LOOKS]
+        if again:
+            self.mention(again)
+
+    def made_anew(self, *, after_ms: int, until_ms: int) -> frozenset[str]:
+        """Topics found to be made anew between these instants: what is committed now is new."""
+        if not self._anew:
+            return frozenset()
+        return frozenset(
+            name for name, anew in self._anew.items() if after_ms < anew.noticed_ms <= until_ms
+        )
+
+    def named(self, name: str, topic_id: str, first_ms: int) -> None:
+        """A commit names this id; if it is newer than the one listed, the topic was made anew."""
+        ids = self._named.setdefault(name, {})
+        news = topic_id not in ids and first_ms > max(ids.values(), default=UNKNOWN)
+        ids[topic_id] = min(first_ms, ids.get(topic_id, first_ms))
+        if len(ids) > _IDS:
+            del ids[min(ids, key=ids.__getitem__)]
+        if not news or name not in self._ids:
+            return
+        if self._ids[name] != topic_id:
+            self.suspect(ids=True)
+        elif len(ids) > 1:  # listed already, and now its first commit is known
+            self._wake.call()
+
     def current(self) -> tuple[int, TopicListing]:
-        """The version last told and its topics; version 0: none yet."""
+        """The version last reported and its topics; version 0: none yet."""
         if self._told is None:
             return 0, _NO_TOPICS
         told = self._told
@@ -82,8 +170,12 @@ class TopicPoller:
         )
 
     async def poll_once(self) -> Sequence[str]:
-        """List; ask for ids where they can be new; tell changes."""
+        """List; ask for ids where they can be new; report changes."""
         everything = await self._source.list_topics()
+        self._everything = everything
+        if len(self._named) > _NAMED:
+            listed = set(everything.names)
+            self._named = {name: ids for name, ids in self._named.items() if name in listed}
         self._counts = dict(zip(everything.names, everything.partitions.tolist(), strict=True))
         listing = self._ours(everything)
         await self._ask_ids(listing)
@@ -108,15 +200,20 @@ class TopicPoller:
 
     async def _ask_ids(self, listing: TopicListing) -> None:
         """All ids now and then or in doubt, else only those of new names; and of absent ones."""
-        names = set(listing.names)
-        self._ids = {name: each for name, each in self._ids.items() if name in names}
+        names, before = set(listing.names), self._ids
+        self._note_gone(names)
+        self._ids = {name: each for name, each in before.items() if name in names}
         asked = listing.names if self._all_ids_due() else sorted(names - self._ids.keys())
         absent = [name for name in self._mentioned if name not in names]
+        asked_ms = self._clock.now_ms()
         answer = await self._source.topic_ids([*asked, *absent])
         self._ids.update(dict.fromkeys(asked, "") | dict(answer.ids))
         self._ids = {name: each for name, each in self._ids.items() if name in names}
+        self._note_anew(asked, before)
+        if len(asked) == len(listing.names):
+            self._ids_ms = asked_ms
         # those that do not exist are asked for again when they are mentioned again
-        self._mentioned = dict.fromkeys(answer.refused)
+        self._mentioned = dict.fromkeys([*answer.refused, *self._look_again(absent)])
         self._facts.unseen(
             "topics",
             sentences(
@@ -125,6 +222,39 @@ class TopicPoller:
                 "Allow DESCRIBE on TOPIC {name}",
             ),
         )
+
+    def _note_gone(self, names: AbstractSet[str]) -> None:
+        for name in self._ids.keys() - names:
+            self._gone[name] = _Gone(seen_ms=self._ids_ms)
+        while len(self._gone) > _MENTIONS:
+            del self._gone[next(iter(self._gone))]
+
+    def _look_again(self, absent: Iterable[str]) -> list[str]:
+        """Committed to, and not found: the broker that was asked may not know it yet."""
+        again = [name for name in absent if name in self._gone]
+        for name in again:
+            self._gone[name].looks += 1
+        again = [name for name in again if self._gone[name].looks < _LOOKS]
+        if again:
+            self._wake.call()
+        return again
+
+    def _note_anew(self, asked: Iterable[str], before: Mapping[str, str]) -> None:
+        """Names with another id than before; and those that were away, if only for a moment."""
+        now_ms, found = self._clock.now_ms(), False
+        for name in asked:
+            gone, earlier = self._gone.pop(name, None), before.get(name)
+            if gone is None and (not earlier or self._ids[name] in ("", earlier)):
+                continue
+            self._anew.pop(name, None)  # the newest is the last one
+            self._anew[name] = _Anew(
+                after_ms=self._ids_ms if gone is None else gone.seen_ms, noticed_ms=now_ms
+            )
+            found = True
+        while len(self._anew) > _ANEW:
+            del self._anew[next(iter(self._anew))]
+        if found:
+            self._on_anew()
 
     def _all_ids_due(self) -> bool:
         now_s = self._clock.monotonic_s()
@@ -141,12 +271,23 @@ class TopicPoller:
             ids=tuple(self._ids[name] for name in listing.names),
             partitions=listing.partitions,
             leader=listing.leader,
+            first_commit_ms={
+                name: EpochMs(self._named[name][self._ids[name]])
+                for name in listing.names
+                if self._ids[name] in self._named.get(name, ())
+            },
+            replaced_after_ms={
+                name: EpochMs(anew.after_ms)
+                for name, anew in self._anew.items()
+                if name in self._ids
+            },
         )
 
 
 def _changed(one: Topics, other: Topics) -> bool:
     return not (
         one.names == other.names
+        and one.first_commit_ms == other.first_commit_ms
         and one.ids == other.ids
         and np.array_equal(one.partitions, other.partitions)
         and np.array_equal(one.leader, other.leader)

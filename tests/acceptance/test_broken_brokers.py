@@ -1,6 +1,9 @@
 """Brokers die and come back under live traffic: no false verdict, and no window lost."""
 
+import contextlib
 import itertools
+import os
+import signal
 import time
 
 import pytest
@@ -10,8 +13,12 @@ from tests.support.kafka import create_topic, unique
 from tests.support.served import Served, serving
 from tests.support.traffic import committing, keeping_up, producer_of, running
 from tests.support.waiting import eventually
+from tests.support.watched import MODES, watching
 
 QUICK = {"log_end_interval_s": 1, "group_interval_s": 2}
+SOON = "[evaluator]\nstop_after_s = 10\nstall_after_s = 10\n"
+"""Limits of the rules that let a test see a group stop or stall."""
+_LONGER = "[evaluator]\nstop_after_s = 30\nstall_after_s = 50\n"
 RESTARTS = 20
 
 
@@ -40,7 +47,7 @@ def test_a_broker_of_three_that_dies_makes_no_false_verdict(three_brokers: Embed
             keeping_up(kafka, group, topic),
             committing(kafka, stalled, topic, lambda _: 1, every_s=1.0, partitions=6),
         ),
-        serving(kafka.bootstrap_servers, cluster=QUICK) as served,
+        serving(kafka.bootstrap_servers, cluster=QUICK, sections=SOON) as served,
     ):
         served.wait_ready()
         eventually(
@@ -60,6 +67,69 @@ def test_a_broker_of_three_that_dies_makes_no_false_verdict(three_brokers: Embed
     assert still == "ERR"
 
 
+@pytest.mark.timeout(600)
+def test_a_broker_of_three_that_is_frozen_for_a_minute_makes_no_notice(
+    three_brokers: EmbeddedKafka,
+) -> None:
+    kafka = three_brokers
+    topic = create_topic(kafka, "frozen", partitions=6)
+    # several groups: their coordinators are different brokers
+    groups = [unique("healthy") for _ in range(4)]
+    said: dict[str, set[str]] = {mode: set() for mode in MODES}
+    with (
+        running(
+            producer_of(kafka, topic, rate=60, partitions=6),
+            *(keeping_up(kafka, group, topic) for group in groups),
+        ),
+        contextlib.ExitStack() as stack,
+    ):
+        watches = [
+            stack.enter_context(watching(kafka, mode, sections=_LONGER, **QUICK)) for mode in MODES
+        ]
+        for watched in watches:
+            watched.served.wait_ready()
+            eventually(
+                lambda watched=watched: set(groups) <= watched.shown.keys(),  # type: ignore[misc]
+                f"all groups ({watched.mode})",
+            )
+        pid = kafka.pids[1]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            until_s = time.monotonic() + 60
+            while time.monotonic() < until_s:
+                for watched in watches:
+                    said[watched.mode].update(_unseen(watched.served))
+                time.sleep(0.5)  # noqa: TID251 samples what is shown over time
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        back_s = time.monotonic()
+        for watched in watches:
+            eventually(
+                lambda watched=watched: _asked_since(watched.served, back_s),  # type: ignore[misc]
+                f"log ends after it ({watched.mode})",
+            )
+            eventually(
+                lambda watched=watched: watched.served.ready() and not _unseen(watched.served),  # type: ignore[misc]
+                f"everything is seen again ({watched.mode})",
+                timeout_s=120,
+            )
+        for watched in watches:
+            # groups of other tests on these brokers may be in trouble
+            assert [each for each in watched.notices if each[0] in groups] == [], watched.mode
+            for group in groups:
+                shown = f"{group} ({watched.mode}): {watched.shown[group]}"
+                # of polled offsets too little is seen at first: that is no trouble
+                assert not watched.statuses(group) & {"ERR", "WARN"}, shown
+
+    assert all(said.values()), said
+
+
+def _unseen(served: Served) -> list[str]:
+    """What the cluster's part of /readyz says is wrong."""
+    health = served.health()
+    return [*health["problems"], *([health["reason"]] if health["reason"] else [])]
+
+
 @pytest.mark.timeout(900)
 def test_twenty_restarts_of_a_single_broker_leave_service_verdicts_and_windows_whole(
     own_kafka: EmbeddedKafka,
@@ -72,7 +142,7 @@ def test_twenty_restarts_of_a_single_broker_leave_service_verdicts_and_windows_w
             keeping_up(kafka, group, topic),
             committing(kafka, stalled, topic, lambda _: 1, every_s=1.0),
         ),
-        serving(kafka.bootstrap_servers, cluster=QUICK) as served,
+        serving(kafka.bootstrap_servers, cluster=QUICK, sections=SOON) as served,
     ):
         served.wait_ready()
         eventually(lambda: (served.status(group) or {}).get("complete") == 1, "full windows")

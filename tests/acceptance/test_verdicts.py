@@ -9,6 +9,8 @@ from tests.support.traffic import committing, keeping_up, producer_of, running
 from tests.support.waiting import eventually
 
 QUICK = {"log_end_interval_s": 1, "group_interval_s": 2}
+SOON = "[evaluator]\nstop_after_s = 10\nstall_after_s = 10\n"
+"""Limits of the rules that let a test see a group stop or stall."""
 
 
 def test_a_consumer_that_commits_ten_times_a_second_while_its_lag_grows_is_warned_of(
@@ -20,7 +22,11 @@ def test_a_consumer_that_commits_ten_times_a_second_while_its_lag_grows_is_warne
     read = committing(kafka, group, topic, lambda number: 5 * number, every_s=0.1)
 
     with (
-        serving(kafka.bootstrap_servers, cluster={"log_end_interval_s": 5}) as served,
+        serving(
+            kafka.bootstrap_servers,
+            cluster={"log_end_interval_s": 5},
+            sections='[evaluator]\nrules = "burrow"\n',
+        ) as served,
         running(write, read),
     ):
         served.wait_ready()
@@ -44,7 +50,7 @@ def test_commits_with_200_bytes_of_metadata_are_judged_by_their_real_time(
     topic, group = create_topic(kafka, "meta"), unique("meta")
     produce(kafka, topic, 50)
     consumer = Consumer(kafka.admin_config() | {"group.id": group, "enable.auto.commit": False})
-    with serving(kafka.bootstrap_servers, cluster=QUICK) as served:
+    with serving(kafka.bootstrap_servers, cluster=QUICK, sections=SOON) as served:
         served.wait_ready()
         for offset in (10, 20, 30):
             place = TopicPartition(topic, 0, offset, metadata="m" * 200)

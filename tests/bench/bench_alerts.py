@@ -52,7 +52,9 @@ def run() -> Iterator[Figure]:
 
 
 def _settings(folder: Path, receiver: Receiver):
-    return alert_settings(folder, f'[alerts.webhook.hook]\nurl = "{receiver.url}"\n')
+    # one message for all of them: how they are split is no matter of time
+    text = f'[alerts.webhook.hook]\nurl = "{receiver.url}"\nmost_bytes = 100000000\n'
+    return alert_settings(folder, text)
 
 
 def _observe_ms(alerts: Running, fleet: Fleet, clock: ShiftedClock) -> float:

@@ -37,7 +37,7 @@ from lagwatch.jobs.sources.registry import register
 from lagwatch.jobs.tables import StoreRef
 from lagwatch.kafka.embedded import EmbeddedKafka
 from lagwatch.kafka.ranges import plan_ranges
-from lagwatch.ports import EVER_MS
+from lagwatch.ports.history import EVER_MS
 from tests.bench.commit_load import OFFSETS_PARTITIONS, Load, make_topics, write_commits
 from tests.bench.figures import Bound, Figure
 from tests.bench.usage import cpu_time

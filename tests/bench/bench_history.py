@@ -19,7 +19,7 @@ from lagwatch.history.reader import HistoryReader
 from lagwatch.history.recorder import Recorder, RecorderSettings
 from lagwatch.history.spool import Spool
 from lagwatch.history.writer import Writer, WriterSettings
-from lagwatch.ports import HistoryAsk
+from lagwatch.ports.history import HistoryAsk
 from tests.bench.bench_evaluate import filled
 from tests.bench.figures import Bound, Figure
 from tests.support.history import SetClock

@@ -25,7 +25,7 @@ from lagwatch.memory import give_back
 from lagwatch.metrics import ClusterState, Exporter, ServiceState
 from lagwatch.metrics.text import Format
 from lagwatch.metrics.view import View
-from lagwatch.ports import ClusterHealth
+from lagwatch.ports.queries import ClusterHealth
 from tests.bench.bench_evaluate import filled
 from tests.bench.figures import Bound, Figure
 from tests.bench.usage import rss_bytes

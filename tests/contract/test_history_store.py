@@ -12,7 +12,7 @@ from lagwatch.core.record import KINDS, Kind, Records, concat, from_rows, record
 from lagwatch.errors import HistoryError
 from lagwatch.history.elastic import ElasticStore, RejectedRows
 from lagwatch.history.parquet import ParquetStore
-from lagwatch.ports import HistoryGap, HistoryRange, HistoryStore, TopBy
+from lagwatch.ports.history import HistoryGap, HistoryRange, HistoryStore, TopBy
 from tests.support.elasticsearch import EmbeddedElasticsearch
 from tests.support.history import (
     EVER,

@@ -13,7 +13,7 @@ from lagwatch.history.elastic import ElasticStore, RejectedRows
 from lagwatch.history.layout import Slot
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.history.transfer import Choice, Done, copy
-from lagwatch.ports import HistoryStore
+from lagwatch.ports.history import HistoryStore
 from tests.support.history import (
     NOON_MS,
     events,

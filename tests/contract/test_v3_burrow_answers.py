@@ -28,7 +28,10 @@ _NOT_REQUESTS = {
 }
 _COORDINATORS = ("storage", "evaluator", "cluster", "consumer", "notifier")
 _SORTED = ("clusters", "topics", "consumers", "modules")
-_ADDED_PER_GROUP = {"rule", "time_lag_s", "time_lag_reason", "unknown_partitions", "at_ms"}
+_ADDED_PER_GROUP = {
+    *("rule", "time_lag_s", "time_lag_reason", "unknown_partitions"),
+    *("readable_lag", "since_ms", "at_ms", "stale", "data_age_s"),
+}
 _ADDED_PER_PARTITION = {
     "rule",
     "evidence",
@@ -36,6 +39,8 @@ _ADDED_PER_PARTITION = {
     "time_lag_s",
     "time_lag_reason",
     "lost",
+    "readable_lag",
+    "since_ms",
     "instance_id",
 }
 _ANSWERS = {

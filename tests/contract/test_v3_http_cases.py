@@ -8,7 +8,7 @@ import pytest
 from fastapi import FastAPI
 
 from lagwatch.core.model import EpochMs, GroupStatus, PartitionStatus, Rule, WindowEntry
-from lagwatch.ports import GroupDetail, PartitionDetail
+from lagwatch.ports.queries import GroupDetail, PartitionDetail
 from lagwatch_api import create_app
 from tests.support.api_doubles import (
     MAIN,

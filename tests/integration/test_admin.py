@@ -4,20 +4,15 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 
+from lagwatch.clock import SystemClock
 from lagwatch.kafka.embedded import EmbeddedKafka
-from lagwatch.ports import CollectorFacts, GroupsGone, GroupsSeen
+from lagwatch.ports.reports import CollectorFacts, CommitsKnown, GroupsGone, GroupsSeen
 from tests.support.collecting import Seen, collecting, settings
 from tests.support.kafka import commit, create_topic, produce, unique
+from tests.support.rights import Rights
+from tests.support.streams import StreamsMember
 from tests.support.waiting import eventually
 
 
@@ -29,20 +24,22 @@ def test_committed_offsets_are_polled_and_changes_are_told(kafka: EmbeddedKafka)
         rounds = len(seen.of(GroupsSeen))
 
         eventually(lambda: len(seen.of(GroupsSeen)) > rounds + 2, "rounds go by")
-        assert seen.offsets(group, topic, 1) == [3], "without a member silence is silence"
+        assert seen.offsets(group, topic, 1) == [3], "an offset that stays is not a commit"
+        before_ms = SystemClock().now_ms()
         commit(kafka, group, topic, 5, partition=1)
+        after_ms = SystemClock().now_ms()
 
-        eventually(lambda: seen.offsets(group, topic, 1) == [3, 5], "the change is told")
+        eventually(lambda: seen.offsets(group, topic, 1) == [3, 5], "the change is sent")
 
     first, second = seen.of_partition(group, topic, 1)
-    assert not first.exact
-    assert first.only_change
-    assert not second.only_change
+    assert all(not each.exact and each.only_change for each in (first, second))
     assert second.order > first.order
-    assert second.commit_ms > first.commit_ms
+    assert first.after_ms == -1
+    assert second.after_ms <= after_ms, "the poll before came before the commit was over"
+    assert second.commit_ms >= before_ms, "and the one that saw it, after it began"
 
 
-def test_a_living_member_that_does_not_move_is_told_every_round(kafka: EmbeddedKafka) -> None:
+def test_a_living_member_that_does_not_move_does_not_commit(kafka: EmbeddedKafka) -> None:
     topic, group = create_topic(kafka), unique("group")
     produce(kafka, topic, 3)
     member = Consumer(kafka.admin_config() | {"group.id": group, "enable.auto.commit": False})
@@ -51,14 +48,44 @@ def test_a_living_member_that_does_not_move_is_told_every_round(kafka: EmbeddedK
         eventually(lambda: _assigned(member), "the member is assigned")
         member.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
         with collecting(settings(kafka, commits="admin")) as seen:
-            eventually(lambda: len(seen.offsets(group, topic)) >= 3, "it is told again and again")
+            eventually(lambda: seen.offsets(group, topic) == [1], "its offset is sent")
+            rounds = len(seen.of(CommitsKnown))
+
+            eventually(lambda: len(seen.of(CommitsKnown)) > rounds + 2, "rounds go by")
     finally:
         member.close()
 
-    rows = seen.of_partition(group, topic)
-    assert {row.offset for row in rows} == {1}
-    assert len({row.order for row in rows}) == len(rows)
-    assert len({row.commit_ms for row in rows}) == len(rows)
+    assert seen.offsets(group, topic) == [1]
+
+
+def test_streams_groups_are_listed_and_polled(kafka: EmbeddedKafka) -> None:
+    topic, group = create_topic(kafka), unique("streams")
+    member = StreamsMember(kafka, group, topic)
+    member.join()
+    member.commit(7)
+
+    with collecting(settings(kafka, commits="admin")) as seen:
+        eventually(lambda: seen.offsets(group, topic) == [7], "its offset is sent")
+        eventually(lambda: type_of(seen, group) == "streams", "it is listed")
+        member.commit(9)
+        eventually(lambda: seen.offsets(group, topic) == [7, 9], "the next one, too")
+
+
+def test_streams_groups_are_listed_where_commits_are_read(kafka: EmbeddedKafka) -> None:
+    topic, group = create_topic(kafka), unique("streams")
+    member = StreamsMember(kafka, group, topic)
+    member.join()
+    member.commit(7)
+
+    with collecting(settings(kafka)) as seen:
+        eventually(lambda: seen.offsets(group, topic) == [7], "its commit is read")
+        eventually(lambda: type_of(seen, group) == "streams", "it is listed")
+
+
+def type_of(seen: Seen, group: str) -> str:
+    seen_groups = seen.last(GroupsSeen)
+    listed = seen_groups.groups if seen_groups is not None else ()
+    return next((each.type for each in listed if each.group == group), "")
 
 
 def test_a_deleted_group_is_told_gone(kafka: EmbeddedKafka) -> None:
@@ -90,42 +117,11 @@ def test_offsets_that_leave_with_their_topic_are_told(kafka: EmbeddedKafka) -> N
 
 
 @pytest.fixture
-def rights(secure_kafka: EmbeddedKafka) -> Iterator["Rights"]:
+def rights(secure_kafka: EmbeddedKafka) -> Iterator[Rights]:
     """What alice may do; taken away again at the end."""
     rights = Rights(secure_kafka)
     yield rights
     rights.revoke_all()
-
-
-class Rights:
-    """Grants ACLs to alice."""
-
-    def __init__(self, kafka: EmbeddedKafka) -> None:
-        self._admin = AdminClient(kafka.admin_config())
-
-    def grant(self, operation: AclOperation, kind: ResourceType, name: str) -> None:
-        binding = AclBinding(
-            kind,
-            name,
-            ResourcePatternType.LITERAL,
-            "User:alice",
-            "*",
-            operation,
-            AclPermissionType.ALLOW,
-        )
-        self._admin.create_acls([binding])[binding].result(30)
-
-    def revoke_all(self) -> None:
-        mine = AclBindingFilter(
-            ResourceType.ANY,
-            None,
-            ResourcePatternType.ANY,
-            "User:alice",
-            None,
-            AclOperation.ANY,
-            AclPermissionType.ANY,
-        )
-        self._admin.delete_acls([mine])[mine].result(30)
 
 
 def unseen(seen: Seen) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lagwatch.ports import NoticeAsk
+from lagwatch.ports.alerts import NoticeAsk
 from tests.support.fleet import Fleet, ShiftedClock, alert_settings
 from tests.support.receiver import Receiver, Reply, receiving
 from tests.support.running_alerts import Running, running
@@ -55,7 +55,8 @@ def test_a_group_that_stops_is_told_and_its_end_too(tmp_path, clock, receiver) -
 
 def test_five_hundred_groups_make_one_message_per_receiver(tmp_path, clock) -> None:
     with receiving() as first, receiving() as second:
-        text = POLICY + hook(first, "first") + hook(second, "second")
+        large = "most_bytes = 10000000"
+        text = POLICY + hook(first, "first", large) + hook(second, "second", large)
         fleet = Fleet([f"g{number:03}" for number in range(500)], clock)
         with running(alert_settings(tmp_path, text), clock) as alerts:
             fleet.fail(*fleet.groups)
@@ -163,8 +164,8 @@ def test_a_receiver_that_hangs_delays_no_other(tmp_path, clock) -> None:
             assert len(hanging.requests) == 1
 
 
-def test_the_end_is_never_told_before_the_opening(tmp_path, clock) -> None:
-    with receiving(Reply(status=500)) as receiver:
+def test_an_end_that_overtakes_its_opening_replaces_it(tmp_path, clock) -> None:
+    with receiving(Reply(status=500), Reply(status=500), Reply(status=500)) as receiver:
         fleet = Fleet(["billing"], clock)
         with running(alert_settings(tmp_path, POLICY + hook(receiver)), clock) as alerts:
             fleet.fail("billing")
@@ -172,9 +173,51 @@ def test_the_end_is_never_told_before_the_opening(tmp_path, clock) -> None:
             eventually(lambda: len(receiver.requests) == 1, "the refused opening")
             fleet.heal("billing")
             alerts.sees(fleet)
-            eventually(lambda: len(receiver.notices) == 2, "both")
+            eventually(lambda: len(receiver.notices) == 1 and alerts.idle(), "the end")
 
-    assert [one["event"] for one in receiver.notices] == ["open", "close"]
+    (notice,) = receiver.notices
+    assert (notice["event"], notice["heard"]) == ("close", False)
+
+
+def test_a_success_lets_go_all_that_waited(tmp_path, clock) -> None:
+    with receiving(*[Reply(status=503)] * 3) as receiver:
+        text = "group_wait_s = 0.0\n" + POLICY + hook(receiver, more="batch = false\n")
+        fleet = Fleet(["a", "b", "c"], clock)
+        with running(alert_settings(tmp_path, text), clock) as alerts:
+            for group in fleet.groups:
+                fleet.fail(group)
+                alerts.sees(fleet)
+            eventually(lambda: len(receiver.notices) == 3, "all three")
+
+    assert len(receiver.requests) == 6, "no message waited for a back-off of its own"
+
+
+def test_retry_after_binds_the_channel(tmp_path, clock) -> None:
+    with receiving(Reply(status=429, headers={"Retry-After": "4"})) as receiver:
+        text = "group_wait_s = 0.0\n" + POLICY + hook(receiver)
+        fleet = Fleet(["a", "b", "c"], clock)
+        with running(alert_settings(tmp_path, text), clock) as alerts:
+            fleet.fail("a")
+            alerts.sees(fleet)
+            eventually(lambda: len(receiver.requests) == 1, "the refused attempt")
+            refused = time.monotonic()
+            fleet.fail("b", "c")
+            alerts.sees(fleet)
+            eventually(lambda: len(receiver.notices) == 3, "all three")
+
+        assert time.monotonic() - refused >= 3.9
+        assert len(receiver.requests) <= 3
+
+
+def test_a_clock_that_goes_back_holds_up_nothing(tmp_path, clock) -> None:
+    with receiving(Reply(status=500)) as receiver:
+        fleet = Fleet(["billing"], clock)
+        with running(alert_settings(tmp_path, POLICY + hook(receiver)), clock) as alerts:
+            fleet.fail("billing")
+            alerts.sees(fleet)
+            eventually(lambda: len(receiver.requests) == 1, "the refused attempt")
+            clock.ahead_ms -= 3_600_000
+            eventually(lambda: len(receiver.taken) == 1, "the second attempt", timeout_s=20)
 
 
 def test_what_waits_for_the_rate_limit_goes_out_together(tmp_path, clock, receiver) -> None:

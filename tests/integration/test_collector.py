@@ -10,7 +10,13 @@ from confluent_kafka.admin import AdminClient
 from lagwatch.core.model import GroupInfo
 from lagwatch.core.wire import encode_offset_key, encode_offset_value
 from lagwatch.kafka.embedded import EmbeddedKafka
-from lagwatch.ports import Backlog, CollectorFacts, CollectorStarted, GroupsGone, GroupsSeen
+from lagwatch.ports.reports import (
+    Backlog,
+    CollectorFacts,
+    CollectorStarted,
+    GroupsGone,
+    GroupsSeen,
+)
 from tests.support.collecting import Seen, collecting, settings
 from tests.support.kafka import commit, create_topic, produce, unique
 from tests.support.waiting import eventually
@@ -239,6 +245,22 @@ def test_a_killed_collector_is_replaced_and_nothing_is_lost(kafka: EmbeddedKafka
     assert [by_order[order] for order in sorted(by_order)] == [1, 2, 3]
     assert [each.incarnation for each in seen.of(CollectorStarted)] == [1, 2]
     assert seen.supervisor.restarts == 1
+
+
+def test_a_collector_that_hangs_is_replaced(kafka: EmbeddedKafka) -> None:
+    topic, group = create_topic(kafka), unique("group")
+    with collecting(settings(kafka), silent_s=20) as seen:
+        seen.wait_ready()
+        pid = seen.supervisor.pid
+        assert pid is not None
+
+        os.kill(pid, signal.SIGSTOP)
+        commit(kafka, group, topic, 2)
+
+        eventually(
+            lambda: seen.offsets(group, topic) == [2], "its successor reads on", timeout_s=120
+        )
+    assert [each.incarnation for each in seen.of(CollectorStarted)] == [1, 2]
 
 
 def test_offsets_deleted_one_by_one_leave(kafka: EmbeddedKafka) -> None:

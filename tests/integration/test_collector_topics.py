@@ -1,10 +1,11 @@
 """A real collector on a real broker: topics and log ends."""
 
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from lagwatch.core.wire import encode_offset_key, encode_offset_value
 from lagwatch.kafka.embedded import EmbeddedKafka
-from lagwatch.ports import LogEnds, SourceKind, Topics
+from lagwatch.ports.reports import LogEnds, SourceKind, Topics
 from tests.support.collecting import Seen, collecting, settings
 from tests.support.kafka import commit, create_topic, produce, unique
 from tests.support.waiting import eventually
@@ -72,6 +73,48 @@ def test_a_topic_made_anew_under_its_name_is_noticed_by_its_id(kafka: EmbeddedKa
 
         eventually(lambda: topic_id(seen, topic) is not None, "it is back")
     assert topic_id(seen, topic) != first_id
+
+
+def test_a_commit_that_names_another_id_than_the_listed_makes_the_topic_be_looked_at(
+    kafka: EmbeddedKafka,
+) -> None:
+    # an offsets topic of our own: few clients commit by topic id yet
+    offsets_topic, group, topic = (
+        create_topic(kafka, "offsets"),
+        unique("group"),
+        create_topic(kafka),
+    )
+    writer, admin = Producer(kafka.admin_config()), AdminClient(kafka.admin_config())
+
+    def write(topic_id: str, at_ms: int) -> None:
+        value = encode_offset_value(0, at_ms, topic_id=topic_id)
+        writer.produce(offsets_topic, key=encode_offset_key(group, topic, 0), value=value)
+        writer.flush(30)
+
+    options = settings(kafka, offsets_topic=offsets_topic, topic_interval_s=3600)
+    with collecting(options) as seen:
+        eventually(lambda: topic_id(seen, topic) is not None, "the topic is listed")
+        first_id = topic_id(seen, topic)
+        assert first_id is not None
+        write(first_id, 1_700_000_000_000)
+        eventually(lambda: seen.offsets(group, topic) == [0], "the commit is read")
+        admin.delete_topics([topic], operation_timeout=30)[topic].result(30)
+        admin.create_topics([NewTopic(topic, 1)], operation_timeout=30)[topic].result(30)
+        described = admin.describe_topics(TopicCollection([topic]))[topic].result(30)
+        new_id = str(described.topic_id).replace("+", "-").replace("/", "_")
+        assert new_id != first_id
+
+        write(new_id, 1_700_000_009_000)
+
+        eventually(lambda: topic_id(seen, topic) == new_id, "the new id is told")
+        eventually(
+            lambda: first_commit_ms(seen, topic) == 1_700_000_009_000, "and its first commit"
+        )
+
+
+def first_commit_ms(seen: Seen, topic: str) -> int | None:
+    topics = seen.last(Topics)
+    return None if topics is None else topics.first_commit_ms.get(topic)
 
 
 def test_a_change_is_told_once_and_not_again(kafka: EmbeddedKafka) -> None:

@@ -23,7 +23,7 @@ from lagwatch.kafka.admin import KafkaTopics
 from lagwatch.kafka.client import KafkaClients
 from lagwatch.kafka.embedded import EmbeddedKafka
 from lagwatch.kafka.log_ends import KafkaLogEnds
-from lagwatch.ports import CollectorStarted, LogEnds, SourceHealth, SourceKind
+from lagwatch.ports.reports import CollectorStarted, LogEnds, SourceHealth, SourceKind
 from tests.support.collecting import Seen, collecting, settings
 from tests.support.kafka import commit, create_topic, unique
 from tests.support.waiting import eventually

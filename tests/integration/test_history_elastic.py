@@ -10,7 +10,7 @@ from elasticsearch import Elasticsearch
 from lagwatch.core.record import Kind, concat, from_rows, record_ids
 from lagwatch.errors import HistoryError
 from lagwatch.history.elastic import ElasticStore
-from lagwatch.ports import HistoryRange
+from lagwatch.ports.history import HistoryRange
 from tests.support.elastic_history import (
     DAY_MS,
     break_index,

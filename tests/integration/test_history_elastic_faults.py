@@ -16,7 +16,7 @@ from lagwatch.history.elastic import ElasticStore
 from lagwatch.history.spool import Spool
 from lagwatch.history.writer import Writer, WriterSettings
 from lagwatch.kafka.embedded.tls import write_certificates
-from lagwatch.ports import HistoryRange
+from lagwatch.ports.history import HistoryRange
 from tests.support.elastic_history import open_store, partitions, samples, unique_prefix
 from tests.support.elasticsearch import EmbeddedElasticsearch
 from tests.support.fault_proxy import Answer, Cut, CutRequest, FaultProxy, Hang, Pass, Request, Slow

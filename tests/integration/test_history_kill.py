@@ -14,7 +14,7 @@ import pytest
 from lagwatch.core.record import Kind
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.history.spool import Spool
-from lagwatch.ports import HistoryRange
+from lagwatch.ports.history import HistoryRange
 from tests.support.history import EVER, held
 from tests.support.history_child import GROUPS, PARTITIONS
 

@@ -1,4 +1,9 @@
-"""Backfill from an offsets topic of which the broker itself has compacted the older half."""
+"""Backfill from an offsets topic of which the broker itself has compacted the older half.
+
+The group that commits once keeps a record in the only segment that the cleaner makes of the older
+half: no segment is left empty, and lookups by time go on to work. `test_backfill_emptied_segment`
+has one where they do not.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,7 +28,7 @@ from lagwatch.jobs.run import JobRun
 from lagwatch.jobs.tables import StoreRef
 from lagwatch.kafka.embedded import EmbeddedKafka
 from lagwatch.kafka.ranges import plan_ranges, read_range
-from lagwatch.ports import EVER_MS
+from lagwatch.ports.history import EVER_MS
 from tests.support.copies import INTERVAL_MS, monitor_settings
 from tests.support.history import held
 from tests.support.kafka import ANSWER_TIMEOUT_S, unique

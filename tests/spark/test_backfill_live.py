@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from lagwatch.config import ClusterSettings
 from lagwatch.config.history import HistorySettings
+from lagwatch.core.model import RuleSet
 from lagwatch.core.record import Kind
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.jobs.backfill.replay import ReplaySettings
@@ -34,13 +35,15 @@ MOVING_S, SILENT_S = 16, 14
 UNSEEN_S = 4.0
 """A group commits before anybody records."""
 PRODUCED_PER_S = 40
-_MONITOR = {"intervals": 10, "min_distance_ms": 200}
+_MONITOR = {"intervals": 10, "min_distance_ms": 200, "rules": RuleSet.BURROW}
+"""A copy of the offsets topic says nothing about members: Burrow's rules need none."""
 _SECTIONS = """
 [windows]
 intervals = 10
 min_distance_s = 0.2
 [evaluator]
 interval_s = 0.5
+rules = "burrow"
 [history]
 interval_s = 1.0
 full_s = 0

@@ -13,7 +13,7 @@ from lagwatch.core.record import KINDS
 from lagwatch.jobs.report.build import ReportRequest, run_report
 from lagwatch.jobs.report.model import Report
 from lagwatch.jobs.tables import StoreRef
-from lagwatch.ports import HistoryRange
+from lagwatch.ports.history import HistoryRange
 from tests.support.elasticsearch import EmbeddedElasticsearch
 from tests.support.history import EVER
 from tests.support.kafka import unique

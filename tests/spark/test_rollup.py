@@ -16,7 +16,7 @@ from lagwatch.history.parquet import ParquetStore
 from lagwatch.jobs.rollup.files import FILE_TYPE, other_rows
 from lagwatch.jobs.rollup.job import RollupRequest, RollupResult, run_rollup
 from lagwatch.jobs.rollup.plan import ROLLUPS
-from lagwatch.jobs.rollup.transforms import as_rows, rolled_up
+from lagwatch.jobs.rollup.rows import as_rows, rolled_up
 from lagwatch.jobs.rollup.units import UNIT_TYPE, Unit, spread, units_frame
 from lagwatch.jobs.schemas import column_names, struct_type
 from lagwatch.jobs.tables import StoreRef

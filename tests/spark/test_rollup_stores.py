@@ -19,7 +19,7 @@ from lagwatch.jobs.rollup.rows import Roller
 from lagwatch.jobs.rollup.units import Unit
 from lagwatch.jobs.rollup.watermark import watch
 from lagwatch.jobs.tables import StoreRef
-from lagwatch.ports import HistoryAsk, HistoryPage
+from lagwatch.ports.history import HistoryAsk, HistoryPage
 from tests.support.elastic_history import settings as elastic_settings
 from tests.support.elastic_history import unique_prefix
 from tests.support.elasticsearch import EmbeddedElasticsearch

@@ -23,7 +23,7 @@ from lagwatch.jobs.sources.elastic import ElasticReader
 from lagwatch.jobs.sources.options import elastic_options
 from lagwatch.jobs.sources.registry import register
 from lagwatch.jobs.tables import StoreRef, read_rows, replace_rows, write_rows
-from lagwatch.ports import HistoryRange
+from lagwatch.ports.history import HistoryRange
 from tests.support.elastic_history import DAY_MS, settings, unique_prefix
 from tests.support.elasticsearch import EmbeddedElasticsearch
 from tests.support.history import (

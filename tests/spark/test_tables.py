@@ -17,7 +17,7 @@ from lagwatch.history.parquet import ParquetStore
 from lagwatch.jobs.faults import told_by
 from lagwatch.jobs.schemas import column_names, struct_type, to_batches
 from lagwatch.jobs.tables import StoreRef, on_sound_files, read_rows, replace_rows, write_rows
-from lagwatch.ports import HistoryRange
+from lagwatch.ports.history import HistoryRange
 from tests.support.history import (
     EVER,
     NOON_MS,

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
-from typing import Any, TypeVar, get_origin, get_type_hints
+from enum import Enum
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -14,13 +16,14 @@ from lagwatch.core.model import (
     PartitionStatus,
     PartitionVerdict,
     Rule,
+    RuleSet,
     TimeLagReason,
     UnknownReason,
     WindowEntry,
 )
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.errors import NotFoundError
-from lagwatch.ports import ClusterHealth, GroupDetail, PartitionDetail
+from lagwatch.ports.queries import ClusterHealth, GroupDetail, PartitionDetail
 
 T = TypeVar("T")
 
@@ -96,10 +99,15 @@ class RecordingCommands:
 
     def __init__(self, level: str = "info") -> None:
         self.forgotten: list[tuple[str, str, str | None]] = []
+        self.acknowledged: list[tuple[str, str]] = []
         self.level = level
 
     async def forget(self, cluster: str, group: str, topic: str | None) -> None:
         self.forgotten.append((cluster, group, topic))
+
+    async def acknowledge_losses(self, cluster: str, group: str) -> int:
+        self.acknowledged.append((cluster, group))
+        return 2
 
     def log_level(self) -> str:
         return self.level
@@ -154,11 +162,14 @@ def partition_verdict(**changes: Any) -> PartitionVerdict:  # noqa: ANN401
         client_id="billing-1",
         instance_id="",
         status=PartitionStatus.WARN,
+        rules=RuleSet.BURROW,
         rule=Rule.LAG_NOT_DECREASING,
         evidence={"lag_first": 10, "lag_last": 40},
         start=entry(100, lag=10),
         end=entry(170, lag=40),
         current_lag=42,
+        readable_lag=42,
+        since_ms=NOW_MS,
         complete=1.0,
         unknown_reason=None,
         time_lag_s=3.5,
@@ -175,10 +186,11 @@ def unknown_partition() -> PartitionVerdict:
         rule=Rule.LOG_END_UNKNOWN,
         evidence={"log_end": None},
         current_lag=None,
+        readable_lag=None,
+        since_ms=None,
         unknown_reason=UnknownReason.TOPIC_NOT_VISIBLE,
         time_lag_s=None,
         time_lag_reason=TimeLagReason.LOG_END_UNKNOWN,
-        lost=None,
     )
 
 
@@ -195,6 +207,8 @@ def group_verdict(*partitions: PartitionVerdict, **changes: Any) -> GroupVerdict
         partition_count=len(partitions),
         max_lag=partitions[0] if partitions else None,
         total_lag=sum(one.current_lag or 0 for one in partitions),
+        readable_lag=sum(one.readable_lag or 0 for one in partitions),
+        since_ms=NOW_MS,
         unknown_partitions=sum(one.current_lag is None for one in partitions),
         time_lag_s=3.5,
         time_lag_reason=TimeLagReason.MEASURED,
@@ -269,7 +283,11 @@ def _empty(kind: type[T], **given: object) -> T:
 
 
 def _nothing(hint: Any) -> object:  # noqa: ANN401
+    if NoneType in get_args(hint):
+        return None
     plain = get_origin(hint) or getattr(hint, "__supertype__", hint)
+    if isinstance(plain, type) and issubclass(plain, Enum):
+        return next(iter(plain))
     if is_dataclass(plain) and isinstance(plain, type):
         return _empty(plain)
     if plain is np.ndarray:

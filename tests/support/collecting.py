@@ -8,11 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import numpy as np
+
 from lagwatch.clock import SystemClock
-from lagwatch.collector.supervisor import CollectorSupervisor
+from lagwatch.collector.supervisor import SILENT_S, CollectorSupervisor
 from lagwatch.config import ClusterSettings
 from lagwatch.kafka.embedded import EmbeddedKafka
-from lagwatch.ports import (
+from lagwatch.ports.reports import (
     Backlog,
     CollectorStarted,
     Commits,
@@ -44,6 +46,8 @@ class Row:
     order: int
     exact: bool
     only_change: bool
+    after_ms: int
+    """-1: not told."""
 
 
 class Seen:
@@ -59,6 +63,10 @@ class Seen:
     def last(self, kind: type[R]) -> R | None:
         found = self.of(kind)
         return found[-1] if found else None
+
+    def rounds(self) -> int:
+        """How many rounds of log ends were reported."""
+        return len(self.of(LogEnds))
 
     def ready(self) -> bool:
         backlog = self.last(Backlog)
@@ -79,10 +87,14 @@ class Seen:
                 assert report.first_new_id == len(names), "ids are dense"
                 new = zip(report.new_groups, report.new_topics, report.new_partitions, strict=True)
                 names.extend(new)
-                columns = (report.key, report.offset, report.commit_ms, report.order)
-                for key, offset, at_ms, order in zip(*(c.tolist() for c in columns), strict=True):
-                    flags = (report.exact_times, report.only_changes)
-                    rows[names[key]].append(Row(offset, at_ms, order, *flags))
+                after_ms = (
+                    np.full(report.key.size, -1) if report.after_ms is None else report.after_ms
+                )
+                columns = (report.key, report.offset, report.commit_ms, report.order, after_ms)
+                flags = (report.exact_times, report.only_changes)
+                for row in zip(*(column.tolist() for column in columns), strict=True):
+                    key, offset, at_ms, order, after = row
+                    rows[names[key]].append(Row(offset, at_ms, order, *flags, after))
         return rows
 
     def of_partition(self, group: str, topic: str, partition: int = 0) -> list[Row]:
@@ -130,9 +142,13 @@ def settings(kafka: EmbeddedKafka, user: str | None = None, **options: Any) -> C
 
 
 @contextmanager
-def collecting(options: ClusterSettings, cluster: str = "test") -> Iterator[Seen]:
+def collecting(
+    options: ClusterSettings, cluster: str = "test", *, silent_s: float = SILENT_S
+) -> Iterator[Seen]:
     """Run a collector until the block ends."""
-    supervisor = CollectorSupervisor(cluster=cluster, settings=options, clock=SystemClock())
+    supervisor = CollectorSupervisor(
+        cluster=cluster, settings=options, clock=SystemClock(), silent_s=silent_s
+    )
     seen = Seen(supervisor)
     stop = threading.Event()
     thread = threading.Thread(target=lambda: asyncio.run(_run(seen, stop.is_set)))

@@ -37,6 +37,11 @@ def panels(board: Any) -> Iterator[Any]:  # noqa: ANN401 - is JSON
         yield from panel.get("panels", ())
 
 
+def panels_of_type(kind: str) -> list[Any]:
+    """All panels of a type (`table`, `stat`, …), of all dashboards."""
+    return [one for board in boards().values() for one in panels(board) if one["type"] == kind]
+
+
 def expressions() -> list[Expression]:
     """Every Prometheus expression of the dashboards, variables and annotations included."""
     found = []

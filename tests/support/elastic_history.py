@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from elasticsearch import Elasticsearch
-from pydantic import SecretStr
 
 from lagwatch.config.elasticsearch import ElasticsearchSettings
 from lagwatch.core.record import Kind, Records, from_rows
@@ -29,9 +28,6 @@ def settings(
     **options: Any,  # noqa: ANN401 as the section has them
 ) -> ElasticsearchSettings:
     """Settings of a store for tests; secrets are given as text."""
-    for name in ("api_key", "password"):
-        if name in options:
-            options[name] = SecretStr(options[name])
     return ElasticsearchSettings(**{"urls": (url,), "prefix": prefix} | options)
 
 

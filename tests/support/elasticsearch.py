@@ -16,11 +16,11 @@ from typing import Self
 from elasticsearch import ApiError, Elasticsearch, TransportError
 from py4j.protocol import Py4JError
 
-from lagwatch.kafka.embedded.errors import EmbeddedKafkaError
 from lagwatch.kafka.embedded.jars import JarSet, ensure_jars
 from lagwatch.kafka.embedded.java import find_java
 from lagwatch.kafka.embedded.ports import LOOPBACK, free_ports
 from lagwatch.kafka.embedded.process import GuardedProcess
+from lagwatch.kafka.embedded.settings import EmbeddedKafkaError
 from tests.support.elasticsearch_launch import VERSION, Layout, command, gateway_of, start_node
 from tests.support.waiting import eventually
 

@@ -8,18 +8,22 @@ import numpy as np
 from lagwatch.clock import SystemClock
 from lagwatch.config.load import load
 from lagwatch.config.settings import Settings
-from lagwatch.core.model import EpochMs
+from lagwatch.core.model import EpochMs, RuleSet
 from lagwatch.monitor import ClusterMonitor
 from lagwatch.monitor.cluster import MonitorSettings
 from lagwatch.notify import Alerts
-from lagwatch.ports import ClusterHealth, CollectorStarted, Commits, LogEnds, Topics
+from lagwatch.ports.queries import ClusterHealth
+from lagwatch.ports.reports import CollectorStarted, Commits, LogEnds, Topics
 from lagwatch.query import SnapshotQueries
 
 CLUSTER = "here"
 _INTERVALS = 5
 _SECOND_MS = 1000
-_STOPPED_AFTER_S = 55
-"""A group that was at the end within the last 50 s (5 intervals) is not stopped yet."""
+_STOPPED_AFTER_S = {RuleSet.BURROW: 55, RuleSet.LAGWATCH: 310}
+"""Burrow: a group that was at the end within the last 50 s (5 intervals) is not stopped yet.
+
+The default rules wait for five minutes while they have seen a group for less than half an hour.
+"""
 
 
 class ShiftedClock(SystemClock):
@@ -37,15 +41,24 @@ class Fleet:
 
     At the end of every `pass_time` all groups but the failing have committed each second and are
     at the log end; the failing ones commit nothing while the log end moves on.
+
+    Judged by Burrow's rules unless told otherwise: they find a failure within a minute.
     """
 
     def __init__(
-        self, groups: Iterable[str], clock: ShiftedClock, *, topic: str = "orders"
+        self,
+        groups: Iterable[str],
+        clock: ShiftedClock,
+        *,
+        topic: str = "orders",
+        rules: RuleSet = RuleSet.BURROW,
     ) -> None:
         self.groups = tuple(groups)
         self.failing: set[str] = set()
         self.slow: set[str] = set()
         """Commit, but fall behind: WARN."""
+        self.leaderless: set[str] = set()
+        """The log ends of their partitions cannot be read."""
         self.ready = True
         self._clock = clock
         self._topic = topic
@@ -61,6 +74,7 @@ class Fleet:
                 allowed_lag=0,
                 minimum_complete=0.0,
                 history_ms=3_600_000,
+                rules=rules,
             ),
         )
         self.queries = SnapshotQueries({CLUSTER: self.monitor}, health=self._health)
@@ -85,6 +99,8 @@ class Fleet:
             self._log_end()
             self._commit([one for one in self.groups if one not in self.failing])
             self._log_end()
+            if self.monitor.settings.rules is RuleSet.LAGWATCH:
+                self.judge()  # how lags rise is learned from round to round
         self.judge()
 
     def judge(self) -> None:
@@ -93,7 +109,7 @@ class Fleet:
     def fail(self, *groups: str) -> None:
         """They commit no more, and have stopped for long enough to be seen."""
         self.failing |= set(groups)
-        self.pass_time(_STOPPED_AFTER_S)
+        self.pass_time(_STOPPED_AFTER_S[self.monitor.settings.rules])
 
     def heal(self, *groups: str) -> None:
         self.failing -= set(groups)
@@ -128,7 +144,8 @@ class Fleet:
         )
 
     def _log_end(self) -> None:
-        ends = np.full(len(self.groups), self._end, np.int64)
+        known = [group not in self.leaderless for group in self.groups]
+        ends = np.where(known, np.int64(self._end), -1)
         now_ms = self._clock.now_ms()
         self._tell(
             LogEnds(

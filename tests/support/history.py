@@ -6,21 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from lagwatch.core.model import EpochMs, GroupInfo, Member
+from lagwatch.core.model import EpochMs, GroupInfo, Member, RuleSet
 from lagwatch.core.record import Kind, Records, Source, concat, from_rows, schema
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.history.recorder import Recorder
 from lagwatch.monitor import ClusterMonitor
 from lagwatch.monitor.cluster import MonitorSettings
-from lagwatch.ports import (
-    CollectorStarted,
-    Commits,
-    GroupsSeen,
-    HistoryRange,
-    HistoryStore,
-    LogEnds,
-    Topics,
-)
+from lagwatch.ports.history import HistoryRange, HistoryStore
+from lagwatch.ports.reports import CollectorStarted, Commits, GroupsSeen, LogEnds, Topics
 
 NOON_MS = 1_795_262_400_000
 """2026-11-21T12:00:00Z"""
@@ -180,7 +173,13 @@ def in_order(rows: Iterable[Row], kind: Kind) -> list[Row]:
 class Live:
     """A cluster whose groups and topics do as they are told; judged by the real monitor."""
 
-    def __init__(self, cluster: str = "here", now_ms: int = NOON_MS) -> None:
+    def __init__(
+        self,
+        cluster: str = "here",
+        now_ms: int = NOON_MS,
+        *,
+        rules: RuleSet = RuleSet.LAGWATCH,
+    ) -> None:
         self.now_ms = now_ms
         self.monitor = ClusterMonitor(
             cluster,
@@ -191,6 +190,7 @@ class Live:
                 allowed_lag=0,
                 minimum_complete=0.0,
                 history_ms=3_600_000,
+                rules=rules,
             ),
         )
         self.ends: dict[tuple[str, int], int] = {}

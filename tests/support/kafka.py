@@ -59,3 +59,39 @@ def commit(
         consumer.commit(offsets=[TopicPartition(topic, partition, offset)], asynchronous=False)
     finally:
         consumer.close()
+
+
+class Transactions:
+    """A transactional producer that commits offsets for groups."""
+
+    def __init__(self, kafka: EmbeddedKafka) -> None:
+        self.name = unique("tx")
+        self._kafka = kafka
+        self._producer = Producer(kafka.admin_config() | {"transactional.id": self.name})
+        self._producer.init_transactions(ANSWER_TIMEOUT_S)
+
+    def begin(self, group: str, topic: str, offset: int) -> None:
+        """Open a transaction that commits one offset; it stays open."""
+        self._producer.begin_transaction()
+        member = Consumer(self._kafka.admin_config() | {"group.id": group})
+        try:
+            self._producer.send_offsets_to_transaction(
+                [TopicPartition(topic, 0, offset)],
+                member.consumer_group_metadata(),
+                ANSWER_TIMEOUT_S,
+            )
+        finally:
+            member.close()
+
+    def write(self, topic: str, count: int) -> None:
+        """Open a transaction that writes records; it stays open."""
+        self._producer.begin_transaction()
+        for number in range(count):
+            self._producer.produce(topic, value=str(number).encode("ascii"), partition=0)
+        self._producer.flush(ANSWER_TIMEOUT_S)
+
+    def commit(self) -> None:
+        self._producer.commit_transaction(ANSWER_TIMEOUT_S)
+
+    def abort(self) -> None:
+        self._producer.abort_transaction(ANSWER_TIMEOUT_S)

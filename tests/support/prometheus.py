@@ -35,9 +35,15 @@ class Prometheus:
     def __init__(self, url: str) -> None:
         self._url = url
 
-    def query(self, expression: str) -> Sequence[Mapping[str, Any]]:
-        """What an expression gives now: vectors only."""
-        return list(self._get("query", query=expression)["result"])
+    def query(self, expression: str, *, at_s: float | None = None) -> Sequence[Mapping[str, Any]]:
+        """What an expression gives at an instant (Unix time), or now: vectors only."""
+        when = {} if at_s is None else {"time": f"{at_s:.3f}"}
+        return list(self._get("query", query=expression, **when)["result"])
+
+    def last_scrape_s(self) -> float:
+        """Instant of the newest scrape whose samples are all stored (Unix time)."""
+        (series,) = self.query("timestamp(lagwatch_build_info)")
+        return float(series["value"][1])
 
     def rules(self) -> Sequence[Mapping[str, Any]]:
         return [rule for group in self._get("rules")["groups"] for rule in group["rules"]]

@@ -10,14 +10,17 @@ from prometheus_client.parser import text_string_to_metric_families as plain
 
 from lagwatch.clock import SystemClock
 from lagwatch.config.metrics import MetricsSettings
-from lagwatch.core.model import EpochMs, GroupInfo, Member
+from lagwatch.core.model import EpochMs, GroupInfo, Member, RuleSet
 from lagwatch.metrics import ClusterState, Exporter, ServiceState
 from lagwatch.metrics.text import Format
 from lagwatch.monitor import ClusterMonitor
 from lagwatch.monitor.cluster import MonitorSettings
-from lagwatch.ports import ClusterHealth, Commits, GroupsSeen, LogEnds, Topics
+from lagwatch.ports.queries import ClusterHealth
+from lagwatch.ports.reports import Commits, GroupsSeen, LogEnds, Topics
 
 START_MS = 1_800_000_000_000
+_ROUND_S = 10
+"""Log ends are read so often."""
 
 Labels = Mapping[str, str]
 
@@ -27,7 +30,7 @@ class Cluster:
     """One cluster: topics with log start and end by partition, and the commits of groups.
 
     A second passes between the log ends at zero, the commits, and the log ends given; then
-    `silent_s` seconds more, in which nothing happens.
+    `silent_s` seconds more, in which nothing happens but that log ends are read.
     """
 
     name: str = "here"
@@ -38,6 +41,7 @@ class Cluster:
     infos: Sequence[GroupInfo] = ()
     rebalances: Mapping[str, int] = field(default_factory=dict)
     silent_s: int = 0
+    rules: RuleSet = RuleSet.LAGWATCH
     monitor: ClusterMonitor = field(init=False)
     now_ms: int = START_MS
 
@@ -49,6 +53,7 @@ class Cluster:
             allowed_lag=0,
             minimum_complete=0.0,
             history_ms=3_600_000,
+            rules=self.rules,
         )
         self.monitor = ClusterMonitor(self.name, settings)
         self._topics()
@@ -61,8 +66,9 @@ class Cluster:
             GroupsSeen(groups=tuple(self.infos), complete=False, rebalances=self.rebalances),
             EpochMs(self.now_ms),
         )
-        self.now_ms += self.silent_s * 1000
-        self._ends(at_zero=False)
+        for _ in range(self.silent_s // _ROUND_S):
+            self.now_ms += _ROUND_S * 1000
+            self._ends(at_zero=False)
         self.monitor.judge(EpochMs(self.now_ms))
 
     def _topics(self) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -41,7 +42,7 @@ class Served:
         with urllib.request.urlopen(self.base + path, timeout=_ANSWER_S) as answer:  # noqa: S310 loopback
             return json.load(answer)
 
-    def wait_answering(self, within_s: float = 30) -> None:
+    def wait_answering(self, within_s: float = 90) -> None:
         """Wait until HTTP is served at all."""
         deadline_s = time.monotonic() + within_s
         while True:
@@ -63,7 +64,7 @@ class Served:
         if self.process.poll() is not None:
             raise ChildProcessError(f"the service ended: {self.log.read_text()[-3000:]}")
         with contextlib.suppress(OSError):
-            return bool(self.get("/readyz")["ready"])
+            return bool(self.get(f"/readyz?cluster={self.cluster}")["ready"])
         return False
 
     def wait_ready(self, within_s: float = 60) -> None:
@@ -100,9 +101,17 @@ class Served:
 
 @contextlib.contextmanager
 def serving(
-    bootstrap: str, *, cluster: Mapping[str, object] = {}, sections: str = "", level: str = "info"
+    bootstrap: str,
+    *,
+    cluster: Mapping[str, object] = {},
+    sections: str = "",
+    level: str = "info",
+    clock_ahead_s: int = 0,
 ) -> Iterator[Served]:
-    """Start the service on a free port; end it by its own process id."""
+    """Start the service on a free port; end it by its own process id.
+
+    The clock of its processes is `clock_ahead_s` ahead of the machine's.
+    """
     (port,) = free_ports(1)
     options = {"bootstrap": bootstrap, **cluster}
     with tempfile.TemporaryDirectory() as directory:
@@ -115,7 +124,8 @@ def serving(
         command = [sys.executable, "-m", "lagwatch", "serve", "-c", str(configuration)]
         with log.open("wb") as output:
             # what it keeps on disk goes with the directory
-            process = subprocess.Popen(command, stderr=output, cwd=directory)
+            environment = _shifted(Path(directory), clock_ahead_s) if clock_ahead_s else None
+            process = subprocess.Popen(command, stderr=output, cwd=directory, env=environment)
         served = Served(process=process, base=f"http://127.0.0.1:{port}", cluster="here", log=log)
         try:
             served.wait_answering()
@@ -130,3 +140,16 @@ def serving(
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def _shifted(directory: Path, clock_ahead_s: int) -> dict[str, str]:
+    """An environment in which every Python process has another clock; collectors inherit it."""
+    folder = directory / "clock"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(
+        "import time\n"
+        "_time_ns, _time = time.time_ns, time.time\n"
+        f"time.time_ns = lambda: _time_ns() + {clock_ahead_s} * 10**9\n"
+        f"time.time = lambda: _time() + {clock_ahead_s}\n"
+    )
+    return {**os.environ, "PYTHONPATH": str(folder)}

@@ -61,6 +61,17 @@ class TestFaults:
             tmp_path, '[alerts.mutes.m]\nreason = "x"\ntimezone = "Mars/Olympus"'
         )
 
+    def test_a_time_of_day_that_is_a_number(self, tmp_path) -> None:
+        assert "alerts.mutes.m.at = 5: is no time of day" in complaint(
+            tmp_path, '[alerts.mutes.m]\nreason = "x"\ndays = "sat"\nat = 5\nduration_s = 60'
+        )
+
+    @pytest.mark.parametrize("at", ['"22:30"', "22:30:00"])
+    def test_a_time_of_day_is_text_or_a_time_of_toml(self, tmp_path, at) -> None:
+        text = f'[alerts.mutes.m]\nreason = "x"\ndays = "sat"\nat = {at}\nduration_s = 60'
+
+        assert load(written(tmp_path, text), {}).alerts.mutes["m"].at == "22:30"
+
     def test_a_secret_that_is_given_twice(self, tmp_path) -> None:
         (tmp_path / "s").write_text("x")
         text = (
@@ -95,7 +106,7 @@ def test_config_check_shows_the_policy_of_a_group_and_broken_templates(tmp_path)
     written(tmp_path, '[alerts.webhook.h]\nurl = "http://x"\nbody = "{{ nix }}"')
     bad = CliRunner().invoke(app, ["config", "check", "-c", str(path)])
 
-    assert "local/payments: policy pay, tells h" in good.stdout
+    assert "local/payments: policy pay, channels: h" in good.stdout
     assert bad.exit_code == 2
     assert "alerts.webhook.h.body: line 1: there is no variable 'nix'" in bad.stderr
 
@@ -165,3 +176,74 @@ class TestCommands:
 
         assert result.exit_code == 2
         assert "item 0, field 'status'" in result.stderr
+
+
+class TestReview:
+    """What `config check` finds although every value for itself is allowed."""
+
+    @pytest.mark.parametrize(
+        ("text", "found"),
+        [
+            ('[alerts.webhook.h]\nurl = "hooks.example.com/x"', "alerts.webhook.h.url: is no http"),
+            (
+                (
+                    '[alerts.webhook.h]\nurl = "http://x"\n[alerts.policies.all]\n'
+                    '[alerts.policies.late]\ngroup = "^pay"'
+                ),
+                "alerts.policies.late: is never reached: all before it",
+            ),
+            (
+                (
+                    '[alerts.webhook.h]\nurl = "http://x"\n[alerts.webhook.i]\nurl = "http://y"\n'
+                    '[alerts.policies.all]\nchannels = ["h"]'
+                ),
+                "channel i: no policy sends to it",
+            ),
+            ("[alerts.policies.all]", "alerts.policies.all: sends to no channel"),
+            (
+                '[alerts.webhook.h]\nurl = "http://x"\n[alerts.policies.p]\ncluster = "prdo"',
+                'alerts.policies.p.cluster = "prdo": matches no cluster',
+            ),
+            (
+                '[alerts.webhook.h]\nurl = "http://x"\nbody = \'{"a": {{ subject }}}\'',
+                "alerts.webhook.h.body: makes no JSON of the sample",
+            ),
+            ('[alerts.pagerduty.p]\nrouting_key = "abc"', "has 3 characters"),
+            (
+                '[alerts.email.m]\nhost = "h"\nsender = "nonsense"\nto = ["a@example.com"]',
+                'alerts.email.m.sender = "nonsense": is no mail address',
+            ),
+            (
+                (
+                    '[alerts.email.m]\nhost = "h"\nport = 465\nsender = "a@example.com"\n'
+                    'to = ["b@example.com"]'
+                ),
+                "alerts.email.m.port = 465: is the port of SMTP over TLS",
+            ),
+            (
+                '[alerts]\npage_url = "lagwatch.example.com"\n[alerts.webhook.h]\nurl = "http://x"',
+                "alerts.page_url: is no http(s) URL",
+            ),
+            ('[alerts.apprise.a]\nservice_urls = ["nosuch://x"]', "Apprise does not know this URL"),
+        ],
+    )
+    @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # Apprise's
+    def test_it_is_found(self, tmp_path, text, found) -> None:
+        path = written(tmp_path, text)
+
+        done = CliRunner().invoke(app, ["config", "check", "-c", str(path)])
+
+        assert done.exit_code != 0
+        assert found in done.output
+
+    def test_what_is_meant_is_fine(self, tmp_path) -> None:
+        text = (
+            '[alerts.webhook.h]\nurl = "https://x/{{ notice.group }}"\n'
+            'body = \'{"a": {{ subject | json }}}\'\n[alerts.policies.pay]\ngroup = "^pay"\n'
+            '[alerts.policies.all]\n[alerts.email.m]\nhost = "h"\n'
+            'sender = "Ops <a@example.com>"\nto = ["b@example.com"]\n'
+        )
+
+        done = CliRunner().invoke(app, ["config", "check", "-c", str(written(tmp_path, text))])
+
+        assert done.exit_code == 0, done.output

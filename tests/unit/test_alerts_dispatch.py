@@ -3,19 +3,21 @@
 import asyncio
 from contextlib import suppress
 
-from lagwatch.notify.dispatch import _Deliverer
+from lagwatch.notify.dispatch import Deliverer
 
 
-class Deaf(_Deliverer):
+class Deaf(Deliverer):
     """Its channel takes a cancellation for an answer, as `wait_for` of Python 3.11 may."""
 
     def __init__(self) -> None:
         self.sending = asyncio.Event()
+        self._something_new = asyncio.Event()
 
-    async def _step(self) -> None:
+    async def turn(self) -> float:
         self.sending.set()
         with suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
+        return 0.0
 
 
 def test_a_cancellation_that_a_channel_swallows_ends_delivery_all_the_same() -> None:

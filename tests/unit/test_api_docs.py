@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 from pydantic import TypeAdapter
 
-from lagwatch.ports import GroupDetail, PartitionDetail
+from lagwatch.ports.queries import GroupDetail, PartitionDetail
 from lagwatch_api import create_app, ops
 from lagwatch_api.v3 import schemas
 from tests.support.api_doubles import (

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from lagwatch.core.model import PartitionStatus, Rule, UnknownReason
+from lagwatch.core.model import PartitionStatus, Rule, RuleSet, UnknownReason
 from lagwatch_api import create_app
 from lagwatch_api.v1.fleet import COLUMNS
-from lagwatch_api.v1.sentences import sentence
 from lagwatch_api.v1.stream import events
+from lagwatch_api.v1.wording import sentence
 from tests.support.api_doubles import (
     GivenCluster,
     GivenQueries,
@@ -73,6 +73,43 @@ class TestFleet:
         assert answer["cluster"] == "c1"
         assert answer["rows"] == []
         assert answer["age_s"] is None
+
+    def test_rows_of_a_stale_cluster_say_so(self) -> None:
+        clock = ShiftedClock()
+        fleet = Fleet(["one", "two"], clock)
+
+        (fresh,) = ask(app_of(fleet.queries), "/api/v1/fleet").json["clusters"]
+        clock.ahead_ms += 20_000
+        fleet.judge()
+        (stale,) = ask(app_of(fleet.queries), "/api/v1/fleet").json["clusters"]
+
+        assert [row["stale"] for row in rows_by_group(fresh).values()] == [False, False]
+        assert [row["stale"] for row in rows_by_group(stale).values()] == [True, True]
+
+    def test_where_one_broker_is_away_only_the_rows_of_its_groups_are_stale(self) -> None:
+        fleet = Fleet(["here", "away"], ShiftedClock())
+        fleet.leaderless.add("away")
+        fleet.pass_time(20)
+
+        (answer,) = ask(app_of(fleet.queries), "/api/v1/fleet").json["clusters"]
+
+        assert {name: row["stale"] for name, row in rows_by_group(answer).items()} == {
+            group: fleet.queries.verdict(CLUSTER, group, show_all=False).stale
+            for group in fleet.groups
+        }
+        assert rows_by_group(answer)["away"]["stale"] is True
+        assert rows_by_group(answer)["here"]["stale"] is False
+
+    def test_by_the_default_rules_failures_are_found_after_minutes(self) -> None:
+        fleet = Fleet(["good", "bad", "slow"], ShiftedClock(), rules=RuleSet.LAGWATCH)
+        fleet.slow.add("slow")
+        fleet.fail("bad")
+        fleet.pass_time(120)  # a lag has to rise for longer than a group may be silent
+
+        (answer,) = ask(app_of(fleet.queries), "/api/v1/fleet").json["clusters"]
+
+        worst = {group: row["worst"] for group, row in rows_by_group(answer).items()}
+        assert worst == {"good": "OK", "bad": "STOP", "slow": "WARN"}
 
 
 class TestGroup:
@@ -138,6 +175,7 @@ class TestSentence:
             status=PartitionStatus.STALL,
             rule=Rule.STALLED,
             start=entry(1204, lag=100, at_ms=1_000_000),
+            since_ms=1_000_000,
             evidence={
                 "current_lag": 8213,
                 "start_offset": 1204,

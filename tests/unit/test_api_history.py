@@ -16,7 +16,7 @@ from lagwatch.history.reader import HistoryReader
 from lagwatch_api import create_app
 from lagwatch_api.v1 import history
 from lagwatch_api.v1.pages import Form, wanted_form
-from lagwatch_api.v1.times import duration_ms, instant_ms
+from lagwatch_api.v1.wording import duration_ms, instant_ms
 from tests.support.api_doubles import GivenQueries, GivenSettings, RecordingCommands
 from tests.support.history import (
     NOON_MS,

@@ -3,7 +3,7 @@
 import pytest
 from fastapi import FastAPI
 
-from lagwatch.ports import ClusterHealth
+from lagwatch.ports.queries import ClusterHealth
 from lagwatch_api import create_app
 from tests.support.api_doubles import (
     GivenQueries,
@@ -34,10 +34,13 @@ def test_the_process_is_alive_though_no_cluster_is_ready() -> None:
 
 
 def test_every_cluster_says_how_it_fares() -> None:
-    fresh = cluster_health("c1", ready=True)
+    fresh = cluster_health("c1", ready=True, data_age_s=0.7, clock_skew_s=-0.2)
     late = cluster_health(
         "c2",
         ready=False,
+        stale=True,
+        data_age_s=171.0,
+        reason="log ends: no broker answers",
         commits_mode="admin",
         problems=("the broker refused the connection",),
         unseen=("topic orders: needs DESCRIBE",),
@@ -46,40 +49,60 @@ def test_every_cluster_says_how_it_fares() -> None:
 
     answered = ask(_app(fresh, late), "/readyz")
 
-    assert answered.status == 503
+    assert answered.status == 200
     assert answered.json == {
-        "ready": False,
+        "ready": True,
         "clusters": {
             "c1": {
                 "ready": True,
+                "stale": False,
+                "data_age_s": 0.7,
+                "reason": "",
                 "age_s": 0.5,
                 "backlog": {"read": 10, "total": 10},
                 "mode": "offsets-topic",
                 "problems": [],
                 "unseen": [],
                 "restarts": 0,
+                "clock_skew_s": -0.2,
             },
             "c2": {
                 "ready": False,
+                "stale": True,
+                "data_age_s": 171.0,
+                "reason": "log ends: no broker answers",
                 "age_s": None,
                 "backlog": {"read": 10, "total": 100},
                 "mode": "admin",
                 "problems": ["the broker refused the connection"],
                 "unseen": ["topic orders: needs DESCRIBE"],
                 "restarts": 2,
+                "clock_skew_s": None,
             },
         },
     }
 
 
-def test_ready_means_every_cluster_is() -> None:
+def test_one_ready_cluster_keeps_the_instance_in_service() -> None:
     ready = cluster_health("c1", ready=True)
     starting = cluster_health("c2", ready=False)
 
-    assert ask(_app(ready), "/readyz").status == 200
-    assert ask(_app(ready), "/burrow/admin/ready").text == "READY"
-    assert ask(_app(ready, starting), "/burrow/admin/ready").text == "STARTING"
-    assert ask(_app(ready, starting), "/burrow/admin/ready").status == 503
+    assert ask(_app(ready, starting), "/readyz").status == 200
+    assert ask(_app(starting), "/readyz").status == 503
+    assert ask(_app(ready, starting), "/burrow/admin/ready").text == "READY"
+    assert ask(_app(starting), "/burrow/admin/ready").text == "STARTING"
+    assert ask(_app(starting), "/burrow/admin/ready").status == 503
+
+
+def test_one_cluster_can_be_asked_for() -> None:
+    app = _app(cluster_health("c1", ready=True), cluster_health("c2", ready=False))
+
+    ready, starting = ask(app, "/readyz?cluster=c1"), ask(app, "/readyz?cluster=c2")
+    unknown = ask(app, "/readyz?cluster=c3")
+
+    assert (ready.status, list(ready.json["clusters"])) == (200, ["c1"])
+    assert (starting.status, starting.json["ready"]) == (503, False)
+    assert unknown.status == 404
 
 
 def test_probes_answer_to_head_with_the_same_code_and_no_body() -> None:

@@ -4,7 +4,7 @@ from fastapi import FastAPI
 
 from lagwatch.core.model import PartitionStatus
 from lagwatch_api import create_app
-from lagwatch_api.v3.rendered import RenderedAnswers
+from lagwatch_api.v3.reply import RenderedAnswers
 from tests.support.api_doubles import (
     GivenCluster,
     GivenQueries,

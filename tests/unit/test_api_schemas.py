@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lagwatch.core.model import GroupStatus, Rule, TimeLagReason
-from lagwatch.ports import GroupDetail, PartitionDetail
+from lagwatch.ports.queries import GroupDetail, PartitionDetail
 from lagwatch_api import create_app
 from lagwatch_api.answers import to_json
 from lagwatch_api.v3.schemas import shortest
@@ -66,6 +66,8 @@ def test_a_verdict_is_written_with_its_rule_and_evidence() -> None:
         "time_lag_s": 3.5,
         "time_lag_reason": "measured",
         "lost": 12,
+        "readable_lag": 42,
+        "since_ms": NOW_MS,
         "instance_id": "static-1",
     }
     expected = {
@@ -84,7 +86,11 @@ def test_a_verdict_is_written_with_its_rule_and_evidence() -> None:
             "time_lag_s": 3.5,
             "time_lag_reason": "measured",
             "unknown_partitions": 0,
+            "readable_lag": 42,
+            "since_ms": NOW_MS,
             "at_ms": NOW_MS,
+            "stale": False,
+            "data_age_s": 0.0,
         },
         "request": {"url": _LAG, "host": "vm"},
     }
@@ -114,7 +120,7 @@ def test_an_unknown_lag_is_null_with_its_reason_and_never_zero() -> None:
     assert partition["current_lag"] is None
     assert partition["unknown_reason"] == "topic_not_visible"
     assert (partition["time_lag_s"], partition["time_lag_reason"]) == (None, "log_end_unknown")
-    assert partition["lost"] is None
+    assert (partition["readable_lag"], partition["since_ms"]) == (None, None)
 
 
 def test_a_group_without_partitions_has_no_greatest_lag_and_no_rule() -> None:

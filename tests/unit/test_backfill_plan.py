@@ -9,12 +9,7 @@ from hypothesis import strategies as st
 
 from lagwatch.history.folder import open_folder
 from lagwatch.jobs.backfill.coverage import NEVER_MS
-from lagwatch.jobs.backfill.instants import (
-    Gap,
-    find_gaps,
-    log_end_instants,
-    sample_instants,
-)
+from lagwatch.jobs.backfill.inputs import Gap, find_gaps, log_end_instants, sample_instants
 from lagwatch.jobs.backfill.plan import Ledger, Plans, new_plan
 from lagwatch.jobs.backfill.request import ClusterBackfill
 from lagwatch.jobs.state import FolderState

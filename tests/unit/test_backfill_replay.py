@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lagwatch.core.model import RuleSet
 from lagwatch.core.record import Kind, Records, Text, concat
-from lagwatch.history.expand import expand
+from lagwatch.history.grid import expand
 from lagwatch.history.recorder import Recorder, RecorderSettings
 from lagwatch.history.spool import Spool
 from lagwatch.jobs.backfill.recording import Part
@@ -32,7 +33,9 @@ _NOT_KNOWN_AFTERWARDS = (
 )
 
 
-def told(*, full_every: int = 20, expire_ms: int = 86_400_000) -> ReplaySettings:
+def told(
+    *, full_every: int = 20, expire_ms: int = 86_400_000, rules: RuleSet = RuleSet.LAGWATCH
+) -> ReplaySettings:
     """As the monitor of `tests.support.history.Live`."""
     return ReplaySettings(
         monitor=MonitorSettings(
@@ -42,6 +45,7 @@ def told(*, full_every: int = 20, expire_ms: int = 86_400_000) -> ReplaySettings
             allowed_lag=0,
             minimum_complete=0.0,
             history_ms=3_600_000,
+            rules=rules,
         ),
         interval_ms=INTERVAL_MS,
         full_every=full_every,
@@ -208,24 +212,33 @@ def test_rows_say_that_they_are_backfilled_and_how_log_ends_were_known() -> None
     assert {row["owner"] for row in found} == {None}
 
 
-def test_the_lag_of_a_commit_is_taken_on_the_line_between_two_log_ends() -> None:
+@pytest.mark.parametrize(
+    ("rules", "rule"),
+    [(RuleSet.BURROW, "lag_was_within_allowed"), (RuleSet.LAGWATCH, "warming_up")],
+)
+def test_the_lag_of_a_commit_is_taken_on_the_line_between_two_log_ends(
+    rules: RuleSet, rule: str
+) -> None:
     # 100 at 0 s, 160 at 30 s: 130 at 15 s, when the group committed 130 and was not behind
     hours = replay(
         "here",
-        told(),
+        told(rules=rules),
         sample_ms=grid(30),
         commits=commits(("a", "orders", 0, 15, 130)),
         log_ends=every(30, lambda second: 100 + 2 * second),
     )
 
     (row,) = rows(hours, Kind.SAMPLES)
-    assert (row["lag"], row["rule"], row["time_lag_s"]) == (30, "lag_was_within_allowed", 14.755)
+    assert (row["lag"], row["rule"], row["time_lag_s"]) == (30, rule, 14.755)
 
 
-def test_without_log_ends_lag_and_verdict_stay_unknown() -> None:
+@pytest.mark.parametrize(
+    ("rules", "status"), [(RuleSet.BURROW, "STOP"), (RuleSet.LAGWATCH, "UNKNOWN")]
+)
+def test_without_log_ends_lag_and_verdict_stay_unknown(rules: RuleSet, status: str) -> None:
     hours = replay(
         "here",
-        told(),
+        told(rules=rules),
         sample_ms=grid(60),
         commits=commits(("a", "orders", 0, 1, 90)),
         log_ends=log_ends((0, "orders", 0, -1), (30, "orders", 0, -1), (60, "orders", 0, 200)),
@@ -234,7 +247,7 @@ def test_without_log_ends_lag_and_verdict_stay_unknown() -> None:
     found = rows(hours, Kind.SAMPLES)
     assert [(row["status"], row["lag"], row["time_lag_s"]) for row in found] == [
         ("UNKNOWN", None, None),
-        ("STOP", 110, None),
+        (status, 110, None),
     ]
     assert sum(hour.unknown_lag for hour in hours) == 1
     assert [row["total_lag"] for row in rows(hours, Kind.GROUP_SAMPLES)] == [None, 110]
@@ -327,7 +340,7 @@ def test_rows_of_a_group_begin_where_its_commits_are_complete() -> None:
 
     hours = replay(
         "here",
-        told(),
+        told(rules=RuleSet.BURROW),  # tells of a silence within these two minutes
         sample_ms=grid(150),
         commits=by_partition,
         log_ends=every(150, lambda _: 100),

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from lagwatch import __version__
 from lagwatch.cli import app
 from lagwatch.config.reference import markdown
-from lagwatch.config.secrets import HIDDEN
+from lagwatch.config.secret import HIDDEN
 
 COMMANDS = ("serve", "status", "explain", "replay", "demo", "config")
 _DEADLINE_S = 60

@@ -64,7 +64,7 @@ class TestVectors:
             if answer["status"] != window["status"]
         ]
         assert not wrong
-        assert {tuple(answer) for answer in answers} == {("status", "rule", "evidence")}
+        assert {tuple(answer) for answer in answers} == {("status", "rule", "evidence", "sentence")}
 
     def test_every_recorded_replay_ends_in_burrows_window(self) -> None:
         path = VECTORS / "window_operations.json"
@@ -78,7 +78,9 @@ class TestVectors:
             *("current_lag", "last_commit_ms_after_base"),
         )
         assert result.exit_code == 0
-        assert answers == [{name: each[name] for name in names} for each in recorded]
+        kept = [{name: each[name] for name in names} for each in answers]
+        assert kept == [{name: each[name] for name in names} for each in recorded]
+        assert {tuple(each) for each in answers} == {(*names, "verdict")}
         assert len(answers) == 400
 
 
@@ -142,13 +144,16 @@ class TestExplain:
                 "window_span_ms": 100_000,
                 "commits": 2,
             },
+            "sentence": (
+                "offset 100 unchanged over 2 commits in 1 min 40 s while the log grew by 15"
+            ),
         }
 
     def test_people_read_verdict_rule_and_numbers(self) -> None:
         result = run("explain", "-", stdin=json.dumps([WINDOW, changed(WINDOW, time_now=9_000)]))
 
         assert "0: STALL  stalled" in result.stdout
-        assert "Commits arrive, but the committed offset does not move." in result.stdout
+        assert "offset 100 unchanged over 2 commits in 1 min 40 s" in result.stdout
         assert "1: STOP  stopped" in result.stdout
         assert "silent_ms          8,800.000 s" in result.stdout
 
@@ -229,7 +234,10 @@ class TestExplain:
 
 class TestReplay:
     def test_the_window_is_shown_with_empty_slots_in_front(self) -> None:
-        assert answered("replay", SCRIPT) == {
+        answer = answered("replay", SCRIPT)
+
+        assert isinstance(answer, dict)
+        assert without(answer, "verdict") == {
             "group_found": True,
             "window": [
                 None,
@@ -248,7 +256,25 @@ class TestReplay:
             "broker_offsets": None,
             "current_lag": 0,
             "last_commit_ms_after_base": 0,
+            "verdict": None,
         }
+
+    @pytest.mark.parametrize(
+        ("flags", "rule"), [((), "lag_not_decreasing"), (("--rules", "lagwatch"), "progressing")]
+    )
+    def test_the_window_is_judged_by_the_rules_asked_for(self, flags, rule) -> None:
+        behind = [
+            {"op": "broker", "offset": 100},
+            {"op": "commit", "offset": 40, "order": 5, "ts_ms_after_base": 0},
+            {"op": "broker", "offset": 140},
+            {"op": "commit", "offset": 70, "order": 6, "ts_ms_after_base": 2000},
+        ]
+
+        result = run("replay", "-", "--json", *flags, stdin=json.dumps(changed(SCRIPT, ops=behind)))
+
+        verdict = json.loads(result.stdout)["verdict"]
+        assert tuple(verdict) == ("status", "rule", "evidence", "sentence")
+        assert verdict["rule"] == rule
 
     def test_people_read_a_table(self) -> None:
         result = run("replay", "-", stdin=json.dumps(SCRIPT))

@@ -6,7 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -14,15 +14,17 @@ from urllib.parse import urlsplit
 import pytest
 from typer.testing import CliRunner, Result
 
-from lagwatch.cli import app
+from lagwatch.cli import app, words
 from lagwatch.cli.local import LocalSource
 from lagwatch.cli.remote import RemoteSource
 from lagwatch.cli.reporting import Exit
 from lagwatch.cli.status import look
 from lagwatch.core.model import GroupStatus, GroupVerdict, PartitionStatus, Rule
+from lagwatch.core.rules import LAGWATCH
 from lagwatch.errors import NotFoundError
 from lagwatch_api import create_app
 from tests.support.api_doubles import (
+    NOW_MS,
     GivenCluster,
     GivenQueries,
     GivenSettings,
@@ -270,12 +272,46 @@ class TestOutput:
         assert "1,234,567" in rows[3]
 
     def test_one_group_is_shown_with_its_rule_in_words(self) -> None:
-        with lagwatch_at(ERR) as url:
+        numbers = {name: None for row in LAGWATCH for name in row.evidence}
+        known = {"quiet_ms": 90_000, "limit_ms": 60_000, "membership": "empty"}
+        bad = replace(ERR.partitions[0], evidence=numbers | known)
+        with lagwatch_at(
+            replace(ERR, partitions=(bad, *ERR.partitions[1:]), since_ms=NOW_MS)
+        ) as url:
             text = status("stopped", "--url", url).stdout
 
         assert "stopped on c1: ERR  stopped" in text
-        assert "No commit for longer than the whole window spans" in text
+        assert (
+            "orders/0: nothing read for 1 min 30 s, longer than the 1 min that this group may "
+            "pause; the group has no members; offset unknown"
+        ) in text
+        assert "since 2026-11-21 04:03:15Z, lag 42 + 1 unknown, time lag 3.5 s" in text
         assert "topic_not_visible" in text
+
+    def test_numbers_of_a_rule_stand_in_its_sentence(self) -> None:
+        numbers = {"current_lag": 7, "last_stable_offset": 10, "transaction_age_ms": 5_000}
+        names = {"producer_id": 4002, "transactional_id": "pay", "transaction_unnamed": None}
+
+        said = words.sentence("waits_for_transaction", {**numbers, **names})
+        unknown = words.sentence("waits_for_transaction", {"of": "another version"})
+
+        assert said == (
+            "everything is read up to offset 10, where the transaction pay of producer 4002 has "
+            "been open for 5 s"
+        )
+        assert unknown == ""
+
+    @pytest.mark.parametrize("name", ["a\x1b[31mred\x1b]0;mine\x07", "a\n b OK", "\u202eevil"])
+    def test_a_name_cannot_draw_on_the_terminal(self, name: str) -> None:
+        odd = replace(ERR, group=name)
+        with lagwatch_at(odd) as url:
+            every = status("--url", url).stdout
+            alone = status(name, "--url", url).stdout
+            refused = status(f"{name} too", "--url", url).stderr
+
+        for text in (every, alone, refused):
+            assert not {"\x1b", "\x07", "\u202e"} & set(text)
+            assert name.rsplit("\n", maxsplit=1)[-1] not in text.splitlines()
 
     def test_an_empty_cluster_is_told_so(self) -> None:
         with lagwatch_at() as url:

@@ -15,7 +15,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from lagwatch.cli import app
-from lagwatch.cli.top_keys import keys
+from lagwatch.cli.top import keys
 from lagwatch.cli.top_view import Line, Seen, View, chosen, pressed, read, screen
 from lagwatch_api import create_app
 from tests.support.api_doubles import GivenSettings, RecordingCommands
@@ -56,6 +56,14 @@ def drawn(seen: Seen, view: View, *, width: int = 100, height: int = 12) -> str:
     with console.capture() as captured:
         console.print(screen(seen, view, height=height))
     return captured.get()
+
+
+def test_a_group_whose_data_are_old_is_marked() -> None:
+    seen = Seen(lines=(line("away", stale=True), line("here")))
+
+    away, here = (row for row in drawn(seen, View()).splitlines() if row.endswith("1"))
+
+    assert ("OK (stale)" in away, "stale" in here) == (True, False)
 
 
 class TestView:

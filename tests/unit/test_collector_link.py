@@ -5,11 +5,10 @@ import threading
 
 import numpy as np
 
-from lagwatch.collector.inbox import Inbox
-from lagwatch.collector.link import Assignment, CollectorEnd, ServingEnd, socket_pair
+from lagwatch.collector.link import Assignment, CollectorEnd, Inbox, ServingEnd, socket_pair
 from lagwatch.config import ClusterSettings
 from lagwatch.core.model import EpochMs
-from lagwatch.ports import Backlog, Commits
+from lagwatch.ports.reports import Backlog, Commits
 from tests.support.waiting import eventually
 
 
@@ -40,7 +39,9 @@ def test_an_assignment_arrives_whole_with_its_secrets() -> None:
             "sasl": {"mechanism": "PLAIN", "username": "u", "password": "secret"},
         }
     )
-    sent = Assignment(cluster="c", settings=settings, resume={3: 7}, log_level="debug")
+    sent = Assignment(
+        cluster="c", settings=settings, resume={3: 7}, resume_id="i", log_level="debug"
+    )
     serving, collector = pair()
 
     serving.assign(sent)
@@ -85,6 +86,22 @@ def test_reports_arrive_in_order_and_the_inbox_knows_where_to_resume() -> None:
 
     assert [type(each).__name__ for each in reports] == ["Commits", "Backlog", "Commits", "Commits"]
     assert positions == {0: 6, 1: 2}
+
+
+def test_positions_of_another_offsets_topic_are_not_kept() -> None:
+    async def scene() -> tuple[str, dict[int, int]]:
+        serving, collector = pair()
+        inbox = Inbox({0: 500, 1: 700}, "first")
+        collector.send(Backlog(read=0, total=9, ready=False, topic_id="second"))
+        collector.send(commits({0: 5}))
+        filling = asyncio.create_task(inbox.fill(serving))
+        for _ in range(2):
+            await inbox.get()
+        filling.cancel()
+        await asyncio.gather(filling, return_exceptions=True)
+        return inbox.topic_id, dict(inbox.positions())
+
+    assert asyncio.run(scene()) == ("second", {0: 5})
 
 
 def test_a_full_inbox_makes_the_collector_wait_and_loses_nothing() -> None:

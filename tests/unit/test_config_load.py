@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from lagwatch.config import ClusterSettings, Settings
-from lagwatch.config.given import Given
 from lagwatch.config.load import load, load_with_origins
+from lagwatch.config.overrides import Given
 from lagwatch.errors import ConfigError, Fault
 
 CLUSTER = '[clusters.prod]\nbootstrap = ["kafka-1:9092"]\n'
@@ -334,7 +334,7 @@ class TestContradictions:
         [
             ('commits = "admin"\nstart = "latest"', "start"),
             ('commits = "admin"\noffsets_topic = "other"', "offsets_topic"),
-            ('commits = "offsets-topic"\ncommitted_interval_s = 5', "committed_interval_s"),
+            ('commits = "offsets-topic"\ncommitted_interval_s = 10', "committed_interval_s"),
             ('group_allow = "^a"\ngroup_deny = "^a"', "group_deny"),
             ("tls.enabled = false\ntls.cert_file = '{file}'\ntls.key_file='{file}'", "tls.enabled"),
             ("tls.enabled = true\ntls.cert_file = '{file}'", "tls.key_file"),

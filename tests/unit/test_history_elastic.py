@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from lagwatch.config.elasticsearch import ElasticsearchSettings
 from lagwatch.core.record import ColumnType, Kind, schema
 from lagwatch.errors import HistoryError
-from lagwatch.history.elastic.bulk import chunks
+from lagwatch.history.elastic.bulk import RejectedRow, RejectedRows, chunks
 from lagwatch.history.elastic.documents import Document
 from lagwatch.history.elastic.faults import reason_of
 from lagwatch.history.elastic.indices import (
@@ -26,7 +26,6 @@ from lagwatch.history.elastic.indices import (
     mappings,
     templates,
 )
-from lagwatch.history.elastic.rejected import RejectedRow, RejectedRows
 from lagwatch.history.layout import DAY_MS, day_of
 from tests.support.history import NOON_MS
 

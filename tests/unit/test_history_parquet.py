@@ -21,7 +21,7 @@ from lagwatch.history.folder import LocalFolder
 from lagwatch.history.layout import Slot, day_of, slot_of
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.history.rows import key_hashes, sort_unique
-from lagwatch.ports import HistoryRange
+from lagwatch.ports.history import HistoryRange
 from tests.support.history import (
     EVER,
     NOON_MS,

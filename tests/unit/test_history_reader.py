@@ -12,7 +12,7 @@ from lagwatch.core.record import Kind, from_rows
 from lagwatch.core.record.records import plain_values
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.history.reader import HistoryReader
-from lagwatch.ports import HistoryAsk, HistoryPage, TopBy
+from lagwatch.ports.history import HistoryAsk, HistoryPage, TopBy
 from tests.support.history import (
     NOON_MS,
     events,

@@ -1,5 +1,7 @@
 """Recording: when samples are taken, what is left out, and that it can be put back."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,11 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lagwatch.core.model import RuleSet
 from lagwatch.core.record import Kind, Records, concat, from_rows
 from lagwatch.errors import HistoryError
-from lagwatch.history.expand import expand
+from lagwatch.history.changes import as_events
+from lagwatch.history.grid import expand
 from lagwatch.history.recorder import Recorder, RecorderSettings
 from lagwatch.history.spool import Spool
+from lagwatch.ports.queries import Loss
 from tests.support.history import NOON_MS, Live, SetClock, in_order
 
 INTERVAL_MS = 30_000
@@ -117,6 +122,25 @@ def test_a_change_of_status_is_recorded_at_once_with_its_event(lagging: Live, sp
     ]
     assert events[1]["rule"] == "stopped"
     assert events[1]["lag"] == 30
+
+
+def test_by_the_default_rules_a_silence_is_an_event_once_it_is_longer_than_usual(
+    spool: Kept,
+) -> None:
+    recording, lagging = recorder(spool), _lagging(RuleSet.LAGWATCH)
+    lagging.shown_to(recording)
+    _fall_silent(lagging)
+    lagging.shown_to(recording)
+    early = [row for row in spool.rows(Kind.EVENTS) if row["event"] == "partition_status"]
+    for _ in range(30):
+        lagging.wait(10)
+        lagging.shown_to(recording)
+
+    late = [row for row in spool.rows(Kind.EVENTS) if row["event"] == "partition_status"]
+    assert early == []
+    assert [(row["before"], row["after"], row["rule"]) for row in late] == [
+        ("OK", "STOP", "stopped")
+    ]
 
 
 def test_nothing_is_recorded_between_rounds_as_long_as_nothing_changes(
@@ -376,7 +400,11 @@ def _without(rows: Records, at_ms: int) -> Records:
 @pytest.fixture
 def lagging() -> Live:
     """One group that is behind and catching up on partition 0, and at the end of partition 1."""
-    live = Live()
+    return _lagging(RuleSet.BURROW)
+
+
+def _lagging(rules: RuleSet) -> Live:
+    live = Live(rules=rules)
     live.topics(orders=2)
     for offset in (50, 60, 70):
         live.wait(1)
@@ -388,3 +416,87 @@ def lagging() -> Live:
 def _fall_silent(live: Live) -> None:
     """For longer than the window spans: STOP where there is lag."""
     live.wait(7.137)
+
+
+def test_stale_data_are_not_recorded_and_the_gap_is_told_once_at_its_end(
+    live: Live, spool: Kept
+) -> None:
+    recording = recorder(spool)
+    live.shown_to(recording)
+    paused_ms = _freeze(live, recording)
+    before = len(spool.rows(Kind.SAMPLES))
+    assert _said(spool) == [("started", None)]
+
+    live.wait(40)
+    live.shown_to(recording)
+
+    rows = [row for row in spool.rows(Kind.EVENTS) if row["after"] in ("dropped", "resumed")]
+    assert [(row["after"], row["at_ms"], row["detail"]) for row in rows] == [
+        ("dropped", paused_ms, "log_ends: no broker answers"),
+        ("resumed", live.now_ms, "log_ends: no broker answers"),
+    ]
+    assert len(spool.rows(Kind.SAMPLES)) > before
+
+
+def test_a_gap_outlives_a_restart_and_is_told_once(live: Live, spool: Kept, tmp_path: Path) -> None:
+    live.shown_to(recorder(spool))
+    paused_ms = _freeze(live, recorder(spool))
+
+    again = Kept(tmp_path / "spool")
+    restarted = recorder(again)
+    live.wait(40)
+    live.shown_to(restarted)
+    live.wait(40)
+    live.shown_to(restarted)
+
+    assert _said(again) == [
+        ("dropped", "log_ends: no broker answers"),
+        ("resumed", "log_ends: no broker answers"),
+    ]
+    assert spool.rows(Kind.EVENTS)[0]["at_ms"] < paused_ms
+
+
+def test_a_gap_that_could_not_be_written_is_told_later_with_the_same_instants(
+    live: Live, spool: Kept, tmp_path: Path
+) -> None:
+    recording = recorder(spool)
+    live.shown_to(recording)
+    paused_ms = _freeze(live, recording)
+    live.wait(40)
+    resumed_ms = live.now_ms
+    spool.fails = HistoryError(store="spool", kind="io", message="broken", retryable=True)
+    live.shown_to(recording)
+
+    again = Kept(tmp_path / "spool")
+    live.wait(40)
+    live.shown_to(recorder(again))
+
+    assert [row["at_ms"] for row in again.rows(Kind.EVENTS)] == [paused_ms, resumed_ms]
+
+
+def test_lost_messages_become_one_event_for_each_partition_and_instant() -> None:
+    first = Loss(group="g", topic="t", partition=3, at_ms=NOON_MS, first=10, end=15, exact=True)
+    second = replace(first, first=20, end=22, exact=False)
+
+    rows = list(as_events("here", [first, second]).rows())
+
+    assert [(row["event"], row["group"], row["partition"], row["count"]) for row in rows] == [
+        ("records_lost", "g", 3, 7)
+    ]
+    assert json.loads(rows[0]["detail"]) == {"first": 10, "end": 22, "exact": False}
+
+
+def _freeze(live: Live, recording: Recorder) -> int:
+    """Let the data grow stale and show that; the instant of the first stale round."""
+    live.now_ms += 61_000
+    paused_ms = live.now_ms
+    for _ in range(3):
+        recording.pause("here", live.now_ms, "log_ends: no broker answers")
+        live.shown_to(recording)
+        live.now_ms += 2_000
+    return paused_ms
+
+
+def _said(spool: Kept) -> list[tuple[str, str | None]]:
+    rows = [row for row in spool.rows(Kind.EVENTS) if row["event"] == "recording"]
+    return [(row["after"], row["detail"]) for row in rows]

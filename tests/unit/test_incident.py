@@ -221,6 +221,16 @@ class TestOddVerdicts:
         assert during.silent
         assert story.state.incident is not None
 
+    def test_it_began_when_the_verdict_says_and_opened_when_it_was_seen(self) -> None:
+        story = Story(WARNS)
+        seen = Observation(status=WARN, total_lag=100, since_ms=400_000)
+
+        story.sees(grade(seen, WARNS))
+
+        assert story.state.incident is not None
+        assert story.state.incident.since_ms == 400_000
+        assert story.state.incident.opened_ms == story.now_ms
+
     def test_an_incident_of_a_group_that_is_gone_is_closed(self) -> None:
         story = Story(WARNS)
         story.sees(WARN)

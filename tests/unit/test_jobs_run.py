@@ -17,14 +17,13 @@ from lagwatch.history.build import open_store
 from lagwatch.history.folder import open_folder
 from lagwatch.jobs import lock
 from lagwatch.jobs.faults import translated
-from lagwatch.jobs.last_run import LastRun, write_textfile
+from lagwatch.jobs.last_run import LastRun, Outcome, write_textfile
 from lagwatch.jobs.lock import only_run
 from lagwatch.jobs.open_state import open_state
-from lagwatch.jobs.outcome import Outcome
 from lagwatch.jobs.package import write_package
 from lagwatch.jobs.run import job_run
 from lagwatch.jobs.state import FolderState
-from lagwatch.ports import HistoryRange
+from lagwatch.ports.history import HistoryRange
 from tests.support.waiting import eventually
 
 CLOCK = SystemClock()
@@ -50,7 +49,7 @@ def history(tmp_path) -> HistorySettings:
 def holder(history):
     """Another process that holds the lock of the roll-up."""
     child = subprocess.Popen(
-        [sys.executable, "-c", HOLDS, history.url],
+        [sys.executable, "-c", HOLDS, history.url.get_secret_value()],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -134,7 +133,7 @@ def test_a_note_whose_answer_was_lost_is_ours_all_the_same(history, monkeypatch)
                 raise HistoryError(store="", kind="io", message="no answer", retryable=True)
             return done
 
-    state = Losing(open_folder(history.url))
+    state = Losing(open_folder(history.url.get_secret_value()))
     with capture_logs() as logs, only_run("rollup", state, history, CLOCK):
         eventually(lambda: state.swaps >= 8, "the note is renewed")
         held = state.load("rollup.lock")

@@ -6,7 +6,7 @@ from confluent_kafka import KafkaError
 from lagwatch.config import ClusterSettings
 from lagwatch.kafka import codes, properties
 from lagwatch.kafka.causes import Causes
-from lagwatch.kafka.patience import REQUEST_TIMEOUT_S, Patience
+from lagwatch.kafka.timeouts import REQUEST_TIMEOUT_S, Patience
 
 SETTINGS = ClusterSettings.model_validate(
     {
@@ -69,6 +69,11 @@ def test_the_configuration_becomes_properties_and_the_users_own_win() -> None:
     assert made["ssl.endpoint.identification.algorithm"] == "none"
     assert (made["sasl.username"], made["sasl.password"]) == ("u", "secret")
     assert made["client.id"] == "mine"
+
+
+def test_readers_see_no_commit_of_an_aborted_or_open_transaction() -> None:
+    for reader in (properties.reader, properties.bulk_reader):
+        assert reader(SETTINGS)["isolation.level"] == "read_committed"
 
 
 def test_the_reader_commits_nothing() -> None:

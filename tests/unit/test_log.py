@@ -112,3 +112,34 @@ def test_an_unknown_level_changes_nothing() -> None:
         log.set_level("loud")
 
     assert log.get_level() == "warning"
+
+
+def test_libraries_write_warnings_only_whatever_the_level(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # a Kafka client without the property `debug`, made by an earlier test, switches it off
+    monkeypatch.setattr(logging.getLogger("lagwatch.librdkafka"), "propagate", True)
+    stream = io.StringIO()
+    log.configure(level="trace", stream=stream)
+
+    logging.getLogger("httpx").info("HTTP Request: POST https://hooks.example.com/token")
+    logging.getLogger("apprise").debug("Payload: token")
+    logging.getLogger("lagwatch.librdkafka").debug("of ours")
+    logging.getLogger("apprise").warning("failed")
+
+    assert [line["event"] for line in lines(stream)] == ["of ours", "failed"]
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_secrets_are_hidden_wherever_they_occur(form: str) -> None:
+    stream = io.StringIO()
+    log.configure(form=form, stream=stream, secrets=["s3cret/path", 's3cret "quoted"\\', "a", ""])
+
+    logging.getLogger("urllib3").warning("Retrying: %s", "/s3cret/path/more")
+    structlog.get_logger().error(
+        "failed", reason='s3cret "quoted"\\', exc_info=OSError("s3cret/path")
+    )
+
+    assert "s3cret" not in stream.getvalue()
+    assert "failed" in stream.getvalue()
+    assert "***/more" in stream.getvalue()

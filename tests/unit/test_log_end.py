@@ -139,3 +139,66 @@ def test_samples_never_fall_and_first_above_finds_the_first(steps) -> None:
         found = int(history.first_above(ONE, np.array([offset]))[0])
         assert found == int(np.searchsorted(ends, offset, side="right"))
     assert (np.diff(ends) >= 0).all()
+
+
+# gaps: the time between the last sample before a restart and the first one after it
+
+
+def _restarted(history: LogEndHistory, *samples: tuple[int, int]) -> LogEndHistory:
+    again = LogEndHistory(horizon_ms=DAY_MS)
+    again.restore(history.at_ms.copy(), history.ends.copy(), history.gaps)
+    for at_ms, end in samples:
+        again.add(at_ms, np.array([end], np.int64))
+    return again
+
+
+def test_what_came_in_a_gap_has_no_measured_age() -> None:
+    history = _restarted(_history((0, 100), (1000, 100)), (121_000, 200), (122_000, 300))
+
+    assert _time_lag(history, 150, 130_000) == (-1, TimeLagReason.NOT_SAMPLED)
+    assert history.appended_by(ONE, np.array([150])).tolist() == [121_000]
+    assert _time_lag(history, 250, 130_000)[1] is TimeLagReason.MEASURED
+
+
+def test_the_log_end_within_a_gap_is_unknown_unless_nothing_came() -> None:
+    grown = _restarted(_history((0, 100), (1000, 100)), (121_000, 200))
+    still = _restarted(_history((0, 100), (1000, 100)), (121_000, 100))
+
+    assert [_at(grown, at_ms) for at_ms in (1000, 60_000, 121_000)] == [100, -1, 200]
+    assert _at(still, 60_000) == 100
+
+
+def test_within_a_gap_the_lowest_log_end_is_that_of_before_it() -> None:
+    history = _restarted(_history((0, 90), (1000, 100)), (121_000, 200))
+
+    assert history.since(60_000).tolist() == [100]
+    assert history.since(121_000).tolist() == [200]
+
+
+def test_over_a_minute_the_line_is_drawn_all_the_same() -> None:
+    history = _restarted(_history((0, 100), (1000, 100)), (61_000, 200))
+
+    assert history.gaps == ()
+    assert _at(history, 31_000) == 150
+
+
+def test_a_gap_survives_the_next_restart() -> None:
+    once = _restarted(_history((0, 100)), (100_000, 200))
+
+    twice = _restarted(once, (110_000, 210), (120_000, 220))
+
+    assert twice.gaps == ((0, 100_000),)
+
+
+def test_a_gap_counts_until_samples_of_its_age_are_as_far_apart() -> None:
+    history = _restarted(_history((0, 100)), (100_000, 200))
+    for at_ms in range(110_000, 1_600_000, 10_000):
+        history.add(at_ms, np.array([300]))
+    before = _time_lag(history, 150, 1_600_000)
+
+    for at_ms in range(1_600_000, 2_000_000, 10_000):
+        history.add(at_ms, np.array([300]))
+    after = _time_lag(history, 150, 2_000_000)
+
+    assert before[1] is TimeLagReason.NOT_SAMPLED
+    assert after[1] is TimeLagReason.MEASURED

@@ -6,23 +6,24 @@ import subprocess
 
 import pytest
 
-from lagwatch.core.model import EpochMs
+from lagwatch.core.model import EpochMs, RuleSet
 from lagwatch.metrics import table
 from lagwatch.metrics.metric import Kind
 from lagwatch.metrics.text import Format
-from lagwatch.ports import GroupsGone
+from lagwatch.ports.reports import GroupsGone
 from tests.support.scraped import START_MS, Cluster, Scrape, exporter, info, text
 
 BOTH = pytest.mark.parametrize("form", list(Format), ids=lambda form: form.name.lower())
 
 
-def behind() -> Cluster:
+def behind(*, silent_s: int = 60, rules: RuleSet = RuleSet.BURROW) -> Cluster:
     """Two partitions, one of them 40 behind; a third whose log end is not known."""
     return Cluster(
         topics={"t": [(10, 100), (0, 50), (-1, -1)]},
         commits={("g", "t", 0): 60, ("g", "t", 1): 50, ("g", "t", 2): 5},
         infos=[info("g", holds=[("t", 0)])],
-        silent_s=60,
+        silent_s=silent_s,
+        rules=rules,
     )
 
 
@@ -103,6 +104,16 @@ def test_a_partition_that_is_not_ok_tells_its_verdict() -> None:
 
     told = {one["partition"]: one["status"] for one in scrape.labels("lagwatch_partition_status")}
     assert told == {"0": "STOP", "2": "UNKNOWN"}
+
+
+@pytest.mark.parametrize(("silent_s", "status"), [(60, "UNKNOWN"), (960, "STOP")])
+def test_by_the_default_rules_one_commit_is_too_little_to_call_a_minute_a_stop(
+    silent_s: int, status: str
+) -> None:
+    scrape = Scrape(behind(silent_s=silent_s, rules=RuleSet.LAGWATCH))
+
+    told = {one["partition"]: one["status"] for one in scrape.labels("lagwatch_partition_status")}
+    assert told == {"0": status, "2": "UNKNOWN"}
 
 
 def test_the_owner_stands_beside_the_partition_it_holds() -> None:

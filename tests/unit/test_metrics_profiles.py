@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from lagwatch.core.model import RuleSet
 from lagwatch.metrics.profiles import PROFILES
 from lagwatch.metrics.text import Format
 from tests.support.scraped import Cluster, Scrape, info, text
@@ -21,6 +22,7 @@ def cluster() -> Cluster:
         commits={("g", "t", 0): 60, ("g", "t", 1): 5},
         infos=[info("g", holds=[("t", 0)])],
         silent_s=60,
+        rules=RuleSet.BURROW,
     )
 
 

@@ -10,13 +10,14 @@ from lagwatch.core.model import (
     Member,
     PartitionStatus,
     Rule,
+    RuleSet,
     TimeLagReason,
     UnknownReason,
 )
 from lagwatch.errors import NotFoundError
 from lagwatch.monitor import ClusterMonitor
 from lagwatch.monitor.cluster import MonitorSettings
-from lagwatch.ports import (
+from lagwatch.ports.reports import (
     Backlog,
     CollectorStarted,
     Commits,
@@ -30,6 +31,7 @@ from lagwatch.ports import (
 from lagwatch.query import SnapshotQueries
 
 START_MS = 1_800_000_000_000
+RULES = pytest.mark.parametrize("rules", RuleSet, ids=str)
 
 
 class Story:
@@ -116,6 +118,13 @@ class Story:
             )
         )
 
+    def rounds(self, seconds: int, *, after=lambda: None, **ends) -> None:
+        """Let time pass in which nothing but rounds of these log ends happens, one in 10 s."""
+        for _ in range(seconds // 10):
+            self.wait(10)
+            self.ends(**ends)
+            after()
+
     def new_collector(self) -> None:
         self._keys.clear()
         self.apply(CollectorStarted(incarnation=self.monitor.incarnation + 1))
@@ -165,7 +174,8 @@ def test_the_lag_of_a_commit_is_taken_at_its_own_time(story) -> None:
     assert partition.current_lag == 700
 
 
-def test_a_consumer_that_commits_often_while_its_lag_grows_is_warned_of(story) -> None:
+def test_a_consumer_that_commits_often_while_its_lag_grows_is_warned_of_by_burrows_rules() -> None:
+    story = Story(rules=RuleSet.BURROW)
     story.topics(t=1)
     story.ends(t=0)
     for tick in range(1, 301):
@@ -179,6 +189,22 @@ def test_a_consumer_that_commits_often_while_its_lag_grows_is_warned_of(story) -
     assert verdict.status is GroupStatus.WARN
     assert verdict.rule is Rule.LAG_NOT_DECREASING
     assert verdict.time_lag_s == pytest.approx(9.0, abs=0.2)
+
+
+def test_by_the_default_rules_a_lag_that_grows_for_minutes_is_warned_of(story) -> None:
+    story.topics(t=1)
+    story.ends(t=0)
+    statuses = []
+    for tick in range(1, 133):
+        story.wait(5)
+        story.commit(("g", "t", 0, tick * 350))
+        story.ends(t=tick * 500)
+        statuses.append(story.verdict().status)
+
+    assert story.verdict().rule is Rule.FALLING_BEHIND
+    assert statuses.index(GroupStatus.WARN) * 5 in range(300, 480)
+    assert statuses[0] is GroupStatus.UNKNOWN  # a single commit shows no movement
+    assert set(statuses[1:]) == {GroupStatus.OK, GroupStatus.WARN}
 
 
 def test_partitions_never_committed_are_shown_and_counted(story) -> None:
@@ -215,7 +241,16 @@ def test_a_topic_that_cannot_be_seen_is_unknown_not_zero(story) -> None:
     assert (verdict.status, verdict.unknown_partitions) == (GroupStatus.UNKNOWN, 1)
 
 
-def test_commits_that_came_before_their_topic_was_known_are_kept(story) -> None:
+@pytest.mark.parametrize(
+    ("rules", "lag", "status"),
+    [
+        # Burrow compares a commit of the past with the first log end it knows
+        (RuleSet.BURROW, 30, GroupStatus.OK),
+        (RuleSet.LAGWATCH, None, GroupStatus.OK),
+    ],
+)
+def test_commits_that_came_before_their_topic_was_known_are_kept(rules, lag, status) -> None:
+    story = Story(rules=rules)
     story.topics()
     story.ends()
     for offset in (10, 20, 30):
@@ -228,8 +263,8 @@ def test_commits_that_came_before_their_topic_was_known_are_kept(story) -> None:
     verdict = story.verdict()
 
     assert verdict.partitions[0].current_lag == 10
-    assert verdict.partitions[0].start.lag == 30
-    assert verdict.status is GroupStatus.OK
+    assert verdict.partitions[0].start.lag == lag
+    assert verdict.status is status
 
 
 def test_a_group_that_deletes_its_offsets_leaves(story) -> None:
@@ -313,6 +348,43 @@ def test_a_recreated_topic_starts_anew(story) -> None:
     story.ends(t=3)
 
     assert story.groups() == ()
+
+
+def test_a_commit_to_a_topic_that_is_missing_stays_whenever_the_topic_is_listed(story) -> None:
+    story.topics(t=1, u=1)
+    story.commit(("g", "t", 0, 90))
+    story.wait(1)
+    story.ends(t=100, u=5)
+    story.topics(u=1)
+    story.commit(("g", "t", 0, -1))
+    for _ in range(10):
+        story.wait(5)
+        story.commit(("g", "t", 0, 50))
+        story.wait(1)
+        story.ends(u=5)
+        assert story.verdict().unknown_partitions == 1
+
+    story.topics(t=1, u=1, ids={"t": "another"})
+    story.ends(t=100, u=5)
+
+    assert story.verdict().total_lag == 50
+
+
+def test_a_poll_with_the_same_offset_as_before_counts_for_the_recreated_topic(story) -> None:
+    story.topics(t=1)
+    story.commit(("g", "t", 0, 50), only_changes=True)
+    story.wait(1)
+    story.ends(t=100)
+    story.wait(20)
+    story.ends(t=100)
+
+    story.wait(5)
+    story.commit(("g", "t", 0, 50), only_changes=True)
+    story.topics(t=1, ids={"t": "another"})
+    story.wait(1)
+    story.ends(t=70)
+
+    assert story.verdict().total_lag == 20
 
 
 def test_a_deleted_topic_leaves_after_a_while_but_not_at_once(story) -> None:
@@ -403,10 +475,14 @@ def test_owners_and_rebalances_come_from_the_groups(story) -> None:
     assert story.monitor.rebalances["g"] == 2
 
 
-def test_a_group_is_as_bad_as_its_worst_partition(story) -> None:
+@pytest.mark.parametrize(
+    ("rules", "ticks"), [(RuleSet.BURROW, 8), (RuleSet.LAGWATCH, 160)], ids=str
+)
+def test_a_group_is_as_bad_as_its_worst_partition(rules, ticks) -> None:
+    story = Story(rules=rules)
     story.topics(t=2)
     story.ends(t=0)
-    for tick in range(1, 9):
+    for tick in range(1, ticks + 1):
         story.wait(2)
         story.commit(("g", "t", 0, tick * 10), ("g", "t", 1, 5))
         story.ends(t=[tick * 10, tick * 100])
@@ -416,27 +492,30 @@ def test_a_group_is_as_bad_as_its_worst_partition(story) -> None:
     assert verdict.status is GroupStatus.ERR
     assert verdict.rule is Rule.STALLED
     assert [(p.partition, p.status) for p in verdict.partitions] == [(1, PartitionStatus.STALL)]
-    assert verdict.total_lag == 795
+    assert verdict.total_lag == 100 * ticks - 5
 
 
 def test_messages_removed_before_they_were_read_are_counted_as_lost(story) -> None:
     story.topics(t=1)
     story.commit(("g", "t", 0, 10))
-    story.wait(1)
-    story.apply(
-        LogEnds(
-            version=1,
-            started_ms=EpochMs(story.now_ms),
-            finished_ms=EpochMs(story.now_ms),
-            log_start=np.array([25]),
-            log_end=np.array([40]),
-            last_stable=np.array([40]),
+    for _ in range(2):  # the second round shows that no commit came before the deletion
+        story.wait(1)
+        story.apply(
+            LogEnds(
+                version=1,
+                started_ms=EpochMs(story.now_ms),
+                finished_ms=EpochMs(story.now_ms),
+                log_start=np.array([25]),
+                log_end=np.array([40]),
+                last_stable=np.array([40]),
+            )
         )
-    )
 
-    partition = story.verdict().partitions[0]
+    verdict = story.verdict()
+    partition = verdict.partitions[0]
 
-    assert (partition.current_lag, partition.lost) == (30, 15)
+    assert (partition.current_lag, partition.readable_lag, partition.lost) == (30, 15, 15)
+    assert (verdict.status, partition.rule) == (GroupStatus.ERR, Rule.RECORDS_LOST)
 
 
 def test_a_finished_backlog_calls_for_a_judgement(story) -> None:
@@ -472,7 +551,9 @@ def test_a_group_removed_since_the_last_round_still_shows_what_was_judged(story)
     assert (verdict.total_lag, verdict.partitions[0].end.offset) == (2, 7)
 
 
-def test_while_kafka_is_away_silence_is_no_stop(story) -> None:
+@RULES
+def test_while_kafka_is_away_silence_is_no_stop(rules) -> None:
+    story = Story(rules=rules)
     story.topics(t=1)
     story.ends(t=500)
     for tick in range(1, 6):
@@ -485,10 +566,16 @@ def test_while_kafka_is_away_silence_is_no_stop(story) -> None:
     assert story.verdict().status is GroupStatus.OK
 
     story.ends(t=500)
+    if rules is RuleSet.LAGWATCH:  # the time after the outage counts, not the outage
+        assert story.verdict().status is GroupStatus.OK
+        story.rounds(310, t=500)
     assert story.verdict().rule is Rule.STOPPED
 
 
-def test_while_commits_cannot_be_read_silence_is_no_stop(story) -> None:
+@RULES
+def test_while_commits_cannot_be_read_silence_is_no_stop(rules) -> None:
+    story = Story(rules=rules)
+
     def commits_read(*, ok: bool) -> None:
         source = SourceKind.OFFSETS_TOPIC
         story.apply(SourceHealth(source=source, ok=ok, at_ms=EpochMs(story.now_ms)))
@@ -507,6 +594,9 @@ def test_while_commits_cannot_be_read_silence_is_no_stop(story) -> None:
     assert story.verdict().status is GroupStatus.OK
 
     commits_read(ok=True)
+    if rules is RuleSet.LAGWATCH:
+        assert story.verdict().status is GroupStatus.OK
+        story.rounds(310, t=500, after=lambda: commits_read(ok=True))
     assert story.verdict().rule is Rule.STOPPED
 
 
@@ -530,3 +620,161 @@ def test_what_a_new_collector_finds_at_rest_is_no_new_commit(story) -> None:
         [10, 20],
         [10, 20, 30],
     ]
+
+
+def test_a_partition_that_is_held_and_never_committed_does_not_expire(story) -> None:
+    _hold_without_commits(story, "g")
+    story.monitor.windows.commit_ms[:] = 0  # what stands in unused slots is arbitrary
+
+    for _ in range(3):  # the search for expired groups comes once a minute
+        story.rounds(60, t=200)
+        assert story.verdict().rule is Rule.NEVER_COMMITS
+
+
+def test_the_row_of_a_forgotten_group_is_not_taken_from_its_next_owner(story) -> None:
+    _hold_without_commits(story, "g")
+    story.monitor.forget("g", None)
+    assert story.groups() == ()
+    _hold_without_commits(story, "g", "other")
+
+    story.apply(GroupsSeen(groups=(_held("other"),), complete=True))
+
+    assert story.groups() == ("other",)
+
+
+def _held(group: str) -> GroupInfo:
+    """Its only member holds the only partition."""
+    member = Member(
+        member_id="m", client_id="c", host="h", instance_id="", assignment=(("t", (0,)),)
+    )
+    return GroupInfo(
+        group=group, type="classic", state="Stable", assignor="", coordinator=1, members=(member,)
+    )
+
+
+def _hold_without_commits(story: Story, *groups: str) -> None:
+    """Members hold the partition for more than five minutes, and messages come."""
+    infos = tuple(map(_held, groups))
+    story.apply(Backlog(read=0, total=0, ready=True))
+    story.topics(t=1)
+    story.ends(t=100)
+    for end in range(101, 150):
+        story.apply(GroupsSeen(groups=infos, complete=True))
+        story.wait(10)
+        story.ends(t=end)
+        story.groups()
+    assert story.verdict(groups[-1]).rule is Rule.NEVER_COMMITS
+
+
+def test_a_group_is_not_caught_up_while_a_partition_is_behind_for_an_unknown_time(story) -> None:
+    story.topics(t=2)
+    story.ends(t=[900, 100])
+    story.commit(("g", "t", 0, 500), ("g", "t", 1, 100))
+    story.rounds(20, t=[900, 100])
+
+    verdict = story.verdict()
+
+    assert [each.time_lag_reason.word for each in verdict.partitions] == [
+        "beyond_history",
+        "caught_up",
+    ]
+    assert (verdict.time_lag_s, verdict.time_lag_reason.word) == (None, "beyond_history")
+
+
+def test_the_time_lag_of_a_group_is_its_greatest_when_all_are_known(story) -> None:
+    story.topics(t=2)
+    story.ends(t=[100, 100])
+    story.commit(("g", "t", 0, 100), ("g", "t", 1, 100))
+    story.rounds(10, t=[200, 100])
+    story.rounds(10, t=[200, 200])
+
+    verdict = story.verdict()
+
+    first, second = (each.time_lag_s for each in verdict.partitions)
+    assert first > second > 0
+    assert verdict.time_lag_s == first
+
+
+def test_lag_and_time_lag_are_of_the_same_instant(story) -> None:
+    story.topics(t=1)
+    story.ends(t=[100])
+    story.commit(("g", "t", 0, 100))
+    story.rounds(10, t=[100])
+    behind = story.now_ms
+    story.wait(5)
+    story.ends(t=[200])
+    # judged as of an earlier instant, because commits are known up to there only
+    story.monitor.judge(EpochMs(behind))
+
+    verdict = story.queries.verdict("here", "g", show_all=True)
+
+    assert verdict.total_lag == 100
+    assert verdict.time_lag_s > 0
+
+
+def test_the_rule_of_a_group_is_that_of_its_most_lagging_partition_among_equals(story) -> None:
+    story.topics(t=2)
+    story.ends(t=[100, 100])
+    for end in range(110, 200, 10):
+        story.commit(("g", "t", 0, 100), ("g", "t", 1, end - 20))
+        story.rounds(10, t=[100, end])
+
+    verdict = story.verdict()
+
+    assert [each.status.name for each in verdict.partitions] == ["OK", "OK"]
+    assert verdict.partitions[0].rule is Rule.LAG_WITHIN_ALLOWED
+    assert verdict.rule is verdict.partitions[1].rule is Rule.PROGRESSING
+
+
+def test_the_lag_of_a_group_is_unknown_when_that_of_no_partition_is_known(story) -> None:
+    story.topics(t=1)
+    story.ends(t=[-1])
+    story.commit(("g", "t", 0, 5))
+    story.rounds(20, t=[-1])
+
+    assert story.verdict().known_lag is None
+
+
+def test_before_the_skew_is_known_a_young_commit_is_not_ahead_of_the_log_end(
+    story,
+) -> None:
+    story.topics(t=1)
+    story.ends(t=[100])
+    story.commit(("g", "t", 0, 100), at_ms=story.now_ms - 40_000)
+    story.rounds(10, t=[100])
+    # lagwatch's clock is 40 s ahead: this commit was made after the log end was read
+    story.commit(("g", "t", 0, 150), at_ms=story.now_ms - 39_000)
+
+    assert story.verdict().rule is not Rule.AHEAD_OF_LOG_END
+
+    story.rounds(20, t=[150])
+    assert story.verdict().rule is Rule.LAG_WITHIN_ALLOWED
+
+
+def test_a_commit_that_stays_ahead_of_the_log_end_is_found(story) -> None:
+    story.topics(t=1)
+    story.ends(t=[100])
+    story.commit(("g", "t", 0, 150))
+    story.rounds(20, t=[100])
+
+    assert story.verdict().rule is Rule.AHEAD_OF_LOG_END
+
+
+@pytest.mark.parametrize(("before_s", "known_h"), [(60, 7), (-60, 0)])
+def test_a_pause_that_began_before_lagwatch_watched_is_one_of_the_past(
+    story, before_s, known_h
+) -> None:
+    story.apply(Backlog(read=0, total=0, ready=True))
+    story.topics(t=1)
+    story.ends(t=[100])
+    assert story.monitor.complete
+    began_ms = story.now_ms - before_s * 1000
+    story.rounds(70, t=[100])
+    story.commit(("g", "t", 0, 50), at_ms=began_ms)
+    story.rounds(7 * 3600, t=[200])
+
+    story.commit(("g", "t", 0, 200))
+    story.rounds(10, t=[200])
+
+    usual_h = story.monitor.pace.pause_ms(np.array([0]))[0] / 3_600_000
+    assert usual_h == pytest.approx(known_h, abs=0.1)

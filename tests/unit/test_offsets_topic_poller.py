@@ -10,6 +10,7 @@ from lagwatch.clock import SystemClock
 from lagwatch.config import ClusterSettings
 from lagwatch.core.wire import (
     ClassicGroup,
+    CommitKeys,
     encode_group_key,
     encode_group_value,
     encode_offset_key,
@@ -19,11 +20,11 @@ from lagwatch.errors import SourceError
 from lagwatch.pollers.facts import Facts
 from lagwatch.pollers.filters import Filters
 from lagwatch.pollers.groups import GroupPoller
+from lagwatch.pollers.known import KnownCommits, LastOffsets
 from lagwatch.pollers.loop import Wake
 from lagwatch.pollers.offsets_topic import OffsetsTopicPoller
 from lagwatch.pollers.topics import TopicPoller
-from lagwatch.ports import Backlog, Commits, GroupsGone, Report
-from lagwatch.sources import (
+from lagwatch.ports.kafka import (
     GroupDescriptions,
     GroupListing,
     ListedGroup,
@@ -32,6 +33,7 @@ from lagwatch.sources import (
     TopicIds,
     TopicListing,
 )
+from lagwatch.ports.reports import Backlog, Commits, GroupsGone, Report
 
 TOPIC = "__consumer_offsets"
 Record = tuple[int, int, bytes, bytes | None]
@@ -44,6 +46,7 @@ class InMemoryOffsetsTopic:
     def __init__(self, *records: Record, ends: Mapping[int, int]) -> None:
         self.records = list(records)
         self.ends = dict(ends)
+        self.topic_id = ""
         self.positions: dict[int, int] = {}
         self.assigned: list[Mapping[int, int]] = []
 
@@ -108,10 +111,12 @@ class Scene:
         *,
         start: str = "earliest",
         resume: Mapping[int, int] | None = None,
+        resume_id: str = "",
         groups: SomeGroups | None = None,
     ) -> None:
         clock, filters = SystemClock(), Filters(ClusterSettings(bootstrap="b:1"))
         self.reports: list[Report] = []
+        self.known = KnownCommits(clock)
         facts = Facts(clock=clock, send=self._keep, commits_mode="offsets-topic")
         self.listing = NoTopics()
         self.topics = TopicPoller(
@@ -143,8 +148,12 @@ class Scene:
             facts=facts,
             clock=clock,
             send=self._keep,
+            known=self.known,
+            keys=CommitKeys(filters.commit),
+            last=LastOffsets(),
             start=start,
             resume=resume or {},
+            resume_id=resume_id,
         )
 
     async def _keep(self, report: Report) -> None:
@@ -196,6 +205,28 @@ def test_a_new_collector_goes_on_where_the_last_one_stopped() -> None:
     asyncio.run(poll(scene))
 
     assert scene.offsets() == [6]
+
+
+def test_a_topic_that_ends_before_the_position_is_another_and_read_from_its_start() -> None:
+    source = InMemoryOffsetsTopic(commit(0, 0, 5), commit(0, 1, 6), ends={0: 2})
+    scene = Scene(source, resume={0: 40})
+
+    asyncio.run(poll(scene))
+
+    assert scene.offsets() == [5, 6]
+
+
+def test_a_topic_of_another_id_is_read_from_its_start_and_that_id_is_said() -> None:
+    source = InMemoryOffsetsTopic(commit(0, 0, 5), commit(0, 1, 6), ends={0: 2})
+    source.topic_id = "here"
+    same = Scene(source, resume={0: 1}, resume_id="here")
+    asyncio.run(poll(same))
+    other = Scene(source, resume={0: 1}, resume_id="elsewhere", start="latest")
+    asyncio.run(poll(other))
+
+    assert same.offsets() == [6]
+    assert other.offsets() == [5, 6]
+    assert other.backlog() == Backlog(read=2, total=2, ready=True, topic_id="here")
 
 
 def test_a_gap_at_the_end_does_not_keep_it_from_being_ready() -> None:

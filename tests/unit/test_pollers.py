@@ -15,21 +15,12 @@ from lagwatch.pollers.committed import CommittedPoller
 from lagwatch.pollers.facts import Facts, sentences
 from lagwatch.pollers.filters import Filters
 from lagwatch.pollers.groups import GroupPoller
+from lagwatch.pollers.known import LastOffsets
 from lagwatch.pollers.log_ends import LogEndPoller
 from lagwatch.pollers.loop import Backoff, Pace, PollLoop, Wake
-from lagwatch.pollers.tombstones import HOLD_S, Tombstones
+from lagwatch.pollers.offsets_topic import HOLD_S, Tombstones
 from lagwatch.pollers.topics import TopicPoller
-from lagwatch.ports import (
-    CollectorFacts,
-    Commits,
-    GroupsGone,
-    LogEnds,
-    Report,
-    SourceHealth,
-    SourceKind,
-    Topics,
-)
-from lagwatch.sources import (
+from lagwatch.ports.kafka import (
     CommittedOffsets,
     GroupDescriptions,
     GroupListing,
@@ -37,6 +28,18 @@ from lagwatch.sources import (
     LogEndRound,
     TopicIds,
     TopicListing,
+)
+from lagwatch.ports.reports import (
+    CollectorFacts,
+    Commits,
+    CommitsKnown,
+    GroupsGone,
+    GroupsSeen,
+    LogEnds,
+    Report,
+    SourceHealth,
+    SourceKind,
+    Topics,
 )
 
 R = TypeVar("R", bound=Report)
@@ -299,6 +302,17 @@ class Desk:
         return self.outbox.of(Topics)[before:]
 
 
+def called(desk: Desk) -> bool:
+    """Was the poller of topics called for?"""
+
+    async def soon() -> bool:
+        waiting = asyncio.create_task(desk.wake.wait())
+        await asyncio.sleep(0)
+        return not waiting.cancel()  # what is done cannot be cancelled
+
+    return asyncio.run(soon())
+
+
 async def _awaited(call: Callable[[], Awaitable[object]]) -> None:
     await call()
 
@@ -351,6 +365,43 @@ def test_a_topic_that_commits_name_and_that_is_hidden_is_told_with_its_acl() -> 
     facts = desk.outbox.of(CollectorFacts)[-1]
     assert len(facts.unseen) == 1
     assert "Allow DESCRIBE on TOPIC secret" in facts.unseen[0]
+
+
+def test_the_first_commit_of_the_present_id_is_told() -> None:
+    desk = Desk(InMemoryTopics({"a": ("new", [1]), "b": ("id-b", [1])}))
+    for topic_id, at_ms in (("old", 1_000), ("new", 3_000), ("new", 2_000)):
+        desk.topics.named("a", topic_id, at_ms)
+
+    (told,) = desk.poll()
+
+    assert told.first_commit_ms == {"a": 2_000}
+
+
+def test_a_commit_that_names_another_id_makes_the_ids_be_asked_for() -> None:
+    source = InMemoryTopics({"a": ("old", [1])})
+    desk = Desk(source)
+    desk.topics.named("a", "old", 1_000)
+    desk.poll()
+    source.topics["a"] = ("new", [1])
+
+    desk.topics.named("a", "new", 2_000)
+    (told,) = desk.poll()
+
+    assert told.ids == ("new",)
+    assert told.first_commit_ms == {"a": 2_000}
+
+
+def test_a_commit_of_a_topic_that_was_deleted_before_raises_no_doubt() -> None:
+    source = InMemoryTopics({"a": ("new", [1])})
+    desk = Desk(source)
+    desk.topics.named("a", "new", 2_000)
+    desk.poll()
+    asked = len(source.asked)
+
+    desk.topics.named("a", "old", 1_000)
+    desk.poll()
+
+    assert [each for each in source.asked[asked:] if each] == []
 
 
 class InMemoryLogEnds:
@@ -422,10 +473,13 @@ class InMemoryGroups:
     def __init__(self, committed: dict[str, dict[tuple[str, int], int]]) -> None:
         self.offsets = committed
         self.problem = ""
+        self.at_ms = 1_000
+        self.others: tuple[str, ...] = ()
+        self.wait: Callable[[], Awaitable[None]] | None = None
 
     async def list_groups(self) -> GroupListing:
         found = (ListedGroup(name=name, type="classic", state="Empty") for name in self.offsets)
-        return GroupListing(groups=tuple(found), problem=self.problem)
+        return GroupListing(groups=tuple(found), problem=self.problem, others=self.others)
 
     async def describe(self, names: Sequence[str]) -> GroupDescriptions:
         return GroupDescriptions(infos=(), refused=(), missing=tuple(names), problems={})
@@ -434,6 +488,8 @@ class InMemoryGroups:
         return True
 
     async def committed(self, groups: Sequence[str]) -> AsyncIterator[Sequence[CommittedOffsets]]:
+        if self.wait is not None:
+            await self.wait()
         for group in groups:
             offsets = self.offsets[group]
             yield [
@@ -442,6 +498,8 @@ class InMemoryGroups:
                     topics=[topic for topic, _ in offsets],
                     partitions=[partition for _, partition in offsets],
                     offsets=list(offsets.values()),
+                    asked_ms=EpochMs(self.at_ms),
+                    answered_ms=EpochMs(self.at_ms + 1),
                 )
             ]
 
@@ -483,8 +541,10 @@ def committed_poller(desk: Desk, source: InMemoryGroups) -> CommittedPoller:
         topics=desk.topics,
         groups=groups,
         facts=desk.facts,
+        last=LastOffsets(),
         clock=desk.clock,
         send=desk.outbox,
+        interval_s=5.0,
     )
 
 
@@ -507,6 +567,66 @@ def test_an_offset_that_does_not_change_is_told_once() -> None:
     assert polled(desk, poller) == []
     source.offsets["g"]["t", 1] = 8
     assert polled(desk, poller) == [(1, 8)]
+
+
+def test_an_offset_of_a_topic_made_anew_is_told_though_its_number_is_the_same() -> None:
+    topics, source = InMemoryTopics({"t": ("id-1", [1])}), InMemoryGroups({"g": {("t", 0): 5}})
+    desk = Desk(topics)
+    desk.poll()
+    poller = committed_poller(desk, source)
+    source.at_ms = desk.clock.now_ms()
+    assert polled(desk, poller) == [(0, 5)]
+
+    asyncio.run(_awaited(lambda: desk.clock.sleep(10)))
+    topics.topics["t"] = ("id-2", [1])
+    desk.topics.suspect(ids=True)
+    (told,) = desk.poll()
+    asked_before = polled(desk, poller)
+    source.at_ms = desk.clock.now_ms()
+
+    assert told.replaced_after_ms["t"] < desk.clock.now_ms()
+    assert asked_before == [], "this answer may still be of the deleted topic"
+    assert polled(desk, poller) == [(0, 5)]
+    assert polled(desk, poller) == []
+
+
+def test_a_topic_that_went_away_is_looked_for_while_it_has_committed_offsets() -> None:
+    topics, source = InMemoryTopics({"t": ("id-1", [1])}), InMemoryGroups({"g": {("t", 0): 5}})
+    desk = Desk(topics)
+    desk.poll()
+    poller = committed_poller(desk, source)
+    polled(desk, poller)
+    del topics.topics["t"]
+    desk.poll()
+    desk.wake.answer()
+
+    polled(desk, poller)
+    assert called(desk)
+    desk.wake.answer()
+    desk.poll()
+    assert called(desk), "not found, so it is looked for again"
+    topics.topics["t"] = ("id-2", [1])
+    desk.wake.answer()
+    (told,) = desk.poll()
+
+    assert told.ids == ("id-2",)
+    assert not called(desk)
+    assert not desk.topics.gone
+
+
+def test_a_polled_offset_that_went_back_makes_the_ids_be_asked_for() -> None:
+    topics, source = InMemoryTopics({"t": ("id-1", [1])}), InMemoryGroups({"g": {("t", 0): 50}})
+    desk = Desk(topics)
+    desk.poll()
+    poller = committed_poller(desk, source)
+    polled(desk, poller)
+    topics.topics["t"] = ("id-2", [1])
+
+    source.offsets["g"]["t", 0] = 5
+    polled(desk, poller)
+    (told,) = desk.poll()
+
+    assert told.ids == ("id-2",)
 
 
 def test_an_offset_that_vanished_is_told_as_removed_once() -> None:
@@ -550,3 +670,74 @@ def test_orders_grow_from_round_to_round_even_when_the_clock_stands() -> None:
 
     assert orders == sorted(orders)
     assert len({order for (order,) in orders}) == 3
+
+
+def test_a_row_says_when_its_group_answered_and_when_it_was_asked_before() -> None:
+    source = InMemoryGroups({"g": {("t", 0): 5}})
+    desk = Desk(InMemoryTopics({}))
+    poller = committed_poller(desk, source)
+    polled(desk, poller)
+    source.at_ms = 2_000
+    polled(desk, poller)
+
+    source.offsets["g"] = {("t", 0): 6, ("t", 1): 1}
+    source.at_ms = 3_000
+    polled(desk, poller)
+
+    first, second = desk.outbox.of(Commits)
+    assert first.after_ms is not None
+    assert second.after_ms is not None
+    assert (first.commit_ms.tolist(), first.after_ms.tolist()) == ([1_001], [-1])
+    assert second.commit_ms.tolist() == [3_001, 3_001]
+    assert second.after_ms.tolist() == [2_000, 2_000], "also of the round that changed nothing"
+    assert all(each.only_changes and not each.exact_times for each in (first, second))
+
+
+def test_a_round_that_fails_in_part_leaves_commits_known_as_before() -> None:
+    source = InMemoryGroups({"g": {("t", 0): 5}})
+    desk = Desk(InMemoryTopics({}))
+    poller = committed_poller(desk, source)
+    at_ms = desk.clock.now_ms()
+    polled(desk, poller)
+
+    source.problem = "a broker is silent"
+    asyncio.run(desk.clock.sleep(5.0))
+    polled(desk, poller)
+
+    assert [each.until_ms.tolist() for each in desk.outbox.of(CommitsKnown)] == [[at_ms], [at_ms]]
+
+
+def test_a_round_that_takes_too_long_is_said_until_one_does_not() -> None:
+    source = InMemoryGroups({"g": {("t", 0): 5}})
+    desk = Desk(InMemoryTopics({}))
+    poller = committed_poller(desk, source)
+    source.wait = lambda: desk.clock.sleep(12.0)
+    polled(desk, poller)
+    slow = desk.outbox.of(CollectorFacts)[-1].unseen
+
+    source.wait = lambda: desk.clock.sleep(1.0)
+    polled(desk, poller)
+
+    assert len(slow) == 1
+    assert "1 groups takes 12 s" in slow[0]
+    assert desk.outbox.of(CollectorFacts)[-1].unseen == ()
+
+
+def test_a_group_of_another_kind_that_commits_is_a_streams_group() -> None:
+    source = InMemoryGroups({})
+    source.others = ("streams", "shares")
+    desk = Desk(InMemoryTopics({}))
+    poller = group_poller(desk, source)
+    poller.mention(["streams", "deleted"])
+
+    async def rounds() -> None:
+        await poller.poll_once()
+        await desk.clock.sleep(30.0)
+        await poller.poll_once()
+
+    asyncio.run(rounds())
+
+    told = [
+        [(each.group, each.type) for each in seen.groups] for seen in desk.outbox.of(GroupsSeen)
+    ]
+    assert told == [[("streams", "streams")], [("streams", "streams")]]

@@ -21,7 +21,7 @@ from lagwatch.core.record import (
     schema,
 )
 from lagwatch.core.record import samples as live_samples
-from lagwatch.history.capture import capture
+from lagwatch.history.recorder import capture
 from tests.support.history import NOON_MS, Live, group_sample, sample, samples
 
 NAMES = st.text(min_size=0, max_size=8)

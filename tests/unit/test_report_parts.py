@@ -31,7 +31,7 @@ from lagwatch.jobs.report.model import (
     Trend,
 )
 from lagwatch.jobs.report.page import colour, spark
-from lagwatch.jobs.report.verdict import verdict
+from lagwatch.jobs.report.words import verdict
 from lagwatch.kafka.embedded.ports import free_ports
 from lagwatch.notify.announce import check
 from tests.support.history import SetClock
@@ -249,7 +249,8 @@ def test_chats_get_subject_and_text(report, receiver) -> None:
     assert slack["text"] == _SUBJECT
     assert "&lt;nothing&gt;" in slack["blocks"][1]["text"]["text"]
     card = teams["attachments"][0]["content"]
-    assert [one["text"] for one in card["body"]] == [_SUBJECT, "There is <nothing> here."]
+    shown = [one["inlines"][0]["text"] for one in card["body"]]
+    assert shown == [_SUBJECT, "There is <nothing> here."]
 
 
 def test_it_is_tried_again_where_that_may_help(report) -> None:

@@ -12,7 +12,7 @@ from lagwatch.core.record import Kind, Records, concat, from_rows
 from lagwatch.core.record.records import Value
 from lagwatch.core.rollup import Span, merge, roll_up
 from lagwatch.core.rollup.timeline import cut
-from lagwatch.history.expand import expand
+from lagwatch.history.grid import expand
 from tests.support.history import NOON_MS, group_sample, happening, sample
 from tests.support.rollups import INTERVAL_MS, Recording, recording
 

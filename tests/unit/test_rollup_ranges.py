@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lagwatch.core.record import Kind
 from lagwatch.jobs.rollup.plan import ROLLUPS, Makeable, buckets, due, end_of, pieces
-from lagwatch.jobs.rollup.ranges import Ranges, common, contains, union, widened
+from lagwatch.jobs.rollup.units import Ranges, common, contains, union, widened
 from lagwatch.jobs.rollup.watermark import Seen
 
 FIVE_MS = 300_000

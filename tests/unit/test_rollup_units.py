@@ -4,7 +4,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lagwatch.config.history import HistorySettings
@@ -26,6 +26,7 @@ SIZES = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 40)), max
 
 
 @given(sizes=SIZES, most=st.integers(1, 60))
+@example(sizes=[("a", 1), ("b", 0)], most=1)
 def test_parts_cover_all_groups_and_none_is_much_too_large(sizes, most) -> None:
     parts = parts_of(sizes, most)
 

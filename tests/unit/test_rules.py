@@ -3,12 +3,17 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from lagwatch.core import evaluate
 from lagwatch.core.explain import Explained, WindowInput, explain
-from lagwatch.core.model import PartitionStatus, Rule
+from lagwatch.core.model import PartitionStatus, Rule, RuleSet
+from lagwatch.core.rules import TABLES, judge, row_of, sentence
+from tests.support.any_rows import any_rows
+from tests.support.fleet import CLUSTER, Fleet, ShiftedClock
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 
@@ -129,3 +134,121 @@ def test_windows_judged_together_or_alone_get_the_same_verdict(windows) -> None:
     inputs = [_window(entries) for entries in windows]
 
     assert explain(inputs) == tuple(explain([each])[0] for each in inputs)
+
+
+# laws of both tables, whatever the columns hold
+
+SEEDS = st.integers(0, 2**32 - 1)
+BOTH = pytest.mark.parametrize("rules", RuleSet, ids=str)
+
+
+@BOTH
+@given(seed=SEEDS, size=st.integers(0, 60), beginning=st.booleans())
+@example(seed=0, size=5000, beginning=False)
+@example(seed=0, size=5000, beginning=True)
+def test_any_columns_can_be_judged_and_an_unknown_lag_is_never_taken_for_none(
+    rules, seed, size, beginning
+) -> None:
+    rows = any_rows(seed, size, beginning=beginning)
+
+    judged = judge(TABLES[rules], rows)
+
+    assert {Rule(rule) for rule in judged.rule} <= {row.rule for row in TABLES[rules]}
+    without = np.isin(judged.rule[rows.lag < 0], (Rule.LAG_WITHIN_ALLOWED, Rule.PROGRESSING))
+    assert not without.any()
+
+
+@BOTH
+@given(SEEDS, st.integers(0, 10**12), st.booleans())
+def test_shifting_all_offsets_changes_nothing(rules, seed, by_offset, beginning) -> None:
+    here = any_rows(seed, 50, beginning=beginning)
+    there = any_rows(seed, 50, by_offset=by_offset, beginning=beginning)
+
+    judged, moved = (judge(TABLES[rules], rows) for rows in (here, there))
+
+    assert judged.rule.tolist() == moved.rule.tolist()
+    assert judged.since_ms.tolist() == moved.since_ms.tolist()
+
+
+@BOTH
+@given(SEEDS, st.integers(0, 2 * 10**9), st.booleans())
+def test_shifting_all_instants_changes_nothing_but_instants(rules, seed, by_s, beginning) -> None:
+    here = any_rows(seed, 50, beginning=beginning)
+    there = any_rows(seed, 50, by_s=by_s, beginning=beginning)
+
+    judged, moved = (judge(TABLES[rules], rows) for rows in (here, there))
+
+    assert judged.rule.tolist() == moved.rule.tolist()
+    assert judged.limit_ms.tolist() == moved.limit_ms.tolist()
+    known = judged.since_ms >= 0
+    assert (moved.since_ms[known] - judged.since_ms[known] == by_s * 1000).all()
+    assert (moved.since_ms[~known] == judged.since_ms[~known]).all()
+
+
+@BOTH
+@given(SEEDS, st.integers(1, 30), st.booleans())
+def test_rows_judged_together_or_alone_get_the_same_verdict(rules, seed, size, beginning) -> None:
+    rows = any_rows(seed, size, beginning=beginning)
+
+    together = judge(TABLES[rules], rows)
+    alone = [judge(TABLES[rules], rows.take(np.array([index]))) for index in range(size)]
+
+    assert together.rule.tolist() == [int(each.rule[0]) for each in alone]
+    assert together.since_ms.tolist() == [int(each.since_ms[0]) for each in alone]
+
+
+@BOTH
+@pytest.mark.parametrize("block", [1, 3, 7])
+def test_blocks_of_rows_are_judged_as_the_whole(rules, block, monkeypatch) -> None:
+    fleet = Fleet("abcdefg", ShiftedClock(), rules=rules)
+    fleet.slow.add("c")
+    fleet.fail("b", "f")
+    at_ms = fleet.monitor.snapshot.at_ms
+    whole = [fleet.queries.verdict(CLUSTER, group, show_all=True) for group in fleet.groups]
+    monkeypatch.setattr(evaluate, "_BLOCK", block)
+
+    fleet.monitor.judge(at_ms)
+
+    parts = [fleet.queries.verdict(CLUSTER, group, show_all=True) for group in fleet.groups]
+    assert parts == whole
+    assert len({verdict.status for verdict in parts}) > 1
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (
+            {"producer_id": 4002, "transactional_id": "payments-1"},
+            "where the transaction payments-1 of producer 4002 has been open for 16 min",
+        ),
+        (
+            {"producer_id": 4002, "transactional_id": None},
+            "where a transaction of producer 4002 with an unknown transactional id has been open",
+        ),
+        (
+            {"producer_id": None, "transactional_id": None, "transaction_unnamed": "no right"},
+            "where a transaction of an unknown producer has been open for 16 min",
+        ),
+    ],
+)
+@pytest.mark.parametrize("rule", [Rule.WAITS_FOR_TRANSACTION, Rule.HELD_BY_TRANSACTION])
+def test_an_open_transaction_is_named_as_far_as_it_is_known(names, said, rule) -> None:
+    row = row_of(RuleSet.LAGWATCH, rule)
+    numbers = {"current_lag": 7, "last_stable_offset": 10, "transaction_age_ms": 960_000, **names}
+
+    assert said in sentence(row, numbers)
+    assert {"producer_id", "transactional_id", "transaction_unnamed"} <= set(row.evidence)
+
+
+@pytest.mark.parametrize("rule", [Rule.STOPPED, Rule.STALLED])
+def test_of_polled_offsets_nothing_is_said_about_commits_that_cannot_be_seen(rule) -> None:
+    row = row_of(RuleSet.LAGWATCH, rule)
+    numbers = {"quiet_ms": 400_000, "limit_ms": 180_000, "committed_offset": 5}
+
+    polled = sentence(row, {**numbers, "commits_are": "polled"})
+    read = sentence(row, {**numbers, "commits_are": "read"})
+
+    assert "commits of the same offset cannot be seen" in polled
+    assert "although it goes on committing" not in polled
+    assert "cannot be seen" not in read
+    assert ("although it goes on committing" in read) is (rule is Rule.STALLED)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lagwatch.core.significance import MOST_PAIRS, adjusted, doubled_ranks, signed_rank_p
+from lagwatch.core.trend import MOST_PAIRS, adjusted, doubled_ranks, signed_rank_p
 
 _DIFFERENCES = st.lists(st.integers(-8, 8).map(float), max_size=9)
 _PS = st.lists(st.floats(0, 1), max_size=30)

@@ -21,6 +21,7 @@ from lagwatch.core.wire import (
     encode_group_value,
     encode_offset_key,
     encode_offset_value,
+    topic_id_text,
 )
 from lagwatch.core.wire.kinds import KIND_BY_KEY_VERSION
 
@@ -404,3 +405,49 @@ def test_a_record_cut_anywhere_is_refused_or_lacks_nothing_we_read(index: int) -
     assert set(cut.offset.tolist()) <= set(whole.offset.tolist())
     assert set(cut.commit_ms.tolist()) <= set(whole.commit_ms.tolist())
     assert cut.group_records == ()
+
+
+IDS = ["m4DYeKQPTbucaw6r_k4FdA", "AAAAAAAAAAAAAAAAAAAAAQ", "_____________________w"]
+
+
+def ids_of(values: list[bytes | None]) -> list[str | None] | None:
+    decoded = decode([KEY] * len(values), values, range(len(values)), CommitKeys())
+    if decoded.topic_id is None:
+        return None
+    return [topic_id_text(*pair) if any(pair) else None for pair in decoded.topic_id.tolist()]
+
+
+def test_topic_ids_are_read_where_commits_name_them() -> None:
+    values: list[bytes | None] = [
+        encode_offset_value(1, 2, topic_id=IDS[0]),
+        encode_offset_value(1, 2),
+        None,
+        encode_offset_value(1, 2, version=3),
+        encode_offset_value(1, 2, metadata="m" * 200, topic_id=IDS[1]),
+        encode_offset_value(1, 2, topic_id=IDS[2]),
+    ]
+
+    assert ids_of(values) == [IDS[0], None, None, None, IDS[1], IDS[2]]
+
+
+def test_without_any_topic_id_there_is_no_column() -> None:
+    assert ids_of([encode_offset_value(1, 2), encode_offset_value(1, 2, version=1), None]) is None
+
+
+def test_a_tag_of_a_later_kafka_is_not_taken_for_a_topic_id() -> None:
+    sixteen = bytes(range(16))
+    plain = encode_offset_value(1, 2)[:-1]
+    named = encode_offset_value(1, 2, topic_id=IDS[0])
+    with_both = plain + b"\x02" + named[len(plain) + 1 :] + b"\x07\x10" + sixteen
+
+    assert ids_of([plain + b"\x01\x07\x10" + sixteen]) is None
+    assert ids_of([plain + b"\x01\x00\x11" + sixteen + b"?"]) is None
+    assert ids_of([with_both]) == [IDS[0]]
+    assert rows([KEY], [with_both]) == [(("g", "t", 0), 1, 2, 0)]
+
+
+def test_the_topic_id_of_a_refused_record_is_dropped_with_it() -> None:
+    sound = encode_offset_value(1, 2, topic_id=IDS[0])
+    negative = encode_offset_value(-5, 2, topic_id=IDS[1])
+
+    assert ids_of([negative, sound]) == [IDS[0]]

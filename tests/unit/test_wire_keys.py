@@ -139,3 +139,21 @@ def test_more_pairs_than_are_remembered_change_no_id(monkeypatch: pytest.MonkeyP
 
     assert given_ids == list(range(25))
     assert [table[each] for each in given_ids] == met
+
+
+def test_a_key_that_was_only_heard_of_gets_the_id_that_its_record_gets_later() -> None:
+    table = CommitKeys()
+    heard = table.id_of("g", "t", 3)
+
+    assert heard == table.id_of("g", "t", 3)
+    assert table.find([encode_offset_key("g", "t", 3)]).tolist() == [heard]
+    assert table.since(heard) == (("g",), ("t",), (3,))
+
+
+def test_ids_are_found_by_group() -> None:
+    table = CommitKeys()
+    for group, partition in (("g", 0), ("h", 0), ("g", 1)):
+        table.id_of(group, "t", partition)
+
+    assert table.by_group(["g", "unknown"]) == {"g": [0, 2]}
+    assert list(table.groups) == ["g", "h"]

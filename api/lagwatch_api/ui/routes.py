@@ -38,7 +38,7 @@ class _File:
 
 
 def router() -> APIRouter:
-    """`/` and `/ui/…`; they stand beside the API's documentation, not in it."""
+    """`/` and `/ui/…`; they are beside the API's documentation, not in it."""
     routes = APIRouter(include_in_schema=False)
     for path, file in _files().items():
         routes.add_api_route(path, _serve(file), methods=["GET", "HEAD"])

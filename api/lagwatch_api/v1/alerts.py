@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from lagwatch.errors import InputError
-from lagwatch.ports import (
+from lagwatch.ports.alerts import (
     AlertsView,
     IncidentAsk,
     IncidentRecord,
@@ -25,6 +25,7 @@ TAG: Final = "Alerts"
 _LONGEST_MUTE_S: Final = 366 * 86_400
 
 Limit = Annotated[int, Query(ge=1, le=1000, description="entries of a page")]
+To = Annotated[str, Query(description="another channel to send them to")]
 Cursor = Annotated[str, Query(description="`next` of the page before")]
 
 
@@ -71,6 +72,13 @@ class PolicyAnswer(TypedDict):
     ]
 
 
+class ChannelRetried(TypedDict):
+    """What a channel has given up is tried again."""
+
+    channel: str
+    notices: int
+
+
 class Retried(TypedDict):
     """A dead message is tried again."""
 
@@ -79,7 +87,7 @@ class Retried(TypedDict):
 
 
 class MuteOrder(BaseModel):
-    """A mute that is asked for; exact names, "" means all."""
+    """A mute that is asked for; in names `*` is any characters, "" means all."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -125,7 +133,7 @@ def _incidents(routes: APIRouter, alerts: AlertsView) -> None:
 
 
 def _notices(routes: APIRouter, alerts: AlertsView) -> None:
-    @routes.get("/notices", summary="Notices and how they fare; state=dead shows what was given up")
+    @routes.get("/notices", summary="Notices with their state; `state=dead` lists dead letters")
     async def notices(
         state: MessageState | None = None,
         channel: str = "",
@@ -146,9 +154,13 @@ def _notices(routes: APIRouter, alerts: AlertsView) -> None:
             raise HTTPException(400, str(error)) from error
         return {"notices": found, "next": following}
 
-    @routes.post("/messages/{message}/retry", summary="Try a dead message again")
-    async def retry(message: str) -> Retried:
-        return {"message": message, "notices": alerts.retry(message)}
+    @routes.post("/messages/{message}/retry", summary="Send the notices of a dead message again")
+    async def retry(message: str, to: To = "") -> Retried:
+        return {"message": message, "notices": alerts.retry(message, to=to)}
+
+    @routes.post("/channels/{channel}/retry", summary="Send again what a channel has given up")
+    async def retry_channel(channel: str, to: To = "") -> ChannelRetried:
+        return {"channel": channel, "notices": alerts.retry_channel(channel, to=to)}
 
 
 def _mutes(routes: APIRouter, alerts: AlertsView) -> None:

@@ -6,7 +6,7 @@ from fastapi import APIRouter, HTTPException
 from pydantic import BaseModel, ConfigDict, Field
 
 from lagwatch.errors import HistoryError
-from lagwatch.ports import Deployment, Deployments
+from lagwatch.ports.history import Deployment, Deployments
 
 TAG: Final = "History"
 _GROUP: Final = "/api/v1/clusters/{cluster}/groups/{group:path}"  # a name may hold a slash

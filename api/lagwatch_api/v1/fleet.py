@@ -9,30 +9,34 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from lagwatch.core.model import (
-    STATUS_BY_RULE,
     GroupInfo,
     GroupStatus,
     GroupVerdict,
+    PartitionStatus,
     PartitionVerdict,
     Rule,
     WindowEntry,
 )
+from lagwatch.core.rules import STATUS_BY_RULE
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.errors import NotFoundError
-from lagwatch.ports import ClusterHealth, Queries
+from lagwatch.ports.queries import ClusterHealth, Queries
 from lagwatch_api.answers import json_answer
 from lagwatch_api.routing import Answer, Endpoint
-from lagwatch_api.v1.sentences import sentence
+from lagwatch_api.v1.wording import sentence
 
 TAG: Final = "Fleet"
 NO_CACHE: Final = {"Cache-Control": "no-store"}
 COLUMNS: Final = (
     *("group", "status", "worst", "rule", "state", "lag", "time_lag_s"),
-    *("partitions", "unknown", "complete", "members"),
+    *("partitions", "unknown", "complete", "members", "stale"),
 )
-"""Of a row. `lag` is null when no partition's lag is known; `worst` is a partition's status."""
+"""Of a row. `lag` is null when no partition's lag is known; `worst` is a partition's status.
 
-Row = tuple[str, str, str, str, str, int | None, float | None, int, int, float, int | None]
+`stale`: the group's data are too old to be trusted; those of the other groups may be fresh.
+"""
+
+Row = tuple[str, str, str, str, str, int | None, float | None, int, int, float, int | None, bool]
 Rows = Mapping[str, Row]
 """By group, in the order of their names."""
 
@@ -49,6 +53,11 @@ class ClusterState(TypedDict):
     at_ms: int | None
     age_s: Annotated[float | None, Field(description="seconds since log ends were last read")]
     ready: bool
+    stale: Annotated[bool, Field(description="the data are too old to be trusted")]
+    data_age_s: Annotated[
+        float | None, Field(description="age of log ends or commits, whichever are older")
+    ]
+    reason: Annotated[str, Field(description="why it is not ready: what is missing or late")]
     problems: Sequence[str]
 
 
@@ -90,7 +99,7 @@ def endpoints(queries: Queries) -> Iterator[Endpoint]:
         method="GET",
         path="/api/v1/clusters/{cluster}/groups/{group}",
         handler=group,
-        summary="One group in full; `?topic=…&partition=…` chooses whose window comes along",
+        summary="One group in full; `?topic=…&partition=…` adds the window of a partition",
         tag=TAG,
         answers={200: Answer(description="the group", model=dict[str, object])},
     )
@@ -148,10 +157,11 @@ def fleet_rows(snapshot: ClusterSnapshot) -> Rows:
         columns.partition_count.tolist(),
         columns.unknown.tolist(),
         columns.complete.round(3).tolist(),
+        snapshot.stale_groups().tolist(),
         strict=True,
     )
     found: dict[str, Row] = {}
-    for group, status, rule, worst, max_lag, lag, time_lag_ms, partitions, unknown, share in rows:
+    for group, status, rule, worst, max_lag, lag, time_ms, partitions, unknown, share, old in rows:
         info = known.get(group)
         found[group] = (
             group,
@@ -159,12 +169,13 @@ def fleet_rows(snapshot: ClusterSnapshot) -> Rows:
             _WORST[rule] if worst >= 0 else "UNKNOWN",
             _RULES[rule] if worst >= 0 else "",
             info.state if info is not None else "Unknown",
-            None if max_lag < 0 and unknown else lag,
-            None if time_lag_ms < 0 else time_lag_ms / 1000,
+            None if max_lag < 0 else lag,
+            None if time_ms < 0 else time_ms / 1000,
             partitions,
             unknown,
             share,
             len(info.members) if info is not None else None,
+            old,
         )
     return found
 
@@ -188,10 +199,12 @@ def group_answer(
         "cluster": cluster,
         "group": group,
         "at_ms": verdict.at_ms,
+        "stale": verdict.stale,
+        "data_age_s": verdict.data_age_s,
         "status": verdict.status.name,
         "rule": verdict.rule.word if verdict.rule is not None else None,
         "worst": None if worst is None else _partition(worst),
-        "lag": _total_lag(verdict),
+        "lag": verdict.known_lag,
         "time_lag_s": verdict.time_lag_s,
         "unknown_partitions": verdict.unknown_partitions,
         "complete": verdict.complete,
@@ -210,6 +223,9 @@ def _state(
         "at_ms": None if snapshot is None else snapshot.at_ms,
         "age_s": None if health is None else health.age_s,
         "ready": health is not None and health.ready,
+        "stale": health is not None and health.stale,
+        "data_age_s": None if health is None else health.data_age_s,
+        "reason": "" if health is None else health.reason,
         "problems": () if health is None else (*health.problems, *health.unseen),
     }
 
@@ -222,15 +238,11 @@ def _worst(verdict: GroupVerdict) -> PartitionVerdict | None:
     """The partition that decides: unknown ones only when nothing else is there."""
 
     def badness(one: PartitionVerdict) -> tuple[bool, int, int]:
-        known = one.rule not in {Rule.LOG_END_UNKNOWN, Rule.NEVER_COMMITTED}
+        unknown = one.status is PartitionStatus.UNKNOWN
+        known = not unknown and one.rule is not Rule.NEVER_COMMITTED
         return known, int(one.status), one.current_lag or 0
 
     return max(verdict.partitions, key=badness, default=None)
-
-
-def _total_lag(verdict: GroupVerdict) -> int | None:
-    nothing_known = verdict.max_lag is None and verdict.unknown_partitions > 0
-    return None if nothing_known else verdict.total_lag
 
 
 def _partition(one: PartitionVerdict) -> dict[str, object]:
@@ -245,6 +257,7 @@ def _partition(one: PartitionVerdict) -> dict[str, object]:
         "at_least": said.at_least,
         "text": said.text,
         "lag": one.current_lag,
+        "readable_lag": one.readable_lag,
         "time_lag_s": one.time_lag_s,
         "time_lag_reason": one.time_lag_reason.word,
         "committed": None if one.end is None else one.end.offset,

@@ -12,9 +12,9 @@ from starlette.responses import Response
 
 from lagwatch.core.record import Kind, schema
 from lagwatch.errors import HistoryError
-from lagwatch.ports import HistoryAsk, HistoryPage, HistoryQueries, TopBy
+from lagwatch.ports.history import HistoryAsk, HistoryPage, HistoryQueries, TopBy
 from lagwatch_api.v1.pages import ARROW, CSV, JSON, Form, Points, answer, wanted_form
-from lagwatch_api.v1.times import duration_ms, instant_ms
+from lagwatch_api.v1.wording import duration_ms, instant_ms
 
 PREFIX: Final = "/api/v1"
 TAG: Final = "History"

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from lagwatch.core.record.records import Value, plain_values
-from lagwatch.ports import HistoryPage, HistoryQueries
+from lagwatch.ports.history import HistoryPage, HistoryQueries
 from lagwatch_api.answers import json_answer
 
 ARROW: Final = "application/vnd.apache.arrow.stream"

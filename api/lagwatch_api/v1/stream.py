@@ -11,7 +11,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from lagwatch.ports import Queries
+from lagwatch.ports.queries import Queries
 from lagwatch_api.answers import text_error, to_json
 from lagwatch_api.routing import Answer, Endpoint
 from lagwatch_api.v1.fleet import COLUMNS, TAG, ClusterState, Row, Rows, cluster_states, rows_of
@@ -97,12 +97,12 @@ class _Sent:
 
     def same(self, state: ClusterState) -> bool:
         """Has nothing happened? An age that only grew is no news: the reader counts on."""
-        old = self._state
-        return (old["round"], old["ready"], old["problems"]) == (
-            state["round"],
-            state["ready"],
-            state["problems"],
-        )
+        return _meaning(self._state) == _meaning(state)
+
+
+def _meaning(state: ClusterState) -> tuple[object, ...]:
+    """All but the ages."""
+    return state["round"], state["ready"], state["stale"], state["reason"], state["problems"]
 
 
 def _whole(state: ClusterState, rows: Rows) -> bytes:

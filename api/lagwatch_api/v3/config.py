@@ -7,8 +7,7 @@ from lagwatch.errors import NotFoundError
 from lagwatch_api.deps import Deps
 from lagwatch_api.routing import Handler
 from lagwatch_api.v3 import schemas
-from lagwatch_api.v3.names import asked
-from lagwatch_api.v3.reply import Reply
+from lagwatch_api.v3.reply import Reply, asked
 
 
 class ConfigHandlers:

@@ -1,6 +1,6 @@
 """Clusters, topics and groups: the handlers under `/v3/kafka`.
 
-Names that nobody knows raise `NotFoundError`; the route table says what is answered then.
+Names that are not known raise `NotFoundError`; the route table says what is answered then.
 """
 
 from starlette.requests import Request
@@ -11,9 +11,7 @@ from lagwatch_api.answers import to_json
 from lagwatch_api.deps import Deps
 from lagwatch_api.routing import raw_path
 from lagwatch_api.v3 import schemas
-from lagwatch_api.v3.names import asked
-from lagwatch_api.v3.rendered import RenderedAnswers
-from lagwatch_api.v3.reply import Reply
+from lagwatch_api.v3.reply import RenderedAnswers, Reply, asked
 
 
 class KafkaHandlers:

@@ -162,7 +162,7 @@ def _config(routes: _Routes, config: ConfigHandlers) -> Iterator[Endpoint]:
         yield routes.get(
             path + ("/{cluster}" if coordinator == "cluster" else "/{name}"),
             config.module(coordinator),
-            f"The configuration of a {coordinator} module",
+            f"The configuration of one {coordinator} module",
             schemas.ModuleDetail,
             missing=f"{coordinator} module not found",
         )

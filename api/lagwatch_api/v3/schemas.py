@@ -2,7 +2,7 @@
 
 The types describe the documents, to the type checker and to the OpenAPI documentation; the
 functions build them as plain dictionaries, keys in Burrow's order. What Burrow does not have
-stands at the end of a document. `null` is unknown.
+is at the end of a document. `null` is unknown.
 
 Source: Burrow, core/internal/httpserver/structs.go; core/protocol/evaluator.go and storage.go.
 """
@@ -25,7 +25,7 @@ from lagwatch.core.model import (
     UnknownReason,
     WindowEntry,
 )
-from lagwatch.ports import GroupDetail, PartitionDetail
+from lagwatch.ports.queries import GroupDetail, PartitionDetail
 
 Module = Mapping[str, object]
 
@@ -107,26 +107,30 @@ class Partition(TypedDict):
     partition: int
     owner: Annotated[str, Field(description='host of the member that holds it; "" = none')]
     client_id: str
-    status: Annotated[str, Field(description="OK | WARN | STOP | STALL | REWIND | UNKNOWN")]
+    status: Annotated[str, Field(description="OK | WARN | ERR | STOP | STALL | REWIND | UNKNOWN")]
     start: Annotated[WindowOffset | None, Field(description="oldest commit of the window")]
     end: Annotated[WindowOffset | None, Field(description="newest commit of the window")]
     current_lag: Annotated[int | None, Field(description="messages; null = not known")]
     complete: Annotated[float, Field(description="share of the window that is filled, 0..1")]
     rule: Annotated[str, Field(description="the rule that decided")]
     evidence: Annotated[
-        Mapping[str, int | float | None], Field(description="the numbers the rule saw")
+        Mapping[str, int | float | str | None], Field(description="what the rule saw")
     ]
     unknown_reason: Annotated[
         UnknownReason | None, Field(description="why the lag is not known; null = it is known")
     ]
     time_lag_s: Annotated[float | None, Field(description="seconds; null = not known")]
     time_lag_reason: Annotated[str, Field(description="how it is known, or why not")]
-    lost: Annotated[int | None, Field(description="messages removed unread; null = not known")]
+    lost: Annotated[int, Field(description="messages deleted before the group read them, so far")]
+    readable_lag: Annotated[
+        int | None, Field(description="messages the group can still read; null = not known")
+    ]
+    since_ms: Annotated[int | None, Field(description="when the trouble began; null = none")]
     instance_id: Annotated[str, Field(description='group.instance.id; "" = not static')]
 
 
 class Group(TypedDict):
-    """The verdict on a group. One that nobody knows has Burrow's eight keys only."""
+    """The verdict on a group. One that is not known has Burrow's eight keys only."""
 
     cluster: str
     group: str
@@ -148,7 +152,17 @@ class Group(TypedDict):
     unknown_partitions: NotRequired[
         Annotated[int, Field(description="partitions whose lag is not known")]
     ]
+    readable_lag: NotRequired[
+        Annotated[int, Field(description="messages the group can still read; sum of the known")]
+    ]
+    since_ms: NotRequired[
+        Annotated[int | None, Field(description="when its oldest trouble began; null = none")]
+    ]
     at_ms: NotRequired[Annotated[int, Field(description="ms; when this was judged")]]
+    stale: NotRequired[
+        Annotated[bool, Field(description="log ends or commits were too old to be trusted then")]
+    ]
+    data_age_s: NotRequired[Annotated[float, Field(description="how old the oldest were then")]]
 
 
 class GroupAnswer(Envelope):
@@ -264,7 +278,7 @@ def group_answer(verdict: GroupVerdict, request: RequestInfo) -> GroupAnswer:
 
 
 def unknown_group_answer(cluster: str, group: str, request: RequestInfo) -> GroupAnswer:
-    """The verdict on a group nobody knows. It comes with 404, and yet is no `error`."""
+    """The verdict on a group that is not known. It comes with 404, and yet is no `error`."""
     return {
         "error": False,
         "message": "consumer status returned",
@@ -354,7 +368,11 @@ def _group(verdict: GroupVerdict) -> Group:
         "time_lag_s": verdict.time_lag_s,
         "time_lag_reason": _TIME_LAG_REASON[verdict.time_lag_reason],
         "unknown_partitions": verdict.unknown_partitions,
+        "readable_lag": verdict.readable_lag,
+        "since_ms": verdict.since_ms,
         "at_ms": verdict.at_ms,
+        "stale": verdict.stale,
+        "data_age_s": verdict.data_age_s,
     }
 
 
@@ -375,6 +393,8 @@ def _partition(verdict: PartitionVerdict) -> Partition:
         "time_lag_s": verdict.time_lag_s,
         "time_lag_reason": _TIME_LAG_REASON[verdict.time_lag_reason],
         "lost": verdict.lost,
+        "readable_lag": verdict.readable_lag,
+        "since_ms": verdict.since_ms,
         "instance_id": verdict.instance_id,
     }
 

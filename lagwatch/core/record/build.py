@@ -117,7 +117,7 @@ def group_samples(
             "state": _states(snapshot).take(groups),
             "complete": columns.complete[groups].astype(np.float64),
             "total_lag": np.where(
-                columns.unknown[groups] < observed, columns.total_lag[groups], UNKNOWN
+                columns.max_lag_row[groups] >= 0, columns.total_lag[groups], UNKNOWN
             ),
             "max_lag": max_lag,
             "max_lag_topic": Text(max_topic.astype(np.int32), snapshot.topic_names),

@@ -82,8 +82,17 @@ class EventName(StrEnum):
     RECORDING = "recording"
     """The recorder itself: `after` is `started`, `stopped`, `dropped` or `resumed`.
 
+    From `dropped` to `resumed` nothing was recorded, because the data were stale; `detail` of both
+    is the reason.
+
     Also `backfilled`: what was filled afterwards from `at_ms` on; `detail` is JSON and says what
     could not be.
+    """
+    RECORDS_LOST = "records_lost"
+    """Messages were deleted before the group read them: `count` of them, or at most so many.
+
+    `detail` is JSON: `first` and `end` are offsets (`end` is not lost), `exact` says whether all of
+    them were lost.
     """
     JOB = "job"
     """A Spark job ended: `after` is `done`, `set_aside` or `failed`; `detail` is JSON."""
@@ -225,7 +234,7 @@ _EVENTS = (
     _text("after", nullable=True),
     _text("rule", nullable=True),
     _count("lag", "messages"),
-    _count("count", "rows", "how many, of what is counted: rebalances, samples dropped"),
+    _count("count", "rows", "how many, of what is counted: rebalances, messages lost"),
     _text("detail", "one sentence, or JSON", nullable=True),
     *_ORIGIN,
 )

@@ -59,7 +59,7 @@ class Text:
 
     @classmethod
     def coded(cls, codes: Int32, words: Iterable[str]) -> "Text":
-        """From codes into words that may repeat: afterwards each word stands there once."""
+        """From codes into words that may repeat: afterwards each word is there once."""
         number: dict[str, int] = {}
         table = [number.setdefault(word, len(number)) for word in words]
         return cls(np.array([*table, UNKNOWN], np.int32)[codes], tuple(number))

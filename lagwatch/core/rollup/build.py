@@ -16,8 +16,16 @@ from numpy.typing import NDArray
 from lagwatch.core.model import UNKNOWN
 from lagwatch.core.record import BY_WORST, SOURCE_RANK, EventName, Reason, Records, Source, Text
 from lagwatch.core.rollup.count import Level, Moves, Values, count, moved
-from lagwatch.core.rollup.order import changes, sorted_by
-from lagwatch.core.rollup.rows import GROUP, PARTITION, TOPIC, Keys, coded, to_records
+from lagwatch.core.rollup.rows import (
+    GROUP,
+    PARTITION,
+    TOPIC,
+    Keys,
+    changes,
+    coded,
+    sorted_by,
+    to_records,
+)
 from lagwatch.core.rollup.span import Span
 from lagwatch.core.rollup.tally import concat_tallies, greatest, sums, worst_owner
 from lagwatch.core.rollup.timeline import Entries, Rounds, Series, Timeline, timeline
@@ -105,7 +113,7 @@ def roll_up(raw: Raw, span: Span, *, cluster: str, interval_ms: int) -> Records:
     """Rows of the kind of the span, sorted by key; only buckets of which something is known.
 
     The rows must reach back before the span: to a round in which each group was written whole.
-    `interval_ms` is the distance of rounds where the rows do not tell.
+    `interval_ms` is the distance of rounds where the rows do not say.
     """
     names = _Names(
         groups=_words(raw.samples.text("group"), raw.rounds.text("group")),

@@ -96,7 +96,7 @@ def count(rows: Series, values: Values, line: Timeline, span: Span, *, series: i
 
 
 def samples_in(entries: Entries, span: Span) -> Entries:
-    """The samples of rounds that lie in the span."""
+    """The samples of rounds that are in the span."""
     wanted = entries.regular & span.within(entries.at_ms)
     if wanted.all():
         return entries

@@ -5,8 +5,7 @@ from numpy.typing import NDArray
 
 from lagwatch.core.record import Kind, Records
 from lagwatch.core.record.columns import ROLLUP_STEP_MS
-from lagwatch.core.rollup.order import changes, sorted_by
-from lagwatch.core.rollup.rows import Keys, from_records, to_records
+from lagwatch.core.rollup.rows import Keys, changes, from_records, sorted_by, to_records
 from lagwatch.core.rollup.tally import in_order, merge_tallies
 
 Int64 = NDArray[np.int64]

@@ -120,7 +120,7 @@ def _gathered(place: Int64, value: Int64, count: Int64 | None, binned: Bools) ->
         coarse = crowded[place]
         value = value.copy()
         value[coarse] = bins(value[coarse])
-        # bins keep the order: equal ones stand side by side already
+        # bins keep the order: equal ones are side by side already
         place, value, count = _merged_runs(place, value, count)
     first = np.zeros(size + 1, np.int64)
     np.cumsum(np.bincount(place, minlength=size), out=first[1:])

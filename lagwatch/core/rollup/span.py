@@ -29,7 +29,7 @@ class Span:
         return (self.to_ms - self.from_ms) // self.step_ms
 
     def within(self, at_ms: Int64) -> NDArray[np.bool_]:
-        """Which instants lie in it?"""
+        """Which instants are in it?"""
         return (at_ms >= self.from_ms) & (at_ms < self.to_ms)
 
     def cells(self, series: Int64, at_ms: Int64) -> Int64:

@@ -2,7 +2,7 @@
 
 Rows of a series are those of one partition of one group (or of one group) in order of time. A row
 stands for its own round and for those that follow in which the partition was left out because
-nothing had changed (`lagwatch.history.expand` says the same of one group at a time).
+nothing had changed (`lagwatch.history.grid` says the same of one group at a time).
 """
 
 from dataclasses import dataclass, replace
@@ -94,7 +94,7 @@ def timeline(rows: Series, rounds: Rounds, *, interval_ms: int) -> Timeline:
     """Lay out rows in time; `interval_ms` is that of groups that have no rounds.
 
     A row holds until the next one of its series, or to the end of the interval of the last round
-    it stands for. A change between rounds holds to the end of the round it lies in.
+    it stands for. A change between rounds holds to the end of the round it is in.
     """
     place = _Places(rows, rounds)
     next_ms = rows.next_ms()
@@ -113,7 +113,7 @@ def timeline(rows: Series, rounds: Rounds, *, interval_ms: int) -> Timeline:
 
 
 class _Places:
-    """Where rows stand among the rounds of their groups."""
+    """Where rows are among the rounds of their groups."""
 
     def __init__(self, rows: Series, rounds: Rounds) -> None:
         self._rows, self._rounds = rows, rounds
@@ -141,7 +141,7 @@ class _Places:
         return first, np.where(rows.group < 0, first, np.maximum(last, first))
 
     def intervals(self, otherwise_ms: int) -> Int64:
-        """For each row the interval of the round it lies in, or of the nearest one."""
+        """For each row the interval of the round it is in, or of the nearest one."""
         rows, rounds = self._rows, self._rounds
         known = rounds.interval_ms > 0
         usual = rounds.interval_ms[known]

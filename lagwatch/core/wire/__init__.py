@@ -4,7 +4,7 @@
 dense id. `encode_*` go the other way.
 """
 
-from lagwatch.core.wire.batch import Decoded, Quarantined, decode
+from lagwatch.core.wire.batch import Decoded, Quarantined, decode, topic_id_text
 from lagwatch.core.wire.encode import (
     encode_group_key,
     encode_group_value,
@@ -57,4 +57,5 @@ __all__ = [
     "encode_group_value",
     "encode_offset_key",
     "encode_offset_value",
+    "topic_id_text",
 ]

@@ -1,8 +1,10 @@
 """Decodes a batch of records of `__consumer_offsets` into columns."""
 
+from base64 import urlsafe_b64encode
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from struct import pack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +50,9 @@ class Decoded:
     """0 for a tombstone."""
     order: NDArray[np.int64]
     """Offset of the record in its partition."""
+    topic_id: NDArray[np.int64] | None
+    """[rows, 2]: halves of the topic's id, 0 and 0 where a commit names none; None when none of the
+    batch does. `topic_id_text` prints one."""
     group_records: tuple[GroupRecord, ...]
     """In record order."""
     denied: int
@@ -121,12 +126,14 @@ class _Batch:
         for index in np.flatnonzero(~sound).tolist():
             self._refuse(int(rows[index]), FAULTS[columns.fault[index]])
         rows = rows[sound]
+        topic_id = columns.topic_id
         return Decoded(
             row=rows.astype(np.int32),
             key=ids[rows],
             offset=columns.offset[sound],
             commit_ms=columns.commit_ms[sound],
             order=self._orders[rows],
+            topic_id=topic_id if topic_id is None else topic_id[sound],
             group_records=tuple(self._group_records),
             denied=int(np.count_nonzero(ids == DENIED)),
             skipped=self._skipped,
@@ -151,6 +158,11 @@ class _Batch:
     def _sorted_quarantine(self) -> tuple[Quarantined, ...]:
         kept = [record for records in self._quarantine.values() for record in records]
         return tuple(sorted(kept, key=lambda record: record.row))
+
+
+def topic_id_text(high: int, low: int) -> str:
+    """Print a topic id as Kafka does: base64url without padding."""
+    return urlsafe_b64encode(pack(">qq", high, low)).rstrip(b"=").decode("ascii")
 
 
 def _versioned(key: bytes | None) -> bytes:

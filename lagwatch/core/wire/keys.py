@@ -1,13 +1,15 @@
 """Dense ids for (group, topic, partition): the interning table of a collector or a Spark task."""
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lagwatch.core.wire.encode import encode_offset_key
 from lagwatch.core.wire.index import ABSENT, KeyIndex
 from lagwatch.core.wire.kinds import Fault, MalformedError
 from lagwatch.core.wire.reader import text
@@ -41,6 +43,9 @@ class _Names:
             number = self._numbers[name] = len(self.values)
             self.values.append(name)
         return number
+
+    def known(self, name: str) -> int | None:
+        return self._numbers.get(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +82,11 @@ class CommitKeys:
         """How many ids were given; the next one."""
         return len(self._partition)
 
+    @property
+    def groups(self) -> Sequence[str]:
+        """Every group met so far; grows with the table."""
+        return self._groups.values
+
     def __getitem__(self, key_id: int) -> tuple[str, str, int]:
         """Group, topic and partition of an id."""
         group = self._groups.values[self._group[key_id]]
@@ -103,6 +113,24 @@ class CommitKeys:
             groups=self._groups.values,
             topics=self._topics.values,
         )
+
+    def by_group(self, groups: Iterable[str]) -> Mapping[str, Sequence[int]]:
+        """Ids of these groups' keys, without groups that have none."""
+        numbers = [(self._groups.known(group), group) for group in groups]
+        wanted = {number: group for number, group in numbers if number is not None}
+        if not wanted:
+            return {}
+        column = np.frombuffer(self._group, np.int32)
+        ids: defaultdict[str, list[int]] = defaultdict(list)
+        for row in np.flatnonzero(np.isin(column, list(wanted))).tolist():
+            ids[wanted[self._group[row]]].append(row)
+        return ids
+
+    def id_of(self, group: str, topic: str, partition: int) -> int:
+        """Id of a key that was not read but heard of; a new one if it is new, or `DENIED`."""
+        key = encode_offset_key(group, topic, partition)
+        known = self._ids.get(key)
+        return self.intern(key) if known is None else known
 
     def find(self, keys: Sequence[bytes | None]) -> NDArray[np.int32]:
         """Ids of keys met before, `DENIED` or `UNSEEN` for the others."""

@@ -55,7 +55,7 @@ KIND_BY_KEY_VERSION: Final[Mapping[int, KeyKind]] = {
     1: KeyKind.OFFSET_COMMIT,
     **dict(enumerate(_FROM_TWO_ON, start=2)),
 }
-"""The kinds stand above in the order of their key versions, 2 to 24 without a gap."""
+"""The kinds are listed above in the order of their key versions, 2 to 24 without a gap."""
 
 
 @unique

@@ -36,6 +36,9 @@ _HAS_LEADER_EPOCH: Final = 3
 _OFFSET_AT: Final = 2
 _LEADER_EPOCH_AT: Final = 10
 _MORE: Final = 0x80
+_UUID_BYTES: Final = 16
+_TOPIC_ID_BYTES: Final = 3 + _UUID_BYTES
+"""Number of tagged fields, tag, size, and the id."""
 _VARINT_SHIFTS: Final = (7, 14, 21, 28)
 _BAD_VARINT: Final = -(2**31)
 """In place of a length; no length of two bytes is as low."""
@@ -51,6 +54,8 @@ class OffsetValues:
     """`TOMBSTONE` where there was no value."""
     commit_ms: NDArray[np.int64]
     """0 for a tombstone."""
+    topic_id: NDArray[np.int64] | None
+    """[rows, 2]: halves of the id, 0 and 0 where a commit names none; None when none does."""
     fault: NDArray[np.int8]
     """Index into `FAULTS`, or `SOUND`; the other columns mean nothing where there is a fault."""
 
@@ -58,8 +63,8 @@ class OffsetValues:
 def decode_offset_values(values: Sequence[bytes | None]) -> OffsetValues:
     """Decode values of versions 0 to 4; None is a tombstone.
 
-    Nothing behind the commit time is needed, so nothing behind it is looked at: neither the expiry
-    of version 1 nor the tagged fields of version 4 (`topicId`, and what later Kafkas may add).
+    Behind the commit time only the tagged field `topicId` of version 4 is looked at: neither the
+    expiry of version 1 nor what later Kafkas may add.
     """
     try:
         return _decode_present(cast("Sequence[bytes]", values))
@@ -72,6 +77,8 @@ def _decode_with_tombstones(values: Sequence[bytes | None]) -> OffsetValues:
     removed = np.fromiter((value is None for value in values), np.bool_, len(values))
     decoded.offset[removed] = TOMBSTONE
     decoded.commit_ms[removed] = 0
+    if decoded.topic_id is not None:
+        decoded.topic_id[removed] = 0
     decoded.fault[removed] = SOUND
     return decoded
 
@@ -96,7 +103,11 @@ def _decode_present(values: Sequence[bytes]) -> OffsetValues:
         offset < 0,
         commit_ms < 0,
     )
-    return OffsetValues(offset=offset, commit_ms=commit_ms, fault=fault)
+    tags_at = commit_at + 8
+    # without tagged fields a value ends with their number, 0: no byte need be looked at
+    tagged = np.flatnonzero((end - tags_at >= _TOPIC_ID_BYTES) & (version == _HIGHEST_VERSION))
+    topic_id = field.topic_ids(tags_at, tagged) if tagged.size else None
+    return OffsetValues(offset=offset, commit_ms=commit_ms, topic_id=topic_id, fault=fault)
 
 
 def _first_fault(*found: NDArray[np.bool_]) -> NDArray[np.int8]:
@@ -119,6 +130,25 @@ class _Fields:
 
     def int64(self, at: NDArray[np.int64]) -> NDArray[np.int64]:
         return self._take(self._int64, at)
+
+    def topic_ids(
+        self, tags_at: NDArray[np.int64], tagged: NDArray[np.int64]
+    ) -> NDArray[np.int64] | None:
+        """Halves of the ids of all rows; `tagged` rows have room for one. None: there is none.
+
+        Tagged fields are in the order of their tags, so that tag 0, the id, can only come first:
+        number of fields, tag, size, value.
+        """
+        at = tags_at[tagged]
+        count, tag, size = (self._take(self._bytes, at + each) for each in range(3))
+        # more than 127 fields: there are not so many
+        named = (count > 0) & (count < _MORE) & (tag == 0) & (size == _UUID_BYTES)
+        if not named.any():
+            return None
+        rows, at = tagged[named], at[named] + 3
+        ids = np.zeros((tags_at.size, 2), np.int64)
+        ids[rows, 0], ids[rows, 1] = self.int64(at), self.int64(at + 8)
+        return ids
 
     def lengths(
         self, at: NDArray[np.int64], *, flexible: NDArray[np.bool_]

@@ -1,7 +1,7 @@
 """What a group's records say; everything but commits. Rare, so each is an object.
 
 `order` is the record's own offset in its partition of `__consumer_offsets`. All records of a group,
-commits too, lie in one partition, so within a group it says which came first.
+commits too, are in one partition, so within a group it says which came first.
 
 Source: Kafka 4.2, group-coordinator/src/main/resources/common/message/*Value.json.
 """

@@ -11,7 +11,7 @@ faults                         what went wrong, in our words
 ```
 """
 
-from lagwatch.history.elastic.rejected import RejectedRows
+from lagwatch.history.elastic.bulk import RejectedRows
 from lagwatch.history.elastic.store import ElasticStore
 
 __all__ = ["ElasticStore", "RejectedRows"]

@@ -6,10 +6,14 @@ indices. `PREFIX-KIND` is an alias for all of one kind. Retention deletes whole 
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from elasticsearch import Elasticsearch
+
 from lagwatch.core.record import SCHEMA_VERSION, Column, ColumnType, Kind, schema
+from lagwatch.history.elastic.faults import reported, whole
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PERIOD: Final[Mapping[Kind, str]] = {Kind.ROLLUP_1H: "%Y.%m", Kind.ROLLUP_1D: "%Y"}
@@ -78,7 +82,7 @@ def _following(first: datetime, period: str) -> datetime:
     """The first instant of the next period."""
     if period == _DAILY:
         return first + timedelta(days=1)
-    # 32 days lie in the next month, 366 in the next year
+    # 32 days are in the next month, 366 in the next year
     later = first + timedelta(days=366 if period == "%Y" else 32)
     return later.replace(month=1 if period == "%Y" else later.month, day=1)
 
@@ -124,3 +128,50 @@ def _field(column: Column, key: tuple[str, ...]) -> Mapping[str, Any]:
     if column.type is ColumnType.TEXT and column.name in key:
         return {"type": "keyword"}  # no name is cut off from its search
     return _TYPES[column.type]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """One index."""
+
+    rows: int
+    size_bytes: int
+    """Without replicas."""
+
+
+def holdings(client: Elasticsearch, kind: Kind, *, prefix: str) -> Mapping[str, Holding]:
+    """The indices of a kind by name, sorted; those that only look like ours are left out.
+
+    Raises:
+        HistoryError: the cluster did not answer.
+    """
+    with reported("list the indices", prefix=prefix):
+        answer = client.indices.stats(
+            index=all_indices(prefix, kind),
+            metric=["docs", "store"],
+            filter_path="indices.*.primaries",
+        ).body
+    return {
+        name: Holding(
+            rows=held["primaries"].get("docs", {}).get("count", 0),
+            size_bytes=held["primaries"].get("store", {}).get("size_in_bytes", 0),
+        )
+        for name, held in sorted(whole(answer, "list the indices").get("indices", {}).items())
+        if last_day(prefix, kind, name) is not None
+    }
+
+
+def red_indices(client: Elasticsearch, kind: Kind, *, prefix: str) -> frozenset[str]:
+    """Indices of a kind of which a part cannot be read now.
+
+    Raises:
+        HistoryError: the cluster did not answer.
+    """
+    with reported("ask for the health of the indices", prefix=prefix):
+        answer = client.cluster.health(
+            index=all_indices(prefix, kind),
+            level="indices",
+            filter_path="indices.*.status",
+        ).body
+    health = whole(answer, "ask for the health of the indices").get("indices", {})
+    return frozenset(name for name, held in health.items() if held["status"] == "red")

@@ -8,19 +8,29 @@ from typing import Final
 from lagwatch.config.elasticsearch import ElasticsearchSettings
 from lagwatch.core.record import SOURCE_RANK, Kind, Records, schema
 from lagwatch.errors import HistoryError
-from lagwatch.history.elastic.aggregate import aggregate
-from lagwatch.history.elastic.bulk import BulkSender, Outcome
+from lagwatch.history.elastic.bulk import BulkSender, Outcome, RejectedRow, RejectedRows
 from lagwatch.history.elastic.client import connect
 from lagwatch.history.elastic.documents import Document, by_index, documents, rows_of
 from lagwatch.history.elastic.faults import reported
-from lagwatch.history.elastic.holdings import holdings
-from lagwatch.history.elastic.indices import all_indices, indices_between, last_day, templates
-from lagwatch.history.elastic.rejected import RejectedRow, RejectedRows
-from lagwatch.history.elastic.search import EVERYTHING, Json, Searcher, in_range
+from lagwatch.history.elastic.indices import (
+    all_indices,
+    holdings,
+    indices_between,
+    last_day,
+    templates,
+)
+from lagwatch.history.elastic.search import EVERYTHING, Json, Searcher, aggregate, in_range
 from lagwatch.history.elastic.verify import verify
 from lagwatch.history.layout import day_of, day_start_ms
 from lagwatch.history.top import ranked
-from lagwatch.ports import Buckets, HistoryRange, Progress, StoredKind, TopBy, Verification
+from lagwatch.ports.history import (
+    Buckets,
+    HistoryRange,
+    Progress,
+    StoredKind,
+    TopBy,
+    Verification,
+)
 
 _DAY: Final = "1d"
 _IDS_AT_A_TIME: Final = 5000
@@ -104,7 +114,7 @@ class ElasticStore:
             self._ready = True
 
     def _prefer(self, index: str, there: Sequence[Document]) -> Outcome:
-        """Where a row of a worse source stands in the place of these, replace it."""
+        """Where a row of a worse source is in the place of these, replace it."""
         outcome = Outcome()
         better = {document.id: document for document in there if document.rank < _WORST_RANK}
         if not better:
@@ -282,7 +292,7 @@ class ElasticStore:
         return verify(self.searcher, self.client, prefix=self.prefix, progress=progress)
 
     def delete_before(self, kind: Kind, day: str) -> int:
-        """Delete the indices all of whose days lie before `day`.
+        """Delete the indices all of whose days are before `day`.
 
         Indices of hours hold a month and those of days a year, and go as a whole.
         """

@@ -12,11 +12,10 @@ from lagwatch.core.record import SCHEMA_VERSION, Kind, Records, record_ids, sche
 from lagwatch.errors import HistoryError
 from lagwatch.history.elastic.documents import rows_of
 from lagwatch.history.elastic.faults import reported
-from lagwatch.history.elastic.holdings import holdings, red_indices
-from lagwatch.history.elastic.indices import index_name
+from lagwatch.history.elastic.indices import holdings, index_name, red_indices
 from lagwatch.history.elastic.search import EVERYTHING, Json, Searcher
-from lagwatch.history.gaps import RoundTimes, gaps
-from lagwatch.ports import HistoryGap, Progress, Verification
+from lagwatch.history.verify import RoundTimes, gaps
+from lagwatch.ports.history import HistoryGap, Progress, Verification
 
 _NOT_OURS: Final = "not a row of ours"
 

@@ -1,11 +1,11 @@
 """From when on the offsets topic still has every commit.
 
 Compaction takes away commits that a later one of the same group and partition made obsolete, up to
-some point of each partition of the offsets topic; what lies behind it is whole. That point is not
+some point of each partition of the offsets topic; what is behind it is whole. That point is not
 told, but two things bound it:
 
 - behind the last record offset that is missing, nothing was taken
-- a record whose key stood there before: both were kept, so it lies behind that point
+- a record whose key stood there before: both were kept, so it is behind that point
 
 The second is what counts where transactions leave marks, which take record offsets, too.
 """
@@ -21,6 +21,8 @@ from lagwatch.jobs.backfill.stream import shard_of
 
 NEVER_MS: Final = 2**62
 """Nothing shows that commits are complete from any instant on."""
+_HOLE: Final = "hole"
+_PLACE: Final = frozenset({"cluster", "offsets_partition", "order", "missing_before"})
 _KEY: Final = ("offsets_partition", "group", "topic", "partition")
 
 
@@ -37,6 +39,31 @@ class Read:
     """Shard and topic, of all topics that its groups committed to."""
     complete_from: Mapping[int, int]
     """Partition of the offsets topic → from when on no commits are missing; others lack none."""
+
+
+def within(from_ms: int, to_ms: int) -> Callable[[DataFrame], DataFrame]:
+    """Rows of a time; of later rows those after missing records, which may be of that time.
+
+    Such a later row becomes a `hole`: it keeps its place and `missing_before` only.
+    """
+
+    def transform(offsets: DataFrame) -> DataFrame:
+        time = F.col("commit_ms")
+        later = (time >= to_ms) & (F.col("missing_before") > 0)
+        is_hole = F.coalesce(later, F.lit(False))  # noqa: FBT003 Spark's own
+        kept = offsets.where(time.isNull() | ((time >= from_ms) & (time < to_ms)) | later)
+        return kept.select(
+            *(
+                F.col(name)
+                if name in _PLACE
+                else F.when(is_hole, F.lit(_HOLE) if name == "what" else None)
+                .otherwise(F.col(name))
+                .alias(name)
+                for name in offsets.columns
+            )
+        )
+
+    return transform
 
 
 def look_at(offsets: DataFrame, shards: int) -> Read:

@@ -16,9 +16,8 @@ from pyspark.sql import functions as F
 
 from lagwatch.core.record import SCHEMA_VERSION, EventName, Kind, Source, from_rows
 from lagwatch.history.layout import HOUR_MS
-from lagwatch.jobs.backfill.coverage import Read, look_at
-from lagwatch.jobs.backfill.inputs import Input
-from lagwatch.jobs.backfill.instants import log_end_instants, sample_instants
+from lagwatch.jobs.backfill.coverage import Read, look_at, within
+from lagwatch.jobs.backfill.inputs import Input, log_end_instants, sample_instants
 from lagwatch.jobs.backfill.plan import Plan, Plans, basis_of, new_plan
 from lagwatch.jobs.backfill.recorded import gaps_of
 from lagwatch.jobs.backfill.request import BackfillRequest, ClusterBackfill, Progress
@@ -105,10 +104,9 @@ class Filling:
         """The offsets topic, read once and kept on the workers' disks."""
         self._progress.step(f"{plan.cluster}: reading commits")
         from_ms, to_ms = self._times(plan)
-        time = F.col("commit_ms")
         kept = (
             past.offsets(self._spark, from_ms=from_ms, to_ms=to_ms)
-            .where(time.isNull() | ((time >= from_ms) & (time < to_ms)))
+            .transform(within(from_ms, to_ms))
             .persist(StorageLevel.DISK_ONLY)
         )
         try:

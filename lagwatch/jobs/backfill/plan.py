@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from lagwatch.history.recorder import series_of
-from lagwatch.jobs.backfill.instants import Gap
+from lagwatch.jobs.backfill.inputs import Gap
 from lagwatch.jobs.state import JobState
 
 _ID_BYTES: Final = 5

@@ -1,4 +1,4 @@
-"""The times of a cluster that nobody recorded."""
+"""The times of a cluster that were not recorded."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -8,10 +8,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lagwatch.core.record import Kind, Reason, Source
-from lagwatch.jobs.backfill.instants import Gap, find_gaps
+from lagwatch.jobs.backfill.inputs import Gap, find_gaps
 from lagwatch.jobs.backfill.request import BackfillRequest, From
 from lagwatch.jobs.tables import Aside, StoreRef, on_sound_files, read_rows
-from lagwatch.ports import HistoryRange
+from lagwatch.ports.history import HistoryRange
 
 _AROUND_MS: Final = 3_600_000
 """Rounds so far before and after the range tell where the first and the last gap begin and end."""

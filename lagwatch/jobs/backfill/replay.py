@@ -5,7 +5,7 @@ those of the recorder. A replay only tells them in the order of time what happen
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN, EpochMs
 from lagwatch.core.record import Text
-from lagwatch.history.capture import capture
+from lagwatch.history.recorder import capture
 from lagwatch.jobs.backfill.recording import Methods, Part, Recording
 from lagwatch.jobs.backfill.rows import (
     CommitRows,
@@ -25,7 +25,7 @@ from lagwatch.jobs.backfill.rows import (
 )
 from lagwatch.monitor import ClusterMonitor
 from lagwatch.monitor.cluster import MonitorSettings
-from lagwatch.ports import Commits, GroupsGone, LogEnds, Topics
+from lagwatch.ports.reports import Commits, GroupsGone, LogEnds, Topics
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
@@ -77,8 +77,12 @@ class Replay:
 
         `complete_from` says from when on no commits are missing, by partition of the offsets topic.
         """
-        self._monitor = ClusterMonitor(cluster, settings.monitor)
         self._stale_ms = max(_STALE_AT_LEAST_MS, _STALE_INTERVALS * settings.interval_ms)
+        # log ends of the past are farther apart than live ones: that is no absence of Kafka
+        away_after_ms = max(settings.monitor.away_after_ms, self._stale_ms)
+        self._monitor = ClusterMonitor(
+            cluster, replace(settings.monitor, away_after_ms=away_after_ms)
+        )
         self._sample_ms = sample_ms
         self._sampled = 0
         self._complete_from = complete_from
@@ -221,7 +225,7 @@ class Replay:
     # log ends
 
     def _positions_of(self, rows: LogEndRows) -> Int64:
-        """The position of each row's partition; the monitor is told of topics it does not know."""
+        """The position of each row's partition; the monitor learns of topics it does not know."""
         at = self._topics.positions(rows)
         listing = self._topics.take_news()
         if listing is not None:
@@ -331,7 +335,7 @@ class _Positions:
         self._news = True
 
     def take_news(self) -> Topics | None:
-        """The topics, if there are more than were told last."""
+        """The topics, if there are more than were reported last."""
         if not self._news:
             return None
         self._news = False

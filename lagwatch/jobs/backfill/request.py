@@ -10,7 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 from lagwatch.config import ClusterSettings
 from lagwatch.config.elasticsearch import ElasticsearchSettings
 from lagwatch.jobs.backfill.coverage import NEVER_MS
-from lagwatch.jobs.backfill.instants import Gap
+from lagwatch.jobs.backfill.inputs import Gap
 from lagwatch.jobs.backfill.replay import ReplaySettings
 
 
@@ -35,7 +35,7 @@ class BackfillRequest:
     only: tuple[str, ...] = ()
     """Clusters that are wanted; () all."""
     elasticsearch: ElasticsearchSettings = field(default_factory=ElasticsearchSettings)
-    """Where Telegraf's documents lie."""
+    """Where Telegraf's documents are."""
     since_ms: int
     until_ms: int
     replay: ReplaySettings
@@ -145,7 +145,8 @@ class ClusterBackfill:
         if self.count("unknown_lag"):
             said.append(
                 f"the log end of {_number(self.count('unknown_lag'), 'sample')} is not known: "
-                "retention removed the messages of that time, or the topic cannot be seen; "
+                "retention or compaction removed the messages of that time, or the topic cannot be "
+                "seen; "
                 "their lag is null"
             )
         if self.count("stale"):
@@ -176,7 +177,7 @@ class BackfillResult:
 
 
 def telegraf_of(where: str, configured: ElasticsearchSettings) -> tuple[ElasticsearchSettings, str]:
-    """Where Telegraf's documents lie and the pattern of their indices, from `URL[/INDICES]`."""
+    """Where Telegraf's documents are and the pattern of their indices, from `URL[/INDICES]`."""
     if not where:
         return configured, ""
     parts = urlsplit(where)

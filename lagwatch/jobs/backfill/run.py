@@ -1,4 +1,4 @@
-"""`lagwatch backfill`: fill the time in which nobody recorded."""
+"""`lagwatch backfill`: fill the time that was not recorded."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -19,7 +19,7 @@ from lagwatch.jobs.backfill.request import (
     Progress,
     wanted_of,
 )
-from lagwatch.jobs.backfill.takeover import TakeOver
+from lagwatch.jobs.backfill.telegraf_import import TakeOver
 from lagwatch.jobs.run import JobRun
 from lagwatch.jobs.sources.registry import register
 from lagwatch.jobs.tables import StoreRef

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from lagwatch.core.record import Kind
-from lagwatch.jobs.backfill.instants import sample_instants
+from lagwatch.jobs.backfill.inputs import sample_instants
 from lagwatch.jobs.backfill.plan import Ledger, Plan
 from lagwatch.jobs.backfill.recording import Part
 from lagwatch.jobs.backfill.replay import Replay, ReplaySettings
@@ -19,7 +19,7 @@ from lagwatch.jobs.backfill.stream import commit_rows, gone_rows, log_end_rows
 from lagwatch.jobs.open_state import open_state
 from lagwatch.jobs.sources.sink import persist
 from lagwatch.jobs.tables import StoreRef
-from lagwatch.ports import HistoryStore
+from lagwatch.ports.history import HistoryStore
 
 RECEIPTS: Final = T.StructType(
     [

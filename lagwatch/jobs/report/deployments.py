@@ -10,7 +10,7 @@ from lagwatch.jobs.report.day import HOUR_MS, Day
 from lagwatch.jobs.report.frames import BUCKET_MS, BUCKET_S, GROUP, bucket_of, within
 
 AROUND_MS: Final = HOUR_MS
-"""How much is looked at on either side; the bucket in which the deployment lies is left out."""
+"""How much is looked at on either side; the bucket of the deployment itself is left out."""
 _SIDE: Final = (
     *("seconds", "lag_avg", "time_lag_max_s", "consumed_per_s", "produced_per_s"),
     *("not_ok_s", "rebalances"),

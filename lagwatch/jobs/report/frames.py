@@ -12,7 +12,7 @@ from lagwatch.core.record import BY_WORST, Kind
 from lagwatch.core.record.columns import ROLLUP_STEP_MS
 from lagwatch.jobs.report.day import QUARTER_MS, Day, quarters
 from lagwatch.jobs.tables import Aside, StoreRef, read_rows
-from lagwatch.ports import HistoryRange
+from lagwatch.ports.history import HistoryRange
 
 BUCKET_MS: Final = ROLLUP_STEP_MS[Kind.ROLLUP_5M]
 BUCKET_S: Final = BUCKET_MS / 1000
@@ -98,10 +98,10 @@ def lag_average() -> Column:
 
 
 def quarter_of(time: str) -> Column:
-    """The quarter of an hour that an instant lies in."""
+    """The quarter of an hour that an instant is in."""
     return F.col(time) - F.col(time) % QUARTER_MS
 
 
 def bucket_of(time: str) -> Column:
-    """The bucket of five minutes that an instant lies in."""
+    """The bucket of five minutes that an instant is in."""
     return F.col(time) - F.col(time) % BUCKET_MS

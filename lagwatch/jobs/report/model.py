@@ -170,11 +170,11 @@ class Incident:
     cluster: str
     group: str
     from_ms: int | None
-    """May lie before the day; None: before anything that is known."""
+    """May be before the day; None: before anything that is known."""
     to_ms: int | None
     """None: it was open when the day ended."""
     seconds: float
-    """How much of it lies in the day."""
+    """How much of it is in the day."""
     worst: str
     rule: str | None
     """The rule that decided when it was worst."""

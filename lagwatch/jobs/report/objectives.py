@@ -63,7 +63,7 @@ def by_group(
 
 
 def _late(objective_s: float) -> Column:
-    """Is the sample late? Null when nobody knows."""
+    """Is the sample late? Null when that is not known."""
     beyond = (F.col("time_lag_reason") == "beyond_history") & F.col("status").isin(*BAD)
     known = F.when(F.col("time_lag_s").isNotNull(), F.col("time_lag_s") > objective_s)
     return F.when(beyond, beyond).otherwise(known)

@@ -165,7 +165,7 @@ def _title(report: Report) -> str:
 
 
 def _place(at_ms: int | None, report: Report) -> float:
-    """Where an instant lies in the day, in per cent; at its edge when it is outside."""
+    """Where an instant is in the day, in per cent; at its edge when it is outside."""
     length = report.to_ms - report.from_ms
     return 100 * min(max((at_ms or 0) - report.from_ms, 0), length) / length
 

@@ -1,4 +1,4 @@
-"""From the rows of the transforms to the parts of the report, and the order in which they stand."""
+"""From the rows of the transforms to the parts of the report, in the order shown."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from lagwatch.jobs.report.model import (
     Side,
     TopicAdvice,
 )
-from lagwatch.jobs.report.verdict import verdict
+from lagwatch.jobs.report.words import verdict
 
 
 def names(one: Any) -> tuple[str, str]:  # noqa: ANN401 whatever has a cluster and a group

@@ -20,7 +20,7 @@ BEHIND: Final = 0.1
 def risks(day: Day) -> Callable[[DataFrame], DataFrame]:
     """Samples of partitions → those at risk, as `model.RetentionRisk`.
 
-    The margin is what lies between the log start and the committed offset. Over the day it shrinks
+    The margin is what is between the log start and the committed offset. Over the day it shrinks
     by what the log start moved, less what the group read.
     """
 

@@ -25,7 +25,7 @@ _COLUMNS: Final = (*PARTITION, "what", "partitions", "share", "factor")
 def skewed(day: Day) -> Callable[[DataFrame], DataFrame]:
     """Buckets of partitions → those that are skewed, as `model.Skew`.
 
-    What is produced is the same for every group of the topic; it is told once, without a group.
+    What is produced is the same for every group of the topic; it is given once, without a group.
     """
 
     def transform(buckets: DataFrame) -> DataFrame:

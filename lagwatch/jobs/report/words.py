@@ -1,15 +1,18 @@
 """Numbers as people read them."""
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Final
 from zoneinfo import ZoneInfo
+
+from lagwatch.jobs.report.model import Side
 
 UNKNOWN: Final = "unknown"
 _MANY: Final = 10_000
 _FACTOR_DIGITS: Final = 10
 _UNITS: Final = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 _DAYS_FROM_S: Final = 172_800
-"""Up to two days are told in hours: a day may have 25."""
+"""Up to two days are given in hours: a day may have 25."""
 _SCALES: Final = (("bn", 1e9), ("M", 1e6), ("k", 1e3))
 _LAST: Final = 2
 """Units of a duration that are shown."""
@@ -91,3 +94,37 @@ def moment(at_ms: int, zone: ZoneInfo) -> str:
 def plural(count: int, what: str) -> str:
     """`1 group`, `2 groups`."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+ENOUGH_S: Final = 900.0
+"""Recorded time that each side must have."""
+CLEAR: Final = 1.5
+"""Times more or less that is a difference."""
+_SMALL: Final = {"not_ok_s": 60.0, "time_lag_max_s": 10.0, "lag_avg": 100.0}
+"""Differences below this are none, however often the one goes into the other."""
+
+
+def verdict(before: Side, after: Side) -> str:
+    """`better`, `worse`, `same`, or `unknown` where too little is recorded.
+
+    The first of time not OK, time lag and lag that clearly differs decides.
+    """
+    if min(before.seconds, after.seconds) < ENOUGH_S:
+        return "unknown"
+    found = list(_differences(before, after))
+    if not found:
+        return "unknown"
+    return next((word for word in found if word != "same"), "same")
+
+
+def _differences(before: Side, after: Side) -> Iterator[str]:
+    for name, small in _SMALL.items():
+        old, new = getattr(before, name), getattr(after, name)
+        if old is None or new is None:
+            continue
+        if new > old * CLEAR and new - old >= small:
+            yield "worse"
+        elif old > new * CLEAR and old - new >= small:
+            yield "better"
+        else:
+            yield "same"

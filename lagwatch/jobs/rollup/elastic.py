@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from lagwatch.core.record import Kind
 from lagwatch.errors import HistoryError
-from lagwatch.ports import EVER_MS, HistoryRange, HistoryStore
+from lagwatch.ports.history import EVER_MS, HistoryRange, HistoryStore
 
 if TYPE_CHECKING:  # an optional extra
     from lagwatch.history.elastic import ElasticStore

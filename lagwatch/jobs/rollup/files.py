@@ -1,4 +1,4 @@
-"""Writes roll-ups into Parquet files in the place of what was there before.
+"""Writes roll-ups into Parquet files replacing what was there before.
 
 New files hold the new rows and, of old files that hold rows of the same buckets, what else is in
 these; then the old files go. As long as both are there, and if somebody compacts them at that
@@ -8,22 +8,25 @@ newer files come first. A run that is killed leaves its intent, and the next one
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from lagwatch.core.record import Kind, Records, schema
-from lagwatch.history.layout import Slot, slots
+from lagwatch.core.record import KINDS, Kind, Records, schema
+from lagwatch.history.build import retention_days
+from lagwatch.history.compact import Compacted, compact_slot
+from lagwatch.history.layout import DAY_MS, Slot, day_of, is_data, slots
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.history.parquet_file import Footer, read_rows
-from lagwatch.jobs.rollup.ranges import Ranges, contains
-from lagwatch.jobs.rollup.transforms import MakeRows
-from lagwatch.jobs.rollup.units import spread
+from lagwatch.jobs.rollup.rows import MakeRows
+from lagwatch.jobs.rollup.units import Ranges, contains, spread
+from lagwatch.jobs.sources.options import batch_of
 from lagwatch.jobs.sources.sink import Written
 from lagwatch.jobs.tables import StoreRef
+from lagwatch.ports.history import HistoryStore
 
 _LAST_MS: Final = 2**46
 """Far away."""
@@ -56,7 +59,7 @@ class OldFile:
 
 
 def batch_name(now_ms: int) -> str:
-    """A name for the files of one run: before those of earlier runs, and nobody else's."""
+    """A name for the files of one run: before those of earlier runs, and no other run's."""
     return f"rollup-{_LAST_MS - now_ms:012x}-{secrets.token_hex(4)}"
 
 
@@ -74,7 +77,7 @@ def old_files(store: ParquetStore, kind: Kind, ranges: Mapping[str, Ranges]) -> 
 
 
 def delete(store: ParquetStore, files: Sequence[OldFile]) -> None:
-    """Remove files whose rows stand elsewhere now.
+    """Remove files whose rows are elsewhere now.
 
     Raises:
         HistoryError: the store refused.
@@ -107,7 +110,7 @@ def other_rows(ref: StoreRef, kind: Kind, ranges: Mapping[str, Ranges]) -> MakeR
     """Old files to those rows of them that are not in these buckets."""
 
     def make(batches: Iterator[Any], _problems: list[str]) -> Iterator[Records]:
-        store = ParquetStore(ref.settings.url)
+        store = ParquetStore(ref.where)
         for batch in batches:
             for row in batch.to_pylist():
                 slot = Slot(kind=kind, cluster=row["cluster"], from_ms=row["from_ms"])
@@ -141,3 +144,68 @@ def put(told: DataFrame) -> Put:
         problems += values.pop("problems")
         total += Written(**values)
     return Put(written=total, problems=tuple(dict.fromkeys(problems)))
+
+
+_MANY_FILES: Final = 32
+"""A slot that is not over is compacted when it has so many."""
+_SMALL_BYTES: Final = 16_000_000
+_SLOT: Final = T.StructType(
+    [
+        T.StructField("kind", T.StringType()),
+        T.StructField("cluster", T.StringType()),
+        T.StructField("from_ms", T.LongType()),
+    ]
+)
+_DONE: Final = T.StructType(
+    [T.StructField(name, T.LongType()) for name in ("merged", "written", "rows")]
+)
+NOTHING: Final = Compacted(merged=0, written=0, rows=0)
+
+
+def compact(
+    spark: SparkSession, ref: StoreRef, clusters: tuple[str, ...], now_ms: int
+) -> Compacted:
+    """Make few files of many, slot by slot, each in a task.
+
+    Raises:
+        PySparkException: a file could not be written; nothing is lost.
+    """
+    store = ParquetStore(ref.where)
+    wanted = [slot for cluster in clusters for slot in _crowded(store, cluster, now_ms)]
+    store.close()
+    if not wanted:
+        return NOTHING
+
+    def task(batches: Iterator[Any]) -> Iterator[Any]:
+        here = ParquetStore(ref.where)
+        for batch in batches:
+            for row in batch.to_pylist():
+                done = compact_slot(here, Slot(**{**row, "kind": Kind(row["kind"])}))
+                yield batch_of(_DONE, {name: [value] for name, value in asdict(done).items()})
+        here.close()
+
+    rows = [(slot.kind.value, slot.cluster, slot.from_ms) for slot in wanted]
+    told = spread(spark, rows, _SLOT).mapInArrow(task, _DONE).collect()
+    return sum((Compacted(**row.asDict()) for row in told), NOTHING)
+
+
+def _crowded(store: ParquetStore, cluster: str, now_ms: int) -> Iterator[Slot]:
+    for kind in KINDS:
+        for slot, files in store.stored_slots(kind, cluster).items():
+            small = [one for one in files if is_data(one.name) and one.size_bytes < _SMALL_BYTES]
+            if len(small) > 1 and (slot.to_ms <= now_ms or len(small) >= _MANY_FILES):
+                yield slot
+
+
+def delete_old(store: HistoryStore, ref: StoreRef, now_ms: int) -> Mapping[Kind, int]:
+    """Delete what is older than the retention; how many rows of each kind went.
+
+    Raises:
+        HistoryError: the store refused.
+    """
+    gone = {
+        kind: store.delete_before(kind, day_of(now_ms - days * DAY_MS))
+        for kind, days in retention_days(ref.settings).items()
+        if days
+    }
+    return {kind: rows for kind, rows in gone.items() if rows}

@@ -16,24 +16,24 @@ from lagwatch.jobs.open_state import open_state
 from lagwatch.jobs.rollup.elastic import elastic, refresh
 from lagwatch.jobs.rollup.files import (
     FILE_TYPE,
+    NOTHING,
     batch_name,
+    compact,
     delete,
+    delete_old,
     old_files,
     old_frame,
     other_rows,
     put,
 )
 from lagwatch.jobs.rollup.plan import ROLLUPS, Makeable, buckets, due, end_of, makeable, units
-from lagwatch.jobs.rollup.ranges import Ranges, union
-from lagwatch.jobs.rollup.rows import back_ms
-from lagwatch.jobs.rollup.tidy import NOTHING, compact, delete_old
-from lagwatch.jobs.rollup.transforms import MakeRows, as_files, as_rows, rolled_up
-from lagwatch.jobs.rollup.units import UNIT_TYPE, units_frame
+from lagwatch.jobs.rollup.rows import MakeRows, as_files, as_rows, back_ms, rolled_up
+from lagwatch.jobs.rollup.units import UNIT_TYPE, Ranges, union, units_frame
 from lagwatch.jobs.rollup.watermark import Mark, Seen, watch
 from lagwatch.jobs.sources.sink import Sink, Written
 from lagwatch.jobs.state import JobState
 from lagwatch.jobs.tables import StoreRef, replace_rows
-from lagwatch.ports import EVER_MS, HistoryStore
+from lagwatch.ports.history import EVER_MS, HistoryStore
 
 STATE: Final = "rollup"
 

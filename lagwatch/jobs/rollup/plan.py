@@ -11,11 +11,10 @@ from lagwatch.history.layout import DAY_MS, HOUR_MS, day_of
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.history.rows import parts_of
 from lagwatch.jobs.rollup.elastic import elastic, rows_by_group
-from lagwatch.jobs.rollup.ranges import Range, Ranges, common, union, widened
 from lagwatch.jobs.rollup.rows import FINER
-from lagwatch.jobs.rollup.units import Unit
+from lagwatch.jobs.rollup.units import Range, Ranges, Unit, common, union, widened
 from lagwatch.jobs.rollup.watermark import Seen
-from lagwatch.ports import HistoryRange, HistoryStore
+from lagwatch.ports.history import HistoryRange, HistoryStore
 
 ROLLUPS: Final = (Kind.ROLLUP_5M, Kind.ROLLUP_1H, Kind.ROLLUP_1D)
 """Finest first: each is made of the one before."""

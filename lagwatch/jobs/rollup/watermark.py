@@ -1,7 +1,7 @@
 """What has been rolled up, so that a run does only what is new or has changed.
 
-Parquet: the names of the raw files that were there, by slot. A file nobody knows re-opens the time
-of its rows; one that only takes the place of known files (compaction) does not. Elasticsearch: how
+Parquet: the names of the raw files that were there, by slot. An unknown file re-opens the time of
+its rows; one that only takes the place of known files (compaction) does not. Elasticsearch: how
 many rows each five minutes hold, by source. Besides, buckets that were not over last time are due.
 """
 
@@ -14,8 +14,8 @@ from lagwatch.core.record.columns import ROLLUP_STEP_MS
 from lagwatch.history.layout import Slot
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.jobs.rollup.elastic import bucket_counts, elastic, refresh
-from lagwatch.jobs.rollup.ranges import Range, Ranges, union
-from lagwatch.ports import HistoryStore
+from lagwatch.jobs.rollup.units import Range, Ranges, union
+from lagwatch.ports.history import HistoryStore
 
 RAW: Final = (Kind.SAMPLES, Kind.GROUP_SAMPLES, Kind.EVENTS)
 _STEP_MS: Final = ROLLUP_STEP_MS[Kind.ROLLUP_5M]
@@ -26,7 +26,7 @@ Mark = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """The raw rows of a cluster as they stand now."""
+    """The raw rows of a cluster as they are now."""
 
     held: Ranges
     """Where there are samples, of partitions or groups; at least five minutes each."""

@@ -56,7 +56,7 @@ from lagwatch.jobs.sources.options import (
 )
 from lagwatch.jobs.sources.pushdown import Filtered
 from lagwatch.jobs.sources.sink import Sink, Written, write_batches
-from lagwatch.ports import EVER_MS, HistoryRange
+from lagwatch.ports.history import EVER_MS, HistoryRange
 
 NAME: Final = "lagwatch.elastic"
 _ROWS_PER_TASK: Final = 200_000

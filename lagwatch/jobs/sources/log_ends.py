@@ -5,8 +5,9 @@ instead of these three `instants` (a JSON list, rising), `topics` (a JSON list; 
 are visible and that the cluster's filters keep), `cells_per_task`.
 
 Columns: `at_ms` is a multiple of the step, or one of the instants; `log_end` the offset of the
-first record that is not older, null when the records of that time are deleted; `log_start` as it is
-now; `method` says how the log end is known. Topics that are hidden or deleted have no rows:
+first record that is not older, null when the records of that time are deleted or compaction has
+made the broker's time index unusable; `log_start` as it is now; `method` says how the log end is
+known, or which of the two it is. Topics that are hidden or deleted have no rows:
 `lagwatch.kafka.log_end_grid.visible_topics` tells which and why.
 """
 
@@ -23,8 +24,15 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from lagwatch.config import ClusterSettings
 from lagwatch.jobs.schemas import BATCH_ROWS
-from lagwatch.jobs.sources.arrow import batch_of, known, words
-from lagwatch.jobs.sources.options import cluster_of, number, required, unusable
+from lagwatch.jobs.sources.options import (
+    batch_of,
+    cluster_of,
+    known,
+    number,
+    required,
+    unusable,
+    words,
+)
 from lagwatch.kafka.log_end_grid import LogEndGrid, LogEndMethod, log_ends_at, visible_topics
 from lagwatch.kafka.offsets_at import Place
 from lagwatch.pollers.filters import Filters
@@ -125,6 +133,7 @@ def _batch(
     log_end = grid.log_end[rows].ravel()
     method = np.where(grid.after_newest[rows].ravel(), 1, 0)
     method[log_end < 0] = _METHODS.index(LogEndMethod.RETENTION)
+    method[grid.compacted[rows].ravel()] = _METHODS.index(LogEndMethod.COMPACTION)
     log_start = np.repeat(grid.log_start[rows], size)
     return batch_of(
         SCHEMA,

@@ -15,7 +15,7 @@ Each record that says something is a row; `what` tells:
 
 `missing_before` counts record offsets between the row before and this one that hold no record any
 more: compaction took them (or they are marks of transactions). Rows of a task come in order. Rows
-may lie a little outside the time that was asked for.
+may be a little outside the time that was asked for.
 """
 
 import json
@@ -42,13 +42,20 @@ from pyspark.sql.datasource import (
 from lagwatch.config import ClusterSettings
 from lagwatch.core.wire import TOMBSTONE, CommitKeys, Decoded, decode
 from lagwatch.jobs.sources import pushdown
-from lagwatch.jobs.sources.arrow import Column, batch_of, known, words
-from lagwatch.jobs.sources.options import cluster_of, number, unusable
+from lagwatch.jobs.sources.options import (
+    Column,
+    batch_of,
+    cluster_of,
+    known,
+    number,
+    unusable,
+    words,
+)
 from lagwatch.jobs.sources.pushdown import Filtered
 from lagwatch.kafka.ranges import OffsetRange, RangeBatch, plan_ranges, read_range
 from lagwatch.pollers.filters import Filters
-from lagwatch.pollers.tombstones import Tombstones
-from lagwatch.ports import EVER_MS
+from lagwatch.pollers.offsets_topic import Tombstones
+from lagwatch.ports.history import EVER_MS
 
 NAME: Final = "lagwatch.offsets"
 SCHEMA: Final = T.StructType(

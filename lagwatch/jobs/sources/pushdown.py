@@ -3,7 +3,7 @@
 Spark 4 plans a Python data source once for each DataFrame: where one is used twice in a query, with
 different filters, both uses get the rows of the filters that were planned first, and no filter is
 applied to them again. Wrong rows without a word are worse than rows read in vain, so filters are
-handed on only with `.option("pushdown", "true")`, for a DataFrame that stands once in its queries.
+handed on only with `.option("pushdown", "true")`, for a DataFrame that is used once in its queries.
 Options narrow a source in any case.
 """
 
@@ -24,7 +24,7 @@ class Narrowed(Protocol):
 
 
 class Filtered:
-    """Makes such a reader take the filters of Spark; stands before it among the bases."""
+    """Makes such a reader take the filters of Spark; comes before it among the bases."""
 
     def pushFilters(self: Narrowed, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 Spark's name
         return self.narrow(filters)

@@ -15,7 +15,7 @@ from lagwatch.errors import HistoryError
 from lagwatch.history.build import open_store
 from lagwatch.history.rows import digest, gathered
 from lagwatch.jobs.schemas import from_batch
-from lagwatch.ports import HistoryStore
+from lagwatch.ports.history import HistoryStore
 
 _ROWS_AT_ONCE: Final = 200_000
 _FIRST_DELAY_S: Final = 0.5

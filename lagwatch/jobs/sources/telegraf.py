@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from lagwatch.jobs.sources.arrow import batch_of
+from lagwatch.jobs.sources.options import batch_of
 
 MEASUREMENTS: Final = ("burrow_partition", "burrow_group", "burrow_topic")
 

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from lagwatch.kafka.embedded.errors import EmbeddedKafkaError
-from lagwatch.kafka.embedded.log_file import LogFile
-from lagwatch.kafka.embedded.process import GuardedProcess
-from lagwatch.kafka.embedded.settings import SCRAM_MECHANISMS, Node
+from lagwatch.kafka.embedded.process import GuardedProcess, LogFile
+from lagwatch.kafka.embedded.settings import SCRAM_MECHANISMS, EmbeddedKafkaError, Node
 
 _FORMAT_TIMEOUT_S = 60
 _STOP_TIMEOUT_S = 20.0

@@ -11,11 +11,16 @@ from typing import Self
 
 from lagwatch.kafka.embedded import probe
 from lagwatch.kafka.embedded.broker import Broker, Launcher, PortTakenError
-from lagwatch.kafka.embedded.errors import EmbeddedKafkaError
 from lagwatch.kafka.embedded.jars import ensure_jars
 from lagwatch.kafka.embedded.java import find_java
 from lagwatch.kafka.embedded.ports import free_ports
-from lagwatch.kafka.embedded.settings import ClientConfig, Node, ScramOverTls, server_properties
+from lagwatch.kafka.embedded.settings import (
+    ClientConfig,
+    EmbeddedKafkaError,
+    Node,
+    ScramOverTls,
+    server_properties,
+)
 
 _PORTS_PER_NODE = 3
 _PORT_ATTEMPTS = 5

@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from lagwatch.kafka.embedded.errors import MissingPartError
+from lagwatch.kafka.embedded.settings import MissingPartError
 
 KAFKA_VERSION = "4.2.0"
 

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from lagwatch.kafka.embedded.errors import MissingPartError
+from lagwatch.kafka.embedded.settings import MissingPartError
 
 OLDEST_JAVA = 17
 """Kafka 4 brokers need Java 17.

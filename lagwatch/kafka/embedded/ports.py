@@ -13,9 +13,9 @@ _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def free_ports(count: int) -> list[int]:
-    """Return `count` different ports nobody listens on, in random order.
+    """Return `count` different free ports, in random order.
 
-    They lie below the range from which the system gives outgoing connections their ports. Within
+    They are below the range from which the system gives outgoing connections their ports. Within
     it, the port of a stopped broker could be taken by some connection before the broker is back,
     and a client that keeps knocking on it may even be connected to itself.
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from lagwatch.errors import LagwatchError
 from lagwatch.kafka.embedded.ports import LOOPBACK
 
 ClientConfig = dict[str, str | int | float | bool]
@@ -162,3 +163,11 @@ def _listeners(
 
 def _text(properties: Mapping[str, str]) -> str:
     return "".join(f"{key}={value}\n" for key, value in sorted(properties.items()))
+
+
+class EmbeddedKafkaError(LagwatchError):
+    """The embedded Kafka cannot be had, started or reached; the text names the remedy."""
+
+
+class MissingPartError(EmbeddedKafkaError):
+    """This machine has no fit Java, or no jars and no way to get them."""

@@ -9,7 +9,7 @@ Source: Alertmanager, api/v2/openapi.yaml, postAlerts.
 
 import asyncio
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -18,9 +18,16 @@ from lagwatch.config.alerts_channels import AlertmanagerSettings
 from lagwatch.core.incident import Tell
 from lagwatch.errors import NotifyError
 from lagwatch.notify.channels.http import HttpSender
-from lagwatch.notify.notice import Level, Message, Notice, headline
+from lagwatch.notify.notice import About, Level, Message, Notice
+from lagwatch.notify.packing import Packing
+from lagwatch.notify.words import details, headline
 
-ALERT_NAME: Final = "KafkaConsumerGroupLag"
+_NAMES: Final[Mapping[About, str]] = {
+    About.GROUP: "KafkaConsumerGroupLag",
+    About.CLUSTER: "LagwatchClusterUnseen",
+    About.CHANNEL: "LagwatchAlertsUndelivered",
+    About.HISTORY: "LagwatchHistoryNotRecorded",
+}
 _LIVES: Final = 5
 """Keep-alives that an alert outlives."""
 _CHUNK: Final = 500
@@ -31,11 +38,14 @@ class Alertmanager:
     """A `Channel` that `KeepsAlive`."""
 
     def __init__(self, name: str, settings: AlertmanagerSettings, clock: Clock) -> None:
+        self.packing = Packing()
         self._name = name
         self._settings = settings
         self._clock = clock
         self._http = HttpSender(name, settings)
-        self._urls = tuple(f"{url.rstrip('/')}/api/v2/alerts" for url in settings.urls)
+        self._urls = tuple(
+            f"{url.get_secret_value().rstrip('/')}/api/v2/alerts" for url in settings.urls
+        )
 
     @property
     def keep_alive_s(self) -> float:
@@ -52,10 +62,10 @@ class Alertmanager:
         await self._http.close()
 
     async def _post(self, alerts: Sequence[dict[str, Any]]) -> str:
-        """To all peers; it is enough that one takes it: they tell each other, and are told again.
+        """To all peers; one is enough: they pass alerts on, and the next keep-alive comes.
 
         Raises:
-            NotifyError: no peer took it.
+            NotifyError: no peer accepted it.
         """
         answers = await asyncio.gather(
             *(self._post_to(url, alerts) for url in self._urls), return_exceptions=True
@@ -72,6 +82,7 @@ class Alertmanager:
             message="; ".join(dict.fromkeys(map(str, refusals))),
             retryable=any(one.retryable for one in refusals),
             retry_after_s=refusals[0].retry_after_s,
+            refusal=refusals[0].refusal,
         )
 
     async def _post_to(self, url: str, alerts: Sequence[dict[str, Any]]) -> None:
@@ -82,8 +93,9 @@ class Alertmanager:
             )
 
     def _alerts(self, notice: Notice) -> Iterator[dict[str, Any]]:
+        """The alert, and the end of the one with the other severity where there may be one."""
         yield self._alert(notice, notice.severity)
-        if notice.event in (Tell.ESCALATE, Tell.DE_ESCALATE):
+        if notice.event is not Tell.OPEN or notice.earlier or notice.heard:
             for other in _SEVERITIES:
                 if other != notice.severity:
                     yield self._alert(notice, other) | {"endsAt": _time(notice.at_ms)}
@@ -94,9 +106,8 @@ class Alertmanager:
         alert = {
             "labels": {
                 **self._settings.labels,
-                "alertname": ALERT_NAME,
-                "cluster": notice.cluster,
-                "group": notice.group,
+                "alertname": _NAMES[notice.about],
+                **_subject(notice),
                 "severity": severity,
             },
             "annotations": dict(_annotations(notice)),
@@ -106,9 +117,21 @@ class Alertmanager:
         return alert | {"generatorURL": notice.url} if notice.url else alert
 
 
+def _subject(notice: Notice) -> dict[str, str]:
+    """The labels that say what the alert is about."""
+    name = "channel" if notice.about is About.CHANNEL else "group"
+    labels = {"cluster": notice.cluster, name: notice.group}
+    return {label: value for label, value in labels.items() if value}
+
+
 def _annotations(notice: Notice) -> Iterable[tuple[str, str]]:
     verdict = notice.verdict
     yield "summary", headline(notice)
+    yield "description", "\n".join(details(notice))
+    if notice.runbook:
+        yield "runbook_url", notice.runbook
+    if notice.team:
+        yield "team", notice.team
     yield "incident", notice.incident
     yield "policy", notice.policy
     yield "rule", str(verdict.get("rule") or "")

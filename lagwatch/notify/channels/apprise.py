@@ -12,7 +12,10 @@ from lagwatch.config.alerts_channels import AppriseSettings
 from lagwatch.errors import ConfigError, Fault, NotifyError
 from lagwatch.notify.bulletin import Bulletin
 from lagwatch.notify.notice import Message
-from lagwatch.notify.render import plain_text
+from lagwatch.notify.packing import Packing
+from lagwatch.notify.words import body, subject
+
+_LONGEST_TEXT: Final = 4000
 
 _TYPES: Final = {
     "close": apprise.NotifyType.SUCCESS,
@@ -30,6 +33,7 @@ class AppriseChannel:
         Raises:
             ConfigError: Apprise does not know one of them.
         """
+        self.packing = Packing()
         self._name = name
         self._services = apprise.Apprise()
         for number, url in enumerate(settings.service_urls):
@@ -47,7 +51,7 @@ class AppriseChannel:
 
     async def send(self, message: Message) -> str:
         kind = _TYPES["close" if message.closing else message.severity]
-        return await self._notify(message.subject, plain_text(message), kind)
+        return await self._notify(subject(message), body(message, _LONGEST_TEXT), kind)
 
     async def send_bulletin(self, bulletin: Bulletin) -> str:
         return await self._notify(bulletin.subject, bulletin.text, apprise.NotifyType.INFO)

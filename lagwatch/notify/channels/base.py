@@ -5,6 +5,7 @@ from typing import Protocol, runtime_checkable
 
 from lagwatch.notify.bulletin import Bulletin
 from lagwatch.notify.notice import Message, Notice
+from lagwatch.notify.packing import Packing
 
 
 class Channel(Protocol):
@@ -12,6 +13,11 @@ class Channel(Protocol):
 
     Each call is given a deadline by its caller; a channel retries nothing by itself.
     """
+
+    @property
+    def packing(self) -> Packing:
+        """What its receiver accepts in one message."""
+        ...
 
     async def send(self, message: Message) -> str:
         """Deliver; returns what the receiver answered, in one line.
@@ -37,7 +43,7 @@ class KeepsAlive(Protocol):
         """Repeat what is open: the last notice of each open incident.
 
         Raises:
-            NotifyError: nobody took it.
+            NotifyError: no receiver accepted it.
         """
         ...
 

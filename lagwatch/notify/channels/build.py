@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from lagwatch.clock import Clock
+from lagwatch.clock import Clock, SystemClock
 from lagwatch.config.alerts import KINDS, AlertsSettings
 from lagwatch.config.alerts_channels import (
     AlertmanagerSettings,
@@ -71,7 +71,18 @@ def _chat(name: str, settings: SlackSettings | TeamsSettings) -> Channel:
     from lagwatch.notify.channels.chat import ChatWebhook
 
     form = slack if isinstance(settings, SlackSettings) else teams
-    return ChatWebhook(name, settings, form.payload, form.bulletin)
+    return ChatWebhook(name, settings, form.payload, form.bulletin, form.PACKING)
+
+
+def channel_faults(settings: AlertsSettings) -> list[Fault]:
+    """What is wrong with certificates, libraries and URLs: found only by building the channels."""
+    faults: list[Fault] = []
+    for name, channel in settings.channels():
+        try:
+            build_one(name, channel, SystemClock())
+        except ConfigError as error:
+            faults += error.faults
+    return faults
 
 
 def template_faults(settings: AlertsSettings) -> list[Fault]:
@@ -91,7 +102,7 @@ def _checks(prefix: str, settings: AnyChannelSettings) -> Iterator[Check]:
             shown = option
             if option in {"body", "close_body"} and getattr(settings, f"{option}_file"):
                 shown = f"{option}_file"
-            yield f"{prefix}.{shown}", getattr(settings, option), False
+            yield f"{prefix}.{shown}", getattr(settings, option).get_secret_value(), False
         for header, template in settings.headers.items():
             yield f"{prefix}.headers.{header}", template, False
     if isinstance(settings, EmailSettings):

@@ -8,6 +8,7 @@ from lagwatch.config.alerts_channels import SlackSettings, TeamsSettings
 from lagwatch.notify.bulletin import Bulletin
 from lagwatch.notify.channels.http import HttpSender, answer
 from lagwatch.notify.notice import Message
+from lagwatch.notify.packing import Packing
 
 
 class ChatWebhook:
@@ -19,7 +20,9 @@ class ChatWebhook:
         settings: SlackSettings | TeamsSettings,
         payload: Callable[[Message], dict[str, Any]],
         bulletin: Callable[[Bulletin], dict[str, Any]],
+        packing: Packing,
     ) -> None:
+        self.packing = packing
         self._url = settings.webhook_url.get_secret_value() if settings.webhook_url else ""
         self._http = HttpSender(name, settings)
         self._payload = payload
@@ -33,7 +36,7 @@ class ChatWebhook:
 
     async def _post(self, key: str, document: dict[str, Any]) -> str:
         headers = {"Content-Type": "application/json", "Idempotency-Key": key}
-        body = json.dumps(document).encode()
+        body = json.dumps(document, ensure_ascii=False).encode()
         return answer(await self._http.send("POST", self._url, body=body, headers=headers))
 
     async def close(self) -> None:

@@ -9,15 +9,21 @@ from typing import Final
 import aiosmtplib
 
 from lagwatch.config.alerts_channels import EmailSettings
-from lagwatch.errors import NotifyError
+from lagwatch.errors import NotifyError, Refusal
 from lagwatch.notify.bulletin import Bulletin
 from lagwatch.notify.channels.http import tls_context
 from lagwatch.notify.curve import HEIGHT, WIDTH, png
 from lagwatch.notify.notice import Message
+from lagwatch.notify.packing import Packing
 from lagwatch.notify.render import Renderer, TemplateError, Templates
+from lagwatch.notify.words import cut
 
 _CURVE: Final = "<!--curve-->"
+_LONGEST_SUBJECT: Final = 200
 _PERMANENT: Final = range(500, 600)
+_TOO_LARGE: Final = 552
+_OF_THE_ACCOUNT: Final = frozenset({530, 534, 535, 538, 550, 551, 553, 554})
+"""Refusals of the sender, the account or the recipients: somebody has to mend them."""
 
 
 class Email:
@@ -25,6 +31,7 @@ class Email:
 
     def __init__(self, name: str, settings: EmailSettings) -> None:
         plain, html = Templates(), Templates(html=True)
+        self.packing = Packing()
         self._name = name
         self._settings = settings
         self._subject = plain.compile(settings.subject or "{{ subject }}")
@@ -56,13 +63,15 @@ class Email:
             )
         except aiosmtplib.SMTPRecipientsRefused as error:
             codes = [one.code for one in error.recipients]
-            raise self._failed(
-                error, retryable=any(code not in _PERMANENT for code in codes)
-            ) from error
+            permanent = all(code in _PERMANENT for code in codes)
+            refusal = Refusal.NOT_ACCEPTED if permanent else Refusal.UNAVAILABLE
+            raise self._failed(error, refusal) from error
+        except aiosmtplib.SMTPAuthenticationError as error:
+            raise self._failed(error, Refusal.NOT_ACCEPTED) from error
         except aiosmtplib.SMTPResponseException as error:
-            raise self._failed(error, retryable=error.code not in _PERMANENT) from error
+            raise self._failed(error, _refusal(error.code)) from error
         except (aiosmtplib.SMTPException, OSError) as error:
-            raise self._failed(error, retryable=True) from error
+            raise self._failed(error, Refusal.UNAVAILABLE) from error
         return f"{answer}; refused: {', '.join(refused)}" if refused else answer
 
     def compose(self, message: Message) -> EmailMessage:
@@ -101,7 +110,7 @@ class Email:
 
     def _headed(self, subject: str, key: str, at_ms: int) -> EmailMessage:
         mail = EmailMessage()
-        mail["Subject"] = " ".join(subject.split())
+        mail["Subject"] = cut(" ".join(subject.split()), _LONGEST_SUBJECT)
         mail["From"] = self._settings.sender
         mail["To"] = ", ".join(self._settings.to)
         mail["Date"] = format_datetime(datetime.fromtimestamp(at_ms / 1000, UTC))
@@ -129,12 +138,22 @@ class Email:
     def _id(self, message: str) -> str:
         return f"<{message}@{self._domain}>"
 
-    def _failed(self, error: Exception, *, retryable: bool) -> NotifyError:
+    def _failed(self, error: Exception, refusal: Refusal) -> NotifyError:
         text = " ".join(str(error).split()) or type(error).__name__
-        return NotifyError(channel=self._name, message=text, retryable=retryable)
+        retryable = refusal is Refusal.UNAVAILABLE
+        return NotifyError(channel=self._name, message=text, retryable=retryable, refusal=refusal)
 
     async def close(self) -> None:
         """Each message has a connection of its own."""
+
+
+def _refusal(code: int) -> Refusal:
+    """What an answer of the server means for the next attempt."""
+    if code not in _PERMANENT:
+        return Refusal.UNAVAILABLE
+    if code == _TOO_LARGE:
+        return Refusal.TOO_LARGE
+    return Refusal.NOT_ACCEPTED if code in _OF_THE_ACCOUNT else Refusal.CONTENT
 
 
 def _template(templates: Templates, file: object, ours: str) -> Renderer:

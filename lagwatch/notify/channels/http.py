@@ -10,10 +10,12 @@ import httpx
 
 from lagwatch import __version__
 from lagwatch.config.alerts_channels import AuthenticatedSettings, HttpChannelSettings
-from lagwatch.errors import ConfigError, Fault, NotifyError
+from lagwatch.errors import ConfigError, Fault, NotifyError, Refusal
 
 _HEALING: Final = frozenset({408, 425, 429})
 """Refusals that may heal by themselves."""
+_NOT_ACCEPTED: Final = frozenset({401, 402, 403, 404, 405, 407, 410})
+"""Refusals of the address or the credentials: somebody has to mend the receiver or its options."""
 _SHOWN_CHARACTERS: Final = 200
 _LONGEST_WAIT_S: Final = 3600.0
 
@@ -52,12 +54,21 @@ class HttpSender:
             NotifyError: it is another one, or there is none; the URL, which may hold a secret, is
                 not in the text.
         """
+        given = [(name.encode(), _one_line(value)) for name, value in headers.items()]
         try:
-            response = await self._client.request(method, url, content=body, headers=dict(headers))
+            response = await self._client.request(method, url, content=body, headers=given)
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             raise self._failed(f"the URL cannot be used: {error}", retryable=False) from error
         except httpx.TimeoutException as error:
             raise self._failed("no answer in time", retryable=True) from error
+        except (httpx.RemoteProtocolError, httpx.WriteError, httpx.ReadError) as error:
+            reason = str(error) or type(error).__name__
+            raise NotifyError(
+                channel=self._channel,
+                message=f"the connection was cut: {reason}",
+                retryable=True,
+                refusal=Refusal.CUT,
+            ) from error
         except httpx.HTTPError as error:
             reason = str(error) or type(error).__name__
             raise self._failed(f"no answer: {reason}", retryable=True) from error
@@ -67,8 +78,9 @@ class HttpSender:
         raise NotifyError(
             channel=self._channel,
             message=_shown(response),
-            retryable=status >= httpx.codes.INTERNAL_SERVER_ERROR or status in _HEALING,
+            retryable=refusal(status) is Refusal.UNAVAILABLE,
             retry_after_s=_retry_after_s(response),
+            refusal=refusal(status),
         )
 
     async def close(self) -> None:
@@ -76,6 +88,22 @@ class HttpSender:
 
     def _failed(self, text: str, *, retryable: bool) -> NotifyError:
         return NotifyError(channel=self._channel, message=text, retryable=retryable)
+
+
+def _one_line(value: str) -> bytes:
+    """A header's value as UTF-8; a line break would end it."""
+    return " ".join(value.split()).encode(errors="replace")
+
+
+def refusal(status: int) -> Refusal:
+    """What an answer other than 2xx means for the next attempt."""
+    if status >= httpx.codes.INTERNAL_SERVER_ERROR or status in _HEALING:
+        return Refusal.UNAVAILABLE
+    if status == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
+        return Refusal.TOO_LARGE
+    if status in _NOT_ACCEPTED or status < httpx.codes.BAD_REQUEST:
+        return Refusal.NOT_ACCEPTED
+    return Refusal.CONTENT
 
 
 def answer(response: httpx.Response) -> str:

@@ -1,20 +1,25 @@
 """PagerDuty Events v2: one event per thread, so that what failed together pages once.
 
-The deduplication key is the message that told of the incidents first; it is resolved when the last
-of them is closed, and updated when some are.
+The deduplication key is that of the message that opened the incidents. It is resolved when the last
+of them has closed; until then nothing is sent about those that closed before.
 
 Source: PagerDuty, "Send an event" (Events API v2).
 """
 
 import json
+from collections.abc import Iterator
 from typing import Any, Final
 
 from lagwatch.config.alerts_channels import PagerDutySettings
 from lagwatch.notify.channels.http import HttpSender, answer
-from lagwatch.notify.notice import Message, Notice, headline, instant
+from lagwatch.notify.notice import Message, Notice
+from lagwatch.notify.packing import Packing
+from lagwatch.notify.words import cut, details, headline, instant, worst
 
+PACKING: Final = Packing(one_severity=True)
 _LONGEST_SUMMARY: Final = 1024
-_TOLD_GROUPS: Final = 100
+_LONGEST_TEXT: Final = 8000
+_SHOWN_GROUPS: Final = 100
 _SEVERITIES: Final = {"warning": "warning", "error": "critical"}
 
 
@@ -22,53 +27,70 @@ class PagerDuty:
     """A `Channel`."""
 
     def __init__(self, name: str, settings: PagerDutySettings) -> None:
+        self.packing = PACKING
         self._key = settings.routing_key.get_secret_value() if settings.routing_key else ""
-        self._url = settings.url
+        self._url = settings.url.get_secret_value()
         self._http = HttpSender(name, settings)
 
     async def send(self, message: Message) -> str:
         """One event per thread; an event that PagerDuty had before changes nothing there."""
-        told = ""
+        received = "nothing to send: other groups of the page are still in trouble"
         for event in events(message):
             body = json.dumps({"routing_key": self._key, **event}).encode()
             headers = {"Content-Type": "application/json"}
-            told = answer(await self._http.send("POST", self._url, body=body, headers=headers))
-        return told
+            received = answer(await self._http.send("POST", self._url, body=body, headers=headers))
+        return received
 
     async def close(self) -> None:
         await self._http.close()
 
 
 def events(message: Message) -> list[dict[str, Any]]:
-    """The events of a message, without the routing key."""
+    """The events of a message, without the routing key; none when only some of a page healed."""
     threads: dict[str, list[Notice]] = {}
     for notice in message.notices:
         threads.setdefault(notice.thread or message.id, []).append(notice)
-    return [_event(message, thread, notices) for thread, notices in threads.items()]
+    found = list(_ended(message, set() if message.closing else set(threads)))
+    if not message.closing:
+        found += [_trigger(message, thread, notices) for thread, notices in threads.items()]
+    return found
 
 
-def _event(message: Message, thread: str, notices: list[Notice]) -> dict[str, Any]:
-    first = notices[0]
-    head = {"dedup_key": f"lagwatch-{thread}", "client": "lagwatch"}
-    if first.url:
-        head["client_url"] = first.url
-    if message.closing and first.thread_open == 0:
-        return head | {"event_action": "resolve"}
-    summary = headline(first) if len(notices) == 1 else message.subject
+def _ended(message: Message, triggered: set[str]) -> Iterator[dict[str, Any]]:
+    """Threads of which no incident is open any more."""
+    open_by_thread = {one.thread: one.thread_open for n in message.notices for one in n.earlier}
     if message.closing:
-        summary = f"{first.thread_open} consumer groups still in trouble; {summary}"
-    return head | {
+        open_by_thread |= {n.thread or message.id: n.thread_open for n in message.notices}
+    for thread, still_open in open_by_thread.items():
+        if thread and still_open == 0 and thread not in triggered:
+            yield {"dedup_key": f"lagwatch-{thread}", "event_action": "resolve"}
+
+
+def _trigger(message: Message, thread: str, notices: list[Notice]) -> dict[str, Any]:
+    first = worst(notices)[0]
+    summary = headline(first)
+    if len(notices) > 1:
+        summary = f"{len(notices)} consumer groups in trouble; {summary}"
+    event: dict[str, Any] = {
+        "dedup_key": f"lagwatch-{thread}",
         "event_action": "trigger",
+        "client": "lagwatch",
         "payload": {
-            "summary": summary[:_LONGEST_SUMMARY],
-            "source": first.cluster,
+            "summary": cut(summary, _LONGEST_SUMMARY),
+            "source": first.cluster or "lagwatch",
             "severity": _SEVERITIES[message.severity],
-            "timestamp": instant(first.opened_ms).replace(" ", "T"),
-            "component": first.group if len(notices) == 1 else f"{len(notices)} groups",
-            "class": str(first.verdict.get("rule") or ""),
+            "timestamp": instant(first.opened_ms).removesuffix(" UTC").replace(" ", "T") + "Z",
+            "component": cut(first.group, 255) if len(notices) == 1 else f"{len(notices)} groups",
+            "class": str(first.verdict.get("rule") or first.about.value),
             "custom_details": {
-                "groups": [headline(one) for one in notices[:_TOLD_GROUPS]],
-                "verdict": first.verdict,
+                "text": cut("\n".join(details(first)), _LONGEST_TEXT),
+                "groups": [cut(headline(one), 500) for one in worst(notices)[:_SHOWN_GROUPS]],
+                "groups_left_out": max(0, len(notices) - _SHOWN_GROUPS),
             },
         },
     }
+    if first.url:
+        event["client_url"] = first.url
+    if first.runbook.startswith(("http://", "https://")):
+        event["links"] = [{"href": first.runbook, "text": "Runbook"}]
+    return event

@@ -1,47 +1,68 @@
-"""Slack, and what takes the same webhooks: Mattermost, Rocket.Chat."""
+"""Slack, and what takes the same webhooks: Mattermost, Rocket.Chat.
+
+All texts are plain: in Slack's own markup a name such as `a_b_c` would be set in italics.
+
+Source: Slack, "Sending messages using incoming webhooks", "Reference: blocks".
+"""
 
 from typing import Any, Final
 
 from lagwatch.notify.bulletin import Bulletin
 from lagwatch.notify.notice import Message
-from lagwatch.notify.render import plain_text
+from lagwatch.notify.packing import Packing
+from lagwatch.notify.words import body, cut, overview, subject
 
+PACKING: Final = Packing()
 _COLOURS: Final = {"close": "#1a7f37", "warning": "#bf8700", "error": "#c0392b"}
 _LONGEST_TEXT: Final = 2900
 """Slack refuses a text block of more than 3,000 characters."""
+_LIMITS: Final = (2900, 2000, 1000, 500)
+"""Tried in turn: escaped, a character may be five."""
+_LONGEST_URL: Final = 3000
+_LONGEST_SUMMARY: Final = 500
 
 
 def payload(message: Message) -> dict[str, Any]:
-    """The webhook's body.
-
-    Source: Slack, "Sending messages using incoming webhooks", "Secondary message attachments".
-    """
-    subject, _, rest = plain_text(message).partition("\n")
-    if len(message.notices) > 1:
-        subject, rest = message.subject, plain_text(message)
-    text = _escaped(rest)[:_LONGEST_TEXT]
-    blocks = [_section(f"*{_escaped(subject)}*")]
-    if text:
-        blocks.append(_section(f"```{text}```"))
+    """The webhook's body."""
+    summary = cut(subject(message), _LONGEST_SUMMARY)
+    texts = (_escaped(body(message, limit, link=False)) for limit in _LIMITS)
+    text = next(one for one in texts if len(one) <= _LONGEST_TEXT)
     colour = _COLOURS["close" if message.closing else message.severity]
-    return {
-        "text": _escaped(message.subject),
-        "attachments": [{"color": colour, "fallback": message.subject, "blocks": blocks}],
+    attachment = {
+        "color": colour,
+        "fallback": summary,
+        "blocks": [*_sections(text), *_button(overview(message))],
+    }
+    return _framed(summary) | {"attachments": [attachment]}
+
+
+def bulletin(sent: Bulletin) -> dict[str, Any]:
+    """The webhook's body of a bulletin."""
+    rest = sent.text.removeprefix(sent.subject).strip()
+    texts = (_escaped(cut(rest, limit)) for limit in _LIMITS)
+    text = next(one for one in texts if len(one) <= _LONGEST_TEXT)
+    return _framed(sent.subject) | {
+        "blocks": [*_sections(_escaped(sent.subject)), *_sections(text)]
     }
 
 
-def bulletin(told: Bulletin) -> dict[str, Any]:
-    """The webhook's body of a bulletin."""
-    text = _escaped(told.text.removeprefix(told.subject).strip())[:_LONGEST_TEXT]
-    blocks = [_section(f"*{_escaped(told.subject)}*")]
-    if text:
-        blocks.append(_section(f"```{text}```"))
-    return {"text": _escaped(told.subject), "blocks": blocks}
-
-
-def _section(text: str) -> dict[str, Any]:
-    return {"type": "section", "text": {"type": "mrkdwn", "text": text}}
+def _framed(summary: str) -> dict[str, Any]:
+    return {"text": _escaped(summary), "mrkdwn": False}
 
 
 def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("`", "'")
+    """These three are control characters in every text of Slack's, also without markup."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _sections(text: str) -> list[dict[str, Any]]:
+    if not text:
+        return []
+    return [{"type": "section", "text": {"type": "plain_text", "text": text, "emoji": False}}]
+
+
+def _button(url: str) -> list[dict[str, Any]]:
+    if not url or len(url) > _LONGEST_URL:
+        return []
+    label = {"type": "plain_text", "text": "Open in lagwatch"}
+    return [{"type": "actions", "elements": [{"type": "button", "text": label, "url": url}]}]

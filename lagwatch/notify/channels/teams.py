@@ -1,50 +1,51 @@
 """Microsoft Teams: an adaptive card to a webhook of Workflows.
 
-Source: Microsoft, "Create incoming webhooks with Workflows for Microsoft Teams".
+Texts are runs of a `RichTextBlock`, in which names such as `a_b_c` are no markup.
+
+Source: Microsoft, "Create incoming webhooks with Workflows for Microsoft Teams"; the schema of
+Adaptive Cards 1.4.
 """
 
 from typing import Any, Final
 
 from lagwatch.notify.bulletin import Bulletin
 from lagwatch.notify.notice import Message
-from lagwatch.notify.render import plain_text
+from lagwatch.notify.packing import Packing
+from lagwatch.notify.words import body, cut, overview, subject
 
+PACKING: Final = Packing()
 _COLOURS: Final = {"close": "Good", "warning": "Warning", "error": "Attention"}
-_LONGEST_TEXT: Final = 15_000
-"""Teams refuses cards of more than 28 KB."""
+_LONGEST_TEXT: Final = 6000
+"""Teams refuses cards of more than 28 KB; a character may take four bytes."""
+_LONGEST_SUMMARY: Final = 500
 
 
 def payload(message: Message) -> dict[str, Any]:
     """The webhook's body."""
     colour = _COLOURS["close" if message.closing else message.severity]
-    body = [
-        _text(message.subject, weight="Bolder", size="Medium", color=colour),
-        # a line break of its own for each line: Markdown would join them
-        _text(plain_text(message)[:_LONGEST_TEXT].replace("\n", "\n\n"), fontType="Monospace"),
-    ]
-    return _carried(_card(body, message.notices[0].url))
+    title = cut(subject(message), _LONGEST_SUMMARY)
+    lines = body(message, _LONGEST_TEXT, link=False).splitlines()
+    blocks = [_text(title, weight="Bolder", size="Medium", color=colour), *map(_text, lines)]
+    return _carried(_card(blocks, overview(message)))
 
 
-def bulletin(told: Bulletin) -> dict[str, Any]:
+def bulletin(sent: Bulletin) -> dict[str, Any]:
     """The webhook's body of a bulletin."""
-    text = told.text.removeprefix(told.subject).strip()[:_LONGEST_TEXT]
-    body = [
-        _text(told.subject, weight="Bolder", size="Medium"),
-        _text(text.replace("\n", "\n\n"), fontType="Monospace"),
-    ]
-    return _carried(_card(body, ""))
+    text = cut(sent.text.removeprefix(sent.subject).strip(), _LONGEST_TEXT)
+    blocks = [_text(sent.subject, weight="Bolder", size="Medium"), *map(_text, text.splitlines())]
+    return _carried(_card(blocks, ""))
 
 
-def _card(body: list[dict[str, Any]], url: str) -> dict[str, Any]:
+def _card(blocks: list[dict[str, Any]], url: str) -> dict[str, Any]:
     card: dict[str, Any] = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",
         "version": "1.4",
-        "body": body,
+        "body": blocks,
         "msteams": {"width": "Full"},
     }
     if url:
-        card["actions"] = [{"type": "Action.OpenUrl", "title": "Open", "url": url}]
+        card["actions"] = [{"type": "Action.OpenUrl", "title": "Open in lagwatch", "url": url}]
     return card
 
 
@@ -54,4 +55,5 @@ def _carried(card: dict[str, Any]) -> dict[str, Any]:
 
 
 def _text(text: str, **looks: str) -> dict[str, Any]:
-    return {"type": "TextBlock", "text": text, "wrap": True, **looks}
+    run = {"type": "TextRun", "text": text or " ", **looks}
+    return {"type": "RichTextBlock", "inlines": [run], "spacing": "Small"}

@@ -7,14 +7,22 @@
 import hashlib
 import hmac
 import json
+from typing import Final
+from urllib.parse import quote
 
 from lagwatch.clock import Clock
 from lagwatch.config.alerts_channels import WebhookSettings
-from lagwatch.errors import NotifyError
+from lagwatch.config.secret import Template
+from lagwatch.errors import NotifyError, Refusal
 from lagwatch.notify.bulletin import Bulletin
 from lagwatch.notify.channels.http import HttpSender, answer
+from lagwatch.notify.document import document
 from lagwatch.notify.notice import Message
+from lagwatch.notify.packing import Packing
 from lagwatch.notify.render import Renderer, TemplateError, Templates
+
+_OF_A_URL: Final = ":/?#[]@!$&'()*+,;=%~-._"
+"""Characters with a meaning in URLs, and the sign of what is encoded already."""
 
 
 class Webhook:
@@ -22,12 +30,13 @@ class Webhook:
 
     def __init__(self, name: str, settings: WebhookSettings, clock: Clock) -> None:
         templates = Templates()
+        self.packing = Packing(most_bytes=settings.most_bytes)
         self._name = name
         self._clock = clock
         self._settings = settings
         self._secret = settings.secret.get_secret_value().encode() if settings.secret else None
-        self._url = templates.compile(settings.url)
-        self._close_url = templates.compile(settings.close_url or settings.url)
+        self._url = templates.compile(settings.url.get_secret_value())
+        self._close_url = templates.compile((settings.close_url or settings.url).get_secret_value())
         self._body = _maybe(templates, settings.body)
         self._close_body = _maybe(templates, settings.close_body or settings.body)
         self._headers = {
@@ -46,7 +55,7 @@ class Webhook:
         given = {"message": bulletin.as_json(self._name), "subject": bulletin.subject}
         given["text"] = bulletin.text
         try:
-            url = self._url.render_with(given).strip()
+            url = _encoded(self._url.render_with(given))
             own = {header: value.render_with(given) for header, value in self._headers.items()}
         except TemplateError as error:
             raise self._template_failed(error) from error
@@ -66,11 +75,18 @@ class Webhook:
         try:
             url = (self._close_url if closing else self._url).render(message)
             template = self._close_body if closing else self._body
-            text = json.dumps(message.as_json()) if template is None else template.render(message)
+            text = json.dumps(document(message)) if template is None else template.render(message)
             own = {header: value.render(message) for header, value in self._headers.items()}
         except TemplateError as error:
             raise self._template_failed(error) from error
-        body = text.encode()
+        body = text.encode(errors="replace")
+        if len(body) > self._settings.most_bytes:
+            raise NotifyError(
+                channel=self._name,
+                message=f"{len(body):,} bytes are more than most_bytes",
+                retryable=False,
+                refusal=Refusal.TOO_LARGE,
+            )
         headers = {
             "Content-Type": self._settings.content_type,
             "Idempotency-Key": message.id,
@@ -78,7 +94,7 @@ class Webhook:
             **self._signed(body),
         }
         method = self._settings.close_method if closing else ""
-        return method or self._settings.method, url.strip(), body, headers
+        return method or self._settings.method, _encoded(url), body, headers
 
     def _signed(self, body: bytes) -> dict[str, str]:
         if self._secret is None:
@@ -95,11 +111,16 @@ class Webhook:
         await self._http.close()
 
 
+def _encoded(url: str) -> str:
+    """Percent-encoded where a name put in what no URL may hold."""
+    return quote(url.strip(), safe=_OF_A_URL, errors="replace")
+
+
 def signature(secret: bytes, seconds: int, body: bytes) -> str:
     """The header's value: `t=1800000000,v1=…`."""
     mac = hmac.new(secret, f"{seconds}.".encode() + body, hashlib.sha256)
     return f"t={seconds},v1={mac.hexdigest()}"
 
 
-def _maybe(templates: Templates, source: str) -> Renderer | None:
-    return templates.compile(source) if source else None
+def _maybe(templates: Templates, source: Template) -> Renderer | None:
+    return templates.compile(source.get_secret_value()) if source else None

@@ -65,6 +65,7 @@ export class Fleet {
           state: cells[at.state],
           unknown: cells[at.unknown],
           members: cells[at.members],
+          stale: cells[at.stale],
           find: group.toLowerCase(),
           trouble: TROUBLE[cells[at.worst]] ?? 2,
           lagRank: lag ?? -1,
@@ -185,6 +186,9 @@ export class Fleet {
     element.style.transform = `translateY(${index * height}px)`;
     element.setAttribute("aria-rowindex", index + 2);
     element.dataset.index = index;
+    const stale = one.stale || this.#live.isStale(one.cluster);
+    element.toggleAttribute("data-stale", stale);
+    cells[0].title = stale ? "The data of this group are too old to be trusted." : "";
     if (slot.status !== one.worst) cells[0].replaceChildren(mark((slot.status = one.worst)));
     say(link, one.group);
     link.title = one.group;

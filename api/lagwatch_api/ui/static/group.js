@@ -92,7 +92,7 @@ export class Group {
     this.#parts.past?.clear();
     const back = make("a", { href: address({ group: "", of: "", topic: "", partition: "", range: "", from: "", to: "", curve: "" }), "data-go": "" }, "← All groups");
     const title = make("div", { class: "title" }, make("h2", { id: "group-name", tabindex: "-1" }, group), make("span", { id: "g-mark" }), make("span", { class: "soft" }, `on ${cluster ?? ""}`));
-    const said = make("div", { class: "card verdict", id: "g-verdict" }, make("p", { id: "g-sentence" }, "Asking …"), make("p", { class: "soft", id: "g-where" }));
+    const said = make("div", { class: "card verdict", id: "g-verdict" }, make("p", { class: "old", id: "g-old" }), make("p", { id: "g-sentence" }, "Asking …"), make("p", { class: "soft", id: "g-where" }));
     const facts = make("dl", { class: "card facts", id: "g-facts" });
     const heat = make("section", { class: "card", "aria-labelledby": "h-heat" }, make("h3", { id: "h-heat" }, "Partitions"), make("div", { id: "g-heat" }));
     const windowBox = make("div", { class: "chart", id: "g-window", role: "img", "aria-label": "The window of commits" });
@@ -129,6 +129,8 @@ export class Group {
     $("g-mark").replaceChildren(mark(worst?.status ?? told.status));
     $("g-verdict").dataset.level = LEVELS[worst?.status] ?? "unknown";
     say($("g-sentence"), worst ? verdict(worst) : "UNKNOWN: nothing has been committed.");
+    $("g-mark").parentElement.toggleAttribute("data-stale", told.stale);
+    say($("g-old"), told.stale ? `The data of this group are ${Math.round(told.data_age_s)} s old.` : "");
     const many = told.partitions.length > 1 && worst;
     say($("g-where"), many ? `This is ${key(worst)}, the worst of ${number(told.partitions.length)} partitions.` : "");
     this.#facts(told);

@@ -24,6 +24,11 @@ export class Live {
     addEventListener("pageshow", (event) => event.persisted && this.#connect());
   }
 
+  /** Are the data of a cluster too old to be trusted? */
+  isStale(cluster) {
+    return this.clusters.get(cluster)?.state.stale === true;
+  }
+
   onChange(listener) {
     this.#listeners.add(listener);
   }
@@ -64,8 +69,9 @@ export class Live {
     const { rows: _rows, columns: _columns, gone: _gone, ...state } = told;
     this.connected = true;
     this.#heardAt = performance.now();
+    const turned = this.isStale(told.cluster) !== told.stale;
     this.clusters.set(told.cluster, { state, rows, receivedAt: performance.now() });
-    this.#tell(changes === null || changes.rows.length > 0 || changes.gone.length > 0);
+    this.#tell(turned || changes === null || changes.rows.length > 0 || changes.gone.length > 0);
   }
 
   #again(delay = RETRY_MS[Math.min(this.#failures++, RETRY_MS.length - 1)]) {

@@ -6,7 +6,6 @@ import { Live } from "./live.js";
 import { go, onChange, read } from "./place.js";
 import { duration, make, say } from "./words.js";
 
-const STALE_S = 60;
 const $ = (id) => document.getElementById(id);
 const live = new Live();
 const fleet = new Fleet(live);
@@ -34,7 +33,8 @@ function age() {
   const seconds = live.age();
   const box = $("live");
   const since = seconds === null ? "nothing read yet" : `data ${duration(Math.round(seconds))} old`;
-  const state = !live.connected ? "stale" : seconds === null || seconds > STALE_S ? "stale" : "live";
+  const fresh = [...live.clusters.values()].every(({ state }) => state.ready);
+  const state = live.connected && fresh && seconds !== null ? "live" : "stale";
   if (!live.connected && !live.clusters.size) {
     box.dataset.state = "connecting";
     say(box, "connecting …");
@@ -47,11 +47,31 @@ function age() {
   say(box, state === "live" ? `live · ${since}` : `${lost}${since}`);
 }
 
+/** One banner for each cluster whose data are old or not complete. */
+function freshness() {
+  const old = [...live.clusters.values()].filter(({ state }) => !state.ready);
+  const box = $("freshness");
+  const which = JSON.stringify(old.map(({ state }) => [state.cluster, state.stale]));
+  // the age ticks: only a cluster that comes or goes is announced
+  box.setAttribute("aria-live", box.dataset.shown === which ? "off" : "polite");
+  if (box.dataset.shown !== which) box.replaceChildren(...old.map(() => make("p")));
+  box.dataset.shown = which;
+  old.forEach(({ state, receivedAt }, index) => say(box.children[index], banner(state, receivedAt)));
+  box.hidden = old.length === 0;
+}
+
+function banner(state, receivedAt) {
+  const reason = state.reason || "the reason is not known";
+  const age = (state.data_age_s ?? 0) + (performance.now() - receivedAt) / 1000;
+  if (state.stale && state.round !== null) return `Data from cluster ${state.cluster} is ${Math.round(age)} s old: ${reason}`;
+  return `Cluster ${state.cluster} is not ready: ${reason}`;
+}
+
 function problems() {
-  const texts = [...live.clusters.values()].flatMap(({ state }) => [
-    ...(state.ready || state.problems.length ? [] : [`${state.cluster}: still being read`]),
-    ...state.problems.map((problem) => `${state.cluster}: ${problem}`),
-  ]);
+  const texts = [...live.clusters.values()].flatMap(({ state }) =>
+    // the banner says the reason already
+    state.problems.filter((problem) => state.ready || !state.reason.includes(problem)).map((problem) => `${state.cluster}: ${problem}`),
+  );
   const box = $("problems");
   if (box.dataset.shown === texts.join("\n")) return;
   box.dataset.shown = texts.join("\n");
@@ -67,10 +87,14 @@ live.onChange((rowsChanged) => {
   if (!marked) requestAnimationFrame(() => performance.mark("groups-shown"));
   marked = true;
   age();
+  freshness();
   problems();
 });
 onChange(route);
-setInterval(age, 1000);
+setInterval(() => {
+  age();
+  freshness();
+}, 1000);
 
 // links that stay on the page
 document.addEventListener("click", (event) => {

@@ -1,0 +1,1 @@
+"""The manual, and the program that writes its generated parts."""

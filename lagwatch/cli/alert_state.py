@@ -1,0 +1,141 @@
+"""`lagwatch alert incidents|notices|retry`: the alerts of a running lagwatch, over its API."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+from urllib.parse import quote, urlencode
+
+import typer
+
+from lagwatch.cli.ask import HERE, Url, ask
+from lagwatch.cli.output import console, plain, print_json
+from lagwatch.cli.reporting import Exit, complain, reported
+
+_ROOT: Final = "/api/v1/alerts"
+_PARTS: Final = {"cluster": "cluster {cluster}", "channel": "channel {group}", "history": "history"}
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Limit = Annotated[int, typer.Option(min=1, max=1000, help="Entries at most, newest first.")]
+
+_RETRY = """
+**Examples**
+
+`lagwatch alert retry 3f2a…`
+
+`lagwatch alert retry --channel old-chat --to chat`
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(incidents)
+    app.command()(notices)
+    app.command(epilog=_RETRY)(retry)
+
+
+@reported(Exit.ERROR)
+def incidents(
+    *,
+    state: Annotated[str, typer.Option(help="open, closed or all.")] = "open",
+    cluster: Annotated[str, typer.Option(help="Only this cluster.")] = "",
+    group: Annotated[str, typer.Option(help="Only this group.")] = "",
+    limit: Limit = 100,
+    url: Url = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Show incidents, newest first."""
+    wanted = {
+        "state": "" if state == "all" else state,
+        "cluster": cluster,
+        "group": group,
+        "limit": limit,
+    }
+    found = ask(url, "GET", f"{_ROOT}/incidents?{_query(wanted)}")["incidents"]
+    if as_json:
+        print_json(found, single=False)
+        return
+    rows = [
+        (_name(one), one["severity"], _at(one["since_ms"]), _at(one["closed_ms"]), _rule(one))
+        for one in found
+    ]
+    _print(("what", "severity", "since", "ended", "rule"), rows)
+
+
+@reported(Exit.ERROR)
+def notices(
+    *,
+    state: Annotated[
+        str, typer.Option(help="waiting, queued, delivered, dead or unreadable; all if not given.")
+    ] = "",
+    channel: Annotated[str, typer.Option(help="Only this channel.")] = "",
+    limit: Limit = 100,
+    url: Url = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Show the newest notice of each incident and channel, and why it is not delivered."""
+    wanted = {"state": state, "channel": channel, "limit": limit}
+    found = ask(url, "GET", f"{_ROOT}/notices?{_query(wanted)}")["notices"]
+    if as_json:
+        print_json(found, single=False)
+        return
+    rows = [
+        (
+            *(one["channel"], one["state"], one["event"], f"{one['cluster']}/{one['group']}"),
+            *(_at(one["at_ms"]), str(one["attempts"]), one["message"] or "-", one["last_error"]),
+        )
+        for one in found
+    ]
+    _print(("channel", "state", "event", "group", "at", "tried", "message", "last answer"), rows)
+
+
+@reported(Exit.ERROR)
+def retry(
+    message: Annotated[
+        str, typer.Argument(help="Id of a dead message, as `notices` shows it.")
+    ] = "",
+    *,
+    channel: Annotated[
+        str, typer.Option(help="All that this channel has given up; with --to what waits, too.")
+    ] = "",
+    to: Annotated[str, typer.Option(help="Another channel to send it to.")] = "",
+    url: Url = HERE,
+) -> None:
+    """Send again what was given up, unless later news has overtaken it."""
+    if bool(message) == bool(channel):
+        complain("Give the id of a message, or --channel.")
+        raise typer.Exit(Exit.ERROR)
+    kind, name = ("messages", message) if message else ("channels", channel)
+    path = f"{_ROOT}/{kind}/{quote(name, safe='')}/retry?{_query({'to': to})}"
+    done = ask(url, "POST", path, missing=(kind.removesuffix("s"), name))
+    typer.echo(f"{done['notices']} notices are sent again")
+
+
+def _query(given: dict[str, object]) -> str:
+    return urlencode({name: value for name, value in given.items() if value != ""})
+
+
+def _name(incident: dict[str, Any]) -> str:
+    part = _PARTS.get(incident["about"])
+    return part.format(**incident) if part else f"{incident['cluster']}/{incident['group']}"
+
+
+def _rule(incident: dict[str, Any]) -> str:
+    verdict = incident["verdict"]
+    return str(verdict.get("rule") or verdict.get("problem") or "-").replace("_", " ")
+
+
+def _at(at_ms: int | None) -> str:
+    if at_ms is None:
+        return "-"
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(" ", "seconds")
+
+
+def _print(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2), header_style="dim")
+    for title in titles:
+        table.add_column(title, no_wrap=title not in {"last answer", "rule"})
+    for row in rows:
+        table.add_row(*map(plain, row))
+    console().print(table)

@@ -1,0 +1,151 @@
+"""Options that contradict each other; asked of the tables as read, so that all are found."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from lagwatch.config.cluster import ClusterSettings
+from lagwatch.config.security import WITH_PASSWORD
+from lagwatch.config.walk import Tree
+from lagwatch.errors import Fault
+
+_OWNED: Final[Mapping[str, str]] = {
+    "bootstrap.servers": "bootstrap",
+    "metadata.broker.list": "bootstrap",
+    "client.id": "client_id",
+    "security.protocol": "tls.enabled and sasl.mechanism",
+    "enable.ssl.certificate.verification": "tls.verify",
+    "ssl.endpoint.identification.algorithm": "tls.verify",
+    "ssl.ca.location": "tls.ca_file",
+    "ssl.certificate.location": "tls.cert_file",
+    "ssl.key.location": "tls.key_file",
+    "ssl.key.password": "tls.key_password_file",
+    "sasl.mechanism": "sasl.mechanism",
+    "sasl.mechanisms": "sasl.mechanism",
+    "sasl.username": "sasl.username",
+    "sasl.password": "sasl.password_file",
+}
+"""Properties of librdkafka that have an option of their own."""
+
+_FALSE: Final = frozenset({"false", "0", "no", "off", "n", "f"})
+"""What pydantic takes for false, in lower case."""
+
+_OURS: Final = frozenset(
+    {
+        "auto.offset.reset",
+        "enable.auto.commit",
+        "enable.auto.offset.store",
+        "enable.partition.eof",
+        "group.id",
+        "isolation.level",
+    }
+)
+"""Properties that decide how lagwatch reads."""
+
+_UNUSED: Final[Mapping[str, tuple[str, ...]]] = {
+    "admin": ("start", "offsets_topic"),
+    "offsets-topic": ("committed_interval_s",),
+}
+"""By mode: options that mean nothing in it. Writing down their default does no harm."""
+
+
+def contradictions(name: str, cluster: Tree) -> Iterator[Fault]:
+    """What does not fit together in one cluster."""
+    prefix = f"clusters.{name}"
+    yield from _commits(prefix, cluster)
+    yield from _filters(prefix, cluster)
+    yield from _tls(f"{prefix}.tls", _table(cluster, "tls"))
+    yield from _sasl(f"{prefix}.sasl", _table(cluster, "sasl"))
+    yield from _client(prefix, _table(cluster, "client"))
+
+
+def _table(cluster: Tree, name: str) -> Tree:
+    table = cluster.get(name)
+    return table if isinstance(table, dict) else {}
+
+
+def _commits(prefix: str, cluster: Tree) -> Iterator[Fault]:
+    mode = str(cluster.get("commits"))
+    for option in _UNUSED.get(mode, ()):
+        default = ClusterSettings.model_fields[option].default
+        if cluster.get(option, default) != default:
+            yield Fault(
+                key=f"{prefix}.{option}",
+                value=str(cluster[option]),
+                problem=f'has no effect with commits = "{mode}"',
+                remedy=f'Remove it, or set {prefix}.commits = "auto".',
+            )
+
+
+def _filters(prefix: str, cluster: Tree) -> Iterator[Fault]:
+    for kind in ("group", "topic"):
+        allow, deny = cluster.get(f"{kind}_allow"), cluster.get(f"{kind}_deny")
+        if allow and allow == deny:
+            yield Fault(
+                key=f"{prefix}.{kind}_deny",
+                value=str(deny),
+                problem=f"denies every {kind} that {kind}_allow allows",
+                remedy="Remove one of the two.",
+            )
+
+
+def _tls(prefix: str, tls: Tree) -> Iterator[Fault]:
+    used = sorted(option for option in tls if option not in {"enabled", "verify"})
+    if used and str(tls.get("enabled", False)).lower() in _FALSE:
+        yield Fault(
+            key=f"{prefix}.enabled",
+            value="false",
+            problem=f"TLS is off, but {', '.join(used)} is set",
+            remedy=f"Set {prefix}.enabled = true, or remove the others.",
+        )
+    yield from _needs(prefix, tls, "cert_file", "key_file")
+    yield from _needs(prefix, tls, "key_file", "cert_file")
+    for secret in ("key_password", "key_password_file"):
+        yield from _needs(prefix, tls, secret, "key_file")
+
+
+def _sasl(prefix: str, sasl: Tree) -> Iterator[Fault]:
+    mechanism = str(sasl.get("mechanism", "")).strip().upper()
+    if mechanism in WITH_PASSWORD:
+        for option, file in (("username", ""), ("password", "password_file")):
+            if not (sasl.get(option) or sasl.get(file)):
+                yield Fault(
+                    key=f"{prefix}.{option}",
+                    value="",
+                    problem=f"is missing; {mechanism} needs it",
+                    remedy=f"Set {prefix}.{file or option}.",
+                )
+    if mechanism == "OAUTHBEARER":
+        for option in ("username", "password", "password_file"):
+            if option in sasl:
+                yield Fault(
+                    key=f"{prefix}.{option}",
+                    value="",
+                    problem="has no effect with OAUTHBEARER",
+                    remedy="Remove it; set sasl.oauthbearer.* under client.",
+                )
+
+
+def _client(prefix: str, client: Tree) -> Iterator[Fault]:
+    for name in client:
+        if name in _OWNED:
+            remedy = f"Remove it, and use {prefix}.{_OWNED[name]}."
+        elif name in _OURS:
+            remedy = "Remove it: lagwatch sets it itself."
+        else:
+            continue
+        yield Fault(
+            key=f'{prefix}.client."{name}"',
+            value="",
+            problem="cannot be handed to the client",
+            remedy=remedy,
+        )
+
+
+def _needs(prefix: str, table: Tree, option: str, other: str) -> Iterator[Fault]:
+    if option in table and other not in table:
+        yield Fault(
+            key=f"{prefix}.{other}",
+            value="",
+            problem=f"is missing; {option} needs it",
+            remedy=f"Set {prefix}.{other}, or remove {option}.",
+        )

@@ -1,0 +1,495 @@
+"""What is remembered of each row beyond its window: its last progress, its usual pauses and rises.
+
+A window of ten commits shows seconds of a busy consumer. Whether it is late can only be judged from
+how it usually behaves, and that must cost a few bytes: so a row keeps the longest pause it usually
+makes, not its pauses.
+
+A *pause* is the time in which a group had something to read and its committed offset did not move.
+A *rise* is the time for which its lag went on rising.
+
+A length is *usual* when it is not much longer than what was usual before, or when one about as long
+was seen a short while ago: the first long pause is only noted, the second is believed. Shorter ones
+in between wear the note down, each by half of the difference. So one night on which a group was
+down does not excuse the next one, and a nightly batch is known by its third run. The length of a
+stop, one that was judged as such, is believed at its second time only where the group rests much of
+its time, or where both ended a whole number of days or a common number of hours apart: so two
+failures of like length do not excuse a third. What is usual is forgotten as time passes, by a
+second every 24 seconds: what recurs within 24 times its length stays known.
+
+Of commits made before lagwatch watched it is not known whether there was something to read between
+them. Their pauses are kept apart: they count until members are seen to stay through half an hour
+without moving, or for six hours. Then the group does not leave between runs, and its pauses were
+idleness.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lagwatch.core.model import UNKNOWN
+
+Int64 = NDArray[np.int64]
+Uint16 = NDArray[np.uint16]
+Float32 = NDArray[np.float32]
+Bools = NDArray[np.bool_]
+Rows = NDArray[np.integer]
+
+UNIT_MS: Final = 10_000
+"""Lengths are kept in units of ten seconds: in two bytes up to a week."""
+_MOST_UNITS: Final = np.iinfo(np.uint16).max
+_FORGET_EVERY_MS: Final = 24 * UNIT_MS
+"""One unit is forgotten in this time."""
+_NEVER_MS: Final = 1 << 60
+_LIKE: Final = 1.5
+"""A length is about as long as another when it is at most this many times as long."""
+_SCHEDULED_MS: Final = 6 * 3_600_000
+"""A pause between commits of the past that is so long is believed when it is seen first."""
+_STAYS_MS: Final = 6 * 3_600_000
+_IDLE_STEPS: Final = 30
+_DIP: Final = np.float32(0.8)
+"""A lag that fell to less than this share of its peak does not rise any more."""
+_LEVEL_STEPS: Final = 10
+"""A lag that has had no higher peak for longer does not rise any more, see `_compare`."""
+_NOISE: Final = np.float32(0.25)
+"""Less than this share of a rise, before a pause or a single step, was no part of it: `_rise`."""
+_CREEPS: Final = np.float32(2)
+"""A lag that rose at most so many times as far as when it paused last has not begun to rise."""
+KNOWN_AFTER: Final = 3
+"""Movements after which the pace of a row is known."""
+_RESTS: Final = 3
+"""A group rests much of its time when it works at most this many times as long as it pauses."""
+_HOUR_MS: Final = 3_600_000
+_DAYS: Final = 7
+_SCHEDULE_MS: Final = np.array(
+    [hours * _HOUR_MS for hours in (1, 2, 3, 4, 6, 8, 12)]
+    + [days * 24 * _HOUR_MS for days in range(1, _DAYS + 1)]
+)
+"""Intervals at which schedules run."""
+_SCHEDULE_SLACK_MS: Final = np.array(
+    [max(2 * 60_000, hours * _HOUR_MS // 50) for hours in (1, 2, 3, 4, 6, 8, 12)]
+    + [_HOUR_MS] * _DAYS  # the clocks are changed, and runs take longer on some days
+)
+_NO_FLOOR: Final = np.float32(np.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """Usual lengths by row, and those noted once; shape [rows], in `UNIT_MS`."""
+
+    known: Uint16
+    noted: Uint16
+
+    def learn(
+        self,
+        rows: Rows,
+        length_ms: Int64,
+        *,
+        slack_ms: int,
+        believe_ms: int = _NEVER_MS,
+        also: "Usual | None" = None,
+        may_recur: Bools | None = None,
+    ) -> None:
+        """Take in one length for each of these rows; a row must not occur twice.
+
+        Expected are lengths up to twice the usual one, here or in `also`, and `slack_ms` more.
+        Lengths from `believe_ms` on are believed when they are seen first. Where `may_recur` is
+        False, the length is not believed because it was noted before.
+        """
+        units = np.minimum(-(-length_ms // UNIT_MS), _MOST_UNITS).astype(np.int64)
+        known, noted = self.known[rows].astype(np.int64), self.noted[rows].astype(np.int64)
+        usual = known if also is None else np.maximum(known, also.known[rows])
+        expected = units <= 2 * usual + slack_ms // UNIT_MS
+        recurs = (units <= _LIKE * noted) & (noted <= _LIKE * units)
+        if may_recur is not None:
+            recurs &= may_recur
+        believed = expected | recurs | (units >= believe_ms // UNIT_MS)
+        self.known[rows] = np.where(believed, np.maximum(known, units), known)
+        # a shorter one does not wipe out a longer one at once: of lengths that vary widely no two
+        # in a row may be alike
+        unlike = np.where(units < noted, (noted + units) // 2, units)
+        # what recurs is noted anew, or it would be believed only every second time
+        self.noted[rows] = np.where(recurs, units, np.where(believed, noted, unlike))
+
+    def forget(self, units: int, *, noted: int) -> None:
+        """Shorten the usual lengths by `units`, and those noted once by `noted`."""
+        for column, by in ((self.known, units), (self.noted, noted)):
+            if by > 0:
+                step = np.uint16(min(by, _MOST_UNITS))
+                np.subtract(column, np.minimum(column, step), out=column)
+
+    def length_ms(self, rows: Rows | slice) -> Int64:
+        """The usual length of each row, rounded up; 0 when none is known."""
+        return self.known[rows].astype(np.int64) * UNIT_MS
+
+
+class Pace:
+    """The pace of all rows of one cluster; rows are those of the window store. One owner writes."""
+
+    def __init__(self, *, step_ms: int = 60_000) -> None:
+        """`step_ms`: lowest lags are compared in steps of this length."""
+        self.step_ms = step_ms
+        self.moved_ms = np.empty(0, np.int64)
+        """Last commit at which the offset changed; -1 before the first commit."""
+        self.since_s = np.empty(0, np.uint32)
+        """First commit that was seen."""
+        self.moves = np.empty(0, np.uint8)
+        """Movements seen, up to 255."""
+        self.down = np.empty(0, np.bool_)
+        """Was it judged stopped or stalled, and has not moved since?"""
+        self.returned_s = np.empty(0, np.uint32)
+        """When it last moved after that; 0 never."""
+        self.pauses = Usual(np.empty(0, np.uint16), np.empty(0, np.uint16))
+        self.past = Usual(np.empty(0, np.uint16), np.empty(0, np.uint16))
+        """Pauses between commits that were made before lagwatch watched."""
+        self.rises = Usual(np.empty(0, np.uint16), np.empty(0, np.uint16))
+        self.held_s = np.empty(0, np.uint32)
+        """Since when a member has held the partition; 0: none does."""
+        self.waited_ms: Int64 | None = None
+        """When the row last waited for a transaction, or nothing but control records was left; -1
+        never. None: no row ever did."""
+        self._floor = np.empty(0, np.float32)
+        """Lowest lag of the time under way: a step, or more for a row that pauses longer."""
+        self._floor_before = np.empty(0, np.float32)
+        """Lowest lag of the time before; of a lag that rises, the highest of these."""
+        self._under_way = np.empty(0, np.uint16)
+        """Steps of the time under way so far."""
+        self.rising = np.empty(0, np.uint16)
+        """Steps for which the lag rose up to its peak, its small ups and downs before included."""
+        self.level = np.empty(0, np.uint16)
+        """Steps since that peak."""
+        self.rises_s = np.empty(0, np.uint32)
+        """When the lag began to rise (epoch seconds, on the clock of `see_lags`)."""
+        self._base = np.empty(0, np.float32)
+        """Lowest lag before it began to rise."""
+        self._calm = np.empty(0, np.float32)
+        """Its peak when it last paused near its base; infinite: it did not."""
+        self._calm_steps = np.empty(0, np.uint16)
+        """Steps since then."""
+        self._step = UNKNOWN
+        self._forgotten_ms = UNKNOWN
+
+    def make_room(self, capacity: int) -> None:
+        """Grow to this number of rows; new ones know nothing."""
+        old = self.moved_ms.size
+        if capacity <= old:
+            return
+        for name, empty in _EMPTY.items():
+            setattr(self, name, _grown(getattr(self, name), capacity, empty))
+        if self.waited_ms is not None:
+            self.waited_ms = _grown(self.waited_ms, capacity, UNKNOWN)
+        for name in ("pauses", "past", "rises"):
+            usual: Usual = getattr(self, name)
+            grown = (_grown(column, capacity, 0) for column in (usual.known, usual.noted))
+            setattr(self, name, Usual(*grown))
+
+    def clear(self, rows: Rows) -> None:
+        """Forget everything about these rows."""
+        for name, empty in _EMPTY.items():
+            getattr(self, name)[rows] = empty
+        if self.waited_ms is not None:
+            self.waited_ms[rows] = UNKNOWN
+        for usual in (self.pauses, self.past, self.rises):
+            usual.known[rows] = 0
+            usual.noted[rows] = 0
+
+    # checkpoints
+
+    def copied(self, rows: Rows) -> dict[str, NDArray[np.generic]]:
+        """All columns of these rows, by name; copies."""
+        waited_ms = self.waited_ms
+        copies = {name: column[rows] for name, column in self._columns().items()}
+        never = np.full(rows.size, UNKNOWN, np.int64)
+        return copies | {"waited_ms": never if waited_ms is None else waited_ms[rows]}
+
+    def put(self, first: int, columns: Mapping[str, NDArray[np.generic]]) -> None:
+        """Write such copies into the rows from `first` on, for which there must be room."""
+        for name, column in self._columns().items():
+            if name in columns:  # checkpoints of earlier versions lack some
+                column[first : first + columns[name].size] = columns[name]
+        waited = np.flatnonzero(columns["waited_ms"] != UNKNOWN)
+        if waited.size:
+            self.wait(first + waited, columns["waited_ms"][waited].astype(np.int64))
+
+    def _columns(self) -> dict[str, NDArray[np.generic]]:
+        return {
+            **{name: getattr(self, name) for name in _EMPTY},
+            "pauses": self.pauses.known,
+            "pauses_noted": self.pauses.noted,
+            "past": self.past.known,
+            "past_noted": self.past.noted,
+            "rises": self.rises.known,
+            "rises_noted": self.rises.noted,
+        }
+
+    @property
+    def clocks(self) -> tuple[int, int]:
+        """The step under way, and up to when lengths were forgotten (ms); -1 not yet."""
+        return self._step, self._forgotten_ms
+
+    @clocks.setter
+    def clocks(self, clocks: tuple[int, int]) -> None:
+        self._step, self._forgotten_ms = clocks
+
+    # movements
+
+    def move(self, rows: Rows, at_ms: Int64, pause_ms: Int64, *, past: bool = False) -> None:
+        """These rows' offsets changed at these instants after such pauses, -1 for the first one.
+
+        Sorted by row, then in the order of time. Of a backlog (`past`) a pause of hours is
+        believed at once: schedules make such pauses, and there may be only one of them.
+        """
+        if not rows.size:
+            return
+        long = np.flatnonzero(pause_ms > UNIT_MS)
+        usual = self.past if past else self.pauses
+        # of a row with several, one at a time: each changes what is usual for the next
+        turn = _turns(rows[long])
+        for number in range(int(turn.max(initial=UNKNOWN)) + 1):
+            chosen = long[turn == number]
+            may_recur = self._may_recur(rows[chosen], at_ms[chosen], pause_ms[chosen])
+            usual.learn(
+                rows[chosen],
+                pause_ms[chosen],
+                slack_ms=self.step_ms,
+                believe_ms=_SCHEDULED_MS if past else _NEVER_MS,
+                also=self.past,
+                may_recur=may_recur,
+            )
+        heads = _heads(rows)
+        moved, times = rows[heads], np.diff(heads, append=rows.size)
+        last_ms = at_ms if heads.size == rows.size else np.maximum.reduceat(at_ms, heads)
+        self.moved_ms[moved] = np.maximum(self.moved_ms[moved], last_ms)
+        self.moves[moved] = np.minimum(self.moves[moved] + times, 255)
+        self.down[moved] = False
+
+    def _may_recur(self, rows: Rows, at_ms: Int64, pause_ms: Int64) -> Bools | None:
+        """Whose pause, which ends now, may be usual because one like it was seen before.
+
+        An ordinary pause may; one that was judged a stop when the group rests much of its time, or
+        comes back as a schedule does. None: all may.
+        """
+        down = self.down[rows]
+        if not down.any():
+            return None
+        returned_ms = self.returned_s[rows].astype(np.int64) * 1000
+        apart_ms = at_ms - returned_ms
+        rests = apart_ms - pause_ms <= _RESTS * pause_ms
+        off_ms = np.abs(apart_ms[:, None] - _SCHEDULE_MS)
+        scheduled = (off_ms <= _SCHEDULE_SLACK_MS).any(axis=1)
+        stopped = rows[down]
+        self.returned_s[stopped] = at_ms[down] // 1000
+        self.down[stopped] = False
+        may: Bools = ~down | (returned_ms == 0) | rests | scheduled
+        return may
+
+    def begin(self, rows: Rows, at_ms: Int64) -> None:
+        """The first commits of these rows were seen."""
+        self.since_s[rows] = at_ms // 1000
+
+    def pause_ms(self, rows: Rows) -> Int64:
+        """The usual pause of each row; 0 when none is known."""
+        units = np.maximum(self.pauses.known[rows], self.past.known[rows])
+        return units.astype(np.int64) * UNIT_MS
+
+    def wait(self, rows: Rows, at_ms: Int64) -> None:
+        """These rows had read all that they could read, although there was more."""
+        if self.waited_ms is None:
+            self.waited_ms = np.full(self.moved_ms.size, UNKNOWN, np.int64)
+        self.waited_ms[rows] = at_ms
+
+    def see_members(self, held: Bools, now_ms: int) -> None:
+        """Which rows' partitions are held by members now; called once a step."""
+        size = held.size
+        since_s = self.held_s[:size]
+        since_s[:] = np.where(held, np.where(since_s > 0, since_s, now_ms // 1000), 0)
+        known = np.flatnonzero(self.past.known[:size])
+        if known.size:
+            held_ms = now_ms - since_s[known].astype(np.int64) * 1000
+            idle_ms = np.minimum(now_ms - self.moved_ms[known], held_ms)
+            stays = (held_ms >= _STAYS_MS) | (idle_ms >= _IDLE_STEPS * self.step_ms)
+            self.past.known[known[held[known] & stays]] = 0
+
+    # lags
+
+    def rises_since_ms(self, rows: Rows) -> Int64:
+        """When the lags of these rows began to rise, on the clock of `see_lags`; -1 unknown.
+
+        It stays the same instant from step to step, while steps go by in which nothing is known,
+        and over a restart.
+        """
+        rises_ms = self.rises_s[rows].astype(np.int64) * 1000
+        return np.where(rises_ms > 0, rises_ms, UNKNOWN)
+
+    def rose_ms(self, rows: Rows) -> Int64:
+        """For how long the lags of these rows rose, up to their peak."""
+        peak_steps = self._step - self.level[rows].astype(np.int64) - self._under_way[rows]
+        since_ms = self.rises_since_ms(rows)
+        known = (since_ms >= 0) & (self._step != UNKNOWN)
+        rose_ms = np.where(known, peak_steps * self.step_ms - since_ms, _NEVER_MS)
+        counted_ms = self.rising[rows].astype(np.int64) * self.step_ms
+        return np.clip(rose_ms, 0, counted_ms)
+
+    def see_lags(self, rows: Rows, lag: Int64, now_ms: int, *, shown: Rows | None = None) -> bool:
+        """Take in a round of known lags, those that are unknown left out; True once a step.
+
+        The beginning of the rises that are `shown` does not change any more.
+        """
+        self._floor[rows] = np.minimum(self._floor[rows], lag.astype(np.float32))
+        step = now_ms // self.step_ms
+        if step == self._step:
+            return False
+        if self._step != UNKNOWN:
+            self._compare(step, np.zeros(0, np.intp) if shown is None else shown)
+        self._step = step
+        self._forget(now_ms)
+        return True
+
+    def resume(self, now_ms: int, *, shown: Rows) -> None:
+        """No lags were seen for a while: that time does not count as one in which any rose.
+
+        After it a group catches up, so only the rises that are `shown` go on.
+        """
+        if self._step != UNKNOWN:
+            self._break_off(shown)
+            self._step = now_ms // self.step_ms
+
+    def leave_out(self, rows: Rows, absent_ms: Int64) -> None:
+        """The lags of these rows were not known for so long: that is no time in which they rose."""
+        steps = np.minimum(self._under_way[rows], absent_ms // self.step_ms)
+        self._under_way[rows] -= steps.astype(np.uint16)
+
+    def _compare(self, step: int, shown: Rows) -> None:
+        """Compare the lowest lag of the time that ends now with that of the time before.
+
+        The lag of a group that commits every five minutes rises for five minutes and falls at each
+        commit: so a row's times are at least twice as long as its usual pause. Some steps went by,
+        or the clock was set back. Steps in which no lag was known do not count.
+
+        A consumer that is a little too slow has better times now and then: a rise goes on after a
+        small dip. It has ended when no higher peak follows: then the lag stays where it is.
+        """
+        passed = step - self._step
+        if passed > 1:
+            self._break_off(shown)
+        under_way = self._under_way.astype(np.int64) + min(max(passed, 0), 1)
+        under_way = np.minimum(under_way, _MOST_UNITS).astype(np.int64)
+        self._under_way[:] = under_way
+        steps = 1 + 2 * self.pauses.known.astype(np.int64) * UNIT_MS // self.step_ms
+        known = np.isfinite(self._floor) & (under_way >= steps)
+        peak, level = self._floor_before, self.level + under_way
+        higher = known & np.isfinite(peak) & (self._floor > peak)
+        patience = np.maximum(np.maximum(_LEVEL_STEPS, under_way), self.rising // 3)
+        dips = known & ~higher & (self.rising > 0)
+        goes_on = dips & (self._floor >= _DIP * peak) & (level <= patience)
+        ended = np.flatnonzero(dips & ~goes_on)
+        if ended.size:
+            length_ms = self.rising[ended].astype(np.int64) * self.step_ms
+            self.rises.learn(ended, length_ms, slack_ms=self.step_ms)
+            self.rising[ended] = 0
+        self._rise(np.flatnonzero(higher), under_way, steps=steps, step=step, shown=shown)
+        self._pause(np.flatnonzero(goes_on), under_way)
+        self.rising[higher] = np.minimum(self.rising[higher] + level[higher], _MOST_UNITS)
+        self.level[known] = np.where(goes_on, np.minimum(level, _MOST_UNITS), 0)[known]
+        begins_anew = known & ~goes_on
+        self._floor_before[begins_anew] = self._floor[begins_anew]
+        self._floor[known] = _NO_FLOOR
+        self._under_way[known] = 0
+
+    def _rise(self, rows: Rows, under_way: Int64, *, steps: Int64, step: int, shown: Rows) -> None:
+        """The lags of these rows have a higher peak than before: when did that begin?
+
+        Any lag goes up and down a little, and has now and then a higher peak. So when what it rose
+        before it paused last, or before this step, is little beside what it has risen now, the
+        rise began there.
+        """
+        if not rows.size:
+            return
+        peak, calm, base = self._floor_before[rows], self._calm[rows], self._base[rows]
+        calm_steps = self._calm_steps[rows] + under_way[rows]
+        rises = self.rising[rows] > 0
+        free = rises & ~np.isin(rows, shown)
+        with np.errstate(invalid="ignore"):  # the base of an earlier version is not known
+            risen = self._floor[rows] - base
+            here = ~rises | (free & (peak - base < _NOISE * risen))
+            there = free & ~here & (calm - base < _NOISE * risen)
+        length = np.where(here, np.minimum(under_way, steps)[rows], calm_steps)
+        begins = np.flatnonzero(here | there)
+        began_ms = (step - length[begins]) * self.step_ms
+        self.rises_s[rows[begins]] = np.maximum(began_ms // 1000, 1)
+        self._base[rows[begins]] = np.where(here, peak, calm)[begins]
+        self._calm[rows[begins]] = _NO_FLOOR
+        self._calm_steps[rows] = np.minimum(calm_steps, _MOST_UNITS)
+
+    def _pause(self, rows: Rows, under_way: Int64) -> None:
+        """The lags of these rows did not go on rising, but have not ended to rise either."""
+        if not rows.size:
+            return
+        peak, calm, base = self._floor_before[rows], self._calm[rows], self._base[rows]
+        with np.errstate(invalid="ignore"):
+            creeps = ~np.isfinite(calm) | (peak - base <= _CREEPS * (calm - base))
+        self._calm[rows] = np.where(creeps, peak, calm)
+        steps = np.minimum(self._calm_steps[rows] + under_way[rows], _MOST_UNITS)
+        self._calm_steps[rows] = np.where(creeps, 0, steps)
+
+    def _break_off(self, shown: Rows) -> None:
+        """For some steps nothing was known: rises go on only where they are shown."""
+        ends = self.rising > 0
+        ends[shown] = False
+        self.rising[ends] = 0
+        self.level[ends] = 0
+
+    def _forget(self, now_ms: int) -> None:
+        if self._forgotten_ms == UNKNOWN or now_ms < self._forgotten_ms:
+            self._forgotten_ms = now_ms
+        units = (now_ms - self._forgotten_ms) // _FORGET_EVERY_MS
+        if units:
+            before = self._forgotten_ms // _FORGET_EVERY_MS
+            self._forgotten_ms += units * _FORGET_EVERY_MS
+            # slower, so that a length is still like itself when it recurs after 24 times its length
+            noted = (before + units) // 3 - before // 3
+            for usual in (self.pauses, self.past, self.rises):
+                usual.forget(units, noted=noted)
+
+
+_EMPTY: Final[Mapping[str, float]] = {
+    "moved_ms": UNKNOWN,
+    "since_s": 0,
+    "moves": 0,
+    "down": False,
+    "returned_s": 0,
+    "held_s": 0,
+    "_floor": float("inf"),
+    "_floor_before": float("inf"),
+    "_under_way": 0,
+    "rising": 0,
+    "level": 0,
+    "rises_s": 0,
+    "_base": float("inf"),
+    "_calm": float("inf"),
+    "_calm_steps": 0,
+}
+
+
+def _heads(rows: Rows) -> NDArray[np.intp]:
+    """Where a new row begins, in a column sorted by row."""
+    heads = np.ones(rows.size, np.bool_)
+    np.not_equal(rows[1:], rows[:-1], out=heads[1:])
+    return np.flatnonzero(heads)
+
+
+def _turns(rows: Rows) -> Int64:
+    """How many entries of the same row precede each, in a column sorted by row."""
+    heads = _heads(rows)
+    return np.arange(rows.size) - np.repeat(heads, np.diff(heads, append=rows.size))
+
+
+T = TypeVar("T", bound=np.generic)
+
+
+def _grown(column: NDArray[T], capacity: int, empty: float) -> NDArray[T]:
+    grown = np.full(capacity, empty, column.dtype)
+    grown[: column.size] = column
+    return grown

@@ -1,0 +1,520 @@
+"""What the rules look at: the windows of rows to be judged, and what is known around them.
+
+Columns of windows are rings as in `window`: slots first, rows second. A slot's predecessor is the
+slot before it, except for the oldest entry, which has none.
+"""
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lagwatch.core.model import UNKNOWN, Membership
+from lagwatch.core.pace import KNOWN_AFTER, Pace
+
+Int64 = NDArray[np.int64]
+Int32 = NDArray[np.int32]
+Int8 = NDArray[np.int8]
+Bools = NDArray[np.bool_]
+Slots = NDArray[np.integer]
+
+_NO_LAG: Final = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowColumns:
+    """The windows of n rows, k slots each."""
+
+    offset: Int64
+    """[k, n]"""
+    commit_ms: Int64
+    """[k, n]"""
+    lag: Int64
+    """[k, n]; -1 unknown."""
+    count: Slots
+    """[n]"""
+    oldest: Slots
+    """[n] slot of the oldest entry; 0 for an empty row."""
+    newest: Slots
+    """[n] slot of the newest entry; -1 for an empty row."""
+    observed_s: NDArray[np.uint32] | None = None
+    """[k, n] when lagwatch saw each commit, on its own clock; None: not known."""
+
+    @property
+    def rows(self) -> NDArray[np.intp]:
+        return np.arange(self.count.size)
+
+    def take(self, rows: Slots | slice) -> "WindowColumns":
+        """The windows of these rows; views for a slice."""
+        return WindowColumns(
+            offset=self.offset[:, rows],
+            commit_ms=self.commit_ms[:, rows],
+            lag=self.lag[:, rows],
+            count=self.count[rows],
+            oldest=self.oldest[rows],
+            newest=self.newest[rows],
+            observed_s=None if self.observed_s is None else self.observed_s[:, rows],
+        )
+
+    def in_time(self, column: Int64) -> Int64:
+        """A column unrolled: [k, n], oldest entry first, what follows the newest undefined."""
+        slots = np.arange(column.shape[0])[:, None]
+        unrolled: Int64 = column[
+            (self.oldest[None, :] + slots) % column.shape[0], self.rows[None, :]
+        ]
+        return unrolled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionColumns:
+    """Topic-partitions; the last element stands for those that are not visible: all unknown."""
+
+    log_start: Int64
+    log_end: Int64
+    last_stable: Int64
+    held_ms: Int64
+    """Since when the last stable offset has been short of the log end and has not moved; -1."""
+    known_ms: Int64
+    """When the log end was last read."""
+    away_ms: Int64
+    """Last reading before the partition was away for a while; -1."""
+    back_ms: Int64
+    """First reading after it; -1."""
+    clear_ms: Int64
+    """First reading after the absence before that one; -1 when there was none."""
+    empty_first: Int64
+    empty_end: Int64
+    """From `empty_first` to before `empty_end` a read_committed reader found no record; -1."""
+    recent_end: Int64
+    """Lowest log end of the last while."""
+
+    @classmethod
+    def of(cls, log_end: Int64, **columns: Int64) -> "PartitionColumns":
+        """From columns without the last element; those left out are unknown."""
+        names = [field.name for field in fields(cls)]
+        table = np.full((len(names), log_end.size + 1), UNKNOWN, np.int64)
+        for place, name in enumerate(names):
+            if name == "log_end" or name in columns:
+                table[place, :-1] = log_end if name == "log_end" else columns[name]
+        return cls(**dict(zip(names, table, strict=True)))
+
+
+ABSENCE: Final = ("away_ms", "back_ms", "clear_ms")
+"""Columns that say when something was away last, in the order of `uninterrupted_ms`."""
+
+
+def uninterrupted_ms(
+    since_ms: Int64, until_ms: Int64, away_ms: Int64, back_ms: Int64, clear_ms: Int64
+) -> Int64:
+    """The longest stretch between two instants in which Kafka was there; 0 when there is none.
+
+    Two absences are remembered: with every further one the time before the last but one is
+    forgotten. A broker that comes and goes thus never makes a silence longer than it was.
+    """
+    before = away_ms - np.maximum(since_ms, clear_ms)
+    apart = np.maximum(before, until_ms - back_ms)
+    return np.maximum(np.where(since_ms < back_ms, apart, until_ms - since_ms), 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowFacts:
+    """What is known of each stored row beside its window and pace; None where it is of no row."""
+
+    membership: Int8
+    """`Membership`"""
+    left_ms: Int64 | None
+    """Since when no member of the group, which has some, subscribes to the topic; -1 it does."""
+    mirrored: Bools | None
+    """Are the offsets written by a mirror of another cluster?"""
+    read_committed: Bools | None
+    """Is the group known to read committed records only?"""
+    rewound_from: Int64 | None
+    """Committed offset before it went back; -1."""
+    rewound_ms: Int64 | None
+    """When it went back first."""
+    rewound_again_ms: Int64 | None
+    """When it went back last."""
+    lost: Int64 | None
+    """Messages that were deleted before the group read them."""
+    lost_ms: Int64 | None
+    """When the last of them were noticed missing; -1 never, or acknowledged."""
+    commits: "CommitFacts | None"
+    """Up to when the commits of the rows are known; None: as of the log ends."""
+
+    @classmethod
+    def none(cls, rows: int) -> "RowFacts":
+        """Nothing is known."""
+        empty = {field.name: None for field in fields(cls) if field.name != "membership"}
+        return cls(membership=np.full(rows, Membership.UNKNOWN, np.int8), **empty)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitFacts:
+    """Up to when commits are known, by partition of the offsets topic."""
+
+    place: NDArray[np.int16]
+    """The partition of the offsets topic of each stored row."""
+    known_ms: Int64
+    """All commits before it are known; -1 none."""
+    away_ms: Int64
+    """Last instant at which they were known before they were unknown for a while; -1."""
+    back_ms: Int64
+    clear_ms: Int64
+    """The `back_ms` of the absence before; -1."""
+    polled: Bools
+    """Are offsets polled, so that only their changes are seen?"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Settings of the rules."""
+
+    allowed_lag: int = 0
+    minimum_complete: float = 0.0
+    recent_ms: int = 100_000
+    """How far back "was at the log end" looks."""
+    stop_after_ms: int = 180_000
+    """A group without members is not stopped before it was silent for so long.
+
+    All other times of the rules are fixed parts and multiples of it: see `step_ms`.
+    """
+    stall_after_ms: int = 300_000
+    """A group with members is not stopped or stalled before."""
+    loss_shown_ms: int = 3_600_000
+
+    @property
+    def step_ms(self) -> int:
+        """The third part of `stop_after_ms`: a minute by default."""
+        return self.stop_after_ms // 3
+
+    @property
+    def unsure_ms(self) -> int:
+        """What a row of which little is known gets instead of `stop_after_ms`: five minutes."""
+        return 5 * self.step_ms
+
+    @property
+    def young_ms(self) -> int:
+        """A row seen for less than this has not shown what is usual for it: half an hour."""
+        return 30 * self.step_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """What is known around the windows of one cluster."""
+
+    pace: Pace
+    facts: RowFacts
+    partitions: PartitionColumns
+    limits: Limits
+    complete_ms: int = UNKNOWN
+    """Since when lagwatch has been watching without a gap of its own; -1: always."""
+    skew_ms: int = 0
+    """How far lagwatch's clock is ahead of Kafka's."""
+    asked_ms: int = UNKNOWN
+    """The instant that time lags are relative to."""
+
+
+class Rows:
+    """Rows to be judged. Instants are on Kafka's clock. Derived columns are made when asked for."""
+
+    def __init__(
+        self,
+        around: Around,
+        windows: WindowColumns,
+        *,
+        row: Slots,
+        at: Int32,
+        now_ms: Int64,
+        lag: Int64,
+        readable_lag: Int64,
+        time_lag_ms: Int64,
+        allowed_lag: Int64 | int,
+        appended_ms: Int64 | None = None,
+    ) -> None:
+        """Columns of equal length.
+
+        Args:
+            around: what is known of the cluster.
+            windows: commits.
+            row: the rows' places in the window store.
+            at: their topic-partitions; -1 for those that are not visible.
+            now_ms: up to when commits and log ends of each row are known.
+            lag: log end - committed offset; -1 unknown.
+            readable_lag: what of it the group can read; -1 unknown.
+            time_lag_ms: age of the oldest message not read; -1 unknown.
+            allowed_lag: lag that counts as none.
+            appended_ms: where the time lag is unknown, the latest instant at which the first
+                unread message can have been appended, if that is known; -1.
+        """
+        self.around = around
+        self.windows = windows
+        self.row = row
+        self.at = at
+        self.now_ms = now_ms
+        self.lag = lag
+        self.readable_lag = readable_lag
+        self.time_lag_ms = time_lag_ms
+        self.allowed_lag = allowed_lag
+        self.appended_ms = appended_ms
+
+    @property
+    def size(self) -> int:
+        return int(self.row.size)
+
+    @property
+    def limits(self) -> Limits:
+        return self.around.limits
+
+    def take(self, index: Slots) -> "Rows":
+        """Some of the rows."""
+        allowed = self.allowed_lag
+        return Rows(
+            self.around,
+            self.windows.take(index),
+            row=self.row[index],
+            at=self.at[index],
+            now_ms=self.now_ms[index],
+            lag=self.lag[index],
+            readable_lag=self.readable_lag[index],
+            time_lag_ms=self.time_lag_ms[index],
+            allowed_lag=allowed if isinstance(allowed, int) else allowed[index],
+            appended_ms=None if self.appended_ms is None else self.appended_ms[index],
+        )
+
+    # windows
+
+    @cached_property
+    def committed(self) -> Int64:
+        """Newest committed offset; of an empty row it means nothing."""
+        offset: Int64 = self.windows.offset[self.windows.newest, self.windows.rows]
+        return offset
+
+    @cached_property
+    def commit_ms(self) -> Int64:
+        """When it was committed."""
+        at_ms: Int64 = self.windows.commit_ms[self.windows.newest, self.windows.rows]
+        return at_ms
+
+    @cached_property
+    def span_ms(self) -> Int64:
+        """From the oldest commit of the window to the newest."""
+        first_ms: Int64 = self.windows.commit_ms[self.windows.oldest, self.windows.rows]
+        return self.commit_ms - first_ms
+
+    @property
+    def seen_ms(self) -> Int64 | None:
+        """When lagwatch saw the newest commit, on its own clock; None: not known."""
+        observed_s = self.windows.observed_s
+        if observed_s is None:
+            return None
+        return observed_s[self.windows.newest, self.windows.rows].astype(np.int64) * 1000
+
+    @cached_property
+    def movement(self) -> "Movement":
+        return _movement(self.windows)
+
+    # partitions
+
+    def partition(self, name: str) -> Int64:
+        """A column of `PartitionColumns`, by row."""
+        column: Int64 = getattr(self.around.partitions, name)[self.at]
+        return column
+
+    def fact(self, name: str, absent: int = UNKNOWN) -> Int64:
+        """A column of `RowFacts`, by row; `absent` where there is none."""
+        column = getattr(self.around.facts, name)
+        if column is None:
+            return np.full(self.size, absent, np.int64)
+        values: Int64 = column[self.row]
+        return values
+
+    def commit_fact(self, name: str) -> Int64:
+        """A column of `CommitFacts`, by row; -1 where nothing is known."""
+        commits = self.around.facts.commits
+        if commits is None:
+            return np.full(self.size, UNKNOWN, np.int64)
+        values: Int64 = getattr(commits, name)[commits.place[self.row]]
+        return values
+
+    def holds(self, name: str) -> Bools:
+        """A column of `RowFacts` that says yes or no."""
+        return self.fact(name, 0).astype(np.bool_)
+
+    # silence
+
+    @cached_property
+    def membership(self) -> Int64:
+        return self.fact("membership")
+
+    @cached_property
+    def gone(self) -> Bools:
+        """Is no consumer there to read the partition?"""
+        return np.isin(self.membership, (Membership.EMPTY, Membership.UNHELD))
+
+    @cached_property
+    def pause_ms(self) -> Int64:
+        """The row's usual pause; 0 when none is known."""
+        return self.around.pace.pause_ms(self.row)
+
+    @cached_property
+    def quiet_since_ms(self) -> Int64:
+        """Since when there has been something to read and the offset has not moved.
+
+        From the last movement, or from when the first unread message was appended or an open
+        transaction ended, if that came later: until then the consumer had nothing to do.
+        """
+        known = self.time_lag_ms >= 0
+        latest = UNKNOWN if self.appended_ms is None else self.appended_ms
+        appended = np.where(known, self.around.asked_ms - self.time_lag_ms, latest)
+        since_ms: Int64 = np.maximum(self.around.pace.moved_ms[self.row], appended)
+        waited_ms = self.around.pace.waited_ms
+        return since_ms if waited_ms is None else np.maximum(since_ms, waited_ms[self.row])
+
+    @cached_property
+    def quiet_ms(self) -> Int64:
+        """How long that has been, without the time in which Kafka was away.
+
+        After it was away a group has to find its broker, and rejoin: so the time before and the
+        time after are not added up, the longer of them counts.
+        """
+        since_ms = self.quiet_since_ms
+        if self.around.complete_ms >= 0:
+            # a pace that is not known yet is learned from what is seen, not from the past
+            since_ms = np.where(
+                self.pace_known, since_ms, np.maximum(since_ms, self.around.complete_ms)
+            )
+        by_partition = uninterrupted_ms(
+            since_ms, self.now_ms, *(self.partition(name) for name in ABSENCE)
+        )
+        by_commits = uninterrupted_ms(
+            since_ms, self.now_ms, *(self.commit_fact(name) for name in ABSENCE)
+        )
+        return np.minimum(by_partition, by_commits)
+
+    @cached_property
+    def pace_known(self) -> Bools:
+        known: Bools = self.around.pace.moves[self.row] >= KNOWN_AFTER
+        return known
+
+    @cached_property
+    def limit_ms(self) -> Int64:
+        """How long a row may be quiet before it counts as stopped or stalled.
+
+        Members that are there get more time than a group without any; so does a row of which
+        little is known.
+        """
+        limits, pause_ms = self.around.limits, self.pause_ms
+        since_ms = self.around.pace.since_s[self.row].astype(np.int64) * 1000
+        young = self.now_ms - since_ms < limits.young_ms
+        floor_ms = np.where(young, limits.unsure_ms, limits.stop_after_ms)
+        gone_ms = np.maximum(floor_ms, pause_ms * 3 // 2 + limits.step_ms)
+        patience_ms = np.where(self.pace_known, limits.stall_after_ms, 3 * limits.stall_after_ms)
+        there_ms = np.maximum(patience_ms, 3 * pause_ms)
+        there_ms = np.where(self.membership == Membership.UNKNOWN, gone_ms, there_ms)
+        return np.where(self.gone, gone_ms, there_ms)
+
+    @cached_property
+    def overdue(self) -> Bools:
+        """Has the row been quiet for longer than it may?"""
+        return (self.quiet_ms > self.limit_ms) | self.around.pace.down[self.row]
+
+    @cached_property
+    def watched(self) -> Bools:
+        """Has lagwatch watched long enough to say so? A silence before its start may be its own.
+
+        A minute, for a row that pauses longer three times its pause, up to five minutes.
+        """
+        complete_ms = self.around.complete_ms
+        if complete_ms < 0:
+            return np.ones(self.size, np.bool_)
+        return (
+            (self.quiet_since_ms >= complete_ms)
+            | (self.now_ms - complete_ms >= self._watch_ms)
+            | self.around.pace.down[self.row]
+        )
+
+    @cached_property
+    def _watch_ms(self) -> Int64:
+        return np.clip(3 * self.pause_ms, self.limits.step_ms, self.limits.unsure_ms)
+
+    @cached_property
+    def judged_from_ms(self) -> Int64:
+        """When the row can be judged if it stays quiet."""
+        from_ms: Int64 = self.now_ms + np.maximum(self.limit_ms - self.quiet_ms, 0)
+        if self.around.complete_ms >= 0:
+            from_ms = np.maximum(from_ms, self.around.complete_ms + self._watch_ms)
+        return from_ms
+
+    @cached_property
+    def commits_on(self) -> Bools:
+        """Does somebody still commit, or would if polls could see it?"""
+        steps = np.maximum(self.windows.count.astype(np.int64) - 1, 1)
+        usual_ms = np.maximum(3 * self.span_ms // steps, self.limits.step_ms)
+        seen = self.now_ms - self.commit_ms <= usual_ms
+        polled = self.commit_fact("polled") == 1
+        return np.where(polled, self.membership == Membership.HELD, seen)
+
+    @cached_property
+    def moves(self) -> Bools:
+        """Does the offset move in the rhythm of its last commits? A group between runs does not."""
+        steps = np.maximum(self.windows.count.astype(np.int64) - 1, 1)
+        rhythm_ms = np.maximum(3 * self.span_ms // steps, self.limits.step_ms)
+        still_ms = self.now_ms - self.around.pace.moved_ms[self.row]
+        moves: Bools = still_ms <= rhythm_ms
+        return moves
+
+    @cached_property
+    def rising_ms(self) -> Int64:
+        """For how long the lag rose, up to its peak."""
+        return self.around.pace.rising[self.row].astype(np.int64) * self.around.pace.step_ms
+
+    @cached_property
+    def rises_since_ms(self) -> Int64:
+        """When that began."""
+        since_ms = self.around.pace.rises_since_ms(self.row)
+        # of a rise that an earlier version saw begin nothing but the length is known
+        return np.where(since_ms >= 0, since_ms - self.around.skew_ms, self.now_ms - self.rising_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Movement:
+    """How the entries of each window follow one another."""
+
+    falls: Bools
+    """An offset is below the one before it."""
+    still: Bools
+    """All offsets are equal."""
+    shrinks: Bools
+    """A lag is below the one before it; where lags are unknown, this means nothing."""
+    gaps: Bools
+    """A lag is unknown."""
+    lowest_lag: Int64
+    """Lowest known lag; the highest integer when none is known."""
+
+
+def _movement(windows: WindowColumns) -> Movement:
+    """One pass over the slots, each compared with the slot before it."""
+    number = windows.count.size
+    falls, shrinks, gaps = (np.zeros(number, np.bool_) for _ in range(3))
+    still = np.ones(number, np.bool_)
+    lowest = np.full(number, _NO_LAG, np.int64)
+    for slot in range(windows.offset.shape[0]):
+        used = windows.count > slot
+        # the ring's oldest entry follows none: the slot before it holds the newest
+        follows = used & (windows.oldest != slot)
+        offset, before = windows.offset[slot], windows.offset[slot - 1]
+        lag, lag_before = windows.lag[slot], windows.lag[slot - 1]
+        falls |= follows & (offset < before)
+        still &= (offset == before) | ~follows
+        shrinks |= follows & (lag < lag_before)
+        known = used & (lag >= 0)
+        gaps |= used ^ known
+        np.minimum(lowest, lag, out=lowest, where=known)
+    return Movement(falls=falls, still=still, shrinks=shrinks, gaps=gaps, lowest_lag=lowest)
+
+
+def lowest_known(movement: Movement) -> Int64:
+    """Lowest known lag of each window; -1 when none is known."""
+    return np.where(movement.lowest_lag == _NO_LAG, UNKNOWN, movement.lowest_lag)

@@ -1,0 +1,79 @@
+"""Numbers in words, and sentences with numbers in them: the same wherever people read them."""
+
+from collections.abc import Mapping
+from typing import Final
+
+Evidence = dict[str, int | float | str | None]
+Numbers = Mapping[str, int | float | str | None]
+"""Evidence of a verdict by name; None is unknown."""
+
+_MINUTE_S: Final = 60
+_HOUR_S: Final = 3600
+_DAY_S: Final = 86_400
+
+
+def duration(seconds: float) -> str:
+    """A length of time with its two greatest units: `9 min 30 s`."""
+    if seconds < _MINUTE_S:
+        rounded = round(seconds, 1)
+        return f"{rounded:.1f} s" if rounded % 1 else f"{rounded:.0f} s"
+    whole = int(seconds)
+    for unit_s, unit, part_s, part in _UNITS:
+        if whole >= unit_s:
+            rest = whole % unit_s // part_s
+            return (
+                f"{whole // unit_s} {unit} {rest} {part}" if rest else f"{whole // unit_s} {unit}"
+            )
+    raise AssertionError("a minute is the smallest unit")
+
+
+_UNITS: Final = (
+    (_DAY_S, "d", _HOUR_S, "h"),
+    (_HOUR_S, "h", _MINUTE_S, "min"),
+    (_MINUTE_S, "min", 1, "s"),
+)
+
+
+def counted(number: float, noun: str) -> str:
+    """`1 message`, `1,200 messages`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+_MEMBERS: Final = {
+    "unknown": "its members are not known",
+    "empty": "the group has no members",
+    "held": "a member holds the partition",
+    "unheld": "no member holds the partition",
+    "rebalancing": "the group is rebalancing",
+}
+
+
+class _Shown:
+    """A value of the evidence that a sentence shows in the form it asks for."""
+
+    def __init__(self, value: float | str | None) -> None:
+        self._value = value
+
+    def __format__(self, form: str) -> str:
+        """`span`: milliseconds as a duration; `members`: a clause; a noun: so many of it."""
+        value = self._value
+        if value is None:
+            return _UNKNOWN.get(form, f"an unknown number of {form}s")
+        if isinstance(value, str):
+            return _MEMBERS.get(value, value) if form == "members" else value
+        if form == "span":
+            return duration(value / 1000)
+        return counted(value, form) if form else f"{value:,}"
+
+
+_UNKNOWN: Final = {"span": "an unknown time", "": "unknown", "members": _MEMBERS["unknown"]}
+
+
+class _Values(dict[str, _Shown]):
+    def __missing__(self, name: str) -> _Shown:
+        return _Shown(None)
+
+
+def fill(sentence: str, numbers: Numbers) -> str:
+    """A sentence with `{name:form}` filled in; what the evidence lacks is unknown."""
+    return sentence.format_map(_Values({name: _Shown(each) for name, each in numbers.items()}))

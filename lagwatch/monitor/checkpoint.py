@@ -1,0 +1,227 @@
+"""A monitor's state as columns by name, and a new monitor from them.
+
+`capture` gives it part by part: between two parts the event loop may do other work. That needs no
+lock, because of the order: the positions in the offsets topic come first, the rows after them. A
+row may so hold commits that are read once more after a restart; those are recognized by their order
+(`Windows.advances`). Each row is consistent in itself.
+
+Rows are identified by names, never by their place: rows may come, go and change places meanwhile.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from lagwatch.core.evaluate import RowIds
+from lagwatch.core.rows import ABSENCE
+from lagwatch.core.snapshot import TopicColumns
+from lagwatch.core.window import WindowCopy
+from lagwatch.monitor.cluster import ClusterMonitor, Kept
+
+Int64 = NDArray[np.int64]
+Int32 = NDArray[np.int32]
+Part = Mapping[str, NDArray[Any]]
+"""Columns by name; those of rows have the rows as their last axis."""
+
+SLICE_ROWS: Final = 8_192
+"""Rows, or topic-partitions of the history, in a part: copied within a few milliseconds."""
+_WINDOW: Final = ("offset", "commit_ms", "order", "lag", "observed_s")
+
+
+def capture(monitor: ClusterMonitor) -> Iterator[Part]:
+    """All that outlives a restart; the first part decides as of when.
+
+    Nothing else may change the monitor while a part is made.
+    """
+    kept = monitor.kept()
+    at_ms, ends = monitor.history.at_ms.copy(), monitor.history.ends
+    yield {
+        "state": _json(_state(monitor, kept)),
+        "first": kept.topics.first,
+        "log_start": kept.topics.log_start,
+        "log_end": kept.topics.log_end,
+        "last_stable": kept.topics.last_stable,
+        **{f"commits_{name}": column for name, column in zip(ABSENCE, kept.absences, strict=True)},
+        "sample_ms": at_ms,
+        **{f"partition.{name}": column for name, column in kept.partitions.items()},
+    }
+    for first in range(0, ends.shape[1], SLICE_ROWS):
+        # the matrix is replaced when it is thinned or renumbered: this one stays as it is
+        yield {"ends": ends[:, first : first + SLICE_ROWS].copy()}
+    groups, topics = _Dictionary(), _Dictionary()
+    first = 0
+    while first < monitor.windows.rows:
+        end = min(first + SLICE_ROWS, monitor.windows.rows)
+        if part := _rows(monitor, monitor.table.used(first, end), groups, topics):
+            yield part
+        first = end
+    yield {"names": _json({"groups": list(groups.ids), "topics": list(topics.ids)})}
+
+
+class _Dictionary:
+    """Names and their numbers, in the order of their first use."""
+
+    def __init__(self) -> None:
+        self.ids: dict[str, int] = {}
+
+    def numbers(self, column: Int32, names: Sequence[str]) -> Int32:
+        """A column of numbers of these names, as numbers of ours."""
+        distinct, place = np.unique(column, return_inverse=True)
+        ids = self.ids
+        ours = [ids.setdefault(names[number], len(ids)) for number in distinct.tolist()]
+        return np.array(ours, np.int32)[place]
+
+
+def _rows(
+    monitor: ClusterMonitor, rows: NDArray[np.intp], groups: _Dictionary, topics: _Dictionary
+) -> Part:
+    if not rows.size:
+        return {}
+    ids = monitor.table.of_rows(rows)
+    windows, pace = monitor.windows.copied(rows), monitor.pace.copied(rows)
+    # written as differences that are mostly zero: what does not vary costs nothing in the file
+    pace["moved_ms"] = windows.commit_ms[-1] - pace["moved_ms"]
+    columns = {name: getattr(windows, name) for name in _WINDOW}
+    columns["observed_s"] = windows.observed_s - windows.commit_ms // 1000
+    return {
+        "group": groups.numbers(ids.group, ids.group_names),
+        "topic": topics.numbers(ids.topic, ids.topic_names),
+        "partition": ids.partition,
+        "count": windows.count,
+        **columns,
+        **{f"pace.{name}": column for name, column in pace.items()},
+        **{f"setback.{name}": each for name, each in monitor.setbacks.copied(rows).items()},
+        **{f"group.{name}": each for name, each in monitor.groups.copied(rows).items()},
+    }
+
+
+def _state(monitor: ClusterMonitor, kept: Kept) -> Mapping[str, object]:
+    return {
+        "positions": sorted(kept.positions.items()),
+        "offsets_topic_id": kept.offsets_topic_id,
+        "exact_times": kept.exact_times,
+        "data_ms": kept.data_ms,
+        "topics_ms": kept.topics_ms,
+        "starts_ms": kept.starts_ms,
+        "topics": kept.topics.names,
+        "topic_ids": [kept.topic_ids.get(name, "") for name in kept.topics.names],
+        "missing_since": kept.missing_since,
+        "listed": sorted(kept.listed),
+        "uncommitted": monitor.groups.uncommitted,
+        "gaps": monitor.history.gaps,
+        "clocks": monitor.pace.clocks,
+        "skew": monitor.skew.seen,
+    }
+
+
+def restore(monitor: ClusterMonitor, parts: Sequence[Part], *, offsets_topic: str) -> None:
+    """Fill a new monitor with what was captured of another."""
+    first, *middle, last = parts
+    state, names = orjson.loads(first["state"].tobytes()), orjson.loads(last["names"].tobytes())
+    slices = _unique([part for part in middle if "group" in part])
+    ids = RowIds(
+        group=_joined(slices, "group"),
+        topic=_joined(slices, "topic"),
+        partition=_joined(slices, "partition"),
+        at=np.zeros(0, np.int32),
+        group_names=names["groups"],
+        topic_names=names["topics"],
+    )
+    monitor.restore(_kept(first, state), ids, offsets_topic=offsets_topic)
+    ends = [part["ends"] for part in middle if "ends" in part]
+    none = np.zeros((first["sample_ms"].size, 0), np.int64)
+    monitor.history.restore(
+        first["sample_ms"], np.concatenate([none, *ends], axis=1), map(tuple, state["gaps"])
+    )
+    monitor.pace.clocks = tuple(state["clocks"])
+    monitor.skew.seen = tuple(state["skew"])
+    place = 0
+    for part in slices:
+        _put(monitor, place, part)
+        place += part["group"].size
+    monitor.groups.remember(names["groups"], map(tuple, state["uncommitted"]))
+    monitor.restored_rows()
+
+
+def _kept(part: Part, state: Mapping[str, Any]) -> Kept:
+    names = tuple(state["topics"])
+    prefix = "partition."
+    return Kept(
+        positions=dict(map(tuple, state["positions"])),
+        # absent in checkpoints of earlier versions
+        offsets_topic_id=state.get("offsets_topic_id", ""),
+        exact_times=state["exact_times"],
+        data_ms=state["data_ms"],
+        topics_ms=state["topics_ms"],
+        starts_ms=state["starts_ms"],
+        topics=TopicColumns(
+            names=names,
+            index={name: index for index, name in enumerate(names)},
+            first=part["first"],
+            log_start=part["log_start"],
+            log_end=part["log_end"],
+            last_stable=part["last_stable"],
+            leader=np.full(part["log_end"].size, -1, np.int32),
+        ),
+        topic_ids={
+            name: each for name, each in zip(names, state["topic_ids"], strict=True) if each
+        },
+        missing_since=state["missing_since"],
+        partitions={
+            name.removeprefix(prefix): column
+            for name, column in part.items()
+            if name.startswith(prefix)
+        },
+        absences=tuple(part[f"commits_{name}"] for name in ABSENCE),
+        listed=frozenset(state["listed"]),
+    )
+
+
+def _unique(slices: Sequence[Part]) -> list[Part]:
+    """Without rows that moved to another place while they were captured: the later copy counts."""
+    if not slices:
+        return []
+    identity = [_joined(slices, name) for name in ("partition", "topic", "group")]
+    order = np.lexsort(identity)  # stable: copies of a row stay in the order of their capture
+    last = np.ones(order.size, np.bool_)
+    same = [column[order][1:] == column[order][:-1] for column in identity]
+    last[:-1] = ~np.logical_and.reduce(same)
+    if last.all():
+        return list(slices)
+    keep = np.zeros(order.size, np.bool_)
+    keep[order[last]] = True
+    bounds = np.cumsum([part["group"].size for part in slices])[:-1]
+    return [
+        {name: column[..., kept] for name, column in part.items()}
+        for part, kept in zip(slices, np.split(keep, bounds), strict=True)
+    ]
+
+
+def _joined(slices: Sequence[Part], name: str) -> Int32:
+    return np.concatenate([np.zeros(0, np.int32), *(part[name] for part in slices)])
+
+
+def _put(monitor: ClusterMonitor, first: int, part: Part) -> None:
+    columns = {name: part[name] for name in _WINDOW}
+    columns["observed_s"] = part["observed_s"] + part["commit_ms"] // 1000
+    monitor.windows.put(first, WindowCopy(**columns, count=part["count"]))
+    pace = _below(part, "pace.")
+    pace["moved_ms"] = part["commit_ms"][-1] - pace["moved_ms"]
+    monitor.pace.put(first, pace)
+    monitor.setbacks.put(first, _below(part, "setback."))
+    monitor.groups.put(first, _below(part, "group."))
+
+
+def _below(part: Part, prefix: str) -> dict[str, NDArray[Any]]:
+    return {
+        name.removeprefix(prefix): column
+        for name, column in part.items()
+        if name.startswith(prefix)
+    }
+
+
+def _json(value: object) -> NDArray[np.uint8]:
+    return np.frombuffer(orjson.dumps(value), np.uint8)

@@ -1,0 +1,157 @@
+"""Keeps checkpoints of all clusters: read at the start, written at intervals and at the stop."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from lagwatch import __version__
+from lagwatch.clock import Clock
+from lagwatch.config.settings import Settings
+from lagwatch.monitor.checkpoint import capture, restore
+from lagwatch.monitor.checkpoint_file import (
+    CheckpointFile,
+    UnusableError,
+    decode,
+    encode,
+    pack,
+    unpack,
+)
+from lagwatch.monitor.cluster import ClusterMonitor
+
+_OLDEST_MS: Final = 24 * 3_600_000
+"""Kafka keeps tombstones for a day: an older checkpoint would not learn of every removal."""
+_FUTURE_MS: Final = 60_000
+_CLUSTER_OPTIONS: Final = (
+    "offsets_topic",
+    "commits",
+    "start",
+    "group_allow",
+    "group_deny",
+    "topic_allow",
+    "topic_deny",
+)
+"""Options with which other commits would have been read."""
+
+_log = structlog.get_logger(__name__)
+
+
+class CheckpointKeeper:
+    """One file per cluster in one folder. Its methods run on the monitors' event loop."""
+
+    def __init__(
+        self, settings: Settings, clock: Clock, monitors: Mapping[str, ClusterMonitor]
+    ) -> None:
+        """Nothing is read or written yet; without `checkpoint.path` nothing ever is."""
+        self._settings = settings
+        self._clock = clock
+        self._monitors = monitors if settings.checkpoint.path else {}
+        folder = Path(settings.checkpoint.path)
+        self._files = {name: CheckpointFile(folder / f"{name}.checkpoint") for name in monitors}
+        self._kept: dict[str, tuple[int, ...]] = {}
+        """Revision of each monitor that is on disk."""
+        self._number = 0
+
+    async def restore(self) -> None:
+        """Fill the monitors, which must be new; a checkpoint that cannot be used is left out."""
+        for name, monitor in self._monitors.items():
+            began_s = self._clock.monotonic_s()
+            try:
+                # nothing reports to a monitor yet: a thread may fill it
+                at_ms = await asyncio.to_thread(self._restore, name, monitor)
+            except UnusableError as error:
+                _log.info("checkpoint_not_used", cluster=name, reason=str(error))
+                continue
+            _log.info(
+                "checkpoint_restored",
+                cluster=name,
+                rows=monitor.windows.rows,
+                age_s=round((self._clock.now_ms() - at_ms) / 1000, 1),
+                took_s=round(self._clock.monotonic_s() - began_s, 2),
+            )
+
+    def _restore(self, name: str, monitor: ClusterMonitor) -> int:
+        header, body = decode(self._files[name].read())
+        self._demand_fit(name, header)
+        topic = self._settings.clusters[name].offsets_topic
+        restore(monitor, unpack(header, body), offsets_topic=topic)
+        return int(header["written_ms"])
+
+    def _demand_fit(self, name: str, header: Mapping[str, Any]) -> None:
+        age_ms = self._clock.now_ms() - header["written_ms"]
+        if header["cluster"] != name:
+            raise UnusableError(f"it is of cluster {header['cluster']}")
+        if age_ms > _OLDEST_MS:
+            raise UnusableError(f"it is {age_ms // 3_600_000} hours old, more than a day")
+        if age_ms < -_FUTURE_MS:
+            raise UnusableError("it was written in the future: the clock was set back")
+        for option, value in self._options(name).items():
+            if header["options"].get(option) != value:
+                raise UnusableError(f"{option} was {header['options'].get(option)!r} then")
+
+    def _options(self, name: str) -> dict[str, object]:
+        """Options that must be what they were."""
+        cluster, settings = self._settings.clusters[name], self._settings
+        return {
+            "windows.intervals": settings.windows.intervals,
+            "evaluator.rules": str(settings.evaluator.rules),
+            **{f"clusters.{name}.{each}": getattr(cluster, each) for each in _CLUSTER_OPTIONS},
+        }
+
+    async def run(self) -> None:
+        """Write at intervals until cancelled."""
+        while True:
+            await self._clock.sleep(self._settings.checkpoint.interval_s)
+            await self.write()
+
+    async def stop(self, within_s: float) -> None:
+        """Write for the last time; what takes longer is given up, the file before it stays."""
+        try:
+            async with asyncio.timeout(within_s):
+                await self.write()
+        except TimeoutError:
+            _log.warning("checkpoint_given_up", within_s=within_s)
+
+    async def write(self) -> None:
+        """Write those that changed."""
+        for name, monitor in self._monitors.items():
+            revision = monitor.revision
+            # before everything was known once, the file of the earlier process says more
+            if not monitor.complete or self._kept.get(name) == revision:
+                continue
+            try:
+                await self._write(name, monitor)
+            except OSError as error:
+                _log.error(
+                    "checkpoint_not_written",
+                    cluster=name,
+                    file=str(self._files[name].path.absolute()),
+                    reason=error.strerror or str(error),
+                    remedy="make the folder writable, or set checkpoint.path",
+                )
+            else:
+                self._kept[name] = revision
+
+    async def _write(self, name: str, monitor: ClusterMonitor) -> None:
+        began_s = self._clock.monotonic_s()
+        self._number += 1
+        number = self._number
+        header = {
+            "lagwatch": __version__,
+            "cluster": name,
+            "written_ms": self._clock.now_ms(),
+            "options": self._options(name),
+        }
+        # a part is copied here, between two reports, and compressed in a thread
+        parts = [await asyncio.to_thread(pack, part) for part in capture(monitor)]
+        whole = await asyncio.to_thread(encode, header, parts)
+        await asyncio.to_thread(self._files[name].write, whole, number)
+        _log.debug(
+            "checkpoint_written",
+            cluster=name,
+            rows=monitor.windows.rows,
+            size_bytes=len(whole),
+            took_s=round(self._clock.monotonic_s() - began_s, 2),
+        )

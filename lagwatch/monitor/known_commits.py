@@ -1,0 +1,112 @@
+"""Up to when all commits are known, by partition of the offsets topic and by row."""
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lagwatch.core.model import UNKNOWN, offsets_partition
+from lagwatch.core.rows import CommitFacts
+from lagwatch.monitor.partitions import shifted
+from lagwatch.ports.reports import CommitsKnown
+
+Int64 = NDArray[np.int64]
+
+
+class KnownCommits:
+    """What `CommitsKnown` reports say. One owner writes."""
+
+    def __init__(self, *, away_after_ms: int) -> None:
+        """Commits that were not known for longer than `away_after_ms` were away."""
+        self._away_after_ms = away_after_ms
+        self._until_ms = np.zeros(0, np.int64)
+        self._away_ms = np.zeros(0, np.int64)
+        self._back_ms = np.zeros(0, np.int64)
+        self._clear_ms = np.zeros(0, np.int64)
+        self._polled: tuple[int, ...] = ()
+        self._polls_ms = self._until_ms
+        """The same without polls whose offsets are not admitted yet."""
+        self._place = np.zeros(0, np.int16)
+        """Partition of the offsets topic, by row."""
+
+    @property
+    def until_ms(self) -> int:
+        """The latest instant up to which any commits are known; -1 when none has been told."""
+        return int(self._until_ms.max()) if self._until_ms.size else UNKNOWN
+
+    @property
+    def absences(self) -> tuple[Int64, ...]:
+        """`ABSENCE` by partition of the offsets topic; -1 never."""
+        return self._away_ms, self._back_ms, self._clear_ms
+
+    def restore(self, away_ms: Int64, back_ms: Int64, clear_ms: Int64) -> None:
+        """Remember the absences of an earlier process; the time since is no absence."""
+        self._until_ms = np.full(away_ms.size, UNKNOWN, np.int64)
+        self._away_ms, self._back_ms, self._clear_ms = away_ms, back_ms, clear_ms
+
+    def take(self, report: CommitsKnown) -> bool:
+        """Take a report in; True when the number of partitions changed: place all rows anew."""
+        until_ms = report.until_ms
+        self._polled = report.polled
+        if until_ms.size != self._until_ms.size:
+            self._until_ms = until_ms.copy()
+            self._away_ms = np.full(until_ms.size, UNKNOWN, np.int64)
+            self._back_ms = np.full(until_ms.size, UNKNOWN, np.int64)
+            self._clear_ms = np.full(until_ms.size, UNKNOWN, np.int64)
+            return True
+        gap_ms = until_ms - self._until_ms
+        away = (self._until_ms >= 0) & (gap_ms > self._away_after_ms)
+        self._clear_ms[away] = self._back_ms[away]
+        self._away_ms[away] = self._until_ms[away]
+        self._back_ms[away] = until_ms[away]
+        self._until_ms = np.maximum(until_ms, self._until_ms)
+        return False
+
+    def polls_admitted(self) -> None:
+        """The offsets of all polls so far were admitted."""
+        self._polls_ms = self._until_ms
+
+    def place(self, rows: NDArray[np.intp], groups: list[str], capacity: int) -> None:
+        """Learn which groups these rows belong to."""
+        if self._place.size < capacity:
+            grown = np.zeros(capacity, np.int16)
+            grown[: self._place.size] = self._place
+            self._place = grown
+        number = self._until_ms.size
+        if number:
+            self._place[rows] = [_partition(group, number) for group in groups]
+
+    def facts(self, *, skew_ms: int, all_polled: bool) -> CommitFacts | None:
+        """All of it with instants on Kafka's clock; None when nothing was told."""
+        size = self._until_ms.size
+        if not size:
+            if not all_polled:
+                return None
+            unknown = np.full(1, UNKNOWN, np.int64)
+            return CommitFacts(
+                place=np.zeros_like(self._place),
+                known_ms=unknown,
+                away_ms=unknown,
+                back_ms=unknown,
+                clear_ms=unknown,
+                polled=np.ones(1, np.bool_),
+            )
+        polled = np.full(size, all_polled, np.bool_)
+        polled[list(self._polled)] = True
+        known_ms = self._until_ms
+        if self._polls_ms.size == size:
+            # an offset that waits to be admitted must not pass for one that did not change
+            known_ms = np.where(polled, self._polls_ms, known_ms)
+        return CommitFacts(
+            place=self._place,
+            known_ms=shifted(known_ms, skew_ms),
+            away_ms=shifted(self._away_ms, skew_ms),
+            back_ms=shifted(self._back_ms, skew_ms),
+            clear_ms=shifted(self._clear_ms, skew_ms),
+            polled=polled,
+        )
+
+
+@lru_cache(maxsize=65_536)
+def _partition(group: str, partitions: int) -> int:
+    return offsets_partition(group, partitions)

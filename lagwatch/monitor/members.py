@@ -1,0 +1,302 @@
+"""Groups, their members, and what follows for each row: is anybody there to read it?"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lagwatch.core.evaluate import Layout
+from lagwatch.core.model import UNKNOWN, GroupInfo, Member, Membership
+from lagwatch.core.snapshot import TopicColumns
+from lagwatch.monitor.rows import Identity, position
+from lagwatch.ports.reports import GroupsSeen
+
+Int64 = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Owners = Mapping[tuple[str, int], Member]
+
+_REBALANCING: Final = frozenset(
+    {"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"}
+)
+_MIRROR_TOPIC: Final = re.compile(r"^(?P<alias>.+)\.checkpoints\.internal$")
+"""MirrorMaker 2 keeps one such topic on the target cluster for each source cluster."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPatterns:
+    """Regular expressions for names of groups; "" finds none."""
+
+    read_committed: str = ""
+    mirrored: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Uncommitted:
+    """A partition that a member holds and the group never committed."""
+
+    since_ms: int
+    log_end: int = UNKNOWN
+    """Log end offset when that was first looked at; -1 unknown."""
+
+
+class Groups:
+    """State and members of all groups of a cluster, and columns by row. One owner writes."""
+
+    def __init__(self, patterns: GroupPatterns, *, never_commits_ms: int) -> None:
+        """A group never commits when it has not for `never_commits_ms`, with messages coming."""
+        self.info: dict[str, GroupInfo] = {}
+        self.owners: dict[str, Owners] = {}
+        self.rebalances: Counter[str] = Counter()
+        self.membership = np.zeros(0, np.int8)
+        """`Membership`, by row of the window store."""
+        self.left_ms: Int64 | None = None
+        self.mirrored: Bools | None = None
+        self.read_committed: Bools | None = None
+        self._read_committed = re.compile(patterns.read_committed or r"(?!)")
+        self._mirrored = re.compile(patterns.mirrored or r"(?!)")
+        self._never_commits_ms = never_commits_ms
+        self._dirty: set[str] = set()
+        self._uncommitted: dict[str, dict[tuple[str, int], _Uncommitted]] = {}
+        self._sources: tuple[str, ...] = ()
+        self._remembered: set[str] = set()
+        """Groups known from a checkpoint only, until they are described again."""
+
+    # checkpoints
+
+    def copied(self, rows: NDArray[np.integer]) -> dict[str, NDArray[np.generic]]:
+        """The columns that there are, of these rows; copies."""
+        columns = {name: getattr(self, name) for name in ("membership", *_OPTIONAL)}
+        return {name: column[rows] for name, column in columns.items() if column is not None}
+
+    def put(self, first: int, columns: Mapping[str, NDArray[np.generic]]) -> None:
+        """Write such copies into the rows from `first` on, for which there must be room."""
+        for name, values in columns.items():
+            if getattr(self, name) is None:
+                setattr(self, name, np.full(self.membership.size, _OPTIONAL[name], values.dtype))
+            getattr(self, name)[first : first + values.size] = values
+
+    @property
+    def uncommitted(self) -> list[tuple[str, str, int, int, int]]:
+        """Partitions held and never committed: (group, topic, partition, since_ms, log_end)."""
+        return [
+            (group, topic, partition, each.since_ms, each.log_end)
+            for group, missing in self._uncommitted.items()
+            for (topic, partition), each in missing.items()
+        ]
+
+    def remember(
+        self, groups: Iterable[str], uncommitted: Iterable[tuple[str, str, int, int, int]]
+    ) -> None:
+        """Keep what a checkpoint says of these groups until they are described."""
+        self._remembered = set(groups)
+        for group, topic, partition, since_ms, log_end in uncommitted:
+            self._uncommitted.setdefault(group, {})[topic, partition] = _Uncommitted(
+                since_ms=since_ms, log_end=log_end
+            )
+            self._remembered.add(group)
+
+    def _believe(self, report: GroupsSeen) -> None:
+        """What is reported takes the place of what was remembered."""
+        self._remembered.difference_update(info.group for info in report.groups)
+        if report.complete:
+            self._dirty |= self._remembered
+            self._remembered.clear()
+
+    # reports
+
+    def take(self, report: GroupsSeen) -> None:
+        """Take in what is known of groups now."""
+        self._believe(report)
+        if report.complete:
+            names = {info.group for info in report.groups}.union(report.refused)
+            for name in self.info.keys() - names:
+                self.drop(name)
+        for info in report.groups:
+            if self.info.get(info.group) == info:
+                continue
+            self.info[info.group] = info
+            self.owners[info.group] = {
+                (topic, partition): member
+                for member in info.members
+                for topic, partitions in member.assignment
+                for partition in partitions
+            }
+            self._dirty.add(info.group)
+        self.rebalances.update(report.rebalances)
+
+    def drop(self, group: str) -> None:
+        """Forget a group that is gone."""
+        self.info.pop(group, None)
+        self.owners.pop(group, None)
+        self.rebalances.pop(group, None)
+        self._remembered.discard(group)
+        self._dirty.add(group)
+
+    def topics_changed(self, names: Iterable[str]) -> None:
+        """Look for topics of MirrorMaker 2: they name the clusters that are copied."""
+        found = (_MIRROR_TOPIC.match(name) for name in names)
+        sources = tuple(sorted(f"{match['alias']}." for match in found if match))
+        if sources != self._sources:
+            self._sources = sources
+            self._dirty.update(self.info)
+
+    def rows_made(self, groups: Iterable[str]) -> None:
+        """Rows of these groups came into being."""
+        self._dirty.update(groups)
+
+    def make_room(self, capacity: int) -> None:
+        """Grow to this number of rows."""
+        self.membership = _grown(self.membership, capacity, Membership.UNKNOWN)
+        if self.left_ms is not None:
+            self.left_ms = _grown(self.left_ms, capacity, UNKNOWN)
+        if self.mirrored is not None:
+            self.mirrored = _grown(self.mirrored, capacity, 0)
+        if self.read_committed is not None:
+            self.read_committed = _grown(self.read_committed, capacity, 0)
+
+    def clear(self, rows: NDArray[np.integer]) -> None:
+        """Forget these rows."""
+        self.membership[rows] = Membership.UNKNOWN
+        for column, empty in (
+            (self.left_ms, UNKNOWN),
+            (self.mirrored, 0),
+            (self.read_committed, 0),
+        ):
+            if column is not None:
+                column[rows] = empty
+
+    # columns
+
+    def refresh(self, layout: Layout, now_ms: int) -> None:
+        """Bring the columns of groups that changed up to date."""
+        for group in self._dirty:
+            number = layout.group_index.get(group)
+            first, end = (0, 0) if number is None else layout.group_first[number : number + 2]
+            self._refresh(group, layout, slice(int(first), int(end)), now_ms)
+        self._dirty.clear()
+
+    def _refresh(self, group: str, layout: Layout, part: slice, now_ms: int) -> None:
+        rows = layout.window[part]
+        topics = [layout.topic_names[topic] for topic in layout.topic[part].tolist()]
+        partitions = list(zip(topics, layout.partition[part].tolist(), strict=True))
+        info, owners = self.info.get(group), self.owners.get(group, {})
+        if info is None and group in self._remembered:
+            return
+        self._note_uncommitted(group, owners, set(partitions), now_ms)
+        if not partitions:
+            return
+        self.membership[rows] = _memberships(info, owners, partitions)
+        self._note_left(info, owners, rows, topics, now_ms)
+        if self._read_committed.search(group) or self.read_committed is not None:
+            known = self._read_committed.search(group) is not None
+            marks = np.full(rows.size, known, np.bool_)
+            self.read_committed = self._marked(self.read_committed, rows, marks)
+        mirrored = [self._is_mirrored(group, info, topic) for topic in topics]
+        if any(mirrored) or self.mirrored is not None:
+            self.mirrored = self._marked(self.mirrored, rows, np.array(mirrored, np.bool_))
+
+    def _marked(self, column: Bools | None, rows: NDArray[np.integer], marks: Bools) -> Bools:
+        if column is None:
+            column = np.zeros(self.membership.size, np.bool_)
+        column[rows] = marks
+        return column
+
+    def _is_mirrored(self, group: str, info: GroupInfo | None, topic: str) -> bool:
+        """By the pattern, or: a topic of a mirrored cluster, and offsets without a consumer."""
+        if self._mirrored.search(group):
+            return True
+        return info is not None and not info.members and topic.startswith(self._sources)
+
+    def _note_left(
+        self,
+        info: GroupInfo | None,
+        owners: Owners,
+        rows: NDArray[np.integer],
+        topics: Sequence[str],
+        now_ms: int,
+    ) -> None:
+        """Since when topics are not subscribed to: a stable group holds none of their partitions.
+
+        While a group is empty or rebalances nothing is learned: a topic that was left stays left.
+        """
+        if info is None or info.state != "Stable" or not owners:
+            return
+        held = {topic for topic, _ in owners}
+        left = np.array([topic not in held for topic in topics], np.bool_)
+        if self.left_ms is None:
+            if not left.any():
+                return
+            self.left_ms = np.full(self.membership.size, UNKNOWN, np.int64)
+        before = self.left_ms[rows]
+        self.left_ms[rows] = np.where(left, np.where(before >= 0, before, now_ms), UNKNOWN)
+
+    def came_back(self, rows: NDArray[np.integer]) -> None:
+        """These rows' offsets moved: somebody reads them, subscribed or not."""
+        if self.left_ms is not None:
+            self.left_ms[rows] = UNKNOWN
+
+    # groups that never commit
+
+    def _note_uncommitted(
+        self, group: str, owners: Owners, committed: set[tuple[str, int]], now_ms: int
+    ) -> None:
+        """Note partitions that members hold and of which there is no commit."""
+        known = self._uncommitted.pop(group, {})
+        missing = {
+            partition: known.get(partition) or _Uncommitted(since_ms=now_ms)
+            for partition in owners.keys() - committed
+        }
+        if missing:
+            self._uncommitted[group] = missing
+
+    def never_commit(self, topics: TopicColumns, now_ms: int) -> dict[Identity, int]:
+        """Partitions held for long, with new messages and no commit → since when."""
+        found = {}
+        for group, missing in self._uncommitted.items():
+            for (topic, partition), each in missing.items():
+                log_end = _log_end(topics, topic, partition)
+                if each.log_end < 0:
+                    each.log_end = log_end
+                elif log_end > each.log_end and now_ms - each.since_ms >= self._never_commits_ms:
+                    found[group, topic, partition] = each.since_ms
+        return found
+
+    def holds(self, identity: Identity) -> bool:
+        """Does a member hold this partition now, as far as known?"""
+        group, topic, partition = identity
+        return group in self._remembered or (topic, partition) in self.owners.get(group, {})
+
+
+_OPTIONAL: Final[Mapping[str, int]] = {"left_ms": UNKNOWN, "mirrored": 0, "read_committed": 0}
+"""Columns that are made when they are needed, and what an empty row has in them."""
+
+
+def _memberships(
+    info: GroupInfo | None, owners: Owners, partitions: Iterable[tuple[str, int]]
+) -> list[Membership] | Membership:
+    if info is None or info.state == "Unknown":
+        return Membership.UNKNOWN
+    if info.state in _REBALANCING:
+        return Membership.REBALANCING
+    if not info.members:
+        return Membership.EMPTY
+    return [
+        Membership.HELD if partition in owners else Membership.UNHELD for partition in partitions
+    ]
+
+
+def _log_end(topics: TopicColumns, topic: str, partition: int) -> int:
+    at = position(topics, topic, partition)
+    return int(topics.log_end[at]) if at >= 0 else UNKNOWN
+
+
+def _grown(column: NDArray[np.generic], capacity: int, empty: int) -> NDArray:  # type: ignore[type-arg]
+    if capacity <= column.size:
+        return column
+    grown = np.full(capacity, empty, column.dtype)
+    grown[: column.size] = column
+    return grown

@@ -1,0 +1,120 @@
+"""What is known of topic-partitions beside their log ends: absences, open transactions, tails."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lagwatch.core.model import UNKNOWN
+from lagwatch.core.rows import ABSENCE, PartitionColumns
+from lagwatch.core.snapshot import TopicColumns
+from lagwatch.monitor.rows import position
+from lagwatch.ports.reports import EmptyTails, LogEnds
+
+Int64 = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+_COLUMNS: Final = ("known_ms", *ABSENCE, "held_ms", "empty_first", "empty_end")
+
+
+class PartitionStates:
+    """Columns by topic-partition, as in the topics of the last report. One owner writes."""
+
+    def __init__(self, *, away_after_ms: int) -> None:
+        """A partition that was not read for longer than `away_after_ms` was away."""
+        self._away_after_ms = away_after_ms
+        self._columns = {name: np.zeros(0, np.int64) for name in _COLUMNS}
+
+    def copied(self) -> dict[str, Int64]:
+        """All columns by name, copied."""
+        return {name: column.copy() for name, column in self._columns.items()}
+
+    def restore(self, columns: Mapping[str, Int64]) -> None:
+        """Take the columns of an earlier process; the time since is not held for an absence."""
+        self._columns = {name: columns[name].copy() for name in _COLUMNS}
+        self._columns["known_ms"].fill(UNKNOWN)
+
+    def remap(self, source: Int64) -> None:
+        """Renumber: new column i is old column `source[i]`, or a new one for -1."""
+        self._columns = {
+            name: np.append(column, UNKNOWN)[source] for name, column in self._columns.items()
+        }
+
+    def round(self, report: LogEnds, before: TopicColumns) -> Bools:
+        """Take in a round of log ends; `before` are the offsets known until then.
+
+        Returns the partitions that have come back after an absence.
+        """
+        at_ms = report.started_ms
+        answered = report.log_end >= 0
+        known_ms = self._columns["known_ms"]
+        away = answered & (known_ms >= 0) & (at_ms - known_ms > self._away_after_ms)
+        if away.any():
+            self._columns["clear_ms"][away] = self._columns["back_ms"][away]
+            self._columns["away_ms"][away] = known_ms[away]
+            self._columns["back_ms"][away] = at_ms
+        known_ms[answered] = at_ms
+        self._hold(report, before)
+        return away
+
+    def away(self, now_ms: int) -> Bools:
+        """Partitions that have not been read for long."""
+        known_ms = self._columns["known_ms"]
+        return (known_ms >= 0) & (now_ms - known_ms > self._away_after_ms)
+
+    def _hold(self, report: LogEnds, before: TopicColumns) -> None:
+        """Since when the last stable offset has not moved although the log goes on."""
+        held_ms, last_stable = self._columns["held_ms"], report.last_stable
+        held = (last_stable >= 0) & (last_stable < report.log_end)
+        if not held.any() and not (held_ms >= 0).any():
+            return
+        rests = held & (last_stable == before.last_stable) & (held_ms >= 0)
+        known = (last_stable >= 0) & (report.log_end >= 0)
+        self._columns["held_ms"] = np.where(
+            known, np.where(held, np.where(rests, held_ms, report.started_ms), UNKNOWN), held_ms
+        )
+
+    def tails(self, report: EmptyTails, topics: TopicColumns) -> None:
+        """Remember where a read_committed reader found nothing."""
+        for topic, partition, first, end in zip(
+            report.topic,
+            report.partition.tolist(),
+            report.first.tolist(),
+            report.end.tolist(),
+            strict=True,
+        ):
+            at = position(topics, topic, partition)
+            if at < 0:
+                continue
+            empty_first, empty_end = self._columns["empty_first"], self._columns["empty_end"]
+            joined = min(first, int(empty_first[at])) if empty_end[at] == end else first
+            empty_first[at], empty_end[at] = joined, end
+
+    def absences(self, at: NDArray[np.integer], *, skew_ms: int) -> tuple[Int64, ...]:
+        """`ABSENCE` of these partitions, on Kafka's clock; -1 never."""
+        return tuple(
+            np.append(shifted(self._columns[name], skew_ms), UNKNOWN)[at] for name in ABSENCE
+        )
+
+    def columns(
+        self, topics: TopicColumns, log_end: Int64, recent_end: Int64, *, skew_ms: int
+    ) -> PartitionColumns:
+        """All of it with instants on Kafka's clock, which lagwatch's is `skew_ms` ahead of."""
+        own = self._columns
+        return PartitionColumns.of(
+            log_end,
+            recent_end=recent_end,
+            log_start=topics.log_start,
+            last_stable=topics.last_stable,
+            known_ms=shifted(own["known_ms"], skew_ms),
+            **{name: shifted(own[name], skew_ms) for name in ABSENCE},
+            held_ms=shifted(own["held_ms"], skew_ms),
+            empty_first=own["empty_first"],
+            empty_end=own["empty_end"],
+        )
+
+
+def shifted(at_ms: Int64, skew_ms: int) -> Int64:
+    """Instants on another clock; unknown ones stay unknown."""
+    return at_ms if skew_ms == 0 else np.where(at_ms >= 0, at_ms - skew_ms, at_ms)

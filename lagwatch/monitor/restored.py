@@ -1,0 +1,43 @@
+"""What is checked once after a restart: does the state of the earlier process still fit Kafka?"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lagwatch.ports.reports import Backlog, Commits
+
+
+@dataclass(slots=True, kw_only=True)
+class Restored:
+    """What a checkpoint says that reports of the new collector are compared with."""
+
+    positions: Mapping[int, int]
+    """Offsets topic partition → next offset; empty where offsets are polled."""
+    exact_times: bool | None
+    """As in `Commits`; None when the earlier process had read no commit."""
+    offsets_topic: str
+    offsets_topic_id: str
+    """"" unknown."""
+    groups: frozenset[str] = field(default_factory=frozenset)
+    """Groups that Kafka listed before; empty once the first list has been compared."""
+    compared: bool = False
+
+    def other_topic(self, report: Backlog) -> str:
+        """Why the positions are of another offsets topic; "" when they are not, or it is open."""
+        if not self.offsets_topic_id or report.topic_id in ("", self.offsets_topic_id):
+            return ""
+        self.compared = True
+        return f"{self.offsets_topic} was replaced, or this is another cluster"
+
+    def misfit(self, report: Commits) -> str:
+        """Why the windows cannot go on with these commits; "" when they can, or it is open."""
+        if self.compared:
+            return ""
+        if self.exact_times is not None and report.exact_times is not self.exact_times:
+            self.compared = True
+            return "commits are read in another way now"
+        if report.exact_times and not report.positions:
+            return ""
+        self.compared = True
+        if any(report.positions.get(each, at) < at for each, at in self.positions.items()):
+            return f"{self.offsets_topic} ends before where it was read to: it was replaced"
+        return ""

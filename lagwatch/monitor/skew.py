@@ -1,0 +1,55 @@
+"""How far lagwatch's clock is ahead of Kafka's, from commits as they arrive."""
+
+from typing import Final
+
+from lagwatch.core.model import UNKNOWN
+
+TOLERATED_MS: Final = 2_000
+"""A difference up to this is not corrected: it may be the time that commits take to arrive."""
+_BUCKET_MS: Final = 300_000
+_SAMPLES: Final = 10
+
+
+class ClockSkew:
+    """A commit arrives after it was made, and some arrive at once: the quickest shows the skew.
+
+    The least time that commits seemed to take on their way, over five to ten minutes.
+    """
+
+    def __init__(self) -> None:
+        self._least: int | None = None
+        self._least_before: int | None = None
+        self._since_ms = UNKNOWN
+        self._samples = 0
+
+    @property
+    def seen(self) -> tuple[int | None, int | None, int, int]:
+        """All that was seen, for a checkpoint."""
+        return self._least, self._least_before, self._since_ms, self._samples
+
+    @seen.setter
+    def seen(self, seen: tuple[int | None, int | None, int, int]) -> None:
+        self._least, self._least_before, self._since_ms, self._samples = seen
+
+    def see(self, *, newest_commit_ms: int, observed_ms: int) -> None:
+        """A batch of commits was read just as they were made."""
+        took_ms = observed_ms - newest_commit_ms
+        if self._since_ms < 0 or not 0 <= observed_ms - self._since_ms < _BUCKET_MS:
+            self._since_ms = observed_ms
+            self._least_before, self._least = self._least, None
+        self._least = took_ms if self._least is None else min(self._least, took_ms)
+        self._samples += 1
+
+    @property
+    def known_ms(self) -> int | None:
+        """Estimated lead of lagwatch's clock, negative when it is behind; None: not known yet."""
+        if self._samples < _SAMPLES:
+            return None
+        known = [each for each in (self._least, self._least_before) if each is not None]
+        return min(known, default=None)
+
+    @property
+    def corrected_ms(self) -> int:
+        """What instants of lagwatch's clock are corrected by: 0 while it is within tolerance."""
+        known = self.known_ms
+        return 0 if known is None or abs(known) <= TOLERATED_MS else known

@@ -1,0 +1,211 @@
+"""Incidents of lagwatch itself: a cluster not seen, a channel that does not deliver, history.
+
+Such an incident opens when its condition has held for long enough, and closes when it has ended for
+a moment. It is kept and delivered like any other.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from lagwatch.core.incident import QUIET, Graded, Policy, Reason, State, step
+from lagwatch.core.model import EpochMs, GroupStatus
+from lagwatch.core.words import counted
+from lagwatch.notify.notice import About, Notice, level, nothing_known
+from lagwatch.notify.store import Change, Kept, Listener, new_incident
+from lagwatch.ports.queries import ClusterHealth
+
+POLICY: Final = "lagwatch"
+_OWN_PARTS: Final = ("alerts:", "history:")
+"""Problems that have an incident of their own."""
+_CLOSE_FOR_MS: Final = 10_000
+_REMIND_MS: Final = 14_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """What is wrong with a part of lagwatch."""
+
+    about: About
+    cluster: str
+    """"" for a part that all clusters share."""
+    name: str
+    """Of the channel; ""."""
+    since_ms: int
+    open_for_s: float
+    """How long it must hold before it is an incident."""
+    problem: str
+    listeners: tuple[Listener, ...]
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.about.value, self.cluster, self.name
+
+
+@dataclass(slots=True)
+class _Tracked:
+    state: State
+    incident: str
+    listeners: tuple[Listener, ...] = ()
+    problem: str = ""
+
+
+class OwnIncidents:
+    """Decides from round to round; `changes` then `apply`, as for groups."""
+
+    def __init__(self, kept: Iterable[Kept]) -> None:
+        self._tracked = {
+            (one.about.value, one.cluster, one.group): _Tracked(
+                state=one.state, incident=one.incident
+            )
+            for one in kept
+            if one.incident
+        }
+
+    @property
+    def open_incidents(self) -> int:
+        return sum(one.state.incident is not None for one in self._tracked.values())
+
+    def changes(
+        self, conditions: Sequence[Condition], every: tuple[Listener, ...], now_ms: EpochMs
+    ) -> list[Change]:
+        """What opens, is repeated and closes; `every` receives ends whose channels are unknown."""
+        wrong = {one.key: one for one in conditions}
+        made = []
+        for key in {**self._tracked, **wrong}:
+            one = self._change(key, wrong.get(key), every, now_ms)
+            if one is not None:
+                made.append(one)
+        return made
+
+    def apply(self, changes: Iterable[Change]) -> None:
+        """They have been kept."""
+        for one in changes:
+            key = (one.about.value, one.cluster, one.group)
+            if one.after.incident is None:
+                self._tracked.pop(key, None)
+            else:
+                tracked = self._tracked.setdefault(key, _Tracked(state=QUIET, incident=""))
+                tracked.state, tracked.incident = one.after, one.incident
+                tracked.listeners = one.listeners
+                tracked.problem = str(one.notice.verdict.get("problem", ""))
+
+    def _change(
+        self,
+        key: tuple[str, str, str],
+        condition: Condition | None,
+        every: tuple[Listener, ...],
+        now_ms: EpochMs,
+    ) -> Change | None:
+        tracked = self._tracked.get(key)
+        before = tracked.state if tracked is not None else QUIET
+        waited = condition is not None and (
+            now_ms - condition.since_ms >= condition.open_for_s * 1000
+        )
+        if before.incident is None and not waited:
+            return None
+        if condition is not None:
+            graded = Graded(
+                severity=GroupStatus.ERR,
+                reason=Reason.FIRST,
+                since_ms=EpochMs(condition.since_ms),
+            )
+        else:
+            graded = Graded(severity=GroupStatus.OK, reason=Reason.HEALTHY)
+        policy = Policy(name=POLICY, close_for_ms=_CLOSE_FOR_MS, remind_ms=_REMIND_MS)
+        after, decision = step(before, graded, policy, now_ms)
+        if decision.silent:
+            if tracked is not None:
+                tracked.state = after
+            return None
+        incident = after.incident or before.incident
+        if incident is None:
+            return None
+        listeners = (
+            condition.listeners
+            if condition is not None
+            else (tracked.listeners if tracked is not None else ()) or every
+        )
+        problem = condition.problem if condition is not None else ""
+        about, cluster, name = key
+        identity = (tracked.incident if tracked is not None else "") or new_incident()
+        notice = Notice(
+            key="",
+            incident=identity,
+            event=decision.tell,
+            about=About(about),
+            cluster=cluster,
+            group=name,
+            severity=level(incident.severity),
+            reason=decision.reason.value,
+            policy=POLICY,
+            since_ms=incident.since_ms,
+            opened_ms=incident.opened_ms,
+            at_ms=now_ms,
+            url="",
+            verdict=nothing_known(cluster, name, now_ms) | {"problem": problem},
+        )
+        return Change(
+            incident=identity,
+            about=About(about),
+            cluster=cluster,
+            group=name,
+            policy=POLICY,
+            before=before,
+            after=after,
+            decision=decision,
+            complete=1.0,
+            notice=notice,
+            listeners=listeners,
+            as_burrow=False,
+        )
+
+
+def unseen(
+    health: Iterable[ClusterHealth], unseen_s: float, listeners: tuple[Listener, ...], now_ms: int
+) -> Iterator[Condition]:
+    """Clusters of which no fresh data come, with the reason.
+
+    A backlog that is being read is progress, however long it takes.
+    """
+    for one in health:
+        if one.ready or 0 < one.backlog_read < one.backlog_total:
+            continue
+        seen = [problem for problem in one.problems if not problem.startswith(_OWN_PARTS)]
+        reasons = dict.fromkeys(filter(None, (one.reason, *seen)))
+        yield Condition(
+            about=About.CLUSTER,
+            cluster=one.cluster,
+            name="",
+            since_ms=now_ms - round(one.data_age_s * 1000),
+            open_for_s=unseen_s,
+            problem=f"No fresh data of it: {'; '.join(reasons) or 'the reason is not known'}. "
+            "Incidents of its groups neither open nor close meanwhile.",
+            listeners=listeners,
+        )
+
+
+def undelivered(
+    channel: str, *, failing_since_ms: int | None, error: str, waiting: int, dead: int
+) -> str:
+    """What a channel could not deliver, in words; "" when nothing is wrong."""
+    parts = []
+    if waiting and failing_since_ms is not None:
+        parts.append(f"{counted(waiting, 'notice')} waiting, last answer: {error}")
+    if dead:
+        remedy = f"`lagwatch alert retry --channel {channel}` sends them again"
+        parts.append(f"{counted(dead, 'notice')} given up; {remedy}")
+    return "; ".join(parts)
+
+
+def not_configured(channel: str, waiting: int) -> str:
+    """What waits for a channel that the configuration does not have."""
+    return (
+        f"{counted(waiting, 'notice')} waiting for a channel that is not configured; "
+        f"`lagwatch alert retry --channel {channel} --to NAME` sends them to another"
+    )
+
+
+def at_zone(changes: Iterable[Change], zone: str, url: str) -> list[Change]:
+    """With the time zone in which instants are written, and the address of the page."""
+    return [replace(one, notice=replace(one.notice, zone=zone, url=url)) for one in changes]

@@ -1,0 +1,282 @@
+"""What people read about a notice: the same words in every channel.
+
+An end says why it is one: a group that healed is OK again; one that no longer exists is gone, never
+OK; one that was removed from lagwatch by request is removed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+from lagwatch.core.incident import Reason, Tell
+from lagwatch.core.words import counted, duration
+from lagwatch.notify.notice import About, Earlier, Message, Notice
+
+SHOWN_NOTICES: Final = 20
+"""Groups that a message lists; it says how many more there are."""
+_SHOWN_PARTITIONS: Final = 5
+_LONGEST_LINE: Final = 700
+_COUNT_ROOM: Final = 40
+"""Characters for the line that counts what is left out."""
+_EVENTS: Final = {Tell.REMIND: "still ", Tell.ESCALATE: "now ", Tell.DE_ESCALATE: "now only "}
+_GROWTH: Final = 0.05
+"""Share of the lag by which it must have changed to be called growing or shrinking."""
+
+
+def subject(message: Message) -> str:
+    """One line about a message."""
+    if len(message.notices) == 1:
+        return headline(message.notices[0])
+    clusters = sorted({one.cluster for one in message.notices if one.cluster})
+    where = f" on {', '.join(clusters)}" if clusters else ""
+    names = ", ".join(one.group for one in worst(message.notices)[:3] if one.group)
+    more = len(message.notices) - 3
+    listed = f": {names}" + (f" and {more} more" if more > 0 else "") if names else ""
+    if message.closing:
+        words = {_end_word(one) for one in message.notices}
+        word = words.pop() if len(words) == 1 else "ended"
+        return f"{word}: {counted(len(message.notices), 'consumer group')}{where}{listed}"
+    word = message.severity.upper()
+    return f"{word}: {counted(len(message.notices), 'consumer group')}{where}{listed}"
+
+
+def headline(notice: Notice) -> str:
+    """One line about one notice: what, where, how far behind, since when."""
+    if notice.about is not About.GROUP:
+        return _own_headline(notice)
+    name = f"{notice.group} on {notice.cluster}"
+    if notice.closing:
+        parts = [f"after {lasted(notice)}"]
+        left = notice.verdict.get("total_lag")
+        if _end_word(notice) == "OK again" and isinstance(left, int) and left:
+            parts.append(f"{counted(left, 'message')} left to read")
+        if notice.verdict.get("status") in {"WARN", "ERR"}:
+            parts.append(f"still {notice.verdict['status']}, no longer bad enough for its policy")
+        return f"{_end_word(notice)}: {name}, {', '.join(parts)}"
+    parts = [rule(notice.verdict), *behind(notice.verdict)]
+    if notice.verdict.get("objective"):
+        parts = [str(notice.verdict["objective"])]
+    shown = ", ".join(part for part in parts if part)
+    event = _EVENTS.get(notice.event, "")
+    return f"{event}{notice.severity.upper()}: {name}: {shown}, since {clock_time(notice)}"
+
+
+def details(notice: Notice) -> Iterator[str]:
+    """Lines below the headline: what is wrong, since when, how far, whose, what to do."""
+    if notice.about is not About.GROUP:
+        yield from (line for line in (notice.verdict.get("problem"),) if line)
+    elif notice.closing:
+        yield _why_it_ended(notice)
+        span = f"{instant(notice.since_ms, notice.zone)} to {instant(notice.at_ms, notice.zone)}"
+        yield f"It was {notice.severity.upper()} from {span}, for {lasted(notice)}."
+        if not notice.heard:
+            yield "This channel could not be reached in between."
+        if left := left_to_read(notice.verdict):
+            yield left
+    else:
+        yield from _trouble(notice)
+    for one in notice.earlier:
+        yield before(one, notice.zone)
+    if notice.team:
+        yield f"Team: {notice.team}"
+    if notice.runbook and not notice.closing:
+        yield f"What to do: {notice.runbook}"
+
+
+def plain_text(message: Message, limit: int = 100_000) -> str:
+    """The message for people, without markup, of at most `limit` characters."""
+    return "\n".join([cut(subject(message), limit // 4), body(message, limit * 3 // 4)]).strip()
+
+
+def body(message: Message, limit: int, *, link: bool = True) -> str:
+    """What follows the subject; what does not fit is counted, and the link is kept."""
+    page = overview(message) if link else ""
+    room = limit - len(page) - _COUNT_ROOM
+    if len(message.notices) == 1:
+        lines, noun = list(details(message.notices[0])), "line"
+    else:
+        lines, noun = [headline(one) for one in worst(message.notices)], ""
+    most = SHOWN_NOTICES if noun == "" else len(lines)
+    shown: list[str] = []
+    for line in lines[:most]:
+        short = cut(line, _LONGEST_LINE)
+        room -= len(short) + 1
+        if room < 0:
+            break
+        shown.append(short)
+    if more := len(lines) - len(shown):
+        shown.append(f"… and {counted(more, f'more {noun}') if noun else f'{more:,} more'}")
+    return "\n".join([*shown, *([page] if page else [])])
+
+
+def cut(text: str, limit: int) -> str:
+    """At most so many characters; `…` says that some are missing."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def overview(message: Message) -> str:
+    """Where a reader sees them all: the page, or the group's page for a single one; ""."""
+    if len(message.notices) == 1:
+        return message.notices[0].url
+    return next((one.url.partition("?")[0] for one in message.notices if one.url), "")
+
+
+def worst(notices: Sequence[Notice]) -> list[Notice]:
+    """Errors first, then what is furthest behind in time, then in messages."""
+    return sorted(
+        notices,
+        key=lambda one: (
+            one.severity != "error",
+            -(one.verdict.get("time_lag_s") or 0),
+            -(one.verdict.get("total_lag") or 0),
+            one.cluster,
+            one.group,
+        ),
+    )
+
+
+def rule(verdict: Mapping[str, Any]) -> str:
+    """`falling behind`; "" when there is none."""
+    return str(verdict.get("rule") or "").replace("_", " ")
+
+
+def behind(verdict: Mapping[str, Any]) -> Iterator[str]:
+    """How far behind, in messages and time; what is unknown says so."""
+    lag = verdict.get("total_lag")
+    yield f"{counted(lag, 'message')} behind" if isinstance(lag, int) else "lag unknown"
+    if verdict.get("time_lag_s"):
+        yield f"{duration(verdict['time_lag_s'])} in time"
+
+
+def lasted(notice: Notice) -> str:
+    """How long it has been going on, or went on."""
+    return duration(max(0, notice.at_ms - notice.since_ms) // 1000)
+
+
+def instant(at_ms: float, zone: str = "UTC") -> str:
+    """`2027-01-31 22:00:00 UTC`: local time with the zone's name."""
+    return datetime.fromtimestamp(at_ms / 1000, ZoneInfo(zone)).strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
+def clock_time(notice: Notice) -> str:
+    """`22:00:00 UTC`; with the date when it is longer ago than half a day."""
+    since = datetime.fromtimestamp(notice.since_ms / 1000, ZoneInfo(notice.zone))
+    recent = notice.at_ms - notice.since_ms < 12 * 3_600_000
+    return since.strftime("%H:%M:%S %Z" if recent else "%Y-%m-%d %H:%M %Z")
+
+
+def before(one: Earlier, zone: str) -> str:
+    """An incident that came and went while the channel could not be reached."""
+    began = instant(one.since_ms, zone)
+    if one.ended_ms is None:
+        return f"Before that: {one.severity.upper()} since {began}."
+    ended = instant(one.ended_ms, zone)
+    lasted_s = max(0, one.ended_ms - one.since_ms) // 1000
+    return f"Before that: {one.severity.upper()} from {began} to {ended} ({duration(lasted_s)})."
+
+
+def where(partition: Mapping[str, Any]) -> str:
+    """`orders/0: nothing read for 3 min …`: what is wrong with a partition, in one sentence."""
+    said = partition.get("sentence") or rule(partition)
+    return f"{partition['topic']}/{partition['partition']}: {said}"
+
+
+def owner(partition: Mapping[str, Any]) -> str:
+    """`client consumer-1 on 10.0.3.14`; "" when no member was seen."""
+    host = str(partition.get("owner") or "").lstrip("/")
+    client = str(partition.get("client_id") or "")
+    if client and host:
+        return f"client {client} on {host}"
+    return f"client {client}" if client else host and f"host {host}"
+
+
+def left_to_read(verdict: Mapping[str, Any]) -> str:
+    """What a group that is OK again has still to read."""
+    lag = verdict.get("total_lag")
+    if verdict.get("status") == "NOTFOUND":
+        return ""
+    if not isinstance(lag, int):
+        return "How much is left to read is unknown."
+    if not lag:
+        return "Nothing is left to read."
+    return f"Left to read: {counted(lag, 'message')}."
+
+
+def growth(curve: Sequence[tuple[int, int]]) -> str:
+    """Whether the lag grows: "" when too little is known."""
+    if len(curve) < 2 or curve[-1][0] <= curve[0][0]:  # noqa: PLR2004 a line has two ends
+        return ""
+    (first_ms, first), (last_ms, last) = curve[0], curve[-1]
+    per_minute = (last - first) / ((last_ms - first_ms) / 60_000)
+    if abs(last - first) <= _GROWTH * max(first, last):
+        return "steady"
+    word = "growing" if last > first else "shrinking"
+    return f"{word} by {counted(abs(round(per_minute)), 'message')} a minute"
+
+
+def _trouble(notice: Notice) -> Iterator[str]:
+    verdict = notice.verdict
+    partitions = verdict.get("partitions", ())
+    began = instant(notice.since_ms, notice.zone)
+    yield f"Since {began}, for {lasted(notice)}."
+    change = growth(notice.curve)
+    total = ", ".join(behind(verdict))
+    known = verdict.get("partition_count")
+    count = len(partitions) + (verdict.get("partitions_left_out") or 0)
+    of = f" ({count} of {counted(known, 'partition')} affected)" if known and count else ""
+    yield f"{total[:1].upper()}{total[1:]}{f', {change}' if change else ''}{of}."
+    for one in partitions[:_SHOWN_PARTITIONS]:
+        yield f"  {where(one)}"
+    more = count - min(len(partitions), _SHOWN_PARTITIONS)
+    if more > 0 and count:
+        yield f"  … and {counted(more, 'more partition')}"
+    owners = list(dict.fromkeys(filter(None, map(owner, partitions))))
+    if owners:
+        yield f"Last owner: {'; '.join(owners[:3])}"
+    elif partitions:
+        yield "No member of the group holds these partitions."
+
+
+def _end_word(notice: Notice) -> str:
+    if notice.about is not About.GROUP:
+        return "Ended"
+    if notice.reason == Reason.GROUP_GONE.value:
+        return "REMOVED" if notice.verdict.get("removed") else "GONE"
+    if notice.verdict.get("status") in {"WARN", "ERR"}:
+        return "Incident ended"
+    return "OK again"
+
+
+def _why_it_ended(notice: Notice) -> str:
+    match _end_word(notice):
+        case "REMOVED":
+            return "The group was removed from lagwatch by request; Kafka may still hold it."
+        case "GONE":
+            return (
+                "The group has no committed offsets in Kafka any more: it was deleted, or its "
+                "offsets have expired. It did not catch up."
+            )
+        case "Incident ended":
+            return "The group is still behind, but not as badly as its policy asks for."
+        case _:
+            return "The group keeps up again."
+
+
+def _own_headline(notice: Notice) -> str:
+    after = f", after {lasted(notice)}"
+    match notice.about:
+        case About.CLUSTER:
+            if notice.closing:
+                return f"OK again: lagwatch sees cluster {notice.cluster}{after}"
+            said = f"lagwatch does not see cluster {notice.cluster}"
+        case About.CHANNEL:
+            if notice.closing:
+                return f"OK again: alert channel {notice.group} delivers{after}"
+            said = f"alert channel {notice.group} does not deliver"
+        case _:
+            if notice.closing:
+                return f"OK again: lagwatch records history{after}"
+            said = "lagwatch does not record history"
+    event = _EVENTS.get(notice.event, "")
+    return f"{event}{notice.severity.upper()}: {said}, since {clock_time(notice)}"

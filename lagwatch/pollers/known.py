@@ -1,0 +1,168 @@
+"""Up to when all commits are known, the topic ids they name, and the last offset of each key."""
+
+from array import array
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lagwatch.clock import Clock
+from lagwatch.core.model import UNKNOWN
+from lagwatch.core.wire import CommitKeys, Decoded, topic_id_text
+from lagwatch.pollers.loop import EndsRound, Int64, PartitionEnds
+from lagwatch.ports.reports import Commits, CommitsKnown
+
+_ROUNDS: Final = 64
+"""Rounds that wait for the reader; beyond that the oldest is dropped."""
+_WAIT_S: Final = 1.0
+"""How long a round waits for the reader to come to its log ends, before it is reported as it is."""
+
+
+class KnownCommits:
+    """Compares the reader's positions with the log ends of each round.
+
+    The log end of a round was asked for after its start, so a reader that has come so far has read
+    all commits made before. The last stable offset would not do: while a transaction is open,
+    commits of other groups wait behind it.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._until_ms: Int64 = np.zeros(0, np.int64)
+        self._rounds: deque[PartitionEnds] = deque(maxlen=_ROUNDS)
+        self._due_s: float | None = None
+        self._polled: frozenset[int] = frozenset()
+
+    def note(self, seen: EndsRound) -> None:
+        """Take a round of log ends in."""
+        ends = seen.offsets_topic
+        if ends is None:
+            return
+        if ends.log_end.size != self._until_ms.size:
+            # groups move to other partitions when their number changes
+            self._until_ms = np.full(ends.log_end.size, UNKNOWN, np.int64)
+            self._rounds.clear()
+        self._rounds.append(ends)
+        self._due_s = self._clock.monotonic_s() + _WAIT_S
+
+    def until_ms(self, partition: int) -> int:
+        """All commits of this partition made before it were sent; -1 never."""
+        return int(self._until_ms[partition]) if partition < self._until_ms.size else UNKNOWN
+
+    def poll_instead(self, partitions: Iterable[int]) -> None:
+        """These partitions are held back by an open transaction; their groups are polled."""
+        self._polled = frozenset(partitions)
+
+    def polled(self, partitions: Iterable[int], started_ms: int) -> CommitsKnown:
+        """All groups of these partitions were polled, from `started_ms` on; send the report now."""
+        rows = [each for each in partitions if each < self._until_ms.size]
+        self._until_ms[rows] = np.maximum(self._until_ms[rows], started_ms)
+        return self._report()
+
+    def read(self, positions: Mapping[int, int]) -> CommitsKnown | None:
+        """All records before these positions were sent; return a report once a round."""
+        if self._due_s is None:
+            return None
+        reached = self._advance(positions)
+        if not reached and self._clock.monotonic_s() < self._due_s:
+            return None
+        self._due_s = None
+        return self._report()
+
+    def _advance(self, positions: Mapping[int, int]) -> bool:
+        """Return True if the reader has come to all log ends that it can reach now."""
+        numbers = range(self._until_ms.size)
+        position = np.fromiter((positions.get(each, UNKNOWN) for each in numbers), np.int64)
+        for ends in self._rounds:
+            passed = (ends.log_end >= 0) & (position >= ends.log_end)
+            self._until_ms[passed] = np.maximum(self._until_ms[passed], ends.started_ms)
+        newest = self._rounds[-1]
+        reachable = (newest.log_end >= 0) & (newest.last_stable >= newest.log_end)
+        if (self._until_ms >= newest.started_ms).all():
+            self._rounds.clear()
+            self._rounds.append(newest)
+        return bool((self._until_ms[reachable] >= newest.started_ms).all())
+
+    def _report(self) -> CommitsKnown:
+        return CommitsKnown(until_ms=self._until_ms.copy(), polled=tuple(sorted(self._polled)))
+
+
+class NamedIds:
+    """Finds the commits that name another id than the last one of their key; 8 bytes per key."""
+
+    def __init__(self, keys: CommitKeys) -> None:
+        self._keys = keys
+        self._last: Int64 = np.zeros(0, np.int64)
+
+    def new_in(self, decoded: Decoded) -> Iterator[tuple[str, str, int]]:
+        """Topic, id and the earliest commit of it (epoch ms); may name a pair again."""
+        if decoded.topic_id is None:
+            return
+        # ids are random: both halves in one number tell them apart
+        named = decoded.topic_id[:, 0] ^ decoded.topic_id[:, 1]
+        self._make_room()
+        new = np.flatnonzero((named != 0) & (self._last[decoded.key] != named))
+        if not new.size:
+            return
+        self._last[decoded.key[new]] = named[new]
+        columns = self._keys.columns(decoded.key[new])
+        pairs, pair = np.unique(
+            np.column_stack((columns.topic, decoded.topic_id[new])), axis=0, return_inverse=True
+        )
+        first_ms = np.full(len(pairs), np.iinfo(np.int64).max)
+        np.minimum.at(first_ms, pair.ravel(), decoded.commit_ms[new])
+        for (topic, high, low), at_ms in zip(pairs.tolist(), first_ms.tolist(), strict=True):
+            yield columns.topics[topic], topic_id_text(high, low), at_ms
+
+    def _make_room(self) -> None:
+        more = len(self._keys) - self._last.size
+        if more > 0:
+            more = max(more, self._last.size)
+            self._last = np.concatenate((self._last, np.zeros(more, np.int64)))
+
+
+_SMALLEST: Final = 1024
+
+
+class LastOffsets:
+    """Follows the reports of commits; ids are those of `Commits.key`. About 20 bytes per key."""
+
+    def __init__(self) -> None:
+        self._offset: Int64 = np.full(_SMALLEST, UNKNOWN, np.int64)
+        self._topic, self._partition = array("i"), array("i")
+        self._numbers: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._topic)
+
+    @property
+    def offset(self) -> Int64:
+        """[keys]; -1 for a commit that was removed. A view: do not keep it."""
+        return self._offset[: len(self)]
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Topics by number."""
+        return tuple(self._numbers)
+
+    def places(self, first_id: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Topic numbers and partitions of the keys from `first_id` on."""
+        # copies: an array cannot grow while a view of it is alive
+        topic = np.array(self._topic[first_id:], np.int32)
+        return topic, np.array(self._partition[first_id:], np.int32)
+
+    def note(self, commits: Commits) -> None:
+        """Take a report in; to be called in the order of the reports."""
+        for name, partition in zip(commits.new_topics, commits.new_partitions, strict=True):
+            self._topic.append(self._numbers.setdefault(name, len(self._numbers)))
+            self._partition.append(partition)
+        self._make_room()
+        # of a key that is named twice, the last offset stays
+        self._offset[commits.key] = commits.offset
+
+    def _make_room(self) -> None:
+        if len(self) > self._offset.size:
+            more = max(len(self), 2 * self._offset.size) - self._offset.size
+            self._offset = np.concatenate((self._offset, np.full(more, UNKNOWN, np.int64)))

@@ -1,0 +1,180 @@
+"""Incidents, notices, mutes and policies, as readers see them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+
+class MessageState(StrEnum):
+    """How far a notice has come."""
+
+    WAITING = "waiting"
+    """For others to go with it, or for the channel to be free."""
+    QUEUED = "queued"
+    """In a message that is tried until it is delivered or given up."""
+    DELIVERED = "delivered"
+    DEAD = "dead"
+    """Given up: the receiver refused it, or did not take it in time."""
+    UNREADABLE = "unreadable"
+    """Set aside: the file holds something that this version cannot read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """What happened to an incident."""
+
+    at_ms: int
+    act: str
+    """open, escalate, de_escalate, close, none."""
+    tell: str
+    """What was told: open, remind, escalate, de_escalate, close, nothing."""
+    severity: str
+    """warning or error."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentRecord:
+    """An incident, open or past."""
+
+    id: str
+    about: str
+    """group, cluster, channel or history: what it is about."""
+    cluster: str
+    group: str
+    """The name of the channel when it is about one; "" of a cluster or the history."""
+    policy: str
+    severity: str
+    """warning or error: now, or at the end."""
+    since_ms: int
+    """When the trouble began; when the verdict does not say, when the group was seen bad first."""
+    opened_ms: int
+    closed_ms: int | None
+    told_ms: int | None
+    """When a notice was sent last; None: never."""
+    verdict: Mapping[str, object]
+    """At the last transition."""
+    transitions: tuple[Transition, ...] = ()
+    """Oldest first; only of an incident that is asked for by its id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeRecord:
+    """A notice to one channel and how it fares."""
+
+    key: str
+    incident: str
+    cluster: str
+    group: str
+    channel: str
+    event: str
+    severity: str
+    at_ms: int
+    state: MessageState
+    message: str | None
+    """Id of the message it goes in: the idempotency key; None as long as it waits."""
+    attempts: int
+    next_attempt_ms: int | None
+    last_error: str
+    """Why it is not, or was not, delivered; ""."""
+    ended_ms: int | None
+    """When it was delivered or given up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mute:
+    """A window in which no notice of a group is sent."""
+
+    id: str
+    """`config:NAME` for those of the configuration."""
+    cluster: str
+    """Name with `*` for any characters, "" = all; of the configuration: a regular expression."""
+    group: str
+    reason: str
+    author: str
+    starts_ms: int | None
+    """None: weekly."""
+    ends_ms: int | None
+    """When it ends, or the window that is open now does; None: weekly and not open."""
+    active: bool
+    matching: int = 0
+    """Groups seen now that it is for; 0 may be a mistyped name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyRecord:
+    """A policy in effect."""
+
+    name: str
+    settings: Mapping[str, object]
+    """The options of `[alerts.policies.NAME]`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentAsk:
+    """Which incidents, newest first."""
+
+    state: str = ""
+    """open, closed; "" = both."""
+    cluster: str = ""
+    group: str = ""
+    limit: int = 100
+    cursor: str = ""
+    """As answered with the page before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeAsk:
+    """Which notices, newest first."""
+
+    state: str = ""
+    """A `MessageState`; "" = all."""
+    channel: str = ""
+    incident: str = ""
+    limit: int = 100
+    cursor: str = ""
+
+
+class AlertsView(Protocol):
+    """Incidents, notices, mutes and policies, for the HTTP layer.
+
+    Raises `NotFoundError` for an id that is not known and `InputError` for a cursor that is none.
+    """
+
+    def incidents(self, ask: IncidentAsk) -> tuple[Sequence[IncidentRecord], str]:
+        """A page and the cursor of the next; "" after the last."""
+        ...
+
+    def incident(self, incident: str) -> IncidentRecord: ...
+
+    def notices(self, ask: NoticeAsk) -> tuple[Sequence[NoticeRecord], str]: ...
+
+    def retry(self, message: str, *, to: str = "") -> int:
+        """Queue the notices of a dead message again; returns how many they are.
+
+        `to` names another channel. What later news has overtaken is left out.
+        """
+        ...
+
+    def retry_channel(self, channel: str, *, to: str = "") -> int:
+        """Queue again all that a channel has given up; with `to`, what waits for it as well."""
+        ...
+
+    def mutes(self) -> Sequence[Mute]:
+        """Those that are open or still to come."""
+        ...
+
+    def mute(
+        self, *, cluster: str, group: str, reason: str, author: str, starts_ms: int, ends_ms: int
+    ) -> Mute:
+        """Mute groups (`*` is any characters; "" = all) from one instant to another."""
+        ...
+
+    def unmute(self, mute: str) -> None: ...
+
+    def policies(self) -> Sequence[PolicyRecord]: ...
+
+    def policy_of(self, cluster: str, group: str, topics: Sequence[str]) -> Mapping[str, str]:
+        """Topic → name of its policy, "" for none; without topics, under the key ""."""
+        ...

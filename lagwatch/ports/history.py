@@ -1,0 +1,305 @@
+"""What is asked of the stored history, and what a store must be able to do."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lagwatch.core.record import Kind, Records, Text, Values, schema
+
+# history
+
+
+EVER_MS: Final = 4_000_000_000_000
+"""Behind every instant of the history, and small enough for the dates of any store."""
+
+_NAMES: Final = frozenset({"cluster", "level", "group", "topic", "partition"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryRange:
+    """Rows of one kind: `from_ms` <= instant < `to_ms`, of the names that are given."""
+
+    kind: Kind
+    from_ms: int
+    to_ms: int
+    cluster: str | None = None
+    group: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+    level: str | None = None
+    """Of roll-ups: partition | topic | group."""
+    columns: tuple[str, ...] = ()
+    """Columns wanted; () all. The columns of the key always come along."""
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """The columns to hand out, in the order of the schema."""
+        asked = {*self.columns, *self.kind.key} if self.columns else set(schema(self.kind))
+        return tuple(name for name in schema(self.kind) if name in asked)
+
+    @property
+    def names(self) -> Mapping[str, str | int]:
+        """Columns of the key of which one value is wanted, with that value."""
+        given = {name: getattr(self, name) for name in self.kind.key if name in _NAMES}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buckets:
+    """One series in buckets; only buckets in which there are samples, in order; equal lengths."""
+
+    bucket_ms: NDArray[np.int64]
+    """First instant of each bucket: a multiple of the step."""
+    samples: NDArray[np.int64]
+    lag_max: NDArray[np.int64]
+    """-1 when no sample of the bucket knows its lag."""
+    lag_avg: NDArray[np.float64]
+    """Over the samples whose lag is known; NaN when there are none."""
+    time_lag_max_s: NDArray[np.float64]
+    """NaN unknown."""
+    status: Text
+    """The worst of the bucket, by `record.BY_WORST`."""
+
+
+class TopBy(StrEnum):
+    """By what groups are ranked, greatest first; unknown comes last."""
+
+    LAG = "lag"
+    TIME_LAG = "time_lag"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredKind:
+    """What a store holds of one kind and cluster."""
+
+    kind: Kind
+    cluster: str
+    rows: int
+    """As stored; two instances or a backfill may have written a record twice."""
+    size_bytes: int
+    parts: int
+    """Files or indices."""
+    first_ms: int | None
+    last_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryGap:
+    """A time in which a cluster was not recorded: no round of any of its groups."""
+
+    cluster: str
+    from_ms: int
+    """The last round before it."""
+    to_ms: int
+    """The first round after it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What a store was found to hold."""
+
+    rows: Mapping[Kind, int]
+    """Distinct records by kind."""
+    duplicates: int
+    """Records that are stored more than once. Readers see each once."""
+    gaps: tuple[HistoryGap, ...]
+    torn: tuple[str, ...]
+    """Files that were published and cannot be read whole."""
+    foreign: tuple[str, ...]
+    """Files that are not ours, or of another schema version; with the reason."""
+    leftovers: tuple[str, ...]
+    """Unpublished files of a writer that died; harmless."""
+
+    @property
+    def sound(self) -> bool:
+        """Nothing is wrong. Gaps are facts, not faults."""
+        return not (self.duplicates or self.torn or self.foreign)
+
+
+Progress = Callable[[int, int], None]
+"""Called with (done, total); total may grow."""
+
+
+class HistoryStore(Protocol):
+    """Keeps history rows. Every method blocks and may raise `HistoryError`.
+
+    One store object is used from several threads: writing from one, reading from many.
+    """
+
+    @property
+    def rejected_rows(self) -> int:
+        """Rows it will never take, set aside with their reason, since the process began."""
+        ...
+
+    def write(self, records: Sequence[Records], *, batch: str) -> None:
+        """Make these rows durable before returning.
+
+        Writing the same batch again, in part or whole, changes nothing. `batch` names it: letters,
+        digits and `-`; the same name always comes with the same rows.
+        """
+        ...
+
+    def read(self, wanted: HistoryRange) -> Iterator[Records]:
+        """Chunks of rows, each record once, in the order of hours; inside an hour in any order.
+
+        Of rows with the same key the one of the better source (`record.SOURCE_RANK`) comes, then
+        the one that was written first. A chunk is never empty. A column that an older row lacks
+        is unknown there.
+        """
+        ...
+
+    def aggregate(self, wanted: HistoryRange, step_ms: int) -> Buckets:
+        """Kind `group_samples` of one cluster and group in buckets; lag is the `total_lag`."""
+        ...
+
+    def top(
+        self, at_ms: int, *, within_ms: int, by: TopBy, limit: int, cluster: str | None = None
+    ) -> Records:
+        """The first `limit` groups at an instant, as `group_samples`.
+
+        Each group by its last row in `at_ms - within_ms < at_ms <= at_ms`. Ties go by cluster,
+        then group.
+        """
+        ...
+
+    def clusters(self) -> tuple[str, ...]:
+        """Clusters of which there is anything, sorted."""
+        ...
+
+    def days(self, kind: Kind, cluster: str) -> tuple[str, ...]:
+        """Days (UTC, `2026-11-21`) of which there is anything, sorted."""
+        ...
+
+    def stats(self) -> tuple[StoredKind, ...]:
+        """What there is, sorted by cluster and kind."""
+        ...
+
+    def verify(self, progress: Progress | None = None) -> Verification:
+        """Read everything and count."""
+        ...
+
+    def delete_before(self, kind: Kind, day: str) -> int:
+        """Delete whole days before `day` (UTC) of all clusters; returns how many rows went."""
+        ...
+
+    def tidy(self, now_ms: int) -> None:
+        """Whatever keeps reading fast, and may be nothing; called now and then by the writer."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryAsk:
+    """What is asked of one series."""
+
+    from_ms: int
+    to_ms: int
+    step_ms: int | None = None
+    """None: chosen to give a few hundred points; 0: the rows as recorded."""
+    columns: tuple[str, ...] = ()
+    """() means all."""
+    limit: int = 1000
+    """Points of one page."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryPage:
+    """One page of an answer: columns of equal length, in the order of time."""
+
+    columns: Mapping[str, Values]
+    kind: Kind
+    """Where it was read from; the coarsest kind that took part."""
+    step_ms: int
+    """Distance of the points; 0 for rows as recorded."""
+    next_ms: int | None
+    """Ask again from here for what follows; None at the end."""
+
+    @property
+    def size(self) -> int:
+        """Number of points."""
+        return int(next(iter(self.columns.values())).size) if self.columns else 0
+
+
+class HistoryQueries(Protocol):
+    """The read side of the history. May raise `HistoryError`; never blocks the event loop.
+
+    A name that was not recorded gives an empty page, not an error: nothing was recorded.
+    """
+
+    async def group(self, cluster: str, group: str, ask: HistoryAsk) -> HistoryPage:
+        """A group over time; a point on the grid without samples has unknown values."""
+        ...
+
+    async def partition(
+        self, cluster: str, group: str, topic: str, partition: int, ask: HistoryAsk
+    ) -> HistoryPage: ...
+
+    async def events(self, cluster: str, group: str | None, ask: HistoryAsk) -> HistoryPage:
+        """What happened, as recorded; `step_ms` is ignored."""
+        ...
+
+    async def top(
+        self, at_ms: int, *, by: TopBy, limit: int, cluster: str | None = None
+    ) -> HistoryPage:
+        """The groups that were worst at an instant of the past."""
+        ...
+
+    def arrow(self, page: HistoryPage) -> bytes:
+        """The page as an Arrow IPC stream."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecorderHealth:
+    """How recording fares, for `/readyz`, metrics and the log."""
+
+    enabled: bool
+    problem: str
+    """What is wrong now and what to do; ""."""
+    rounds: int
+    """Regular rounds recorded."""
+    rows: int
+    """Rows that reached the spool."""
+    unchanged: int
+    """Rows left out because nothing had changed."""
+    dropped: Mapping[str, int]
+    """Rows lost, by reason: behind, disk_full, io, spool_full, corrupt, rejected."""
+    spool_bytes: int
+    spool_segments: int
+    oldest_ms: int | None
+    """Instant of the oldest row not delivered yet."""
+    delivered: int
+    """Rows acknowledged by the store."""
+    retries: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """A version of a group's consumers went live, and where the group stood then."""
+
+    cluster: str
+    group: str
+    at_ms: int
+    version: str
+    note: str
+    """What else there is to say; ""."""
+    offsets: Mapping[str, Sequence[int | None]]
+    """Topic → committed offset by partition; None where none is known."""
+
+
+class Deployments(Protocol):
+    """Takes note of deployments."""
+
+    async def deployed(self, cluster: str, group: str, *, version: str, note: str) -> Deployment:
+        """Remember that this version went live now; returns when that is safe on disk.
+
+        Raises:
+            NotFoundError: the cluster or group is not known.
+            HistoryError: it could not be written down.
+        """
+        ...

@@ -1,0 +1,251 @@
+"""What a collector asks of Kafka: the roles its pollers see, and the values they get.
+
+Every method may raise `SourceError`. Columns are numpy arrays of equal length; -1 is unknown.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lagwatch.core.model import EpochMs, GroupInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """A batch of the offsets topic, all partitions mixed, each partition in its own order."""
+
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    """None: a tombstone."""
+    orders: NDArray[np.int64]
+    """Offset of each record in its partition."""
+    positions: Mapping[int, int]
+    """Partition → next offset to read, for all partitions, after this batch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """What a partition of the offsets topic holds: from `start` up to, not including, `end`."""
+
+    start: int
+    end: int
+    """Last stable offset: records of open transactions, and what follows them, come later."""
+
+
+class OffsetsTopicSource(Protocol):
+    """Reads the offsets topic without being a member of any group."""
+
+    async def spans(self) -> Mapping[int, Span]:
+        """All partitions; empty as long as no group has ever committed (the topic does not exist).
+
+        Raises:
+            SourceError: `authorization` when the topic may not be seen or read.
+        """
+        ...
+
+    @property
+    def topic_id(self) -> str:
+        """Id (base64url) of the topic that `spans` last found; "" where the broker gives none."""
+        ...
+
+    async def assign(self, positions: Mapping[int, int]) -> None:
+        """Read these partitions from these offsets on, and no others."""
+        ...
+
+    async def read(self) -> Records:
+        """Wait a moment for records; may be empty."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicListing:
+    """All visible topics; partition p of topic t is row `sum(partitions[:t]) + p`."""
+
+    names: tuple[str, ...]
+    """Sorted."""
+    partitions: NDArray[np.int32]
+    """[topics]"""
+    leader: NDArray[np.int32]
+    """[all partitions] broker id; -1 none."""
+
+
+class TopicSource(Protocol):
+    """Names, partitions, leaders and ids of topics."""
+
+    async def list_topics(self) -> TopicListing:
+        """All that we may see; also renews the client's own knowledge of leaders."""
+        ...
+
+    async def topic_ids(self, names: Sequence[str]) -> "TopicIds":
+        """Ids of the topics named."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicIds:
+    """Answer for the topics named."""
+
+    ids: Mapping[str, str]
+    """base64url, as Kafka prints them."""
+    refused: tuple[str, ...]
+    """No right to DESCRIBE them (they may not exist either)."""
+    missing: tuple[str, ...]
+    """They do not exist."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEndRound:
+    """Offsets of all partitions of a `TopicListing`, -1 where there was no answer."""
+
+    log_start: NDArray[np.int64] | None
+    """None when it was not asked for."""
+    log_end: NDArray[np.int64]
+    last_stable: NDArray[np.int64]
+    stale: bool
+    """Some leader or partition is not where the listing says: list the topics anew."""
+    replaced: bool
+    """A topic of the listing is not there; perhaps another one has its name."""
+    problems: tuple[str, ...]
+    """Why partitions have no answer, one sentence for each broker or kind."""
+
+
+class LogEndSource(Protocol):
+    """Log start, log end and last stable offsets."""
+
+    async def log_ends(self, topics: TopicListing, *, with_log_start: bool) -> LogEndRound: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedGroup:
+    """A group as the list of groups names it."""
+
+    name: str
+    type: str
+    """classic | consumer | streams | unknown."""
+    state: str
+    """Kafka's word."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupListing:
+    """Groups that we may see."""
+
+    groups: tuple[ListedGroup, ...]
+    problem: str
+    """Why some brokers' groups are not in it; "" when the list is whole."""
+    others: tuple[str, ...] = ()
+    """Groups that are neither classic nor KIP-848 groups: streams groups may commit, share groups
+    do not. May be a minute old."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDescriptions:
+    """Answer for the groups named."""
+
+    infos: tuple[GroupInfo, ...]
+    refused: tuple[str, ...]
+    """They may not be described by us."""
+    missing: tuple[str, ...]
+    """No classic or KIP-848 groups of these names."""
+    problems: Mapping[str, str]
+    """Groups that could not be asked now, and why."""
+
+
+class GroupSource(Protocol):
+    """State and members of groups."""
+
+    async def list_groups(self) -> GroupListing: ...
+
+    async def describe(self, names: Sequence[str]) -> GroupDescriptions: ...
+
+    async def may_list_all(self) -> bool:
+        """Do we hold DESCRIBE on the cluster, without which lists of groups are partial?"""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedOffsets:
+    """Committed offsets of one group; the three lists are columns."""
+
+    group: str
+    topics: Sequence[str]
+    partitions: Sequence[int]
+    offsets: Sequence[int]
+    asked_ms: EpochMs
+    """When the request was sent."""
+    answered_ms: EpochMs
+    """When the group's coordinator answered."""
+    refused: bool = False
+    problem: str = ""
+    """Why there is no answer now; "" when there is one."""
+
+
+class CommittedSource(Protocol):
+    """Committed offsets, asked from the coordinators."""
+
+    def committed(self, groups: Sequence[str]) -> AsyncIterator[Sequence[CommittedOffsets]]:
+        """All groups named, in chunks as the answers come."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tail:
+    """The last offsets of a partition, from the first of some committed offsets to the log end."""
+
+    topic: str
+    partition: int
+    offsets: tuple[int, ...]
+    """Committed offsets, ascending, all before `end`."""
+    end: int
+    """Log end offset."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TailAnswer:
+    """What a read_committed reader found there."""
+
+    tail: Tail
+    empty_from: int | None
+    """From here to the end there is no record (exact for the committed offsets); None unknown."""
+    refused: bool
+    """We have no right to READ the topic."""
+
+
+class TailSource(Protocol):
+    """Reads ranges of offsets at the ends of partitions."""
+
+    async def read(self, tails: Sequence[Tail]) -> Sequence[TailAnswer]:
+        """One answer for each, in any order; a partition must not be named twice."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldPartition:
+    """A partition whose last stable offset waits for an open transaction."""
+
+    topic: str
+    partition: int
+    last_stable: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionNames:
+    """Whose transaction it is."""
+
+    producer_id: int | None
+    transactional_id: str
+    """"" unknown."""
+    started_ms: EpochMs | None
+    problem: str
+    """Why something is unknown; ""."""
+
+
+class TransactionSource(Protocol):
+    """Names open transactions."""
+
+    async def names(
+        self, held: Sequence[HeldPartition]
+    ) -> Mapping[HeldPartition, TransactionNames]: ...

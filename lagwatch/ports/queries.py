@@ -1,0 +1,146 @@
+"""What readers ask of the live state, and the commands that change it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from lagwatch.core.model import EpochMs, GroupInfo, GroupVerdict, WindowEntry
+from lagwatch.core.snapshot import ClusterSnapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """Messages of one group-partition that were deleted before the group read them."""
+
+    group: str
+    topic: str
+    partition: int
+    at_ms: EpochMs
+    """When it was noticed."""
+    first: int
+    """Offset of the first one lost."""
+    end: int
+    """Offset after the last one."""
+    exact: bool
+    """False: up to so many; the group may have read some of them before they were deleted."""
+
+    @property
+    def messages(self) -> int:
+        return self.end - self.first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterHealth:
+    """One cluster's line in `/readyz`."""
+
+    cluster: str
+    ready: bool
+    """Its first complete round is judged, and its data are fresh."""
+    age_s: float | None
+    """Seconds since the last good round of log ends; None before the first."""
+    backlog_read: int
+    backlog_total: int
+    commits_mode: str
+    collector_restarts: int
+    problems: tuple[str, ...]
+    """What is wrong now, one sentence each, with its remedy."""
+    unseen: tuple[str, ...]
+    stale: bool = False
+    """The data are older than `ClusterSettings.stale_after_s`."""
+    data_age_s: float = 0.0
+    """Seconds up to which log ends or commits are not known; since the start when none are."""
+    reason: str = ""
+    """Why it is not ready; ""."""
+    clock_skew_s: float | None = None
+    """How far lagwatch's clock is ahead of Kafka's; None: not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDetail:
+    """The windows of a group, for `/v3/kafka/:cluster/consumer/:group`."""
+
+    topics: Mapping[str, Sequence["PartitionDetail"]]
+    """Topic → partitions by position."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDetail:
+    """One partition's window, oldest first, with None in front where it is not full."""
+
+    window: tuple[WindowEntry | None, ...]
+    """`()` for a partition never committed."""
+    owner: str
+    client_id: str
+    current_lag: int | None
+
+
+class Queries(Protocol):
+    """The read side: answers from the snapshots; never asks Kafka.
+
+    Every method raises `NotFoundError` (kind `cluster`, `group`, `topic`) for what is not known.
+    """
+
+    def clusters(self) -> tuple[str, ...]:
+        """Configured clusters, sorted."""
+        ...
+
+    def topics(self, cluster: str) -> tuple[str, ...]: ...
+
+    def log_ends(self, cluster: str, topic: str) -> tuple[int | None, ...]:
+        """Log end offset by partition."""
+        ...
+
+    def groups(self, cluster: str) -> tuple[str, ...]: ...
+
+    def groups_of_topic(self, cluster: str, topic: str) -> tuple[str, ...]:
+        """Groups that committed to the topic; empty for an unknown topic."""
+        ...
+
+    def verdict(self, cluster: str, group: str, *, show_all: bool) -> GroupVerdict:
+        """The group's verdict; partitions worse than OK, or all of them.
+
+        With `show_all` also partitions that were never committed.
+        """
+        ...
+
+    def detail(self, cluster: str, group: str) -> GroupDetail: ...
+
+    def info(self, cluster: str, group: str) -> GroupInfo | None: ...
+
+    def snapshot(self, cluster: str) -> ClusterSnapshot: ...
+
+    def health(self) -> tuple[ClusterHealth, ...]: ...
+
+
+class Commands(Protocol):
+    """What the HTTP layer may change: nothing in Kafka."""
+
+    async def forget(self, cluster: str, group: str, topic: str | None) -> None:
+        """Forget a group, or one topic of it, until its next commit; unknown names are ignored."""
+        ...
+
+    async def acknowledge_losses(self, cluster: str, group: str) -> int:
+        """Stop showing the lost messages of a group; returns of how many partitions they were.
+
+        Raises:
+            NotFoundError: the cluster or group is not known.
+        """
+        ...
+
+    def log_level(self) -> str: ...
+
+    def set_log_level(self, level: str) -> None: ...
+
+
+class BurrowSettings(Protocol):
+    """The configuration in the words of Burrow's `/v3/config` answers."""
+
+    def main(self) -> Mapping[str, object]:
+        """Keys general, logging, zookeeper, httpserver."""
+        ...
+
+    def modules(self, coordinator: str) -> tuple[str, ...]:
+        """Module names of storage, evaluator, cluster, consumer or notifier."""
+        ...
+
+    def module(self, coordinator: str, name: str) -> Mapping[str, object] | None: ...

@@ -1,0 +1,215 @@
+"""What a collector reports over its pipe, in order.
+
+Columns are numpy arrays of equal length; -1 is unknown.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lagwatch.core.model import EpochMs, GroupInfo, OpenTransaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commits:
+    """Commits as read, in the order of their records.
+
+    `key` holds ids that are dense per collector process: `new_*` announce the ids from
+    `first_new_id` on, before their first use.
+    """
+
+    first_new_id: int
+    new_groups: tuple[str, ...]
+    new_topics: tuple[str, ...]
+    new_partitions: tuple[int, ...]
+    key: NDArray[np.int32]
+    offset: NDArray[np.int64]
+    """-1: the commit was removed (tombstone)."""
+    commit_ms: NDArray[np.int64]
+    order: NDArray[np.int64]
+    """Offset of the record in its partition of the offsets topic; grows per group."""
+    observed_ms: EpochMs
+    positions: Mapping[int, int] = field(default_factory=dict)
+    """Offsets topic partition → next offset to read; where a new collector resumes."""
+    exact_times: bool = True
+    """False for polled offsets, where `commit_ms` is the instant of the poll."""
+    only_changes: bool = False
+    """A row counts only where its offset differs from the newest one in the window.
+
+    Polled offsets: a poll sees an offset, not whether it was committed again.
+    """
+    after_ms: NDArray[np.int64] | None = None
+    """Polled offsets: the poll before, -1 for the first; the commit came after it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitsKnown:
+    """Up to which instants all commits are known, by partition of the offsets topic.
+
+    A group's commits are all in partition `offsets_partition(group, until_ms.size)`. Sent once a
+    round of log ends. One entry for all groups where offsets are polled.
+    """
+
+    until_ms: NDArray[np.int64]
+    """All commits made before it were sent; -1 never. It stays where it is while a partition of
+    the offsets topic has no leader, is not read to its end, or could not be polled."""
+    polled: tuple[int, ...] = ()
+    """Partitions held back by an open transaction: their groups are polled meanwhile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmptyTails:
+    """Ranges of offsets in which a read_committed reader found no record; columns.
+
+    What is there is control records and records of aborted transactions only.
+    """
+
+    topic: tuple[str, ...]
+    partition: NDArray[np.int32]
+    first: NDArray[np.int64]
+    """Where the read began: a committed offset."""
+    end: NDArray[np.int64]
+    """Where it ended: the log end offset then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransactions:
+    """All transactions that now hold a last stable offset back for more than a moment."""
+
+    transactions: tuple[OpenTransaction, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsGone:
+    """Groups that Kafka deleted; commits newer than `order` stay."""
+
+    groups: tuple[str, ...]
+    orders: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsSeen:
+    """State and members of groups; `complete` when groups not named do not exist any more."""
+
+    groups: tuple[GroupInfo, ...]
+    complete: bool
+    refused: tuple[str, ...] = ()
+    """Groups that exist and whose DESCRIBE was refused."""
+    rebalances: Mapping[str, int] = field(default_factory=dict)
+    """Rebalances seen since the last report, per group."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topics:
+    """All visible topics. Partition p of topic t is row `sum(partitions[:t]) + p` in `LogEnds`."""
+
+    version: int
+    """Grows with every change; `LogEnds.version` refers to it."""
+    names: tuple[str, ...]
+    """Sorted."""
+    ids: tuple[str, ...]
+    """Topic ids (base64url) as Kafka prints them; "" where the broker gives none."""
+    partitions: NDArray[np.int32]
+    """[topics]"""
+    leader: NDArray[np.int32]
+    """[all partitions]; -1 none."""
+    first_commit_ms: Mapping[str, EpochMs] = field(default_factory=dict)
+    """Topic → earliest commit seen that names the topic's present id, where commits name it.
+
+    A re-created topic: commits before it belong to the topic that was deleted.
+    """
+    replaced_after_ms: Mapping[str, EpochMs] = field(default_factory=dict)
+    """Re-created topic → last instant at which the deleted one was seen under its name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEnds:
+    """One round of ListOffsets; rows as in the `Topics` of the same version, -1 unknown.
+
+    `started_ms` is the instant before the first request was sent: every commit observed before it
+    is at or below these log ends.
+    """
+
+    version: int
+    started_ms: EpochMs
+    finished_ms: EpochMs
+    log_start: NDArray[np.int64]
+    log_end: NDArray[np.int64]
+    last_stable: NDArray[np.int64]
+
+
+class SourceKind(StrEnum):
+    """What a collector reads."""
+
+    OFFSETS_TOPIC = "offsets_topic"
+    COMMITTED = "committed"
+    GROUPS = "groups"
+    TOPICS = "topics"
+    LOG_ENDS = "log_ends"
+    CONNECTION = "connection"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceHealth:
+    """How one source fares; sent on every change and at the end of every round."""
+
+    source: SourceKind
+    ok: bool
+    at_ms: EpochMs
+    error_kind: str = ""
+    """As `SourceError.kind`."""
+    message: str = ""
+    """What went wrong and what to do; "" when ok."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """How much of the offsets topic, as it stood at the start, has been read."""
+
+    read: int
+    total: int
+    ready: bool
+    topic_id: str = ""
+    """Id of the offsets topic as Kafka prints it; "" where the broker gives none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectorFacts:
+    """What a collector found out about itself and its rights."""
+
+    commits_mode: str
+    """offsets-topic | admin: what is in use now."""
+    reason: str
+    """Why, when `auto` fell back."""
+    unseen: tuple[str, ...] = ()
+    """What could not be seen and the ACL that would show it, one sentence each."""
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    """Records that are not ours, by kind of key; totals of this process."""
+    malformed: Mapping[str, int] = field(default_factory=dict)
+    """Records that could not be decoded, by reason; totals of this process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectorStarted:
+    """A new collector process: the ids in `Commits.key` begin anew."""
+
+    incarnation: int
+
+
+Report = (
+    CollectorStarted
+    | Commits
+    | CommitsKnown
+    | EmptyTails
+    | OpenTransactions
+    | GroupsGone
+    | GroupsSeen
+    | Topics
+    | LogEnds
+    | SourceHealth
+    | Backlog
+    | CollectorFacts
+)

@@ -1,0 +1,74 @@
+"""lagwatch's clock is half a minute off Kafka's: verdicts are the same, and `/readyz` says it.
+
+The times of the rules are a fifteenth of the defaults, so that 30 s are longer than any of them.
+"""
+
+import contextlib
+from typing import Final
+
+import pytest
+
+from lagwatch.kafka.embedded import EmbeddedKafka
+from tests.support.kafka import create_topic, unique
+from tests.support.traffic import committing, keeping_up, producer_of, running
+from tests.support.waiting import eventually
+from tests.support.watched import MODES, Watched, watching
+
+_EVALUATOR: Final = "[evaluator]\nstop_after_s = 12\nstall_after_s = 20\n"
+_CLUSTER: Final = {"log_end_interval_s": 1, "group_interval_s": 1}
+_AHEAD_S: Final = (30, -30)
+
+
+def _skew_is_known(watched: Watched, ahead_s: int) -> bool:
+    skew_s = watched.served.health()["clock_skew_s"]
+    return skew_s is not None and abs(skew_s - ahead_s) < 2
+
+
+@pytest.mark.timeout(600)
+def test_a_clock_half_a_minute_off_changes_no_verdict(kafka: EmbeddedKafka) -> None:
+    topic, group, slow = create_topic(kafka, "clocks"), unique("healthy"), unique("slow")
+    with (
+        running(
+            producer_of(kafka, topic, rate=40),
+            keeping_up(kafka, group, topic),
+            committing(kafka, slow, topic, lambda number: 4 * number, every_s=1.0),
+        ),
+        contextlib.ExitStack() as stack,
+    ):
+        watches = [
+            (
+                ahead_s,
+                stack.enter_context(
+                    watching(
+                        kafka,
+                        mode,
+                        sections=_EVALUATOR,
+                        clock_ahead_s=ahead_s,
+                        topic_allow=f"^{topic}$",
+                        **_CLUSTER,
+                    )
+                ),
+            )
+            for mode in MODES
+            for ahead_s in _AHEAD_S
+        ]
+        for ahead_s, watched in watches:
+            watched.wait(slow, topic, "WARN", "falling_behind", timeout_s=240)
+            eventually(
+                lambda watched=watched: group in watched.shown,  # type: ignore[misc]
+                f"the healthy group ({watched.mode}, {ahead_s} s)",
+            )
+            if watched.mode == "offsets-topic":
+                eventually(
+                    lambda watched=watched, ahead_s=ahead_s: _skew_is_known(watched, ahead_s),  # type: ignore[misc]
+                    f"the skew of {ahead_s} s",
+                )
+                said = " ".join(watched.served.health()["problems"])
+                where = "ahead of" if ahead_s > 0 else "behind"
+                assert f"s {where} Kafka's" in said
+
+        for ahead_s, watched in watches:
+            shown = f"{watched.mode}, {ahead_s} s: {watched.shown}"
+            assert not watched.statuses(group) & {"ERR", "WARN"}, shown
+            assert "ERR" not in watched.statuses(slow), shown
+            assert {each for each, _ in watched.notices} <= {slow}, watched.notices

@@ -1,0 +1,129 @@
+"""Messages deleted before a group read them: shown, counted through restarts, acknowledged."""
+
+import json
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lagwatch.kafka.embedded import EmbeddedKafka
+from tests.support.kafka import create_topic, produce, unique
+from tests.support.served import Served, serving
+from tests.support.traffic import committing, running
+from tests.support.waiting import eventually
+from tests.support.watched import Oracle
+
+
+class Scene:
+    """A consumer that goes on committing offset 100 of a topic of 1,000 messages."""
+
+    def __init__(self, kafka: EmbeddedKafka, mode: str, folder: Path) -> None:
+        self.kafka = kafka
+        self.topic, self.group = create_topic(kafka, "lost"), unique("loser")
+        self._mode = mode
+        self._sections = (
+            f'[checkpoint]\npath = "{folder / "state"}"\ninterval_s = 1\n'
+            f'[history]\nurl = "{folder / "history"}"\nspool = "{folder / "spool"}"\n'
+            "interval_s = 1\nflush_s = 1\n"
+        )
+
+    def serving(self):
+        return serving(
+            self.kafka.bootstrap_servers,
+            cluster={
+                "commits": self._mode,
+                "log_end_interval_s": 1,
+                **({"committed_interval_s": 1} if self._mode == "admin" else {}),
+                "topic_allow": f"^{self.topic}$",
+            },
+            sections=self._sections,
+        )
+
+    def partition(self, served: Served) -> dict[str, Any]:
+        status = served.status(self.group) or {"partitions": [{}]}
+        (partition,) = status["partitions"]
+        return dict(partition)
+
+    def counts(self, served: Served) -> tuple[Any, ...]:
+        """Rule, messages lost, messages to read, lag."""
+        one = self.partition(served)
+        names = ("rule", "lost", "readable_lag", "current_lag")
+        return tuple(one.get(name) for name in names)
+
+    def wait(self, served: Served, *counts: object) -> None:
+        eventually(lambda: self.counts(served) == counts, f"{counts}, not {self.counts(served)}")
+
+    def sentence(self, served: Served) -> str:
+        answer = served.get(f"/api/v1/clusters/here/groups/{self.group}")
+        return str(answer["worst"]["text"])
+
+    def events(self, served: Served) -> list[tuple[int, int, int]]:
+        """Messages, first offset and end of each loss in the history."""
+        path = f"/api/v1/clusters/here/groups/{self.group}/events?fields=event,count,detail"
+        details = [
+            (event["count"], json.loads(event["detail"]))
+            for event in served.get(path)["points"]
+            if event["event"] == "records_lost"
+        ]
+        return [(count, detail["first"], detail["end"]) for count, detail in details]
+
+    def acknowledge(self, served: Served) -> int:
+        path = f"{served.base}/api/v1/clusters/here/groups/{self.group}/losses/acknowledge"
+        request = urllib.request.Request(path, method="POST")  # noqa: S310 loopback
+        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 loopback
+            return int(json.load(answer)["partitions"])
+
+    def saved(self, folder: Path) -> None:
+        """Wait for a checkpoint that begins after now."""
+        file = folder / "state" / "here.checkpoint"
+        for _ in range(2):
+            before = file.stat().st_mtime_ns if file.exists() else 0
+            eventually(
+                lambda before=before: file.exists() and file.stat().st_mtime_ns > before,  # type: ignore[misc]
+                "a checkpoint",
+            )
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mode", ["offsets-topic", "admin"])
+def test_a_loss_is_counted_through_restarts_until_it_is_acknowledged(
+    kafka: EmbeddedKafka, mode: str, tmp_path: Path
+) -> None:
+    scene, oracle = Scene(kafka, mode, tmp_path), Oracle(kafka)
+    produce(kafka, scene.topic, 1_000)
+    with running(committing(kafka, scene.group, scene.topic, lambda _: 100, every_s=1.0)):
+        with scene.serving() as first:
+            first.wait_ready()
+            eventually(lambda: scene.counts(first)[1:] == (0, 900, 900), "nothing is lost")
+            oracle.delete_records(scene.topic, 400)
+            scene.wait(first, "records_lost", 300, 600, 900)
+            sentence = scene.sentence(first)
+            eventually(lambda: scene.events(first) == [(300, 100, 400)], "the event")
+            scene.saved(tmp_path)
+
+        with scene.serving() as second:
+            second.wait_ready()
+            scene.wait(second, "records_lost", 300, 600, 900)
+            acknowledged = scene.acknowledge(second), scene.acknowledge(second)
+            hidden = scene.counts(second)
+            scene.saved(tmp_path)
+
+        with scene.serving() as third:
+            third.wait_ready()
+            eventually(lambda: scene.counts(third)[1:] == (300, 600, 900), "still counted")
+            still_hidden = scene.counts(third)[0]
+            oracle.delete_records(scene.topic, -1)  # all there is
+            scene.wait(third, "records_lost", 900, 0, 900)
+            rest = scene.sentence(third)
+            eventually(lambda: len(scene.events(third)) == 2, "another event")
+            events = scene.events(third)
+
+    assert oracle.log_start(scene.topic) == oracle.log_end(scene.topic) == 1_000
+    assert "300 messages deleted before the group read them" in sentence
+    assert acknowledged == (1, 0)
+    assert hidden[0] != "records_lost"
+    assert hidden[1:] == (300, 600, 900)
+    assert still_hidden != "records_lost"
+    assert "900 messages deleted before the group read them" in rest
+    assert sorted(events) == [(300, 100, 400), (600, 400, 1_000)]

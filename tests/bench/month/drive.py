@@ -1,0 +1,223 @@
+"""Drives the monitors through a simulated month on a virtual clock."""
+
+import gc
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from typing import Final
+
+import numpy as np
+
+from lagwatch.core.model import EpochMs
+from lagwatch.monitor import ClusterMonitor
+from lagwatch.ports.reports import Report
+from tests.bench.month import breaks, monitors
+from tests.bench.month.feed import Collector, instant
+from tests.bench.month.plan import START_MS, Plan, Size
+from tests.bench.month.score import Score, Watcher
+from tests.bench.month.traffic import CHUNK_S, STEP_S, Chunk, Commits, Traffic, no_commits
+from tests.bench.month.truth import Truth
+
+_GROUPS_EVERY_S: Final = 30
+_ALL_GROUPS_EVERY_S: Final = 600
+"""The others of these reports name only groups that changed: reading all takes most of a round."""
+_SEEN_AFTER_S: Final = 0.3
+"""From a commit until the collector has read it."""
+_JUDGED_AFTER_MS: Final = 200
+
+
+@dataclass(slots=True, kw_only=True)
+class Side:
+    """One rule set: its monitor, and who notes what it says."""
+
+    rules: str
+    watcher: Watcher
+    saved: bytes | None = None
+    """The newest checkpoint."""
+    monitor: ClusterMonitor = field(init=False)
+    position: int = 0
+    """In the offsets topic: where the monitor goes on reading."""
+
+    def __post_init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """A new monitor, which goes on from the checkpoint if there is one."""
+        self.monitor = monitors.new_monitor(self.rules)
+        if self.saved is not None:
+            self.position = monitors.restore(self.monitor, self.saved)
+
+    def apply(self, reports: Iterable[Report], now_ms: EpochMs) -> None:
+        for report in reports:
+            self.monitor.apply(report, now_ms)
+
+    def judge(self, now_s: float) -> None:
+        snapshot = self.monitor.judge(EpochMs(instant(now_s) + _JUDGED_AFTER_MS))
+        self.watcher.see(now_s, snapshot)
+
+
+class Month:
+    """One shard: a cluster, its collector, and a monitor per rule set."""
+
+    def __init__(self, plan: Plan, rule_sets: tuple[str, ...] = monitors.RULE_SETS) -> None:
+        self._plan = plan
+        self._traffic, self._truth = Traffic(plan), Truth(plan)
+        self._collector = Collector(plan)
+        self.sides = [Side(rules=rules, watcher=Watcher(plan)) for rules in rule_sets]
+        self._made = no_commits()
+        self._read = 0
+        """How many of `_made` were sent."""
+        self._committed = np.full(self._traffic.number, -1)
+        self._control = np.flatnonzero(plan.rows.control)
+        self._lost_collector = False
+        self._down = False
+        # written once a minute; only the last one before a restart is ever read
+        every_s = monitors.CHECKPOINT_EVERY_S
+        self._checkpoints = {
+            np.ceil(start_s / every_s - 1) * every_s for start_s, _ in plan.breaks.lagwatch_restarts
+        }
+
+    def run(self) -> dict[str, Score]:
+        """Live through the month; returns the score by rule set."""
+        while self._traffic.now_s < 0:
+            self._truth.follow(self._traffic.chunk())
+        self._start(0.0, self._traffic.tail(0.0))
+        while self._traffic.now_s < self._plan.end_s:
+            chunk = self._traffic.chunk()
+            self._take(chunk)
+            for step in range(
+                self._plan.size.round_s // STEP_S,
+                CHUNK_S // STEP_S + 1,
+                self._plan.size.round_s // STEP_S,
+            ):
+                self._round(chunk, step, chunk.start_s + step * STEP_S)
+        self._truth.finish()
+        return {side.rules: side.watcher.result() for side in self.sides}
+
+    def _take(self, chunk: Chunk) -> None:
+        self._truth.follow(chunk)
+        left = self._made.part(self._read, len(self._made))
+        self._made = left.followed_by(chunk.commits)
+        self._read = 0
+
+    def _round(self, chunk: Chunk, step: int, now_s: float) -> None:
+        """One round of log ends and judgement, or what is left of it while something is broken."""
+        shape = self._plan.breaks
+        if _inside(shape.lagwatch_restarts, now_s):
+            self._down = True
+            return
+        if self._down:
+            self._restart(now_s)
+        if _inside(shape.collector_deaths, now_s):
+            self._lost_collector = True
+        else:
+            self._report(chunk, step, now_s, outage=_inside(shape.outages, now_s))
+        for side in self.sides:
+            side.judge(now_s)
+            if now_s in self._checkpoints:
+                side.saved = monitors.save(side.monitor)
+
+    def _report(self, chunk: Chunk, step: int, now_s: float, *, outage: bool) -> None:
+        collector, reports = self._collector, list[Report]()
+        if self._lost_collector:
+            self._lost_collector = False
+            reports += collector.starts(new_service=False)
+        if outage:
+            self._send([*reports, *collector.health(now_s, ok=False)], now_s)
+            return
+        reports += collector.topics(now_s)
+        news = self._news(now_s - _SEEN_AFTER_S)
+        reports += collector.commits(news, now_s)
+        reports += collector.gone(
+            now_s - self._plan.size.round_s, now_s, int(news.order[-1]) if len(news) else 0
+        )
+        log_end, last_stable = chunk.log_end(step), chunk.last_stable(step)
+        if now_s % _GROUPS_EVERY_S == 0:
+            reports += collector.groups(now_s, everything=now_s % _ALL_GROUPS_EVERY_S == 0)
+            reports += collector.empty_tails(self._control, self._committed, log_end)
+            open_now = [(each.start_s, each.row) for each in chunk.open_now if each.end_s > now_s]
+            reports += collector.open_transactions(now_s, open_now, last_stable)
+        reports += collector.round(
+            now_s, chunk.log_start, log_end, last_stable, away=self._away(now_s)
+        )
+        reports += collector.known(now_s - _SEEN_AFTER_S)
+        self._send(reports, now_s)
+
+    def _send(self, reports: list[Report], now_s: float) -> None:
+        for side in self.sides:
+            side.apply(reports, instant(now_s))
+
+    def _news(self, until_s: float) -> Commits:
+        """Commits made up to an instant and not yet sent."""
+        until_ms = START_MS + int(until_s * 1000)
+        last = int(np.searchsorted(self._made.at_ms, until_ms))
+        news = self._made.part(self._read, max(last, self._read))
+        self._read = max(last, self._read)
+        self._committed[news.row] = news.offset
+        return news
+
+    def _away(self, now_s: float) -> list[int]:
+        """Rows whose partition has no leader."""
+        brokers = [
+            broker
+            for start_s, end_s, broker in self._plan.breaks.restarts
+            if start_s <= now_s < end_s
+        ]
+        return np.flatnonzero(np.isin(self._plan.rows.broker, brokers)).tolist() if brokers else []
+
+    def _start(self, now_s: float, backlog: Commits) -> None:
+        """A new lagwatch: it reads what the offsets topic still holds, then it is ready."""
+        collector = self._collector
+        self._committed[backlog.row] = backlog.offset
+        # all sides were saved at the same instant, and so go on at the same place
+        position = min(side.position for side in self.sides)
+        backlog = backlog.part(int(np.searchsorted(backlog.order, position)), len(backlog))
+        self._send([*collector.starts(new_service=True), *collector.topics(now_s)], now_s)
+        self._send(collector.commits(backlog, now_s), now_s)
+        self._send(
+            [*collector.groups(now_s, everything=True), *collector.backlog(len(backlog))], now_s
+        )
+
+    def _restart(self, now_s: float) -> None:
+        self._down, self._lost_collector = False, False
+        until_s = now_s - _SEEN_AFTER_S
+        self._news(until_s)
+        for side in self.sides:
+            side.begin()
+        self._start(now_s, self._traffic.tail(until_s))
+
+
+def _inside(stretches: Iterable[tuple[float, float]], at_s: float) -> bool:
+    return any(start_s <= at_s < end_s for start_s, end_s in stretches)
+
+
+def run_shard(
+    size: Size, shard: int, rule_sets: tuple[str, ...] = monitors.RULE_SETS
+) -> dict[str, Score]:
+    """Plan and run one shard."""
+    month = Month(breaks.make(size, shard), rule_sets)
+    gc.freeze()  # half a million events stay to the end: collections need not look through them
+    try:
+        return month.run()
+    finally:
+        gc.unfreeze()
+
+
+def run(size: Size, *, processes: int = 1) -> Mapping[str, Score]:
+    """All shards; the score by rule set.
+
+    With several processes each rule set of each shard has one of its own: the traffic is made
+    twice, but a round costs little more for twice the groups.
+    """
+    if processes == 1:
+        scores = [run_shard(size, shard) for shard in range(size.shards)]
+    else:
+        parts = [(shard, (rules,)) for shard in range(size.shards) for rules in monitors.RULE_SETS]
+        with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+            done = [pool.submit(run_shard, size, *part) for part in parts]
+            scores = [each.result() for each in done]
+    return {
+        rules: Score.joined([each[rules] for each in scores if rules in each])
+        for rules in monitors.RULE_SETS
+    }

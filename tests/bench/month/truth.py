@@ -1,0 +1,150 @@
+"""What was really wrong with groups, as the traffic shows it: instants, and stretches to excuse."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.bench.month.plan import EVER_S, Floats, Label, Life, Plan, Trouble
+from tests.bench.month.traffic import CHUNK_S, STEP_S, STEPS, Chunk, whole
+
+TAIL_S: Final = 600.0
+"""A page this long after the end of a trouble is no false one, at least."""
+WINDOW_COMMITS: Final = 10
+LONGEST_WINDOW_S: Final = 7200.0
+SHORTEST_S: Final = 900.0
+"""Troubles shorter than this need not be found."""
+SHORTEST_COMMITS: Final = 3
+"""Nor those that end before so many commits were due, unless the members are gone."""
+SLOW_S: Final = 120.0
+"""A slow-down whose time lag stays below need not be found."""
+_GIVE_UP_S: Final = 2 * 86_400.0
+
+
+@dataclass(slots=True, kw_only=True)
+class _Watch:
+    """One trouble while it lasts, with the grids of its rows so far."""
+
+    trouble: Trouble
+    start_s: float
+    """Of the first grid kept."""
+    reachable: list[Floats] = field(default_factory=list)
+    processed: list[Floats] = field(default_factory=list)
+    log_start: list[Floats] = field(default_factory=list)
+
+
+class Truth:
+    """Follows the chunks of a plan and fills in its troubles."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._lives = plan.lives
+        self._coming = sorted(
+            (trouble for life in plan.lives for trouble in life.troubles),
+            key=lambda trouble: trouble.start_s,
+        )
+        self._next = 0
+        self._watched: list[_Watch] = []
+
+    def follow(self, chunk: Chunk) -> None:
+        """Take in the next chunk."""
+        end_s = chunk.start_s + CHUNK_S
+        while self._next < len(self._coming) and self._coming[self._next].start_s < end_s:
+            self._watched.append(_Watch(trouble=self._coming[self._next], start_s=chunk.start_s))
+            self._next += 1
+        for watch in self._watched:
+            rows = slice(watch.trouble.lo, watch.trouble.hi)
+            watch.reachable.append(chunk.reachable[rows, 1:].copy())
+            watch.processed.append(chunk.processed[rows, 1:].copy())
+            watch.log_start.append(chunk.log_start[rows, None].repeat(STEPS, axis=1))
+        self._watched = [watch for watch in self._watched if not self._settled(watch, end_s)]
+
+    def finish(self) -> None:
+        """The month is over: what is still open stays so."""
+        for watch in self._watched:
+            _settle(watch, self._lives[watch.trouble.group])
+        self._watched.clear()
+
+    def _settled(self, watch: _Watch, end_s: float) -> bool:
+        if end_s <= watch.trouble.end_s:
+            return False
+        _settle(watch, self._lives[watch.trouble.group])
+        caught_up = watch.trouble.caught_up_s is not None
+        return caught_up or end_s > watch.trouble.end_s + _GIVE_UP_S
+
+
+def _settle(watch: _Watch, life: Life) -> None:
+    trouble = watch.trouble
+    reachable, processed = np.hstack(watch.reachable), np.hstack(watch.processed)
+    at_s = watch.start_s + STEP_S * (1.0 + np.arange(reachable.shape[1]))
+    unread = whole(reachable) - whole(processed)
+    lost = whole(processed) < np.hstack(watch.log_start)
+    during = (at_s >= trouble.start_s) & (at_s < trouble.end_s)
+    seen = (lost if trouble.label is Label.LOSS else unread > 0).any(axis=0) & during
+    trouble.true_s = float(at_s[seen.argmax()]) if seen.any() else None
+    # a queue of some seconds is what a working group has
+    usual = np.maximum(1, life.rate * 2 * STEP_S)
+    done = (unread <= usual).all(axis=0) & ~lost.any(axis=0) & (at_s >= trouble.end_s)
+    trouble.caught_up_s = float(at_s[done.argmax()]) if done.any() else None
+    trouble.worst_time_lag_s = (
+        max(
+            _worst_time_lag_s(at_s[during], reachable[row, during], processed[row, during])
+            for row in range(reachable.shape[0])
+        )
+        if during.any()
+        else 0.0
+    )
+
+
+def _worst_time_lag_s(at_s: Floats, reachable: Floats, processed: Floats) -> float:
+    """Age of the oldest message not processed, at its greatest."""
+    ends = np.maximum.accumulate(reachable)
+    arrived = np.searchsorted(ends, whole(processed).astype(np.float64) + 0.5)
+    arrived = np.minimum(arrived, np.arange(at_s.size))
+    return float((at_s - at_s[arrived]).max())
+
+
+def must_be_found(trouble: Trouble, life: Life) -> bool:
+    """Is missing it a fault? Long enough, and one that could be seen."""
+    if not trouble.label.must_be_found or trouble.true_s is None:
+        return False
+    if trouble.label is Label.SLOW and trouble.worst_time_lag_s < SLOW_S:
+        return False
+    shortest_s = SHORTEST_S
+    if trouble.label is not Label.STOP:
+        # its members are there: only the commits that do not come can show it
+        shortest_s = max(shortest_s, SHORTEST_COMMITS * life.cadence_s)
+    return trouble.end_s - max(trouble.true_s, 0.0) >= shortest_s
+
+
+class Excuses:
+    """Stretches of a group's life in which a page is no false one."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._stretches: dict[int, list[tuple[float, float]]] = {}
+        for life in plan.lives:
+            for trouble in life.troubles:
+                self._stretches.setdefault(life.number, []).append(
+                    (trouble.start_s, self._until_s(trouble, life))
+                )
+
+    @staticmethod
+    def _until_s(trouble: Trouble, life: Life) -> float:
+        """10 minutes after the end, or the time to catch up and to fill the window anew."""
+        if trouble.caught_up_s is None:
+            return EVER_S
+        between_s = max(life.cadence_s, 1 / life.rate)
+        window_s = min(WINDOW_COMMITS * between_s, LONGEST_WINDOW_S)
+        return max(trouble.end_s + TAIL_S, trouble.caught_up_s + window_s)
+
+    def cover(self, group: int, at_s: float) -> bool:
+        """Is something wrong with the group then, or was a moment ago?"""
+        return any(first <= at_s <= last for first, last in self._stretches.get(group, ()))
+
+    def seconds(self, group: int, start_s: float, end_s: float) -> float:
+        """How long of a stretch is not excused."""
+        points = np.arange(start_s, end_s, 60.0)
+        covered: NDArray[np.bool_] = np.zeros(points.size, np.bool_)
+        for first, last in self._stretches.get(group, ()):
+            covered |= (points >= first) & (points <= last)
+        return float((~covered).sum() * 60.0)

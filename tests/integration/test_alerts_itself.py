@@ -1,0 +1,297 @@
+"""lagwatch looks after itself: unseen clusters, failing channels, odd files, full disks."""
+
+import sqlite3
+from dataclasses import replace
+
+import pytest
+from structlog.testing import capture_logs
+
+from lagwatch.notify.database import Database
+from lagwatch.ports.alerts import IncidentAsk, NoticeAsk
+from lagwatch.ports.queries import ClusterHealth
+from tests.support.fleet import CLUSTER, Fleet, ShiftedClock, alert_settings
+from tests.support.receiver import Reply, receiving
+from tests.support.running_alerts import Running, running
+from tests.support.waiting import eventually
+
+POLICY = "group_wait_s = 0.02\n[alerts.policies.all]\nclose_for_s = 0\nreopen_s = 0\n"
+HEALTH = ClusterHealth(
+    cluster=CLUSTER,
+    ready=True,
+    age_s=0.0,
+    backlog_read=1,
+    backlog_total=1,
+    commits_mode="offsets-topic",
+    collector_restarts=0,
+    problems=(),
+    unseen=(),
+)
+
+
+@pytest.fixture
+def clock() -> ShiftedClock:
+    return ShiftedClock()
+
+
+def hook(url: str, name: str = "hook", more: str = "") -> str:
+    return f'[alerts.webhook.{name}]\nurl = "{url}/{name}"\nper_minute = 6000\n{more}\n'
+
+
+def look(alerts: Running) -> None:
+    """One look at itself, as it takes every few seconds."""
+    alerts.call(alerts.alerts._check_itself)  # noqa: SLF001
+
+
+def test_a_cluster_that_is_not_seen_is_an_incident_with_its_reason(tmp_path, clock) -> None:
+    health = [HEALTH]
+    with receiving() as receiver:
+        settings = alert_settings(tmp_path, POLICY + hook(receiver.url))
+        with running(settings, clock) as alerts:
+            alerts.call(lambda: alerts.alerts.look_after(lambda: health, str))
+            health[0] = replace(
+                HEALTH,
+                ready=False,
+                data_age_s=59.0,
+                problems=("log ends: connection refused", "alerts: own"),
+            )
+            look(alerts)
+            early = alerts.call(lambda: alerts.alerts.incidents(IncidentAsk()))[0]
+            health[0] = replace(health[0], data_age_s=61.0)
+            look(alerts)
+            eventually(lambda: len(receiver.notices) == 1, "the incident")
+            health[0] = HEALTH
+            look(alerts)
+            clock.ahead_ms += 11_000
+            look(alerts)
+            eventually(lambda: len(receiver.notices) == 2, "its end")
+
+    assert early == []
+    opened, closed = receiver.notices
+    assert (opened["about"], opened["cluster"], opened["event"]) == ("cluster", CLUSTER, "open")
+    assert "connection refused" in opened["verdict"]["problem"]
+    assert "own" not in opened["verdict"]["problem"]
+    assert (
+        receiver.taken[0]
+        .json["subject"]
+        .startswith(f"ERROR: lagwatch does not see cluster {CLUSTER}, since")
+    )
+    assert (closed["event"], closed["incident"]) == ("close", opened["incident"])
+
+
+def test_a_backlog_that_is_being_read_is_no_incident(tmp_path, clock) -> None:
+    reading = replace(HEALTH, ready=False, data_age_s=600.0, backlog_read=5, backlog_total=100)
+    settings = alert_settings(tmp_path, POLICY + hook("http://127.0.0.1:1"))
+    with running(settings, clock) as alerts:
+        alerts.call(lambda: alerts.alerts.look_after(lambda: [reading], str))
+        look(alerts)
+
+        assert alerts.call(lambda: alerts.alerts.incidents(IncidentAsk()))[0] == []
+
+
+def test_a_channel_that_gives_up_is_reported_through_the_fallback(tmp_path, clock) -> None:
+    with receiving(*[Reply(status=400, body="no such room")] * 50) as bad, receiving() as good:
+        text = 'fallback = ["good"]\n' + POLICY.replace("reopen_s", 'channels = ["bad"]\nreopen_s')
+        settings = alert_settings(tmp_path, text + hook(bad.url, "bad") + hook(good.url, "good"))
+        fleet = Fleet(["billing"], clock)
+        with running(settings, clock) as alerts:
+            fleet.fail("billing")
+            alerts.sees(fleet)
+            eventually(lambda: alerts.call(alerts.alerts.counts).dead["bad"] == 1, "a dead letter")
+            look(alerts)
+            eventually(lambda: len(good.notices) == 1, "word about it")
+            problem = alerts.alerts.problem
+
+    (notice,) = good.notices
+    assert (notice["about"], notice["group"]) == ("channel", "bad")
+    assert "1 notice given up" in notice["verdict"]["problem"]
+    assert "channel bad" in problem
+
+
+def test_wrong_credentials_are_retried_and_reported(tmp_path, clock) -> None:
+    with receiving(*[Reply(status=401)] * 50) as bad, receiving() as good:
+        text = "undelivered_after_s = 0\n" + POLICY
+        settings = alert_settings(tmp_path, text + hook(bad.url, "bad") + hook(good.url, "good"))
+        fleet = Fleet(["billing"], clock)
+        with running(settings, clock) as alerts:
+            fleet.fail("billing")
+            alerts.sees(fleet)
+            eventually(lambda: len(bad.requests) == 1, "the refused attempt")
+            eventually(lambda: len(good.notices) == 1, "the other channel's notice")
+            look(alerts)
+            eventually(lambda: len(good.notices) == 2, "word about the refusal")
+            bad.replies.clear()
+            alerts.call(lambda: alerts.alerts.retry_channel("bad"))
+            eventually(lambda: any(n["group"] == "billing" for n in bad.notices), "the delivery")
+
+    assert "401" in good.notices[1]["verdict"]["problem"]
+
+
+def test_a_renamed_channel_loses_nothing(tmp_path, clock) -> None:
+    fleet = Fleet(["billing"], clock)
+    with receiving(*[Reply(status=503)] * 100) as away:
+        settings = alert_settings(tmp_path, POLICY + hook(away.url, "old"))
+        with running(settings, clock) as alerts:
+            fleet.fail("billing")
+            alerts.sees(fleet)
+            eventually(lambda: len(away.requests) >= 1, "the refused attempt")
+
+    with receiving() as receiver, capture_logs() as logs:
+        settings = alert_settings(tmp_path, POLICY + hook(receiver.url, "new"))
+        with running(settings, clock) as alerts:
+            eventually(lambda: len(receiver.notices) >= 1, "the open incident on the new channel")
+            look(alerts)
+            problem = alerts.alerts.problem
+            counts = alerts.call(alerts.alerts.counts)
+            moved = alerts.call(lambda: alerts.alerts.retry_channel("old", to="new"))
+
+    said = [log for log in logs if log["event"] == "channel_not_configured"]
+    assert [(one["channel"], one["notices"]) for one in said] == [("old", 1)]
+    assert counts.undelivered["old"] == 1
+    assert "not configured" in problem
+    assert receiver.notices[0]["group"] == "billing"
+    assert moved == 0, "the new channel has this incident already"
+
+
+def test_what_waits_for_a_removed_channel_goes_to_another(tmp_path, clock) -> None:
+    fleet = Fleet(["billing"], clock)
+    with receiving(*[Reply(status=503)] * 100) as away, receiving() as receiver:
+        other = hook(receiver.url, "other")
+        text = POLICY.replace("reopen_s", 'channels = ["old"]\nreopen_s') + other
+        with running(alert_settings(tmp_path, text + hook(away.url, "old")), clock) as alerts:
+            fleet.fail("billing")
+            alerts.sees(fleet)
+            eventually(lambda: len(away.requests) >= 1, "the refused attempt")
+        with running(alert_settings(tmp_path, POLICY + other), clock) as alerts:
+            moved = alerts.call(lambda: alerts.alerts.retry_channel("old", to="other"))
+            eventually(
+                lambda: any(n["group"] == "billing" for n in receiver.notices), "the moved notice"
+            )
+
+    assert moved == 1
+
+
+def test_a_group_removed_by_request_is_not_ok_again(tmp_path, clock) -> None:
+    fleet = Fleet(["billing", "orders"], clock)
+    with (
+        receiving() as receiver,
+        running(alert_settings(tmp_path, POLICY + hook(receiver.url)), clock) as alerts,
+    ):
+        fleet.fail("billing")
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.notices) == 1, "the opening")
+        alerts.call(lambda: alerts.alerts.removed(CLUSTER, "billing"))
+        fleet.monitor.forget("billing", None)
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.notices) == 2, "the end")
+
+    assert receiver.taken[1].json["subject"].startswith(f"REMOVED: billing on {CLUSTER}")
+
+
+def test_an_odd_row_is_set_aside_and_the_others_are_delivered(tmp_path, clock) -> None:
+    fleet = Fleet(["a", "b"], clock)
+    settings = alert_settings(tmp_path, POLICY + hook("http://127.0.0.1:1"))
+    with running(settings, clock) as alerts:
+        fleet.fail("a", "b")
+        alerts.sees(fleet)
+    with sqlite3.connect(settings.alerts.file) as file:
+        file.execute(
+            "UPDATE payloads SET body = x'00' WHERE number = (SELECT min(number) FROM payloads)"
+        )
+        file.execute("DELETE FROM messages")
+        file.execute("UPDATE notices SET state = 'waiting', message = NULL")
+    file.close()
+
+    with (
+        receiving() as receiver,
+        capture_logs() as logs,
+        running(alert_settings(tmp_path, POLICY + hook(receiver.url)), clock) as alerts,
+    ):
+        eventually(lambda: len(receiver.notices) == 1, "the notice that can be read")
+        left = alerts.call(lambda: alerts.alerts.notices(NoticeAsk(state="unreadable")))[0]
+
+    assert len(left) == 1
+    assert "notice_not_readable" in {log["event"] for log in logs}
+
+
+def test_a_full_disk_stops_nothing_and_repeats_nothing(tmp_path, clock) -> None:
+    with receiving() as receiver:
+        settings = alert_settings(tmp_path, POLICY + hook(receiver.url))
+        # more than fits into the pages that the empty tables have already
+        fleet = Fleet([f"g{number:02}" for number in range(60)], clock)
+        with running(settings, clock) as alerts:
+            database = alerts.alerts._database  # noqa: SLF001
+            alerts.call(lambda: fill(database))
+            fleet.fail(*fleet.groups)
+            alerts.sees(fleet)
+            eventually(lambda: len(receiver.notices) == 60 and alerts.idle(), "all openings")
+            problem = alerts.alerts.problem
+            alerts.call(lambda: make_room(database))
+            back = alerts.call(database.return_to_disk)
+            requests = len(receiver.requests)
+
+        with running(settings, clock) as alerts:
+            counts = alerts.call(alerts.alerts.counts)
+
+    assert "the disk is full" in problem
+    assert back
+    assert requests == 1
+    assert counts.open_incidents == {CLUSTER: 60}
+    assert counts.undelivered.get("hook", 0) == 0
+
+
+def test_the_heart_beats_while_all_is_well_and_only_then(tmp_path, clock) -> None:
+    health = [HEALTH]
+    with receiving() as watcher:
+        beat = f'[alerts.heartbeat]\nurl = "{watcher.url}/ping"\ninterval_s = 1\n'
+        with running(alert_settings(tmp_path, beat), clock) as alerts:
+            alerts.call(lambda: alerts.alerts.look_after(lambda: health, str))
+            eventually(lambda: len(watcher.requests) >= 2, "two beats")
+            with capture_logs() as logs:
+                health[0] = replace(HEALTH, ready=False)
+                eventually(
+                    lambda: "heartbeat_not_sent" in {log["event"] for log in logs}, "the silence"
+                )
+                beats = len(watcher.requests)
+                health[0] = HEALTH
+                eventually(lambda: len(watcher.requests) > beats, "the next beat")
+
+    assert {(one.method, one.path) for one in watcher.requests} == {("GET", "/ping")}
+    (silence,) = [log for log in logs if log["event"] == "heartbeat_not_sent"]
+    assert silence["reason"] == f"no fresh data of {CLUSTER}"
+
+
+def test_a_group_steadily_behind_misses_its_objective(tmp_path, clock) -> None:
+    fleet = Fleet(["billing", "orders"], clock)
+    policy = POLICY + "max_lag = 400\n"
+    with (
+        receiving() as receiver,
+        running(alert_settings(tmp_path, policy + hook(receiver.url)), clock) as alerts,
+    ):
+        fleet.slow.add("billing")
+        fleet.pass_time(60)  # it moves, but reads a tenth of what comes
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.notices) == 1, "the missed objective")
+        fleet.slow.discard("billing")
+        fleet.pass_time(2)
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.notices) == 2, "its end")
+
+    opened, closed = receiver.notices
+    assert (opened["group"], opened["severity"]) == ("billing", "error")
+    assert opened["verdict"]["status"] != "ERR", "only the objective makes it an error"
+    assert "more than 400 allowed" in opened["verdict"]["objective"]
+    assert "more than 400 allowed" in receiver.taken[0].json["subject"]
+    assert closed["event"] == "close"
+
+
+def fill(database: Database) -> None:
+    """As a full disk: SQLite says `database or disk is full` to whatever needs a page more."""
+    connection = database.connection
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count = {pages}")
+
+
+def make_room(database: Database) -> None:
+    on_disk = database._on_disk  # noqa: SLF001
+    assert on_disk is not None
+    on_disk.execute("PRAGMA max_page_count = 1000000")

@@ -1,0 +1,121 @@
+"""Eight situations that receivers read about, made by hand."""
+
+from dataclasses import replace
+from typing import Final
+
+from lagwatch.core.incident import Tell
+from lagwatch.notify.notice import About, Earlier, Message, Notice, nothing_known
+from lagwatch.notify.sample import sample_messages
+
+AT_MS: Final = 1_796_000_000_000
+_PAGE: Final = "https://lagwatch.example.com/?group={group}&of=prod"
+
+
+def situations() -> dict[str, Message]:
+    """By name; the messages of one channel named `ops`."""
+    opened, _ = sample_messages("ops", at_ms=AT_MS, id_="i")
+    stopped = replace(
+        opened.notices[0],
+        cluster="prod",
+        group="billing",
+        policy="payments",
+        since_ms=AT_MS - 195_000,
+        url=_PAGE.format(group="billing"),
+        runbook="https://wiki.example.com/billing",
+        team="payments",
+        zone="Europe/Berlin",
+    )
+    healed = _ended(stopped, "healed", status="OK", lag=9040)
+    return {
+        "stopped": _message("m1", stopped),
+        "escalated": _message(
+            "m2", replace(stopped, event=Tell.ESCALATE, reason="escalated", heard=True)
+        ),
+        "healed_with_messages_left": _message("m3", healed),
+        "gone": _message("m4", _ended(stopped, "group_gone", status="NOTFOUND", lag=None)),
+        "overtaken_while_unreachable": _message(
+            "m5", replace(stopped, earlier=(_earlier(AT_MS - 3_600_000),))
+        ),
+        "a_storm": Message(
+            id="m6", channel="ops", at_ms=AT_MS, notices=tuple(_storm(stopped, 1000))
+        ),
+        "odd_names": _message("m7", _named(stopped, "заказы_*_<b>&`x`" + "я" * 4000)),
+        "cluster_unseen": _message(
+            "m8",
+            replace(
+                stopped,
+                about=About.CLUSTER,
+                group="",
+                policy="lagwatch",
+                team="",
+                runbook="",
+                since_ms=AT_MS - 60_000,
+                verdict={
+                    **nothing_known("prod", "", AT_MS),
+                    "problem": "No fresh data of it: connection refused by kafka-1:9092.",
+                },
+                curve=(),
+            ),
+        ),
+    }
+
+
+def _message(identity: str, *notices: Notice) -> Message:
+    return Message(id=identity, channel="ops", at_ms=AT_MS, notices=notices)
+
+
+def _ended(notice: Notice, reason: str, *, status: str, lag: int | None) -> Notice:
+    verdict = {
+        **notice.verdict,
+        "status": status,
+        "rule": None,
+        "total_lag": lag,
+        "time_lag_s": None,
+        "partitions": [],
+        "owners": [],
+    }
+    return replace(
+        notice,
+        event=Tell.CLOSE,
+        reason=reason,
+        heard=True,
+        at_ms=AT_MS + 1_500_000,
+        thread="m1",
+        thread_open=0,
+        verdict=verdict,
+    )
+
+
+def _earlier(since_ms: int) -> Earlier:
+    return Earlier(
+        incident="before",
+        severity="error",
+        since_ms=since_ms,
+        ended_ms=since_ms + 120_000,
+        heard=False,
+        thread="m0",
+        thread_open=0,
+    )
+
+
+def _storm(notice: Notice, groups: int) -> list[Notice]:
+    return [
+        replace(
+            _named(notice, f"group-{number:04}"),
+            incident=f"i{number}",
+            since_ms=notice.since_ms - number * 100,
+            verdict={
+                **notice.verdict,
+                "group": f"group-{number:04}",
+                "total_lag": 1000 + number,
+                "time_lag_s": 100.0 + number,
+            },
+        )
+        for number in range(groups)
+    ]
+
+
+def _named(notice: Notice, group: str) -> Notice:
+    return replace(
+        notice, group=group, url=_PAGE.format(group="x"), verdict={**notice.verdict, "group": group}
+    )

@@ -1,0 +1,150 @@
+"""What every channel sends in eight situations, kept as files to be read; and the vendors' limits.
+
+Write the files anew with `REWRITE=1 pytest tests/unit/test_alerts_rendered.py`, and read them.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lagwatch.clock import SystemClock
+from lagwatch.config.alerts_channels import AlertmanagerSettings, EmailSettings, WebhookSettings
+from lagwatch.notify.channels import pagerduty, slack, teams
+from lagwatch.notify.channels.alertmanager import Alertmanager
+from lagwatch.notify.channels.email import Email
+from lagwatch.notify.channels.webhook import Webhook
+from lagwatch.notify.notice import Message
+from lagwatch.notify.words import body, plain_text, subject
+from tests.support.alert_situations import AT_MS, situations
+
+_FOLDER = Path(__file__).parents[1] / "data" / "alerts_rendered"
+_LONGEST_FILE = 12_000
+"""A storm is kept cut; its limits have tests of their own."""
+SITUATIONS = situations()
+
+
+class StoppedClock(SystemClock):
+    """Always the same moment."""
+
+    def now_ms(self):
+        return AT_MS
+
+
+def _json(document: object) -> str:
+    return json.dumps(document, indent=1, ensure_ascii=False)
+
+
+def _alertmanager(message: Message) -> str:
+    channel = Alertmanager(
+        "am", AlertmanagerSettings(urls=["http://127.0.0.1:9093"]), StoppedClock()
+    )
+    alerts = [one for notice in message.notices for one in channel._alerts(notice)]  # noqa: SLF001
+    return _json(alerts)
+
+
+def _email(message: Message) -> str:
+    settings = EmailSettings(host="localhost", sender="lagwatch@example.com", to=["o@example.com"])
+    mail = Email("ops", settings).compose(message)
+    parts = [mail.get_body((kind,)) for kind in ("plain", "html")]
+    head = "".join(f"{name}: {mail[name]}\n" for name in ("Subject", "In-Reply-To") if mail[name])
+    return head + "\n" + "\n".join(part.get_content() for part in parts if part is not None)
+
+
+def _webhook(message: Message) -> str:
+    channel = Webhook(
+        "hook",
+        WebhookSettings(url="http://127.0.0.1:1/{{ notice.group }}", most_bytes=10_000_000),
+        StoppedClock(),
+    )
+    method, url, content, _ = channel.request(message)
+    return f"{method} {url}\n{_json(json.loads(content))}"
+
+
+CHANNELS: dict[str, Callable[[Message], str]] = {
+    "alertmanager": _alertmanager,
+    "apprise": lambda message: f"{subject(message)}\n\n{body(message, 4000)}",
+    "email": _email,
+    "pagerduty": lambda message: _json(pagerduty.events(message)),
+    "slack": lambda message: _json(slack.payload(message)),
+    "teams": lambda message: _json(teams.payload(message)),
+    "webhook": _webhook,
+}
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_channel_sends_what_the_file_shows(channel: str, situation: str) -> None:
+    path = _FOLDER / channel / f"{situation}.txt"
+    shown = CHANNELS[channel](SITUATIONS[situation])[:_LONGEST_FILE].rstrip() + "\n"
+    if os.environ.get("REWRITE"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(shown, encoding="utf-8")
+
+    assert shown == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_slack_accepts_the_sizes(situation: str) -> None:
+    payload = slack.payload(SITUATIONS[situation])
+
+    (attachment,) = payload["attachments"]
+    assert len(payload["text"]) <= 4000
+    assert len(attachment["blocks"]) <= 50
+    for block in attachment["blocks"]:
+        if block["type"] == "section":
+            assert 0 < len(block["text"]["text"]) <= 3000
+        else:
+            (button,) = block["elements"]
+            assert len(button["text"]["text"]) <= 75
+            assert len(button["url"]) <= 3000
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_teams_accepts_the_size(situation: str) -> None:
+    payload = teams.payload(SITUATIONS[situation])
+
+    assert len(json.dumps(payload, ensure_ascii=False).encode()) <= 28 * 1024
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_pagerduty_accepts_the_sizes(situation: str) -> None:
+    for event in pagerduty.events(SITUATIONS[situation]):
+        assert len(json.dumps(event).encode()) <= 512 * 1024
+        assert len(event["dedup_key"]) <= 255
+        if event["event_action"] == "trigger":
+            assert len(event["payload"]["summary"]) <= 1024
+            assert event["payload"]["severity"] in {"critical", "error", "warning", "info"}
+
+
+def test_a_storm_counts_what_it_leaves_out_and_keeps_the_link() -> None:
+    text = plain_text(SITUATIONS["a_storm"], 2900)
+
+    assert len(text) <= 2900
+    shown = text.count("ERROR: group-")
+    assert 5 <= shown <= 20
+    assert f"… and {1000 - shown} more" in text
+    assert text.endswith("https://lagwatch.example.com/")
+
+
+def test_a_group_that_is_gone_is_never_ok() -> None:
+    text = plain_text(SITUATIONS["gone"])
+
+    assert "OK" not in text
+    assert text.startswith("GONE: billing on prod")
+
+
+def test_an_end_says_for_how_long_and_what_is_left() -> None:
+    text = plain_text(SITUATIONS["healed_with_messages_left"])
+
+    assert text.startswith("OK again: billing on prod, after 28 min 15 s, 9,040 messages left")
+    assert "Left to read: 9,040 messages." in text
+
+
+def test_no_text_shows_raw_evidence() -> None:
+    for message in SITUATIONS.values():
+        text = plain_text(message)
+        assert "_ms" not in text
+        assert str(AT_MS)[:6] not in text

@@ -1,0 +1,252 @@
+"""A checkpoint on disk: whole or left out, never half believed."""
+
+import asyncio
+import json
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from structlog.testing import capture_logs
+
+from lagwatch.config.load import load
+from lagwatch.monitor import ClusterMonitor
+from lagwatch.monitor.checkpoint_file import decode, encode, pack, unpack
+from lagwatch.monitor.keeper import CheckpointKeeper
+from lagwatch.monitor.settings import monitor_settings
+from tests.support.history import SetClock
+from tests.support.told import Told
+
+
+class Place:
+    """A configuration with its folder, and a monitor with one row."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.told = Told(intervals=10)
+        self.told.create("t")
+        self.told.commit("g", "t", 0, 5)
+        self.told.ends()
+        self.told.judge()
+        self.clock = SetClock(self.told.now_ms)
+        self.path = folder / "state" / "here.checkpoint"
+
+    def keeper(self, monitor: ClusterMonitor, **changes: str) -> CheckpointKeeper:
+        sections = {"path": json.dumps(str(self.folder / "state"))} | changes
+        cluster = sections.pop("cluster", "")
+        windows = sections.pop("windows", "")
+        name = sections.pop("name", "here")
+        file = self.folder / "lagwatch.toml"
+        options = "\n".join(f"{option} = {value}" for option, value in sections.items())
+        file.write_text(
+            f"[windows]\n{windows}\n[checkpoint]\n{options}\n"
+            f'[clusters.{name}]\nbootstrap = "kafka:9092"\n{cluster}\n'
+        )
+        return CheckpointKeeper(load(file, {}), self.clock, {name: monitor})
+
+    def save(self) -> None:
+        asyncio.run(self.keeper(self.told.monitor).write())
+
+    def restored(self, **changes: str) -> tuple[int, str]:
+        """Rows of a new monitor, and what the log says."""
+        keeper = self.keeper(self.told.monitor, **changes)
+        name = changes.get("name", "here")
+        settings = load(self.folder / "lagwatch.toml", {})
+        monitor = ClusterMonitor(
+            name, monitor_settings(settings.windows, settings.evaluator, settings.clusters[name])
+        )
+        keeper = self.keeper(monitor, **changes)
+        with capture_logs() as logs:
+            asyncio.run(keeper.restore())
+        (line,) = logs
+        return monitor.windows.rows, line.get("reason", line["event"])
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_a_checkpoint_is_found_again(place) -> None:
+    place.save()
+
+    assert place.restored() == (1, "checkpoint_restored")
+
+
+def test_only_its_owner_may_read_it(place) -> None:
+    place.save()
+
+    modes = [stat.S_IMODE(each.stat().st_mode) for each in (place.path, place.path.parent)]
+    assert modes == [0o600, 0o700]
+    assert [each.name for each in place.path.parent.iterdir()] == ["here.checkpoint"]
+
+
+def test_without_a_file_all_begins_anew(place) -> None:
+    assert place.restored() == (0, "there is none yet")
+
+
+def _places(whole: bytes) -> list[int]:
+    """One of each class of positions: magic, length, header, columns, checksum."""
+    header = whole.index(b'"parts"')
+    return [0, 10, 20, 23, 24, header, len(whole) // 2, len(whole) - 33, len(whole) - 1]
+
+
+@pytest.mark.parametrize("number", range(9))
+def test_a_file_that_is_cut_off_is_left_out(place, number) -> None:
+    place.save()
+    whole = place.path.read_bytes()
+    place.path.write_bytes(whole[: _places(whole)[number]])
+
+    rows, reason = place.restored()
+
+    assert rows == 0
+    assert "the file is" in reason
+
+
+@pytest.mark.parametrize("number", range(9))
+def test_a_file_with_a_flipped_bit_is_left_out(place, number) -> None:
+    place.save()
+    whole = bytearray(place.path.read_bytes())
+    whole[_places(bytes(whole))[number]] ^= 4
+    place.path.write_bytes(whole)
+
+    rows, reason = place.restored()
+
+    assert rows == 0
+    assert "the file is" in reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"windows": "intervals = 5"}, "windows.intervals was 10 then"),
+        ({"cluster": 'offsets_topic = "other"'}, "offsets_topic was '__consumer_offsets' then"),
+        ({"cluster": 'group_deny = "^x"'}, "group_deny was '' then"),
+        ({"cluster": 'commits = "admin"'}, "commits was 'auto' then"),
+    ],
+)
+def test_one_of_other_options_is_left_out(place, changes, reason) -> None:
+    place.save()
+
+    rows, said = place.restored(**changes)
+
+    assert rows == 0
+    assert reason in said
+
+
+def test_one_of_another_cluster_is_left_out(place) -> None:
+    place.save()
+    place.path.rename(place.path.with_name("there.checkpoint"))
+
+    assert place.restored(name="there") == (0, "it is of cluster here")
+
+
+@pytest.mark.parametrize(
+    ("later_s", "reason"),
+    [(86_400 + 3600, "25 hours old"), (-120, "written in the future")],
+)
+def test_one_of_another_time_is_left_out(place, later_s, reason) -> None:
+    place.save()
+    place.clock.ms += later_s * 1000
+
+    rows, said = place.restored()
+
+    assert rows == 0
+    assert reason in said
+
+
+def test_one_of_a_later_format_is_left_out(place, monkeypatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("lagwatch.monitor.checkpoint_file.FORMAT", 2)
+        place.save()
+
+    rows, said = place.restored()
+
+    assert rows == 0
+    assert "its format is 2" in said
+
+
+def test_nothing_is_written_while_nothing_changes(place) -> None:
+    keeper = place.keeper(place.told.monitor)
+    asyncio.run(keeper.write())
+    place.path.unlink()
+
+    asyncio.run(keeper.write())
+    untouched = place.path.exists()
+    place.told.wait(5)
+    place.told.ends()
+    asyncio.run(keeper.write())
+
+    assert not untouched
+    assert place.path.exists()
+
+
+def test_nothing_is_written_before_everything_was_known_once(place) -> None:
+    fresh = ClusterMonitor("here", place.told.settings)
+
+    asyncio.run(place.keeper(fresh).write())
+
+    assert not place.path.exists()
+
+
+def test_without_a_path_there_are_no_checkpoints(place) -> None:
+    keeper = place.keeper(place.told.monitor, path='""')
+
+    asyncio.run(keeper.write())
+    with capture_logs() as logs:
+        asyncio.run(keeper.restore())
+
+    assert logs == []
+    assert not place.path.parent.exists()
+
+
+def test_a_folder_that_cannot_be_made_is_logged_with_its_remedy(place) -> None:
+    (place.folder / "state").write_text("a file in its place")
+
+    with capture_logs() as logs:
+        place.save()
+    rows, reason = place.restored()
+
+    (line,) = logs
+    assert (line["event"], line["log_level"]) == ("checkpoint_not_written", "error")
+    assert "checkpoint.path" in line["remedy"]
+    assert rows == 0
+    assert "cannot be read" in reason
+
+
+def test_what_a_killed_process_left_does_not_disturb(place) -> None:
+    place.path.parent.mkdir()
+    (place.path.parent / ".here.checkpoint.tmp").write_bytes(b"half")
+
+    place.save()
+
+    assert place.restored()[0] == 1
+    assert [each.name for each in place.path.parent.iterdir()] == ["here.checkpoint"]
+
+
+def test_a_stop_does_not_wait_longer_than_it_may(place) -> None:
+    keeper = place.keeper(place.told.monitor)
+
+    with capture_logs() as logs:
+        asyncio.run(keeper.stop(0.0))
+
+    assert [line["event"] for line in logs] == ["checkpoint_given_up"]
+    assert not place.path.exists()
+
+
+@given(
+    arrays.arrays(
+        st.sampled_from([np.int64, np.uint32, np.int32, np.uint16, np.int8, np.float32, np.bool_]),
+        arrays.array_shapes(min_dims=1, max_dims=2, min_side=0),
+    )
+)
+def test_columns_come_out_of_the_file_as_they_went_in(column) -> None:
+    header, body = decode(encode({}, [pack({"column": column})]))
+
+    (part,) = unpack(header, body)
+
+    assert part["column"].dtype == column.dtype
+    np.testing.assert_array_equal(part["column"], column)

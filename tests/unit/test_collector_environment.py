@@ -1,0 +1,23 @@
+"""The variables that a collector process gets."""
+
+from lagwatch.collector.supervisor import collector_environment
+
+
+def test_a_collector_gets_no_variable_that_it_does_not_need() -> None:
+    ours = {
+        "PATH": "/bin",
+        "LC_ALL": "C.UTF-8",
+        "PYTHONPATH": "/src",
+        "KRB5_CONFIG": "/etc/krb5.conf",
+        "LAGWATCH_CLUSTERS__A__SASL__PASSWORD": "hunter2",
+        "lagwatch_clusters__a__sasl__username": "hunter2",
+        "AWS_SECRET_ACCESS_KEY": "hunter2",
+    }
+
+    assert collector_environment(ours) == {
+        "MALLOC_ARENA_MAX": "2",
+        "PATH": "/bin",
+        "LC_ALL": "C.UTF-8",
+        "PYTHONPATH": "/src",
+        "KRB5_CONFIG": "/etc/krb5.conf",
+    }

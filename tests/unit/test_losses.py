@@ -1,0 +1,243 @@
+"""Messages deleted unread, as a collector reports rounds: log ends first, then what it has read."""
+
+import numpy as np
+import pytest
+
+from lagwatch.core.model import EpochMs
+from lagwatch.monitor import ClusterMonitor
+from lagwatch.monitor.cluster import MonitorSettings
+from lagwatch.ports.reports import (
+    Backlog,
+    CollectorStarted,
+    Commits,
+    CommitsKnown,
+    LogEnds,
+    Report,
+    Topics,
+)
+
+START_MS = 1_800_000_000_000
+ROUND_MS = 5_000
+TOOK_MS = 50
+
+
+class Rounds:
+    """One group on one partition, and rounds of five seconds."""
+
+    def __init__(self) -> None:
+        settings = MonitorSettings(
+            intervals=5,
+            min_distance_ms=1_000,
+            expire_ms=3_600_000,
+            allowed_lag=0,
+            minimum_complete=0.0,
+            history_ms=86_400_000,
+        )
+        self.monitor = ClusterMonitor("here", settings)
+        self.now_ms = START_MS
+        self._commits = 0
+        one = np.ones(1, np.int32)
+        self._apply(CollectorStarted(incarnation=1))
+        self._apply(Topics(version=1, names=("t",), ids=("id",), partitions=one, leader=one))
+        self._apply(Backlog(read=0, total=0, ready=True))
+
+    def _apply(self, report: Report) -> None:
+        self.monitor.apply(report, EpochMs(self.now_ms))
+
+    def round(self, log_start: int, log_end: int) -> None:
+        """Log ends, then that all commits before the round are known; then time passes."""
+        started_ms = self.now_ms
+        self.now_ms += TOOK_MS
+        self._apply(
+            LogEnds(
+                version=1,
+                started_ms=EpochMs(started_ms),
+                finished_ms=EpochMs(self.now_ms),
+                log_start=np.array([log_start]),
+                log_end=np.array([log_end]),
+                last_stable=np.array([log_end]),
+            )
+        )
+        self._apply(CommitsKnown(until_ms=np.array([started_ms])))
+        self.now_ms = started_ms + ROUND_MS
+
+    def commit(self, offset: int) -> None:
+        """A commit a second before the next round."""
+        at_ms = self.now_ms - 1_000
+        new = self._commits == 0
+        self._commits += 1
+        self._apply(
+            Commits(
+                first_new_id=0,
+                new_groups=("g",) if new else (),
+                new_topics=("t",) if new else (),
+                new_partitions=(0,) if new else (),
+                key=np.zeros(1, np.int32),
+                offset=np.array([offset]),
+                commit_ms=np.array([at_ms]),
+                order=np.array([self._commits]),
+                observed_ms=EpochMs(at_ms + 10),
+            )
+        )
+
+    def lost(self) -> int:
+        (lost,) = self.monitor.setbacks.lost(np.array([0])).tolist()
+        return int(lost)
+
+
+@pytest.fixture
+def rounds() -> Rounds:
+    """A group that has committed 10 of 40 messages, which are all there."""
+    found = Rounds()
+    found.round(0, 40)
+    found.commit(10)
+    for _ in range(3):
+        found.round(0, 40)
+    return found
+
+
+def test_messages_deleted_before_they_were_read_are_lost(rounds: Rounds) -> None:
+    for _ in range(4):
+        rounds.round(25, 40)
+
+    assert rounds.lost() == 15
+
+
+def test_they_are_counted_once(rounds: Rounds) -> None:
+    for _ in range(10):
+        rounds.round(25, 40)
+    for _ in range(10):
+        rounds.round(40, 40)
+
+    assert rounds.lost() == 30
+
+
+def test_a_consumer_that_deletes_what_it_committed_loses_nothing(rounds: Rounds) -> None:
+    for number in range(2, 60):
+        rounds.commit(10 * number)
+        rounds.round(10 * number, 10 * number + 5)
+
+    assert rounds.lost() == 0
+
+
+@pytest.mark.parametrize("silent_rounds", range(6))
+def test_a_consumer_that_goes_on_behind_deleted_messages_lost_them(
+    rounds: Rounds, silent_rounds: int
+) -> None:
+    for _ in range(silent_rounds):
+        rounds.round(3_000, 5_000)
+    rounds.commit(5_000)
+    for _ in range(4):
+        rounds.round(3_000, 5_000)
+
+    assert rounds.lost() == 2_990
+
+
+def test_a_commit_that_is_reported_late_but_came_before_the_deletion_lost_nothing(
+    rounds: Rounds,
+) -> None:
+    committed_ms = rounds.now_ms - 1_000
+    rounds.round(0, 40)
+    rounds.round(30, 40)
+    now_ms, rounds.now_ms = rounds.now_ms, committed_ms + 1_000
+    rounds.commit(35)
+    rounds.now_ms = now_ms
+    for _ in range(4):
+        rounds.round(30, 40)
+
+    assert rounds.lost() == 0
+
+
+def keep_up(rounds: Rounds, *, every: int = 1, commits: int = 6) -> int:
+    """Read 50 messages a round and commit in every so many rounds; returns the log end."""
+    end = 40
+    for _ in range(commits):
+        for _ in range(every):
+            end += 50
+            rounds.round(0, end)
+        rounds.commit(end)
+    rounds.round(0, end)
+    return end
+
+
+def hang(rounds: Rounds, end: int, *, rounds_long: int = 12) -> int:
+    for _ in range(rounds_long):
+        end += 50
+        rounds.round(0, end)
+    return end
+
+
+def test_a_consumer_that_hung_and_goes_on_behind_what_was_deleted_meanwhile_lost_it(
+    rounds: Rounds,
+) -> None:
+    committed = keep_up(rounds)
+    end = hang(rounds, committed)
+    rounds.monitor.take_losses()
+
+    # deleted, reset and committed between two rounds
+    rounds.commit(end)
+    for _ in range(4):
+        rounds.round(end - 5, end)
+
+    assert rounds.lost() == end - 5 - committed
+    (loss,) = rounds.monitor.take_losses()
+    assert (loss.first, loss.end, loss.exact) == (committed, end - 5, False)
+
+
+def test_a_consumer_that_hung_and_read_on_before_the_deletion_lost_nothing(
+    rounds: Rounds,
+) -> None:
+    end = hang(rounds, keep_up(rounds))
+
+    rounds.commit(end)
+    rounds.round(0, end)
+    for _ in range(4):
+        rounds.round(end - 5, end)
+
+    assert rounds.lost() == 0
+
+
+def test_a_consumer_that_hung_and_deletes_what_it_committed_lost_nothing(rounds: Rounds) -> None:
+    end = hang(rounds, keep_up(rounds))
+
+    rounds.commit(end - 5)
+    rounds.commit(end)
+    for _ in range(4):
+        rounds.round(end - 5, end)
+
+    assert rounds.lost() == 0
+
+
+def test_a_batch_that_reads_what_is_then_deleted_lost_nothing(rounds: Rounds) -> None:
+    end = hang(rounds, keep_up(rounds, every=12))
+
+    rounds.commit(end)
+    for _ in range(4):
+        rounds.round(end - 5, end)
+
+    assert rounds.lost() == 0
+
+
+def test_a_burst_that_is_read_and_deleted_between_two_rounds_lost_nothing(rounds: Rounds) -> None:
+    end = keep_up(rounds)
+    for _ in range(12):
+        rounds.round(0, end)
+
+    rounds.commit(end + 700)
+    for _ in range(4):
+        rounds.round(end + 695, end + 700)
+
+    assert rounds.lost() == 0
+
+
+def test_a_consumer_far_behind_whose_messages_are_deleted_once_read_loses_nothing(
+    rounds: Rounds,
+) -> None:
+    for offset in (20, 30, 40):
+        rounds.round(0, 5_000)
+        rounds.commit(offset)
+    rounds.round(35, 5_000)  # deleted after that commit, before this round
+    for _ in range(4):
+        rounds.round(35, 5_000)
+
+    assert rounds.lost() == 0

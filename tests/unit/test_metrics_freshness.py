@@ -1,0 +1,84 @@
+"""What /metrics says about readiness, the age of data, clocks, readable lag and lost messages."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lagwatch.core.model import EpochMs
+from lagwatch.metrics import ClusterState
+from lagwatch.ports.reports import LogEnds
+from tests.support.scraped import Cluster, Scrape, text
+
+
+class _Told(Cluster):
+    """A cluster whose state is shown with changes."""
+
+    def changed(self, **changes: object) -> "_Told":
+        """Fields of `ClusterHealth`, or `snapshot`."""
+        self.changes = changes
+        return self
+
+    def state(self) -> ClusterState:
+        state = super().state()
+        snapshot = self.changes.pop("snapshot", state.snapshot)
+        return replace(state, snapshot=snapshot, health=replace(state.health, **self.changes))
+
+
+def _told(**changes: object) -> list[str]:
+    """The lines of /metrics."""
+    cluster = _Told(topics={"t": [(10, 100)]}, commits={("g", "t", 0): 60})
+    return text(cluster.changed(**changes)).splitlines()
+
+
+def _cluster() -> Cluster:
+    """A group 40 behind on a topic whose log begins at 10."""
+    return Cluster(topics={"t": [(10, 100)]}, commits={("g", "t", 0): 60})
+
+
+def test_readable_lag_stands_beside_the_lag() -> None:
+    scrape = Scrape(_cluster())
+
+    assert scrape.value("lagwatch_readable_lag_messages", group="g", partition="0") == 40
+    assert scrape.value("lagwatch_group_readable_lag_messages", group="g") == 40
+
+
+def test_lost_messages_are_a_counter_that_begins_at_zero() -> None:
+    cluster = _cluster()
+    before = Scrape(cluster)
+    for seconds in (1, 2):
+        at_ms = EpochMs(cluster.now_ms + 1000 * seconds)
+        cluster.monitor.apply(
+            LogEnds(
+                version=1,
+                started_ms=at_ms,
+                finished_ms=at_ms,
+                log_start=np.array([75]),
+                log_end=np.array([120]),
+                last_stable=np.array([120]),
+            ),
+            at_ms,
+        )
+    cluster.monitor.judge(EpochMs(cluster.now_ms + 2000))
+
+    assert before.value("lagwatch_lost_messages_total", group="g", topic="t") == 0
+    assert Scrape(cluster).value("lagwatch_lost_messages_total", group="g", topic="t") == 15
+
+
+@pytest.mark.parametrize(("skew_s", "lines"), [(None, 0), (30.0, 1), (-0.5, 1)])
+def test_age_and_skew_are_told_and_an_unknown_skew_is_absent(
+    skew_s: float | None, lines: int
+) -> None:
+    written = _told(ready=False, stale=True, data_age_s=171.0, clock_skew_s=skew_s)
+
+    assert 'lagwatch_cluster_ready{cluster="here"} 0' in written
+    assert 'lagwatch_data_age_seconds{cluster="here"} 171.0' in written
+    skews = [line for line in written if line.startswith("lagwatch_clock_skew_seconds{")]
+    assert len(skews) == lines
+
+
+def test_a_cluster_without_a_complete_round_has_no_data() -> None:
+    written = _told(ready=False, data_age_s=12.0, snapshot=None)
+
+    assert [line for line in written if line.startswith("lagwatch_lag_messages{")] == []
+    assert 'lagwatch_cluster_ready{cluster="here"} 0' in written

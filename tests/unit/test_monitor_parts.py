@@ -1,0 +1,489 @@
+"""The parts of a monitor: known commits, members, setbacks, clock skew, states of partitions."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lagwatch.core.evaluate import RowIds, lay_out
+from lagwatch.core.model import (
+    UNKNOWN,
+    EpochMs,
+    GroupInfo,
+    Member,
+    Membership,
+    offsets_partition,
+)
+from lagwatch.core.rows import uninterrupted_ms
+from lagwatch.core.snapshot import TopicColumns
+from lagwatch.monitor.known_commits import KnownCommits
+from lagwatch.monitor.members import GroupPatterns, Groups
+from lagwatch.monitor.partitions import PartitionStates
+from lagwatch.monitor.setbacks import Setbacks
+from lagwatch.monitor.skew import ClockSkew
+from lagwatch.ports.reports import CommitsKnown, EmptyTails, GroupsSeen, LogEnds
+
+
+def columns(*values: int):
+    return np.array(values, np.int64)
+
+
+class TestKnownCommits:
+    """Row 0 is of group `g`; the offsets topic has two partitions."""
+
+    def known(self, *until_ms: int, polled=()) -> CommitsKnown:
+        return CommitsKnown(until_ms=columns(*until_ms), polled=polled)
+
+    def placed(self, group: str = "g") -> tuple[KnownCommits, int]:
+        commits = KnownCommits(away_after_ms=20_000)
+        commits.take(self.known(1000, 1000))
+        commits.place(np.array([0]), [group], 4)
+        return commits, offsets_partition(group, 2)
+
+    def fact(self, commits: KnownCommits, name: str, *, skew_ms: int = 0) -> int:
+        """What is known of row 0."""
+        facts = commits.facts(skew_ms=skew_ms, all_polled=False)
+        assert facts is not None
+        return int(getattr(facts, name)[facts.place[0]])
+
+    def test_nothing_is_known_before_the_first_report(self) -> None:
+        commits = KnownCommits(away_after_ms=20_000)
+
+        assert commits.until_ms == UNKNOWN
+        assert commits.facts(skew_ms=0, all_polled=False) is None
+
+    def test_where_all_offsets_are_polled_that_is_known_before_the_first_report(self) -> None:
+        commits = KnownCommits(away_after_ms=20_000)
+        commits.place(np.array([0]), ["g"], 4)
+
+        facts = commits.facts(skew_ms=0, all_polled=True)
+
+        assert facts is not None
+        assert facts.polled[facts.place].tolist() == [True] * 4
+        assert facts.known_ms[facts.place].tolist() == [UNKNOWN] * 4
+
+    def test_another_number_of_partitions_calls_for_new_places(self) -> None:
+        commits = KnownCommits(away_after_ms=20_000)
+
+        assert commits.take(self.known(1000))
+        assert not commits.take(self.known(2000))
+        assert commits.take(self.known(2000, 3000))
+
+    def test_a_row_is_known_up_to_when_its_own_partition_is(self) -> None:
+        commits, own = self.placed()
+        until_ms = [9000, 9000]
+        until_ms[own] = 5000
+
+        commits.take(self.known(*until_ms))
+
+        assert self.fact(commits, "known_ms") == 5000
+        assert self.fact(commits, "known_ms", skew_ms=2000) == 3000
+        assert commits.until_ms == 9000
+
+    def test_a_partition_that_was_not_read_for_long_was_away(self) -> None:
+        commits, _ = self.placed()
+
+        commits.take(self.known(21_000, 21_000))
+        assert self.fact(commits, "away_ms") == UNKNOWN
+        commits.take(self.known(60_000, 60_000))
+
+        assert self.fact(commits, "away_ms") == 21_000
+        assert self.fact(commits, "back_ms") == 60_000
+
+    def test_what_was_known_stays_known(self) -> None:
+        commits, _ = self.placed()
+
+        commits.take(self.known(UNKNOWN, UNKNOWN))
+
+        assert self.fact(commits, "known_ms") == 1000
+
+    def test_rows_of_a_partition_that_is_held_back_are_polled(self) -> None:
+        commits, own = self.placed()
+
+        commits.take(self.known(1000, 1000, polled=(own,)))
+        assert self.fact(commits, "polled")
+        commits.take(self.known(1000, 1000, polled=(1 - own,)))
+        assert not self.fact(commits, "polled")
+
+
+def topics(*log_end: int, **more) -> TopicColumns:
+    """One topic `t` with so many partitions."""
+    unknown = np.full(len(log_end), UNKNOWN, np.int64)
+    return TopicColumns(
+        names=("t",),
+        index={"t": 0},
+        first=columns(0, len(log_end)),
+        log_start=unknown,
+        log_end=columns(*log_end),
+        last_stable=more.get("last_stable", unknown),
+        leader=np.ones(len(log_end), np.int32),
+    )
+
+
+class TestGroups:
+    """Group `g` has committed partitions 0 and 1 of topic `t`: rows 0 and 1."""
+
+    def groups(self, **patterns: str) -> Groups:
+        groups = Groups(GroupPatterns(**patterns), never_commits_ms=300_000)
+        groups.make_room(2)
+        groups.rows_made(["g"])
+        return groups
+
+    def refresh(self, groups: Groups, now_ms: int = 1000, topic: str = "t") -> None:
+        groups.refresh(
+            lay_out(
+                RowIds(
+                    group=np.zeros(2, np.int32),
+                    topic=np.zeros(2, np.int32),
+                    partition=np.arange(2, dtype=np.int32),
+                    at=np.arange(2, dtype=np.int32),
+                    group_names=["g"],
+                    topic_names=[topic],
+                ),
+                topics(10, 10),
+            ),
+            now_ms,
+        )
+
+    def seen(self, *holds: tuple[str, tuple[int, ...]], state: str = "Stable", members=None):
+        held = Member(
+            member_id="m", client_id="c", host="h", instance_id="", assignment=tuple(holds)
+        )
+        info = GroupInfo(
+            group="g",
+            type="classic",
+            state=state,
+            assignor="",
+            coordinator=1,
+            members=(held,) if members is None else members,
+        )
+        return GroupsSeen(groups=(info,), complete=True)
+
+    def test_a_group_that_was_never_described_has_unknown_members(self) -> None:
+        groups = self.groups()
+
+        self.refresh(groups)
+
+        assert groups.membership.tolist() == [Membership.UNKNOWN] * 2
+
+    @pytest.mark.parametrize(
+        ("state", "holds", "members", "expected"),
+        [
+            ("Stable", (0,), None, [Membership.HELD, Membership.UNHELD]),
+            ("Empty", (), (), [Membership.EMPTY] * 2),
+            ("PreparingRebalance", (0,), None, [Membership.REBALANCING] * 2),
+            ("Reconciling", (0,), None, [Membership.REBALANCING] * 2),
+            ("Unknown", (), (), [Membership.UNKNOWN] * 2),
+        ],
+    )
+    def test_members_by_partition(self, state, holds, members, expected) -> None:
+        groups = self.groups()
+
+        groups.take(self.seen(("t", holds), state=state, members=members))
+        self.refresh(groups)
+
+        assert groups.membership.tolist() == expected
+
+    def test_a_topic_is_left_when_a_stable_group_holds_only_others(self) -> None:
+        groups = self.groups()
+        groups.take(self.seen(("t", (0,))))
+        self.refresh(groups, 1000)
+        assert groups.left_ms is None
+
+        groups.take(self.seen(("other", (0,))))
+        self.refresh(groups, 2000)
+        groups.take(self.seen(state="Empty", members=()))
+        self.refresh(groups, 3000)
+
+        assert groups.left_ms.tolist() == [2000, 2000]
+
+    def test_a_topic_that_is_held_again_or_read_on_is_not_left(self) -> None:
+        groups = self.groups()
+        groups.take(self.seen(("other", (0,))))
+        self.refresh(groups)
+
+        groups.came_back(np.array([1]))
+        assert groups.left_ms.tolist() == [1000, UNKNOWN]
+        groups.take(self.seen(("t", (0,))))
+        self.refresh(groups)
+
+        assert groups.left_ms.tolist() == [UNKNOWN] * 2
+
+    def test_groups_are_known_as_read_committed_and_as_mirrored_by_their_names(self) -> None:
+        groups = self.groups(read_committed="^g", mirrored="g$")
+
+        self.refresh(groups)
+
+        assert groups.read_committed.tolist() == groups.mirrored.tolist() == [True, True]
+
+    def test_a_memberless_group_on_a_topic_of_a_mirrored_cluster_is_mirrored(self) -> None:
+        groups = self.groups()
+        groups.topics_changed(["west.checkpoints.internal", "west.orders"])
+        groups.take(self.seen(state="Empty", members=()))
+
+        self.refresh(groups, topic="west.orders")
+        assert groups.mirrored.tolist() == [True, True]
+        groups.take(self.seen(("west.orders", (0,))))
+        self.refresh(groups, topic="west.orders")
+
+        assert groups.mirrored.tolist() == [False, False]
+
+    def test_a_group_that_is_not_named_any_more_is_forgotten_but_not_a_refused_one(self) -> None:
+        groups = self.groups()
+        groups.take(self.seen(("t", (0,))))
+
+        groups.take(GroupsSeen(groups=(), complete=True, refused=("g",)))
+        assert "g" in groups.info
+        groups.take(GroupsSeen(groups=(), complete=False))
+        assert "g" in groups.info
+        groups.take(GroupsSeen(groups=(), complete=True))
+
+        assert (groups.info, groups.owners) == ({}, {})
+
+    def test_a_partition_held_for_five_minutes_with_new_messages_never_commits(self) -> None:
+        groups = self.groups()
+        groups.take(self.seen(("t", (0, 1, 2, 3))))
+        self.refresh(groups, 1000)
+
+        assert groups.never_commit(topics(10, 10, 10, 10), 1000) == {}
+        assert groups.never_commit(topics(11, 11, 11, 11), 300_999) == {}
+        found = groups.never_commit(topics(11, 11, 10, 11), 301_000)
+
+        # 0 and 1 are committed, 2 got no messages
+        assert found == {("g", "t", 3): 1000}
+
+    def test_a_row_that_is_given_up_leaves_nothing_to_its_next_owner(self) -> None:
+        groups = self.groups(read_committed="^g", mirrored="^g")
+        groups.take(self.seen(("other", (0,))))
+        self.refresh(groups)
+
+        groups.clear(np.arange(2))
+        groups.make_room(3)
+
+        assert groups.membership.tolist() == [Membership.UNKNOWN] * 3
+        assert groups.left_ms.tolist() == [UNKNOWN] * 3
+        assert not groups.mirrored.any()
+        assert not groups.read_committed.any()
+
+
+class TestSetbacks:
+    @pytest.fixture
+    def setbacks(self) -> Setbacks:
+        setbacks = Setbacks()
+        setbacks.make_room(3)
+        return setbacks
+
+    def follow(self, setbacks: Setbacks, before: int, *offsets: int) -> None:
+        """Row 1 commits these offsets, a second apart."""
+        size = len(offsets)
+        setbacks.follow(
+            np.ones(size, np.int64),
+            columns(before, *offsets[:-1]),
+            columns(*offsets),
+            1000 * np.arange(1, size + 1),
+        )
+
+    def test_columns_come_with_the_first_of_their_kind(self, setbacks) -> None:
+        self.follow(setbacks, 10, 20, 30)
+
+        assert setbacks.column("rewound_from") is None
+        assert setbacks.column("lost") is None
+
+    def test_an_offset_that_went_back_is_marked_with_where_it_was(self, setbacks) -> None:
+        self.follow(setbacks, 10, 20, 5, 7)
+
+        assert setbacks.column("rewound_from").tolist() == [UNKNOWN, 20, UNKNOWN]
+        assert setbacks.column("rewound_ms").tolist() == [UNKNOWN, 2000, UNKNOWN]
+
+    def test_one_that_went_back_twice_is_compared_with_the_first_fall(self, setbacks) -> None:
+        self.follow(setbacks, 10, 20, 15, 5)
+        self.follow(setbacks, 5, 3)
+
+        assert setbacks.column("rewound_from")[1] == 20
+        assert setbacks.column("rewound_ms")[1] == 2000
+        assert setbacks.column("rewound_again_ms")[1] == 1000  # of the later batch
+
+    @pytest.mark.parametrize("offsets", [(20, 5, 20), (20, 5, 25)])
+    def test_one_that_returned_is_not_rewound(self, setbacks, offsets) -> None:
+        self.follow(setbacks, 10, *offsets)
+
+        assert setbacks.column("rewound_from").tolist() == [UNKNOWN] * 3
+
+    def test_losses_add_up_and_are_shown_until_they_are_acknowledged(self, setbacks) -> None:
+        rows = np.array([0, 1])
+        assert setbacks.lost(rows).tolist() == [0, 0]
+        assert setbacks.acknowledge(rows) == 0
+
+        setbacks.lose(1, messages=5, until=15, now_ms=1000)
+        setbacks.lose(1, messages=7, until=22, now_ms=2000)
+
+        assert setbacks.lost(rows).tolist() == [0, 12]
+        assert setbacks.counted_until(rows).tolist() == [UNKNOWN, 22]
+        assert setbacks.column("lost_ms").tolist() == [UNKNOWN, 2000, UNKNOWN]
+        assert setbacks.acknowledge(rows) == 1
+        assert setbacks.column("lost_ms").tolist() == [UNKNOWN] * 3
+        assert setbacks.lost(rows).tolist() == [0, 12]
+
+    def test_growing_and_clearing_keep_other_rows(self, setbacks) -> None:
+        setbacks.lose(0, messages=5, until=15, now_ms=1000)
+        setbacks.lose(1, messages=6, until=16, now_ms=1000)
+
+        setbacks.make_room(4)
+        setbacks.clear(np.array([0]))
+
+        assert setbacks.lost(np.arange(4)).tolist() == [0, 6, 0, 0]
+        assert setbacks.counted_until(np.arange(4)).tolist() == [UNKNOWN, 16, UNKNOWN, UNKNOWN]
+
+
+class TestClockSkew:
+    def skew(self, *took_ms: int, every_ms: int = 1000) -> ClockSkew:
+        skew = ClockSkew()
+        for number, each in enumerate(took_ms):
+            observed_ms = 1_000_000 + number * every_ms
+            skew.see(newest_commit_ms=observed_ms - each, observed_ms=observed_ms)
+        return skew
+
+    def test_a_few_batches_say_nothing(self) -> None:
+        assert self.skew(*[30_000] * 9).known_ms is None
+        assert self.skew(*[30_000] * 9).corrected_ms == 0
+
+    @pytest.mark.parametrize("ahead_ms", [30_000, -30_000])
+    def test_the_quickest_batch_tells_the_skew(self, ahead_ms) -> None:
+        delays_ms = [500, 100, 900, 40, 3000, 200, 200, 200, 200, 200]
+
+        skew = self.skew(*[ahead_ms + delay for delay in delays_ms])
+
+        assert skew.corrected_ms == ahead_ms + 40
+
+    @pytest.mark.parametrize("least_ms", [0, 2000, -2000])
+    def test_what_may_be_the_way_of_the_commits_is_not_corrected(self, least_ms) -> None:
+        assert self.skew(*[least_ms] * 20).corrected_ms == 0
+
+    def test_a_clock_that_was_set_right_is_believed_after_ten_minutes(self) -> None:
+        wrong, right = [-30_000] * 10, [100] * 12
+
+        assert self.skew(*wrong, *right[:2], every_ms=60_000).corrected_ms == -30_000
+        assert self.skew(*wrong, *right, every_ms=60_000).corrected_ms == 0
+
+
+class TestPartitionStates:
+    def round(self, at_s: int, log_end, last_stable=None) -> LogEnds:
+        ends = columns(*log_end)
+        return LogEnds(
+            version=1,
+            started_ms=EpochMs(at_s * 1000),
+            finished_ms=EpochMs(at_s * 1000 + 500),
+            log_start=np.zeros_like(ends),
+            log_end=ends,
+            last_stable=ends if last_stable is None else columns(*last_stable),
+        )
+
+    def states(self, partitions: int) -> PartitionStates:
+        states = PartitionStates(away_after_ms=20_000)
+        states.remap(np.full(partitions, UNKNOWN, np.int64))
+        return states
+
+    def read(self, states: PartitionStates, name: str, *ends: int, skew_ms: int = 0):
+        """A column without the last element, which stands for what is not visible."""
+        found = states.columns(topics(*ends), columns(*ends), columns(*ends), skew_ms=skew_ms)
+        column = getattr(found, name).tolist()
+        assert column[-1] == UNKNOWN
+        return column[:-1]
+
+    def test_a_partition_that_did_not_answer_for_long_was_away(self) -> None:
+        states = self.states(2)
+        states.round(self.round(10, (5, 5)), topics(5, 5))
+        states.round(self.round(30, (5, -1)), topics(5, 5))
+
+        states.round(self.round(50, (5, 5)), topics(5, 5))
+
+        away_ms, back_ms, clear_ms = states.absences(np.array([0, 1, -1]), skew_ms=0)
+        assert away_ms.tolist() == [UNKNOWN, 10_000, UNKNOWN]
+        assert back_ms.tolist() == [UNKNOWN, 50_000, UNKNOWN]
+        assert clear_ms.tolist() == [UNKNOWN, UNKNOWN, UNKNOWN]
+        assert self.read(states, "known_ms", 5, 5) == [50_000, 50_000]
+
+    def test_a_transaction_holds_since_the_last_stable_offset_rests(self) -> None:
+        states = self.states(1)
+        held = []
+        for at_s, end, stable in ((10, 5, 5), (20, 9, 5), (30, 12, 5), (40, 15, 12), (50, 15, 15)):
+            before = topics(0, last_stable=columns(5 if at_s < 50 else 12))
+            states.round(self.round(at_s, (end,), (stable,)), before)
+            held += self.read(states, "held_ms", end)
+
+        assert held == [UNKNOWN, 20_000, 20_000, 40_000, UNKNOWN]
+
+    def test_an_unread_partition_is_held_as_before(self) -> None:
+        states = self.states(1)
+        states.round(self.round(10, (9,), (5,)), topics(9, last_stable=columns(5)))
+
+        states.round(self.round(20, (-1,), (-1,)), topics(9, last_stable=columns(5)))
+
+        assert self.read(states, "held_ms", 9) == [10_000]
+
+    def test_empty_tails_are_joined_where_they_end_alike(self) -> None:
+        states = self.states(2)
+        for first, end in ((40, 50), (30, 50)):
+            states.tails(self.tail("t", 1, first, end), topics(50, 50))
+
+        assert self.read(states, "empty_first", 50, 50) == [UNKNOWN, 30]
+        states.tails(self.tail("t", 1, 55, 60), topics(50, 60))
+
+        assert self.read(states, "empty_first", 50, 60) == [UNKNOWN, 55]
+        assert self.read(states, "empty_end", 50, 60) == [UNKNOWN, 60]
+
+    @pytest.mark.parametrize(("topic", "partition"), [("other", 0), ("t", 2)])
+    def test_a_tail_of_what_is_not_visible_is_left_out(self, topic, partition) -> None:
+        states = self.states(2)
+
+        states.tails(self.tail(topic, partition, 1, 2), topics(5, 5))
+
+        assert self.read(states, "empty_first", 5, 5) == [UNKNOWN, UNKNOWN]
+
+    def tail(self, topic: str, partition: int, first: int, end: int) -> EmptyTails:
+        return EmptyTails(
+            topic=(topic,),
+            partition=np.array([partition], np.int32),
+            first=columns(first),
+            end=columns(end),
+        )
+
+    def test_partitions_keep_their_state_when_topics_change(self) -> None:
+        states = self.states(2)
+        states.round(self.round(10, (5, 6)), topics(5, 6))
+
+        states.remap(columns(UNKNOWN, 1, 0))
+
+        assert self.read(states, "known_ms", 7, 6, 5) == [UNKNOWN, 10_000, 10_000]
+
+    def test_instants_are_told_on_kafkas_clock(self) -> None:
+        states = self.states(2)
+        states.round(self.round(10, (5, -1)), topics(5, 5))
+
+        assert self.read(states, "known_ms", 5, 5, skew_ms=3000) == [7_000, UNKNOWN]
+
+
+class TestUninterrupted:
+    @given(
+        since=st.integers(0, 1000),
+        length=st.integers(0, 1000),
+        absences=st.lists(st.tuples(st.integers(1, 300), st.integers(1, 300)), max_size=5),
+    )
+    def test_no_silence_is_longer_than_the_longest_time_in_which_kafka_was_there(
+        self, since, length, absences
+    ) -> None:
+        until, at = since + length, 0
+        away, back, clear, there = UNKNOWN, UNKNOWN, UNKNOWN, []
+        for known, absent in absences:
+            there.append((at, at + known))
+            clear, away, back = back, at + known, at + known + absent
+            at = back
+        there.append((at, max(at, until)))
+        until = max(at, until)
+        longest = max(max(0, min(until, end) - max(since, first)) for first, end in there)
+
+        found = uninterrupted_ms(*(np.array([each]) for each in (since, until, away, back, clear)))
+
+        assert found[0] <= longest
+        if len(absences) <= 1:
+            assert found[0] == longest

@@ -1,0 +1,320 @@
+"""What is usual for a row: pauses and rises, learned and forgotten."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lagwatch.core.pace import KNOWN_AFTER, Pace
+
+ROW = np.array([0])
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+
+
+@pytest.fixture
+def pace() -> Pace:
+    pace = Pace()
+    pace.make_room(2)
+    return pace
+
+
+def pause(pace: Pace, *minutes: float) -> float:
+    """The row moves after pauses of so many minutes; returns its usual pause in minutes."""
+    for each in minutes:
+        at_ms = pace.moved_ms[ROW] + round(each * MINUTE_MS)
+        pace.move(ROW, at_ms, np.array([round(each * MINUTE_MS)]))
+    return pace.pauses.length_ms(ROW)[0] / MINUTE_MS
+
+
+def see(pace: Pace, lag: int, minute: float) -> None:
+    pace.see_lags(ROW, np.array([lag]), round(minute * MINUTE_MS))
+
+
+def test_a_long_pause_is_noted_first_and_believed_when_it_recurs(pace) -> None:
+    assert pause(pace, 60) == 0
+    assert pause(pace, 55) == 55
+
+
+def test_a_pause_much_longer_than_the_one_noted_is_noted_anew(pace) -> None:
+    pause(pace, 10)
+
+    assert pause(pace, 60) == 0
+    assert pause(pace, 60) == 60
+
+
+def test_a_pause_much_shorter_than_the_one_noted_is_believed_only_when_it_recurs(pace) -> None:
+    pause(pace, 540)
+
+    assert pause(pace, 240, 250) == 0
+    assert pause(pace, 245) == 245
+
+
+def test_a_long_pause_is_remembered_over_a_much_shorter_one(pace) -> None:
+    pause(pace, 540)
+
+    assert pause(pace, 240) == 0
+    assert pause(pace, 540) == 540
+
+
+def test_after_a_night_down_short_pauses_become_usual_all_the_same(pace) -> None:
+    pause(pace, 600)
+
+    assert pause(pace, *[10] * 9) == 10
+
+
+def test_pauses_of_which_no_two_in_a_row_are_alike_become_usual(pace) -> None:
+    # an hourly job whose runs take 20 to 28 minutes of its 30: seen by seconds
+    assert pause(pace, 330 / 60, 516 / 60, 78 / 60) == 0
+    assert pause(pace, 443 / 60) >= 440 / 60
+
+
+def test_pauses_that_grow_slowly_are_usual_at_once(pace) -> None:
+    assert pause(pace, 1, 2, 4, 8) == 8
+
+
+def test_one_night_down_does_not_excuse_the_next_days_pauses(pace) -> None:
+    pause(pace, 5, 5)
+
+    assert pause(pace, 480) == 5
+    assert pause(pace, 5) == 5
+
+
+def test_several_pauses_of_a_row_in_one_batch_are_learned_in_turn(pace) -> None:
+    pauses_ms = np.array([-1, 60, 60]) * MINUTE_MS
+
+    pace.move(np.zeros(3, np.int64), np.array([0, 60, 120]) * MINUTE_MS, pauses_ms)
+
+    assert pace.pauses.length_ms(ROW)[0] == HOUR_MS
+    assert pace.moves[0] == KNOWN_AFTER
+
+
+def test_a_usual_pause_is_forgotten_after_24_times_its_length(pace) -> None:
+    pause(pace, 60, 60)
+    see(pace, 0, 0)
+
+    see(pace, 0, 12 * 60)
+    assert pause(pace) == 30
+    see(pace, 0, 24 * 60)
+
+    assert pause(pace) == 0
+
+
+def daily(pace: Pace, hours: float, *, days: int = 6) -> list[float]:
+    """The row pauses for so long each day; its usual pause in hours right after each."""
+    usual = []
+    for day in range(days):
+        usual.append(pause(pace, 60 * hours) / 60)
+        for hour in range(25):
+            see(pace, 0, (24 * day + hour) * 60)
+    return usual
+
+
+@pytest.mark.parametrize("hours", [4, 3, 2, 1])
+def test_a_daily_pause_is_known_when_it_recurs_within_24_times_its_length(pace, hours) -> None:
+    assert daily(pace, hours) == [0] + [hours] * 5
+
+
+def test_a_pause_that_recurs_after_more_than_72_times_its_length_is_not_learned(pace) -> None:
+    assert daily(pace, 1 / 4) == [0] * 6
+
+
+def test_a_clock_that_is_set_back_forgets_nothing(pace) -> None:
+    pause(pace, 60, 60)
+    see(pace, 0, 600)
+
+    see(pace, 0, 0)
+
+    assert pause(pace) == 60
+
+
+def test_a_lag_rises_while_its_lowest_of_each_minute_grows(pace) -> None:
+    for tick in range(40):
+        see(pace, 100 * tick + (50 if tick % 2 else 0), tick / 4)
+
+    assert pace.rising[0] >= 7
+
+
+def test_a_lag_that_falls_back_within_each_minute_does_not_rise(pace) -> None:
+    for tick in range(60):
+        see(pace, 100 * (tick % 4), tick / 4)
+
+    assert pace.rising[0] == 0
+
+
+def test_a_small_dip_does_not_end_a_rise(pace) -> None:
+    for minute in range(20):
+        see(pace, 100 * minute - (150 if minute == 15 else 0), minute)
+
+    assert pace.rising[0] == 18
+
+
+def test_a_rise_has_ended_when_no_higher_peak_follows(pace) -> None:
+    for minute in range(40):
+        see(pace, min(100 * minute, 1000), minute)
+        if minute == 20:
+            assert (pace.rising[0], pace.level[0]) == (9, 10)
+
+    assert (pace.rising[0], pace.level[0]) == (0, 0)
+
+
+def test_a_rise_that_ended_is_learned_when_it_recurs(pace) -> None:
+    for minute in range(60):
+        see(pace, 100 * (minute % 15), minute)
+
+    assert 10 <= pace.rises.length_ms(ROW)[0] / MINUTE_MS <= 16
+
+
+def test_the_lag_of_a_slow_committer_does_not_rise_between_its_commits(pace) -> None:
+    for minute in range(90):
+        see(pace, 100 * (minute % 5), minute)
+        if minute % 5 == 0:
+            pause(pace, 5)
+        if minute > 30:  # its pause is known, and what was taken for a rise has ended
+            assert pace.rising[0] == 0
+
+
+def test_movement_ends_being_down(pace) -> None:
+    pace.down[0] = True
+
+    pause(pace, 1)
+
+    assert not pace.down[0]
+
+
+def test_a_row_that_is_given_up_leaves_nothing_to_its_next_owner(pace) -> None:
+    pause(pace, 60, 60, 60)
+    pace.begin(ROW, np.array([5000]))
+    pace.down[0] = True
+
+    pace.clear(ROW)
+    pace.make_room(5)
+
+    assert (pace.moved_ms == -1).all()
+    for column in (pace.since_s, pace.moves, pace.down, pace.rising, pace.pauses.known):
+        assert column.size == 5
+        assert not column.any()
+
+
+@settings(deadline=None)
+@given(
+    noise=st.lists(st.integers(0, 12), min_size=5, max_size=40),
+    slope=st.integers(200, 5000),
+    within_s=st.integers(0, 59),
+)
+def test_a_rise_does_not_begin_before_its_lag_rises(
+    noise: list[int], slope: int, within_s: int
+) -> None:
+    pace = Pace()
+    pace.make_room(1)
+    began_ms = HOUR_MS + len(noise) * MINUTE_MS + within_s * 1000
+    for at_ms in range(HOUR_MS, began_ms + 8 * MINUTE_MS, 5_000):
+        minute = (at_ms - HOUR_MS) // MINUTE_MS
+        calm = 60 + noise[min(minute, len(noise) - 1)] + at_ms // 5_000 % 3
+        risen = slope * max(at_ms - began_ms, 0) // MINUTE_MS
+        pace.see_lags(ROW, np.array([calm + risen]), at_ms)
+
+    assert pace.rising[0] >= 5
+    assert pace.rose_ms(ROW)[0] <= 9 * MINUTE_MS
+    # a higher peak of the minute before cannot be told from the rise
+    assert -65_000 <= pace.rises_since_ms(ROW)[0] - began_ms <= 90_000
+
+
+def test_a_gap_in_which_the_lag_was_not_known_is_no_part_of_a_rise(pace) -> None:
+    for minute in range(12):
+        see(pace, 50 + minute, minute)
+    assert pace.rising[0] > 5
+    see(pace, 3000, 16)
+    see(pace, 3100, 17)
+
+    assert pace.rising[0] <= 2
+    assert pace.rises_since_ms(ROW)[0] >= 15 * MINUTE_MS
+
+
+def test_a_rise_that_is_shown_keeps_its_beginning(pace) -> None:
+    for minute in range(2, 12):
+        see(pace, 10 * minute, minute)
+    began_ms = pace.rises_since_ms(ROW)[0]
+    for minute in range(12, 20):
+        lag = np.array([10_000 * minute])
+        pace.see_lags(ROW, lag, minute * MINUTE_MS, shown=ROW)
+
+    assert pace.rises_since_ms(ROW)[0] == began_ms
+
+
+def test_a_rise_begins_at_one_instant_whatever_goes_by_meanwhile(pace) -> None:
+    for minute in range(1, 10):
+        see(pace, 100 * minute, minute)
+    began_ms = pace.rises_since_ms(ROW)[0]
+    see(pace, 950, 10)  # a small dip
+    see(pace, 940, 11)
+    after_dip_ms = pace.rises_since_ms(ROW)[0]
+    other = np.array([1])  # its own lag is not known
+    pace.see_lags(other, np.array([0]), 15 * MINUTE_MS, shown=ROW)
+    unknown_ms = pace.rises_since_ms(ROW)[0]
+    restored = Pace()
+    restored.make_room(2)
+    restored.put(0, pace.copied(np.array([0, 1])))
+    restored.clocks = pace.clocks
+    for minute, lag in (47.5, 3000), (48, 4000):  # lagwatch did not run for half an hour
+        restored.see_lags(ROW, np.array([lag]), round(minute * MINUTE_MS), shown=ROW)
+
+    assert pace.rising[0] > 5
+    assert began_ms == after_dip_ms == unknown_ms == restored.rises_since_ms(ROW)[0]
+    assert MINUTE_MS <= began_ms <= 2 * MINUTE_MS
+
+
+def stop(pace: Pace, *, worked_h: float, length_h: float) -> float:
+    """The row works, then is judged stopped until it moves again; its usual pause in hours."""
+    pace.moved_ms[ROW] += round(worked_h * HOUR_MS)
+    pace.down[ROW] = True
+    return pause(pace, length_h * 60) / 60
+
+
+@pytest.mark.parametrize(
+    ("worked_h", "length_h", "learned"),
+    [
+        (0.2, 23.8, True),  # a nightly batch
+        (15, 9, True),  # nothing is read at night
+        (23, 1, True),  # an hour of maintenance a day
+        (3.5, 0.5, True),  # every four hours
+        (30, 1, False),
+        (5, 0.5, False),
+        (2.4, 0.3, False),
+    ],
+)
+def test_a_stop_of_a_known_length_is_usual_only_where_it_comes_as_rests_do(
+    pace, worked_h, length_h, learned
+) -> None:
+    stop(pace, worked_h=10, length_h=length_h)
+
+    usual_h = stop(pace, worked_h=worked_h, length_h=length_h)
+
+    assert bool(usual_h > 0) is learned
+
+
+def test_an_ordinary_pause_is_usual_at_its_second_time_after_however_much_work(pace) -> None:
+    pause(pace, 20)
+    pace.moved_ms[ROW] += 5 * HOUR_MS
+
+    assert pause(pace, 20) == 20
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 120)), max_size=12))
+def test_movements_taken_in_together_teach_what_they_teach_one_by_one(moves) -> None:
+    moves = sorted(moves, key=lambda move: move[0])
+    rows = np.array([row for row, _ in moves], np.int64)
+    pause_ms = np.array([minutes * MINUTE_MS for _, minutes in moves], np.int64)
+    at_ms = np.cumsum(pause_ms)
+    together, apart = Pace(), Pace()
+    for each in (together, apart):
+        each.make_room(3)
+
+    together.move(rows, at_ms, pause_ms)
+    for place in range(rows.size):
+        one = slice(place, place + 1)
+        apart.move(rows[one], at_ms[one], pause_ms[one])
+
+    everything = np.arange(3)
+    for name, column in together.copied(everything).items():
+        np.testing.assert_array_equal(column, apart.copied(everything)[name], err_msg=name)
