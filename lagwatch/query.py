@@ -264,6 +264,9 @@ _NUMBERS: Final[Mapping[str, Callable[[_Seen], int | float | str | None]]] = {
     "offset_after": lambda seen: seen.fell()[1],
     "rewound_ms": lambda seen: _passed(seen, seen.fact("rewound_ms")),
     "quiet_ms": lambda seen: seen.quiet_ms,
+    "silent_before_ms": lambda seen: max(
+        seen.snapshot.around.first_ms - int(seen.snapshot.around.pace.moved_ms[seen.row.window]), 0
+    ),
     "limit_ms": lambda seen: _known(seen.row.limit_ms),
     "usual_pause_ms": lambda seen: int(
         seen.snapshot.around.pace.pause_ms(np.array([seen.row.window]))[0]

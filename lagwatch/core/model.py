@@ -93,6 +93,7 @@ class Rule(IntEnum):
     WARMING_UP = 18
     FALLING_BEHIND = 19
     PAUSED = 20
+    SILENT_BEFORE_START = 21
 
     @property
     def word(self) -> str:

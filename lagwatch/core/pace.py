@@ -59,7 +59,7 @@ _CREEPS: Final = np.float32(2)
 """A lag that rose at most so many times as far as when it paused last has not begun to rise."""
 KNOWN_AFTER: Final = 3
 """Movements after which the pace of a row is known."""
-_RESTS: Final = 3
+RESTS: Final = 3
 """A group rests much of its time when it works at most this many times as long as it pauses."""
 _HOUR_MS: Final = 3_600_000
 _DAYS: Final = 7
@@ -276,7 +276,7 @@ class Pace:
             return None
         returned_ms = self.returned_s[rows].astype(np.int64) * 1000
         apart_ms = at_ms - returned_ms
-        rests = apart_ms - pause_ms <= _RESTS * pause_ms
+        rests = apart_ms - pause_ms <= RESTS * pause_ms
         off_ms = np.abs(apart_ms[:, None] - _SCHEDULE_MS)
         scheduled = (off_ms <= _SCHEDULE_SLACK_MS).any(axis=1)
         stopped = rows[down]

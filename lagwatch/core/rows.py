@@ -210,6 +210,8 @@ class Around:
     limits: Limits
     complete_ms: int = UNKNOWN
     """Since when lagwatch has been watching without a gap of its own; -1: always."""
+    first_ms: int = UNKNOWN
+    """When lagwatch first watched the cluster, restarts included; -1: always."""
     skew_ms: int = 0
     """How far lagwatch's clock is ahead of Kafka's."""
     asked_ms: int = UNKNOWN

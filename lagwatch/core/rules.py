@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN, Membership, PartitionStatus, Rule, RuleSet
+from lagwatch.core.pace import RESTS
 from lagwatch.core.rows import Rows, WindowColumns, lowest_known
 from lagwatch.core.words import Evidence, Numbers, counted, fill
 
@@ -204,6 +205,22 @@ def _warming_up(rows: Rows) -> Bools:
     return unseen | (rows.overdue & ~rows.watched)
 
 
+def _silent_before_start(rows: Rows) -> Bools:
+    first_ms, step_ms = rows.around.first_ms, rows.limits.step_ms
+    new = (first_ms >= 0) & (rows.now_ms - first_ms < _DAY_STEPS * step_ms)
+    if not new.any():
+        return new
+    pace = rows.around.pace
+    moved_ms = pace.moved_ms[rows.row]
+    silent_ms = first_ms - moved_ms
+    # who was seen to work for much longer than it has been silent now is no batch job
+    worked_ms = moved_ms - pace.since_s[rows.row].astype(np.int64) * 1000
+    may_rest = (silent_ms >= _LONG_STEPS * step_ms) & (worked_ms <= RESTS * silent_ms)
+    without = rows.membership != Membership.HELD
+    holds: Bools = new & may_rest & without & rows.overdue & ~pace.down[rows.row]
+    return holds
+
+
 def _stopped(rows: Rows) -> Bools:
     return rows.overdue & ~rows.commits_on
 
@@ -228,6 +245,10 @@ _SETTLED_MS: Final = 10_000
 _HELD_MS: Final = 900_000
 """The longest time Kafka lets a transaction stay open by default (`transaction.max.timeout.ms`)."""
 _TWO_COMMITS: Final = 2
+_LONG_STEPS: Final = 60
+"""An hour by default."""
+_DAY_STEPS: Final = 25 * 60
+"""A day and an hour by default: what runs nightly has been seen to run by then."""
 
 
 # since when
@@ -522,6 +543,23 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
         sentence=(
             "{current_lag:message} to read and {commits:commit} seen so far: too little to judge"
         ),
+    ),
+    RuleRow(
+        rule=Rule.SILENT_BEFORE_START,
+        status=PartitionStatus.WARN,
+        holds=_silent_before_start,
+        meaning=(
+            "The group without members had been silent for more than an hour when lagwatch first "
+            "saw it: a batch job between two runs, or stopped. It is no STOP for a day and an "
+            "hour, unless it was seen to work for much longer than it has been silent."
+        ),
+        evidence=(*_LAG, "committed_offset", "last_commit_ms", "silent_before_ms", *_QUIET),
+        sentence=(
+            "nothing read for {quiet_ms:span}, {silent_before_ms:span} of it before lagwatch "
+            "first saw the group; {membership:members}: a batch job between two runs, or "
+            "stopped; {readable_lag:message} to read"
+        ),
+        since=_since_quiet,
     ),
     RuleRow(
         rule=Rule.STOPPED,

@@ -103,6 +103,7 @@ def _state(monitor: ClusterMonitor, kept: Kept) -> Mapping[str, object]:
         "positions": sorted(kept.positions.items()),
         "offsets_topic_id": kept.offsets_topic_id,
         "exact_times": kept.exact_times,
+        "first_ms": kept.first_ms,
         "data_ms": kept.data_ms,
         "topics_ms": kept.topics_ms,
         "starts_ms": kept.starts_ms,
@@ -154,6 +155,7 @@ def _kept(part: Part, state: Mapping[str, Any]) -> Kept:
         # absent in checkpoints of earlier versions
         offsets_topic_id=state.get("offsets_topic_id", ""),
         exact_times=state["exact_times"],
+        first_ms=state.get("first_ms", 0),
         data_ms=state["data_ms"],
         topics_ms=state["topics_ms"],
         starts_ms=state["starts_ms"],

@@ -123,6 +123,8 @@ class Kept:
     positions: Mapping[int, int]
     offsets_topic_id: str
     exact_times: bool | None
+    first_ms: int
+    """When lagwatch first watched the cluster; -1: not yet."""
     data_ms: int
     topics_ms: int
     starts_ms: int
@@ -171,6 +173,8 @@ class ClusterMonitor:
         """Id of the topic that these are of; "" unknown."""
         self.snapshot: ClusterSnapshot | None = None
         self.complete_ms = EpochMs(UNKNOWN)
+        self._first_ms = EpochMs(UNKNOWN)
+        """`complete_ms` of the first process that watched the cluster."""
         """Since when everything has been known once: backlog, commits, log ends; -1: not yet."""
         self._transactions: Mapping[tuple[str, int], OpenTransaction] = {}
         self._lags_ms = EpochMs(UNKNOWN)
@@ -326,6 +330,7 @@ class ClusterMonitor:
             positions=dict(self.positions),
             offsets_topic_id=self.offsets_topic_id,
             exact_times=self._exact_times,
+            first_ms=self._first_ms,
             data_ms=self._data_ms,
             topics_ms=self._topics_ms,
             starts_ms=self._starts.until_ms,
@@ -349,7 +354,7 @@ class ClusterMonitor:
         """
         self.positions = dict(kept.positions)
         self.offsets_topic_id = kept.offsets_topic_id
-        self._exact_times = kept.exact_times
+        self._exact_times, self._first_ms = kept.exact_times, EpochMs(kept.first_ms)
         self._data_ms, self._topics_ms = EpochMs(kept.data_ms), EpochMs(kept.topics_ms)
         self._topics, self._topic_ids = kept.topics, dict(kept.topic_ids)
         self._missing_since = dict(kept.missing_since)
@@ -486,6 +491,7 @@ class ClusterMonitor:
             ),
             limits=self.settings.limits,
             complete_ms=self.complete_ms - skew_ms if self.complete else UNKNOWN,
+            first_ms=self._first_ms - skew_ms if self._first_ms >= 0 else UNKNOWN,
             skew_ms=skew_ms,
             asked_ms=known_ms - skew_ms,
         )
@@ -701,11 +707,9 @@ class ClusterMonitor:
 
     def _began_unwatched(self, since_ms: Int64) -> Bools:
         """Which pauses began before lagwatch watched the cluster for the first time?"""
-        if not self.complete:
+        if self._first_ms < 0:
             return np.ones(since_ms.size, np.bool_)
-        if self._restored is not None:
-            return np.zeros(since_ms.size, np.bool_)
-        return since_ms + self.skew.corrected_ms < self.complete_ms
+        return since_ms + self.skew.corrected_ms < self._first_ms
 
     def _moved_before(self, row: Int32, commit_ms: Int64, starts: Bools, moved: Bools) -> Int64:
         """When each commit's row had moved last before it; -1 for never."""
@@ -739,10 +743,11 @@ class ClusterMonitor:
         """Commits that passed the log start before a loss was counted: was what they passed read?
 
         A consumer whose next message was deleted goes on at the log start. What it skipped is lost
-        when it could not have read so much since its last commit, or is far from the log end: then
-        the log start has caught up with it. When it read last and when the messages were deleted is
-        known to a round only, so the loss is an upper bound. A commit right at the log start is
-        that of a consumer which has its messages deleted once they are read, as Kafka Streams does.
+        when it could not have read so much since its last commit, as fast as it has been seen to
+        read, or is far from the log end: then the log start has caught up with it. When it read
+        last and when the messages were deleted is known to a round only, so the loss is an upper
+        bound. A commit right at the log start is that of a consumer which has its messages deleted
+        once they are read, as Kafka Streams does.
         """
         if self._starts.since_ms < 0:
             return
@@ -773,9 +778,12 @@ class ClusterMonitor:
                 continue  # a consumer has its messages deleted up to a commit of its own
             # a lag proves nothing while the messages may have been there when they were committed
             gone_ms = self._starts.gone_since_ms(int(at[index]), int(before[index]))
-            far = lag[index] > _FAR * (offset[index] - before[index])
-            far &= 0 <= gone_ms <= committed_ms[index]
-            if far or start[index] - before[index] > readable:
+            was_gone = 0 <= gone_ms <= committed_ms[index]
+            far = was_gone and lag[index] > _FAR * (offset[index] - before[index])
+            # of few commits no speed is known, and of a poll not what was committed before it
+            speed_known = len(window.commit_ms) > _GAPS or (was_gone and self._exact_times)
+            too_far = speed_known and start[index] - before[index] > readable
+            if far or too_far:
                 first = max(int(before[index]), int(counted[index]))
                 self._lose(int(row[index]), first, int(start[index]), now_ms, exact=False)
 
@@ -885,6 +893,8 @@ class ClusterMonitor:
         answered = not report.log_end.size or bool((report.log_end >= 0).any())
         if not self.complete and 0 <= self._backlog_ms <= report.started_ms and answered:
             self.complete_ms = now_ms
+            if self._first_ms < 0:
+                self._first_ms = now_ms
 
     def _fill_lags(self, partitions: Slots) -> None:
         """Commits that came before any log end of their partition: its first one bounds their lag.

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException
 
 from lagwatch.kafka.embedded import EmbeddedKafka
 from tests.support.kafka import commit, create_topic, produce, unique
@@ -32,6 +33,16 @@ def _frozen(kafka: EmbeddedKafka) -> Iterator[None]:
         yield
     finally:
         os.kill(pid, signal.SIGCONT)
+        # the next test uses this broker: its controller takes it back before long
+        eventually(lambda: _creates_topics(kafka), "the broker serves again", timeout_s=120)
+
+
+def _creates_topics(kafka: EmbeddedKafka) -> bool:
+    try:
+        create_topic(kafka, "thawed")
+    except (KafkaException, TimeoutError):
+        return False
+    return True
 
 
 def _ask_history(served: Served, group: str) -> None:

@@ -265,6 +265,8 @@ class World:
                 allowed_lag=int(settings.get("allowed_lag", "0")),
                 minimum_complete=float(settings.get("minimum_complete", "0")),
                 history_ms=86_400_000,
+                stop_after_ms=1000 * int(settings.get("stop_after", "180")),
+                stall_after_ms=1000 * int(settings.get("stall_after", "300")),
                 patterns=GroupPatterns(
                     mirrored=settings.get("mirrored", ""),
                     read_committed=settings.get("read_committed", ""),

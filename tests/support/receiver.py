@@ -78,13 +78,12 @@ def receiving(*replies: Reply) -> Iterator[Receiver]:
         def _handle(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
             headers = {name.lower(): value for name, value in self.headers.items()}
+            body = self.rfile.read(length)
+            if len(body) < length:
+                self.close_connection = True  # the client died while it sent: that is no request
+                return
             reply = receiver.answer(
-                Request(
-                    method=self.command,
-                    path=self.path,
-                    headers=headers,
-                    body=self.rfile.read(length),
-                )
+                Request(method=self.command, path=self.path, headers=headers, body=body)
             )
             if reply.after_s:
                 receiver.stopping.wait(reply.after_s)
@@ -95,10 +94,10 @@ def receiving(*replies: Reply) -> Iterator[Receiver]:
                 self.send_response(reply.status)
                 for name, value in reply.headers.items():
                     self.send_header(name, value)
-                body = reply.body.encode()
-                self.send_header("Content-Length", str(len(body)))
+                answer = reply.body.encode()
+                self.send_header("Content-Length", str(len(answer)))
                 self.end_headers()
-                self.wfile.write(body)
+                self.wfile.write(answer)
             except OSError:
                 self.close_connection = True  # the client waited long enough
 
