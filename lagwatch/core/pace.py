@@ -365,19 +365,17 @@ class Pace:
         """Compare the lowest lag of the time that ends now with that of the time before.
 
         The lag of a group that commits every five minutes rises for five minutes and falls at each
-        commit: so a row's times are at least twice as long as its usual pause. Some steps went by,
-        or the clock was set back. Steps in which no lag was known do not count.
+        commit: so a row's times are at least twice as long as its usual pause. Rounds may be some
+        steps apart, and the clock may have been set back.
 
         A consumer that is a little too slow has better times now and then: a rise goes on after a
         small dip. It has ended when no higher peak follows: then the lag stays where it is.
         """
-        passed = step - self._step
-        if passed > 1:
-            self._break_off(shown)
-        under_way = self._under_way.astype(np.int64) + min(max(passed, 0), 1)
-        under_way = np.minimum(under_way, _MOST_UNITS).astype(np.int64)
+        passed = max(step - self._step, 0)
+        under_way = np.minimum(self._under_way.astype(np.int64) + passed, _MOST_UNITS)
         self._under_way[:] = under_way
         steps = 1 + 2 * self.pauses.known.astype(np.int64) * UNIT_MS // self.step_ms
+        steps = np.maximum(steps, passed)
         known = np.isfinite(self._floor) & (under_way >= steps)
         peak, level = self._floor_before, self.level + under_way
         higher = known & np.isfinite(peak) & (self._floor > peak)

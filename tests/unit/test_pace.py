@@ -224,11 +224,20 @@ def test_a_gap_in_which_the_lag_was_not_known_is_no_part_of_a_rise(pace) -> None
     for minute in range(12):
         see(pace, 50 + minute, minute)
     assert pace.rising[0] > 5
+    pace.resume(16 * MINUTE_MS, shown=np.zeros(0, np.int64))
     see(pace, 3000, 16)
     see(pace, 3100, 17)
 
     assert pace.rising[0] <= 2
     assert pace.rises_since_ms(ROW)[0] >= 15 * MINUTE_MS
+
+
+def test_a_lag_that_is_seen_every_three_minutes_rises(pace) -> None:
+    for minute in range(3, 20, 3):
+        see(pace, 100 * minute, minute)
+
+    assert pace.rising[0] >= 12
+    assert 3 * MINUTE_MS <= pace.rises_since_ms(ROW)[0] <= 6 * MINUTE_MS
 
 
 def test_a_rise_that_is_shown_keeps_its_beginning(pace) -> None:
@@ -256,7 +265,8 @@ def test_a_rise_begins_at_one_instant_whatever_goes_by_meanwhile(pace) -> None:
     restored.make_room(2)
     restored.put(0, pace.copied(np.array([0, 1])))
     restored.clocks = pace.clocks
-    for minute, lag in (47.5, 3000), (48, 4000):  # lagwatch did not run for half an hour
+    restored.resume(47 * MINUTE_MS, shown=ROW)  # lagwatch did not run for half an hour
+    for minute, lag in (47.5, 3000), (48, 4000):
         restored.see_lags(ROW, np.array([lag]), round(minute * MINUTE_MS), shown=ROW)
 
     assert pace.rising[0] > 5
