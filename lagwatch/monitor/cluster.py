@@ -22,6 +22,7 @@ from lagwatch.core.model import (
 )
 from lagwatch.core.pace import Pace
 from lagwatch.core.rows import Around, Limits, RowFacts, uninterrupted_ms
+from lagwatch.core.rules import late_for
 from lagwatch.core.snapshot import ClusterSnapshot, TopicColumns
 from lagwatch.core.window import CommitColumns, Windows
 from lagwatch.monitor.freshness import FreshFor, Known, cause, missing, why_stale
@@ -460,9 +461,9 @@ class ClusterMonitor:
         if now_ms - self._data_ms > self.settings.away_after_ms:
             return
         rows = snapshot.rows
-        shown = rows.window[rows.rule == Rule.FALLING_BEHIND]
+        shown = np.flatnonzero(rows.rule == Rule.FALLING_BEHIND)
         if now_ms - self._lags_ms > self.settings.away_after_ms:
-            self.pace.resume(now_ms, shown=shown)
+            self.pace.resume(now_ms, shown=rows.window[shown])
         self._lags_ms = now_ms
         # while a group pauses, its lag says nothing about whether it is fast enough
         known = (rows.readable_lag >= 0) & _AT_WORK[rows.rule]
@@ -474,9 +475,10 @@ class ClusterMonitor:
             rows.window if whole else rows.window[known],
             rows.readable_lag if whole else rows.readable_lag[known],
             now_ms,
-            shown=shown,
         )
         if stepped:
+            late = late_for(rows.time_lag_ms, self.pace.pause_ms(rows.window), self.pace.step_ms)
+            self.pace.follow_rises(now_ms, late=rows.window[known & late], shown=rows.window[shown])
             held = self.groups.membership[: self.windows.rows] == Membership.HELD
             self.pace.see_members(held, now_ms)
 
