@@ -52,7 +52,9 @@ def copy_of_offsets_topic(
     """A topic with these records in its partition 0."""
     name = unique("offsets-copy")
     admin = AdminClient(kafka.admin_config())
-    made = admin.create_topics([NewTopic(name, partitions, 1, config=config)])
+    made = admin.create_topics(
+        [NewTopic(name, partitions, 1, config={"retention.ms": "-1"} | config)]
+    )
     made[name].result(ANSWER_TIMEOUT_S)
     append(kafka, name, records)
     return name
