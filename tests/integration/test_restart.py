@@ -14,13 +14,13 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from lagwatch.core.wire import encode_offset_key, encode_offset_value
 from lagwatch.kafka.embedded import EmbeddedKafka
 from tests.support.kafka import create_topic, produce, unique
 from tests.support.receiver import Receiver, receiving
 from tests.support.served import Served, serving
 from tests.support.traffic import running
 from tests.support.waiting import eventually
+from tests.support.wire import encode_offset_key, encode_offset_value
 
 _OLD = 300
 """Commits of the stopped group, from an hour ago to ten minutes ago."""

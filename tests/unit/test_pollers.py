@@ -9,7 +9,7 @@ import pytest
 
 from lagwatch.config import ClusterSettings
 from lagwatch.core.model import EpochMs
-from lagwatch.core.wire import ClassicGroup, ConsumerGroupEpoch, GroupTombstone, KeyKind
+from lagwatch.core.wire import GroupProtocol, GroupRecord
 from lagwatch.errors import SourceError
 from lagwatch.pollers.committed import CommittedPoller
 from lagwatch.pollers.facts import Facts, sentences
@@ -167,26 +167,17 @@ def test_a_loop_gives_up_on_the_kinds_it_was_told_to() -> None:
     assert caught.value.kind == "authorization"
 
 
-def tombstone(group: str, kind: KeyKind, order: int = 5) -> GroupTombstone:
-    return GroupTombstone(group=group, order=order, kind=kind)
+def tombstone(group: str, protocol: GroupProtocol) -> GroupRecord:
+    return GroupRecord(group=group, order=5, protocol=protocol, removed=True, generation=None)
 
 
-def classic(group: str, order: int) -> ClassicGroup:
-    return ClassicGroup(
-        group=group,
-        order=order,
-        protocol_type="consumer",
-        generation=1,
-        protocol=None,
-        leader=None,
-        state_ms=None,
-        members=(),
-    )
+def written(group: str, protocol: GroupProtocol) -> GroupRecord:
+    return GroupRecord(group=group, order=6, protocol=protocol, removed=False, generation=1)
 
 
 def test_a_group_tombstone_counts_after_a_moment() -> None:
     tombstones = Tombstones()
-    tombstones.add([tombstone("g", KeyKind.GROUP_METADATA)], now_s=10.0)
+    tombstones.add([tombstone("g", GroupProtocol.CLASSIC)], now_s=10.0)
 
     assert tombstones.due(now_s=10.0 + HOLD_S / 2) is None
     assert tombstones
@@ -198,10 +189,10 @@ def test_a_group_that_goes_over_to_the_other_protocol_stays() -> None:
     tombstones = Tombstones()
     tombstones.add(
         [
-            tombstone("to-kip-848", KeyKind.GROUP_METADATA),
-            ConsumerGroupEpoch(group="to-kip-848", order=6, epoch=1),
-            tombstone("to-classic", KeyKind.CONSUMER_GROUP_METADATA),
-            classic("to-classic", 6),
+            tombstone("to-kip-848", GroupProtocol.CLASSIC),
+            written("to-kip-848", GroupProtocol.CONSUMER),
+            tombstone("to-classic", GroupProtocol.CONSUMER),
+            written("to-classic", GroupProtocol.CLASSIC),
         ],
         now_s=0.0,
     )
@@ -211,16 +202,11 @@ def test_a_group_that_goes_over_to_the_other_protocol_stays() -> None:
 
 def test_a_group_that_comes_back_under_its_own_protocol_was_gone_before() -> None:
     tombstones = Tombstones()
-    tombstones.add([tombstone("g", KeyKind.GROUP_METADATA), classic("g", 6)], now_s=0.0)
+    tombstones.add(
+        [tombstone("g", GroupProtocol.CLASSIC), written("g", GroupProtocol.CLASSIC)], now_s=0.0
+    )
 
     assert tombstones.due(now_s=HOLD_S) == GroupsGone(groups=("g",), orders=(5,))
-
-
-def test_a_tombstone_of_a_member_is_not_one_of_its_group() -> None:
-    tombstones = Tombstones()
-    tombstones.add([tombstone("g", KeyKind.CONSUMER_GROUP_PARTITION_METADATA)], now_s=0.0)
-
-    assert not tombstones
 
 
 @pytest.mark.parametrize(
