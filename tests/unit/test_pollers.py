@@ -17,7 +17,7 @@ from lagwatch.pollers.filters import Filters
 from lagwatch.pollers.groups import GroupPoller
 from lagwatch.pollers.known import LastOffsets
 from lagwatch.pollers.log_ends import LogEndPoller
-from lagwatch.pollers.loop import Backoff, Pace, PollLoop, Wake
+from lagwatch.pollers.loop import Pace, PollLoop, Wake
 from lagwatch.pollers.offsets_topic import HOLD_S, Tombstones
 from lagwatch.pollers.topics import TopicPoller
 from lagwatch.ports.kafka import (
@@ -107,17 +107,6 @@ def run_loop(poller: Scripted, clock: StepClock, outbox: Outbox, interval_s: flo
     loop = PollLoop(poller, pace=Pace(interval_s=interval_s), clock=clock, send=outbox)
     with pytest.raises(EnoughError):
         asyncio.run(loop.run())
-
-
-def test_waiting_times_double_with_jitter_up_to_a_cap_and_begin_anew() -> None:
-    backoff = Backoff(first_s=1.0, cap_s=4.0)
-
-    delays_s = [backoff.next_s() for _ in range(4)]
-    backoff.reset()
-
-    for delay_s, full_s in zip(delays_s, [1.0, 2.0, 4.0, 4.0], strict=True):
-        assert full_s / 2 <= delay_s <= full_s
-    assert backoff.next_s() <= 1.0
 
 
 def test_a_refused_round_is_told_and_retried_with_back_off() -> None:
