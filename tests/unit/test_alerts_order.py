@@ -58,6 +58,7 @@ class Unsteady:
     word: dict[str, str] = field(default_factory=dict)
     heard: list[Message] = field(default_factory=list)
     attempts: int = 0
+    packing: Packing = field(default_factory=Packing)
 
     async def send(self, message: Message) -> str:
         self.attempts += 1

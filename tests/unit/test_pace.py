@@ -256,8 +256,8 @@ def test_a_rise_begins_at_one_instant_whatever_goes_by_meanwhile(pace) -> None:
     restored.make_room(2)
     restored.put(0, pace.copied(np.array([0, 1])))
     restored.clocks = pace.clocks
-    for minute, lag in (47.5, 3000), (48, 4000):  # lagwatch did not run for half an hour
-        restored.see_lags(ROW, np.array([lag]), round(minute * MINUTE_MS), shown=ROW)
+    for at_min, lag in (47.5, 3000), (48.0, 4000):  # lagwatch did not run for half an hour
+        restored.see_lags(ROW, np.array([lag]), round(at_min * MINUTE_MS), shown=ROW)
 
     assert pace.rising[0] > 5
     assert began_ms == after_dip_ms == unknown_ms == restored.rises_since_ms(ROW)[0]
