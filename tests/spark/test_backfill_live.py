@@ -52,7 +52,7 @@ url = "{folder}/live"
 spool = "{folder}/spool"
 """
 
-Row = Mapping[str, Any]
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

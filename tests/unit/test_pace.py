@@ -289,8 +289,8 @@ def test_a_rise_begins_at_one_instant_whatever_goes_by_meanwhile(pace) -> None:
     restored.put(0, pace.copied(np.array([0, 1])))
     restored.clocks = pace.clocks
     restored.resume(47 * MINUTE_MS, shown=ROW)  # lagwatch did not run for half an hour
-    for minute, lag in (47.5, 3000), (48, 4000):
-        see(restored, lag, minute, shown=True)
+    for at_min, lag in (47.5, 3000), (48.0, 4000):
+        see(restored, lag, at_min, shown=True)
 
     assert pace.rising[0] > 5
     assert began_ms == after_dip_ms == unknown_ms == restored.rises_since_ms(ROW)[0]
