@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN
+from lagwatch.core.sorting import stable_order
 
 Int64 = NDArray[np.int64]
 Rows = NDArray[np.integer]
@@ -229,7 +230,7 @@ class Windows:
         if commits.row.size == 0:
             return np.zeros(0, np.bool_)
         if (commits.row[1:] < commits.row[:-1]).any():
-            by_row = np.argsort(commits.row, kind="stable")
+            by_row = stable_order(commits.row)
             arrived = np.empty(by_row.size, np.bool_)
             arrived[by_row] = self._insert_sorted(commits.take(by_row))
             return arrived
@@ -324,7 +325,7 @@ class Windows:
             for start, end in _segments(starts, hot, rank.size):
                 self._append_hot(commits, start, end)
             rank = np.where(hot, UNKNOWN, rank)
-        by_rank = np.argsort(rank, kind="stable")
+        by_rank = stable_order(rank + 1)
         bounds = np.searchsorted(rank[by_rank], np.arange(int(rank.max()) + 2))
         for lower, upper in itertools.pairwise(bounds.tolist()):
             self._append_each(commits.take(by_rank[lower:upper]))

@@ -20,6 +20,7 @@ from lagwatch.core.model import (
 from lagwatch.core.pace import Pace
 from lagwatch.core.rows import Around, Limits, RowFacts
 from lagwatch.core.snapshot import ClusterSnapshot, TopicColumns
+from lagwatch.core.sorting import stable_order
 from lagwatch.core.window import CommitColumns, Windows
 from lagwatch.monitor.freshness import FreshFor, Known, cause, missing, why_stale
 from lagwatch.monitor.known_commits import KnownCommits
@@ -617,7 +618,7 @@ class ClusterMonitor:
             chosen, row = chosen[news], row[news]
             offset, order = offset[news], order[news]
         if (row[1:] < row[:-1]).any():
-            by_row = np.argsort(row, kind="stable")
+            by_row = stable_order(row)
             chosen, row = chosen[by_row], row[by_row]
             offset, order = offset[by_row], order[by_row]
         commit_ms = report.commit_ms[chosen]

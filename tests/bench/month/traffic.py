@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from lagwatch.core.sorting import stable_order
 from tests.bench.month.plan import (
     BEFORE_S,
     DAY_S,
@@ -422,7 +423,7 @@ class Traffic:
         row, at_ms, offset = row[kept], at_ms[kept] + START_MS + int(start_s * 1000), offset[kept]
         last = np.append(heads_of(row)[1:], row.size) - 1
         self._last_offset[row[last]] = np.maximum(offset[last], 0)
-        by_time = np.argsort(at_ms, kind="stable")
+        by_time = stable_order(at_ms)
         first = self._next_order
         self._next_order += row.size
         return Commits(
@@ -496,7 +497,7 @@ class Traffic:
         )
         if start_s == -BEFORE_S:
             always[-len(extras) :] = True
-        by_place = np.argsort(row * (2 * CHUNK_S * 1000) + at_ms, kind="stable")
+        by_place = stable_order(row * (2 * CHUNK_S * 1000) + at_ms)
         return row[by_place], at_ms[by_place], offset[by_place], always[by_place]
 
     def _never_back(self, row: Ints, offset: Ints, heads: Ints, extras: Sequence[_Extra]) -> None:
@@ -519,7 +520,7 @@ class Traffic:
             kept[: place + 1] &= made.row[: place + 1] != row
             self._tail_number[row], self._tail[:, row] = 0, -1
         index = np.flatnonzero(kept)
-        index = index[np.argsort(made.row[index].astype(np.uint16), kind="stable")]
+        index = index[stable_order(made.row[index])]
         row = made.row[index]
         heads = heads_of(row)
         number = np.diff(np.append(heads, row.size))
