@@ -9,7 +9,8 @@ from lagwatch.monitor.freshness import FreshFor
 from lagwatch.monitor.members import GroupPatterns
 
 _HISTORY_MS: Final = 24 * 3_600_000
-_AWAY_ROUNDS: Final = 3
+_AWAY_ROUNDS: Final = 1.5
+"""A round that is left out is an absence; one that takes longer is not."""
 _AWAY_AT_LEAST_MS: Final = 20_000
 
 
@@ -36,7 +37,7 @@ def monitor_settings(
         stop_after_ms=round(evaluator.stop_after_s * 1000),
         stall_after_ms=round(evaluator.stall_after_s * 1000),
         loss_shown_ms=round(evaluator.loss_shown_s * 1000),
-        away_after_ms=max(_AWAY_AT_LEAST_MS, _AWAY_ROUNDS * interval_ms),
+        away_after_ms=max(_AWAY_AT_LEAST_MS, round(_AWAY_ROUNDS * interval_ms)),
         fresh_for=ages,
         patterns=GroupPatterns(
             read_committed="" if cluster is None else cluster.read_committed_groups,

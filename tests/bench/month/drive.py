@@ -44,7 +44,7 @@ class Side:
 
     def begin(self) -> None:
         """A new monitor, which goes on from the checkpoint if there is one."""
-        self.monitor = monitors.new_monitor(self.rules)
+        self.monitor = monitors.new_monitor(self.rules, self.watcher.round_s)
         if self.saved is not None:
             self.position = monitors.restore(self.monitor, self.saved)
 

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Final
 
+from lagwatch.config.cluster import ClusterSettings
 from lagwatch.config.evaluator import EvaluatorSettings, WindowSettings
 from lagwatch.core.model import RuleSet
 from lagwatch.monitor import ClusterMonitor
@@ -16,9 +17,10 @@ CHECKPOINT_EVERY_S: Final = 60
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 
-def new_monitor(rules: str) -> ClusterMonitor:
-    """A monitor with the defaults of the configuration and these rules."""
-    settings = monitor_settings(WindowSettings(), EvaluatorSettings())
+def new_monitor(rules: str, round_s: int) -> ClusterMonitor:
+    """A monitor with the defaults of the configuration, these rules, and rounds so far apart."""
+    cluster = ClusterSettings(bootstrap="month:9092", log_end_interval_s=round_s)
+    settings = monitor_settings(WindowSettings(), EvaluatorSettings(), cluster)
     return ClusterMonitor("month", dataclasses.replace(settings, rules=RuleSet(rules)))
 
 

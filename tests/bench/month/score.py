@@ -39,27 +39,21 @@ class Episodes:
     """Finds the episodes of all groups for one status, round by round."""
 
     def __init__(self, groups: int) -> None:
-        self._before = np.zeros(groups, np.bool_)
-        self._since_s = np.zeros(groups)
         self._last_s = np.full(groups, -EVER_S)
         self._latest: dict[int, Episode] = {}
         self.all: list[Episode] = []
 
     def see(self, now_s: float, holds: NDArray[np.bool_]) -> list[Episode]:
         """Take in one round; returns the episodes that began."""
-        self._since_s[holds & ~self._before] = now_s
-        # a status that is gone by the next round pages nobody
-        lasting = np.flatnonzero(holds & self._before)
-        self._before = holds
-        new = lasting[self._last_s[lasting] < now_s - _MERGE_S]
+        now = np.flatnonzero(holds)
+        new = now[self._last_s[now] < now_s - _MERGE_S]
         began = []
         for group in new.tolist():
             self._close(group)
-            start_s = float(self._since_s[group])
-            self._latest[group] = Episode(group=group, start_s=start_s, last_s=now_s, rule="")
+            self._latest[group] = Episode(group=group, start_s=now_s, last_s=now_s, rule="")
             began.append(self._latest[group])
         self.all += began
-        self._last_s[lasting] = now_s
+        self._last_s[now] = now_s
         return began
 
     def finish(self) -> None:
@@ -77,6 +71,7 @@ class Watcher:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
+        self.round_s = plan.size.round_s
         self._number = {life.name: life.number for life in plan.lives}
         self._names: tuple[str, ...] | None = None
         self._groups = np.zeros(0, np.int64)
