@@ -103,15 +103,15 @@ class Month:
 
     def _round(self, chunk: Chunk, step: int, now_s: float) -> None:
         """One round of log ends and judgement, or what is left of it while something is broken."""
-        shape = self._plan.breaks
+        shape, since_s = self._plan.breaks, now_s - self._plan.size.round_s
+        # some are over before the next round
+        self._down |= _began(shape.lagwatch_restarts, since_s, now_s)
+        self._lost_collector |= _began(shape.collector_deaths, since_s, now_s)
         if _inside(shape.lagwatch_restarts, now_s):
-            self._down = True
             return
         if self._down:
             self._restart(now_s)
-        if _inside(shape.collector_deaths, now_s):
-            self._lost_collector = True
-        else:
+        if not _inside(shape.collector_deaths, now_s):
             self._report(chunk, step, now_s, outage=_inside(shape.outages, now_s))
         for side in self.sides:
             side.judge(now_s)
@@ -186,6 +186,10 @@ class Month:
         for side in self.sides:
             side.begin()
         self._start(now_s, self._traffic.tail(until_s))
+
+
+def _began(stretches: Iterable[tuple[float, float]], since_s: float, until_s: float) -> bool:
+    return any(since_s < start_s <= until_s for start_s, _ in stretches)
 
 
 def _inside(stretches: Iterable[tuple[float, float]], at_s: float) -> bool:
