@@ -80,7 +80,11 @@ def routes() -> str:
         f"### {tag}\n\n"
         + _table(
             ("Route", "Answer"),
-            ((f"`{method} {path}`", summary) for one, method, path, summary in found if one == tag),
+            (
+                (f"`{method} {path}`", summary)
+                for listed, method, path, summary in found
+                if listed == tag
+            ),
         )
         for tag in tags
     )

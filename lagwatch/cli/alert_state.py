@@ -55,8 +55,14 @@ def incidents(
         print_json(found, single=False)
         return
     rows = [
-        (_name(one), one["severity"], _at(one["since_ms"]), _at(one["closed_ms"]), _rule(one))
-        for one in found
+        (
+            _name(incident),
+            incident["severity"],
+            _at(incident["since_ms"]),
+            _at(incident["closed_ms"]),
+            _rule(incident),
+        )
+        for incident in found
     ]
     _print(("what", "severity", "since", "ended", "rule"), rows)
 
@@ -80,10 +86,20 @@ def notices(
         return
     rows = [
         (
-            *(one["channel"], one["state"], one["event"], f"{one['cluster']}/{one['group']}"),
-            *(_at(one["at_ms"]), str(one["attempts"]), one["message"] or "-", one["last_error"]),
+            *(
+                notice["channel"],
+                notice["state"],
+                notice["event"],
+                f"{notice['cluster']}/{notice['group']}",
+            ),
+            *(
+                _at(notice["at_ms"]),
+                str(notice["attempts"]),
+                notice["message"] or "-",
+                notice["last_error"],
+            ),
         )
-        for one in found
+        for notice in found
     ]
     _print(("channel", "state", "event", "group", "at", "tried", "message", "last answer"), rows)
 

@@ -43,5 +43,5 @@ def deployment(
         print_json([made], single=True)
         return
     at = datetime.fromtimestamp(made["at_ms"] / 1000, UTC).isoformat(" ", "seconds")
-    known = sum(one is not None for offsets in made["offsets"].values() for one in offsets)
+    known = sum(offset is not None for offsets in made["offsets"].values() for offset in offsets)
     typer.echo(f"{group} on {name}: {version} at {at}, with the offsets of {known} partitions")

@@ -87,7 +87,7 @@ def status(
     if as_json:
         print_json([_answer(seen)], single=True)
     else:
-        _draw(seen, one=group is not None)
+        _draw(seen, single=group is not None)
     raise typer.Exit(seen.code)
 
 
@@ -193,11 +193,11 @@ def _answer(seen: Look) -> dict[str, object]:
     }
 
 
-def _draw(seen: Look, *, one: bool) -> None:
+def _draw(seen: Look, *, single: bool) -> None:
     from lagwatch.cli.status_table import draw_group, draw_groups
 
     screen = console()
-    if one:
+    if single:
         for group in seen.groups:
             draw_group(screen, group)
     elif seen.groups:

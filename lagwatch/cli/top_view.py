@@ -95,7 +95,7 @@ def read(fleet: Mapping[str, Any]) -> Seen:
         for problem in cluster["problems"]
         if problem not in cluster.get("reason", "")
     ]
-    ages = [one["age_s"] for one in fleet["clusters"] if one["age_s"] is not None]
+    ages = [cluster["age_s"] for cluster in fleet["clusters"] if cluster["age_s"] is not None]
     return Seen(
         lines=tuple(lines),
         old=tuple(old),

@@ -54,7 +54,7 @@ def load_with_origins(
     given = [*from_environment(environ, tree, flags), *flags]
     drop_alternatives(tree, given)
     overlay(tree, given)
-    outside = {one.path: one.origin for one in given}
+    outside = {override.path: override.origin for override in given}
     # the files come last: they fill in options that the others must see as they were written
     faults = [
         *_cluster_faults(tree),
@@ -66,7 +66,9 @@ def load_with_origins(
         settings = Settings.model_validate(tree)
     except ValidationError as error:
         found = error.errors(include_url=False)
-        raise ConfigError([*(translate(one, tree, outside) for one in found), *faults]) from None
+        raise ConfigError(
+            [*(translate(fault, tree, outside) for fault in found), *faults]
+        ) from None
     if faults:
         raise ConfigError(faults)
     return Loaded(settings=settings, origins=origins | outside)

@@ -54,16 +54,16 @@ def overlay(tree: Tree, given: Iterable[Given]) -> None:
 
     A value that is a table in the tree stays as it is: the check that follows names it.
     """
-    for one in given:
-        table = _table(tree, one.path[:-1])
+    for override in given:
+        table = _table(tree, override.path[:-1])
         if table is None:
             continue
-        table[one.path[-1]] = one.value
+        table[override.path[-1]] = override.value
 
 
 def drop_alternatives(tree: Tree, given: Iterable[Given]) -> None:
     """A secret given from outside replaces the one of the file, also where that names a file."""
-    paths = {one.path for one in given}
+    paths = {override.path for override in given}
     for path in paths:
         other = alternatives().get(path[-1])
         if other is not None and (*path[:-1], other) not in paths:

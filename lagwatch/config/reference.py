@@ -174,7 +174,7 @@ def _option(
 
 def _resolve(root: Schema, field: Schema) -> Schema:
     """Follow a reference; of `X or null` take X."""
-    shape = next((one for one in field.get("anyOf", ()) if one.get("type") != "null"), field)
+    shape = next((each for each in field.get("anyOf", ()) if each.get("type") != "null"), field)
     if "$ref" not in shape:
         return {**field, **shape}
     definition: Schema = root["$defs"][shape["$ref"].rpartition("/")[2]]

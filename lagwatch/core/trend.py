@@ -32,7 +32,7 @@ def signed_rank_p(differences: Sequence[float]) -> float:
 
     Source: Wilcoxon, "Individual comparisons by ranking methods" (1945).
     """
-    values = np.array([one for one in differences if one != 0], np.float64)
+    values = np.array([difference for difference in differences if difference != 0], np.float64)
     if values.size == 0:
         return 1.0
     if values.size > MOST_PAIRS:
@@ -74,7 +74,7 @@ def adjusted(p_values: Sequence[float]) -> list[float]:
     result = np.empty_like(p)
     result[order] = np.minimum(1.0, np.minimum.accumulate(scaled))
     # p * n / n may be less than p by a rounding
-    return [float(one) for one in np.maximum(p, result)]
+    return [float(value) for value in np.maximum(p, result)]
 
 
 FALSE_SHARE: Final = 0.01
@@ -144,9 +144,9 @@ def compare(day: Hours, before: Sequence[Hours]) -> Comparison | None:
 
 def significant(comparisons: Sequence[Comparison]) -> list[tuple[int, float]]:
     """Position and corrected p of the comparisons that are changes worth telling."""
-    corrected = adjusted([one.p for one in comparisons])
+    corrected = adjusted([comparison.p for comparison in comparisons])
     return [
         (position, p)
-        for position, (one, p) in enumerate(zip(comparisons, corrected, strict=True))
-        if p <= FALSE_SHARE and one.matters
+        for position, (comparison, p) in enumerate(zip(comparisons, corrected, strict=True))
+        if p <= FALSE_SHARE and comparison.matters
     ]

@@ -66,13 +66,13 @@ class Exporter:
 
     def _text(self, state: ServiceState, form: Format) -> Iterator[str]:
         views = {
-            one.health.cluster: View(
-                one.snapshot,
-                rebalances=one.rebalances,
+            cluster.health.cluster: View(
+                cluster.snapshot,
+                rebalances=cluster.rebalances,
                 most_rows=self._settings.partition_budget,
             )
-            for one in state.clusters
-            if one.snapshot is not None
+            for cluster in state.clusters
+            if cluster.snapshot is not None
         }
         books = {name: LabelBook(view) for name, view in views.items()}
         for source, names in self._sources:

@@ -184,8 +184,12 @@ async def _first_of(*waits: Awaitable[None]) -> None:
             task.cancel()
 
 
-def _same(one: SourceHealth, other: SourceHealth) -> bool:
-    return (one.ok, one.error_kind, one.message) == (other.ok, other.error_kind, other.message)
+def _same(before: SourceHealth, after: SourceHealth) -> bool:
+    return (before.ok, before.error_kind, before.message) == (
+        after.ok,
+        after.error_kind,
+        after.message,
+    )
 
 
 class ConnectionPoller:

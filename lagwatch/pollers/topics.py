@@ -284,11 +284,11 @@ class TopicPoller:
         )
 
 
-def _changed(one: Topics, other: Topics) -> bool:
+def _changed(before: Topics, after: Topics) -> bool:
     return not (
-        one.names == other.names
-        and one.first_commit_ms == other.first_commit_ms
-        and one.ids == other.ids
-        and np.array_equal(one.partitions, other.partitions)
-        and np.array_equal(one.leader, other.leader)
+        before.names == after.names
+        and before.first_commit_ms == after.first_commit_ms
+        and before.ids == after.ids
+        and np.array_equal(before.partitions, after.partitions)
+        and np.array_equal(before.leader, after.leader)
     )
