@@ -33,7 +33,7 @@ class _Reader:
     speed: float = 1.0
     """Share of the new messages that it reads in its trouble."""
     commits: bool = True
-    """It goes on committing in its trouble."""
+    """Keeps committing while in trouble."""
     host: str = ""
     """Of its member; "" when it has none in its trouble."""
 

@@ -111,12 +111,12 @@ def retry(
     ] = "",
     *,
     channel: Annotated[
-        str, typer.Option(help="All that this channel has given up; with --to what waits, too.")
+        str, typer.Option(help="All messages this channel gave up; with --to also those that wait.")
     ] = "",
     to: Annotated[str, typer.Option(help="Another channel to send it to.")] = "",
     url: Url = HERE,
 ) -> None:
-    """Send again what was given up, unless later news has overtaken it."""
+    """Send messages again that were given up, except those with newer notices of the same group."""
     if bool(message) == bool(channel):
         complain("Give the id of a message, or --channel.")
         raise typer.Exit(Exit.ERROR)

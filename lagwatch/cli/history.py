@@ -47,7 +47,7 @@ State = Annotated[
 ]
 
 _EXPORT = """
-An interrupted copy goes on with the same command; rows that are there already stay one.
+Repeating the command continues an interrupted copy; no row is stored twice.
 
 **Examples**
 
@@ -58,7 +58,7 @@ An interrupted copy goes on with the same command; rows that are there already s
 `lagwatch history export s3://bucket/lag --store /var/lib/lagwatch/history`
 """
 _IMPORT = """
-An interrupted copy goes on with the same command; rows that are there already stay one.
+Repeating the command continues an interrupted copy; no row is stored twice.
 
 **Examples**
 

@@ -80,7 +80,7 @@ class RemoteSource:
         """The JSON object at a path of a lagwatch.
 
         Raises:
-            NotFoundError: there is none; a Burrow has only `/v3`.
+            NotFoundError: the server has no such route; a Burrow has only `/v3`.
         """
         return self._found(path, "document", path)
 

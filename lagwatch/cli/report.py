@@ -141,5 +141,5 @@ def _days(
         found.append(first)
         first = first.before(-1)
     if not found:
-        raise typer.BadParameter("lies before --from", param_hint="--to")
+        raise typer.BadParameter("is before --from", param_hint="--to")
     return found

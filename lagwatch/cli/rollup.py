@@ -12,7 +12,7 @@ from lagwatch.cli.reporting import reported
 EPILOG: Final = f"""
 Each run does what is new since the last one; rows that came late re-open their buckets only. Then
 small Parquet files are put together, and what is older than `history.retention` is deleted. A run
-that was killed goes on with the same command.
+that was killed is continued by the same command.
 {EXIT_CODES}
 **Examples**
 

@@ -18,7 +18,7 @@ from lagwatch.errors import NotFoundError
 _WAIT_S: Final = 30.0
 _EXIT_OF_STATUS: Final = {"OK": Exit.OK, "WARN": Exit.WARNING, "ERR": Exit.ERROR}
 _SEVERITY: Final = (Exit.OK, Exit.UNKNOWN, Exit.WARNING, Exit.ERROR)
-"""Something known to be bad is said before something unknown."""
+"""Known trouble comes before unknown states."""
 
 EPILOG = """
 | Exit code | Meaning |
@@ -95,7 +95,7 @@ def look(source: StatusSource, clusters: Sequence[str], group: str | None) -> Lo
     """Ask for all groups, or for one.
 
     Raises:
-        NotFoundError: none of the clusters knows the group.
+        NotFoundError: no cluster knows the group.
     """
     groups: list[GroupView] = []
     problems: list[str] = []

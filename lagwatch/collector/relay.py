@@ -1,4 +1,4 @@
-"""Passes a collector's log on into ours."""
+"""Writes a collector's log into the log of the serving process."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ _log = structlog.get_logger("lagwatch.collector")
 async def relay_log(lines: asyncio.StreamReader, *, cluster: str) -> None:
     """Log every line of the collector's stderr, until its end.
 
-    What is not a log line of ours comes from the client library's last breath, or is a traceback.
+    Other lines come from the client library when it aborts, or are a traceback.
     """
     while True:
         try:

@@ -1,7 +1,7 @@
 """Keeps one collector process alive, on the serving side.
 
-The client library may take its process down at any time; that costs a line in the log, a count and
-a second. Never imports the client library, and neither does what it imports.
+The client library may end its process at any time; that costs one log line, one count and one
+second. This module never imports the client library, and neither does what it imports.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ def collector_environment(environ: Mapping[str, str]) -> dict[str, str]:
 _STOP_S: Final = 2.0
 """Time to end by itself; then it is killed."""
 SILENT_S: Final = 120.0
-"""A collector that reports nothing for so long hangs: it says every few seconds how it fares."""
+"""A collector that reports nothing for so long hangs: a healthy one reports every few seconds."""
 _HEALTHY_S: Final = 30.0
 """A collector that lived so long is restarted at once when it dies."""
 
@@ -117,15 +117,15 @@ class CollectorSupervisor:
         """Keep a collector running until cancelled; then end it within `_STOP_S` or so."""
         while True:
             born_s = self._clock.monotonic_s()
-            cause = await self._one_life()
+            cause = await self._run_once()
             lived_s = self._clock.monotonic_s() - born_s
             if lived_s >= _HEALTHY_S:
                 self._backoff.reset()
             delay_s = self._backoff.next_s()
-            self._mourn(cause, lived_s, delay_s)
+            self._report_death(cause, lived_s, delay_s)
             await self._clock.sleep(delay_s)
 
-    async def _one_life(self) -> str:
+    async def _run_once(self) -> str:
         """From the start of a collector to its end; return how it died."""
         self._started += 1
         self._inbox.put(CollectorStarted(incarnation=self._started))
@@ -178,8 +178,8 @@ class CollectorSupervisor:
         _log.warning("collector_silent", cluster=self._cluster, silent_s=self._silent_s)
         process.kill()
 
-    def _mourn(self, cause: str, lived_s: float, delay_s: float) -> None:
-        if cause == REFUSED:  # it said why itself
+    def _report_death(self, cause: str, lived_s: float, delay_s: float) -> None:
+        if cause == REFUSED:  # the collector logged the reason
             _log.error("collector_refused_configuration", cluster=self._cluster)
             return
         _log.warning(

@@ -112,7 +112,7 @@ class ClusterSettings(Section):
         return max(self.stale_after_s, STALE_ROUNDS * self.committed_interval_s)
 
     def to_child(self) -> str:
-        """JSON with the secrets in clear, for a process of ours over a pipe; never log it."""
+        """JSON with the secrets in clear, for the collector, over a pipe; never log it."""
         return self.model_dump_json(context={REVEAL: True})
 
     @classmethod

@@ -25,7 +25,7 @@ from lagwatch.errors import ConfigError, Fault
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """The settings and who said what."""
+    """The settings and the origin of each option."""
 
     settings: Settings
     origins: Mapping[KeyPath, str]

@@ -9,7 +9,7 @@ from lagwatch.config.reference import ENV_PREFIX
 from lagwatch.config.walk import Path, Tree, alternatives
 
 RESERVED: Final = frozenset({"LAGWATCH_CONFIG", "LAGWATCH_MAVEN_REPOSITORY"})
-"""Variables of ours that are not options."""
+"""Variables with lagwatch's prefix that are not options."""
 _CLUSTERS, _CLIENT = "clusters", "client"
 _CLUSTER_AT, _SECTION_AT = 1, 2
 
@@ -50,7 +50,7 @@ def from_environment(
 
 
 def overlay(tree: Tree, given: Iterable[Given]) -> None:
-    """Lay the values over the tree, the later ones on top.
+    """Write the values into the tree; later ones win.
 
     A value that is a table in the tree stays as it is: the check that follows names it.
     """

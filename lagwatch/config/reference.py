@@ -17,7 +17,7 @@ _SHARED: Final = f"`[alerts.KIND.{NAME}]`"
 _HEAD: Final = ("| Option | Value | Default | Meaning |", "|---|---|---|---|")
 
 _KINDS: Final[Mapping[str, str]] = {
-    # by format or, where there is none, by type of the schema
+    # by format or, without a format, by type of the schema
     "password": "text (secret)",
     "url": "URL (its path is hidden)",
     "path": "path",

@@ -20,7 +20,7 @@ def _one_path_segment(name: str) -> str:
     if not name or name in {".", ".."} or any(_strange(character) for character in name):
         raise fault(
             "name",
-            "the name cannot stand in a URL",
+            "the name cannot be part of a URL",
             "Use letters, digits, '.', '_' and '-'.",
         )
     return name

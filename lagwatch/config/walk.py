@@ -12,7 +12,7 @@ from lagwatch.config.section import OrFile, Section
 from lagwatch.config.settings import Settings
 
 NAME: Final = "NAME"
-"""Stands for a name that the user chooses: of a cluster, a channel, a policy."""
+"""Placeholder for a name that the user chooses: of a cluster, a channel, a policy."""
 
 Path = tuple[str, ...]
 Tree = dict[str, object]

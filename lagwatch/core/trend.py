@@ -78,15 +78,15 @@ def adjusted(p_values: Sequence[float]) -> list[float]:
 
 
 FALSE_SHARE: Final = 0.01
-"""Share of false finds among the changes told."""
+"""Share of false finds among the changes reported."""
 LEAST_CHANGE: Final = 0.2
 """Share of the range's edge that a change must be beyond it."""
 FEWEST_DAYS: Final = 3
 FEWEST_HOURS: Final = 12
 TEST: Final = (
-    "A change is told when the hours of the day differ from the median of the same hours on the "
-    "days before (Wilcoxon's signed-rank test, exact, two-sided, p corrected after Benjamini and "
-    f"Hochberg, at most {FALSE_SHARE:g}), and when the day's mean lies at least "
+    "A change is reported when the hours of the day differ from the median of the same hours on "
+    "the days before (Wilcoxon's signed-rank test, exact, two-sided, p corrected after Benjamini "
+    f"and Hochberg, at most {FALSE_SHARE:g}), and when the day's mean is at least "
     f"{LEAST_CHANGE:.0%} beyond the range of those days. It takes {FEWEST_DAYS} days before and "
     f"{FEWEST_HOURS} hours in common."
 )
@@ -143,7 +143,7 @@ def compare(day: Hours, before: Sequence[Hours]) -> Comparison | None:
 
 
 def significant(comparisons: Sequence[Comparison]) -> list[tuple[int, float]]:
-    """Position and corrected p of the comparisons that are changes worth telling."""
+    """Position and corrected p of the comparisons that are changes worth reporting."""
     corrected = adjusted([comparison.p for comparison in comparisons])
     return [
         (position, p)

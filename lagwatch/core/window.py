@@ -25,7 +25,7 @@ MAX_INTERVALS = 100
 
 _HALF_ORDER = 1 << 31
 """Orders are kept by their lower 32 bits, to save memory: those of one window are never as far
-apart as this, so the sign of their wrapped distance tells which is newer."""
+apart as this, so the sign of their wrapped distance shows which is newer."""
 
 _HOT_ROW = 48
 """More commits than this of one row in one batch: walk that row alone, not rank by rank."""
@@ -432,7 +432,7 @@ def _distance(order: Ints | np.uint32, before: Ints) -> NDArray[np.int32]:
 
 
 def unwrapped(low: int, *, near: int) -> int:
-    """The whole order whose lower 32 bits are `low`, next to `near`."""
+    """The full 64-bit order whose lower 32 bits are `low`, nearest to `near`."""
     return near - ((near - low + _HALF_ORDER) % (2 * _HALF_ORDER) - _HALF_ORDER)
 
 

@@ -21,7 +21,7 @@ from lagwatch.kafka.timeouts import GRACE_S
 
 _EVENT_AGE_S: Final = 10.0
 _EVENTS: Final = 2_000
-"""Bounds memory, and holds what all clients of a broker that is down tell in that time."""
+"""Bounds memory; room for what all clients of a broker that is down report in that time."""
 _LISTEN_S: Final = 0.2
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class Events:
 
 
 class _Ear(logging.Handler):
-    """Hears from the client library's log what no event tells: that a broker hung up on us."""
+    """Reads in the client library's log what no event reports: a broker closed the connection."""
 
     def __init__(self, events: Events) -> None:
         super().__init__()
@@ -116,7 +116,7 @@ class KafkaClients:
         """Run a blocking call in a thread; `doing` says in a few words what is tried.
 
         Raises:
-            SourceError: with the most telling cause that the client library named meanwhile.
+            SourceError: with the most specific cause that the client library named meanwhile.
         """
         admin = self.admin
         try:
@@ -132,7 +132,7 @@ class KafkaClients:
         """Send a question that has a deadline of its own, `timeout_s`, and wait for the answer.
 
         Raises:
-            KafkaException: as told; or `TIMED_OUT`, when its deadline is over and nothing is told.
+            KafkaException: as reported; or `TIMED_OUT`, when the deadline is over without a report.
         """
         admin = self.admin
         try:
@@ -166,7 +166,7 @@ class KafkaClients:
     def renew_admin(self, admin: AdminClient) -> None:
         """Replace this admin client, unless that was done already, by one that remembers nothing.
 
-        After a broker's restart the client library may let requests wait for ever, or go on with
+        After a broker's restart the client library may let requests wait without end, or go on with
         leaders that are none.
         """
         if self.admin is admin:

@@ -1,7 +1,7 @@
 """Asks group coordinators, one request for each group and many under way.
 
 After a broker's restart the client library may abort the process during these calls, or leave them
-unanswered for ever until a new client is made. The former is why they are made in a process that
+unanswered until a new client is made. The former is why they are made in a process that
 may die; the latter is dealt with here.
 """
 
@@ -54,7 +54,7 @@ class GroupCalls(Generic[T]):
     async def ask_all(self, groups: Sequence[str]) -> AsyncIterator[Sequence[Answer[T]]]:
         """Answers for all groups, in chunks as they come.
 
-        When no broker answers for a whole chunk, the rest is not asked: it gets the same error.
+        When no broker answers for a chunk, the rest is not asked and gets the same error.
         """
         silent = False
         starts = range(0, len(groups), _GROUPS_AT_ONCE)

@@ -147,7 +147,7 @@ class _Lookup:
         """Per partition the first record of a time or later; its end where none is known."""
         found = await self._at(at_ms)
         return {
-            # what was written since the spans were asked for is not ours to read
+            # what was written after the spans were asked for is not part of the range
             partition: span.end if offset == UNKNOWN else min(max(offset, span.start), span.end)
             for (partition, span), offset in zip(
                 self._spans.items(), found.offset.tolist(), strict=True

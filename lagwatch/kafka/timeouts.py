@@ -24,5 +24,5 @@ class Patience:
         return REQUEST_TIMEOUT_S if self._missed % _FULL_EVERY == 0 else _SHORT_S
 
     def note(self, *, answered: bool) -> None:
-        """Tell how a round ended."""
+        """Record how a round ended."""
         self._missed = 0 if answered else self._missed + 1

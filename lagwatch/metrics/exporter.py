@@ -59,7 +59,7 @@ class Exporter:
         )
 
     def render(self, state: ServiceState, form: Format) -> Packed:
-        """The whole answer, or an exception."""
+        """The complete answer, or an exception."""
         packed = Packed(self._text(state, form))
         give_back()
         return packed

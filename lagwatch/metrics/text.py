@@ -22,7 +22,7 @@ END_OF_OPENMETRICS: Final = "# EOF\n"
 
 
 def header(metric: Metric, form: Format) -> str:
-    """What is said about a metric before its lines."""
+    """The HELP and TYPE lines of a metric."""
     if form is Format.PROMETHEUS:
         kind = Kind.GAUGE if metric.kind is Kind.INFO else metric.kind
         return f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {kind}\n"
@@ -48,7 +48,7 @@ _PIECE_BYTES: Final = 256 * 1024
 
 
 class Packed:
-    """Text as gzip; takes all pieces at once, so it is whole or never comes to be."""
+    """Text as gzip; takes all pieces at once, so the answer is always complete."""
 
     def __init__(self, pieces: Iterable[str]) -> None:
         self.size_bytes = 0

@@ -63,7 +63,7 @@ def test_the_command_fills_a_store_from_copies(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (["--from", "zookeeper"], "none of kafka"),
-        (["--from", "parquet"], "say where the copies lie"),
+        (["--from", "parquet"], "say where the copies are"),
         (["--since", "yesterday", "--from", "telegraf"], "no day and no instant"),
         ([], "needs the clusters of a configuration"),
     ],

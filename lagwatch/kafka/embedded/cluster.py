@@ -60,7 +60,7 @@ class EmbeddedKafka:
             data_dir: where to keep logs and data, also after `stop`; by default a temporary
                 directory, removed at the end. One that was used before is taken up again, and
                 must be given the same number of brokers.
-            properties: further lines of `server.properties`, which win over ours.
+            properties: further lines of `server.properties`, which override the defaults.
             start_timeout_s: how long `start` and `start_broker` wait for readiness.
         """
         self._count = brokers

@@ -19,7 +19,7 @@ def unready(config: ClientConfig, port: int, running: AbstractSet[int], count: i
     cluster's `count` brokers run, a leader of every partition.
     """
     if not answers(port):  # asked first: the client library would wait and complain
-        return f"nobody listens on port {port}"
+        return f"nothing listens on port {port}"
     try:
         metadata = AdminClient({**config, "log_level": 0}).list_topics(timeout=_ANSWER_TIMEOUT_S)
     except KafkaException as error:

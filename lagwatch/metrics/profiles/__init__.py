@@ -1,6 +1,6 @@
 """Names that other exporters use, so that dashboards and alerts written for them keep working.
 
-Their names break rules that ours keep, so `promtool check metrics` objects to some of them.
+Their names break rules that lagwatch's keep, so `promtool check metrics` objects to some of them.
 """
 
 from typing import Final

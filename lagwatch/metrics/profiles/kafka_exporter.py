@@ -1,6 +1,6 @@
 """The names of kafka_exporter, which Strimzi and many dashboards use.
 
-Its own series carry no cluster; ours do, so that several clusters can be told apart.
+Its own series have no label `cluster`; these do, to distinguish clusters.
 """
 
 from typing import Final
