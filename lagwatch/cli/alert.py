@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from lagwatch.cli import alert_mute, alert_state
-from lagwatch.cli.instants import INSTANT_HELP, instant_ms
-from lagwatch.cli.options import ConfigFile, configured
+from lagwatch.cli.options import INSTANT_HELP, ConfigFile, configured, instant_ms
 from lagwatch.cli.output import console, plain, print_json
 from lagwatch.cli.reporting import Exit, complain, reported
 

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from lagwatch.cli.instants import INSTANT_HELP, instant_ms
 from lagwatch.cli.jobs import EXIT_CODES, Clusters, Job, Master, Store, job
-from lagwatch.cli.options import ConfigFile
+from lagwatch.cli.options import INSTANT_HELP, ConfigFile, instant_ms
 from lagwatch.cli.reporting import reported
 
 if TYPE_CHECKING:  # pyspark, numpy and pydantic take a while to import

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lagwatch.cli.instants import instant, instant_ms
 from lagwatch.cli.jobs import EXIT_CODES, Clusters, Job, Master, Store, job
-from lagwatch.cli.options import ConfigFile, configured
+from lagwatch.cli.options import ConfigFile, configured, instant, instant_ms
 from lagwatch.cli.reporting import reported
 
 if TYPE_CHECKING:  # pyspark and pydantic take a while to import

@@ -4,9 +4,8 @@ from typing import Annotated, Final
 
 import typer
 
-from lagwatch.cli.instants import INSTANT_HELP, instant_ms
 from lagwatch.cli.jobs import EXIT_CODES, Clusters, Master, Store, job
-from lagwatch.cli.options import ConfigFile
+from lagwatch.cli.options import INSTANT_HELP, ConfigFile, instant_ms
 from lagwatch.cli.reporting import reported
 
 EPILOG: Final = f"""

@@ -1,10 +1,11 @@
-"""Keeps one collector process alive, on the serving side.
+"""Keeps one collector process alive and relays its log, on the serving side.
 
 The client library may end its process at any time; that costs one log line, one count and one
 second. This module never imports the client library, and neither does what it imports.
 """
 
 import asyncio
+import logging
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack
 from typing import Final
 
+import orjson
 import structlog
 
 from lagwatch.backoff import Backoff
@@ -25,7 +27,6 @@ from lagwatch.collector.link import (
     ServingEnd,
     socket_pair,
 )
-from lagwatch.collector.relay import relay_log
 from lagwatch.config import ClusterSettings
 from lagwatch.core.model import UNKNOWN
 from lagwatch.log import get_level
@@ -232,3 +233,36 @@ async def _end(process: Process) -> None:
     except TimeoutError:
         process.kill()
         await process.wait()
+
+
+_LOG_KEYS: Final = frozenset({"at", "level", "event", "logger"})
+"""Keys of a line that our own log writes itself."""
+
+
+async def relay_log(lines: asyncio.StreamReader, *, cluster: str) -> None:
+    """Log every line of the collector's stderr, until its end.
+
+    Other lines come from the client library when it aborts, or are a traceback.
+    """
+    while True:
+        try:
+            line = await lines.readline()
+        except ValueError:  # longer than the reader's buffer: dropped by it
+            continue
+        if not line:
+            return
+        _relay(line.decode("utf-8", errors="replace").rstrip(), cluster)
+
+
+def _relay(line: str, cluster: str) -> None:
+    try:
+        event = orjson.loads(line)
+        name, level = event["event"], logging.getLevelName(event["level"].upper())
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+        if line:
+            _log.warning("collector_stderr", cluster=cluster, line=line)
+        return
+    fields = {key: value for key, value in event.items() if key not in _LOG_KEYS}
+    _log.log(
+        level if isinstance(level, int) else logging.INFO, name, **{"cluster": cluster, **fields}
+    )

@@ -1,4 +1,4 @@
-"""The clients of one cluster: made, polled for their events, and their failures explained."""
+"""The clients of one cluster: made, polled for events, timed, and their failures explained."""
 
 import asyncio
 import logging
@@ -17,7 +17,32 @@ from lagwatch.config import ClusterSettings
 from lagwatch.errors import SourceError
 from lagwatch.kafka import codes, properties
 from lagwatch.kafka.causes import Causes
-from lagwatch.kafka.timeouts import GRACE_S
+
+REQUEST_TIMEOUT_S: Final = 5.0
+"""Deadline of a request; a broker that needs longer counts as not answering."""
+GRACE_S: Final = 2.0
+"""The client library keeps its deadlines; this is for a busy machine, and for when it does not."""
+_SHORT_S: Final = 1.0
+_FULL_EVERY: Final = 4
+
+
+class AdaptiveTimeout:
+    """Full deadlines as long as answers come; after a miss short ones, and every 4th time full.
+
+    So a dead broker delays others only shortly, and one that is only slow is heard again.
+    """
+
+    def __init__(self) -> None:
+        self._missed = 0
+
+    @property
+    def timeout_s(self) -> float:
+        return REQUEST_TIMEOUT_S if self._missed % _FULL_EVERY == 0 else _SHORT_S
+
+    def note(self, *, answered: bool) -> None:
+        """Record how a round ended."""
+        self._missed = 0 if answered else self._missed + 1
+
 
 _EVENT_AGE_S: Final = 10.0
 _EVENTS: Final = 2_000

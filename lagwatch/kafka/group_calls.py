@@ -19,8 +19,7 @@ from confluent_kafka.admin import AdminClient
 from lagwatch.core.model import EpochMs
 from lagwatch.errors import SourceError
 from lagwatch.kafka import codes
-from lagwatch.kafka.client import KafkaClients, kafka_error
-from lagwatch.kafka.timeouts import GRACE_S, Patience
+from lagwatch.kafka.client import GRACE_S, AdaptiveTimeout, KafkaClients, kafka_error
 
 T = TypeVar("T")
 
@@ -49,7 +48,7 @@ class GroupCalls(Generic[T]):
         self._clients = clients
         self._ask = ask
         self._admin: AdminClient | None = None
-        self._patience = Patience()
+        self._timeout = AdaptiveTimeout()
 
     async def ask_all(self, groups: Sequence[str]) -> AsyncIterator[Sequence[Answer[T]]]:
         """Answers for all groups, in chunks as they come.
@@ -80,7 +79,7 @@ class GroupCalls(Generic[T]):
             if ahead is not None:
                 await asyncio.gather(ahead, return_exceptions=True)
         if groups:
-            self._patience.note(answered=not silent)
+            self._timeout.note(answered=not silent)
         if silent:
             self._admin = None
 
@@ -92,7 +91,7 @@ class GroupCalls(Generic[T]):
         if self._admin is None:
             self._admin = self._clients.another_admin()
         done: SimpleQueue[_Done[T]] = SimpleQueue()
-        deadline_s = self._patience.timeout_s
+        deadline_s = self._timeout.timeout_s
         answers: list[Answer[T]] = []
         for number, group in enumerate(groups):
             if number >= _IN_FLIGHT:

@@ -19,9 +19,8 @@ from confluent_kafka.admin import (
 from lagwatch.core.model import GroupInfo, Member
 from lagwatch.errors import SourceError
 from lagwatch.kafka import codes
-from lagwatch.kafka.client import KafkaClients, kafka_error
+from lagwatch.kafka.client import REQUEST_TIMEOUT_S, KafkaClients, kafka_error
 from lagwatch.kafka.group_calls import GroupCalls
-from lagwatch.kafka.timeouts import REQUEST_TIMEOUT_S
 from lagwatch.ports.kafka import GroupDescriptions, GroupListing, ListedGroup
 
 T = TypeVar("T")

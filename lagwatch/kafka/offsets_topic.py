@@ -17,9 +17,8 @@ from confluent_kafka.admin import AclOperation, TopicDescription
 from lagwatch.errors import SourceError
 from lagwatch.kafka import codes
 from lagwatch.kafka.admin import printed_id
-from lagwatch.kafka.client import KafkaClients, kafka_error
+from lagwatch.kafka.client import REQUEST_TIMEOUT_S, KafkaClients, kafka_error
 from lagwatch.kafka.log_ends import EARLIEST, LATEST, ask_offsets
-from lagwatch.kafka.timeouts import REQUEST_TIMEOUT_S
 from lagwatch.ports.kafka import Records, Span
 
 BATCH: Final = 10_000

@@ -15,10 +15,9 @@ from lagwatch.config import ClusterSettings
 from lagwatch.core.model import UNKNOWN
 from lagwatch.errors import SourceError
 from lagwatch.kafka import codes
-from lagwatch.kafka.client import KafkaClients, kafka_error
+from lagwatch.kafka.client import REQUEST_TIMEOUT_S, KafkaClients, kafka_error
 from lagwatch.kafka.offsets_at import NEWEST, KafkaOffsetsAt, OffsetsAt, newest_of
 from lagwatch.kafka.offsets_topic import BATCH, KafkaOffsetsTopic, missing_right
-from lagwatch.kafka.timeouts import REQUEST_TIMEOUT_S
 from lagwatch.ports.kafka import Span
 
 _WAIT_S: Final = 0.25

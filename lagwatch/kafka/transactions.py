@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lagwatch.clock import Clock
 from lagwatch.config import ClusterSettings
-from lagwatch.config.security import WITH_PASSWORD
+from lagwatch.config.cluster import WITH_PASSWORD
 from lagwatch.core.model import EpochMs
 from lagwatch.ports.kafka import HeldPartition, TransactionNames
 

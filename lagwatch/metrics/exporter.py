@@ -8,15 +8,15 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
 from lagwatch.clock import Clock
-from lagwatch.config.metrics import MetricsSettings
+from lagwatch.config.settings import MetricsSettings
 from lagwatch.memory import give_back
 from lagwatch.metrics import own
 from lagwatch.metrics.labels import NATIVE, Dialect, LabelBook
+from lagwatch.metrics.metric import END_OF_OPENMETRICS, Format, Packed, header
 from lagwatch.metrics.native import COLUMNS
 from lagwatch.metrics.profiles import PROFILES
 from lagwatch.metrics.source import Source
 from lagwatch.metrics.state import ServiceState
-from lagwatch.metrics.text import END_OF_OPENMETRICS, Format, Packed, header
 from lagwatch.metrics.view import View
 from lagwatch.ports.metrics import Exposition
 

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.metrics.labels import Dialect, LabelBook, Labels
-from lagwatch.metrics.metric import Metric
-from lagwatch.metrics.text import lines
+from lagwatch.metrics.metric import Metric, lines
 from lagwatch.metrics.view import View
 
 Values = NDArray[np.integer] | NDArray[np.floating]
