@@ -9,6 +9,7 @@ Source of the semantics: Burrow, core/internal/storage/inmemory.go (addConsumerO
 
 import itertools
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,6 +86,10 @@ class WindowCopy:
     count: NDArray[np.int8]
 
 
+BLOCK_ROWS: Final = 16_384
+"""Rows judged at a time: what is held in between fits the cache, however large the cluster."""
+
+
 class Windows:
     """The windows of all rows of one cluster. Not safe for concurrent use: one owner writes."""
 
@@ -93,6 +98,7 @@ class Windows:
             raise ValueError(f"intervals must be 1..{MAX_INTERVALS}, not {intervals}")
         self.intervals = intervals
         self.min_distance_ms = min_distance_ms
+        self.block_rows = BLOCK_ROWS
         self.rows = 0
         self._allocate(0)
 

@@ -92,8 +92,12 @@ class _Ear(logging.Handler):
 class KafkaClients:
     """One admin client and, on demand, readers; blocking calls run in threads."""
 
-    def __init__(self, cluster: str, settings: ClusterSettings, clock: Clock) -> None:
+    def __init__(
+        self, cluster: str, settings: ClusterSettings, clock: Clock, *, grace_s: float = GRACE_S
+    ) -> None:
         """Make the admin client; connects to nothing yet.
+
+        `grace_s` is added to every deadline of the client library.
 
         Raises:
             SourceError: `tls` or `protocol`: the client library refuses the configuration.
@@ -101,6 +105,7 @@ class KafkaClients:
         self.cluster = cluster
         self.settings = settings
         self.clock = clock
+        self.grace_s = grace_s
         self.causes = Causes(cluster, settings)
         self._events = Events(clock)
         # it repeats 20 times a second what its events report; who debugs it wants it all
@@ -161,7 +166,7 @@ class KafkaClients:
         """
         admin = self.admin
         try:
-            async with asyncio.timeout(timeout_s + GRACE_S):
+            async with asyncio.timeout(timeout_s + self.grace_s):
                 return await asyncio.wrap_future(question(admin))
         except TimeoutError as error:
             self.renew_admin(admin)

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 from lagwatch.core.model import EpochMs
 from lagwatch.errors import SourceError
 from lagwatch.kafka import codes
-from lagwatch.kafka.client import GRACE_S, AdaptiveTimeout, KafkaClients, kafka_error
+from lagwatch.kafka.client import AdaptiveTimeout, KafkaClients, kafka_error
 
 T = TypeVar("T")
 
@@ -111,7 +111,9 @@ class GroupCalls(Generic[T]):
 
     def _next(self, done: "SimpleQueue[_Done[T]]", deadline_s: float) -> Answer[T]:
         try:
-            group, asked_ms, answered_ms, future = done.get(timeout=deadline_s + GRACE_S)
+            group, asked_ms, answered_ms, future = done.get(
+                timeout=deadline_s + self._clients.grace_s
+            )
         except Empty as error:
             self._admin = None
             message = "the client library left a request to a group's coordinator unanswered"
