@@ -7,7 +7,7 @@ from typing import Final
 
 from lagwatch.metrics import labels as by
 from lagwatch.metrics.labels import Dialect
-from lagwatch.metrics.profiles.profile import Profile, column
+from lagwatch.metrics.source import Profile, column
 
 KAFKA_EXPORTER: Final = Profile(
     name="kafka_exporter",
