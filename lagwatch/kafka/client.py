@@ -76,7 +76,7 @@ class Events:
             self._told.clear()
 
 
-class _Ear(logging.Handler):
+class _DisconnectLog(logging.Handler):
     """Reads in the client library's log what no event reports: a broker closed the connection."""
 
     def __init__(self, events: Events) -> None:
@@ -111,7 +111,7 @@ class KafkaClients:
         # it repeats 20 times a second what its events report; who debugs it wants it all
         _log.propagate = "debug" in settings.client
         _log.setLevel(logging.DEBUG)
-        _log.handlers[:] = [_Ear(self._events)]
+        _log.handlers[:] = [_DisconnectLog(self._events)]
         self.admin = self.another_admin()
 
     def another_admin(self) -> AdminClient:
