@@ -38,7 +38,7 @@ demo: install  ## real Kafka, groups in every state, their verdicts [SECONDS=60]
 test: install  ## all tests [WORKERS=0]
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile
 
-unit: $(STAMPS)/project  ## the tests that need no server, with few examples each: seconds [WORKERS=0]
+unit: $(STAMPS)/project  ## the tests that need no server, with few examples each: a minute or two [WORKERS=0]
 	$(BIN)/pytest --quiet --numprocesses $(WORKERS) -m "not server and not slow" \
 		--hypothesis-profile quick tests/unit tests/scenarios tests/contract
 
