@@ -22,7 +22,7 @@ COMPILE     := $(BIN)/uv pip compile --quiet --upgrade --universal --python-vers
 	--generate-hashes --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: help install jars demo test check format docs bench lock clean
+.PHONY: help install jars demo test unit check format docs bench lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -37,6 +37,10 @@ demo: install  ## real Kafka, groups in every state, their verdicts [SECONDS=60]
 
 test: install  ## all tests [WORKERS=0]
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile
+
+unit: $(STAMPS)/project  ## the tests that need no server, with few examples each: a minute or two [WORKERS=0]
+	$(BIN)/pytest --quiet --numprocesses $(WORKERS) -m "not server and not slow" \
+		--hypothesis-profile quick tests/unit tests/scenarios tests/contract
 
 check: $(STAMPS)/project  ## format, lint, types, import contracts
 	$(BIN)/ruff format --check

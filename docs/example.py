@@ -33,7 +33,7 @@ class _Reader:
     speed: float = 1.0
     """Share of the new messages that it reads in its trouble."""
     commits: bool = True
-    """It goes on committing in its trouble."""
+    """Keeps committing while in trouble."""
     host: str = ""
     """Of its member; "" when it has none in its trouble."""
 
@@ -60,13 +60,15 @@ def queries() -> SnapshotQueries:
     for step in range(_LENGTH_S // _STEP_S + 1):
         after_s = step * _STEP_S
         now_ms = EpochMs(start_ms + after_s * 1000)
-        troubled = {one.group for one in _READERS if after_s > _LENGTH_S - one.trouble_s}
+        troubled = {reader.group for reader in _READERS if after_s > _LENGTH_S - reader.trouble_s}
         for reader in _READERS:
             speed = reader.speed if reader.group in troubled else 1.0
             read = _RATES[reader.topic] * _STEP_S * speed
             offsets[reader.group] += read if step else 0.0
         monitor.apply(_log_ends(after_s, now_ms), now_ms)
-        committing = [one for one in _READERS if one.commits or one.group not in troubled]
+        committing = [
+            reader for reader in _READERS if reader.commits or reader.group not in troubled
+        ]
         monitor.apply(_commits(committing, offsets, step, now_ms), now_ms)
         monitor.apply(_groups(troubled), now_ms)
         monitor.apply(_log_ends(after_s, now_ms), now_ms)
@@ -103,9 +105,11 @@ def _commits(
     readers: list[_Reader], offsets: dict[str, float], step: int, now_ms: EpochMs
 ) -> Commits:
     rows = [
-        (one.group, one.topic, number) for one in _READERS for number in range(_TOPICS[one.topic])
+        (reader.group, reader.topic, number)
+        for reader in _READERS
+        for number in range(_TOPICS[reader.topic])
     ]
-    groups = {one.group for one in readers}
+    groups = {reader.group for reader in readers}
     chosen = [(key, row) for key, row in enumerate(rows) if row[0] in groups]
     new = rows if step == 0 else []
     return Commits(
@@ -122,7 +126,7 @@ def _commits(
 
 
 def _groups(troubled: set[str]) -> GroupsSeen:
-    infos = tuple(_info(one, in_trouble=one.group in troubled) for one in _READERS)
+    infos = tuple(_info(reader, in_trouble=reader.group in troubled) for reader in _READERS)
     return GroupsSeen(groups=infos, complete=True)
 
 

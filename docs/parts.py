@@ -80,7 +80,11 @@ def routes() -> str:
         f"### {tag}\n\n"
         + _table(
             ("Route", "Answer"),
-            ((f"`{method} {path}`", summary) for one, method, path, summary in found if one == tag),
+            (
+                (f"`{method} {path}`", summary)
+                for listed, method, path, summary in found
+                if listed == tag
+            ),
         )
         for tag in tags
     )
@@ -159,7 +163,7 @@ def _benchmark(path: Path) -> str:
 
 
 def _figures(tree: ast.Module, benchmark: str) -> Iterator[tuple[str, str]]:
-    """Names and targets; a target that is computed, or says that there is none, is left out."""
+    """Names and targets; computed targets, and figures without a target, are left out."""
     constants = {
         target.id: statement.value
         for statement in tree.body

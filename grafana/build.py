@@ -17,7 +17,7 @@ def rendered() -> Mapping[str, str]:
     """File name → the dashboard as JSON."""
     built = (module.dashboard().build() for module in _BOARDS)
     encoder = JSONEncoder(sort_keys=True, indent=2)
-    return {f"{one.uid}.json": encoder.encode(one) + "\n" for one in built}
+    return {f"{board.uid}.json": encoder.encode(board) + "\n" for board in built}
 
 
 def outdated() -> list[str]:

@@ -8,7 +8,7 @@ from lagwatch.core.model import EpochMs
 
 
 class Clock(Protocol):
-    """Tells the time and waits."""
+    """Reads the time and waits."""
 
     def now_ms(self) -> EpochMs: ...
 

@@ -19,7 +19,7 @@ from enum import StrEnum, unique
 
 
 class LagwatchError(Exception):
-    """Whatever lagwatch itself raises."""
+    """Base of all exceptions that lagwatch raises."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ def find_java(oldest: int, *, server: str, candidates: Iterable[Path] | None = N
         candidates: programs to look at instead.
 
     Raises:
-        MissingPartError: there is none; the text lists what was found instead.
+        MissingPartError: no Java is new enough; the text lists what was found.
     """
     rejected = []
     for java in _candidates() if candidates is None else candidates:

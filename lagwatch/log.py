@@ -90,7 +90,7 @@ def get_level() -> str:
 
 
 def _is_written(record: logging.LogRecord) -> bool:
-    """Everything of ours; of libraries only warnings.
+    """All events of lagwatch; of libraries only warnings.
 
     Below that they write what they send: URLs with their tokens, headers with their keys.
     """
@@ -125,7 +125,7 @@ def _word(level: str) -> str:
 
 
 def _common() -> list[structlog.typing.Processor]:
-    """What happens to every event, ours and the libraries'."""
+    """The processors of every event, lagwatch's and the libraries'."""
     return [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_logger_name,

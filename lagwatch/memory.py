@@ -26,8 +26,8 @@ def keep_little() -> None:
 def give_back() -> None:
     """Release free heap pages; does nothing where the C library is not glibc.
 
-    Reading a backlog and judging leave free pages between what stays; without this they count as
-    ours for ever.
+    Reading a backlog and judging leave free pages between what stays; without this they
+    count as memory of the process until it ends.
 
     Source: malloc_trim(3)
     """

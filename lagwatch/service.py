@@ -75,8 +75,8 @@ _STOP_WITHIN_S = 2
 _HISTORY_STOP_S = 1.5
 _CHECKPOINT_STOP_S = 1.5
 _END_WITHIN_S = 8.0
-"""From the signal to the end of the process, whatever hangs: less than the ten seconds that Docker
-waits by default. The parts above, one after the other, take less."""
+"""From the signal to the end of the process, even if something hangs: less than the ten seconds
+that Docker waits by default. The parts above, one after the other, take less."""
 _THREADS_END_S = 1.0
 """For threads, once all is put away."""
 
@@ -264,7 +264,7 @@ class Service:
             await self._clock.sleep(self._settings.evaluator.interval_s)
 
     def _round(self, monitor: ClusterMonitor) -> None:
-        """Judge, then let those know who act on verdicts; none of them waits for anything."""
+        """Judge, then notify the parts that act on verdicts; none of these calls waits."""
         snapshot = self._judged(monitor)
         if snapshot is None:
             return
@@ -337,7 +337,7 @@ def run(settings: Settings, make_app: MakeApp) -> int:
     """Serve until SIGTERM or Ctrl-C; returns the exit code.
 
     Raises:
-        AddressError: the HTTP address is taken or not ours.
+        AddressError: the HTTP address is taken or not of this machine.
     """
     keep_little()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 import pytest
+from hypothesis import settings
 
 from lagwatch.errors import MissingPartError
 from lagwatch.kafka.embedded import EmbeddedKafka, ScramOverTls
@@ -18,6 +19,22 @@ from tests.support.elasticsearch import EmbeddedElasticsearch
 
 _Server = TypeVar("_Server", EmbeddedKafka, EmbeddedElasticsearch)
 _CI = os.environ.get("CI", "").lower() in {"1", "true"}
+_SERVERS = frozenset(
+    {
+        "kafka",
+        "own_kafka",
+        "secure_kafka",
+        "three_brokers",
+        "elasticsearch",
+        "own_elasticsearch",
+        "spark",
+    }
+)
+
+# how long an example takes says nothing on a machine under load
+settings.register_profile("full", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=10)
+settings.load_profile("full")
 
 
 @pytest.fixture(scope="session")
@@ -71,6 +88,16 @@ def _started(cluster: _Server) -> Iterator[_Server]:
         yield cluster
     finally:
         cluster.stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that need a server: by fixture, or by a parameter that names it."""
+    for item in items:
+        if not isinstance(item, pytest.Function):
+            continue
+        named = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        if _SERVERS & {*item.fixturenames, *(name for name in named if isinstance(name, str))}:
+            item.add_marker(pytest.mark.server)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -29,7 +29,7 @@ def dashboard() -> builders.Dashboard:
     )
     for title, field, unit, about in (
         ("Greatest lag", "lag_max", "short", "In each bucket."),
-        ("Lag, 95 %", "lag_p95", "short", "19 of 20 samples lie below."),
+        ("Lag, 95 %", "lag_p95", "short", "19 of 20 samples are below it."),
         ("Greatest time lag", "time_lag_max_s", "s", "In each bucket."),
     ):
         query = _by_group(_max(field))

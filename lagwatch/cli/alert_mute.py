@@ -74,12 +74,12 @@ def list_(
     table = Table(box=None, padding=(0, 2), header_style="dim")
     for title in ("id", "active", "cluster", "group", "groups", "until", "by", "reason"):
         table.add_column(title, no_wrap=title != "reason")
-    for one in mutes:
-        active = "yes" if one["active"] else "no"
-        names = (plain(one["cluster"] or "all"), plain(one["group"] or "all"))
+    for mute in mutes:
+        active = "yes" if mute["active"] else "no"
+        names = (plain(mute["cluster"] or "all"), plain(mute["group"] or "all"))
         table.add_row(
-            *(one["id"], active, *names, str(one["matching"]), _shown(one["ends_ms"])),
-            *(plain(one["author"]), plain(one["reason"])),
+            *(mute["id"], active, *names, str(mute["matching"]), _shown(mute["ends_ms"])),
+            *(plain(mute["author"]), plain(mute["reason"])),
         )
     console().print(table)
 

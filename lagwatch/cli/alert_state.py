@@ -55,8 +55,14 @@ def incidents(
         print_json(found, single=False)
         return
     rows = [
-        (_name(one), one["severity"], _at(one["since_ms"]), _at(one["closed_ms"]), _rule(one))
-        for one in found
+        (
+            _name(incident),
+            incident["severity"],
+            _at(incident["since_ms"]),
+            _at(incident["closed_ms"]),
+            _rule(incident),
+        )
+        for incident in found
     ]
     _print(("what", "severity", "since", "ended", "rule"), rows)
 
@@ -80,10 +86,20 @@ def notices(
         return
     rows = [
         (
-            *(one["channel"], one["state"], one["event"], f"{one['cluster']}/{one['group']}"),
-            *(_at(one["at_ms"]), str(one["attempts"]), one["message"] or "-", one["last_error"]),
+            *(
+                notice["channel"],
+                notice["state"],
+                notice["event"],
+                f"{notice['cluster']}/{notice['group']}",
+            ),
+            *(
+                _at(notice["at_ms"]),
+                str(notice["attempts"]),
+                notice["message"] or "-",
+                notice["last_error"],
+            ),
         )
-        for one in found
+        for notice in found
     ]
     _print(("channel", "state", "event", "group", "at", "tried", "message", "last answer"), rows)
 
@@ -95,12 +111,12 @@ def retry(
     ] = "",
     *,
     channel: Annotated[
-        str, typer.Option(help="All that this channel has given up; with --to what waits, too.")
+        str, typer.Option(help="All messages this channel gave up; with --to also those that wait.")
     ] = "",
     to: Annotated[str, typer.Option(help="Another channel to send it to.")] = "",
     url: Url = HERE,
 ) -> None:
-    """Send again what was given up, unless later news has overtaken it."""
+    """Send messages again that were given up, except those with newer notices of the same group."""
     if bool(message) == bool(channel):
         complain("Give the id of a message, or --channel.")
         raise typer.Exit(Exit.ERROR)

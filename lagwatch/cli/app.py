@@ -7,14 +7,13 @@ import typer
 from lagwatch import __version__
 from lagwatch.cli import (
     alert,
+    ask,
     backfill,
     config,
     demo,
-    deployment,
     explain,
     history,
     jobs,
-    loss,
     replay,
     report,
     rollup,
@@ -37,7 +36,7 @@ app.command(epilog=top.EPILOG)(top.top)
 app.command(epilog=explain.EPILOG)(explain.explain)
 app.command(epilog=replay.EPILOG)(replay.replay)
 app.command(epilog=demo.EPILOG)(demo.demo)
-app.command(epilog=deployment.EPILOG)(deployment.deployment)
+app.command(epilog=ask.DEPLOYMENT_EPILOG)(ask.deployment)
 app.command(epilog=backfill.EPILOG)(backfill.backfill)
 app.command(epilog=rollup.EPILOG)(rollup.rollup)
 app.command(epilog=report.EPILOG)(report.report)
@@ -45,7 +44,7 @@ app.add_typer(config.config, name="config")
 app.add_typer(alert.alert, name="alert")
 app.add_typer(history.history, name="history")
 app.add_typer(jobs.jobs, name="jobs")
-app.add_typer(loss.loss, name="loss")
+app.add_typer(ask.loss, name="loss")
 
 
 def _version(asked: bool) -> None:  # noqa: FBT001 typer calls it with the flag's value

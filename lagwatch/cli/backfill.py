@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from lagwatch.cli.instants import INSTANT_HELP, instant_ms
 from lagwatch.cli.jobs import EXIT_CODES, Clusters, Job, Master, Store, job
-from lagwatch.cli.options import ConfigFile
+from lagwatch.cli.options import INSTANT_HELP, ConfigFile, instant_ms
 from lagwatch.cli.reporting import reported
 
 if TYPE_CHECKING:  # pyspark, numpy and pydantic take a while to import
@@ -22,8 +21,8 @@ _DEFAULT_DAYS: Final = 7
 EPILOG: Final = f"""
 Commits come from the offsets topic, log ends from ListOffsets by time; they are judged by the
 rules of the service. Only unrecorded times are filled, so the command can be repeated;
-a run that was killed goes on with the same command. What compaction and retention have removed
-stays a gap, and is told.
+repeating the command continues a run that was killed. What compaction and retention have removed
+stays a gap and is reported.
 
 `--from telegraf` takes over what Telegraf's `inputs.burrow` left in Elasticsearch (indices
 `burrow-*`; `telegraf:URL` or `telegraf:URL/INDICES` where that is not the configured one).
@@ -110,10 +109,11 @@ def _source(text: str) -> tuple[str, str]:
     kind, _, where = text.partition(":")
     if kind not in {"kafka", "telegraf", "parquet"} or (kind == "kafka" and where):
         raise typer.BadParameter(
-            f"{text!r} is none of kafka, telegraf, telegraf:URL, parquet:PATH", param_hint="--from"
+            f"{text!r} is not one of kafka, telegraf, telegraf:URL, parquet:PATH",
+            param_hint="--from",
         )
     if kind == "parquet" and not where:
-        raise typer.BadParameter("say where the copies lie: parquet:PATH", param_hint="--from")
+        raise typer.BadParameter("say where the copies are: parquet:PATH", param_hint="--from")
     return kind, where
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from lagwatch.cli.instants import INSTANT_HELP, instant_ms
-from lagwatch.cli.options import ConfigFile, configured
+from lagwatch.cli.options import INSTANT_HELP, ConfigFile, configured, instant_ms
 from lagwatch.cli.output import console, plain, print_json
 from lagwatch.cli.reporting import Exit, reported
 
@@ -47,7 +46,7 @@ State = Annotated[
 ]
 
 _EXPORT = """
-An interrupted copy goes on with the same command; rows that are there already stay one.
+Repeating the command continues an interrupted copy; no row is stored twice.
 
 **Examples**
 
@@ -58,7 +57,7 @@ An interrupted copy goes on with the same command; rows that are there already s
 `lagwatch history export s3://bucket/lag --store /var/lib/lagwatch/history`
 """
 _IMPORT = """
-An interrupted copy goes on with the same command; rows that are there already stay one.
+Repeating the command continues an interrupted copy; no row is stored twice.
 
 **Examples**
 
@@ -138,7 +137,7 @@ def stats(store: Where = None, *, config: ConfigFile = None, as_json: AsJson = F
     found = opened.store.stats()
     opened.store.close()
     if as_json:
-        print_json([_stored(one) for one in found], single=False)
+        print_json([_stored(stored) for stored in found], single=False)
     elif found:
         _draw_stats(found)
     else:
@@ -229,10 +228,10 @@ def _choice(
     from lagwatch.history.transfer import Choice
 
     known = {kind.value for kind in KINDS}
-    for one in kinds or ():
-        if one not in known:
+    for kind in kinds or ():
+        if kind not in known:
             raise typer.BadParameter(
-                f"{one} is no kind; there are {', '.join(sorted(known))}", param_hint="--kind"
+                f"{kind} is no kind; there are {', '.join(sorted(known))}", param_hint="--kind"
             )
     return Choice(
         kinds=tuple(map(Kind, kinds)) if kinds else KINDS,
@@ -302,15 +301,15 @@ def _draw_stats(found: "tuple[StoredKind, ...]") -> None:
     table = Table("cluster", "kind", "rows", "size", "parts", "first", "last", box=None)
     for column in ("rows", "size", "parts"):
         table.columns[("cluster", "kind", "rows", "size", "parts").index(column)].justify = "right"
-    for one in found:
+    for stored in found:
         table.add_row(
-            plain(one.cluster),
-            one.kind.value,
-            f"{one.rows:,}",
-            _size(one.size_bytes),
-            f"{one.parts:,}",
-            _instant(one.first_ms),
-            _instant(one.last_ms),
+            plain(stored.cluster),
+            stored.kind.value,
+            f"{stored.rows:,}",
+            _size(stored.size_bytes),
+            f"{stored.parts:,}",
+            _instant(stored.first_ms),
+            _instant(stored.last_ms),
         )
     console().print(table)
 
@@ -343,15 +342,15 @@ def _list(title: str, lines: "tuple[str, ...] | list[str]") -> None:
         typer.echo(f"  … and {len(lines) - _SHOWN:,} more")
 
 
-def _stored(one: "StoredKind") -> dict[str, object]:
+def _stored(stored: "StoredKind") -> dict[str, object]:
     return {
-        "cluster": one.cluster,
-        "kind": one.kind.value,
-        "rows": one.rows,
-        "size_bytes": one.size_bytes,
-        "parts": one.parts,
-        "first_ms": one.first_ms,
-        "last_ms": one.last_ms,
+        "cluster": stored.cluster,
+        "kind": stored.kind.value,
+        "rows": stored.rows,
+        "size_bytes": stored.size_bytes,
+        "parts": stored.parts,
+        "first_ms": stored.first_ms,
+        "last_ms": stored.last_ms,
     }
 
 

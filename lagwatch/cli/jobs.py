@@ -109,8 +109,8 @@ def _begun(
     from lagwatch.clock import SystemClock
     from lagwatch.config.history import HistorySettings
     from lagwatch.config.jobs import JobsSettings
-    from lagwatch.config.log import LogSettings
     from lagwatch.config.secret import Place
+    from lagwatch.config.settings import LogSettings
     from lagwatch.config.walk import hidden_texts
     from lagwatch.jobs.run import job_run
     from lagwatch.jobs.session import spark_session

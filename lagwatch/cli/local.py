@@ -80,7 +80,7 @@ class LocalSource:
         return self._queries.clusters()
 
     def readiness(self, cluster: str) -> Readiness:
-        health = next(one for one in self._queries.health() if one.cluster == cluster)
+        health = next(each for each in self._queries.health() if each.cluster == cluster)
         told = (
             *not_ready(
                 ready=health.ready,

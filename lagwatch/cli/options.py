@@ -1,6 +1,7 @@
-"""Flags that several commands share, and the settings they make."""
+"""Flags that several commands share, the settings they make, and instants as users write them."""
 
 import os
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -45,13 +46,37 @@ def configured(
     Raises:
         ConfigError: with all its faults.
     """
-    from lagwatch.config.load import load_with_origins
-    from lagwatch.config.overrides import Given
+    from lagwatch.config.load import Override, load_with_origins
 
     flags = []
     if bootstrap is not None:
         path = ("clusters", cluster_name, "bootstrap")
-        flags.append(Given(path=path, value=bootstrap, origin="--bootstrap"))
+        flags.append(Override(path=path, value=bootstrap, origin="--bootstrap"))
     if address is not None:
-        flags.append(Given(path=("server", "address"), value=address, origin="--address"))
+        flags.append(Override(path=("server", "address"), value=address, origin="--address"))
     return load_with_origins(config, os.environ, flags)
+
+
+INSTANT_HELP: Final = "as 2026-11-21, or an instant: 2026-11-21T03:10:00Z."
+
+
+def instant(text: str, flag: str, zone: tzinfo = UTC) -> datetime:
+    """An instant, or the first of a day, in this zone; where it names none it is of this zone.
+
+    Raises:
+        BadParameter: it is no day and no instant.
+    """
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no day and no instant", param_hint=flag) from None
+    return found.replace(tzinfo=zone) if found.tzinfo is None else found.astimezone(zone)
+
+
+def instant_ms(text: str, flag: str, zone: tzinfo = UTC) -> int:
+    """The same in epoch milliseconds.
+
+    Raises:
+        BadParameter: it is no day and no instant.
+    """
+    return round(instant(text, flag, zone).timestamp() * 1000)

@@ -80,7 +80,7 @@ class RemoteSource:
         """The JSON object at a path of a lagwatch.
 
         Raises:
-            NotFoundError: there is none; a Burrow has only `/v3`.
+            NotFoundError: the server has no such route; a Burrow has only `/v3`.
         """
         return self._found(path, "document", path)
 
@@ -99,7 +99,7 @@ class RemoteSource:
         if not ready and not told:
             backlog = cluster.get("backlog") or {}
             told = [reading(backlog.get("read"), backlog.get("total"))]
-        return Readiness(ready=ready, problems=tuple(str(one) for one in told))
+        return Readiness(ready=ready, problems=tuple(str(problem) for problem in told))
 
     def _found(self, path: str, kind: str, name: str) -> _Json:
         status, answer = self._get(path)

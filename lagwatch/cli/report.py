@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lagwatch.cli.instants import instant, instant_ms
 from lagwatch.cli.jobs import EXIT_CODES, Clusters, Job, Master, Store, job
-from lagwatch.cli.options import ConfigFile, configured
+from lagwatch.cli.options import ConfigFile, configured, instant, instant_ms
 from lagwatch.cli.reporting import reported
 
 if TYPE_CHECKING:  # pyspark and pydantic take a while to import
@@ -65,8 +64,8 @@ def report(
     if names and settings is not None:
         check(names, settings.alerts, key="jobs.report.channels")
     with job("report", config=config, store=store, master=master) as begun:
-        for one in days:
-            result = _made(begun, one, wanted, cluster or ())
+        for chosen in days:
+            result = _made(begun, chosen, wanted, cluster or ())
             _written(begun, result, folder or wanted.folder)
             if names and settings is not None:
                 _sent(begun, result, names, settings)
@@ -88,7 +87,7 @@ def _made(
         begun.run.count(name, number)
     for file, reason in result.set_aside.items():
         begun.run.put_aside(f"{file}: {reason}")
-    begun.run.clusters.update(one.cluster for one in result.report.clusters)
+    begun.run.clusters.update(seen.cluster for seen in result.report.clusters)
     return result
 
 
@@ -106,11 +105,11 @@ def _sent(begun: Job, result: "ReportResult", names: tuple[str, ...], settings: 
     from lagwatch.clock import SystemClock
     from lagwatch.jobs.report.deliver import send
 
-    for one in send(result.report, names, settings.alerts, SystemClock()):
-        if one.delivered:
-            begun.run.tell("report_sent", channel=one.channel, answer=one.answer)
+    for sent in send(result.report, names, settings.alerts, SystemClock()):
+        if sent.delivered:
+            begun.run.tell("report_sent", channel=sent.channel, answer=sent.answer)
         else:
-            begun.run.put_aside(f"the text for channel {one.channel}: {one.answer}")
+            begun.run.put_aside(f"the text for channel {sent.channel}: {sent.answer}")
 
 
 def _days(
@@ -141,5 +140,5 @@ def _days(
         found.append(first)
         first = first.before(-1)
     if not found:
-        raise typer.BadParameter("lies before --from", param_hint="--to")
+        raise typer.BadParameter("is before --from", param_hint="--to")
     return found

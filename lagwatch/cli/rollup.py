@@ -4,15 +4,14 @@ from typing import Annotated, Final
 
 import typer
 
-from lagwatch.cli.instants import INSTANT_HELP, instant_ms
 from lagwatch.cli.jobs import EXIT_CODES, Clusters, Master, Store, job
-from lagwatch.cli.options import ConfigFile
+from lagwatch.cli.options import INSTANT_HELP, ConfigFile, instant_ms
 from lagwatch.cli.reporting import reported
 
 EPILOG: Final = f"""
 Each run does what is new since the last one; rows that came late re-open their buckets only. Then
 small Parquet files are put together, and what is older than `history.retention` is deleted. A run
-that was killed goes on with the same command.
+that was killed is continued by the same command.
 {EXIT_CODES}
 **Examples**
 

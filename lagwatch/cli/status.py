@@ -18,7 +18,7 @@ from lagwatch.errors import NotFoundError
 _WAIT_S: Final = 30.0
 _EXIT_OF_STATUS: Final = {"OK": Exit.OK, "WARN": Exit.WARNING, "ERR": Exit.ERROR}
 _SEVERITY: Final = (Exit.OK, Exit.UNKNOWN, Exit.WARNING, Exit.ERROR)
-"""Something known to be bad is said before something unknown."""
+"""Known trouble comes before unknown states."""
 
 EPILOG = """
 | Exit code | Meaning |
@@ -87,7 +87,7 @@ def status(
     if as_json:
         print_json([_answer(seen)], single=True)
     else:
-        _draw(seen, one=group is not None)
+        _draw(seen, single=group is not None)
     raise typer.Exit(seen.code)
 
 
@@ -95,7 +95,7 @@ def look(source: StatusSource, clusters: Sequence[str], group: str | None) -> Lo
     """Ask for all groups, or for one.
 
     Raises:
-        NotFoundError: none of the clusters knows the group.
+        NotFoundError: no cluster knows the group.
     """
     groups: list[GroupView] = []
     problems: list[str] = []
@@ -193,11 +193,11 @@ def _answer(seen: Look) -> dict[str, object]:
     }
 
 
-def _draw(seen: Look, *, one: bool) -> None:
+def _draw(seen: Look, *, single: bool) -> None:
     from lagwatch.cli.status_table import draw_group, draw_groups
 
     screen = console()
-    if one:
+    if single:
         for group in seen.groups:
             draw_group(screen, group)
     elif seen.groups:

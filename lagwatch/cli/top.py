@@ -54,7 +54,7 @@ def top(
     from lagwatch.cli.top_view import SORTS, View, chosen, table
 
     if sort not in SORTS:
-        raise typer.BadParameter(f"{sort!r} is none of {', '.join(SORTS)}", param_hint="--sort")
+        raise typer.BadParameter(f"{sort!r} is not one of {', '.join(SORTS)}", param_hint="--sort")
     view = View(wanted=wanted, sort=sort)
     look = _Look(url)
     try:
@@ -79,7 +79,7 @@ class _Look:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.seen: Seen | None = None
-        """Replaced as a whole."""
+        """Replaced, never changed in place."""
         self.seen_at_s = time.monotonic()
 
     def now(self) -> "Seen":
@@ -111,7 +111,7 @@ class _Look:
             self._source.close()
 
     def aged(self) -> "Seen":
-        """What was last told, as old as it is by now."""
+        """The last answer, with its present age."""
         seen, at_s = self.seen, self.seen_at_s
         if seen is None:
             raise RuntimeError("not started")

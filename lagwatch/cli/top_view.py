@@ -37,7 +37,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What was last told."""
+    """The last answer."""
 
     lines: tuple[Line, ...] = ()
     old: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ def read(fleet: Mapping[str, Any]) -> Seen:
     """The answer of `/api/v1/fleet`.
 
     Raises:
-        KeyError, TypeError, ValueError: it is none.
+        KeyError, TypeError, ValueError: the answer has another form.
     """
     columns = fleet["columns"]
     lines = [
@@ -95,7 +95,7 @@ def read(fleet: Mapping[str, Any]) -> Seen:
         for problem in cluster["problems"]
         if problem not in cluster.get("reason", "")
     ]
-    ages = [one["age_s"] for one in fleet["clusters"] if one["age_s"] is not None]
+    ages = [cluster["age_s"] for cluster in fleet["clusters"] if cluster["age_s"] is not None]
     return Seen(
         lines=tuple(lines),
         old=tuple(old),
@@ -208,7 +208,7 @@ def _line(cluster: str, cells: Mapping[str, Any], *, stale: bool) -> Line:
         unknown=int(cells["unknown"]),
         time_lag_s=cells["time_lag_s"],
         members=cells["members"],
-        # older servers mark whole clusters only
+        # older servers only mark clusters
         stale=cells.get("stale", stale),
     )
 

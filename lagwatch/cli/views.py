@@ -56,7 +56,7 @@ NOT_ENOUGH_SEEN: Final = "not enough seen"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readiness:
-    """May what is said about a cluster be trusted to be whole?"""
+    """Is a cluster's data complete and current?"""
 
     ready: bool
     problems: tuple[str, ...]

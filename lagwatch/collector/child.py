@@ -10,8 +10,7 @@ from lagwatch.core.wire import CommitKeys
 from lagwatch.errors import SourceError
 from lagwatch.kafka.admin import KafkaTopics
 from lagwatch.kafka.client import KafkaClients
-from lagwatch.kafka.committed import KafkaCommitted
-from lagwatch.kafka.groups import KafkaGroups
+from lagwatch.kafka.groups import KafkaCommitted, KafkaGroups
 from lagwatch.kafka.log_ends import KafkaLogEnds
 from lagwatch.kafka.offsets_topic import KafkaOffsetsTopic
 from lagwatch.kafka.tails import KafkaTails

@@ -25,7 +25,7 @@ REFUSED_CONFIGURATION: Final = os.EX_CONFIG
 
 _PICKLE_PROTOCOL: Final = 5
 _SOCKET_BUFFER_BYTES: Final = 1_048_576
-"""A few reports: the child goes on while the serving process looks elsewhere, but not far."""
+"""A few reports: the child may run ahead of a busy serving process, but not far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +176,7 @@ class Inbox:
             await ended.wait()
         except asyncio.CancelledError:
             end.hang_up()
-            self._room.release()  # it may wait for room for ever
+            self._room.release()  # it could wait for room without end
             raise
 
     def _receive(

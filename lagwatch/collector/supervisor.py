@@ -1,10 +1,11 @@
-"""Keeps one collector process alive, on the serving side.
+"""Keeps one collector process alive and relays its log, on the serving side.
 
-The client library may take its process down at any time; that costs a line in the log, a count and
-a second. Never imports the client library, and neither does what it imports.
+The client library may end its process at any time; that costs one log line, one count and one
+second. This module never imports the client library, and neither does what it imports.
 """
 
 import asyncio
+import logging
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack
 from typing import Final
 
+import orjson
 import structlog
 
 from lagwatch.backoff import Backoff
@@ -25,7 +27,6 @@ from lagwatch.collector.link import (
     ServingEnd,
     socket_pair,
 )
-from lagwatch.collector.relay import relay_log
 from lagwatch.config import ClusterSettings
 from lagwatch.core.model import UNKNOWN
 from lagwatch.log import get_level
@@ -51,7 +52,7 @@ def collector_environment(environ: Mapping[str, str]) -> dict[str, str]:
 _STOP_S: Final = 2.0
 """Time to end by itself; then it is killed."""
 SILENT_S: Final = 120.0
-"""A collector that reports nothing for so long hangs: it says every few seconds how it fares."""
+"""A collector that reports nothing for so long hangs: a healthy one reports every few seconds."""
 _HEALTHY_S: Final = 30.0
 """A collector that lived so long is restarted at once when it dies."""
 
@@ -117,15 +118,15 @@ class CollectorSupervisor:
         """Keep a collector running until cancelled; then end it within `_STOP_S` or so."""
         while True:
             born_s = self._clock.monotonic_s()
-            cause = await self._one_life()
+            cause = await self._run_once()
             lived_s = self._clock.monotonic_s() - born_s
             if lived_s >= _HEALTHY_S:
                 self._backoff.reset()
             delay_s = self._backoff.next_s()
-            self._mourn(cause, lived_s, delay_s)
+            self._report_death(cause, lived_s, delay_s)
             await self._clock.sleep(delay_s)
 
-    async def _one_life(self) -> str:
+    async def _run_once(self) -> str:
         """From the start of a collector to its end; return how it died."""
         self._started += 1
         self._inbox.put(CollectorStarted(incarnation=self._started))
@@ -178,8 +179,8 @@ class CollectorSupervisor:
         _log.warning("collector_silent", cluster=self._cluster, silent_s=self._silent_s)
         process.kill()
 
-    def _mourn(self, cause: str, lived_s: float, delay_s: float) -> None:
-        if cause == REFUSED:  # it said why itself
+    def _report_death(self, cause: str, lived_s: float, delay_s: float) -> None:
+        if cause == REFUSED:  # the collector logged the reason
             _log.error("collector_refused_configuration", cluster=self._cluster)
             return
         _log.warning(
@@ -232,3 +233,36 @@ async def _end(process: Process) -> None:
     except TimeoutError:
         process.kill()
         await process.wait()
+
+
+_LOG_KEYS: Final = frozenset({"at", "level", "event", "logger"})
+"""Keys of a line that our own log writes itself."""
+
+
+async def relay_log(lines: asyncio.StreamReader, *, cluster: str) -> None:
+    """Log every line of the collector's stderr, until its end.
+
+    Other lines come from the client library when it aborts, or are a traceback.
+    """
+    while True:
+        try:
+            line = await lines.readline()
+        except ValueError:  # longer than the reader's buffer: dropped by it
+            continue
+        if not line:
+            return
+        _relay(line.decode("utf-8", errors="replace").rstrip(), cluster)
+
+
+def _relay(line: str, cluster: str) -> None:
+    try:
+        event = orjson.loads(line)
+        name, level = event["event"], logging.getLevelName(event["level"].upper())
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+        if line:
+            _log.warning("collector_stderr", cluster=cluster, line=line)
+        return
+    fields = {key: value for key, value in event.items() if key not in _LOG_KEYS}
+    _log.log(
+        level if isinstance(level, int) else logging.INFO, name, **{"cluster": cluster, **fields}
+    )

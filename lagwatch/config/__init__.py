@@ -1,11 +1,8 @@
 """Typed configuration: one file per section; `load` lists every fault at once."""
 
-from lagwatch.config.cluster import ClusterSettings
+from lagwatch.config.cluster import ClusterSettings, SaslSettings, TlsSettings
 from lagwatch.config.evaluator import EvaluatorSettings, WindowSettings
-from lagwatch.config.log import LogSettings
-from lagwatch.config.security import SaslSettings, TlsSettings
-from lagwatch.config.server import ServerSettings
-from lagwatch.config.settings import Settings
+from lagwatch.config.settings import LogSettings, ServerSettings, Settings
 
 __all__ = [
     "ClusterSettings",

@@ -1,13 +1,60 @@
-"""Section `[clusters.NAME]`: one Kafka cluster, how to reach it and what to read."""
+"""Section `[clusters.NAME]` with `.tls` and `.sasl`: one Kafka cluster, and what to read of it."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field
 
-from lagwatch.config.address import split
-from lagwatch.config.secret import REVEAL, Properties
-from lagwatch.config.section import Interval, Regex, Section, fault
-from lagwatch.config.security import SaslSettings, TlsSettings
+from lagwatch.config.secret import REVEAL, Properties, Secret
+from lagwatch.config.section import (
+    Interval,
+    OrFile,
+    ReadableFile,
+    Regex,
+    Section,
+    fault,
+    split_address,
+)
+
+
+class TlsSettings(Section):
+    """TLS towards the brokers of one cluster."""
+
+    enabled: bool = Field(default=False, description="connect to the brokers with TLS")
+    ca_file: ReadableFile | None = Field(
+        default=None, description="PEM file with the trusted CAs; unset: those of the system"
+    )
+    cert_file: ReadableFile | None = Field(
+        default=None, description="PEM file with the client certificate"
+    )
+    key_file: ReadableFile | None = Field(
+        default=None, description="PEM file with the key of the client certificate"
+    )
+    key_password: Annotated[
+        Secret | None, OrFile(meaning="file that holds the password of `key_file`")
+    ] = Field(default=None, description="password of `key_file`")
+    verify: bool = Field(default=True, description="check the brokers' certificates and host names")
+
+
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+WITH_PASSWORD: Final = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"})
+"""Mechanisms that need `username` and a password."""
+
+
+def _upper_case(value: object) -> object:
+    return value.strip().upper() if isinstance(value, str) else value
+
+
+class SaslSettings(Section):
+    """Authentication towards the brokers of one cluster."""
+
+    mechanism: Annotated[Mechanism, BeforeValidator(_upper_case)] = Field(
+        description="SASL mechanism; for `OAUTHBEARER` set `sasl.oauthbearer.*` under `client`"
+    )
+    username: str | None = Field(default=None, description="user name")
+    password: Annotated[Secret | None, OrFile(meaning="file that holds the password")] = Field(
+        default=None, description="password; prefer `password_file`"
+    )
+
 
 CommitsMode = Literal["auto", "offsets-topic", "admin"]
 Start = Literal["earliest", "latest"]
@@ -31,7 +78,7 @@ def _brokers(value: object) -> object:
 def _broker(value: object) -> object:
     if not isinstance(value, str):
         raise fault("type", "is not text", f"Write host:port, for example {_EXAMPLE!r}.")
-    host, _ = split(value, lowest_port=1, example=_EXAMPLE)
+    host, _ = split_address(value, lowest_port=1, example=_EXAMPLE)
     if not host:
         raise fault("address", "has no host", f"Write host:port, for example {_EXAMPLE!r}.")
     return value
@@ -112,7 +159,7 @@ class ClusterSettings(Section):
         return max(self.stale_after_s, STALE_ROUNDS * self.committed_interval_s)
 
     def to_child(self) -> str:
-        """JSON with the secrets in clear, for a process of ours over a pipe; never log it."""
+        """JSON with the secrets in clear, for the collector, over a pipe; never log it."""
         return self.model_dump_json(context={REVEAL: True})
 
     @classmethod

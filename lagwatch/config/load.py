@@ -4,35 +4,57 @@ The command line goes before the environment, the environment before the file. R
 start at the working directory.
 """
 
+import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from pydantic import ValidationError
 
 from lagwatch.config.alerts_checks import alerts_faults
-from lagwatch.config.cluster_checks import contradictions
-from lagwatch.config.elasticsearch_checks import elasticsearch_faults
+from lagwatch.config.checks import contradictions, elasticsearch_faults
 from lagwatch.config.faults import translate
 from lagwatch.config.files import file_faults
-from lagwatch.config.overrides import Given, drop_alternatives, from_environment, overlay
+from lagwatch.config.reference import ENV_PREFIX
 from lagwatch.config.settings import Settings
 from lagwatch.config.walk import Path as KeyPath
-from lagwatch.config.walk import Tree
+from lagwatch.config.walk import Tree, alternatives
 from lagwatch.errors import ConfigError, Fault
+
+RESERVED: Final = frozenset({"LAGWATCH_CONFIG", "LAGWATCH_MAVEN_REPOSITORY"})
+"""Variables with lagwatch's prefix that are not options."""
+_CLUSTERS, _CLIENT = "clusters", "client"
+_CLUSTER_AT, _SECTION_AT = 1, 2
+
+# A Kubernetes Service called `lagwatch` (or `lagwatch-x`) puts LAGWATCH_SERVICE_HOST,
+# LAGWATCH_PORT=tcp://…, LAGWATCH_PORT_8000_TCP_ADDR… into the environment of every pod.
+_SERVICE_LINK: Final = re.compile(
+    r"LAGWATCH_(\w+_)?(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Override:
+    """An option that is set outside the file, and its origin."""
+
+    path: KeyPath
+    value: object
+    origin: str
+    """For messages: `LAGWATCH_SERVER__ADDRESS`, `--address`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """The settings and who said what."""
+    """The settings and the origin of each option."""
 
     settings: Settings
     origins: Mapping[KeyPath, str]
     """Path of an option → file, variable or flag; an option that is absent has its default."""
 
 
-def load(path: Path | None, environ: Mapping[str, str], flags: Sequence[Given] = ()) -> Settings:
+def load(path: Path | None, environ: Mapping[str, str], flags: Sequence[Override] = ()) -> Settings:
     """The configuration.
 
     Raises:
@@ -42,7 +64,7 @@ def load(path: Path | None, environ: Mapping[str, str], flags: Sequence[Given] =
 
 
 def load_with_origins(
-    path: Path | None, environ: Mapping[str, str], flags: Sequence[Given] = ()
+    path: Path | None, environ: Mapping[str, str], flags: Sequence[Override] = ()
 ) -> Loaded:
     """The configuration, and where each option was set.
 
@@ -54,7 +76,7 @@ def load_with_origins(
     given = [*from_environment(environ, tree, flags), *flags]
     drop_alternatives(tree, given)
     overlay(tree, given)
-    outside = {one.path: one.origin for one in given}
+    outside = {override.path: override.origin for override in given}
     # the files come last: they fill in options that the others must see as they were written
     faults = [
         *_cluster_faults(tree),
@@ -66,7 +88,9 @@ def load_with_origins(
         settings = Settings.model_validate(tree)
     except ValidationError as error:
         found = error.errors(include_url=False)
-        raise ConfigError([*(translate(one, tree, outside) for one in found), *faults]) from None
+        raise ConfigError(
+            [*(translate(fault, tree, outside) for fault in found), *faults]
+        ) from None
     if faults:
         raise ConfigError(faults)
     return Loaded(settings=settings, origins=origins | outside)
@@ -99,3 +123,77 @@ def _leaves(tree: Tree, above: KeyPath) -> Iterator[KeyPath]:
             yield from _leaves(value, (*above, name))
         else:
             yield (*above, name)
+
+
+def from_environment(
+    environ: Mapping[str, str], tree: Tree, flags: Iterable[Override] = ()
+) -> Iterator[Override]:
+    """The options that `LAGWATCH_*` variables set; `__` separates the levels.
+
+    Case does not matter. A cluster of the file or the flags is found in any case; the name of a
+    new one is kept as written. `LAGWATCH_CLUSTERS__PROD__CLIENT__SOCKET_TIMEOUT_MS` means the
+    property `socket.timeout.ms`.
+    """
+    known = _names(tree, flags)
+    for name in sorted(environ):
+        if not name.upper().startswith(ENV_PREFIX) or _is_foreign(name):
+            continue
+        path = _path(name[len(ENV_PREFIX) :].split("__"), known)
+        if path[:1] == (_CLUSTERS,) and len(path) > _CLUSTER_AT:
+            known.setdefault(path[_CLUSTER_AT].casefold(), path[_CLUSTER_AT])
+        yield Override(path=path, value=environ[name], origin=name)
+
+
+def overlay(tree: Tree, given: Iterable[Override]) -> None:
+    """Write the values into the tree; later ones win.
+
+    A value that is a table in the tree stays as it is: the check that follows names it.
+    """
+    for override in given:
+        table = _table_at(tree, override.path[:-1])
+        if table is None:
+            continue
+        table[override.path[-1]] = override.value
+
+
+def drop_alternatives(tree: Tree, given: Iterable[Override]) -> None:
+    """A secret set outside the file replaces that of the file, also where it names a file."""
+    paths = {override.path for override in given}
+    for path in paths:
+        other = alternatives().get(path[-1])
+        if other is not None and (*path[:-1], other) not in paths:
+            table = _table_at(tree, path[:-1])
+            if table is not None:
+                table.pop(other, None)
+
+
+def _names(tree: Tree, flags: Iterable[Override]) -> dict[str, str]:
+    clusters = tree.get(_CLUSTERS)
+    names = list(clusters) if isinstance(clusters, dict) else []
+    names += [flag.path[_CLUSTER_AT] for flag in flags if flag.path[0] == _CLUSTERS]
+    return {name.casefold(): name for name in names}
+
+
+def _is_foreign(name: str) -> bool:
+    upper = name.upper()
+    return upper in RESERVED or ("__" not in name and _SERVICE_LINK.fullmatch(upper) is not None)
+
+
+def _path(parts: list[str], known: Mapping[str, str]) -> KeyPath:
+    path = [part.lower() for part in parts]
+    if path[0] == _CLUSTERS and len(path) > _CLUSTER_AT:
+        path[_CLUSTER_AT] = known.get(parts[_CLUSTER_AT].casefold(), parts[_CLUSTER_AT])
+        if path[_SECTION_AT : _SECTION_AT + 1] == [_CLIENT]:
+            path[_SECTION_AT + 1 :] = [part.replace("_", ".") for part in path[_SECTION_AT + 1 :]]
+    return tuple(path)
+
+
+def _table_at(tree: Tree, path: KeyPath) -> Tree | None:
+    """The table at the path, made where it is missing; None where something else is."""
+    table = tree
+    for name in path:
+        below = table.setdefault(name, {})
+        if not isinstance(below, dict):
+            return None
+        table = below
+    return table

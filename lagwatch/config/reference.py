@@ -17,7 +17,7 @@ _SHARED: Final = f"`[alerts.KIND.{NAME}]`"
 _HEAD: Final = ("| Option | Value | Default | Meaning |", "|---|---|---|---|")
 
 _KINDS: Final[Mapping[str, str]] = {
-    # by format or, where there is none, by type of the schema
+    # by format or, without a format, by type of the schema
     "password": "text (secret)",
     "url": "URL (its path is hidden)",
     "path": "path",
@@ -174,7 +174,7 @@ def _option(
 
 def _resolve(root: Schema, field: Schema) -> Schema:
     """Follow a reference; of `X or null` take X."""
-    shape = next((one for one in field.get("anyOf", ()) if one.get("type") != "null"), field)
+    shape = next((each for each in field.get("anyOf", ()) if each.get("type") != "null"), field)
     if "$ref" not in shape:
         return {**field, **shape}
     definition: Schema = root["$defs"][shape["$ref"].rpartition("/")[2]]

@@ -1,18 +1,102 @@
-"""The whole configuration."""
+"""All sections together; `[server]`, `[log]` and `[metrics]`, the small ones, are here."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from lagwatch.config.alerts import AlertsSettings
 from lagwatch.config.cluster import ClusterSettings
 from lagwatch.config.evaluator import CheckpointSettings, EvaluatorSettings, WindowSettings
 from lagwatch.config.history import HistorySettings
 from lagwatch.config.jobs import JobsSettings
-from lagwatch.config.log import LogSettings
-from lagwatch.config.metrics import MetricsSettings
-from lagwatch.config.section import Section, fault
-from lagwatch.config.server import ServerSettings
+from lagwatch.config.section import Section, fault, split_address
+
+
+class MetricsSettings(Section):
+    """What /metrics exports: always our own metrics, and on request those of other exporters."""
+
+    partition_budget: Annotated[int, Field(ge=0, le=100_000_000)] = Field(
+        default=0,
+        description=(
+            "maximum number of partitions, per cluster, that get series of their own: first "
+            "those that are not OK, then those with the greatest lag; the rest is summed by "
+            "group; 0 = all"
+        ),
+    )
+    burrow: bool = Field(default=False, description="add Burrow's own names")
+    kafka_exporter: bool = Field(default=False, description="add the names of kafka_exporter")
+    kafka_lag_exporter: bool = Field(
+        default=False, description="add the names of kafka-lag-exporter and klag-exporter"
+    )
+    kminion: bool = Field(default=False, description="add the names of KMinion")
+
+    @property
+    def profiles(self) -> tuple[str, ...]:
+        """The exporters whose names are added."""
+        switches = {
+            "burrow": self.burrow,
+            "kafka_exporter": self.kafka_exporter,
+            "kafka_lag_exporter": self.kafka_lag_exporter,
+            "kminion": self.kminion,
+        }
+        return tuple(name for name, on in switches.items() if on)
+
+
+_EXAMPLE = "127.0.0.1:8000"
+
+
+def _listens(address: str) -> str:
+    split_address(address, lowest_port=0, example=_EXAMPLE)
+    return address
+
+
+class ServerSettings(Section):
+    """The HTTP server: API, page and metrics."""
+
+    address: Annotated[str, AfterValidator(_listens)] = Field(
+        default=_EXAMPLE,
+        json_schema_extra={"format": "host:port"},
+        description="address to listen on; `:8000` means all interfaces, port 0 any free port",
+    )
+
+    @property
+    def host(self) -> str:
+        """Host or address to bind; "0.0.0.0" when none is written."""
+        return self._split()[0] or "0.0.0.0"  # noqa: S104 an empty host asks for all interfaces
+
+    @property
+    def port(self) -> int:
+        """Port to bind; 0 means any free one."""
+        return self._split()[1]
+
+    def _split(self) -> tuple[str, int]:
+        return split_address(self.address, lowest_port=0, example=_EXAMPLE)
+
+
+Level = Literal["trace", "debug", "info", "warning", "error", "fatal"]
+Format = Literal["auto", "json", "console"]
+
+
+def _plain(value: object) -> object:
+    """Lower case, and `warning` for `warn`."""
+    if not isinstance(value, str):
+        return value
+    word = value.strip().lower()
+    return "warning" if word == "warn" else word
+
+
+class LogSettings(Section):
+    """The log, written to stderr."""
+
+    level: Annotated[Level, BeforeValidator(_plain)] = Field(
+        default="info",
+        description=(
+            "minimum severity that is written; `POST /v3/admin/loglevel` changes it at run time"
+        ),
+    )
+    format: Annotated[Format, BeforeValidator(_plain)] = Field(
+        default="auto", description="`auto` writes JSON lines unless stderr is a terminal"
+    )
 
 
 def _one_path_segment(name: str) -> str:
@@ -20,7 +104,7 @@ def _one_path_segment(name: str) -> str:
     if not name or name in {".", ".."} or any(_strange(character) for character in name):
         raise fault(
             "name",
-            "the name cannot stand in a URL",
+            "the name cannot be part of a URL",
             "Use letters, digits, '.', '_' and '-'.",
         )
     return name

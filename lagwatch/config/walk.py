@@ -12,7 +12,7 @@ from lagwatch.config.section import OrFile, Section
 from lagwatch.config.settings import Settings
 
 NAME: Final = "NAME"
-"""Stands for a name that the user chooses: of a cluster, a channel, a policy."""
+"""Placeholder for a name that the user chooses: of a cluster, a channel, a policy."""
 
 Path = tuple[str, ...]
 Tree = dict[str, object]
@@ -103,9 +103,9 @@ def _tables(
         if below is None or not isinstance(value, dict):
             continue
         named = cast("Tree", value) if is_named(field) else {"": value}
-        for key, one in named.items():
-            if isinstance(one, dict):
-                yield from _tables((*path, name, key) if key else (*path, name), below, one)
+        for key, value in named.items():
+            if isinstance(value, dict):
+                yield from _tables((*path, name, key) if key else (*path, name), below, value)
 
 
 def _models(model: type[Section]) -> Iterator[type[Section]]:

@@ -18,7 +18,7 @@ KEPT_UP: Final = 0.99
 _MOST: Final = 1e15
 """A rate next to nothing makes a quotient that is no number any more."""
 _ROUNDING: Final = 1e-9
-"""A quotient of rates that is whole but for rounding is whole."""
+"""A quotient of rates this close to an integer counts as that integer."""
 
 
 @unique
@@ -128,7 +128,7 @@ def _conclusion(kind: AdviceKind, needed: int, load: Load) -> str:
 def _there(load: Load) -> str:
     partitions = _counted(load.partitions, "partition")
     if load.consumers is None:
-        return f"{partitions} and nobody knows how many consumers"
+        return f"{partitions} and the number of consumers is unknown"
     return f"{_counted(load.consumers, 'consumer')} and {partitions}"
 
 
@@ -145,7 +145,7 @@ def _obstacle(load: Load) -> Iterator[str]:
     elif load.saturated_buckets == 0 and load.unowned_buckets:
         yield (
             f"messages waited all the time in {_counted(load.unowned_buckets, 'bucket')} of five "
-            "minutes, but nobody knew which consumer held the partitions."
+            "minutes, but it was unknown which consumer held the partitions."
         )
     elif load.saturated_buckets == 0 and load.partly_buckets:
         yield (

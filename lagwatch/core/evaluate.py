@@ -138,9 +138,7 @@ def evaluate(
 ) -> ClusterSnapshot:
     """Judge all rows as of `now_ms`, which may be before `at_ms`; `number` counts the rounds."""
     # judged in the order of the store: the windows are read where they are
-    judged = _judge(
-        window_columns(windows), layout, history, now_ms=now_ms, rules=rules, around=around
-    )
+    judged = _judge(windows, layout, history, now_ms=now_ms, rules=rules, around=around)
     rows = _rows(layout, judged)
     return ClusterSnapshot(
         cluster=cluster,
@@ -177,10 +175,6 @@ def window_columns(windows: Windows) -> WindowColumns:
     )
 
 
-_BLOCK = 16_384
-"""Rows judged at a time: what is held in between fits the cache, however large the cluster."""
-
-
 class _Judged:
     """Verdicts in the order of the window store; -1 unknown."""
 
@@ -214,7 +208,7 @@ class _Judged:
 
 
 def _judge(
-    columns: WindowColumns,
+    windows: Windows,
     layout: Layout,
     history: LogEndHistory,
     *,
@@ -222,12 +216,12 @@ def _judge(
     rules: RuleSet,
     around: Around,
 ) -> _Judged:
-    rows = columns.count.size
+    columns, rows = window_columns(windows), windows.rows
     judged = _Judged(columns)
     # lag is that of the newest log ends, which may be younger than the commits: so is the time lag
     read_ms = EpochMs(max([now_ms, *history.at_ms[-1:].tolist()]))
-    for first in range(0, rows, _BLOCK):
-        block = slice(first, min(first + _BLOCK, rows))
+    for first in range(0, rows, windows.block_rows):
+        block = slice(first, min(first + windows.block_rows, rows))
         part, at = columns.take(block), layout.at_stored[block]
         row = np.arange(block.start, block.stop)
         newest = part.newest, part.rows

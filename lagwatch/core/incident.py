@@ -4,9 +4,9 @@ A pure state machine, one state per group and cluster. `step` takes the last sta
 now, the policy and the instant, and returns the next state and a decision. The same function
 serves the live monitor and the back-test.
 
-Two things are kept apart: the *incident* (it opens, changes severity and closes) and what was
-*told* about it. An incident may be open without anybody having been told (muted, or re-opened too
-soon); whoever was never told of an incident is never told of its end.
+An *incident* opens, changes severity and closes; whether a *notice* of that is sent is another
+question. An incident may be open without a notice (muted, or re-opened too soon). A receiver that
+got no notice of an incident gets none of its end.
 """
 
 from dataclasses import dataclass, replace
@@ -62,20 +62,20 @@ class Reason(StrEnum):
     REMINDER_DUE = "reminder_due"
     ALREADY_TOLD = "already_told"
     SEND_ONCE = "send_once"
-    """Told already, and the policy wants no more than that."""
+    """Sent already, and the policy wants no further notice."""
     MUTED = "muted"
     MUTE_ENDED = "mute_ended"
     REOPENED_TOO_SOON = "reopened_too_soon"
     STILL_OPEN = "still_open"
-    """Told late: the incident outlived the pause after the last close."""
+    """Sent late: the incident outlasted the pause after the last close."""
     HEALING = "healing"
     """Good, but not for long enough yet."""
     HEALED = "healed"
     GROUP_GONE = "group_gone"
     HELD_BY_MUTE = "held_by_mute"
-    """Healed, but the end may not be told now: it is told when the mute ends."""
+    """Healed, but muted: the end is sent when the mute ends."""
     NEVER_TOLD = "never_told"
-    """Closed without a word: nobody had been told of it."""
+    """Closed without a notice: none was sent when it opened."""
     SEND_CLOSE_OFF = "send_close_off"
 
 
@@ -94,10 +94,10 @@ class Policy:
     remind_ms: int = 0
     """Between two notices of an open incident; 0 = no reminders."""
     reopen_ms: int = 0
-    """An incident that opens sooner than this after a told close is told only then, if still open;
-    worse than the one before, it is told at once."""
+    """After a close that was sent, the next incident is sent when this time is over, if it is still
+    open; one that is worse than the last is sent at once."""
     send_once: bool = False
-    """Tell the opening, escalations and (with `send_close`) the end; nothing in between."""
+    """Send the opening, escalations and (with `send_close`) the end; nothing in between."""
     send_close: bool = True
     minimum_complete: float = 0.0
     minimum_lag: int = 0
@@ -142,7 +142,7 @@ class Incident:
     """When the incident was opened."""
     severity: GroupStatus
     told: GroupStatus | None = None
-    """Severity last told; None: nobody was told."""
+    """Severity last sent; None: no notice was sent."""
     told_ms: EpochMs | None = None
 
 
@@ -159,9 +159,9 @@ class State:
     """Incident open, of another severity without a break since."""
     other: GroupStatus | None = None
     held_back: Reason | None = None
-    """Why an open incident was not told when it opened."""
+    """Why no notice was sent when the incident opened."""
     quiet_until_ms: EpochMs | None = None
-    """After a told close: no sooner is the next incident told, unless it is worse."""
+    """After a close that was sent: until then the next incident is sent only if it is worse."""
     quiet_told: GroupStatus | None = None
     """Severity of the incident before."""
 
@@ -176,7 +176,7 @@ QUIET: Final = State()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What happens to the incident, what is told, and why."""
+    """What happens to the incident, which notice is sent, and why."""
 
     act: Act = Act.NONE
     tell: Tell = Tell.NOTHING
@@ -184,7 +184,7 @@ class Decision:
 
     @property
     def silent(self) -> bool:
-        """Does nothing change and nobody hear of it?"""
+        """Does nothing change, and is nothing sent?"""
         return self.act is Act.NONE and self.tell is Tell.NOTHING
 
 
@@ -313,7 +313,7 @@ def _still_bad(
 def _tell(
     state: State, incident: Incident, policy: Policy, now_ms: EpochMs, *, muted: bool
 ) -> Step:
-    """What, if anything, is told of an open incident now."""
+    """The notice to send for an open incident now, if any."""
     tell, reason = _due(state, incident, policy, now_ms)
     if tell is Tell.NOTHING:
         if incident.told is None and state.held_back is not reason:
@@ -413,10 +413,10 @@ def _burrow_due(
 
 
 def told_to(tell: Tell, severity: GroupStatus, threshold: GroupStatus, *, knows: bool) -> Tell:
-    """What one channel hears of what is told, given the severity from which on it listens.
+    """The notice one channel gets, given its minimum severity.
 
-    `knows`: it was told of this incident before. Such a channel hears of the end and of better
-    times too; for one that was not, whatever is bad enough is the opening.
+    `knows`: the channel got a notice of this incident before. Then it also gets the end and
+    de-escalations; otherwise the first severe enough notice is its opening.
     """
     if tell is Tell.NOTHING:
         return Tell.NOTHING

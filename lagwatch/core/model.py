@@ -69,7 +69,7 @@ class GroupStatus(IntEnum):
 class Rule(IntEnum):
     """The rule that decided a verdict; `rules` has their order, statuses and meanings.
 
-    The numbers only tell rules apart.
+    The numbers only identify rules.
     """
 
     NEVER_COMMITTED = 0
@@ -121,7 +121,7 @@ class Membership(IntEnum):
     HELD = 2
     """A member holds the partition."""
     UNHELD = 3
-    """The group has members, and none of them holds the partition."""
+    """The group has members, but none holds the partition."""
     REBALANCING = 4
 
 
@@ -168,7 +168,7 @@ class WindowEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionVerdict:
-    """What is said about one group-partition, by which rule, with the numbers the rule saw."""
+    """The verdict on one group-partition: its status, its rule, and the numbers the rule used."""
 
     topic: str
     partition: int

@@ -32,7 +32,7 @@ def signed_rank_p(differences: Sequence[float]) -> float:
 
     Source: Wilcoxon, "Individual comparisons by ranking methods" (1945).
     """
-    values = np.array([one for one in differences if one != 0], np.float64)
+    values = np.array([difference for difference in differences if difference != 0], np.float64)
     if values.size == 0:
         return 1.0
     if values.size > MOST_PAIRS:
@@ -74,19 +74,19 @@ def adjusted(p_values: Sequence[float]) -> list[float]:
     result = np.empty_like(p)
     result[order] = np.minimum(1.0, np.minimum.accumulate(scaled))
     # p * n / n may be less than p by a rounding
-    return [float(one) for one in np.maximum(p, result)]
+    return [float(value) for value in np.maximum(p, result)]
 
 
 FALSE_SHARE: Final = 0.01
-"""Share of false finds among the changes told."""
+"""Share of false finds among the changes reported."""
 LEAST_CHANGE: Final = 0.2
 """Share of the range's edge that a change must be beyond it."""
 FEWEST_DAYS: Final = 3
 FEWEST_HOURS: Final = 12
 TEST: Final = (
-    "A change is told when the hours of the day differ from the median of the same hours on the "
-    "days before (Wilcoxon's signed-rank test, exact, two-sided, p corrected after Benjamini and "
-    f"Hochberg, at most {FALSE_SHARE:g}), and when the day's mean lies at least "
+    "A change is reported when the hours of the day differ from the median of the same hours on "
+    "the days before (Wilcoxon's signed-rank test, exact, two-sided, p corrected after Benjamini "
+    f"and Hochberg, at most {FALSE_SHARE:g}), and when the day's mean is at least "
     f"{LEAST_CHANGE:.0%} beyond the range of those days. It takes {FEWEST_DAYS} days before and "
     f"{FEWEST_HOURS} hours in common."
 )
@@ -143,10 +143,10 @@ def compare(day: Hours, before: Sequence[Hours]) -> Comparison | None:
 
 
 def significant(comparisons: Sequence[Comparison]) -> list[tuple[int, float]]:
-    """Position and corrected p of the comparisons that are changes worth telling."""
-    corrected = adjusted([one.p for one in comparisons])
+    """Position and corrected p of the comparisons that are changes worth reporting."""
+    corrected = adjusted([comparison.p for comparison in comparisons])
     return [
         (position, p)
-        for position, (one, p) in enumerate(zip(comparisons, corrected, strict=True))
-        if p <= FALSE_SHARE and one.matters
+        for position, (comparison, p) in enumerate(zip(comparisons, corrected, strict=True))
+        if p <= FALSE_SHARE and comparison.matters
     ]

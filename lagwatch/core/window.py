@@ -9,6 +9,7 @@ Source of the semantics: Burrow, core/internal/storage/inmemory.go (addConsumerO
 
 import itertools
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ MAX_INTERVALS = 100
 
 _HALF_ORDER = 1 << 31
 """Orders are kept by their lower 32 bits, to save memory: those of one window are never as far
-apart as this, so the sign of their wrapped distance tells which is newer."""
+apart as this, so the sign of their wrapped distance shows which is newer."""
 
 _HOT_ROW = 48
 """More commits than this of one row in one batch: walk that row alone, not rank by rank."""
@@ -86,6 +87,10 @@ class WindowCopy:
     count: NDArray[np.int8]
 
 
+BLOCK_ROWS: Final = 16_384
+"""Rows judged at a time: what is held in between fits the cache, however large the cluster."""
+
+
 class Windows:
     """The windows of all rows of one cluster. Not safe for concurrent use: one owner writes."""
 
@@ -94,6 +99,7 @@ class Windows:
             raise ValueError(f"intervals must be 1..{MAX_INTERVALS}, not {intervals}")
         self.intervals = intervals
         self.min_distance_ms = min_distance_ms
+        self.block_rows = BLOCK_ROWS
         self.rows = 0
         self._allocate(0)
 
@@ -433,7 +439,7 @@ def _distance(order: Ints | np.uint32, before: Ints) -> NDArray[np.int32]:
 
 
 def unwrapped(low: int, *, near: int) -> int:
-    """The whole order whose lower 32 bits are `low`, next to `near`."""
+    """The full 64-bit order whose lower 32 bits are `low`, nearest to `near`."""
     return near - ((near - low + _HALF_ORDER) % (2 * _HALF_ORDER) - _HALF_ORDER)
 
 

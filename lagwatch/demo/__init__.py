@@ -1,4 +1,4 @@
-"""The demo: a real broker, groups that behave and misbehave, and lagwatch telling them apart."""
+"""The demo: a real broker, groups that keep up, groups in trouble, and the verdicts on them."""
 
 from lagwatch.demo.run import run
 

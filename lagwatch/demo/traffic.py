@@ -201,7 +201,7 @@ def _commit_by_hand(
 
 
 def _going_back(number: int) -> int:
-    """A few messages forward, then back behind where it was; for ever, by and by."""
+    """A few messages forward, then back behind where it was, again and again."""
     return 3900 - 5 * (number // _REWIND_EVERY_COMMITS) + number % _REWIND_EVERY_COMMITS
 
 

@@ -10,8 +10,7 @@ from confluent_kafka.admin import ClusterMetadata, TopicDescription, TopicMetada
 
 from lagwatch.core.model import UNKNOWN
 from lagwatch.kafka import codes
-from lagwatch.kafka.client import KafkaClients, kafka_error
-from lagwatch.kafka.timeouts import REQUEST_TIMEOUT_S
+from lagwatch.kafka.client import REQUEST_TIMEOUT_S, KafkaClients, kafka_error
 from lagwatch.ports.kafka import TopicIds, TopicListing
 
 _DESCRIBED_AT_ONCE: Final = 500

@@ -161,7 +161,7 @@ class Causes:
     def best(
         self, errors: list[KafkaError], failure: KafkaError, *, doing: str = ""
     ) -> SourceError:
-        """The most telling of the events that went with a failed call."""
+        """The most specific of the events that came with a failed call."""
         candidates = [self.error(error, doing=doing) for error in (*errors, failure)]
         return min(candidates, key=_rank)
 

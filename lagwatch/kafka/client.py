@@ -1,4 +1,4 @@
-"""The clients of one cluster: made, polled for their events, and their failures explained."""
+"""The clients of one cluster: made, polled for events, timed, and their failures explained."""
 
 import asyncio
 import logging
@@ -17,11 +17,36 @@ from lagwatch.config import ClusterSettings
 from lagwatch.errors import SourceError
 from lagwatch.kafka import codes, properties
 from lagwatch.kafka.causes import Causes
-from lagwatch.kafka.timeouts import GRACE_S
+
+REQUEST_TIMEOUT_S: Final = 5.0
+"""Deadline of a request; a broker that needs longer counts as not answering."""
+GRACE_S: Final = 2.0
+"""The client library keeps its deadlines; this is for a busy machine, and for when it does not."""
+_SHORT_S: Final = 1.0
+_FULL_EVERY: Final = 4
+
+
+class AdaptiveTimeout:
+    """Full deadlines as long as answers come; after a miss short ones, and every 4th time full.
+
+    So a dead broker delays others only shortly, and one that is only slow is heard again.
+    """
+
+    def __init__(self) -> None:
+        self._missed = 0
+
+    @property
+    def timeout_s(self) -> float:
+        return REQUEST_TIMEOUT_S if self._missed % _FULL_EVERY == 0 else _SHORT_S
+
+    def note(self, *, answered: bool) -> None:
+        """Record how a round ended."""
+        self._missed = 0 if answered else self._missed + 1
+
 
 _EVENT_AGE_S: Final = 10.0
 _EVENTS: Final = 2_000
-"""Bounds memory, and holds what all clients of a broker that is down tell in that time."""
+"""Bounds memory; room for what all clients of a broker that is down report in that time."""
 _LISTEN_S: Final = 0.2
 
 T = TypeVar("T")
@@ -51,8 +76,8 @@ class Events:
             self._told.clear()
 
 
-class _Ear(logging.Handler):
-    """Hears from the client library's log what no event tells: that a broker hung up on us."""
+class _DisconnectLog(logging.Handler):
+    """Reads in the client library's log what no event reports: a broker closed the connection."""
 
     def __init__(self, events: Events) -> None:
         super().__init__()
@@ -67,8 +92,12 @@ class _Ear(logging.Handler):
 class KafkaClients:
     """One admin client and, on demand, readers; blocking calls run in threads."""
 
-    def __init__(self, cluster: str, settings: ClusterSettings, clock: Clock) -> None:
+    def __init__(
+        self, cluster: str, settings: ClusterSettings, clock: Clock, *, grace_s: float = GRACE_S
+    ) -> None:
         """Make the admin client; connects to nothing yet.
+
+        `grace_s` is added to every deadline of the client library.
 
         Raises:
             SourceError: `tls` or `protocol`: the client library refuses the configuration.
@@ -76,12 +105,13 @@ class KafkaClients:
         self.cluster = cluster
         self.settings = settings
         self.clock = clock
+        self.grace_s = grace_s
         self.causes = Causes(cluster, settings)
         self._events = Events(clock)
         # it repeats 20 times a second what its events report; who debugs it wants it all
         _log.propagate = "debug" in settings.client
         _log.setLevel(logging.DEBUG)
-        _log.handlers[:] = [_Ear(self._events)]
+        _log.handlers[:] = [_DisconnectLog(self._events)]
         self.admin = self.another_admin()
 
     def another_admin(self) -> AdminClient:
@@ -116,7 +146,7 @@ class KafkaClients:
         """Run a blocking call in a thread; `doing` says in a few words what is tried.
 
         Raises:
-            SourceError: with the most telling cause that the client library named meanwhile.
+            SourceError: with the most specific cause that the client library named meanwhile.
         """
         admin = self.admin
         try:
@@ -132,11 +162,11 @@ class KafkaClients:
         """Send a question that has a deadline of its own, `timeout_s`, and wait for the answer.
 
         Raises:
-            KafkaException: as told; or `TIMED_OUT`, when its deadline is over and nothing is told.
+            KafkaException: as reported; or `TIMED_OUT`, when the deadline is over without a report.
         """
         admin = self.admin
         try:
-            async with asyncio.timeout(timeout_s + GRACE_S):
+            async with asyncio.timeout(timeout_s + self.grace_s):
                 return await asyncio.wrap_future(question(admin))
         except TimeoutError as error:
             self.renew_admin(admin)
@@ -166,7 +196,7 @@ class KafkaClients:
     def renew_admin(self, admin: AdminClient) -> None:
         """Replace this admin client, unless that was done already, by one that remembers nothing.
 
-        After a broker's restart the client library may let requests wait for ever, or go on with
+        After a broker's restart the client library may let requests wait without end, or go on with
         leaders that are none.
         """
         if self.admin is admin:

@@ -1,7 +1,7 @@
 """Asks group coordinators, one request for each group and many under way.
 
 After a broker's restart the client library may abort the process during these calls, or leave them
-unanswered for ever until a new client is made. The former is why they are made in a process that
+unanswered until a new client is made. The former is why they are made in a process that
 may die; the latter is dealt with here.
 """
 
@@ -19,8 +19,7 @@ from confluent_kafka.admin import AdminClient
 from lagwatch.core.model import EpochMs
 from lagwatch.errors import SourceError
 from lagwatch.kafka import codes
-from lagwatch.kafka.client import KafkaClients, kafka_error
-from lagwatch.kafka.timeouts import GRACE_S, Patience
+from lagwatch.kafka.client import AdaptiveTimeout, KafkaClients, kafka_error
 
 T = TypeVar("T")
 
@@ -49,12 +48,12 @@ class GroupCalls(Generic[T]):
         self._clients = clients
         self._ask = ask
         self._admin: AdminClient | None = None
-        self._patience = Patience()
+        self._timeout = AdaptiveTimeout()
 
     async def ask_all(self, groups: Sequence[str]) -> AsyncIterator[Sequence[Answer[T]]]:
         """Answers for all groups, in chunks as they come.
 
-        When no broker answers for a whole chunk, the rest is not asked: it gets the same error.
+        When no broker answers for a chunk, the rest is not asked and gets the same error.
         """
         silent = False
         starts = range(0, len(groups), _GROUPS_AT_ONCE)
@@ -80,7 +79,7 @@ class GroupCalls(Generic[T]):
             if ahead is not None:
                 await asyncio.gather(ahead, return_exceptions=True)
         if groups:
-            self._patience.note(answered=not silent)
+            self._timeout.note(answered=not silent)
         if silent:
             self._admin = None
 
@@ -92,7 +91,7 @@ class GroupCalls(Generic[T]):
         if self._admin is None:
             self._admin = self._clients.another_admin()
         done: SimpleQueue[_Done[T]] = SimpleQueue()
-        deadline_s = self._patience.timeout_s
+        deadline_s = self._timeout.timeout_s
         answers: list[Answer[T]] = []
         for number, group in enumerate(groups):
             if number >= _IN_FLIGHT:
@@ -112,7 +111,9 @@ class GroupCalls(Generic[T]):
 
     def _next(self, done: "SimpleQueue[_Done[T]]", deadline_s: float) -> Answer[T]:
         try:
-            group, asked_ms, answered_ms, future = done.get(timeout=deadline_s + GRACE_S)
+            group, asked_ms, answered_ms, future = done.get(
+                timeout=deadline_s + self._clients.grace_s
+            )
         except Empty as error:
             self._admin = None
             message = "the client library left a request to a group's coordinator unanswered"

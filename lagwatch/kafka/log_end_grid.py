@@ -85,7 +85,7 @@ class Visible:
         """What could not be seen and the ACL that would show it."""
         return [
             *(
-                f"topic {name} may not be seen; grant: Allow DESCRIBE on TOPIC {name}"
+                f"topic {name} is not visible; grant: Allow DESCRIBE on TOPIC {name}"
                 for name in self.refused
             ),
             *(f"topic {name} does not exist any more" for name in self.missing),

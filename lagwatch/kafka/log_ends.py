@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN
 from lagwatch.kafka import codes
-from lagwatch.kafka.client import KafkaClients, kafka_error
-from lagwatch.kafka.timeouts import Patience
+from lagwatch.kafka.client import AdaptiveTimeout, KafkaClients, kafka_error
 from lagwatch.ports.kafka import LogEndRound, TopicListing
 
 LATEST: Final = -1
@@ -77,7 +76,7 @@ class KafkaLogEnds:
 
     def __init__(self, clients: KafkaClients) -> None:
         self._clients = clients
-        self._patience: defaultdict[int, Patience] = defaultdict(Patience)
+        self._timeouts: defaultdict[int, AdaptiveTimeout] = defaultdict(AdaptiveTimeout)
         self._silent_rounds = 0
 
     async def log_ends(self, topics: TopicListing, *, with_log_start: bool) -> LogEndRound:
@@ -103,7 +102,7 @@ class KafkaLogEnds:
         )
         silent = {leader for leader, _ in columns.silent}
         for leader in by_leader:
-            self._patience[leader].note(answered=leader not in silent)
+            self._timeouts[leader].note(answered=leader not in silent)
         if (leaderless := int(np.count_nonzero(topics.leader < 0))) > 0:
             columns.silent[UNKNOWN, "no leader"] += leaderless
         return LogEndRound(
@@ -116,7 +115,7 @@ class KafkaLogEnds:
         )
 
     async def _ask_leader(self, leader: int, rows: NDArray[np.int64], columns: _Columns) -> None:
-        timeout_s = self._patience[leader].timeout_s
+        timeout_s = self._timeouts[leader].timeout_s
         free = asyncio.Semaphore(_IN_FLIGHT)
         async with asyncio.TaskGroup() as group:
             for start in range(0, len(rows), _CHUNK):

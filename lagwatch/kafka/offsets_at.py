@@ -201,9 +201,9 @@ def _chunks(places: Sequence[Place], rows: NDArray[np.int64]) -> list[NDArray[np
             rounds.append([])
         rounds[turn].append(row)
     return [
-        np.array(one[start : start + _CHUNK], np.int64)
-        for one in rounds
-        for start in range(0, len(one), _CHUNK)
+        np.array(rows[start : start + _CHUNK], np.int64)
+        for rows in rounds
+        for start in range(0, len(rows), _CHUNK)
     ]
 
 

@@ -17,9 +17,8 @@ from confluent_kafka.admin import AclOperation, TopicDescription
 from lagwatch.errors import SourceError
 from lagwatch.kafka import codes
 from lagwatch.kafka.admin import printed_id
-from lagwatch.kafka.client import KafkaClients, kafka_error
+from lagwatch.kafka.client import REQUEST_TIMEOUT_S, KafkaClients, kafka_error
 from lagwatch.kafka.log_ends import EARLIEST, LATEST, ask_offsets
-from lagwatch.kafka.timeouts import REQUEST_TIMEOUT_S
 from lagwatch.ports.kafka import Records, Span
 
 BATCH: Final = 10_000
@@ -52,7 +51,7 @@ class KafkaOffsetsTopic:
         """All partitions up to their last stable offset; empty as long as there is no topic.
 
         Raises:
-            SourceError: `authorization` when it may not be seen or read, `leader` while a
+            SourceError: `authorization` when it is not visible or not readable, `leader` while a
                 partition has none.
         """
         topic = await self._described()
@@ -140,7 +139,7 @@ class KafkaOffsetsTopic:
 
     def _demand_read(self, topic: TopicDescription) -> None:
         allowed = topic.authorized_operations
-        # nothing: a broker that does not tell; then reading itself will
+        # nothing: a broker that does not say; then reading itself shows it
         if allowed and AclOperation.READ not in allowed:
             raise missing_right(self._clients.cluster, self._topic, "READ")
 
@@ -172,7 +171,7 @@ class KafkaOffsetsTopic:
 
 
 def missing_right(cluster: str, topic: str, operations: str) -> SourceError:
-    """The error of an offsets topic that may not be read, with the ACL that is missing."""
+    """The error for an offsets topic without the right to read it, with the missing ACL."""
     return SourceError(
         cluster=cluster,
         kind="authorization",

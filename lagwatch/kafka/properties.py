@@ -14,9 +14,9 @@ _COMMON: Final[Properties] = {
     # librdkafka's 10 s would make us the last to notice that a broker is back
     "reconnect.backoff.max.ms": 2_000,
     "socket.keepalive.enable": True,
-    # "closed by the broker at once" is all that tells of a TLS port spoken to in plaintext
+    # "closed by the broker at once" is the only sign of plaintext sent to a TLS port
     "log.connection.close": True,
-    # KIP-714: no metrics of ours for the brokers
+    # KIP-714: send the brokers no client metrics
     "enable.metrics.push": False,
 }
 _READER: Final[Properties] = {
@@ -44,7 +44,7 @@ _BULK: Final[Properties] = {
     "queued.max.messages.kbytes": 32_768,
     "fetch.message.max.bytes": 4_194_304,
     "fetch.max.bytes": 16_777_216,
-    # the end of what there is shows by an empty answer: nobody waits for more
+    # the end of what there is shows by an empty answer: no call waits for more
     "fetch.wait.max.ms": 10,
     # a range that is gone must not begin anew somewhere else
     "auto.offset.reset": "error",

@@ -15,10 +15,9 @@ from lagwatch.config import ClusterSettings
 from lagwatch.core.model import UNKNOWN
 from lagwatch.errors import SourceError
 from lagwatch.kafka import codes
-from lagwatch.kafka.client import KafkaClients, kafka_error
+from lagwatch.kafka.client import REQUEST_TIMEOUT_S, KafkaClients, kafka_error
 from lagwatch.kafka.offsets_at import NEWEST, KafkaOffsetsAt, OffsetsAt, newest_of
 from lagwatch.kafka.offsets_topic import BATCH, KafkaOffsetsTopic, missing_right
-from lagwatch.kafka.timeouts import REQUEST_TIMEOUT_S
 from lagwatch.ports.kafka import Span
 
 _WAIT_S: Final = 0.25
@@ -147,7 +146,7 @@ class _Lookup:
         """Per partition the first record of a time or later; its end where none is known."""
         found = await self._at(at_ms)
         return {
-            # what was written since the spans were asked for is not ours to read
+            # what was written after the spans were asked for is not part of the range
             partition: span.end if offset == UNKNOWN else min(max(offset, span.start), span.end)
             for (partition, span), offset in zip(
                 self._spans.items(), found.offset.tolist(), strict=True

@@ -1,7 +1,7 @@
 """Names of open transactions, asked through kafka-python: librdkafka cannot ask for them.
 
 Optional (extra `transactions`), imported when the first transaction is found open. A client is made
-for each question and closed after it: after a broker's restart one that is kept goes on failing.
+for each question and closed after it: after a broker's restart one that is kept keeps failing.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lagwatch.clock import Clock
 from lagwatch.config import ClusterSettings
-from lagwatch.config.security import WITH_PASSWORD
+from lagwatch.config.cluster import WITH_PASSWORD
 from lagwatch.core.model import EpochMs
 from lagwatch.ports.kafka import HeldPartition, TransactionNames
 
@@ -40,7 +40,7 @@ class KafkaTransactions:
     async def names(
         self, held: Sequence[HeldPartition]
     ) -> Mapping[HeldPartition, TransactionNames]:
-        """Answers for all of them; where there is none, `problem` says why. Raises nothing."""
+        """An answer for each; `problem` says why names are missing. Raises nothing."""
         if self._asking is not None and not self._asking.done():
             return dict.fromkeys(held, _unknown(_STUCK))
         # a thread cannot be ended: it is left alone when it is late, and no other is started
@@ -62,7 +62,7 @@ class KafkaTransactions:
             from kafka.admin import KafkaAdminClient  # noqa: PLC0415 - optional
         except ImportError:
             return dict.fromkeys(held, _unknown(_MISSING))
-        logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what fails is told in `problem`
+        logging.getLogger("kafka").setLevel(logging.CRITICAL)  # a failure is reported in `problem`
         try:
             client = KafkaAdminClient(**_options(self._settings))
         except Exception as error:  # noqa: BLE001 - it raises whatever it likes

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: ours, and ours under the names of other exporters."""
+"""Metrics for Prometheus, under lagwatch's names and under those of other exporters."""
 
 from lagwatch.metrics.exporter import Exporter
 from lagwatch.metrics.state import ClusterState, NoticeState, ServiceState

@@ -8,15 +8,15 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
 from lagwatch.clock import Clock
-from lagwatch.config.metrics import MetricsSettings
+from lagwatch.config.settings import MetricsSettings
 from lagwatch.memory import give_back
 from lagwatch.metrics import own
 from lagwatch.metrics.labels import NATIVE, Dialect, LabelBook
+from lagwatch.metrics.metric import END_OF_OPENMETRICS, Format, Packed, header
 from lagwatch.metrics.native import COLUMNS
 from lagwatch.metrics.profiles import PROFILES
 from lagwatch.metrics.source import Source
 from lagwatch.metrics.state import ServiceState
-from lagwatch.metrics.text import END_OF_OPENMETRICS, Format, Packed, header
 from lagwatch.metrics.view import View
 from lagwatch.ports.metrics import Exposition
 
@@ -59,20 +59,20 @@ class Exporter:
         )
 
     def render(self, state: ServiceState, form: Format) -> Packed:
-        """The whole answer, or an exception."""
+        """The complete answer, or an exception."""
         packed = Packed(self._text(state, form))
         give_back()
         return packed
 
     def _text(self, state: ServiceState, form: Format) -> Iterator[str]:
         views = {
-            one.health.cluster: View(
-                one.snapshot,
-                rebalances=one.rebalances,
+            cluster.health.cluster: View(
+                cluster.snapshot,
+                rebalances=cluster.rebalances,
                 most_rows=self._settings.partition_budget,
             )
-            for one in state.clusters
-            if one.snapshot is not None
+            for cluster in state.clusters
+            if cluster.snapshot is not None
         }
         books = {name: LabelBook(view) for name, view in views.items()}
         for source, names in self._sources:

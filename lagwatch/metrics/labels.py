@@ -83,7 +83,7 @@ def of_topic_partitions(view: View, names: Dialect) -> Sequence[str]:
 def of_owners(view: View, text: Callable[[Member | None], str]) -> Iterable[str]:
     """By row that is shown: labels for who holds the partition, made once for each member."""
     owners = view.owners
-    texts = {key: text(owner) for key, owner in {id(one): one for one in owners}.items()}
+    texts = {key: text(owner) for key, owner in {id(owner): owner for owner in owners}.items()}
     return map(texts.__getitem__, map(id, owners))
 
 

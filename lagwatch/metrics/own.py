@@ -86,27 +86,30 @@ def _clusters(
         ],
     )
     for metric, value in _BY_CLUSTER:
-        yield metric, [((one.health.cluster,), value(one)) for one in clusters]
+        yield metric, [((cluster.health.cluster,), value(cluster)) for cluster in clusters]
     yield (
         table.CLOCK_SKEW,
         [
-            ((one.health.cluster,), one.health.clock_skew_s)
-            for one in clusters
-            if one.health.clock_skew_s is not None
+            ((cluster.health.cluster,), cluster.health.clock_skew_s)
+            for cluster in clusters
+            if cluster.health.clock_skew_s is not None
         ],
     )
-    yield table.ERRORS, _counted(clusters, _ERROR_KINDS, lambda one: one.errors)
-    yield table.MALFORMED, _counted(clusters, _MALFORMED, lambda one: one.malformed)
+    yield table.ERRORS, _counted(clusters, _ERROR_KINDS, lambda cluster: cluster.errors)
+    yield table.MALFORMED, _counted(clusters, _MALFORMED, lambda cluster: cluster.malformed)
 
 
 _BY_CLUSTER: Final[tuple[tuple[Metric, Callable[[ClusterState], float]], ...]] = (
-    (table.READY, lambda one: int(one.health.ready)),
-    (table.DATA_AGE, lambda one: one.health.data_age_s),
-    (table.ROUNDS, lambda one: one.snapshot.round if one.snapshot else 0),
-    (table.COMMITS, lambda one: one.commits),
-    (table.COMMITS_WAITING, lambda one: one.waiting_commits),
-    (table.BACKLOG, lambda one: max(0, one.health.backlog_total - one.health.backlog_read)),
-    (table.COLLECTOR_RESTARTS, lambda one: one.health.collector_restarts),
+    (table.READY, lambda cluster: int(cluster.health.ready)),
+    (table.DATA_AGE, lambda cluster: cluster.health.data_age_s),
+    (table.ROUNDS, lambda cluster: cluster.snapshot.round if cluster.snapshot else 0),
+    (table.COMMITS, lambda cluster: cluster.commits),
+    (table.COMMITS_WAITING, lambda cluster: cluster.waiting_commits),
+    (
+        table.BACKLOG,
+        lambda cluster: max(0, cluster.health.backlog_total - cluster.health.backlog_read),
+    ),
+    (table.COLLECTOR_RESTARTS, lambda cluster: cluster.health.collector_restarts),
 )
 
 
@@ -117,9 +120,9 @@ def _counted(
 ) -> list[Sample]:
     """Counters by word; also those at zero."""
     return [
-        ((one.health.cluster, word), count)
-        for one in clusters
-        for word, count in _from_zero(words, counts(one)).items()
+        ((cluster.health.cluster, word), count)
+        for cluster in clusters
+        for word, count in _from_zero(words, counts(cluster)).items()
     ]
 
 
@@ -154,12 +157,12 @@ def _history(recorder: RecorderHealth) -> Iterator[tuple[Metric, list[Sample]]]:
 
 
 def _alerts(state: ServiceState) -> Iterator[tuple[Metric, list[Sample]]]:
-    clusters = tuple(one.health.cluster for one in state.clusters)
+    clusters = tuple(cluster.health.cluster for cluster in state.clusters)
     incidents = _from_zero(clusters, state.open_incidents)
     yield table.INCIDENTS, [((cluster,), count) for cluster, count in incidents.items()]
     channels = sorted(state.notices.items())
-    yield table.NOTICES_DELIVERED, [((name,), one.delivered) for name, one in channels]
-    yield table.NOTICES_DEAD, [((name,), one.dead) for name, one in channels]
-    yield table.NOTICES_FAILED, [((name,), one.failed_attempts) for name, one in channels]
-    yield table.NOTICES_QUEUED, [((name,), one.queued) for name, one in channels]
-    yield table.NOTICES_UNDELIVERED, [((name,), one.undelivered) for name, one in channels]
+    yield table.NOTICES_DELIVERED, [((name,), channel.delivered) for name, channel in channels]
+    yield table.NOTICES_DEAD, [((name,), channel.dead) for name, channel in channels]
+    yield table.NOTICES_FAILED, [((name,), channel.failed_attempts) for name, channel in channels]
+    yield table.NOTICES_QUEUED, [((name,), channel.queued) for name, channel in channels]
+    yield table.NOTICES_UNDELIVERED, [((name,), channel.undelivered) for name, channel in channels]

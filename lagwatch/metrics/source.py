@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.metrics.labels import Dialect, LabelBook, Labels
-from lagwatch.metrics.metric import Metric
-from lagwatch.metrics.text import lines
+from lagwatch.metrics.metric import Metric, lines
 from lagwatch.metrics.view import View
 
 Values = NDArray[np.integer] | NDArray[np.floating]
@@ -74,3 +73,25 @@ class States:
             tail = f',{self.metric.labels[-1]}="{state}"'
             kept = (label + tail for label in compress(labels, chosen.tolist()))
             yield from lines(self.metric.name, kept, held[chosen].astype(np.int8).tolist())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """The metrics of another exporter, as far as we know their values."""
+
+    name: str
+    names: Dialect
+    columns: tuple[Source, ...]
+
+
+def column(
+    name: str,
+    labels: Labels,
+    values: Callable[[View], Values],
+    meaning: str,
+    *,
+    tails: Callable[[View], Iterable[str]] | None = None,
+) -> Column:
+    """A gauge; its labels are what `labels` writes in the profile's dialect."""
+    metric = Metric(name=name, labels=(), help=meaning)
+    return Column(metric=metric, labels=labels, values=values, tails=tails)

@@ -43,7 +43,7 @@ class NoticeState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceState:
-    """The whole service."""
+    """State of the service."""
 
     version: str
     clusters: tuple[ClusterState, ...]

@@ -233,7 +233,7 @@ COMMITS_WAITING = Metric(
 BACKLOG = Metric(
     name="lagwatch_backlog_records",
     labels=_CLUSTER,
-    help="Records of the offsets topic, as it stood at the start, that are still to be read.",
+    help="Records that were in the offsets topic at the start and are still to be read.",
 )
 ERRORS = Metric(
     name="lagwatch_errors_total",

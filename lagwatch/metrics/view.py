@@ -127,7 +127,7 @@ class View:
 
     @property
     def owned(self) -> Int64:
-        """1 where somebody holds the partition, else unknown."""
+        """1 where a member holds the partition, else unknown."""
         return np.array([UNKNOWN if owner is None else 1 for owner in self.owners], np.int64)
 
     def _age_ms(self, at_ms: NDArray[np.integer]) -> NDArray[np.integer]:

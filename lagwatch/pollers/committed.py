@@ -1,4 +1,4 @@
-"""Polls committed offsets: for clusters whose offsets topic may not be read.
+"""Polls committed offsets: for clusters whose offsets topic is not readable.
 
 Kafka does not say when an offset was committed. So a row is sent when its offset changed, with
 the two instants between which that happened: an offset that stays the same is not a commit.
@@ -230,7 +230,7 @@ class _Rows:
 
 
 class _Batch:
-    """Rows to be told."""
+    """Rows to report."""
 
     def __init__(self, rows: _Rows) -> None:
         self._rows = rows

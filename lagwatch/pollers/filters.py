@@ -1,4 +1,4 @@
-"""Which groups and topics are ours, by the regular expressions of the configuration."""
+"""Which groups and topics are monitored, by the regular expressions of the configuration."""
 
 import re
 from functools import lru_cache
@@ -34,5 +34,5 @@ class Filters:
         return self._topics.keeps(name)
 
     def commit(self, group: str, topic: str) -> bool:
-        """Is a commit of this group on this topic ours?"""
+        """Is a commit of this group on this topic monitored?"""
         return self._groups.keeps(group) and self._topics.keeps(topic)

@@ -20,7 +20,7 @@ _MENTIONS: Final = 200
 _WITHOUT_MEMBERS: Final = frozenset({"Empty", "Dead"})
 _ASK_RIGHTS_S: Final = 600.0
 _CLUSTER_RIGHT: Final = (
-    "groups without an ACL of their own may not be seen; grant: "
+    "groups without an ACL of their own are not visible; grant: "
     "Allow DESCRIBE on CLUSTER kafka-cluster"
 )
 
@@ -152,7 +152,7 @@ class GroupPoller:
             "groups",
             sentences(
                 refused,
-                "group {name}: state and members may not be seen; grant: "
+                "group {name}: state and members are not visible; grant: "
                 "Allow DESCRIBE on GROUP {name}",
             ),
         )

@@ -26,7 +26,7 @@ from lagwatch.ports.kafka import CommittedOffsets, CommittedSource, GroupSource,
 from lagwatch.ports.reports import Commits, SourceKind
 
 _HELD_MS: Final = 2_000
-"""Most transactions are over by then; the reader goes on by itself."""
+"""Most transactions are over by then, and the reader continues."""
 _POLL_EVERY_S: Final = 4.0
 _OLD_MS: Final = 5_000
 """Log ends older than this are asked for again."""
@@ -59,7 +59,7 @@ class HeldPoller:
         clock: Clock,
         send: Send,
     ) -> None:
-        """`keys` and `last` are those of the reader, `positions` tells how far it has come.
+        """`keys` and `last` are those of the reader, `positions` returns how far it has read.
 
         Nothing is asked unless `active`.
         """

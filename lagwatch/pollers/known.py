@@ -100,7 +100,7 @@ class NamedIds:
         """Topic, id and the earliest commit of it (epoch ms); may name a pair again."""
         if decoded.topic_id is None:
             return
-        # ids are random: both halves in one number tell them apart
+        # ids are random: both halves in one number identify them
         named = decoded.topic_id[:, 0] ^ decoded.topic_id[:, 1]
         self._make_room()
         new = np.flatnonzero((named != 0) & (self._last[decoded.key] != named))

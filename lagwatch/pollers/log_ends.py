@@ -52,7 +52,7 @@ class LogEndPoller:
         """Ask for all partitions of the current topics, and for those of the offsets topic.
 
         Raises:
-            SourceError: there are partitions, and not one of them was answered for.
+            SourceError: no partition got an answer.
         """
         version, listing = self._topics.current()
         if version == 0:

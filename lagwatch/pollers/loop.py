@@ -1,4 +1,4 @@
-"""Asks again and again: the one place of the collector that retries."""
+"""Runs pollers in rounds: the only place of the collector that retries."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -19,8 +19,8 @@ from lagwatch.ports.reports import Report, SourceHealth, SourceKind
 Send = Callable[[Report], Awaitable[None]]
 """Hands a report to the serving process; waits while that one is busy."""
 
-_GOOD_NEWS_EVERY_S: Final = 1.0
-_SAY_AGAIN_S: Final = 60.0
+_SUCCESS_EVERY_S: Final = 1.0
+_LOG_AGAIN_S: Final = 60.0
 
 _log = structlog.get_logger(__name__)
 
@@ -31,13 +31,13 @@ class Poller(Protocol):
     source: SourceKind
 
     async def poll_once(self) -> Sequence[str]:
-        """One round: ask, and send what was learnt.
+        """One round: ask, and send the answers.
 
         Returns:
             What part of the round failed, one sentence each; empty when all is well.
 
         Raises:
-            SourceError: the round failed as a whole.
+            SourceError: the round failed completely.
         """
         ...
 
@@ -69,7 +69,7 @@ class Pace:
 
 
 class PollLoop:
-    """Runs a poller for ever and reports how it fares."""
+    """Runs a poller until cancelled and reports its health."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class PollLoop:
                 await self._failed(error)
             else:
                 self._backoff.reset()
-                await self._told(problems)
+                await self._answered(problems)
                 await self._rest(started_s)
 
     async def _failed(self, error: SourceError) -> None:
@@ -126,7 +126,7 @@ class PollLoop:
         await self._report(ok=False, kind=error.kind, message=str(error))
         await self._clock.sleep(delay_s)
 
-    async def _told(self, problems: Sequence[str]) -> None:
+    async def _answered(self, problems: Sequence[str]) -> None:
         if not problems:
             await self._report(ok=True)
             return
@@ -138,13 +138,13 @@ class PollLoop:
     def _is_news(self, message: str) -> bool:
         """A fault is logged when it appears, and then once a minute."""
         now_s = self._clock.monotonic_s()
-        if self._said == message and now_s - self._said_s < _SAY_AGAIN_S:
+        if self._said == message and now_s - self._said_s < _LOG_AGAIN_S:
             return False
         self._said, self._said_s = message, now_s
         return True
 
     async def _report(self, *, ok: bool, kind: str = "", message: str = "") -> None:
-        """Tell every change at once, and good news that lasts once a second."""
+        """Report every change at once, and unchanged success once a second."""
         health = SourceHealth(
             source=self._poller.source,
             ok=ok,
@@ -153,7 +153,7 @@ class PollLoop:
             message=message,
         )
         if self._last is not None and _same(self._last, health):
-            if ok and health.at_ms - self._last.at_ms < 1000 * _GOOD_NEWS_EVERY_S:
+            if ok and health.at_ms - self._last.at_ms < 1000 * _SUCCESS_EVERY_S:
                 return
         elif ok and self._last is not None:
             self._said = ""
@@ -184,14 +184,18 @@ async def _first_of(*waits: Awaitable[None]) -> None:
             task.cancel()
 
 
-def _same(one: SourceHealth, other: SourceHealth) -> bool:
-    return (one.ok, one.error_kind, one.message) == (other.ok, other.error_kind, other.message)
+def _same(before: SourceHealth, after: SourceHealth) -> bool:
+    return (before.ok, before.error_kind, before.message) == (
+        after.ok,
+        after.error_kind,
+        after.message,
+    )
 
 
 class ConnectionPoller:
-    """Hears the client library's events, so that they never pile up.
+    """Takes the client library's events, so that they never pile up.
 
-    `listen` raises a `SourceError` while no broker can be spoken to.
+    `listen` raises a `SourceError` while no broker can be reached.
     """
 
     source = SourceKind.CONNECTION

@@ -69,7 +69,7 @@ _log = structlog.get_logger(__name__)
 
 
 class OffsetsTopicPoller:
-    """Reads all partitions from where they were left, or from the start or end of the topic."""
+    """Reads all partitions from the last position, or from the start or end of the topic."""
 
     source = SourceKind.OFFSETS_TOPIC
 
@@ -95,7 +95,7 @@ class OffsetsTopicPoller:
     ) -> None:
         """`resume_id` is the id of the topic that the positions `resume` are of; "" unknown.
 
-        `problems` tells what else keeps commits from being known.
+        `problems` returns other reasons why commits are not known.
         """
         self._source = records
         self._cluster = cluster
@@ -121,7 +121,7 @@ class OffsetsTopicPoller:
         self._generations: dict[str, int] = {}
 
     async def poll_once(self) -> Sequence[str]:
-        """Read one batch and report what it says."""
+        """Read one batch and report its records."""
         if self._look_due():
             await self._look()
         if self._positions:
@@ -170,7 +170,7 @@ class OffsetsTopicPoller:
             _log.info("offsets_topic_assigned", partitions=len(self._positions), new=len(new))
 
     def _demand_visible(self, spans: Mapping[int, Span]) -> None:
-        """Groups without an offsets topic: once it may be new, twice it is hidden from us."""
+        """Groups without an offsets topic: it may be new at first; the second time it is hidden."""
         self._absences = self._absences + 1 if not spans and self._groups.any_listed() else 0
         if self._absences >= _ABSENCES:
             raise SourceError(
@@ -229,7 +229,7 @@ class OffsetsTopicPoller:
         await self._send(commits)
 
     def _count_rebalances(self, records: Sequence[GroupRecord]) -> None:
-        """A new generation or epoch is a rebalance; those of the backlog are old news."""
+        """A new generation or epoch is a rebalance; those of the backlog are not counted."""
         for record in records:
             if record.generation is None:
                 continue
@@ -242,7 +242,7 @@ class OffsetsTopicPoller:
         return self._backlog is not None and self._backlog.ready
 
     async def _tell_known(self) -> None:
-        """After the commits that it vouches for: reports keep their order."""
+        """Sent after the commits that it declares known: reports keep their order."""
         known = self._known.read(self._positions)
         if known is not None:
             await self._send(known)
@@ -265,7 +265,7 @@ class OffsetsTopicPoller:
 
 
 class _Backlog:
-    """How far the topic, as it stood when we began, is read."""
+    """How much is read of what the topic held at the start."""
 
     def __init__(
         self, positions: Mapping[int, int], ends: Mapping[int, int], topic_id: str

@@ -1,4 +1,4 @@
-"""Topics: which there are, and whether one of them is a new one under an old name."""
+"""Topics: their list, and topics that were deleted and created again under the same name."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -103,11 +103,11 @@ class TopicPoller:
         self._wake.call()
 
     def partitions_of(self, name: str) -> int:
-        """How many partitions a topic has, ours or not; 0 when it is not visible."""
+        """How many partitions a topic has, monitored or not; 0 when it is not visible."""
         return self._counts.get(name, 0)
 
     def any_listing(self, name: str) -> TopicListing | None:
-        """One topic, ours or not; None when it is not visible."""
+        """One topic, monitored or not; None when it is not visible."""
         if name not in self._counts:
             return None
         every = self._everything
@@ -129,7 +129,7 @@ class TopicPoller:
 
     @property
     def gone(self) -> AbstractSet[str]:
-        """Topics that went away and did not come back: a commit to one of them is news."""
+        """Topics that are gone: a commit to one of them means that it exists again."""
         return self._gone.keys()
 
     def committed_to(self, names: Iterable[str]) -> None:
@@ -218,7 +218,7 @@ class TopicPoller:
             "topics",
             sentences(
                 answer.refused,
-                "topic {name} is committed to but may not be seen; grant: "
+                "topic {name} has commits but is not visible; grant: "
                 "Allow DESCRIBE on TOPIC {name}",
             ),
         )
@@ -284,11 +284,11 @@ class TopicPoller:
         )
 
 
-def _changed(one: Topics, other: Topics) -> bool:
+def _changed(before: Topics, after: Topics) -> bool:
     return not (
-        one.names == other.names
-        and one.first_commit_ms == other.first_commit_ms
-        and one.ids == other.ids
-        and np.array_equal(one.partitions, other.partitions)
-        and np.array_equal(one.leader, other.leader)
+        before.names == after.names
+        and before.first_commit_ms == after.first_commit_ms
+        and before.ids == after.ids
+        and np.array_equal(before.partitions, after.partitions)
+        and np.array_equal(before.leader, after.leader)
     )

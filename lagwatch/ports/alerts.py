@@ -28,7 +28,7 @@ class Transition:
     act: str
     """open, escalate, de_escalate, close, none."""
     tell: str
-    """What was told: open, remind, escalate, de_escalate, close, nothing."""
+    """The notice: open, remind, escalate, de_escalate, close, nothing."""
     severity: str
     """warning or error."""
     reason: str
@@ -139,7 +139,7 @@ class NoticeAsk:
 class AlertsView(Protocol):
     """Incidents, notices, mutes and policies, for the HTTP layer.
 
-    Raises `NotFoundError` for an id that is not known and `InputError` for a cursor that is none.
+    Raises `NotFoundError` for an id that is not known and `InputError` for an invalid cursor.
     """
 
     def incidents(self, ask: IncidentAsk) -> tuple[Sequence[IncidentRecord], str]:

@@ -108,9 +108,9 @@ class Verification:
     """Records that are stored more than once. Readers see each once."""
     gaps: tuple[HistoryGap, ...]
     torn: tuple[str, ...]
-    """Files that were published and cannot be read whole."""
+    """Published files that cannot be read completely."""
     foreign: tuple[str, ...]
-    """Files that are not ours, or of another schema version; with the reason."""
+    """Files of another program or another schema version; with the reason."""
     leftovers: tuple[str, ...]
     """Unpublished files of a writer that died; harmless."""
 
@@ -187,7 +187,7 @@ class HistoryStore(Protocol):
         ...
 
     def tidy(self, now_ms: int) -> None:
-        """Whatever keeps reading fast, and may be nothing; called now and then by the writer."""
+        """Maintenance that keeps reading fast; the writer calls it now and then."""
         ...
 
     def close(self) -> None: ...
@@ -280,7 +280,7 @@ class RecorderHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A version of a group's consumers went live, and where the group stood then."""
+    """A version of a group's consumers went live, and the group's offsets then."""
 
     cluster: str
     group: str

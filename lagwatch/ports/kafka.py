@@ -42,7 +42,7 @@ class OffsetsTopicSource(Protocol):
         """All partitions; empty as long as no group has ever committed (the topic does not exist).
 
         Raises:
-            SourceError: `authorization` when the topic may not be seen or read.
+            SourceError: `authorization` when the topic is not visible or not readable.
         """
         ...
 
@@ -135,7 +135,7 @@ class GroupListing:
 
     groups: tuple[ListedGroup, ...]
     problem: str
-    """Why some brokers' groups are not in it; "" when the list is whole."""
+    """Why some brokers' groups are not in it; "" when the list is complete."""
     others: tuple[str, ...] = ()
     """Groups that are neither classic nor KIP-848 groups: streams groups may commit, share groups
     do not. May be a minute old."""
@@ -147,7 +147,7 @@ class GroupDescriptions:
 
     infos: tuple[GroupInfo, ...]
     refused: tuple[str, ...]
-    """They may not be described by us."""
+    """lagwatch may not describe them."""
     missing: tuple[str, ...]
     """No classic or KIP-848 groups of these names."""
     problems: Mapping[str, str]

@@ -167,7 +167,7 @@ class SourceHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """How much of the offsets topic, as it stood at the start, has been read."""
+    """How much has been read of what the offsets topic held at the start."""
 
     read: int
     total: int
@@ -178,7 +178,7 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectorFacts:
-    """What a collector found out about itself and its rights."""
+    """Facts of a collector about itself and its rights."""
 
     commits_mode: str
     """offsets-topic | admin: what is in use now."""

@@ -19,8 +19,7 @@ from confluent_kafka.admin import AdminClient
 from lagwatch.clock import SystemClock
 from lagwatch.config import ClusterSettings
 from lagwatch.kafka.client import KafkaClients
-from lagwatch.kafka.committed import KafkaCommitted
-from lagwatch.kafka.groups import KafkaGroups
+from lagwatch.kafka.groups import KafkaCommitted, KafkaGroups
 from tests.bench.usage import rss_bytes
 
 LOADED_WITHIN_S = 60

@@ -18,12 +18,12 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import generate_latest
 
 from lagwatch.clock import SystemClock
-from lagwatch.config.metrics import MetricsSettings
+from lagwatch.config.settings import MetricsSettings
 from lagwatch.core.model import EpochMs, GroupInfo, Member
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.memory import give_back
 from lagwatch.metrics import ClusterState, Exporter, ServiceState
-from lagwatch.metrics.text import Format
+from lagwatch.metrics.metric import Format
 from lagwatch.metrics.view import View
 from lagwatch.ports.queries import ClusterHealth
 from tests.bench.bench_evaluate import filled

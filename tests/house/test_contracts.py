@@ -30,7 +30,7 @@ FORBIDDEN: Final = {
         "lagwatch/service.py": "import lagwatch_api.app",
     },
     "only lagwatch.kafka and the demo know the Kafka client library": {
-        "lagwatch/metrics/text.py": "import confluent_kafka",
+        "lagwatch/metrics/metric.py": "import confluent_kafka",
     },
     "the demo and its broker are optional: nothing else needs them": {
         "lagwatch/jobs/session.py": "import lagwatch.kafka.embedded.jars",

@@ -9,6 +9,7 @@ from tests.support.lives import Life, broken, live, lives
 LIVES = tuple(lives((Path(__file__).parent / "lives.txt").read_text(encoding="utf-8")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("life", LIVES, ids=lambda life: life.why[:70])
 def test_life(life: Life) -> None:
     assert broken(life, live(life)) == [], life.why

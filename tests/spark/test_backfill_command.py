@@ -62,8 +62,8 @@ def test_the_command_fills_a_store_from_copies(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--from", "zookeeper"], "none of kafka"),
-        (["--from", "parquet"], "say where the copies lie"),
+        (["--from", "zookeeper"], "not one of kafka"),
+        (["--from", "parquet"], "say where the copies are"),
         (["--since", "yesterday", "--from", "telegraf"], "no day and no instant"),
         ([], "needs the clusters of a configuration"),
     ],

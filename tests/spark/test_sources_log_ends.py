@@ -162,5 +162,5 @@ def test_a_topic_that_is_hidden_is_named_with_the_acl_that_would_show_it(
     seen = visible_topics("here", settings, [hidden])
 
     assert seen.sentences() == [
-        f"topic {hidden} may not be seen; grant: Allow DESCRIBE on TOPIC {hidden}"
+        f"topic {hidden} is not visible; grant: Allow DESCRIBE on TOPIC {hidden}"
     ]

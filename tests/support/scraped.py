@@ -9,10 +9,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as plain
 
 from lagwatch.clock import SystemClock
-from lagwatch.config.metrics import MetricsSettings
+from lagwatch.config.settings import MetricsSettings
 from lagwatch.core.model import EpochMs, GroupInfo, Member, RuleSet
 from lagwatch.metrics import ClusterState, Exporter, ServiceState
-from lagwatch.metrics.text import Format
+from lagwatch.metrics.metric import Format
 from lagwatch.monitor import ClusterMonitor
 from lagwatch.monitor.cluster import MonitorSettings
 from lagwatch.ports.queries import ClusterHealth

@@ -415,6 +415,7 @@ def test_a_rolling_failure_makes_few_messages_and_the_first_at_once(tmp_path) ->
         assert len(receiver.heard) <= 8
 
 
+@pytest.mark.slow
 def test_five_thousand_incidents_pass_a_receiver_that_takes_few_at_once(tmp_path) -> None:
     largest = 200
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from lagwatch.metrics.exporter import accepts_gzip, negotiate
-from lagwatch.metrics.text import Format
+from lagwatch.metrics.metric import Format
 from lagwatch_api import create_app
 from tests.support.api_doubles import GivenQueries, GivenSettings, RecordingCommands
 from tests.support.scraped import Cluster, exporter

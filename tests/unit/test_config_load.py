@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from lagwatch.config import ClusterSettings, Settings
-from lagwatch.config.load import load, load_with_origins
-from lagwatch.config.overrides import Given
+from lagwatch.config.load import Override, load, load_with_origins
 from lagwatch.errors import ConfigError, Fault
 
 CLUSTER = '[clusters.prod]\nbootstrap = ["kafka-1:9092"]\n'
@@ -39,7 +38,7 @@ class TestPrecedence:
     def test_flags_go_before_the_environment_and_that_before_the_file(self, written) -> None:
         path = written(CLUSTER + '[server]\naddress = ":1"\n[log]\nlevel = "debug"\n')
         environ = {"LAGWATCH_SERVER__ADDRESS": ":2", "LAGWATCH_WINDOWS__INTERVALS": "20"}
-        flags = [Given(path=("server", "address"), value=":3", origin="--address")]
+        flags = [Override(path=("server", "address"), value=":3", origin="--address")]
 
         loaded = load_with_origins(path, environ, flags)
 

@@ -6,7 +6,7 @@ from confluent_kafka import KafkaError
 from lagwatch.config import ClusterSettings
 from lagwatch.kafka import codes, properties
 from lagwatch.kafka.causes import Causes
-from lagwatch.kafka.timeouts import REQUEST_TIMEOUT_S, Patience
+from lagwatch.kafka.client import REQUEST_TIMEOUT_S, AdaptiveTimeout
 
 SETTINGS = ClusterSettings.model_validate(
     {
@@ -81,7 +81,7 @@ def test_the_reader_commits_nothing() -> None:
 
 
 def test_after_a_miss_deadlines_are_short_and_now_and_then_full() -> None:
-    patience = Patience()
+    patience = AdaptiveTimeout()
     deadlines_s = []
     for _ in range(6):
         deadlines_s.append(patience.timeout_s)

@@ -10,14 +10,14 @@ from confluent_kafka.admin import AdminClient
 from lagwatch.clock import SystemClock
 from lagwatch.config import ClusterSettings
 from lagwatch.errors import SourceError
-from lagwatch.kafka import client, codes
+from lagwatch.kafka import codes
 from lagwatch.kafka.client import KafkaClients, kafka_error
 
 
 @pytest.fixture
-def clients(monkeypatch) -> KafkaClients:
-    monkeypatch.setattr(client, "GRACE_S", 0.05)
-    return KafkaClients("here", ClusterSettings(bootstrap="127.0.0.1:1"), SystemClock())
+def clients() -> KafkaClients:
+    settings = ClusterSettings(bootstrap="127.0.0.1:1")
+    return KafkaClients("here", settings, SystemClock(), grace_s=0.05)
 
 
 def test_a_question_left_unanswered_is_a_timeout_and_costs_the_client(clients) -> None:

@@ -8,8 +8,7 @@ import pytest
 
 from lagwatch.core.model import EpochMs, RuleSet
 from lagwatch.metrics import table
-from lagwatch.metrics.metric import Kind
-from lagwatch.metrics.text import Format
+from lagwatch.metrics.metric import Format, Kind
 from lagwatch.ports.reports import GroupsGone
 from tests.support.scraped import START_MS, Cluster, Scrape, exporter, info, text
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from lagwatch.core.model import RuleSet
+from lagwatch.metrics.metric import Format
 from lagwatch.metrics.profiles import PROFILES
-from lagwatch.metrics.text import Format
 from tests.support.scraped import Cluster, Scrape, info, text
 
 CLUSTER = {"cluster": "here"}

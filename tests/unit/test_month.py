@@ -11,6 +11,8 @@ from tests.bench.month.score import Episodes
 from tests.bench.month.traffic import CHUNK_S, STEP_S, Traffic, whole
 from tests.bench.month.truth import Excuses, Truth, must_be_found
 
+pytestmark = pytest.mark.slow
+
 SIZE = Size(groups=120, days=1.0, shards=1, seed=5)
 
 

@@ -334,7 +334,7 @@ def test_sending_to_none_is_nothing(report) -> None:
         (["--day", "2999-01-01"], "is not over in UTC"),
         (["--day", "2026-01-01", "--from", "2026-01-01"], "say --day, or --from and --to"),
         (["--to", "2026-01-01"], "needs --from as well"),
-        (["--from", "2026-01-02", "--to", "2026-01-01"], "lies before --from"),
+        (["--from", "2026-01-02", "--to", "2026-01-01"], "is before --from"),
     ],
 )
 def test_days_that_are_none_are_refused_before_spark_starts(

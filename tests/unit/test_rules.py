@@ -8,7 +8,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lagwatch.core import evaluate
 from lagwatch.core.explain import Explained, WindowInput, explain
 from lagwatch.core.model import PartitionStatus, Rule, RuleSet
 from lagwatch.core.rules import TABLES, judge, row_of, sentence
@@ -199,14 +198,14 @@ def test_rows_judged_together_or_alone_get_the_same_verdict(rules, seed, size, b
 
 @BOTH
 @pytest.mark.parametrize("block", [1, 3, 7])
-def test_blocks_of_rows_are_judged_as_the_whole(rules, block, monkeypatch) -> None:
+def test_blocks_of_rows_are_judged_as_the_whole(rules, block) -> None:
     fleet = Fleet("abcdefg", ShiftedClock(), rules=rules)
     fleet.slow.add("c")
     fleet.fail("b", "f")
     assert fleet.monitor.snapshot is not None
     at_ms = fleet.monitor.snapshot.at_ms
     whole = [fleet.queries.verdict(CLUSTER, group, show_all=True) for group in fleet.groups]
-    monkeypatch.setattr(evaluate, "_BLOCK", block)
+    fleet.monitor.windows.block_rows = block
 
     fleet.monitor.judge(at_ms)
 

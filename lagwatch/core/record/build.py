@@ -181,7 +181,10 @@ def _owners(snapshot: ClusterSnapshot, group: Index, rows: Index) -> tuple[Text,
             if code == len(members):
                 members.append(member)
             codes[row] = code
-    hosts, client_ids = ([one.host for one in members], [one.client_id for one in members])
+    hosts, client_ids = (
+        [member.host for member in members],
+        [member.client_id for member in members],
+    )
     return Text.coded(codes, hosts), Text.coded(codes, client_ids)
 
 

@@ -110,18 +110,18 @@ class Records:
         return column
 
     def numbers(self, name: str) -> NDArray[np.int64]:
-        """A column of whole numbers, -1 unknown.
+        """A column of integers, -1 unknown.
 
         Raises:
             TypeError: the column holds words or bytes.
         """
         column = self.columns[name]
         if isinstance(column, Text) or column.dtype.kind != "i":
-            raise TypeError(f"{self.kind}.{name} holds no whole numbers")
+            raise TypeError(f"{self.kind}.{name} holds no integers")
         return column.astype(np.int64, copy=False)
 
     def reals(self, name: str) -> NDArray[np.float64]:
-        """A column of real numbers, NaN unknown; whole numbers are widened.
+        """A column of floats, NaN unknown; integers are converted.
 
         Raises:
             TypeError: the column holds words or bytes.

@@ -2,7 +2,7 @@
 
 from lagwatch.core.rollup.build import EVENT_COLUMNS, ROUND_COLUMNS, SAMPLE_COLUMNS, Raw, roll_up
 from lagwatch.core.rollup.merge import merge
-from lagwatch.core.rollup.span import Span
+from lagwatch.core.rollup.rows import Span
 
 __all__ = [
     "EVENT_COLUMNS",

@@ -21,12 +21,12 @@ from lagwatch.core.rollup.rows import (
     PARTITION,
     TOPIC,
     Keys,
+    Span,
     changes,
     coded,
     sorted_by,
     to_records,
 )
-from lagwatch.core.rollup.span import Span
 from lagwatch.core.rollup.tally import concat_tallies, greatest, sums, worst_owner
 from lagwatch.core.rollup.timeline import Entries, Rounds, Series, Timeline, timeline
 

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from lagwatch.core.model import UNKNOWN
 from lagwatch.core.record import SOURCE_RANK, Records, Text
 from lagwatch.core.record.columns import BY_WORST
-from lagwatch.core.rollup.rows import coded
+from lagwatch.core.rollup.rows import Span, coded
 from lagwatch.core.rollup.sketch import sketch
-from lagwatch.core.rollup.span import Span
 from lagwatch.core.rollup.tally import STATUSES, Tally, greatest, least, nothing, sums, worst_owner
 from lagwatch.core.rollup.timeline import Entries, Series, Timeline, cut
 

@@ -1,4 +1,4 @@
-"""Quantiles that can be merged: many multisets of whole numbers at once.
+"""Quantiles that can be merged: many multisets of integers at once.
 
 A sketch is exact while it holds no more than `MOST` distinct values; then each value is put into a
 bin that depends on the value alone. Whether a sketch is binned depends on nothing but the distinct

@@ -1,6 +1,6 @@
 """What is counted of a bucket, in a form in which buckets add up to longer ones exactly.
 
-Everything is whole numbers: sums do not depend on their order. -1 is unknown; a sum is unknown
+Everything is integers: sums do not depend on their order. -1 is unknown; a sum is unknown
 only when all its parts are.
 """
 

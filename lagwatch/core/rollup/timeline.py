@@ -1,7 +1,7 @@
-"""Series of samples in time: which rounds each row stands for, and for how long it holds.
+"""Series of samples in time: which rounds each row counts for, and for how long it holds.
 
 Rows of a series are those of one partition of one group (or of one group) in order of time. A row
-stands for its own round and for those that follow in which the partition was left out because
+counts for its own round and for those that follow in which the partition was left out because
 nothing had changed (`lagwatch.history.grid` says the same of one group at a time).
 """
 
@@ -30,7 +30,7 @@ class Rounds:
     def begins(self) -> Int64:
         """From which instant on rows still hold in each round: that of the first of its run.
 
-        A run begins with a round that is whole, or not linked to the one before.
+        A run begins with a complete round, or one that is not linked to the one before.
         """
         if self.at_ms.size == 0:
             return self.at_ms
@@ -81,7 +81,7 @@ class Entries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """Rows, what they stand for, and how long."""
+    """Rows, the rounds they count for, and for how long."""
 
     entries: Entries
     end_ms: Int64
@@ -91,10 +91,10 @@ class Timeline:
 
 
 def timeline(rows: Series, rounds: Rounds, *, interval_ms: int) -> Timeline:
-    """Lay out rows in time; `interval_ms` is that of groups that have no rounds.
+    """Arrange rows in time; `interval_ms` is that of groups that have no rounds.
 
     A row holds until the next one of its series, or to the end of the interval of the last round
-    it stands for. A change between rounds holds to the end of the round it is in.
+    it counts for. A change between rounds holds to the end of the round it is in.
     """
     place = _Places(rows, rounds)
     next_ms = rows.next_ms()
@@ -128,7 +128,7 @@ class _Places:
         return group * self._width + inside
 
     def left_out(self, next_ms: Int64) -> tuple[Int64, Int64]:
-        """For each row the rounds it stands for besides its own: first, and after the last."""
+        """For each row the rounds it counts for besides its own: first, and after the last."""
         rows, rounds = self._rows, self._rounds
         if not bool((rounds.unchanged > 0).any()):
             none = np.zeros(rows.size, np.int64)
@@ -157,7 +157,7 @@ class _Places:
 
 
 def _entries(rows: Series, rounds: Rounds, first: Int64, count: Int64) -> Entries:
-    """Every row itself, and after it the rounds it stands for."""
+    """Every row itself, and after it the rounds it counts for."""
     row = np.arange(rows.size)
     if not count.any():
         return Entries(row=row, at_ms=rows.at_ms, regular=rows.regular)

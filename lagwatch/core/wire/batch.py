@@ -50,8 +50,8 @@ class Decoded:
     order: NDArray[np.int64]
     """Offset of the record in its partition."""
     topic_id: NDArray[np.int64] | None
-    """[rows, 2]: halves of the topic's id, 0 and 0 where a commit names none; None when none of the
-    batch does. `topic_id_text` prints one."""
+    """[rows, 2]: halves of the topic's id, 0 and 0 where a commit has none; None when no commit
+    has one. `topic_id_text` prints one."""
     group_records: tuple[GroupRecord, ...]
     """In record order."""
     malformed: Mapping[Fault, int]
@@ -68,7 +68,7 @@ def decode(
     *,
     quarantine_per_fault: int | None = 10,
 ) -> Decoded:
-    """Decode records given as columns of equal length; no bytes whatever make it raise.
+    """Decode records given as columns of equal length; it never raises, whatever the bytes.
 
     `orders` holds the records' own offsets. New keys are added to `table`. The quarantine keeps the
     first `quarantine_per_fault` records of each fault; None: all.

@@ -103,7 +103,7 @@ class CommitKeys:
         )
 
     def columns(self, ids: NDArray[np.int32]) -> KeyColumns:
-        """What these ids stand for, as columns."""
+        """Groups, topics and partitions of these ids, as columns."""
         group, topic, partition = (
             np.frombuffer(column, np.int32)[ids] if column else np.zeros(0, np.int32)
             for column in (self._group, self._topic, self._partition)

@@ -24,7 +24,7 @@ _LOGGING = (
 
 
 class PortTakenError(EmbeddedKafkaError):
-    """Somebody else took a port between its choice and the broker's start."""
+    """Another process took a port between its choice and the broker's start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

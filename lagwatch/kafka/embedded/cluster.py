@@ -5,15 +5,19 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Self
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._metadata import ClusterMetadata
+
 from lagwatch.java import find_java
-from lagwatch.kafka.embedded import probe
 from lagwatch.kafka.embedded.broker import Broker, Launcher, PortTakenError
 from lagwatch.kafka.embedded.jars import ensure_jars
-from lagwatch.kafka.embedded.ports import free_ports
+from lagwatch.kafka.embedded.ports import answers, free_ports
 from lagwatch.kafka.embedded.settings import (
     ClientConfig,
     EmbeddedKafkaError,
@@ -60,7 +64,7 @@ class EmbeddedKafka:
             data_dir: where to keep logs and data, also after `stop`; by default a temporary
                 directory, removed at the end. One that was used before is taken up again, and
                 must be given the same number of brokers.
-            properties: further lines of `server.properties`, which win over ours.
+            properties: further lines of `server.properties`, which override the defaults.
             start_timeout_s: how long `start` and `start_broker` wait for readiness.
         """
         self._count = brokers
@@ -259,7 +263,7 @@ class EmbeddedKafka:
         running = {each.node.node_id for each in self._brokers if each.pid is not None}
         for broker in brokers:
             config = self.admin_config() | {"bootstrap.servers": broker.node.bootstrap}
-            while (reason := probe.unready(config, broker.node.port, running, self._count)) != "":
+            while (reason := _unready(config, broker.node.port, running, self._count)) != "":
                 broker.pause(0.05)
                 if time.monotonic() > deadline_s:
                     raise EmbeddedKafkaError(broker.account(f"is not ready: {reason}"))
@@ -270,3 +274,34 @@ class EmbeddedKafka:
             broker.terminate()
         for broker in self._brokers:
             broker.wait_end()
+
+
+_ANSWER_TIMEOUT_S = 5.0
+
+
+def _unready(config: ClientConfig, port: int, running: AbstractSet[int], count: int) -> str:
+    """Return why the broker at `port` is not ready; "" when it is.
+
+    Ready is a broker that answers clients and knows all `running` node ids; and, when all of the
+    cluster's `count` brokers run, a leader of every partition.
+    """
+    if not answers(port):  # asked first: the client library would wait and complain
+        return f"nothing listens on port {port}"
+    try:
+        metadata = AdminClient({**config, "log_level": 0}).list_topics(timeout=_ANSWER_TIMEOUT_S)
+    except KafkaException as error:
+        return f"it does not answer clients: {error}"
+    if unknown := running - metadata.brokers.keys():
+        return f"it does not know brokers {sorted(unknown)} yet"
+    if len(running) == count and (orphans := _leaderless(metadata, running)):
+        return f"no leader yet for {', '.join(orphans[:3])}"
+    return ""
+
+
+def _leaderless(metadata: ClusterMetadata, running: AbstractSet[int]) -> list[str]:
+    return [
+        f"{topic.topic}-{partition.id}"
+        for topic in metadata.topics.values()
+        for partition in topic.partitions.values()
+        if partition.leader not in running
+    ]

@@ -34,7 +34,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def answers(port: int, timeout_s: float = 1.0) -> bool:
-    """Does somebody accept connections on this loopback port?"""
+    """Does a server accept connections on this loopback port?"""
     try:
         with socket.create_connection((LOOPBACK, port), timeout=timeout_s):
             return True

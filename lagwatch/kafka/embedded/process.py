@@ -34,7 +34,7 @@ class GuardedProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
-            start_new_session=True,  # Ctrl-C in the terminal is ours to handle, not the broker's
+            start_new_session=True,  # Ctrl-C in the terminal is for this process alone
         )
         self.pid = self._read_pid()
 
@@ -58,7 +58,7 @@ class GuardedProcess:
         self._close()
 
     def terminate(self) -> None:
-        """Ask the command to end (SIGTERM); `wait` tells when it has."""
+        """Ask the command to end (SIGTERM); `wait` returns when it has."""
         self._order(b"t")
 
     def _order(self, order: bytes) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from lagwatch.core.model import UNKNOWN, GroupStatus, PartitionStatus
 from lagwatch.metrics import labels as by
 from lagwatch.metrics.labels import Dialect
-from lagwatch.metrics.profiles.profile import Profile, column
+from lagwatch.metrics.source import Profile, column
 from lagwatch.metrics.view import View
 
 

@@ -1,13 +1,13 @@
 """The names of kafka_exporter, which Strimzi and many dashboards use.
 
-Its own series carry no cluster; ours do, so that several clusters can be told apart.
+Its own series have no label `cluster`; these do, to distinguish clusters.
 """
 
 from typing import Final
 
 from lagwatch.metrics import labels as by
 from lagwatch.metrics.labels import Dialect
-from lagwatch.metrics.profiles.profile import Profile, column
+from lagwatch.metrics.source import Profile, column
 
 KAFKA_EXPORTER: Final = Profile(
     name="kafka_exporter",

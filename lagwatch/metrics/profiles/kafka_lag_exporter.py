@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lagwatch.core.model import UNKNOWN, Member
 from lagwatch.metrics import labels as by
 from lagwatch.metrics.labels import Dialect, escape
-from lagwatch.metrics.profiles.profile import Profile, column
+from lagwatch.metrics.source import Profile, column
 from lagwatch.metrics.view import STATES, View
 
 _STATES: Final = (

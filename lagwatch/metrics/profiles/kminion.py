@@ -1,6 +1,6 @@
 """The names of KMinion.
 
-Its own series carry no cluster; ours do, so that several clusters can be told apart.
+Its own series have no label `cluster`; these do, to distinguish clusters.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lagwatch.core.model import UNKNOWN, GroupInfo
 from lagwatch.metrics import labels as by
 from lagwatch.metrics.labels import Dialect, escape
-from lagwatch.metrics.profiles.profile import Profile, column
+from lagwatch.metrics.source import Profile, column
 from lagwatch.metrics.view import View
 
 Int64 = NDArray[np.int64]
@@ -55,7 +55,7 @@ def _topic_members(view: View) -> Int64:
 
 
 def _topic_assigned(view: View) -> Int64:
-    """Partitions that somebody holds, by (group, topic) pair."""
+    """Partitions that a member holds, by (group, topic) pair."""
     return _over_pairs(view, len)
 
 
@@ -103,7 +103,7 @@ KMINION: Final = Profile(
             "kminion_kafka_consumer_group_topic_assigned_partitions",
             by.of_group_topics,
             _topic_assigned,
-            "Partitions of the topic that somebody holds.",
+            "Partitions of the topic that a member holds.",
         ),
         column(
             "kminion_kafka_consumer_group_topic_offset_sum",

@@ -1,10 +1,9 @@
-"""Options that contradict each other; asked of the tables as read, so that all are found."""
+"""Options that contradict each other, found in the tables as read: before any default is set."""
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, cast
 
-from lagwatch.config.cluster import ClusterSettings
-from lagwatch.config.security import WITH_PASSWORD
+from lagwatch.config.cluster import WITH_PASSWORD, ClusterSettings
 from lagwatch.config.walk import Tree
 from lagwatch.errors import Fault
 
@@ -149,3 +148,49 @@ def _needs(prefix: str, table: Tree, option: str, other: str) -> Iterator[Fault]
             problem=f"is missing; {option} needs it",
             remedy=f"Set {prefix}.{other}, or remove {option}.",
         )
+
+
+_ELASTICSEARCH: Final = "history.elasticsearch"
+
+
+def elasticsearch_faults(tree: Tree) -> Iterator[Fault]:
+    """Options that contradict each other, as they were written."""
+    table = _section(_section(tree, "history"), "elasticsearch")
+    yield from _credentials(table)
+    yield from _trust(table)
+
+
+def _credentials(table: Tree) -> Iterator[Fault]:
+    key, name, password = (
+        option in table or f"{option}_file" in table
+        for option in ("api_key", "username", "password")
+    )
+    if key and (name or password):
+        yield _store_fault("api_key", "is given beside a user", "Keep one way to authenticate.")
+    elif password and not name:
+        yield _store_fault("username", "is missing, there is a password", "Write the user's name.")
+    elif name and not password:
+        yield _store_fault("password_file", "is missing, there is a username", "Name the file.")
+
+
+def _trust(table: Tree) -> Iterator[Fault]:
+    file, fingerprint = table.get("ca_file"), table.get("fingerprint")
+    if file is not None and fingerprint is not None:
+        yield _store_fault("fingerprint", "is given beside ca_file", "Keep one of them.")
+    urls = table.get("urls")
+    shown = " ".join(map(str, urls)) if isinstance(urls, list | tuple) else str(urls or "")
+    if (file is not None or fingerprint is not None) and "https://" not in shown:
+        yield _store_fault(
+            "urls",
+            "no URL is encrypted, so there is no certificate to check",
+            "Write https://, or take ca_file and fingerprint away.",
+        )
+
+
+def _store_fault(option: str, problem: str, remedy: str) -> Fault:
+    return Fault(key=f"{_ELASTICSEARCH}.{option}", value="", problem=problem, remedy=remedy)
+
+
+def _section(table: Tree, name: str) -> Tree:
+    value = table.get(name)
+    return cast("Tree", value) if isinstance(value, dict) else {}
