@@ -8,13 +8,14 @@ A *pause* is the time in which a group had something to read and its committed o
 A *rise* is the time for which its lag went on rising.
 
 A length is *usual* when it is not much longer than what was usual before, or when one about as long
-was seen a short while ago: the first long pause is only noted, the second is believed. Shorter ones
-in between wear the note down, each by half of the difference. So one night on which a group was
-down does not excuse the next one, and a nightly batch is known by its third run. The length of a
-stop, one that was judged as such, is believed at its second time only where the group rests much of
-its time, or where both ended a whole number of days or a common number of hours apart: so two
-failures of like length do not excuse a third. What is usual is forgotten as time passes, by a
-second every 24 seconds: what recurs within 24 times its length stays known.
+was seen a short while ago: the first long pause is only noted, the second is believed. Of a row
+that was first seen less than half an hour ago the first one is, unless it was judged a stop.
+Shorter ones in between wear the note down, each by half of the difference. So one night on which a
+group was down does not excuse the next one, and a nightly batch is known by its third run. The
+length of a stop, one that was judged as such, is believed at its second time only where the group
+rests much of its time, or where both ended a whole number of days or a common number of hours
+apart: so two failures of like length do not excuse a third. What is usual is forgotten as time
+passes, by a second every 24 seconds: what recurs within 24 times its length stays known.
 
 Of commits made before lagwatch watched it is not known whether there was something to read between
 them. Their pauses are kept apart: they count until members are seen to stay through half an hour
@@ -57,6 +58,8 @@ _NOISE: Final = np.float32(0.25)
 """Less than this share of a rise, before a pause or a single step, was no part of it: `_rise`."""
 _CREEPS: Final = np.float32(2)
 """A lag that rose at most so many times as far as when it paused last has not begun to rise."""
+YOUNG_STEPS: Final = 30
+"""A row that was first seen so many steps ago has not shown yet what is usual for it."""
 KNOWN_AFTER: Final = 3
 """Movements after which the pace of a row is known."""
 RESTS: Final = 3
@@ -91,12 +94,13 @@ class Usual:
         believe_ms: int = _NEVER_MS,
         also: "Usual | None" = None,
         may_recur: Bools | None = None,
+        believed: Bools | None = None,
     ) -> None:
         """Take in one length for each of these rows; a row must not occur twice.
 
         Expected are lengths up to twice the usual one, here or in `also`, and `slack_ms` more.
         Lengths from `believe_ms` on are believed when they are seen first. Where `may_recur` is
-        False, the length is not believed because it was noted before.
+        False, the length is not believed because it was noted before. Where `believed`, it is.
         """
         units = np.minimum(-(-length_ms // UNIT_MS), _MOST_UNITS).astype(np.int64)
         known, noted = self.known[rows].astype(np.int64), self.noted[rows].astype(np.int64)
@@ -105,13 +109,15 @@ class Usual:
         recurs = (units <= _LIKE * noted) & (noted <= _LIKE * units)
         if may_recur is not None:
             recurs &= may_recur
-        believed = expected | recurs | (units >= believe_ms // UNIT_MS)
-        self.known[rows] = np.where(believed, np.maximum(known, units), known)
+        believes = expected | recurs | (units >= believe_ms // UNIT_MS)
+        if believed is not None:
+            believes |= believed
+        self.known[rows] = np.where(believes, np.maximum(known, units), known)
         # a shorter one does not wipe out a longer one at once: of lengths that vary widely no two
         # in a row may be alike
         unlike = np.where(units < noted, (noted + units) // 2, units)
         # what recurs is noted anew, or it would be believed only every second time
-        self.noted[rows] = np.where(recurs, units, np.where(believed, noted, unlike))
+        self.noted[rows] = np.where(recurs, units, np.where(believes, noted, unlike))
 
     def forget(self, units: int, *, noted: int) -> None:
         """Shorten the usual lengths by `units`, and those noted once by `noted`."""
@@ -146,7 +152,9 @@ class Pace:
         """Pauses between commits that were made before lagwatch watched."""
         self.rises = Usual(np.empty(0, np.uint16), np.empty(0, np.uint16))
         self.held_s = np.empty(0, np.uint32)
-        """Since when a member has held the partition; 0: none does."""
+        """When a member came to hold the partition, short interruptions left out; 0 never."""
+        self.left_s = np.empty(0, np.uint32)
+        """When its last member went; 0 while one holds it, and before."""
         self.waited_ms: Int64 | None = None
         """When the row last waited for a transaction, or nothing but control records was left; -1
         never. None: no row ever did."""
@@ -252,7 +260,9 @@ class Pace:
         turn = _turns(rows[long])
         for number in range(int(turn.max(initial=UNKNOWN)) + 1):
             chosen = long[turn == number]
+            ordinary = ~self.down[rows[chosen]]
             may_recur = self._may_recur(rows[chosen], at_ms[chosen], pause_ms[chosen])
+            age_ms = at_ms[chosen] - self.since_s[rows[chosen]].astype(np.int64) * 1000
             usual.learn(
                 rows[chosen],
                 pause_ms[chosen],
@@ -260,6 +270,7 @@ class Pace:
                 believe_ms=_SCHEDULED_MS if past else _NEVER_MS,
                 also=self.past,
                 may_recur=may_recur,
+                believed=ordinary & (age_ms < YOUNG_STEPS * self.step_ms),
             )
         heads = _heads(rows)
         moved, times = rows[heads], np.diff(heads, append=rows.size)
@@ -304,13 +315,23 @@ class Pace:
         self.waited_ms[rows] = at_ms
 
     def see_members(self, held: Bools, now_ms: int) -> None:
-        """Which rows' partitions are held by members now; called once a step."""
-        size = held.size
-        since_s = self.held_s[:size]
-        since_s[:] = np.where(held, np.where(since_s > 0, since_s, now_ms // 1000), 0)
-        known = np.flatnonzero(self.past.known[:size])
+        """Which rows' partitions are held by members now."""
+        size, now_s = held.size, now_ms // 1000
+        held_s, left_s = self.held_s[:size], self.left_s[:size]
+        changed = np.flatnonzero(held != ((held_s > 0) & (left_s == 0)))
+        if not changed.size:
+            return
+        joins, leaves = changed[held[changed]], changed[~held[changed]]
+        anew = (left_s[joins] == 0) | ((now_s - left_s[joins]) * 1000 >= self.step_ms)
+        held_s[joins[anew]] = now_s
+        left_s[joins] = 0
+        left_s[leaves] = now_s
+
+    def forget_past(self, held: Bools, now_ms: int) -> None:
+        """Forget the pauses of the past where members stay without moving; called once a step."""
+        known = np.flatnonzero(self.past.known[: held.size])
         if known.size:
-            held_ms = now_ms - since_s[known].astype(np.int64) * 1000
+            held_ms = now_ms - self.held_s[known].astype(np.int64) * 1000
             idle_ms = np.minimum(now_ms - self.moved_ms[known], held_ms)
             stays = (held_ms >= _STAYS_MS) | (idle_ms >= _IDLE_STEPS * self.step_ms)
             self.past.known[known[held[known] & stays]] = 0
@@ -381,10 +402,11 @@ class Pace:
         small dip. It has ended when no higher peak follows: then the lag stays where it is.
         """
         passed = max(step - self._step, 0)
-        under_way = np.minimum(self._under_way.astype(np.int64) + passed, _MOST_UNITS)
-        self._under_way[:] = under_way
         steps = 1 + 2 * self.pauses.known.astype(np.int64) * UNIT_MS // self.step_ms
-        steps = np.maximum(steps, passed)
+        steps = np.clip(steps, passed, _MOST_UNITS)
+        # steps in which the group paused are no part of a rise: what is longer than its times is
+        under_way = np.minimum(self._under_way.astype(np.int64) + passed, steps)
+        self._under_way[:] = under_way
         known = np.isfinite(self._floor) & (under_way >= steps)
         peak, level = self._floor_before, self.level + under_way
         higher = known & np.isfinite(peak) & (self._floor > peak)
@@ -477,6 +499,7 @@ _EMPTY: Final[Mapping[str, float]] = {
     "down": False,
     "returned_s": 0,
     "held_s": 0,
+    "left_s": 0,
     "_floor": float("inf"),
     "_floor_before": float("inf"),
     "_under_way": 0,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN, Membership
-from lagwatch.core.pace import KNOWN_AFTER, Pace
+from lagwatch.core.pace import KNOWN_AFTER, YOUNG_STEPS, Pace
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
@@ -195,9 +195,14 @@ class Limits:
         return 5 * self.step_ms
 
     @property
+    def next_run_ms(self) -> int:
+        """A job of which little is known, and that has ended, gets so long: seven minutes."""
+        return 7 * self.step_ms
+
+    @property
     def young_ms(self) -> int:
         """A row seen for less than this has not shown what is usual for it: half an hour."""
-        return 30 * self.step_ms
+        return YOUNG_STEPS * self.step_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,7 +358,16 @@ class Rows:
     @cached_property
     def gone(self) -> Bools:
         """Is no consumer there to read the partition?"""
-        return np.isin(self.membership, (Membership.EMPTY, Membership.UNHELD))
+        unheld = np.isin(self.membership, (Membership.EMPTY, Membership.UNHELD))
+        # the last commits of members that have just left may still be on their way
+        settled: Bools = self.now_ms - self._left_ms >= self.limits.step_ms
+        return unheld & settled
+
+    @cached_property
+    def _left_ms(self) -> Int64:
+        """When the last member of the partition went; far in the past when none was seen."""
+        left_s = self.around.pace.left_s[self.row].astype(np.int64)
+        return left_s * 1000 - self.around.skew_ms
 
     @cached_property
     def pause_ms(self) -> Int64:
@@ -365,12 +379,16 @@ class Rows:
         """Since when there has been something to read and the offset has not moved.
 
         From the last movement, or from when the first unread message was appended or an open
-        transaction ended, if that came later: until then the consumer had nothing to do.
+        transaction ended, if that came later: until then the consumer had nothing to do. And where
+        a member holds the partition, from when it came: a job does not read between its runs.
         """
         known = self.time_lag_ms >= 0
         latest = UNKNOWN if self.appended_ms is None else self.appended_ms
         appended = np.where(known, self.around.asked_ms - self.time_lag_ms, latest)
         since_ms: Int64 = np.maximum(self.around.pace.moved_ms[self.row], appended)
+        held = self.membership == Membership.HELD
+        came_ms = self.around.pace.held_s[self.row].astype(np.int64) * 1000 - self.around.skew_ms
+        since_ms = np.where(held, np.maximum(since_ms, came_ms), since_ms)
         waited_ms = self.around.pace.waited_ms
         return since_ms if waited_ms is None else np.maximum(since_ms, waited_ms[self.row])
 
@@ -411,11 +429,21 @@ class Rows:
         since_ms = self.around.pace.since_s[self.row].astype(np.int64) * 1000
         young = self.now_ms - since_ms < limits.young_ms
         floor_ms = np.where(young, limits.unsure_ms, limits.stop_after_ms)
+        # members that left right behind a commit have ended their work: a job of every five minutes
+        left_after_ms = self._left_ms - self.around.pace.moved_ms[self.row]
+        ended = young & (np.abs(left_after_ms) <= self._leave_ms)
+        floor_ms = np.where(ended, limits.next_run_ms, floor_ms)
         gone_ms = np.maximum(floor_ms, pause_ms * 3 // 2 + limits.step_ms)
         patience_ms = np.where(self.pace_known, limits.stall_after_ms, 3 * limits.stall_after_ms)
         there_ms = np.maximum(patience_ms, 3 * pause_ms)
         there_ms = np.where(self.membership == Membership.UNKNOWN, gone_ms, there_ms)
         return np.where(self.gone, gone_ms, there_ms)
+
+    @cached_property
+    def _leave_ms(self) -> Int64:
+        """Who leaves within this time of a commit does so of its own accord, as far as is seen."""
+        polled = self.commit_fact("polled") == 1
+        return np.where(polled, self.limits.step_ms // 2, self.limits.step_ms // 12)
 
     @cached_property
     def overdue(self) -> Bools:
@@ -455,6 +483,7 @@ class Rows:
         steps = np.maximum(self.windows.count.astype(np.int64) - 1, 1)
         usual_ms = np.maximum(3 * self.span_ms // steps, self.limits.step_ms)
         seen = self.now_ms - self.commit_ms <= usual_ms
+        seen &= self.commit_ms > self.around.pace.moved_ms[self.row]
         polled = self.commit_fact("polled") == 1
         return np.where(polled, self.membership == Membership.HELD, seen)
 

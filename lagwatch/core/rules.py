@@ -68,7 +68,13 @@ def _within_allowed(rows: Rows) -> Bools:
 
 
 def _nothing_to_read(rows: Rows) -> Bools:
-    return rows.readable_lag <= rows.allowed_lag
+    return (rows.readable_lag <= rows.allowed_lag) & ~_beyond(rows)
+
+
+def _beyond(rows: Rows) -> Bools:
+    """Is the committed offset beyond the log end, as far as is known yet?"""
+    log_end = rows.partition("log_end")
+    return (log_end >= 0) & (rows.committed > log_end)
 
 
 def silent_longer_than_the_window(rows: Rows) -> Bools:
@@ -153,10 +159,9 @@ def _mirrored(rows: Rows) -> Bools:
 
 
 def _ahead(rows: Rows) -> Bools:
-    log_end = rows.partition("log_end")
     # a commit may be younger than the log end it is compared with
     settled = rows.now_ms - rows.commit_ms >= _SETTLED_MS
-    ahead: Bools = (log_end >= 0) & (rows.committed > log_end) & settled
+    ahead: Bools = _beyond(rows) & settled
     seen_ms = rows.seen_ms
     if seen_ms is None or not ahead.any():
         return ahead
@@ -167,7 +172,11 @@ def _ahead(rows: Rows) -> Bools:
 
 def _lost(rows: Rows) -> Bools:
     lost_ms = rows.fact("lost_ms")
-    return (lost_ms >= 0) & (rows.now_ms - lost_ms < rows.limits.loss_shown_ms)
+    lost: Bools = (lost_ms >= 0) & (rows.now_ms - lost_ms < rows.limits.loss_shown_ms)
+    if not lost.any():
+        return lost
+    # a stop that comes on top is not hidden
+    return lost & ~(rows.overdue & rows.watched & (rows.readable_lag > rows.allowed_lag))
 
 
 def _control_records_only(rows: Rows) -> Bools:
@@ -202,7 +211,7 @@ def _rewound(rows: Rows) -> Bools:
 def _warming_up(rows: Rows) -> Bools:
     # neither seen to move nor quiet for long enough to be sure
     unseen = (rows.windows.count < _TWO_COMMITS) & ~rows.overdue
-    return unseen | (rows.overdue & ~rows.watched)
+    return unseen | (rows.overdue & ~rows.watched) | _beyond(rows)
 
 
 def _silent_before_start(rows: Rows) -> Bools:
@@ -216,6 +225,9 @@ def _silent_before_start(rows: Rows) -> Bools:
     # who was seen to work for much longer than it has been silent now is no batch job
     worked_ms = moved_ms - pace.since_s[rows.row].astype(np.int64) * 1000
     may_rest = (silent_ms >= _LONG_STEPS * step_ms) & (worked_ms <= RESTS * silent_ms)
+    # polls do not say how long the offset had been there when it was first seen
+    still = (pace.moves[rows.row] <= 1) & (pace.held_s[rows.row] == 0)
+    may_rest |= (rows.commit_fact("polled") == 1) & still & (silent_ms >= -step_ms)
     without = rows.membership != Membership.HELD
     holds: Bools = new & may_rest & without & rows.overdue & ~pace.down[rows.row]
     return holds

@@ -407,6 +407,8 @@ class ClusterMonitor:
         self._watch_uncommitted(now_ms)
         layout = self._laid_out()
         self.groups.refresh(layout, now_ms)
+        held = self.groups.membership[: self.windows.rows] == Membership.HELD
+        self.pace.see_members(held, now_ms)
         self._round += 1
         known_ms = self._known_until_ms(now_ms)
         judged = evaluate(
@@ -433,8 +435,7 @@ class ClusterMonitor:
         self._recycle()
         fresh = now_ms - self._data_ms <= self.settings.away_after_ms
         if fresh and self._movements.see_lags(self.snapshot, now_ms):
-            held = self.groups.membership[: self.windows.rows] == Membership.HELD
-            self.pace.see_members(held, now_ms)
+            self.pace.forget_past(held, now_ms)
         return self.snapshot
 
     def _laid_out(self) -> Layout:

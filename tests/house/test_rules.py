@@ -32,7 +32,7 @@ def test_neighbours_in_another_order_decide_otherwise_or_are_listed(rules, numbe
     table = list(TABLES[rules])
     first, second = table[number : number + 2]
     table[number : number + 2] = second, first
-    drawn = [any_rows(1, 50_000, beginning=beginning) for beginning in (False, True)]
+    drawn = [any_rows(1, 150_000, beginning=beginning) for beginning in (False, True)]
 
     changed = any(
         (judge(table, rows).rule != judge(TABLES[rules], rows).rule).any() for rows in drawn

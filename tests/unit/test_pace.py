@@ -16,6 +16,7 @@ HOUR_MS = 60 * MINUTE_MS
 def pace() -> Pace:
     pace = Pace()
     pace.make_room(2)
+    pace.moved_ms[:] = 24 * HOUR_MS  # no row is young
     return pace
 
 
@@ -38,6 +39,40 @@ def see(
 def test_a_long_pause_is_noted_first_and_believed_when_it_recurs(pace) -> None:
     assert pause(pace, 60) == 0
     assert pause(pace, 55) == 55
+
+
+def test_the_first_pause_of_a_young_row_is_believed_unless_it_was_a_stop(pace: Pace) -> None:
+    pace.begin(np.array([0, 1]), np.full(2, 24 * HOUR_MS))
+    pace.down[1] = True
+    rows, at_ms = np.array([0, 1]), np.full(2, 24 * HOUR_MS + 6 * MINUTE_MS)
+    pace.move(rows, at_ms, np.full(2, 5 * MINUTE_MS))
+
+    assert (pace.pauses.length_ms(rows) / MINUTE_MS).tolist() == [5, 0]
+
+
+def test_steps_in_which_a_group_was_away_are_no_rise(pace: Pace) -> None:
+    for minute in range(5):
+        see(pace, 100, minute)
+    for minute in range(5, 10):  # it pauses: its lag is not looked at
+        see(pace, 0, minute, row=1)
+    for minute, lag in (10, 5_000), (11, 6_000):
+        see(pace, lag, minute)
+
+    assert pace.rising[0] <= 2
+
+
+def test_members_that_come_back_soon_have_held_all_the_time(pace: Pace) -> None:
+    held, none = np.array([True]), np.array([False])
+    pace.see_members(held, 1 * HOUR_MS)
+    pace.see_members(none, 2 * HOUR_MS)
+    left_s = int(pace.left_s[0])
+    pace.see_members(held, 2 * HOUR_MS + 20_000)
+    soon_s = int(pace.held_s[0])
+    pace.see_members(none, 3 * HOUR_MS)
+    pace.see_members(held, 4 * HOUR_MS)
+
+    assert (left_s, soon_s) == (2 * 3600, 3600)
+    assert (pace.held_s[0], pace.left_s[0]) == (4 * 3600, 0)
 
 
 def test_a_pause_much_longer_than_the_one_noted_is_noted_anew(pace) -> None:
@@ -215,7 +250,7 @@ def test_a_row_that_is_given_up_leaves_nothing_to_its_next_owner(pace) -> None:
     pace.clear(ROW)
     pace.make_room(5)
 
-    assert (pace.moved_ms == -1).all()
+    assert (pace.moved_ms[[0, 2, 3, 4]] == -1).all()
     for column in (pace.since_s, pace.moves, pace.down, pace.rising, pace.pauses.known):
         assert column.size == 5
         assert not column.any()
