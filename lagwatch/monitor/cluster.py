@@ -203,6 +203,7 @@ class ClusterMonitor:
             self.history,
             known_ms=self._admitted_until,
             is_remainder=self._is_remainder,
+            is_held=lambda rows: self.groups.membership[rows] == Membership.HELD,
         )
         self._silent: dict[Identity, int] = {}
         """Rows of group-partitions that members hold and never committed."""
@@ -358,6 +359,7 @@ class ClusterMonitor:
         if kept.starts_ms >= 0:
             self._losses.starts.add(kept.topics.log_start, kept.starts_ms)
         self._partitions.restore(kept.partitions)
+        self._movements.restore(kept.data_ms)
         self._known.restore(*kept.absences)
         self._table.restore(ids, kept.topics)
         self._place_made()
@@ -719,7 +721,7 @@ class ClusterMonitor:
         while self._waiting and _seen_ms(*self._waiting[0]) <= report.started_ms:
             self._admit_next(now_ms)
         self._note_polls()
-        self._losses.count(now_ms)
+        self._losses.count(now_ms, skew_ms=self.skew.corrected_ms)
         self._losses.starts.add(self._topics.log_start, report.finished_ms)
         commits = self._known.facts(skew_ms=0, all_polled=False)
         if commits is not None:

@@ -28,6 +28,8 @@ _GAPS: Final = 3
 """Intervals between commits of which the longest is taken for the usual one."""
 _HUNG: Final = 4
 """A consumer that is silent for so many of them has not been reading all the time."""
+_HUNG_MS: Final = 30_000
+"""Nor has one that is silent for longer than this, at least."""
 _FAR: Final = 10
 """Lag in steps from one commit to the next: a consumer so far behind did not read all it passed."""
 _MOST_LOSSES: Final = 10_000
@@ -127,10 +129,12 @@ class Losses:
         *,
         known_ms: Callable[[Slots], Int64],
         is_remainder: Callable[[Slots], Bools],
+        is_held: Callable[[Slots], Bools],
     ) -> None:
         """`known_ms`: up to when all commits of some rows are admitted; -1 not known.
 
         `is_remainder`: which rows hold offsets that no consumer of this cluster reads on from.
+        `is_held`: which rows' partitions are held by a member.
         """
         self.starts = LogStarts()
         self._windows = windows
@@ -139,6 +143,7 @@ class Losses:
         self._history = history
         self._known_ms = known_ms
         self._is_remainder = is_remainder
+        self._is_held = is_held
         self._compared_ms = UNKNOWN
         """`LogStarts.since_ms` of the log starts that were last compared with all rows."""
         self._rows_came = False
@@ -212,11 +217,12 @@ class Losses:
                 first = max(int(before[index]), int(counted[index]))
                 self._lose(int(row[index]), first, int(start[index]), now_ms, exact=False)
 
-    def count(self, now_ms: EpochMs) -> None:
+    def count(self, now_ms: EpochMs, *, skew_ms: int) -> None:
         """Rows whose next message was deleted before this round began: what was deleted is lost.
 
         The log start is that of the newest round after which all commits are known and admitted:
-        so a consumer that committed and let its messages be deleted is not taken for a loser.
+        so a consumer that committed and let its messages be deleted is not taken for a loser. Nor
+        is a member that may have read what was deleted and has not committed it yet.
         """
         newest = self.starts.newest
         if not newest.size:
@@ -233,8 +239,24 @@ class Losses:
         floor = self.starts.known_at(self._table.at[rows], self._known_ms(rows))
         counted = np.maximum(self._setbacks.counted_until(rows), committed)
         lost = (floor > counted) & ~self._is_remainder(rows)
+        held = self._is_held(rows)
         for index in np.flatnonzero(lost).tolist():
+            known_ms = int(self.starts.until_ms) - skew_ms
+            if held[index] and self._may_be_read(int(rows[index]), int(floor[index]), known_ms):
+                continue  # its next commit will show it
             self._lose(int(rows[index]), int(counted[index]), int(floor[index]), now_ms, exact=True)
+
+    def _may_be_read(self, row: int, end: int, known_ms: int) -> bool:
+        """Can the consumer have read up to an offset since its last commit, if it did not hang?"""
+        window = self._windows.entries(row)
+        took_ms = known_ms - window.commit_ms[-1]
+        gaps_ms = [b - a for a, b in pairwise(window.commit_ms)]
+        known = len(gaps_ms) >= _GAPS
+        patience_ms = _HUNG_MS if known else 2 * _HUNG_MS
+        if took_ms > max(patience_ms, _HUNG * max(gaps_ms, default=0)):
+            return False
+        readable = _PLAUSIBLE * _fastest(window.offset, window.commit_ms) * took_ms
+        return not known or end - window.offset[-1] <= readable
 
     def _lose(self, row: int, first: int, end: int, now_ms: EpochMs, *, exact: bool) -> None:
         group, topic, partition = self._table.identity(row)
@@ -259,7 +281,7 @@ def _reading_ms(commit_ms: list[int], took_ms: int, *, waited_ms: int) -> int:
     next message was there for so long, hung until shortly before it committed again.
     """
     gaps_ms = [b - a for a, b in pairwise(commit_ms)]
-    if len(gaps_ms) < _GAPS or min(took_ms, waited_ms) <= _HUNG * max(gaps_ms):
+    if len(gaps_ms) < _GAPS or min(took_ms, waited_ms) <= max(_HUNG_MS, _HUNG * max(gaps_ms)):
         return took_ms
     return 2 * max(gaps_ms)
 

@@ -24,6 +24,7 @@ _AT_WORK: Final = np.isin(
     np.arange(len(Rule)), (Rule.LAG_WITHIN_ALLOWED, Rule.PROGRESSING, Rule.FALLING_BEHIND)
 )
 """Rules by which a group reads: while it pauses, its lag does not say whether it is fast enough."""
+_RESTART_STEPS: Final = 2
 
 
 class Movements:
@@ -50,6 +51,16 @@ class Movements:
         self._away_after_ms = away_after_ms
         self._lags_ms = EpochMs(UNKNOWN)
         """When lags were known last."""
+        self._gap_ms = away_after_ms
+        """After lags were not known for longer, rises begin anew."""
+
+    def restore(self, lags_ms: int) -> None:
+        """Lags were known last at this instant, by an earlier process.
+
+        Kafka was there while lagwatch was restarted, as far as is known: lags went on rising.
+        """
+        self._lags_ms = EpochMs(lags_ms)
+        self._gap_ms = max(self._away_after_ms, _RESTART_STEPS * self._pace.step_ms)
 
     def follow(
         self, commits: CommitColumns, before: Int64, starts: Bools, *, first_ms: EpochMs
@@ -113,9 +124,9 @@ class Movements:
         """Follow how lags rise and fall; they must be fresh. True once a step."""
         rows = snapshot.rows
         shown = np.flatnonzero(rows.rule == Rule.FALLING_BEHIND)
-        if now_ms - self._lags_ms > self._away_after_ms:
+        if now_ms - self._lags_ms > self._gap_ms:
             self._pace.resume(now_ms, shown=rows.window[shown])
-        self._lags_ms = now_ms
+        self._lags_ms, self._gap_ms = now_ms, self._away_after_ms
         known = (rows.readable_lag >= 0) & _AT_WORK[rows.rule]
         away = self._partitions.away(now_ms)
         if away.any():

@@ -196,7 +196,7 @@ def _hangs_until_deleted(scene: Scene) -> None:
             _consume_until(consumer, lambda: read.commits(group, topic) >= 8)
             consumer.pause(consumer.assignment())
             paused_s = time.monotonic()
-            _consume_until(consumer, lambda: time.monotonic() > paused_s + 20)
+            _consume_until(consumer, lambda: time.monotonic() > paused_s + 40)
             committed = scene.oracle.committed(group)[topic, 0]
             log_start = scene.oracle.log_end(topic) - 5
             scene.oracle.delete_records(topic, log_start)

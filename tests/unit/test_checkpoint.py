@@ -184,6 +184,22 @@ def test_a_group_that_falls_behind_does_so_still() -> None:
     assert after[2] == before[2]
 
 
+def test_a_group_whose_lag_rises_is_found_although_lagwatch_is_restarted_every_two_minutes() -> (
+    None
+):
+    told = begun()
+    for second in range(0, 1200, 10):
+        told.wait(10)
+        told.commit("g", "t", 0, 10 * second)
+        told.grow("t", 200)
+        if second % 130 == 0:
+            told.restart(away_s=3)
+        told.ends()
+        told.judge()
+
+    assert _row(told)[:2] == (PartitionStatus.WARN, Rule.FALLING_BEHIND)
+
+
 def test_a_reader_that_waited_for_a_transaction_is_still_excused() -> None:
     told = _steady(2400)
     end = told.topics["t"][1]

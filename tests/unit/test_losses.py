@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lagwatch.core.model import EpochMs
+from lagwatch.core.model import EpochMs, GroupInfo, Member
 from lagwatch.monitor import ClusterMonitor
 from lagwatch.monitor.cluster import MonitorSettings
 from lagwatch.ports.reports import (
@@ -11,6 +11,7 @@ from lagwatch.ports.reports import (
     CollectorStarted,
     Commits,
     CommitsKnown,
+    GroupsSeen,
     LogEnds,
     Report,
     Topics,
@@ -82,6 +83,21 @@ class Rounds:
             )
         )
 
+    def hold(self) -> None:
+        """A member of the group holds the partition."""
+        held = (("t", (0,)),)
+        member = Member(member_id="m", client_id="c", host="h", instance_id="", assignment=held)
+        info = GroupInfo(
+            group="g",
+            type="classic",
+            state="Stable",
+            assignor="range",
+            coordinator=1,
+            members=(member,),
+        )
+        self._apply(GroupsSeen(groups=(info,), complete=True))
+        self.monitor.judge(EpochMs(self.now_ms))
+
     def lost(self) -> int:
         (lost,) = self.monitor.setbacks.lost(np.array([0])).tolist()
         return int(lost)
@@ -103,6 +119,42 @@ def test_messages_deleted_before_they_were_read_are_lost(rounds: Rounds) -> None
         rounds.round(25, 40)
 
     assert rounds.lost() == 15
+
+
+def test_a_member_that_deletes_what_it_has_read_before_it_commits_loses_nothing(
+    rounds: Rounds,
+) -> None:
+    rounds.hold()
+    rounds.commit(40)
+    end = 40
+    for number in range(120):  # ten messages a round are read and deleted; a commit every 30 s
+        end += 10
+        if number % 6 == 5:
+            rounds.commit(end - 10)
+        rounds.round(end - 12, end)
+
+    assert rounds.lost() == 0
+
+
+def test_a_member_that_hung_while_its_messages_were_deleted_lost_them(rounds: Rounds) -> None:
+    rounds.hold()
+    committed = keep_up(rounds)
+    end = hang(rounds, committed)
+    for _ in range(12):
+        rounds.round(end - 5, end)
+
+    assert rounds.lost() == end - 5 - committed
+
+
+def test_a_member_that_retention_overtakes_loses_what_it_cannot_have_read(rounds: Rounds) -> None:
+    rounds.hold()
+    for offset in range(20, 120, 10):
+        rounds.commit(offset)
+        rounds.round(0, 100_000)
+    for _ in range(4):
+        rounds.round(50_000, 100_000)
+
+    assert rounds.lost() == 50_000 - 110
 
 
 def test_they_are_counted_once(rounds: Rounds) -> None:
