@@ -180,6 +180,8 @@ class ClusterMonitor:
         self._data_ms = EpochMs(UNKNOWN)
         self._commits_until_ms = EpochMs(UNKNOWN)
         self._backlog_ms = EpochMs(UNKNOWN)
+        self._ends_ms = EpochMs(UNKNOWN)
+        """When the newest round of log ends of this process began."""
         self._waiting: deque[tuple[Commits | GroupsGone, EpochMs, int]] = deque()
         self._waiting_number = 0
         self._layout: Layout | None = None
@@ -736,9 +738,16 @@ class ClusterMonitor:
             self._cut_ms[before.names[topic]] = self._data_ms
 
     def _note_complete(self, report: LogEnds, now_ms: EpochMs) -> None:
-        """The first round of log ends that began after the backlog was read makes all complete."""
+        """The first round of log ends that began after the backlog was read makes all complete.
+
+        Where offsets are polled, the first one after a poll that came after a round: the lag of a
+        poll is known on the line between two rounds.
+        """
         answered = not report.log_end.size or bool((report.log_end >= 0).any())
-        if not self.complete and 0 <= self._backlog_ms <= report.started_ms and answered:
+        before_ms, self._ends_ms = self._ends_ms, report.started_ms
+        lined_up = not self.known.polled or 0 <= before_ms <= self.known.commits_ms
+        read = 0 <= self._backlog_ms <= report.started_ms
+        if not self.complete and read and answered and lined_up:
             self.complete_ms = now_ms
             if self._first_ms < 0:
                 self._first_ms = now_ms
