@@ -35,8 +35,7 @@ from lagwatch.monitor import ClusterMonitor
 from lagwatch.monitor.keeper import CheckpointKeeper
 from lagwatch.monitor.settings import monitor_settings
 from lagwatch.monitor.skew import TOLERATED_MS
-from lagwatch.notify import Alerts
-from lagwatch.notify.alerts import AlertCounts
+from lagwatch.notify.alerts import AlertCounts, Alerts
 from lagwatch.notify.dispatch import DeliveryCounts
 from lagwatch.ports.alerts import AlertsView
 from lagwatch.ports.history import Deployments, HistoryQueries

@@ -64,7 +64,7 @@ def send_sample(
 
     from lagwatch.clock import SystemClock
     from lagwatch.errors import ConfigError, Fault, NotifyError
-    from lagwatch.notify.channels.build import build
+    from lagwatch.notify.channels.registry import open_channel
 
     known = dict(settings.alerts.channels())
     if channel not in known:
@@ -78,7 +78,7 @@ def send_sample(
                 )
             ]
         )
-    receiver = build(settings.alerts, SystemClock())[channel]
+    receiver = open_channel(channel, known[channel], SystemClock())
     try:
         for answer in asyncio.run(
             _send_samples(receiver, channel, known[channel].timeout_s, close)

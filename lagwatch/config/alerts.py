@@ -3,31 +3,32 @@
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, time
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal, Protocol, Self, Unpack
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
-from lagwatch.config.alerts_channels import (
-    AlertmanagerSettings,
-    AnyChannelSettings,
-    AppriseSettings,
-    EmailSettings,
-    PagerDutySettings,
-    Seconds,
-    SlackSettings,
-    TeamsSettings,
-    Texts,
-    WebhookSettings,
-)
+from lagwatch.config.alerts_channels import HTTP, ChannelSettings, Seconds, Texts
 from lagwatch.config.secret import Place, Url
 from lagwatch.config.section import Regex, Section, fault
 
 DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-KINDS: Final = ("webhook", "email", "alertmanager", "slack", "pagerduty", "teams", "apprise")
-"""Tables of channels below `[alerts]`."""
 _TIME: Final = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
+
+
+class _Kind(Protocol):
+    """A kind of channel, as far as the configuration needs it."""
+
+    about: str
+    settings: type[ChannelSettings]
+
+
+# by name, as for a plug-in: a channel is one file, which is above the configuration
+_KINDS: Final[Mapping[str, _Kind]] = import_module("lagwatch.notify.channels.registry").KINDS
+KINDS: Final = tuple(_KINDS)
+"""Tables of channels below `[alerts]`."""
 
 
 def _zone(name: str) -> str:
@@ -203,12 +204,22 @@ class HeartbeatSettings(Section):
     @model_validator(mode="after")
     def _is_http(self) -> Self:
         url = self.url.get_secret_value()
-        if url and not url.startswith(("http://", "https://")):
+        if url and not url.startswith(HTTP):
             raise fault("url", "is no http(s) URL", "Write https://host/path.")
         return self
 
 
-class AlertsSettings(Section):
+class _WithChannels(Section):
+    """Gives a section a table for each kind of channel."""
+
+    def __init_subclass__(cls, **options: Unpack[ConfigDict]) -> None:
+        super().__init_subclass__(**options)
+        for table, kind in _KINDS.items():
+            cls.__annotations__[table] = dict[str, kind.settings]  # type: ignore[name-defined] # known only now
+            setattr(cls, table, Field(default={}, description=kind.about))
+
+
+class AlertsSettings(_WithChannels):
     """Incidents and notices. Alerting is off unless a channel or a policy is configured."""
 
     file: Path = Field(
@@ -252,15 +263,6 @@ class AlertsSettings(Section):
         default={}, description="first match in the order of the file decides"
     )
     mutes: dict[str, MuteSettings] = Field(default={}, description="maintenance windows")
-    webhook: dict[str, WebhookSettings] = Field(default={}, description="webhooks")
-    email: dict[str, EmailSettings] = Field(default={}, description="e-mail")
-    alertmanager: dict[str, AlertmanagerSettings] = Field(
-        default={}, description="Prometheus Alertmanagers"
-    )
-    slack: dict[str, SlackSettings] = Field(default={}, description="Slack-compatible webhooks")
-    pagerduty: dict[str, PagerDutySettings] = Field(default={}, description="PagerDuty services")
-    teams: dict[str, TeamsSettings] = Field(default={}, description="Microsoft Teams webhooks")
-    apprise: dict[str, AppriseSettings] = Field(default={}, description="Apprise services")
 
     @property
     def active(self) -> bool:
@@ -268,10 +270,10 @@ class AlertsSettings(Section):
         beats = bool(self.heartbeat.url.get_secret_value())
         return beats or bool(self.policies) or any(True for _ in self.channels())
 
-    def channels(self) -> Iterator[tuple[str, AnyChannelSettings]]:
+    def channels(self) -> Iterator[tuple[str, ChannelSettings]]:
         """Every channel with its name."""
         for kind in KINDS:
-            table: Mapping[str, AnyChannelSettings] = getattr(self, kind)
+            table: Mapping[str, ChannelSettings] = getattr(self, kind)
             yield from table.items()
 
     def policies_in_effect(self) -> Mapping[str, PolicySettings]:

@@ -13,7 +13,7 @@ def alerts_faults(tree: Tree) -> Iterator[Fault]:
     """Options that contradict each other, as they were written."""
     alerts = _table(tree, "alerts")
     kind_of: dict[str, str] = {}
-    for kind in KINDS:
+    for kind in filter(KINDS.__contains__, alerts):
         for name, channel in _tables(alerts, kind):
             prefix = f"alerts.{kind}.{name}"
             if name in kind_of:

@@ -17,13 +17,13 @@ from lagwatch.config.settings import Settings
 from lagwatch.core.incident import Reason, Tell
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.core.snapshot import ClusterSnapshot
-from lagwatch.errors import NotFoundError
-from lagwatch.notify.channels.build import build
+from lagwatch.errors import ConfigError, NotFoundError
+from lagwatch.notify.channels.registry import open_channel
 from lagwatch.notify.database import Database
 from lagwatch.notify.dispatch import DeliveryCounts, Dispatcher, Outlet
 from lagwatch.notify.heartbeat import Heartbeat
 from lagwatch.notify.mutes import MuteRule, active, from_record, from_settings
-from lagwatch.notify.notice import About, Json, Notice, level, nothing_known, verdict_json
+from lagwatch.notify.notice import About, Json, Notice, level
 from lagwatch.notify.outbox import Outbox
 from lagwatch.notify.own import (
     POLICY,
@@ -36,8 +36,9 @@ from lagwatch.notify.own import (
 )
 from lagwatch.notify.policies import THRESHOLDS, PolicyBook
 from lagwatch.notify.records import Records
-from lagwatch.notify.review import review
+from lagwatch.notify.review import review, template_faults
 from lagwatch.notify.store import Change, IncidentStore, Listener
+from lagwatch.notify.verdict import nothing_known, verdict_json
 from lagwatch.notify.watch import Decided, Watch
 from lagwatch.ports.alerts import (
     IncidentAsk,
@@ -99,7 +100,9 @@ class Alerts:
         self._settings = settings
         self._clock = clock
         now_ms = clock.now_ms()
-        channels = build(alerts, clock)
+        if faults := list(template_faults(alerts)):
+            raise ConfigError(faults)
+        channels = {name: open_channel(name, one, clock) for name, one in alerts.channels()}
         self._listeners = {
             name: Listener(channel=name, threshold=THRESHOLDS[one.threshold])
             for name, one in alerts.channels()
@@ -111,9 +114,9 @@ class Alerts:
                 settings=one,
                 wait_s=alerts.group_wait_s if one.batch else 0.0,
                 interval_s=alerts.group_interval_s if one.batch else 0.0,
-                packing=channels[name].packing
+                limits=channels[name].limits
                 if one.batch
-                else replace(channels[name].packing, most_notices=1),
+                else replace(channels[name].limits, most_notices=1),
             )
             for name, one in alerts.channels()
         }

@@ -8,8 +8,9 @@ from typing import Final
 from lagwatch.clock import Clock
 from lagwatch.config.alerts import AlertsSettings
 from lagwatch.errors import ConfigError, Fault, NotifyError
-from lagwatch.notify.bulletin import Bulletin
 from lagwatch.notify.channels.base import Channel, TakesBulletins
+from lagwatch.notify.channels.registry import kind_of
+from lagwatch.notify.notice import Bulletin
 
 ATTEMPTS: Final = 3
 _FIRST_PAUSE_S: Final = 2.0
@@ -32,17 +33,13 @@ def check(names: Sequence[str], alerts: AlertsSettings, *, key: str) -> None:
     Raises:
         ConfigError: with all that are not; `key` is the option that names them.
     """
-    known = {
-        name: kind
-        for kind in ("webhook", "email", "slack", "teams", "apprise")
-        for name in getattr(alerts, kind)
-    }
-    others = {name for name, _ in alerts.channels()} - set(known)
+    channels = dict(alerts.channels())
+    known = [name for name, one in channels.items() if kind_of(one).takes_bulletins]
     faults = [
         Fault(
             key=key,
             value=name,
-            problem="takes alerts only" if name in others else "no channel has this name",
+            problem="takes alerts only" if name in channels else "no channel has this name",
             remedy=f"Channels that take a report: {', '.join(known) or 'none'}.",
         )
         for name in names

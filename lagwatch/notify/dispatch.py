@@ -17,10 +17,9 @@ from lagwatch.clock import Clock
 from lagwatch.config.alerts_channels import ChannelSettings
 from lagwatch.errors import NotifyError, Refusal
 from lagwatch.notify.backoff import Allowance, Backoff
-from lagwatch.notify.channels.base import Channel, KeepsAlive
+from lagwatch.notify.channels.base import Channel, KeepsAlive, Limits
 from lagwatch.notify.notice import Message
 from lagwatch.notify.outbox import Outbox
-from lagwatch.notify.packing import Packing
 
 _LONGEST_SLEEP_S: Final = 60.0
 _AFTER_TROUBLE_S: Final = 5.0
@@ -65,7 +64,7 @@ class Outlet:
     """How long news waits for more to go with it."""
     interval_s: float = 0.0
     """In a storm, from the third message on: how long news waits after a message."""
-    packing: Packing
+    limits: Limits
     counts: DeliveryCounts = field(default_factory=DeliveryCounts)
 
 
@@ -221,7 +220,7 @@ class Deliverer:
         left_s = max(left_s, self._storm_pause_s(now_s))
         if left_s > 0:
             return left_s
-        self._outbox.pack(name, self._outlet.packing, self._clock.now_ms())
+        self._outbox.pack(name, self._outlet.limits, self._clock.now_ms())
         if not self._outbox.waiting(name):
             self._waiting_since_s = None
         return 0.0

@@ -17,10 +17,9 @@ import structlog
 
 from lagwatch.core.incident import Tell
 from lagwatch.errors import InputError
+from lagwatch.notify.channels.base import Limits
 from lagwatch.notify.database import Database
-from lagwatch.notify.notice import Earlier, Message, Notice
-from lagwatch.notify.packing import Packing
-from lagwatch.notify.payload import unpack
+from lagwatch.notify.notice import Earlier, Message, Notice, unpack
 from lagwatch.notify.store import drop_unused_payloads
 
 _ROOM: Final = 0.8
@@ -91,14 +90,14 @@ class Outbox:
             if message is not None:
                 return message
 
-    def pack(self, channel: str, packing: Packing, now_ms: int) -> bool:
+    def pack(self, channel: str, limits: Limits, now_ms: int) -> bool:
         """Seal messages of all that waits; False if nothing does. Ends go in messages of their own.
 
         Each group appears once: news that later news has overtaken goes along as `earlier`.
         """
         self._end_what_ended(channel)
         rows = self._database.connection.execute(_WAITING, (channel,)).fetchall()
-        batches = list(_batches(_by_group(rows), packing))
+        batches = list(_batches(_by_group(rows), limits))
         if not batches:
             return False
 
@@ -276,19 +275,19 @@ def _by_group(rows: Sequence[sqlite3.Row]) -> list[_News]:
     return news
 
 
-def _batches(news: Sequence[_News], packing: Packing) -> Iterator[list[_News]]:
+def _batches(news: Sequence[_News], limits: Limits) -> Iterator[list[_News]]:
     """What goes together: ends apart from the rest, and as much as fits, in the order it came."""
     kinds: dict[tuple[bool, str], list[_News]] = {}
     for one in news:
-        severity = one.main["severity"] if packing.one_severity else ""
+        severity = one.main["severity"] if limits.one_severity else ""
         kinds.setdefault((one.closing, severity), []).append(one)
     for kind in kinds.values():
         batch: list[_News] = []
         size = 0
         for one in kind:
             size += one.main["size"] or 0
-            too_large = packing.most_bytes is not None and size > packing.most_bytes * _ROOM
-            if batch and (too_large or len(batch) >= packing.most_notices):
+            too_large = limits.most_bytes is not None and size > limits.most_bytes * _ROOM
+            if batch and (too_large or len(batch) >= limits.most_notices):
                 yield batch
                 batch, size = [], one.main["size"] or 0
             batch.append(one)

@@ -11,8 +11,9 @@ from typing import Final
 from lagwatch.core.incident import QUIET, Graded, Policy, Reason, State, step
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.core.words import counted
-from lagwatch.notify.notice import About, Notice, level, nothing_known
+from lagwatch.notify.notice import About, Notice, level
 from lagwatch.notify.store import Change, Kept, Listener, new_incident
+from lagwatch.notify.verdict import nothing_known
 from lagwatch.ports.queries import ClusterHealth
 
 POLICY: Final = "lagwatch"

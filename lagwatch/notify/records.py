@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from lagwatch.core.model import GroupStatus
 from lagwatch.errors import InputError, NotFoundError
 from lagwatch.notify.database import Database
-from lagwatch.notify.notice import level
-from lagwatch.notify.payload import unpack
+from lagwatch.notify.notice import level, unpack
 from lagwatch.notify.store import SUMMARY
 from lagwatch.ports.alerts import (
     IncidentAsk,

@@ -15,7 +15,8 @@ from lagwatch.core.model import (
     TimeLagReason,
     WindowEntry,
 )
-from lagwatch.notify.notice import Message, Notice, verdict_json
+from lagwatch.notify.notice import Message, Notice
+from lagwatch.notify.verdict import verdict_json
 
 _AT_MS: Final = 1_800_000_000_000
 

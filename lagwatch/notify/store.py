@@ -12,8 +12,7 @@ import structlog
 from lagwatch.core.incident import Decision, Incident, Reason, State, Tell, told_to
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.notify.database import Database
-from lagwatch.notify.notice import About, Json, Notice
-from lagwatch.notify.payload import pack
+from lagwatch.notify.notice import About, Json, Notice, pack
 
 SUMMARY: Final = (
     *("status", "rule", "total_lag", "time_lag_s", "partition_count", "unknown_partitions"),

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from lagwatch.notify import Alerts
+from lagwatch.notify.alerts import Alerts
 from lagwatch_api import create_app
 from lagwatch_api.openapi import DocumentedApp
 from lagwatch_api.v1.alerts import router

@@ -4,8 +4,9 @@ from dataclasses import replace
 from typing import Final
 
 from lagwatch.core.incident import Tell
-from lagwatch.notify.notice import About, Earlier, Message, Notice, nothing_known
+from lagwatch.notify.notice import About, Earlier, Message, Notice
 from lagwatch.notify.sample import sample_messages
+from lagwatch.notify.verdict import nothing_known
 
 AT_MS: Final = 1_796_000_000_000
 _PAGE: Final = "https://lagwatch.example.com/?group={group}&of=prod"

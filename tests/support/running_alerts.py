@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from lagwatch.config.settings import Settings
-from lagwatch.notify import Alerts
+from lagwatch.notify.alerts import Alerts
 from tests.support.fleet import Fleet, ShiftedClock
 
 

@@ -91,7 +91,7 @@ def test_secrets_come_from_their_files_and_are_never_shown(tmp_path) -> None:
 
     loaded = load_with_origins(path, {})
 
-    url = loaded.settings.alerts.slack["a"].webhook_url
+    url = dict(loaded.settings.alerts.channels())["a"].webhook_url
     assert url is not None
     assert url.get_secret_value() == "https://hooks.example.com/hunter2"
     assert "hunter2" not in as_toml(loaded)

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from lagwatch.clock import SystemClock
-from lagwatch.config.alerts_channels import AlertmanagerSettings, EmailSettings, WebhookSettings
-from lagwatch.notify.channels import pagerduty, slack, teams
-from lagwatch.notify.channels.alertmanager import Alertmanager
-from lagwatch.notify.channels.email import Email
-from lagwatch.notify.channels.webhook import Webhook
+from lagwatch.notify.channels import pagerduty
+from lagwatch.notify.channels.alertmanager import Alertmanager, AlertmanagerSettings
+from lagwatch.notify.channels.email import Email, EmailSettings
+from lagwatch.notify.channels.slack import Slack, SlackSettings
+from lagwatch.notify.channels.teams import Teams, TeamsSettings
+from lagwatch.notify.channels.webhook import Webhook, WebhookSettings
 from lagwatch.notify.notice import Message
 from lagwatch.notify.words import body, plain_text, subject
 from tests.support.alert_situations import AT_MS, situations
@@ -33,6 +34,10 @@ class StoppedClock(SystemClock):
         return AT_MS
 
 
+SLACK = Slack("s", SlackSettings(webhook_url="http://127.0.0.1:1"), StoppedClock())
+TEAMS = Teams("t", TeamsSettings(webhook_url="http://127.0.0.1:1"), StoppedClock())
+
+
 def _json(document: object) -> str:
     return json.dumps(document, indent=1, ensure_ascii=False)
 
@@ -47,7 +52,7 @@ def _alertmanager(message: Message) -> str:
 
 def _email(message: Message) -> str:
     settings = EmailSettings(host="localhost", sender="lagwatch@example.com", to=["o@example.com"])
-    mail = Email("ops", settings).compose(message)
+    mail = Email("ops", settings, StoppedClock()).compose(message)
     parts = [mail.get_body((kind,)) for kind in ("plain", "html")]
     head = "".join(f"{name}: {mail[name]}\n" for name in ("Subject", "In-Reply-To") if mail[name])
     return head + "\n" + "\n".join(part.get_content() for part in parts if part is not None)
@@ -68,8 +73,8 @@ CHANNELS: dict[str, Callable[[Message], str]] = {
     "apprise": lambda message: f"{subject(message)}\n\n{body(message, 4000)}",
     "email": _email,
     "pagerduty": lambda message: _json(pagerduty.events(message)),
-    "slack": lambda message: _json(slack.payload(message)),
-    "teams": lambda message: _json(teams.payload(message)),
+    "slack": lambda message: _json(SLACK.payload(message)),
+    "teams": lambda message: _json(TEAMS.payload(message)),
     "webhook": _webhook,
 }
 
@@ -88,7 +93,7 @@ def test_a_channel_sends_what_the_file_shows(channel: str, situation: str) -> No
 
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_slack_accepts_the_sizes(situation: str) -> None:
-    payload = slack.payload(SITUATIONS[situation])
+    payload = SLACK.payload(SITUATIONS[situation])
 
     (attachment,) = payload["attachments"]
     assert len(payload["text"]) <= 4000
@@ -104,7 +109,7 @@ def test_slack_accepts_the_sizes(situation: str) -> None:
 
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_teams_accepts_the_size(situation: str) -> None:
-    payload = teams.payload(SITUATIONS[situation])
+    payload = TEAMS.payload(SITUATIONS[situation])
 
     assert len(json.dumps(payload, ensure_ascii=False).encode()) <= 28 * 1024
 

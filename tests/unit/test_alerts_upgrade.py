@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from lagwatch.errors import ConfigError
+from lagwatch.notify.channels.base import Limits
 from lagwatch.notify.database import Database
 from lagwatch.notify.outbox import Outbox
-from lagwatch.notify.packing import Packing
 from lagwatch.notify.records import Records
 from lagwatch.notify.store import IncidentStore
 from lagwatch.ports.alerts import NoticeAsk
@@ -120,7 +120,7 @@ def test_open_incidents_and_undelivered_notices_are_taken_over(tmp_path) -> None
         kept = {one.group for one in IncidentStore(database).kept(10)}
         states = {one.group: one.state for one in Records(database).notices(NoticeAsk())[0]}
         outbox = Outbox(database)
-        assert outbox.pack("hook", Packing(), 10)
+        assert outbox.pack("hook", Limits(), 10)
         message = outbox.sealed("hook")
         standing = outbox.standing("hook")
         mutes = Records(database).mutes(10)

@@ -11,15 +11,18 @@ import asyncio
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from pydantic import Field
 
 from lagwatch.clock import Clock
-from lagwatch.config.alerts_channels import AlertmanagerSettings
+from lagwatch.config.alerts_channels import AuthenticatedSettings, HttpUrls
+from lagwatch.config.secret import Properties
 from lagwatch.core.incident import Tell
 from lagwatch.errors import NotifyError
+from lagwatch.notify.channels.base import Kind, Limits
 from lagwatch.notify.channels.http import HttpSender
 from lagwatch.notify.notice import About, Level, Message, Notice
-from lagwatch.notify.packing import Packing
 from lagwatch.notify.words import details, headline
 
 _NAMES: Final[Mapping[About, str]] = {
@@ -34,11 +37,25 @@ _CHUNK: Final = 500
 _SEVERITIES: Final[tuple[Level, ...]] = ("warning", "error")
 
 
+class AlertmanagerSettings(AuthenticatedSettings):
+    """Prometheus Alertmanager, API v2. Alerts are posted to all peers."""
+
+    urls: HttpUrls = Field(description="all peers: `http://host:9093`, without `/api/v2`")
+    keep_alive_s: Annotated[float, Field(ge=1, le=3600, allow_inf_nan=False)] = Field(
+        default=60.0,
+        description="seconds between two posts of a firing alert; it ends after five times this",
+    )
+    labels: Properties = Field(
+        default=Properties(), description="additional labels for every alert"
+    )
+
+
 class Alertmanager:
     """A `Channel` that `KeepsAlive`."""
 
+    limits = Limits()
+
     def __init__(self, name: str, settings: AlertmanagerSettings, clock: Clock) -> None:
-        self.packing = Packing()
         self._name = name
         self._settings = settings
         self._clock = clock
@@ -145,3 +162,12 @@ def _annotations(notice: Notice) -> Iterable[tuple[str, str]]:
 
 def _time(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+KIND: Final = Kind(
+    table="alertmanager",
+    about="Prometheus Alertmanagers",
+    settings=AlertmanagerSettings,
+    open=Alertmanager,
+    takes_bulletins=False,
+)
