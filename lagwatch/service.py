@@ -26,7 +26,7 @@ from lagwatch.config.burrow import BurrowView
 from lagwatch.config.settings import Settings
 from lagwatch.core.model import EpochMs
 from lagwatch.core.snapshot import ClusterSnapshot
-from lagwatch.errors import LagwatchError
+from lagwatch.errors import ConfigError, LagwatchError
 from lagwatch.history.build import History
 from lagwatch.history.deployments import RecordedDeployments
 from lagwatch.memory import give_back
@@ -125,6 +125,7 @@ class Service:
         self.deployments = (
             RecordedDeployments(self.queries, self.history, clock) if self.history else None
         )
+        self._reload_problem = ""
         self.metrics = Exporter(settings.metrics, collect=self.state, clock=clock)
 
     def health(self) -> tuple[ClusterHealth, ...]:
@@ -170,7 +171,11 @@ class Service:
         """What is wrong with the parts that all clusters share."""
         history = self._history_problem()
         alerts = self.alerts.problem if self.alerts is not None else ""
-        named = (("history", history), ("alerts", alerts))
+        named = (
+            ("history", history),
+            ("alerts", alerts),
+            ("configuration", self._reload_problem),
+        )
         return tuple(f"{part}: {problem}" for part, problem in named if problem)
 
     def _history_problem(self) -> str:
@@ -187,6 +192,30 @@ class Service:
             open_incidents=self.alerts.counts().open_incidents if self.alerts is not None else {},
             notices=_notices(self.alerts.counts()) if self.alerts is not None else {},
         )
+
+    def reload(self, load: Callable[[], Settings]) -> None:
+        """Take policies, mutes and channels of alerts from the configuration as it is now.
+
+        A broken configuration changes nothing: the log and `/readyz` say what is wrong with it.
+        """
+        try:
+            settings = load()
+            kept = self._settings.model_copy(update={"alerts": settings.alerts})
+            if self.alerts is not None:
+                self.alerts.reload(kept)
+        except ConfigError as error:
+            self._reload_problem = f"not reloaded, the one before is in force: {error}"
+            _log.error("configuration_not_reloaded", reason=str(error))
+            return
+        if self.alerts is not None:
+            self._settings = kept
+        self._reload_problem = ""
+        waiting = [
+            name
+            for name in Settings.model_fields
+            if getattr(settings, name) != getattr(self._settings, name)
+        ]
+        _log.info("configuration_reloaded", restart_needed_for=waiting)
 
     async def forget(self, cluster: str, group: str, topic: str | None) -> None:
         """Forget a group (`ports.Commands`); unknown names are ignored."""
@@ -332,17 +361,17 @@ def _cluster_state(monitor: ClusterMonitor, health: ClusterHealth) -> ClusterSta
     )
 
 
-def run(settings: Settings, make_app: MakeApp) -> int:
-    """Serve until SIGTERM or Ctrl-C; returns the exit code.
+def run(settings: Settings, make_app: MakeApp, load: Callable[[], Settings]) -> int:
+    """Serve until SIGTERM or Ctrl-C; returns the exit code. SIGHUP reloads the alerts by `load`.
 
     Raises:
         AddressError: the HTTP address is taken or not ours.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(settings, make_app))
+        return runner.run(_serve(settings, make_app, load))
 
 
-async def _serve(settings: Settings, make_app: MakeApp) -> int:
+async def _serve(settings: Settings, make_app: MakeApp, load: Callable[[], Settings]) -> int:
     service = Service(settings, SystemClock())
     app = make_app(
         service.queries,
@@ -370,6 +399,7 @@ async def _serve(settings: Settings, make_app: MakeApp) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, service.reload, load)
     # senders start last and stop first: the windows are there before anyone asks
     watching = asyncio.create_task(service.watch())
     answering = asyncio.create_task(server.serve(sockets=[listener]))

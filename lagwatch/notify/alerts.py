@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Final
 from urllib.parse import urlencode
@@ -13,11 +14,13 @@ from urllib.parse import urlencode
 import structlog
 
 from lagwatch.clock import Clock
+from lagwatch.config.alerts import AlertsSettings
+from lagwatch.config.alerts_channels import ChannelSettings
 from lagwatch.config.settings import Settings
 from lagwatch.core.incident import Reason, Tell
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.core.snapshot import ClusterSnapshot
-from lagwatch.errors import ConfigError, NotFoundError
+from lagwatch.errors import ConfigError, Fault, NotFoundError
 from lagwatch.notify.channels.registry import open_channel
 from lagwatch.notify.database import Database
 from lagwatch.notify.dispatch import DeliveryCounts, Dispatcher, Outlet
@@ -100,26 +103,8 @@ class Alerts:
         self._settings = settings
         self._clock = clock
         now_ms = clock.now_ms()
-        if faults := list(template_faults(alerts)):
-            raise ConfigError(faults)
-        channels = {name: open_channel(name, one, clock) for name, one in alerts.channels()}
-        self._listeners = {
-            name: Listener(channel=name, threshold=THRESHOLDS[one.threshold])
-            for name, one in alerts.channels()
-        }
-        self._outlets = {
-            name: Outlet(
-                name=name,
-                channel=channels[name],
-                settings=one,
-                wait_s=alerts.group_wait_s if one.batch else 0.0,
-                interval_s=alerts.group_interval_s if one.batch else 0.0,
-                limits=channels[name].limits
-                if one.batch
-                else replace(channels[name].limits, most_notices=1),
-            )
-            for name, one in alerts.channels()
-        }
+        self._outlets: Mapping[str, Outlet] = _outlets(alerts, clock, {})
+        self._listeners = _listeners(alerts)
         self._book = PolicyBook(alerts)
         self._database = Database(alerts.file, now_ms=now_ms)
         self._store = IncidentStore(self._database)
@@ -147,15 +132,42 @@ class Alerts:
         """Groups of each cluster, as of its newest snapshot."""
         self._removed: dict[tuple[str, str], int] = {}
         """Groups removed by request, and when."""
-        for fault in review(settings):
+        self._configured_mutes: tuple[MuteRule, ...] = ()
+        self._mutes: tuple[MuteRule, ...] = ()
+        self._problem = ""
+        self._begin()
+
+    def reload(self, settings: Settings) -> None:
+        """Use other policies, mutes and channels from now on; incidents and queues stay.
+
+        Call it on the event loop. A channel whose options are the same goes on undisturbed.
+
+        Raises:
+            ConfigError: a template or certificate is broken, or the file is another; nothing has
+                changed.
+        """
+        if settings.alerts.file != self._settings.alerts.file:
+            raise ConfigError([_other_file(settings.alerts.file)])
+        outlets = _outlets(settings.alerts, self._clock, self._outlets)
+        self._settings, self._outlets = settings, outlets
+        self._listeners = _listeners(settings.alerts)
+        self._book = PolicyBook(settings.alerts)
+        for watch in self._watches.values():
+            watch.use(self._book)
+        self._heartbeat.settings = settings.alerts.heartbeat
+        self._dispatcher.use(outlets)
+        self._begin()
+        self._dispatcher.wake()
+
+    def _begin(self) -> None:
+        """What a new configuration asks for at once."""
+        for fault in review(self._settings):
             _log.warning("alerts_option_doubtful", option=fault.key, problem=fault.problem)
         self._greet()
         self._configured_mutes = tuple(
-            from_settings(name, one) for name, one in alerts.mutes.items()
+            from_settings(name, mute) for name, mute in self._settings.alerts.mutes.items()
         )
-        self._mutes: tuple[MuteRule, ...] = ()
         self._read_mutes()
-        self._problem = ""
 
     @property
     def problem(self) -> str:
@@ -536,6 +548,65 @@ class Alerts:
             except sqlite3.Error as error:
                 _log.warning("alerts_not_pruned", reason=str(error))
             await self._clock.sleep(_PRUNE_EVERY_S)
+
+
+def _listeners(alerts: AlertsSettings) -> dict[str, Listener]:
+    return {
+        name: Listener(channel=name, threshold=THRESHOLDS[channel.threshold])
+        for name, channel in alerts.channels()
+    }
+
+
+def _outlets(
+    alerts: AlertsSettings, clock: Clock, before: Mapping[str, Outlet]
+) -> dict[str, Outlet]:
+    """An outlet for each channel; one whose options are as before stays the same object.
+
+    Raises:
+        ConfigError: with all faults of templates, or of a certificate.
+    """
+    if faults := list(template_faults(alerts)):
+        raise ConfigError(faults)
+    return {
+        name: _outlet(name, settings, alerts, clock, before.get(name))
+        for name, settings in alerts.channels()
+    }
+
+
+def _outlet(
+    name: str,
+    settings: ChannelSettings,
+    alerts: AlertsSettings,
+    clock: Clock,
+    before: Outlet | None,
+) -> Outlet:
+    wait_s = alerts.group_wait_s if settings.batch else 0.0
+    interval_s = alerts.group_interval_s if settings.batch else 0.0
+    if before is not None and (before.settings, before.wait_s, before.interval_s) == (
+        settings,
+        wait_s,
+        interval_s,
+    ):
+        return before
+    channel = open_channel(name, settings, clock)
+    return Outlet(
+        name=name,
+        channel=channel,
+        settings=settings,
+        wait_s=wait_s,
+        interval_s=interval_s,
+        limits=channel.limits if settings.batch else replace(channel.limits, most_notices=1),
+        counts=before.counts if before is not None else DeliveryCounts(),
+    )
+
+
+def _other_file(path: Path) -> Fault:
+    return Fault(
+        key="alerts.file",
+        value=f'"{path}"',
+        problem="cannot change while lagwatch runs",
+        remedy="Restart lagwatch to use another file.",
+    )
 
 
 def page_link(root: str, cluster: str, group: str) -> str:

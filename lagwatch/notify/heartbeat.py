@@ -24,25 +24,24 @@ class Heartbeat:
     def __init__(
         self, settings: HeartbeatSettings, clock: Clock, problem: Callable[[], str]
     ) -> None:
-        self._settings = settings
+        self.settings = settings
+        """May be replaced at any time."""
         self._clock = clock
         self._problem = problem
         self._said = ""
 
     async def run(self) -> None:
-        url = self._settings.url.get_secret_value()
-        if not url:
-            return
         headers = {"User-Agent": f"lagwatch/{__version__}"}
         async with httpx.AsyncClient(timeout=_TIMEOUT_S, headers=headers) as client:
             while True:
-                self._say(self._problem() or await self._beat(client, url))
-                await self._clock.sleep(self._settings.interval_s)
+                if url := self.settings.url.get_secret_value():
+                    self._say(self._problem() or await self._beat(client, url))
+                await self._clock.sleep(self.settings.interval_s)
 
     async def _beat(self, client: httpx.AsyncClient, url: str) -> str:
         """Send one; returns why it failed, or ""."""
         try:
-            response = await client.request(self._settings.method, url)
+            response = await client.request(self.settings.method, url)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             return f"no answer: {str(error) or type(error).__name__}"
         return "" if response.is_success else f"answered {response.status_code}"

@@ -17,7 +17,7 @@ from lagwatch.notify.verdict import nothing_known
 from lagwatch.ports.queries import ClusterHealth
 
 POLICY: Final = "lagwatch"
-_OWN_PARTS: Final = ("alerts:", "history:")
+_OWN_PARTS: Final = ("alerts:", "history:", "configuration:")
 """Problems that have an incident of their own."""
 _CLOSE_FOR_MS: Final = 10_000
 _REMIND_MS: Final = 14_400_000

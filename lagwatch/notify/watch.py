@@ -86,6 +86,13 @@ class Watch:
         for one in kept:
             self._restore(one)
 
+    def use(self, book: PolicyBook) -> None:
+        """Decide by these policies from now on."""
+        self._book = book
+        self._policies.clear()
+        for tracked in self._tracked.values():
+            tracked.policy = book.by_name.get(tracked.policy_name)
+
     @property
     def open_incidents(self) -> int:
         return sum(one.state.incident is not None for one in self._tracked.values())
