@@ -15,8 +15,12 @@ from lagwatch.notify.notice import About, Earlier, Message, Notice
 
 SHOWN_NOTICES: Final = 20
 """Groups that a message lists; it says how many more there are."""
+_SHOWN_OF_CAUSE: Final = 3
+"""Groups that a message lists of each cause at least, as long as there is room."""
 _SHOWN_PARTITIONS: Final = 5
 _LONGEST_LINE: Final = 700
+_LONGEST_NAME: Final = 120
+"""Characters of a name in a headline: what follows it must be read, too."""
 _COUNT_ROOM: Final = 40
 """Characters for the line that counts what is left out."""
 _EVENTS: Final = {Tell.REMIND: "still ", Tell.ESCALATE: "now ", Tell.DE_ESCALATE: "now only "}
@@ -30,22 +34,24 @@ def subject(message: Message) -> str:
         return headline(message.notices[0])
     clusters = sorted({one.cluster for one in message.notices if one.cluster})
     where = f" on {', '.join(clusters)}" if clusters else ""
-    names = ", ".join(one.group for one in worst(message.notices)[:3] if one.group)
+    groups = [notice for notice in worst(message.notices) if notice.about is About.GROUP]
+    names = ", ".join(cut(notice.group, _LONGEST_NAME) for notice in groups[:3])
     more = len(message.notices) - 3
     listed = f": {names}" + (f" and {more} more" if more > 0 else "") if names else ""
-    if message.closing:
-        words = {_end_word(one) for one in message.notices}
-        word = words.pop() if len(words) == 1 else "ended"
-        return f"{word}: {counted(len(message.notices), 'consumer group')}{where}{listed}"
+    noun = "consumer group" if len(groups) == len(message.notices) else "incident"
     word = message.severity.upper()
-    return f"{word}: {counted(len(message.notices), 'consumer group')}{where}{listed}"
+    if message.closing:
+        words = {_end_word(notice) for notice in message.notices}
+        word = words.pop() if len(words) == 1 else "Ended"
+    return f"{word}: {counted(len(message.notices), noun)}{where}{listed}"
 
 
-def headline(notice: Notice) -> str:
-    """One line about one notice: what, where, how far behind, since when."""
+def headline(notice: Notice, *, with_cluster: bool = True) -> str:
+    """A line about a notice: what, where, how far behind, how many partitions, since when."""
     if notice.about is not About.GROUP:
         return _own_headline(notice)
-    name = f"{notice.group} on {notice.cluster}"
+    group = cut(notice.group, _LONGEST_NAME)
+    name = f"{group} on {notice.cluster}" if with_cluster else group
     if notice.closing:
         parts = [f"after {lasted(notice)}"]
         left = notice.verdict.get("total_lag")
@@ -54,7 +60,7 @@ def headline(notice: Notice) -> str:
         if notice.verdict.get("status") in {"WARN", "ERR"}:
             parts.append(f"still {notice.verdict['status']}, no longer bad enough for its policy")
         return f"{_end_word(notice)}: {name}, {', '.join(parts)}"
-    parts = [rule(notice.verdict), *behind(notice.verdict)]
+    parts = [rule(notice.verdict), *behind(notice.verdict), _affected(notice.verdict)]
     if notice.verdict.get("objective"):
         parts = [str(notice.verdict["objective"])]
     shown = ", ".join(part for part in parts if part)
@@ -94,20 +100,52 @@ def body(message: Message, limit: int, *, link: bool = True) -> str:
     page = overview(message) if link else ""
     room = limit - len(page) - _COUNT_ROOM
     if len(message.notices) == 1:
-        lines, noun = list(details(message.notices[0])), "line"
+        lines = [(line, 1) for line in details(message.notices[0])]
+        left, noun = len(lines), "more line"
     else:
-        lines, noun = [headline(one) for one in worst(message.notices)], ""
-    most = SHOWN_NOTICES if noun == "" else len(lines)
+        lines, left, noun = list(_by_cause(message.notices)), len(message.notices), ""
     shown: list[str] = []
-    for line in lines[:most]:
+    for line, counts in lines:
         short = cut(line, _LONGEST_LINE)
         room -= len(short) + 1
         if room < 0:
             break
         shown.append(short)
-    if more := len(lines) - len(shown):
-        shown.append(f"… and {counted(more, f'more {noun}') if noun else f'{more:,} more'}")
+        left -= counts
+    if left:
+        shown.append(f"… and {counted(left, noun) if noun else f'{left:,} more'}")
     return "\n".join([*shown, *([page] if page else [])])
+
+
+def _by_cause(notices: Sequence[Notice]) -> Iterator[tuple[str, int]]:
+    """(line, notices that it shows): what may have one cause together, the largest first."""
+    causes: dict[tuple[str, str, str], list[Notice]] = {}
+    for notice in worst(notices):
+        causes.setdefault(_cause(notice), []).append(notice)
+    room = SHOWN_NOTICES
+    for (cluster, policy, topic), found in sorted(causes.items(), key=lambda item: -len(item[1])):
+        if cluster:
+            yield _cause_heading(cluster, policy, topic, found), 0
+        most = min(room, max(_SHOWN_OF_CAUSE, SHOWN_NOTICES // len(causes)))
+        for notice in found[:most]:
+            yield ("  " if cluster else "") + headline(notice, with_cluster=False), 1
+        room -= min(most, len(found))
+
+
+def _cause(notice: Notice) -> tuple[str, str, str]:
+    """Cluster, policy, and the topic if it is a single one; "" for lagwatch itself."""
+    if notice.about is not About.GROUP:
+        return "", "", ""
+    topics = {partition["topic"] for partition in notice.verdict.get("partitions", ())}
+    return notice.cluster, notice.policy, topics.pop() if len(topics) == 1 else ""
+
+
+def _cause_heading(cluster: str, policy: str, topic: str, found: Sequence[Notice]) -> str:
+    where = f" of topic {topic}" if topic else ""
+    team = f", team {found[0].team}" if found[0].team else ""
+    groups = f"{counted(len(found), 'consumer group')}{where} on {cluster}"
+    to_do = f" What to do: {found[0].runbook}" if found[0].runbook and not found[0].closing else ""
+    return f"{groups} (policy {policy}{team}):{to_do}"
 
 
 def cut(text: str, limit: int) -> str:
@@ -222,9 +260,9 @@ def _trouble(notice: Notice) -> Iterator[str]:
     yield f"Since {began}, for {lasted(notice)}."
     change = growth(notice.curve)
     total = ", ".join(behind(verdict))
-    known = verdict.get("partition_count")
     count = len(partitions) + (verdict.get("partitions_left_out") or 0)
-    of = f" ({count} of {counted(known, 'partition')} affected)" if known and count else ""
+    affected = _affected(verdict)
+    of = f" ({affected} affected)" if affected else ""
     yield f"{total[:1].upper()}{total[1:]}{f', {change}' if change else ''}{of}."
     for one in partitions[:_SHOWN_PARTITIONS]:
         yield f"  {where(one)}"
@@ -236,6 +274,13 @@ def _trouble(notice: Notice) -> Iterator[str]:
         yield f"Last owner: {'; '.join(owners[:3])}"
     elif partitions:
         yield "No member of the group holds these partitions."
+
+
+def _affected(verdict: Mapping[str, Any]) -> str:
+    """`3 of 12 partitions`; "" when that is not known."""
+    known = verdict.get("partition_count")
+    count = len(verdict.get("partitions", ())) + (verdict.get("partitions_left_out") or 0)
+    return f"{count} of {counted(known, 'partition')}" if known and count else ""
 
 
 def _end_word(notice: Notice) -> str:

@@ -68,6 +68,28 @@ def test_five_hundred_groups_make_one_message_per_receiver(tmp_path, clock) -> N
                 assert {n["group"] for n in one.notices} == set(fleet.groups)
 
 
+def test_five_thousand_incidents_pass_a_receiver_with_a_limit_of_a_megabyte(
+    tmp_path, clock, receiver
+) -> None:
+    receiver.most_bytes = 1_000_000
+    large = "most_bytes = 100000000\ntimeout_s = 120"
+    fleet = Fleet([f"g{number:04}" for number in range(5000)], clock)
+    with running(alert_settings(tmp_path, POLICY + hook(receiver, "hook", large)), clock) as alerts:
+        fleet.fail(*fleet.groups)
+        alerts.sees(fleet)
+        eventually(
+            lambda: len({notice["group"] for notice in receiver.notices}) == 5000,
+            "every group",
+            timeout_s=180,
+        )
+        counts = alerts.call(alerts.alerts.counts)
+
+    assert len(receiver.requests) > len(receiver.taken)
+    assert counts.dead == {"hook": 0}
+    keys = [notice["key"] for notice in receiver.notices]
+    assert len(keys) == len(set(keys))
+
+
 def test_without_batches_each_notice_is_a_message(tmp_path, clock, receiver) -> None:
     text = POLICY + hook(receiver, more="batch = false\nper_minute = 6000")
     fleet = Fleet(["a", "b", "c"], clock)

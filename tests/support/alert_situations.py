@@ -1,4 +1,4 @@
-"""Eight situations that receivers read about, made by hand."""
+"""Nine situations that receivers read about, made by hand."""
 
 from dataclasses import replace
 from typing import Final
@@ -40,6 +40,7 @@ def situations() -> dict[str, Message]:
         "a_storm": Message(
             id="m6", channel="ops", at_ms=AT_MS, notices=tuple(_storm(stopped, 1000))
         ),
+        "several_causes": _message("m9", *_several_causes(stopped)),
         "odd_names": _message("m7", _named(stopped, "заказы_*_<b>&`x`" + "я" * 4000)),
         "cluster_unseen": _message(
             "m8",
@@ -120,3 +121,16 @@ def _named(notice: Notice, group: str) -> Notice:
     return replace(
         notice, group=group, url=_PAGE.format(group="x"), verdict={**notice.verdict, "group": group}
     )
+
+
+def _several_causes(notice: Notice) -> list[Notice]:
+    """A topic that stopped for twelve groups, two groups of another policy, and a cluster."""
+    storm = _storm(notice, 15)
+    others = [_of_topic(replace(one, policy="others", team=""), "mail") for one in storm[12:14]]
+    elsewhere = replace(storm[14], cluster="test", policy="others", runbook="")
+    return [*storm[:12], *others, elsewhere]
+
+
+def _of_topic(notice: Notice, topic: str) -> Notice:
+    partitions = [{**partition, "topic": topic} for partition in notice.verdict["partitions"]]
+    return replace(notice, verdict={**notice.verdict, "partitions": partitions})

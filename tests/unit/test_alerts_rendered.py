@@ -1,4 +1,4 @@
-"""What every channel sends in eight situations, kept as files to be read; and the vendors' limits.
+"""What every channel sends in nine situations, kept as files to be read; and the vendors' limits.
 
 Write the files anew with `REWRITE=1 pytest tests/unit/test_alerts_rendered.py`, and read them.
 """
@@ -132,6 +132,27 @@ def test_a_storm_counts_what_it_leaves_out_and_keeps_the_link() -> None:
     assert 5 <= shown <= 20
     assert f"… and {1000 - shown} more" in text
     assert text.endswith("https://lagwatch.example.com/")
+
+
+def test_a_storm_is_sorted_by_what_may_have_one_cause() -> None:
+    lines = plain_text(SITUATIONS["several_causes"], 2900).splitlines()
+
+    headings = [line for line in lines if line[0].isdigit()]
+    assert [line.partition(" (")[0] for line in headings] == [
+        "12 consumer groups of topic sample-topic on prod",
+        "2 consumer groups of topic mail on prod",
+        "1 consumer group of topic sample-topic on test",
+    ]
+    shown = [line for line in lines if line.startswith("  ERROR: ")]
+    assert all("in time, 1 of 3 partitions, since" in line for line in shown)
+    assert f"… and {15 - len(shown)} more" in lines
+
+
+def test_a_name_of_any_length_leaves_room_for_the_facts() -> None:
+    headline = plain_text(SITUATIONS["odd_names"]).splitlines()[0]
+
+    assert "1,204 messages behind, 3 min 14 s in time" in headline
+    assert len(headline) < 300
 
 
 def test_a_group_that_is_gone_is_never_ok() -> None:
