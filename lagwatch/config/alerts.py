@@ -128,8 +128,36 @@ class PolicySettings(Section):
     max_lag: Annotated[int, Field(ge=0)] = Field(
         default=0, description="messages of lag above which a group is bad; 0 = any is fine"
     )
+    catch_up_within_s: Seconds = Field(
+        default=0.0,
+        description=(
+            "seconds within which a group that is a minute behind must catch up at its present "
+            "speed; 0 = any is fine"
+        ),
+    )
+    lost_records: Annotated[int, Field(ge=0)] = Field(
+        default=0,
+        description=(
+            "messages deleted unread from which a group is bad, until the loss is acknowledged; "
+            "0 = any is fine"
+        ),
+    )
     objective_severity: Literal["warning", "error"] = Field(
-        default="error", description="how bad more than `max_time_lag_s` or `max_lag` is"
+        default="error", description="how bad it is to miss one of these limits"
+    )
+    objective_share: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = Field(
+        default=0.0,
+        description=(
+            "share of time within these limits, such as 0.99: an incident opens only when the "
+            "error budget of 30 days is spent too fast; 0 = whenever a limit is missed"
+        ),
+    )
+    escalate_after_s: Seconds = Field(
+        default=0.0,
+        description="seconds after which an open incident is sent to `escalate_to`; 0 = never",
+    )
+    escalate_to: Texts = Field(
+        default=(), description="channels that get the notices of an incident that stays open"
     )
     burrow_compatible: bool = Field(
         default=False,
@@ -137,6 +165,12 @@ class PolicySettings(Section):
             "decide exactly as Burrow's notifier, with its defects; `remind_s` is its send-interval"
         ),
     )
+
+    @model_validator(mode="after")
+    def _escalates_wholly(self) -> Self:
+        if bool(self.escalate_after_s) != bool(self.escalate_to):
+            raise fault("policy", "escalates by halves", "Set escalate_after_s and escalate_to.")
+        return self
 
 
 class MuteSettings(Section):
@@ -249,6 +283,10 @@ class AlertsSettings(_WithChannels):
     fallback: Texts = Field(
         default=(),
         description="channels that receive word when another cannot deliver; none named = all",
+    )
+    also_to: Texts = Field(
+        default=(),
+        description="channels that get the notices of every policy, beside its own `channels`",
     )
     undelivered_after_s: Seconds = Field(
         default=300.0, description="seconds a channel may fail before the fallback is used"

@@ -60,6 +60,10 @@ class Reason(StrEnum):
     ESCALATED = "escalated"
     DE_ESCALATED = "de_escalated"
     REMINDER_DUE = "reminder_due"
+    HANDED_ON = "handed_on"
+    """Open for so long that further channels of the policy are told."""
+    ACKNOWLEDGED = "acknowledged"
+    """No reminder: somebody has said that he looks after it."""
     ALREADY_TOLD = "already_told"
     SEND_ONCE = "send_once"
     """Told already, and the policy wants no more than that."""
@@ -96,6 +100,9 @@ class Policy:
     reopen_ms: int = 0
     """An incident that opens sooner than this after a told close is told only then, if still open;
     worse than the one before, it is told at once."""
+    escalate_ms: int = 0
+    """An incident open for so long is told to `escalate_to`, too; 0 = never."""
+    escalate_to: tuple[str, ...] = ()
     send_once: bool = False
     """Tell the opening, escalations and (with `send_close`) the end; nothing in between."""
     send_close: bool = True
@@ -119,6 +126,8 @@ class Observation:
     """-1 unknown."""
     since_ms: int = -1
     """When the trouble began; -1 unknown."""
+    lost: int = 0
+    """Messages deleted before they were read, which nobody has acknowledged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +153,10 @@ class Incident:
     told: GroupStatus | None = None
     """Severity last told; None: nobody was told."""
     told_ms: EpochMs | None = None
+    handed_on: bool = False
+    """Told to the channels of `Policy.escalate_to`, too."""
+    acknowledged: bool = False
+    """Somebody looks after it: no reminders."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,8 +334,12 @@ def _tell(
         return state, Decision(reason=reason)
     if muted:
         return replace(state, held_back=Reason.MUTED), Decision(reason=Reason.MUTED)
-    if state.held_back is Reason.MUTED:
+    if state.held_back is Reason.MUTED and reason is not Reason.HANDED_ON:
         reason = Reason.MUTE_ENDED
+    if reason is Reason.HANDED_ON:
+        return replace(state, incident=replace(incident, handed_on=True)), Decision(
+            tell=tell, reason=reason
+        )
     told = replace(incident, told=incident.severity, told_ms=now_ms)
     return replace(state, incident=told, held_back=None), Decision(tell=tell, reason=reason)
 
@@ -332,14 +349,24 @@ def _due(state: State, incident: Incident, policy: Policy, now_ms: EpochMs) -> t
         return _first(state, incident, now_ms)
     if incident.severity > incident.told:
         return Tell.ESCALATE, Reason.ESCALATED
+    waited_ms = now_ms - incident.opened_ms
+    if policy.escalate_ms and not incident.handed_on and waited_ms >= policy.escalate_ms:
+        return Tell.REMIND, Reason.HANDED_ON
+    if incident.severity < incident.told and not policy.send_once:
+        return Tell.DE_ESCALATE, Reason.DE_ESCALATED
+    return _repeated(incident, policy, now_ms)
+
+
+def _repeated(incident: Incident, policy: Policy, now_ms: EpochMs) -> tuple[Tell, Reason]:
+    """Whether a reminder is due."""
     if policy.send_once:
         return Tell.NOTHING, Reason.SEND_ONCE
-    if incident.severity < incident.told:
-        return Tell.DE_ESCALATE, Reason.DE_ESCALATED
     told_ms = now_ms if incident.told_ms is None else incident.told_ms
-    if policy.remind_ms and now_ms - told_ms >= policy.remind_ms:
-        return Tell.REMIND, Reason.REMINDER_DUE
-    return Tell.NOTHING, Reason.ALREADY_TOLD
+    if not policy.remind_ms or now_ms - told_ms < policy.remind_ms:
+        return Tell.NOTHING, Reason.ALREADY_TOLD
+    if incident.acknowledged:
+        return Tell.NOTHING, Reason.ACKNOWLEDGED
+    return Tell.REMIND, Reason.REMINDER_DUE
 
 
 def _first(state: State, incident: Incident, now_ms: EpochMs) -> tuple[Tell, Reason]:

@@ -259,6 +259,14 @@ class Alerts:
     def incident(self, incident: str) -> IncidentRecord:
         return self._records.incident(incident)
 
+    def acknowledge(self, incident: str, *, author: str) -> IncidentRecord:
+        self._records.acknowledge(incident, author, self._clock.now_ms())
+        self._own.acknowledge(incident)
+        for watch in self._watches.values():
+            watch.acknowledge(incident)
+        _log.info("incident_acknowledged", incident=incident, by=author)
+        return self._records.incident(incident)
+
     def notices(self, ask: NoticeAsk) -> tuple[Sequence[NoticeRecord], str]:
         found, following = self._records.notices(ask)
         now_ms = self._clock.now_ms()
@@ -371,7 +379,7 @@ class Alerts:
             complete=decided.complete,
             notice=self._notice(decided, snapshot, verdict, queries, with_windows and told),
             listeners=tuple(
-                self._listeners[name] for name in policy.channels if name in self._listeners
+                self._listeners[name] for name in _channels(decided) if name in self._listeners
             ),
             as_burrow=policy.burrow,
         )
@@ -612,6 +620,15 @@ def _other_file(path: Path) -> Fault:
 def page_link(root: str, cluster: str, group: str) -> str:
     """Where the page shows a group; "" when the page's own address is not configured."""
     return f"{root.rstrip('/')}/?{urlencode({'group': group, 'of': cluster})}" if root else ""
+
+
+def _channels(decided: Decided) -> tuple[str, ...]:
+    """The channels of the policy; those of its escalation once the incident is handed on."""
+    policy, incident = decided.policy, decided.after.incident
+    if decided.decision.reason is Reason.HANDED_ON:
+        return policy.escalate_to
+    handed_on = incident is not None and incident.handed_on
+    return (*policy.channels, *policy.escalate_to) if handed_on else policy.channels
 
 
 def _is_narrow(snapshot: ClusterSnapshot, decided: Decided) -> bool:

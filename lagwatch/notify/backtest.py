@@ -13,6 +13,7 @@ from lagwatch.core.incident import QUIET, Observation, Policy, State, Tell, grad
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.core.record import Kind, Records
 from lagwatch.errors import InputError
+from lagwatch.notify.objectives import Objectives
 from lagwatch.notify.policies import PolicyBook
 from lagwatch.ports.history import HistoryRange, HistoryStore
 
@@ -59,6 +60,10 @@ class BackTest:
     """Notices by (cluster, group)."""
     _states: dict[tuple[str, str], State] = field(default_factory=dict)
     _policies: dict[tuple[str, str], Policy | None] = field(default_factory=dict)
+    _objectives: Objectives = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._objectives = Objectives(self.book.objectives)
 
     def replay(self, samples: Iterable[Sample]) -> Iterator[WouldTell]:
         """The notices, as they would have been sent."""
@@ -69,9 +74,11 @@ class BackTest:
             policy = self._policy(key)
             if policy is None:
                 continue
+            name = "/".join(key)
+            seen, _ = self._objectives.judged(name, policy.name, sample.seen, sample.at_ms)
             state, decision = step(
                 self._states.get(key, QUIET),
-                grade(self.book.judged(policy, sample.seen), policy),
+                grade(seen, policy),
                 policy,
                 EpochMs(sample.at_ms),
             )

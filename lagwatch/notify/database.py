@@ -14,9 +14,11 @@ from lagwatch.errors import ConfigError, Fault
 from lagwatch.notify import upgrade
 
 T = TypeVar("T")
-_VERSION: Final = 2
+_VERSION: Final = 3
 _BUSY_S: Final = 0.5
 """Longest wait for a lock that somebody else holds: the event loop waits, too."""
+_LOG_BYTES: Final = 1_048_576
+"""Size that the write-ahead log is cut to after a storm."""
 _FULL: Final = ("disk is full", "disk I/O error")
 """What SQLite says when the file cannot grow."""
 _SCHEMA: Final = """
@@ -29,7 +31,8 @@ CREATE TABLE incidents (
   since_ms INTEGER NOT NULL, opened_ms INTEGER NOT NULL, closed_ms INTEGER,
   told INTEGER, told_ms INTEGER, held_back TEXT,
   quiet_until_ms INTEGER, complete REAL NOT NULL, summary TEXT NOT NULL,
-  payload INTEGER
+  payload INTEGER, handed_on INTEGER NOT NULL DEFAULT 0,
+  acknowledged_ms INTEGER, acknowledged_by TEXT NOT NULL DEFAULT ''
 ) STRICT;
 CREATE INDEX incidents_open ON incidents (cluster, name) WHERE closed_ms IS NULL;
 CREATE INDEX incidents_by_time ON incidents (opened_ms, number);
@@ -215,6 +218,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
     connection.row_factory = sqlite3.Row
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
     connection.execute("PRAGMA foreign_keys = ON")
     (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if found != "ok":
@@ -224,6 +228,8 @@ def _prepare(connection: sqlite3.Connection) -> None:
         connection.executescript(f"BEGIN;{_SCHEMA}PRAGMA user_version = {_VERSION};COMMIT;")
     elif version == 1:
         upgrade.from_version_1(connection, _SCHEMA, _VERSION)
+    elif version == 2:  # noqa: PLR2004 the layout before
+        upgrade.from_version_2(connection, _VERSION)
     elif version != _VERSION:
         raise sqlite3.OperationalError(f"it has version {version}, this program {_VERSION}")
 

@@ -8,7 +8,6 @@ group is what is true.
 """
 
 import sqlite3
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -20,7 +19,7 @@ from lagwatch.errors import InputError
 from lagwatch.notify.channels.base import Limits
 from lagwatch.notify.database import Database
 from lagwatch.notify.notice import Earlier, Message, Notice, unpack
-from lagwatch.notify.store import drop_unused_payloads
+from lagwatch.notify.store import drop_unused_payloads, new_id
 
 _ROOM: Final = 0.8
 """Share of a message's bytes that is filled: frames and escapes come on top."""
@@ -103,7 +102,7 @@ class Outbox:
 
         def work(connection: sqlite3.Connection) -> None:
             for batch in batches:
-                _seal(connection, channel, uuid.uuid4().hex, batch, now_ms)
+                _seal(connection, channel, new_id(), batch, now_ms)
 
         self._database.write(work)
         return True
@@ -375,7 +374,7 @@ def _split(connection: sqlite3.Connection, message: Message) -> None:
         place = groups.get(_subject(row), 0)
         parts[int(place >= half)].append(row["notice"])
     for part in parts:
-        identity = uuid.uuid4().hex
+        identity = new_id()
         new = connection.execute(
             "INSERT INTO messages (id, channel, at_ms, attempts, tried_ms, last_error, splits)"
             " SELECT ?, channel, at_ms, attempts, tried_ms, last_error, splits + 1"

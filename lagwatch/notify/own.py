@@ -12,7 +12,7 @@ from lagwatch.core.incident import QUIET, Graded, Policy, Reason, State, step
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.core.words import counted
 from lagwatch.notify.notice import About, Notice, level
-from lagwatch.notify.store import Change, Kept, Listener, new_incident
+from lagwatch.notify.store import Change, Kept, Listener, new_id
 from lagwatch.notify.verdict import nothing_known
 from lagwatch.ports.queries import ClusterHealth
 
@@ -79,6 +79,13 @@ class OwnIncidents:
                 made.append(one)
         return made
 
+    def acknowledge(self, incident: str) -> None:
+        """Send no more reminders of an incident, if it is one of these."""
+        for tracked in self._tracked.values():
+            if tracked.incident == incident and tracked.state.incident is not None:
+                acknowledged = replace(tracked.state.incident, acknowledged=True)
+                tracked.state = replace(tracked.state, incident=acknowledged)
+
     def apply(self, changes: Iterable[Change]) -> None:
         """They have been kept."""
         for one in changes:
@@ -129,7 +136,7 @@ class OwnIncidents:
         )
         problem = condition.problem if condition is not None else ""
         about, cluster, name = key
-        identity = (tracked.incident if tracked is not None else "") or new_incident()
+        identity = (tracked.incident if tracked is not None else "") or new_id()
         notice = Notice(
             key="",
             incident=identity,

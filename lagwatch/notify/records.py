@@ -85,6 +85,24 @@ class Records:
         )
         return _incident(row, tuple(_transition(one) for one in transitions))
 
+    def acknowledge(self, incident: str, author: str, now_ms: int) -> None:
+        """Note who looks after an open incident.
+
+        Raises:
+            NotFoundError: no open incident has this id.
+        """
+        noted = self._database.write(
+            lambda connection: (
+                connection.execute(
+                    "UPDATE incidents SET acknowledged_ms = ?, acknowledged_by = ?"
+                    " WHERE id = ? AND closed_ms IS NULL",
+                    (now_ms, author, incident),
+                ).rowcount
+            )
+        )
+        if not noted:
+            raise NotFoundError(kind="open incident", name=incident)
+
     def notices(self, ask: NoticeAsk) -> tuple[Sequence[NoticeRecord], str]:
         """Newest first."""
         where, values = ["1"], list[object]()
@@ -218,6 +236,8 @@ def _incident(row: sqlite3.Row, transitions: tuple[Transition, ...]) -> Incident
         opened_ms=row["opened_ms"],
         closed_ms=row["closed_ms"],
         told_ms=row["told_ms"],
+        acknowledged_ms=row["acknowledged_ms"],
+        acknowledged_by=row["acknowledged_by"],
         verdict=_verdict(row),
         transitions=transitions,
     )

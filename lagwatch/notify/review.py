@@ -68,10 +68,11 @@ def _policies(alerts: AlertsSettings) -> Iterator[Fault]:
         if policy.threshold != "never" and not channels:
             remedy = "Add one, for example [alerts.webhook.NAME]."
             yield _fault(key, "", "sends to no channel: there is none", remedy)
-    named = {name for one in alerts.policies.values() for name in one.channels}
+    named = {name for one in alerts.policies.values() for name in (*one.channels, *one.escalate_to)}
+    named |= {*alerts.also_to, *alerts.fallback}
     everyone = not alerts.policies or any(not one.channels for one in alerts.policies.values())
     for name in channels:
-        if not everyone and name not in named and name not in alerts.fallback:
+        if not everyone and name not in named:
             yield _fault(
                 f"channel {name}",
                 "",

@@ -65,9 +65,9 @@ class Change:
     about: About = About.GROUP
 
 
-def new_incident() -> str:
-    """An id of its own."""
-    return uuid.uuid4().hex
+def new_id() -> str:
+    """A random id of 64 bits: rows of incidents hold two of them, and there may be many."""
+    return uuid.uuid4().hex[:16]
 
 
 class IncidentStore:
@@ -204,13 +204,14 @@ class _Recording:
         row = self._connection.execute(
             "INSERT INTO incidents"
             " (id, about, cluster, name, policy, severity, since_ms, opened_ms,"
-            " closed_ms, told, told_ms, held_back, quiet_until_ms, complete, summary, payload)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            " closed_ms, told, told_ms, held_back, quiet_until_ms, complete, summary, payload,"
+            " handed_on) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
             " ON CONFLICT (id) DO UPDATE SET policy = excluded.policy,"
             " severity = excluded.severity, closed_ms = excluded.closed_ms, told = excluded.told,"
             " told_ms = excluded.told_ms, held_back = excluded.held_back,"
             " quiet_until_ms = excluded.quiet_until_ms, complete = excluded.complete,"
-            " summary = excluded.summary, payload = excluded.payload RETURNING number",
+            " summary = excluded.summary, payload = excluded.payload,"
+            " handed_on = excluded.handed_on RETURNING number",
             (
                 *(change.incident, change.about.value, change.cluster, change.group),
                 change.policy,
@@ -221,6 +222,7 @@ class _Recording:
                 None if change.after.held_back is None else change.after.held_back.value,
                 *(change.after.quiet_until_ms, change.complete, _summary(change.notice.verdict)),
                 payload if is_open else None,
+                incident.handed_on,
             ),
         ).fetchone()
         return int(row[0]), int(payload or 0)
@@ -310,6 +312,8 @@ def _kept(row: sqlite3.Row) -> Kept:
             severity=GroupStatus(row["severity"]),
             told=None if row["told"] is None else GroupStatus(row["told"]),
             told_ms=None if row["told_ms"] is None else EpochMs(row["told_ms"]),
+            handed_on=bool(row["handed_on"]),
+            acknowledged=row["acknowledged_ms"] is not None,
         )
         state = State(
             incident=incident,

@@ -61,3 +61,14 @@ def from_version_1(connection: sqlite3.Connection, schema: str, version: int) ->
         raise
     finally:
         connection.execute("PRAGMA foreign_keys = ON")
+
+
+def from_version_2(connection: sqlite3.Connection, version: int) -> None:
+    """Add what is kept about acknowledgement and escalation."""
+    connection.executescript(
+        "BEGIN IMMEDIATE;"
+        "ALTER TABLE incidents ADD COLUMN handed_on INTEGER NOT NULL DEFAULT 0;"
+        "ALTER TABLE incidents ADD COLUMN acknowledged_ms INTEGER;"
+        "ALTER TABLE incidents ADD COLUMN acknowledged_by TEXT NOT NULL DEFAULT '';"
+        f"PRAGMA user_version = {version};COMMIT;"
+    )

@@ -6,8 +6,11 @@ snapshot, and only these, and those that something is remembered of, are looked 
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lagwatch.core.incident import (
     QUIET,
@@ -23,8 +26,9 @@ from lagwatch.core.incident import (
 )
 from lagwatch.core.model import EpochMs, GroupStatus, Rule
 from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.notify.objectives import Objectives
 from lagwatch.notify.policies import PolicyBook
-from lagwatch.notify.store import Kept, new_incident
+from lagwatch.notify.store import Kept, new_id
 
 _SAMPLES: Final = 240
 """Most samples of lag kept per group; older ones are thinned out."""
@@ -77,6 +81,7 @@ class Watch:
     ) -> None:
         self._cluster = cluster
         self._book = book
+        self._objectives = Objectives(book.objectives)
         self._started_ms = started_ms
         self._tracked: dict[str, _Tracked] = {}
         self._policies: dict[str, Mapping[str, Policy | None]] = {}
@@ -89,6 +94,7 @@ class Watch:
     def use(self, book: PolicyBook) -> None:
         """Decide by these policies from now on."""
         self._book = book
+        self._objectives.by_policy = book.objectives
         self._policies.clear()
         for tracked in self._tracked.values():
             tracked.policy = book.by_name.get(tracked.policy_name)
@@ -111,9 +117,11 @@ class Watch:
             suspect |= columns.time_lag_ms > self._book.least_time_lag_ms
         if self._book.least_lag:
             suspect |= columns.total_lag > self._book.least_lag
+        if self._book.counts_lost:
+            suspect |= _losers(snapshot)
         bad = suspect.nonzero()[0].tolist()
         numbers: dict[str, int | None] = {snapshot.groups[number]: number for number in bad}
-        for group in self._tracked:
+        for group in (*self._tracked, *self._objectives.groups()):
             if group not in numbers:
                 numbers[group] = snapshot.group_index.get(group)
         looked_at = sum(number is not None for number in numbers.values())
@@ -132,6 +140,13 @@ class Watch:
             tracked.policy, tracked.policy_name = one.policy, one.policy.name
             tracked.incident = one.incident if one.after.incident is not None else ""
             self._set(one.group, tracked, one.after)
+
+    def acknowledge(self, incident: str) -> None:
+        """Send no more reminders of an incident, if it is one of these."""
+        for tracked in self._tracked.values():
+            if tracked.incident == incident and tracked.state.incident is not None:
+                acknowledged = replace(tracked.state.incident, acknowledged=True)
+                tracked.state = replace(tracked.state, incident=acknowledged)
 
     def _restore(self, kept: Kept) -> None:
         policy = self._book.by_name.get(kept.policy)
@@ -157,7 +172,7 @@ class Watch:
         muted: Muted,
     ) -> Decided | None:
         tracked = self._tracked.get(group)
-        policy, graded = self._graded(snapshot, group, number, tracked)
+        policy, graded, missed = self._graded(snapshot, group, number, tracked, now_ms)
         if policy is None:
             return None
         if tracked is None:
@@ -182,23 +197,15 @@ class Watch:
         return Decided(
             group=group,
             number=number,
-            incident=tracked.incident or new_incident(),
+            incident=tracked.incident or new_id(),
             policy=policy,
             before=before,
             after=after,
             decision=decision,
             complete=tracked.complete,
             samples=tuple(tracked.samples),
-            missed=self._missed(snapshot, group, number, policy),
+            missed=missed,
         )
-
-    def _missed(
-        self, snapshot: ClusterSnapshot, group: str, number: int | None, policy: Policy
-    ) -> str:
-        if number is None:
-            return ""
-        seen = dict(self._seen(snapshot, group, number)).get(policy)
-        return "" if seen is None else self._book.missed(policy, seen)
 
     def _set(self, group: str, tracked: _Tracked, state: State) -> None:
         tracked.state = state
@@ -208,9 +215,14 @@ class Watch:
             self._tracked[group] = tracked
 
     def _graded(
-        self, snapshot: ClusterSnapshot, group: str, number: int | None, tracked: _Tracked | None
-    ) -> tuple[Policy | None, Graded]:
-        """The policy that decides and what it thinks.
+        self,
+        snapshot: ClusterSnapshot,
+        group: str,
+        number: int | None,
+        tracked: _Tracked | None,
+        now_ms: EpochMs,
+    ) -> tuple[Policy | None, Graded, str]:
+        """The policy that decides, how bad it finds the group, and which objective is missed.
 
         Of a bad group, the policy that finds it worst; the first of them in the file. Of any
         other, the one under which its incident opened.
@@ -219,19 +231,19 @@ class Watch:
         if before is None and tracked is not None:  # the policy is no more in the file
             before = Policy(name=tracked.policy_name)
         if number is None:
-            return before, gone()
-        found = [
-            (policy, grade(self._book.judged(policy, seen), policy))
-            for policy, seen in self._seen(snapshot, group, number)
-        ]
+            return before, gone(), ""
+        found = []
+        for policy, seen in self._seen(snapshot, group, number):
+            judged, missed = self._objectives.judged(group, policy.name, seen, now_ms)
+            found.append((policy, grade(judged, policy), missed))
         bad = [one for one in found if one[1].severity not in (None, GroupStatus.OK)]
         if bad:
             return min(bad, key=lambda one: (-(one[1].severity or 0), self._book.rank(one[0])))
         unjudged = next((one for one in found if one[1].severity is None), None)
         first = unjudged or (found[0] if found else None)
         if first is None:  # no policy wants the group (any more)
-            return before, Graded(severity=GroupStatus.OK, reason=Reason.BELOW_THRESHOLD)
-        return before or first[0], first[1]
+            return before, Graded(severity=GroupStatus.OK, reason=Reason.BELOW_THRESHOLD), ""
+        return before or first[0], first[1], first[2]
 
     def _seen(
         self, snapshot: ClusterSnapshot, group: str, number: int
@@ -269,6 +281,23 @@ class Watch:
         return number is None or float(snapshot.group.complete[number]) < tracked.complete
 
 
+def _losers(snapshot: ClusterSnapshot) -> NDArray[np.bool_]:
+    """Groups with messages that were deleted unread, which nobody has acknowledged."""
+    losers = np.zeros(len(snapshot.groups), np.bool_)
+    rows = np.flatnonzero(_lost(snapshot, slice(None)))
+    losers[np.searchsorted(snapshot.group.first, rows, side="right") - 1] = True
+    return losers
+
+
+def _lost(snapshot: ClusterSnapshot, rows: slice) -> NDArray[np.int64]:
+    """Messages lost by these rows."""
+    facts, window = snapshot.around.facts, snapshot.rows.window[rows]
+    if facts.lost is None or facts.lost_ms is None:
+        return np.zeros(len(window), np.int64)
+    lost: NDArray[np.int64] = np.where(facts.lost_ms[window] >= 0, facts.lost[window], 0)
+    return lost
+
+
 def _is_half_judged(
     snapshot: ClusterSnapshot, number: int | None, tracked: _Tracked, graded: Graded
 ) -> bool:
@@ -294,6 +323,7 @@ def _group(snapshot: ClusterSnapshot, number: int) -> Observation:
         total_lag=int(columns.total_lag[number]),
         time_lag_ms=int(columns.time_lag_ms[number]),
         since_ms=int(columns.since_ms[number]),
+        lost=int(_lost(snapshot, slice(*columns.first[number : number + 2].tolist())).sum()),
     )
 
 
@@ -310,6 +340,7 @@ def _part(snapshot: ClusterSnapshot, number: int, topics: Topics) -> Observation
         complete=full / len(rows) if rows else 0.0,
         total_lag=sum(max(0, int(columns.lag[row])) for row in rows),
         time_lag_ms=max((int(columns.time_lag_ms[row]) for row in rows), default=-1),
+        lost=int(_lost(snapshot, slice(first, end))[[row - first for row in rows]].sum()),
         since_ms=min(
             (int(columns.since_ms[row]) for row in rows if columns.since_ms[row] >= 0), default=-1
         ),

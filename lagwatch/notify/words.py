@@ -257,6 +257,8 @@ def _trouble(notice: Notice) -> Iterator[str]:
     verdict = notice.verdict
     partitions = verdict.get("partitions", ())
     began = instant(notice.since_ms, notice.zone)
+    if notice.reason == Reason.HANDED_ON.value:
+        yield "Escalated: other channels were told before, and it is still open."
     yield f"Since {began}, for {lasted(notice)}."
     change = growth(notice.curve)
     total = ", ".join(behind(verdict))

@@ -53,6 +53,9 @@ class IncidentRecord:
     closed_ms: int | None
     told_ms: int | None
     """When a notice was sent last; None: never."""
+    acknowledged_ms: int | None
+    """Since when somebody looks after it, so that no reminders are sent; None: no one does."""
+    acknowledged_by: str
     verdict: Mapping[str, object]
     """At the last transition."""
     transitions: tuple[Transition, ...] = ()
@@ -147,6 +150,10 @@ class AlertsView(Protocol):
         ...
 
     def incident(self, incident: str) -> IncidentRecord: ...
+
+    def acknowledge(self, incident: str, *, author: str) -> IncidentRecord:
+        """Send no more reminders of an open incident: the author looks after it."""
+        ...
 
     def notices(self, ask: NoticeAsk) -> tuple[Sequence[NoticeRecord], str]: ...
 
