@@ -127,7 +127,12 @@ class Alerts:
         self._history_problem: Callable[[], str] = str
         self._history_since_ms: int | None = None
         self._delivery_problem = ""
-        self._heartbeat = Heartbeat(alerts.heartbeat, clock, self._not_well)
+        self._heartbeat = Heartbeat(
+            alerts.heartbeat,
+            clock,
+            self._not_well,
+            lambda: [outlet.channel for outlet in self._outlets.values()],
+        )
         self._seen: dict[str, Sequence[str]] = {}
         """Groups of each cluster, as of its newest snapshot."""
         self._removed: dict[tuple[str, str], int] = {}

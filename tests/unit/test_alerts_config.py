@@ -121,6 +121,19 @@ class TestCommands:
             assert result.stdout == "200 OK: fine\n" * 2
             assert [request.json["event"] for request in receiver.taken] == ["open", "close"]
 
+    def test_test_without_a_name_tries_every_channel(self, tmp_path) -> None:
+        with receiving() as good, receiving(Reply(status=403, body="go away")) as bad:
+            text = (
+                f'[alerts.webhook.bad]\nurl = "{bad.url}"\n'
+                f'[alerts.slack.chat]\nwebhook_url = "{good.url}"\n'
+                f'[alerts.webhook.good]\nurl = "{good.url}"\n'
+            )
+            result = run("test", "-c", written(tmp_path, text))
+
+        assert result.exit_code == 2
+        assert sorted(result.stdout.splitlines()) == ["chat: 200 OK: fine", "good: 200 OK: fine"]
+        assert "bad: 403 Forbidden: go away" in result.stderr
+
     def test_test_shows_why_a_receiver_refuses(self, tmp_path) -> None:
         with receiving(Reply(status=403, body="go away")) as receiver:
             path = written(tmp_path, f'[alerts.webhook.hook]\nurl = "{receiver.url}"')

@@ -2,7 +2,7 @@
 
 import struct
 import zlib
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from random import Random
 from zoneinfo import ZoneInfo
 
@@ -26,7 +26,7 @@ from lagwatch.notify.words import plain_text
 BERLIN = ZoneInfo("Europe/Berlin")
 
 
-def at(text: str, zone: ZoneInfo = BERLIN) -> int:
+def at(text: str, zone: tzinfo = BERLIN) -> int:
     return round(datetime.fromisoformat(text).replace(tzinfo=zone).timestamp() * 1000)
 
 
@@ -56,6 +56,32 @@ class TestMutes:
         assert window.ends_ms(at("2026-10-18T04:30")) is not None  # summer time
         assert window.ends_ms(at("2026-10-25T04:30")) is not None  # the day it ends
         assert window.ends_ms(at("2026-10-25T03:30")) is None
+
+    def test_a_start_that_the_clocks_skip_comes_as_much_later(self) -> None:
+        window = weekly(days=["sun"], at="02:30", duration_s=3600)  # 2026-03-29: 02:00 is 03:00
+        one_utc = at("2026-03-29T01:00", UTC)
+
+        assert window.ends_ms(one_utc + 29 * 60_000) is None
+        assert window.ends_ms(one_utc + 30 * 60_000) == one_utc + 90 * 60_000  # 03:30 local
+        assert window.ends_ms(one_utc + 90 * 60_000) is None
+
+    def test_a_start_that_comes_twice_is_taken_the_first_time(self) -> None:
+        window = weekly(days=["sun"], at="02:30", duration_s=1800)  # 2026-10-25: 03:00 is 02:00
+        first = at("2026-10-25T00:30", UTC)
+
+        assert window.ends_ms(first - 1) is None
+        assert window.ends_ms(first) == first + 1800_000
+        assert window.ends_ms(first + 3_600_000) is None, "the second half past two"
+
+    @pytest.mark.parametrize("day", ["2026-03-28", "2026-10-24"])
+    def test_a_window_over_the_change_lasts_as_long_as_it_says(self, day) -> None:
+        window = weekly(days=["sat"], at="23:00", duration_s=6 * 3600)
+        begin = at(f"{day}T23:00")
+
+        assert window.ends_ms(begin - 1) is None
+        assert window.ends_ms(begin) == begin + 6 * 3_600_000
+        assert window.ends_ms(begin + 6 * 3_600_000 - 1) == begin + 6 * 3_600_000
+        assert window.ends_ms(begin + 6 * 3_600_000) is None
 
     def test_a_window_that_comes_once_begins_and_ends_in_its_time_zone(self) -> None:
         settings = MuteSettings(

@@ -45,13 +45,17 @@ class AlertmanagerSettings(AuthenticatedSettings):
         default=60.0,
         description="seconds between two posts of a firing alert; it ends after five times this",
     )
+    watchdog: bool = Field(
+        default=False,
+        description="keep an alert `LagwatchWatchdog` firing while all is well; see the heartbeat",
+    )
     labels: Properties = Field(
         default=Properties(), description="additional labels for every alert"
     )
 
 
 class Alertmanager:
-    """A `Channel` that `KeepsAlive`."""
+    """A `Channel` that `KeepsAlive` and `Beats`."""
 
     limits = Limits()
 
@@ -63,6 +67,24 @@ class Alertmanager:
         self._urls = tuple(
             f"{url.get_secret_value().rstrip('/')}/api/v2/alerts" for url in settings.urls
         )
+
+    @property
+    def watchdog(self) -> bool:
+        return self._settings.watchdog
+
+    async def beat(self, lives_s: float) -> None:
+        now_ms = self._clock.now_ms()
+        watchdog = {
+            "labels": {
+                **self._settings.labels,
+                "alertname": "LagwatchWatchdog",
+                "severity": "none",
+            },
+            "annotations": {"summary": "lagwatch works. It does not when this alert ends."},
+            "startsAt": _time(now_ms),
+            "endsAt": _time(now_ms + round(lives_s * 1000)),
+        }
+        await self._post([watchdog])
 
     @property
     def keep_alive_s(self) -> float:

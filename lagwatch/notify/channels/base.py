@@ -66,6 +66,24 @@ class KeepsAlive(Protocol):
 
 
 @runtime_checkable
+class Beats(Protocol):
+    """A channel that can carry the heartbeat."""
+
+    @property
+    def watchdog(self) -> bool:
+        """True if it is to carry it."""
+        ...
+
+    async def beat(self, lives_s: float) -> None:
+        """Say that all is well, for so many seconds.
+
+        Raises:
+            NotifyError: no receiver accepted it.
+        """
+        ...
+
+
+@runtime_checkable
 class TakesBulletins(Protocol):
     """A channel that can send more than alerts."""
 
