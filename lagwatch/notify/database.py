@@ -157,6 +157,8 @@ class Database:
         if self._on_disk is None:
             return True
         try:
+            # the copy takes the pages that storms have left empty along, and room is scarce
+            self.connection.execute("VACUUM")
             self.connection.backup(self._on_disk)
         except sqlite3.Error:
             return False
@@ -180,6 +182,7 @@ class Database:
         self.connection.backup(memory)
         memory.row_factory = sqlite3.Row
         memory.execute("PRAGMA foreign_keys = ON")
+        memory.execute("PRAGMA temp_store = MEMORY")
         self._on_disk, self.connection = self.connection, memory
         _log.error("alerts_kept_in_memory", file=str(self._path), reason=reason)
 

@@ -12,6 +12,7 @@ from lagwatch.ports.queries import ClusterHealth
 from tests.support.fleet import CLUSTER, Fleet, ShiftedClock, alert_settings
 from tests.support.receiver import Reply, receiving
 from tests.support.running_alerts import Running, running
+from tests.support.small_disk import small_disk
 from tests.support.waiting import eventually
 
 POLICY = "group_wait_s = 0.02\n[alerts.policies.all]\nclose_for_s = 0\nreopen_s = 0\n"
@@ -211,6 +212,42 @@ def test_an_odd_row_is_set_aside_and_the_others_are_delivered(tmp_path, clock) -
 
     assert len(left) == 1
     assert "notice_not_readable" in {log["event"] for log in logs}
+
+
+def test_a_disk_of_three_megabytes_is_survived_and_returned_to(tmp_path, clock) -> None:
+    groups = [f"consumer-group-{number:04}" for number in range(3000)]
+    with receiving() as receiver, small_disk(tmp_path / "disk", 3) as disk:
+        settings = alert_settings(disk, POLICY + hook(receiver.url))
+        other = disk / "other"
+        fleet = Fleet(groups, clock)
+        with running(settings, clock) as alerts:
+            other.write_bytes(bytes(1_500_000))  # something else fills the disk
+            fleet.fail(*groups)
+            alerts.sees(fleet)
+            eventually(lambda: len(receiver.notices) >= 3000 and alerts.idle(), "all openings")
+            problem = alerts.alerts.problem
+            opened = [notice["group"] for notice in receiver.notices]
+            fleet.heal(*groups[100:])
+            alerts.sees(fleet)
+            eventually(lambda: len(receiver.notices) >= 5900 and alerts.idle(), "all ends")
+            alerts.call(alerts.alerts._database.return_to_disk)  # noqa: SLF001
+            still = alerts.alerts.problem
+            other.unlink()
+            alerts.call(lambda: alerts.alerts._store.prune(clock.now_ms()))  # noqa: SLF001
+            eventually(lambda: not alerts.alerts.problem, "the return to the disk", timeout_s=60)
+            received = len(receiver.notices)
+
+        with running(settings, clock) as alerts:
+            counts = alerts.call(alerts.alerts.counts)
+            on_disk = (disk / "alerts.sqlite").stat().st_size
+
+    assert sorted(opened) == groups, "each once"
+    assert "the disk is full" in problem
+    assert "the disk is full" in still
+    assert received == len(receiver.notices) == 5900
+    assert counts.open_incidents == {CLUSTER: 100}
+    assert counts.undelivered == {"hook": 0}
+    assert on_disk < 3_000_000
 
 
 def test_a_full_disk_stops_nothing_and_repeats_nothing(tmp_path, clock) -> None:

@@ -62,6 +62,25 @@ def situations() -> dict[str, Message]:
     }
 
 
+def hostile() -> dict[str, Message]:
+    """Names of 4,000 characters, of one to four bytes each or escaped: alone and in a storm."""
+    stopped = situations()["stopped"].notices[0]
+    found = {}
+    for kind, letter in (("latin", "a"), ("cyrillic", "я"), ("emoji", "😀"), ("markup", '&<>"')):
+        name = (letter * 4000)[:4000]
+        notice = replace(
+            _of_topic(_named(stopped, name), name), team=name, runbook=f"https://{name}"
+        )
+        storm = [
+            replace(_of_topic(_named(notice, name), f"{topic}{name}"), cluster=name, policy=name)
+            for topic in range(6)
+            for _ in range(50)
+        ]
+        found[f"{kind} alone"] = _message("h1", notice)
+        found[f"{kind} storm"] = _message("h2", *storm)
+    return found
+
+
 def _message(identity: str, *notices: Notice) -> Message:
     return Message(id=identity, channel="ops", at_ms=AT_MS, notices=notices)
 

@@ -123,11 +123,15 @@ class ChatWebhook(ABC):
 
     async def _post(self, key: str, document: dict[str, Any]) -> str:
         headers = {"Content-Type": "application/json", "Idempotency-Key": key}
-        body = json.dumps(document, ensure_ascii=False).encode()
-        return await self._http.send("POST", self._url, body=body, headers=headers)
+        return await self._http.send("POST", self._url, body=as_json(document), headers=headers)
 
     async def close(self) -> None:
         await self._http.close()
+
+
+def as_json(document: Mapping[str, Any]) -> bytes:
+    """JSON as UTF-8: receivers count bytes, and an escaped character may take twelve."""
+    return json.dumps(document, ensure_ascii=False).encode(errors="replace")
 
 
 def _one_line(value: str) -> bytes:

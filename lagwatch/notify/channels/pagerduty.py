@@ -6,7 +6,6 @@ of them has closed; until then nothing is sent about those that closed before.
 Source: PagerDuty, "Send an event" (Events API v2).
 """
 
-import json
 from collections.abc import Iterator
 from typing import Annotated, Any, Final
 
@@ -18,7 +17,7 @@ from lagwatch.config.secret import HIDDEN, Secret
 from lagwatch.config.section import OrFile
 from lagwatch.errors import Fault
 from lagwatch.notify.channels.base import Kind, Limits
-from lagwatch.notify.channels.http import HttpSender
+from lagwatch.notify.channels.http import HttpSender, as_json
 from lagwatch.notify.notice import Message, Notice
 from lagwatch.notify.words import cut, details, headline, instant, worst
 
@@ -26,6 +25,7 @@ _PAGERDUTY: Final = "https://events.pagerduty.com/"
 _KEY_LENGTH: Final = 32
 _LONGEST_SUMMARY: Final = 1024
 _LONGEST_TEXT: Final = 8000
+_LONGEST_NAME: Final = 255
 _SHOWN_GROUPS: Final = 100
 _SEVERITIES: Final = {"warning": "warning", "error": "critical"}
 
@@ -57,7 +57,7 @@ class PagerDuty:
         """One event per thread; an event that PagerDuty had before changes nothing there."""
         received = "nothing to send: other groups of the page are still in trouble"
         for event in events(message):
-            body = json.dumps({"routing_key": self._key, **event}).encode()
+            body = as_json({"routing_key": self._key, **event})
             headers = {"Content-Type": "application/json"}
             received = await self._http.send("POST", self._url, body=body, headers=headers)
         return received
@@ -98,10 +98,12 @@ def _trigger(message: Message, thread: str, notices: list[Notice]) -> dict[str, 
         "client": "lagwatch",
         "payload": {
             "summary": cut(summary, _LONGEST_SUMMARY),
-            "source": first.cluster or "lagwatch",
+            "source": cut(first.cluster, _LONGEST_NAME) or "lagwatch",
             "severity": _SEVERITIES[message.severity],
             "timestamp": instant(first.opened_ms).removesuffix(" UTC").replace(" ", "T") + "Z",
-            "component": cut(first.group, 255) if len(notices) == 1 else f"{len(notices)} groups",
+            "component": cut(first.group, _LONGEST_NAME)
+            if len(notices) == 1
+            else f"{len(notices)} groups",
             "class": str(first.verdict.get("rule") or first.about.value),
             "custom_details": {
                 "text": cut("\n".join(details(first)), _LONGEST_TEXT),
