@@ -18,6 +18,8 @@ SHOWN_NOTICES: Final = 20
 _SHOWN_OF_CAUSE: Final = 3
 """Groups that a message lists of each cause at least, as long as there is room."""
 _SHOWN_PARTITIONS: Final = 5
+_BULLET: Final = "• "
+"""Begins the lines of a list: mail and cards drop spaces at the beginning of a line."""
 _LONGEST_LINE: Final = 700
 _LONGEST_NAME: Final = 120
 """Characters of a name in a headline: what follows it must be read, too."""
@@ -128,7 +130,9 @@ def _by_cause(notices: Sequence[Notice]) -> Iterator[tuple[str, int]]:
             yield _cause_heading(cluster, policy, topic, found), 0
         most = min(room, max(_SHOWN_OF_CAUSE, SHOWN_NOTICES // len(causes)))
         for notice in found[:most]:
-            yield ("  " if cluster else "") + headline(notice, with_cluster=False), 1
+            yield _BULLET + headline(notice, with_cluster=False), 1
+        if (more := len(found) - most) > 0:
+            yield f"{_BULLET}… and {more:,} more", more
         room -= min(most, len(found))
 
 
@@ -145,7 +149,7 @@ def _cause_heading(cluster: str, policy: str, topic: str, found: Sequence[Notice
     team = f", team {found[0].team}" if found[0].team else ""
     groups = f"{counted(len(found), 'consumer group')}{where} on {cluster}"
     to_do = f" What to do: {found[0].runbook}" if found[0].runbook and not found[0].closing else ""
-    return f"{groups} (policy {policy}{team}):{to_do}"
+    return f"{groups}, policy {policy}{team}.{to_do}"
 
 
 def cut(text: str, limit: int) -> str:
@@ -267,10 +271,10 @@ def _trouble(notice: Notice) -> Iterator[str]:
     of = f" ({affected} affected)" if affected else ""
     yield f"{total[:1].upper()}{total[1:]}{f', {change}' if change else ''}{of}."
     for one in partitions[:_SHOWN_PARTITIONS]:
-        yield f"  {where(one)}"
+        yield f"{_BULLET}{where(one)}"
     more = count - min(len(partitions), _SHOWN_PARTITIONS)
     if more > 0 and count:
-        yield f"  … and {counted(more, 'more partition')}"
+        yield f"{_BULLET}… and {counted(more, 'more partition')}"
     owners = list(dict.fromkeys(filter(None, map(owner, partitions))))
     if owners:
         yield f"Last owner: {'; '.join(owners[:3])}"

@@ -153,14 +153,14 @@ def test_a_storm_is_sorted_by_what_may_have_one_cause() -> None:
     lines = plain_text(SITUATIONS["several_causes"], 2900).splitlines()
 
     headings = [line for line in lines if line[0].isdigit()]
-    assert [line.partition(" (")[0] for line in headings] == [
+    assert [line.partition(",")[0] for line in headings] == [
         "12 consumer groups of topic sample-topic on prod",
         "2 consumer groups of topic mail on prod",
         "1 consumer group of topic sample-topic on test",
     ]
-    shown = [line for line in lines if line.startswith("  ERROR: ")]
+    shown = [line for line in lines if line.startswith("• ERROR: ")]
     assert all("in time, 1 of 3 partitions, since" in line for line in shown)
-    assert f"… and {15 - len(shown)} more" in lines
+    assert f"• … and {15 - len(shown)} more" in lines
 
 
 def test_a_name_of_any_length_leaves_room_for_the_facts() -> None:
