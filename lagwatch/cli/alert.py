@@ -178,9 +178,9 @@ def backtest(
     to_ms = instant_ms(until, "--to") if until else EVER_MS
     if samples is not None:
         chosen = [
-            one
-            for one in from_file(samples, from_ms=from_ms, to_ms=to_ms)
-            if cluster in (None, one.cluster) and group in (None, one.group)
+            sample
+            for sample in from_file(samples, from_ms=from_ms, to_ms=to_ms)
+            if cluster in (None, sample.cluster) and group in (None, sample.group)
         ]
     else:
         chosen = _recorded(config, from_ms, to_ms, cluster, group)
@@ -224,7 +224,7 @@ def _show(run: "BackTest", told: "list[WouldTell]", *, as_json: bool) -> None:
         answer = {
             "samples": run.samples,
             "groups": len(run.groups),
-            "notices": [_as_json(one) for one in told],
+            "notices": [_as_json(notice) for notice in told],
             "per_group": [
                 {"cluster": cluster, "group": name, "notices": count}
                 for (cluster, name), count in run.told.most_common()
@@ -235,11 +235,11 @@ def _show(run: "BackTest", told: "list[WouldTell]", *, as_json: bool) -> None:
     from rich.table import Table
 
     screen = console()
-    for one in told[:_MOST_LINES]:
-        at = datetime.fromtimestamp(one.at_ms / 1000, UTC).isoformat(" ", "seconds")
+    for notice in told[:_MOST_LINES]:
+        at = datetime.fromtimestamp(notice.at_ms / 1000, UTC).isoformat(" ", "seconds")
         line = (
-            f"{at}  {one.tell.value:<11} {one.severity:<4} {one.cluster}/{one.group}"
-            f"  ({one.reason}; {one.policy})"
+            f"{at}  {notice.tell.value:<11} {notice.severity:<4} {notice.cluster}/{notice.group}"
+            f"  ({notice.reason}; {notice.policy})"
         )
         screen.print(plain(line))
     if len(told) > _MOST_LINES:
@@ -253,15 +253,15 @@ def _show(run: "BackTest", told: "list[WouldTell]", *, as_json: bool) -> None:
     screen.print(f"{len(told)} notices from {run.samples} samples of {len(run.groups)} groups")
 
 
-def _as_json(one: "WouldTell") -> dict[str, object]:
+def _as_json(notice: "WouldTell") -> dict[str, object]:
     return {
-        "at_ms": one.at_ms,
-        "cluster": one.cluster,
-        "group": one.group,
-        "policy": one.policy,
-        "event": one.tell.value,
-        "reason": one.reason,
-        "severity": one.severity,
+        "at_ms": notice.at_ms,
+        "cluster": notice.cluster,
+        "group": notice.group,
+        "policy": notice.policy,
+        "event": notice.tell.value,
+        "reason": notice.reason,
+        "severity": notice.severity,
     }
 
 

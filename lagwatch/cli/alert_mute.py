@@ -74,12 +74,12 @@ def list_(
     table = Table(box=None, padding=(0, 2), header_style="dim")
     for title in ("id", "active", "cluster", "group", "groups", "until", "by", "reason"):
         table.add_column(title, no_wrap=title != "reason")
-    for one in mutes:
-        active = "yes" if one["active"] else "no"
-        names = (plain(one["cluster"] or "all"), plain(one["group"] or "all"))
+    for entry in mutes:
+        active = "yes" if entry["active"] else "no"
+        names = (plain(entry["cluster"] or "all"), plain(entry["group"] or "all"))
         table.add_row(
-            *(one["id"], active, *names, str(one["matching"]), _shown(one["ends_ms"])),
-            *(plain(one["author"]), plain(one["reason"])),
+            *(entry["id"], active, *names, str(entry["matching"]), _shown(entry["ends_ms"])),
+            *(plain(entry["author"]), plain(entry["reason"])),
         )
     console().print(table)
 

@@ -104,10 +104,20 @@ def notices(
         return
     rows = [
         (
-            *(one["channel"], one["state"], one["event"], f"{one['cluster']}/{one['group']}"),
-            *(_at(one["at_ms"]), str(one["attempts"]), one["message"] or "-", one["last_error"]),
+            *(
+                notice["channel"],
+                notice["state"],
+                notice["event"],
+                f"{notice['cluster']}/{notice['group']}",
+            ),
+            *(
+                _at(notice["at_ms"]),
+                str(notice["attempts"]),
+                notice["message"] or "-",
+                notice["last_error"],
+            ),
         )
-        for one in found
+        for notice in found
     ]
     _print(("channel", "state", "event", "group", "at", "tried", "message", "last answer"), rows)
 

@@ -117,12 +117,16 @@ class Alerts:
             cluster: Watch(
                 cluster,
                 self._book,
-                (one for one in kept if one.cluster == cluster and one.about is About.GROUP),
+                (
+                    incident
+                    for incident in kept
+                    if incident.cluster == cluster and incident.about is About.GROUP
+                ),
                 started_ms=now_ms,
             )
             for cluster in settings.clusters
         }
-        self._own = OwnIncidents(one for one in kept if one.about is not About.GROUP)
+        self._own = OwnIncidents(incident for incident in kept if incident.about is not About.GROUP)
         self._health: Callable[[], Sequence[ClusterHealth]] = tuple
         self._history_problem: Callable[[], str] = str
         self._history_since_ms: int | None = None
@@ -208,13 +212,13 @@ class Alerts:
             return
         changes = [
             self._change(
-                one,
+                decision,
                 snapshot,
                 queries,
                 now_ms,
-                with_windows=number < _DETAILED and _is_narrow(snapshot, one),
+                with_windows=number < _DETAILED and _is_narrow(snapshot, decision),
             )
-            for number, one in enumerate(decided)
+            for number, decision in enumerate(decided)
         ]
         try:
             self._store.record(changes, now_ms)
@@ -255,7 +259,7 @@ class Alerts:
             deliveries={name: outlet.counts for name, outlet in self._outlets.items()},
             undelivered={name: depth[0] for name, depth in depths.items()},
             dead={name: depth[1] for name, depth in depths.items()},
-            open_incidents={name: one.open_incidents for name, one in self._watches.items()},
+            open_incidents={name: watch.open_incidents for name, watch in self._watches.items()},
         )
 
     def incidents(self, ask: IncidentAsk) -> tuple[Sequence[IncidentRecord], str]:
@@ -275,7 +279,7 @@ class Alerts:
     def notices(self, ask: NoticeAsk) -> tuple[Sequence[NoticeRecord], str]:
         found, following = self._records.notices(ask)
         now_ms = self._clock.now_ms()
-        return [self._with_next_attempt(one, now_ms) for one in found], following
+        return [self._with_next_attempt(notice, now_ms) for notice in found], following
 
     def retry(self, message: str, *, to: str = "") -> int:
         self._check_channel(to)
@@ -312,8 +316,8 @@ class Alerts:
                 for name, rule in zip(configured, self._configured_mutes, strict=True)
             ),
             *(
-                replace(one, matching=self._matching(from_record(one)))
-                for one in self._records.mutes(now_ms)
+                replace(mute, matching=self._matching(from_record(mute)))
+                for mute in self._records.mutes(now_ms)
             ),
         ]
 
@@ -348,8 +352,8 @@ class Alerts:
 
     def policies(self) -> Sequence[PolicyRecord]:
         return [
-            PolicyRecord(name=name, settings=one.model_dump(mode="json"))
-            for name, one in self._settings.alerts.policies_in_effect().items()
+            PolicyRecord(name=name, settings=policy.model_dump(mode="json"))
+            for name, policy in self._settings.alerts.policies_in_effect().items()
         ]
 
     def policy_of(self, cluster: str, group: str, topics: Sequence[str]) -> Mapping[str, str]:
@@ -359,7 +363,9 @@ class Alerts:
     def _is_trustworthy(self, snapshot: ClusterSnapshot, queries: Queries) -> bool:
         if snapshot.data_ms < 0 or snapshot.stale:
             return False
-        return any(one.cluster == snapshot.cluster and one.ready for one in queries.health())
+        return any(
+            health.cluster == snapshot.cluster and health.ready for health in queries.health()
+        )
 
     def _change(
         self,
@@ -438,7 +444,7 @@ class Alerts:
 
     def _greet(self) -> None:
         """Open incidents for channels that are new; a word about notices of those that are gone."""
-        policies = {name: one.channels for name, one in self._book.by_name.items()}
+        policies = {name: policy.channels for name, policy in self._book.by_name.items()}
         policies[POLICY] = tuple(self._listeners)
         made = self._store.greet(self._listeners, policies)
         if made:
@@ -457,7 +463,7 @@ class Alerts:
 
     def _not_well(self) -> str:
         """Why no heartbeat is sent: a cluster is not seen, or alerts or history fail; ""."""
-        unseen_clusters = [one.cluster for one in self._health() if not one.ready]
+        unseen_clusters = [health.cluster for health in self._health() if not health.ready]
         if unseen_clusters:
             return f"no fresh data of {', '.join(unseen_clusters)}"
         return self.problem or self._history_problem()
@@ -670,7 +676,11 @@ def _window_curve(
         window = detail.topics[worst["topic"]][worst["partition"]].window
     except (NotFoundError, KeyError, IndexError):
         return None
-    points = [(one.commit_ms, one.lag) for one in window if one is not None and one.lag is not None]
+    points = [
+        (commit.commit_ms, commit.lag)
+        for commit in window
+        if commit is not None and commit.lag is not None
+    ]
     if worst["current_lag"] is not None:
         points.append((verdict["at_ms"], worst["current_lag"]))
     points = [point for at, point in enumerate(points) if at == 0 or point[0] > points[at - 1][0]]

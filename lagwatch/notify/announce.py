@@ -34,7 +34,7 @@ def check(names: Sequence[str], alerts: AlertsSettings, *, key: str) -> None:
         ConfigError: with all that are not; `key` is the option that names them.
     """
     channels = dict(alerts.channels())
-    known = [name for name, one in channels.items() if kind_of(one).takes_bulletins]
+    known = [name for name, channel in channels.items() if kind_of(channel).takes_bulletins]
     faults = [
         Fault(
             key=key,

@@ -19,7 +19,7 @@ from lagwatch.ports.history import HistoryRange, HistoryStore
 
 _UNKNOWN: Final = -1
 _STATUSES: Final[Mapping[str, GroupStatus]] = {
-    **{one.name: one for one in GroupStatus},
+    **{status.name: status for status in GroupStatus},
     "WARNING": GroupStatus.WARN,
     "ERROR": GroupStatus.ERR,
     "NOT_FOUND": GroupStatus.NOTFOUND,
@@ -117,7 +117,7 @@ def from_history(
         columns=("status", "complete", "total_lag", "time_lag_s"),
     )
     samples = [sample for records in store.read(wanted) for sample in _rows(records)]
-    return sorted(samples, key=lambda one: one.at_ms)
+    return sorted(samples, key=lambda sample: sample.at_ms)
 
 
 def _rows(records: Records) -> Iterator[Sample]:
@@ -155,8 +155,8 @@ def from_file(path: Path, *, from_ms: int, to_ms: int) -> list[Sample]:
             samples = [_sample(row, number) for number, row in enumerate(rows)]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(index=0, field=str(path), problem=f"cannot be read: {error}") from error
-    chosen = (one for one in samples if from_ms <= one.at_ms < to_ms)
-    return sorted(chosen, key=lambda one: one.at_ms)
+    chosen = (sample for sample in samples if from_ms <= sample.at_ms < to_ms)
+    return sorted(chosen, key=lambda sample: sample.at_ms)
 
 
 def _objects(stream: Iterable[str]) -> Iterator[dict[str, Any]]:

@@ -96,7 +96,7 @@ def from_record(mute: Mute) -> MuteRule:
 
 def active(rules: Sequence[MuteRule], now_ms: int) -> tuple[MuteRule, ...]:
     """Those whose window is open now."""
-    return tuple(one for one in rules if one.window.ends_ms(now_ms) is not None)
+    return tuple(rule for rule in rules if rule.window.ends_ms(now_ms) is not None)
 
 
 def _window(settings: MuteSettings) -> Window:

@@ -133,7 +133,7 @@ class Notice:
             "thread": self.thread,
             "thread_open": self.thread_open,
             "heard": self.heard,
-            "earlier": [one.as_json() for one in self.earlier],
+            "earlier": [incident.as_json() for incident in self.earlier],
         }
 
 
@@ -164,7 +164,7 @@ class Message:
     @property
     def severity(self) -> Level:
         """The worst of its notices."""
-        return "error" if any(one.severity == "error" for one in self.notices) else "warning"
+        return "error" if any(notice.severity == "error" for notice in self.notices) else "warning"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

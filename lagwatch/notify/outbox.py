@@ -149,7 +149,7 @@ class Outbox:
             (channel,),
         )
         found = (self._unpacked(row) for row in rows.fetchall())
-        return tuple(one for one in found if one is not None)
+        return tuple(notice for notice in found if notice is not None)
 
     def depth(self, channel: str) -> tuple[int, int]:
         """(notices not delivered yet, notices given up)."""
@@ -198,23 +198,23 @@ class Outbox:
         ).fetchall()
         still_open = self._open_by_thread(row["channel"])
         earlier: dict[_Subject, list[Earlier]] = {}
-        for one in contents:
-            if not one["main"]:
-                earlier.setdefault(_subject(one), []).append(_earlier(one, still_open))
+        for content in contents:
+            if not content["main"]:
+                earlier.setdefault(_subject(content), []).append(_earlier(content, still_open))
         notices = []
-        for one in contents:
-            notice = self._unpacked(one) if one["main"] else None
+        for content in contents:
+            notice = self._unpacked(content) if content["main"] else None
             if notice is None:
                 continue
             notices.append(
                 replace(
                     notice,
-                    key=f"{one['incident_id']}.{one['step']}.{row['channel']}",
-                    event=Tell(one["event"]),
-                    thread=one["thread"] or "",
-                    thread_open=still_open.get(one["thread"], 0),
-                    heard=one["heard"] is not None,
-                    earlier=tuple(earlier.get(_subject(one), ())),
+                    key=f"{content['incident_id']}.{content['step']}.{row['channel']}",
+                    event=Tell(content["event"]),
+                    thread=content["thread"] or "",
+                    thread_open=still_open.get(content["thread"], 0),
+                    heard=content["heard"] is not None,
+                    earlier=tuple(earlier.get(_subject(content), ())),
                 )
             )
         if not notices:
@@ -277,19 +277,19 @@ def _by_group(rows: Sequence[sqlite3.Row]) -> list[_News]:
 def _batches(news: Sequence[_News], limits: Limits) -> Iterator[list[_News]]:
     """What goes together: ends apart from the rest, and as much as fits, in the order it came."""
     kinds: dict[tuple[bool, str], list[_News]] = {}
-    for one in news:
-        severity = one.main["severity"] if limits.one_severity else ""
-        kinds.setdefault((one.closing, severity), []).append(one)
+    for item in news:
+        severity = item.main["severity"] if limits.one_severity else ""
+        kinds.setdefault((item.closing, severity), []).append(item)
     for kind in kinds.values():
         batch: list[_News] = []
         size = 0
-        for one in kind:
-            size += one.main["size"] or 0
+        for item in kind:
+            size += item.main["size"] or 0
             too_large = limits.most_bytes is not None and size > limits.most_bytes * _ROOM
             if batch and (too_large or len(batch) >= limits.most_notices):
                 yield batch
-                batch, size = [], one.main["size"] or 0
-            batch.append(one)
+                batch, size = [], item.main["size"] or 0
+            batch.append(item)
         yield batch
 
 
@@ -300,13 +300,13 @@ def _seal(
         "INSERT INTO messages (id, channel, at_ms) VALUES (?, ?, ?)", (identity, channel, now_ms)
     ).lastrowid
     tried_ms = 0
-    for one in news:
-        for row in one.rows:
+    for item in news:
+        for row in item.rows:
             tried_ms = max(tried_ms, row["tried_ms"])
             connection.execute(
                 "INSERT INTO contents VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (
-                    *(message, row["number"], int(row is one.main), row["step"], row["event"]),
+                    *(message, row["number"], int(row is item.main), row["step"], row["event"]),
                     *(row["severity"], row["at_ms"], row["payload"]),
                 ),
             )
@@ -356,8 +356,8 @@ def _end(
 def _split(connection: sqlite3.Connection, message: Message) -> None:
     """Two messages instead of one; all news of a group stays in one of them."""
     groups = {
-        (one.about.value, one.cluster, one.group): number
-        for number, one in enumerate(message.notices)
+        (notice.about.value, notice.cluster, notice.group): number
+        for number, notice in enumerate(message.notices)
     }
     half = (len(groups) + 1) // 2
     (old,) = connection.execute(

@@ -56,27 +56,27 @@ class OwnIncidents:
 
     def __init__(self, kept: Iterable[Kept]) -> None:
         self._tracked = {
-            (one.about.value, one.cluster, one.group): _Tracked(
-                state=one.state, incident=one.incident
+            (known.about.value, known.cluster, known.group): _Tracked(
+                state=known.state, incident=known.incident
             )
-            for one in kept
-            if one.incident
+            for known in kept
+            if known.incident
         }
 
     @property
     def open_incidents(self) -> int:
-        return sum(one.state.incident is not None for one in self._tracked.values())
+        return sum(tracked.state.incident is not None for tracked in self._tracked.values())
 
     def changes(
         self, conditions: Sequence[Condition], every: tuple[Listener, ...], now_ms: EpochMs
     ) -> list[Change]:
         """What opens, is repeated and closes; `every` receives ends whose channels are unknown."""
-        wrong = {one.key: one for one in conditions}
+        wrong = {condition.key: condition for condition in conditions}
         made = []
         for key in {**self._tracked, **wrong}:
-            one = self._change(key, wrong.get(key), every, now_ms)
-            if one is not None:
-                made.append(one)
+            change = self._change(key, wrong.get(key), every, now_ms)
+            if change is not None:
+                made.append(change)
         return made
 
     def acknowledge(self, incident: str) -> None:
@@ -88,15 +88,15 @@ class OwnIncidents:
 
     def apply(self, changes: Iterable[Change]) -> None:
         """They have been kept."""
-        for one in changes:
-            key = (one.about.value, one.cluster, one.group)
-            if one.after.incident is None:
+        for change in changes:
+            key = (change.about.value, change.cluster, change.group)
+            if change.after.incident is None:
                 self._tracked.pop(key, None)
             else:
                 tracked = self._tracked.setdefault(key, _Tracked(state=QUIET, incident=""))
-                tracked.state, tracked.incident = one.after, one.incident
-                tracked.listeners = one.listeners
-                tracked.problem = str(one.notice.verdict.get("problem", ""))
+                tracked.state, tracked.incident = change.after, change.incident
+                tracked.listeners = change.listeners
+                tracked.problem = str(change.notice.verdict.get("problem", ""))
 
     def _change(
         self,
@@ -176,16 +176,16 @@ def unseen(
 
     A backlog that is being read is progress, however long it takes.
     """
-    for one in health:
-        if one.ready or 0 < one.backlog_read < one.backlog_total:
+    for state in health:
+        if state.ready or 0 < state.backlog_read < state.backlog_total:
             continue
-        seen = [problem for problem in one.problems if not problem.startswith(_OWN_PARTS)]
-        reasons = dict.fromkeys(filter(None, (one.reason, *seen)))
+        seen = [problem for problem in state.problems if not problem.startswith(_OWN_PARTS)]
+        reasons = dict.fromkeys(filter(None, (state.reason, *seen)))
         yield Condition(
             about=About.CLUSTER,
-            cluster=one.cluster,
+            cluster=state.cluster,
             name="",
-            since_ms=now_ms - round(one.data_age_s * 1000),
+            since_ms=now_ms - round(state.data_age_s * 1000),
             open_for_s=unseen_s,
             problem=f"No fresh data of it: {'; '.join(reasons) or 'the reason is not known'}. "
             "Incidents of its groups neither open nor close meanwhile.",
@@ -216,4 +216,6 @@ def not_configured(channel: str, waiting: int) -> str:
 
 def at_zone(changes: Iterable[Change], zone: str, url: str) -> list[Change]:
     """With the time zone in which instants are written, and the address of the page."""
-    return [replace(one, notice=replace(one.notice, zone=zone, url=url)) for one in changes]
+    return [
+        replace(change, notice=replace(change.notice, zone=zone, url=url)) for change in changes
+    ]

@@ -35,17 +35,17 @@ class PolicyBook:
         names = [name for name, _ in settings.channels()]
         self._matchers = tuple(
             _Matcher(
-                cluster=re.compile(one.cluster),
-                group=re.compile(one.group),
-                topic=re.compile(one.topic),
-                policy=_policy(name, one, names, settings.also_to),
+                cluster=re.compile(entry.cluster),
+                group=re.compile(entry.group),
+                topic=re.compile(entry.topic),
+                policy=_policy(name, entry, names, settings.also_to),
             )
-            for name, one in settings.policies_in_effect().items()
+            for name, entry in settings.policies_in_effect().items()
         )
         self.objectives = {
             name: found
-            for name, one in settings.policies_in_effect().items()
-            if (found := objective(one)) is not None
+            for name, entry in settings.policies_in_effect().items()
+            if (found := objective(entry)) is not None
         }
         limits = tuple(self.objectives.values())
         behind_ms = [BEHIND_MS if limit.catch_up_within_ms else 0 for limit in limits]
@@ -53,19 +53,25 @@ class PolicyBook:
         """No group with less misses any objective; 0: there is none."""
         self.least_lag = least(limit.max_lag for limit in limits)
         self.counts_lost = any(limit.lost_records for limit in limits)
-        self.by_name: Mapping[str, Policy] = {one.policy.name: one.policy for one in self._matchers}
+        self.by_name: Mapping[str, Policy] = {
+            matcher.policy.name: matcher.policy for matcher in self._matchers
+        }
 
     def of(self, cluster: str, group: str, topics: Iterable[str]) -> Mapping[str, Policy | None]:
         """The policy of each topic that the group reads; None: no policy wants it."""
-        candidates = [one for one in self._matchers if one.matches_group(cluster, group)]
+        candidates = [
+            matcher for matcher in self._matchers if matcher.matches_group(cluster, group)
+        ]
         return {
-            topic: next((one.policy for one in candidates if one.topic.search(topic)), None)
+            topic: next(
+                (matcher.policy for matcher in candidates if matcher.topic.search(topic)), None
+            )
             for topic in topics
         }
 
     def rank(self, policy: Policy) -> int:
         """Position in the file."""
-        return next(at for at, one in enumerate(self._matchers) if one.policy is policy)
+        return next(at for at, matcher in enumerate(self._matchers) if matcher.policy is policy)
 
 
 def _policy(

@@ -83,7 +83,7 @@ class Records:
         transitions = connection.execute(
             "SELECT * FROM transitions WHERE incident = ? ORDER BY number", (row["number"],)
         )
-        return _incident(row, tuple(_transition(one) for one in transitions))
+        return _incident(row, tuple(_transition(step) for step in transitions))
 
     def acknowledge(self, incident: str, author: str, now_ms: int) -> None:
         """Note who looks after an open incident.

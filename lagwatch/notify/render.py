@@ -33,7 +33,7 @@ VARIABLES: Final = ("message", "notices", "notice", "verdict", "subject", "text"
 
 def document(message: Message) -> dict[str, Any]:
     """Plain JSON; the notices of a brief message come without their partitions."""
-    notices = [one.as_json() for one in message.notices]
+    notices = [notice.as_json() for notice in message.notices]
     return {
         "version": 1,
         "id": message.id,
@@ -42,7 +42,7 @@ def document(message: Message) -> dict[str, Any]:
         "severity": message.severity,
         "at_ms": message.at_ms,
         "subject": subject(message),
-        "notices": [brief(one) for one in notices] if message.brief else notices,
+        "notices": [brief(notice) for notice in notices] if message.brief else notices,
     }
 
 
@@ -133,8 +133,12 @@ def variables(message: Message) -> Mapping[str, Any]:
         "subject": seen["subject"],
         "text": plain_text(message),
         "entries": [
-            {"headline": headline(one), "lines": list(details(one)), "notice": one.as_json()}
-            for one in worst(message.notices)[:SHOWN_NOTICES]
+            {
+                "headline": headline(notice),
+                "lines": list(details(notice)),
+                "notice": notice.as_json(),
+            }
+            for notice in worst(message.notices)[:SHOWN_NOTICES]
         ],
     }
 

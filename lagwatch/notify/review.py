@@ -68,9 +68,15 @@ def _policies(alerts: AlertsSettings) -> Iterator[Fault]:
         if policy.threshold != "never" and not channels:
             remedy = "Add one, for example [alerts.webhook.NAME]."
             yield _fault(key, "", "sends to no channel: there is none", remedy)
-    named = {name for one in alerts.policies.values() for name in (*one.channels, *one.escalate_to)}
+    named = {
+        name
+        for policy in alerts.policies.values()
+        for name in (*policy.channels, *policy.escalate_to)
+    }
     named |= {*alerts.also_to, *alerts.fallback}
-    everyone = not alerts.policies or any(not one.channels for one in alerts.policies.values())
+    everyone = not alerts.policies or any(
+        not policy.channels for policy in alerts.policies.values()
+    )
     for name in channels:
         if not everyone and name not in named:
             yield _fault(
@@ -86,11 +92,11 @@ def _patterns(
     kind: str,
     clusters: Mapping[str, object],
 ) -> Iterator[Fault]:
-    for name, one in tables.items():
-        if not any(re.search(one.cluster, cluster) for cluster in clusters):
+    for name, entry in tables.items():
+        if not any(re.search(entry.cluster, cluster) for cluster in clusters):
             yield _fault(
                 f"alerts.{kind}.{name}.cluster",
-                f'"{one.cluster}"',
+                f'"{entry.cluster}"',
                 "matches no cluster of this configuration",
                 f"There are: {', '.join(sorted(clusters))}.",
             )

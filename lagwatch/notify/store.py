@@ -122,7 +122,7 @@ class IncidentStore:
             made = 0
             for name, listener in listeners.items():
                 if name not in known:
-                    chosen = [one for one, channels in policies.items() if name in channels]
+                    chosen = [policy for policy, channels in policies.items() if name in channels]
                     made += _greet(connection, listener, chosen)
             connection.executemany(
                 "INSERT OR IGNORE INTO channels VALUES (?, '')", [(name,) for name in listeners]
@@ -250,7 +250,7 @@ class _Recording:
             )
         }
         tell = self._change.decision.tell
-        thresholds = {one.channel: one.threshold for one in self._change.listeners}
+        thresholds = {listener.channel: listener.threshold for listener in self._change.listeners}
         # those that received it under another policy receive the end, too
         others = known.keys() - thresholds.keys() if tell is Tell.CLOSE else ()
         made = 0

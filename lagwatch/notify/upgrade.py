@@ -44,12 +44,12 @@ def from_version_1(connection: sqlite3.Connection, schema: str, version: int) ->
     """Copy incidents, their newest notice for each channel, and mutes; all or nothing."""
     connection.create_function("squeeze", 1, lambda text: zlib.compress(text.encode()))
     connection.execute("PRAGMA foreign_keys = OFF")
-    aside = "".join(f"ALTER TABLE {one} RENAME TO old_{one};" for one in _OLD_TABLES)
+    aside = "".join(f"ALTER TABLE {table} RENAME TO old_{table};" for table in _OLD_TABLES)
     indices = connection.execute(
         "SELECT name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"
     )
     without = "".join(f"DROP INDEX {row[0]};" for row in indices.fetchall())
-    drop = "".join(f"DROP TABLE old_{one};" for one in reversed(_OLD_TABLES))
+    drop = "".join(f"DROP TABLE old_{table};" for table in reversed(_OLD_TABLES))
     try:
         connection.executescript(
             f"BEGIN IMMEDIATE;{without}{aside}{schema}{_COPY}{drop}"

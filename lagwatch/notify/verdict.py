@@ -13,9 +13,17 @@ def verdict_json(verdict: GroupVerdict) -> dict[str, Any]:
     """The verdict with its worst partitions."""
     worst = sorted(
         verdict.partitions,
-        key=lambda one: (-one.status % 7, -(one.current_lag or 0), one.topic, one.partition),
+        key=lambda partition: (
+            -partition.status % 7,
+            -(partition.current_lag or 0),
+            partition.topic,
+            partition.partition,
+        ),
     )
-    shown = {(one.topic, one.partition): _partition(one) for one in worst[:WORST_PARTITIONS]}
+    shown = {
+        (partition.topic, partition.partition): _partition(partition)
+        for partition in worst[:WORST_PARTITIONS]
+    }
     most = verdict.max_lag
     return {
         "cluster": verdict.cluster,
@@ -29,7 +37,7 @@ def verdict_json(verdict: GroupVerdict) -> dict[str, Any]:
         "unknown_partitions": verdict.unknown_partitions,
         "time_lag_s": verdict.time_lag_s,
         "time_lag_reason": verdict.time_lag_reason.word,
-        "owners": sorted({one.owner for one in verdict.partitions if one.owner}),
+        "owners": sorted({partition.owner for partition in verdict.partitions if partition.owner}),
         "max_lag": None
         if most is None
         else shown.get((most.topic, most.partition)) or _partition(most),

@@ -88,8 +88,8 @@ class Watch:
         self._layout: object = None
         self.reasons: Counter[Reason] = Counter(dict.fromkeys(Reason, 0))
         """How often each reason decided, over all rounds."""
-        for one in kept:
-            self._restore(one)
+        for incident in kept:
+            self._restore(incident)
 
     def use(self, book: PolicyBook) -> None:
         """Decide by these policies from now on."""
@@ -101,7 +101,7 @@ class Watch:
 
     @property
     def open_incidents(self) -> int:
-        return sum(one.state.incident is not None for one in self._tracked.values())
+        return sum(tracked.state.incident is not None for tracked in self._tracked.values())
 
     def decide(self, snapshot: ClusterSnapshot, now_ms: EpochMs, muted: Muted) -> list[Decided]:
         """What is to be done; `apply` it when it has been kept.
@@ -128,18 +128,18 @@ class Watch:
         self.reasons[Reason.HEALTHY] += len(snapshot.groups) - looked_at
         decided = []
         for group, number in numbers.items():
-            one = self._look(snapshot, group, number, now_ms, muted)
-            if one is not None:
-                decided.append(one)
+            decision = self._look(snapshot, group, number, now_ms, muted)
+            if decision is not None:
+                decided.append(decision)
         return decided
 
     def apply(self, decided: Iterable[Decided]) -> None:
         """It has been kept: this is how it is now."""
-        for one in decided:
-            tracked = self._tracked.setdefault(one.group, _Tracked())
-            tracked.policy, tracked.policy_name = one.policy, one.policy.name
-            tracked.incident = one.incident if one.after.incident is not None else ""
-            self._set(one.group, tracked, one.after)
+        for decision in decided:
+            tracked = self._tracked.setdefault(decision.group, _Tracked())
+            tracked.policy, tracked.policy_name = decision.policy, decision.policy.name
+            tracked.incident = decision.incident if decision.after.incident is not None else ""
+            self._set(decision.group, tracked, decision.after)
 
     def acknowledge(self, incident: str) -> None:
         """Send no more reminders of an incident, if it is one of these."""
@@ -236,10 +236,12 @@ class Watch:
         for policy, seen in self._seen(snapshot, group, number):
             judged, missed = self._objectives.judged(group, policy.name, seen, now_ms)
             found.append((policy, grade(judged, policy), missed))
-        bad = [one for one in found if one[1].severity not in (None, GroupStatus.OK)]
+        bad = [finding for finding in found if finding[1].severity not in (None, GroupStatus.OK)]
         if bad:
-            return min(bad, key=lambda one: (-(one[1].severity or 0), self._book.rank(one[0])))
-        unjudged = next((one for one in found if one[1].severity is None), None)
+            return min(
+                bad, key=lambda finding: (-(finding[1].severity or 0), self._book.rank(finding[0]))
+            )
+        unjudged = next((finding for finding in found if finding[1].severity is None), None)
         first = unjudged or (found[0] if found else None)
         if first is None:  # no policy wants the group (any more)
             return before, Graded(severity=GroupStatus.OK, reason=Reason.BELOW_THRESHOLD), ""
@@ -254,7 +256,7 @@ class Watch:
             policies = self._policies[group] = self._book.of(
                 self._cluster, group, _topics(snapshot, number)
             )
-        kinds = {id(one): one for one in policies.values()}
+        kinds = {id(policy): policy for policy in policies.values()}
         if len(kinds) == 1:
             policy = next(iter(kinds.values()))
             return [] if policy is None else [(policy, _group(snapshot, number))]

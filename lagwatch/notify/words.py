@@ -34,7 +34,7 @@ def subject(message: Message) -> str:
     """One line about a message."""
     if len(message.notices) == 1:
         return headline(message.notices[0])
-    clusters = sorted({one.cluster for one in message.notices if one.cluster})
+    clusters = sorted({notice.cluster for notice in message.notices if notice.cluster})
     where = f" on {', '.join(clusters)}" if clusters else ""
     groups = [notice for notice in worst(message.notices) if notice.about is About.GROUP]
     names = ", ".join(cut(notice.group, _LONGEST_NAME) for notice in groups[:3])
@@ -84,8 +84,8 @@ def details(notice: Notice) -> Iterator[str]:
             yield left
     else:
         yield from _trouble(notice)
-    for one in notice.earlier:
-        yield before(one, notice.zone)
+    for incident in notice.earlier:
+        yield before(incident, notice.zone)
     if notice.team:
         yield f"Team: {notice.team}"
     if notice.runbook and not notice.closing:
@@ -161,19 +161,19 @@ def overview(message: Message) -> str:
     """Where a reader sees them all: the page, or the group's page for a single one; ""."""
     if len(message.notices) == 1:
         return message.notices[0].url
-    return next((one.url.partition("?")[0] for one in message.notices if one.url), "")
+    return next((notice.url.partition("?")[0] for notice in message.notices if notice.url), "")
 
 
 def worst(notices: Sequence[Notice]) -> list[Notice]:
     """Errors first, then what is furthest behind in time, then in messages."""
     return sorted(
         notices,
-        key=lambda one: (
-            one.severity != "error",
-            -(one.verdict.get("time_lag_s") or 0),
-            -(one.verdict.get("total_lag") or 0),
-            one.cluster,
-            one.group,
+        key=lambda notice: (
+            notice.severity != "error",
+            -(notice.verdict.get("time_lag_s") or 0),
+            -(notice.verdict.get("total_lag") or 0),
+            notice.cluster,
+            notice.group,
         ),
     )
 
@@ -208,14 +208,16 @@ def clock_time(notice: Notice) -> str:
     return since.strftime("%H:%M:%S %Z" if recent else "%Y-%m-%d %H:%M %Z")
 
 
-def before(one: Earlier, zone: str) -> str:
+def before(incident: Earlier, zone: str) -> str:
     """An incident that came and went while the channel could not be reached."""
-    began = instant(one.since_ms, zone)
-    if one.ended_ms is None:
-        return f"Before that: {one.severity.upper()} since {began}."
-    ended = instant(one.ended_ms, zone)
-    lasted_s = max(0, one.ended_ms - one.since_ms) // 1000
-    return f"Before that: {one.severity.upper()} from {began} to {ended} ({duration(lasted_s)})."
+    began = instant(incident.since_ms, zone)
+    if incident.ended_ms is None:
+        return f"Before that: {incident.severity.upper()} since {began}."
+    ended = instant(incident.ended_ms, zone)
+    lasted_s = max(0, incident.ended_ms - incident.since_ms) // 1000
+    return (
+        f"Before that: {incident.severity.upper()} from {began} to {ended} ({duration(lasted_s)})."
+    )
 
 
 def where(partition: Mapping[str, Any]) -> str:
@@ -270,8 +272,8 @@ def _trouble(notice: Notice) -> Iterator[str]:
     affected = _affected(verdict)
     of = f" ({affected} affected)" if affected else ""
     yield f"{total[:1].upper()}{total[1:]}{f', {change}' if change else ''}{of}."
-    for one in partitions[:_SHOWN_PARTITIONS]:
-        yield f"{_BULLET}{where(one)}"
+    for partition in partitions[:_SHOWN_PARTITIONS]:
+        yield f"{_BULLET}{where(partition)}"
     more = count - min(len(partitions), _SHOWN_PARTITIONS)
     if more > 0 and count:
         yield f"{_BULLET}… and {counted(more, 'more partition')}"

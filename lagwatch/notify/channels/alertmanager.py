@@ -91,7 +91,9 @@ class Alertmanager:
         return self._settings.keep_alive_s
 
     async def send(self, message: Message) -> str:
-        return await self._post([one for notice in message.notices for one in self._alerts(notice)])
+        return await self._post(
+            [alert for notice in message.notices for alert in self._alerts(notice)]
+        )
 
     async def keep_alive(self, standing: Sequence[Notice]) -> None:
         if standing:
@@ -109,17 +111,17 @@ class Alertmanager:
         answers = await asyncio.gather(
             *(self._post_to(url, alerts) for url in self._urls), return_exceptions=True
         )
-        errors = [one for one in answers if isinstance(one, BaseException)]
+        errors = [answer for answer in answers if isinstance(answer, BaseException)]
         for error in errors:
             if not isinstance(error, NotifyError):
                 raise error
         if len(errors) < len(answers):
             return f"taken by {len(answers) - len(errors)} of {len(answers)} peers"
-        refusals = [one for one in errors if isinstance(one, NotifyError)]
+        refusals = [error for error in errors if isinstance(error, NotifyError)]
         raise NotifyError(
             channel=self._name,
             message="; ".join(dict.fromkeys(map(str, refusals))),
-            retryable=any(one.retryable for one in refusals),
+            retryable=any(refusal.retryable for refusal in refusals),
             retry_after_s=refusals[0].retry_after_s,
             refusal=refusals[0].refusal,
         )
@@ -178,7 +180,10 @@ def _annotations(notice: Notice) -> Iterable[tuple[str, str]]:
     yield "owners", ", ".join(verdict.get("owners", ()))
     yield (
         "partitions",
-        ", ".join(f"{one['topic']}/{one['partition']}" for one in verdict.get("partitions", ())),
+        ", ".join(
+            f"{partition['topic']}/{partition['partition']}"
+            for partition in verdict.get("partitions", ())
+        ),
     )
 
 

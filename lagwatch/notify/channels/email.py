@@ -96,7 +96,7 @@ class Email:
                 timeout=settings.timeout_s,
             )
         except aiosmtplib.SMTPRecipientsRefused as error:
-            codes = [one.code for one in error.recipients]
+            codes = [recipient.code for recipient in error.recipients]
             permanent = all(code in _PERMANENT for code in codes)
             refusal = Refusal.NOT_ACCEPTED if permanent else Refusal.UNAVAILABLE
             raise self._failed(error, refusal) from error
@@ -123,7 +123,7 @@ class Email:
                 channel=self._name, message=f"the template failed: {error}", retryable=False
             ) from error
         mail = self._headed(subject, message.id, message.at_ms)
-        threads = dict.fromkeys(one.thread for one in message.notices if one.thread)
+        threads = dict.fromkeys(notice.thread for notice in message.notices if notice.thread)
         earlier = [self._id(thread) for thread in threads if thread != message.id]
         if earlier:
             mail["In-Reply-To"] = earlier[0]

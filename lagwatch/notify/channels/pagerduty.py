@@ -79,7 +79,9 @@ def events(message: Message) -> list[dict[str, Any]]:
 
 def _ended(message: Message, triggered: set[str]) -> Iterator[dict[str, Any]]:
     """Threads of which no incident is open any more."""
-    open_by_thread = {one.thread: one.thread_open for n in message.notices for one in n.earlier}
+    open_by_thread = {
+        earlier.thread: earlier.thread_open for n in message.notices for earlier in n.earlier
+    }
     if message.closing:
         open_by_thread |= {n.thread or message.id: n.thread_open for n in message.notices}
     for thread, still_open in open_by_thread.items():
@@ -107,7 +109,7 @@ def _trigger(message: Message, thread: str, notices: list[Notice]) -> dict[str, 
             "class": str(first.verdict.get("rule") or first.about.value),
             "custom_details": {
                 "text": cut("\n".join(details(first)), _LONGEST_TEXT),
-                "groups": [cut(headline(one), 500) for one in worst(notices)[:_SHOWN_GROUPS]],
+                "groups": [cut(headline(notice), 500) for notice in worst(notices)[:_SHOWN_GROUPS]],
                 "groups_left_out": max(0, len(notices) - _SHOWN_GROUPS),
             },
         },

@@ -44,7 +44,7 @@ class Slack(ChatWebhook):
     def payload(self, message: Message) -> dict[str, Any]:
         summary = cut(subject(message), _LONGEST_SUMMARY)
         texts = (_escaped(body(message, limit, link=False)) for limit in _LIMITS)
-        text = next(one for one in texts if len(one) <= _LONGEST_TEXT)
+        text = next(short for short in texts if len(short) <= _LONGEST_TEXT)
         colour = _COLOURS["close" if message.closing else message.severity]
         attachment = {
             "color": colour,
@@ -56,7 +56,7 @@ class Slack(ChatWebhook):
     def bulletin(self, bulletin: Bulletin) -> dict[str, Any]:
         rest = bulletin.text.removeprefix(bulletin.subject).strip()
         texts = (_escaped(cut(rest, limit)) for limit in _LIMITS)
-        text = next(one for one in texts if len(one) <= _LONGEST_TEXT)
+        text = next(short for short in texts if len(short) <= _LONGEST_TEXT)
         return _framed(bulletin.subject) | {
             "blocks": [*_sections(_escaped(bulletin.subject)), *_sections(text)]
         }
