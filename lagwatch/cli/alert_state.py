@@ -75,7 +75,7 @@ def incidents(
 def acknowledge(
     incident: Annotated[str, typer.Argument(help="Id of an incident, as `incidents` shows it.")],
     *,
-    author: Annotated[str, typer.Option(help="Who looks after it; you, if not given.")] = "",
+    author: Annotated[str, typer.Option(help="Who works on it; you, if not given.")] = "",
     url: Url = HERE,
 ) -> None:
     """Send no more reminders of an open incident. It escalates and ends as before."""

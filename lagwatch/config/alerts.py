@@ -105,7 +105,9 @@ class PolicySettings(Section):
         ),
     )
     runbook: str = Field(default="", description="what to do, usually a URL; goes with each notice")
-    team: str = Field(default="", description="who looks after the groups; goes with each notice")
+    team: str = Field(
+        default="", description="team responsible for the groups; goes with each notice"
+    )
     send_once: bool = Field(
         default=False,
         description=(
@@ -282,7 +284,7 @@ class AlertsSettings(_WithChannels):
     )
     fallback: Texts = Field(
         default=(),
-        description="channels that receive word when another cannot deliver; none named = all",
+        description="channels that are notified when another cannot deliver; empty = all",
     )
     also_to: Texts = Field(
         default=(),
@@ -304,7 +306,7 @@ class AlertsSettings(_WithChannels):
 
     @property
     def active(self) -> bool:
-        """Is there anything to do?"""
+        """True if anything is configured."""
         beats = bool(self.heartbeat.url.get_secret_value())
         return beats or bool(self.policies) or any(True for _ in self.channels())
 

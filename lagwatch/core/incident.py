@@ -4,9 +4,9 @@ A pure state machine, one state per group and cluster. `step` takes the last sta
 now, the policy and the instant, and returns the next state and a decision. The same function
 serves the live monitor and the back-test.
 
-Two things are kept apart: the *incident* (it opens, changes severity and closes) and what was
-*told* about it. An incident may be open without anybody having been told (muted, or re-opened too
-soon); whoever was never told of an incident is never told of its end.
+The *incident* (it opens, changes severity and closes) is separate from the notices about it
+(`Tell`, `told`). An incident may be open without a notice (muted, or re-opened too soon); if no
+notice of it was sent, none is sent of its end.
 """
 
 from dataclasses import dataclass, replace
@@ -61,31 +61,31 @@ class Reason(StrEnum):
     DE_ESCALATED = "de_escalated"
     REMINDER_DUE = "reminder_due"
     HANDED_ON = "handed_on"
-    """Open for so long that further channels of the policy are told."""
+    """Open for so long that it is sent to further channels of the policy."""
     ACKNOWLEDGED = "acknowledged"
-    """No reminder: somebody has said that he looks after it."""
+    """No reminder: the incident is acknowledged."""
     ALREADY_TOLD = "already_told"
     SEND_ONCE = "send_once"
-    """Told already, and the policy wants no more than that."""
+    """A notice was sent, and the policy sends no more."""
     MUTED = "muted"
     MUTE_ENDED = "mute_ended"
     REOPENED_TOO_SOON = "reopened_too_soon"
     STILL_OPEN = "still_open"
-    """Told late: the incident outlived the pause after the last close."""
+    """Sent late: the incident is still open after the pause that follows a close."""
     HEALING = "healing"
     """Good, but not for long enough yet."""
     HEALED = "healed"
     GROUP_GONE = "group_gone"
     HELD_BY_MUTE = "held_by_mute"
-    """Healed, but the end may not be told now: it is told when the mute ends."""
+    """Healed while muted: the end is sent when the mute ends."""
     NEVER_TOLD = "never_told"
-    """Closed without a word: nobody had been told of it."""
+    """Closed without a notice, because no notice of its opening was sent."""
     SEND_CLOSE_OFF = "send_close_off"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """When a group's verdict becomes an incident and who is bothered how often."""
+    """When a verdict opens an incident, which channels get notices, and how often."""
 
     name: str
     channels: tuple[str, ...] = ()
@@ -98,10 +98,10 @@ class Policy:
     remind_ms: int = 0
     """Between two notices of an open incident; 0 = no reminders."""
     reopen_ms: int = 0
-    """An incident that opens sooner than this after a told close is told only then, if still open;
-    worse than the one before, it is told at once."""
+    """The notice of an incident that opens sooner than this after the last close waits until then,
+    unless the incident is worse than the last."""
     escalate_ms: int = 0
-    """An incident open for so long is told to `escalate_to`, too; 0 = never."""
+    """An incident open for so long is also sent to `escalate_to`; 0 = never."""
     escalate_to: tuple[str, ...] = ()
     send_once: bool = False
     """Tell the opening, escalations and (with `send_close`) the end; nothing in between."""
@@ -117,7 +117,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What a policy looks at in a verdict."""
+    """The parts of a verdict that policies use."""
 
     status: GroupStatus
     complete: float = 1.0
@@ -127,12 +127,12 @@ class Observation:
     since_ms: int = -1
     """When the trouble began; -1 unknown."""
     lost: int = 0
-    """Messages deleted before they were read, which nobody has acknowledged."""
+    """Messages deleted before they were read; 0 once the loss is acknowledged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graded:
-    """An observation in the eyes of a policy."""
+    """Severity of an observation under a policy."""
 
     severity: GroupStatus | None
     """OK, WARN or ERR; None: nothing can be said."""
@@ -151,12 +151,12 @@ class Incident:
     """When the incident was opened."""
     severity: GroupStatus
     told: GroupStatus | None = None
-    """Severity last told; None: nobody was told."""
+    """Severity of the last notice; None: no notice was sent."""
     told_ms: EpochMs | None = None
     handed_on: bool = False
-    """Told to the channels of `Policy.escalate_to`, too."""
+    """Also sent to the channels of `Policy.escalate_to`."""
     acknowledged: bool = False
-    """Somebody looks after it: no reminders."""
+    """Someone works on it: no reminders are sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,15 +172,15 @@ class State:
     """Incident open, of another severity without a break since."""
     other: GroupStatus | None = None
     held_back: Reason | None = None
-    """Why an open incident was not told when it opened."""
+    """Why no notice was sent when the incident opened."""
     quiet_until_ms: EpochMs | None = None
-    """After a told close: no sooner is the next incident told, unless it is worse."""
+    """After a close: the next notice waits until then, unless the incident is worse."""
     quiet_told: GroupStatus | None = None
     """Severity of the incident before."""
 
     @property
     def idle(self) -> bool:
-        """Is there nothing in it that a new state would not have?"""
+        """True if it equals a new state."""
         return self == QUIET
 
 
@@ -189,7 +189,7 @@ QUIET: Final = State()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What happens to the incident, what is told, and why."""
+    """What happens to the incident, which notice is sent, and why."""
 
     act: Act = Act.NONE
     tell: Tell = Tell.NOTHING
@@ -197,7 +197,7 @@ class Decision:
 
     @property
     def silent(self) -> bool:
-        """Does nothing change and nobody hear of it?"""
+        """True if nothing changes and no notice is sent."""
         return self.act is Act.NONE and self.tell is Tell.NOTHING
 
 
@@ -205,7 +205,7 @@ Step = tuple[State, Decision]
 
 
 def grade(seen: Observation, policy: Policy) -> Graded:
-    """How bad the policy finds what is seen.
+    """Severity of an observation under a policy.
 
     An unknown time lag is under no floor: unknown is not 0. `total_lag` is the sum of the lags
     that are known; the partitions that made the group bad are always among them.
@@ -326,7 +326,7 @@ def _still_bad(
 def _tell(
     state: State, incident: Incident, policy: Policy, now_ms: EpochMs, *, muted: bool
 ) -> Step:
-    """What, if anything, is told of an open incident now."""
+    """Which notice of an open incident is sent now, if any."""
     tell, reason = _due(state, incident, policy, now_ms)
     if tell is Tell.NOTHING:
         if incident.told is None and state.held_back is not reason:
@@ -440,10 +440,10 @@ def _burrow_due(
 
 
 def told_to(tell: Tell, severity: GroupStatus, threshold: GroupStatus, *, knows: bool) -> Tell:
-    """What one channel hears of what is told, given the severity from which on it listens.
+    """The event that a channel gets, given the minimum severity sent to it.
 
-    `knows`: it was told of this incident before. Such a channel hears of the end and of better
-    times too; for one that was not, whatever is bad enough is the opening.
+    `knows`: the channel got a notice of this incident before. It then also gets the end and a
+    de-escalation; otherwise anything severe enough is an opening.
     """
     if tell is Tell.NOTHING:
         return Tell.NOTHING

@@ -1,4 +1,4 @@
-"""The alerts of one process: fed with snapshots, delivering by itself."""
+"""Alerts: turns snapshots into incidents and delivers notices about them."""
 
 import asyncio
 import sqlite3
@@ -73,7 +73,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertCounts:
-    """For metrics; every reason and channel is there from the start, at 0."""
+    """Counters for metrics; every reason and channel is present from the start, with 0."""
 
     reasons: Mapping[Reason, int]
     """Decisions by reason, over all clusters."""
@@ -88,13 +88,13 @@ class AlertCounts:
 
 
 class Alerts:
-    """Give it every snapshot (`observe`), and let it deliver (`run`).
+    """Decides about every snapshot (`observe`) and delivers notices (`run`).
 
     Implements `lagwatch.ports.reports.AlertsView`.
     """
 
     def __init__(self, settings: Settings, clock: Clock, *, chance: Random | None = None) -> None:
-        """Check the templates, open the file and take up what it holds.
+        """Check the templates, open the file and restore what it holds.
 
         Raises:
             ConfigError: a template or certificate is broken, or the file cannot be used.
@@ -169,7 +169,7 @@ class Alerts:
         self._dispatcher.wake()
 
     def _begin(self) -> None:
-        """What a new configuration asks for at once."""
+        """Apply what a configuration changes at once, and log what it cannot mean."""
         for fault in review(self._settings):
             _log.warning("alerts_option_doubtful", option=fault.key, problem=fault.problem)
         self._greet()
@@ -180,7 +180,7 @@ class Alerts:
 
     @property
     def problem(self) -> str:
-        """What keeps incidents from being kept now; ""."""
+        """Why incidents cannot be stored or delivered now; "" if they can."""
         if self._database.in_memory:
             return "the disk is full: incidents and notices are kept in memory only"
         return self._problem or self._delivery_problem
@@ -188,18 +188,18 @@ class Alerts:
     def look_after(
         self, health: Callable[[], Sequence[ClusterHealth]], history_problem: Callable[[], str]
     ) -> None:
-        """Where to see how lagwatch itself fares; without it only delivery is looked after."""
+        """Set where the health of clusters and history is read; else only delivery is watched."""
         self._health, self._history_problem = health, history_problem
 
     def removed(self, cluster: str, group: str) -> None:
-        """A group is removed by request: its incident ends as removed, not as healed."""
+        """A group was removed by request: its incident ends as removed, not as healed."""
         self._removed[cluster, group] = self._clock.now_ms()
 
     def observe(self, snapshot: ClusterSnapshot, queries: Queries, now_ms: EpochMs) -> None:
-        """Look at what has just been judged; what is decided is kept when it returns.
+        """Decide about a snapshot; the decisions are stored when this returns.
 
-        Costs next to nothing as long as nothing changes. Nothing is decided on a snapshot that is
-        not ready or whose log ends are stale: silence of the monitor is not silence of a group.
+        Costs almost nothing while nothing changes. A snapshot that is not ready or whose log ends
+        are stale changes nothing: silence of the monitor is not silence of a group.
         """
         watch = self._watches.get(snapshot.cluster)
         self._seen[snapshot.cluster] = snapshot.groups
@@ -338,7 +338,7 @@ class Alerts:
         return replace(made, matching=self._matching(from_record(made)))
 
     def _matching(self, rule: MuteRule) -> int:
-        """How many of the groups seen now it is for."""
+        """Number of groups seen now that the mute covers."""
         return sum(
             rule.covers(cluster, group)
             for cluster, groups in self._seen.items()
@@ -443,7 +443,7 @@ class Alerts:
             raise NotFoundError(kind="channel", name=name)
 
     def _greet(self) -> None:
-        """Open incidents for channels that are new; a word about notices of those that are gone."""
+        """Queue open incidents for new channels; log what waits for channels that were removed."""
         policies = {name: policy.channels for name, policy in self._book.by_name.items()}
         policies[POLICY] = tuple(self._listeners)
         made = self._store.greet(self._listeners, policies)
@@ -462,7 +462,7 @@ class Alerts:
             await self._clock.sleep(_LOOK_EVERY_S)
 
     def _not_well(self) -> str:
-        """Why no heartbeat is sent: a cluster is not seen, or alerts or history fail; ""."""
+        """Why no heartbeat is sent: a cluster has no fresh data, or alerts or history fail; ""."""
         unseen_clusters = [health.cluster for health in self._health() if not health.ready]
         if unseen_clusters:
             return f"no fresh data of {', '.join(unseen_clusters)}"
@@ -629,7 +629,7 @@ def _other_file(path: Path) -> Fault:
 
 
 def page_link(root: str, cluster: str, group: str) -> str:
-    """Where the page shows a group; "" when the page's own address is not configured."""
+    """URL of a group on the page; "" if `alerts.page_url` is not set."""
     return f"{root.rstrip('/')}/?{urlencode({'group': group, 'of': cluster})}" if root else ""
 
 
@@ -643,7 +643,7 @@ def _channels(decided: Decided) -> tuple[str, ...]:
 
 
 def _is_narrow(snapshot: ClusterSnapshot, decided: Decided) -> bool:
-    """Are its windows quickly read?"""
+    """True if the group has so few partitions that its windows are read quickly."""
     number = decided.number
     return number is not None and int(snapshot.group.partition_count[number]) <= _NARROW
 
@@ -657,7 +657,7 @@ def _starts_ms(rule: MuteRule) -> int | None:
 
 
 def _verdict(decided: Decided, cluster: str, queries: Queries, now_ms: int) -> Json:
-    """All that is known; of a group that is gone, that it is."""
+    """The verdict as JSON; NOTFOUND for a group that no longer exists."""
     try:
         return verdict_json(queries.verdict(cluster, decided.group, show_all=False))
     except NotFoundError:

@@ -1,4 +1,4 @@
-"""What a policy would have sent: recorded verdicts through the same state machine."""
+"""Finds what a policy would have sent: replays recorded verdicts through the state machine."""
 
 import csv
 import json

@@ -23,7 +23,7 @@ from lagwatch.notify.outbox import Outbox
 
 _LONGEST_SLEEP_S: Final = 60.0
 _AFTER_TROUBLE_S: Final = 5.0
-"""When the file itself cannot be read or written."""
+"""Pause after the file could not be read or written."""
 _CLOSE_WITHIN_S: Final = 2.0
 _PROMPT_MESSAGES: Final = 2
 """Messages within two intervals that are sent without waiting for one to end."""
@@ -38,7 +38,7 @@ _log = structlog.get_logger()
 
 @dataclass(slots=True)
 class DeliveryCounts:
-    """What a channel has done since the start; all begin at 0."""
+    """Counters of a channel since the start."""
 
     delivered: int = 0
     notices: int = 0
@@ -61,9 +61,9 @@ class Outlet:
     channel: Channel
     settings: ChannelSettings
     wait_s: float
-    """How long news waits for more to go with it."""
+    """How long a notice waits for others to go with it."""
     interval_s: float = 0.0
-    """In a storm, from the third message on: how long news waits after a message."""
+    """In a storm, from the third message on: how long notices wait after a message."""
     limits: Limits
     counts: DeliveryCounts = field(default_factory=DeliveryCounts)
 
@@ -103,12 +103,12 @@ class Dispatcher:
                 self._start(name, deliverer)
 
     def wake(self) -> None:
-        """There is something new in the outbox."""
+        """Look into the outbox: it has changed."""
         for deliverer in self._deliverers.values():
             deliverer.wake()
 
     def try_now(self, channel: str) -> None:
-        """Somebody has mended the receiver: do not wait for the next attempt."""
+        """Try a channel at once: its receiver may have been repaired."""
         if channel in self._deliverers:
             self._deliverers[channel].try_now()
 
@@ -153,7 +153,7 @@ def _heed_cancellation() -> None:
 
 
 class Deliverer:
-    """One channel: one message at a time, and one pause after a failure for all of them."""
+    """Sends the messages of a channel one at a time; after a failure all of them pause."""
 
     def __init__(self, outbox: Outbox, outlet: Outlet, clock: Clock, backoff: Backoff) -> None:
         self._outbox = outbox
@@ -202,7 +202,7 @@ class Deliverer:
                 _heed_cancellation()
 
     async def keep_alive(self) -> None:
-        """Repeat what is open, where the receiver needs that."""
+        """Repeat open incidents, if the receiver needs that."""
         channel = self.outlet.channel
         if not isinstance(channel, KeepsAlive):
             return

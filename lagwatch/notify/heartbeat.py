@@ -25,7 +25,7 @@ _log = structlog.get_logger()
 
 
 class Heartbeat:
-    """Beats until cancelled; `problem` says what is not well, and "" when all is."""
+    """Sends until cancelled; `problem` returns why lagwatch does not work, or ""."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Heartbeat:
         channels: Callable[[], Iterable[Channel]],
     ) -> None:
         self.settings = settings
-        """May be replaced at any time."""
+        """Replaced when the configuration is reloaded."""
         self._clock = clock
         self._problem = problem
         self._channels = channels
@@ -78,7 +78,7 @@ class Heartbeat:
         return "" if response.is_success else f"answered {response.status_code}"
 
     def _say(self, reason: str) -> None:
-        """Only what is new."""
+        """Log the reason when it changes."""
         if reason and reason != self._said:
             _log.warning("heartbeat_not_sent", reason=reason)
         elif self._said and not reason:

@@ -41,14 +41,14 @@ class About(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Earlier:
-    """An earlier incident of the same group, ended before the channel could be reached."""
+    """An earlier incident of the group that ended while the channel could not be reached."""
 
     incident: str
     severity: Level
     since_ms: int
     ended_ms: int | None
     heard: bool
-    """Whether the channel has received its opening."""
+    """True if the channel received its opening."""
     thread: str
     thread_open: int
     """Incidents of its thread that are open still."""
@@ -67,10 +67,10 @@ class Earlier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """One piece of news about one incident."""
+    """News about an incident."""
 
     key: str
-    """The same for every attempt to tell it, on one channel."""
+    """The same for every attempt to send it on a channel."""
     incident: str
     event: Tell
     cluster: str
@@ -92,20 +92,20 @@ class Notice:
     curve_of: str = ""
     """What the curve shows: `total lag`, `lag of topic/partition`."""
     thread: str = ""
-    """Id of the message that told this channel of the incident first."""
+    """Id of the first message about the incident on this channel."""
     thread_open: int = 0
     """Incidents of that message that are open still."""
     about: About = About.GROUP
     runbook: str = ""
     """Of the policy: what to do, usually a URL; ""."""
     team: str = ""
-    """Of the policy: who looks after the group; ""."""
+    """Of the policy: the team responsible for the group; ""."""
     zone: str = "UTC"
     """Time zone in which instants are written."""
     heard: bool = False
-    """Whether the channel has received anything of the incident before."""
+    """True if the channel received an earlier notice of the incident."""
     earlier: tuple[Earlier, ...] = ()
-    """Incidents of the group that ended unnoticed by the channel, oldest first."""
+    """Incidents of the group that ended before the channel received their end, oldest first."""
 
     @property
     def closing(self) -> bool:
@@ -158,7 +158,7 @@ class Message:
 
     @property
     def closing(self) -> bool:
-        """Does it tell of ends?"""
+        """True if its notices are about the ends of incidents."""
         return self.notices[0].closing
 
     @property

@@ -1,4 +1,4 @@
-"""The queues of the channels, kept: the newest news of each incident, and messages on their way.
+"""The stored queues of the channels: waiting notices, and messages that are being sent.
 
 A channel's queue holds, for each incident, only the newest news that the channel has not received.
 A message is sealed, with its contents, before it is first tried: every attempt, also after a
@@ -29,7 +29,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _News:
-    """What waits about one group: the newest, and what it has overtaken."""
+    """Waiting notices of a group: the newest, and the older ones that it replaces."""
 
     main: sqlite3.Row
     earlier: tuple[sqlite3.Row, ...]
@@ -68,7 +68,7 @@ class Outbox:
         self._database = database
 
     def waiting(self, channel: str) -> bool:
-        """Is there news that is not in a message yet?"""
+        """True if there are notices that are not in a message yet."""
         row = self._database.connection.execute(
             "SELECT EXISTS (SELECT 1 FROM notices WHERE channel = ? AND state <> 'delivered'"
             " AND state = 'waiting')",
@@ -108,11 +108,11 @@ class Outbox:
         return True
 
     def delivered(self, message: Message, now_ms: int) -> None:
-        """Every notice in it has been received, unless it has been overtaken meanwhile."""
+        """Mark its notices as delivered, except those that newer news has replaced meanwhile."""
         self._database.write(lambda connection: _end(connection, message, "delivered", "", now_ms))
 
     def dead(self, message: Message, error: str, now_ms: int) -> None:
-        """Give it up; it is kept, and can be tried again."""
+        """Mark its notices as given up; they can be sent again on request."""
         self._database.write(lambda connection: _end(connection, message, "dead", error, now_ms))
 
     def failed(self, message: Message, error: str, tried_ms: int) -> None:
@@ -163,7 +163,7 @@ class Outbox:
         return counted.get("waiting", 0) + counted.get("queued", 0), counted.get("dead", 0)
 
     def _end_what_ended(self, channel: str) -> None:
-        """News of an incident that has ended without an end to send is its end: never stale."""
+        """Send the end of incidents that ended without a notice, instead of their stale opening."""
         ended = (
             "channel = ? AND state <> 'delivered' AND state = 'waiting' AND event <> 'close'"
             " AND incident IN (SELECT number FROM incidents WHERE closed_ms IS NOT NULL)"
@@ -186,7 +186,7 @@ class Outbox:
         _log.debug("messages_packed_anew", channel=channel, messages=len(identities))
 
     def _message(self, row: sqlite3.Row) -> Message | None:
-        """The message; None, and it is gone, when none of its notices can be read."""
+        """The message; deleted, and None, if none of its notices can be read."""
         contents = self._database.connection.execute(
             "SELECT c.*, c.notice AS number, n.thread, n.heard, n.channel, i.number AS incident,"
             " i.id AS incident_id, i.about, i.cluster, i.name, i.since_ms, i.closed_ms, p.body"
@@ -263,7 +263,7 @@ def _subject(row: sqlite3.Row) -> _Subject:
 
 
 def _by_group(rows: Sequence[sqlite3.Row]) -> list[_News]:
-    """What waits, once for each group, in the order in which it began to wait."""
+    """Waiting notices by group, in the order in which the groups began to wait."""
     groups: dict[_Subject, list[sqlite3.Row]] = {}
     for row in rows:
         groups.setdefault(_subject(row), []).append(row)
@@ -275,7 +275,7 @@ def _by_group(rows: Sequence[sqlite3.Row]) -> list[_News]:
 
 
 def _batches(news: Sequence[_News], limits: Limits) -> Iterator[list[_News]]:
-    """What goes together: ends apart from the rest, and as much as fits, in the order it came."""
+    """Notices of each message: ends apart from the rest, as many as fit, in their order."""
     kinds: dict[tuple[bool, str], list[_News]] = {}
     for item in news:
         severity = item.main["severity"] if limits.one_severity else ""
@@ -320,7 +320,7 @@ def _seal(
 
 
 def _dissolve(connection: sqlite3.Connection, identities: Sequence[str]) -> None:
-    """What has not been overtaken waits again; how long it was tried is remembered."""
+    """Let the notices wait again, except those that were replaced; keep the time tried so far."""
     for identity in identities:
         connection.execute(
             "UPDATE notices SET state = 'waiting', message = NULL, (attempts, tried_ms, last_error)"

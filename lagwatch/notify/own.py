@@ -1,7 +1,7 @@
 """Incidents of lagwatch itself: a cluster not seen, a channel that does not deliver, history.
 
-Such an incident opens when its condition has held for long enough, and closes when it has ended for
-a moment. It is kept and delivered like any other.
+Such an incident opens once its condition has held for long enough, and closes ten seconds after
+the condition has ended. It is stored and delivered like any other.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ _REMIND_MS: Final = 14_400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """What is wrong with a part of lagwatch."""
+    """Something wrong with a part of lagwatch."""
 
     about: About
     cluster: str
@@ -87,7 +87,7 @@ class OwnIncidents:
                 tracked.state = replace(tracked.state, incident=acknowledged)
 
     def apply(self, changes: Iterable[Change]) -> None:
-        """They have been kept."""
+        """Take over changes that have been stored."""
         for change in changes:
             key = (change.about.value, change.cluster, change.group)
             if change.after.incident is None:
@@ -196,7 +196,7 @@ def unseen(
 def undelivered(
     channel: str, *, failing_since_ms: int | None, error: str, waiting: int, dead: int
 ) -> str:
-    """What a channel could not deliver, in words; "" when nothing is wrong."""
+    """What a channel could not deliver, in words; "" if nothing."""
     parts = []
     if waiting and failing_since_ms is not None:
         parts.append(f"{counted(waiting, 'notice')} waiting, last answer: {error}")
@@ -207,7 +207,7 @@ def undelivered(
 
 
 def not_configured(channel: str, waiting: int) -> str:
-    """What waits for a channel that the configuration does not have."""
+    """What waits for a channel that is not configured, in words."""
     return (
         f"{counted(waiting, 'notice')} waiting for a channel that is not configured; "
         f"`lagwatch alert retry --channel {channel} --to NAME` sends them to another"

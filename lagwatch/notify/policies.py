@@ -1,4 +1,4 @@
-"""Which policy is a group's: the first that matches decides, topic by topic."""
+"""Finds the policy of a group: the first match in the file, topic by topic."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -58,7 +58,7 @@ class PolicyBook:
         }
 
     def of(self, cluster: str, group: str, topics: Iterable[str]) -> Mapping[str, Policy | None]:
-        """The policy of each topic that the group reads; None: no policy wants it."""
+        """The policy of each topic that the group reads; None: no policy applies."""
         candidates = [
             matcher for matcher in self._matchers if matcher.matches_group(cluster, group)
         ]

@@ -86,7 +86,7 @@ class Records:
         return _incident(row, tuple(_transition(step) for step in transitions))
 
     def acknowledge(self, incident: str, author: str, now_ms: int) -> None:
-        """Note who looks after an open incident.
+        """Store who works on an open incident.
 
         Raises:
             NotFoundError: no open incident has this id.
@@ -147,7 +147,7 @@ class Records:
         return self._database.write(work)
 
     def retry_channel(self, channel: str, *, to: str = "") -> int:
-        """The same for all that a channel could not deliver; with `to`, what waits for it too."""
+        """Queue again all that a channel has given up; with `to`, also what waits for it."""
         states = "('dead', 'waiting', 'queued')" if to else "('dead')"
 
         def work(connection: sqlite3.Connection) -> int:
@@ -167,7 +167,7 @@ class Records:
         return {row[0]: (int(row[1]), int(row[2])) for row in rows}
 
     def mutes(self, now_ms: int) -> list[Mute]:
-        """Those that are not over."""
+        """Mutes that are not over."""
         rows = self._database.connection.execute(
             "SELECT * FROM mutes WHERE ends_ms > ? ORDER BY starts_ms, id", (now_ms,)
         )
@@ -209,7 +209,7 @@ def _numbers(connection: sqlite3.Connection, where: str, values: tuple[str, ...]
 
 
 def _queue_again(connection: sqlite3.Connection, numbers: Sequence[int], to: str) -> int:
-    """Let notices wait again; how many. One that the other channel knows already stays."""
+    """Queue notices again, except those that the other channel has already; returns how many."""
     waiting = (
         "state = 'waiting', message = NULL, attempts = 0, tried_ms = 0, last_error = '',"
         " ended_ms = NULL"
@@ -244,7 +244,7 @@ def _incident(row: sqlite3.Row, transitions: tuple[Transition, ...]) -> Incident
 
 
 def _verdict(row: sqlite3.Row) -> Mapping[str, object]:
-    """All of it while the incident is open, its main figures afterwards."""
+    """The whole verdict while the incident is open, its main figures afterwards."""
     if row["body"] is not None:
         with contextlib.suppress(InputError):
             return unpack(row["body"]).verdict

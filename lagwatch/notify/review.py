@@ -1,4 +1,4 @@
-"""What is wrong with `[alerts]` beyond single options: for `lagwatch config check` and the log."""
+"""Finds what is wrong with `[alerts]` beyond single options, for `config check` and the log."""
 
 import re
 from collections.abc import Iterator, Mapping

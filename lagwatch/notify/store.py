@@ -1,4 +1,4 @@
-"""Incidents and mutes, kept: a transition and the notices it causes are one transaction."""
+"""Stores incidents: a transition and the notices it causes are one transaction."""
 
 import sqlite3
 import uuid
@@ -38,7 +38,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """A channel as the store needs to know it."""
+    """A channel and the severity from which it gets notices."""
 
     channel: str
     threshold: GroupStatus
@@ -77,7 +77,7 @@ class IncidentStore:
         self._database = database
 
     def kept(self, now_ms: int) -> Iterable[Kept]:
-        """What a new process must know: open incidents, and pauses that are not over.
+        """State for a new process: open incidents, and pauses that are not over.
 
         A row that cannot be read is named in the log and left out; the others are used.
         """
@@ -101,7 +101,7 @@ class IncidentStore:
         return found
 
     def record(self, changes: Sequence[Change], now_ms: int) -> int:
-        """Keep them all or none; returns how many notices were made."""
+        """Store all changes or none; returns the number of notices."""
 
         def work(connection: sqlite3.Connection) -> int:
             # payloads that this replaces go with the next delivery, or when old incidents do
@@ -152,7 +152,7 @@ class IncidentStore:
 
 
 def _greet(connection: sqlite3.Connection, listener: Listener, policies: Sequence[str]) -> int:
-    """Open incidents that others have received, for one channel."""
+    """Queue open incidents that other channels have received."""
     return connection.execute(
         "INSERT OR IGNORE INTO notices (incident, channel, step, event, severity, reason, at_ms,"
         " state, payload) SELECT i.number, ?1, (SELECT max(t.number) FROM transitions t"
@@ -168,7 +168,7 @@ def _greet(connection: sqlite3.Connection, listener: Listener, policies: Sequenc
 
 
 def drop_unused_payloads(connection: sqlite3.Connection) -> None:
-    """Forget payloads that neither an open incident nor a notice on its way needs."""
+    """Delete payloads that neither an open incident nor an undelivered notice needs."""
     connection.execute(
         "DELETE FROM payloads WHERE number NOT IN ("
         " SELECT payload FROM notices WHERE payload IS NOT NULL"
@@ -195,7 +195,7 @@ class _Recording:
         """Write the incident and its payload; returns the number of each."""
         change = self._change
         incident = change.after.incident or change.before.incident
-        if incident is None:  # it opened and closed in one decision: that does not happen
+        if incident is None:  # no decision both opens and closes an incident
             raise ValueError(change.incident)
         is_open = change.after.incident is not None
         payload = self._connection.execute(
@@ -262,7 +262,7 @@ class _Recording:
         return made
 
     def _event(self, threshold: GroupStatus, known: sqlite3.Row | None) -> Tell:
-        """What it is for one channel, which may have missed what came before."""
+        """The event for a channel, which may have missed earlier ones."""
         tell = self._change.decision.tell
         if not self._change.as_burrow:
             tell = told_to(tell, self._severity, threshold, knows=known is not None)

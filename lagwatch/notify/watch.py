@@ -1,7 +1,7 @@
-"""The incidents of one cluster: which groups need a look, and what is decided about them.
+"""The incidents of a cluster: which groups to look at, and what is decided about them.
 
 A healthy group without an incident costs nothing: bad groups are found in the columns of the
-snapshot, and only these, and those that something is remembered of, are looked at one by one.
+snapshot, and only these and the groups with stored state are looked at individually.
 """
 
 from collections import Counter
@@ -57,11 +57,11 @@ class _Tracked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """A decision that is not silent; nothing has been done about it yet."""
+    """A decision that is not silent, not stored yet."""
 
     group: str
     number: int | None
-    """Of the group in the snapshot; None when it is gone."""
+    """Index of the group in the snapshot; None if the group no longer exists."""
     incident: str
     policy: Policy
     before: State
@@ -104,9 +104,9 @@ class Watch:
         return sum(tracked.state.incident is not None for tracked in self._tracked.values())
 
     def decide(self, snapshot: ClusterSnapshot, now_ms: EpochMs, muted: Muted) -> list[Decided]:
-        """What is to be done; `apply` it when it has been kept.
+        """Decisions to store and then to `apply`.
 
-        What is silent takes effect at once.
+        Silent ones take effect at once and are not returned.
         """
         if snapshot.rows.topic is not self._layout:
             self._policies.clear()
@@ -134,7 +134,7 @@ class Watch:
         return decided
 
     def apply(self, decided: Iterable[Decided]) -> None:
-        """It has been kept: this is how it is now."""
+        """Take over decisions that have been stored."""
         for decision in decided:
             tracked = self._tracked.setdefault(decision.group, _Tracked())
             tracked.policy, tracked.policy_name = decision.policy, decision.policy.name
@@ -243,14 +243,14 @@ class Watch:
             )
         unjudged = next((finding for finding in found if finding[1].severity is None), None)
         first = unjudged or (found[0] if found else None)
-        if first is None:  # no policy wants the group (any more)
+        if first is None:  # no policy applies to the group (any more)
             return before, Graded(severity=GroupStatus.OK, reason=Reason.BELOW_THRESHOLD), ""
         return before or first[0], first[1], first[2]
 
     def _seen(
         self, snapshot: ClusterSnapshot, group: str, number: int
     ) -> list[tuple[Policy, Observation]]:
-        """Each policy that wants (topics of) the group, with what it sees."""
+        """Each policy that applies to (topics of) the group, with what it observes."""
         policies = self._policies.get(group)
         if policies is None:
             policies = self._policies[group] = self._book.of(
@@ -277,14 +277,14 @@ class Watch:
         graded: Graded,
         now_ms: int,
     ) -> bool:
-        """Does it look well only because little is known yet after a start?"""
+        """True if the group may look well only because little is known yet after a start."""
         if graded.severity is not GroupStatus.OK or now_ms - self._started_ms >= _SETTLING_MS:
             return False
         return number is None or float(snapshot.group.complete[number]) < tracked.complete
 
 
 def _losers(snapshot: ClusterSnapshot) -> NDArray[np.bool_]:
-    """Groups with messages that were deleted unread, which nobody has acknowledged."""
+    """Groups with an unacknowledged loss of messages."""
     losers = np.zeros(len(snapshot.groups), np.bool_)
     rows = np.flatnonzero(_lost(snapshot, slice(None)))
     losers[np.searchsorted(snapshot.group.first, rows, side="right") - 1] = True
@@ -303,7 +303,7 @@ def _lost(snapshot: ClusterSnapshot, rows: slice) -> NDArray[np.int64]:
 def _is_half_judged(
     snapshot: ClusterSnapshot, number: int | None, tracked: _Tracked, graded: Graded
 ) -> bool:
-    """Is the group of an open incident good only as far as its partitions can be judged?"""
+    """True if the group has an open incident and some of its partitions cannot be judged yet."""
     if number is None or tracked.state.incident is None or graded.severity is not GroupStatus.OK:
         return False
     rows = slice(int(snapshot.group.first[number]), int(snapshot.group.first[number + 1]))
@@ -330,7 +330,7 @@ def _group(snapshot: ClusterSnapshot, number: int) -> Observation:
 
 
 def _part(snapshot: ClusterSnapshot, number: int, topics: Topics) -> Observation:
-    """What is seen of some topics of the group."""
+    """The observation of some topics of the group."""
     first, end = int(snapshot.group.first[number]), int(snapshot.group.first[number + 1])
     columns = snapshot.rows
     rows = [row for row in range(first, end) if snapshot.topic_names[columns.topic[row]] in topics]

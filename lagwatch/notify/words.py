@@ -1,7 +1,7 @@
-"""What people read about a notice: the same words in every channel.
+"""The text of notices for people: the same in every channel.
 
-An end says why it is one: a group that healed is OK again; one that no longer exists is gone, never
-OK; one that was removed from lagwatch by request is removed.
+The end of an incident says why it ended: OK again for a group that healed, GONE (never OK) for a
+group that no longer exists, REMOVED for a group that was removed from lagwatch by request.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -158,7 +158,7 @@ def cut(text: str, limit: int) -> str:
 
 
 def overview(message: Message) -> str:
-    """Where a reader sees them all: the page, or the group's page for a single one; ""."""
+    """URL of the page, or of the group's page if there is one notice; ""."""
     if len(message.notices) == 1:
         return message.notices[0].url
     return next((notice.url.partition("?")[0] for notice in message.notices if notice.url), "")
@@ -192,7 +192,7 @@ def behind(verdict: Mapping[str, Any]) -> Iterator[str]:
 
 
 def lasted(notice: Notice) -> str:
-    """How long it has been going on, or went on."""
+    """Duration of the incident so far."""
     return duration(max(0, notice.at_ms - notice.since_ms) // 1000)
 
 
@@ -209,7 +209,7 @@ def clock_time(notice: Notice) -> str:
 
 
 def before(incident: Earlier, zone: str) -> str:
-    """An incident that came and went while the channel could not be reached."""
+    """A sentence about an incident that the channel missed."""
     began = instant(incident.since_ms, zone)
     if incident.ended_ms is None:
         return f"Before that: {incident.severity.upper()} since {began}."
@@ -236,7 +236,7 @@ def owner(partition: Mapping[str, Any]) -> str:
 
 
 def left_to_read(verdict: Mapping[str, Any]) -> str:
-    """What a group that is OK again has still to read."""
+    """How many messages a group that is OK again still has to read."""
     lag = verdict.get("total_lag")
     if verdict.get("status") == "NOTFOUND":
         return ""
@@ -264,7 +264,7 @@ def _trouble(notice: Notice) -> Iterator[str]:
     partitions = verdict.get("partitions", ())
     began = instant(notice.since_ms, notice.zone)
     if notice.reason == Reason.HANDED_ON.value:
-        yield "Escalated: other channels were told before, and it is still open."
+        yield "Escalated: the incident is still open; other channels were notified before."
     yield f"Since {began}, for {lasted(notice)}."
     change = growth(notice.curve)
     total = ", ".join(behind(verdict))

@@ -314,7 +314,7 @@ def test_channels_that_cannot_take_it_are_named_before_anything_runs() -> None:
         check(["pager", "nobody"], alerts, key="jobs.report.channels")
 
     assert [fault.problem for fault in raised.value.faults] == [
-        "takes alerts only",
+        "sends alerts only",
         "no channel has this name",
     ]
 

@@ -87,7 +87,7 @@ class Retried(TypedDict):
 
 
 class Acknowledgement(BaseModel):
-    """Who looks after an incident."""
+    """Who works on an incident."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -32,7 +32,7 @@ _NAMES: Final[Mapping[About, str]] = {
     About.HISTORY: "LagwatchHistoryNotRecorded",
 }
 _LIVES: Final = 5
-"""Keep-alives that an alert outlives."""
+"""An alert ends by itself after so many keep-alive intervals."""
 _CHUNK: Final = 500
 _SEVERITIES: Final[tuple[Level, ...]] = ("warning", "error")
 
@@ -103,7 +103,7 @@ class Alertmanager:
         await self._http.close()
 
     async def _post(self, alerts: Sequence[dict[str, Any]]) -> str:
-        """To all peers; one is enough: they pass alerts on, and the next keep-alive comes.
+        """Post to all peers; one that accepts is enough: peers exchange alerts.
 
         Raises:
             NotifyError: no peer accepted it.
@@ -116,7 +116,7 @@ class Alertmanager:
             if not isinstance(error, NotifyError):
                 raise error
         if len(errors) < len(answers):
-            return f"taken by {len(answers) - len(errors)} of {len(answers)} peers"
+            return f"accepted by {len(answers) - len(errors)} of {len(answers)} peers"
         refusals = [error for error in errors if isinstance(error, NotifyError)]
         raise NotifyError(
             channel=self._name,
@@ -134,7 +134,7 @@ class Alertmanager:
             )
 
     def _alerts(self, notice: Notice) -> Iterator[dict[str, Any]]:
-        """The alert, and the end of the one with the other severity where there may be one."""
+        """The alert, and the end of an alert with the other severity, if there may be one."""
         yield self._alert(notice, notice.severity)
         if notice.event is not Tell.OPEN or notice.earlier or notice.heard:
             for other in _SEVERITIES:
@@ -159,7 +159,7 @@ class Alertmanager:
 
 
 def _subject(notice: Notice) -> dict[str, str]:
-    """The labels that say what the alert is about."""
+    """The labels of the group, cluster or channel."""
     name = "channel" if notice.about is About.CHANNEL else "group"
     labels = {"cluster": notice.cluster, name: notice.group}
     return {label: value for label, value in labels.items() if value}

@@ -1,6 +1,6 @@
 """Everything else, through Apprise.
 
-Apprise says only that a service did not take the message, not why: so it is tried again.
+Apprise reports only that a service did not accept the message, not why: so it is retried.
 """
 
 import asyncio
@@ -78,9 +78,9 @@ class AppriseChannel:
         )
         if not taken:
             raise NotifyError(
-                channel=self._name, message="a service did not take it", retryable=True
+                channel=self._name, message="a service did not accept it", retryable=True
             )
-        return "taken"
+        return "accepted"
 
     async def close(self) -> None:
         """Apprise keeps no connections."""
