@@ -132,9 +132,9 @@ class Dispatcher:
 
 async def _deliver(name: str, deliverer: "Deliverer", before: "asyncio.Task[None] | None") -> None:
     """Deliver until cancelled, after the channel that had this name before has ended."""
-    if before is not None:
-        await asyncio.wait({before})
     try:
+        if before is not None:
+            await asyncio.wait({before})
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(deliverer.run(), name=f"deliver {name}")
             tasks.create_task(deliverer.keep_alive(), name=f"keep alive {name}")

@@ -79,6 +79,32 @@ def test_a_cluster_that_is_not_seen_is_an_incident_with_its_reason(tmp_path, clo
     assert (closed["event"], closed["incident"]) == ("close", opened["incident"])
 
 
+def test_what_later_news_has_overtaken_is_no_dead_letter_after_a_retry(tmp_path, clock) -> None:
+    with receiving(Reply(status=400)) as receiver:
+        settings = alert_settings(tmp_path, POLICY + hook(receiver.url))
+        fleet = Fleet(["billing"], clock)
+        with running(settings, clock) as alerts:
+            fleet.fail("billing")
+            alerts.sees(fleet)
+            eventually(lambda: alerts.call(alerts.alerts.counts).dead["hook"] == 1, "a dead letter")
+            receiver.replies.append(Reply(status=400))
+            fleet.heal("billing")
+            alerts.sees(fleet)
+            eventually(lambda: len(receiver.requests) == 2, "the end, refused as well")
+            fleet.pass_time(8)
+            fleet.fail("billing")
+            alerts.sees(fleet)
+            eventually(lambda: len(receiver.notices) == 1 and alerts.idle(), "the next incident")
+            before = alerts.call(alerts.alerts.counts).dead["hook"]
+            sent = alerts.call(lambda: alerts.alerts.retry_channel("hook"))
+            after = alerts.call(alerts.alerts.counts).dead["hook"]
+            look(alerts)
+
+            assert (before, sent, after) == (1, 0, 0)
+            assert alerts.alerts.problem == ""
+            assert [n["event"] for n in receiver.notices] == ["open"]
+
+
 def test_a_backlog_that_is_being_read_is_no_incident(tmp_path, clock) -> None:
     reading = replace(HEALTH, ready=False, data_age_s=600.0, backlog_read=5, backlog_total=100)
     settings = alert_settings(tmp_path, POLICY + hook("http://127.0.0.1:1"))

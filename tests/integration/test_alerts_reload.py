@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from lagwatch.errors import ConfigError
 from lagwatch.kafka.embedded import EmbeddedKafka
+from tests.support.fleet import Fleet, ShiftedClock, alert_settings
 from tests.support.kafka import create_topic, produce, unique
-from tests.support.receiver import receiving
+from tests.support.receiver import Reply, receiving
+from tests.support.running_alerts import running as running_alerts
 from tests.support.served import Served, serving
 from tests.support.traffic import committing, running
 from tests.support.waiting import eventually
@@ -95,6 +98,42 @@ def test_a_broken_file_changes_nothing_and_readyz_says_so(
     assert [mute["id"] for mute in muted] == ["config:work"]
     assert unmuted == []
     assert "configuration_not_reloaded" in log
+
+
+def test_a_channel_that_is_the_same_goes_on_undisturbed(tmp_path: Path) -> None:
+    def text(name: str) -> str:
+        return (
+            "group_wait_s = 0.02\n[alerts.policies.all]\nclose_for_s = 0\nreopen_s = 0\n"
+            f'[alerts.webhook.slow]\nurl = "{slow.url}"\ntimeout_s = 60\n'
+            f'[alerts.webhook.{name}]\nurl = "{other.url}/{name}"\n'
+        )
+
+    clock = ShiftedClock()
+    fleet = Fleet(["billing"], clock)
+    with receiving(Reply(after_s=3)) as slow, receiving() as other:
+        with running_alerts(alert_settings(tmp_path, text("before")), clock) as alerts:
+            fleet.fail("billing")
+            alerts.sees(fleet)
+            eventually(lambda: slow.requests and other.requests, "both requests")
+            settings = alert_settings(tmp_path, text("after"))
+            alerts.call(lambda: alerts.alerts.reload(settings))
+            eventually(lambda: len(other.requests) == 2, "the open incident for the new channel")
+            eventually(alerts.idle, "the end of the slow request")
+        paths = [request.path for request in other.requests]
+
+    assert paths == ["/before", "/after"]
+    assert len(slow.requests) == 1
+
+
+def test_another_file_is_refused(tmp_path: Path) -> None:
+    hook = '[alerts.webhook.hook]\nurl = "http://127.0.0.1:1"\n'
+    other = tmp_path / "other"
+    other.mkdir()
+    with running_alerts(alert_settings(tmp_path, hook), ShiftedClock()) as alerts:
+        settings = alert_settings(other, hook)
+
+        with pytest.raises(ConfigError, match=r"alerts\.file .* Restart lagwatch"):
+            alerts.call(lambda: alerts.alerts.reload(settings))
 
 
 def problems(served: Served) -> list[str]:
