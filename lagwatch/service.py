@@ -26,7 +26,7 @@ from lagwatch.config.burrow import BurrowView
 from lagwatch.config.settings import Settings
 from lagwatch.core.model import EpochMs
 from lagwatch.core.snapshot import ClusterSnapshot
-from lagwatch.errors import LagwatchError
+from lagwatch.errors import ConfigError, LagwatchError
 from lagwatch.history.build import History
 from lagwatch.history.deployments import RecordedDeployments
 from lagwatch.memory import give_back, keep_little
@@ -35,8 +35,7 @@ from lagwatch.monitor import ClusterMonitor
 from lagwatch.monitor.keeper import CheckpointKeeper
 from lagwatch.monitor.settings import monitor_settings
 from lagwatch.monitor.skew import TOLERATED_MS
-from lagwatch.notify import Alerts
-from lagwatch.notify.alerts import AlertCounts
+from lagwatch.notify.alerts import AlertCounts, Alerts
 from lagwatch.notify.dispatch import DeliveryCounts
 from lagwatch.ports.alerts import AlertsView
 from lagwatch.ports.history import Deployments, HistoryQueries
@@ -126,6 +125,7 @@ class Service:
         self.deployments = (
             RecordedDeployments(self.queries, self.history, clock) if self.history else None
         )
+        self._reload_problem = ""
         self.metrics = Exporter(settings.metrics, collect=self.state, clock=clock)
 
     def health(self) -> tuple[ClusterHealth, ...]:
@@ -171,7 +171,11 @@ class Service:
         """What is wrong with the parts that all clusters share."""
         history = self._history_problem()
         alerts = self.alerts.problem if self.alerts is not None else ""
-        named = (("history", history), ("alerts", alerts))
+        named = (
+            ("history", history),
+            ("alerts", alerts),
+            ("configuration", self._reload_problem),
+        )
         return tuple(f"{part}: {problem}" for part, problem in named if problem)
 
     def _history_problem(self) -> str:
@@ -188,6 +192,30 @@ class Service:
             open_incidents=self.alerts.counts().open_incidents if self.alerts is not None else {},
             notices=_notices(self.alerts.counts()) if self.alerts is not None else {},
         )
+
+    def reload(self, load: Callable[[], Settings]) -> None:
+        """Take policies, mutes and channels of alerts from the configuration as it is now.
+
+        A broken configuration changes nothing: the log and `/readyz` say what is wrong with it.
+        """
+        try:
+            settings = load()
+            kept = self._settings.model_copy(update={"alerts": settings.alerts})
+            if self.alerts is not None:
+                self.alerts.reload(kept)
+        except ConfigError as error:
+            self._reload_problem = f"not reloaded, the one before is in force: {error}"
+            _log.error("configuration_not_reloaded", reason=str(error))
+            return
+        if self.alerts is not None:
+            self._settings = kept
+        self._reload_problem = ""
+        waiting = [
+            name
+            for name in Settings.model_fields
+            if getattr(settings, name) != getattr(self._settings, name)
+        ]
+        _log.info("configuration_reloaded", restart_needed_for=waiting)
 
     async def forget(self, cluster: str, group: str, topic: str | None) -> None:
         """Forget a group (`ports.Commands`); unknown names are ignored."""
@@ -333,18 +361,18 @@ def _cluster_state(monitor: ClusterMonitor, health: ClusterHealth) -> ClusterSta
     )
 
 
-def run(settings: Settings, make_app: MakeApp) -> int:
-    """Serve until SIGTERM or Ctrl-C; returns the exit code.
+def run(settings: Settings, make_app: MakeApp, load: Callable[[], Settings]) -> int:
+    """Serve until SIGTERM or Ctrl-C; returns the exit code. SIGHUP reloads the alerts by `load`.
 
     Raises:
         AddressError: the HTTP address is taken or not of this machine.
     """
     keep_little()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(settings, make_app))
+        return runner.run(_serve(settings, make_app, load))
 
 
-async def _serve(settings: Settings, make_app: MakeApp) -> int:
+async def _serve(settings: Settings, make_app: MakeApp, load: Callable[[], Settings]) -> int:
     service = Service(settings, SystemClock())
     app = make_app(
         service.queries,
@@ -372,6 +400,7 @@ async def _serve(settings: Settings, make_app: MakeApp) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, service.reload, load)
     # senders start last and stop first: the windows are there before anyone asks
     watching = asyncio.create_task(service.watch())
     answering = asyncio.create_task(server.serve(sockets=[listener]))

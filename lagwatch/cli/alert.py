@@ -13,6 +13,7 @@ from lagwatch.cli.output import console, plain, print_json
 from lagwatch.cli.reporting import Exit, complain, reported
 
 if TYPE_CHECKING:
+    from lagwatch.config.alerts_channels import ChannelSettings
     from lagwatch.config.settings import Settings
     from lagwatch.notify.backtest import BackTest, Sample, WouldTell
 
@@ -27,6 +28,8 @@ _MOST_LINES: Final = 1000
 
 _TEST = """
 **Examples**
+
+`lagwatch alert test -c lagwatch.toml`
 
 `lagwatch alert test ops -c lagwatch.toml`
 
@@ -51,59 +54,64 @@ _BACKTEST = """
 @alert.command("test", epilog=_TEST)
 @reported(Exit.ERROR)
 def send_sample(
-    channel: Annotated[str, typer.Argument(help="Name of the channel, as configured.")],
+    channel: Annotated[
+        str, typer.Argument(help="Name of a channel, as configured; every channel, if not given.")
+    ] = "",
     *,
     config: ConfigFile = None,
     close: Annotated[
         bool, typer.Option("--close", help="Send the end of the sample's incident afterwards.")
     ] = False,
 ) -> None:
-    """Send a real sample to a channel, once, and show what the receiver answers."""
-    settings = configured(config).settings
+    """Send a real sample, once, to a channel or to all, and show what each receiver answers."""
+    channels = dict(configured(config).settings.alerts.channels())
 
-    from lagwatch.clock import SystemClock
-    from lagwatch.errors import ConfigError, Fault, NotifyError
-    from lagwatch.notify.channels.build import build
+    from lagwatch.errors import ConfigError, Fault
 
-    known = dict(settings.alerts.channels())
-    if channel not in known:
-        raise ConfigError(
-            [
-                Fault(
-                    key=f"channel {channel}",
-                    value="",
-                    problem="no channel has this name",
-                    remedy=f"Known: {', '.join(known) or 'none'}.",
-                )
-            ]
+    if not channels or channel not in ("", *channels):
+        fault = Fault(
+            key=f"channel {channel}".strip(),
+            value="",
+            problem="no channel has this name" if channel else "there is none",
+            remedy=f"Known: {', '.join(channels) or 'none'}.",
         )
-    receiver = build(settings.alerts, SystemClock())[channel]
-    try:
-        for answer in asyncio.run(
-            _send_samples(receiver, channel, known[channel].timeout_s, close)
-        ):
-            typer.echo(answer)
-    except (NotifyError, TimeoutError) as error:
-        complain(f"{channel}: {str(error) or 'no answer in time'}")
-        raise typer.Exit(Exit.ERROR) from None
+        raise ConfigError([fault])
+    failed = False
+    for name in [channel] if channel else channels:
+        answers, problem = asyncio.run(_send_samples(name, channels[name], close=close))
+        for answer in answers:
+            typer.echo(answer if channel else f"{name}: {answer}")
+        if problem:
+            complain(f"{name}: {problem}")
+            failed = True
+    if failed:
+        raise typer.Exit(Exit.ERROR)
 
 
-async def _send_samples(receiver, channel: str, timeout_s: float, close: bool) -> list[str]:  # type: ignore[no-untyped-def] # noqa: ANN001, FBT001 a Channel, whose module is imported late
+async def _send_samples(
+    name: str, settings: "ChannelSettings", *, close: bool
+) -> tuple[list[str], str]:
+    """(answers, why a sample was not taken or "")."""
     import uuid
 
     from lagwatch.clock import SystemClock
+    from lagwatch.errors import NotifyError
+    from lagwatch.notify.channels.registry import open_channel
     from lagwatch.notify.sample import sample_messages
 
-    now_ms = SystemClock().now_ms()
-    opening, closing = sample_messages(channel, at_ms=now_ms, id_=f"test-{uuid.uuid4().hex}")
+    clock = SystemClock()
+    receiver = open_channel(name, settings, clock)
+    samples = sample_messages(name, at_ms=clock.now_ms(), id_=f"test-{uuid.uuid4().hex}")
+    answers: list[str] = []
     try:
-        answers = []
-        for message in (opening, closing) if close else (opening,):
-            async with asyncio.timeout(timeout_s):
+        for message in samples if close else samples[:1]:
+            async with asyncio.timeout(settings.timeout_s):
                 answers.append(await receiver.send(message))
-        return answers
+    except (NotifyError, TimeoutError) as error:
+        return answers, str(error) or f"no answer within {settings.timeout_s:g} s"
     finally:
         await receiver.close()
+    return answers, ""
 
 
 @alert.command(epilog=_RENDER)
@@ -169,9 +177,9 @@ def backtest(
     to_ms = instant_ms(until, "--to") if until else EVER_MS
     if samples is not None:
         chosen = [
-            verdict
-            for verdict in from_file(samples, from_ms=from_ms, to_ms=to_ms)
-            if cluster in (None, verdict.cluster) and group in (None, verdict.group)
+            sample
+            for sample in from_file(samples, from_ms=from_ms, to_ms=to_ms)
+            if cluster in (None, sample.cluster) and group in (None, sample.group)
         ]
     else:
         chosen = _recorded(config, from_ms, to_ms, cluster, group)

@@ -74,12 +74,12 @@ def list_(
     table = Table(box=None, padding=(0, 2), header_style="dim")
     for title in ("id", "active", "cluster", "group", "groups", "until", "by", "reason"):
         table.add_column(title, no_wrap=title != "reason")
-    for mute in mutes:
-        active = "yes" if mute["active"] else "no"
-        names = (plain(mute["cluster"] or "all"), plain(mute["group"] or "all"))
+    for entry in mutes:
+        active = "yes" if entry["active"] else "no"
+        names = (plain(entry["cluster"] or "all"), plain(entry["group"] or "all"))
         table.add_row(
-            *(mute["id"], active, *names, str(mute["matching"]), _shown(mute["ends_ms"])),
-            *(plain(mute["author"]), plain(mute["reason"])),
+            *(entry["id"], active, *names, str(entry["matching"]), _shown(entry["ends_ms"])),
+            *(plain(entry["author"]), plain(entry["reason"])),
         )
     console().print(table)
 

@@ -1,5 +1,6 @@
-"""`lagwatch alert incidents|notices|retry`: the alerts of a running lagwatch, over its API."""
+"""`lagwatch alert incidents|acknowledge|notices|retry`: alerts of a running lagwatch, over HTTP."""
 
+import getpass
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
@@ -17,6 +18,11 @@ _PARTS: Final = {"cluster": "cluster {cluster}", "channel": "channel {group}", "
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Limit = Annotated[int, typer.Option(min=1, max=1000, help="Entries at most, newest first.")]
 
+_ACKNOWLEDGE = """
+**Examples**
+
+`lagwatch alert acknowledge 3f2a9c0d11e25b7a`
+"""
 _RETRY = """
 **Examples**
 
@@ -29,6 +35,7 @@ _RETRY = """
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command()(incidents)
+    app.command(epilog=_ACKNOWLEDGE)(acknowledge)
     app.command()(notices)
     app.command(epilog=_RETRY)(retry)
 
@@ -56,15 +63,26 @@ def incidents(
         return
     rows = [
         (
-            _name(incident),
-            incident["severity"],
-            _at(incident["since_ms"]),
-            _at(incident["closed_ms"]),
-            _rule(incident),
+            *(incident["id"], _name(incident), incident["severity"], _at(incident["since_ms"])),
+            *(_at(incident["closed_ms"]), _acknowledged(incident), _rule(incident)),
         )
         for incident in found
     ]
-    _print(("what", "severity", "since", "ended", "rule"), rows)
+    _print(("id", "what", "severity", "since", "ended", "acknowledged", "rule"), rows)
+
+
+@reported(Exit.ERROR)
+def acknowledge(
+    incident: Annotated[str, typer.Argument(help="Id of an incident, as `incidents` shows it.")],
+    *,
+    author: Annotated[str, typer.Option(help="Who works on it; you, if not given.")] = "",
+    url: Url = HERE,
+) -> None:
+    """Send no more reminders of an open incident. It escalates and ends as before."""
+    path = f"{_ROOT}/incidents/{quote(incident, safe='')}/acknowledge"
+    order = {"author": author or getpass.getuser()}
+    done = ask(url, "POST", path, order, missing=("open incident", incident))
+    typer.echo(f"{_name(done)}: acknowledged by {done['acknowledged_by']}")
 
 
 @reported(Exit.ERROR)
@@ -133,6 +151,10 @@ def _query(given: dict[str, object]) -> str:
 def _name(incident: dict[str, Any]) -> str:
     part = _PARTS.get(incident["about"])
     return part.format(**incident) if part else f"{incident['cluster']}/{incident['group']}"
+
+
+def _acknowledged(incident: dict[str, Any]) -> str:
+    return "-" if incident["acknowledged_ms"] is None else incident["acknowledged_by"] or "yes"
 
 
 def _rule(incident: dict[str, Any]) -> str:

@@ -47,12 +47,11 @@ def check(
     settings = configured(config, bootstrap=bootstrap, cluster_name=cluster_name).settings
     if settings.alerts.active:
         from lagwatch.errors import ConfigError
-        from lagwatch.notify.channels.build import channel_faults, template_faults
-        from lagwatch.notify.review import review
+        from lagwatch.notify.review import opening_faults, review, template_faults
 
-        faults = template_faults(settings.alerts)
+        faults = list(template_faults(settings.alerts))
         faults += review(settings) if not faults else []
-        if faults := faults + channel_faults(settings.alerts):
+        if faults := [*faults, *opening_faults(settings.alerts)]:
             raise ConfigError(faults)
     names = sorted(settings.clusters)
     typer.echo(f"ok: {len(names)} cluster{'s'[: len(names) != 1]}: {', '.join(names)}")

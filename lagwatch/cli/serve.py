@@ -2,6 +2,7 @@
 
 import socket
 from functools import partial
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -14,6 +15,9 @@ from lagwatch.cli.options import (
     configured,
 )
 from lagwatch.cli.reporting import Exit, reported
+
+if TYPE_CHECKING:
+    from lagwatch.config.settings import Settings
 
 EPILOG = """
 **Examples**
@@ -35,9 +39,10 @@ def serve(
     address: Address = None,
 ) -> None:
     """Watch clusters and answer over HTTP until stopped (Ctrl-C or SIGTERM)."""
-    settings = configured(
-        config, bootstrap=bootstrap, cluster_name=cluster_name, address=address
-    ).settings
+    read = partial(
+        configured, config, bootstrap=bootstrap, cluster_name=cluster_name, address=address
+    )
+    settings = read().settings
 
     from lagwatch import __version__, log, service
     from lagwatch.config.walk import hidden_texts
@@ -46,5 +51,13 @@ def serve(
     log.configure(
         level=settings.log.level, form=settings.log.format, secrets=hidden_texts(settings)
     )
+
+    def load() -> "Settings":
+        """Read it again; the log hides the secrets of the new configuration, too."""
+        new = read().settings
+        secrets = {*hidden_texts(settings), *hidden_texts(new)}
+        log.configure(level=log.get_level(), form=settings.log.format, secrets=secrets)
+        return new
+
     make_app = partial(create_app, hostname=socket.gethostname(), version=__version__)
-    raise typer.Exit(service.run(settings, make_app))
+    raise typer.Exit(service.run(settings, make_app, load))

@@ -3,31 +3,32 @@
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, time
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal, Protocol, Self, Unpack
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
-from lagwatch.config.alerts_channels import (
-    AlertmanagerSettings,
-    AnyChannelSettings,
-    AppriseSettings,
-    EmailSettings,
-    PagerDutySettings,
-    Seconds,
-    SlackSettings,
-    TeamsSettings,
-    Texts,
-    WebhookSettings,
-)
+from lagwatch.config.alerts_channels import HTTP, ChannelSettings, Seconds, Texts
 from lagwatch.config.secret import Place, Url
 from lagwatch.config.section import Regex, Section, fault
 
 DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-KINDS: Final = ("webhook", "email", "alertmanager", "slack", "pagerduty", "teams", "apprise")
-"""Tables of channels below `[alerts]`."""
 _TIME: Final = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
+
+
+class _Kind(Protocol):
+    """A kind of channel, as far as the configuration needs it."""
+
+    about: str
+    settings: type[ChannelSettings]
+
+
+# by name, as for a plug-in: a channel is one file, which is above the configuration
+_KINDS: Final[Mapping[str, _Kind]] = import_module("lagwatch.notify.channels.registry").KINDS
+KINDS: Final = tuple(_KINDS)
+"""Tables of channels below `[alerts]`."""
 
 
 def _zone(name: str) -> str:
@@ -104,7 +105,9 @@ class PolicySettings(Section):
         ),
     )
     runbook: str = Field(default="", description="what to do, usually a URL; goes with each notice")
-    team: str = Field(default="", description="who looks after the groups; goes with each notice")
+    team: str = Field(
+        default="", description="team responsible for the groups; goes with each notice"
+    )
     send_once: bool = Field(
         default=False,
         description=(
@@ -127,8 +130,36 @@ class PolicySettings(Section):
     max_lag: Annotated[int, Field(ge=0)] = Field(
         default=0, description="messages of lag above which a group is bad; 0 = any is fine"
     )
+    catch_up_within_s: Seconds = Field(
+        default=0.0,
+        description=(
+            "seconds within which a group that is a minute behind must catch up at its present "
+            "speed; 0 = any is fine"
+        ),
+    )
+    lost_records: Annotated[int, Field(ge=0)] = Field(
+        default=0,
+        description=(
+            "messages deleted unread from which a group is bad, until the loss is acknowledged; "
+            "0 = any is fine"
+        ),
+    )
     objective_severity: Literal["warning", "error"] = Field(
-        default="error", description="how bad more than `max_time_lag_s` or `max_lag` is"
+        default="error", description="how bad it is to miss one of these limits"
+    )
+    objective_share: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = Field(
+        default=0.0,
+        description=(
+            "share of time within these limits, such as 0.99: an incident opens only when the "
+            "error budget of 30 days is spent too fast; 0 = whenever a limit is missed"
+        ),
+    )
+    escalate_after_s: Seconds = Field(
+        default=0.0,
+        description="seconds after which an open incident is sent to `escalate_to`; 0 = never",
+    )
+    escalate_to: Texts = Field(
+        default=(), description="channels that get the notices of an incident that stays open"
     )
     burrow_compatible: bool = Field(
         default=False,
@@ -136,6 +167,12 @@ class PolicySettings(Section):
             "decide exactly as Burrow's notifier, with its defects; `remind_s` is its send-interval"
         ),
     )
+
+    @model_validator(mode="after")
+    def _escalates_wholly(self) -> Self:
+        if bool(self.escalate_after_s) != bool(self.escalate_to):
+            raise fault("policy", "escalates by halves", "Set escalate_after_s and escalate_to.")
+        return self
 
 
 class MuteSettings(Section):
@@ -203,12 +240,22 @@ class HeartbeatSettings(Section):
     @model_validator(mode="after")
     def _is_http(self) -> Self:
         url = self.url.get_secret_value()
-        if url and not url.startswith(("http://", "https://")):
+        if url and not url.startswith(HTTP):
             raise fault("url", "is no http(s) URL", "Write https://host/path.")
         return self
 
 
-class AlertsSettings(Section):
+class _WithChannels(Section):
+    """Gives a section a table for each kind of channel."""
+
+    def __init_subclass__(cls, **options: Unpack[ConfigDict]) -> None:
+        super().__init_subclass__(**options)
+        for table, kind in _KINDS.items():
+            cls.__annotations__[table] = dict[str, kind.settings]  # type: ignore[name-defined] # known only now
+            setattr(cls, table, Field(default={}, description=kind.about))
+
+
+class AlertsSettings(_WithChannels):
     """Incidents and notices. Alerting is off unless a channel or a policy is configured."""
 
     file: Path = Field(
@@ -237,7 +284,11 @@ class AlertsSettings(Section):
     )
     fallback: Texts = Field(
         default=(),
-        description="channels that receive word when another cannot deliver; none named = all",
+        description="channels that are notified when another cannot deliver; empty = all",
+    )
+    also_to: Texts = Field(
+        default=(),
+        description="channels that get the notices of every policy, beside its own `channels`",
     )
     undelivered_after_s: Seconds = Field(
         default=300.0, description="seconds a channel may fail before the fallback is used"
@@ -252,26 +303,17 @@ class AlertsSettings(Section):
         default={}, description="first match in the order of the file decides"
     )
     mutes: dict[str, MuteSettings] = Field(default={}, description="maintenance windows")
-    webhook: dict[str, WebhookSettings] = Field(default={}, description="webhooks")
-    email: dict[str, EmailSettings] = Field(default={}, description="e-mail")
-    alertmanager: dict[str, AlertmanagerSettings] = Field(
-        default={}, description="Prometheus Alertmanagers"
-    )
-    slack: dict[str, SlackSettings] = Field(default={}, description="Slack-compatible webhooks")
-    pagerduty: dict[str, PagerDutySettings] = Field(default={}, description="PagerDuty services")
-    teams: dict[str, TeamsSettings] = Field(default={}, description="Microsoft Teams webhooks")
-    apprise: dict[str, AppriseSettings] = Field(default={}, description="Apprise services")
 
     @property
     def active(self) -> bool:
-        """Is there anything to do?"""
+        """True if anything is configured."""
         beats = bool(self.heartbeat.url.get_secret_value())
         return beats or bool(self.policies) or any(True for _ in self.channels())
 
-    def channels(self) -> Iterator[tuple[str, AnyChannelSettings]]:
+    def channels(self) -> Iterator[tuple[str, ChannelSettings]]:
         """Every channel with its name."""
         for kind in KINDS:
-            table: Mapping[str, AnyChannelSettings] = getattr(self, kind)
+            table: Mapping[str, ChannelSettings] = getattr(self, kind)
             yield from table.items()
 
     def policies_in_effect(self) -> Mapping[str, PolicySettings]:

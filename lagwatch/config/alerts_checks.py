@@ -13,7 +13,7 @@ def alerts_faults(tree: Tree) -> Iterator[Fault]:
     """Options that contradict each other, as they were written."""
     alerts = _table(tree, "alerts")
     kind_of: dict[str, str] = {}
-    for kind in KINDS:
+    for kind in filter(KINDS.__contains__, alerts):
         for name, channel in _tables(alerts, kind):
             prefix = f"alerts.{kind}.{name}"
             if name in kind_of:
@@ -25,10 +25,12 @@ def alerts_faults(tree: Tree) -> Iterator[Fault]:
                 )
             kind_of[name] = prefix
             yield from _channel(prefix, channel)
-    yield from _unknown_channels("alerts.fallback", alerts.get("fallback", ()), tuple(kind_of))
+    for option in ("fallback", "also_to"):
+        yield from _unknown_channels(f"alerts.{option}", alerts.get(option, ()), tuple(kind_of))
     for name, policy in _tables(alerts, "policies"):
-        key = f"alerts.policies.{name}.channels"
-        yield from _unknown_channels(key, policy.get("channels", ()), tuple(kind_of))
+        for option in ("channels", "escalate_to"):
+            key = f"alerts.policies.{name}.{option}"
+            yield from _unknown_channels(key, policy.get(option, ()), tuple(kind_of))
 
 
 def _unknown_channels(key: str, channels: object, known: tuple[str, ...]) -> Iterator[Fault]:

@@ -4,9 +4,9 @@ A pure state machine, one state per group and cluster. `step` takes the last sta
 now, the policy and the instant, and returns the next state and a decision. The same function
 serves the live monitor and the back-test.
 
-An *incident* opens, changes severity and closes; whether a *notice* of that is sent is another
-question. An incident may be open without a notice (muted, or re-opened too soon). A receiver that
-got no notice of an incident gets none of its end.
+The *incident* (it opens, changes severity and closes) is separate from the notices about it
+(`Tell`, `told`). An incident may be open without a notice (muted, or re-opened too soon); if no
+notice of it was sent, none is sent of its end.
 """
 
 from dataclasses import dataclass, replace
@@ -60,28 +60,32 @@ class Reason(StrEnum):
     ESCALATED = "escalated"
     DE_ESCALATED = "de_escalated"
     REMINDER_DUE = "reminder_due"
+    HANDED_ON = "handed_on"
+    """Open for so long that it is sent to further channels of the policy."""
+    ACKNOWLEDGED = "acknowledged"
+    """No reminder: the incident is acknowledged."""
     ALREADY_TOLD = "already_told"
     SEND_ONCE = "send_once"
-    """Sent already, and the policy wants no further notice."""
+    """A notice was sent, and the policy sends no more."""
     MUTED = "muted"
     MUTE_ENDED = "mute_ended"
     REOPENED_TOO_SOON = "reopened_too_soon"
     STILL_OPEN = "still_open"
-    """Sent late: the incident outlasted the pause after the last close."""
+    """Sent late: the incident is still open after the pause that follows a close."""
     HEALING = "healing"
     """Good, but not for long enough yet."""
     HEALED = "healed"
     GROUP_GONE = "group_gone"
     HELD_BY_MUTE = "held_by_mute"
-    """Healed, but muted: the end is sent when the mute ends."""
+    """Healed while muted: the end is sent when the mute ends."""
     NEVER_TOLD = "never_told"
-    """Closed without a notice: none was sent when it opened."""
+    """Closed without a notice, because no notice of its opening was sent."""
     SEND_CLOSE_OFF = "send_close_off"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """When a group's verdict becomes an incident and who is bothered how often."""
+    """When a verdict opens an incident, which channels get notices, and how often."""
 
     name: str
     channels: tuple[str, ...] = ()
@@ -94,8 +98,11 @@ class Policy:
     remind_ms: int = 0
     """Between two notices of an open incident; 0 = no reminders."""
     reopen_ms: int = 0
-    """After a close that was sent, the next incident is sent when this time is over, if it is still
-    open; one that is worse than the last is sent at once."""
+    """The notice of an incident that opens sooner than this after the last close waits until then,
+    unless the incident is worse than the last."""
+    escalate_ms: int = 0
+    """An incident open for so long is also sent to `escalate_to`; 0 = never."""
+    escalate_to: tuple[str, ...] = ()
     send_once: bool = False
     """Send the opening, escalations and (with `send_close`) the end; nothing in between."""
     send_close: bool = True
@@ -110,7 +117,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What a policy looks at in a verdict."""
+    """The parts of a verdict that policies use."""
 
     status: GroupStatus
     complete: float = 1.0
@@ -119,11 +126,13 @@ class Observation:
     """-1 unknown."""
     since_ms: int = -1
     """When the trouble began; -1 unknown."""
+    lost: int = 0
+    """Messages deleted before they were read; 0 once the loss is acknowledged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graded:
-    """An observation in the eyes of a policy."""
+    """Severity of an observation under a policy."""
 
     severity: GroupStatus | None
     """OK, WARN or ERR; None: nothing can be said."""
@@ -142,8 +151,12 @@ class Incident:
     """When the incident was opened."""
     severity: GroupStatus
     told: GroupStatus | None = None
-    """Severity last sent; None: no notice was sent."""
+    """Severity of the last notice; None: no notice was sent."""
     told_ms: EpochMs | None = None
+    handed_on: bool = False
+    """Also sent to the channels of `Policy.escalate_to`."""
+    acknowledged: bool = False
+    """Someone works on it: no reminders are sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,13 +174,13 @@ class State:
     held_back: Reason | None = None
     """Why no notice was sent when the incident opened."""
     quiet_until_ms: EpochMs | None = None
-    """After a close that was sent: until then the next incident is sent only if it is worse."""
+    """After a close: the next notice waits until then, unless the incident is worse."""
     quiet_told: GroupStatus | None = None
     """Severity of the incident before."""
 
     @property
     def idle(self) -> bool:
-        """Is there nothing in it that a new state would not have?"""
+        """True if it equals a new state."""
         return self == QUIET
 
 
@@ -184,7 +197,7 @@ class Decision:
 
     @property
     def silent(self) -> bool:
-        """Does nothing change, and is nothing sent?"""
+        """True if nothing changes and no notice is sent."""
         return self.act is Act.NONE and self.tell is Tell.NOTHING
 
 
@@ -192,7 +205,7 @@ Step = tuple[State, Decision]
 
 
 def grade(seen: Observation, policy: Policy) -> Graded:
-    """How bad the policy finds what is seen.
+    """Severity of an observation under a policy.
 
     An unknown time lag is under no floor: unknown is not 0. `total_lag` is the sum of the lags
     that are known; the partitions that made the group bad are always among them.
@@ -313,7 +326,7 @@ def _still_bad(
 def _tell(
     state: State, incident: Incident, policy: Policy, now_ms: EpochMs, *, muted: bool
 ) -> Step:
-    """The notice to send for an open incident now, if any."""
+    """Which notice of an open incident is sent now, if any."""
     tell, reason = _due(state, incident, policy, now_ms)
     if tell is Tell.NOTHING:
         if incident.told is None and state.held_back is not reason:
@@ -321,8 +334,12 @@ def _tell(
         return state, Decision(reason=reason)
     if muted:
         return replace(state, held_back=Reason.MUTED), Decision(reason=Reason.MUTED)
-    if state.held_back is Reason.MUTED:
+    if state.held_back is Reason.MUTED and reason is not Reason.HANDED_ON:
         reason = Reason.MUTE_ENDED
+    if reason is Reason.HANDED_ON:
+        return replace(state, incident=replace(incident, handed_on=True)), Decision(
+            tell=tell, reason=reason
+        )
     told = replace(incident, told=incident.severity, told_ms=now_ms)
     return replace(state, incident=told, held_back=None), Decision(tell=tell, reason=reason)
 
@@ -332,14 +349,24 @@ def _due(state: State, incident: Incident, policy: Policy, now_ms: EpochMs) -> t
         return _first(state, incident, now_ms)
     if incident.severity > incident.told:
         return Tell.ESCALATE, Reason.ESCALATED
+    waited_ms = now_ms - incident.opened_ms
+    if policy.escalate_ms and not incident.handed_on and waited_ms >= policy.escalate_ms:
+        return Tell.REMIND, Reason.HANDED_ON
+    if incident.severity < incident.told and not policy.send_once:
+        return Tell.DE_ESCALATE, Reason.DE_ESCALATED
+    return _repeated(incident, policy, now_ms)
+
+
+def _repeated(incident: Incident, policy: Policy, now_ms: EpochMs) -> tuple[Tell, Reason]:
+    """Whether a reminder is due."""
     if policy.send_once:
         return Tell.NOTHING, Reason.SEND_ONCE
-    if incident.severity < incident.told:
-        return Tell.DE_ESCALATE, Reason.DE_ESCALATED
     told_ms = now_ms if incident.told_ms is None else incident.told_ms
-    if policy.remind_ms and now_ms - told_ms >= policy.remind_ms:
-        return Tell.REMIND, Reason.REMINDER_DUE
-    return Tell.NOTHING, Reason.ALREADY_TOLD
+    if not policy.remind_ms or now_ms - told_ms < policy.remind_ms:
+        return Tell.NOTHING, Reason.ALREADY_TOLD
+    if incident.acknowledged:
+        return Tell.NOTHING, Reason.ACKNOWLEDGED
+    return Tell.REMIND, Reason.REMINDER_DUE
 
 
 def _first(state: State, incident: Incident, now_ms: EpochMs) -> tuple[Tell, Reason]:
@@ -413,10 +440,10 @@ def _burrow_due(
 
 
 def told_to(tell: Tell, severity: GroupStatus, threshold: GroupStatus, *, knows: bool) -> Tell:
-    """The notice one channel gets, given its minimum severity.
+    """The event that a channel gets, given the minimum severity sent to it.
 
-    `knows`: the channel got a notice of this incident before. Then it also gets the end and
-    de-escalations; otherwise the first severe enough notice is its opening.
+    `knows`: the channel got a notice of this incident before. It then also gets the end and a
+    de-escalation; otherwise anything severe enough is an opening.
     """
     if tell is Tell.NOTHING:
         return Tell.NOTHING

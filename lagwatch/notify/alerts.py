@@ -1,4 +1,4 @@
-"""The alerts of one process: fed with snapshots, delivering by itself."""
+"""Alerts: turns snapshots into incidents and delivers notices about them."""
 
 import asyncio
 import sqlite3
@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Final
 from urllib.parse import urlencode
@@ -13,17 +14,19 @@ from urllib.parse import urlencode
 import structlog
 
 from lagwatch.clock import Clock
+from lagwatch.config.alerts import AlertsSettings
+from lagwatch.config.alerts_channels import ChannelSettings
 from lagwatch.config.settings import Settings
 from lagwatch.core.incident import Reason, Tell
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.core.snapshot import ClusterSnapshot
-from lagwatch.errors import NotFoundError
-from lagwatch.notify.channels.build import build
+from lagwatch.errors import ConfigError, Fault, NotFoundError
+from lagwatch.notify.channels.registry import open_channel
 from lagwatch.notify.database import Database
 from lagwatch.notify.dispatch import DeliveryCounts, Dispatcher, Outlet
 from lagwatch.notify.heartbeat import Heartbeat
 from lagwatch.notify.mutes import MuteRule, active, from_record, from_settings
-from lagwatch.notify.notice import About, Json, Notice, level, nothing_known, verdict_json
+from lagwatch.notify.notice import About, Json, Notice, level
 from lagwatch.notify.outbox import Outbox
 from lagwatch.notify.own import (
     POLICY,
@@ -36,8 +39,9 @@ from lagwatch.notify.own import (
 )
 from lagwatch.notify.policies import THRESHOLDS, PolicyBook
 from lagwatch.notify.records import Records
-from lagwatch.notify.review import review
+from lagwatch.notify.review import review, template_faults
 from lagwatch.notify.store import Change, IncidentStore, Listener
+from lagwatch.notify.verdict import nothing_known, verdict_json
 from lagwatch.notify.watch import Decided, Watch
 from lagwatch.ports.alerts import (
     IncidentAsk,
@@ -69,7 +73,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertCounts:
-    """For metrics; every reason and channel is there from the start, at 0."""
+    """Counters for metrics; every reason and channel is present from the start, with 0."""
 
     reasons: Mapping[Reason, int]
     """Decisions by reason, over all clusters."""
@@ -84,13 +88,13 @@ class AlertCounts:
 
 
 class Alerts:
-    """Give it every snapshot (`observe`), and let it deliver (`run`).
+    """Decides about every snapshot (`observe`) and delivers notices (`run`).
 
     Implements `lagwatch.ports.reports.AlertsView`.
     """
 
     def __init__(self, settings: Settings, clock: Clock, *, chance: Random | None = None) -> None:
-        """Check the templates, open the file and take up what it holds.
+        """Check the templates, open the file and restore what it holds.
 
         Raises:
             ConfigError: a template or certificate is broken, or the file cannot be used.
@@ -99,24 +103,8 @@ class Alerts:
         self._settings = settings
         self._clock = clock
         now_ms = clock.now_ms()
-        channels = build(alerts, clock)
-        self._listeners = {
-            name: Listener(channel=name, threshold=THRESHOLDS[one.threshold])
-            for name, one in alerts.channels()
-        }
-        self._outlets = {
-            name: Outlet(
-                name=name,
-                channel=channels[name],
-                settings=one,
-                wait_s=alerts.group_wait_s if one.batch else 0.0,
-                interval_s=alerts.group_interval_s if one.batch else 0.0,
-                packing=channels[name].packing
-                if one.batch
-                else replace(channels[name].packing, most_notices=1),
-            )
-            for name, one in alerts.channels()
-        }
+        self._outlets: Mapping[str, Outlet] = _outlets(alerts, clock, {})
+        self._listeners = _listeners(alerts)
         self._book = PolicyBook(alerts)
         self._database = Database(alerts.file, now_ms=now_ms)
         self._store = IncidentStore(self._database)
@@ -129,34 +117,70 @@ class Alerts:
             cluster: Watch(
                 cluster,
                 self._book,
-                (one for one in kept if one.cluster == cluster and one.about is About.GROUP),
+                (
+                    incident
+                    for incident in kept
+                    if incident.cluster == cluster and incident.about is About.GROUP
+                ),
                 started_ms=now_ms,
             )
             for cluster in settings.clusters
         }
-        self._own = OwnIncidents(one for one in kept if one.about is not About.GROUP)
+        self._own = OwnIncidents(incident for incident in kept if incident.about is not About.GROUP)
         self._health: Callable[[], Sequence[ClusterHealth]] = tuple
         self._history_problem: Callable[[], str] = str
         self._history_since_ms: int | None = None
         self._delivery_problem = ""
-        self._heartbeat = Heartbeat(alerts.heartbeat, clock, self._not_well)
+        self._heartbeat = Heartbeat(
+            alerts.heartbeat,
+            clock,
+            self._not_well,
+            lambda: [outlet.channel for outlet in self._outlets.values()],
+        )
         self._seen: dict[str, Sequence[str]] = {}
         """Groups of each cluster, as of its newest snapshot."""
         self._removed: dict[tuple[str, str], int] = {}
         """Groups removed by request, and when."""
-        for fault in review(settings):
+        self._configured_mutes: tuple[MuteRule, ...] = ()
+        self._mutes: tuple[MuteRule, ...] = ()
+        self._problem = ""
+        self._begin()
+
+    def reload(self, settings: Settings) -> None:
+        """Use other policies, mutes and channels from now on; incidents and queues stay.
+
+        Call it on the event loop. A channel whose options are the same goes on undisturbed.
+
+        Raises:
+            ConfigError: a template or certificate is broken, or the file is another; nothing has
+                changed.
+        """
+        if settings.alerts.file != self._settings.alerts.file:
+            raise ConfigError([_other_file(settings.alerts.file)])
+        outlets = _outlets(settings.alerts, self._clock, self._outlets)
+        self._settings, self._outlets = settings, outlets
+        self._listeners = _listeners(settings.alerts)
+        self._book = PolicyBook(settings.alerts)
+        for watch in self._watches.values():
+            watch.use(self._book)
+        self._heartbeat.settings = settings.alerts.heartbeat
+        self._dispatcher.use(outlets)
+        self._begin()
+        self._dispatcher.wake()
+
+    def _begin(self) -> None:
+        """Apply what a configuration changes at once, and log what it cannot mean."""
+        for fault in review(self._settings):
             _log.warning("alerts_option_doubtful", option=fault.key, problem=fault.problem)
         self._greet()
         self._configured_mutes = tuple(
-            from_settings(name, one) for name, one in alerts.mutes.items()
+            from_settings(name, mute) for name, mute in self._settings.alerts.mutes.items()
         )
-        self._mutes: tuple[MuteRule, ...] = ()
         self._read_mutes()
-        self._problem = ""
 
     @property
     def problem(self) -> str:
-        """What keeps incidents from being kept now; ""."""
+        """Why incidents cannot be stored or delivered now; "" if they can."""
         if self._database.in_memory:
             return "the disk is full: incidents and notices are kept in memory only"
         return self._problem or self._delivery_problem
@@ -164,18 +188,18 @@ class Alerts:
     def look_after(
         self, health: Callable[[], Sequence[ClusterHealth]], history_problem: Callable[[], str]
     ) -> None:
-        """Where to see how lagwatch itself fares; without it only delivery is looked after."""
+        """Set where the health of clusters and history is read; else only delivery is watched."""
         self._health, self._history_problem = health, history_problem
 
     def removed(self, cluster: str, group: str) -> None:
-        """A group is removed by request: its incident ends as removed, not as healed."""
+        """A group was removed by request: its incident ends as removed, not as healed."""
         self._removed[cluster, group] = self._clock.now_ms()
 
     def observe(self, snapshot: ClusterSnapshot, queries: Queries, now_ms: EpochMs) -> None:
-        """Look at what has just been judged; what is decided is kept when it returns.
+        """Decide about a snapshot; the decisions are stored when this returns.
 
-        Costs next to nothing as long as nothing changes. Nothing is decided on a snapshot that is
-        not ready or whose log ends are stale: silence of the monitor is not silence of a group.
+        Costs almost nothing while nothing changes. A snapshot that is not ready or whose log ends
+        are stale changes nothing: silence of the monitor is not silence of a group.
         """
         watch = self._watches.get(snapshot.cluster)
         self._seen[snapshot.cluster] = snapshot.groups
@@ -188,13 +212,13 @@ class Alerts:
             return
         changes = [
             self._change(
-                one,
+                decision,
                 snapshot,
                 queries,
                 now_ms,
-                with_windows=number < _DETAILED and _is_narrow(snapshot, one),
+                with_windows=number < _DETAILED and _is_narrow(snapshot, decision),
             )
-            for number, one in enumerate(decided)
+            for number, decision in enumerate(decided)
         ]
         try:
             self._store.record(changes, now_ms)
@@ -235,7 +259,7 @@ class Alerts:
             deliveries={name: outlet.counts for name, outlet in self._outlets.items()},
             undelivered={name: depth[0] for name, depth in depths.items()},
             dead={name: depth[1] for name, depth in depths.items()},
-            open_incidents={name: one.open_incidents for name, one in self._watches.items()},
+            open_incidents={name: watch.open_incidents for name, watch in self._watches.items()},
         )
 
     def incidents(self, ask: IncidentAsk) -> tuple[Sequence[IncidentRecord], str]:
@@ -244,10 +268,18 @@ class Alerts:
     def incident(self, incident: str) -> IncidentRecord:
         return self._records.incident(incident)
 
+    def acknowledge(self, incident: str, *, author: str) -> IncidentRecord:
+        self._records.acknowledge(incident, author, self._clock.now_ms())
+        self._own.acknowledge(incident)
+        for watch in self._watches.values():
+            watch.acknowledge(incident)
+        _log.info("incident_acknowledged", incident=incident, by=author)
+        return self._records.incident(incident)
+
     def notices(self, ask: NoticeAsk) -> tuple[Sequence[NoticeRecord], str]:
         found, following = self._records.notices(ask)
         now_ms = self._clock.now_ms()
-        return [self._with_next_attempt(one, now_ms) for one in found], following
+        return [self._with_next_attempt(notice, now_ms) for notice in found], following
 
     def retry(self, message: str, *, to: str = "") -> int:
         self._check_channel(to)
@@ -284,8 +316,8 @@ class Alerts:
                 for name, rule in zip(configured, self._configured_mutes, strict=True)
             ),
             *(
-                replace(one, matching=self._matching(from_record(one)))
-                for one in self._records.mutes(now_ms)
+                replace(mute, matching=self._matching(from_record(mute)))
+                for mute in self._records.mutes(now_ms)
             ),
         ]
 
@@ -306,7 +338,7 @@ class Alerts:
         return replace(made, matching=self._matching(from_record(made)))
 
     def _matching(self, rule: MuteRule) -> int:
-        """How many of the groups seen now it is for."""
+        """Number of groups seen now that the mute covers."""
         return sum(
             rule.covers(cluster, group)
             for cluster, groups in self._seen.items()
@@ -320,8 +352,8 @@ class Alerts:
 
     def policies(self) -> Sequence[PolicyRecord]:
         return [
-            PolicyRecord(name=name, settings=one.model_dump(mode="json"))
-            for name, one in self._settings.alerts.policies_in_effect().items()
+            PolicyRecord(name=name, settings=policy.model_dump(mode="json"))
+            for name, policy in self._settings.alerts.policies_in_effect().items()
         ]
 
     def policy_of(self, cluster: str, group: str, topics: Sequence[str]) -> Mapping[str, str]:
@@ -331,7 +363,9 @@ class Alerts:
     def _is_trustworthy(self, snapshot: ClusterSnapshot, queries: Queries) -> bool:
         if snapshot.data_ms < 0 or snapshot.stale:
             return False
-        return any(one.cluster == snapshot.cluster and one.ready for one in queries.health())
+        return any(
+            health.cluster == snapshot.cluster and health.ready for health in queries.health()
+        )
 
     def _change(
         self,
@@ -356,7 +390,7 @@ class Alerts:
             complete=decided.complete,
             notice=self._notice(decided, snapshot, verdict, queries, with_windows and told),
             listeners=tuple(
-                self._listeners[name] for name in policy.channels if name in self._listeners
+                self._listeners[name] for name in _channels(decided) if name in self._listeners
             ),
             as_burrow=policy.burrow,
         )
@@ -409,8 +443,8 @@ class Alerts:
             raise NotFoundError(kind="channel", name=name)
 
     def _greet(self) -> None:
-        """Open incidents for channels that are new; a word about notices of those that are gone."""
-        policies = {name: one.channels for name, one in self._book.by_name.items()}
+        """Queue open incidents for new channels; log what waits for channels that were removed."""
+        policies = {name: policy.channels for name, policy in self._book.by_name.items()}
         policies[POLICY] = tuple(self._listeners)
         made = self._store.greet(self._listeners, policies)
         if made:
@@ -428,8 +462,8 @@ class Alerts:
             await self._clock.sleep(_LOOK_EVERY_S)
 
     def _not_well(self) -> str:
-        """Why no heartbeat is sent: a cluster is not seen, or alerts or history fail; ""."""
-        unseen_clusters = [one.cluster for one in self._health() if not one.ready]
+        """Why no heartbeat is sent: a cluster has no fresh data, or alerts or history fail; ""."""
+        unseen_clusters = [health.cluster for health in self._health() if not health.ready]
         if unseen_clusters:
             return f"no fresh data of {', '.join(unseen_clusters)}"
         return self.problem or self._history_problem()
@@ -535,13 +569,81 @@ class Alerts:
             await self._clock.sleep(_PRUNE_EVERY_S)
 
 
+def _listeners(alerts: AlertsSettings) -> dict[str, Listener]:
+    return {
+        name: Listener(channel=name, threshold=THRESHOLDS[channel.threshold])
+        for name, channel in alerts.channels()
+    }
+
+
+def _outlets(
+    alerts: AlertsSettings, clock: Clock, before: Mapping[str, Outlet]
+) -> dict[str, Outlet]:
+    """An outlet for each channel; one whose options are as before stays the same object.
+
+    Raises:
+        ConfigError: with all faults of templates, or of a certificate.
+    """
+    if faults := list(template_faults(alerts)):
+        raise ConfigError(faults)
+    return {
+        name: _outlet(name, settings, alerts, clock, before.get(name))
+        for name, settings in alerts.channels()
+    }
+
+
+def _outlet(
+    name: str,
+    settings: ChannelSettings,
+    alerts: AlertsSettings,
+    clock: Clock,
+    before: Outlet | None,
+) -> Outlet:
+    wait_s = alerts.group_wait_s if settings.batch else 0.0
+    interval_s = alerts.group_interval_s if settings.batch else 0.0
+    if before is not None and (before.settings, before.wait_s, before.interval_s) == (
+        settings,
+        wait_s,
+        interval_s,
+    ):
+        return before
+    channel = open_channel(name, settings, clock)
+    return Outlet(
+        name=name,
+        channel=channel,
+        settings=settings,
+        wait_s=wait_s,
+        interval_s=interval_s,
+        limits=channel.limits if settings.batch else replace(channel.limits, most_notices=1),
+        counts=before.counts if before is not None else DeliveryCounts(),
+    )
+
+
+def _other_file(path: Path) -> Fault:
+    return Fault(
+        key="alerts.file",
+        value=f'"{path}"',
+        problem="cannot change while lagwatch runs",
+        remedy="Restart lagwatch to use another file.",
+    )
+
+
 def page_link(root: str, cluster: str, group: str) -> str:
-    """Where the page shows a group; "" when the page's own address is not configured."""
+    """URL of a group on the page; "" if `alerts.page_url` is not set."""
     return f"{root.rstrip('/')}/?{urlencode({'group': group, 'of': cluster})}" if root else ""
 
 
+def _channels(decided: Decided) -> tuple[str, ...]:
+    """The channels of the policy; those of its escalation once the incident is handed on."""
+    policy, incident = decided.policy, decided.after.incident
+    if decided.decision.reason is Reason.HANDED_ON:
+        return policy.escalate_to
+    handed_on = incident is not None and incident.handed_on
+    return (*policy.channels, *policy.escalate_to) if handed_on else policy.channels
+
+
 def _is_narrow(snapshot: ClusterSnapshot, decided: Decided) -> bool:
-    """Are its windows quickly read?"""
+    """True if the group has so few partitions that its windows are read quickly."""
     number = decided.number
     return number is not None and int(snapshot.group.partition_count[number]) <= _NARROW
 
@@ -555,7 +657,7 @@ def _starts_ms(rule: MuteRule) -> int | None:
 
 
 def _verdict(decided: Decided, cluster: str, queries: Queries, now_ms: int) -> Json:
-    """All that is known; of a group that is gone, that it is."""
+    """The verdict as JSON; NOTFOUND for a group that no longer exists."""
     try:
         return verdict_json(queries.verdict(cluster, decided.group, show_all=False))
     except NotFoundError:
@@ -574,7 +676,11 @@ def _window_curve(
         window = detail.topics[worst["topic"]][worst["partition"]].window
     except (NotFoundError, KeyError, IndexError):
         return None
-    points = [(one.commit_ms, one.lag) for one in window if one is not None and one.lag is not None]
+    points = [
+        (commit.commit_ms, commit.lag)
+        for commit in window
+        if commit is not None and commit.lag is not None
+    ]
     if worst["current_lag"] is not None:
         points.append((verdict["at_ms"], worst["current_lag"]))
     points = [point for at, point in enumerate(points) if at == 0 or point[0] > points[at - 1][0]]

@@ -1,4 +1,4 @@
-"""Sending a bulletin, once, to channels that take text."""
+"""Sends a bulletin to channels that can send more than alerts."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -8,8 +8,9 @@ from typing import Final
 from lagwatch.clock import Clock
 from lagwatch.config.alerts import AlertsSettings
 from lagwatch.errors import ConfigError, Fault, NotifyError
-from lagwatch.notify.bulletin import Bulletin
 from lagwatch.notify.channels.base import Channel, TakesBulletins
+from lagwatch.notify.channels.registry import kind_of
+from lagwatch.notify.notice import Bulletin
 
 ATTEMPTS: Final = 3
 _FIRST_PAUSE_S: Final = 2.0
@@ -18,31 +19,27 @@ _LONGEST_PAUSE_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """What became of it on one channel."""
+    """Result of sending a bulletin to a channel."""
 
     channel: str
     answer: str
-    """What the receiver answered, or why it did not take it."""
+    """Answer of the receiver, or why the bulletin was not delivered."""
     delivered: bool
 
 
 def check(names: Sequence[str], alerts: AlertsSettings, *, key: str) -> None:
-    """Is each name one of a channel that takes text?
+    """Check that each name is that of a channel that can send a report.
 
     Raises:
-        ConfigError: with all that are not; `key` is the option that names them.
+        ConfigError: with every name that is not; `key` is the option that holds the names.
     """
-    known = {
-        name: kind
-        for kind in ("webhook", "email", "slack", "teams", "apprise")
-        for name in getattr(alerts, kind)
-    }
-    others = {name for name, _ in alerts.channels()} - set(known)
+    channels = dict(alerts.channels())
+    known = [name for name, channel in channels.items() if kind_of(channel).takes_bulletins]
     faults = [
         Fault(
             key=key,
             value=name,
-            problem="takes alerts only" if name in others else "no channel has this name",
+            problem="sends alerts only" if name in channels else "no channel has this name",
             remedy=f"Channels that take a report: {', '.join(known) or 'none'}.",
         )
         for name in names
@@ -55,7 +52,7 @@ def check(names: Sequence[str], alerts: AlertsSettings, *, key: str) -> None:
 async def deliver(
     channels: Mapping[str, Channel], bulletin: Bulletin, *, timeout_s: float, clock: Clock
 ) -> list[Delivery]:
-    """Send it to all at once, each a few times where that may help; closes the channels."""
+    """Send it to all channels at once, with a few retries; closes the channels."""
     return list(
         await asyncio.gather(
             *(
@@ -88,7 +85,7 @@ async def _deliver(
 
 async def _sent(name: str, channel: Channel, bulletin: Bulletin, timeout_s: float) -> str:
     if not isinstance(channel, TakesBulletins):
-        raise NotifyError(channel=name, message="it takes alerts only", retryable=False)
+        raise NotifyError(channel=name, message="it sends alerts only", retryable=False)
     try:
         async with asyncio.timeout(timeout_s):
             return await channel.send_bulletin(bulletin)

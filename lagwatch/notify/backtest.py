@@ -1,4 +1,4 @@
-"""What a policy would have sent: recorded verdicts through the same state machine."""
+"""Finds what a policy would have sent: replays recorded verdicts through the state machine."""
 
 import csv
 import json
@@ -13,12 +13,13 @@ from lagwatch.core.incident import QUIET, Observation, Policy, State, Tell, grad
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.core.record import Kind, Records
 from lagwatch.errors import InputError
+from lagwatch.notify.objectives import Objectives
 from lagwatch.notify.policies import PolicyBook
 from lagwatch.ports.history import HistoryRange, HistoryStore
 
 _UNKNOWN: Final = -1
 _STATUSES: Final[Mapping[str, GroupStatus]] = {
-    **{one.name: one for one in GroupStatus},
+    **{status.name: status for status in GroupStatus},
     "WARNING": GroupStatus.WARN,
     "ERROR": GroupStatus.ERR,
     "NOT_FOUND": GroupStatus.NOTFOUND,
@@ -59,6 +60,10 @@ class BackTest:
     """Notices by (cluster, group)."""
     _states: dict[tuple[str, str], State] = field(default_factory=dict)
     _policies: dict[tuple[str, str], Policy | None] = field(default_factory=dict)
+    _objectives: Objectives = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._objectives = Objectives(self.book.objectives)
 
     def replay(self, samples: Iterable[Sample]) -> Iterator[WouldTell]:
         """The notices, as they would have been sent."""
@@ -69,9 +74,11 @@ class BackTest:
             policy = self._policy(key)
             if policy is None:
                 continue
+            name = "/".join(key)
+            seen, _ = self._objectives.judged(name, policy.name, sample.seen, sample.at_ms)
             state, decision = step(
                 self._states.get(key, QUIET),
-                grade(self.book.judged(policy, sample.seen), policy),
+                grade(seen, policy),
                 policy,
                 EpochMs(sample.at_ms),
             )
@@ -110,7 +117,7 @@ def from_history(
         columns=("status", "complete", "total_lag", "time_lag_s"),
     )
     samples = [sample for records in store.read(wanted) for sample in _rows(records)]
-    return sorted(samples, key=lambda one: one.at_ms)
+    return sorted(samples, key=lambda sample: sample.at_ms)
 
 
 def _rows(records: Records) -> Iterator[Sample]:
@@ -148,8 +155,8 @@ def from_file(path: Path, *, from_ms: int, to_ms: int) -> list[Sample]:
             samples = [_sample(row, number) for number, row in enumerate(rows)]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(index=0, field=str(path), problem=f"cannot be read: {error}") from error
-    chosen = (one for one in samples if from_ms <= one.at_ms < to_ms)
-    return sorted(chosen, key=lambda one: one.at_ms)
+    chosen = (sample for sample in samples if from_ms <= sample.at_ms < to_ms)
+    return sorted(chosen, key=lambda sample: sample.at_ms)
 
 
 def _objects(stream: Iterable[str]) -> Iterator[dict[str, Any]]:

@@ -1,8 +1,9 @@
-"""The SQLite file behind the alerts: opened by one process, set aside when it is corrupt."""
+"""The SQLite file of the alerts: used by one process, upgraded, set aside when it is corrupt."""
 
 import contextlib
 import fcntl
 import sqlite3
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -11,12 +12,13 @@ from typing import IO, Final, Self, TypeVar
 import structlog
 
 from lagwatch.errors import ConfigError, Fault
-from lagwatch.notify import upgrade
 
 T = TypeVar("T")
-_VERSION: Final = 2
+_VERSION: Final = 3
 _BUSY_S: Final = 0.5
 """Longest wait for a lock that somebody else holds: the event loop waits, too."""
+_LOG_BYTES: Final = 1_048_576
+"""Size that the write-ahead log is cut to after a storm."""
 _FULL: Final = ("disk is full", "disk I/O error")
 """What SQLite says when the file cannot grow."""
 _SCHEMA: Final = """
@@ -29,7 +31,8 @@ CREATE TABLE incidents (
   since_ms INTEGER NOT NULL, opened_ms INTEGER NOT NULL, closed_ms INTEGER,
   told INTEGER, told_ms INTEGER, held_back TEXT,
   quiet_until_ms INTEGER, complete REAL NOT NULL, summary TEXT NOT NULL,
-  payload INTEGER
+  payload INTEGER, handed_on INTEGER NOT NULL DEFAULT 0,
+  acknowledged_ms INTEGER, acknowledged_by TEXT NOT NULL DEFAULT ''
 ) STRICT;
 CREATE INDEX incidents_open ON incidents (cluster, name) WHERE closed_ms IS NULL;
 CREATE INDEX incidents_by_time ON incidents (opened_ms, number);
@@ -76,6 +79,41 @@ CREATE TABLE mutes (
   id TEXT PRIMARY KEY, cluster TEXT NOT NULL, name TEXT NOT NULL, reason TEXT NOT NULL,
   author TEXT NOT NULL, starts_ms INTEGER NOT NULL, ends_ms INTEGER NOT NULL
 ) STRICT;
+"""
+
+_OLD_TABLES: Final = ("incidents", "transitions", "messages", "notices", "mutes")
+
+_COPY: Final = """
+INSERT INTO payloads (number, size, body) SELECT number, length(payload), squeeze(payload)
+  FROM old_notices WHERE number IN (SELECT max(number) FROM old_notices GROUP BY incident, channel);
+INSERT INTO incidents (id, about, cluster, name, policy, severity, since_ms, opened_ms, closed_ms,
+    told, told_ms, held_back, quiet_until_ms, complete, summary, payload)
+  SELECT id, 'group', cluster, name, policy, severity, since_ms, opened_ms, closed_ms, told,
+    told_ms, held_back, quiet_until_ms, complete, '{}',
+    (SELECT max(n.number) FROM old_notices n WHERE n.incident = i.id AND i.closed_ms IS NULL)
+  FROM old_incidents i ORDER BY opened_ms;
+INSERT INTO transitions SELECT i.number, t.number, t.at_ms, t.act, t.tell, t.severity, t.reason
+  FROM old_transitions t JOIN incidents i ON i.id = t.incident;
+INSERT INTO notices (incident, channel, step, event, severity, reason, at_ms, state, heard, thread,
+    message, payload, attempts, last_error, ended_ms)
+  SELECT i.number, n.channel, n.number, n.event, n.severity, '', n.at_ms,
+    CASE coalesce(m.state, 'waiting') WHEN 'queued' THEN 'waiting' ELSE coalesce(m.state, 'waiting')
+      END,
+    (SELECT h.severity FROM old_notices h JOIN old_messages d ON d.id = h.message
+      WHERE h.incident = n.incident AND h.channel = n.channel AND d.state = 'delivered'
+      ORDER BY h.number DESC LIMIT 1),
+    (SELECT f.message FROM old_notices f WHERE f.incident = n.incident AND f.channel = n.channel
+      AND f.event = 'open' AND f.message IS NOT NULL ORDER BY f.number LIMIT 1),
+    n.message, CASE coalesce(m.state, '') WHEN 'delivered' THEN NULL ELSE n.number END,
+    coalesce(m.attempts, 0), coalesce(m.last_error, ''), m.ended_ms
+  FROM old_notices n JOIN incidents i ON i.id = n.incident
+    LEFT JOIN old_messages m ON m.id = n.message
+  WHERE n.number IN (SELECT max(number) FROM old_notices GROUP BY incident, channel)
+  ORDER BY n.number;
+INSERT INTO mutes SELECT * FROM old_mutes;
+DELETE FROM payloads WHERE number NOT IN
+  (SELECT payload FROM notices WHERE payload IS NOT NULL
+   UNION SELECT payload FROM incidents WHERE payload IS NOT NULL);
 """
 
 _log = structlog.get_logger()
@@ -154,6 +192,8 @@ class Database:
         if self._on_disk is None:
             return True
         try:
+            # the copy takes the pages that storms have left empty along, and room is scarce
+            self.connection.execute("VACUUM")
             self.connection.backup(self._on_disk)
         except sqlite3.Error:
             return False
@@ -177,6 +217,7 @@ class Database:
         self.connection.backup(memory)
         memory.row_factory = sqlite3.Row
         memory.execute("PRAGMA foreign_keys = ON")
+        memory.execute("PRAGMA temp_store = MEMORY")
         self._on_disk, self.connection = self.connection, memory
         _log.error("alerts_kept_in_memory", file=str(self._path), reason=reason)
 
@@ -215,6 +256,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
     connection.row_factory = sqlite3.Row
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
     connection.execute("PRAGMA foreign_keys = ON")
     (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if found != "ok":
@@ -223,9 +265,45 @@ def _prepare(connection: sqlite3.Connection) -> None:
     if version == 0:
         connection.executescript(f"BEGIN;{_SCHEMA}PRAGMA user_version = {_VERSION};COMMIT;")
     elif version == 1:
-        upgrade.from_version_1(connection, _SCHEMA, _VERSION)
+        _from_version_1(connection)
+    elif version == 2:  # noqa: PLR2004 the layout before
+        _from_version_2(connection)
     elif version != _VERSION:
         raise sqlite3.OperationalError(f"it has version {version}, this program {_VERSION}")
+
+
+def _from_version_1(connection: sqlite3.Connection) -> None:
+    """Copy incidents, their newest notice for each channel, and mutes; all or nothing."""
+    connection.create_function("squeeze", 1, lambda text: zlib.compress(text.encode()))
+    connection.execute("PRAGMA foreign_keys = OFF")
+    aside = "".join(f"ALTER TABLE {table} RENAME TO old_{table};" for table in _OLD_TABLES)
+    indices = connection.execute(
+        "SELECT name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"
+    )
+    without = "".join(f"DROP INDEX {row[0]};" for row in indices.fetchall())
+    drop = "".join(f"DROP TABLE old_{table};" for table in reversed(_OLD_TABLES))
+    try:
+        connection.executescript(
+            f"BEGIN IMMEDIATE;{without}{aside}{_SCHEMA}{_COPY}{drop}"
+            f"PRAGMA user_version = {_VERSION};COMMIT;"
+        )
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    finally:
+        connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _from_version_2(connection: sqlite3.Connection) -> None:
+    """Add what is kept about acknowledgement and escalation."""
+    connection.executescript(
+        "BEGIN IMMEDIATE;"
+        "ALTER TABLE incidents ADD COLUMN handed_on INTEGER NOT NULL DEFAULT 0;"
+        "ALTER TABLE incidents ADD COLUMN acknowledged_ms INTEGER;"
+        "ALTER TABLE incidents ADD COLUMN acknowledged_by TEXT NOT NULL DEFAULT '';"
+        f"PRAGMA user_version = {_VERSION};COMMIT;"
+    )
 
 
 def _move_away(path: Path, now_ms: int) -> Path:

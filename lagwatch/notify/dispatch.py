@@ -17,14 +17,13 @@ from lagwatch.clock import Clock
 from lagwatch.config.alerts_channels import ChannelSettings
 from lagwatch.errors import NotifyError, Refusal
 from lagwatch.notify.backoff import Allowance, ChannelBackoff
-from lagwatch.notify.channels.base import Channel, KeepsAlive
+from lagwatch.notify.channels.base import Channel, KeepsAlive, Limits
 from lagwatch.notify.notice import Message
 from lagwatch.notify.outbox import Outbox
-from lagwatch.notify.packing import Packing
 
 _LONGEST_SLEEP_S: Final = 60.0
 _AFTER_TROUBLE_S: Final = 5.0
-"""When the file itself cannot be read or written."""
+"""Pause after the file could not be read or written."""
 _CLOSE_WITHIN_S: Final = 2.0
 _PROMPT_MESSAGES: Final = 2
 """Messages within two intervals that are sent without waiting for one to end."""
@@ -39,7 +38,7 @@ _log = structlog.get_logger()
 
 @dataclass(slots=True)
 class DeliveryCounts:
-    """What a channel has done since the start; all begin at 0."""
+    """Counters of a channel since the start."""
 
     delivered: int = 0
     notices: int = 0
@@ -62,10 +61,10 @@ class Outlet:
     channel: Channel
     settings: ChannelSettings
     wait_s: float
-    """How long news waits for more to go with it."""
+    """How long a notice waits for others to go with it."""
     interval_s: float = 0.0
-    """In a storm, from the third message on: how long news waits after a message."""
-    packing: Packing
+    """In a storm, from the third message on: how long notices wait after a message."""
+    limits: Limits
     counts: DeliveryCounts = field(default_factory=DeliveryCounts)
 
 
@@ -75,18 +74,41 @@ class Dispatcher:
     def __init__(
         self, outbox: Outbox, outlets: Mapping[str, Outlet], clock: Clock, chance: Random
     ) -> None:
-        self._deliverers = {
-            name: Deliverer(outbox, outlet, clock, ChannelBackoff(chance))
-            for name, outlet in outlets.items()
-        }
+        self._outbox = outbox
+        self._clock = clock
+        self._chance = chance
+        self._deliverers: dict[str, Deliverer] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self.use(outlets)
+
+    def use(self, outlets: Mapping[str, Outlet]) -> None:
+        """Deliver by these outlets from now on; an outlet that was in use before goes on as it is.
+
+        Call it on the event loop once `run` has started.
+        """
+        before, self._deliverers = self._deliverers, {}
+        for name, outlet in outlets.items():
+            known = before.get(name)
+            self._deliverers[name] = (
+                known
+                if known is not None and known.outlet is outlet
+                else Deliverer(self._outbox, outlet, self._clock, ChannelBackoff(self._chance))
+            )
+        for name, deliverer in before.items():
+            if self._deliverers.get(name) is not deliverer and name in self._running:
+                self._running[name].cancel()
+        for name, deliverer in self._deliverers.items():
+            if before.get(name) is not deliverer:
+                self._start(name, deliverer)
 
     def wake(self) -> None:
-        """There is something new in the outbox."""
+        """Look into the outbox: it has changed."""
         for deliverer in self._deliverers.values():
             deliverer.wake()
 
     def try_now(self, channel: str) -> None:
-        """Somebody has mended the receiver: do not wait for the next attempt."""
+        """Try a channel at once: its receiver may have been repaired."""
         if channel in self._deliverers:
             self._deliverers[channel].try_now()
 
@@ -96,15 +118,28 @@ class Dispatcher:
         return None if found is None else found.next_attempt_s()
 
     async def run(self) -> None:
-        """Deliver until cancelled; then let go of the connections."""
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                for name, deliverer in self._deliverers.items():
-                    tasks.create_task(deliverer.run(), name=f"deliver {name}")
-                    tasks.create_task(deliverer.keep_alive(), name=f"keep alive {name}")
-        finally:
-            # at the same time: each may take as long as it is given
-            await asyncio.gather(*(each.close() for each in self._deliverers.values()))
+        """Deliver until cancelled; each channel then closes its connections."""
+        async with asyncio.TaskGroup() as self._tasks:
+            for name, deliverer in self._deliverers.items():
+                self._start(name, deliverer)
+            await asyncio.Event().wait()  # channels may be added at any time
+
+    def _start(self, name: str, deliverer: "Deliverer") -> None:
+        if self._tasks is not None:
+            work = _deliver(name, deliverer, self._running.get(name))
+            self._running[name] = self._tasks.create_task(work, name=f"channel {name}")
+
+
+async def _deliver(name: str, deliverer: "Deliverer", before: "asyncio.Task[None] | None") -> None:
+    """Deliver until cancelled, after the channel that had this name before has ended."""
+    try:
+        if before is not None:
+            await asyncio.wait({before})
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(deliverer.run(), name=f"deliver {name}")
+            tasks.create_task(deliverer.keep_alive(), name=f"keep alive {name}")
+    finally:
+        await deliverer.close()
 
 
 def _heed_cancellation() -> None:
@@ -118,13 +153,13 @@ def _heed_cancellation() -> None:
 
 
 class Deliverer:
-    """One channel: one message at a time, and one pause after a failure for all of them."""
+    """Sends the messages of a channel one at a time; after a failure all of them pause."""
 
     def __init__(
         self, outbox: Outbox, outlet: Outlet, clock: Clock, backoff: ChannelBackoff
     ) -> None:
         self._outbox = outbox
-        self._outlet = outlet
+        self.outlet = outlet
         self._clock = clock
         self._backoff = backoff
         now_s = clock.monotonic_s()
@@ -160,7 +195,7 @@ class Deliverer:
             try:
                 pause_s = await self.turn()
             except sqlite3.Error as error:
-                _log.error("alerts_file_unusable", channel=self._outlet.name, reason=str(error))
+                _log.error("alerts_file_unusable", channel=self.outlet.name, reason=str(error))
                 await self._clock.sleep(_AFTER_TROUBLE_S)
                 pause_s = 0.0
             _heed_cancellation()
@@ -169,28 +204,28 @@ class Deliverer:
                 _heed_cancellation()
 
     async def keep_alive(self) -> None:
-        """Repeat what is open, where the receiver needs that."""
-        channel = self._outlet.channel
+        """Repeat open incidents, if the receiver needs that."""
+        channel = self.outlet.channel
         if not isinstance(channel, KeepsAlive):
             return
         while True:
             await self._clock.sleep(channel.keep_alive_s)
             try:
-                standing = self._outbox.standing(self._outlet.name)
-                async with asyncio.timeout(self._outlet.settings.timeout_s):
+                standing = self._outbox.standing(self.outlet.name)
+                async with asyncio.timeout(self.outlet.settings.timeout_s):
                     await channel.keep_alive(standing)
             except (NotifyError, TimeoutError, sqlite3.Error) as error:
-                self._outlet.counts.keep_alives_failed += 1
+                self.outlet.counts.keep_alives_failed += 1
                 reason = str(error) or "no answer in time"
-                _log.warning("keep_alive_failed", channel=self._outlet.name, reason=reason)
+                _log.warning("keep_alive_failed", channel=self.outlet.name, reason=reason)
             _heed_cancellation()
 
     async def close(self) -> None:
         try:
             async with asyncio.timeout(_CLOSE_WITHIN_S):
-                await self._outlet.channel.close()
+                await self.outlet.channel.close()
         except TimeoutError:
-            _log.debug("channel_not_closed", channel=self._outlet.name)
+            _log.debug("channel_not_closed", channel=self.outlet.name)
 
     async def turn(self) -> float:
         """Make at most one attempt; returns for how many seconds there is nothing to do."""
@@ -199,12 +234,12 @@ class Deliverer:
         pause_s = max(self._paused_until_s - now_s, self._allowance.wait_s(now_s))
         if pause_s > 0:
             return pause_s
-        message = self._outbox.sealed(self._outlet.name)
+        message = self._outbox.sealed(self.outlet.name)
         if message is None:
             pause_s = self._packed(now_s)
             if pause_s > 0:
                 return pause_s
-            message = self._outbox.sealed(self._outlet.name)
+            message = self._outbox.sealed(self.outlet.name)
         if message is None:
             return _LONGEST_SLEEP_S
         self._allowance.take(now_s)
@@ -213,24 +248,24 @@ class Deliverer:
 
     def _packed(self, now_s: float) -> float:
         """Seal a message once news has waited for more; returns the seconds left to wait."""
-        name = self._outlet.name
+        name = self.outlet.name
         if not self._outbox.waiting(name):
             self._waiting_since_s = None
             return _LONGEST_SLEEP_S
         if self._waiting_since_s is None:
             self._waiting_since_s = now_s
-        left_s = self._waiting_since_s + self._outlet.wait_s - now_s
+        left_s = self._waiting_since_s + self.outlet.wait_s - now_s
         left_s = max(left_s, self._storm_pause_s(now_s))
         if left_s > 0:
             return left_s
-        self._outbox.pack(name, self._outlet.packing, self._clock.now_ms())
+        self._outbox.pack(name, self.outlet.limits, self._clock.now_ms())
         if not self._outbox.waiting(name):
             self._waiting_since_s = None
         return 0.0
 
     def _storm_pause_s(self, now_s: float) -> float:
         """Failures that follow each other closely go in a few messages, not in one each."""
-        interval_s = self._outlet.interval_s
+        interval_s = self.outlet.interval_s
         # twice the interval: messages that are one interval apart keep the storm going
         while self._sent_s and now_s - self._sent_s[0] >= 2 * interval_s:
             self._sent_s.popleft()
@@ -246,10 +281,10 @@ class Deliverer:
             return
 
     async def _attempt(self, message: Message) -> None:
-        name, limit_s = self._outlet.name, self._outlet.settings.timeout_s
+        name, limit_s = self.outlet.name, self.outlet.settings.timeout_s
         try:
             async with asyncio.timeout(limit_s):
-                answer = await self._outlet.channel.send(message)
+                answer = await self.outlet.channel.send(message)
         except NotifyError as error:
             self._failed(message, error)
         except TimeoutError:
@@ -267,7 +302,7 @@ class Deliverer:
         self._failures = self._cuts = 0
         self._paused_until_s = self._clock.monotonic_s()
         self._failed_s = None
-        counts = self._outlet.counts
+        counts = self.outlet.counts
         counts.failing_since_ms, counts.last_error = None, ""
         counts.delivered += 1
         counts.notices += len(message.notices)
@@ -276,7 +311,7 @@ class Deliverer:
         self._note_delivery()
         _log.info(
             "notices_delivered",
-            channel=self._outlet.name,
+            channel=self.outlet.name,
             message=message.id,
             notices=len(message.notices),
             attempts=message.attempts + 1,
@@ -295,7 +330,7 @@ class Deliverer:
             return
         now_s = self._clock.monotonic_s()
         tried_ms = 0 if self._failed_s is None else round((now_s - self._failed_s) * 1000)
-        give_up_ms = self._outlet.settings.give_up_after_s * 1000
+        give_up_ms = self.outlet.settings.give_up_after_s * 1000
         hopeless = error.refusal in (Refusal.CONTENT, Refusal.TOO_LARGE)
         self._note_failure(error)
         if hopeless or message.tried_ms + tried_ms >= give_up_ms:
@@ -306,12 +341,12 @@ class Deliverer:
         delay_s = self._backoff.delay_s(self._failures, error.retry_after_s, error.refusal)
         self._paused_until_s = now_s + delay_s
         self._outbox.failed(message, str(error), tried_ms)
-        self._outlet.counts.failed += 1
+        self.outlet.counts.failed += 1
         # the same failure again and again is no news
         level = _log.warning if str(error) != message.last_error else _log.debug
         level(
             "delivery_failed",
-            channel=self._outlet.name,
+            channel=self.outlet.name,
             message=message.id,
             notices=len(message.notices),
             retry_in_s=round(delay_s, 1),
@@ -339,17 +374,17 @@ class Deliverer:
         )
 
     def _note_failure(self, error: NotifyError) -> None:
-        counts = self._outlet.counts
+        counts = self.outlet.counts
         counts.last_error = str(error)
         if counts.failing_since_ms is None:
             counts.failing_since_ms = self._clock.now_ms()
 
     def _give_up(self, message: Message, error: NotifyError) -> None:
         self._outbox.dead(message, str(error), self._clock.now_ms())
-        self._outlet.counts.dead += 1
+        self.outlet.counts.dead += 1
         _log.error(
             "notices_given_up",
-            channel=self._outlet.name,
+            channel=self.outlet.name,
             message=message.id,
             notices=len(message.notices),
             attempts=message.attempts + 1,

@@ -1,9 +1,11 @@
 """A request every so often while all is well: the receiver alarms when it does not come.
 
-Services that wait for such requests: healthchecks.io, Dead Man's Snitch, Alertmanager's Watchdog.
+It goes to a URL (healthchecks.io, Dead Man's Snitch) and, as an alert that fires all the time, to
+Alertmanagers that are to carry it.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import httpx
@@ -12,43 +14,71 @@ import structlog
 from lagwatch import __version__
 from lagwatch.clock import Clock
 from lagwatch.config.alerts import HeartbeatSettings
+from lagwatch.errors import NotifyError
+from lagwatch.notify.channels.base import Beats, Channel
 
 _TIMEOUT_S: Final = 10.0
+_LIVES: Final = 5
+"""Intervals that an alert outlives."""
 
 _log = structlog.get_logger()
 
 
 class Heartbeat:
-    """Beats until cancelled; `problem` says what is not well, and "" when all is."""
+    """Sends until cancelled; `problem` returns why lagwatch does not work, or ""."""
 
     def __init__(
-        self, settings: HeartbeatSettings, clock: Clock, problem: Callable[[], str]
+        self,
+        settings: HeartbeatSettings,
+        clock: Clock,
+        problem: Callable[[], str],
+        channels: Callable[[], Iterable[Channel]],
     ) -> None:
-        self._settings = settings
+        self.settings = settings
+        """Replaced when the configuration is reloaded."""
         self._clock = clock
         self._problem = problem
+        self._channels = channels
         self._said = ""
 
     async def run(self) -> None:
-        url = self._settings.url.get_secret_value()
-        if not url:
-            return
         headers = {"User-Agent": f"lagwatch/{__version__}"}
         async with httpx.AsyncClient(timeout=_TIMEOUT_S, headers=headers) as client:
             while True:
-                self._say(self._problem() or await self._beat(client, url))
-                await self._clock.sleep(self._settings.interval_s)
+                carriers = [
+                    channel
+                    for channel in self._channels()
+                    if isinstance(channel, Beats) and channel.watchdog
+                ]
+                if carriers or self.settings.url.get_secret_value():
+                    self._say(self._problem() or await self._beat(client, carriers))
+                await self._clock.sleep(self.settings.interval_s)
 
-    async def _beat(self, client: httpx.AsyncClient, url: str) -> str:
-        """Send one; returns why it failed, or ""."""
+    async def _beat(self, client: httpx.AsyncClient, carriers: Iterable[Beats]) -> str:
+        """Send it to the URL and the channels; returns why that failed, or ""."""
+        failed = [await self._request(client), *[await self._alert(each) for each in carriers]]
+        return "; ".join(filter(None, failed))
+
+    async def _alert(self, channel: Beats) -> str:
         try:
-            response = await client.request(self._settings.method, url)
+            async with asyncio.timeout(_TIMEOUT_S):
+                await channel.beat(_LIVES * self.settings.interval_s)
+        except (NotifyError, TimeoutError) as error:
+            return str(error) or "no answer in time"
+        return ""
+
+    async def _request(self, client: httpx.AsyncClient) -> str:
+        url = self.settings.url.get_secret_value()
+        if not url:
+            return ""
+        try:
+            response = await client.request(self.settings.method, url)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             return f"no answer: {str(error) or type(error).__name__}"
         return "" if response.is_success else f"answered {response.status_code}"
 
     def _say(self, reason: str) -> None:
-        """Only what is new."""
+        """Log the reason when it changes."""
         if reason and reason != self._said:
             _log.warning("heartbeat_not_sent", reason=reason)
         elif self._said and not reason:

@@ -34,8 +34,8 @@ class Once:
 class Weekly:
     """Begins on days of the week at a time of day in a time zone, and lasts a while.
 
-    A time of day that is skipped when clocks go forward begins as much later; one that comes twice
-    begins the first time.
+    A start that is skipped when clocks go forward comes an hour later; a start that occurs twice
+    counts the first time.
     """
 
     days: frozenset[int]
@@ -73,7 +73,7 @@ class MuteRule:
 
 
 def from_settings(name: str, settings: MuteSettings) -> MuteRule:
-    """A mute of the configuration."""
+    """A mute from the configuration."""
     return MuteRule(
         id=f"config:{name}",
         cluster=re.compile(settings.cluster),
@@ -84,7 +84,7 @@ def from_settings(name: str, settings: MuteSettings) -> MuteRule:
 
 
 def from_record(mute: Mute) -> MuteRule:
-    """A mute of the run time; in its names `*` stands for any characters."""
+    """A mute made at run time; in its names `*` matches any characters."""
     return MuteRule(
         id=mute.id,
         cluster=_exactly(mute.cluster),
@@ -95,8 +95,8 @@ def from_record(mute: Mute) -> MuteRule:
 
 
 def active(rules: Sequence[MuteRule], now_ms: int) -> tuple[MuteRule, ...]:
-    """Those whose window is open now."""
-    return tuple(one for one in rules if one.window.ends_ms(now_ms) is not None)
+    """Rules whose window is open now."""
+    return tuple(rule for rule in rules if rule.window.ends_ms(now_ms) is not None)
 
 
 def _window(settings: MuteSettings) -> Window:

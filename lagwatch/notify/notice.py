@@ -1,16 +1,20 @@
-"""What is sent: a notice about one incident, and a message of notices to one channel."""
+"""What is sent: notices of incidents, messages of notices to one channel, and bulletins.
 
+`pack` and `unpack` turn a notice into what the file keeps and back.
+"""
+
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum, unique
 from typing import Any, Final, Literal
 
-from lagwatch.core.incident import Tell
-from lagwatch.core.model import GroupStatus, GroupVerdict, PartitionVerdict, WindowEntry
-from lagwatch.core.rules import row_of, sentence
+import orjson
 
-WORST_PARTITIONS: Final = 10
-"""Partitions listed in a notice; the number left out is given with them."""
+from lagwatch.core.incident import Tell
+from lagwatch.core.model import GroupStatus
+from lagwatch.errors import InputError
+
 Json = Mapping[str, Any]
 Level = Literal["ok", "warning", "error"]
 
@@ -19,6 +23,7 @@ _LEVELS: Final[Mapping[GroupStatus, Level]] = {
     GroupStatus.WARN: "warning",
     GroupStatus.ERR: "error",
 }
+_LEVEL_BY_NAME: Final[Mapping[str, Level]] = {level: level for level in _LEVELS.values()}
 
 
 @unique
@@ -36,14 +41,14 @@ class About(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Earlier:
-    """An earlier incident of the same group, ended before the channel could be reached."""
+    """An earlier incident of the group that ended while the channel could not be reached."""
 
     incident: str
     severity: Level
     since_ms: int
     ended_ms: int | None
     heard: bool
-    """Whether the channel has received its opening."""
+    """True if the channel received its opening."""
     thread: str
     thread_open: int
     """Incidents of its thread that are open still."""
@@ -62,10 +67,10 @@ class Earlier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """One piece of news about one incident."""
+    """News about an incident."""
 
     key: str
-    """The same for every attempt to tell it, on one channel."""
+    """The same for every attempt to send it on a channel."""
     incident: str
     event: Tell
     cluster: str
@@ -81,26 +86,26 @@ class Notice:
     url: str
     """The group's page; "" when `alerts.page_url` is not set."""
     verdict: Json
-    """See `verdict_json`."""
+    """See `lagwatch.notify.verdict`."""
     curve: Sequence[tuple[int, int]] = ()
     """(instant in ms, lag), oldest first: the group's total, or its worst partition's."""
     curve_of: str = ""
     """What the curve shows: `total lag`, `lag of topic/partition`."""
     thread: str = ""
-    """Id of the message that told this channel of the incident first."""
+    """Id of the first message about the incident on this channel."""
     thread_open: int = 0
     """Incidents of that message that are open still."""
     about: About = About.GROUP
     runbook: str = ""
     """Of the policy: what to do, usually a URL; ""."""
     team: str = ""
-    """Of the policy: who looks after the group; ""."""
+    """Of the policy: the team responsible for the group; ""."""
     zone: str = "UTC"
     """Time zone in which instants are written."""
     heard: bool = False
-    """Whether the channel has received anything of the incident before."""
+    """True if the channel received an earlier notice of the incident."""
     earlier: tuple[Earlier, ...] = ()
-    """Incidents of the group that ended unnoticed by the channel, oldest first."""
+    """Incidents of the group that ended before the channel received their end, oldest first."""
 
     @property
     def closing(self) -> bool:
@@ -128,7 +133,7 @@ class Notice:
             "thread": self.thread,
             "thread_open": self.thread_open,
             "heard": self.heard,
-            "earlier": [one.as_json() for one in self.earlier],
+            "earlier": [incident.as_json() for incident in self.earlier],
         }
 
 
@@ -153,13 +158,44 @@ class Message:
 
     @property
     def closing(self) -> bool:
-        """Does it tell of ends?"""
+        """True if its notices are about the ends of incidents."""
         return self.notices[0].closing
 
     @property
     def severity(self) -> Level:
         """The worst of its notices."""
-        return "error" if any(one.severity == "error" for one in self.notices) else "warning"
+        return "error" if any(notice.severity == "error" for notice in self.notices) else "warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bulletin:
+    """What is sent."""
+
+    id: str
+    """The same for every attempt: the idempotency key that the receiver is given."""
+    at_ms: int
+    subject: str
+    """One line."""
+    text: str
+    """A few lines, without markup."""
+    document: Mapping[str, Any] = field(default_factory=dict)
+    """Goes into a webhook's body as `report`."""
+    page: bytes | None = None
+    """A page in HTML; goes with an e-mail as a file."""
+    page_name: str = "report.html"
+
+    def as_json(self, channel: str) -> dict[str, Any]:
+        """The documented body of a webhook."""
+        return {
+            "version": 1,
+            "id": self.id,
+            "channel": channel,
+            "event": "report",
+            "at_ms": self.at_ms,
+            "subject": self.subject,
+            "text": self.text,
+            "report": self.document,
+        }
 
 
 def brief(document: dict[str, Any]) -> dict[str, Any]:
@@ -171,76 +207,48 @@ def brief(document: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def pack(notice: Notice) -> tuple[int, bytes]:
+    """(size in bytes as JSON, compressed JSON)."""
+    curve = {"curve": notice.curve, "curve_of": notice.curve_of}
+    document = notice.as_json() | curve | {"zone": notice.zone}
+    text = orjson.dumps(document)
+    return len(text), zlib.compress(text, 1)
+
+
+def unpack(body: bytes) -> Notice:
+    """The notice that `pack` was given; what other versions wrote besides is ignored.
+
+    Raises:
+        InputError: it is not a notice, or lacks a field.
+    """
+    try:
+        document = orjson.loads(zlib.decompress(body))
+        return Notice(
+            key="",
+            incident=str(document["incident"]),
+            event=Tell(document["event"]),
+            about=About(document.get("about", "group")),
+            runbook=str(document.get("runbook", "")),
+            team=str(document.get("team", "")),
+            zone=str(document.get("zone", "UTC")),
+            cluster=str(document["cluster"]),
+            group=str(document["group"]),
+            severity=_LEVEL_BY_NAME[document["severity"]],
+            reason=str(document["reason"]),
+            policy=str(document["policy"]),
+            since_ms=int(document["since_ms"]),
+            opened_ms=int(document["opened_ms"]),
+            at_ms=int(document["at_ms"]),
+            url=str(document["url"]),
+            verdict=dict(document["verdict"]),
+            curve=tuple((int(at_ms), int(lag)) for at_ms, lag in document.get("curve", ())),
+            curve_of=str(document.get("curve_of", "")),
+        )
+    except (zlib.error, ValueError, KeyError, TypeError) as error:
+        problem = f"is not readable: {type(error).__name__}: {error}"
+        raise InputError(index=0, field="payload", problem=problem) from error
+
+
 def level(status: GroupStatus) -> Level:
     """The word for a severity."""
     return _LEVELS[status]
-
-
-def verdict_json(verdict: GroupVerdict) -> dict[str, Any]:
-    """The verdict as receivers and templates get it; what is not known is null."""
-    worst = sorted(
-        verdict.partitions,
-        key=lambda one: (-one.status % 7, -(one.current_lag or 0), one.topic, one.partition),
-    )
-    shown = {(one.topic, one.partition): _partition(one) for one in worst[:WORST_PARTITIONS]}
-    most = verdict.max_lag
-    return {
-        "cluster": verdict.cluster,
-        "group": verdict.group,
-        "at_ms": verdict.at_ms,
-        "status": verdict.status.name,
-        "rule": verdict.rule.word if verdict.rule is not None else None,
-        "complete": round(verdict.complete, 4),
-        "partition_count": verdict.partition_count,
-        "total_lag": verdict.known_lag,
-        "unknown_partitions": verdict.unknown_partitions,
-        "time_lag_s": verdict.time_lag_s,
-        "time_lag_reason": verdict.time_lag_reason.word,
-        "owners": sorted({one.owner for one in verdict.partitions if one.owner}),
-        "max_lag": None
-        if most is None
-        else shown.get((most.topic, most.partition)) or _partition(most),
-        "partitions": list(shown.values()),
-        "partitions_left_out": max(0, len(worst) - WORST_PARTITIONS),
-    }
-
-
-def nothing_known(cluster: str, group: str, at_ms: int, status: str = "") -> dict[str, Any]:
-    """A verdict with all fields and nothing in them, for what is no group or no group any more."""
-    return {
-        "cluster": cluster,
-        "group": group,
-        "at_ms": at_ms,
-        "status": status,
-        **dict.fromkeys(("rule", "complete", "partition_count", "total_lag", "time_lag_s")),
-        **dict.fromkeys(("unknown_partitions", "time_lag_reason", "max_lag")),
-        "owners": [],
-        "partitions": [],
-        "partitions_left_out": 0,
-    }
-
-
-def _partition(verdict: PartitionVerdict) -> dict[str, Any]:
-    return {
-        "topic": verdict.topic,
-        "partition": verdict.partition,
-        "status": verdict.status.name,
-        "rule": verdict.rule.word,
-        "sentence": sentence(row_of(verdict.rules, verdict.rule), verdict.evidence),
-        "evidence": dict(verdict.evidence),
-        "current_lag": verdict.current_lag,
-        "time_lag_s": verdict.time_lag_s,
-        "complete": round(verdict.complete, 4),
-        "owner": verdict.owner,
-        "client_id": verdict.client_id,
-        "instance_id": verdict.instance_id,
-        "lost": verdict.lost,
-        "start": _entry(verdict.start),
-        "end": _entry(verdict.end),
-    }
-
-
-def _entry(entry: WindowEntry | None) -> dict[str, int | None] | None:
-    if entry is None:
-        return None
-    return {"offset": entry.offset, "commit_ms": entry.commit_ms, "lag": entry.lag}

@@ -1,7 +1,16 @@
-"""Objectives of a policy: limits of lag above which a group is bad whatever its verdict."""
+"""Objectives of policies: limits that make a group bad whatever its verdict, and their budgets.
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+Without a share, a group is bad while it misses a limit. With one (`objective_share`), it is bad
+while it spends the error budget of a month too fast: 2 % of it within an hour, or 5 % within six.
+Both must hold for the last twelfth of that time, too, so that an incident ends soon after the
+trouble. Time in which lagwatch did not run counts as kept.
+
+Source: Google, "The Site Reliability Workbook", chapter 5, multiwindow, multi-burn-rate alerts.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from lagwatch.config.alerts import PolicySettings
@@ -10,21 +19,50 @@ from lagwatch.core.model import GroupStatus
 from lagwatch.core.words import counted, duration
 
 _JUDGED: Final = (GroupStatus.OK, GroupStatus.WARN)
-"""Verdicts that an objective may make worse: of an unknown one nothing is said."""
+"""Verdicts that an objective may make worse: an unknown one stays unknown."""
+_BUDGET_OF_MS: Final = 30 * 86_400_000
+_SHORT: Final = 12
+"""A window's last part, in which the budget must be spent as fast."""
+_FAST_MS, _FAST_SHARE = 3_600_000, 0.02
+_SLOW_MS, _SLOW_SHARE = 6 * 3_600_000, 0.05
+_STEP_MS: Final = 10_000
+"""How exactly it is remembered when time was spent."""
+_LONGEST_ROUND_MS: Final = 120_000
+"""More between two rounds is time in which nothing was seen."""
+_SPEED_OVER_MS: Final = 300_000
+BEHIND_MS: Final = 60_000
+"""Time lag of a group from which its speed is measured, and for how long that takes."""
+
+Key = tuple[str, str]
+"""Group (with its cluster where there are several) and policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """Limits; 0 is none. What is not known is above no limit."""
+    """Limits; 0 is none. What is unknown misses no limit."""
 
     max_time_lag_ms: int
     max_lag: int
+    catch_up_within_ms: int
+    lost_records: int
+    share: float
+    """Share of time in which the limits are to be kept; 0: always."""
     severity: GroupStatus
 
-    def missed(self, seen: Observation) -> str:
-        """What is above which limit, in words; "" when nothing is, or nothing is known."""
+    @property
+    def budget_ms(self) -> float:
+        """Time in a month in which the limits may be missed."""
+        return (1 - self.share) * _BUDGET_OF_MS
+
+    def missed(self, seen: Observation, speed: float | None) -> str:
+        """Which limit is missed and by how much; "" when none is, or too little is known.
+
+        `speed` is in messages per second by which the lag shrinks; None: unknown.
+        """
         if seen.status not in (*_JUDGED, GroupStatus.ERR):
             return ""
+        if 0 < self.lost_records <= seen.lost:
+            return f"{counted(seen.lost, 'message')} deleted before the group read them"
         if 0 < self.max_time_lag_ms < seen.time_lag_ms:
             behind, limit = (duration(ms / 1000) for ms in (seen.time_lag_ms, self.max_time_lag_ms))
             return f"{behind} behind in time, more than the {limit} allowed"
@@ -32,26 +70,151 @@ class Objective:
             return (
                 f"{counted(seen.total_lag, 'message')} behind, more than {self.max_lag:,} allowed"
             )
-        return ""
+        return self._too_slow(seen, speed) if self.catch_up_within_ms else ""
 
-    def applied(self, seen: Observation) -> Observation:
-        """What is seen, at least as bad as the objective makes it."""
-        if seen.status not in _JUDGED or seen.status >= self.severity or not self.missed(seen):
-            return seen
-        return replace(seen, status=self.severity)
+    def _too_slow(self, seen: Observation, speed: float | None) -> str:
+        if speed is None:
+            return ""
+        behind = f"{counted(seen.total_lag, 'message')} behind"
+        limit = duration(self.catch_up_within_ms / 1000)
+        if speed <= 0:
+            return f"{behind}, and the lag does not shrink; it may take {limit} to catch up"
+        needs_s = seen.total_lag / speed
+        if needs_s * 1000 <= self.catch_up_within_ms:
+            return ""
+        return f"{behind}, caught up in about {duration(needs_s)}; allowed are {limit}"
 
 
 def objective(settings: PolicySettings) -> Objective | None:
     """That of a policy; None if it sets no limit, or decides as Burrow does."""
-    if settings.burrow_compatible or not (settings.max_time_lag_s or settings.max_lag):
+    limits = (settings.max_time_lag_s, settings.max_lag, settings.catch_up_within_s)
+    if settings.burrow_compatible or not any((*limits, settings.lost_records)):
         return None
     return Objective(
         max_time_lag_ms=round(settings.max_time_lag_s * 1000),
         max_lag=settings.max_lag,
+        catch_up_within_ms=round(settings.catch_up_within_s * 1000),
+        lost_records=settings.lost_records,
+        share=settings.objective_share,
         severity=GroupStatus.ERR if settings.objective_severity == "error" else GroupStatus.WARN,
+    )
+
+
+@dataclass(slots=True)
+class _Spent:
+    """When a group missed its limits: instants, and the time missed up to each of them."""
+
+    at_ms: list[int] = field(default_factory=list)
+    missed_ms: list[int] = field(default_factory=list)
+    seen_ms: int = 0
+    """The round before."""
+
+    def note(self, now_ms: int, *, missed: bool) -> None:
+        past_ms = now_ms - self.seen_ms
+        self.seen_ms = now_ms
+        if missed and 0 < past_ms <= _LONGEST_ROUND_MS:
+            total_ms = (self.missed_ms[-1] if self.missed_ms else 0) + past_ms
+            if self.at_ms and now_ms - self.at_ms[-1] < _STEP_MS and len(self.at_ms) > 1:
+                self.at_ms.pop()
+                self.missed_ms.pop()
+            self.at_ms.append(now_ms)
+            self.missed_ms.append(total_ms)
+
+    def within(self, now_ms: int, window_ms: int) -> int:
+        """Time missed in the window that ends now."""
+        if not self.at_ms:
+            return 0
+        before = bisect_right(self.at_ms, now_ms - window_ms)
+        return self.missed_ms[-1] - (self.missed_ms[before - 1] if before else 0)
+
+    def forget(self, until_ms: int) -> None:
+        """Drop what no window reaches any more; the newest of it stays as the base."""
+        before = bisect_right(self.at_ms, until_ms)
+        if before > 1:
+            del self.at_ms[: before - 1], self.missed_ms[: before - 1]
+
+
+class Objectives:
+    """Judges what is seen by the objectives; remembers speeds and spent budgets by group."""
+
+    def __init__(self, by_policy: Mapping[str, Objective]) -> None:
+        self.by_policy = by_policy
+        self._spent: dict[Key, _Spent] = {}
+        self._lags: dict[Key, list[tuple[int, int]]] = {}
+        self._now_ms = self._before_ms = 0
+        """This round and the one before."""
+
+    def groups(self) -> Iterable[str]:
+        """Groups of which something is remembered: they must be judged in every round."""
+        return {group for group, _ in (*self._spent, *self._lags)}
+
+    def judged(
+        self, group: str, policy: str, seen: Observation, now_ms: int
+    ) -> tuple[Observation, str]:
+        """What is seen, as bad as the objective makes it, and why ("" if it does not)."""
+        found = self.by_policy.get(policy)
+        if found is None:
+            return seen, ""
+        if now_ms != self._now_ms:
+            self._before_ms, self._now_ms = self._now_ms, now_ms
+        key = group, policy
+        severity = found.severity
+        missed = found.missed(seen, self._speed(key, found, seen, now_ms))
+        if found.share:
+            severity, missed = self._burnt(key, found, missed, now_ms)
+        if not missed or seen.status not in _JUDGED or seen.status >= severity:
+            return seen, missed
+        return replace(seen, status=severity), missed
+
+    def _speed(self, key: Key, found: Objective, seen: Observation, now_ms: int) -> float | None:
+        """Messages per second by which the lag of a group shrinks that is behind for a while."""
+        if not found.catch_up_within_ms or seen.time_lag_ms < BEHIND_MS:
+            self._lags.pop(key, None)
+            return None
+        lags = self._lags.setdefault(key, [])
+        if not lags or now_ms - lags[-1][0] >= _STEP_MS:
+            lags.append((now_ms, seen.total_lag))
+        while now_ms - lags[0][0] > _SPEED_OVER_MS:
+            del lags[0]
+        past_ms = now_ms - lags[0][0]
+        if past_ms < BEHIND_MS:
+            return None
+        return (lags[0][1] - seen.total_lag) / (past_ms / 1000)
+
+    def _burnt(
+        self, key: Key, found: Objective, missed: str, now_ms: int
+    ) -> tuple[GroupStatus, str]:
+        """How bad it is that the budget is spent as fast as it is, and why."""
+        spent = self._spent.get(key)
+        if spent is None:
+            if not missed:
+                return found.severity, ""
+            spent = self._spent[key] = _Spent(seen_ms=self._before_ms)
+        spent.note(now_ms, missed=bool(missed))
+        spent.forget(now_ms - _SLOW_MS)
+        if not spent.within(now_ms, _SLOW_MS) and not missed:
+            del self._spent[key]
+        for severity, window_ms, share in (
+            (found.severity, _FAST_MS, _FAST_SHARE),
+            (GroupStatus.WARN, _SLOW_MS, _SLOW_SHARE),
+        ):
+            allowed_ms = share * found.budget_ms
+            gone_ms = spent.within(now_ms, window_ms)
+            recent_ms = spent.within(now_ms, window_ms // _SHORT)
+            if gone_ms >= allowed_ms and recent_ms >= allowed_ms / _SHORT:
+                return severity, _burn_sentence(found, gone_ms, window_ms, missed)
+        return found.severity, ""
+
+
+def _burn_sentence(found: Objective, gone_ms: int, window_ms: int, missed: str) -> str:
+    part = gone_ms / found.budget_ms if found.budget_ms else 1.0
+    now = f"; now {missed}" if missed else ""
+    return (
+        f"objective missed for {duration(gone_ms / 1000)} of the last {duration(window_ms / 1000)}:"
+        f" {part:.0%} of the error budget of 30 days ({found.share:.4g} of time within){now}"
     )
 
 
 def least(limits: Iterable[int]) -> int:
     """The lowest limit there is; 0 if there is none."""
-    return min((one for one in limits if one > 0), default=0)
+    return min((limit for limit in limits if limit > 0), default=0)

@@ -1,4 +1,4 @@
-"""The queues of the channels, kept: the newest news of each incident, and messages on their way.
+"""The stored queues of the channels: waiting notices, and messages that are being sent.
 
 A channel's queue holds, for each incident, only the newest news that the channel has not received.
 A message is sealed, with its contents, before it is first tried: every attempt, also after a
@@ -8,7 +8,6 @@ group is what is true.
 """
 
 import sqlite3
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -17,11 +16,10 @@ import structlog
 
 from lagwatch.core.incident import Tell
 from lagwatch.errors import InputError
+from lagwatch.notify.channels.base import Limits
 from lagwatch.notify.database import Database
-from lagwatch.notify.notice import Earlier, Message, Notice
-from lagwatch.notify.packing import Packing
-from lagwatch.notify.payload import unpack
-from lagwatch.notify.store import drop_unused_payloads
+from lagwatch.notify.notice import Earlier, Message, Notice, unpack
+from lagwatch.notify.store import drop_unused_payloads, new_id
 
 _ROOM: Final = 0.8
 """Share of a message's bytes that is filled: frames and escapes come on top."""
@@ -31,7 +29,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _News:
-    """What waits about one group: the newest, and what it has overtaken."""
+    """Waiting notices of a group: the newest, and the older ones that it replaces."""
 
     main: sqlite3.Row
     earlier: tuple[sqlite3.Row, ...]
@@ -70,7 +68,7 @@ class Outbox:
         self._database = database
 
     def waiting(self, channel: str) -> bool:
-        """Is there news that is not in a message yet?"""
+        """True if there are notices that are not in a message yet."""
         row = self._database.connection.execute(
             "SELECT EXISTS (SELECT 1 FROM notices WHERE channel = ? AND state <> 'delivered'"
             " AND state = 'waiting')",
@@ -91,30 +89,30 @@ class Outbox:
             if message is not None:
                 return message
 
-    def pack(self, channel: str, packing: Packing, now_ms: int) -> bool:
+    def pack(self, channel: str, limits: Limits, now_ms: int) -> bool:
         """Seal messages of all that waits; False if nothing does. Ends go in messages of their own.
 
         Each group appears once: news that later news has overtaken goes along as `earlier`.
         """
         self._end_what_ended(channel)
         rows = self._database.connection.execute(_WAITING, (channel,)).fetchall()
-        batches = list(_batches(_by_group(rows), packing))
+        batches = list(_batches(_by_group(rows), limits))
         if not batches:
             return False
 
         def work(connection: sqlite3.Connection) -> None:
             for batch in batches:
-                _seal(connection, channel, uuid.uuid4().hex, batch, now_ms)
+                _seal(connection, channel, new_id(), batch, now_ms)
 
         self._database.write(work)
         return True
 
     def delivered(self, message: Message, now_ms: int) -> None:
-        """Every notice in it has been received, unless it has been overtaken meanwhile."""
+        """Mark its notices as delivered, except those that newer news has replaced meanwhile."""
         self._database.write(lambda connection: _end(connection, message, "delivered", "", now_ms))
 
     def dead(self, message: Message, error: str, now_ms: int) -> None:
-        """Give it up; it is kept, and can be tried again."""
+        """Mark its notices as given up; they can be sent again on request."""
         self._database.write(lambda connection: _end(connection, message, "dead", error, now_ms))
 
     def failed(self, message: Message, error: str, tried_ms: int) -> None:
@@ -151,7 +149,7 @@ class Outbox:
             (channel,),
         )
         found = (self._unpacked(row) for row in rows.fetchall())
-        return tuple(one for one in found if one is not None)
+        return tuple(notice for notice in found if notice is not None)
 
     def depth(self, channel: str) -> tuple[int, int]:
         """(notices not delivered yet, notices given up)."""
@@ -165,7 +163,7 @@ class Outbox:
         return counted.get("waiting", 0) + counted.get("queued", 0), counted.get("dead", 0)
 
     def _end_what_ended(self, channel: str) -> None:
-        """News of an incident that has ended without an end to send is its end: never stale."""
+        """Send the end of incidents that ended without a notice, instead of their stale opening."""
         ended = (
             "channel = ? AND state <> 'delivered' AND state = 'waiting' AND event <> 'close'"
             " AND incident IN (SELECT number FROM incidents WHERE closed_ms IS NOT NULL)"
@@ -188,7 +186,7 @@ class Outbox:
         _log.debug("messages_packed_anew", channel=channel, messages=len(identities))
 
     def _message(self, row: sqlite3.Row) -> Message | None:
-        """The message; None, and it is gone, when none of its notices can be read."""
+        """The message; deleted, and None, if none of its notices can be read."""
         contents = self._database.connection.execute(
             "SELECT c.*, c.notice AS number, n.thread, n.heard, n.channel, i.number AS incident,"
             " i.id AS incident_id, i.about, i.cluster, i.name, i.since_ms, i.closed_ms, p.body"
@@ -200,23 +198,23 @@ class Outbox:
         ).fetchall()
         still_open = self._open_by_thread(row["channel"])
         earlier: dict[_Subject, list[Earlier]] = {}
-        for one in contents:
-            if not one["main"]:
-                earlier.setdefault(_subject(one), []).append(_earlier(one, still_open))
+        for content in contents:
+            if not content["main"]:
+                earlier.setdefault(_subject(content), []).append(_earlier(content, still_open))
         notices = []
-        for one in contents:
-            notice = self._unpacked(one) if one["main"] else None
+        for content in contents:
+            notice = self._unpacked(content) if content["main"] else None
             if notice is None:
                 continue
             notices.append(
                 replace(
                     notice,
-                    key=f"{one['incident_id']}.{one['step']}.{row['channel']}",
-                    event=Tell(one["event"]),
-                    thread=one["thread"] or "",
-                    thread_open=still_open.get(one["thread"], 0),
-                    heard=one["heard"] is not None,
-                    earlier=tuple(earlier.get(_subject(one), ())),
+                    key=f"{content['incident_id']}.{content['step']}.{row['channel']}",
+                    event=Tell(content["event"]),
+                    thread=content["thread"] or "",
+                    thread_open=still_open.get(content["thread"], 0),
+                    heard=content["heard"] is not None,
+                    earlier=tuple(earlier.get(_subject(content), ())),
                 )
             )
         if not notices:
@@ -265,7 +263,7 @@ def _subject(row: sqlite3.Row) -> _Subject:
 
 
 def _by_group(rows: Sequence[sqlite3.Row]) -> list[_News]:
-    """What waits, once for each group, in the order in which it began to wait."""
+    """Waiting notices by group, in the order in which the groups began to wait."""
     groups: dict[_Subject, list[sqlite3.Row]] = {}
     for row in rows:
         groups.setdefault(_subject(row), []).append(row)
@@ -276,22 +274,22 @@ def _by_group(rows: Sequence[sqlite3.Row]) -> list[_News]:
     return news
 
 
-def _batches(news: Sequence[_News], packing: Packing) -> Iterator[list[_News]]:
-    """What goes together: ends apart from the rest, and as much as fits, in the order it came."""
+def _batches(news: Sequence[_News], limits: Limits) -> Iterator[list[_News]]:
+    """Notices of each message: ends apart from the rest, as many as fit, in their order."""
     kinds: dict[tuple[bool, str], list[_News]] = {}
-    for one in news:
-        severity = one.main["severity"] if packing.one_severity else ""
-        kinds.setdefault((one.closing, severity), []).append(one)
+    for item in news:
+        severity = item.main["severity"] if limits.one_severity else ""
+        kinds.setdefault((item.closing, severity), []).append(item)
     for kind in kinds.values():
         batch: list[_News] = []
         size = 0
-        for one in kind:
-            size += one.main["size"] or 0
-            too_large = packing.most_bytes is not None and size > packing.most_bytes * _ROOM
-            if batch and (too_large or len(batch) >= packing.most_notices):
+        for item in kind:
+            size += item.main["size"] or 0
+            too_large = limits.most_bytes is not None and size > limits.most_bytes * _ROOM
+            if batch and (too_large or len(batch) >= limits.most_notices):
                 yield batch
-                batch, size = [], one.main["size"] or 0
-            batch.append(one)
+                batch, size = [], item.main["size"] or 0
+            batch.append(item)
         yield batch
 
 
@@ -302,13 +300,13 @@ def _seal(
         "INSERT INTO messages (id, channel, at_ms) VALUES (?, ?, ?)", (identity, channel, now_ms)
     ).lastrowid
     tried_ms = 0
-    for one in news:
-        for row in one.rows:
+    for item in news:
+        for row in item.rows:
             tried_ms = max(tried_ms, row["tried_ms"])
             connection.execute(
                 "INSERT INTO contents VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (
-                    *(message, row["number"], int(row is one.main), row["step"], row["event"]),
+                    *(message, row["number"], int(row is item.main), row["step"], row["event"]),
                     *(row["severity"], row["at_ms"], row["payload"]),
                 ),
             )
@@ -322,7 +320,7 @@ def _seal(
 
 
 def _dissolve(connection: sqlite3.Connection, identities: Sequence[str]) -> None:
-    """What has not been overtaken waits again; how long it was tried is remembered."""
+    """Let the notices wait again, except those that were replaced; keep the time tried so far."""
     for identity in identities:
         connection.execute(
             "UPDATE notices SET state = 'waiting', message = NULL, (attempts, tried_ms, last_error)"
@@ -358,8 +356,8 @@ def _end(
 def _split(connection: sqlite3.Connection, message: Message) -> None:
     """Two messages instead of one; all news of a group stays in one of them."""
     groups = {
-        (one.about.value, one.cluster, one.group): number
-        for number, one in enumerate(message.notices)
+        (notice.about.value, notice.cluster, notice.group): number
+        for number, notice in enumerate(message.notices)
     }
     half = (len(groups) + 1) // 2
     (old,) = connection.execute(
@@ -376,7 +374,7 @@ def _split(connection: sqlite3.Connection, message: Message) -> None:
         place = groups.get(_subject(row), 0)
         parts[int(place >= half)].append(row["notice"])
     for part in parts:
-        identity = uuid.uuid4().hex
+        identity = new_id()
         new = connection.execute(
             "INSERT INTO messages (id, channel, at_ms, attempts, tried_ms, last_error, splits)"
             " SELECT ?, channel, at_ms, attempts, tried_ms, last_error, splits + 1"

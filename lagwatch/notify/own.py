@@ -1,7 +1,7 @@
 """Incidents of lagwatch itself: a cluster not seen, a channel that does not deliver, history.
 
-Such an incident opens when its condition has held for long enough, and closes when it has ended for
-a moment. It is kept and delivered like any other.
+Such an incident opens once its condition has held for long enough, and closes ten seconds after
+the condition has ended. It is stored and delivered like any other.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,12 +11,13 @@ from typing import Final
 from lagwatch.core.incident import QUIET, Graded, Policy, Reason, State, step
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.core.words import counted
-from lagwatch.notify.notice import About, Notice, level, nothing_known
-from lagwatch.notify.store import Change, Kept, Listener, new_incident
+from lagwatch.notify.notice import About, Notice, level
+from lagwatch.notify.store import Change, Kept, Listener, new_id
+from lagwatch.notify.verdict import nothing_known
 from lagwatch.ports.queries import ClusterHealth
 
 POLICY: Final = "lagwatch"
-_OWN_PARTS: Final = ("alerts:", "history:")
+_OWN_PARTS: Final = ("alerts:", "history:", "configuration:")
 """Problems that have an incident of their own."""
 _CLOSE_FOR_MS: Final = 10_000
 _REMIND_MS: Final = 14_400_000
@@ -24,7 +25,7 @@ _REMIND_MS: Final = 14_400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """What is wrong with a part of lagwatch."""
+    """Something wrong with a part of lagwatch."""
 
     about: About
     cluster: str
@@ -55,40 +56,47 @@ class OwnIncidents:
 
     def __init__(self, kept: Iterable[Kept]) -> None:
         self._tracked = {
-            (one.about.value, one.cluster, one.group): _Tracked(
-                state=one.state, incident=one.incident
+            (known.about.value, known.cluster, known.group): _Tracked(
+                state=known.state, incident=known.incident
             )
-            for one in kept
-            if one.incident
+            for known in kept
+            if known.incident
         }
 
     @property
     def open_incidents(self) -> int:
-        return sum(one.state.incident is not None for one in self._tracked.values())
+        return sum(tracked.state.incident is not None for tracked in self._tracked.values())
 
     def changes(
         self, conditions: Sequence[Condition], every: tuple[Listener, ...], now_ms: EpochMs
     ) -> list[Change]:
         """What opens, is repeated and closes; `every` receives ends whose channels are unknown."""
-        wrong = {one.key: one for one in conditions}
+        wrong = {condition.key: condition for condition in conditions}
         made = []
         for key in {**self._tracked, **wrong}:
-            one = self._change(key, wrong.get(key), every, now_ms)
-            if one is not None:
-                made.append(one)
+            change = self._change(key, wrong.get(key), every, now_ms)
+            if change is not None:
+                made.append(change)
         return made
 
+    def acknowledge(self, incident: str) -> None:
+        """Send no more reminders of an incident, if it is one of these."""
+        for tracked in self._tracked.values():
+            if tracked.incident == incident and tracked.state.incident is not None:
+                acknowledged = replace(tracked.state.incident, acknowledged=True)
+                tracked.state = replace(tracked.state, incident=acknowledged)
+
     def apply(self, changes: Iterable[Change]) -> None:
-        """They have been kept."""
-        for one in changes:
-            key = (one.about.value, one.cluster, one.group)
-            if one.after.incident is None:
+        """Take over changes that have been stored."""
+        for change in changes:
+            key = (change.about.value, change.cluster, change.group)
+            if change.after.incident is None:
                 self._tracked.pop(key, None)
             else:
                 tracked = self._tracked.setdefault(key, _Tracked(state=QUIET, incident=""))
-                tracked.state, tracked.incident = one.after, one.incident
-                tracked.listeners = one.listeners
-                tracked.problem = str(one.notice.verdict.get("problem", ""))
+                tracked.state, tracked.incident = change.after, change.incident
+                tracked.listeners = change.listeners
+                tracked.problem = str(change.notice.verdict.get("problem", ""))
 
     def _change(
         self,
@@ -128,7 +136,7 @@ class OwnIncidents:
         )
         problem = condition.problem if condition is not None else ""
         about, cluster, name = key
-        identity = (tracked.incident if tracked is not None else "") or new_incident()
+        identity = (tracked.incident if tracked is not None else "") or new_id()
         notice = Notice(
             key="",
             incident=identity,
@@ -168,16 +176,16 @@ def unseen(
 
     A backlog that is being read is progress, however long it takes.
     """
-    for one in health:
-        if one.ready or 0 < one.backlog_read < one.backlog_total:
+    for state in health:
+        if state.ready or 0 < state.backlog_read < state.backlog_total:
             continue
-        seen = [problem for problem in one.problems if not problem.startswith(_OWN_PARTS)]
-        reasons = dict.fromkeys(filter(None, (one.reason, *seen)))
+        seen = [problem for problem in state.problems if not problem.startswith(_OWN_PARTS)]
+        reasons = dict.fromkeys(filter(None, (state.reason, *seen)))
         yield Condition(
             about=About.CLUSTER,
-            cluster=one.cluster,
+            cluster=state.cluster,
             name="",
-            since_ms=now_ms - round(one.data_age_s * 1000),
+            since_ms=now_ms - round(state.data_age_s * 1000),
             open_for_s=unseen_s,
             problem=f"No fresh data of it: {'; '.join(reasons) or 'the reason is not known'}. "
             "Incidents of its groups neither open nor close meanwhile.",
@@ -188,7 +196,7 @@ def unseen(
 def undelivered(
     channel: str, *, failing_since_ms: int | None, error: str, waiting: int, dead: int
 ) -> str:
-    """What a channel could not deliver, in words; "" when nothing is wrong."""
+    """What a channel could not deliver, in words; "" if nothing."""
     parts = []
     if waiting and failing_since_ms is not None:
         parts.append(f"{counted(waiting, 'notice')} waiting, last answer: {error}")
@@ -199,7 +207,7 @@ def undelivered(
 
 
 def not_configured(channel: str, waiting: int) -> str:
-    """What waits for a channel that the configuration does not have."""
+    """What waits for a channel that is not configured, in words."""
     return (
         f"{counted(waiting, 'notice')} waiting for a channel that is not configured; "
         f"`lagwatch alert retry --channel {channel} --to NAME` sends them to another"
@@ -208,4 +216,6 @@ def not_configured(channel: str, waiting: int) -> str:
 
 def at_zone(changes: Iterable[Change], zone: str, url: str) -> list[Change]:
     """With the time zone in which instants are written, and the address of the page."""
-    return [replace(one, notice=replace(one.notice, zone=zone, url=url)) for one in changes]
+    return [
+        replace(change, notice=replace(change.notice, zone=zone, url=url)) for change in changes
+    ]

@@ -1,4 +1,4 @@
-"""Which policy is a group's: the first that matches decides, topic by topic."""
+"""Finds the policy of a group: the first match in the file, topic by topic."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from lagwatch.config.alerts import AlertsSettings, PolicySettings
-from lagwatch.core.incident import NEVER, Observation, Policy
+from lagwatch.core.incident import NEVER, Policy
 from lagwatch.core.model import GroupStatus
-from lagwatch.notify.objectives import least, objective
+from lagwatch.notify.objectives import BEHIND_MS, least, objective
 
 THRESHOLDS: Final[Mapping[str, GroupStatus]] = {
     "warning": GroupStatus.WARN,
@@ -32,53 +32,57 @@ class PolicyBook:
     """The policies in their order."""
 
     def __init__(self, settings: AlertsSettings) -> None:
-        every_channel = tuple(name for name, _ in settings.channels())
+        names = [name for name, _ in settings.channels()]
         self._matchers = tuple(
             _Matcher(
-                cluster=re.compile(one.cluster),
-                group=re.compile(one.group),
-                topic=re.compile(one.topic),
-                policy=_policy(name, one, every_channel),
+                cluster=re.compile(entry.cluster),
+                group=re.compile(entry.group),
+                topic=re.compile(entry.topic),
+                policy=_policy(name, entry, names, settings.also_to),
             )
-            for name, one in settings.policies_in_effect().items()
+            for name, entry in settings.policies_in_effect().items()
         )
-        self._objectives = {
+        self.objectives = {
             name: found
-            for name, one in settings.policies_in_effect().items()
-            if (found := objective(one)) is not None
+            for name, entry in settings.policies_in_effect().items()
+            if (found := objective(entry)) is not None
         }
-        self.least_time_lag_ms = least(one.max_time_lag_ms for one in self._objectives.values())
-        """No group with less is above any objective; 0: there is none."""
-        self.least_lag = least(one.max_lag for one in self._objectives.values())
-        self.by_name: Mapping[str, Policy] = {one.policy.name: one.policy for one in self._matchers}
+        limits = tuple(self.objectives.values())
+        behind_ms = [BEHIND_MS if limit.catch_up_within_ms else 0 for limit in limits]
+        self.least_time_lag_ms = least([*(limit.max_time_lag_ms for limit in limits), *behind_ms])
+        """No group with less misses any objective; 0: there is none."""
+        self.least_lag = least(limit.max_lag for limit in limits)
+        self.counts_lost = any(limit.lost_records for limit in limits)
+        self.by_name: Mapping[str, Policy] = {
+            matcher.policy.name: matcher.policy for matcher in self._matchers
+        }
 
     def of(self, cluster: str, group: str, topics: Iterable[str]) -> Mapping[str, Policy | None]:
-        """The policy of each topic that the group reads; None: no policy wants it."""
-        candidates = [one for one in self._matchers if one.matches_group(cluster, group)]
+        """The policy of each topic that the group reads; None: no policy applies."""
+        candidates = [
+            matcher for matcher in self._matchers if matcher.matches_group(cluster, group)
+        ]
         return {
-            topic: next((one.policy for one in candidates if one.topic.search(topic)), None)
+            topic: next(
+                (matcher.policy for matcher in candidates if matcher.topic.search(topic)), None
+            )
             for topic in topics
         }
 
-    def judged(self, policy: Policy, seen: Observation) -> Observation:
-        """What is seen in the light of the policy's objective."""
-        found = self._objectives.get(policy.name)
-        return seen if found is None else found.applied(seen)
-
-    def missed(self, policy: Policy, seen: Observation) -> str:
-        """Which objective of the policy is missed, in words; ""."""
-        found = self._objectives.get(policy.name)
-        return "" if found is None else found.missed(seen)
-
     def rank(self, policy: Policy) -> int:
         """Position in the file."""
-        return next(at for at, one in enumerate(self._matchers) if one.policy is policy)
+        return next(at for at, matcher in enumerate(self._matchers) if matcher.policy is policy)
 
 
-def _policy(name: str, settings: PolicySettings, every_channel: tuple[str, ...]) -> Policy:
+def _policy(
+    name: str, settings: PolicySettings, every: Iterable[str], also_to: tuple[str, ...]
+) -> Policy:
+    others = tuple(channel for channel in every if channel not in settings.escalate_to)
     return Policy(
         name=name,
-        channels=settings.channels or every_channel,
+        channels=tuple(dict.fromkeys([*(settings.channels or others), *also_to])),
+        escalate_to=settings.escalate_to,
+        escalate_ms=_ms(settings.escalate_after_s),
         threshold=THRESHOLDS[settings.threshold],
         open_for_ms=_ms(settings.for_s),
         close_for_ms=_ms(settings.close_for_s),

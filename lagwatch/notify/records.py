@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from lagwatch.core.model import GroupStatus
 from lagwatch.errors import InputError, NotFoundError
 from lagwatch.notify.database import Database
-from lagwatch.notify.notice import level
-from lagwatch.notify.payload import unpack
+from lagwatch.notify.notice import level, unpack
 from lagwatch.notify.store import SUMMARY
 from lagwatch.ports.alerts import (
     IncidentAsk,
@@ -33,13 +32,12 @@ _NOTICES = (
     " FROM notices n JOIN incidents i ON i.number = n.incident"
     " LEFT JOIN messages m ON m.id = n.message"
 )
-_NOT_OVERTAKEN = (
-    "SELECT n.number FROM notices n JOIN incidents i ON i.number = n.incident"
-    " WHERE NOT EXISTS (SELECT 1 FROM incidents j JOIN notices later"
-    "  ON later.incident = j.number AND later.channel = n.channel"
+_FOUND = "SELECT n.number FROM notices n JOIN incidents i ON i.number = n.incident WHERE "
+_OVERTAKEN = (
+    "EXISTS (SELECT 1 FROM incidents j JOIN notices later"
+    "  ON later.incident = j.number AND later.channel IN (n.channel, ?)"
     "  WHERE j.cluster = i.cluster AND j.name = i.name AND j.about = i.about"
-    "  AND j.number > i.number"
-    "  AND later.state <> 'dead')"
+    "  AND j.number > i.number AND later.state <> 'dead')"
 )
 _INCIDENTS = (
     "SELECT i.*, p.body FROM incidents i LEFT JOIN payloads p"
@@ -84,7 +82,25 @@ class Records:
         transitions = connection.execute(
             "SELECT * FROM transitions WHERE incident = ? ORDER BY number", (row["number"],)
         )
-        return _incident(row, tuple(_transition(one) for one in transitions))
+        return _incident(row, tuple(_transition(step) for step in transitions))
+
+    def acknowledge(self, incident: str, author: str, now_ms: int) -> None:
+        """Store who works on an open incident.
+
+        Raises:
+            NotFoundError: no open incident has this id.
+        """
+        noted = self._database.write(
+            lambda connection: (
+                connection.execute(
+                    "UPDATE incidents SET acknowledged_ms = ?, acknowledged_by = ?"
+                    " WHERE id = ? AND closed_ms IS NULL",
+                    (now_ms, author, incident),
+                ).rowcount
+            )
+        )
+        if not noted:
+            raise NotFoundError(kind="open incident", name=incident)
 
     def notices(self, ask: NoticeAsk) -> tuple[Sequence[NoticeRecord], str]:
         """Newest first."""
@@ -112,7 +128,7 @@ class Records:
     def retry(self, message: str, *, to: str = "") -> tuple[str, int]:
         """Queue the notices of a dead message again; returns its channel and how many they are.
 
-        `to` names another channel. What later news has overtaken is not sent again.
+        `to` names another channel. What later news has overtaken is forgotten.
 
         Raises:
             NotFoundError: no dead notice was in this message.
@@ -124,20 +140,20 @@ class Records:
             ).fetchone()
             if row is None:
                 raise NotFoundError(kind="dead message", name=message)
-            numbers = _numbers(connection, "n.message = ? AND n.state = 'dead'", (message,))
-            return row["channel"], _queue_again(connection, numbers, to)
+            found = "n.message = ? AND n.state = 'dead'"
+            return row["channel"], _queue_again(connection, found, message, to)
 
         return self._database.write(work)
 
     def retry_channel(self, channel: str, *, to: str = "") -> int:
-        """The same for all that a channel could not deliver; with `to`, what waits for it too."""
+        """Queue again all that a channel has given up; with `to`, also what waits for it."""
+        to = "" if to == channel else to
         states = "('dead', 'waiting', 'queued')" if to else "('dead')"
 
         def work(connection: sqlite3.Connection) -> int:
-            numbers = _numbers(connection, f"n.channel = ? AND n.state IN {states}", (channel,))
             if to:
                 connection.execute("DELETE FROM messages WHERE channel = ?", (channel,))
-            return _queue_again(connection, numbers, to)
+            return _queue_again(connection, f"n.channel = ? AND n.state IN {states}", channel, to)
 
         return self._database.write(work)
 
@@ -150,7 +166,7 @@ class Records:
         return {row[0]: (int(row[1]), int(row[2])) for row in rows}
 
     def mutes(self, now_ms: int) -> list[Mute]:
-        """Those that are not over."""
+        """Mutes that are not over."""
         rows = self._database.connection.execute(
             "SELECT * FROM mutes WHERE ends_ms > ? ORDER BY starts_ms, id", (now_ms,)
         )
@@ -185,26 +201,32 @@ class Records:
             raise NotFoundError(kind="mute", name=mute)
 
 
-def _numbers(connection: sqlite3.Connection, where: str, values: tuple[str, ...]) -> list[int]:
-    """Notices that no later incident of their group has overtaken on their channel."""
-    query = f"{_NOT_OVERTAKEN} AND {where}"
-    return [row[0] for row in connection.execute(query, values).fetchall()]
+def _queue_again(connection: sqlite3.Connection, found: str, value: str, to: str) -> int:
+    """Queue again the notices of a condition, for their channel or `to`; returns how many.
 
-
-def _queue_again(connection: sqlite3.Connection, numbers: Sequence[int], to: str) -> int:
-    """Let notices wait again; how many. One that the other channel knows already stays."""
+    Deleted instead are those that later news has overtaken, or that `to` has already: nothing is
+    left to deliver of them.
+    """
     waiting = (
         "state = 'waiting', message = NULL, attempts = 0, tried_ms = 0, last_error = '',"
         " ended_ms = NULL"
     )
     moved = ", channel = ?1, heard = NULL, thread = NULL" if to else ""
-    return sum(
+    newest = connection.execute(f"{_FOUND}{found} AND NOT {_OVERTAKEN}", (value, to)).fetchall()
+    count = sum(
         connection.execute(
             f"UPDATE OR IGNORE notices SET {waiting}{moved} WHERE number = ?2",  # noqa: S608 fixed
-            (to, number),
+            (to, row["number"]),
         ).rowcount
-        for number in numbers
+        for row in newest
     )
+    kept = [row["number"] for row in newest] if not to else []
+    connection.execute(
+        f"DELETE FROM notices WHERE number IN ({_FOUND}{found})"  # noqa: S608 fixed
+        " AND number NOT IN (SELECT value FROM json_each(?))",
+        (value, json.dumps(kept)),
+    )
+    return count
 
 
 def _incident(row: sqlite3.Row, transitions: tuple[Transition, ...]) -> IncidentRecord:
@@ -219,13 +241,15 @@ def _incident(row: sqlite3.Row, transitions: tuple[Transition, ...]) -> Incident
         opened_ms=row["opened_ms"],
         closed_ms=row["closed_ms"],
         told_ms=row["told_ms"],
+        acknowledged_ms=row["acknowledged_ms"],
+        acknowledged_by=row["acknowledged_by"],
         verdict=_verdict(row),
         transitions=transitions,
     )
 
 
 def _verdict(row: sqlite3.Row) -> Mapping[str, object]:
-    """All of it while the incident is open, its main figures afterwards."""
+    """The whole verdict while the incident is open, its main figures afterwards."""
     if row["body"] is not None:
         with contextlib.suppress(InputError):
             return unpack(row["body"]).verdict

@@ -1,4 +1,4 @@
-"""Templates: Jinja2 in its sandbox, checked before they are used.
+"""The documented JSON of a message, and templates: Jinja2 in its sandbox, checked before use.
 
 A template sees `message` (the documented JSON of a message), `notices` (its notices), `notice` and
 `verdict` (of the first of them), `subject` (one line), `text` (ours, plain) and `entries` (the
@@ -8,36 +8,46 @@ Jinja2's own: `json`, `duration` (seconds), `instant` (ms), `number`.
 
 import json
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib import resources
-from typing import Any, Final
-
-from jinja2 import (
-    Environment,
-    StrictUndefined,
-    Template,
-    TemplateError,
-    TemplateSyntaxError,
-    meta,
-    nodes,
-)
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from typing import TYPE_CHECKING, Any, Final
 
 from lagwatch.core.words import duration
 from lagwatch.errors import Fault
-from lagwatch.notify.document import document
-from lagwatch.notify.notice import Message
-from lagwatch.notify.sample import sample_messages
+from lagwatch.notify.notice import Message, brief
 from lagwatch.notify.words import (
     SHOWN_NOTICES,
     details,
     headline,
     instant,
     plain_text,
+    subject,
     worst,
 )
 
+if TYPE_CHECKING:  # loaded with the first template: the configuration alone needs none of it
+    from jinja2 import Environment, Template, nodes
+
 VARIABLES: Final = ("message", "notices", "notice", "verdict", "subject", "text", "entries")
+
+
+def document(message: Message) -> dict[str, Any]:
+    """Plain JSON; the notices of a brief message come without their partitions."""
+    notices = [notice.as_json() for notice in message.notices]
+    return {
+        "version": 1,
+        "id": message.id,
+        "channel": message.channel,
+        "event": "close" if message.closing else "open",
+        "severity": message.severity,
+        "at_ms": message.at_ms,
+        "subject": subject(message),
+        "notices": [brief(notice) for notice in notices] if message.brief else notices,
+    }
+
+
+class RenderError(ValueError):
+    """A template fails on a message."""
 
 
 class Templates:
@@ -57,6 +67,8 @@ class Templates:
 
     def faults(self, key: str, source: str) -> list[Fault]:
         """What is wrong with the template of an option, with line and variable."""
+        from jinja2 import TemplateSyntaxError
+
         try:
             tree = self._environment.parse(source)
             unknown = list(_unknown(tree))
@@ -71,27 +83,29 @@ class Templates:
 
     def _trial(self, key: str, source: str) -> Iterator[Fault]:
         """Render the samples: a wrong attribute shows only then."""
+        from lagwatch.notify.sample import sample_messages
+
         renderer = self.compile(source)
         for message in sample_messages():
             try:
                 renderer.render(message)
-            except Exception as error:  # noqa: BLE001 a template can fail in any way
+            except RenderError as error:
                 remedy = "See the documented JSON of a message, or `lagwatch alert render`."
-                yield _fault(key, _line(error), str(error), remedy)
+                yield _fault(key, _line(error.__cause__), str(error), remedy)
                 return
 
 
 class Renderer:
     """One compiled template."""
 
-    def __init__(self, template: Template) -> None:
+    def __init__(self, template: "Template") -> None:
         self._template = template
 
     def render(self, message: Message) -> str:
         """The text for a message.
 
         Raises:
-            TemplateError: this message has not what the template wants.
+            RenderError: the message lacks what the template asks for.
         """
         return self.render_with(variables(message))
 
@@ -99,9 +113,12 @@ class Renderer:
         """The text for other variables than those of a message.
 
         Raises:
-            TemplateError: the template wants others.
+            RenderError: the template asks for others.
         """
-        return self._template.render(given)
+        try:
+            return self._template.render(given)
+        except Exception as error:  # a template can fail in any way
+            raise RenderError(str(error)) from error
 
 
 def variables(message: Message) -> Mapping[str, Any]:
@@ -116,13 +133,20 @@ def variables(message: Message) -> Mapping[str, Any]:
         "subject": seen["subject"],
         "text": plain_text(message),
         "entries": [
-            {"headline": headline(one), "lines": list(details(one)), "notice": one.as_json()}
-            for one in worst(message.notices)[:SHOWN_NOTICES]
+            {
+                "headline": headline(notice),
+                "lines": list(details(notice)),
+                "notice": notice.as_json(),
+            }
+            for notice in worst(message.notices)[:SHOWN_NOTICES]
         ],
     }
 
 
-def _environment(*, html: bool) -> Environment:
+def _environment(*, html: bool) -> "Environment":
+    from jinja2 import StrictUndefined
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
     environment = ImmutableSandboxedEnvironment(
         undefined=StrictUndefined, autoescape=html, keep_trailing_newline=True
     )
@@ -143,8 +167,10 @@ def _number(value: float | None) -> str:
     return "unknown" if value is None else f"{value:,}"
 
 
-def _unknown(tree: nodes.Template) -> Iterator[tuple[str, int]]:
+def _unknown(tree: "nodes.Template") -> Iterator[tuple[str, int]]:
     """Variables that no message has and the template does not set itself."""
+    from jinja2 import meta, nodes
+
     undeclared = meta.find_undeclared_variables(tree) - set(VARIABLES) - {"range", "dict"}
     seen: set[str] = set()
     for node in tree.find_all(nodes.Name):
@@ -153,25 +179,11 @@ def _unknown(tree: nodes.Template) -> Iterator[tuple[str, int]]:
             yield node.name, node.lineno
 
 
-def _line(error: BaseException) -> int:
-    frames = [
-        one for one in traceback.extract_tb(error.__traceback__) if one.filename == "<template>"
-    ]
+def _line(error: BaseException | None) -> int:
+    trace = traceback.extract_tb(error.__traceback__ if error is not None else None)
+    frames = [frame for frame in trace if frame.filename == "<template>"]
     return (frames[-1].lineno or 1) if frames else 1
 
 
 def _fault(key: str, line: int, problem: str, remedy: str) -> Fault:
     return Fault(key=key, value="", problem=f"line {line}: {problem}", remedy=remedy)
-
-
-__all__ = ["VARIABLES", "Renderer", "TemplateError", "Templates", "variables"]
-
-
-def all_faults(checks: Sequence[tuple[str, str, bool]]) -> list[Fault]:
-    """What is wrong with the templates given as (option, template, is HTML); "" is not checked."""
-    return [
-        fault
-        for key, source, html in checks
-        if source
-        for fault in Templates(html=html).faults(key, source)
-    ]

@@ -1,38 +1,58 @@
-"""What is allowed in `[alerts]`, but cannot be meant: for `lagwatch config check` and the log."""
+"""Finds what is wrong with `[alerts]` beyond single options, for `config check` and the log."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping
-from email.utils import parseaddr
+from dataclasses import replace
 from typing import Final
 
+from lagwatch.clock import SystemClock
 from lagwatch.config.alerts import AlertsSettings, MuteSettings, PolicySettings
-from lagwatch.config.alerts_channels import EmailSettings, PagerDutySettings, WebhookSettings
+from lagwatch.config.alerts_channels import HTTP
 from lagwatch.config.settings import Settings
-from lagwatch.errors import Fault
-from lagwatch.notify.render import TemplateError, Templates
-from lagwatch.notify.sample import sample_messages
+from lagwatch.errors import ConfigError, Fault
+from lagwatch.notify.channels.registry import kind_of, open_channel
+from lagwatch.notify.render import Templates
 
-_PAGERDUTY: Final = "https://events.pagerduty.com/"
-_KEY_LENGTH: Final = 32
-_SMTPS: Final = 465
 _ALL: Final = frozenset({"", ".*", ".+", "^.*$", "^.+$"})
 """Patterns that match every name."""
-_HTTP: Final = ("http://", "https://")
 
 
 def review(settings: Settings) -> list[Fault]:
-    """Every doubt, with what to do about it."""
+    """Settings that are allowed and cannot be meant, with what to do about them."""
     alerts = settings.alerts
     return [
         *_policies(alerts),
         *_patterns(alerts.policies, "policies", settings.clusters),
         *_patterns(alerts.mutes, "mutes", settings.clusters),
         *_page(alerts),
-        *(fault for name, one in alerts.webhook.items() for fault in _webhook(name, one)),
-        *(fault for name, one in alerts.email.items() for fault in _email(name, one)),
-        *(fault for name, one in alerts.pagerduty.items() for fault in _pagerduty(name, one)),
+        *_doubts(alerts),
     ]
+
+
+def template_faults(alerts: AlertsSettings) -> Iterator[Fault]:
+    """What is wrong with the templates of all channels."""
+    for name, settings in alerts.channels():
+        kind = kind_of(settings)
+        for template in kind.templates(settings):
+            if template.source:
+                key = f"alerts.{kind.table}.{name}.{template.option}"
+                yield from Templates(html=template.html).faults(key, template.source)
+
+
+def opening_faults(alerts: AlertsSettings) -> Iterator[Fault]:
+    """What is wrong with certificates, libraries and URLs: found only by opening the channels."""
+    for name, settings in alerts.channels():
+        try:
+            open_channel(name, settings, SystemClock())
+        except ConfigError as error:
+            yield from error.faults
+
+
+def _doubts(alerts: AlertsSettings) -> Iterator[Fault]:
+    for name, settings in alerts.channels():
+        kind = kind_of(settings)
+        for doubt in kind.doubts(settings):
+            yield replace(doubt, key=f"alerts.{kind.table}.{name}.{doubt.key}")
 
 
 def _policies(alerts: AlertsSettings) -> Iterator[Fault]:
@@ -48,10 +68,17 @@ def _policies(alerts: AlertsSettings) -> Iterator[Fault]:
         if policy.threshold != "never" and not channels:
             remedy = "Add one, for example [alerts.webhook.NAME]."
             yield _fault(key, "", "sends to no channel: there is none", remedy)
-    named = {name for one in alerts.policies.values() for name in one.channels}
-    everyone = not alerts.policies or any(not one.channels for one in alerts.policies.values())
+    named = {
+        name
+        for policy in alerts.policies.values()
+        for name in (*policy.channels, *policy.escalate_to)
+    }
+    named |= {*alerts.also_to, *alerts.fallback}
+    everyone = not alerts.policies or any(
+        not policy.channels for policy in alerts.policies.values()
+    )
     for name in channels:
-        if not everyone and name not in named and name not in alerts.fallback:
+        if not everyone and name not in named:
             yield _fault(
                 f"channel {name}",
                 "",
@@ -65,11 +92,11 @@ def _patterns(
     kind: str,
     clusters: Mapping[str, object],
 ) -> Iterator[Fault]:
-    for name, one in tables.items():
-        if not any(re.search(one.cluster, cluster) for cluster in clusters):
+    for name, entry in tables.items():
+        if not any(re.search(entry.cluster, cluster) for cluster in clusters):
             yield _fault(
                 f"alerts.{kind}.{name}.cluster",
-                f'"{one.cluster}"',
+                f'"{entry.cluster}"',
                 "matches no cluster of this configuration",
                 f"There are: {', '.join(sorted(clusters))}.",
             )
@@ -77,67 +104,9 @@ def _patterns(
 
 def _page(alerts: AlertsSettings) -> Iterator[Fault]:
     url = alerts.page_url.get_secret_value()
-    if url and not url.startswith(_HTTP):
+    if url and not url.startswith(HTTP):
         problem, remedy = "is no http(s) URL, so links would not work", "Write https://host."
         yield _fault("alerts.page_url", "", problem, remedy)
-
-
-def _webhook(name: str, settings: WebhookSettings) -> Iterator[Fault]:
-    prefix = f"alerts.webhook.{name}"
-    for option in ("url", "close_url"):
-        url = getattr(settings, option).get_secret_value()
-        if url and not url.startswith((*_HTTP, "{{", "{%")):
-            yield _fault(f"{prefix}.{option}", "", "is no http(s) URL", "Write https://host/path.")
-    if "json" not in settings.content_type.lower():
-        return
-    templates = Templates()
-    opening, closing = sample_messages()
-    close_body = settings.close_body or settings.body
-    for option, template, message in (
-        ("body", settings.body, opening),
-        ("close_body", close_body, closing),
-    ):
-        source = template.get_secret_value()
-        if not source:
-            continue
-        try:
-            json.loads(templates.compile(source).render(message))
-        except (ValueError, TemplateError) as error:
-            problem = f"makes no JSON of the sample: {error}"
-            yield _fault(
-                f"{prefix}.{option}",
-                "",
-                problem,
-                "See `lagwatch alert render`, or set content_type; `| json` quotes a text.",
-            )
-
-
-def _email(name: str, settings: EmailSettings) -> Iterator[Fault]:
-    prefix = f"alerts.email.{name}"
-    for option, addresses in (("sender", (settings.sender,)), ("to", settings.to)):
-        for address in addresses:
-            bare = parseaddr(address)[1]
-            if not re.fullmatch(r"[^@\s]+@[^@\s]+", bare):
-                yield _fault(
-                    f"{prefix}.{option}",
-                    f'"{address}"',
-                    "is no mail address",
-                    "Write ops@example.com, or Ops <ops@example.com>.",
-                )
-    if settings.port == _SMTPS and settings.security == "starttls":
-        problem = "is the port of SMTP over TLS, where STARTTLS does not work"
-        yield _fault(f"{prefix}.port", "465", problem, 'Set security = "tls", or port = 587.')
-
-
-def _pagerduty(name: str, settings: PagerDutySettings) -> Iterator[Fault]:
-    key = settings.routing_key.get_secret_value() if settings.routing_key else ""
-    if settings.url.get_secret_value().startswith(_PAGERDUTY) and len(key) != _KEY_LENGTH:
-        yield _fault(
-            f"alerts.pagerduty.{name}.routing_key",
-            "***",
-            f"has {len(key)} characters, an integration key has {_KEY_LENGTH}",
-            "Copy it from the service's integration of type Events API v2.",
-        )
 
 
 def _fault(key: str, value: str, problem: str, remedy: str) -> Fault:

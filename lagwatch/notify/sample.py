@@ -15,7 +15,8 @@ from lagwatch.core.model import (
     TimeLagReason,
     WindowEntry,
 )
-from lagwatch.notify.notice import Message, Notice, verdict_json
+from lagwatch.notify.notice import Message, Notice
+from lagwatch.notify.verdict import verdict_json
 
 _AT_MS: Final = 1_800_000_000_000
 
@@ -23,7 +24,7 @@ _AT_MS: Final = 1_800_000_000_000
 def sample_messages(
     channel: str = "sample", *, at_ms: int = _AT_MS, id_: str = "sample"
 ) -> tuple[Message, Message]:
-    """One that opens an incident and one that closes it."""
+    """A message that opens an incident, and a message that closes it."""
     opening = Message(
         id=f"{id_}-open", channel=channel, at_ms=at_ms, notices=(_notice(at_ms, id_),)
     )

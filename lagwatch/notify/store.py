@@ -1,4 +1,4 @@
-"""Incidents and mutes, kept: a transition and the notices it causes are one transaction."""
+"""Stores incidents: a transition and the notices it causes are one transaction."""
 
 import sqlite3
 import uuid
@@ -12,8 +12,7 @@ import structlog
 from lagwatch.core.incident import Decision, Incident, Reason, State, Tell, told_to
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.notify.database import Database
-from lagwatch.notify.notice import About, Json, Notice
-from lagwatch.notify.payload import pack
+from lagwatch.notify.notice import About, Json, Notice, pack
 
 SUMMARY: Final = (
     *("status", "rule", "total_lag", "time_lag_s", "partition_count", "unknown_partitions"),
@@ -39,7 +38,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """A channel as the store needs to know it."""
+    """A channel and the severity from which it gets notices."""
 
     channel: str
     threshold: GroupStatus
@@ -66,9 +65,9 @@ class Change:
     about: About = About.GROUP
 
 
-def new_incident() -> str:
-    """An id of its own."""
-    return uuid.uuid4().hex
+def new_id() -> str:
+    """A random id of 64 bits: rows of incidents hold two of them, and there may be many."""
+    return uuid.uuid4().hex[:16]
 
 
 class IncidentStore:
@@ -78,7 +77,7 @@ class IncidentStore:
         self._database = database
 
     def kept(self, now_ms: int) -> Iterable[Kept]:
-        """What a new process must know: open incidents, and pauses that are not over.
+        """State for a new process: open incidents, and pauses that are not over.
 
         A row that cannot be read is named in the log and left out; the others are used.
         """
@@ -102,7 +101,7 @@ class IncidentStore:
         return found
 
     def record(self, changes: Sequence[Change], now_ms: int) -> int:
-        """Keep them all or none; returns how many notices were made."""
+        """Store all changes or none; returns the number of notices."""
 
         def work(connection: sqlite3.Connection) -> int:
             # payloads that this replaces go with the next delivery, or when old incidents do
@@ -123,7 +122,7 @@ class IncidentStore:
             made = 0
             for name, listener in listeners.items():
                 if name not in known:
-                    chosen = [one for one, channels in policies.items() if name in channels]
+                    chosen = [policy for policy, channels in policies.items() if name in channels]
                     made += _greet(connection, listener, chosen)
             connection.executemany(
                 "INSERT OR IGNORE INTO channels VALUES (?, '')", [(name,) for name in listeners]
@@ -153,7 +152,7 @@ class IncidentStore:
 
 
 def _greet(connection: sqlite3.Connection, listener: Listener, policies: Sequence[str]) -> int:
-    """Open incidents that others have received, for one channel."""
+    """Queue open incidents that other channels have received."""
     return connection.execute(
         "INSERT OR IGNORE INTO notices (incident, channel, step, event, severity, reason, at_ms,"
         " state, payload) SELECT i.number, ?1, (SELECT max(t.number) FROM transitions t"
@@ -169,7 +168,7 @@ def _greet(connection: sqlite3.Connection, listener: Listener, policies: Sequenc
 
 
 def drop_unused_payloads(connection: sqlite3.Connection) -> None:
-    """Forget payloads that neither an open incident nor a notice on its way needs."""
+    """Delete payloads that neither an open incident nor an undelivered notice needs."""
     connection.execute(
         "DELETE FROM payloads WHERE number NOT IN ("
         " SELECT payload FROM notices WHERE payload IS NOT NULL"
@@ -196,7 +195,7 @@ class _Recording:
         """Write the incident and its payload; returns the number of each."""
         change = self._change
         incident = change.after.incident or change.before.incident
-        if incident is None:  # it opened and closed in one decision: that does not happen
+        if incident is None:  # no decision both opens and closes an incident
             raise ValueError(change.incident)
         is_open = change.after.incident is not None
         payload = self._connection.execute(
@@ -205,13 +204,14 @@ class _Recording:
         row = self._connection.execute(
             "INSERT INTO incidents"
             " (id, about, cluster, name, policy, severity, since_ms, opened_ms,"
-            " closed_ms, told, told_ms, held_back, quiet_until_ms, complete, summary, payload)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            " closed_ms, told, told_ms, held_back, quiet_until_ms, complete, summary, payload,"
+            " handed_on) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
             " ON CONFLICT (id) DO UPDATE SET policy = excluded.policy,"
             " severity = excluded.severity, closed_ms = excluded.closed_ms, told = excluded.told,"
             " told_ms = excluded.told_ms, held_back = excluded.held_back,"
             " quiet_until_ms = excluded.quiet_until_ms, complete = excluded.complete,"
-            " summary = excluded.summary, payload = excluded.payload RETURNING number",
+            " summary = excluded.summary, payload = excluded.payload,"
+            " handed_on = excluded.handed_on RETURNING number",
             (
                 *(change.incident, change.about.value, change.cluster, change.group),
                 change.policy,
@@ -222,6 +222,7 @@ class _Recording:
                 None if change.after.held_back is None else change.after.held_back.value,
                 *(change.after.quiet_until_ms, change.complete, _summary(change.notice.verdict)),
                 payload if is_open else None,
+                incident.handed_on,
             ),
         ).fetchone()
         return int(row[0]), int(payload or 0)
@@ -249,7 +250,7 @@ class _Recording:
             )
         }
         tell = self._change.decision.tell
-        thresholds = {one.channel: one.threshold for one in self._change.listeners}
+        thresholds = {listener.channel: listener.threshold for listener in self._change.listeners}
         # those that received it under another policy receive the end, too
         others = known.keys() - thresholds.keys() if tell is Tell.CLOSE else ()
         made = 0
@@ -261,7 +262,7 @@ class _Recording:
         return made
 
     def _event(self, threshold: GroupStatus, known: sqlite3.Row | None) -> Tell:
-        """What it is for one channel, which may have missed what came before."""
+        """The event for a channel, which may have missed earlier ones."""
         tell = self._change.decision.tell
         if not self._change.as_burrow:
             tell = told_to(tell, self._severity, threshold, knows=known is not None)
@@ -311,6 +312,8 @@ def _kept(row: sqlite3.Row) -> Kept:
             severity=GroupStatus(row["severity"]),
             told=None if row["told"] is None else GroupStatus(row["told"]),
             told_ms=None if row["told_ms"] is None else EpochMs(row["told_ms"]),
+            handed_on=bool(row["handed_on"]),
+            acknowledged=row["acknowledged_ms"] is not None,
         )
         state = State(
             incident=incident,

@@ -1,13 +1,16 @@
-"""The incidents of one cluster: which groups need a look, and what is decided about them.
+"""The incidents of a cluster: which groups to look at, and what is decided about them.
 
 A healthy group without an incident costs nothing: bad groups are found in the columns of the
-snapshot, and only these, and those that something is remembered of, are looked at one by one.
+snapshot, and only these and the groups with stored state are looked at individually.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lagwatch.core.incident import (
     QUIET,
@@ -23,8 +26,9 @@ from lagwatch.core.incident import (
 )
 from lagwatch.core.model import EpochMs, GroupStatus, Rule
 from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.notify.objectives import Objectives
 from lagwatch.notify.policies import PolicyBook
-from lagwatch.notify.store import Kept, new_incident
+from lagwatch.notify.store import Kept, new_id
 
 _SAMPLES: Final = 240
 """Most samples of lag kept per group; older ones are thinned out."""
@@ -53,11 +57,11 @@ class _Tracked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """A decision that is not silent; nothing has been done about it yet."""
+    """A decision that is not silent, not stored yet."""
 
     group: str
     number: int | None
-    """Of the group in the snapshot; None when it is gone."""
+    """Index of the group in the snapshot; None if the group no longer exists."""
     incident: str
     policy: Policy
     before: State
@@ -77,23 +81,32 @@ class Watch:
     ) -> None:
         self._cluster = cluster
         self._book = book
+        self._objectives = Objectives(book.objectives)
         self._started_ms = started_ms
         self._tracked: dict[str, _Tracked] = {}
         self._policies: dict[str, Mapping[str, Policy | None]] = {}
         self._layout: object = None
         self.reasons: Counter[Reason] = Counter(dict.fromkeys(Reason, 0))
         """How often each reason decided, over all rounds."""
-        for one in kept:
-            self._restore(one)
+        for incident in kept:
+            self._restore(incident)
+
+    def use(self, book: PolicyBook) -> None:
+        """Decide by these policies from now on."""
+        self._book = book
+        self._objectives.by_policy = book.objectives
+        self._policies.clear()
+        for tracked in self._tracked.values():
+            tracked.policy = book.by_name.get(tracked.policy_name)
 
     @property
     def open_incidents(self) -> int:
-        return sum(one.state.incident is not None for one in self._tracked.values())
+        return sum(tracked.state.incident is not None for tracked in self._tracked.values())
 
     def decide(self, snapshot: ClusterSnapshot, now_ms: EpochMs, muted: Muted) -> list[Decided]:
-        """What is to be done; `apply` it when it has been kept.
+        """Decisions to store and then to `apply`.
 
-        What is silent takes effect at once.
+        Silent ones take effect at once and are not returned.
         """
         if snapshot.rows.topic is not self._layout:
             self._policies.clear()
@@ -104,27 +117,36 @@ class Watch:
             suspect |= columns.time_lag_ms > self._book.least_time_lag_ms
         if self._book.least_lag:
             suspect |= columns.total_lag > self._book.least_lag
+        if self._book.counts_lost:
+            suspect |= _losers(snapshot)
         bad = suspect.nonzero()[0].tolist()
         numbers: dict[str, int | None] = {snapshot.groups[number]: number for number in bad}
-        for group in self._tracked:
+        for group in (*self._tracked, *self._objectives.groups()):
             if group not in numbers:
                 numbers[group] = snapshot.group_index.get(group)
         looked_at = sum(number is not None for number in numbers.values())
         self.reasons[Reason.HEALTHY] += len(snapshot.groups) - looked_at
         decided = []
         for group, number in numbers.items():
-            one = self._look(snapshot, group, number, now_ms, muted)
-            if one is not None:
-                decided.append(one)
+            decision = self._look(snapshot, group, number, now_ms, muted)
+            if decision is not None:
+                decided.append(decision)
         return decided
 
     def apply(self, decided: Iterable[Decided]) -> None:
-        """It has been kept: this is how it is now."""
-        for one in decided:
-            tracked = self._tracked.setdefault(one.group, _Tracked())
-            tracked.policy, tracked.policy_name = one.policy, one.policy.name
-            tracked.incident = one.incident if one.after.incident is not None else ""
-            self._set(one.group, tracked, one.after)
+        """Take over decisions that have been stored."""
+        for decision in decided:
+            tracked = self._tracked.setdefault(decision.group, _Tracked())
+            tracked.policy, tracked.policy_name = decision.policy, decision.policy.name
+            tracked.incident = decision.incident if decision.after.incident is not None else ""
+            self._set(decision.group, tracked, decision.after)
+
+    def acknowledge(self, incident: str) -> None:
+        """Send no more reminders of an incident, if it is one of these."""
+        for tracked in self._tracked.values():
+            if tracked.incident == incident and tracked.state.incident is not None:
+                acknowledged = replace(tracked.state.incident, acknowledged=True)
+                tracked.state = replace(tracked.state, incident=acknowledged)
 
     def _restore(self, kept: Kept) -> None:
         policy = self._book.by_name.get(kept.policy)
@@ -150,7 +172,7 @@ class Watch:
         muted: Muted,
     ) -> Decided | None:
         tracked = self._tracked.get(group)
-        policy, graded = self._graded(snapshot, group, number, tracked)
+        policy, graded, missed = self._graded(snapshot, group, number, tracked, now_ms)
         if policy is None:
             return None
         if tracked is None:
@@ -175,23 +197,15 @@ class Watch:
         return Decided(
             group=group,
             number=number,
-            incident=tracked.incident or new_incident(),
+            incident=tracked.incident or new_id(),
             policy=policy,
             before=before,
             after=after,
             decision=decision,
             complete=tracked.complete,
             samples=tuple(tracked.samples),
-            missed=self._missed(snapshot, group, number, policy),
+            missed=missed,
         )
-
-    def _missed(
-        self, snapshot: ClusterSnapshot, group: str, number: int | None, policy: Policy
-    ) -> str:
-        if number is None:
-            return ""
-        seen = dict(self._seen(snapshot, group, number)).get(policy)
-        return "" if seen is None else self._book.missed(policy, seen)
 
     def _set(self, group: str, tracked: _Tracked, state: State) -> None:
         tracked.state = state
@@ -201,9 +215,14 @@ class Watch:
             self._tracked[group] = tracked
 
     def _graded(
-        self, snapshot: ClusterSnapshot, group: str, number: int | None, tracked: _Tracked | None
-    ) -> tuple[Policy | None, Graded]:
-        """The policy that decides and what it thinks.
+        self,
+        snapshot: ClusterSnapshot,
+        group: str,
+        number: int | None,
+        tracked: _Tracked | None,
+        now_ms: EpochMs,
+    ) -> tuple[Policy | None, Graded, str]:
+        """The policy that decides, how bad it finds the group, and which objective is missed.
 
         Of a bad group, the policy that finds it worst; the first of them in the file. Of any
         other, the one under which its incident opened.
@@ -212,30 +231,32 @@ class Watch:
         if before is None and tracked is not None:  # the policy is no more in the file
             before = Policy(name=tracked.policy_name)
         if number is None:
-            return before, gone()
-        found = [
-            (policy, grade(self._book.judged(policy, seen), policy))
-            for policy, seen in self._seen(snapshot, group, number)
-        ]
-        bad = [one for one in found if one[1].severity not in (None, GroupStatus.OK)]
+            return before, gone(), ""
+        found = []
+        for policy, seen in self._seen(snapshot, group, number):
+            judged, missed = self._objectives.judged(group, policy.name, seen, now_ms)
+            found.append((policy, grade(judged, policy), missed))
+        bad = [finding for finding in found if finding[1].severity not in (None, GroupStatus.OK)]
         if bad:
-            return min(bad, key=lambda one: (-(one[1].severity or 0), self._book.rank(one[0])))
-        unjudged = next((one for one in found if one[1].severity is None), None)
+            return min(
+                bad, key=lambda finding: (-(finding[1].severity or 0), self._book.rank(finding[0]))
+            )
+        unjudged = next((finding for finding in found if finding[1].severity is None), None)
         first = unjudged or (found[0] if found else None)
-        if first is None:  # no policy wants the group (any more)
-            return before, Graded(severity=GroupStatus.OK, reason=Reason.BELOW_THRESHOLD)
-        return before or first[0], first[1]
+        if first is None:  # no policy applies to the group (any more)
+            return before, Graded(severity=GroupStatus.OK, reason=Reason.BELOW_THRESHOLD), ""
+        return before or first[0], first[1], first[2]
 
     def _seen(
         self, snapshot: ClusterSnapshot, group: str, number: int
     ) -> list[tuple[Policy, Observation]]:
-        """Each policy that wants (topics of) the group, with what it sees."""
+        """Each policy that applies to (topics of) the group, with what it observes."""
         policies = self._policies.get(group)
         if policies is None:
             policies = self._policies[group] = self._book.of(
                 self._cluster, group, _topics(snapshot, number)
             )
-        kinds = {id(one): one for one in policies.values()}
+        kinds = {id(policy): policy for policy in policies.values()}
         if len(kinds) == 1:
             policy = next(iter(kinds.values()))
             return [] if policy is None else [(policy, _group(snapshot, number))]
@@ -256,16 +277,33 @@ class Watch:
         graded: Graded,
         now_ms: int,
     ) -> bool:
-        """Does it look well only because little is known yet after a start?"""
+        """True if the group may look well only because little is known yet after a start."""
         if graded.severity is not GroupStatus.OK or now_ms - self._started_ms >= _SETTLING_MS:
             return False
         return number is None or float(snapshot.group.complete[number]) < tracked.complete
 
 
+def _losers(snapshot: ClusterSnapshot) -> NDArray[np.bool_]:
+    """Groups with an unacknowledged loss of messages."""
+    losers = np.zeros(len(snapshot.groups), np.bool_)
+    rows = np.flatnonzero(_lost(snapshot, slice(None)))
+    losers[np.searchsorted(snapshot.group.first, rows, side="right") - 1] = True
+    return losers
+
+
+def _lost(snapshot: ClusterSnapshot, rows: slice) -> NDArray[np.int64]:
+    """Messages lost by these rows."""
+    facts, window = snapshot.around.facts, snapshot.rows.window[rows]
+    if facts.lost is None or facts.lost_ms is None:
+        return np.zeros(len(window), np.int64)
+    lost: NDArray[np.int64] = np.where(facts.lost_ms[window] >= 0, facts.lost[window], 0)
+    return lost
+
+
 def _is_half_judged(
     snapshot: ClusterSnapshot, number: int | None, tracked: _Tracked, graded: Graded
 ) -> bool:
-    """Is the group of an open incident good only as far as its partitions can be judged?"""
+    """True if the group has an open incident and some of its partitions cannot be judged yet."""
     if number is None or tracked.state.incident is None or graded.severity is not GroupStatus.OK:
         return False
     rows = slice(int(snapshot.group.first[number]), int(snapshot.group.first[number + 1]))
@@ -287,11 +325,12 @@ def _group(snapshot: ClusterSnapshot, number: int) -> Observation:
         total_lag=int(columns.total_lag[number]),
         time_lag_ms=int(columns.time_lag_ms[number]),
         since_ms=int(columns.since_ms[number]),
+        lost=int(_lost(snapshot, slice(*columns.first[number : number + 2].tolist())).sum()),
     )
 
 
 def _part(snapshot: ClusterSnapshot, number: int, topics: Topics) -> Observation:
-    """What is seen of some topics of the group."""
+    """The observation of some topics of the group."""
     first, end = int(snapshot.group.first[number]), int(snapshot.group.first[number + 1])
     columns = snapshot.rows
     rows = [row for row in range(first, end) if snapshot.topic_names[columns.topic[row]] in topics]
@@ -303,6 +342,7 @@ def _part(snapshot: ClusterSnapshot, number: int, topics: Topics) -> Observation
         complete=full / len(rows) if rows else 0.0,
         total_lag=sum(max(0, int(columns.lag[row])) for row in rows),
         time_lag_ms=max((int(columns.time_lag_ms[row]) for row in rows), default=-1),
+        lost=int(_lost(snapshot, slice(first, end))[[row - first for row in rows]].sum()),
         since_ms=min(
             (int(columns.since_ms[row]) for row in rows if columns.since_ms[row] >= 0), default=-1
         ),

@@ -1,7 +1,7 @@
-"""What people read about a notice: the same words in every channel.
+"""The text of notices for people: the same in every channel.
 
-An end says why it is one: a group that healed is OK again; one that no longer exists is gone, never
-OK; one that was removed from lagwatch by request is removed.
+The end of an incident says why it ended: OK again for a group that healed, GONE (never OK) for a
+group that no longer exists, REMOVED for a group that was removed from lagwatch by request.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,8 +15,14 @@ from lagwatch.notify.notice import About, Earlier, Message, Notice
 
 SHOWN_NOTICES: Final = 20
 """Groups that a message lists; it says how many more there are."""
+_SHOWN_OF_CAUSE: Final = 3
+"""Groups that a message lists of each cause at least, as long as there is room."""
 _SHOWN_PARTITIONS: Final = 5
+_BULLET: Final = "• "
+"""Begins the lines of a list: mail and cards drop spaces at the beginning of a line."""
 _LONGEST_LINE: Final = 700
+_LONGEST_NAME: Final = 120
+"""Characters of a name in a headline: what follows it must be read, too."""
 _COUNT_ROOM: Final = 40
 """Characters for the line that counts what is left out."""
 _EVENTS: Final = {Tell.REMIND: "still ", Tell.ESCALATE: "now ", Tell.DE_ESCALATE: "now only "}
@@ -28,24 +34,26 @@ def subject(message: Message) -> str:
     """One line about a message."""
     if len(message.notices) == 1:
         return headline(message.notices[0])
-    clusters = sorted({one.cluster for one in message.notices if one.cluster})
+    clusters = sorted({notice.cluster for notice in message.notices if notice.cluster})
     where = f" on {', '.join(clusters)}" if clusters else ""
-    names = ", ".join(one.group for one in worst(message.notices)[:3] if one.group)
+    groups = [notice for notice in worst(message.notices) if notice.about is About.GROUP]
+    names = ", ".join(cut(notice.group, _LONGEST_NAME) for notice in groups[:3])
     more = len(message.notices) - 3
     listed = f": {names}" + (f" and {more} more" if more > 0 else "") if names else ""
-    if message.closing:
-        words = {_end_word(one) for one in message.notices}
-        word = words.pop() if len(words) == 1 else "ended"
-        return f"{word}: {counted(len(message.notices), 'consumer group')}{where}{listed}"
+    noun = "consumer group" if len(groups) == len(message.notices) else "incident"
     word = message.severity.upper()
-    return f"{word}: {counted(len(message.notices), 'consumer group')}{where}{listed}"
+    if message.closing:
+        words = {_end_word(notice) for notice in message.notices}
+        word = words.pop() if len(words) == 1 else "Ended"
+    return f"{word}: {counted(len(message.notices), noun)}{where}{listed}"
 
 
-def headline(notice: Notice) -> str:
-    """One line about one notice: what, where, how far behind, since when."""
+def headline(notice: Notice, *, with_cluster: bool = True) -> str:
+    """A line about a notice: what, where, how far behind, how many partitions, since when."""
     if notice.about is not About.GROUP:
         return _own_headline(notice)
-    name = f"{notice.group} on {notice.cluster}"
+    group = cut(notice.group, _LONGEST_NAME)
+    name = f"{group} on {notice.cluster}" if with_cluster else group
     if notice.closing:
         parts = [f"after {lasted(notice)}"]
         left = notice.verdict.get("total_lag")
@@ -54,7 +62,7 @@ def headline(notice: Notice) -> str:
         if notice.verdict.get("status") in {"WARN", "ERR"}:
             parts.append(f"still {notice.verdict['status']}, no longer bad enough for its policy")
         return f"{_end_word(notice)}: {name}, {', '.join(parts)}"
-    parts = [rule(notice.verdict), *behind(notice.verdict)]
+    parts = [rule(notice.verdict), *behind(notice.verdict), _affected(notice.verdict)]
     if notice.verdict.get("objective"):
         parts = [str(notice.verdict["objective"])]
     shown = ", ".join(part for part in parts if part)
@@ -76,8 +84,8 @@ def details(notice: Notice) -> Iterator[str]:
             yield left
     else:
         yield from _trouble(notice)
-    for one in notice.earlier:
-        yield before(one, notice.zone)
+    for incident in notice.earlier:
+        yield before(incident, notice.zone)
     if notice.team:
         yield f"Team: {notice.team}"
     if notice.runbook and not notice.closing:
@@ -94,20 +102,54 @@ def body(message: Message, limit: int, *, link: bool = True) -> str:
     page = overview(message) if link else ""
     room = limit - len(page) - _COUNT_ROOM
     if len(message.notices) == 1:
-        lines, noun = list(details(message.notices[0])), "line"
+        lines = [(line, 1) for line in details(message.notices[0])]
+        left, noun = len(lines), "more line"
     else:
-        lines, noun = [headline(one) for one in worst(message.notices)], ""
-    most = SHOWN_NOTICES if noun == "" else len(lines)
+        lines, left, noun = list(_by_cause(message.notices)), len(message.notices), ""
     shown: list[str] = []
-    for line in lines[:most]:
+    for line, counts in lines:
         short = cut(line, _LONGEST_LINE)
         room -= len(short) + 1
         if room < 0:
             break
         shown.append(short)
-    if more := len(lines) - len(shown):
-        shown.append(f"… and {counted(more, f'more {noun}') if noun else f'{more:,} more'}")
+        left -= counts
+    if left:
+        shown.append(f"… and {counted(left, noun) if noun else f'{left:,} more'}")
     return "\n".join([*shown, *([page] if page else [])])
+
+
+def _by_cause(notices: Sequence[Notice]) -> Iterator[tuple[str, int]]:
+    """(line, notices that it shows): what may have one cause together, the largest first."""
+    causes: dict[tuple[str, str, str], list[Notice]] = {}
+    for notice in worst(notices):
+        causes.setdefault(_cause(notice), []).append(notice)
+    room = SHOWN_NOTICES
+    for (cluster, policy, topic), found in sorted(causes.items(), key=lambda item: -len(item[1])):
+        if cluster:
+            yield _cause_heading(cluster, policy, topic, found), 0
+        most = min(room, max(_SHOWN_OF_CAUSE, SHOWN_NOTICES // len(causes)))
+        for notice in found[:most]:
+            yield _BULLET + headline(notice, with_cluster=False), 1
+        if (more := len(found) - most) > 0:
+            yield f"{_BULLET}… and {more:,} more", more
+        room -= min(most, len(found))
+
+
+def _cause(notice: Notice) -> tuple[str, str, str]:
+    """Cluster, policy, and the topic if it is a single one; "" for lagwatch itself."""
+    if notice.about is not About.GROUP:
+        return "", "", ""
+    topics = {partition["topic"] for partition in notice.verdict.get("partitions", ())}
+    return notice.cluster, notice.policy, topics.pop() if len(topics) == 1 else ""
+
+
+def _cause_heading(cluster: str, policy: str, topic: str, found: Sequence[Notice]) -> str:
+    where = f" of topic {topic}" if topic else ""
+    team = f", team {found[0].team}" if found[0].team else ""
+    groups = f"{counted(len(found), 'consumer group')}{where} on {cluster}"
+    to_do = f" What to do: {found[0].runbook}" if found[0].runbook and not found[0].closing else ""
+    return f"{groups}, policy {policy}{team}.{to_do}"
 
 
 def cut(text: str, limit: int) -> str:
@@ -116,22 +158,22 @@ def cut(text: str, limit: int) -> str:
 
 
 def overview(message: Message) -> str:
-    """Where a reader sees them all: the page, or the group's page for a single one; ""."""
+    """URL of the page, or of the group's page if there is one notice; ""."""
     if len(message.notices) == 1:
         return message.notices[0].url
-    return next((one.url.partition("?")[0] for one in message.notices if one.url), "")
+    return next((notice.url.partition("?")[0] for notice in message.notices if notice.url), "")
 
 
 def worst(notices: Sequence[Notice]) -> list[Notice]:
     """Errors first, then what is furthest behind in time, then in messages."""
     return sorted(
         notices,
-        key=lambda one: (
-            one.severity != "error",
-            -(one.verdict.get("time_lag_s") or 0),
-            -(one.verdict.get("total_lag") or 0),
-            one.cluster,
-            one.group,
+        key=lambda notice: (
+            notice.severity != "error",
+            -(notice.verdict.get("time_lag_s") or 0),
+            -(notice.verdict.get("total_lag") or 0),
+            notice.cluster,
+            notice.group,
         ),
     )
 
@@ -150,7 +192,7 @@ def behind(verdict: Mapping[str, Any]) -> Iterator[str]:
 
 
 def lasted(notice: Notice) -> str:
-    """How long it has been going on, or went on."""
+    """Duration of the incident so far."""
     return duration(max(0, notice.at_ms - notice.since_ms) // 1000)
 
 
@@ -166,14 +208,16 @@ def clock_time(notice: Notice) -> str:
     return since.strftime("%H:%M:%S %Z" if recent else "%Y-%m-%d %H:%M %Z")
 
 
-def before(one: Earlier, zone: str) -> str:
-    """An incident that came and went while the channel could not be reached."""
-    began = instant(one.since_ms, zone)
-    if one.ended_ms is None:
-        return f"Before that: {one.severity.upper()} since {began}."
-    ended = instant(one.ended_ms, zone)
-    lasted_s = max(0, one.ended_ms - one.since_ms) // 1000
-    return f"Before that: {one.severity.upper()} from {began} to {ended} ({duration(lasted_s)})."
+def before(incident: Earlier, zone: str) -> str:
+    """A sentence about an incident that the channel missed."""
+    began = instant(incident.since_ms, zone)
+    if incident.ended_ms is None:
+        return f"Before that: {incident.severity.upper()} since {began}."
+    ended = instant(incident.ended_ms, zone)
+    lasted_s = max(0, incident.ended_ms - incident.since_ms) // 1000
+    return (
+        f"Before that: {incident.severity.upper()} from {began} to {ended} ({duration(lasted_s)})."
+    )
 
 
 def where(partition: Mapping[str, Any]) -> str:
@@ -192,7 +236,7 @@ def owner(partition: Mapping[str, Any]) -> str:
 
 
 def left_to_read(verdict: Mapping[str, Any]) -> str:
-    """What a group that is OK again has still to read."""
+    """How many messages a group that is OK again still has to read."""
     lag = verdict.get("total_lag")
     if verdict.get("status") == "NOTFOUND":
         return ""
@@ -219,23 +263,32 @@ def _trouble(notice: Notice) -> Iterator[str]:
     verdict = notice.verdict
     partitions = verdict.get("partitions", ())
     began = instant(notice.since_ms, notice.zone)
+    if notice.reason == Reason.HANDED_ON.value:
+        yield "Escalated: the incident is still open; other channels were notified before."
     yield f"Since {began}, for {lasted(notice)}."
     change = growth(notice.curve)
     total = ", ".join(behind(verdict))
-    known = verdict.get("partition_count")
     count = len(partitions) + (verdict.get("partitions_left_out") or 0)
-    of = f" ({count} of {counted(known, 'partition')} affected)" if known and count else ""
+    affected = _affected(verdict)
+    of = f" ({affected} affected)" if affected else ""
     yield f"{total[:1].upper()}{total[1:]}{f', {change}' if change else ''}{of}."
-    for one in partitions[:_SHOWN_PARTITIONS]:
-        yield f"  {where(one)}"
+    for partition in partitions[:_SHOWN_PARTITIONS]:
+        yield f"{_BULLET}{where(partition)}"
     more = count - min(len(partitions), _SHOWN_PARTITIONS)
     if more > 0 and count:
-        yield f"  … and {counted(more, 'more partition')}"
+        yield f"{_BULLET}… and {counted(more, 'more partition')}"
     owners = list(dict.fromkeys(filter(None, map(owner, partitions))))
     if owners:
         yield f"Last owner: {'; '.join(owners[:3])}"
     elif partitions:
         yield "No member of the group holds these partitions."
+
+
+def _affected(verdict: Mapping[str, Any]) -> str:
+    """`3 of 12 partitions`; "" when that is not known."""
+    known = verdict.get("partition_count")
+    count = len(verdict.get("partitions", ())) + (verdict.get("partitions_left_out") or 0)
+    return f"{count} of {counted(known, 'partition')}" if known and count else ""
 
 
 def _end_word(notice: Notice) -> str:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class MessageState(StrEnum):
-    """How far a notice has come."""
+    """State of the delivery of a notice."""
 
     WAITING = "waiting"
     """For others to go with it, or for the channel to be free."""
@@ -53,6 +53,9 @@ class IncidentRecord:
     closed_ms: int | None
     told_ms: int | None
     """When a notice was sent last; None: never."""
+    acknowledged_ms: int | None
+    """When it was acknowledged, so that no reminders are sent; None: it was not."""
+    acknowledged_by: str
     verdict: Mapping[str, object]
     """At the last transition."""
     transitions: tuple[Transition, ...] = ()
@@ -61,7 +64,7 @@ class IncidentRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeRecord:
-    """A notice to one channel and how it fares."""
+    """A notice to a channel and the state of its delivery."""
 
     key: str
     incident: str
@@ -147,6 +150,10 @@ class AlertsView(Protocol):
         ...
 
     def incident(self, incident: str) -> IncidentRecord: ...
+
+    def acknowledge(self, incident: str, *, author: str) -> IncidentRecord:
+        """Send no more reminders of an open incident; the author works on it."""
+        ...
 
     def notices(self, ask: NoticeAsk) -> tuple[Sequence[NoticeRecord], str]: ...
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from lagwatch.notify import Alerts
+from lagwatch.notify.alerts import Alerts
 from lagwatch_api import create_app
 from lagwatch_api.openapi import DocumentedApp
 from lagwatch_api.v1.alerts import router
@@ -98,6 +98,24 @@ def test_an_incident_shows_its_transitions_and_notices(alerts, clock) -> None:
     assert [(one["event"], one["state"]) for one in answer["notices"]] == [("close", "waiting")]
 
 
+def test_an_incident_is_acknowledged_while_it_is_open(alerts, clock) -> None:
+    fleet = Fleet(["billing"], clock)
+    fleet.fail("billing")
+    fleet.shown_to(alerts)
+    (found,) = ask(alerts, "GET", "/incidents").json()["incidents"]
+    path = f"/incidents/{found['id']}/acknowledge"
+
+    made = ask(alerts, "POST", path, json={"author": "me"}).json()
+    fleet.heal("billing")
+    fleet.shown_to(alerts)
+    late = ask(alerts, "POST", path, json={"author": "me"})
+
+    assert found["acknowledged_ms"] is None
+    assert made["acknowledged_by"] == "me"
+    assert made["acknowledged_ms"] > 0
+    assert late.status_code == 404
+
+
 def test_mutes_are_made_listed_and_ended(alerts) -> None:
     order = {"group": "billing", "reason": "deploying", "author": "me", "duration_s": 60}
 
@@ -161,7 +179,8 @@ def test_the_documentation_has_every_route(alerts) -> None:
     paths = app_of(alerts).openapi()["paths"]
 
     assert {path.removeprefix(ROOT) for path in paths if path.startswith(ROOT)} == {
-        *("/incidents", "/incidents/{incident}", "/notices", "/messages/{message}/retry"),
+        *("/incidents", "/incidents/{incident}", "/incidents/{incident}/acknowledge"),
+        *("/notices", "/messages/{message}/retry"),
         "/channels/{channel}/retry",
         *("/mutes", "/mutes/{mute}", "/policies", "/policy"),
     }

@@ -7,12 +7,14 @@ import ssl
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from email.message import EmailMessage
 from pathlib import Path
 
 import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult
+from structlog.testing import capture_logs
 
 from tests.support.alertmanager import alertmanager
 from tests.support.certificates import self_signed
@@ -79,6 +81,30 @@ class TestAlertmanager:
                 eventually(lambda: len(peer.alerts()) == 1, "the alert")
                 first = peer.alerts()[0]["endsAt"]
                 eventually(lambda: peer.alerts()[0]["endsAt"] > first, "a later end")
+
+    def test_a_watchdog_fires_while_all_is_well_and_only_then(self, tmp_path, clock) -> None:
+        well = [True]
+        with receiving() as peer:
+            text = (
+                f'{POLICY}[alerts.alertmanager.am]\nurls = ["{peer.url}"]\nwatchdog = true\n'
+                "[alerts.heartbeat]\ninterval_s = 1\n"
+            )
+            with running(alert_settings(tmp_path, text), clock) as alerts:
+                eventually(lambda: len(peer.taken) >= 2, "two beats")
+                alerts.call(
+                    lambda: alerts.alerts.look_after(tuple, lambda: "" if well[0] else "full")
+                )
+                well[0] = False
+                with capture_logs() as logs:
+                    eventually(
+                        lambda: any(log["event"] == "heartbeat_not_sent" for log in logs),
+                        "the silence",
+                    )
+
+        (beat,) = peer.taken[0].json
+        assert beat["labels"] == {"alertname": "LagwatchWatchdog", "severity": "none"}
+        ends, starts = (datetime.fromisoformat(beat[name]) for name in ("endsAt", "startsAt"))
+        assert (ends - starts).total_seconds() == 5
 
 
 class TestEmail:

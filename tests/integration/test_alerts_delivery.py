@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from lagwatch.ports.alerts import NoticeAsk
+from lagwatch.errors import NotFoundError
+from lagwatch.ports.alerts import IncidentAsk, NoticeAsk
 from tests.support.fleet import Fleet, ShiftedClock, alert_settings
 from tests.support.receiver import Receiver, Reply, receiving
 from tests.support.running_alerts import Running, running
@@ -66,6 +67,28 @@ def test_five_hundred_groups_make_one_message_per_receiver(tmp_path, clock) -> N
             for one in (first, second):
                 assert len(one.requests) == 1
                 assert {n["group"] for n in one.notices} == set(fleet.groups)
+
+
+def test_five_thousand_incidents_pass_a_receiver_with_a_limit_of_a_megabyte(
+    tmp_path, clock, receiver
+) -> None:
+    receiver.most_bytes = 1_000_000
+    large = "most_bytes = 100000000\ntimeout_s = 120"
+    fleet = Fleet([f"g{number:04}" for number in range(5000)], clock)
+    with running(alert_settings(tmp_path, POLICY + hook(receiver, "hook", large)), clock) as alerts:
+        fleet.fail(*fleet.groups)
+        alerts.sees(fleet)
+        eventually(
+            lambda: len({notice["group"] for notice in receiver.notices}) == 5000,
+            "every group",
+            timeout_s=180,
+        )
+        counts = alerts.call(alerts.alerts.counts)
+
+    assert len(receiver.requests) > len(receiver.taken)
+    assert counts.dead == {"hook": 0}
+    keys = [notice["key"] for notice in receiver.notices]
+    assert len(keys) == len(set(keys))
 
 
 def test_without_batches_each_notice_is_a_message(tmp_path, clock, receiver) -> None:
@@ -344,3 +367,78 @@ def test_policies_of_topics_take_their_own_partitions(tmp_path, clock, receiver)
         alerts.sees(fleet)
 
         assert alerts.call(alerts.alerts.counts).open_incidents == {"here": 0}
+
+
+def test_an_incident_that_stays_open_is_sent_to_the_next_channel_and_ends_there(
+    tmp_path, clock
+) -> None:
+    with receiving() as team, receiving() as boss, receiving() as archive:
+        text = (
+            'also_to = ["archive"]\n'
+            + POLICY.replace("reopen_s", 'escalate_after_s = 600\nescalate_to = ["boss"]\nreopen_s')
+            + "remind_s = 60\n"
+            + hook(team, "team")
+            + hook(boss, "boss")
+            + hook(archive, "archive")
+        )
+        fleet = Fleet(["billing"], clock)
+        with running(alert_settings(tmp_path, text), clock) as alerts:
+            fleet.fail("billing")
+            alerts.sees(fleet)
+            eventually(lambda: bool(team.notices and archive.notices), "the opening")
+            (incident,) = alerts.call(lambda: alerts.alerts.incidents(IncidentAsk()))[0]
+            alerts.call(lambda: alerts.alerts.acknowledge(incident.id, author="me"))
+            fleet.pass_time(120)
+            alerts.sees(fleet)
+            early = list(boss.notices)
+            fleet.pass_time(600)
+            alerts.sees(fleet)
+            eventually(lambda: len(boss.notices) == 1, "the escalation")
+            fleet.heal("billing")
+            alerts.sees(fleet)
+            eventually(lambda: len(boss.notices) == 2, "the end")
+            eventually(lambda: len(team.notices) == 2, "the end at the first channel")
+            after = alerts.call(lambda: alerts.alerts.incident(incident.id))
+
+    assert early == []
+    assert [(n["event"], n["reason"]) for n in boss.notices] == [
+        ("open", "handed_on"),
+        ("close", "healed"),
+    ]
+    assert [n["event"] for n in team.notices] == ["open", "close"], "no reminder"
+    assert [n["event"] for n in archive.notices] == ["open", "close"]
+    assert after.acknowledged_by == "me"
+
+
+def test_an_acknowledgement_and_an_escalation_survive_a_restart(tmp_path, clock, receiver) -> None:
+    text = POLICY + "remind_s = 60\n" + hook(receiver)
+    fleet = Fleet(["billing"], clock)
+    with running(alert_settings(tmp_path, text), clock) as alerts:
+        fleet.fail("billing")
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.notices) == 1 and alerts.idle(), "the opening")
+        (incident,) = alerts.call(lambda: alerts.alerts.incidents(IncidentAsk()))[0]
+        alerts.call(lambda: alerts.alerts.acknowledge(incident.id, author="me"))
+        with pytest.raises(NotFoundError):
+            alerts.call(lambda: alerts.alerts.acknowledge("none", author="me"))
+
+    with running(alert_settings(tmp_path, text), clock) as alerts:
+        fleet.pass_time(120)
+        alerts.sees(fleet)
+        fleet.heal("billing")
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.notices) == 2, "the end")
+
+    assert [notice["event"] for notice in receiver.notices] == ["open", "close"]
+
+
+def test_a_group_that_misses_its_objective_says_which(tmp_path, clock, receiver) -> None:
+    text = POLICY.replace("reopen_s", "max_lag = 100\nreopen_s") + hook(receiver)
+    fleet = Fleet(["billing"], clock)
+    fleet.slow.add("billing")
+    with running(alert_settings(tmp_path, text), clock) as alerts:
+        fleet.pass_time(30)
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.notices) == 1, "the notice")
+
+    assert "more than 100 allowed" in receiver.notices[0]["verdict"]["objective"]

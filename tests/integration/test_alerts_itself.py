@@ -12,6 +12,7 @@ from lagwatch.ports.queries import ClusterHealth
 from tests.support.fleet import CLUSTER, Fleet, ShiftedClock, alert_settings
 from tests.support.receiver import Reply, receiving
 from tests.support.running_alerts import Running, running
+from tests.support.small_disk import small_disk
 from tests.support.waiting import eventually
 
 POLICY = "group_wait_s = 0.02\n[alerts.policies.all]\nclose_for_s = 0\nreopen_s = 0\n"
@@ -76,6 +77,32 @@ def test_a_cluster_that_is_not_seen_is_an_incident_with_its_reason(tmp_path, clo
         .startswith(f"ERROR: lagwatch does not see cluster {CLUSTER}, since")
     )
     assert (closed["event"], closed["incident"]) == ("close", opened["incident"])
+
+
+def test_what_later_news_has_overtaken_is_no_dead_letter_after_a_retry(tmp_path, clock) -> None:
+    with receiving(Reply(status=400)) as receiver:
+        settings = alert_settings(tmp_path, POLICY + hook(receiver.url))
+        fleet = Fleet(["billing"], clock)
+        with running(settings, clock) as alerts:
+            fleet.fail("billing")
+            alerts.sees(fleet)
+            eventually(lambda: alerts.call(alerts.alerts.counts).dead["hook"] == 1, "a dead letter")
+            receiver.replies.append(Reply(status=400))
+            fleet.heal("billing")
+            alerts.sees(fleet)
+            eventually(lambda: len(receiver.requests) == 2, "the end, refused as well")
+            fleet.pass_time(8)
+            fleet.fail("billing")
+            alerts.sees(fleet)
+            eventually(lambda: len(receiver.notices) == 1 and alerts.idle(), "the next incident")
+            before = alerts.call(alerts.alerts.counts).dead["hook"]
+            sent = alerts.call(lambda: alerts.alerts.retry_channel("hook"))
+            after = alerts.call(alerts.alerts.counts).dead["hook"]
+            look(alerts)
+
+            assert (before, sent, after) == (1, 0, 0)
+            assert alerts.alerts.problem == ""
+            assert [n["event"] for n in receiver.notices] == ["open"]
 
 
 def test_a_backlog_that_is_being_read_is_no_incident(tmp_path, clock) -> None:
@@ -197,6 +224,7 @@ def test_an_odd_row_is_set_aside_and_the_others_are_delivered(tmp_path, clock) -
         file.execute(
             "UPDATE payloads SET body = x'00' WHERE number = (SELECT min(number) FROM payloads)"
         )
+        file.execute("DELETE FROM contents")  # this connection heeds no foreign keys
         file.execute("DELETE FROM messages")
         file.execute("UPDATE notices SET state = 'waiting', message = NULL")
     file.close()
@@ -211,6 +239,42 @@ def test_an_odd_row_is_set_aside_and_the_others_are_delivered(tmp_path, clock) -
 
     assert len(left) == 1
     assert "notice_not_readable" in {log["event"] for log in logs}
+
+
+def test_a_disk_of_three_megabytes_is_survived_and_returned_to(tmp_path, clock) -> None:
+    groups = [f"consumer-group-{number:04}" for number in range(3000)]
+    with receiving() as receiver, small_disk(tmp_path / "disk", 3) as disk:
+        settings = alert_settings(disk, POLICY + hook(receiver.url))
+        other = disk / "other"
+        fleet = Fleet(groups, clock)
+        with running(settings, clock) as alerts:
+            other.write_bytes(bytes(1_500_000))  # something else fills the disk
+            fleet.fail(*groups)
+            alerts.sees(fleet)
+            eventually(lambda: len(receiver.notices) >= 3000 and alerts.idle(), "all openings")
+            problem = alerts.alerts.problem
+            opened = [notice["group"] for notice in receiver.notices]
+            fleet.heal(*groups[100:])
+            alerts.sees(fleet)
+            eventually(lambda: len(receiver.notices) >= 5900 and alerts.idle(), "all ends")
+            alerts.call(alerts.alerts._database.return_to_disk)  # noqa: SLF001
+            still = alerts.alerts.problem
+            other.unlink()
+            alerts.call(lambda: alerts.alerts._store.prune(clock.now_ms()))  # noqa: SLF001
+            eventually(lambda: not alerts.alerts.problem, "the return to the disk", timeout_s=60)
+            received = len(receiver.notices)
+
+        with running(settings, clock) as alerts:
+            counts = alerts.call(alerts.alerts.counts)
+            on_disk = (disk / "alerts.sqlite").stat().st_size
+
+    assert sorted(opened) == groups, "each once"
+    assert "the disk is full" in problem
+    assert "the disk is full" in still
+    assert received == len(receiver.notices) == 5900
+    assert counts.open_incidents == {CLUSTER: 100}
+    assert counts.undelivered == {"hook": 0}
+    assert on_disk < 3_000_000
 
 
 def test_a_full_disk_stops_nothing_and_repeats_nothing(tmp_path, clock) -> None:

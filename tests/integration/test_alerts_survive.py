@@ -6,11 +6,13 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
+from lagwatch.config.load import load
 from lagwatch.errors import ConfigError
 from lagwatch.notify.database import Database
 from tests.support.fleet import Fleet, ShiftedClock, alert_settings
@@ -59,6 +61,43 @@ def test_fifty_kills_between_transition_and_delivery_lose_and_double_nothing(
         expected = {(f"g{number:03}", "open"): 1 for number in range(_ROUNDS)}
         assert heard == expected
         assert len({n["key"] for notices in by_key.values() for n in notices}) == _ROUNDS
+
+
+@pytest.mark.timeout(280)
+def test_thirty_kills_with_a_channel_that_is_renamed_each_time_lose_nothing(
+    tmp_path: Path,
+) -> None:
+    chance = random.Random(7)  # noqa: S311
+    with receiving() as receiver:
+        for number in range(1, 31):
+            receiver.replies[:] = [Reply(status=503), Reply(after_s=chance.choice([0, 0.1]))]
+            config = _configured(tmp_path, receiver, channel=f"hook-{number}")
+            with _child(config, failing=number) as child:
+                _line(child, "kept")
+                _pause(chance.choice([0, 0.02, 0.1, 0.3]))
+                child.kill()
+        receiver.replies[:] = []
+        config = _configured(tmp_path, receiver, channel="last")
+        settings = load(config, {})
+        with running(settings, ShiftedClock()) as alerts:
+            everyone = {f"g{number:03}" for number in range(30)}
+            eventually(lambda: everyone <= _groups(receiver, "last"), "all that is open")
+            left = alerts.call(alerts.alerts.counts).undelivered
+            old = [name for name, waiting in left.items() if waiting and name != "last"]
+            moved = [alerts.call(partial(alerts.alerts.retry_channel, n, to="last")) for n in old]
+            eventually(alerts.idle, "what was moved")
+            eventually(lambda: not alerts.alerts.problem, "a look at itself")
+
+    assert old, "no kill left a notice to a channel that is gone: the test would prove nothing"
+    assert sum(moved) == 0, "the new channel has them all already"
+    assert _groups(receiver, "last") == everyone
+
+
+def _groups(receiver: Receiver, channel: str) -> set[str]:
+    """Groups whose notices a channel has delivered."""
+    messages = [request.json for request in receiver.taken]
+    notices = [n for sent in messages if sent["channel"] == channel for n in sent["notices"]]
+    return {notice["group"] for notice in notices if notice["about"] == "group"}
 
 
 def test_an_incident_survives_a_restart_and_is_closed_after_it(tmp_path: Path) -> None:
@@ -158,17 +197,17 @@ def test_a_transaction_that_fails_changes_nothing(tmp_path: Path) -> None:
             assert alerts.alerts.problem == ""
 
 
-def _configured(folder: Path, receiver: Receiver) -> Path:
-    _settings(folder, receiver)
+def _configured(folder: Path, receiver: Receiver, channel: str = "hook") -> Path:
+    _settings(folder, receiver, channel)
     return folder / "lagwatch.toml"
 
 
-def _settings(folder: Path, receiver: Receiver):
+def _settings(folder: Path, receiver: Receiver, channel: str = "hook"):
     return alert_settings(
         folder,
         "group_wait_s = 0.02\n"
         "[alerts.policies.all]\nclose_for_s = 0\n"
-        f'[alerts.webhook.hook]\nurl = "{receiver.url}"\nper_minute = 6000\n',
+        f'[alerts.webhook.{channel}]\nurl = "{receiver.url}"\nper_minute = 6000\n',
     )
 
 

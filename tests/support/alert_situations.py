@@ -1,11 +1,12 @@
-"""Eight situations that receivers read about, made by hand."""
+"""Nine situations that receivers read about, made by hand."""
 
 from dataclasses import replace
 from typing import Final
 
 from lagwatch.core.incident import Tell
-from lagwatch.notify.notice import About, Earlier, Message, Notice, nothing_known
+from lagwatch.notify.notice import About, Earlier, Message, Notice
 from lagwatch.notify.sample import sample_messages
+from lagwatch.notify.verdict import nothing_known
 
 AT_MS: Final = 1_796_000_000_000
 _PAGE: Final = "https://lagwatch.example.com/?group={group}&of=prod"
@@ -39,6 +40,7 @@ def situations() -> dict[str, Message]:
         "a_storm": Message(
             id="m6", channel="ops", at_ms=AT_MS, notices=tuple(_storm(stopped, 1000))
         ),
+        "several_causes": _message("m9", *_several_causes(stopped)),
         "odd_names": _message("m7", _named(stopped, "заказы_*_<b>&`x`" + "я" * 4000)),
         "cluster_unseen": _message(
             "m8",
@@ -58,6 +60,25 @@ def situations() -> dict[str, Message]:
             ),
         ),
     }
+
+
+def hostile() -> dict[str, Message]:
+    """Names of 4,000 characters, of one to four bytes each or escaped: alone and in a storm."""
+    stopped = situations()["stopped"].notices[0]
+    found = {}
+    for kind, letter in (("latin", "a"), ("cyrillic", "я"), ("emoji", "😀"), ("markup", '&<>"')):
+        name = (letter * 4000)[:4000]
+        notice = replace(
+            _of_topic(_named(stopped, name), name), team=name, runbook=f"https://{name}"
+        )
+        storm = [
+            replace(_of_topic(_named(notice, name), f"{topic}{name}"), cluster=name, policy=name)
+            for topic in range(6)
+            for _ in range(50)
+        ]
+        found[f"{kind} alone"] = _message("h1", notice)
+        found[f"{kind} storm"] = _message("h2", *storm)
+    return found
 
 
 def _message(identity: str, *notices: Notice) -> Message:
@@ -119,3 +140,16 @@ def _named(notice: Notice, group: str) -> Notice:
     return replace(
         notice, group=group, url=_PAGE.format(group="x"), verdict={**notice.verdict, "group": group}
     )
+
+
+def _several_causes(notice: Notice) -> list[Notice]:
+    """A topic that stopped for twelve groups, two groups of another policy, and a cluster."""
+    storm = _storm(notice, 15)
+    others = [_of_topic(replace(one, policy="others", team=""), "mail") for one in storm[12:14]]
+    elsewhere = replace(storm[14], cluster="test", policy="others", runbook="")
+    return [*storm[:12], *others, elsewhere]
+
+
+def _of_topic(notice: Notice, topic: str) -> Notice:
+    partitions = [{**partition, "topic": topic} for partition in notice.verdict["partitions"]]
+    return replace(notice, verdict={**notice.verdict, "partitions": partitions})

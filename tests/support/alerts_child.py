@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from lagwatch.config.load import load
-from lagwatch.notify import Alerts
+from lagwatch.notify.alerts import Alerts
 from tests.support.fleet import Fleet, ShiftedClock
 
 

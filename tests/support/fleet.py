@@ -11,7 +11,7 @@ from lagwatch.config.settings import Settings
 from lagwatch.core.model import EpochMs, RuleSet
 from lagwatch.monitor import ClusterMonitor
 from lagwatch.monitor.cluster import MonitorSettings
-from lagwatch.notify import Alerts
+from lagwatch.notify.alerts import Alerts
 from lagwatch.ports.queries import ClusterHealth
 from lagwatch.ports.reports import CollectorStarted, Commits, LogEnds, Topics
 from lagwatch.query import SnapshotQueries

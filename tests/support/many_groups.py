@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from lagwatch.notify import Alerts
+from lagwatch.notify.alerts import Alerts
 from lagwatch_api import create_app
 from tests.support.api_doubles import GivenSettings, RecordingCommands
 from tests.support.browser import Browser

@@ -48,6 +48,8 @@ class Receiver:
         self.requests: list[Request] = []
         self.taken: list[Request] = []
         """Those answered with 2xx."""
+        self.most_bytes: int | None = None
+        """Larger bodies are answered with 413."""
         self.stopping = threading.Event()
         self._lock = threading.Lock()
 
@@ -57,6 +59,8 @@ class Receiver:
         with self._lock:
             self.requests.append(request)
             reply = self.replies.pop(0) if self.replies else Reply()
+            if self.most_bytes is not None and len(request.body) > self.most_bytes:
+                reply = Reply(status=413, body="too large")
             if reply.status < 300 and not reply.hang_up and not reply.after_s:
                 self.taken.append(request)
         return reply

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from lagwatch.config.settings import Settings
-from lagwatch.notify import Alerts
+from lagwatch.notify.alerts import Alerts
 from tests.support.fleet import Fleet, ShiftedClock
 
 T = TypeVar("T")

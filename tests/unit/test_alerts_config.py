@@ -10,6 +10,7 @@ from lagwatch.cli.app import app
 from lagwatch.config.load import load, load_with_origins
 from lagwatch.config.show import as_toml
 from lagwatch.errors import ConfigError
+from lagwatch.notify.channels.slack import SlackSettings
 from tests.support.receiver import Reply, receiving
 
 HEAD = '[clusters.local]\nbootstrap = ["localhost:1"]\n'
@@ -91,7 +92,9 @@ def test_secrets_come_from_their_files_and_are_never_shown(tmp_path) -> None:
 
     loaded = load_with_origins(path, {})
 
-    url = loaded.settings.alerts.slack["a"].webhook_url
+    slack = dict(loaded.settings.alerts.channels())["a"]
+    assert isinstance(slack, SlackSettings)
+    url = slack.webhook_url
     assert url is not None
     assert url.get_secret_value() == "https://hooks.example.com/hunter2"
     assert "hunter2" not in as_toml(loaded)
@@ -120,6 +123,19 @@ class TestCommands:
             assert result.exit_code == 0
             assert result.stdout == "200 OK: fine\n" * 2
             assert [request.json["event"] for request in receiver.taken] == ["open", "close"]
+
+    def test_test_without_a_name_tries_every_channel(self, tmp_path) -> None:
+        with receiving() as good, receiving(Reply(status=403, body="go away")) as bad:
+            text = (
+                f'[alerts.webhook.bad]\nurl = "{bad.url}"\n'
+                f'[alerts.slack.chat]\nwebhook_url = "{good.url}"\n'
+                f'[alerts.webhook.good]\nurl = "{good.url}"\n'
+            )
+            result = run("test", "-c", written(tmp_path, text))
+
+        assert result.exit_code == 2
+        assert sorted(result.stdout.splitlines()) == ["chat: 200 OK: fine", "good: 200 OK: fine"]
+        assert "bad: 403 Forbidden: go away" in result.stderr
 
     def test_test_shows_why_a_receiver_refuses(self, tmp_path) -> None:
         with receiving(Reply(status=403, body="go away")) as receiver:

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from lagwatch.config.alerts_channels import WebhookSettings
 from lagwatch.core.incident import Act, Decision, Incident, Reason, State, Tell
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.errors import NotifyError, Refusal
 from lagwatch.notify.backoff import ChannelBackoff
+from lagwatch.notify.channels.base import Limits
+from lagwatch.notify.channels.webhook import WebhookSettings
 from lagwatch.notify.database import Database
 from lagwatch.notify.dispatch import Deliverer, Outlet
 from lagwatch.notify.notice import Message, Notice
 from lagwatch.notify.outbox import Outbox
-from lagwatch.notify.packing import Packing
 from lagwatch.notify.store import Change, IncidentStore, Listener
 
 CHANNEL = "hook"
@@ -58,7 +58,7 @@ class Unsteady:
     word: dict[str, str] = field(default_factory=dict)
     heard: list[Message] = field(default_factory=list)
     attempts: int = 0
-    packing: Packing = field(default_factory=Packing)
+    limits: Limits = Limits()  # noqa: RUF009 it is frozen
 
     async def send(self, message: Message) -> str:
         self.attempts += 1
@@ -83,7 +83,7 @@ class World:
         self,
         database: Database,
         receiver: Unsteady,
-        packing: Packing,
+        limits: Limits,
         chance: random.Random,
         runner: asyncio.Runner,
         *,
@@ -104,7 +104,7 @@ class World:
             settings=settings,
             wait_s=1.0,
             interval_s=interval_s,
-            packing=packing,
+            limits=limits,
         )
         self.deliverer = Deliverer(
             self.outbox,
@@ -204,7 +204,7 @@ def world(
     receiver: Unsteady,
     *,
     seed: int = 0,
-    packing: Packing = Packing(),  # noqa: B008 it is frozen
+    limits: Limits = Limits(),  # noqa: B008 it is frozen
     interval_s: float = 0.0,
 ) -> Iterator[World]:
     chance = random.Random(seed)  # noqa: S311
@@ -212,7 +212,7 @@ def world(
         Database(folder / f"{seed}.sqlite", now_ms=0) as database,
         asyncio.Runner() as runner,
     ):
-        yield World(database, receiver, packing, chance, runner, interval_s=interval_s)
+        yield World(database, receiver, limits, chance, runner, interval_s=interval_s)
 
 
 def down() -> NotifyError:
@@ -245,9 +245,9 @@ def test_after_an_outage_the_last_word_is_true(tmp_path, seed) -> None:
         return refuse() if bad else None
 
     receiver = Unsteady(fails, loses_answer=lambda: chance.random() < 0.3)
-    packing = Packing(most_notices=chance.choice([1, 2, 5000]))
+    limits = Limits(most_notices=chance.choice([1, 2, 5000]))
     interval_s = chance.choice([0.0, 30.0])
-    with world(tmp_path, receiver, seed=seed, packing=packing, interval_s=interval_s) as here:
+    with world(tmp_path, receiver, seed=seed, limits=limits, interval_s=interval_s) as here:
         for _ in range(chance.randint(5, 25)):
             outage["on"] = chance.random() < 0.6
             group = chance.choice(GROUPS)

@@ -2,7 +2,7 @@
 
 import struct
 import zlib
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from random import Random
 from zoneinfo import ZoneInfo
 
@@ -10,11 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lagwatch.config.alerts import AlertsSettings, MuteSettings
+from lagwatch.config.alerts import AlertsSettings, MuteSettings, PolicySettings
+from lagwatch.core.incident import Observation
+from lagwatch.core.model import GroupStatus
 from lagwatch.notify.alerts import page_link
 from lagwatch.notify.backoff import Allowance, ChannelBackoff
 from lagwatch.notify.curve import png
 from lagwatch.notify.mutes import from_settings
+from lagwatch.notify.objectives import Objectives, objective
 from lagwatch.notify.policies import PolicyBook
 from lagwatch.notify.render import Templates
 from lagwatch.notify.sample import sample_messages
@@ -23,7 +26,7 @@ from lagwatch.notify.words import plain_text
 BERLIN = ZoneInfo("Europe/Berlin")
 
 
-def at(text: str, zone: ZoneInfo = BERLIN) -> int:
+def at(text: str, zone: tzinfo = BERLIN) -> int:
     return round(datetime.fromisoformat(text).replace(tzinfo=zone).timestamp() * 1000)
 
 
@@ -53,6 +56,32 @@ class TestMutes:
         assert window.ends_ms(at("2026-10-18T04:30")) is not None  # summer time
         assert window.ends_ms(at("2026-10-25T04:30")) is not None  # the day it ends
         assert window.ends_ms(at("2026-10-25T03:30")) is None
+
+    def test_a_start_that_the_clocks_skip_comes_as_much_later(self) -> None:
+        window = weekly(days=["sun"], at="02:30", duration_s=3600)  # 2026-03-29: 02:00 is 03:00
+        one_utc = at("2026-03-29T01:00", UTC)
+
+        assert window.ends_ms(one_utc + 29 * 60_000) is None
+        assert window.ends_ms(one_utc + 30 * 60_000) == one_utc + 90 * 60_000  # 03:30 local
+        assert window.ends_ms(one_utc + 90 * 60_000) is None
+
+    def test_a_start_that_comes_twice_is_taken_the_first_time(self) -> None:
+        window = weekly(days=["sun"], at="02:30", duration_s=1800)  # 2026-10-25: 03:00 is 02:00
+        first = at("2026-10-25T00:30", UTC)
+
+        assert window.ends_ms(first - 1) is None
+        assert window.ends_ms(first) == first + 1800_000
+        assert window.ends_ms(first + 3_600_000) is None, "the second half past two"
+
+    @pytest.mark.parametrize("day", ["2026-03-28", "2026-10-24"])
+    def test_a_window_over_the_change_lasts_as_long_as_it_says(self, day) -> None:
+        window = weekly(days=["sat"], at="23:00", duration_s=6 * 3600)
+        begin = at(f"{day}T23:00")
+
+        assert window.ends_ms(begin - 1) is None
+        assert window.ends_ms(begin) == begin + 6 * 3_600_000
+        assert window.ends_ms(begin + 6 * 3_600_000 - 1) == begin + 6 * 3_600_000
+        assert window.ends_ms(begin + 6 * 3_600_000) is None
 
     def test_a_window_that_comes_once_begins_and_ends_in_its_time_zone(self) -> None:
         settings = MuteSettings(
@@ -101,6 +130,101 @@ class TestPolicies:
         }
         assert book.of("test", "payments", ["x"])["x"] is book.by_name["rest"]
         assert book.of("test", "other", ["x"])["x"] is None
+
+
+def objectives(**limits: object) -> Objectives:
+    found = objective(PolicySettings(**limits))
+    assert found is not None
+    return Objectives({"p": found})
+
+
+def seen(
+    status: GroupStatus = GroupStatus.OK, lag: int = 0, time_lag_s: float = -0.001, lost: int = 0
+) -> Observation:
+    return Observation(
+        status=status, total_lag=lag, time_lag_ms=round(time_lag_s * 1000), lost=lost
+    )
+
+
+class TestObjectives:
+    @pytest.mark.parametrize(
+        ("limits", "what", "said"),
+        [
+            ({"max_lag": 10}, seen(lag=11), "11 messages behind, more than 10 allowed"),
+            ({"max_lag": 10}, seen(lag=10), ""),
+            ({"max_time_lag_s": 60}, seen(time_lag_s=61), "1 min 1 s behind in time"),
+            ({"max_time_lag_s": 60}, seen(), ""),
+            ({"lost_records": 5}, seen(lost=5), "5 messages deleted before the group read them"),
+            ({"lost_records": 5}, seen(lost=4), ""),
+            ({"lost_records": 1}, seen(GroupStatus.UNKNOWN, lost=4), ""),
+        ],
+    )
+    def test_a_limit_is_missed_only_by_what_is_known(self, limits, what, said) -> None:
+        judged, missed = objectives(**limits).judged("g", "p", what, 0)
+
+        assert missed.startswith(said)
+        assert bool(missed) == bool(said)
+        assert judged.status == (GroupStatus.ERR if said else what.status)
+
+    @pytest.mark.parametrize(
+        ("per_second", "said"),
+        [
+            (10, ""),  # 120 s of 10,000 messages later: 8,800 left, 880 s
+            (5, "9,400 messages behind, caught up in about 31 min 20 s; allowed are 30 min"),
+            (0, "10,000 messages behind, and the lag does not shrink"),
+            (-1, "10,120 messages behind, and the lag does not shrink"),
+        ],
+    )
+    def test_a_group_must_catch_up_in_time_at_its_speed(self, per_second, said) -> None:
+        judging = objectives(catch_up_within_s=1800)
+
+        missed = [
+            judging.judged("g", "p", seen(lag=10_000 - per_second * s, time_lag_s=600), s * 1000)[1]
+            for s in range(0, 121, 5)
+        ]
+
+        assert missed[:12] == [""] * 12, "no speed is known within the first minute"
+        assert missed[-1].startswith(said)
+        assert bool(missed[-1]) == bool(said)
+
+    @pytest.mark.parametrize(
+        ("missed_share", "severity"),
+        [
+            (1.0, GroupStatus.ERR),
+            (0.1, GroupStatus.WARN),  # 10 times too fast: 6 are slow burn, 14.4 fast
+            (0.05, GroupStatus.OK),
+        ],
+    )
+    def test_an_error_budget_burns_fast_or_slowly(self, missed_share, severity) -> None:
+        judging = objectives(max_lag=10, objective_share=0.99)
+
+        for s in range(0, 6 * 3600, 10):
+            bad = (s // 10 * missed_share) % 1 + missed_share >= 1
+            judged, missed = judging.judged("g", "p", seen(lag=11 if bad else 0), s * 1000)
+
+        assert judged.status is severity
+        assert ("error budget of 30 days" in missed) == (severity is not GroupStatus.OK)
+
+    def test_a_burn_ends_soon_after_the_trouble_and_is_forgotten(self) -> None:
+        judging = objectives(max_lag=10, objective_share=0.99)
+        for s in range(0, 1200, 10):
+            judging.judged("g", "p", seen(lag=11), s * 1000)
+
+        statuses = [
+            judging.judged("g", "p", seen(), s * 1000)[0].status for s in range(1200, 8 * 3600, 10)
+        ]
+
+        assert statuses[0] is GroupStatus.ERR
+        assert statuses[31] is GroupStatus.OK
+        assert not list(judging.groups())
+
+    def test_time_in_which_nothing_was_seen_spends_nothing(self) -> None:
+        judging = objectives(max_lag=10, objective_share=0.99)
+        judging.judged("g", "p", seen(lag=11), 0)
+
+        judged, _ = judging.judged("g", "p", seen(lag=11), 3_600_000)
+
+        assert judged.status is GroupStatus.OK
 
 
 class TestTemplates:

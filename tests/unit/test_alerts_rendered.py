@@ -1,4 +1,4 @@
-"""What every channel sends in eight situations, kept as files to be read; and the vendors' limits.
+"""What every channel sends in nine situations, kept as files to be read; and the vendors' limits.
 
 Write the files anew with `REWRITE=1 pytest tests/unit/test_alerts_rendered.py`, and read them.
 """
@@ -11,19 +11,22 @@ from pathlib import Path
 import pytest
 
 from lagwatch.clock import SystemClock
-from lagwatch.config.alerts_channels import AlertmanagerSettings, EmailSettings, WebhookSettings
-from lagwatch.notify.channels import pagerduty, slack, teams
-from lagwatch.notify.channels.alertmanager import Alertmanager
-from lagwatch.notify.channels.email import Email
-from lagwatch.notify.channels.webhook import Webhook
+from lagwatch.notify.channels import pagerduty
+from lagwatch.notify.channels.alertmanager import Alertmanager, AlertmanagerSettings
+from lagwatch.notify.channels.email import Email, EmailSettings
+from lagwatch.notify.channels.http import as_json
+from lagwatch.notify.channels.slack import Slack, SlackSettings
+from lagwatch.notify.channels.teams import Teams, TeamsSettings
+from lagwatch.notify.channels.webhook import Webhook, WebhookSettings
 from lagwatch.notify.notice import Message
 from lagwatch.notify.words import body, plain_text, subject
-from tests.support.alert_situations import AT_MS, situations
+from tests.support.alert_situations import AT_MS, hostile, situations
 
 _FOLDER = Path(__file__).parents[1] / "data" / "alerts_rendered"
 _LONGEST_FILE = 12_000
 """A storm is kept cut; its limits have tests of their own."""
 SITUATIONS = situations()
+EVERY = SITUATIONS | hostile()
 
 
 class StoppedClock(SystemClock):
@@ -31,6 +34,10 @@ class StoppedClock(SystemClock):
 
     def now_ms(self):
         return AT_MS
+
+
+SLACK = Slack("s", SlackSettings(webhook_url="http://127.0.0.1:1"), StoppedClock())
+TEAMS = Teams("t", TeamsSettings(webhook_url="http://127.0.0.1:1"), StoppedClock())
 
 
 def _json(document: object) -> str:
@@ -47,7 +54,7 @@ def _alertmanager(message: Message) -> str:
 
 def _email(message: Message) -> str:
     settings = EmailSettings(host="localhost", sender="lagwatch@example.com", to=["o@example.com"])
-    mail = Email("ops", settings).compose(message)
+    mail = Email("ops", settings, StoppedClock()).compose(message)
     parts = [mail.get_body((kind,)) for kind in ("plain", "html")]
     head = "".join(f"{name}: {mail[name]}\n" for name in ("Subject", "In-Reply-To") if mail[name])
     return head + "\n" + "\n".join(part.get_content() for part in parts if part is not None)
@@ -68,8 +75,8 @@ CHANNELS: dict[str, Callable[[Message], str]] = {
     "apprise": lambda message: f"{subject(message)}\n\n{body(message, 4000)}",
     "email": _email,
     "pagerduty": lambda message: _json(pagerduty.events(message)),
-    "slack": lambda message: _json(slack.payload(message)),
-    "teams": lambda message: _json(teams.payload(message)),
+    "slack": lambda message: _json(SLACK.payload(message)),
+    "teams": lambda message: _json(TEAMS.payload(message)),
     "webhook": _webhook,
 }
 
@@ -86,9 +93,10 @@ def test_a_channel_sends_what_the_file_shows(channel: str, situation: str) -> No
     assert shown == path.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("situation", SITUATIONS)
+@pytest.mark.parametrize("situation", EVERY)
 def test_slack_accepts_the_sizes(situation: str) -> None:
-    payload = slack.payload(SITUATIONS[situation])
+    """Source: Slack, "Reference: blocks", "Reference: block elements", "chat.postMessage"."""
+    payload = SLACK.payload(EVERY[situation])
 
     (attachment,) = payload["attachments"]
     assert len(payload["text"]) <= 4000
@@ -102,21 +110,33 @@ def test_slack_accepts_the_sizes(situation: str) -> None:
             assert len(button["url"]) <= 3000
 
 
-@pytest.mark.parametrize("situation", SITUATIONS)
+@pytest.mark.parametrize("situation", EVERY)
 def test_teams_accepts_the_size(situation: str) -> None:
-    payload = teams.payload(SITUATIONS[situation])
+    """Source: Microsoft, "Limits and specifications for Microsoft Teams": 28 KB."""
+    payload = TEAMS.payload(EVERY[situation])
 
-    assert len(json.dumps(payload, ensure_ascii=False).encode()) <= 28 * 1024
+    assert len(as_json(payload)) <= 28 * 1024
 
 
-@pytest.mark.parametrize("situation", SITUATIONS)
+@pytest.mark.parametrize("situation", EVERY)
 def test_pagerduty_accepts_the_sizes(situation: str) -> None:
-    for event in pagerduty.events(SITUATIONS[situation]):
-        assert len(json.dumps(event).encode()) <= 512 * 1024
+    """Source: PagerDuty, "Send an event": 512 KB, summary of 1,024 characters."""
+    for event in pagerduty.events(EVERY[situation]):
+        assert len(as_json(event)) <= 512 * 1024
         assert len(event["dedup_key"]) <= 255
         if event["event_action"] == "trigger":
             assert len(event["payload"]["summary"]) <= 1024
             assert event["payload"]["severity"] in {"critical", "error", "warning", "info"}
+
+
+@pytest.mark.parametrize("situation", EVERY)
+def test_mail_has_lines_and_a_subject_that_servers_accept(situation: str) -> None:
+    """Source: RFC 5322, 2.1.1: 998 characters."""
+    settings = EmailSettings(host="localhost", sender="lagwatch@example.com", to=["o@example.com"])
+    mail = Email("ops", settings, StoppedClock()).compose(EVERY[situation])
+
+    assert max(map(len, bytes(mail).splitlines())) <= 998
+    assert len(mail["Subject"]) <= 200
 
 
 def test_a_storm_counts_what_it_leaves_out_and_keeps_the_link() -> None:
@@ -127,6 +147,27 @@ def test_a_storm_counts_what_it_leaves_out_and_keeps_the_link() -> None:
     assert 5 <= shown <= 20
     assert f"… and {1000 - shown} more" in text
     assert text.endswith("https://lagwatch.example.com/")
+
+
+def test_a_storm_is_sorted_by_what_may_have_one_cause() -> None:
+    lines = plain_text(SITUATIONS["several_causes"], 2900).splitlines()
+
+    headings = [line for line in lines if line[0].isdigit()]
+    assert [line.partition(",")[0] for line in headings] == [
+        "12 consumer groups of topic sample-topic on prod",
+        "2 consumer groups of topic mail on prod",
+        "1 consumer group of topic sample-topic on test",
+    ]
+    shown = [line for line in lines if line.startswith("• ERROR: ")]
+    assert all("in time, 1 of 3 partitions, since" in line for line in shown)
+    assert f"• … and {15 - len(shown)} more" in lines
+
+
+def test_a_name_of_any_length_leaves_room_for_the_facts() -> None:
+    headline = plain_text(SITUATIONS["odd_names"]).splitlines()[0]
+
+    assert "1,204 messages behind, 3 min 14 s in time" in headline
+    assert len(headline) < 300
 
 
 def test_a_group_that_is_gone_is_never_ok() -> None:

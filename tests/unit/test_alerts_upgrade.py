@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from lagwatch.errors import ConfigError
+from lagwatch.notify.channels.base import Limits
 from lagwatch.notify.database import Database
 from lagwatch.notify.outbox import Outbox
-from lagwatch.notify.packing import Packing
 from lagwatch.notify.records import Records
 from lagwatch.notify.store import IncidentStore
 from lagwatch.ports.alerts import NoticeAsk
@@ -120,7 +120,7 @@ def test_open_incidents_and_undelivered_notices_are_taken_over(tmp_path) -> None
         kept = {one.group for one in IncidentStore(database).kept(10)}
         states = {one.group: one.state for one in Records(database).notices(NoticeAsk())[0]}
         outbox = Outbox(database)
-        assert outbox.pack("hook", Packing(), 10)
+        assert outbox.pack("hook", Limits(), 10)
         message = outbox.sealed("hook")
         standing = outbox.standing("hook")
         mutes = Records(database).mutes(10)
@@ -134,6 +134,24 @@ def test_open_incidents_and_undelivered_notices_are_taken_over(tmp_path) -> None
     assert [one.group for one in standing] == ["delivered"]
     assert [one.id for one in mutes] == ["m"]
     assert broken == []
+
+
+def test_a_file_of_the_second_layout_keeps_its_incidents(tmp_path) -> None:
+    path = tmp_path / "alerts.sqlite"
+    first_layout(path)
+    with Database(path, now_ms=10) as database:
+        for column in ("handed_on", "acknowledged_ms", "acknowledged_by"):
+            database.connection.execute(f"ALTER TABLE incidents DROP COLUMN {column}")
+        database.connection.execute("PRAGMA user_version = 2")
+
+    with Database(path, now_ms=10) as database:
+        kept = list(IncidentStore(database).kept(10))
+        Records(database).acknowledge("queued", "me", 11)
+        acknowledged = Records(database).incident("queued")
+
+    assert {each.group for each in kept} == {"delivered", "queued", "waiting"}
+    assert not any(each.state.incident.handed_on for each in kept if each.state.incident)
+    assert (acknowledged.acknowledged_ms, acknowledged.acknowledged_by) == (11, "me")
 
 
 def test_a_file_of_a_later_version_is_refused_and_left_alone(tmp_path) -> None:

@@ -93,7 +93,7 @@ class TestReference:
 
         assert len([row for row in rows if row.startswith("| `give_up_after_s`")]) == 1
         (token,) = [row for row in rows if row.startswith("| `token`")]
-        assert token.endswith("| webhook, alertmanager |")
+        assert token.endswith("| alertmanager, webhook |")
 
     def test_no_text_breaks_a_table(self) -> None:
         rows = [line for line in markdown().splitlines() if line.startswith("|")]

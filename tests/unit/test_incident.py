@@ -383,3 +383,41 @@ def test_in_the_end_everybody_knows_how_it_is(policy: Policy, seen) -> None:
                 knows = state.incident.severity
 
         assert knows is (None if last is OK else ERR)
+
+
+class TestEscalation:
+    POLICY = Policy(name="p", escalate_ms=600_000, escalate_to=("boss",), remind_ms=300_000)
+
+    def test_an_incident_that_stays_open_is_handed_on_once(self) -> None:
+        story = Story(self.POLICY)
+
+        reasons = [story.sees(ERR, 60).reason for _ in range(20)]
+
+        assert reasons.count(Reason.HANDED_ON) == 1
+        assert reasons[10] is Reason.HANDED_ON, "ten minutes after it opened"
+        assert reasons.count(Reason.REMINDER_DUE) == 3, "every five minutes, as without it"
+
+    def test_a_mute_holds_it_back_until_it_ends(self) -> None:
+        story = Story(self.POLICY)
+        story.sees(ERR)
+        story.sees(ERR, 700, muted=True)
+
+        reasons = [story.sees(ERR, 1).reason for _ in range(2)]
+
+        assert Reason.HANDED_ON in reasons
+
+    def test_acknowledging_silences_reminders_and_nothing_else(self) -> None:
+        story = Story(self.POLICY)
+        story.sees(ERR)
+        assert story.state.incident is not None
+        acknowledged = replace(story.state.incident, acknowledged=True)
+        story.state = replace(story.state, incident=acknowledged)
+
+        reminded = [story.sees(ERR, 60).reason for _ in range(9)]
+        handed_on = story.sees(ERR, 120).reason
+        story.sees(OK)
+
+        assert Reason.REMINDER_DUE not in reminded
+        assert Reason.ACKNOWLEDGED in reminded
+        assert handed_on is Reason.HANDED_ON
+        assert story.heard[-1] is Tell.CLOSE

@@ -305,8 +305,11 @@ def test_an_e_mail_carries_the_page_as_a_file(report) -> None:
 
 
 def test_channels_that_cannot_take_it_are_named_before_anything_runs() -> None:
-    alerts = AlertsSettings(
-        pagerduty={"pager": {"routing_key": "k"}}, webhook={"hook": {"url": "http://localhost:1"}}
+    alerts = AlertsSettings.model_validate(
+        {
+            "pagerduty": {"pager": {"routing_key": "k"}},
+            "webhook": {"hook": {"url": "http://localhost:1"}},
+        }
     )
 
     check(["hook"], alerts, key="jobs.report.channels")
@@ -314,7 +317,7 @@ def test_channels_that_cannot_take_it_are_named_before_anything_runs() -> None:
         check(["pager", "nobody"], alerts, key="jobs.report.channels")
 
     assert [fault.problem for fault in raised.value.faults] == [
-        "takes alerts only",
+        "sends alerts only",
         "no channel has this name",
     ]
 

@@ -24,7 +24,7 @@ from lagwatch.config.walk import hidden_texts, holds, option_at
 from lagwatch.errors import ConfigError, HistoryError, JobError, NotifyError
 from lagwatch.history.folder import open_folder
 from lagwatch.jobs.session import start
-from lagwatch.notify.channels.build import build
+from lagwatch.notify.channels.registry import open_channel
 from lagwatch.notify.sample import sample_messages
 from tests.support.planted import MARK, changed, places, planted, toml
 
@@ -208,7 +208,8 @@ def test_channels_that_fail_log_and_raise_no_secret(written, level, form) -> Non
 async def refusals(alerts: AlertsSettings) -> list[str]:
     """What every channel says of a message that it cannot send."""
     said = []
-    for channel in build(alerts, SystemClock()).values():
+    for name, settings in alerts.channels():
+        channel = open_channel(name, settings, SystemClock())
         for message in sample_messages():
             with pytest.raises(NotifyError) as raised:
                 await channel.send(message)

@@ -86,6 +86,14 @@ class Retried(TypedDict):
     notices: int
 
 
+class Acknowledgement(BaseModel):
+    """Who works on an incident."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    author: Annotated[str, Field(max_length=200)] = ""
+
+
 class MuteOrder(BaseModel):
     """A mute that is asked for; in names `*` is any characters, "" means all."""
 
@@ -130,6 +138,12 @@ def _incidents(routes: APIRouter, alerts: AlertsView) -> None:
         found = alerts.incident(incident)
         notices, _ = alerts.notices(NoticeAsk(incident=incident, limit=1000))
         return {"incident": found, "notices": notices}
+
+    @routes.post(
+        "/incidents/{incident}/acknowledge", summary="Send no more reminders of an open incident"
+    )
+    async def acknowledge(incident: str, order: Acknowledgement) -> IncidentRecord:
+        return alerts.acknowledge(incident, author=order.author)
 
 
 def _notices(routes: APIRouter, alerts: AlertsView) -> None:

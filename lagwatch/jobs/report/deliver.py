@@ -14,8 +14,8 @@ from lagwatch.jobs.report.model import Report
 from lagwatch.jobs.report.page import html
 from lagwatch.jobs.report.text import subject, text
 from lagwatch.notify.announce import Delivery, deliver
-from lagwatch.notify.bulletin import Bulletin
-from lagwatch.notify.channels.build import build_one
+from lagwatch.notify.channels.registry import open_channel
+from lagwatch.notify.notice import Bulletin
 
 
 def documents(report: Report) -> Mapping[str, bytes]:
@@ -75,7 +75,7 @@ def send(
     wanted = {name: one for name, one in alerts.channels() if name in names}
     if not wanted:
         return []
-    channels = {name: build_one(name, settings, clock) for name, settings in wanted.items()}
+    channels = {name: open_channel(name, settings, clock) for name, settings in wanted.items()}
     timeout_s = max(settings.timeout_s for settings in wanted.values())
     return asyncio.run(deliver(channels, bulletin(report), timeout_s=timeout_s, clock=clock))
 

@@ -1,1 +1,4 @@
-"""The channels, one file each; a library is imported only when its channel is configured."""
+"""The channels, one file for each kind."""
+
+# The configuration reads the kinds from this folder: load it before any of them.
+import lagwatch.config  # noqa: F401

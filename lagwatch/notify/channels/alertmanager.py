@@ -11,15 +11,18 @@ import asyncio
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from pydantic import Field
 
 from lagwatch.clock import Clock
-from lagwatch.config.alerts_channels import AlertmanagerSettings
+from lagwatch.config.alerts_channels import AuthenticatedSettings, HttpUrls
+from lagwatch.config.secret import Properties
 from lagwatch.core.incident import Tell
 from lagwatch.errors import NotifyError
+from lagwatch.notify.channels.base import Kind, Limits
 from lagwatch.notify.channels.http import HttpSender
 from lagwatch.notify.notice import About, Level, Message, Notice
-from lagwatch.notify.packing import Packing
 from lagwatch.notify.words import details, headline
 
 _NAMES: Final[Mapping[About, str]] = {
@@ -29,16 +32,34 @@ _NAMES: Final[Mapping[About, str]] = {
     About.HISTORY: "LagwatchHistoryNotRecorded",
 }
 _LIVES: Final = 5
-"""Keep-alives that an alert outlives."""
+"""An alert ends by itself after so many keep-alive intervals."""
 _CHUNK: Final = 500
 _SEVERITIES: Final[tuple[Level, ...]] = ("warning", "error")
 
 
+class AlertmanagerSettings(AuthenticatedSettings):
+    """Prometheus Alertmanager, API v2. Alerts are posted to all peers."""
+
+    urls: HttpUrls = Field(description="all peers: `http://host:9093`, without `/api/v2`")
+    keep_alive_s: Annotated[float, Field(ge=1, le=3600, allow_inf_nan=False)] = Field(
+        default=60.0,
+        description="seconds between two posts of a firing alert; it ends after five times this",
+    )
+    watchdog: bool = Field(
+        default=False,
+        description="keep an alert `LagwatchWatchdog` firing while all is well; see the heartbeat",
+    )
+    labels: Properties = Field(
+        default=Properties(), description="additional labels for every alert"
+    )
+
+
 class Alertmanager:
-    """A `Channel` that `KeepsAlive`."""
+    """A `Channel` that `KeepsAlive` and `Beats`."""
+
+    limits = Limits()
 
     def __init__(self, name: str, settings: AlertmanagerSettings, clock: Clock) -> None:
-        self.packing = Packing()
         self._name = name
         self._settings = settings
         self._clock = clock
@@ -48,11 +69,31 @@ class Alertmanager:
         )
 
     @property
+    def watchdog(self) -> bool:
+        return self._settings.watchdog
+
+    async def beat(self, lives_s: float) -> None:
+        now_ms = self._clock.now_ms()
+        watchdog = {
+            "labels": {
+                **self._settings.labels,
+                "alertname": "LagwatchWatchdog",
+                "severity": "none",
+            },
+            "annotations": {"summary": "lagwatch works. It does not when this alert ends."},
+            "startsAt": _time(now_ms),
+            "endsAt": _time(now_ms + round(lives_s * 1000)),
+        }
+        await self._post([watchdog])
+
+    @property
     def keep_alive_s(self) -> float:
         return self._settings.keep_alive_s
 
     async def send(self, message: Message) -> str:
-        return await self._post([one for notice in message.notices for one in self._alerts(notice)])
+        return await self._post(
+            [alert for notice in message.notices for alert in self._alerts(notice)]
+        )
 
     async def keep_alive(self, standing: Sequence[Notice]) -> None:
         if standing:
@@ -62,7 +103,7 @@ class Alertmanager:
         await self._http.close()
 
     async def _post(self, alerts: Sequence[dict[str, Any]]) -> str:
-        """To all peers; one is enough: they pass alerts on, and the next keep-alive comes.
+        """Post to all peers; one that accepts is enough: peers exchange alerts.
 
         Raises:
             NotifyError: no peer accepted it.
@@ -70,17 +111,17 @@ class Alertmanager:
         answers = await asyncio.gather(
             *(self._post_to(url, alerts) for url in self._urls), return_exceptions=True
         )
-        errors = [one for one in answers if isinstance(one, BaseException)]
+        errors = [answer for answer in answers if isinstance(answer, BaseException)]
         for error in errors:
             if not isinstance(error, NotifyError):
                 raise error
         if len(errors) < len(answers):
-            return f"taken by {len(answers) - len(errors)} of {len(answers)} peers"
-        refusals = [one for one in errors if isinstance(one, NotifyError)]
+            return f"accepted by {len(answers) - len(errors)} of {len(answers)} peers"
+        refusals = [error for error in errors if isinstance(error, NotifyError)]
         raise NotifyError(
             channel=self._name,
             message="; ".join(dict.fromkeys(map(str, refusals))),
-            retryable=any(one.retryable for one in refusals),
+            retryable=any(refusal.retryable for refusal in refusals),
             retry_after_s=refusals[0].retry_after_s,
             refusal=refusals[0].refusal,
         )
@@ -93,7 +134,7 @@ class Alertmanager:
             )
 
     def _alerts(self, notice: Notice) -> Iterator[dict[str, Any]]:
-        """The alert, and the end of the one with the other severity where there may be one."""
+        """The alert, and the end of an alert with the other severity, if there may be one."""
         yield self._alert(notice, notice.severity)
         if notice.event is not Tell.OPEN or notice.earlier or notice.heard:
             for other in _SEVERITIES:
@@ -118,7 +159,7 @@ class Alertmanager:
 
 
 def _subject(notice: Notice) -> dict[str, str]:
-    """The labels that say what the alert is about."""
+    """The labels of the group, cluster or channel."""
     name = "channel" if notice.about is About.CHANNEL else "group"
     labels = {"cluster": notice.cluster, name: notice.group}
     return {label: value for label, value in labels.items() if value}
@@ -139,9 +180,21 @@ def _annotations(notice: Notice) -> Iterable[tuple[str, str]]:
     yield "owners", ", ".join(verdict.get("owners", ()))
     yield (
         "partitions",
-        ", ".join(f"{one['topic']}/{one['partition']}" for one in verdict.get("partitions", ())),
+        ", ".join(
+            f"{partition['topic']}/{partition['partition']}"
+            for partition in verdict.get("partitions", ())
+        ),
     )
 
 
 def _time(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+KIND: Final = Kind(
+    table="alertmanager",
+    about="Prometheus Alertmanagers",
+    settings=AlertmanagerSettings,
+    open=Alertmanager,
+    takes_bulletins=False,
+)

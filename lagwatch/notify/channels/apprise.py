@@ -1,70 +1,91 @@
 """Everything else, through Apprise.
 
-Apprise says only that a service did not take the message, not why: so it is tried again.
+Apprise reports only that a service did not accept the message, not why: so it is retried.
 """
 
 import asyncio
-from typing import Final
+from typing import Annotated, Final
 
-import apprise
+from pydantic import Field
 
-from lagwatch.config.alerts_channels import AppriseSettings
+from lagwatch.clock import Clock
+from lagwatch.config.alerts_channels import ChannelSettings, SecretUrls
+from lagwatch.config.secret import HIDDEN
+from lagwatch.config.section import OrFile
 from lagwatch.errors import ConfigError, Fault, NotifyError
-from lagwatch.notify.bulletin import Bulletin
-from lagwatch.notify.notice import Message
-from lagwatch.notify.packing import Packing
+from lagwatch.notify.channels.base import Kind, Limits
+from lagwatch.notify.notice import Bulletin, Message
 from lagwatch.notify.words import body, subject
 
 _LONGEST_TEXT: Final = 4000
 
-_TYPES: Final = {
-    "close": apprise.NotifyType.SUCCESS,
-    "warning": apprise.NotifyType.WARNING,
-    "error": apprise.NotifyType.FAILURE,
-}
+_TYPES: Final = {"close": "success", "warning": "warning", "error": "failure"}
+"""Apprise's words for a severity."""
+_INSTALL: Final = "Install it: pip install 'lagwatch[apprise]'."
+
+
+class AppriseSettings(ChannelSettings):
+    """Every service that Apprise supports (`pip install 'lagwatch[apprise]'`)."""
+
+    service_urls: Annotated[
+        SecretUrls, OrFile(meaning="file that holds the URLs, one a line", needed=True)
+    ] = Field(default=(), description="Apprise URLs; prefer `service_urls_file`")
 
 
 class AppriseChannel:
     """A `Channel`."""
 
-    def __init__(self, name: str, settings: AppriseSettings) -> None:
+    limits = Limits()
+
+    def __init__(self, name: str, settings: AppriseSettings, _: Clock) -> None:
         """Read the URLs.
 
         Raises:
-            ConfigError: Apprise does not know one of them.
+            ConfigError: Apprise is not installed, or does not know a URL.
         """
-        self.packing = Packing()
+        key = f"alerts.apprise.{name}"
+        try:
+            import apprise
+        except ModuleNotFoundError as error:
+            fault = Fault(key=key, value="", problem=f"{error}", remedy=_INSTALL)
+            raise ConfigError([fault]) from error
         self._name = name
         self._services = apprise.Apprise()
-        for number, url in enumerate(settings.service_urls):
-            if not self._services.add(url.get_secret_value()):
-                raise ConfigError(
-                    [
-                        Fault(
-                            key=f"alerts.apprise.{name}.service_urls[{number}]",
-                            value="***",
-                            problem="Apprise does not know this URL",
-                            remedy="See Apprise's list of services for how it is written.",
-                        )
-                    ]
-                )
+        self._as_type = apprise.NotifyType
+        faults = [
+            Fault(
+                key=f"{key}.service_urls[{number}]",
+                value=HIDDEN,
+                problem="Apprise does not know this URL",
+                remedy="See Apprise's list of services for how it is written.",
+            )
+            for number, url in enumerate(settings.service_urls)
+            if not self._services.add(url.get_secret_value())
+        ]
+        if faults:
+            raise ConfigError(faults)
 
     async def send(self, message: Message) -> str:
         kind = _TYPES["close" if message.closing else message.severity]
         return await self._notify(subject(message), body(message, _LONGEST_TEXT), kind)
 
     async def send_bulletin(self, bulletin: Bulletin) -> str:
-        return await self._notify(bulletin.subject, bulletin.text, apprise.NotifyType.INFO)
+        return await self._notify(bulletin.subject, bulletin.text, "info")
 
-    async def _notify(self, title: str, body: str, kind: apprise.NotifyType) -> str:
+    async def _notify(self, title: str, body: str, kind: str) -> str:
         taken = await asyncio.to_thread(
-            self._services.notify, title=title, body=body, notify_type=kind
+            self._services.notify, title=title, body=body, notify_type=self._as_type(kind)
         )
         if not taken:
             raise NotifyError(
-                channel=self._name, message="a service did not take it", retryable=True
+                channel=self._name, message="a service did not accept it", retryable=True
             )
-        return "taken"
+        return "accepted"
 
     async def close(self) -> None:
         """Apprise keeps no connections."""
+
+
+KIND: Final = Kind(
+    table="apprise", about="Apprise services", settings=AppriseSettings, open=AppriseChannel
+)

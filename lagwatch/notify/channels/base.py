@@ -1,34 +1,51 @@
-"""What a channel is: it sends a message, and says whether trying again may help."""
+"""What a channel is, and what a kind of channel declares.
 
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+Each file of this folder that holds a `KIND` is a kind of channel; `registry.py` finds it.
+"""
 
-from lagwatch.notify.bulletin import Bulletin
-from lagwatch.notify.notice import Message, Notice
-from lagwatch.notify.packing import Packing
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
+
+from lagwatch.clock import Clock
+from lagwatch.config.alerts_channels import ChannelSettings
+from lagwatch.errors import Fault
+from lagwatch.notify.notice import Bulletin, Message, Notice
+
+MOST_NOTICES: Final = 5000
+"""Maximum notices in one message, whatever the channel allows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What the receiver of a channel accepts in one message."""
+
+    most_notices: int = MOST_NOTICES
+    most_bytes: int | None = None
+    """Of the notices as JSON; None: any number."""
+    one_severity: bool = False
+    """Never a warning and an error in one message."""
 
 
 class Channel(Protocol):
     """A receiver of messages.
 
-    Each call is given a deadline by its caller; a channel retries nothing by itself.
+    The caller sets the deadline of each call; a channel retries nothing by itself.
     """
 
     @property
-    def packing(self) -> Packing:
-        """What its receiver accepts in one message."""
-        ...
+    def limits(self) -> Limits: ...
 
     async def send(self, message: Message) -> str:
-        """Deliver; returns what the receiver answered, in one line.
+        """Deliver; returns the answer of the receiver in one line.
 
         Raises:
-            NotifyError: it was refused or not answered.
+            NotifyError: the receiver refused it or did not answer.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         ...
 
 
@@ -40,7 +57,25 @@ class KeepsAlive(Protocol):
     def keep_alive_s(self) -> float: ...
 
     async def keep_alive(self, standing: Sequence[Notice]) -> None:
-        """Repeat what is open: the last notice of each open incident.
+        """Repeat the last notice of each open incident.
+
+        Raises:
+            NotifyError: no receiver accepted it.
+        """
+        ...
+
+
+@runtime_checkable
+class Beats(Protocol):
+    """A channel that can carry the heartbeat."""
+
+    @property
+    def watchdog(self) -> bool:
+        """True if it is to carry it."""
+        ...
+
+    async def beat(self, lives_s: float) -> None:
+        """Say that all is well, for so many seconds.
 
         Raises:
             NotifyError: no receiver accepted it.
@@ -50,12 +85,40 @@ class KeepsAlive(Protocol):
 
 @runtime_checkable
 class TakesBulletins(Protocol):
-    """A channel for more than alerts."""
+    """A channel that can send more than alerts."""
 
     async def send_bulletin(self, bulletin: Bulletin) -> str:
-        """Deliver; returns what the receiver answered, in one line.
+        """Deliver; returns the answer of the receiver in one line.
 
         Raises:
-            NotifyError: it was refused or not answered.
+            NotifyError: the receiver refused it or did not answer.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateText:
+    """A template in the settings of a channel."""
+
+    option: str
+    source: str
+    html: bool = False
+
+
+S = TypeVar("S", bound=ChannelSettings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind(Generic[S]):
+    """A kind of channel: the table `[alerts.TABLE.NAME]` and what is made of it."""
+
+    table: str
+    about: str
+    """Meaning of the table, for the reference of options."""
+    settings: type[S]
+    open: Callable[[str, S, Clock], Channel]
+    """(name, settings, clock) → channel; raises `ConfigError` if it cannot be used."""
+    templates: Callable[[S], Iterable[TemplateText]] = lambda _: ()
+    doubts: Callable[[S], Iterable[Fault]] = lambda _: ()
+    """Settings that are allowed and cannot be meant; the keys are names of options."""
+    takes_bulletins: bool = True

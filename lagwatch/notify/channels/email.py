@@ -1,37 +1,69 @@
 """E-mail: text and HTML, with the lag curve as an inline picture; messages of a thread together."""
 
+import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from email.message import EmailMessage
-from email.utils import format_datetime
+from email.utils import format_datetime, parseaddr
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final, Literal
 
-import aiosmtplib
+from pydantic import Field
 
-from lagwatch.config.alerts_channels import EmailSettings
-from lagwatch.errors import NotifyError, Refusal
-from lagwatch.notify.bulletin import Bulletin
+from lagwatch.clock import Clock
+from lagwatch.config.alerts_channels import ChannelSettings, Texts
+from lagwatch.config.secret import Secret
+from lagwatch.config.section import OrFile, ReadableFile, TextFile
+from lagwatch.errors import Fault, NotifyError, Refusal
+from lagwatch.notify.channels.base import Kind, Limits, TemplateText
 from lagwatch.notify.channels.http import tls_context
 from lagwatch.notify.curve import HEIGHT, WIDTH, png
-from lagwatch.notify.notice import Message
-from lagwatch.notify.packing import Packing
-from lagwatch.notify.render import Renderer, TemplateError, Templates
+from lagwatch.notify.notice import Bulletin, Message
+from lagwatch.notify.render import Renderer, RenderError, Templates
 from lagwatch.notify.words import cut
 
 _CURVE: Final = "<!--curve-->"
 _LONGEST_SUBJECT: Final = 200
 _PERMANENT: Final = range(500, 600)
 _TOO_LARGE: Final = 552
+_SMTPS: Final = 465
 _OF_THE_ACCOUNT: Final = frozenset({530, 534, 535, 538, 550, 551, 553, 554})
 """Refusals of the sender, the account or the recipients: somebody has to mend them."""
+
+
+class EmailSettings(ChannelSettings):
+    """E-mail as text and HTML, with the lag curve as a picture."""
+
+    host: str = Field(min_length=1, description="SMTP server")
+    port: Annotated[int, Field(ge=1, le=65535)] = Field(
+        default=587, description="port of the SMTP server"
+    )
+    security: Literal["starttls", "tls", "none"] = Field(
+        default="starttls",
+        description="encryption: upgrade with STARTTLS, TLS from the first byte, or none",
+    )
+    ca_file: ReadableFile | None = Field(
+        default=None, description="PEM file with the trusted CAs; unset: those of the system"
+    )
+    verify: bool = Field(default=True, description="check certificates and host names")
+    username: str | None = Field(default=None, description="user name; unset: no authentication")
+    password: Annotated[Secret | None, OrFile(meaning="file that holds the password")] = Field(
+        default=None, description="password; prefer `password_file`"
+    )
+    sender: Annotated[str, Field(min_length=3)] = Field(description="address in `From`")
+    to: Annotated[Texts, Field(min_length=1)] = Field(description="addresses it is sent to")
+    subject: str = Field(default="", description='template of the subject; "" = ours')
+    text_file: TextFile | None = Field(default=None, description="template of the text part")
+    html_file: TextFile | None = Field(default=None, description="template of the HTML part")
 
 
 class Email:
     """A `Channel`."""
 
-    def __init__(self, name: str, settings: EmailSettings) -> None:
+    limits = Limits()
+
+    def __init__(self, name: str, settings: EmailSettings, _: Clock) -> None:
         plain, html = Templates(), Templates(html=True)
-        self.packing = Packing()
         self._name = name
         self._settings = settings
         self._subject = plain.compile(settings.subject or "{{ subject }}")
@@ -47,6 +79,8 @@ class Email:
         return await self._send(self.compose_bulletin(bulletin))
 
     async def _send(self, mail: EmailMessage) -> str:
+        import aiosmtplib
+
         settings = self._settings
         password = settings.password.get_secret_value() if settings.password else None
         try:
@@ -62,7 +96,7 @@ class Email:
                 timeout=settings.timeout_s,
             )
         except aiosmtplib.SMTPRecipientsRefused as error:
-            codes = [one.code for one in error.recipients]
+            codes = [recipient.code for recipient in error.recipients]
             permanent = all(code in _PERMANENT for code in codes)
             refusal = Refusal.NOT_ACCEPTED if permanent else Refusal.UNAVAILABLE
             raise self._failed(error, refusal) from error
@@ -84,12 +118,12 @@ class Email:
             subject, text, html = (
                 template.render(message) for template in (self._subject, self._text, self._html)
             )
-        except TemplateError as error:
+        except RenderError as error:
             raise NotifyError(
                 channel=self._name, message=f"the template failed: {error}", retryable=False
             ) from error
         mail = self._headed(subject, message.id, message.at_ms)
-        threads = dict.fromkeys(one.thread for one in message.notices if one.thread)
+        threads = dict.fromkeys(notice.thread for notice in message.notices if notice.thread)
         earlier = [self._id(thread) for thread in threads if thread != message.id]
         if earlier:
             mail["In-Reply-To"] = earlier[0]
@@ -160,3 +194,40 @@ def _template(templates: Templates, file: object, ours: str) -> Renderer:
     if isinstance(file, Path):
         return templates.compile(file.read_text(encoding="utf-8"))
     return templates.shipped(ours)
+
+
+def _templates(settings: EmailSettings) -> Iterator[TemplateText]:
+    yield TemplateText(option="subject", source=settings.subject)
+    for option, file in (("text_file", settings.text_file), ("html_file", settings.html_file)):
+        if file is not None:
+            source = file.read_text(encoding="utf-8")
+            yield TemplateText(option=option, source=source, html=option == "html_file")
+
+
+def _doubts(settings: EmailSettings) -> Iterator[Fault]:
+    for option, addresses in (("sender", (settings.sender,)), ("to", settings.to)):
+        for address in addresses:
+            if not re.fullmatch(r"[^@\s]+@[^@\s]+", parseaddr(address)[1]):
+                yield Fault(
+                    key=option,
+                    value=f'"{address}"',
+                    problem="is no mail address",
+                    remedy="Write ops@example.com, or Ops <ops@example.com>.",
+                )
+    if settings.port == _SMTPS and settings.security == "starttls":
+        yield Fault(
+            key="port",
+            value=f"{_SMTPS}",
+            problem="is the port of SMTP over TLS, where STARTTLS does not work",
+            remedy='Set security = "tls", or port = 587.',
+        )
+
+
+KIND: Final = Kind(
+    table="email",
+    about="e-mail",
+    settings=EmailSettings,
+    open=Email,
+    templates=_templates,
+    doubts=_doubts,
+)

@@ -1,16 +1,22 @@
-"""Sending over HTTP: TLS, authentication, and which answers are worth another try."""
+"""Sending over HTTP: TLS, authentication, which answers are worth another try, and chats."""
 
+import json
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from pathlib import Path
-from typing import Final
-
-import httpx
+from typing import TYPE_CHECKING, Any, Final
 
 from lagwatch import __version__
 from lagwatch.config.alerts_channels import AuthenticatedSettings, HttpChannelSettings
 from lagwatch.errors import ConfigError, Fault, NotifyError, Refusal
+from lagwatch.notify.channels.base import Limits
+from lagwatch.notify.notice import Bulletin, Message
+
+if TYPE_CHECKING:  # loaded with the first channel: the configuration alone needs none of it
+    import httpx
 
 _HEALING: Final = frozenset({408, 425, 429})
 """Refusals that may heal by themselves."""
@@ -36,6 +42,8 @@ class HttpSender:
         Raises:
             ConfigError: they cannot be used.
         """
+        import httpx
+
         self._channel = channel
         self._client = httpx.AsyncClient(
             verify=_tls(channel, settings, cert_file, key_file),
@@ -45,15 +53,15 @@ class HttpSender:
             follow_redirects=False,
         )
 
-    async def send(
-        self, method: str, url: str, *, body: bytes, headers: Mapping[str, str]
-    ) -> httpx.Response:
-        """The answer, if it is 2xx.
+    async def send(self, method: str, url: str, *, body: bytes, headers: Mapping[str, str]) -> str:
+        """The answer in one line, if it is 2xx.
 
         Raises:
             NotifyError: it is another one, or there is none; the URL, which may hold a secret, is
                 not in the text.
         """
+        import httpx
+
         given = [(name.encode(), _one_line(value)) for name, value in headers.items()]
         try:
             response = await self._client.request(method, url, content=body, headers=given)
@@ -73,7 +81,7 @@ class HttpSender:
             reason = str(error) or type(error).__name__
             raise self._failed(f"no answer: {reason}", retryable=True) from error
         if response.is_success:
-            return response
+            return _shown(response)
         status = response.status_code
         raise NotifyError(
             channel=self._channel,
@@ -90,6 +98,42 @@ class HttpSender:
         return NotifyError(channel=self._channel, message=text, retryable=retryable)
 
 
+class ChatWebhook(ABC):
+    """The incoming webhook of a chat: each message is a JSON document in the form of that chat."""
+
+    limits = Limits()
+
+    def __init__(self, name: str, url: str, settings: HttpChannelSettings) -> None:
+        self._url = url
+        self._http = HttpSender(name, settings)
+
+    @abstractmethod
+    def payload(self, message: Message) -> dict[str, Any]:
+        """The document of a message."""
+
+    @abstractmethod
+    def bulletin(self, bulletin: Bulletin) -> dict[str, Any]:
+        """The document of a bulletin."""
+
+    async def send(self, message: Message) -> str:
+        return await self._post(message.id, self.payload(message))
+
+    async def send_bulletin(self, bulletin: Bulletin) -> str:
+        return await self._post(bulletin.id, self.bulletin(bulletin))
+
+    async def _post(self, key: str, document: dict[str, Any]) -> str:
+        headers = {"Content-Type": "application/json", "Idempotency-Key": key}
+        return await self._http.send("POST", self._url, body=as_json(document), headers=headers)
+
+    async def close(self) -> None:
+        await self._http.close()
+
+
+def as_json(document: Mapping[str, Any]) -> bytes:
+    """JSON as UTF-8: receivers count bytes, and an escaped character may take twelve."""
+    return json.dumps(document, ensure_ascii=False).encode(errors="replace")
+
+
 def _one_line(value: str) -> bytes:
     """A header's value as UTF-8; a line break would end it."""
     return " ".join(value.split()).encode(errors="replace")
@@ -97,21 +141,16 @@ def _one_line(value: str) -> bytes:
 
 def refusal(status: int) -> Refusal:
     """What an answer other than 2xx means for the next attempt."""
-    if status >= httpx.codes.INTERNAL_SERVER_ERROR or status in _HEALING:
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _HEALING:
         return Refusal.UNAVAILABLE
-    if status == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
+    if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         return Refusal.TOO_LARGE
-    if status in _NOT_ACCEPTED or status < httpx.codes.BAD_REQUEST:
+    if status in _NOT_ACCEPTED or status < HTTPStatus.BAD_REQUEST:
         return Refusal.NOT_ACCEPTED
     return Refusal.CONTENT
 
 
-def answer(response: httpx.Response) -> str:
-    """The answer in one line."""
-    return _shown(response)
-
-
-def _shown(response: httpx.Response) -> str:
+def _shown(response: "httpx.Response") -> str:
     text = " ".join(response.text.split())
     if len(text) > _SHOWN_CHARACTERS:
         text = text[:_SHOWN_CHARACTERS] + "…"
@@ -119,7 +158,7 @@ def _shown(response: httpx.Response) -> str:
     return f"{head}: {text}" if text else head
 
 
-def _retry_after_s(response: httpx.Response) -> float | None:
+def _retry_after_s(response: "httpx.Response") -> float | None:
     """Seconds or an HTTP date; None when it says nothing, or nothing sensible."""
     value = response.headers.get("Retry-After", "").strip()
     if value.isdigit():
@@ -132,7 +171,9 @@ def _retry_after_s(response: httpx.Response) -> float | None:
         return None
 
 
-def _auth(settings: HttpChannelSettings) -> httpx.BasicAuth | None:
+def _auth(settings: HttpChannelSettings) -> "httpx.BasicAuth | None":
+    import httpx
+
     if not isinstance(settings, AuthenticatedSettings) or settings.username is None:
         return None
     password = settings.password.get_secret_value() if settings.password else ""

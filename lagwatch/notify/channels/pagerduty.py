@@ -6,28 +6,49 @@ of them has closed; until then nothing is sent about those that closed before.
 Source: PagerDuty, "Send an event" (Events API v2).
 """
 
-import json
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from lagwatch.config.alerts_channels import PagerDutySettings
-from lagwatch.notify.channels.http import HttpSender, answer
+from pydantic import Field
+
+from lagwatch.clock import Clock
+from lagwatch.config.alerts_channels import HttpChannelSettings, HttpUrl
+from lagwatch.config.secret import HIDDEN, Secret
+from lagwatch.config.section import OrFile
+from lagwatch.errors import Fault
+from lagwatch.notify.channels.base import Kind, Limits
+from lagwatch.notify.channels.http import HttpSender, as_json
 from lagwatch.notify.notice import Message, Notice
-from lagwatch.notify.packing import Packing
 from lagwatch.notify.words import cut, details, headline, instant, worst
 
-PACKING: Final = Packing(one_severity=True)
+_PAGERDUTY: Final = "https://events.pagerduty.com/"
+_KEY_LENGTH: Final = 32
 _LONGEST_SUMMARY: Final = 1024
 _LONGEST_TEXT: Final = 8000
+_LONGEST_NAME: Final = 255
 _SHOWN_GROUPS: Final = 100
 _SEVERITIES: Final = {"warning": "warning", "error": "critical"}
+
+
+class PagerDutySettings(HttpChannelSettings):
+    """PagerDuty Events v2."""
+
+    routing_key: Annotated[
+        Secret | None, OrFile(meaning="file that holds the key", needed=True)
+    ] = Field(default=None, description="integration key; prefer `routing_key_file`")
+    url: HttpUrl = Field(
+        default="https://events.pagerduty.com/v2/enqueue",
+        validate_default=True,
+        description="URL of the Events API",
+    )
 
 
 class PagerDuty:
     """A `Channel`."""
 
-    def __init__(self, name: str, settings: PagerDutySettings) -> None:
-        self.packing = PACKING
+    limits = Limits(one_severity=True)
+
+    def __init__(self, name: str, settings: PagerDutySettings, _: Clock) -> None:
         self._key = settings.routing_key.get_secret_value() if settings.routing_key else ""
         self._url = settings.url.get_secret_value()
         self._http = HttpSender(name, settings)
@@ -36,9 +57,9 @@ class PagerDuty:
         """One event per thread; an event that PagerDuty had before changes nothing there."""
         received = "nothing to send: other groups of the page are still in trouble"
         for event in events(message):
-            body = json.dumps({"routing_key": self._key, **event}).encode()
+            body = as_json({"routing_key": self._key, **event})
             headers = {"Content-Type": "application/json"}
-            received = answer(await self._http.send("POST", self._url, body=body, headers=headers))
+            received = await self._http.send("POST", self._url, body=body, headers=headers)
         return received
 
     async def close(self) -> None:
@@ -58,7 +79,9 @@ def events(message: Message) -> list[dict[str, Any]]:
 
 def _ended(message: Message, triggered: set[str]) -> Iterator[dict[str, Any]]:
     """Threads of which no incident is open any more."""
-    open_by_thread = {one.thread: one.thread_open for n in message.notices for one in n.earlier}
+    open_by_thread = {
+        earlier.thread: earlier.thread_open for n in message.notices for earlier in n.earlier
+    }
     if message.closing:
         open_by_thread |= {n.thread or message.id: n.thread_open for n in message.notices}
     for thread, still_open in open_by_thread.items():
@@ -77,14 +100,16 @@ def _trigger(message: Message, thread: str, notices: list[Notice]) -> dict[str, 
         "client": "lagwatch",
         "payload": {
             "summary": cut(summary, _LONGEST_SUMMARY),
-            "source": first.cluster or "lagwatch",
+            "source": cut(first.cluster, _LONGEST_NAME) or "lagwatch",
             "severity": _SEVERITIES[message.severity],
             "timestamp": instant(first.opened_ms).removesuffix(" UTC").replace(" ", "T") + "Z",
-            "component": cut(first.group, 255) if len(notices) == 1 else f"{len(notices)} groups",
+            "component": cut(first.group, _LONGEST_NAME)
+            if len(notices) == 1
+            else f"{len(notices)} groups",
             "class": str(first.verdict.get("rule") or first.about.value),
             "custom_details": {
                 "text": cut("\n".join(details(first)), _LONGEST_TEXT),
-                "groups": [cut(headline(one), 500) for one in worst(notices)[:_SHOWN_GROUPS]],
+                "groups": [cut(headline(notice), 500) for notice in worst(notices)[:_SHOWN_GROUPS]],
                 "groups_left_out": max(0, len(notices) - _SHOWN_GROUPS),
             },
         },
@@ -94,3 +119,24 @@ def _trigger(message: Message, thread: str, notices: list[Notice]) -> dict[str, 
     if first.runbook.startswith(("http://", "https://")):
         event["links"] = [{"href": first.runbook, "text": "Runbook"}]
     return event
+
+
+def _doubts(settings: PagerDutySettings) -> Iterator[Fault]:
+    key = settings.routing_key.get_secret_value() if settings.routing_key else ""
+    if settings.url.get_secret_value().startswith(_PAGERDUTY) and len(key) != _KEY_LENGTH:
+        yield Fault(
+            key="routing_key",
+            value=HIDDEN,
+            problem=f"has {len(key)} characters, an integration key has {_KEY_LENGTH}",
+            remedy="Copy it from the service's integration of type Events API v2.",
+        )
+
+
+KIND: Final = Kind(
+    table="pagerduty",
+    about="PagerDuty services",
+    settings=PagerDutySettings,
+    open=PagerDuty,
+    doubts=_doubts,
+    takes_bulletins=False,
+)

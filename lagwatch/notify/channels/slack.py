@@ -5,14 +5,18 @@ All texts are plain: in Slack's own markup a name such as `a_b_c` would be set i
 Source: Slack, "Sending messages using incoming webhooks", "Reference: blocks".
 """
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from lagwatch.notify.bulletin import Bulletin
-from lagwatch.notify.notice import Message
-from lagwatch.notify.packing import Packing
+from pydantic import Field
+
+from lagwatch.clock import Clock
+from lagwatch.config.alerts_channels import HttpChannelSettings, HttpUrl
+from lagwatch.config.section import OrFile
+from lagwatch.notify.channels.base import Kind
+from lagwatch.notify.channels.http import ChatWebhook
+from lagwatch.notify.notice import Bulletin, Message
 from lagwatch.notify.words import body, cut, overview, subject
 
-PACKING: Final = Packing()
 _COLOURS: Final = {"close": "#1a7f37", "warning": "#bf8700", "error": "#c0392b"}
 _LONGEST_TEXT: Final = 2900
 """Slack refuses a text block of more than 3,000 characters."""
@@ -22,28 +26,40 @@ _LONGEST_URL: Final = 3000
 _LONGEST_SUMMARY: Final = 500
 
 
-def payload(message: Message) -> dict[str, Any]:
-    """The webhook's body."""
-    summary = cut(subject(message), _LONGEST_SUMMARY)
-    texts = (_escaped(body(message, limit, link=False)) for limit in _LIMITS)
-    text = next(one for one in texts if len(one) <= _LONGEST_TEXT)
-    colour = _COLOURS["close" if message.closing else message.severity]
-    attachment = {
-        "color": colour,
-        "fallback": summary,
-        "blocks": [*_sections(text), *_button(overview(message))],
-    }
-    return _framed(summary) | {"attachments": [attachment]}
+class SlackSettings(HttpChannelSettings):
+    """Slack, Mattermost, Rocket.Chat: an incoming webhook."""
+
+    webhook_url: Annotated[
+        HttpUrl | None, OrFile(meaning="file that holds the webhook URL", needed=True)
+    ] = Field(default=None, description="URL of the incoming webhook; prefer `webhook_url_file`")
 
 
-def bulletin(sent: Bulletin) -> dict[str, Any]:
-    """The webhook's body of a bulletin."""
-    rest = sent.text.removeprefix(sent.subject).strip()
-    texts = (_escaped(cut(rest, limit)) for limit in _LIMITS)
-    text = next(one for one in texts if len(one) <= _LONGEST_TEXT)
-    return _framed(sent.subject) | {
-        "blocks": [*_sections(_escaped(sent.subject)), *_sections(text)]
-    }
+class Slack(ChatWebhook):
+    """A `Channel`."""
+
+    def __init__(self, name: str, settings: SlackSettings, _: Clock) -> None:
+        url = settings.webhook_url.get_secret_value() if settings.webhook_url else ""
+        super().__init__(name, url, settings)
+
+    def payload(self, message: Message) -> dict[str, Any]:
+        summary = cut(subject(message), _LONGEST_SUMMARY)
+        texts = (_escaped(body(message, limit, link=False)) for limit in _LIMITS)
+        text = next(short for short in texts if len(short) <= _LONGEST_TEXT)
+        colour = _COLOURS["close" if message.closing else message.severity]
+        attachment = {
+            "color": colour,
+            "fallback": summary,
+            "blocks": [*_sections(text), *_button(overview(message))],
+        }
+        return _framed(summary) | {"attachments": [attachment]}
+
+    def bulletin(self, bulletin: Bulletin) -> dict[str, Any]:
+        rest = bulletin.text.removeprefix(bulletin.subject).strip()
+        texts = (_escaped(cut(rest, limit)) for limit in _LIMITS)
+        text = next(short for short in texts if len(short) <= _LONGEST_TEXT)
+        return _framed(bulletin.subject) | {
+            "blocks": [*_sections(_escaped(bulletin.subject)), *_sections(text)]
+        }
 
 
 def _framed(summary: str) -> dict[str, Any]:
@@ -66,3 +82,8 @@ def _button(url: str) -> list[dict[str, Any]]:
         return []
     label = {"type": "plain_text", "text": "Open in lagwatch"}
     return [{"type": "actions", "elements": [{"type": "button", "text": label, "url": url}]}]
+
+
+KIND: Final = Kind(
+    table="slack", about="Slack-compatible webhooks", settings=SlackSettings, open=Slack
+)

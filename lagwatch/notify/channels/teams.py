@@ -6,34 +6,53 @@ Source: Microsoft, "Create incoming webhooks with Workflows for Microsoft Teams"
 Adaptive Cards 1.4.
 """
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from lagwatch.notify.bulletin import Bulletin
-from lagwatch.notify.notice import Message
-from lagwatch.notify.packing import Packing
+from pydantic import Field
+
+from lagwatch.clock import Clock
+from lagwatch.config.alerts_channels import HttpChannelSettings, HttpUrl
+from lagwatch.config.section import OrFile
+from lagwatch.notify.channels.base import Kind
+from lagwatch.notify.channels.http import ChatWebhook
+from lagwatch.notify.notice import Bulletin, Message
 from lagwatch.notify.words import body, cut, overview, subject
 
-PACKING: Final = Packing()
 _COLOURS: Final = {"close": "Good", "warning": "Warning", "error": "Attention"}
 _LONGEST_TEXT: Final = 6000
 """Teams refuses cards of more than 28 KB; a character may take four bytes."""
 _LONGEST_SUMMARY: Final = 500
 
 
-def payload(message: Message) -> dict[str, Any]:
-    """The webhook's body."""
-    colour = _COLOURS["close" if message.closing else message.severity]
-    title = cut(subject(message), _LONGEST_SUMMARY)
-    lines = body(message, _LONGEST_TEXT, link=False).splitlines()
-    blocks = [_text(title, weight="Bolder", size="Medium", color=colour), *map(_text, lines)]
-    return _carried(_card(blocks, overview(message)))
+class TeamsSettings(HttpChannelSettings):
+    """Microsoft Teams: a webhook of its Workflows."""
+
+    webhook_url: Annotated[
+        HttpUrl | None, OrFile(meaning="file that holds the webhook URL", needed=True)
+    ] = Field(default=None, description="URL of the workflow's webhook; prefer `webhook_url_file`")
 
 
-def bulletin(sent: Bulletin) -> dict[str, Any]:
-    """The webhook's body of a bulletin."""
-    text = cut(sent.text.removeprefix(sent.subject).strip(), _LONGEST_TEXT)
-    blocks = [_text(sent.subject, weight="Bolder", size="Medium"), *map(_text, text.splitlines())]
-    return _carried(_card(blocks, ""))
+class Teams(ChatWebhook):
+    """A `Channel`."""
+
+    def __init__(self, name: str, settings: TeamsSettings, _: Clock) -> None:
+        url = settings.webhook_url.get_secret_value() if settings.webhook_url else ""
+        super().__init__(name, url, settings)
+
+    def payload(self, message: Message) -> dict[str, Any]:
+        colour = _COLOURS["close" if message.closing else message.severity]
+        title = cut(subject(message), _LONGEST_SUMMARY)
+        lines = body(message, _LONGEST_TEXT, link=False).splitlines()
+        blocks = [_text(title, weight="Bolder", size="Medium", color=colour), *map(_text, lines)]
+        return _carried(_card(blocks, overview(message)))
+
+    def bulletin(self, bulletin: Bulletin) -> dict[str, Any]:
+        text = cut(bulletin.text.removeprefix(bulletin.subject).strip(), _LONGEST_TEXT)
+        blocks = [
+            _text(bulletin.subject, weight="Bolder", size="Medium"),
+            *map(_text, text.splitlines()),
+        ]
+        return _carried(_card(blocks, ""))
 
 
 def _card(blocks: list[dict[str, Any]], url: str) -> dict[str, Any]:
@@ -57,3 +76,8 @@ def _carried(card: dict[str, Any]) -> dict[str, Any]:
 def _text(text: str, **looks: str) -> dict[str, Any]:
     run = {"type": "TextRun", "text": text or " ", **looks}
     return {"type": "RichTextBlock", "inlines": [run], "spacing": "Small"}
+
+
+KIND: Final = Kind(
+    table="teams", about="Microsoft Teams webhooks", settings=TeamsSettings, open=Teams
+)

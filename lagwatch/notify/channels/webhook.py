@@ -7,22 +7,64 @@
 import hashlib
 import hmac
 import json
-from typing import Final
+from collections.abc import Iterator
+from typing import Annotated, Final, Literal
 from urllib.parse import quote
 
+from pydantic import Field
+
 from lagwatch.clock import Clock
-from lagwatch.config.alerts_channels import WebhookSettings
-from lagwatch.config.secret import Template
-from lagwatch.errors import NotifyError, Refusal
-from lagwatch.notify.bulletin import Bulletin
-from lagwatch.notify.channels.http import HttpSender, answer
-from lagwatch.notify.document import document
-from lagwatch.notify.notice import Message
-from lagwatch.notify.packing import Packing
-from lagwatch.notify.render import Renderer, TemplateError, Templates
+from lagwatch.config.alerts_channels import HTTP, AuthenticatedSettings
+from lagwatch.config.secret import Headers, Secret, Template, Url
+from lagwatch.config.section import OrFile, ReadableFile
+from lagwatch.errors import Fault, NotifyError, Refusal
+from lagwatch.notify.channels.base import Kind, Limits, TemplateText
+from lagwatch.notify.channels.http import HttpSender
+from lagwatch.notify.notice import Bulletin, Message
+from lagwatch.notify.render import Renderer, RenderError, Templates, document
 
 _OF_A_URL: Final = ":/?#[]@!$&'()*+,;=%~-._"
 """Characters with a meaning in URLs, and the sign of what is encoded already."""
+
+
+class WebhookSettings(AuthenticatedSettings):
+    """Any HTTP receiver. URL, headers and body are Jinja2 templates."""
+
+    url: Url = Field(description="URL to send to; a template")
+    close_url: Url = Field(
+        default="", validate_default=True, description='URL for the end of incidents; "" = `url`'
+    )
+    method: Literal["POST", "PUT", "PATCH", "DELETE", "GET"] = Field(
+        default="POST", description="HTTP method"
+    )
+    close_method: Literal["", "POST", "PUT", "PATCH", "DELETE", "GET"] = Field(
+        default="", description='HTTP method for the end of incidents; "" = `method`'
+    )
+    content_type: str = Field(default="application/json", description="content type of the body")
+    body: Annotated[Template, OrFile(meaning="file that holds the template")] = Field(
+        default="",
+        validate_default=True,
+        description='template of the body; "" = the JSON in docs/alerts.md',
+    )
+    close_body: Annotated[
+        Template, OrFile(meaning="file that holds the template for the end of incidents")
+    ] = Field(
+        default="",
+        validate_default=True,
+        description='template of the body for the end of incidents; "" = `body`',
+    )
+    secret: Annotated[Secret | None, OrFile(meaning="file that holds the key")] = Field(
+        default=None,
+        description="key of the HMAC-SHA256 in `X-Lagwatch-Signature`; prefer `secret_file`",
+    )
+    most_bytes: Annotated[int, Field(ge=1024, le=104_857_600)] = Field(
+        default=262_144, description="bytes of a body at most; more makes several messages"
+    )
+    cert_file: ReadableFile | None = Field(default=None, description="client certificate, PEM")
+    key_file: ReadableFile | None = Field(
+        default=None, description="key of the client certificate, PEM"
+    )
+    headers: Headers = Field(default=Headers(), description="additional headers; templates")
 
 
 class Webhook:
@@ -30,7 +72,7 @@ class Webhook:
 
     def __init__(self, name: str, settings: WebhookSettings, clock: Clock) -> None:
         templates = Templates()
-        self.packing = Packing(most_bytes=settings.most_bytes)
+        self.limits = Limits(most_bytes=settings.most_bytes)
         self._name = name
         self._clock = clock
         self._settings = settings
@@ -48,7 +90,7 @@ class Webhook:
 
     async def send(self, message: Message) -> str:
         method, url, body, headers = self.request(message)
-        return answer(await self._http.send(method, url, body=body, headers=headers))
+        return await self._http.send(method, url, body=body, headers=headers)
 
     async def send_bulletin(self, bulletin: Bulletin) -> str:
         """Always the documented JSON: a template of the body is made for alerts."""
@@ -57,13 +99,13 @@ class Webhook:
         try:
             url = _encoded(self._url.render_with(given))
             own = {header: value.render_with(given) for header, value in self._headers.items()}
-        except TemplateError as error:
+        except RenderError as error:
             raise self._template_failed(error) from error
         body = json.dumps(given["message"]).encode()
         headers = {"Content-Type": "application/json", "Idempotency-Key": bulletin.id, **own}
         headers |= self._signed(body)
         method = self._settings.method
-        return answer(await self._http.send(method, url, body=body, headers=headers))
+        return await self._http.send(method, url, body=body, headers=headers)
 
     def request(self, message: Message) -> tuple[str, str, bytes, dict[str, str]]:
         """(method, URL, body, headers) for a message.
@@ -77,7 +119,7 @@ class Webhook:
             template = self._close_body if closing else self._body
             text = json.dumps(document(message)) if template is None else template.render(message)
             own = {header: value.render(message) for header, value in self._headers.items()}
-        except TemplateError as error:
+        except RenderError as error:
             raise self._template_failed(error) from error
         body = text.encode(errors="replace")
         if len(body) > self._settings.most_bytes:
@@ -102,7 +144,7 @@ class Webhook:
         seconds = self._clock.now_ms() // 1000
         return {"X-Lagwatch-Signature": signature(self._secret, seconds, body)}
 
-    def _template_failed(self, error: TemplateError) -> NotifyError:
+    def _template_failed(self, error: RenderError) -> NotifyError:
         return NotifyError(
             channel=self._name, message=f"the template failed: {error}", retryable=False
         )
@@ -124,3 +166,48 @@ def signature(secret: bytes, seconds: int, body: bytes) -> str:
 
 def _maybe(templates: Templates, source: Template) -> Renderer | None:
     return templates.compile(source.get_secret_value()) if source else None
+
+
+def _templates(settings: WebhookSettings) -> Iterator[TemplateText]:
+    for option in ("url", "close_url", "body", "close_body"):
+        shown = f"{option}_file" if getattr(settings, f"{option}_file", None) else option
+        yield TemplateText(option=shown, source=getattr(settings, option).get_secret_value())
+    for header, template in settings.headers.items():
+        yield TemplateText(option=f"headers.{header}", source=template)
+
+
+def _doubts(settings: WebhookSettings) -> Iterator[Fault]:
+    for option in ("url", "close_url"):
+        url = getattr(settings, option).get_secret_value()
+        if url and not url.startswith((*HTTP, "{{", "{%")):
+            problem, remedy = "is no http(s) URL", "Write https://host/path."
+            yield Fault(key=option, value="", problem=problem, remedy=remedy)
+    if "json" in settings.content_type.lower():
+        from lagwatch.notify.sample import sample_messages
+
+        opening, closing = sample_messages()
+        yield from _not_json("body", settings.body, opening)
+        yield from _not_json("close_body", settings.close_body or settings.body, closing)
+
+
+def _not_json(option: str, template: Template, message: Message) -> Iterator[Fault]:
+    if template:
+        try:
+            json.loads(Templates().compile(template.get_secret_value()).render(message))
+        except ValueError as error:
+            yield Fault(
+                key=option,
+                value="",
+                problem=f"makes no JSON of the sample: {error}",
+                remedy="See `lagwatch alert render`, or set content_type; `| json` quotes a text.",
+            )
+
+
+KIND: Final = Kind(
+    table="webhook",
+    about="webhooks",
+    settings=WebhookSettings,
+    open=Webhook,
+    templates=_templates,
+    doubts=_doubts,
+)

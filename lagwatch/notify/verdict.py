@@ -1,0 +1,87 @@
+"""Verdicts as receivers and templates get them: plain JSON; what is not known is null."""
+
+from typing import Any, Final
+
+from lagwatch.core.model import GroupVerdict, PartitionVerdict, WindowEntry
+from lagwatch.core.rules import row_of, sentence
+
+WORST_PARTITIONS: Final = 10
+"""Partitions listed in a notice; the number left out is given with them."""
+
+
+def verdict_json(verdict: GroupVerdict) -> dict[str, Any]:
+    """The verdict with its worst partitions."""
+    worst = sorted(
+        verdict.partitions,
+        key=lambda partition: (
+            -partition.status % 7,
+            -(partition.current_lag or 0),
+            partition.topic,
+            partition.partition,
+        ),
+    )
+    shown = {
+        (partition.topic, partition.partition): _partition(partition)
+        for partition in worst[:WORST_PARTITIONS]
+    }
+    most = verdict.max_lag
+    return {
+        "cluster": verdict.cluster,
+        "group": verdict.group,
+        "at_ms": verdict.at_ms,
+        "status": verdict.status.name,
+        "rule": verdict.rule.word if verdict.rule is not None else None,
+        "complete": round(verdict.complete, 4),
+        "partition_count": verdict.partition_count,
+        "total_lag": verdict.known_lag,
+        "unknown_partitions": verdict.unknown_partitions,
+        "time_lag_s": verdict.time_lag_s,
+        "time_lag_reason": verdict.time_lag_reason.word,
+        "owners": sorted({partition.owner for partition in verdict.partitions if partition.owner}),
+        "max_lag": None
+        if most is None
+        else shown.get((most.topic, most.partition)) or _partition(most),
+        "partitions": list(shown.values()),
+        "partitions_left_out": max(0, len(worst) - WORST_PARTITIONS),
+    }
+
+
+def nothing_known(cluster: str, group: str, at_ms: int, status: str = "") -> dict[str, Any]:
+    """A verdict with all fields and nothing in them, for what is no group or no group any more."""
+    return {
+        "cluster": cluster,
+        "group": group,
+        "at_ms": at_ms,
+        "status": status,
+        **dict.fromkeys(("rule", "complete", "partition_count", "total_lag", "time_lag_s")),
+        **dict.fromkeys(("unknown_partitions", "time_lag_reason", "max_lag")),
+        "owners": [],
+        "partitions": [],
+        "partitions_left_out": 0,
+    }
+
+
+def _partition(verdict: PartitionVerdict) -> dict[str, Any]:
+    return {
+        "topic": verdict.topic,
+        "partition": verdict.partition,
+        "status": verdict.status.name,
+        "rule": verdict.rule.word,
+        "sentence": sentence(row_of(verdict.rules, verdict.rule), verdict.evidence),
+        "evidence": dict(verdict.evidence),
+        "current_lag": verdict.current_lag,
+        "time_lag_s": verdict.time_lag_s,
+        "complete": round(verdict.complete, 4),
+        "owner": verdict.owner,
+        "client_id": verdict.client_id,
+        "instance_id": verdict.instance_id,
+        "lost": verdict.lost,
+        "start": _entry(verdict.start),
+        "end": _entry(verdict.end),
+    }
+
+
+def _entry(entry: WindowEntry | None) -> dict[str, int | None] | None:
+    if entry is None:
+        return None
+    return {"offset": entry.offset, "commit_ms": entry.commit_ms, "lag": entry.lag}
