@@ -8,7 +8,15 @@ from typing import Final
 from lagwatch.config.reference import ENV_PREFIX
 from lagwatch.config.walk import Path, Tree, alternatives
 
-RESERVED: Final = frozenset({"LAGWATCH_CONFIG", "LAGWATCH_MAVEN_REPOSITORY"})
+RESERVED: Final = frozenset(
+    {
+        "LAGWATCH_CONFIG",
+        "LAGWATCH_MAVEN_REPOSITORY",
+        "LAGWATCH_TOKEN",
+        "LAGWATCH_TOKEN_FILE",
+        "LAGWATCH_URL",
+    }
+)
 """Variables of ours that are not options."""
 _CLUSTERS, _CLIENT = "clusters", "client"
 _CLUSTER_AT, _SECTION_AT = 1, 2
