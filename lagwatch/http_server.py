@@ -56,7 +56,7 @@ class HttpServer:
     """Serves an ASGI application by the options of `[server]`."""
 
     def __init__(self, app: ASGIApp, settings: ServerSettings, clock: Clock) -> None:
-        """Listen; nothing is answered yet.
+        """Listen; connections wait until `run` answers them.
 
         Raises:
             AddressError: the address is taken or not ours.
@@ -134,7 +134,6 @@ class _Uvicorn(uvicorn.Server):
         del sockets  # is the listener
         await self.lifespan.startup()
         self.servers = []
-        self._listener.listen(_BACKLOG)
         self._listener.settimeout(0)
         self._accept_if_room()
         self.started = True
@@ -350,6 +349,7 @@ def _listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
         raise AddressError(
