@@ -78,7 +78,7 @@ def create_app(
     if alerts is not None:
         app.include_router(alert_routes.router(alerts))
     if history is not None:
-        app.include_router(history_routes.router(history))
+        app.include_router(history_routes.router(history, queries))
     if deployments is not None:
         app.include_router(deployment_routes.router(deployments))
     errors.install(app, table, reply)

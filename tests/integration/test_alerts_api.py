@@ -98,6 +98,14 @@ def test_an_incident_shows_its_transitions_and_notices(alerts, clock) -> None:
     assert [(one["event"], one["state"]) for one in answer["notices"]] == [("close", "waiting")]
 
 
+@pytest.mark.parametrize("starts_ms", [2**63, 9 * 10**18, 253_402_300_799_999, -1, 1.5])
+def test_a_mute_outside_of_time_is_refused(alerts, starts_ms) -> None:
+    order = {"group": "g", "reason": "r", "duration_s": 60, "starts_ms": starts_ms}
+
+    assert ask(alerts, "POST", "/mutes", json=order).status_code == 400
+    assert ask(alerts, "GET", "/mutes").json()["mutes"][1:] == []
+
+
 def test_mutes_are_made_listed_and_ended(alerts) -> None:
     order = {"group": "billing", "reason": "deploying", "author": "me", "duration_s": 60}
 
