@@ -8,7 +8,8 @@ LagwatchError
 ├── SourceError      Kafka refused or did not answer; `kind` says how
 ├── NotifyError      a receiver of notices refused or did not answer
 ├── HistoryError     a history store refused, did not answer or holds what it must not
-└── JobError         a Spark job cannot begin or go on
+├── JobError         a Spark job cannot begin or go on
+└── MissingPartError this machine has no fit Java, or no jars of a server and no way to get them
 ```
 """
 
@@ -146,3 +147,7 @@ class JobError(LagwatchError):
         self.kind = kind
         self.retryable = retryable
         super().__init__(message)
+
+
+class MissingPartError(LagwatchError):
+    """This machine has no fit Java, or no jars of a server and no way to get them."""

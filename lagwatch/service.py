@@ -28,7 +28,7 @@ from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.history.build import History
 from lagwatch.history.deployments import RecordedDeployments
 from lagwatch.http_server import AddressError, ASGIApp, HttpServer
-from lagwatch.memory import give_back
+from lagwatch.memory import give_back, keep_little
 from lagwatch.metrics import ClusterState, Exporter, NoticeState, ServiceState
 from lagwatch.monitor import ClusterMonitor
 from lagwatch.monitor.keeper import CheckpointKeeper
@@ -327,6 +327,7 @@ def run(settings: Settings, make_app: MakeApp) -> int:
     Raises:
         AddressError: the HTTP address is taken or not ours.
     """
+    keep_little()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(settings, make_app))
 

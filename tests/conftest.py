@@ -12,7 +12,8 @@ from typing import TypeVar
 
 import pytest
 
-from lagwatch.kafka.embedded import EmbeddedKafka, MissingPartError, ScramOverTls
+from lagwatch.errors import MissingPartError
+from lagwatch.kafka.embedded import EmbeddedKafka, ScramOverTls
 from tests.support.elasticsearch import EmbeddedElasticsearch
 
 _Server = TypeVar("_Server", EmbeddedKafka, EmbeddedElasticsearch)

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from lagwatch.cli.reporting import Exit, reported
+from lagwatch.errors import MissingPartError
 
 EPILOG = """
 **Examples**
@@ -27,6 +28,11 @@ def demo(
 
     With --seconds the exit code is 0 only if every group showed the verdict it should.
     """
-    from lagwatch.demo import run
-
+    try:
+        from lagwatch.demo import run
+    except ModuleNotFoundError as error:
+        raise MissingPartError(
+            f"this installation was made without the demo (no module {error.name}): install "
+            "lagwatch with `pip install 'lagwatch[embedded]'`"
+        ) from error
     raise typer.Exit(run(seconds, port))

@@ -20,7 +20,7 @@ from lagwatch.collector.child import run
 from lagwatch.collector.link import REFUSED_CONFIGURATION, CollectorEnd
 from lagwatch.errors import SourceError
 from lagwatch.log import configure
-from lagwatch.memory import give_back
+from lagwatch.memory import give_back, keep_little
 from lagwatch.ports.reports import Backlog, Report
 
 _THREADS: Final = 16
@@ -37,6 +37,7 @@ def main() -> None:
     configure(level=assignment.log_level, form="json")
     # records come and go by ten thousands and hold no cycles: looking for some took a third of
     # the reader's CPU
+    keep_little()
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
     structlog.contextvars.bind_contextvars(cluster=assignment.cluster)

@@ -16,6 +16,7 @@ from typing import Final
 
 import structlog
 
+from lagwatch.backoff import Backoff
 from lagwatch.clock import Clock
 from lagwatch.collector.link import (
     REFUSED_CONFIGURATION,
@@ -28,7 +29,6 @@ from lagwatch.collector.relay import relay_log
 from lagwatch.config import ClusterSettings
 from lagwatch.core.model import UNKNOWN
 from lagwatch.log import get_level
-from lagwatch.pollers.loop import Backoff
 from lagwatch.ports.reports import CollectorStarted, Report, SourceHealth, SourceKind
 
 _NEEDED: Final = re.compile(
@@ -83,7 +83,7 @@ class CollectorSupervisor:
         self._settings = settings
         self._clock = clock
         self._inbox = Inbox()
-        self._backoff = Backoff(first_s=0.2, cap_s=5.0)
+        self._backoff = Backoff(first_s=0.2, longest_s=5.0)
         self._process: Process | None = None
         self._started = 0
 

@@ -168,6 +168,8 @@ class Pace:
         """Its peak when it last paused near its base; infinite: it did not."""
         self._calm_steps = np.empty(0, np.uint16)
         """Steps since then."""
+        self._late = np.empty(0, np.bool_)
+        """Was it late while its lag rose?"""
         self._step = UNKNOWN
         self._forgotten_ms = UNKNOWN
 
@@ -243,6 +245,7 @@ class Pace:
         """
         if not rows.size:
             return
+        self._start_over(rows[self.down[rows]])
         long = np.flatnonzero(pause_ms > UNIT_MS)
         usual = self.past if past else self.pauses
         # of a row with several, one at a time: each changes what is usual for the next
@@ -332,20 +335,26 @@ class Pace:
         counted_ms = self.rising[rows].astype(np.int64) * self.step_ms
         return np.clip(rose_ms, 0, counted_ms)
 
-    def see_lags(self, rows: Rows, lag: Int64, now_ms: int, *, shown: Rows | None = None) -> bool:
+    def see_lags(self, rows: Rows, lag: Int64, now_ms: int) -> bool:
         """Take in a round of known lags, those that are unknown left out; True once a step.
 
-        The beginning of the rises that are `shown` does not change any more.
+        Then `follow_rises` is to be called.
         """
         self._floor[rows] = np.minimum(self._floor[rows], lag.astype(np.float32))
+        return now_ms // self.step_ms != self._step
+
+    def follow_rises(self, now_ms: int, *, late: Rows, shown: Rows) -> None:
+        """Compare lags with those of the step before; `late` rows have old messages to read.
+
+        The beginning of the rises that are `shown` does not change any more. Of rises only those
+        that made a row late are learned: others need no excuse.
+        """
         step = now_ms // self.step_ms
-        if step == self._step:
-            return False
         if self._step != UNKNOWN:
-            self._compare(step, np.zeros(0, np.intp) if shown is None else shown)
+            self._compare(step, shown)
         self._step = step
+        self._late[late[self.rising[late] > 0]] = True
         self._forget(now_ms)
-        return True
 
     def resume(self, now_ms: int, *, shown: Rows) -> None:
         """No lags were seen for a while: that time does not count as one in which any rose.
@@ -365,19 +374,17 @@ class Pace:
         """Compare the lowest lag of the time that ends now with that of the time before.
 
         The lag of a group that commits every five minutes rises for five minutes and falls at each
-        commit: so a row's times are at least twice as long as its usual pause. Some steps went by,
-        or the clock was set back. Steps in which no lag was known do not count.
+        commit: so a row's times are at least twice as long as its usual pause. Rounds may be some
+        steps apart, and the clock may have been set back.
 
         A consumer that is a little too slow has better times now and then: a rise goes on after a
         small dip. It has ended when no higher peak follows: then the lag stays where it is.
         """
-        passed = step - self._step
-        if passed > 1:
-            self._break_off(shown)
-        under_way = self._under_way.astype(np.int64) + min(max(passed, 0), 1)
-        under_way = np.minimum(under_way, _MOST_UNITS).astype(np.int64)
+        passed = max(step - self._step, 0)
+        under_way = np.minimum(self._under_way.astype(np.int64) + passed, _MOST_UNITS)
         self._under_way[:] = under_way
         steps = 1 + 2 * self.pauses.known.astype(np.int64) * UNIT_MS // self.step_ms
+        steps = np.maximum(steps, passed)
         known = np.isfinite(self._floor) & (under_way >= steps)
         peak, level = self._floor_before, self.level + under_way
         higher = known & np.isfinite(peak) & (self._floor > peak)
@@ -386,9 +393,11 @@ class Pace:
         goes_on = dips & (self._floor >= _DIP * peak) & (level <= patience)
         ended = np.flatnonzero(dips & ~goes_on)
         if ended.size:
-            length_ms = self.rising[ended].astype(np.int64) * self.step_ms
-            self.rises.learn(ended, length_ms, slack_ms=self.step_ms)
+            excused = ended[self._late[ended]]
+            length_ms = self.rising[excused].astype(np.int64) * self.step_ms
+            self.rises.learn(excused, length_ms, slack_ms=self.step_ms)
             self.rising[ended] = 0
+            self._late[ended] = False
         self._rise(np.flatnonzero(higher), under_way, steps=steps, step=step, shown=shown)
         self._pause(np.flatnonzero(goes_on), under_way)
         self.rising[higher] = np.minimum(self.rising[higher] + level[higher], _MOST_UNITS)
@@ -440,6 +449,13 @@ class Pace:
         ends[shown] = False
         self.rising[ends] = 0
         self.level[ends] = 0
+        self._late[ends] = False
+
+    def _start_over(self, rows: Rows) -> None:
+        """These rows go on after a stop: what their lags did meanwhile was no rise."""
+        for name in ("rising", "level", "_under_way", "_late"):
+            getattr(self, name)[rows] = 0
+        self._floor[rows] = self._floor_before[rows] = _NO_FLOOR
 
     def _forget(self, now_ms: int) -> None:
         if self._forgotten_ms == UNKNOWN or now_ms < self._forgotten_ms:
@@ -470,6 +486,7 @@ _EMPTY: Final[Mapping[str, float]] = {
     "_base": float("inf"),
     "_calm": float("inf"),
     "_calm_steps": 0,
+    "_late": False,
 }
 
 

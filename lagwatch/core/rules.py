@@ -231,10 +231,15 @@ def _falling_behind(rows: Rows) -> Bools:
     long = rows.rising_ms >= np.maximum(5 * step_ms, usual_ms * 3 // 2 + step_ms)
     # between two commits any lag rises, and between the first ones that is not yet known
     long &= rows.pace_known & (rows.rising_ms >= 2 * rows.pause_ms)
-    old = rows.time_lag_ms >= 2 * (step_ms + rows.pause_ms)
-    # the history of log ends does not reach back to the oldest unread message
-    unknown = rows.time_lag_ms < 0
-    return long & (old | unknown) & rows.moves
+    return long & late_for(rows.time_lag_ms, 2 * rows.pause_ms, 2 * step_ms) & rows.moves
+
+
+def late_for(time_lag_ms: Int64, pause_ms: Int64, step_ms: int) -> Bools:
+    """Is the oldest unread message older than a step and a usual pause?
+
+    It is, too, where the history of log ends does not reach back to it.
+    """
+    return (time_lag_ms >= step_ms + pause_ms) | (time_lag_ms < 0)
 
 
 def _paused(rows: Rows) -> Bools:

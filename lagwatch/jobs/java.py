@@ -5,9 +5,8 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from lagwatch.errors import JobError
-from lagwatch.kafka.embedded import MissingPartError
-from lagwatch.kafka.embedded.java import find_java, java_version
+from lagwatch.errors import JobError, MissingPartError
+from lagwatch.java import find_java, java_version
 
 _OLDEST: Final = 17
 _ANSWER_TIMEOUT_S: Final = 30

@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 
 from lagwatch.config.jobs import JobsSettings
 from lagwatch.errors import JobError
+from lagwatch.java import cache_dir
 from lagwatch.jobs.faults import translated
 from lagwatch.jobs.java import java_home
 from lagwatch.jobs.package import write_package
-from lagwatch.kafka.embedded.jars import cache_dir
 
 _ALWAYS: Final[Mapping[str, str]] = {
     # instants are epoch milliseconds; whatever Spark itself makes of time is UTC

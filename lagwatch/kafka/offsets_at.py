@@ -9,6 +9,7 @@ import numpy as np
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from numpy.typing import NDArray
 
+from lagwatch.backoff import Backoff
 from lagwatch.core.model import UNKNOWN
 from lagwatch.errors import SourceError
 from lagwatch.kafka import codes
@@ -91,11 +92,12 @@ class KafkaOffsetsAt:
         )
         left = np.arange(at.size)
         problem: KafkaError | None = None
+        backoff = Backoff(first_s=_PAUSE_S, longest_s=_ATTEMPTS * _PAUSE_S)
         for attempt in range(_ATTEMPTS):
             if left.size == 0:
                 return found
             if attempt:
-                await asyncio.sleep(_PAUSE_S * attempt)
+                await asyncio.sleep(backoff.next_s())
                 await KafkaTopics(self._clients).list_topics()  # renews who leads what
             left, problem = await self._round(places, at, left, found, last=attempt > 1)
         if left.size == 0:

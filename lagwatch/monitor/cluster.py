@@ -3,7 +3,6 @@
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 
 import numpy as np
 import structlog
@@ -16,21 +15,21 @@ from lagwatch.core.model import (
     EpochMs,
     Membership,
     OpenTransaction,
-    Rule,
     RuleSet,
-    TimeLagReason,
 )
 from lagwatch.core.pace import Pace
-from lagwatch.core.rows import Around, Limits, RowFacts, uninterrupted_ms
+from lagwatch.core.rows import Around, Limits, RowFacts
 from lagwatch.core.snapshot import ClusterSnapshot, TopicColumns
 from lagwatch.core.window import CommitColumns, Windows
 from lagwatch.monitor.freshness import FreshFor, Known, cause, missing, why_stale
 from lagwatch.monitor.known_commits import KnownCommits
+from lagwatch.monitor.losses import Losses
 from lagwatch.monitor.members import GroupPatterns, Groups
+from lagwatch.monitor.movements import Movements
 from lagwatch.monitor.partitions import PartitionStates, shifted
 from lagwatch.monitor.restored import Restored
 from lagwatch.monitor.rows import Identity, RowTable
-from lagwatch.monitor.setbacks import LogStarts, Setbacks
+from lagwatch.monitor.setbacks import Setbacks
 from lagwatch.monitor.skew import ClockSkew
 from lagwatch.monitor.topics import change, no_topics, with_offsets
 from lagwatch.ports.queries import Loss
@@ -70,16 +69,6 @@ _NEVER_MS = 1 << 60
 _MOST_WAITING = 500_000
 _LONGEST_WAIT_MS = 60_000
 _EXPIRY_EVERY_MS = 60_000
-_PLAUSIBLE = 3
-"""A consumer reads at most this many times as fast as it was ever seen to."""
-_GAPS = 3
-"""Intervals between commits of which the longest is taken for the usual one."""
-_HUNG = 4
-"""A consumer that is silent for so many of them has not been reading all the time."""
-_FAR = 10
-"""Lag in steps from one commit to the next: a consumer so far behind did not read all it passed."""
-_MOST_LOSSES = 10_000
-"""Losses kept for whoever records them."""
 
 _log = structlog.get_logger(__name__)
 
@@ -173,12 +162,10 @@ class ClusterMonitor:
         """Id of the topic that these are of; "" unknown."""
         self.snapshot: ClusterSnapshot | None = None
         self.complete_ms = EpochMs(UNKNOWN)
+        """Since when everything has been known once: backlog, commits, log ends; -1: not yet."""
         self._first_ms = EpochMs(UNKNOWN)
         """`complete_ms` of the first process that watched the cluster."""
-        """Since when everything has been known once: backlog, commits, log ends; -1: not yet."""
         self._transactions: Mapping[tuple[str, int], OpenTransaction] = {}
-        self._lags_ms = EpochMs(UNKNOWN)
-        """When lags were followed last, see `_see_lags`."""
         self._table = RowTable(self.windows)
         self._topics = no_topics()
         self._topic_ids: dict[str, str] = {}
@@ -197,14 +184,25 @@ class ClusterMonitor:
         self._layout: Layout | None = None
         self._expired_ms = 0
         self._round = 0
-        self._starts = LogStarts()
-        self._start_counted_ms = EpochMs(UNKNOWN)
-        """`LogStarts.since_ms` of the log starts that were last compared with all rows."""
         self._admitted_ms = np.zeros(0, np.int64)
         """Up to when commits were known at the round before; all of these are admitted now."""
-        self._rows_came = False
-        """Were rows made since the log starts were last compared with all rows?"""
-        self._losses: deque[Loss] = deque(maxlen=_MOST_LOSSES)
+        self._movements = Movements(
+            self.pace,
+            self.windows,
+            self._table,
+            history=self.history,
+            partitions=self._partitions,
+            skew=self.skew,
+            away_after_ms=settings.away_after_ms,
+        )
+        self._losses = Losses(
+            self.windows,
+            self.setbacks,
+            self._table,
+            self.history,
+            known_ms=self._admitted_until,
+            is_remainder=self._is_remainder,
+        )
         self._silent: dict[Identity, int] = {}
         """Rows of group-partitions that members hold and never committed."""
         self._exact_times: bool | None = None
@@ -313,9 +311,7 @@ class ClusterMonitor:
 
     def take_losses(self) -> tuple[Loss, ...]:
         """Losses noticed since the last call."""
-        losses = tuple(self._losses)
-        self._losses.clear()
-        return losses
+        return self._losses.take()
 
     # checkpoints
 
@@ -333,7 +329,7 @@ class ClusterMonitor:
             first_ms=self._first_ms,
             data_ms=self._data_ms,
             topics_ms=self._topics_ms,
-            starts_ms=self._starts.until_ms,
+            starts_ms=self._losses.starts.until_ms,
             topics=self._topics,
             topic_ids=dict(self._topic_ids),
             missing_since=dict(self._missing_since),
@@ -359,7 +355,7 @@ class ClusterMonitor:
         self._topics, self._topic_ids = kept.topics, dict(kept.topic_ids)
         self._missing_since = dict(kept.missing_since)
         if kept.starts_ms >= 0:
-            self._starts.add(kept.topics.log_start, kept.starts_ms)
+            self._losses.starts.add(kept.topics.log_start, kept.starts_ms)
         self._partitions.restore(kept.partitions)
         self._known.restore(*kept.absences)
         self._table.restore(ids, kept.topics)
@@ -434,7 +430,10 @@ class ClusterMonitor:
             stale_after_ms=self.settings.fresh_for.of_commits_ms(polled=self.known.polled),
         )
         self._recycle()
-        self._see_lags(self.snapshot, now_ms)
+        fresh = now_ms - self._data_ms <= self.settings.away_after_ms
+        if fresh and self._movements.see_lags(self.snapshot, now_ms):
+            held = self.groups.membership[: self.windows.rows] == Membership.HELD
+            self.pace.see_members(held, now_ms)
         return self.snapshot
 
     def _laid_out(self) -> Layout:
@@ -454,31 +453,6 @@ class ClusterMonitor:
             self._silent = {
                 identity: row for identity, row in self._silent.items() if row not in given_up
             }
-
-    def _see_lags(self, snapshot: ClusterSnapshot, now_ms: EpochMs) -> None:
-        """Follow how lags rise and fall, while they are fresh."""
-        if now_ms - self._data_ms > self.settings.away_after_ms:
-            return
-        rows = snapshot.rows
-        shown = rows.window[rows.rule == Rule.FALLING_BEHIND]
-        if now_ms - self._lags_ms > self.settings.away_after_ms:
-            self.pace.resume(now_ms, shown=shown)
-        self._lags_ms = now_ms
-        # while a group pauses, its lag says nothing about whether it is fast enough
-        known = (rows.readable_lag >= 0) & _AT_WORK[rows.rule]
-        away = self._partitions.away(now_ms)
-        if away.any():
-            known &= ~np.append(away, True)[rows.at]
-        whole = bool(known.all())
-        stepped = self.pace.see_lags(
-            rows.window if whole else rows.window[known],
-            rows.readable_lag if whole else rows.readable_lag[known],
-            now_ms,
-            shown=shown,
-        )
-        if stepped:
-            held = self.groups.membership[: self.windows.rows] == Membership.HELD
-            self.pace.see_members(held, now_ms)
 
     def _around(self, known_ms: EpochMs) -> Around:
         skew_ms = self.skew.corrected_ms
@@ -532,7 +506,7 @@ class ClusterMonitor:
                 columns.make_room(capacity)
         rows, groups = self._table.take_made()
         if rows.size:
-            self._rows_came = True
+            self._losses.rows_came()
             self._known.place(rows, groups, capacity)
             self.groups.rows_made(groups)
 
@@ -690,126 +664,17 @@ class ClusterMonitor:
         if first.any():
             self.pace.begin(row[first], commit_ms[first])
         self.setbacks.follow(row, before, offset, commit_ms)
-        moved = offset != before
-        since_ms = self._moved_before(row, commit_ms, starts, moved)
-        moves = np.flatnonzero(moved)
-        pause_ms = np.where(since_ms >= 0, commit_ms - since_ms, UNKNOWN)
-        # whether a short one was spent reading makes no difference to what is usual
-        long = moves[pause_ms[moves] > self.pace.step_ms]
-        if long.size:
-            pause_ms[long] = self._spent_reading(
-                row[long], before[long], since_ms[long], commit_ms[long]
-            )
-        past = self._began_unwatched(since_ms[moves])
-        for part, unwatched in ((moves[past], True), (moves[~past], False)):
-            self.pace.move(row[part], commit_ms[part], pause_ms[part], past=unwatched)
-        self._look_for_jumps(commits, before, now_ms)
-
-    def _began_unwatched(self, since_ms: Int64) -> Bools:
-        """Which pauses began before lagwatch watched the cluster for the first time?"""
-        if self._first_ms < 0:
-            return np.ones(since_ms.size, np.bool_)
-        return since_ms + self.skew.corrected_ms < self._first_ms
-
-    def _moved_before(self, row: Int32, commit_ms: Int64, starts: Bools, moved: Bools) -> Int64:
-        """When each commit's row had moved last before it; -1 for never."""
-        if starts.all():  # one commit of each row
-            moved_ms: Int64 = self.pace.moved_ms[row]
-            return moved_ms
-        place = np.arange(row.size)
-        last = np.maximum.accumulate(np.where(moved, place, UNKNOWN))
-        previous = np.append(UNKNOWN, last[:-1])
-        head = np.maximum.accumulate(np.where(starts, place, 0))
-        inside = previous >= head
-        return np.where(inside, commit_ms[previous], self.pace.moved_ms[row])
-
-    def _spent_reading(self, row: Int32, before: Int64, since_ms: Int64, commit_ms: Int64) -> Int64:
-        """How much of each long pause there was something to read, and Kafka was there."""
-        skew_ms = self.skew.corrected_ms
-        at = self._table.at[row]
-        ours_ms = commit_ms + skew_ms
-        if self.history.partitions and self.history.at_ms.size:
-            waited_ms, reason = self.history.waited(np.maximum(at, 0), before, ours_ms)
-            measured = (at >= 0) & (reason == TimeLagReason.MEASURED)
-            since_ms = np.where(measured, np.maximum(since_ms, commit_ms - waited_ms), since_ms)
-            nothing = (at >= 0) & (reason == TimeLagReason.CAUGHT_UP)
-            since_ms = np.where(nothing, commit_ms, since_ms)
-        absences = self._partitions.absences(at, skew_ms=skew_ms)
-        return uninterrupted_ms(since_ms, commit_ms, *absences)
+        self._movements.follow(commits, before, starts, first_ms=self._first_ms)
+        self._losses.look_for_jumps(
+            commits,
+            before,
+            now_ms,
+            log_start=self._topics.log_start,
+            exact_times=bool(self._exact_times),
+            skew_ms=self.skew.corrected_ms,
+        )
 
     # losses
-
-    def _look_for_jumps(self, commits: CommitColumns, before: Int64, now_ms: EpochMs) -> None:
-        """Commits that passed the log start before a loss was counted: was what they passed read?
-
-        A consumer whose next message was deleted goes on at the log start. What it skipped is lost
-        when it could not have read so much since its last commit, as fast as it has been seen to
-        read, or is far from the log end: then the log start has caught up with it. When it read
-        last and when the messages were deleted is known to a round only, so the loss is an upper
-        bound. A commit right at the log start is that of a consumer which has its messages deleted
-        once they are read, as Kafka Streams does.
-        """
-        if self._starts.since_ms < 0:
-            return
-        row, offset = commits.row, commits.offset
-        at = self._table.at[row]
-        start = np.append(self._topics.log_start, UNKNOWN)[at]
-        passed = np.flatnonzero((before >= 0) & (before < start) & (start < offset))
-        if not passed.size:
-            return
-        commit_ms, lag = commits.commit_ms, commits.lag
-        counted = self.setbacks.counted_until(row)
-        committed_ms = commit_ms + self.skew.corrected_ms
-        for index in passed[counted[passed] < start[passed]].tolist():
-            # what was committed while the messages were there was read
-            there_ms = self._starts.there_until_ms(int(at[index]), int(before[index]))
-            if committed_ms[index] < there_ms:
-                continue
-            window = self.windows.entries(int(row[index]))
-            took_ms = int(commit_ms[index]) - window.commit_ms[-1] if window.commit_ms else 0
-            same = row[: index + 1] == row[index]
-            if self._exact_times and same.sum() == 1:
-                unread = at[[index]], before[[index]], committed_ms[[index]]
-                waited_ms, reason = self.history.waited(*unread)
-                waited_ms[reason == TimeLagReason.CAUGHT_UP] = 0
-                took_ms = _reading_ms(window.commit_ms, took_ms, waited_ms=int(waited_ms[0]))
-            readable = _PLAUSIBLE * _fastest(window.offset, window.commit_ms) * max(took_ms, 0)
-            if start[index] in offset[:index][same[:index]]:
-                continue  # a consumer has its messages deleted up to a commit of its own
-            # a lag proves nothing while the messages may have been there when they were committed
-            gone_ms = self._starts.gone_since_ms(int(at[index]), int(before[index]))
-            was_gone = 0 <= gone_ms <= committed_ms[index]
-            far = was_gone and lag[index] > _FAR * (offset[index] - before[index])
-            # of few commits no speed is known, and of a poll not what was committed before it
-            speed_known = len(window.commit_ms) > _GAPS or (was_gone and self._exact_times)
-            too_far = speed_known and start[index] - before[index] > readable
-            if far or too_far:
-                first = max(int(before[index]), int(counted[index]))
-                self._lose(int(row[index]), first, int(start[index]), now_ms, exact=False)
-
-    def _count_losses(self, now_ms: EpochMs) -> None:
-        """Rows whose next message was deleted before this round began: what was deleted is lost.
-
-        The log start is that of the newest round after which all commits are known and admitted:
-        so a consumer that committed and let its messages be deleted is not taken for a loser.
-        """
-        newest = self._starts.newest
-        if not newest.size:
-            return
-        if not self._rows_came and self._start_counted_ms == self._starts.since_ms:
-            return  # committed offsets only rise: nothing new can be below the log start
-        rows = np.flatnonzero(self.windows.count[: self.windows.rows] > 0)
-        committed = self.windows.last_offset(rows)
-        below = np.flatnonzero(np.append(newest, UNKNOWN)[self._table.at[rows]] > committed)
-        if not below.size:
-            self._start_counted_ms, self._rows_came = EpochMs(self._starts.since_ms), False
-            return
-        rows, committed = rows[below], committed[below]
-        floor = self._starts.known_at(self._table.at[rows], self._known_ms(rows))
-        counted = np.maximum(self.setbacks.counted_until(rows), committed)
-        lost = (floor > counted) & ~self._is_remainder(rows)
-        for index in np.flatnonzero(lost).tolist():
-            self._lose(int(rows[index]), int(counted[index]), int(floor[index]), now_ms, exact=True)
 
     def _is_remainder(self, rows: Slots) -> Bools:
         """Offsets that no consumer of this cluster reads on from."""
@@ -820,7 +685,7 @@ class ClusterMonitor:
             remainder |= self.groups.mirrored[rows]
         return remainder
 
-    def _known_ms(self, rows: Slots) -> Int64:
+    def _admitted_until(self, rows: Slots) -> Int64:
         """Up to which instant of lagwatch's clock all commits of the rows are admitted."""
         commits = self._known.facts(skew_ms=0, all_polled=False)
         if commits is None:
@@ -831,21 +696,6 @@ class ClusterMonitor:
             return np.full(rows.size, UNKNOWN)
         known_ms: Int64 = self._admitted_ms[commits.place[rows]]
         return known_ms
-
-    def _lose(self, row: int, first: int, end: int, now_ms: EpochMs, *, exact: bool) -> None:
-        group, topic, partition = self._table.identity(row)
-        self.setbacks.lose(row, messages=end - first, until=end, now_ms=now_ms)
-        self._losses.append(
-            Loss(
-                group=group,
-                topic=topic,
-                partition=partition,
-                at_ms=now_ms,
-                first=first,
-                end=end,
-                exact=exact,
-            )
-        )
 
     # log ends and topics
 
@@ -859,7 +709,7 @@ class ClusterMonitor:
         self._note_cuts(report, before)
         back = self._partitions.round(report, before)
         if back.any():
-            self._leave_out(back)
+            self._movements.leave_out(back)
         self._topics = with_offsets(before, report, latest)
         self._data_ms = report.started_ms
         if self.settings.rules is RuleSet.BURROW:
@@ -867,20 +717,13 @@ class ClusterMonitor:
         while self._waiting and _seen_ms(*self._waiting[0]) <= report.started_ms:
             self._admit_next(now_ms)
         self._note_polls()
-        self._count_losses(now_ms)
-        self._starts.add(self._topics.log_start, report.finished_ms)
+        self._losses.count(now_ms)
+        self._losses.starts.add(self._topics.log_start, report.finished_ms)
         commits = self._known.facts(skew_ms=0, all_polled=False)
         if commits is not None:
             self._admitted_ms = commits.known_ms
         self._note_complete(report, now_ms)
         return True
-
-    def _leave_out(self, back: Bools) -> None:
-        """Partitions have come back: their lags did not rise while they could not be read."""
-        at = self._table.at[: self.windows.rows]
-        rows = np.flatnonzero(np.append(back, False)[at])
-        away_ms, back_ms, _ = self._partitions.absences(at[rows], skew_ms=0)
-        self.pace.leave_out(rows, back_ms - away_ms)
 
     def _note_cuts(self, report: LogEnds, before: TopicColumns) -> None:
         """Log ends that went back: a re-created topic is read before its new id is known."""
@@ -915,7 +758,7 @@ class ClusterMonitor:
         found = change(self._topics, self._topic_ids, report)
         self.history.remap(found.source)
         self._partitions.remap(found.source)
-        self._starts.remap(found.source)
+        self._losses.starts.remap(found.source)
         self._topics, self._topics_version = found.columns, report.version
         self._table.locate(self._topics)
         if self._restored is not None and self._restored.offsets_topic in found.recreated:
@@ -1037,26 +880,3 @@ def _removed_later(report: Commits, removed: Slots) -> Bools:
     last = np.full(int(number.max()) + 1, UNKNOWN, np.int64)
     np.maximum.at(last, number[removed], removed)
     return np.arange(report.key.size) <= last[number]
-
-
-_AT_WORK = np.isin(
-    np.arange(len(Rule)), (Rule.LAG_WITHIN_ALLOWED, Rule.PROGRESSING, Rule.FALLING_BEHIND)
-)
-
-
-def _reading_ms(commit_ms: list[int], took_ms: int, *, waited_ms: int) -> int:
-    """How much of the time since its last commit a consumer can have been reading.
-
-    One that commits as it reads, and fell silent for several times its usual interval although its
-    next message was there for so long, hung until shortly before it committed again.
-    """
-    gaps_ms = [b - a for a, b in pairwise(commit_ms)]
-    if len(gaps_ms) < _GAPS or min(took_ms, waited_ms) <= _HUNG * max(gaps_ms):
-        return took_ms
-    return 2 * max(gaps_ms)
-
-
-def _fastest(offset: list[int], commit_ms: list[int]) -> float:
-    """Most messages read per millisecond between two commits of a window."""
-    steps = zip(offset, offset[1:], commit_ms, commit_ms[1:], strict=False)
-    return max(((b - a) / max(t - s, 1) for a, b, s, t in steps), default=0.0)

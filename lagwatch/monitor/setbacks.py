@@ -1,7 +1,6 @@
-"""Rows that went back or lost messages, and the log starts that show the loss."""
+"""Rows that went back or lost messages."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -106,89 +105,3 @@ _EMPTY: Final = {
     "rewound_ms": UNKNOWN,
     "rewound_again_ms": UNKNOWN,
 }
-
-
-Index = NDArray[np.integer]
-
-_MOST: Final = 8
-
-
-@dataclass(slots=True, kw_only=True)
-class _Span:
-    """Rounds in a row that found the same log starts."""
-
-    since_ms: int
-    """End of the first of them."""
-    until_ms: int
-    """End of the last of them."""
-    start: Int64
-    """By topic-partition; -1 unknown."""
-
-
-class LogStarts:
-    """Log starts by topic-partition over the last rounds. One owner writes.
-
-    Commits of a round become known a round or two after its log starts: so these are kept.
-    """
-
-    def __init__(self) -> None:
-        self._spans: list[_Span] = []
-
-    @property
-    def since_ms(self) -> int:
-        """End of the first round of the newest log starts; -1 when there is none."""
-        return self._spans[-1].since_ms if self._spans else UNKNOWN
-
-    @property
-    def until_ms(self) -> int:
-        """End of the last round; -1 when there was none."""
-        return self._spans[-1].until_ms if self._spans else UNKNOWN
-
-    @property
-    def newest(self) -> Int64:
-        """Log starts of the newest round."""
-        return self._spans[-1].start if self._spans else np.zeros(0, np.int64)
-
-    def add(self, start: Int64, finished_ms: int) -> None:
-        """Take in the log starts of a round that ended at `finished_ms`."""
-        if self._spans and np.array_equal(self._spans[-1].start, start):
-            self._spans[-1].until_ms = finished_ms
-            return
-        self._spans.append(_Span(since_ms=finished_ms, until_ms=finished_ms, start=start))
-        if len(self._spans) > _MOST:
-            # the oldest may be the only one up to which commits are known
-            del self._spans[_MOST // 2]
-
-    def remap(self, source: Int64) -> None:
-        """Renumber: new column i is old column `source[i]`, or a new one for -1."""
-        for span in self._spans:
-            span.start = np.append(span.start, UNKNOWN)[source]
-
-    def known_at(self, at: Index, known_ms: Int64) -> Int64:
-        """Log start of each partition in the newest round that ended by `known_ms`; -1 unknown."""
-        found = np.full(at.size, UNKNOWN, np.int64)
-        for span in self._spans:
-            found = np.where(span.since_ms <= known_ms, np.append(span.start, UNKNOWN)[at], found)
-        return found
-
-    def gone_since_ms(self, at: int, offset: int) -> int:
-        """End of the first round that found the message at `offset` of a partition deleted.
-
-        -1 when none did.
-        """
-        found = UNKNOWN
-        for span in reversed(self._spans):
-            if span.start[at] <= offset:
-                break
-            found = span.since_ms
-        return found
-
-    def there_until_ms(self, at: int, offset: int) -> int:
-        """End of the last round that found the message at `offset` of a partition not deleted.
-
-        If none did, the end of the first round; -1 when there was no round.
-        """
-        for span in reversed(self._spans):
-            if 0 <= span.start[at] <= offset:
-                return span.until_ms
-        return self._spans[0].since_ms if self._spans else UNKNOWN

@@ -1,37 +1,30 @@
 """How long a channel waits before it sends again; all on the monotonic clock, in seconds."""
 
-from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from lagwatch.backoff import Backoff
 from lagwatch.errors import Refusal
 
 _FIRST_S: Final = 1.0
 _LONGEST_S: Final = 300.0
 _SLOW_FIRST_S: Final = 30.0
 _SLOW_LONGEST_S: Final = 900.0
-_JITTER: Final = 0.5
-_MOST_DOUBLINGS: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """Doubles from one second to five minutes, less up to half of it by chance.
+class ChannelBackoff:
+    """From one second to five minutes; 30 s to 15 minutes where somebody must act (401, 404)."""
 
-    What a person has to mend (401, 404) is tried less often: 30 s to 15 minutes.
-    """
-
-    chance: Random
+    def __init__(self, chance: Random) -> None:
+        self._usual = Backoff(first_s=_FIRST_S, longest_s=_LONGEST_S, chance=chance)
+        self._slow = Backoff(first_s=_SLOW_FIRST_S, longest_s=_SLOW_LONGEST_S, chance=chance)
 
     def delay_s(
         self, failures: int, retry_after_s: float | None, refusal: Refusal = Refusal.UNAVAILABLE
     ) -> float:
         """After so many failures in a row; not before the receiver wants to be asked again."""
-        slow = refusal is Refusal.NOT_ACCEPTED
-        first_s = _SLOW_FIRST_S if slow else _FIRST_S
-        longest_s = _SLOW_LONGEST_S if slow else _LONGEST_S
-        delay_s = min(longest_s, first_s * 2.0 ** min(failures - 1, _MOST_DOUBLINGS))
-        return max(delay_s * (1 - _JITTER * self.chance.random()), retry_after_s or 0.0)
+        backoff = self._slow if refusal is Refusal.NOT_ACCEPTED else self._usual
+        return backoff.delay_s(failures, retry_after_s)
 
 
 class Allowance:

@@ -16,7 +16,7 @@ import structlog
 from lagwatch.clock import Clock
 from lagwatch.config.alerts_channels import ChannelSettings
 from lagwatch.errors import NotifyError, Refusal
-from lagwatch.notify.backoff import Allowance, Backoff
+from lagwatch.notify.backoff import Allowance, ChannelBackoff
 from lagwatch.notify.channels.base import Channel, KeepsAlive
 from lagwatch.notify.notice import Message
 from lagwatch.notify.outbox import Outbox
@@ -76,7 +76,7 @@ class Dispatcher:
         self, outbox: Outbox, outlets: Mapping[str, Outlet], clock: Clock, chance: Random
     ) -> None:
         self._deliverers = {
-            name: Deliverer(outbox, outlet, clock, Backoff(chance))
+            name: Deliverer(outbox, outlet, clock, ChannelBackoff(chance))
             for name, outlet in outlets.items()
         }
 
@@ -120,7 +120,9 @@ def _heed_cancellation() -> None:
 class Deliverer:
     """One channel: one message at a time, and one pause after a failure for all of them."""
 
-    def __init__(self, outbox: Outbox, outlet: Outlet, clock: Clock, backoff: Backoff) -> None:
+    def __init__(
+        self, outbox: Outbox, outlet: Outlet, clock: Clock, backoff: ChannelBackoff
+    ) -> None:
         self._outbox = outbox
         self._outlet = outlet
         self._clock = clock

@@ -7,7 +7,7 @@ from typing import Final
 import structlog
 
 from lagwatch.clock import Clock
-from lagwatch.core.wire import Quarantined
+from lagwatch.core.wire import Fault, Quarantined
 from lagwatch.pollers.loop import Send
 from lagwatch.ports.reports import CollectorFacts
 
@@ -28,7 +28,6 @@ class Facts:
         self._mode = commits_mode
         self._reason = ""
         self._unseen: dict[str, tuple[str, ...]] = {}
-        self._skipped: Counter[str] = Counter()
         self._malformed: Counter[str] = Counter()
         self._logged_s: dict[str, float] = {}
         self._told: CollectorFacts | None = None
@@ -48,10 +47,9 @@ class Facts:
         for sentence in now:
             _log.warning("not_visible", about=about, reason=sentence)
 
-    def count(self, *, skipped: Mapping[str, int], malformed: Mapping[str, int]) -> None:
-        """Add records that were not ours or could not be decoded."""
-        self._skipped.update(skipped)
-        self._malformed.update(malformed)
+    def count_malformed(self, counts: Mapping[Fault, int]) -> None:
+        """Add records that could not be decoded."""
+        self._malformed.update({fault.value: count for fault, count in counts.items()})
 
     def show(self, records: Iterable[Quarantined]) -> None:
         """Log refused records, one for each reason and minute."""
@@ -77,7 +75,6 @@ class Facts:
             commits_mode=self._mode,
             reason=self._reason,
             unseen=tuple(each for about in sorted(self._unseen) for each in self._unseen[about]),
-            skipped=dict(self._skipped),
             malformed=dict(self._malformed),
         )
         self._told_s = self._clock.monotonic_s()

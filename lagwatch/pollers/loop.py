@@ -1,7 +1,6 @@
 """Asks again and again: the one place of the collector that retries."""
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -10,6 +9,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
+from lagwatch.backoff import Backoff
 from lagwatch.clock import Clock
 from lagwatch.core.model import EpochMs
 from lagwatch.errors import SourceError
@@ -23,23 +23,6 @@ _GOOD_NEWS_EVERY_S: Final = 1.0
 _SAY_AGAIN_S: Final = 60.0
 
 _log = structlog.get_logger(__name__)
-
-
-class Backoff:
-    """Waiting times that double from `first_s` to `cap_s`, each shortened by chance to 50-100 %."""
-
-    def __init__(self, *, first_s: float = 0.5, cap_s: float = 15.0) -> None:
-        self._first_s = first_s
-        self._cap_s = cap_s
-        self._next_s = first_s
-
-    def reset(self) -> None:
-        self._next_s = self._first_s
-
-    def next_s(self) -> float:
-        delay_s = self._next_s
-        self._next_s = min(2 * delay_s, self._cap_s)
-        return delay_s * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing
 
 
 class Poller(Protocol):
@@ -105,7 +88,7 @@ class PollLoop:
         self._send = send
         self._wake = wake
         self._give_up_on = give_up_on
-        self._backoff = Backoff(cap_s=max(1.0, min(15.0, 2 * pace.interval_s)))
+        self._backoff = Backoff(first_s=0.5, longest_s=max(1.0, min(15.0, 2 * pace.interval_s)))
         self._last: SourceHealth | None = None
         self._said, self._said_s = "", 0.0
 

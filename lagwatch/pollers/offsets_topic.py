@@ -7,16 +7,7 @@ from typing import Final
 import structlog
 
 from lagwatch.clock import Clock
-from lagwatch.core.wire import (
-    ClassicGroup,
-    CommitKeys,
-    ConsumerGroupEpoch,
-    Decoded,
-    GroupRecord,
-    GroupTombstone,
-    KeyKind,
-    decode,
-)
+from lagwatch.core.wire import CommitKeys, Decoded, GroupRecord, decode
 from lagwatch.errors import SourceError
 from lagwatch.pollers.facts import Facts
 from lagwatch.pollers.filters import Filters
@@ -29,12 +20,10 @@ from lagwatch.ports.reports import Backlog, Commits, GroupsGone, SourceKind
 
 HOLD_S: Final = 1.0
 
-_GONE: Final = frozenset({KeyKind.GROUP_METADATA, KeyKind.CONSUMER_GROUP_METADATA})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Held:
-    tombstone: GroupTombstone
+    tombstone: GroupRecord
     due_s: float
 
 
@@ -49,14 +38,14 @@ class Tombstones:
         return bool(self._held)
 
     def add(self, records: Iterable[GroupRecord], *, now_s: float) -> None:
-        """Take tombstones in; drop those that a record of the other kind follows."""
+        """Take tombstones in; drop those that a record of the other protocol follows."""
         for record in records:
-            if isinstance(record, GroupTombstone) and record.kind in _GONE:
+            if record.removed:
                 self._held[record.group] = _Held(tombstone=record, due_s=now_s + HOLD_S)
-            elif (kind := _kind(record)) is not None:
-                held = self._held.get(record.group)
-                if held is not None and held.tombstone.kind is not kind:
-                    del self._held[record.group]
+                continue
+            held = self._held.get(record.group)
+            if held is not None and held.tombstone.protocol is not record.protocol:
+                del self._held[record.group]
 
     def due(self, *, now_s: float) -> GroupsGone | None:
         """Groups that are gone; None when there are none."""
@@ -69,16 +58,6 @@ class Tombstones:
             groups=tuple(each.group for each in gone),
             orders=tuple(each.order for each in gone),
         )
-
-
-def _kind(record: GroupRecord) -> KeyKind | None:
-    match record:
-        case ClassicGroup():
-            return KeyKind.GROUP_METADATA
-        case ConsumerGroupEpoch():
-            return KeyKind.CONSUMER_GROUP_METADATA
-        case _:
-            return None
 
 
 _LOOK_FOR_TOPIC_S: Final = 1.0
@@ -214,10 +193,7 @@ class OffsetsTopicPoller:
             return
         first_new_id = len(self._keys)
         decoded = decode(records.keys, records.values, records.orders, self._keys)
-        self._facts.count(
-            skipped={kind.value: count for kind, count in decoded.skipped.items()},
-            malformed={fault.value: count for fault, count in decoded.malformed.items()},
-        )
+        self._facts.count_malformed(decoded.malformed)
         self._facts.show(decoded.quarantine)
         ours = [each for each in decoded.group_records if self._filters.group(each.group)]
         self._tombstones.add(ours, now_s=self._clock.monotonic_s())
@@ -255,12 +231,11 @@ class OffsetsTopicPoller:
     def _count_rebalances(self, records: Sequence[GroupRecord]) -> None:
         """A new generation or epoch is a rebalance; those of the backlog are old news."""
         for record in records:
-            generation = _generation(record)
-            if generation is None:
+            if record.generation is None:
                 continue
             before = self._generations.get(record.group)
-            self._generations[record.group] = generation
-            if self._is_ready() and before != generation:
+            self._generations[record.group] = record.generation
+            if self._is_ready() and before != record.generation:
                 self._groups.rebalanced(record.group)
 
     def _is_ready(self) -> bool:
@@ -323,13 +298,3 @@ class _Backlog:
             self._logged_s = now_s
             _log.info("backlog_progress", read=report.read, total=report.total)
         return report
-
-
-def _generation(record: GroupRecord) -> int | None:
-    match record:
-        case ClassicGroup(is_consumer=True, generation=generation):
-            return generation
-        case ConsumerGroupEpoch(epoch=epoch):
-            return epoch
-        case _:
-            return None

@@ -186,8 +186,6 @@ class CollectorFacts:
     """Why, when `auto` fell back."""
     unseen: tuple[str, ...] = ()
     """What could not be seen and the ACL that would show it, one sentence each."""
-    skipped: Mapping[str, int] = field(default_factory=dict)
-    """Records that are not ours, by kind of key; totals of this process."""
     malformed: Mapping[str, int] = field(default_factory=dict)
     """Records that could not be decoded, by reason; totals of this process."""
 

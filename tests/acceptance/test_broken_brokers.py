@@ -61,7 +61,7 @@ def test_a_broker_of_three_that_dies_makes_no_false_verdict(three_brokers: Embed
         back_s = time.monotonic()
         _watch(served, group, seen, back_s + 6)
         eventually(lambda: _asked_since(served, back_s), "log ends after the recovery")
-        still = served.status(stalled)["status"]
+        still = served.known(stalled)["status"]
 
     assert seen == {"OK"}
     assert still == "ERR"
@@ -149,17 +149,17 @@ def test_twenty_restarts_of_a_single_broker_leave_service_verdicts_and_windows_w
         for number in range(RESTARTS):
             (kafka.kill_broker if number % 2 else kafka.stop_broker)(0)
             # the service answers while Kafka is away, from what it knew
-            assert served.status(group)["complete"] == 1
+            assert served.known(group)["complete"] == 1
             kafka.start_broker(0)
             back_s = time.monotonic()
             eventually(
                 lambda back_s=back_s: _asked_since(served, back_s),  # type: ignore[misc]
                 f"log ends after restart {number + 1}",
             )
-        eventually(lambda: served.status(stalled)["status"] == "ERR", "the stalled group still ERR")
+        eventually(lambda: served.known(stalled)["status"] == "ERR", "the stalled group still ERR")
         eventually(
             # its consumer has to find the broker again, and to read what was produced meanwhile
-            lambda: served.status(group)["status"] == "OK",
+            lambda: served.known(group)["status"] == "OK",
             "the healthy group OK",
             timeout_s=120,
         )

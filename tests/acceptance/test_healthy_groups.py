@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from confluent_kafka import KafkaException
@@ -109,7 +109,7 @@ def healthy(own_kafka: EmbeddedKafka) -> Iterator[Healthy]:
 @contextlib.contextmanager
 def _both(kafka: EmbeddedKafka, *, start: str = "earliest") -> Iterator[Sequence[Watched]]:
     """One service per way to read commits; that of the offsets topic begins at `start`."""
-    begins = {"offsets-topic": {"start": start}, "admin": {}}
+    begins: dict[str, dict[str, Any]] = {"offsets-topic": {"start": start}, "admin": {}}
     with contextlib.ExitStack() as stack:
         watches = [
             stack.enter_context(

@@ -71,7 +71,7 @@ def test_describe_rights_alone_give_verdicts_and_what_is_missing_is_named(
         served.wait_ready()
         eventually(lambda: served.status(seen) is not None, "the visible group")
         eventually(lambda: bool(served.health()["unseen"]), "what cannot be seen is told")
-        verdict, health, groups = served.status(seen), served.health(), served.groups()
+        verdict, health, groups = served.known(seen), served.health(), served.groups()
         log = served.log.read_text()
 
     assert verdict["partitions"][0]["current_lag"] == 30

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from confluent_kafka.cimpl import NewTopic
@@ -101,7 +101,7 @@ def outcomes(own_kafka: EmbeddedKafka) -> Iterator[Mapping[str, "Future[None]"]]
         }
 
 
-_INTERVALS: Final[Mapping[str, Mapping[str, float]]] = {
+_INTERVALS: Final[Mapping[str, Mapping[str, Any]]] = {
     "offsets-topic": {},
     "admin": {"committed_interval_s": 5},
 }

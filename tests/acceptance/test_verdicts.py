@@ -1,10 +1,12 @@
 """What an engineer would see: a real broker, real groups, the service, its answers."""
 
 import time
+from collections.abc import Sequence
+from functools import partial
 
 from lagwatch.kafka.embedded import EmbeddedKafka
 from tests.support.kafka import create_topic, produce, unique
-from tests.support.served import serving
+from tests.support.served import Served, serving
 from tests.support.traffic import committing, keeping_up, producer_of, running
 from tests.support.waiting import eventually
 
@@ -58,7 +60,7 @@ def test_commits_with_200_bytes_of_metadata_are_judged_by_their_real_time(
         consumer.close()
         # a dead consumer: with a garbage time it would be OK for ever
         eventually(lambda: (served.status(group) or {}).get("status") == "ERR", "the verdict ERR")
-        (partition,) = served.status(group)["partitions"]
+        (partition,) = served.known(group)["partitions"]
 
     assert partition["status"] == "STOP"
     now_s = time.time()  # noqa: TID251 compared with what the broker wrote
@@ -87,12 +89,7 @@ def test_topics_are_deleted_while_groups_appear_at_full_speed(kafka: EmbeddedKaf
                 for _ in range(3)
             ]
             with running(*actors):
-                eventually(
-                    lambda topics=topics: (
-                        set(topics) <= set(served.get("/v3/kafka/here/topic")["topics"])
-                    ),
-                    "the new topics",
-                )
+                eventually(partial(_listed, served, topics), "the new topics")
                 for future in admin.delete_topics(topics).values():
                     future.result(30)
         eventually(
@@ -105,7 +102,7 @@ def test_topics_are_deleted_while_groups_appear_at_full_speed(kafka: EmbeddedKaf
             lambda: not [name for name in served.groups() if name.startswith("burst")],
             "the groups of deleted topics gone",
         )
-        verdict = served.status(group)
+        verdict = served.known(group)
         restarts = served.health()["restarts"]
 
     assert verdict["status"] == "OK"
@@ -143,3 +140,7 @@ def test_one_cluster_that_is_down_leaves_the_other_fresh(kafka: EmbeddedKafka) -
 
     assert not down_health["ready"]
     assert any("refused" in problem for problem in down_health["problems"])
+
+
+def _listed(served: Served, topics: Sequence[str]) -> bool:
+    return set(topics) <= set(served.get("/v3/kafka/here/topic")["topics"])

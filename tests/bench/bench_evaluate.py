@@ -67,7 +67,9 @@ def filled() -> tuple[ClusterMonitor, int]:
         now_ms += 5000
         committed = committed + rng.integers(0, 60, committed.size)
         ends = ends + 50
-        monitor.apply(_commits(identities if step == 0 else [], committed, step, now_ms), now_ms)
+        monitor.apply(
+            _commits(identities if step == 0 else [], committed, step, now_ms), EpochMs(now_ms)
+        )
         monitor.apply(
             LogEnds(
                 version=1,

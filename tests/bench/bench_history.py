@@ -106,12 +106,12 @@ def reading(folder: Path) -> Iterator[Figure]:
 
     def group(number: int) -> int:
         page = asyncio.run(reader.group("bench", _GROUPS[number % GROUPS], ask))
-        return int(np.count_nonzero(page.columns["samples"]))
+        return int(np.count_nonzero(np.asarray(page.columns["samples"])))
 
     def partition(number: int) -> int:
         of = (number % GROUPS, number % PARTITIONS)
         page = asyncio.run(reader.partition("bench", _GROUPS[of[0]], "orders", of[1], ask))
-        return int(np.count_nonzero(page.columns["samples"]))
+        return int(np.count_nonzero(np.asarray(page.columns["samples"])))
 
     yield _p95("history_read_group_24h_p95", group)
     yield _p95("history_read_partition_24h_p95", partition)

@@ -123,7 +123,11 @@ class DuckDB:
                     assert wrong == 0, f"{wrong} rows of {kind} differ at level {level}"
 
     def _connected(self) -> Any:  # noqa: ANN401 DuckDB has no types
-        config = {"threads": CORES, "memory_limit": "8GB", "temp_directory": str(self._spill)}
+        config: dict[str, Any] = {
+            "threads": CORES,
+            "memory_limit": "8GB",
+            "temp_directory": str(self._spill),
+        }
         return duckdb.connect(config=config)
 
     def _path(self, level: str, kind: Kind) -> Path:

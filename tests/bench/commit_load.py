@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from lagwatch.core.wire import encode_offset_key, encode_offset_value
 from lagwatch.kafka.embedded import EmbeddedKafka
+from tests.support.wire import encode_offset_key, encode_offset_value
 
 OFFSETS_PARTITIONS = 4
 OFFSETS_TOPIC = "__consumer_offsets"

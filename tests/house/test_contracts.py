@@ -32,6 +32,9 @@ FORBIDDEN: Final = {
     "only lagwatch.kafka and the demo know the Kafka client library": {
         "lagwatch/metrics/text.py": "import confluent_kafka",
     },
+    "the demo and its broker are optional: nothing else needs them": {
+        "lagwatch/jobs/session.py": "import lagwatch.kafka.embedded.jars",
+    },
     "the serving process never loads the Kafka client library": {
         "lagwatch/service.py": "import lagwatch.kafka.client",
     },

@@ -33,7 +33,7 @@ def documents(path: Path) -> list[Any]:
     return list(yaml.load_all(path.read_text(encoding="utf-8"), Loader=_Strict))
 
 
-class _Strict(yaml.SafeLoader):
+class _Strict(yaml.SafeLoader):  # type: ignore[misc]  # the library has no types
     """YAML in which a key written twice is a fault, not the last one's victory."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - as the base class has it

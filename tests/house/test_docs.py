@@ -258,7 +258,7 @@ def test_queries_in_the_manual_run_on_a_recorded_history(
 ) -> None:
     monkeypatch.chdir(recorded_history.parent)
     if block.language == "sql":
-        rows = duckdb.sql(block.text).fetchall()
+        rows = duckdb.execute(block.text).fetchall()
     else:
         rows = eval(block.text, {"pandas": pd}).to_numpy().tolist()  # noqa: S307 ours
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from lagwatch.config.load import load
-from lagwatch.config.reference import NAME, options
+from lagwatch.config.reference import options
+from lagwatch.config.walk import NAME
 from lagwatch.errors import ConfigError
 
 _ROOT = Path(__file__).parents[2]

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from typer.testing import CliRunner
@@ -43,7 +44,7 @@ def test_recorded_verdicts_are_replayed(tmp_path: Path) -> None:
 
 def _recorded(verdicts: list[tuple[str, int]]) -> Records:
     size = len(verdicts)
-    given = {
+    given: dict[str, Any] = {
         "cluster": Text.same("prod", size),
         "group": Text.same("billing", size),
         "status": Text.of([status for status, _ in verdicts]),

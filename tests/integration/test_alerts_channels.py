@@ -103,7 +103,9 @@ class TestEmail:
         assert mailbox.encrypted == [True, True]
         assert opened["Subject"].startswith("ERROR: billing on here: stopped")
         assert opened["To"] == "ops@example.com, b@example.com"
-        plain, html = (opened.get_body((kind,)) for kind in ("plain", "html"))
+        plain, html = opened.get_body(("plain",)), opened.get_body(("html",))
+        assert plain is not None
+        assert html is not None
         assert "orders/0: no commit for" in plain.get_content()
         assert 'src="cid:curve"' in html.get_content()
         (picture,) = [part for part in opened.walk() if part.get_content_type() == "image/png"]

@@ -3,12 +3,12 @@
 from confluent_kafka import Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from lagwatch.core.wire import encode_offset_key, encode_offset_value
 from lagwatch.kafka.embedded import EmbeddedKafka
 from lagwatch.ports.reports import LogEnds, SourceKind, Topics
 from tests.support.collecting import Seen, collecting, settings
 from tests.support.kafka import commit, create_topic, produce, unique
 from tests.support.waiting import eventually
+from tests.support.wire import encode_offset_key, encode_offset_value
 
 
 def topic_id(seen: Seen, topic: str) -> str | None:

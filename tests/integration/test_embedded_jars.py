@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lagwatch.kafka.embedded import MissingPartError
+from lagwatch.errors import MissingPartError
 from lagwatch.kafka.embedded.jars import ensure_jars, locked_jars
 
 

@@ -72,12 +72,12 @@ def test_a_broker_that_hangs_makes_everything_stale_and_history_says_so(
 
     with serving(own_kafka.bootstrap_servers, cluster=QUICK, sections=_SECTIONS) as served:
         served.wait_ready()
-        eventually(lambda: served.status(group) is not None, "the group is known")
-        fresh = served.status(group)
+        eventually(lambda: served.known(group) is not None, "the group is known")
+        fresh = served.known(group)
         with _frozen(own_kafka):
             eventually(lambda: served.health()["data_age_s"] > 60, "60 s", timeout_s=120)
             code, _ = _readyz(served)
-            health, stale = served.health(), served.status(group)
+            health, stale = served.health(), served.known(group)
             fleet = served.get("/api/v1/fleet")["clusters"][0]
             ready = _metrics(served, "lagwatch_cluster_ready")
             age = _metrics(served, "lagwatch_data_age_seconds")
@@ -168,7 +168,7 @@ def test_the_page_shows_a_banner_for_each_cluster_without_fresh_data(
         browsing() as browser,
     ):
         served.wait_ready()
-        eventually(lambda: served.status(group) is not None, "the group is known")
+        eventually(lambda: served.known(group) is not None, "the group is known")
         with _frozen(own_kafka):
             eventually(lambda: served.health()["stale"], "stale", timeout_s=60)
             for scheme, width in (("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390)):

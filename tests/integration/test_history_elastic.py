@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -44,7 +45,7 @@ def client(elasticsearch: EmbeddedElasticsearch) -> Iterator[Elasticsearch]:
         yield connected
 
 
-def rejected(folder: Path) -> list[dict[str, object]]:
+def rejected(folder: Path) -> list[dict[str, Any]]:
     return [orjson.loads(line) for line in (folder / "rejected.jsonl").read_bytes().splitlines()]
 
 
@@ -92,7 +93,7 @@ def test_a_row_comes_back_as_it_was_written(store: ElasticStore) -> None:
 
 
 def test_binary_columns_come_back_as_they_were_written(store: ElasticStore) -> None:
-    row = {
+    row: dict[str, Any] = {
         "cluster": "prod",
         "level": "group",
         "group": "orders",
@@ -297,7 +298,13 @@ def test_retention_deletes_whole_indices_and_none_that_only_look_like_ours(
 
 
 def test_roll_ups_of_hours_go_when_their_whole_month_is_over(store: ElasticStore) -> None:
-    row = {"cluster": "prod", "level": "group", "group": "orders", "samples": 1, "source": "live"}
+    row: dict[str, Any] = {
+        "cluster": "prod",
+        "level": "group",
+        "group": "orders",
+        "samples": 1,
+        "source": "live",
+    }
     rows = [{**row, "bucket_ms": NOON_MS + day * DAY_MS} for day in (0, 5, 15)]
     store.write([from_rows(Kind.ROLLUP_1H, rows)], batch="a")
 

@@ -19,7 +19,17 @@ from lagwatch.kafka.embedded.tls import write_certificates
 from lagwatch.ports.history import HistoryRange
 from tests.support.elastic_history import open_store, partitions, samples, unique_prefix
 from tests.support.elasticsearch import EmbeddedElasticsearch
-from tests.support.fault_proxy import Answer, Cut, CutRequest, FaultProxy, Hang, Pass, Request, Slow
+from tests.support.fault_proxy import (
+    Answer,
+    Behaviour,
+    Cut,
+    CutRequest,
+    FaultProxy,
+    Hang,
+    Pass,
+    Request,
+    Slow,
+)
 from tests.support.history import EVER, NOON_MS, SetClock, held
 from tests.support.waiting import eventually
 
@@ -395,7 +405,13 @@ def test_an_hour_without_elasticsearch_loses_nothing_and_doubles_nothing(
     spool = Spool(tmp_path / "spool", max_bytes=100_000_000, spool_id="test")
     told = WriterSettings(flush_ms=0, retention_days={}, max_rows=20 * ROWS)
     writer = Writer(spool, store, told, clock)
-    faults = [Answer(503), Cut(0), Answer(429), Cut(100), Answer(200, b"?", "text/plain")]
+    faults: list[Behaviour] = [
+        Answer(503),
+        Cut(0),
+        Answer(429),
+        Cut(100),
+        Answer(200, b"?", "text/plain"),
+    ]
 
     for round_number in range(120):
         clock.ms = NOON_MS + (round_number + 1) * 30_000

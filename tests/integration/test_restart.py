@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,13 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from lagwatch.core.wire import encode_offset_key, encode_offset_value
 from lagwatch.kafka.embedded import EmbeddedKafka
 from tests.support.kafka import create_topic, produce, unique
 from tests.support.receiver import Receiver, receiving
 from tests.support.served import Served, serving
 from tests.support.traffic import running
 from tests.support.waiting import eventually
+from tests.support.wire import encode_offset_key, encode_offset_value
 
 _OLD = 300
 """Commits of the stopped group, from an hour ago to ten minutes ago."""
@@ -123,14 +124,14 @@ class Scene:
             self.stopped: ("STOP", "stopped"),
         }
 
+    def _saved_after(self, at_ns: int) -> bool:
+        return self.file.exists() and self.file.stat().st_mtime_ns > at_ns
+
     def saved(self) -> None:
         """Wait for a checkpoint that begins after now."""
         now_ns = time.time_ns()
         for _ in range(2):
-            eventually(
-                lambda at=now_ns: self.file.exists() and self.file.stat().st_mtime_ns > at,
-                "a checkpoint",
-            )
+            eventually(partial(self._saved_after, now_ns), "a checkpoint")
             now_ns = self.file.stat().st_mtime_ns
 
 
@@ -171,7 +172,7 @@ def test_verdicts_survive_a_kill_a_stop_and_the_death_of_a_collector(
 
                     (collector,) = psutil.Process(served.pid).children()
                     collector.kill()
-                    eventually(lambda s=served: s.health()["restarts"] == 1, "a new collector")
+                    eventually(partial(_restarted_once, served), "a new collector")
                     assert _seen_for(scene, served, 5) == [scene.expected()]
                     scene.saved()
 
@@ -245,3 +246,7 @@ def _window(served: Served, group: str, topic: str) -> int:
     answer = served.get(f"/v3/kafka/here/consumer/{group}")
     (partition,) = answer["topics"][topic]
     return sum(each is not None for each in partition["offsets"])
+
+
+def _restarted_once(served: Served) -> bool:
+    return served.health()["restarts"] == 1

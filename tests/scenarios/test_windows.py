@@ -18,7 +18,8 @@ LINES = [
 def test_window(line) -> None:
     verdict, commits, log_ends, now, why = (part.strip() for part in line.split("|"))
     status, rule = verdict.split()
-    entries = [re.fullmatch(r"(\d+)@(\d+):(\d+|\?)", each).groups() for each in commits.split()]
+    entries = re.findall(r"(\d+)@(\d+):(\d+|\?)", commits)
+    assert len(entries) == len(commits.split())
     ends = [int(end) for end in log_ends.split()]
 
     (judged,) = explain(

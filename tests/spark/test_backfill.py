@@ -179,12 +179,18 @@ def test_a_dry_run_reads_and_writes_nothing(store: Store, tmp_path: Path) -> Non
     assert "commits of 8 groups read" in read
 
 
+def _swap(folder: Path) -> None:
+    (folder / "log_ends").rename(folder / "x")
+    (folder / "offsets").rename(folder / "log_ends")
+    (folder / "x").rename(folder / "offsets")
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
         (lambda folder: (folder / "log_ends").rename(folder / "elsewhere"), "log_ends: no Parquet"),
         (lambda folder: (folder / "offsets").rename(folder / "elsewhere"), "offsets: no Parquet"),
-        (lambda folder: (folder / "log_ends").rename(folder / "x") and _swap(folder), "lacks"),
+        (_swap, "lacks"),
     ],
 )
 def test_copies_that_cannot_be_used_are_refused_with_the_remedy(
@@ -195,8 +201,3 @@ def test_copies_that_cannot_be_used_are_refused_with_the_remedy(
 
     with pytest.raises(JobError, match=said):
         store.backfill(str(tmp_path / "copies"))
-
-
-def _swap(folder: Path) -> None:
-    (folder / "offsets").rename(folder / "log_ends")
-    (folder / "x").rename(folder / "offsets")

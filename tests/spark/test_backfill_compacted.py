@@ -19,7 +19,6 @@ from lagwatch.clock import SystemClock
 from lagwatch.config import ClusterSettings
 from lagwatch.config.history import HistorySettings
 from lagwatch.core.record import Kind
-from lagwatch.core.wire import encode_offset_key, encode_offset_value
 from lagwatch.jobs.backfill.replay import ReplaySettings
 from lagwatch.jobs.backfill.request import BackfillRequest, ClusterBackfill, From
 from lagwatch.jobs.backfill.run import run_backfill
@@ -33,6 +32,7 @@ from tests.support.copies import INTERVAL_MS, monitor_settings
 from tests.support.history import held
 from tests.support.kafka import ANSWER_TIMEOUT_S, unique
 from tests.support.waiting import eventually
+from tests.support.wire import encode_offset_key, encode_offset_value
 
 HOUR_MS = 3_600_000
 STEP_MS = 10_000

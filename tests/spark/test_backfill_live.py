@@ -52,7 +52,7 @@ url = "{folder}/live"
 spool = "{folder}/spool"
 """
 
-Row = Mapping[str, Any]
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +77,12 @@ def regular(store: ParquetStore, kind: Kind) -> list[Row]:
 
 
 @pytest.fixture(scope="module")
-def past(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Past:
-    """Groups that keep up, fall behind, stop, rewind and never get on, recorded live."""
+def past(own_kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Past:
+    """Groups that keep up, fall behind, stop, rewind and never get on, recorded live.
+
+    On a broker of their own: transactions of others leave gaps among the records of commits.
+    """
+    kafka = own_kafka
     folder = tmp_path_factory.mktemp("recorded")
     orders, name = create_topic(kafka, partitions=2), unique("past")
     _fill_an_hour_ago(kafka, orders)

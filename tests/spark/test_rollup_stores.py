@@ -95,7 +95,7 @@ def test_many_rows_in_elasticsearch_are_shared_out_by_groups(
     store, roller = ref.open(), Roller(ref, Kind.ROLLUP_5M)
     watch(store).clusters()  # what was written is visible from now on
 
-    shares = list(plan.units(store, Kind.ROLLUP_5M, "here", [hour]))
+    shares = list(plan.units(store, Kind.ROLLUP_5M, "here", (hour,)))
 
     apart = [row for unit in shares for row in roller.roll(unit).rows()]
     whole = roller.roll(Unit(cluster="here", from_ms=hour[0], to_ms=hour[1])).rows()

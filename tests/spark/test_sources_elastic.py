@@ -254,7 +254,7 @@ def test_rows_that_are_refused_are_counted_and_the_others_are_written(
     sink = frame_of(spark, rows).write.format("lagwatch.elastic").mode("append")
     with pytest.raises(PySparkException) as failed:
         sink.options(
-            **elastic_options(ref.settings.elasticsearch), kind="samples", spool=tmp_path
+            **elastic_options(ref.settings.elasticsearch), kind="samples", spool=str(tmp_path)
         ).save()
 
     assert (written.rows, written.rejected) == (3, 1)

@@ -20,13 +20,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from lagwatch.config import ClusterSettings
-from lagwatch.core.wire import encode_group_key, encode_offset_key, encode_offset_value
 from lagwatch.errors import SourceError
 from lagwatch.jobs.faults import told_by
 from lagwatch.jobs.sources.options import cluster_options
 from lagwatch.jobs.sources.registry import register
 from lagwatch.kafka.embedded import EmbeddedKafka
 from tests.support.kafka import ANSWER_TIMEOUT_S, commit, create_topic, produce, unique
+from tests.support.wire import encode_group_key, encode_offset_key, encode_offset_value
 
 Record = tuple[bytes | None, bytes | None, int]
 """Key, value, time."""
@@ -52,7 +52,9 @@ def copy_of_offsets_topic(
     """A topic with these records in its partition 0."""
     name = unique("offsets-copy")
     admin = AdminClient(kafka.admin_config())
-    made = admin.create_topics([NewTopic(name, partitions, 1, config=config)])
+    # the records are of 1970: the default retention would delete them while the test reads
+    topic = NewTopic(name, partitions, 1, config={"retention.ms": "-1", **config})
+    made = admin.create_topics([topic])
     made[name].result(ANSWER_TIMEOUT_S)
     append(kafka, name, records)
     return name

@@ -82,6 +82,7 @@ class _Drawn:
                 partitions=self._partitions(committed, log_end),
                 limits=Limits(allowed_lag=5, minimum_complete=0.0 if beginning else 0.5),
                 complete_ms=NOW_MS + self._by_ms - (30_000 if beginning else 900_000),
+                first_ms=NOW_MS + self._by_ms - (30_000 if beginning else 900_000),
                 asked_ms=NOW_MS + self._by_ms,
             ),
             windows,
@@ -97,7 +98,7 @@ class _Drawn:
     def _pace(self) -> Pace:
         pace = Pace()
         pace.make_room(self._size)
-        pace.moved_ms = self._instant(0, 20, 100, 400, 2000)
+        pace.moved_ms = self._instant(0, 20, 100, 400, 2000, 20_000)
         pace.since_s = (self._instant(60, 400, 5000) // 1000).astype(np.uint32)
         pace.moves = self._of(1, 5).astype(np.uint8)
         pace.down = self._yes(0.1)

@@ -1,6 +1,5 @@
 """A store of one test, and runs of the backfill on it."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,7 +53,7 @@ class Store:
             self.spark, self.ref, replace(request, **changes), self.run, now_ms=NOON_MS
         )
 
-    def rows(self, kind: Kind = Kind.SAMPLES) -> list[Mapping[str, Any]]:
+    def rows(self, kind: Kind = Kind.SAMPLES) -> list[dict[str, Any]]:
         store = self.ref.open()
         try:
             return held(store, kind)

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lagwatch.core.wire import encode_group_key, encode_offset_key, encode_offset_value
 from lagwatch.monitor.cluster import MonitorSettings
 from tests.support.history import NOON_MS
+from tests.support.wire import encode_group_key, encode_offset_key, encode_offset_value
 
 INTERVAL_MS = 30_000
 Record = dict[str, Any]

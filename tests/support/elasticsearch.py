@@ -16,8 +16,8 @@ from typing import Self
 from elasticsearch import ApiError, Elasticsearch, TransportError
 from py4j.protocol import Py4JError
 
+from lagwatch.java import find_java
 from lagwatch.kafka.embedded.jars import JarSet, ensure_jars
-from lagwatch.kafka.embedded.java import find_java
 from lagwatch.kafka.embedded.ports import LOOPBACK, free_ports
 from lagwatch.kafka.embedded.process import GuardedProcess
 from lagwatch.kafka.embedded.settings import EmbeddedKafkaError

@@ -190,19 +190,17 @@ class FaultProxy:
         reader, upstream = await asyncio.open_connection(LOOPBACK, self.upstream_port)
         try:
             sent = _once_only(head) + request.body
-            upstream.write(sent[: behaviour.after_bytes] if _cuts_request(behaviour) else sent)
-            await upstream.drain()
-            if _cuts_request(behaviour):
+            if isinstance(behaviour, CutRequest):
+                upstream.write(sent[: behaviour.after_bytes])
+                await upstream.drain()
                 return
+            upstream.write(sent)
+            await upstream.drain()
             await _back(_once_only(await reader.read()), behaviour, writer)
         finally:
             upstream.close()
             with contextlib.suppress(OSError):
                 await upstream.wait_closed()
-
-
-def _cuts_request(behaviour: Behaviour) -> bool:
-    return isinstance(behaviour, CutRequest)
 
 
 async def _back(answer: bytes, behaviour: Behaviour, writer: asyncio.StreamWriter) -> None:

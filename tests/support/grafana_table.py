@@ -90,7 +90,7 @@ class Truth:
             heading: self._cells(prometheus, column, at_s)
             for heading, column in self.columns.items()
         }
-        rows = []
+        rows: list[Row] = []
         for series in prometheus.query(self.rows, at_s=at_s):
             row = {heading: series["metric"][label] for label, heading in self.shown.items()}
             for heading, column in self.columns.items():

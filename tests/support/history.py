@@ -17,9 +17,9 @@ from lagwatch.ports.reports import CollectorStarted, Commits, GroupsSeen, LogEnd
 
 NOON_MS = 1_795_262_400_000
 """2026-11-21T12:00:00Z"""
-EVER = {"from_ms": 0, "to_ms": 4_000_000_000_000}
+EVER: dict[str, Any] = {"from_ms": 0, "to_ms": 4_000_000_000_000}
 
-Row = Mapping[str, Any]
+Row = dict[str, Any]
 
 
 class SetClock:
@@ -163,10 +163,11 @@ def plain(parts: Iterable[Records]) -> list[Row]:
     return in_order(list(concat(found).rows()), found[0].kind) if found else []
 
 
-def in_order(rows: Iterable[Row], kind: Kind) -> list[Row]:
+def in_order(rows: Iterable[Mapping[str, Any]], kind: Kind) -> list[Row]:
     """Plain rows in the order of their keys, unknown parts of a key first."""
     return sorted(
-        rows, key=lambda row: [(row.get(name) is not None, row.get(name)) for name in kind.key]
+        map(dict, rows),
+        key=lambda row: [(row.get(name) is not None, row.get(name)) for name in kind.key],
     )
 
 

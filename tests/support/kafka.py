@@ -22,7 +22,13 @@ def create_topic(
 ) -> str:
     """Create a topic with a unique name (replicas -1: as many as the cluster's default)."""
     name = unique(prefix)
-    topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas)
+    topic = NewTopic(
+        name,
+        num_partitions=partitions,
+        replication_factor=replicas,
+        # records of some tests are older than the week after which the broker deletes them
+        config={"retention.ms": "-1"},
+    )
     admin = AdminClient(kafka.admin_config())
     admin.create_topics([topic], operation_timeout=ANSWER_TIMEOUT_S)[name].result(ANSWER_TIMEOUT_S)
     return name

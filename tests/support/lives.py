@@ -321,8 +321,8 @@ class World:
 
     # Kafka
 
-    def _append(self, log: _Log, messages: int) -> None:
-        if not self._away:
+    def _append(self, log: _Log | None, messages: int) -> None:
+        if log is not None and not self._away:
             log.end += messages
 
     def _commit(self, partition: int, what: str) -> None:

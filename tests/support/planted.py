@@ -54,9 +54,11 @@ def toml(tree: Mapping[str, object]) -> str:
 def changed(tree: Tree, path: tuple[str, ...], value: object) -> Tree:
     """A copy of the tree with another value at the path."""
     first, *rest = path
+    if not rest:
+        return {**tree, first: value}
     below = tree.get(first, {})
-    assert isinstance(below, dict) or not rest
-    return {**tree, first: changed(below, tuple(rest), value) if rest else value}
+    assert isinstance(below, dict)
+    return {**tree, first: changed(below, tuple(rest), value)}
 
 
 def _section(

@@ -34,10 +34,10 @@ class Rights:
     def revoke_all(self) -> None:
         mine = AclBindingFilter(
             ResourceType.ANY,
-            None,
+            None,  # type: ignore[arg-type]  # its stub lacks that None matches any
             ResourcePatternType.ANY,
             "User:alice",
-            None,
+            None,  # type: ignore[arg-type]  # as above
             AclOperation.ANY,
             AclPermissionType.ANY,
         )

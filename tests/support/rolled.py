@@ -302,7 +302,7 @@ class _Series:
             "lag_min": _known(self.lag_min[:, there].ravel(), known),
             "lag_max": _known(cells, known),
             "lag_avg": _maybe(self.lag_sum[:, there].ravel() / _SAMPLES, known),
-            "time_lag_max_s": _maybe(self.time_lag_s[:, there].ravel(), known),
+            "time_lag_max_s": _maybe(self.time_lag_s[:, there].ravel().astype(np.float64), known),
         }
 
     def _group_buckets(self) -> Records:

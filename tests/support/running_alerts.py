@@ -2,12 +2,15 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import TypeVar
 
 from lagwatch.config.settings import Settings
 from lagwatch.notify import Alerts
 from tests.support.fleet import Fleet, ShiftedClock
+
+T = TypeVar("T")
 
 
 class Running:
@@ -25,10 +28,10 @@ class Running:
         """Is all delivered, and kept as delivered? A receiver has it a moment before."""
         return not any(self.call(self.alerts.counts).undelivered.values())
 
-    def call(self, work) -> object:
+    def call(self, work: Callable[[], T]) -> T:
         """Do something on the loop of the alerts, which owns their state."""
 
-        async def on_loop() -> object:
+        async def on_loop() -> T:
             return work()
 
         return asyncio.run_coroutine_threadsafe(on_loop(), self._loop).result(timeout=60)

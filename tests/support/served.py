@@ -83,6 +83,12 @@ class Served:
             return None
         return answer["status"]
 
+    def known(self, group: str) -> dict[str, Any]:
+        """The same of a group that must be known."""
+        status = self.status(group)
+        assert status is not None, f"{group} is not known"
+        return status
+
     def groups(self) -> list[str]:
         return list(self.get(f"/v3/kafka/{self.cluster}/consumer")["consumers"])
 

@@ -12,8 +12,8 @@ from typing import Final
 
 import pyspark
 
+from lagwatch.java import cache_dir
 from lagwatch.jobs.java import java_home
-from lagwatch.kafka.embedded.jars import cache_dir
 from tests.support.waiting import eventually
 
 SPARK_HOME: Final = Path(pyspark.__file__).parent

@@ -12,7 +12,7 @@ from lagwatch.errors import ConfigError
 from lagwatch.ports.access import EVERYBODY, NOBODY, Scope
 from tests.support.step_clock import StepClock
 
-READER, ADMIN = new_token(), new_token()
+READER, ADMIN = "lagwatch_" + "r" * 43, "lagwatch_" + "a" * 43
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from lagwatch.config.alerts_channels import WebhookSettings
 from lagwatch.core.incident import Act, Decision, Incident, Reason, State, Tell
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.errors import NotifyError, Refusal
-from lagwatch.notify.backoff import Backoff
+from lagwatch.notify.backoff import ChannelBackoff
 from lagwatch.notify.database import Database
 from lagwatch.notify.dispatch import Deliverer, Outlet
 from lagwatch.notify.notice import Message, Notice
@@ -58,6 +58,7 @@ class Unsteady:
     word: dict[str, str] = field(default_factory=dict)
     heard: list[Message] = field(default_factory=list)
     attempts: int = 0
+    packing: Packing = field(default_factory=Packing)
 
     async def send(self, message: Message) -> str:
         self.attempts += 1
@@ -109,7 +110,7 @@ class World:
             self.outbox,
             outlet,
             self.clock,
-            Backoff(chance),
+            ChannelBackoff(chance),
         )
 
     @property

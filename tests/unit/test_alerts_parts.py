@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lagwatch.config.alerts import AlertsSettings, MuteSettings
 from lagwatch.notify.alerts import page_link
-from lagwatch.notify.backoff import Allowance, Backoff
+from lagwatch.notify.backoff import Allowance, ChannelBackoff
 from lagwatch.notify.curve import png
 from lagwatch.notify.mutes import from_settings
 from lagwatch.notify.policies import PolicyBook
@@ -146,16 +146,13 @@ class TestTemplates:
 
 class TestWaiting:
     def test_waits_double_up_to_five_minutes_with_jitter(self) -> None:
-        backoff = Backoff(Random(1))  # noqa: S311
+        backoff = ChannelBackoff(Random(1))  # noqa: S311
 
         delays = [backoff.delay_s(attempt, None) for attempt in range(1, 40)]
 
         assert 0.5 <= delays[0] <= 1
         assert all(0.5 * min(300, 2**n) <= delay <= 300 for n, delay in enumerate(delays))
         assert len(set(delays)) == len(delays)
-
-    def test_the_receiver_says_when_at_the_earliest(self) -> None:
-        assert Backoff(Random(1)).delay_s(1, 120.0) == 120.0  # noqa: S311
 
     def test_a_minutes_worth_may_go_at_once_and_no_more(self) -> None:
         allowance = Allowance(60, now_s=0)

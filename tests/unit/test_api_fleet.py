@@ -160,7 +160,7 @@ class TestGroup:
         verdict = group_verdict(unknown_partition(), max_lag=None, total_lag=0)
         given = GivenCluster(verdicts={"billing": verdict})
         queries = GivenQueries({"c1": given})
-        queries.detail = lambda *_: type("Detail", (), {"topics": {}})()
+        queries.detail = lambda *_: type("Detail", (), {"topics": {}})()  # type: ignore[method-assign]
 
         answer = ask(app_of(queries), "/api/v1/clusters/c1/groups/billing").json
 

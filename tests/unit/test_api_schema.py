@@ -106,6 +106,8 @@ def test_every_route_answers_as_it_is_documented(app: FastAPI, method: str, path
 def answered(app: FastAPI, case: Case) -> httpx.Response:
     """The answer of the application in this thread: its databases belong to it."""
     order = requests.Request(**case.as_transport_kwargs(base_url="http://test")).prepare()
+    body = order.body
+    assert body is None or isinstance(body, str | bytes)
 
     async def asked() -> httpx.Response:
         transport = httpx.ASGITransport(app=app)
@@ -114,7 +116,7 @@ def answered(app: FastAPI, case: Case) -> httpx.Response:
                 order.method or "",
                 order.url or "",
                 headers={name: str(value) for name, value in order.headers.items()},
-                content=order.body,
+                content=body,
             )
 
     return asyncio.run(asked())

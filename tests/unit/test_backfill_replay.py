@@ -1,6 +1,6 @@
 """The replay of the past: what the live service would have recorded, no more and no less."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -124,11 +124,12 @@ class Watched:
         )
         append = self.spool.append
 
-        def kept(records: list[Records], *, series: str = "") -> int:
+        def kept(records: Sequence[Records], *, series: str = "") -> int:
             self.records += records
             return append(records, series=series)
 
-        self.spool.append = kept  # type: ignore[method-assign] # remembers, and spools all the same
+        # remembers, and spools all the same
+        self.spool.append = kept  # type: ignore[method-assign]
         self.commits: list[tuple[str, str, int, float, int]] = []
         self.ends: list[tuple[float, str, int, int]] = []
 
@@ -467,10 +468,7 @@ _Rows = TypeVar("_Rows", CommitRows, LogEndRows)
 
 def _between(some: _Rows, low: int, high: int) -> _Rows:
     chosen = np.flatnonzero((some.at_ms - NOON_MS > low) & (some.at_ms - NOON_MS <= high))
-    columns = {name: getattr(some, name) for name in type(some).__slots__}
-    return type(some)(
-        **{
-            name: values.take(chosen) if isinstance(values, Text) else values[chosen]
-            for name, values in columns.items()
-        }
-    )
+    columns: dict[str, Any] = {name: getattr(some, name) for name in type(some).__slots__}
+    for name, values in columns.items():
+        columns[name] = values.take(chosen) if isinstance(values, Text) else values[chosen]
+    return type(some)(**columns)

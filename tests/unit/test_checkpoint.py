@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from lagwatch.core.model import EpochMs, PartitionStatus, Rule, RuleSet, TimeLagReason
 from lagwatch.monitor import ClusterMonitor, checkpoint
-from lagwatch.monitor.checkpoint import capture
+from lagwatch.monitor.checkpoint import Part, capture
 from lagwatch.ports.reports import Commits
 from lagwatch.query import SnapshotQueries
 from tests.support.told import OFFSETS_TOPIC, Told
@@ -134,7 +134,7 @@ def test_a_capture_between_commits_loses_none_and_doubles_none(before, meanwhile
     assert _windows(told.monitor) == expected
 
 
-def _alternating(parts: Iterator[object], told: Told, steps) -> Iterator[object]:
+def _alternating(parts: Iterator[Part], told: Told, steps) -> Iterator[Part]:
     left = list(steps)
     for part in parts:
         yield part

@@ -35,6 +35,18 @@ def process(*arguments: str, **options) -> "subprocess.CompletedProcess[str]":
     )
 
 
+def test_an_installation_without_the_demo_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lagwatch.kafka.embedded", None)
+    for name in [name for name in sys.modules if name.startswith("lagwatch.demo")]:
+        monkeypatch.delitem(sys.modules, name)
+
+    ended = run("demo")
+
+    assert ended.exit_code == 2
+    assert "without the demo" in ended.output
+    assert "lagwatch[embedded]" in ended.output
+
+
 class TestHelp:
     def test_it_names_every_command(self) -> None:
         text = run("--help").stdout

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -272,7 +273,7 @@ class TestOutput:
         assert "1,234,567" in rows[3]
 
     def test_one_group_is_shown_with_its_rule_in_words(self) -> None:
-        numbers = {name: None for row in LAGWATCH for name in row.evidence}
+        numbers: dict[str, Any] = {name: None for row in LAGWATCH for name in row.evidence}
         known = {"quiet_ms": 90_000, "limit_ms": 60_000, "membership": "empty"}
         bad = replace(ERR.partitions[0], evidence=numbers | known)
         with lagwatch_at(
@@ -290,7 +291,11 @@ class TestOutput:
 
     def test_numbers_of_a_rule_stand_in_its_sentence(self) -> None:
         numbers = {"current_lag": 7, "last_stable_offset": 10, "transaction_age_ms": 5_000}
-        names = {"producer_id": 4002, "transactional_id": "pay", "transaction_unnamed": None}
+        names: dict[str, Any] = {
+            "producer_id": 4002,
+            "transactional_id": "pay",
+            "transaction_unnamed": None,
+        }
 
         said = words.sentence("waits_for_transaction", {**numbers, **names})
         unknown = words.sentence("waits_for_transaction", {"of": "another version"})

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -26,7 +27,7 @@ _DEADLINE_S = 30
 
 
 def line(group: str, **changes) -> Line:
-    values = {
+    values: dict[str, Any] = {
         "cluster": "c1",
         "group": group,
         "status": "OK",

@@ -58,7 +58,12 @@ def test_an_assignment_arrives_whole_with_its_secrets() -> None:
 def test_a_collector_hears_that_the_serving_process_hung_up() -> None:
     serving, collector = pair()
     ended = threading.Event()
-    waiting = threading.Thread(target=lambda: (collector.wait_for_end(), ended.set()))
+
+    def wait() -> None:
+        collector.wait_for_end()
+        ended.set()
+
+    waiting = threading.Thread(target=wait)
     waiting.start()
 
     serving.hang_up()

@@ -238,7 +238,7 @@ def test_a_fingerprint_may_be_written_with_colons() -> None:
 
 
 def test_secrets_are_not_shown() -> None:
-    settings = ElasticsearchSettings(api_key="k3y", password="s3cret", username="me")  # type: ignore[arg-type] # noqa: S106 as read from a file
+    settings = ElasticsearchSettings(api_key="k3y", password="s3cret", username="me")  # noqa: S106 as read from a file
 
     shown = f"{settings!r} {settings.model_dump_json()}"
 

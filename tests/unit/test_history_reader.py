@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -112,7 +113,8 @@ def test_pages_of_a_grid_follow_one_another(store: ParquetStore) -> None:
     write_rounds(store, range(0, 3600, 30))
     whole = group(store, step_ms=MINUTE_MS)
 
-    seen, start_ms = [], NOON_MS
+    seen: list[Any] = []
+    start_ms: int | None = NOON_MS
     while start_ms is not None:
         page = group(store, from_ms=start_ms, step_ms=MINUTE_MS, limit=7)
         seen += column(page, "at_ms")
@@ -133,7 +135,8 @@ def test_pages_of_rows_miss_and_double_nothing(tmp_path_factory, seconds, limit)
     store.write([events(rows)], batch="b1")
     reader = reader_of(store)
 
-    seen, start_ms = [], NOON_MS
+    seen: list[Any] = []
+    start_ms: int | None = NOON_MS
     while start_ms is not None:
         page = asyncio.run(reader.events("here", "billing", _ask(from_ms=start_ms, limit=limit)))
         seen += zip(column(page, "at_ms"), column(page, "partition"), strict=True)

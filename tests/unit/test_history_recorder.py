@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lagwatch.core.model import RuleSet
+from lagwatch.core.model import EpochMs, RuleSet
 from lagwatch.core.record import Kind, Records, concat, from_rows
 from lagwatch.errors import HistoryError
 from lagwatch.history.changes import as_events
@@ -475,7 +475,9 @@ def test_a_gap_that_could_not_be_written_is_told_later_with_the_same_instants(
 
 
 def test_lost_messages_become_one_event_for_each_partition_and_instant() -> None:
-    first = Loss(group="g", topic="t", partition=3, at_ms=NOON_MS, first=10, end=15, exact=True)
+    first = Loss(
+        group="g", topic="t", partition=3, at_ms=EpochMs(NOON_MS), first=10, end=15, exact=True
+    )
     second = replace(first, first=20, end=22, exact=False)
 
     rows = list(as_events("here", [first, second]).rows())
@@ -483,7 +485,7 @@ def test_lost_messages_become_one_event_for_each_partition_and_instant() -> None
     assert [(row["event"], row["group"], row["partition"], row["count"]) for row in rows] == [
         ("records_lost", "g", 3, 7)
     ]
-    assert json.loads(rows[0]["detail"]) == {"first": 10, "end": 22, "exact": False}
+    assert json.loads(str(rows[0]["detail"])) == {"first": 10, "end": 22, "exact": False}
 
 
 def _freeze(live: Live, recording: Recorder) -> int:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from lagwatch.core.record import Kind, Records
 from lagwatch.errors import HistoryError
 from lagwatch.history.spool import Spool
 from lagwatch.history.writer import Writer, WriterSettings
+from lagwatch.ports.history import HistoryStore
 from tests.support.history import (
     NOON_MS,
     MemoryStore,
@@ -39,7 +41,7 @@ def numbered(number: int) -> list[Records]:
 def writer_of(spool: Spool, store: MemoryStore, *, max_rows: int = 500_000, flush_ms: int = 0):
     return Writer(
         spool,
-        store,
+        cast("HistoryStore", store),  # all of it that a writer uses
         WriterSettings(flush_ms=flush_ms, retention_days={}, max_rows=max_rows),
         SetClock(NOON_MS + 3_600_000),
     )
@@ -310,7 +312,12 @@ def test_the_thread_delivers_what_is_appended_and_the_rest_at_its_end(tmp_path: 
 def test_rows_wait_in_the_spool_to_make_larger_batches(tmp_path: Path) -> None:
     spool, store = spool_in(tmp_path), MemoryStore()
     clock = SetClock(NOON_MS)
-    writer = Writer(spool, store, WriterSettings(flush_ms=60_000, retention_days={}), clock)
+    writer = Writer(
+        spool,
+        cast("HistoryStore", store),
+        WriterSettings(flush_ms=60_000, retention_days={}),
+        clock,
+    )
     writer.start()
     for number in range(3):
         spool.append(numbered(number))

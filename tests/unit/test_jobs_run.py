@@ -197,7 +197,7 @@ def test_a_run_leaves_an_event_and_metrics(history, tmp_path) -> None:
     (rows,) = open_store(history).read(HistoryRange(kind=Kind.EVENTS, from_ms=0, to_ms=2**62))
     (event,) = rows.rows()
     assert (event["event"], event["after"], event["cluster"]) == ("job", "set_aside", "prod")
-    assert json.loads(event["detail"])["rows_written"] == 7
+    assert json.loads(str(event["detail"]))["rows_written"] == 7
     text = (tmp_path / "metrics" / "lagwatch_rollup.prom").read_text()
     assert 'lagwatch_job_succeeded{job_name="rollup"} 1.0' in text
     assert 'lagwatch_job_items{job_name="rollup",what="rows_written"} 7.0' in text

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lagwatch.config.elasticsearch import ElasticsearchSettings
-from lagwatch.core.wire import CommitKeys, encode_offset_key
+from lagwatch.core.wire import CommitKeys
 from lagwatch.errors import HistoryError, JobError, SourceError
 from lagwatch.jobs.faults import told_by
 from lagwatch.jobs.parquet_rows import spark_url
@@ -20,7 +20,7 @@ from lagwatch.kafka.offsets_at import OffsetsAt, newest_of
 def test_keys_are_given_as_columns() -> None:
     keys = CommitKeys()
     for group, topic, partition in (("a", "t", 0), ("b", "t", 7), ("a", "u", 3)):
-        keys.intern(encode_offset_key(group, topic, partition))
+        keys.id_of(group, topic, partition)
 
     columns = keys.columns(np.array([2, 0, 1, 2], np.int32))
 

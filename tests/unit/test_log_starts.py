@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lagwatch.monitor.setbacks import LogStarts
+from lagwatch.monitor.losses import LogStarts
 
 AT = np.array([0])
 

@@ -14,7 +14,7 @@ from tests.support.scraped import Cluster, Scrape, text
 class _Told(Cluster):
     """A cluster whose state is shown with changes."""
 
-    def changed(self, **changes: object) -> "_Told":
+    def changed(self, **changes) -> "_Told":
         """Fields of `ClusterHealth`, or `snapshot`."""
         self.changes = changes
         return self
@@ -25,7 +25,7 @@ class _Told(Cluster):
         return replace(state, snapshot=snapshot, health=replace(state.health, **self.changes))
 
 
-def _told(**changes: object) -> list[str]:
+def _told(**changes) -> list[str]:
     """The lines of /metrics."""
     cluster = _Told(topics={"t": [(10, 100)]}, commits={("g", "t", 0): 60})
     return text(cluster.changed(**changes)).splitlines()

@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from typing import Any
 
 import pytest
 
@@ -173,9 +174,10 @@ def test_promtool_objects_to_the_names_of_others_only() -> None:
     if promtool is None:
         pytest.skip("promtool is not installed (Debian: apt-get install prometheus)")
 
+    flags: dict[str, Any] = dict.fromkeys(PROFILES, True)
     checked = subprocess.run(
         [promtool, "check", "metrics"],
-        input=text(cluster(), **dict.fromkeys(PROFILES, True)),
+        input=text(cluster(), **flags),
         capture_output=True,
         text=True,
         timeout=60,

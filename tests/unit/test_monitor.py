@@ -433,7 +433,8 @@ def test_a_new_collector_finds_the_windows_of_the_old_one(story) -> None:
     story.wait(2)
     story.ends(t=5)
 
-    detail = story.queries.detail("here", "g") if story.groups() else None
+    assert story.groups()
+    detail = story.queries.detail("here", "g")
     assert [e.offset for e in detail.topics["t"][0].window if e] == [1, 2, 3]
 
 

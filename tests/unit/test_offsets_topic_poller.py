@@ -8,14 +8,7 @@ import pytest
 
 from lagwatch.clock import SystemClock
 from lagwatch.config import ClusterSettings
-from lagwatch.core.wire import (
-    ClassicGroup,
-    CommitKeys,
-    encode_group_key,
-    encode_group_value,
-    encode_offset_key,
-    encode_offset_value,
-)
+from lagwatch.core.wire import CommitKeys
 from lagwatch.errors import SourceError
 from lagwatch.pollers.facts import Facts
 from lagwatch.pollers.filters import Filters
@@ -34,8 +27,15 @@ from lagwatch.ports.kafka import (
     TopicListing,
 )
 from lagwatch.ports.reports import Backlog, Commits, GroupsGone, Report
+from tests.support.wire import (
+    encode_group_key,
+    encode_group_value,
+    encode_offset_key,
+    encode_offset_value,
+)
 
 TOPIC = "__consumer_offsets"
+
 Record = tuple[int, int, bytes, bytes | None]
 """partition, offset, key, value"""
 
@@ -299,17 +299,7 @@ def test_groups_without_an_offsets_topic_mean_that_it_is_hidden() -> None:
 
 
 def generation(at: int, number: int) -> Record:
-    group = ClassicGroup(
-        group="g",
-        order=at,
-        protocol_type="consumer",
-        generation=number,
-        protocol=None,
-        leader=None,
-        state_ms=None,
-        members=(),
-    )
-    return 0, at, encode_group_key("g"), encode_group_value(group)
+    return 0, at, encode_group_key("g"), encode_group_value(number)
 
 
 async def poll(scene: Scene) -> None:

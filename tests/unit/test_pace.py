@@ -27,8 +27,12 @@ def pause(pace: Pace, *minutes: float) -> float:
     return pace.pauses.length_ms(ROW)[0] / MINUTE_MS
 
 
-def see(pace: Pace, lag: int, minute: float) -> None:
-    pace.see_lags(ROW, np.array([lag]), round(minute * MINUTE_MS))
+def see(
+    pace: Pace, lag: int, minute: float, *, row: int = 0, late: bool = True, shown: bool = False
+) -> None:
+    now_ms, rows = round(minute * MINUTE_MS), np.array([row])
+    if pace.see_lags(rows, np.array([lag]), now_ms):
+        pace.follow_rises(now_ms, late=rows[[late]], shown=ROW[[shown]])
 
 
 def test_a_long_pause_is_noted_first_and_believed_when_it_recurs(pace) -> None:
@@ -165,6 +169,27 @@ def test_a_rise_that_ended_is_learned_when_it_recurs(pace) -> None:
     assert 10 <= pace.rises.length_ms(ROW)[0] / MINUTE_MS <= 16
 
 
+def test_a_rise_that_made_nothing_late_teaches_nothing(pace) -> None:
+    for minute in range(90):
+        see(pace, 100 * (minute % 15), minute, late=False)
+
+    assert pace.rises.length_ms(ROW)[0] == 0
+    assert not pace.rises.noted[ROW].any()
+
+
+def test_what_a_lag_does_during_a_stop_is_no_rise(pace) -> None:
+    for minute in range(5):
+        see(pace, 100, minute)
+    pace.down[ROW] = True
+    for minute in range(60):  # the lag of a stopped row is not looked at
+        see(pace, 0, minute, row=1)
+    pause(pace, 60)
+    for minute, lag in (60, 9_000), (61, 8_900), (62, 8_800):
+        see(pace, lag, minute)
+
+    assert pace.rising[0] == 0
+
+
 def test_the_lag_of_a_slow_committer_does_not_rise_between_its_commits(pace) -> None:
     for minute in range(90):
         see(pace, 100 * (minute % 5), minute)
@@ -212,7 +237,7 @@ def test_a_rise_does_not_begin_before_its_lag_rises(
         minute = (at_ms - HOUR_MS) // MINUTE_MS
         calm = 60 + noise[min(minute, len(noise) - 1)] + at_ms // 5_000 % 3
         risen = slope * max(at_ms - began_ms, 0) // MINUTE_MS
-        pace.see_lags(ROW, np.array([calm + risen]), at_ms)
+        see(pace, calm + risen, at_ms / MINUTE_MS)
 
     assert pace.rising[0] >= 5
     assert pace.rose_ms(ROW)[0] <= 9 * MINUTE_MS
@@ -224,6 +249,7 @@ def test_a_gap_in_which_the_lag_was_not_known_is_no_part_of_a_rise(pace) -> None
     for minute in range(12):
         see(pace, 50 + minute, minute)
     assert pace.rising[0] > 5
+    pace.resume(16 * MINUTE_MS, shown=np.zeros(0, np.int64))
     see(pace, 3000, 16)
     see(pace, 3100, 17)
 
@@ -231,13 +257,20 @@ def test_a_gap_in_which_the_lag_was_not_known_is_no_part_of_a_rise(pace) -> None
     assert pace.rises_since_ms(ROW)[0] >= 15 * MINUTE_MS
 
 
+def test_a_lag_that_is_seen_every_three_minutes_rises(pace) -> None:
+    for minute in range(3, 20, 3):
+        see(pace, 100 * minute, minute)
+
+    assert pace.rising[0] >= 12
+    assert 3 * MINUTE_MS <= pace.rises_since_ms(ROW)[0] <= 6 * MINUTE_MS
+
+
 def test_a_rise_that_is_shown_keeps_its_beginning(pace) -> None:
     for minute in range(2, 12):
         see(pace, 10 * minute, minute)
     began_ms = pace.rises_since_ms(ROW)[0]
     for minute in range(12, 20):
-        lag = np.array([10_000 * minute])
-        pace.see_lags(ROW, lag, minute * MINUTE_MS, shown=ROW)
+        see(pace, 10_000 * minute, minute, shown=True)
 
     assert pace.rises_since_ms(ROW)[0] == began_ms
 
@@ -249,15 +282,15 @@ def test_a_rise_begins_at_one_instant_whatever_goes_by_meanwhile(pace) -> None:
     see(pace, 950, 10)  # a small dip
     see(pace, 940, 11)
     after_dip_ms = pace.rises_since_ms(ROW)[0]
-    other = np.array([1])  # its own lag is not known
-    pace.see_lags(other, np.array([0]), 15 * MINUTE_MS, shown=ROW)
+    see(pace, 0, 15, row=1, shown=True)  # its own lag is not known
     unknown_ms = pace.rises_since_ms(ROW)[0]
     restored = Pace()
     restored.make_room(2)
     restored.put(0, pace.copied(np.array([0, 1])))
     restored.clocks = pace.clocks
-    for minute, lag in (47.5, 3000), (48, 4000):  # lagwatch did not run for half an hour
-        restored.see_lags(ROW, np.array([lag]), round(minute * MINUTE_MS), shown=ROW)
+    restored.resume(47 * MINUTE_MS, shown=ROW)  # lagwatch did not run for half an hour
+    for at_min, lag in (47.5, 3000), (48.0, 4000):
+        see(restored, lag, at_min, shown=True)
 
     assert pace.rising[0] > 5
     assert began_ms == after_dip_ms == unknown_ms == restored.rises_since_ms(ROW)[0]

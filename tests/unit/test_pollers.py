@@ -9,7 +9,7 @@ import pytest
 
 from lagwatch.config import ClusterSettings
 from lagwatch.core.model import EpochMs
-from lagwatch.core.wire import ClassicGroup, ConsumerGroupEpoch, GroupTombstone, KeyKind
+from lagwatch.core.wire import GroupProtocol, GroupRecord
 from lagwatch.errors import SourceError
 from lagwatch.pollers.committed import CommittedPoller
 from lagwatch.pollers.facts import Facts, sentences
@@ -17,7 +17,7 @@ from lagwatch.pollers.filters import Filters
 from lagwatch.pollers.groups import GroupPoller
 from lagwatch.pollers.known import LastOffsets
 from lagwatch.pollers.log_ends import LogEndPoller
-from lagwatch.pollers.loop import Backoff, Pace, PollLoop, Wake
+from lagwatch.pollers.loop import Pace, PollLoop, Wake
 from lagwatch.pollers.offsets_topic import HOLD_S, Tombstones
 from lagwatch.pollers.topics import TopicPoller
 from lagwatch.ports.kafka import (
@@ -109,17 +109,6 @@ def run_loop(poller: Scripted, clock: StepClock, outbox: Outbox, interval_s: flo
         asyncio.run(loop.run())
 
 
-def test_waiting_times_double_with_jitter_up_to_a_cap_and_begin_anew() -> None:
-    backoff = Backoff(first_s=1.0, cap_s=4.0)
-
-    delays_s = [backoff.next_s() for _ in range(4)]
-    backoff.reset()
-
-    for delay_s, full_s in zip(delays_s, [1.0, 2.0, 4.0, 4.0], strict=True):
-        assert full_s / 2 <= delay_s <= full_s
-    assert backoff.next_s() <= 1.0
-
-
 def test_a_refused_round_is_told_and_retried_with_back_off() -> None:
     clock, outbox = StepClock(naps=3), Outbox()
 
@@ -167,26 +156,17 @@ def test_a_loop_gives_up_on_the_kinds_it_was_told_to() -> None:
     assert caught.value.kind == "authorization"
 
 
-def tombstone(group: str, kind: KeyKind, order: int = 5) -> GroupTombstone:
-    return GroupTombstone(group=group, order=order, kind=kind)
+def tombstone(group: str, protocol: GroupProtocol) -> GroupRecord:
+    return GroupRecord(group=group, order=5, protocol=protocol, removed=True, generation=None)
 
 
-def classic(group: str, order: int) -> ClassicGroup:
-    return ClassicGroup(
-        group=group,
-        order=order,
-        protocol_type="consumer",
-        generation=1,
-        protocol=None,
-        leader=None,
-        state_ms=None,
-        members=(),
-    )
+def written(group: str, protocol: GroupProtocol) -> GroupRecord:
+    return GroupRecord(group=group, order=6, protocol=protocol, removed=False, generation=1)
 
 
 def test_a_group_tombstone_counts_after_a_moment() -> None:
     tombstones = Tombstones()
-    tombstones.add([tombstone("g", KeyKind.GROUP_METADATA)], now_s=10.0)
+    tombstones.add([tombstone("g", GroupProtocol.CLASSIC)], now_s=10.0)
 
     assert tombstones.due(now_s=10.0 + HOLD_S / 2) is None
     assert tombstones
@@ -198,10 +178,10 @@ def test_a_group_that_goes_over_to_the_other_protocol_stays() -> None:
     tombstones = Tombstones()
     tombstones.add(
         [
-            tombstone("to-kip-848", KeyKind.GROUP_METADATA),
-            ConsumerGroupEpoch(group="to-kip-848", order=6, epoch=1),
-            tombstone("to-classic", KeyKind.CONSUMER_GROUP_METADATA),
-            classic("to-classic", 6),
+            tombstone("to-kip-848", GroupProtocol.CLASSIC),
+            written("to-kip-848", GroupProtocol.CONSUMER),
+            tombstone("to-classic", GroupProtocol.CONSUMER),
+            written("to-classic", GroupProtocol.CLASSIC),
         ],
         now_s=0.0,
     )
@@ -211,16 +191,11 @@ def test_a_group_that_goes_over_to_the_other_protocol_stays() -> None:
 
 def test_a_group_that_comes_back_under_its_own_protocol_was_gone_before() -> None:
     tombstones = Tombstones()
-    tombstones.add([tombstone("g", KeyKind.GROUP_METADATA), classic("g", 6)], now_s=0.0)
+    tombstones.add(
+        [tombstone("g", GroupProtocol.CLASSIC), written("g", GroupProtocol.CLASSIC)], now_s=0.0
+    )
 
     assert tombstones.due(now_s=HOLD_S) == GroupsGone(groups=("g",), orders=(5,))
-
-
-def test_a_tombstone_of_a_member_is_not_one_of_its_group() -> None:
-    tombstones = Tombstones()
-    tombstones.add([tombstone("g", KeyKind.CONSUMER_GROUP_PARTITION_METADATA)], now_s=0.0)
-
-    assert not tombstones
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,8 @@ def rolled(
     return roll_up(found.raw(), span, cluster="here", interval_ms=INTERVAL_MS)
 
 
-def plain(rows: Records) -> list[dict[str, Value]]:
-    return list(rows.rows())
+def plain(rows: Records) -> list[dict[str, Any]]:
+    return [dict(row) for row in rows.rows()]
 
 
 def bucket(
@@ -141,7 +141,7 @@ def test_samples_that_were_left_out_count_as_history_puts_them_back(found) -> No
             from_rows(Kind.SAMPLES, [row for row in found.samples if row["group"] == name]),
             from_rows(Kind.GROUP_SAMPLES, [row for row in found.groups if row["group"] == name]),
         )
-        for row in put_back.rows():
+        for row in plain(put_back):
             if row["reason"] == "interval":
                 at_ms = row["at_ms"]
                 key = (name, row["topic"], row["partition"], at_ms - at_ms % FIVE_MS)

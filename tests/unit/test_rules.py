@@ -203,6 +203,7 @@ def test_blocks_of_rows_are_judged_as_the_whole(rules, block, monkeypatch) -> No
     fleet = Fleet("abcdefg", ShiftedClock(), rules=rules)
     fleet.slow.add("c")
     fleet.fail("b", "f")
+    assert fleet.monitor.snapshot is not None
     at_ms = fleet.monitor.snapshot.at_ms
     whole = [fleet.queries.verdict(CLUSTER, group, show_all=True) for group in fleet.groups]
     monkeypatch.setattr(evaluate, "_BLOCK", block)

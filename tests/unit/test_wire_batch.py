@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 
 from lagwatch.core.wire import (
     TOMBSTONE,
-    ClassicGroup,
-    ClassicMember,
     CommitKeys,
     Fault,
-    KeyKind,
+    GroupProtocol,
+    GroupRecord,
     decode,
+    topic_id_text,
+)
+from tests.support.wire import (
     encode_group_key,
     encode_group_value,
     encode_offset_key,
     encode_offset_value,
-    topic_id_text,
 )
-from lagwatch.core.wire.kinds import KIND_BY_KEY_VERSION
 
 Row = tuple[tuple[str, str, int], int, int, int]
 
@@ -144,41 +144,28 @@ def test_null_metadata_is_as_good_as_none(version: int) -> None:
     assert rows([KEY], [value]) == [(("g", "t", 0), 5, 6, 0)]
 
 
-members = st.builds(
-    ClassicMember,
-    member_id=names,
-    instance_id=st.one_of(st.none(), names),
-    client_id=names,
-    client_host=names,
-    rebalance_timeout_ms=int32s,
-    session_timeout_ms=int32s,
-    subscription=st.lists(names, max_size=3).map(tuple),
-    assignment=st.lists(st.tuples(names, st.lists(int32s, max_size=20).map(tuple)), max_size=3).map(
-        tuple
-    ),
-)
-groups = st.builds(
-    ClassicGroup,
+@given(
     group=names,
-    order=int32s,
-    protocol_type=st.just("consumer"),
     generation=int32s,
-    protocol=st.one_of(st.none(), names),
-    leader=st.one_of(st.none(), names),
-    state_ms=st.one_of(st.none(), int64s),
-    members=st.lists(members, max_size=4).map(tuple),
+    version=st.integers(min_value=0, max_value=4),
+    protocol_type=st.sampled_from(["consumer", ""]),
 )
-
-
-@given(group=groups, version=st.sampled_from([3, 4]))
-def test_encoding_and_decoding_a_classic_group_changes_nothing(
-    group: ClassicGroup, version: int
+def test_the_generation_of_a_group_is_read_as_it_was_written(
+    group: str, generation: int, version: int, protocol_type: str
 ) -> None:
-    key, value = encode_group_key(group.group), encode_group_value(group, version=version)
+    value = encode_group_value(generation, protocol_type=protocol_type, version=version)
 
-    decoded = decode([key], [value], [group.order], CommitKeys())
+    decoded = decode([encode_group_key(group)], [value], [7], CommitKeys())
 
-    assert decoded.group_records == (group,)
+    assert decoded.group_records == (
+        GroupRecord(
+            group=group,
+            order=7,
+            protocol=GroupProtocol.CLASSIC,
+            removed=False,
+            generation=generation,
+        ),
+    )
 
 
 def test_tombstones_keep_their_place_between_commits() -> None:
@@ -219,7 +206,7 @@ FAULTY_KEYS: list[tuple[bytes | None, Fault]] = [
     (b"\0\1\0\0\x80\0" + bytes(20), Fault.KEY_BAD_LENGTH),
     (KEY[:-4] + b"\xff\xff\xff\xff", Fault.NEGATIVE_PARTITION),
     (b"\0\2\xff\xff", Fault.KEY_BAD_LENGTH),
-    (b"\0\7\0\1g", Fault.KEY_UNDERFLOW),
+    (b"\0\3\0\2g", Fault.KEY_UNDERFLOW),
 ]
 FAULTY_VALUES: list[tuple[bytes, Fault]] = [
     (b"", Fault.VALUE_TOO_SHORT),
@@ -257,78 +244,27 @@ def test_versions_of_groups_newer_than_ours_are_refused() -> None:
     records = {
         encode_group_key("g"): b"\0\5",
         b"\0\3\0\1g": b"\0\1",
-        b"\0\x08\0\1g\0\1m": b"\0\1" + bytes(30),
     }
 
-    decoded = decode(list(records), list(records.values()), range(3), CommitKeys())
+    decoded = decode(list(records), list(records.values()), range(2), CommitKeys())
 
-    assert decoded.malformed == {Fault.UNSUPPORTED_VALUE_VERSION: 3}
+    assert decoded.malformed == {Fault.UNSUPPORTED_VALUE_VERSION: 2}
 
 
-def test_a_connect_worker_group_is_told_from_a_consumer_group() -> None:
+def test_a_connect_worker_group_has_no_generation_of_consumers() -> None:
     connect = [value for key, value in KAFKA_RECORDS if key[:2] == b"\0\2" and b"connect" in value]
 
     decoded = decode([encode_group_key("g")] * 5, connect, range(5), CommitKeys())
 
-    groups = [record for record in decoded.group_records if isinstance(record, ClassicGroup)]
-    assert [group.is_consumer for group in groups] == [False] * 5
-    assert {member.assignment for group in groups for member in group.members} == {None}
+    assert [record.generation for record in decoded.group_records] == [None] * 5
 
 
-def test_a_group_with_commits_and_no_member_yet_counts_as_consumer() -> None:
-    bare = ClassicGroup(
-        group="g",
-        order=0,
-        protocol_type="",
-        generation=0,
-        protocol=None,
-        leader=None,
-        state_ms=1,
-        members=(),
-    )
+def test_records_of_other_kinds_are_skipped_without_noise() -> None:
+    member, share, later, unknown = b"\0\5\0\1g\0\1m", b"\0\x0b\0\1s", b"\0\x63\0\1g", b"\xff\xff"
 
-    decoded = decode([encode_group_key("g")], [encode_group_value(bare)], [0], CommitKeys())
+    decoded = decode([member, share, later, unknown], [b"", b"", b"", None], range(4), CommitKeys())
 
-    assert decoded.group_records == (bare,)
-    assert bare.is_consumer
-
-
-def test_an_unreadable_subscription_leaves_the_member_otherwise_whole() -> None:
-    member = ClassicMember(
-        member_id="m",
-        instance_id=None,
-        client_id="c",
-        client_host="/h",
-        rebalance_timeout_ms=1,
-        session_timeout_ms=2,
-        subscription=None,
-        assignment=(("t", (0,)),),
-    )
-    group = ClassicGroup(
-        group="g",
-        order=0,
-        protocol_type="consumer",
-        generation=1,
-        protocol="range",
-        leader="m",
-        state_ms=1,
-        members=(member,),
-    )
-
-    decoded = decode([encode_group_key("g")], [encode_group_value(group)], [0], CommitKeys())
-
-    assert decoded.group_records == (group,)
-
-
-def test_kinds_of_a_later_kafka_are_skipped_without_noise() -> None:
-    later = max(KIND_BY_KEY_VERSION) + 1
-
-    decoded = decode(
-        [later.to_bytes(2) + b"\0\1g", b"\xff\xff", b"\0\x0b\0\1s"], [b"", None, b""], [0, 1, 2],
-        CommitKeys(),
-    )  # fmt: skip
-
-    assert decoded.skipped == {KeyKind.UNKNOWN: 2, KeyKind.SHARE_GROUP_METADATA: 1}
+    assert decoded.group_records == ()
     assert decoded.malformed == {}
 
 
@@ -347,9 +283,11 @@ def assert_every_record_is_accounted_for(
 ) -> None:
     decoded = decode(keys, values, range(len(keys)), CommitKeys(), quarantine_per_fault=None)
 
-    counted = [sum(decoded.skipped.values()), sum(decoded.malformed.values()), decoded.denied]
-    assert len(decoded.key) + len(decoded.group_records) + sum(counted) == len(keys)
-    assert len(decoded.quarantine) == sum(decoded.malformed.values())
+    refused = [record.row for record in decoded.quarantine]
+    left = set(range(len(keys))) - {*decoded.row.tolist(), *refused}
+    left -= {record.order for record in decoded.group_records}
+    assert all(int.from_bytes((keys[row] or b"")[:2]) > GroupProtocol.CONSUMER for row in left)
+    assert len(refused) == sum(decoded.malformed.values())
     assert (decoded.offset >= TOMBSTONE).all()
     assert (decoded.commit_ms >= 0).all()
 
@@ -404,7 +342,8 @@ def test_a_record_cut_anywhere_is_refused_or_lacks_nothing_we_read(index: int) -
 
     assert set(cut.offset.tolist()) <= set(whole.offset.tolist())
     assert set(cut.commit_ms.tolist()) <= set(whole.commit_ms.tolist())
-    assert cut.group_records == ()
+    generations = {record.generation for record in whole.group_records}
+    assert {record.generation for record in cut.group_records} <= generations
 
 
 IDS = ["m4DYeKQPTbucaw6r_k4FdA", "AAAAAAAAAAAAAAAAAAAAAQ", "_____________________w"]

@@ -1,16 +1,10 @@
 """The interning table: which ids keys get, and what the filter and forgetting do to them."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lagwatch.core.wire import (
-    CommitKeys,
-    decode,
-    encode_offset_key,
-    encode_offset_value,
-)
-from lagwatch.core.wire import keys as keys_module
+from lagwatch.core.wire import DENIED, CommitKeys, decode
+from tests.support.wire import encode_offset_key, encode_offset_value
 
 VALUE = encode_offset_value(5, 6)
 
@@ -73,13 +67,13 @@ def test_bytes_that_are_not_utf_8_become_a_replacement_as_in_java() -> None:
     assert table[0] == ("\N{REPLACEMENT CHARACTER}", "t", 0)
 
 
-def test_denied_commits_get_no_id_and_are_counted() -> None:
+def test_denied_commits_get_no_id_and_no_row() -> None:
     table = CommitKeys(lambda group, topic: group != "secret" and topic != "noise")
     keys = [key("secret", "t", 0), key("g", "noise", 0), key("g", "t", 0), key("secret", "t", 1)]
 
     decoded = decode(keys, [VALUE, None, VALUE, b"junk"], range(4), table)
 
-    assert decoded.denied == 3
+    assert table.find(keys).tolist() == [DENIED, DENIED, 0, DENIED]
     assert decoded.row.tolist() == [2]
     assert decoded.malformed == {}
     assert table.since(0) == (("g",), ("t",), (0,))
@@ -130,9 +124,8 @@ def test_one_id_for_each_triple_however_it_is_met(met: list[tuple[str, str, int,
     assert len(table) == len({triple[:3] for triple in met})
 
 
-def test_more_pairs_than_are_remembered_change_no_id(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keys_module, "_MOST_PAIRS", 2)
-    table = CommitKeys()
+def test_more_pairs_than_are_remembered_change_no_id() -> None:
+    table = CommitKeys(most_pairs=2)
     met = [(f"g{number % 5}", "t", number // 5) for number in range(25)]
 
     given_ids = ids(table, *(key(*triple) for triple in met))

@@ -9,19 +9,14 @@ from struct import pack
 import numpy as np
 from numpy.typing import NDArray
 
-from lagwatch.core.wire.groups import GROUP_KINDS, decode_group_record
-from lagwatch.core.wire.keys import DENIED, UNSEEN, CommitKeys
-from lagwatch.core.wire.kinds import (
-    HIGHEST_COMMIT_KEY,
-    KIND_BY_KEY_VERSION,
-    Fault,
-    KeyKind,
-    MalformedError,
-)
+from lagwatch.core.wire.faults import Fault, MalformedError
+from lagwatch.core.wire.groups import GROUP_KEY_VERSIONS, GroupRecord, decode_group_record
+from lagwatch.core.wire.keys import UNSEEN, CommitKeys
 from lagwatch.core.wire.offsets import FAULTS, SOUND, decode_offset_values
-from lagwatch.core.wire.records import GroupRecord
 
 _VERSION_BYTES = 2
+_HIGHEST_COMMIT_KEY = 1
+"""Key versions 0 (before Kafka 0.9) and 1 are commits and name the same things."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +33,11 @@ class Quarantined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoded:
-    """What a batch said. The columns have one row per commit or tombstone kept, in record order."""
+    """A decoded batch. The columns have one row per commit or tombstone kept, in record order.
+
+    Records of other kinds (members, assignments, share and streams groups) are skipped, as are
+    commits that the filter denies.
+    """
 
     row: NDArray[np.int32]
     """Position in the batch."""
@@ -55,10 +54,6 @@ class Decoded:
     batch does. `topic_id_text` prints one."""
     group_records: tuple[GroupRecord, ...]
     """In record order."""
-    denied: int
-    """Commits and tombstones the filter denies."""
-    skipped: Mapping[KeyKind, int]
-    """Records that are not ours."""
     malformed: Mapping[Fault, int]
     """Records refused."""
     quarantine: tuple[Quarantined, ...]
@@ -100,7 +95,6 @@ class _Batch:
         self._orders = orders
         self._quarantine_per_fault = quarantine_per_fault
         self._group_records: list[GroupRecord] = []
-        self._skipped: Counter[KeyKind] = Counter()
         self._malformed: Counter[Fault] = Counter()
         self._quarantine: dict[Fault, list[Quarantined]] = defaultdict(list)
 
@@ -109,9 +103,12 @@ class _Batch:
         try:
             key = _versioned(self._keys[row])
             version = key[0] << 8 | key[1]
-            if version <= HIGHEST_COMMIT_KEY:
+            if version <= _HIGHEST_COMMIT_KEY:
                 return table.intern(key)
-            self._decode_group(row, key, KIND_BY_KEY_VERSION.get(version, KeyKind.UNKNOWN))
+            if version in GROUP_KEY_VERSIONS:
+                order = int(self._orders[row])
+                record = decode_group_record(key, self._values[row], order)
+                self._group_records.append(record)
         except MalformedError as error:
             self._refuse(row, error.fault)
         return UNSEEN
@@ -135,18 +132,9 @@ class _Batch:
             order=self._orders[rows],
             topic_id=topic_id if topic_id is None else topic_id[sound],
             group_records=tuple(self._group_records),
-            denied=int(np.count_nonzero(ids == DENIED)),
-            skipped=self._skipped,
             malformed=self._malformed,
             quarantine=self._sorted_quarantine(),
         )
-
-    def _decode_group(self, row: int, key: bytes, kind: KeyKind) -> None:
-        if kind not in GROUP_KINDS:
-            self._skipped[kind] += 1
-            return
-        order = int(self._orders[row])
-        self._group_records.append(decode_group_record(kind, key, self._values[row], order))
 
     def _refuse(self, row: int, fault: Fault) -> None:
         self._malformed[fault] += 1

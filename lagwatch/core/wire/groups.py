@@ -1,238 +1,132 @@
-"""Decodes the records of groups: classic (key version 2) and KIP-848 (key versions 3 to 8).
+"""Decodes the records of groups that lagwatch uses: generations, epochs and removals.
 
-Source: Kafka 4.2, group-coordinator/src/main/resources/common/message/*Value.json; inside classic
-members: clients/src/main/resources/common/message/ConsumerProtocol{Subscription,Assignment}.json.
+Members and assignments are not read here: they come from the Admin API.
+
+Source: Kafka 4.2, group-coordinator/src/main/resources/common/message/GroupMetadataValue.json and
+ConsumerGroupMetadataValue.json; flexible versions: KIP-482.
 """
 
-from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum, unique
+from struct import Struct
 from typing import Final
 
-from lagwatch.core.wire.kinds import Fault, KeyKind, MalformedError
-from lagwatch.core.wire.reader import KeyReader, Reader
-from lagwatch.core.wire.records import (
-    ClassicGroup,
-    ClassicMember,
-    ConsumerGroupEpoch,
-    ConsumerGroupTopics,
-    ConsumerMember,
-    CurrentAssignment,
-    GroupRecord,
-    GroupTombstone,
-    MemberTombstone,
-    Partitions,
-    SubscribedTopic,
-    TargetAssignment,
-    TargetEpoch,
-)
+from lagwatch.core.wire.faults import Fault, MalformedError, text
 
-_CONSUMER: Final = "consumer"
+_CONSUMER_PROTOCOL_TYPES: Final = ("consumer", "")
+"""A group that only has commits and never had a member has no protocol type yet."""
 _VERSION_BYTES: Final = 2
 _HIGHEST_CLASSIC: Final = 4
-_CLASSIC_HAS_REBALANCE_TIMEOUT: Final = 1
-_CLASSIC_HAS_STATE_TIME: Final = 2
-_CLASSIC_HAS_INSTANCE_ID: Final = 3
 _CLASSIC_IS_FLEXIBLE: Final = 4
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
+_VARINT_BYTES: Final = 5
+_MORE: Final = 0x80
 
 
-def decode_group_record(kind: KeyKind, key: bytes, value: bytes | None, order: int) -> GroupRecord:
-    """Decode one record whose kind is in `GROUP_KINDS`.
+@unique
+class GroupProtocol(IntEnum):
+    """The protocol of a group; the value is the key version of the group's record."""
+
+    CLASSIC = 2
+    CONSUMER = 3
+    """KIP-848."""
+
+
+GROUP_KEY_VERSIONS: Final = frozenset(GroupProtocol)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRecord:
+    """A group was written or removed."""
+
+    group: str
+    order: int
+    """Offset of the record. All records of a group are in one partition of `__consumer_offsets`,
+    so within a group it says which came first."""
+    protocol: GroupProtocol
+    removed: bool
+    """The group is gone or changes to the other protocol, whose record then follows."""
+    generation: int | None
+    """Generation, or epoch with KIP-848: a new one is a rebalance. None: the record is a removal,
+    or the group's members are not consumers (Connect workers, schema registries)."""
+
+
+def decode_group_record(key: bytes, value: bytes | None, order: int) -> GroupRecord:
+    """Decode a record whose key version is in `GROUP_KEY_VERSIONS`.
 
     Raises:
-        MalformedError: neither key nor value may be trusted.
+        MalformedError: the key or the value is not what Kafka writes.
     """
-    reader = KeyReader(key, at=_VERSION_BYTES)
-    if kind in _BY_GROUP:
-        group = reader.string()
-        if value is None:
-            return GroupTombstone(group=group, order=order, kind=kind)
-        return _BY_GROUP[kind](value, group, order)
-    group, member_id = reader.string(), reader.string()
-    if value is None:
-        return MemberTombstone(group=group, order=order, member_id=member_id, kind=kind)
-    return _BY_MEMBER[kind](value, group, order, member_id)
+    protocol = GroupProtocol(_INT16.unpack_from(key)[0])
+    name = _Reader(key, underflow=Fault.KEY_UNDERFLOW, bad_length=Fault.KEY_BAD_LENGTH)
+    return GroupRecord(
+        group=name.string(),
+        order=order,
+        protocol=protocol,
+        removed=value is None,
+        generation=None if value is None else _generation(value, protocol),
+    )
 
 
-def read_assignment(data: bytes, protocol_type: str) -> Partitions | None:
-    """Read what a classic consumer holds; no bytes: nothing. User data is not looked at.
-
-    None: the group is not of consumers.
-
-    Raises:
-        MalformedError: it is, but these bytes are not an assignment.
-    """
-    if protocol_type != _CONSUMER:
-        return None
-    if not data:
-        return ()
-    reader = Reader(data)
-    if reader.int16() < 0:
-        raise MalformedError(Fault.BAD_ASSIGNMENT_VERSION)
-    return reader.array(lambda: (reader.string(), reader.int32s()))
-
-
-def read_subscription(data: bytes, protocol_type: str) -> tuple[str, ...] | None:
-    """Read the topics a classic consumer subscribes to; None: not written as consumers do.
-
-    A subscription is the member's own business, so one that cannot be read spoils nothing else.
-    """
-    if protocol_type != _CONSUMER:
-        return None
-    reader = Reader(data)
-    try:
-        return reader.array(reader.string) if reader.int16() >= 0 else None
-    except MalformedError:
-        return None
-
-
-def _open(value: bytes, *, highest: int, flexible_from: int) -> tuple[int, Reader]:
+def _generation(value: bytes, protocol: GroupProtocol) -> int | None:
     if len(value) < _VERSION_BYTES:
         raise MalformedError(Fault.VALUE_TOO_SHORT)
-    version = Reader(value).int16()
-    if not 0 <= version <= highest:
+    version = _INT16.unpack_from(value)[0]
+    classic = protocol is GroupProtocol.CLASSIC
+    if not 0 <= version <= (_HIGHEST_CLASSIC if classic else 0):
         raise MalformedError(Fault.UNSUPPORTED_VALUE_VERSION)
-    return version, Reader(value, at=_VERSION_BYTES, flexible=version >= flexible_from)
+    reader = _Reader(value)
+    if not classic:
+        return reader.number(_INT32)
+    protocol_type = reader.string(flexible=version >= _CLASSIC_IS_FLEXIBLE)
+    generation = reader.number(_INT32)
+    return generation if protocol_type in _CONSUMER_PROTOCOL_TYPES else None
 
 
-def _open_flexible(value: bytes) -> Reader:
-    """Open a value of KIP-848: all of them know version 0 only, which is flexible."""
-    return _open(value, highest=0, flexible_from=0)[1]
+class _Reader:
+    """Reads the fields behind the version, one after the other.
 
+    Source: https://kafka.apache.org/protocol.html#protocol_types
 
-def _classic_group(value: bytes, group: str, order: int) -> ClassicGroup:
-    version, reader = _open(value, highest=_HIGHEST_CLASSIC, flexible_from=_CLASSIC_IS_FLEXIBLE)
-    protocol_type = reader.string()
-    decoded = ClassicGroup(
-        group=group,
-        order=order,
-        protocol_type=protocol_type,
-        generation=reader.int32(),
-        protocol=reader.nullable_string(),
-        leader=reader.nullable_string(),
-        state_ms=_state_ms(reader) if version >= _CLASSIC_HAS_STATE_TIME else None,
-        members=reader.array(lambda: _classic_member(reader, version, protocol_type)),
-    )
-    reader.skip_tags()
-    return decoded
+    Raises:
+        MalformedError: from every method, when the bytes end too early or a length is impossible.
+    """
 
+    def __init__(
+        self,
+        data: bytes,
+        *,
+        underflow: Fault = Fault.VALUE_UNDERFLOW,
+        bad_length: Fault = Fault.VALUE_BAD_LENGTH,
+    ) -> None:
+        self._data = data
+        self._at = _VERSION_BYTES
+        self._underflow = underflow
+        self._bad_length = bad_length
 
-def _state_ms(reader: Reader) -> int | None:
-    state_ms = reader.int64()
-    return state_ms if state_ms >= 0 else None
+    def number(self, layout: Struct) -> int:
+        value: int = layout.unpack(self._raw(layout.size))[0]
+        return value
 
+    def string(self, *, flexible: bool = False) -> str:
+        """Flexible strings have an unsigned varint of size + 1 in front, the others an int16."""
+        size = self._uvarint() - 1 if flexible else self.number(_INT16)
+        if size < 0:
+            raise MalformedError(self._bad_length)
+        return text(self._raw(size))
 
-def _classic_member(reader: Reader, version: int, protocol_type: str) -> ClassicMember:
-    member = ClassicMember(
-        member_id=reader.string(),
-        instance_id=reader.nullable_string() if version >= _CLASSIC_HAS_INSTANCE_ID else None,
-        client_id=reader.string(),
-        client_host=reader.string(),
-        rebalance_timeout_ms=reader.int32() if version >= _CLASSIC_HAS_REBALANCE_TIMEOUT else None,
-        session_timeout_ms=reader.int32(),
-        subscription=read_subscription(reader.bytes(), protocol_type),
-        assignment=read_assignment(reader.bytes(), protocol_type),
-    )
-    reader.skip_tags()
-    return member
+    def _uvarint(self) -> int:
+        value = 0
+        for index in range(_VARINT_BYTES):
+            byte = self._raw(1)[0]
+            value |= (byte & ~_MORE) << (7 * index)
+            if byte < _MORE:
+                return value
+        raise MalformedError(Fault.VALUE_BAD_VARINT)
 
-
-def _group_epoch(value: bytes, group: str, order: int) -> ConsumerGroupEpoch:
-    reader = _open_flexible(value)
-    decoded = ConsumerGroupEpoch(group=group, order=order, epoch=reader.int32())
-    reader.skip_tags()
-    return decoded
-
-
-def _group_topics(value: bytes, group: str, order: int) -> ConsumerGroupTopics:
-    reader = _open_flexible(value)
-    topics = reader.array(lambda: _subscribed_topic(reader))
-    reader.skip_tags()
-    return ConsumerGroupTopics(group=group, order=order, topics=topics)
-
-
-def _subscribed_topic(reader: Reader) -> SubscribedTopic:
-    topic = SubscribedTopic(
-        topic_id=reader.uuid(), name=reader.string(), partition_count=reader.int32()
-    )
-    reader.array(lambda: _skip_racks(reader))
-    reader.skip_tags()
-    return topic
-
-
-def _skip_racks(reader: Reader) -> None:
-    reader.int32()
-    reader.array(reader.string)
-    reader.skip_tags()
-
-
-def _target_epoch(value: bytes, group: str, order: int) -> TargetEpoch:
-    reader = _open_flexible(value)
-    decoded = TargetEpoch(group=group, order=order, epoch=reader.int32())
-    reader.skip_tags()
-    return decoded
-
-
-def _member(value: bytes, group: str, order: int, member_id: str) -> ConsumerMember:
-    reader = _open_flexible(value)
-    decoded = ConsumerMember(
-        group=group,
-        order=order,
-        member_id=member_id,
-        instance_id=reader.nullable_string(),
-        rack_id=reader.nullable_string(),
-        client_id=reader.string(),
-        client_host=reader.string(),
-        subscribed_topics=reader.array(reader.string),
-        subscribed_regex=reader.nullable_string(),
-        rebalance_timeout_ms=reader.int32(),
-        assignor=reader.nullable_string(),
-    )
-    reader.skip_tags()
-    return decoded
-
-
-def _target_assignment(value: bytes, group: str, order: int, member_id: str) -> TargetAssignment:
-    reader = _open_flexible(value)
-    partitions = _by_topic_id(reader)
-    reader.skip_tags()
-    return TargetAssignment(group=group, order=order, member_id=member_id, partitions=partitions)
-
-
-def _current_assignment(value: bytes, group: str, order: int, member_id: str) -> CurrentAssignment:
-    reader = _open_flexible(value)
-    decoded = CurrentAssignment(
-        group=group,
-        order=order,
-        member_id=member_id,
-        epoch=reader.int32(),
-        previous_epoch=reader.int32(),
-        state=reader.int8(),
-        assigned=_by_topic_id(reader),
-        revoking=_by_topic_id(reader),
-    )
-    reader.skip_tags()
-    return decoded
-
-
-def _by_topic_id(reader: Reader) -> Partitions:
-    return reader.array(lambda: _topic_partitions(reader))
-
-
-def _topic_partitions(reader: Reader) -> tuple[str, tuple[int, ...]]:
-    topic_id, partitions = reader.uuid(), reader.int32s()
-    reader.skip_tags()
-    return topic_id, partitions
-
-
-_BY_GROUP: Final[Mapping[KeyKind, Callable[[bytes, str, int], GroupRecord]]] = {
-    KeyKind.GROUP_METADATA: _classic_group,
-    KeyKind.CONSUMER_GROUP_METADATA: _group_epoch,
-    KeyKind.CONSUMER_GROUP_PARTITION_METADATA: _group_topics,
-    KeyKind.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: _target_epoch,
-}
-_BY_MEMBER: Final[Mapping[KeyKind, Callable[[bytes, str, int, str], GroupRecord]]] = {
-    KeyKind.CONSUMER_GROUP_MEMBER_METADATA: _member,
-    KeyKind.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: _target_assignment,
-    KeyKind.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: _current_assignment,
-}
-GROUP_KINDS: Final = frozenset(_BY_GROUP) | frozenset(_BY_MEMBER)
-"""The kinds that become a `GroupRecord`; other kinds are skipped."""
+    def _raw(self, size: int) -> bytes:
+        start, self._at = self._at, self._at + size
+        if self._at > len(self._data):
+            raise MalformedError(self._underflow)
+        return self._data[start : self._at]

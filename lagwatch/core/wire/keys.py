@@ -4,15 +4,14 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from struct import pack
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lagwatch.core.wire.encode import encode_offset_key
+from lagwatch.core.wire.faults import Fault, MalformedError, text
 from lagwatch.core.wire.index import ABSENT, KeyIndex
-from lagwatch.core.wire.kinds import Fault, MalformedError
-from lagwatch.core.wire.reader import text
 
 DENIED: Final = -1
 """In an id column: a commit whose group or topic the filter denies."""
@@ -25,7 +24,6 @@ _SIZE_BYTES: Final = 2
 _PARTITION_BYTES: Final = 4
 _SIGN_BIT: Final = 0x80
 _DENIED_PAIR: Final = (-1, -1)
-_MOST_PAIRS: Final = 10_000
 
 
 class _Names:
@@ -69,8 +67,12 @@ class CommitKeys:
     are never reused, so announcing each once to another process is enough. About 50 bytes per key.
     """
 
-    def __init__(self, keep: Callable[[str, str], bool] | None = None) -> None:
+    def __init__(
+        self, keep: Callable[[str, str], bool] | None = None, *, most_pairs: int = 10_000
+    ) -> None:
+        """`most_pairs`: pairs of group and topic that are remembered for further partitions."""
         self._keep = keep
+        self._most_pairs = most_pairs
         self._ids = KeyIndex()
         self._groups, self._topics = _Names(), _Names()
         self._group, self._topic, self._partition = array("i"), array("i"), array("i")
@@ -127,8 +129,8 @@ class CommitKeys:
         return ids
 
     def id_of(self, group: str, topic: str, partition: int) -> int:
-        """Id of a key that was not read but heard of; a new one if it is new, or `DENIED`."""
-        key = encode_offset_key(group, topic, partition)
+        """Id of a key known from elsewhere than a record; a new id if it is new, or `DENIED`."""
+        key = _CANONICAL + _string(group) + _string(topic) + pack(">i", partition)
         known = self._ids.get(key)
         return self.intern(key) if known is None else known
 
@@ -165,7 +167,7 @@ class CommitKeys:
         canonical, group, topic = parse_offset_key(key)
         key_id = self._ids.get(canonical)
         if key_id is None:
-            if len(self._pairs) >= _MOST_PAIRS:
+            if len(self._pairs) >= self._most_pairs:
                 self._pairs.clear()
             pair = self._pairs[canonical[:-_PARTITION_BYTES]] = self._pair(group, topic)
             key_id = self._admit(pair, canonical)
@@ -192,7 +194,7 @@ class CommitKeys:
 def parse_offset_key(key: bytes) -> tuple[bytes, str, str]:
     """Split the key of an offset commit into its version 1 form, group and topic.
 
-    Written out, without a `Reader`: it runs for every group and topic at the start of a backlog.
+    Written out by hand for speed: it runs for every group and topic at the start of a backlog.
 
     The version 1 form ends with the partition: version 0 names the same things, and bytes after the
     partition are dropped, as Kafka does.
@@ -220,3 +222,8 @@ def _string_end(key: bytes, size_at: int) -> int:
     if key[size_at] >= _SIGN_BIT:
         raise MalformedError(Fault.KEY_BAD_LENGTH)
     return start + size
+
+
+def _string(value: str) -> bytes:
+    raw = value.encode()
+    return pack(">h", len(raw)) + raw

@@ -13,7 +13,7 @@ from typing import Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from lagwatch.core.wire.kinds import Fault
+from lagwatch.core.wire.faults import Fault
 
 TOMBSTONE: Final = -1
 """In the offset column: the commit was removed."""

@@ -5,6 +5,6 @@ with the process that started them, however that process dies.
 """
 
 from lagwatch.kafka.embedded.cluster import EmbeddedKafka
-from lagwatch.kafka.embedded.settings import EmbeddedKafkaError, MissingPartError, ScramOverTls
+from lagwatch.kafka.embedded.settings import EmbeddedKafkaError, ScramOverTls
 
-__all__ = ["EmbeddedKafka", "EmbeddedKafkaError", "MissingPartError", "ScramOverTls"]
+__all__ = ["EmbeddedKafka", "EmbeddedKafkaError", "ScramOverTls"]

@@ -5,9 +5,9 @@ import contextlib
 import signal
 import sys
 
-from lagwatch.kafka.embedded import EmbeddedKafka, EmbeddedKafkaError
+from lagwatch.errors import LagwatchError
+from lagwatch.kafka.embedded import EmbeddedKafka
 from lagwatch.kafka.embedded.jars import ensure_jars
-from lagwatch.kafka.embedded.java import find_java
 
 
 def main() -> int:
@@ -15,13 +15,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m lagwatch.kafka.embedded", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("jars", help="download and check Kafka's jars, print their directory")
-    commands.add_parser("java", help="print the Java runtime that would be used")
     run = commands.add_parser("run", help="run a cluster until Ctrl-C, print its bootstrap servers")
     run.add_argument("--brokers", type=int, default=1)
     chosen = parser.parse_args()
     try:
         return _run(chosen)
-    except EmbeddedKafkaError as error:
+    except LagwatchError as error:
         sys.stderr.write(f"{error}\n")
         return 1
 
@@ -29,8 +28,6 @@ def main() -> int:
 def _run(chosen: argparse.Namespace) -> int:
     if chosen.command == "jars":
         sys.stdout.write(f"{ensure_jars()}\n")
-    elif chosen.command == "java":
-        sys.stdout.write(f"{find_java()}\n")
     else:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         with (

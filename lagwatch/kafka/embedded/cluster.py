@@ -9,10 +9,10 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Self
 
+from lagwatch.java import find_java
 from lagwatch.kafka.embedded import probe
 from lagwatch.kafka.embedded.broker import Broker, Launcher, PortTakenError
 from lagwatch.kafka.embedded.jars import ensure_jars
-from lagwatch.kafka.embedded.java import find_java
 from lagwatch.kafka.embedded.ports import free_ports
 from lagwatch.kafka.embedded.settings import (
     ClientConfig,
@@ -22,6 +22,11 @@ from lagwatch.kafka.embedded.settings import (
     server_properties,
 )
 
+_OLDEST_JAVA = 17
+"""Kafka 4 brokers need Java 17.
+
+Source: KIP-1013.
+"""
 _PORTS_PER_NODE = 3
 _PORT_ATTEMPTS = 5
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -125,12 +130,14 @@ class EmbeddedKafka:
         """Start every broker and wait until all of them are ready.
 
         Raises:
-            EmbeddedKafkaError: no Java, no jars, or a broker that does not come up; then the text
-                ends with what its log complains about.
+            MissingPartError: no Java, or no jars.
+            EmbeddedKafkaError: a broker does not come up; the text ends with what its log
+                complains about.
         """
         if self._brokers:
             raise EmbeddedKafkaError("The embedded Kafka is started already: call stop() first")
-        launcher = Launcher(java=find_java(), jars=ensure_jars(), heap_mb=self._heap_mb)
+        java = find_java(_OLDEST_JAVA, server="embedded Kafka")
+        launcher = Launcher(java=java, jars=ensure_jars(), heap_mb=self._heap_mb)
         for attempt in range(1, _PORT_ATTEMPTS + 1):
             try:
                 self._start_on_fresh_ports(launcher)

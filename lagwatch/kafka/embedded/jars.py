@@ -15,7 +15,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from lagwatch.kafka.embedded.settings import MissingPartError
+from lagwatch.errors import MissingPartError
+from lagwatch.java import cache_dir
 
 KAFKA_VERSION = "4.2.0"
 
@@ -90,12 +91,6 @@ def locked_jars(jar_set: JarSet = KAFKA_JARS) -> tuple[Jar, ...]:
     """Return every jar of the server's class path."""
     lines = jar_set.lock_file.read_text(encoding="ascii").splitlines()
     return tuple(_parse(line) for line in lines if not line.startswith("#"))
-
-
-def cache_dir() -> Path:
-    """Return where lagwatch keeps what it can fetch again: `$XDG_CACHE_HOME` or `~/.cache`."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "lagwatch"
 
 
 def _parse(line: str) -> Jar:

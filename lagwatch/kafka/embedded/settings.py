@@ -167,7 +167,3 @@ def _text(properties: Mapping[str, str]) -> str:
 
 class EmbeddedKafkaError(LagwatchError):
     """The embedded Kafka cannot be had, started or reached; the text names the remedy."""
-
-
-class MissingPartError(EmbeddedKafkaError):
-    """This machine has no fit Java, or no jars and no way to get them."""

@@ -1,7 +1,7 @@
 """Draws what happens to the cluster and to lagwatch itself, and what that means for the groups."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from tests.bench.month.lives import Dice, draw
 from tests.bench.month.plan import (
@@ -82,7 +82,12 @@ def _outages(dice: Dice, breaks: Breaks, lives: tuple[Life, ...]) -> Iterator[Ev
         for life in lives:
             share = dice.between(0, 1)
             back_s = end_s + dice.between(5, 60)
-            rows = {"group": life.number, "lo": life.lo, "hi": life.hi, "why": "outage"}
+            rows: dict[str, Any] = {
+                "group": life.number,
+                "lo": life.lo,
+                "hi": life.hi,
+                "why": "outage",
+            }
             yield Event(start_s=start_s, end_s=end_s, hold=share, **rows)
             # sessions outlive the outage, or clients gave up and were started anew
             state = State.EMPTY if dice.chance(0.5) else State.STABLE

@@ -5,7 +5,7 @@ Nothing here knows how lagwatch judges.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -153,9 +153,9 @@ class Drawing:
         for name, value in others.items():
             setattr(self.habits, name, value)
 
-    def happens(self, start_s: float, length_s: float, why: str, **others: object) -> None:
+    def happens(self, start_s: float, length_s: float, why: str, **others) -> None:
         """An event on all rows, or those given by lo and hi."""
-        rows = {"lo": self.life.lo, "hi": self.life.hi} | others
+        rows: dict[str, Any] = {"lo": self.life.lo, "hi": self.life.hi} | others
         self.life.events.append(
             Event(
                 start_s=start_s, end_s=start_s + length_s, group=self.life.number, why=why, **rows

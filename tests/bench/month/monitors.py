@@ -4,6 +4,7 @@ import dataclasses
 from typing import Final
 
 from lagwatch.config.evaluator import EvaluatorSettings, WindowSettings
+from lagwatch.core.model import RuleSet
 from lagwatch.monitor import ClusterMonitor
 from lagwatch.monitor.checkpoint import capture
 from lagwatch.monitor.checkpoint import restore as restore_parts
@@ -18,11 +19,7 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 def new_monitor(rules: str) -> ClusterMonitor:
     """A monitor with the defaults of the configuration and these rules."""
     settings = monitor_settings(WindowSettings(), EvaluatorSettings())
-    # without the field a monitor knows Burrow's rules only
-    if "rules" in {field.name for field in dataclasses.fields(settings)}:
-        chosen = {"rules": rules}
-        settings = dataclasses.replace(settings, **chosen)
-    return ClusterMonitor("month", settings)
+    return ClusterMonitor("month", dataclasses.replace(settings, rules=RuleSet(rules)))
 
 
 def save(monitor: ClusterMonitor) -> bytes:

@@ -73,7 +73,7 @@ def _outcome(outcome: Outcome) -> str:
     delay = "missed" if outcome.delay_s is None else f"{outcome.delay_s:.0f} s late"
     return (
         f"  {delay:13} {outcome.label:13} {outcome.group}: {clock(outcome.true_s)} to"
-        f" {clock(outcome.end_s)} ({outcome.about})"
+        f" {clock(outcome.end_s)} ({outcome.about}; up to {outcome.worst_time_lag_s:.0f} s behind)"
     )
 
 

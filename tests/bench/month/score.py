@@ -201,6 +201,7 @@ class Watcher:
             true_s=true_s,
             end_s=trouble.end_s,
             delay_s=delay_s,
+            worst_time_lag_s=trouble.worst_time_lag_s,
             about=about(life),
         )
 
@@ -233,6 +234,7 @@ class Outcome:
     end_s: float
     delay_s: float | None
     """None: missed."""
+    worst_time_lag_s: float
     about: str
 
 

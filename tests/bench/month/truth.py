@@ -1,7 +1,7 @@
 """What was really wrong with groups, as the traffic shows it: instants, and stretches to excuse."""
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +56,9 @@ class Truth:
             rows = slice(watch.trouble.lo, watch.trouble.hi)
             watch.reachable.append(chunk.reachable[rows, 1:].copy())
             watch.processed.append(chunk.processed[rows, 1:].copy())
-            watch.log_start.append(chunk.log_start[rows, None].repeat(STEPS, axis=1))
+            watch.log_start.append(
+                chunk.log_start[rows, None].repeat(STEPS, axis=1).astype(np.float64)
+            )
         self._watched = [watch for watch in self._watched if not self._settled(watch, end_s)]
 
     def finish(self) -> None:
@@ -96,7 +98,7 @@ def _settle(watch: _Watch, life: Life) -> None:
     )
 
 
-def _worst_time_lag_s(at_s: Floats, reachable: Floats, processed: Floats) -> float:
+def _worst_time_lag_s(at_s: NDArray[Any], reachable: Floats, processed: Floats) -> float:
     """Age of the oldest message not processed, at its greatest."""
     ends = np.maximum.accumulate(reachable)
     arrived = np.searchsorted(ends, whole(processed).astype(np.float64) + 0.5)

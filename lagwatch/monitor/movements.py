@@ -1,0 +1,141 @@
+"""How rows move: teaches their pace from commits and from lags."""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lagwatch.core.log_end import LogEndHistory
+from lagwatch.core.model import UNKNOWN, EpochMs, Rule, TimeLagReason
+from lagwatch.core.pace import Pace
+from lagwatch.core.rows import uninterrupted_ms
+from lagwatch.core.rules import late_for
+from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.core.window import CommitColumns, Windows
+from lagwatch.monitor.partitions import PartitionStates
+from lagwatch.monitor.rows import RowTable
+from lagwatch.monitor.skew import ClockSkew
+
+Int64 = NDArray[np.int64]
+Int32 = NDArray[np.int32]
+Bools = NDArray[np.bool_]
+
+_AT_WORK: Final = np.isin(
+    np.arange(len(Rule)), (Rule.LAG_WITHIN_ALLOWED, Rule.PROGRESSING, Rule.FALLING_BEHIND)
+)
+"""Rules by which a group reads: while it pauses, its lag does not say whether it is fast enough."""
+
+
+class Movements:
+    """Teaches the pace of the rows of one cluster. One owner calls."""
+
+    def __init__(
+        self,
+        pace: Pace,
+        windows: Windows,
+        table: RowTable,
+        *,
+        history: LogEndHistory,
+        partitions: PartitionStates,
+        skew: ClockSkew,
+        away_after_ms: int,
+    ) -> None:
+        """Lags that were not known for longer than `away_after_ms` did not rise meanwhile."""
+        self._pace = pace
+        self._windows = windows
+        self._table = table
+        self._history = history
+        self._partitions = partitions
+        self._skew = skew
+        self._away_after_ms = away_after_ms
+        self._lags_ms = EpochMs(UNKNOWN)
+        """When lags were known last."""
+
+    def follow(
+        self, commits: CommitColumns, before: Int64, starts: Bools, *, first_ms: EpochMs
+    ) -> None:
+        """Learn from commits sorted by row.
+
+        Args:
+            commits: not in their windows yet.
+            before: the offset before each; -1 none.
+            starts: which are the first of their row.
+            first_ms: when lagwatch first watched the cluster; -1: not yet.
+        """
+        row, offset, commit_ms = commits.row, commits.offset, commits.commit_ms
+        moved = offset != before
+        since_ms = self._moved_before(row, commit_ms, starts, moved)
+        moves = np.flatnonzero(moved)
+        pause_ms = np.where(since_ms >= 0, commit_ms - since_ms, UNKNOWN)
+        # whether a short one was spent reading makes no difference to what is usual
+        long = moves[pause_ms[moves] > self._pace.step_ms]
+        if long.size:
+            pause_ms[long] = self._spent_reading(
+                row[long], before[long], since_ms[long], commit_ms[long]
+            )
+        past = self._began_unwatched(since_ms[moves], first_ms)
+        for part, unwatched in ((moves[past], True), (moves[~past], False)):
+            self._pace.move(row[part], commit_ms[part], pause_ms[part], past=unwatched)
+
+    def _began_unwatched(self, since_ms: Int64, first_ms: EpochMs) -> Bools:
+        """Which pauses began before lagwatch watched the cluster for the first time?"""
+        if first_ms < 0:
+            return np.ones(since_ms.size, np.bool_)
+        return since_ms + self._skew.corrected_ms < first_ms
+
+    def _moved_before(self, row: Int32, commit_ms: Int64, starts: Bools, moved: Bools) -> Int64:
+        """When each commit's row had moved last before it; -1 for never."""
+        if starts.all():  # one commit of each row
+            moved_ms: Int64 = self._pace.moved_ms[row]
+            return moved_ms
+        place = np.arange(row.size)
+        last = np.maximum.accumulate(np.where(moved, place, UNKNOWN))
+        previous = np.append(UNKNOWN, last[:-1])
+        head = np.maximum.accumulate(np.where(starts, place, 0))
+        inside = previous >= head
+        return np.where(inside, commit_ms[previous], self._pace.moved_ms[row])
+
+    def _spent_reading(self, row: Int32, before: Int64, since_ms: Int64, commit_ms: Int64) -> Int64:
+        """How much of each long pause there was something to read, and Kafka was there."""
+        skew_ms = self._skew.corrected_ms
+        at = self._table.at[row]
+        ours_ms = commit_ms + skew_ms
+        if self._history.partitions and self._history.at_ms.size:
+            waited_ms, reason = self._history.waited(np.maximum(at, 0), before, ours_ms)
+            measured = (at >= 0) & (reason == TimeLagReason.MEASURED)
+            since_ms = np.where(measured, np.maximum(since_ms, commit_ms - waited_ms), since_ms)
+            nothing = (at >= 0) & (reason == TimeLagReason.CAUGHT_UP)
+            since_ms = np.where(nothing, commit_ms, since_ms)
+        absences = self._partitions.absences(at, skew_ms=skew_ms)
+        return uninterrupted_ms(since_ms, commit_ms, *absences)
+
+    def see_lags(self, snapshot: ClusterSnapshot, now_ms: EpochMs) -> bool:
+        """Follow how lags rise and fall; they must be fresh. True once a step."""
+        rows = snapshot.rows
+        shown = np.flatnonzero(rows.rule == Rule.FALLING_BEHIND)
+        if now_ms - self._lags_ms > self._away_after_ms:
+            self._pace.resume(now_ms, shown=rows.window[shown])
+        self._lags_ms = now_ms
+        known = (rows.readable_lag >= 0) & _AT_WORK[rows.rule]
+        away = self._partitions.away(now_ms)
+        if away.any():
+            known &= ~np.append(away, True)[rows.at]
+        whole = bool(known.all())
+        stepped = self._pace.see_lags(
+            rows.window if whole else rows.window[known],
+            rows.readable_lag if whole else rows.readable_lag[known],
+            now_ms,
+        )
+        if stepped:
+            late = late_for(rows.time_lag_ms, self._pace.pause_ms(rows.window), self._pace.step_ms)
+            self._pace.follow_rises(
+                now_ms, late=rows.window[known & late], shown=rows.window[shown]
+            )
+        return stepped
+
+    def leave_out(self, back: Bools) -> None:
+        """Partitions have come back: their lags did not rise while they could not be read."""
+        at = self._table.at[: self._windows.rows]
+        rows = np.flatnonzero(np.append(back, False)[at])
+        away_ms, back_ms, _ = self._partitions.absences(at[rows], skew_ms=0)
+        self._pace.leave_out(rows, back_ms - away_ms)
