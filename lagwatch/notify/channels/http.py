@@ -11,6 +11,7 @@ import httpx
 from lagwatch import __version__
 from lagwatch.config.alerts_channels import AuthenticatedSettings, HttpChannelSettings
 from lagwatch.errors import ConfigError, Fault, NotifyError, Refusal
+from lagwatch.notify import egress
 
 _HEALING: Final = frozenset({408, 425, 429})
 """Refusals that may heal by themselves."""
@@ -37,8 +38,11 @@ class HttpSender:
             ConfigError: they cannot be used.
         """
         self._channel = channel
+        tls = _tls(channel, settings, cert_file, key_file)
+        limited = settings.allow_hosts or not settings.private_networks
         self._client = httpx.AsyncClient(
-            verify=_tls(channel, settings, cert_file, key_file),
+            verify=tls,
+            transport=egress.transport(settings, tls) if limited else None,
             auth=_auth(settings),
             headers={"User-Agent": f"lagwatch/{__version__}"} | _bearer(settings),
             timeout=settings.timeout_s,
