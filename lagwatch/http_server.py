@@ -217,9 +217,11 @@ class _Protocol(HttpToolsProtocol):
         super().__init__(config, server_state, app_state)
         self._on_lost = on_lost
         self._since_s = 0.0
-        """When the request began that is not complete; 0 = none is."""
+        """When the first byte came of what is not yet a complete request; 0 = nothing did."""
         self._head_bytes = 0
-        """Received of a head that is not complete; -1 while a body is received."""
+        """Received since the last request was complete: at least what its head takes."""
+        self._in_head = True
+        self._refused = False
         self._left: tuple[int, float] = (0, 0.0)
         """Bytes that the client has not taken, and since when they are as many."""
 
@@ -232,33 +234,34 @@ class _Protocol(HttpToolsProtocol):
         self._on_lost()
 
     def data_received(self, data: bytes) -> None:
-        if self._head_bytes >= 0:
-            self._head_bytes += len(data)
+        self._head_bytes += len(data)
+        self._since_s = self._since_s or self.loop.time()
         super().data_received(data)
-        if self._head_bytes > MAX_HEAD_BYTES:
+        if self._head_bytes > MAX_HEAD_BYTES and self._in_head:
             self._refuse(431, "the headers are too large")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._since_s = self.loop.time()
+        self._since_s = self._since_s or self.loop.time()
+        self._in_head = True
 
     def on_headers_complete(self) -> None:
-        self._head_bytes = -1  # what follows is the body
+        self._in_head = False
         if len(self.url) > MAX_URL_BYTES:
             self._refuse(414, "the URL is too long")
-        elif sum(len(name) + len(value) for name, value in self.headers) > MAX_HEAD_BYTES:
+        elif self._head_bytes > MAX_HEAD_BYTES and _size(self.headers) > MAX_HEAD_BYTES:
             self._refuse(431, "the headers are too large")
         else:
             super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        if not self.transport.is_closing():
+        if not self._refused:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._since_s = 0.0
         self._head_bytes = 0
-        if not self.transport.is_closing():
+        if not self._refused:
             super().on_message_complete()
 
     def is_slow(self, now_s: float) -> bool:
@@ -271,11 +274,16 @@ class _Protocol(HttpToolsProtocol):
         return now_s - self._left[1] > TAKEN_WITHIN_S
 
     def _refuse(self, status: int, text: str) -> None:
-        if self.transport.is_closing():
+        if self._refused:
             return
+        self._refused = True
         head = f"HTTP/1.1 {status} \r\nContent-Type: text/plain\r\nConnection: close\r\n"
         self.transport.write(f"{head}Content-Length: {len(text)}\r\n\r\n{text}".encode())
         self.transport.close()
+
+
+def _size(headers: list[tuple[bytes, bytes]]) -> int:
+    return sum(len(name) + len(value) for name, value in headers)
 
 
 class Certificate:

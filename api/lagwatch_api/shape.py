@@ -26,8 +26,10 @@ class Shape:
             return await self._app(scope, receive, send)
         if scope["method"] == "HEAD":
             scope, send = {**scope, "method": "GET"}, _without_body(send)
-        if any(b"gzip" in value for name, value in scope["headers"] if name == b"accept-encoding"):
-            send = _Compressed(send)
+        for name, value in scope["headers"]:
+            if name == b"accept-encoding" and b"gzip" in value:
+                send = _Compressed(send)
+                break
         return await self._app(scope, receive, send)
 
 

@@ -106,7 +106,9 @@ def test_clients_that_send_nothing_make_room_for_those_who_wait(monkeypatch) -> 
     monkeypatch.setattr(http_server, "REQUEST_WITHIN_S", 1.0)
     with running(max_connections=5) as port, connected(port, 3) as slow:
         for connection in slow:
-            connection.sendall(b"GET / HTTP/1.1\r\n")
+            connection.sendall(_GET)
+            received(connection)
+            connection.sendall(b"\r\n")
         with connected(port, 8) as silent, connected(port) as (waiting,):
             waiting.sendall(_GET)
 
