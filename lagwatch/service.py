@@ -8,27 +8,27 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import structlog
-import uvicorn
 import uvloop
 
 from lagwatch import __version__, log
+from lagwatch.access import AccessControl
 from lagwatch.clock import Clock, SystemClock
 from lagwatch.collector.supervisor import CollectorSupervisor
 from lagwatch.config.burrow import BurrowView
 from lagwatch.config.settings import Settings
 from lagwatch.core.model import EpochMs
 from lagwatch.core.snapshot import ClusterSnapshot
-from lagwatch.errors import ConfigError, LagwatchError
+from lagwatch.errors import ConfigError
 from lagwatch.history.build import History
 from lagwatch.history.deployments import RecordedDeployments
+from lagwatch.http_server import AddressError, ASGIApp, HttpServer
 from lagwatch.memory import give_back, keep_little
 from lagwatch.metrics import ClusterState, Exporter, NoticeState, ServiceState
 from lagwatch.monitor import ClusterMonitor
@@ -37,21 +37,13 @@ from lagwatch.monitor.settings import monitor_settings
 from lagwatch.monitor.skew import TOLERATED_MS
 from lagwatch.notify.alerts import AlertCounts, Alerts
 from lagwatch.notify.dispatch import DeliveryCounts
+from lagwatch.ports.access import Access
 from lagwatch.ports.alerts import AlertsView
 from lagwatch.ports.history import Deployments, HistoryQueries
 from lagwatch.ports.metrics import Metrics
 from lagwatch.ports.queries import BurrowSettings, ClusterHealth, Commands, Queries
 from lagwatch.ports.reports import Commits
 from lagwatch.query import SnapshotQueries
-
-ASGIApp = Callable[
-    [
-        MutableMapping[str, Any],
-        Callable[[], Awaitable[MutableMapping[str, Any]]],
-        Callable[[MutableMapping[str, Any]], Awaitable[None]],
-    ],
-    Awaitable[None],
-]
 
 
 class MakeApp(Protocol):
@@ -67,6 +59,7 @@ class MakeApp(Protocol):
         alerts: AlertsView | None,
         history: HistoryQueries | None,
         deployments: Deployments | None,
+        access: Access,
     ) -> ASGIApp: ...
 
 
@@ -80,10 +73,6 @@ _THREADS_END_S = 1.0
 """For threads, once all is put away."""
 
 _log = structlog.get_logger()
-
-
-class AddressError(LagwatchError):
-    """The HTTP address cannot be listened on."""
 
 
 class Service:
@@ -373,7 +362,8 @@ def run(settings: Settings, make_app: MakeApp, load: Callable[[], Settings]) -> 
 
 
 async def _serve(settings: Settings, make_app: MakeApp, load: Callable[[], Settings]) -> int:
-    service = Service(settings, SystemClock())
+    clock = SystemClock()
+    service = Service(settings, clock)
     app = make_app(
         service.queries,
         service,
@@ -382,20 +372,10 @@ async def _serve(settings: Settings, make_app: MakeApp, load: Callable[[], Setti
         alerts=service.alerts,
         history=service.history.queries if service.history else None,
         deployments=service.deployments,
+        access=AccessControl(settings.server, clock),
     )
-    listener = _listen(settings.server.host, settings.server.port)
-    server = _Server(
-        uvicorn.Config(
-            app,
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=1,
-        )
-    )
-    host, port = listener.getsockname()[:2]
-    _log.info("serving", url=f"http://{host}:{port}", clusters=sorted(settings.clusters))
+    server = HttpServer(app, settings.server, clock)
+    _log.info("serving", url=server.url, clusters=sorted(settings.clusters))
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -403,12 +383,12 @@ async def _serve(settings: Settings, make_app: MakeApp, load: Callable[[], Setti
     loop.add_signal_handler(signal.SIGHUP, service.reload, load)
     # senders start last and stop first: the windows are there before anyone asks
     watching = asyncio.create_task(service.watch())
-    answering = asyncio.create_task(server.serve(sockets=[listener]))
+    answering = asyncio.create_task(server.run())
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait({watching, answering, stopping}, return_when=asyncio.FIRST_COMPLETED)
     code = 0 if stop.is_set() else 1
     _end_within(_END_WITHIN_S, code)
-    server.should_exit = True
+    server.stop()
     stopping.cancel()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_STOP_WITHIN_S):
@@ -445,29 +425,6 @@ def _end_within(within_s: float, code: int) -> None:
 def _waiting_threads() -> list[str]:
     own = {threading.main_thread(), threading.current_thread()}
     return sorted(each.name for each in threading.enumerate() if each not in own)
-
-
-class _Server(uvicorn.Server):
-    """Leaves the signals to the service."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise AddressError(
-            f"server.address = {host}:{port}: {error.strerror or error}. "
-            "Choose another port or stop what listens there."
-        ) from error
-    return listener
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from typing import Final
 
 from fastapi import FastAPI
 
+from lagwatch.ports.access import Access
 from lagwatch.ports.alerts import AlertsView
 from lagwatch.ports.history import Deployments, HistoryQueries
 from lagwatch.ports.metrics import Metrics
@@ -12,12 +13,15 @@ from lagwatch.ports.queries import BurrowSettings, Commands, Queries
 from lagwatch_api import docs, errors, ops, ui
 from lagwatch_api import metrics as metrics_route
 from lagwatch_api.deps import Deps
+from lagwatch_api.gate import Gate
 from lagwatch_api.openapi import DocumentedApp
 from lagwatch_api.routing import Answer, Endpoint, RouteTable
+from lagwatch_api.shape import Shape
 from lagwatch_api.v1 import alerts as alert_routes
 from lagwatch_api.v1 import deployments as deployment_routes
 from lagwatch_api.v1 import fleet, losses, stream
 from lagwatch_api.v1 import history as history_routes
+from lagwatch_api.v1 import session as session_routes
 from lagwatch_api.v3 import routes as v3
 from lagwatch_api.v3.reply import Reply
 
@@ -36,13 +40,14 @@ def create_app(
     alerts: AlertsView | None = None,
     history: HistoryQueries | None = None,
     deployments: Deployments | None = None,
+    access: Access | None = None,
     hostname: str,
     version: str,
 ) -> FastAPI:
     """The ASGI application; a part that is None has no routes.
 
-    FastAPI routes may be added to it afterwards; a request that no route takes is answered as
-    Burrow answers it.
+    Without `access` nothing is refused: for tests and documentation only. FastAPI routes may be
+    added to the application; a request that no route takes is answered as Burrow answers it.
     """
     deps = Deps(
         queries=queries, commands=commands, burrow=burrow, hostname=hostname, version=version
@@ -73,10 +78,14 @@ def create_app(
     if alerts is not None:
         app.include_router(alert_routes.router(alerts))
     if history is not None:
-        app.include_router(history_routes.router(history))
+        app.include_router(history_routes.router(history, queries))
     if deployments is not None:
         app.include_router(deployment_routes.router(deployments))
     errors.install(app, table, reply)
+    if access is not None:
+        app.include_router(session_routes.router(access))
+        app.add_middleware(Gate, access=access, reply=reply)
+    app.add_middleware(Shape)
     return app
 
 

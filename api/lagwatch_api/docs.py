@@ -1,6 +1,8 @@
 """The documentation as one HTML page, which needs neither scripts nor the internet."""
 
+from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from html import escape
 from itertools import groupby
 from typing import Final
@@ -25,6 +27,15 @@ th, td { text-align: left; vertical-align: top; padding: .3rem .8rem .3rem 0;
 code { font: .9em ui-monospace, monospace; overflow-wrap: anywhere; }
 p, td { color: color-mix(in srgb, currentColor 85%, transparent); }
 """
+_STYLE_HASH: Final = b64encode(sha256(_STYLE.encode()).digest()).decode()
+_HEADERS: Final = {
+    "Content-Security-Policy": (
+        f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
 
 
 async def serve_document(request: Request) -> Response:
@@ -34,7 +45,7 @@ async def serve_document(request: Request) -> Response:
 
 async def serve_page(request: Request) -> Response:
     """`/docs`."""
-    return HTMLResponse(page(_document(request)))
+    return HTMLResponse(page(_document(request)), headers=_HEADERS)
 
 
 def page(document: Json) -> str:

@@ -1,6 +1,6 @@
 """The OpenAPI document: the route table, and whatever FastAPI routes are beside it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from fastapi import FastAPI
@@ -9,6 +9,7 @@ from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
+from lagwatch.ports.access import COOKIE
 from lagwatch_api.routing import Answer, Endpoint
 
 
@@ -25,6 +26,24 @@ _RESPONSE_CLASSES: Final[dict[str, type[Response]]] = {
 }
 
 
+_REFUSALS: Final = {
+    401: "a token is needed",
+    403: "the scope of the token is too small",
+    421: "`Host` is not a name of this server",
+}
+_REFUSED_ORDERS: Final = {
+    400: "the body cannot be read",
+    403: "the scope is too small, or a page of another site sent this",
+    413: "the body is too large",
+    415: "the body is not JSON",
+}
+_SECURITY: Final = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "basic": {"type": "http", "scheme": "basic"},
+    "cookie": {"type": "apiKey", "in": "cookie", "name": COOKIE},
+}
+
+
 class DocumentedApp(FastAPI):
     """A FastAPI application whose documentation covers endpoints that FastAPI does not serve.
 
@@ -38,19 +57,41 @@ class DocumentedApp(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """The document; made at the first call, when all routes are there."""
         if self.openapi_schema is None:
-            self.openapi_schema = get_openapi(
+            document = get_openapi(
                 title=self.title,
                 version=self.version,
                 summary=self.summary,
                 description=self.description,
                 routes=[*map(_route, self._endpoints), *self.routes],
             )
+            document["components"]["securitySchemes"] = _SECURITY
+            document["security"] = [{name: []} for name in _SECURITY]
+            for path, methods in document["paths"].items():
+                for method, operation in methods.items():
+                    operation["responses"] = _all_answers(method, path, operation)
+            self.openapi_schema = document
         return self.openapi_schema
+
+
+def _all_answers(method: str, path: str, operation: Mapping[str, Any]) -> dict[str, Any]:
+    """The documented answers of an operation, and those that every operation can have."""
+    answers = dict(operation["responses"])
+    if answers.pop("422", None) is not None:  # FastAPI's own; `errors` answers 400 instead
+        answers |= {"400": _refusal("a parameter or the body is wrong")}
+    refusals = _REFUSALS if method == "get" else _REFUSALS | _REFUSED_ORDERS
+    if "{" in path:
+        refusals = refusals | {404: "a name in the path is not known"}
+    return {str(status): _refusal(text) for status, text in refusals.items()} | answers
+
+
+def _refusal(description: str) -> dict[str, Any]:
+    schema = {"$ref": "#/components/schemas/Envelope"}
+    return {"description": description, "content": {"application/json": {"schema": schema}}}
 
 
 def _route(endpoint: Endpoint) -> APIRoute:
     ok = endpoint.answers[_OK]
-    extra: dict[str, Any] = {"parameters": list(_parameters(endpoint.path))}
+    extra: dict[str, Any] = {"parameters": list(_parameters(endpoint))}
     if endpoint.body is not None:
         extra["requestBody"] = _request_body(endpoint.body)
     return APIRoute(
@@ -77,11 +118,13 @@ async def _never_called() -> None:
     """Stands in for the endpoint; nothing but its documentation is used."""
 
 
-def _parameters(path: str) -> Iterable[dict[str, object]]:
-    for segment in path.split("/"):
+def _parameters(endpoint: Endpoint) -> Iterable[dict[str, object]]:
+    schema = {"type": "string"}
+    for segment in endpoint.path.split("/"):
         if segment.startswith("{"):
-            name, schema = segment[1:-1], {"type": "string"}
-            yield {"name": name, "in": "path", "required": True, "schema": schema}
+            yield {"name": segment[1:-1], "in": "path", "required": True, "schema": schema}
+    for name, description in endpoint.query.items():
+        yield {"name": name, "in": "query", "description": description, "schema": schema}
 
 
 def _request_body(model: type[object]) -> dict[str, object]:

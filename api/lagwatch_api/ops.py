@@ -9,14 +9,15 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from lagwatch.errors import NotFoundError
+from lagwatch.ports.access import Scope as Right
 from lagwatch.ports.queries import ClusterHealth
 from lagwatch_api.answers import json_answer, text_answer
 from lagwatch_api.deps import Deps
+from lagwatch_api.gate import may
 from lagwatch_api.routing import Answer, Endpoint, Handler
+from lagwatch_api.v3 import schemas
 
 TAG: Final = "Health"
-
-_PROBES: Final = ("GET", "HEAD")
 
 
 class Health(TypedDict):
@@ -69,22 +70,31 @@ class Readiness(TypedDict):
     """Ready when at least one cluster is."""
 
     ready: bool
-    clusters: dict[str, ClusterReadiness]
+    clusters: Annotated[
+        dict[str, ClusterReadiness], Field(description="empty for callers without the scope `read`")
+    ]
 
 
 def endpoints(deps: Deps) -> Iterator[Endpoint]:
     """Our own probes, and Burrow's."""
     ops = _Ops(deps)
-    yield from _probe("/healthz", ops.healthz, "Is the process alive?", ok=Health)
-    yield from _probe(
-        "/readyz",
-        ops.readyz,
-        "Is at least one cluster read and fresh? `?cluster=NAME`: is this one?",
-        ok=Readiness,
-        busy=Readiness,
+    alive = Answer(description="yes", model=Health)
+    yield _probe("/healthz", ops.healthz, "Is the process alive?", {200: alive})
+    yield Endpoint(
+        method="GET",
+        path="/readyz",
+        handler=ops.readyz,
+        summary="Is at least one cluster read and fresh? `?cluster=NAME`: is this one?",
+        tag=TAG,
+        answers={
+            200: Answer(description="yes", model=Readiness),
+            404: Answer(description="the cluster is not known", model=schemas.Envelope),
+            503: Answer(description="no", model=Readiness),
+        },
+        query={"cluster": "only this one"},
     )
-    yield _burrow("/burrow/admin", ops.admin, "GOOD", {200: Answer(description="GOOD")})
-    yield _burrow(
+    yield _probe("/burrow/admin", ops.admin, "GOOD", {200: Answer(description="GOOD")})
+    yield _probe(
         "/burrow/admin/ready",
         ops.admin_ready,
         "READY, when at least one cluster is",
@@ -112,7 +122,8 @@ class _Ops:
         if asked is not None and not clusters:
             raise NotFoundError(kind="cluster", name=asked)
         ready = any(cluster["ready"] for cluster in clusters.values())
-        readiness: Readiness = {"ready": ready, "clusters": clusters}
+        readable = may(request, Right.READ)
+        readiness: Readiness = {"ready": ready, "clusters": clusters if readable else {}}
         return json_answer(readiness, 200 if ready else 503)
 
     async def admin(self, _: Request) -> Response:
@@ -140,19 +151,7 @@ def _readiness(health: ClusterHealth) -> ClusterReadiness:
     }
 
 
-def _probe(
-    path: str, handler: Handler, summary: str, *, ok: type[object], busy: type[object] | None = None
-) -> Iterator[Endpoint]:
-    answers = {200: Answer(description="yes", model=ok)}
-    if busy is not None:
-        answers[503] = Answer(description="no", model=busy)
-    for method in _PROBES:
-        yield Endpoint(
-            method=method, path=path, handler=handler, summary=summary, tag=TAG, answers=answers
-        )
-
-
-def _burrow(path: str, handler: Handler, summary: str, answers: dict[int, Answer]) -> Endpoint:
+def _probe(path: str, handler: Handler, summary: str, answers: dict[int, Answer]) -> Endpoint:
     return Endpoint(
         method="GET", path=path, handler=handler, summary=summary, tag=TAG, answers=answers
     )

@@ -12,6 +12,7 @@ from html import escape
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes
 
+from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
@@ -52,6 +53,8 @@ class Endpoint:
     """By status code."""
     body: type[object] | None = None
     """The type of the JSON document that is sent; None when nothing is read."""
+    query: Mapping[str, str] = field(default_factory=dict)
+    """Parameters that may be given, by name, with what each means."""
 
 
 @dataclass(slots=True)
@@ -154,6 +157,32 @@ class RouteTable(BaseRoute):
                 return None
             node, right = following, right + b"/" + word
         return quote(right, safe=_IN_LOCATION) if method in node.endpoints else None
+
+
+class SegmentRoute(APIRoute):
+    """A route of FastAPI that splits the path before it decodes it, as `RouteTable` does.
+
+    Otherwise a group called `x/topics/t/partitions/0` would be asked for the history of `x`.
+    """
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        names = self._names(raw_path(scope)) if scope["type"] == "http" else None
+        if names is None:
+            return Match.NONE, {}
+        match = Match.FULL if scope["method"] in (self.methods or ()) else Match.PARTIAL
+        return match, {"endpoint": self.endpoint, "path_params": names, "route": self}
+
+    def _names(self, path: bytes) -> dict[str, str] | None:
+        wanted, given = self.path.split("/"), path.split(b"/")
+        if len(wanted) != len(given):
+            return None
+        names = {}
+        for word, segment in zip(wanted, given, strict=True):
+            if word.startswith("{"):
+                names[word[1:-1]] = _decoded(segment)
+            elif word.encode() != segment:
+                return None
+        return names
 
 
 def raw_path(scope: Scope) -> bytes:

@@ -1,5 +1,7 @@
 """The command: its subcommands and how it starts."""
 
+import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,6 +21,7 @@ from lagwatch.cli import (
     rollup,
     serve,
     status,
+    token,
     top,
 )
 
@@ -40,6 +43,7 @@ app.command(epilog=ask.DEPLOYMENT_EPILOG)(ask.deployment)
 app.command(epilog=backfill.EPILOG)(backfill.backfill)
 app.command(epilog=rollup.EPILOG)(rollup.rollup)
 app.command(epilog=report.EPILOG)(report.report)
+app.command(epilog=token.EPILOG)(token.token)
 app.add_typer(config.config, name="config")
 app.add_typer(alert.alert, name="alert")
 app.add_typer(history.history, name="history")
@@ -59,9 +63,19 @@ def lagwatch(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")
     ] = False,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            envvar="LAGWATCH_TOKEN_FILE",
+            help="File with the token for --url; or set the variable LAGWATCH_TOKEN.",
+        ),
+    ] = None,
 ) -> None:
     """Is every Kafka consumer group keeping up, and if not, since when and by which rule?"""
     del version  # its callback has done the work
+    if token_file is not None:
+        os.environ["LAGWATCH_TOKEN_FILE"] = str(token_file)
 
 
 def main() -> None:

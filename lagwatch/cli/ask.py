@@ -37,15 +37,15 @@ def ask(
         NotFoundError: it does not know `missing` (kind, name).
         SourceError: it cannot be reached, refuses, or has no such route.
     """
-    from lagwatch.cli.remote import shown_url
+    from lagwatch.cli.remote import authorization, refused, shown_url
 
     shown = shown_url(root)
-    parts = urlsplit(root if "://" in root else f"http://{shown}")
+    parts = urlsplit(root if "://" in root else f"http://{root}")
     secure = parts.scheme == "https"
     kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=_TIMEOUT_S)
     try:
-        headers = {"Content-Type": "application/json"}
+        headers = {"Content-Type": "application/json"} | authorization(parts)
         connection.request(
             method, parts.path.rstrip("/") + path, json.dumps(body) if body else None, headers
         )
@@ -56,6 +56,8 @@ def ask(
         raise SourceError(cluster="", kind="connection", message=message) from error
     finally:
         connection.close()
+    if response.status in {http.client.UNAUTHORIZED, http.client.FORBIDDEN}:
+        raise refused(shown, response.status)
     if response.status == http.client.NOT_FOUND and missing[0] and b"is not known" in text:
         raise NotFoundError(kind=missing[0], name=missing[1])
     if response.status == http.client.NOT_FOUND:

@@ -53,10 +53,22 @@ def check(
         faults += review(settings) if not faults else []
         if faults := [*faults, *opening_faults(settings.alerts)]:
             raise ConfigError(faults)
+    _check_server(settings)
     names = sorted(settings.clusters)
     typer.echo(f"ok: {len(names)} cluster{'s'[: len(names) != 1]}: {', '.join(names)}")
     if group is not None:
         _show_policies(settings, group, tuple(topic or ()))
+
+
+def _check_server(settings: "Settings") -> None:
+    """Read the files that only `serve` needs: tokens and certificates."""
+    from lagwatch.config.tokens import read_tokens
+    from lagwatch.http_server import Certificate
+
+    if settings.server.auth.tokens_file is not None:
+        read_tokens(settings.server.auth.tokens_file)
+    if settings.server.tls.cert_file is not None:
+        Certificate(settings.server.tls)
 
 
 def _show_policies(settings: "Settings", group: str, topics: tuple[str, ...]) -> None:

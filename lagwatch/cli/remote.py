@@ -5,13 +5,15 @@ Source: the shapes of Burrow, core/internal/httpserver/structs.go; our additions
 
 import http.client
 import json
+import os
 import socket
 import ssl
 from base64 import b64encode
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from lagwatch.cli.views import GroupView, PartitionView, Readiness, not_ready, reading
 from lagwatch.errors import NotFoundError, SourceError
@@ -103,6 +105,8 @@ class RemoteSource:
 
     def _found(self, path: str, kind: str, name: str) -> _Json:
         status, answer = self._get(path)
+        if status in {http.client.UNAUTHORIZED, http.client.FORBIDDEN}:
+            raise refused(self._root, status)
         if status == http.client.NOT_FOUND:
             raise NotFoundError(kind=kind, name=name)
         if status != http.client.OK or not isinstance(answer, dict):
@@ -170,12 +174,39 @@ def _connection(
     if not host or parts.scheme not in _SCHEMES:
         message = f"{shown_url(url)!r} is no URL of a server. Write http://host:port."
         raise SourceError(cluster="", kind="connection", message=message, retryable=False)
-    headers = {"Accept": "application/json"}
-    if parts.username is not None:
-        user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        headers["Authorization"] = f"Basic {b64encode(user.encode()).decode()}"
+    headers = {"Accept": "application/json"} | authorization(parts)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     return kind(host, port, timeout=timeout_s), parts.path.rstrip("/"), headers
+
+
+def refused(root: str, status: int) -> SourceError:
+    """What a server says to a caller without rights."""
+    message = (
+        f"{root} refused: {status}. Set LAGWATCH_TOKEN, or --token-file before the command, "
+        "to a token with enough rights."
+    )
+    return SourceError(cluster="", kind="authorization", message=message, retryable=False)
+
+
+def authorization(url: SplitResult) -> dict[str, str]:
+    """The user of the URL, or the token of the environment.
+
+    Raises:
+        SourceError: the file with the token cannot be read.
+    """
+    if url.username is not None:
+        user = f"{unquote(url.username)}:{unquote(url.password or '')}"
+        return {"Authorization": f"Basic {b64encode(user.encode()).decode()}"}
+    file = os.environ.get("LAGWATCH_TOKEN_FILE")
+    try:
+        token = Path(file).read_text("utf-8") if file else os.environ.get("LAGWATCH_TOKEN", "")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not text"
+        message = f"the token file {file} cannot be read: {reason}"
+        raise SourceError(
+            cluster="", kind="connection", message=message, retryable=False
+        ) from error
+    return {"Authorization": f"Bearer {token.strip()}"} if token.strip() else {}
 
 
 def shown_url(url: str) -> str:

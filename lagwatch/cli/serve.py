@@ -24,7 +24,7 @@ EPILOG = """
 
 `lagwatch serve --bootstrap kafka-1:9092`
 
-`lagwatch serve --bootstrap kafka-1:9092,kafka-2:9092 --cluster-name prod --address :8000`
+`lagwatch serve --bootstrap kafka-1:9092,kafka-2:9092 --cluster-name prod --address 127.0.0.1:8080`
 
 `lagwatch serve -c /etc/lagwatch/lagwatch.toml`
 """

@@ -2,7 +2,8 @@
 
 from lagwatch.config.cluster import ClusterSettings, SaslSettings, TlsSettings
 from lagwatch.config.evaluator import EvaluatorSettings, WindowSettings
-from lagwatch.config.settings import LogSettings, ServerSettings, Settings
+from lagwatch.config.server import ServerSettings
+from lagwatch.config.settings import LogSettings, Settings
 
 __all__ = [
     "ClusterSettings",

@@ -82,6 +82,14 @@ class HttpChannelSettings(ChannelSettings):
         default=None, description="PEM file with the trusted CAs; unset: those of the system"
     )
     verify: bool = Field(default=True, description="check certificates and host names")
+    allow_hosts: Texts = Field(
+        default=(),
+        description="hosts that may be connected to, such as `*.example.com`; none named = all",
+    )
+    private_networks: bool = Field(
+        default=True,
+        description="`false`: refuse hosts with an address of a private network or this machine",
+    )
 
 
 class AuthenticatedSettings(HttpChannelSettings):

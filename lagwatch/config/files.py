@@ -29,6 +29,15 @@ def file_faults(tree: Tree) -> Iterator[Fault]:
                 yield from _readable(key, table.get(name), readable)
 
 
+def version(path: Path) -> tuple[int, int, int]:
+    """Another one when the file was written or replaced."""
+    try:
+        found = path.stat()
+    except OSError:
+        return (0, 0, 0)
+    return (found.st_mtime_ns, found.st_size, found.st_ino)
+
+
 def _given(key: str, option: str, or_file: OrFile, table: Tree) -> Iterator[Fault]:
     if option in table and f"{option}_file" in table:
         yield Fault(

@@ -23,7 +23,15 @@ from lagwatch.config.walk import Path as KeyPath
 from lagwatch.config.walk import Tree, alternatives
 from lagwatch.errors import ConfigError, Fault
 
-RESERVED: Final = frozenset({"LAGWATCH_CONFIG", "LAGWATCH_MAVEN_REPOSITORY"})
+RESERVED: Final = frozenset(
+    {
+        "LAGWATCH_CONFIG",
+        "LAGWATCH_MAVEN_REPOSITORY",
+        "LAGWATCH_TOKEN",
+        "LAGWATCH_TOKEN_FILE",
+        "LAGWATCH_URL",
+    }
+)
 """Variables with lagwatch's prefix that are not options."""
 _CLUSTERS, _CLIENT = "clusters", "client"
 _CLUSTER_AT, _SECTION_AT = 1, 2

@@ -1,4 +1,4 @@
-"""All sections together; `[server]`, `[log]` and `[metrics]`, the small ones, are here."""
+"""All sections together; `[log]` and `[metrics]`, the small ones, are here."""
 
 from typing import Annotated, Literal
 
@@ -9,7 +9,8 @@ from lagwatch.config.cluster import ClusterSettings
 from lagwatch.config.evaluator import CheckpointSettings, EvaluatorSettings, WindowSettings
 from lagwatch.config.history import HistorySettings
 from lagwatch.config.jobs import JobsSettings
-from lagwatch.config.section import Section, fault, split_address
+from lagwatch.config.section import Section, fault
+from lagwatch.config.server import ServerSettings
 
 
 class MetricsSettings(Section):
@@ -40,37 +41,6 @@ class MetricsSettings(Section):
             "kminion": self.kminion,
         }
         return tuple(name for name, on in switches.items() if on)
-
-
-_EXAMPLE = "127.0.0.1:8000"
-
-
-def _listens(address: str) -> str:
-    split_address(address, lowest_port=0, example=_EXAMPLE)
-    return address
-
-
-class ServerSettings(Section):
-    """The HTTP server: API, page and metrics."""
-
-    address: Annotated[str, AfterValidator(_listens)] = Field(
-        default=_EXAMPLE,
-        json_schema_extra={"format": "host:port"},
-        description="address to listen on; `:8000` means all interfaces, port 0 any free port",
-    )
-
-    @property
-    def host(self) -> str:
-        """Host or address to bind; "0.0.0.0" when none is written."""
-        return self._split()[0] or "0.0.0.0"  # noqa: S104 an empty host asks for all interfaces
-
-    @property
-    def port(self) -> int:
-        """Port to bind; 0 means any free one."""
-        return self._split()[1]
-
-    def _split(self) -> tuple[str, int]:
-        return split_address(self.address, lowest_port=0, example=_EXAMPLE)
 
 
 Level = Literal["trace", "debug", "info", "warning", "error", "fatal"]

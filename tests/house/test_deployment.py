@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 from lagwatch.config.load import load
+from lagwatch.config.tokens import read_tokens
 from tests.support.dashboards import boards
 from tests.support.prometheus import program
 
@@ -81,7 +83,15 @@ def mounts() -> Iterator[tuple[str, Path, str]]:
 def test_compose_brings_everything_up() -> None:
     services = compose()["services"]
 
-    wanted = {"kafka", "elasticsearch", "prometheus", "grafana", "alertmanager", "lagwatch"}
+    wanted = {
+        "kafka",
+        "elasticsearch",
+        "prometheus",
+        "grafana",
+        "alertmanager",
+        "lagwatch",
+        "tokens",
+    }
     assert set(services) == wanted
     assert all(re.fullmatch(r"[\w/.-]+(:[\w.]+)?", one["image"]) for one in services.values())
 
@@ -151,6 +161,28 @@ def test_the_configuration_for_compose_is_sound() -> None:
 
     assert settings.history.store == "elasticsearch"
     assert settings.server.host == "0.0.0.0"  # noqa: S104 - inside its container
+    assert settings.server.authenticates
+
+
+def test_compose_makes_the_tokens_that_its_files_name(tmp_path) -> None:
+    services = compose()["services"]
+    (script,) = services["tokens"]["command"]
+    bin_folder = Path(sys.executable).parent
+    script = script.replace("/run/lagwatch", str(tmp_path)).replace("chown 10001", "true")
+    command = ["sh", "-ec", f"PATH={bin_folder}:$PATH\n{script}"]
+
+    first, _ = checked(*command), checked(*command)
+
+    assert first.returncode == 0, first.stderr
+    scopes = {one.name: one.scope for one in read_tokens(tmp_path / "tokens")}
+    assert scopes == {"admin": "admin", "prometheus": "read"}
+    settings = load(DEPLOY / "compose" / "lagwatch.toml", {})
+    assert settings.server.auth.tokens_file == Path("/run/lagwatch/tokens")
+    (job,) = documents(DEPLOY / "prometheus" / "prometheus.yaml")[0]["scrape_configs"]
+    assert (tmp_path / Path(job["authorization"]["credentials_file"]).name).is_file()
+    for name in ("lagwatch", "prometheus"):
+        assert "tokens:/run/lagwatch:ro" in services[name]["volumes"]
+        assert "tokens" in services[name]["depends_on"]
 
 
 # image
@@ -236,7 +268,11 @@ def test_the_configuration_in_the_manifests_is_sound(tmp_path) -> None:
     path = tmp_path / "lagwatch.toml"
     path.write_text(config["data"]["lagwatch.toml"])
 
-    assert load(path, {}).server.port == 8000
+    server = load(path, {}).server
+    assert server.port == 8000
+    (pod,) = [one["spec"]["template"]["spec"] for one in manifests() if one["kind"] == "Deployment"]
+    mounts = {one["name"]: one["mountPath"] for one in pod["containers"][0]["volumeMounts"]}
+    assert server.auth.tokens_file == Path(mounts["tokens"]) / "tokens"
 
 
 def test_the_nightly_chain_uses_the_volumes_of_the_service() -> None:
@@ -358,6 +394,8 @@ def test_prometheus_understands_its_configuration(tmp_path) -> None:
     rules = mounted["/etc/prometheus/rules/lagwatch.rules.yaml"]
     shutil.copy(rules, tmp_path)
     path = tmp_path / "prometheus.yaml"
+    (tmp_path / "prometheus").write_text("token")
+    text = text.replace("/run/lagwatch", str(tmp_path))
     path.write_text(text.replace("/etc/prometheus/rules", str(tmp_path)))
 
     done = checked(program("promtool"), "check", "config", str(path))

@@ -116,6 +116,14 @@ def test_an_incident_is_acknowledged_while_it_is_open(alerts, clock) -> None:
     assert late.status_code == 404
 
 
+@pytest.mark.parametrize("starts_ms", [2**63, 9 * 10**18, 253_402_300_799_999, -1, 1.5])
+def test_a_mute_outside_of_time_is_refused(alerts, starts_ms) -> None:
+    order = {"group": "g", "reason": "r", "duration_s": 60, "starts_ms": starts_ms}
+
+    assert ask(alerts, "POST", "/mutes", json=order).status_code == 400
+    assert ask(alerts, "GET", "/mutes").json()["mutes"][1:] == []
+
+
 def test_mutes_are_made_listed_and_ended(alerts) -> None:
     order = {"group": "billing", "reason": "deploying", "author": "me", "duration_s": 60}
 

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
+from lagwatch.config.tokens import line, new_token
 from lagwatch.kafka.embedded import EmbeddedKafka
 from tests.support.browser import Browser, browsing
 from tests.support.kafka import commit, create_topic, produce, unique
@@ -259,3 +260,29 @@ def is_lit(browser: Browser) -> bool:
     """Is the background bright?"""
     colour = browser.run("return getComputedStyle(document.body).backgroundColor")
     return int(colour.removeprefix("rgb(").split(",")[0]) > 128
+
+
+def test_the_page_asks_for_a_token_and_forgets_it_when_told(
+    browser: Browser, tmp_path: Path
+) -> None:
+    token = new_token()
+    (tmp_path / "tokens").write_text(line("alice", "read", token))
+    sections = f'[server.auth]\ntokens_file = "{tmp_path}/tokens"\n[history]\nstore = "none"'
+    browser.look(1280, 800, "light")
+    with serving("127.0.0.1:1", sections=sections) as lagwatch:
+        browser.open(f"{lagwatch.base}/")
+        browser.errors()
+        eventually(lambda: browser.text("#log-in") != "", "it asks for a token")
+        assert browser.barriers() == []
+
+        browser.type("#token", "wrong")
+        browser.click("#log-in button")
+        eventually(lambda: "not known" in browser.text("#log-in-said"), "it is refused")
+        browser.type("#token", token)
+        browser.click("#log-in button")
+        eventually(lambda: browser.text("#who-name") == "alice (read)", "it is accepted")
+        eventually(lambda: browser.text("#live") != "connecting …", "the stream is open")
+        assert browser.run("return document.cookie") == ""
+
+        browser.click("#log-out")
+        eventually(lambda: browser.text("#log-in") != "", "it asks again")

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from lagwatch.config.tokens import line
 from tests.support.command import started
 from tests.support.planted import CLUSTER, MARK, changed, planted, toml
 from tests.support.waiting import eventually
 
+TOKEN = f"{MARK}-token"
 _SASL = f"LAGWATCH_CLUSTERS__{CLUSTER}__SASL__PASSWORD"
 _FOREIGN = "AWS_SECRET_ACCESS_KEY"
 _PATHS = (
@@ -40,18 +42,20 @@ def configuration(folder: Path) -> Path:
     }
     tree = changed(tree, ("clusters", CLUSTER, "client"), properties)
     tree = changed(tree, ("clusters", CLUSTER, "tls"), {})
-    tree = changed(tree, ("history", "store"), "none")
-    tree = changed(tree, ("server",), {"address": "127.0.0.1:0"})
+    tree = changed(tree, ("history", "url"), str(folder / "history"))
+    (folder / "tokens").write_text(line("alice", "admin", TOKEN))
+    auth = {"tokens_file": str(folder / "tokens")}
+    tree = changed(tree, ("server",), {"address": "127.0.0.1:0", "auth": auth})
     tree = changed(tree, ("log",), {"level": "trace", "format": "json"})
     file = folder / "lagwatch.toml"
     file.write_text(toml(tree), encoding="utf-8")
     return file
 
 
-def answer(url: str, path: str) -> str:
+def answer(url: str, path: str, **headers: str) -> str:
     connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=30)
     try:
-        connection.request("GET", path)
+        connection.request("GET", path, headers=headers)
         response = connection.getresponse()
         return f"{response.getheaders()} {response.read().decode()}"
     finally:
@@ -84,16 +88,27 @@ def test_a_running_service_shows_no_secret(tmp_path: Path, monkeypatch: pytest.M
     with started(log, "-c", str(configuration(tmp_path))) as (process, url):
         eventually(lambda: "librdkafka" in log.read_text(), "the client library writes its log")
         eventually(lambda: bool(collectors(process.pid)), "there is a collector")
-        answers = [answer(url, path) for path in _PATHS]
+        answers = [answer(url, path, Authorization=f"Bearer {TOKEN}") for path in _PATHS]
+        answers += [
+            answer(url, "/v3/config", Authorization=f"Bearer {MARK}-wrong"),
+            answer(url, "/api/v1/session", Cookie=f"lagwatch_token={TOKEN}"),
+        ]
         eventually(lambda: "poll_failed" in log.read_text(), "the broker is not reached")
         seen = [
             Path(f"/proc/{pid}/{what}").read_bytes().decode()
-            for pid in collectors(process.pid)
+            for pid in children(process.pid)
             for what in ("environ", "cmdline")
         ]
 
+    kept = {
+        file.relative_to(tmp_path).as_posix(): file.read_bytes()
+        for file in tmp_path.rglob("*")
+        if file.is_file() and file.name != "lagwatch.toml"
+    }
     assert len(seen) >= 2
     assert "PATH=" in seen[0]
     assert not [text for text in seen if MARK in text]
     assert not [text for text in answers if MARK in text]
-    assert not [line for line in log.read_text().splitlines() if MARK in line]
+    assert '"scope":"admin"' in answers[-1]
+    assert {"log", "tokens", "lagwatch-alerts.sqlite"} < set(kept)
+    assert not [name for name, text in kept.items() if MARK.encode() in text]

@@ -113,10 +113,12 @@ def serving(
     sections: str = "",
     level: str = "info",
     clock_ahead_s: int = 0,
+    most_files: int = 1024,
 ) -> Iterator[Served]:
     """Start the service on a free port; end it by its own process id.
 
-    The clock of its processes is `clock_ahead_s` ahead of the machine's.
+    The clock of its processes is `clock_ahead_s` ahead of the machine's; each may open
+    `most_files`.
     """
     (port,) = free_ports(1)
     options = {"bootstrap": bootstrap, **cluster}
@@ -127,7 +129,8 @@ def serving(
             f'[server]\naddress = "127.0.0.1:{port}"\n[log]\nlevel = "{level}"\n'
             f"{sections}\n[clusters.here]\n{lines}\n"
         )
-        command = [sys.executable, "-m", "lagwatch", "serve", "-c", str(configuration)]
+        limited = ["sh", "-c", f'ulimit -n {most_files}; exec "$@"', "sh", sys.executable]
+        command = [*limited, "-m", "lagwatch", "serve", "-c", str(configuration)]
         with log.open("wb") as output:
             # what it keeps on disk goes with the directory
             environment = _shifted(Path(directory), clock_ahead_s) if clock_ahead_s else None

@@ -14,6 +14,7 @@ import orjson
 import pytest
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import Receive
 
 from tests.support.waiting import eventually
 
@@ -38,36 +39,48 @@ class Answered:
 
 
 def ask(
-    app: FastAPI, target: str, method: str = "GET", body: bytes = b"", *, crashes: bool = False
+    app: FastAPI,
+    target: str,
+    method: str = "GET",
+    body: bytes = b"",
+    *,
+    headers: Mapping[str, str] = {},
+    scheme: str = "http",
+    receive: Receive | None = None,
+    crashes: bool = False,
 ) -> Answered:
     """Ask the application itself, with the scope that a server would make of `target`.
 
-    With `crashes` it must raise after its answer; a server would log that.
+    `headers` replace those that are sent otherwise. With `crashes` it must raise after its answer;
+    a server would log that.
     """
     path, _, query = target.partition("?")
     raw = path.encode("latin-1")
+    sent = {"host": "test", "content-length": str(len(body)), **headers}
+
+    async def whole() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
     scope = {
         "type": "http",
         "asgi": {"version": "3.0"},
         "http_version": "1.1",
         "method": method,
-        "scheme": "http",
+        "scheme": scheme,
         "path": unquote(path),
         "raw_path": raw,
         "query_string": query.encode("latin-1"),
         "root_path": "",
-        "headers": [(b"host", b"test"), (b"content-length", str(len(body)).encode())],
+        "headers": [(name.encode(), value.encode()) for name, value in sent.items()],
         "client": ("127.0.0.1", 1),
         "server": ("127.0.0.1", 2),
     }
-    return asyncio.run(asyncio.wait_for(_ask(app, scope, body, crashes=crashes), _DEADLINE_S))
+    asked = _ask(app, scope, receive or whole, crashes=crashes)
+    return asyncio.run(asyncio.wait_for(asked, _DEADLINE_S))
 
 
-async def _ask(app: FastAPI, scope: dict[str, Any], body: bytes, *, crashes: bool) -> Answered:
+async def _ask(app: FastAPI, scope: dict[str, Any], receive: Receive, *, crashes: bool) -> Answered:
     sent: list[dict[str, Any]] = []
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": body, "more_body": False}
 
     async def send(message: Any) -> None:  # noqa: ANN401
         sent.append(message)

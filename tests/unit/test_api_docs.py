@@ -1,6 +1,8 @@
 """The documentation: complete, true, and readable without the internet."""
 
 import re
+from base64 import b64encode
+from hashlib import sha256
 from html.parser import HTMLParser
 from typing import Any
 
@@ -91,7 +93,7 @@ def test_the_document_is_whole(app: FastAPI) -> None:
     assert len({one["operationId"] for one in operations}) == len(operations)
     for path, methods in document["paths"].items():
         for operation in methods.values():
-            names = [parameter["name"] for parameter in operation["parameters"]]
+            names = [one["name"] for one in operation["parameters"] if one["in"] == "path"]
             assert names == re.findall(r"{(\w+)}", path)
 
 
@@ -109,10 +111,11 @@ def test_answers_are_documented_with_their_types(app: FastAPI) -> None:
     status = paths["/v3/kafka/{cluster}/consumer/{group}/status"]["get"]["responses"]
     level = paths["/v3/admin/loglevel"]["post"]
 
-    assert set(status) == {"200", "404"}
+    assert set(status) == {"200", "401", "403", "404", "421"}
     assert _media_types(paths["/burrow/admin"]) == ["text/plain"]
     assert _media_types(paths["/docs"]) == ["text/html"]
-    assert set(level["responses"]) == {"200", "400", "404"}
+    refused = {"401", "403", "413", "415", "421"}
+    assert set(level["responses"]) == {"200", "400", "404"} | refused
     assert level["requestBody"]["content"]["application/json"]["schema"]["required"] == ["level"]
 
 
@@ -188,3 +191,12 @@ def _references(value: Any) -> list[str]:  # noqa: ANN401
         return []
     here = [value["$ref"]] if isinstance(value.get("$ref"), str) else []
     return here + [reference for item in value.values() for reference in _references(item)]
+
+
+def test_the_page_may_load_and_run_nothing(app: FastAPI) -> None:
+    answered = ask(app, "/docs")
+
+    policy = answered.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    (style,) = re.findall(r"<style>(.*?)</style>", answered.text, re.DOTALL)
+    assert b64encode(sha256(style.encode()).digest()).decode() in policy

@@ -36,7 +36,7 @@ class TestPrecedence:
         assert settings.windows.min_distance_s == 1.0
 
     def test_flags_go_before_the_environment_and_that_before_the_file(self, written) -> None:
-        path = written(CLUSTER + '[server]\naddress = ":1"\n[log]\nlevel = "debug"\n')
+        path = written(CLUSTER + '[server]\naddress = ":1"\nopen = true\n[log]\nlevel = "debug"\n')
         environ = {"LAGWATCH_SERVER__ADDRESS": ":2", "LAGWATCH_WINDOWS__INTERVALS": "20"}
         flags = [Override(path=("server", "address"), value=":3", origin="--address")]
 
@@ -385,7 +385,23 @@ class TestContradictions:
 )
 def test_an_address_is_host_and_port(address: str, host: str, port: int) -> None:
     environ = {"LAGWATCH_CLUSTERS__A__BOOTSTRAP": "a:1", "LAGWATCH_SERVER__ADDRESS": address}
+    environ["LAGWATCH_SERVER__OPEN"] = "true"
 
     server = load(None, environ).server
 
     assert (server.host, server.port) == (host, port)
+
+
+@pytest.mark.parametrize("address", [":8000", "0.0.0.0:8000", "[::]:8000", "lagwatch.example:1"])
+def test_an_address_that_others_reach_is_refused_without_authorization(address: str) -> None:
+    environ = {"LAGWATCH_CLUSTERS__A__BOOTSTRAP": "a:1", "LAGWATCH_SERVER__ADDRESS": address}
+
+    with pytest.raises(ConfigError, match=r"^server: address = .*`lagwatch token`.*open = true"):
+        load(None, environ)
+
+
+@pytest.mark.parametrize("address", ["localhost:8000", "127.0.0.2:8000", "[::1]:0"])
+def test_an_address_of_this_machine_only_needs_no_authorization(address: str) -> None:
+    environ = {"LAGWATCH_CLUSTERS__A__BOOTSTRAP": "a:1", "LAGWATCH_SERVER__ADDRESS": address}
+
+    assert not load(None, environ).server.authenticates

@@ -68,7 +68,7 @@ def test_every_option_with_the_name_of_a_secret_or_url_has_a_type_that_hides_it(
         for option in options()
         if looks_secret(option.path[-1]) or option.path[-1].rstrip("s").endswith("url")
     ]
-    public = {"key_file", "send_once"}
+    public = {"key_file", "send_once", "private_networks"}
 
     open_ = [
         option.key

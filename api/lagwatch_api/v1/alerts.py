@@ -19,10 +19,13 @@ from lagwatch.ports.alerts import (
     NoticeRecord,
     PolicyRecord,
 )
+from lagwatch_api.routing import SegmentRoute
 
 PREFIX: Final = "/api/v1/alerts"
 TAG: Final = "Alerts"
 _LONGEST_MUTE_S: Final = 366 * 86_400
+_LAST_MS: Final = 253_402_300_799_999 - _LONGEST_MUTE_S * 1000
+"""So that every mute ends before the year 10000."""
 
 Limit = Annotated[int, Query(ge=1, le=1000, description="entries of a page")]
 To = Annotated[str, Query(description="another channel to send them to")]
@@ -103,13 +106,13 @@ class MuteOrder(BaseModel):
     group: str = ""
     reason: Annotated[str, Field(min_length=1, max_length=1000)]
     author: Annotated[str, Field(max_length=200)] = ""
-    starts_ms: Annotated[int | None, Field(ge=0, description="null = now")] = None
+    starts_ms: Annotated[int | None, Field(ge=0, le=_LAST_MS, description="null = now")] = None
     duration_s: Annotated[float, Field(gt=0, le=_LONGEST_MUTE_S)]
 
 
 def router(alerts: AlertsView) -> APIRouter:
     """The routes; include them in the application."""
-    routes = APIRouter(prefix=PREFIX, tags=[TAG])
+    routes = APIRouter(prefix=PREFIX, tags=[TAG], route_class=SegmentRoute)
     _incidents(routes, alerts)
     _notices(routes, alerts)
     _mutes(routes, alerts)

@@ -7,9 +7,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from lagwatch.errors import HistoryError
 from lagwatch.ports.history import Deployment, Deployments
+from lagwatch_api.routing import SegmentRoute
 
 TAG: Final = "History"
-_GROUP: Final = "/api/v1/clusters/{cluster}/groups/{group:path}"  # a name may hold a slash
+_GROUP: Final = "/api/v1/clusters/{cluster}/groups/{group}"
 
 
 class DeploymentOrder(BaseModel):
@@ -23,7 +24,7 @@ class DeploymentOrder(BaseModel):
 
 def router(deployments: Deployments) -> APIRouter:
     """The route; include it in the application."""
-    routes = APIRouter(tags=[TAG])
+    routes = APIRouter(tags=[TAG], route_class=SegmentRoute)
 
     @routes.post(
         _GROUP + "/deployments",

@@ -102,6 +102,7 @@ def endpoints(queries: Queries) -> Iterator[Endpoint]:
         summary="One group in full; `?topic=…&partition=…` adds the window of a partition",
         tag=TAG,
         answers={200: Answer(description="the group", model=dict[str, object])},
+        query={"topic": "with `partition`: whose window", "partition": "its number"},
     )
 
 

@@ -11,8 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lagwatch.core.record import Kind, schema
-from lagwatch.errors import HistoryError
+from lagwatch.core.record.records import plain_values
+from lagwatch.errors import HistoryError, NotFoundError
 from lagwatch.ports.history import HistoryAsk, HistoryPage, HistoryQueries, TopBy
+from lagwatch.ports.queries import Queries
+from lagwatch_api.routing import SegmentRoute
 from lagwatch_api.v1.pages import ARROW, CSV, JSON, Form, Points, answer, wanted_form
 from lagwatch_api.v1.wording import duration_ms, instant_ms
 
@@ -22,7 +25,7 @@ MOST_POINTS: Final = 10_000
 GRID_COLUMNS: Final = ("at_ms", "samples", "lag_max", "lag_avg", "time_lag_max_s", "status")
 """Of an answer with a step."""
 
-_GROUP: Final = "/clusters/{cluster}/groups/{group:path}"  # a group's name may hold a slash
+_GROUP: Final = "/clusters/{cluster}/groups/{group}"
 _UNIT: Final = "2026-11-21T03:10:00Z, epoch seconds or milliseconds, `now` or `-24h`"
 _DOCUMENTED: Final[dict[int | str, dict[str, object]]] = {
     200: {
@@ -90,18 +93,24 @@ WithRange = Annotated[Asked, Depends()]
 
 def router(
     history: HistoryQueries,
+    queries: Queries,
     *,
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
 ) -> APIRouter:
-    """The routes; include them in the application."""
-    routes = APIRouter(prefix=PREFIX, tags=[TAG])
-    _series(routes, history, now_ms)
+    """The routes; include them in the application.
+
+    A group is known if it is watched now (`queries`), or if anything was ever recorded of it.
+    """
+    routes = APIRouter(prefix=PREFIX, tags=[TAG], route_class=SegmentRoute)
+    _series(routes, history, now_ms, _Known(history, queries))
     _events(routes, history, now_ms)
     _top(routes, history, now_ms)
     return routes
 
 
-def _series(routes: APIRouter, history: HistoryQueries, now_ms: Callable[[], int]) -> None:
+def _series(
+    routes: APIRouter, history: HistoryQueries, now_ms: Callable[[], int], known: "_Known"
+) -> None:
     @routes.get(
         _GROUP + "/topics/{topic}/partitions/{partition}/history",
         summary="A partition over time",
@@ -113,6 +122,7 @@ def _series(routes: APIRouter, history: HistoryQueries, now_ms: Callable[[], int
         with _said():
             ask = asked.ask(now_ms(), Kind.SAMPLES, step=step)
             page = await history.partition(cluster, group, topic, partition, ask)
+            await known.check(page, cluster, group, now_ms())
         return asked.answer(
             page, history, ask, cluster=cluster, group=group, topic=topic, partition=partition
         )
@@ -122,7 +132,45 @@ def _series(routes: APIRouter, history: HistoryQueries, now_ms: Callable[[], int
         with _said():
             ask = asked.ask(now_ms(), Kind.GROUP_SAMPLES, step=step)
             page = await history.group(cluster, group, ask)
+            await known.check(page, cluster, group, now_ms())
         return asked.answer(page, history, ask, cluster=cluster, group=group)
+
+
+class _Known:
+    """Tells groups of which nothing was recorded in some time from those that never were."""
+
+    def __init__(self, history: HistoryQueries, queries: Queries) -> None:
+        self._history = history
+        self._queries = queries
+
+    async def check(self, page: HistoryPage, cluster: str, group: str, now_ms: int) -> None:
+        """Raise for an empty page of a group that is not known.
+
+        Raises:
+            NotFoundError: it is not watched, and nothing was ever recorded of it.
+        """
+        if not _is_empty(page) or self._is_watched(cluster, group):
+            return
+        ever = HistoryAsk(from_ms=0, to_ms=now_ms, step_ms=0, columns=("at_ms",), limit=1)
+        if not (await self._history.group(cluster, group, ever)).size:
+            raise NotFoundError(kind="group", name=f"{group} on {cluster}")
+
+    def _is_watched(self, cluster: str, group: str) -> bool:
+        try:
+            self._queries.info(cluster, group)
+        except NotFoundError:
+            return False
+        return True
+
+
+def _is_empty(page: HistoryPage) -> bool:
+    """True if nothing was recorded; a grid has points all the same, without samples."""
+    if page.step_ms == 0:
+        return page.size == 0
+    values = {name: plain_values(column) for name, column in page.columns.items()}
+    values.pop("at_ms", None)
+    samples = values.pop("samples", ())
+    return not any(samples) and all(one is None for column in values.values() for one in column)
 
 
 def _events(routes: APIRouter, history: HistoryQueries, now_ms: Callable[[], int]) -> None:

@@ -30,6 +30,7 @@ def endpoints(queries: Queries) -> Iterator[Endpoint]:
     async def stream(_: Request) -> Response:
         if readers.count >= _MOST_READERS:
             return text_error(f"{_MOST_READERS} pages are open; close some\n", 503)
+        readers.count += 1
         return StreamingResponse(
             readers.counted(events(queries)), headers=_HEADERS, media_type="text/event-stream"
         )
@@ -80,7 +81,6 @@ class _Readers:
         self.count = 0
 
     async def counted(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        self.count += 1
         try:
             async for chunk in chunks:
                 yield chunk

@@ -44,9 +44,14 @@ class HttpSender:
         """
         import httpx
 
+        from lagwatch.notify import egress
+
         self._channel = channel
+        tls = _tls(channel, settings, cert_file, key_file)
+        limited = settings.allow_hosts or not settings.private_networks
         self._client = httpx.AsyncClient(
-            verify=_tls(channel, settings, cert_file, key_file),
+            verify=tls,
+            transport=egress.transport(settings, tls) if limited else None,
             auth=_auth(settings),
             headers={"User-Agent": f"lagwatch/{__version__}"} | _bearer(settings),
             timeout=settings.timeout_s,

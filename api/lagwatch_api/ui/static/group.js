@@ -286,7 +286,8 @@ export class Group {
         ]);
     } catch (error) {
       if (whose !== this.#shown) return;
-      if (error.status === 404) $("past").hidden = true;
+      // an unknown group may have a past in another range; without a history there is none
+      if (error.status === 404 && !error.message.includes("is not known")) $("past").hidden = true;
       else say($("g-past-said"), `The history cannot be read: ${error.message}`);
     }
   }

@@ -4,6 +4,7 @@ import { Fleet } from "./fleet.js";
 import { Group } from "./group.js";
 import { Live } from "./live.js";
 import { go, onChange, read } from "./place.js";
+import { check, enter } from "./session.js";
 import { duration, make, say } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
@@ -120,5 +121,7 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+await enter();
 route();
 live.start();
+setInterval(() => live.connected || check(), 5000);

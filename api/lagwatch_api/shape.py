@@ -1,0 +1,85 @@
+"""HEAD and gzip for every route, whatever answers it."""
+
+import asyncio
+import gzip
+from typing import Final
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_SMALLEST_BYTES: Final = 1024
+_THREAD_FROM_BYTES: Final = 64 * 1024
+"""Larger bodies are compressed in a thread, so that no other request waits."""
+_LEVEL: Final = 4
+_TEXTUAL: Final = ("application/json", "text/", "image/svg+xml")
+_STREAM: Final = "text/event-stream"
+
+
+class Shape:
+    """Answers HEAD with the headers of GET, and compresses texts for clients that accept it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        if scope["method"] == "HEAD":
+            scope, send = {**scope, "method": "GET"}, _without_body(send)
+        for name, value in scope["headers"]:
+            if name == b"accept-encoding" and b"gzip" in value:
+                send = _Compressed(send)
+                break
+        return await self._app(scope, receive, send)
+
+
+def _without_body(send: Send) -> Send:
+    """Sends the headers, and an end; what follows is dropped.
+
+    The server then reports the client as gone, which ends an answer that streams.
+    """
+
+    async def only_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            await send(message)
+            await send({"type": "http.response.body"})
+
+    return only_headers
+
+
+class _Compressed:
+    """Compresses an answer that comes in one piece; others pass as they are."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._start: Message | None = None
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._start = message
+            return
+        start, self._start = self._start, None
+        if start is not None:
+            message = await self._squeezed(start, message)
+            await self._send(start)
+        await self._send(message)
+
+    async def _squeezed(self, start: Message, message: Message) -> Message:
+        headers, body = MutableHeaders(raw=start["headers"]), message.get("body", b"")
+        if not _is_text(headers) or "content-encoding" in headers:
+            return message
+        headers.add_vary_header("Accept-Encoding")
+        if message.get("more_body") or len(body) < _SMALLEST_BYTES:
+            return message
+        if len(body) < _THREAD_FROM_BYTES:
+            body = gzip.compress(body, _LEVEL, mtime=0)
+        else:
+            body = await asyncio.to_thread(gzip.compress, body, _LEVEL, mtime=0)
+        headers["Content-Encoding"] = "gzip"
+        headers["Content-Length"] = str(len(body))
+        return {**message, "body": body}
+
+
+def _is_text(headers: MutableHeaders) -> bool:
+    kind = headers.get("content-type", "")
+    return kind.startswith(_TEXTUAL) and not kind.startswith(_STREAM)

@@ -1,0 +1,53 @@
+// Who looks at the page: a token is asked for where the server wants one.
+
+import { make, say } from "./words.js";
+
+const PATH = "api/v1/session";
+const OPEN = { name: "", scope: "admin", takes_tokens: false }; // the rest of the page says what is wrong
+const $ = (id) => document.getElementById(id);
+
+/** Returns once the groups may be read; until then the page asks for a token. */
+export async function enter() {
+  let told = await current().catch(() => OPEN);
+  while (told.scope === "none") told = await logIn(told);
+  $("who").hidden = !told.takes_tokens || !told.name;
+  say($("who-name"), `${told.name} (${told.scope})`);
+  $("log-out").onclick = async () => {
+    await fetch(PATH, { method: "DELETE" });
+    location.reload();
+  };
+}
+
+/** Load the page anew when the token has been revoked; it then asks for another. */
+export async function check() {
+  const told = await current().catch(() => null); // the server may be away
+  if (told?.scope === "none") location.reload();
+}
+
+async function current() {
+  const answer = await fetch(PATH);
+  if (!answer.ok) throw new Error(`status ${answer.status}`);
+  return answer.json();
+}
+
+async function logIn(told) {
+  if (!told.takes_tokens) {
+    $("main").replaceChildren(make("p", { class: "card" }, "Not logged in. Open this page through the proxy that logs you in."));
+    return new Promise(() => {});
+  }
+  const form = $("log-in");
+  form.hidden = false;
+  $("fleet").hidden = true;
+  $("token").focus();
+  await new Promise((done) => form.addEventListener("submit", (event) => done(event.preventDefault()), { once: true }));
+  const headers = { "Content-Type": "application/json" };
+  const answer = await fetch(PATH, { method: "POST", headers, body: JSON.stringify({ token: $("token").value.trim() }) });
+  $("token").value = "";
+  if (!answer.ok) {
+    say($("log-in-said"), answer.status === 401 ? "This token is not known." : `That did not work: status ${answer.status}`);
+    return told;
+  }
+  form.hidden = true;
+  $("fleet").hidden = false;
+  return answer.json();
+}

@@ -1,0 +1,201 @@
+"""Who may use the HTTP server: tokens of a file, users that a trusted proxy names, host names."""
+
+import binascii
+import socket
+from base64 import b64decode
+from collections.abc import Mapping
+from hmac import compare_digest
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from lagwatch.clock import Clock
+from lagwatch.config.files import version
+from lagwatch.config.server import ProxySettings, ServerSettings
+from lagwatch.config.tokens import Token, hashed, read_tokens
+from lagwatch.errors import ConfigError
+from lagwatch.ports.access import COOKIE, EVERYBODY, NOBODY, Caller, Scope
+
+_LOOK_EVERY_S: Final = 1.0
+_MOST_HOSTS: Final = 1000
+"""Known answers about `Host` headers; a client may send any number of different ones."""
+_COOKIE: Final = COOKIE.encode()
+
+_log = structlog.get_logger(__name__)
+
+
+class AccessControl:
+    """Implements `lagwatch.ports.access.Access` by the options of `[server]`."""
+
+    def __init__(self, settings: ServerSettings, clock: Clock) -> None:
+        """Read the tokens.
+
+        Raises:
+            ConfigError: their file cannot be used.
+        """
+        auth = settings.auth
+        self._open = not settings.authenticates
+        self._tokens = _Tokens(auth.tokens_file, clock) if auth.tokens_file else None
+        self._proxy = _Proxy(auth.proxy) if auth.proxy.addresses else None
+        self._hosts = _Hosts(settings)
+        self.is_host = self._hosts.is_host
+        self.open_metrics = auth.open_metrics
+
+    @property
+    def takes_tokens(self) -> bool:
+        return self._tokens is not None
+
+    def caller(self, headers: Mapping[bytes, bytes], peer: str) -> Caller:
+        """A wrong token is not made good by a cookie or a proxy."""
+        if self._open:
+            return EVERYBODY
+        given = headers.get(b"authorization")
+        if given is not None:
+            return self._authorized(given)
+        token = _cookie(headers.get(b"cookie", b""))
+        if token:
+            return self._holder(token)
+        return self._proxy.caller(headers, peer) if self._proxy else NOBODY
+
+    def holder(self, token: str) -> Caller:
+        return self._holder(token.encode())
+
+    def note(self, caller: Caller, peer: str, method: str, path: str, status: int) -> None:
+        _log.info("http_order", by=caller.name, peer=peer, method=method, path=path, status=status)
+
+    def _authorized(self, header: bytes) -> Caller:
+        kind, _, given = header.partition(b" ")
+        match kind.lower():
+            case b"bearer":
+                return self._holder(given.strip())
+            case b"basic":
+                return self._by_password(given)
+            case _:
+                return NOBODY
+
+    def _by_password(self, given: bytes) -> Caller:
+        """The name of the token is the user, the token the password."""
+        try:
+            user, _, token = b64decode(given, validate=True).partition(b":")
+        except binascii.Error:
+            return NOBODY
+        caller = self._holder(token)
+        return caller if compare_digest(caller.name.encode(), user) else NOBODY
+
+    def _holder(self, token: bytes) -> Caller:
+        return self._tokens.holder(token) if self._tokens else NOBODY
+
+
+class _Tokens:
+    """The tokens of a file, which is read again when it has changed."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._seen = version(path)
+        self._tokens = _callers(read_tokens(path))
+        self._look_s = clock.monotonic_s() + _LOOK_EVERY_S
+
+    def holder(self, token: bytes) -> Caller:
+        self._refresh()
+        given, found = hashed(token), NOBODY
+        for known, caller in self._tokens:  # to the end: the time must not tell which one is near
+            if compare_digest(known, given):
+                found = caller
+        return found
+
+    def _refresh(self) -> None:
+        now_s = self._clock.monotonic_s()
+        if now_s < self._look_s:
+            return
+        self._look_s = now_s + _LOOK_EVERY_S
+        if (now := version(self._path)) == self._seen:
+            return
+        self._seen = now
+        try:
+            self._tokens = _callers(read_tokens(self._path))
+        except ConfigError as error:  # those read before stay good
+            _log.error("tokens_not_read", file=str(self._path), reason=str(error))
+            return
+        _log.info("tokens_read", file=str(self._path), tokens=len(self._tokens))
+
+
+def _callers(tokens: tuple[Token, ...]) -> tuple[tuple[bytes, Caller], ...]:
+    return tuple((one.hash, Caller(name=one.name, scope=_scope(one.scope))) for one in tokens)
+
+
+def _scope(word: str) -> Scope:
+    return Scope[word.upper()]
+
+
+class _Proxy:
+    """Users that a proxy names in a header; from other addresses the header means nothing."""
+
+    def __init__(self, settings: ProxySettings) -> None:
+        self._networks = tuple(map(ip_network, settings.addresses))
+        self._header = settings.user_header.lower().encode()
+        self._scope = _scope(settings.scope)
+        self._scopes: Mapping[str, Scope] = dict.fromkeys(
+            settings.operators, Scope.OPERATE
+        ) | dict.fromkeys(settings.admins, Scope.ADMIN)
+
+    def caller(self, headers: Mapping[bytes, bytes], peer: str) -> Caller:
+        user = headers.get(self._header, b"").decode("utf-8", "replace").strip()
+        if not user or not self._trusts(peer):
+            return NOBODY
+        return Caller(name=user, scope=max(self._scope, self._scopes.get(user, Scope.NONE)))
+
+    def _trusts(self, peer: str) -> bool:
+        try:
+            address = ip_address(peer)
+        except ValueError:
+            return False
+        return any(address in network for network in self._networks)
+
+
+class _Hosts:
+    """Names under which this server may be asked.
+
+    A page of another site can make its own name lead to this address; the browser then sends
+    that name as `Host`. An IP address cannot be turned like that.
+    """
+
+    def __init__(self, settings: ServerSettings) -> None:
+        names = {"localhost", socket.gethostname(), settings.host, *settings.hosts}
+        self._names = {name.lower().rstrip(".") for name in names}
+        self._known: dict[bytes, bool] = {}
+
+    def is_host(self, host: bytes) -> bool:
+        known = self._known.get(host)
+        if known is None:
+            known = self._is_ours(host.decode("latin-1"))
+            if len(self._known) < _MOST_HOSTS:
+                self._known[host] = known
+        return known
+
+    def _is_ours(self, host: str) -> bool:
+        name = _without_port(host).lower().rstrip(".")
+        if "*" in self._names or name in self._names:
+            return True
+        try:
+            ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def _cookie(header: bytes) -> bytes:
+    """The token of the cookie; b"" if there is none."""
+    for part in header.split(b";"):
+        name, _, value = part.strip().partition(b"=")
+        if name == _COOKIE:
+            return value
+    return b""

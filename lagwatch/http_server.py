@@ -1,0 +1,367 @@
+"""The HTTP server: TLS, and limits that no client can exceed.
+
+uvicorn speaks HTTP; this module accepts the connections, because their number must be bounded
+before anything is read from them: each is an open file, and a collector that is restarted needs
+some, too.
+"""
+
+import asyncio
+import contextlib
+import resource
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from typing import Any, Final
+
+import structlog
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from lagwatch.clock import Clock
+from lagwatch.config.files import version
+from lagwatch.config.server import ServerSettings, ServerTlsSettings
+from lagwatch.errors import ConfigError, Fault, LagwatchError
+
+ASGIApp = Callable[
+    [
+        MutableMapping[str, Any],
+        Callable[[], Awaitable[MutableMapping[str, Any]]],
+        Callable[[MutableMapping[str, Any]], Awaitable[None]],
+    ],
+    Awaitable[None],
+]
+
+MAX_URL_BYTES: Final = 8 * 1024
+MAX_HEAD_BYTES: Final = 32 * 1024
+"""Of the request line and all headers."""
+REQUEST_WITHIN_S: Final = 15.0
+"""From the first byte of a request, or the start of a connection, to the end of the request."""
+TAKEN_WITHIN_S: Final = 60.0
+"""A client that takes nothing of its answer for so long is gone."""
+_HANDSHAKE_WITHIN_S: Final = 10.0
+_LOOK_EVERY_S: Final = 1.0
+_BACKLOG: Final = 2048
+_OWN_FILES: Final = 128
+"""Open files that are kept for collectors, brokers, stores and receivers."""
+
+_log = structlog.get_logger(__name__)
+
+
+class AddressError(LagwatchError):
+    """The HTTP address cannot be listened on."""
+
+
+class HttpServer:
+    """Serves an ASGI application by the options of `[server]`."""
+
+    def __init__(self, app: ASGIApp, settings: ServerSettings, clock: Clock) -> None:
+        """Listen; connections wait until `run` answers them.
+
+        Raises:
+            AddressError: the address is taken or not ours.
+            ConfigError: the certificate cannot be used.
+        """
+        self._clock = clock
+        self._certificate = Certificate(settings.tls) if settings.tls.cert_file else None
+        self._listener = _listen(settings.host, settings.port)
+        self._uvicorn = _Uvicorn(
+            app, self._listener, self._certificate, most=_most_connections(settings)
+        )
+
+    @property
+    def url(self) -> str:
+        host, port = self._listener.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        return f"{'https' if self._certificate else 'http'}://{shown}:{port}"
+
+    async def run(self) -> None:
+        """Serve until `stop`."""
+        looking = asyncio.create_task(self._look())
+        try:
+            await self._uvicorn.serve(sockets=[self._listener])
+        finally:
+            looking.cancel()
+
+    def stop(self) -> None:
+        self._uvicorn.should_exit = True
+
+    async def _look(self) -> None:
+        while True:
+            await self._clock.sleep(_LOOK_EVERY_S)
+            self._uvicorn.close_slow()
+            if self._certificate is not None:
+                self._certificate.renew()
+
+
+class _Uvicorn(uvicorn.Server):
+    """Accepts at most `most` connections at a time; the others wait in the kernel."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        listener: socket.socket,
+        certificate: "Certificate | None",
+        *,
+        most: int,
+    ) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=_Protocol,
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,  # they would let clients choose their address
+                timeout_graceful_shutdown=1,
+            )
+        )
+        self._listener = listener
+        self._certificate = certificate
+        self._most = most
+        self._opening: set[asyncio.Task[None]] = set()
+        """Connections that are not yet the protocol's: TLS is being agreed on."""
+        self._accepts = False
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals to the service."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        del sockets  # is the listener
+        await self.lifespan.startup()
+        self.servers = []
+        self._listener.settimeout(0)
+        self._accept_if_room()
+        self.started = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._accepts:
+            asyncio.get_running_loop().remove_reader(self._listener)
+        for task in self._opening:
+            task.cancel()
+        await super().shutdown(sockets)
+
+    def close_slow(self) -> None:
+        """Close connections whose clients send or take nothing; room goes to those who wait."""
+        now_s = asyncio.get_running_loop().time()
+        for connection in tuple(self.server_state.connections):
+            if isinstance(connection, _Protocol) and connection.is_slow(now_s):
+                connection.transport.abort()
+        self._accept_if_room()
+
+    def _accept_if_room(self) -> None:
+        full = len(self.server_state.connections) + len(self._opening) >= self._most
+        if full and self._accepts:
+            self._pause("full")
+        elif not full and not self._accepts and not self.should_exit:
+            asyncio.get_running_loop().add_reader(self._listener, self._accept)
+            self._accepts = True
+
+    def _pause(self, reason: str) -> None:
+        """Accept nothing until there is room, or until the next look."""
+        asyncio.get_running_loop().remove_reader(self._listener)
+        self._accepts = False
+        _log.warning("connections_wait", reason=reason, connections=self._most)
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):  # the client has gone again
+            return
+        except OSError as error:  # no more open files
+            self._pause(str(error))
+            return
+        connection.settimeout(0)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        task = asyncio.create_task(self._open(connection))
+        self._opening.add(task)
+        task.add_done_callback(self._opened)
+        self._accept_if_room()
+
+    def _opened(self, task: asyncio.Task[None]) -> None:
+        self._opening.discard(task)
+        self._accept_if_room()
+
+    async def _open(self, connection: socket.socket) -> None:
+        tls = self._certificate.context if self._certificate else None
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._protocol,
+                connection,
+                ssl=tls,
+                ssl_handshake_timeout=_HANDSHAKE_WITHIN_S if tls else None,
+            )
+        except (OSError, asyncio.CancelledError) as error:
+            connection.close()
+            _log.debug("connection_not_opened", reason=str(error))
+
+    def _protocol(self) -> "_Protocol":
+        return _Protocol(self.config, self.server_state, {}, on_lost=self._accept_if_room)
+
+
+class _Protocol(HttpToolsProtocol):
+    """HTTP with bounds on sizes and times."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        *,
+        on_lost: Callable[[], None],
+    ) -> None:
+        super().__init__(config, server_state, app_state)
+        self._on_lost = on_lost
+        self._since_s = 0.0
+        """When the first byte came of what is not yet a complete request; 0 = nothing did."""
+        self._head_bytes = 0
+        """Received since the last request was complete: at least what its head takes."""
+        self._in_head = True
+        self._refused = False
+        self._left: tuple[int, float] = (0, 0.0)
+        """Bytes that the client has not taken, and since when they are as many."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn
+        super().connection_made(transport)
+        self._since_s = self.loop.time()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._on_lost()
+
+    def data_received(self, data: bytes) -> None:
+        self._head_bytes += len(data)
+        self._since_s = self._since_s or self.loop.time()
+        super().data_received(data)
+        if self._head_bytes > MAX_HEAD_BYTES and self._in_head:
+            self._refuse(431, "the headers are too large")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._since_s = self._since_s or self.loop.time()
+        self._in_head = True
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        if len(self.url) > MAX_URL_BYTES:
+            self._refuse(414, "the URL is too long")
+        elif self._head_bytes > MAX_HEAD_BYTES and _size(self.headers) > MAX_HEAD_BYTES:
+            self._refuse(431, "the headers are too large")
+        else:
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if not self._refused:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._since_s = 0.0
+        self._head_bytes = 0
+        if not self._refused:
+            super().on_message_complete()
+
+    def is_slow(self, now_s: float) -> bool:
+        """True if the client keeps its connection without using it."""
+        if self._since_s and now_s - self._since_s > REQUEST_WITHIN_S:
+            return True
+        left = self.transport.get_write_buffer_size()
+        if left == 0 or left != self._left[0]:
+            self._left = (left, now_s)
+        return now_s - self._left[1] > TAKEN_WITHIN_S
+
+    def _refuse(self, status: int, text: str) -> None:
+        if self._refused:
+            return
+        self._refused = True
+        head = f"HTTP/1.1 {status} \r\nContent-Type: text/plain\r\nConnection: close\r\n"
+        self.transport.write(f"{head}Content-Length: {len(text)}\r\n\r\n{text}".encode())
+        self.transport.close()
+
+
+def _size(headers: list[tuple[bytes, bytes]]) -> int:
+    return sum(len(name) + len(value) for name, value in headers)
+
+
+class Certificate:
+    """The server's certificate; new connections get the one that the files hold now."""
+
+    def __init__(self, settings: ServerTlsSettings) -> None:
+        """Read it.
+
+        Raises:
+            ConfigError: it cannot be used.
+        """
+        self._settings = settings
+        self._seen = self._versions()
+        try:
+            self.context = self._read()
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(
+                [
+                    Fault(
+                        key="server.tls",
+                        value=str(settings.cert_file),
+                        problem=f"the certificate cannot be used: {error}",
+                        remedy="Check cert_file, key_file and client_ca_file.",
+                    )
+                ]
+            ) from error
+
+    def renew(self) -> None:
+        """Read the files again if they have changed; what cannot be used changes nothing."""
+        versions = self._versions()
+        if versions == self._seen:
+            return
+        self._seen = versions
+        try:
+            self.context = self._read()
+        except (OSError, ssl.SSLError) as error:
+            _log.error("certificate_not_renewed", reason=str(error))
+            return
+        _log.info("certificate_renewed", file=str(self._settings.cert_file))
+
+    def _read(self) -> ssl.SSLContext:
+        files = self._settings
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(files.cert_file or "", files.key_file)
+        if files.client_ca_file is not None:
+            context.load_verify_locations(files.client_ca_file)
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+    def _versions(self) -> tuple[tuple[int, int, int], ...]:
+        files = (self._settings.cert_file, self._settings.key_file, self._settings.client_ca_file)
+        return tuple(version(path) for path in files if path is not None)
+
+
+def _most_connections(settings: ServerSettings) -> int:
+    """As many as the limit of open files leaves, which is first raised as far as allowed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = settings.max_connections + _OWN_FILES
+    if soft == resource.RLIM_INFINITY:
+        return settings.max_connections
+    if soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return max(1, min(settings.max_connections, soft - _OWN_FILES))
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise AddressError(
+            f"server.address = {host}:{port}: {error.strerror or error}. "
+            "Choose another port or stop what listens there."
+        ) from error
+    return listener

@@ -1,0 +1,68 @@
+"""Channels connect only where they may."""
+
+import asyncio
+
+import pytest
+
+from lagwatch.errors import NotifyError
+from lagwatch.notify.channels.http import HttpSender
+from lagwatch.notify.channels.webhook import WebhookSettings
+from tests.support.receiver import Reply, receiving
+
+
+def sent(url: str, **options: object) -> None:
+    settings = WebhookSettings.model_validate({"url": url, **options})
+
+    async def send() -> None:
+        sender = HttpSender("hook", settings)
+        try:
+            await sender.send("POST", url, body=b"{}", headers={})
+        finally:
+            await sender.close()
+
+    asyncio.run(send())
+
+
+@pytest.mark.parametrize(
+    "allowed",
+    [[], ["127.0.0.1"], ["*.example.com", "127.*"], ["localhost", "127.0.0.1"]],
+)
+def test_a_host_that_is_allowed_is_reached(allowed: list[str]) -> None:
+    with receiving() as receiver:
+        sent(receiver.url, allow_hosts=allowed)
+
+    assert len(receiver.taken) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"allow_hosts": ["hooks.example.com"]}, "127.0.0.1 is not in allow_hosts"),
+        ({"allow_hosts": ["*.example.com"]}, "127.0.0.1 is not in allow_hosts"),
+        ({"private_networks": False}, "private_networks = false"),
+        ({"private_networks": False, "allow_hosts": ["127.0.0.1"]}, "private_networks = false"),
+    ],
+)
+def test_another_host_is_never_connected_to(options: dict[str, object], reason: str) -> None:
+    with receiving() as receiver, pytest.raises(NotifyError, match=reason):
+        sent(receiver.url, **options)
+
+    assert receiver.requests == []
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.1", "[::ffff:127.0.0.1]"])
+def test_other_names_of_this_machine_are_refused_too(host: str) -> None:
+    with receiving() as receiver, pytest.raises(NotifyError):
+        sent(f"http://{host}:{receiver.url.rpartition(':')[2]}/", private_networks=False)
+
+    assert receiver.requests == []
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_redirects_are_not_followed(status: int) -> None:
+    with receiving() as other:
+        away = Reply(status=status, headers={"Location": f"{other.url}/secret"})
+        with receiving(away) as receiver, pytest.raises(NotifyError, match=str(status)):
+            sent(receiver.url)
+
+    assert other.requests == []

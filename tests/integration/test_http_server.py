@@ -1,0 +1,204 @@
+"""The HTTP server under clients that are slow, greedy or many, and with TLS."""
+
+import asyncio
+import contextlib
+import shutil
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import uvloop
+from starlette.responses import PlainTextResponse, StreamingResponse
+
+from lagwatch import http_server
+from lagwatch.clock import SystemClock
+from lagwatch.config.server import ServerSettings
+from lagwatch.errors import ConfigError
+from lagwatch.http_server import HttpServer
+from tests.support.certificates import self_signed
+from tests.support.served import serving
+from tests.support.waiting import eventually
+
+_GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+_LARGE = 64 * 1024 * 1024
+
+
+async def application(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401
+    async def large() -> Any:  # noqa: ANN401
+        for _ in range(_LARGE // 65536):
+            yield bytes(65536)
+
+    answer = StreamingResponse(large()) if scope["path"] == "/large" else PlainTextResponse("yes")
+    await answer(scope, receive, send)
+
+
+@contextlib.contextmanager
+def running(**options: object) -> Iterator[int]:
+    """The server in a thread of its own; yields its port."""
+    settings = ServerSettings.model_validate({"address": "127.0.0.1:0", **options})
+    server = HttpServer(application, settings, SystemClock())
+    thread = threading.Thread(
+        target=lambda: asyncio.Runner(loop_factory=uvloop.new_event_loop).run(server.run())
+    )
+    thread.start()
+    try:
+        yield int(server.url.rpartition(":")[2])
+    finally:
+        server.stop()
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+@contextlib.contextmanager
+def connected(port: int, count: int = 1) -> Iterator[list[socket.socket]]:
+    with contextlib.ExitStack() as stack:
+        yield [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+            for _ in range(count)
+        ]
+
+
+def received(connection: socket.socket, until: bytes = b"\r\n\r\nyes") -> bytes:
+    """What comes until `until`, or until the server closes."""
+    data = bytearray()
+    with contextlib.suppress(ConnectionResetError):
+        while until not in data[-100_000:] and (more := connection.recv(65536)):
+            data += more
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\nHost: a\r\n\r\n", b"414"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 40_000 + b"\r\n\r\n", b"431"),
+        (b"GET / HTTP/1.1\r\n" + b"X: yyyyyyyyyyyyyyyy\r\n" * 5000 + b"\r\n", b"431"),
+        (b"GET / HTTP/1.1\r\nX: " + b"y" * 2_000_000, b"431"),
+        (b"GET /" + b"x" * 2_000_000, b"431"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 20_000 + b"\r\n\r\n", b"200"),
+    ],
+    ids=["URL", "header", "headers", "endless header", "endless URL", "allowed"],
+)
+def test_large_heads_are_refused(head, status) -> None:
+    with running() as port, connected(port) as (connection,):
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            connection.sendall(head)
+
+        # a refused client may see the end of the connection before it sees the answer
+        assert received(connection)[9:12] in {status, b"" if status != b"200" else status}
+
+
+def test_several_requests_on_one_connection_are_answered() -> None:
+    with running() as port, connected(port) as (connection,):
+        for _ in range(3):
+            connection.sendall(_GET)
+            assert received(connection).startswith(b"HTTP/1.1 200")
+        connection.sendall(_GET * 2)
+        assert received(connection, b"yesHTTP").startswith(b"HTTP/1.1 200")
+
+
+def test_clients_that_send_nothing_make_room_for_those_who_wait(monkeypatch) -> None:
+    monkeypatch.setattr(http_server, "REQUEST_WITHIN_S", 1.0)
+    with running(max_connections=5) as port, connected(port, 3) as slow:
+        for connection in slow:
+            connection.sendall(_GET)
+            received(connection)
+            connection.sendall(b"\r\n")
+        with connected(port, 8) as silent, connected(port) as (waiting,):
+            waiting.sendall(_GET)
+
+            assert received(waiting).startswith(b"HTTP/1.1 200")
+            assert all(received(connection) == b"" for connection in [*slow, *silent[:2]])
+
+
+def test_a_client_that_takes_nothing_is_left(monkeypatch) -> None:
+    monkeypatch.setattr(http_server, "TAKEN_WITHIN_S", 1.0)
+    with running(max_connections=1) as port, connected(port, 2) as (greedy, waiting):
+        greedy.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        waiting.sendall(_GET)
+
+        assert received(waiting).startswith(b"HTTP/1.1 200")
+        assert len(received(greedy, b"never")) < _LARGE
+
+
+def renew(folder: Path, served: Path) -> None:
+    """Put another certificate in the place of the one that is served."""
+    folder.mkdir()
+    for file in self_signed(folder):
+        shutil.copy(file, served / file.name)
+
+
+def served_certificate(port: int) -> str:
+    return ssl.get_server_certificate(("127.0.0.1", port), timeout=30)
+
+
+def test_a_renewed_certificate_is_served_without_a_restart(tmp_path) -> None:
+    cert_file, key_file = self_signed(tmp_path)
+    tls = {"cert_file": str(cert_file), "key_file": str(key_file)}
+    with running(tls=tls) as port:
+        first = served_certificate(port)
+        assert first == cert_file.read_text()
+
+        renew(tmp_path / "renewed", tmp_path)
+        eventually(lambda: served_certificate(port) != first, "it is served")
+        second = served_certificate(port)
+        assert second == cert_file.read_text()
+
+        cert_file.write_text("half of a certifi")
+        renew(tmp_path / "later", tmp_path / "renewed")
+        assert served_certificate(port) == second
+        shutil.copy(tmp_path / "later" / "cert.pem", cert_file)
+        shutil.copy(tmp_path / "later" / "key.pem", key_file)
+        eventually(lambda: served_certificate(port) == cert_file.read_text(), "the next one, too")
+
+
+def test_only_clients_with_a_certificate_connect_where_one_is_wanted(tmp_path) -> None:
+    cert_file, key_file = self_signed(tmp_path)
+    context = ssl.create_default_context(cafile=str(cert_file))
+    files = {"cert_file": str(cert_file), "key_file": str(key_file)}
+    with running(tls={**files, "client_ca_file": str(cert_file)}) as port:
+        with connected(port) as (stranger,), contextlib.suppress(ssl.SSLError, ConnectionError):
+            assert _asked_with(context, stranger) == b""
+        context.load_cert_chain(cert_file, key_file)
+        with connected(port) as (known,):
+            assert _asked_with(context, known).startswith(b"HTTP/1.1 200")
+
+
+def _asked_with(context: ssl.SSLContext, connection: socket.socket) -> bytes:
+    with context.wrap_socket(connection, server_hostname="localhost") as secure:
+        secure.sendall(_GET)
+        return secure.recv(65536)
+
+
+def test_a_certificate_that_cannot_be_used_is_a_fault(tmp_path) -> None:
+    (tmp_path / "cert.pem").write_text("no certificate")
+
+    tls = {"cert_file": str(tmp_path / "cert.pem")}
+    settings = ServerSettings.model_validate({"address": "127.0.0.1:0", "tls": tls})
+
+    with pytest.raises(ConfigError, match=r"server\.tls = .*cert\.pem: the certificate cannot be"):
+        HttpServer(application, settings, SystemClock())
+
+
+def test_slow_connections_do_not_keep_a_dead_collector_from_restarting() -> None:
+    """With 256 open files and 300 connections that send nothing."""
+    with (
+        serving("127.0.0.1:1", sections='[history]\nstore = "none"', most_files=256) as served,
+        connected(int(served.base.rpartition(":")[2]), 300) as connections,
+    ):
+        for connection in connections:
+            connection.sendall(b"GET / HTTP/1.1\r\n")
+        service = psutil.Process(served.pid)
+        eventually(lambda: service.num_fds() > 128, "connections are taken")
+        (collector,) = service.children()
+
+        collector.kill()
+        collector.wait(30)
+
+        eventually(lambda: bool(service.children()), "another collector runs")
+        assert service.num_fds() < 250

@@ -1,0 +1,180 @@
+"""Who a caller is: tokens, users of a proxy, names of the server."""
+
+from base64 import b64encode
+from pathlib import Path
+
+import pytest
+
+from lagwatch.access import AccessControl
+from lagwatch.config.server import ServerSettings
+from lagwatch.config.tokens import line, new_token
+from lagwatch.errors import ConfigError
+from lagwatch.ports.access import EVERYBODY, NOBODY, Scope
+from tests.support.step_clock import StepClock
+
+READER, ADMIN = "lagwatch_" + "r" * 43, "lagwatch_" + "a" * 43
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "tokens"
+    path.write_text(f"# who\n\n{line('reader', 'read', READER)}{line('root', 'admin', ADMIN)}")
+    return path
+
+
+def control(clock: StepClock | None = None, **auth: object) -> AccessControl:
+    settings = ServerSettings.model_validate({"address": ":1", "auth": auth, "open": not auth})
+    return AccessControl(settings, clock or StepClock())
+
+
+def basic(user: str, password: str) -> bytes:
+    return b"Basic " + b64encode(f"{user}:{password}".encode())
+
+
+@pytest.mark.parametrize(
+    ("header", "name", "scope"),
+    [
+        (f"Bearer {READER}".encode(), "reader", Scope.READ),
+        (f"bearer  {ADMIN} ".encode(), "root", Scope.ADMIN),
+        (basic("reader", READER), "reader", Scope.READ),
+        (basic("root", READER), "", Scope.NONE),
+        (basic("", READER), "", Scope.NONE),
+        (basic("reader", "x"), "", Scope.NONE),
+        (b"Basic \xff", "", Scope.NONE),
+        (f"Bearer {READER}x".encode(), "", Scope.NONE),
+        (b"Bearer", "", Scope.NONE),
+        (b"", "", Scope.NONE),
+        (f"Token {READER}".encode(), "", Scope.NONE),
+    ],
+)
+def test_a_token_is_taken_as_bearer_or_as_a_password(file, header, name, scope) -> None:
+    caller = control(tokens_file=file).caller({b"authorization": header}, "10.0.0.1")
+
+    assert (caller.name, caller.scope) == (name, scope)
+
+
+@pytest.mark.parametrize(
+    ("cookie", "name"),
+    [
+        (f"lagwatch_token={READER}", "reader"),
+        (f"a=b; lagwatch_token={READER}; c", "reader"),
+        (f"xlagwatch_token={READER}", ""),
+        ("lagwatch_token=", ""),
+        (";;=;", ""),
+    ],
+)
+def test_a_browser_sends_its_token_in_a_cookie(file, cookie, name) -> None:
+    caller = control(tokens_file=file).caller({b"cookie": cookie.encode()}, "10.0.0.1")
+
+    assert caller.name == name
+
+
+def test_a_wrong_token_is_not_made_good_by_a_cookie(file) -> None:
+    headers = {b"authorization": b"Bearer x", b"cookie": f"lagwatch_token={ADMIN}".encode()}
+
+    assert control(tokens_file=file).caller(headers, "10.0.0.1") is NOBODY
+
+
+def test_everyone_may_do_everything_where_nothing_is_configured() -> None:
+    assert control().caller({}, "10.0.0.1") is EVERYBODY
+
+
+def test_a_changed_file_applies_without_a_restart_and_a_broken_one_changes_nothing(file) -> None:
+    clock = StepClock()
+    access = control(clock, tokens_file=file)
+    newer = new_token()
+
+    file.write_text(line("newer", "operate", newer))
+    assert access.holder(newer) is NOBODY, "it looks once a second"
+    clock.pass_s(2.0)
+    assert access.holder(newer).scope is Scope.OPERATE
+    assert access.holder(READER) is NOBODY
+
+    file.write_text("broken")
+    clock.pass_s(2.0)
+    assert access.holder(newer).name == "newer"
+    file.unlink()
+    clock.pass_s(2.0)
+    assert access.holder(newer).name == "newer"
+
+
+class TestProxy:
+    PROXY = {  # noqa: RUF012 is not changed
+        "addresses": ["10.1.0.0/16", "::1"],
+        "user_header": "X-User",
+        "operators": ["olga"],
+        "admins": ["anna", "olga2"],
+    }
+
+    @pytest.mark.parametrize(
+        ("user", "peer", "scope"),
+        [
+            ("ron", "10.1.2.3", Scope.READ),
+            ("olga", "10.1.2.3", Scope.OPERATE),
+            ("anna", "::1", Scope.ADMIN),
+            ("anna", "10.2.0.1", Scope.NONE),
+            ("anna", "127.0.0.1", Scope.NONE),
+            ("anna", "", Scope.NONE),
+            ("", "10.1.2.3", Scope.NONE),
+            ("  ", "10.1.2.3", Scope.NONE),
+        ],
+    )
+    def test_a_user_is_believed_only_from_the_proxy(self, user, peer, scope) -> None:
+        caller = control(proxy=self.PROXY).caller({b"x-user": user.encode()}, peer)
+
+        assert caller.scope is scope
+
+    def test_a_token_goes_before_the_proxy(self, file) -> None:
+        headers = {b"x-user": b"anna", b"authorization": f"Bearer {READER}".encode()}
+
+        caller = control(proxy=self.PROXY, tokens_file=file).caller(headers, "10.1.0.1")
+
+        assert caller.name == "reader"
+
+
+@pytest.mark.parametrize(
+    ("host", "ours"),
+    [
+        ("localhost", True),
+        ("LOCALHOST:8000", True),
+        ("127.0.0.1:8000", True),
+        ("[::1]:8000", True),
+        ("10.1.2.3", True),
+        ("lag.example", True),
+        ("Lag.Example.:443", True),
+        ("evil.example", False),
+        ("lag.example.evil", False),
+        ("localhost.evil", False),
+        ("127.0.0.1.evil", False),
+        ("[::1", True),
+        ("", False),
+    ],
+)
+def test_only_own_names_and_addresses_are_hosts(host, ours) -> None:
+    settings = ServerSettings.model_validate({"hosts": ["lag.example"]})
+
+    assert AccessControl(settings, StepClock()).is_host(host.encode()) is ours
+
+
+def test_a_star_accepts_every_name() -> None:
+    settings = ServerSettings.model_validate({"hosts": ["*"]})
+
+    assert AccessControl(settings, StepClock()).is_host(b"any.example")
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ("# nothing", "holds no token"),
+        ("alice read", "line 1 is not that of a token"),
+        (f"alice read sha256:{'0' * 64}\nbob root sha256:{'0' * 64}", "line 2"),
+        (f"alice read sha256:{'x' * 64}", "line 1"),
+    ],
+)
+def test_a_file_with_a_wrong_token_is_refused_without_showing_it(file, lines, problem) -> None:
+    file.write_text(lines)
+
+    with pytest.raises(ConfigError, match=problem) as raised:
+        control(tokens_file=file)
+
+    assert "0000" not in str(raised.value)
