@@ -300,14 +300,21 @@ def _lost(snapshot: ClusterSnapshot, rows: slice) -> NDArray[np.int64]:
     return lost
 
 
+_NOT_JUDGED: Final = (Rule.WARMING_UP, Rule.SILENT_BEFORE_START)
+
+
 def _is_half_judged(
     snapshot: ClusterSnapshot, number: int | None, tracked: _Tracked, graded: Graded
 ) -> bool:
-    """True if the group has an open incident and some of its partitions cannot be judged yet."""
+    """True if the group has an open incident and some of its partitions cannot be judged yet.
+
+    Of a group that was silent before lagwatch began anew it is not known whether it has stopped:
+    what was in error then has not healed.
+    """
     if number is None or tracked.state.incident is None or graded.severity is not GroupStatus.OK:
         return False
     rows = slice(int(snapshot.group.first[number]), int(snapshot.group.first[number + 1]))
-    return bool((snapshot.rows.rule[rows] == Rule.WARMING_UP).any())
+    return bool(np.isin(snapshot.rows.rule[rows], _NOT_JUDGED).any())
 
 
 def _topics(snapshot: ClusterSnapshot, number: int) -> list[str]:

@@ -2,10 +2,11 @@
 
 from lagwatch.config.alerts import AlertsSettings
 from lagwatch.core.incident import Act, Incident, State
-from lagwatch.core.model import EpochMs, GroupStatus
+from lagwatch.core.model import EpochMs, GroupStatus, Rule
 from lagwatch.notify.policies import PolicyBook
 from lagwatch.notify.store import Kept
 from lagwatch.notify.watch import Decided, Watch
+from lagwatch.ports.reports import Backlog
 from tests.support.history import NOON_MS, Live
 
 
@@ -53,3 +54,20 @@ def test_it_closes_when_every_partition_is_judged_and_good() -> None:
     (decided,) = _decided(_watch(), live)
 
     assert decided.decision.act is Act.CLOSE
+
+
+def test_it_stays_open_where_it_is_not_known_since_when_the_group_is_silent() -> None:
+    """Lagwatch began anew, without a checkpoint: a stop looks like a batch job between runs."""
+    live = Live()
+    live.topics(orders=1)
+    live.commit(("a", "orders", 0, 50))
+    live.now_ms += 2 * 3_600_000
+    live.monitor.apply(Backlog(read=1, total=1, ready=True), EpochMs(live.now_ms))
+    for _ in range(64):
+        live.wait(5)
+        live.judge()
+    watch = _watch()
+
+    assert live.judge().rows.rule.tolist() == [Rule.SILENT_BEFORE_START]
+    assert _decided(watch, live) == []
+    assert watch.open_incidents == 1
