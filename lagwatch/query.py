@@ -264,8 +264,8 @@ _NUMBERS: Final[Mapping[str, Callable[[_Seen], int | float | str | None]]] = {
     "offset_after": lambda seen: seen.fell()[1],
     "rewound_ms": lambda seen: _passed(seen, seen.fact("rewound_ms")),
     "quiet_ms": lambda seen: seen.quiet_ms,
-    "silent_before_ms": lambda seen: max(
-        seen.snapshot.around.first_ms - int(seen.snapshot.around.pace.moved_ms[seen.row.window]), 0
+    "silent_before_ms": lambda seen: _known(
+        seen.snapshot.around.first_ms - int(seen.snapshot.around.pace.moved_ms[seen.row.window])
     ),
     "limit_ms": lambda seen: _known(seen.row.limit_ms),
     "usual_pause_ms": lambda seen: int(

@@ -572,9 +572,8 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
         ),
         evidence=(*_LAG, "committed_offset", "last_commit_ms", "silent_before_ms", *_QUIET),
         sentence=(
-            "nothing read for {quiet_ms:span}, {silent_before_ms:span} of it before lagwatch "
-            "first saw the group; {membership:members}: a batch job between two runs, or "
-            "stopped; {readable_lag:message} to read"
+            "nothing read for {quiet_ms:span}{before_start}; {membership:members}: a batch job "
+            "between two runs, or stopped; {readable_lag:message} to read"
         ),
         since=_since_quiet,
     ),
@@ -734,6 +733,7 @@ def sentence(row: RuleRow, numbers: Numbers, *, unknown_because: str = "") -> st
         "moved": _moved(numbers),
         "meanwhile": _meanwhile(numbers),
         "transaction": _transaction(numbers),
+        "before_start": _before_start(numbers),
         **_commits_seen(numbers),
     }
     return fill(row.sentence, {**numbers, **phrases})
@@ -766,6 +766,13 @@ def _transaction(numbers: Numbers) -> str:
     if name is None:
         return f"a transaction of producer {producer} with an unknown transactional id"
     return f"the transaction {name} of producer {producer}"
+
+
+def _before_start(numbers: Numbers) -> str:
+    """How much of a silence lagwatch has not seen; of polled offsets that is not known."""
+    if numbers.get("silent_before_ms") is None:
+        return ", as long as lagwatch has been looking"
+    return fill(", {silent_before_ms:span} of it before lagwatch first saw the group", numbers)
 
 
 def _commits_seen(numbers: Numbers) -> Mapping[str, str]:
