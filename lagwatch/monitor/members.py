@@ -39,6 +39,8 @@ class _Uncommitted:
     """A partition that a member holds and the group never committed."""
 
     since_ms: int
+    left_ms: int = UNKNOWN
+    """Since when no member holds it; -1 while one does."""
     log_end: int = UNKNOWN
     """Log end offset when that was first looked at; -1 unknown."""
 
@@ -244,14 +246,25 @@ class Groups:
     def _note_uncommitted(
         self, group: str, owners: Owners, committed: set[tuple[str, int]], now_ms: int
     ) -> None:
-        """Note partitions that members hold and of which there is no commit."""
-        known = self._uncommitted.pop(group, {})
+        """Note partitions that members hold and of which there is no commit.
+
+        Members that are away for a short while, as they are after an outage, have held them on.
+        """
         missing = {
-            partition: known.get(partition) or _Uncommitted(since_ms=now_ms)
-            for partition in owners.keys() - committed
+            partition: each
+            for partition, each in self._uncommitted.pop(group, {}).items()
+            if partition not in committed and not self._has_left(each, now_ms)
         }
+        for partition, each in missing.items():
+            if partition not in owners and each.left_ms < 0:
+                each.left_ms = now_ms
+        for partition in owners.keys() - committed:
+            missing.setdefault(partition, _Uncommitted(since_ms=now_ms)).left_ms = UNKNOWN
         if missing:
             self._uncommitted[group] = missing
+
+    def _has_left(self, each: _Uncommitted, now_ms: int) -> bool:
+        return each.left_ms >= 0 and now_ms - each.left_ms >= self._never_commits_ms
 
     def never_commit(self, topics: TopicColumns, now_ms: int) -> dict[Identity, int]:
         """Partitions held for long, with new messages and no commit → since when."""
@@ -261,7 +274,11 @@ class Groups:
                 log_end = _log_end(topics, topic, partition)
                 if each.log_end < 0:
                     each.log_end = log_end
-                elif log_end > each.log_end and now_ms - each.since_ms >= self._never_commits_ms:
+                elif (
+                    log_end > each.log_end
+                    and now_ms - each.since_ms >= self._never_commits_ms
+                    and self.holds((group, topic, partition))
+                ):
                     found[group, topic, partition] = each.since_ms
         return found
 

@@ -262,6 +262,21 @@ class TestGroups:
         # 0 and 1 are committed, 2 got no messages
         assert found == {("g", "t", 3): 1000}
 
+    @pytest.mark.parametrize(("away_ms", "since_ms"), [(200_000, 1000), (300_000, 900_000)])
+    def test_members_that_are_away_for_a_moment_have_held_on(self, away_ms, since_ms) -> None:
+        groups = self.groups()
+        held, none = self.seen(("t", (0, 1, 3))), self.seen(state="Empty", members=())
+        left_ms = 900_000 - away_ms
+        for seen, at_ms in (held, 1000), (none, left_ms), (held, 900_000):
+            groups.take(seen)
+            self.refresh(groups, at_ms)
+            groups.never_commit(topics(at_ms, at_ms, at_ms, at_ms), at_ms)
+            if seen is none:
+                assert groups.never_commit(topics(*[at_ms + 1] * 4), at_ms + 1) == {}
+
+        found = groups.never_commit(topics(*[2_000_000] * 4), 1_300_000)
+        assert found == {("g", "t", 3): since_ms}
+
     def test_a_row_that_is_given_up_leaves_nothing_to_its_next_owner(self) -> None:
         groups = self.groups(read_committed="^g", mirrored="^g")
         groups.take(self.seen(("other", (0,))))
