@@ -11,8 +11,8 @@ PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11,$(
 PORT ?= 8000
 # the demo ends by itself after so many seconds and judges what it saw; empty: until Ctrl-C
 SECONDS ?=
-# processes that run tests: most wait for servers, so that two fit on two cores; 0: this one
-WORKERS ?= 2
+# processes that run tests: most wait for servers, so that three fit on two cores; 0: this one
+WORKERS ?= 3
 # benchmarks to run, as name[,name]; empty: all
 ONLY ?=
 

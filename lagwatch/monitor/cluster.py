@@ -205,7 +205,7 @@ class ClusterMonitor:
             self.history,
             known_ms=self._admitted_until,
             is_remainder=self._is_remainder,
-            is_held=lambda rows: self.groups.membership[rows] == Membership.HELD,
+            held_ms=self._held_ms,
         )
         self._silent: dict[Identity, int] = {}
         """Rows of group-partitions that members hold and never committed."""
@@ -690,6 +690,11 @@ class ClusterMonitor:
         if self.groups.mirrored is not None:
             remainder |= self.groups.mirrored[rows]
         return remainder
+
+    def _held_ms(self, rows: Slots) -> Int64:
+        """Since when a member holds the partitions of these rows; -1 none does."""
+        held = self.groups.membership[rows] == Membership.HELD
+        return np.where(held, self.pace.held_s[rows].astype(np.int64) * 1000, UNKNOWN)
 
     def _admitted_until(self, rows: Slots) -> Int64:
         """Up to which instant of lagwatch's clock all commits of the rows are admitted."""

@@ -129,12 +129,12 @@ class Losses:
         *,
         known_ms: Callable[[Slots], Int64],
         is_remainder: Callable[[Slots], Bools],
-        is_held: Callable[[Slots], Bools],
+        held_ms: Callable[[Slots], Int64],
     ) -> None:
         """`known_ms`: up to when all commits of some rows are admitted; -1 not known.
 
         `is_remainder`: which rows hold offsets that no consumer of this cluster reads on from.
-        `is_held`: which rows' partitions are held by a member.
+        `held_ms`: since when a member holds the partitions of some rows; -1 none does.
         """
         self.starts = LogStarts()
         self._windows = windows
@@ -143,7 +143,7 @@ class Losses:
         self._history = history
         self._known_ms = known_ms
         self._is_remainder = is_remainder
-        self._is_held = is_held
+        self._held_ms = held_ms
         self._compared_ms = UNKNOWN
         """`LogStarts.since_ms` of the log starts that were last compared with all rows."""
         self._rows_came = False
@@ -210,8 +210,12 @@ class Losses:
             gone_ms = self.starts.gone_since_ms(int(at[index]), int(before[index]))
             was_gone = 0 <= gone_ms <= committed_ms[index]
             far = was_gone and lag[index] > _FAR * (offset[index] - before[index])
-            # of few commits no speed is known, and of a poll not what was committed before it
-            speed_known = len(window.commit_ms) > _GAPS or (was_gone and exact_times)
+            # Of few commits no speed is known: then only who came later cannot have read before.
+            # And of a poll it is not known what was committed before it.
+            came_ms = int(self._held_ms(row[[index]])[0])
+            reads_on = bool(window.commit_ms) and 0 <= came_ms <= window.commit_ms[-1] + skew_ms
+            speed_known = len(window.commit_ms) > _GAPS
+            speed_known |= exact_times and (was_gone or not reads_on)
             too_far = speed_known and start[index] - before[index] > readable
             if far or too_far:
                 first = max(int(before[index]), int(counted[index]))
@@ -239,7 +243,7 @@ class Losses:
         floor = self.starts.known_at(self._table.at[rows], self._known_ms(rows))
         counted = np.maximum(self._setbacks.counted_until(rows), committed)
         lost = (floor > counted) & ~self._is_remainder(rows)
-        held = self._is_held(rows)
+        held = self._held_ms(rows) >= 0
         for index in np.flatnonzero(lost).tolist():
             known_ms = int(self.starts.until_ms) - skew_ms
             if held[index] and self._may_be_read(int(rows[index]), int(floor[index]), known_ms):

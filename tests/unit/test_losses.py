@@ -125,7 +125,9 @@ def test_a_member_that_deletes_what_it_has_read_before_it_commits_loses_nothing(
     rounds: Rounds,
 ) -> None:
     rounds.hold()
+    rounds.round(0, 40)
     rounds.commit(40)
+    rounds.round(0, 40)
     end = 40
     for number in range(120):  # ten messages a round are read and deleted; a commit every 30 s
         end += 10
@@ -174,7 +176,7 @@ def test_a_consumer_that_deletes_what_it_committed_loses_nothing(rounds: Rounds)
     assert rounds.lost() == 0
 
 
-@pytest.mark.parametrize("silent_rounds", range(1, 6))
+@pytest.mark.parametrize("silent_rounds", range(6))
 def test_a_consumer_that_goes_on_behind_deleted_messages_lost_them(
     rounds: Rounds, silent_rounds: int
 ) -> None:
@@ -187,8 +189,22 @@ def test_a_consumer_that_goes_on_behind_deleted_messages_lost_them(
     assert rounds.lost() == 2_990
 
 
-def test_of_a_consumer_that_was_seen_once_no_speed_is_known(rounds: Rounds) -> None:
+def test_who_came_after_the_deletion_cannot_have_read_before(rounds: Rounds) -> None:
+    """Deleted, joined and committed within the round."""
+    rounds.hold()
+    rounds.commit(5_000)
+    for _ in range(4):
+        rounds.round(3_000, 5_000)
+
+    assert rounds.lost() == 2_990
+
+
+def test_of_a_consumer_that_was_seen_twice_no_speed_is_known(rounds: Rounds) -> None:
     """It may have read, committed and deleted all of it within the round."""
+    rounds.hold()
+    rounds.round(0, 40)
+    rounds.commit(40)
+    rounds.round(0, 40)
     rounds.commit(5_000)
     for _ in range(4):
         rounds.round(3_000, 5_000)
