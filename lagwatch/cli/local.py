@@ -48,6 +48,8 @@ def _decided(before: ClusterSnapshot, after: ClusterSnapshot) -> Bools:
     bad = (rows.status != PartitionStatus.OK) & (rows.status != PartitionStatus.UNKNOWN)
     known = rows.lag >= 0
     nothing = known & (rows.readable_lag >= 0) & (rows.readable_lag <= after.allowed_lag)
+    # there is nothing to read beyond the log end either, but nothing is well there
+    nothing &= rows.rule != Rule.WARMING_UP
     certain = np.isin(rows.rule, [rule.value for rule in _CERTAIN])
     decided: Bools = bad | nothing | certain | (known & _moved(before, after))
     return decided

@@ -314,11 +314,11 @@ class Pace:
             self.waited_ms = np.full(self.moved_ms.size, UNKNOWN, np.int64)
         self.waited_ms[rows] = at_ms
 
-    def see_members(self, held: Bools, now_ms: int) -> None:
-        """Which rows' partitions are held by members now."""
+    def see_members(self, held: Bools, now_ms: int, *, unknown: Bools) -> None:
+        """Which rows' partitions are held by members now; where that is `unknown`, as before."""
         size, now_s = held.size, now_ms // 1000
         held_s, left_s = self.held_s[:size], self.left_s[:size]
-        changed = np.flatnonzero(held != ((held_s > 0) & (left_s == 0)))
+        changed = np.flatnonzero((held != ((held_s > 0) & (left_s == 0))) & ~unknown)
         if not changed.size:
             return
         joins, leaves = changed[held[changed]], changed[~held[changed]]

@@ -364,6 +364,13 @@ class Rows:
         return unheld & settled
 
     @cached_property
+    def _held(self) -> Bools:
+        """Does a member hold the partition, as far as is known? Not known is no change."""
+        pace = self.around.pace
+        held: Bools = (pace.held_s[self.row] > 0) & (pace.left_s[self.row] == 0)
+        return held & np.isin(self.membership, (Membership.HELD, Membership.UNKNOWN))
+
+    @cached_property
     def _left_ms(self) -> Int64:
         """When the last member of the partition went; far in the past when none was seen."""
         left_s = self.around.pace.left_s[self.row].astype(np.int64)
@@ -386,7 +393,7 @@ class Rows:
         latest = UNKNOWN if self.appended_ms is None else self.appended_ms
         appended = np.where(known, self.around.asked_ms - self.time_lag_ms, latest)
         since_ms: Int64 = np.maximum(self.around.pace.moved_ms[self.row], appended)
-        held = self.membership == Membership.HELD
+        held = self._held
         came_ms = self.around.pace.held_s[self.row].astype(np.int64) * 1000 - self.around.skew_ms
         since_ms = np.where(held, np.maximum(since_ms, came_ms), since_ms)
         waited_ms = self.around.pace.waited_ms
@@ -436,7 +443,8 @@ class Rows:
         gone_ms = np.maximum(floor_ms, pause_ms * 3 // 2 + limits.step_ms)
         patience_ms = np.where(self.pace_known, limits.stall_after_ms, 3 * limits.stall_after_ms)
         there_ms = np.maximum(patience_ms, 3 * pause_ms)
-        there_ms = np.where(self.membership == Membership.UNKNOWN, gone_ms, there_ms)
+        unknown = (self.membership == Membership.UNKNOWN) & ~self._held
+        there_ms = np.where(unknown, gone_ms, there_ms)
         return np.where(self.gone, gone_ms, there_ms)
 
     @cached_property

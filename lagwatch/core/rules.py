@@ -226,9 +226,10 @@ def _silent_before_start(rows: Rows) -> Bools:
     worked_ms = moved_ms - pace.since_s[rows.row].astype(np.int64) * 1000
     may_rest = (silent_ms >= _LONG_STEPS * step_ms) & (worked_ms <= RESTS * silent_ms)
     # polls do not say how long the offset had been there when it was first seen
-    still = (pace.moves[rows.row] <= 1) & (pace.held_s[rows.row] == 0)
-    may_rest |= (rows.commit_fact("polled") == 1) & still & (silent_ms >= -step_ms)
-    without = rows.membership != Membership.HELD
+    still = (rows.commit_fact("polled") == 1) & (pace.moves[rows.row] <= 1) & (silent_ms >= 0)
+    may_rest |= still
+    # who has had a member since then, and has not moved, is no job between two runs
+    without = pace.held_s[rows.row] == 0
     holds: Bools = new & may_rest & without & rows.overdue & ~pace.down[rows.row]
     return holds
 

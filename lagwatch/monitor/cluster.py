@@ -18,7 +18,7 @@ from lagwatch.core.model import (
     RuleSet,
 )
 from lagwatch.core.pace import Pace
-from lagwatch.core.rows import Around, Limits, RowFacts
+from lagwatch.core.rows import Around, Limits, RowFacts, uninterrupted_ms
 from lagwatch.core.snapshot import ClusterSnapshot, TopicColumns
 from lagwatch.core.sorting import stable_order
 from lagwatch.core.window import CommitColumns, Windows
@@ -206,6 +206,7 @@ class ClusterMonitor:
             known_ms=self._admitted_until,
             is_remainder=self._is_remainder,
             held_ms=self._held_ms,
+            seen_ms=self._seen_ms,
         )
         self._silent: dict[Identity, int] = {}
         """Rows of group-partitions that members hold and never committed."""
@@ -411,8 +412,9 @@ class ClusterMonitor:
         self._watch_uncommitted(now_ms)
         layout = self._laid_out()
         self.groups.refresh(layout, now_ms)
-        held = self.groups.membership[: self.windows.rows] == Membership.HELD
-        self.pace.see_members(held, now_ms)
+        membership = self.groups.membership[: self.windows.rows]
+        held = membership == Membership.HELD
+        self.pace.see_members(held, now_ms, unknown=membership == Membership.UNKNOWN)
         self._round += 1
         known_ms = self._known_until_ms(now_ms)
         judged = evaluate(
@@ -692,9 +694,19 @@ class ClusterMonitor:
         return remainder
 
     def _held_ms(self, rows: Slots) -> Int64:
-        """Since when a member holds the partitions of these rows; -1 none does."""
-        held = self.groups.membership[rows] == Membership.HELD
-        return np.where(held, self.pace.held_s[rows].astype(np.int64) * 1000, UNKNOWN)
+        """Since when a member holds the partitions of these rows, as far as is known; -1."""
+        held_s, membership = self.pace.held_s[rows].astype(np.int64), self.groups.membership[rows]
+        there = (held_s > 0) & (self.pace.left_s[rows] == 0)
+        held = there | (membership == Membership.HELD) | (membership == Membership.REBALANCING)
+        return np.where(held, held_s * 1000, UNKNOWN)
+
+    def _seen_ms(self, row: int, since_ms: int, until_ms: int) -> int:
+        """The longest stretch between two instants in which a row's partition was read."""
+        at = self._table.at[[row]]
+        if at[0] < 0:
+            return max(until_ms - since_ms, 0)
+        stretch = np.array([since_ms]), np.array([until_ms])
+        return int(uninterrupted_ms(*stretch, *self._partitions.absences(at, skew_ms=0))[0])
 
     def _admitted_until(self, rows: Slots) -> Int64:
         """Up to which instant of lagwatch's clock all commits of the rows are admitted."""

@@ -28,6 +28,10 @@ _GAPS: Final = 3
 """Intervals between commits of which the longest is taken for the usual one."""
 _HUNG: Final = 4
 """A consumer that is silent for so many of them has not been reading all the time."""
+_PATIENCE_MS: Final = 60_000
+_LONG_PATIENCE_MS: Final = 300_000
+"""A member may have read what it has not committed for so long; the latter while its usual
+interval is not known."""
 _HUNG_MS: Final = 30_000
 """Nor has one that is silent for longer than this, at least."""
 _FAR: Final = 10
@@ -130,11 +134,13 @@ class Losses:
         known_ms: Callable[[Slots], Int64],
         is_remainder: Callable[[Slots], Bools],
         held_ms: Callable[[Slots], Int64],
+        seen_ms: Callable[[int, int, int], int],
     ) -> None:
         """`known_ms`: up to when all commits of some rows are admitted; -1 not known.
 
         `is_remainder`: which rows hold offsets that no consumer of this cluster reads on from.
         `held_ms`: since when a member holds the partitions of some rows; -1 none does.
+        `seen_ms`: the longest stretch between two instants in which a row's partition was read.
         """
         self.starts = LogStarts()
         self._windows = windows
@@ -144,6 +150,7 @@ class Losses:
         self._known_ms = known_ms
         self._is_remainder = is_remainder
         self._held_ms = held_ms
+        self._seen_ms = seen_ms
         self._compared_ms = UNKNOWN
         """`LogStarts.since_ms` of the log starts that were last compared with all rows."""
         self._rows_came = False
@@ -245,19 +252,21 @@ class Losses:
         lost = (floor > counted) & ~self._is_remainder(rows)
         held = self._held_ms(rows) >= 0
         for index in np.flatnonzero(lost).tolist():
-            known_ms = int(self.starts.until_ms) - skew_ms
-            if held[index] and self._may_be_read(int(rows[index]), int(floor[index]), known_ms):
+            row, end = int(rows[index]), int(floor[index])
+            if held[index] and self._may_be_read(row, end, skew_ms):
                 continue  # its next commit will show it
             self._lose(int(rows[index]), int(counted[index]), int(floor[index]), now_ms, exact=True)
 
-    def _may_be_read(self, row: int, end: int, known_ms: int) -> bool:
+    def _may_be_read(self, row: int, end: int, skew_ms: int) -> bool:
         """Can the consumer have read up to an offset since its last commit, if it did not hang?"""
         window = self._windows.entries(row)
-        took_ms = known_ms - window.commit_ms[-1]
+        since_ms = window.commit_ms[-1] + skew_ms
+        took_ms = self.starts.until_ms - since_ms
         gaps_ms = [b - a for a, b in pairwise(window.commit_ms)]
         known = len(gaps_ms) >= _GAPS
-        patience_ms = _HUNG_MS if known else 2 * _HUNG_MS
-        if took_ms > max(patience_ms, _HUNG * max(gaps_ms, default=0)):
+        patience_ms = _PATIENCE_MS if known else _LONG_PATIENCE_MS
+        silent_ms = self._seen_ms(row, since_ms, self.starts.until_ms)
+        if silent_ms > max(patience_ms, _HUNG * max(gaps_ms, default=0)):
             return False
         readable = _PLAUSIBLE * _fastest(window.offset, window.commit_ms) * took_ms
         return not known or end - window.offset[-1] <= readable

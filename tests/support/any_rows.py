@@ -106,7 +106,8 @@ class _Drawn:
         pace.past = Usual(self._units(0, 0, 60), self._units(0))
         if self._rng.random() < 0.5:
             pace.waited_ms = self._instant(UNKNOWN, UNKNOWN, 100, 2000)
-        pace.held_s = (self._instant(100, 5000, 5000) // 1000).astype(np.uint32)
+        ages_s = self._instant(100, 5000, 5000) // 1000
+        pace.held_s = np.where(self._yes(0.3), 0, ages_s).astype(np.uint32)
         pace.left_s = np.where(self._yes(0.5), 0, self._instant(10, 100, 5000) // 1000).astype(
             np.uint32
         )

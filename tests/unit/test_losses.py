@@ -138,6 +138,39 @@ def test_a_member_that_deletes_what_it_has_read_before_it_commits_loses_nothing(
     assert rounds.lost() == 0
 
 
+def test_an_outage_is_no_silence_of_a_member_that_deletes_what_it_has_read(rounds: Rounds) -> None:
+    rounds.hold()
+    rounds.round(0, 40)
+    rounds.commit(40)
+    rounds.round(0, 40)
+    end = 40
+    for number in range(120):
+        if number % 40 == 38:
+            rounds.now_ms += 130_000  # Kafka is away: no messages, no rounds, no commits
+        end += 10
+        if number % 6 == 5:
+            rounds.commit(end - 10)
+        rounds.round(end - 12, end)
+
+    assert rounds.lost() == 0
+
+
+def test_a_member_of_which_little_is_known_has_time_to_commit(rounds: Rounds) -> None:
+    """It reads and deletes all the time, and commits every 150 s."""
+    rounds.hold()
+    rounds.round(0, 40)
+    rounds.commit(40)
+    rounds.round(0, 40)
+    end = 40
+    for number in range(200):
+        end += 10
+        if number % 30 == 29:
+            rounds.commit(end - 10)
+        rounds.round(end - 12, end)
+
+    assert rounds.lost() == 0
+
+
 def test_a_member_that_hung_while_its_messages_were_deleted_lost_them(rounds: Rounds) -> None:
     rounds.hold()
     committed = keep_up(rounds)

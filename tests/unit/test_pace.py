@@ -63,13 +63,13 @@ def test_steps_in_which_a_group_was_away_are_no_rise(pace: Pace) -> None:
 
 def test_members_that_come_back_soon_have_held_all_the_time(pace: Pace) -> None:
     held, none = np.array([True]), np.array([False])
-    pace.see_members(held, 1 * HOUR_MS)
-    pace.see_members(none, 2 * HOUR_MS)
+    pace.see_members(held, 1 * HOUR_MS, unknown=none)
+    pace.see_members(none, 2 * HOUR_MS, unknown=none)
     left_s = int(pace.left_s[0])
-    pace.see_members(held, 2 * HOUR_MS + 20_000)
+    pace.see_members(held, 2 * HOUR_MS + 20_000, unknown=none)
     soon_s = int(pace.held_s[0])
-    pace.see_members(none, 3 * HOUR_MS)
-    pace.see_members(held, 4 * HOUR_MS)
+    pace.see_members(none, 3 * HOUR_MS, unknown=none)
+    pace.see_members(held, 4 * HOUR_MS, unknown=none)
 
     assert (left_s, soon_s) == (2 * 3600, 3600)
     assert (pace.held_s[0], pace.left_s[0]) == (4 * 3600, 0)
