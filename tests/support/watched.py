@@ -8,7 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaException,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from lagwatch.kafka.embedded import EmbeddedKafka
@@ -189,7 +194,15 @@ class Oracle:
     def delete_records(self, topic: str, before: int, partition: int = 0) -> None:
         """Delete the records below an offset; -1: all there are."""
         place = TopicPartition(topic, partition, before)
-        self._admin.delete_records([place])[place].result(ANSWER_TIMEOUT_S)
+
+        def deleted() -> bool:
+            try:
+                self._admin.delete_records([place])[place].result(ANSWER_TIMEOUT_S)
+            except KafkaException:
+                return False  # see `_offset`
+            return True
+
+        eventually(deleted, f"records of {topic} are deleted")
 
     @property
     def admin(self) -> AdminClient:
@@ -202,6 +215,16 @@ class Oracle:
         which: OffsetSpec,
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> int:
-        place = TopicPartition(topic, partition)
-        asked = self._admin.list_offsets({place: which}, isolation_level=isolation)
-        return int(asked[place].result(ANSWER_TIMEOUT_S).offset)
+        place, offset = TopicPartition(topic, partition), -1
+
+        def asked() -> bool:
+            nonlocal offset
+            told = self._admin.list_offsets({place: which}, isolation_level=isolation)
+            try:
+                offset = int(told[place].result(ANSWER_TIMEOUT_S).offset)
+            except KafkaException:
+                return False  # on a busy machine a new topic has no leader for a moment
+            return True
+
+        eventually(asked, f"an offset of {topic}")
+        return offset
