@@ -255,7 +255,7 @@ class Losses:
             row, end = int(rows[index]), int(floor[index])
             if held[index] and self._may_be_read(row, end, skew_ms):
                 continue  # its next commit will show it
-            self._lose(int(rows[index]), int(counted[index]), int(floor[index]), now_ms, exact=True)
+            self._lose(row, int(counted[index]), end, now_ms, exact=True)
 
     def _may_be_read(self, row: int, end: int, skew_ms: int) -> bool:
         """Can the consumer have read up to an offset since its last commit, if it did not hang?"""

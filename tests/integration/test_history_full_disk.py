@@ -1,6 +1,5 @@
 """A full disk: the service goes on, says so, and resumes; on a small file system of its own."""
 
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,28 +12,16 @@ from lagwatch.history.recorder import Recorder, RecorderSettings
 from lagwatch.history.spool import Spool
 from lagwatch.history.writer import Writer, WriterSettings
 from tests.support.history import NOON_MS, Live, SetClock, held
+from tests.support.small_disk import small_disk
 
 INTERVAL_MS = 30_000
 PARTITIONS = 500
 
 
-_UMOUNT = ("umount", "-l")
-
-
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of two megabytes."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
-    try:
-        done = subprocess.run(mount, capture_output=True, text=True, timeout=20, check=False)
-    except FileNotFoundError:
-        pytest.skip("there is no `mount` here")
-    if done.returncode:
-        pytest.skip(f"may not mount a file system here: {done.stderr.strip()}")
-    yield place
-    subprocess.run([*_UMOUNT, str(place)], timeout=20, check=True)
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk", 2) as place:
+        yield place
 
 
 @pytest.fixture
@@ -48,10 +35,10 @@ def live() -> Live:
 
 
 def test_a_full_spool_disk_costs_only_the_rounds_of_that_time(
-    small_disk: Path, tmp_path: Path, live: Live
+    disk: Path, tmp_path: Path, live: Live
 ) -> None:
     clock = SetClock()
-    spool = Spool(small_disk / "spool", max_bytes=100_000_000, spool_id="test")
+    spool = Spool(disk / "spool", max_bytes=100_000_000, spool_id="test")
     store = ParquetStore(str(tmp_path / "store"))
     writer = Writer(spool, store, WriterSettings(flush_ms=0, retention_days={}), clock)
     recording = Recorder(
@@ -62,7 +49,7 @@ def test_a_full_spool_disk_costs_only_the_rounds_of_that_time(
     )
 
     _rounds(live, recording, 2)
-    filler = _fill(small_disk)
+    filler = _fill(disk)
     _rounds(live, recording, 3)
     said, dropped = recording.problem, recording.counts.dropped["disk_full"]
     filler.unlink()
@@ -83,9 +70,9 @@ def test_a_full_spool_disk_costs_only_the_rounds_of_that_time(
 
 
 def test_what_waits_on_a_full_spool_disk_is_delivered_and_makes_room(
-    small_disk: Path, tmp_path: Path, live: Live
+    disk: Path, tmp_path: Path, live: Live
 ) -> None:
-    spool = Spool(small_disk / "spool", max_bytes=100_000_000, spool_id="test")
+    spool = Spool(disk / "spool", max_bytes=100_000_000, spool_id="test")
     store = ParquetStore(str(tmp_path / "store"))
     writer = Writer(spool, store, WriterSettings(flush_ms=0, retention_days={}), SetClock())
     recording = Recorder(
@@ -95,7 +82,7 @@ def test_what_waits_on_a_full_spool_disk_is_delivered_and_makes_room(
         appended=lambda: None,
     )
     _rounds(live, recording, 2)
-    _fill(small_disk)
+    _fill(disk)
     _rounds(live, recording, 1)
     refused = recording.problem
 
@@ -107,10 +94,10 @@ def test_what_waits_on_a_full_spool_disk_is_delivered_and_makes_room(
     assert len(held(store)) == 2 * PARTITIONS
 
 
-def test_a_full_store_disk_loses_nothing(small_disk: Path, tmp_path: Path, live: Live) -> None:
+def test_a_full_store_disk_loses_nothing(disk: Path, tmp_path: Path, live: Live) -> None:
     clock = SetClock()
     spool = Spool(tmp_path / "spool", max_bytes=100_000_000, spool_id="test")
-    store = ParquetStore(str(small_disk / "store"))
+    store = ParquetStore(str(disk / "store"))
     writer = Writer(spool, store, WriterSettings(flush_ms=0, retention_days={}), clock)
     recording = Recorder(
         spool,
@@ -121,7 +108,7 @@ def test_a_full_store_disk_loses_nothing(small_disk: Path, tmp_path: Path, live:
 
     _rounds(live, recording, 2)
     assert writer.deliver()
-    filler = _fill(small_disk)
+    filler = _fill(disk)
     _rounds(live, recording, 3)
     assert not writer.deliver()
     said = writer.problem
@@ -136,9 +123,9 @@ def test_a_full_store_disk_loses_nothing(small_disk: Path, tmp_path: Path, live:
     assert found.leftovers == ()
 
 
-def test_reading_goes_on_while_the_disk_is_full(small_disk: Path, live: Live) -> None:
-    store = ParquetStore(str(small_disk / "store"))
-    spool = Spool(small_disk / "spool", max_bytes=100_000_000, spool_id="test")
+def test_reading_goes_on_while_the_disk_is_full(disk: Path, live: Live) -> None:
+    store = ParquetStore(str(disk / "store"))
+    spool = Spool(disk / "spool", max_bytes=100_000_000, spool_id="test")
     recording = Recorder(
         spool,
         RecorderSettings(interval_ms=INTERVAL_MS, full_every=1),
@@ -149,7 +136,7 @@ def test_reading_goes_on_while_the_disk_is_full(small_disk: Path, live: Live) ->
     _rounds(live, recording, 1)
     writer.deliver()
 
-    _fill(small_disk)
+    _fill(disk)
 
     assert len(held(store)) == PARTITIONS
     assert store.verify().sound
