@@ -11,6 +11,7 @@ import resource
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
@@ -35,10 +36,6 @@ ASGIApp = Callable[
 MAX_URL_BYTES: Final = 8 * 1024
 MAX_HEAD_BYTES: Final = 32 * 1024
 """Of the request line and all headers."""
-REQUEST_WITHIN_S: Final = 15.0
-"""From the first byte of a request, or the start of a connection, to the end of the request."""
-TAKEN_WITHIN_S: Final = 60.0
-"""A client that takes nothing of its answer for so long is gone."""
 _HANDSHAKE_WITHIN_S: Final = 10.0
 _LOOK_EVERY_S: Final = 1.0
 _BACKLOG: Final = 2048
@@ -52,10 +49,27 @@ class AddressError(LagwatchError):
     """The HTTP address cannot be listened on."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientTimeouts:
+    """How long the server waits for a client before it closes the connection, in seconds."""
+
+    request_s: float = 15.0
+    """From the first byte of a request, or the start of a connection, to the end of the request."""
+    answer_s: float = 60.0
+    """Without the client reading any of its answer."""
+
+
 class HttpServer:
     """Serves an ASGI application by the options of `[server]`."""
 
-    def __init__(self, app: ASGIApp, settings: ServerSettings, clock: Clock) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: ServerSettings,
+        clock: Clock,
+        *,
+        timeouts: ClientTimeouts | None = None,
+    ) -> None:
         """Listen; connections wait until `run` answers them.
 
         Raises:
@@ -66,7 +80,11 @@ class HttpServer:
         self._certificate = Certificate(settings.tls) if settings.tls.cert_file else None
         self._listener = _listen(settings.host, settings.port)
         self._uvicorn = _Uvicorn(
-            app, self._listener, self._certificate, most=_most_connections(settings)
+            app,
+            self._listener,
+            self._certificate,
+            most=_most_connections(settings),
+            timeouts=timeouts or ClientTimeouts(),
         )
 
     @property
@@ -104,6 +122,7 @@ class _Uvicorn(uvicorn.Server):
         certificate: "Certificate | None",
         *,
         most: int,
+        timeouts: ClientTimeouts,
     ) -> None:
         super().__init__(
             uvicorn.Config(
@@ -121,6 +140,7 @@ class _Uvicorn(uvicorn.Server):
         self._listener = listener
         self._certificate = certificate
         self._most = most
+        self._timeouts = timeouts
         self._opening: set[asyncio.Task[None]] = set()
         """Connections that are not yet the protocol's: TLS is being agreed on."""
         self._accepts = False
@@ -149,7 +169,7 @@ class _Uvicorn(uvicorn.Server):
         """Close connections whose clients send or take nothing; room goes to those who wait."""
         now_s = asyncio.get_running_loop().time()
         for connection in tuple(self.server_state.connections):
-            if isinstance(connection, _Protocol) and connection.is_slow(now_s):
+            if isinstance(connection, _Protocol) and connection.is_slow(now_s, self._timeouts):
                 connection.transport.abort()
         self._accept_if_room()
 
@@ -264,14 +284,14 @@ class _Protocol(HttpToolsProtocol):
         if not self._refused:
             super().on_message_complete()
 
-    def is_slow(self, now_s: float) -> bool:
+    def is_slow(self, now_s: float, timeouts: ClientTimeouts) -> bool:
         """True if the client keeps its connection without using it."""
-        if self._since_s and now_s - self._since_s > REQUEST_WITHIN_S:
+        if self._since_s and now_s - self._since_s > timeouts.request_s:
             return True
         left = self.transport.get_write_buffer_size()
         if left == 0 or left != self._left[0]:
             self._left = (left, now_s)
-        return now_s - self._left[1] > TAKEN_WITHIN_S
+        return now_s - self._left[1] > timeouts.answer_s
 
     def _refuse(self, status: int, text: str) -> None:
         if self._refused:

@@ -40,7 +40,7 @@ from lagwatch.history.rows import (
 from lagwatch.ports.history import HistoryRange
 
 _CACHED_FOOTERS: Final = 2048
-_CHUNK_ROWS: Final = 500_000
+CHUNK_ROWS: Final = 500_000
 """More rows than this of one slot are read in several ranges of groups."""
 _ATTEMPTS: Final = 5
 
@@ -50,8 +50,9 @@ _log = structlog.get_logger()
 class ParquetSlots:
     """Slots of a folder or file system; used from several threads."""
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, *, chunk_rows: int = CHUNK_ROWS) -> None:
         self.where = where
+        self._chunk_rows = chunk_rows
         self.folder: Folder = open_folder(where)
         self._footers: OrderedDict[tuple[str, int, int], Footer] = OrderedDict()
         self._lock = Lock()
@@ -158,7 +159,7 @@ class ParquetSlots:
         """Ranges of group names, each of not too many rows; together they cover all."""
         if wanted.group is not None:
             return [(None, None)]
-        return parts_of(group_rows(self.footers(slot)), _CHUNK_ROWS)
+        return parts_of(group_rows(self.footers(slot)), self._chunk_rows)
 
     def _read_range(
         self,

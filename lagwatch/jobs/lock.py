@@ -26,15 +26,22 @@ from lagwatch.errors import HistoryError, JobError
 from lagwatch.history.folder import reported
 from lagwatch.jobs.state import FOLDER, JobState
 
-_RENEWED_S: Final = 10.0
+RENEW_EVERY_S: Final = 10.0
 _DEAD_AFTER_MS: Final = 60_000
 
 _log = structlog.get_logger()
 
 
 @contextmanager
-def only_run(job: str, state: JobState, settings: HistorySettings, clock: Clock) -> Iterator[None]:
-    """Hold the lock of a job on a store.
+def only_run(
+    job: str,
+    state: JobState,
+    settings: HistorySettings,
+    clock: Clock,
+    *,
+    renew_every_s: float = RENEW_EVERY_S,
+) -> Iterator[None]:
+    """Hold the lock of a job on a store, and renew its note every `renew_every_s`.
 
     Raises:
         JobError: `locked`: another run holds it; the text says which.
@@ -43,7 +50,9 @@ def only_run(job: str, state: JobState, settings: HistorySettings, clock: Clock)
     with _kernel_lock(job, state, settings):
         note = _Note(job, state, clock)
         note.take()
-        renewing = threading.Thread(target=note.renew, name=f"lock-{job}", daemon=True)
+        renewing = threading.Thread(
+            target=note.renew, args=(renew_every_s,), name=f"lock-{job}", daemon=True
+        )
         renewing.start()
         try:
             yield
@@ -74,8 +83,8 @@ class _Note:
         if not self._put():
             raise locked(self._job, self._held)
 
-    def renew(self) -> None:
-        while not self.ended.wait(_RENEWED_S):
+    def renew(self, every_s: float) -> None:
+        while not self.ended.wait(every_s):
             try:
                 if not self._put():
                     _log.error("job_lock_lost", job=self._job)

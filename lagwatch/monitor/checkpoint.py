@@ -31,7 +31,7 @@ SLICE_ROWS: Final = 8_192
 _WINDOW: Final = ("offset", "commit_ms", "order", "lag", "observed_s")
 
 
-def capture(monitor: ClusterMonitor) -> Iterator[Part]:
+def capture(monitor: ClusterMonitor, *, slice_rows: int = SLICE_ROWS) -> Iterator[Part]:
     """All that outlives a restart; the first part decides as of when.
 
     Nothing else may change the monitor while a part is made.
@@ -48,13 +48,13 @@ def capture(monitor: ClusterMonitor) -> Iterator[Part]:
         "sample_ms": at_ms,
         **{f"partition.{name}": column for name, column in kept.partitions.items()},
     }
-    for first in range(0, ends.shape[1], SLICE_ROWS):
+    for first in range(0, ends.shape[1], slice_rows):
         # the matrix is replaced when it is thinned or renumbered: this one stays as it is
-        yield {"ends": ends[:, first : first + SLICE_ROWS].copy()}
+        yield {"ends": ends[:, first : first + slice_rows].copy()}
     groups, topics = _Dictionary(), _Dictionary()
     first = 0
     while first < monitor.windows.rows:
-        end = min(first + SLICE_ROWS, monitor.windows.rows)
+        end = min(first + slice_rows, monitor.windows.rows)
         if part := _rows(monitor, monitor.table.used(first, end), groups, topics):
             yield part
         first = end

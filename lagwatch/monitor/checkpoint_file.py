@@ -132,10 +132,12 @@ def _unfolded(raw: bytes, width: int) -> Int64:
 # files
 
 
-def encode(header: Mapping[str, object], parts: Iterable[Packed]) -> bytes:
+def encode(
+    header: Mapping[str, object], parts: Iterable[Packed], *, version: int = FORMAT
+) -> bytes:
     """The whole file. `header` says what the checkpoint is of."""
     parts = list(parts)
-    head = orjson.dumps({**header, "format": FORMAT, "parts": [part.columns for part in parts]})
+    head = orjson.dumps({**header, "format": version, "parts": [part.columns for part in parts]})
     length = len(head).to_bytes(_LENGTH_BYTES, "big")
     whole = b"".join((_MAGIC, length, head, *(part.data for part in parts)))
     return whole + blake2b(whole, digest_size=_DIGEST_BYTES).digest()

@@ -15,11 +15,10 @@ import pytest
 import uvloop
 from starlette.responses import PlainTextResponse, StreamingResponse
 
-from lagwatch import http_server
 from lagwatch.clock import SystemClock
 from lagwatch.config.server import ServerSettings
 from lagwatch.errors import ConfigError
-from lagwatch.http_server import HttpServer
+from lagwatch.http_server import ClientTimeouts, HttpServer
 from tests.support.certificates import self_signed
 from tests.support.served import serving
 from tests.support.waiting import eventually
@@ -38,10 +37,10 @@ async def application(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN
 
 
 @contextlib.contextmanager
-def running(**options: object) -> Iterator[int]:
+def running(timeouts: ClientTimeouts | None = None, **options: object) -> Iterator[int]:
     """The server in a thread of its own; yields its port."""
     settings = ServerSettings.model_validate({"address": "127.0.0.1:0", **options})
-    server = HttpServer(application, settings, SystemClock())
+    server = HttpServer(application, settings, SystemClock(), timeouts=timeouts)
     thread = threading.Thread(
         target=lambda: asyncio.Runner(loop_factory=uvloop.new_event_loop).run(server.run())
     )
@@ -102,9 +101,9 @@ def test_several_requests_on_one_connection_are_answered() -> None:
         assert received(connection, b"yesHTTP").startswith(b"HTTP/1.1 200")
 
 
-def test_clients_that_send_nothing_make_room_for_those_who_wait(monkeypatch) -> None:
-    monkeypatch.setattr(http_server, "REQUEST_WITHIN_S", 1.0)
-    with running(max_connections=5) as port, connected(port, 3) as slow:
+def test_clients_that_send_nothing_make_room_for_those_who_wait() -> None:
+    hasty = ClientTimeouts(request_s=1)
+    with running(hasty, max_connections=5) as port, connected(port, 3) as slow:
         for connection in slow:
             connection.sendall(_GET)
             received(connection)
@@ -116,9 +115,9 @@ def test_clients_that_send_nothing_make_room_for_those_who_wait(monkeypatch) -> 
             assert all(received(connection) == b"" for connection in [*slow, *silent[:2]])
 
 
-def test_a_client_that_takes_nothing_is_left(monkeypatch) -> None:
-    monkeypatch.setattr(http_server, "TAKEN_WITHIN_S", 1.0)
-    with running(max_connections=1) as port, connected(port, 2) as (greedy, waiting):
+def test_a_client_that_takes_nothing_is_left() -> None:
+    hasty = ClientTimeouts(answer_s=1)
+    with running(hasty, max_connections=1) as port, connected(port, 2) as (greedy, waiting):
         greedy.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
         waiting.sendall(_GET)
 

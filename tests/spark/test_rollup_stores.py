@@ -5,7 +5,6 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 from lagwatch.config.history import HistorySettings, RetentionSettings
@@ -81,7 +80,7 @@ def test_elasticsearch_and_parquet_give_the_same_roll_ups(
 
 
 def test_many_rows_in_elasticsearch_are_shared_out_by_groups(
-    elasticsearch: EmbeddedElasticsearch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    elasticsearch: EmbeddedElasticsearch, tmp_path: Path
 ) -> None:
     there = HistorySettings(
         store="elasticsearch",
@@ -91,11 +90,11 @@ def test_many_rows_in_elasticsearch_are_shared_out_by_groups(
     ref = StoreRef(settings=there)
     record(ref, recording(23, rounds=120, groups=6), "live")
     hour = NOON_MS, NOON_MS + HOUR_MS
-    monkeypatch.setattr(plan, "_ROWS", {Kind.ROLLUP_5M: 400})
+    task_rows = {Kind.ROLLUP_5M: 400}
     store, roller = ref.open(), Roller(ref, Kind.ROLLUP_5M)
     watch(store).clusters()  # what was written is visible from now on
 
-    shares = list(plan.units(store, Kind.ROLLUP_5M, "here", (hour,)))
+    shares = list(plan.units(store, Kind.ROLLUP_5M, "here", (hour,), task_rows=task_rows))
 
     apart = [row for unit in shares for row in roller.roll(unit).rows()]
     whole = roller.roll(Unit(cluster="here", from_ms=hour[0], to_ms=hour[1])).rows()

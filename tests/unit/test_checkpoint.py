@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from lagwatch.core.model import EpochMs, PartitionStatus, Rule, RuleSet, TimeLagReason
-from lagwatch.monitor import ClusterMonitor, checkpoint
+from lagwatch.monitor import ClusterMonitor
 from lagwatch.monitor.checkpoint import Part, capture
 from lagwatch.ports.reports import Commits
 from lagwatch.query import SnapshotQueries
@@ -119,17 +119,15 @@ def test_what_is_restored_is_what_was_saved(steps) -> None:
 def test_a_capture_between_commits_loses_none_and_doubles_none(before, meanwhile, slices) -> None:
     # the rows are copied one by one, and between two of them the monitor goes on
     lasting = [step for step in meanwhile if step[0] not in {"forget", "recreate", "list"}]
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(checkpoint, "SLICE_ROWS", slices)
-        told = begun()
-        for step in before:
-            tell(told, step)
-        parts = list(_alternating(capture(told.monitor), told, lasting))
-        told.ends()
-        expected = _windows(told.monitor)
+    told = begun()
+    for step in before:
+        tell(told, step)
+    parts = list(_alternating(capture(told.monitor, slice_rows=slices), told, lasting))
+    told.ends()
+    expected = _windows(told.monitor)
 
-        told.restart(parts)
-        told.ends()
+    told.restart(parts)
+    told.ends()
 
     assert _windows(told.monitor) == expected
 

@@ -362,23 +362,25 @@ def test_any_batches_read_as_if_they_had_been_one(tmp_path_factory, batches, mer
 
 
 def test_rows_of_one_slot_are_read_in_several_parts_when_they_are_many(
-    store: ParquetStore, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr("lagwatch.history.parquet_slots._CHUNK_ROWS", 40_000)
-    rows = concat(
-        [
-            samples([sample(group=f"g{group:02}", partition=one) for one in range(4000)])
-            for group in range(40)
-        ]
-    )
-    store.write([rows.take(np.arange(0, rows.size, 2))], batch="b1")
-    store.write([rows.take(np.arange(1, rows.size, 2))], batch="b2")
+    store = ParquetStore(str(tmp_path), chunk_rows=400)
+    for first in range(0, 40, 4):  # a row group of a file is not divided, so several files
+        rows = samples(
+            [
+                sample(group=f"g{group:02}", partition=number)
+                for group in range(first, first + 4)
+                for number in range(40)
+            ]
+        )
+        store.write([rows.take(np.arange(0, rows.size, 2))], batch=f"even-{first}")
+        store.write([rows.take(np.arange(1, rows.size, 2))], batch=f"odd-{first}")
 
     parts = list(store.read(HistoryRange(kind=Kind.SAMPLES, columns=("lag",), **EVER)))
 
     counted = Counter(name for part in parts for name in part.text("group").tolist())
     assert len(parts) > 2
-    assert counted == {f"g{group:02}": 4000 for group in range(40)}
+    assert counted == {f"g{group:02}": 40 for group in range(40)}
 
 
 # paths

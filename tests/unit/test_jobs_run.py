@@ -15,7 +15,6 @@ from lagwatch.core.record import Kind
 from lagwatch.errors import HistoryError, JobError, SourceError
 from lagwatch.history.build import open_store
 from lagwatch.history.folder import open_folder
-from lagwatch.jobs import lock
 from lagwatch.jobs.faults import translated
 from lagwatch.jobs.last_run import LastRun, Outcome, write_textfile
 from lagwatch.jobs.lock import only_run
@@ -118,9 +117,7 @@ def test_a_run_that_is_refused_leaves_the_metrics_of_the_one_that_goes_on(
     assert not (tmp_path / "metrics").exists()
 
 
-def test_a_note_whose_answer_was_lost_is_ours_all_the_same(history, monkeypatch) -> None:
-    monkeypatch.setattr(lock, "_RENEWED_S", 0.02)
-
+def test_a_note_whose_answer_was_lost_is_ours_all_the_same(history) -> None:
     class Losing(FolderState):
         """Every second answer is lost; what was asked for is done."""
 
@@ -134,7 +131,8 @@ def test_a_note_whose_answer_was_lost_is_ours_all_the_same(history, monkeypatch)
             return done
 
     state = Losing(open_folder(history.url.get_secret_value()))
-    with capture_logs() as logs, only_run("rollup", state, history, CLOCK):
+    run = only_run("rollup", state, history, CLOCK, renew_every_s=0.02)
+    with capture_logs() as logs, run:
         eventually(lambda: state.swaps >= 8, "the note is renewed")
         held = state.load("rollup.lock")
 
@@ -143,11 +141,11 @@ def test_a_note_whose_answer_was_lost_is_ours_all_the_same(history, monkeypatch)
     assert state.load("rollup.lock") == {}
 
 
-def test_a_run_whose_place_was_taken_says_so_and_leaves_the_note(history, monkeypatch) -> None:
-    monkeypatch.setattr(lock, "_RENEWED_S", 0.02)
+def test_a_run_whose_place_was_taken_says_so_and_leaves_the_note(history) -> None:
     state, other = open_state(history), {"token": "x", "host": "elsewhere", "seen_ms": 0}
 
-    with capture_logs() as logs, only_run("rollup", state, history, CLOCK):
+    run = only_run("rollup", state, history, CLOCK, renew_every_s=0.02)
+    with capture_logs() as logs, run:
         state.save("rollup.lock", other)
         eventually(lambda: bool(logs), "it is noticed")
 

@@ -3,7 +3,6 @@
 from itertools import pairwise
 from pathlib import Path
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -13,7 +12,7 @@ from lagwatch.core.rollup import Span, merge, roll_up
 from lagwatch.history.layout import DAY_MS, HOUR_MS, day_start_ms
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.history.rows import parts_of
-from lagwatch.jobs.rollup import plan, rows
+from lagwatch.jobs.rollup import plan
 from lagwatch.jobs.rollup.rows import Roller
 from lagwatch.jobs.rollup.units import Unit
 from lagwatch.jobs.tables import StoreRef
@@ -69,17 +68,17 @@ def write_hours(store: ParquetStore, hours: range, groups: int, *, batch: str) -
     )
 
 
-def units(store: ParquetStore, kind: Kind) -> list[Unit]:
-    return list(plan.units(store, kind, "here", DAY))
+def units(store: ParquetStore, *, task_rows: int) -> list[Unit]:
+    wanted = Kind.ROLLUP_1H
+    return list(plan.units(store, wanted, "here", DAY, task_rows={wanted: task_rows}))
 
 
-def test_a_day_is_cut_between_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "_ROWS", {Kind.ROLLUP_1H: 100})
+def test_a_day_is_cut_between_its_files(tmp_path: Path) -> None:
     store = ParquetStore(str(tmp_path))
     for number in range(8):  # 3 hours of 2 groups: 24 rows
         write_hours(store, range(3 * number, 3 * number + 3), 2, batch=f"b{number}")
 
-    found = units(store, Kind.ROLLUP_1H)
+    found = units(store, task_rows=100)
 
     starts = [DAY_START_MS + hour * HOUR_MS for hour in (0, 12, 24)]
     assert found == [
@@ -88,13 +87,12 @@ def test_a_day_is_cut_between_its_files(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_what_stands_in_one_file_is_divided_by_groups_evenly_whatever_their_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(plan, "_ROWS", {Kind.ROLLUP_1H: 200})
     store = ParquetStore(str(tmp_path))
     write_hours(store, range(24), 8, batch="all")  # 768 rows, all names in its one row group
 
-    found = units(store, Kind.ROLLUP_1H)
+    found = units(store, task_rows=200)
 
     assert [(unit.low, unit.high) for unit in found] == [
         (None, "group-2"),
@@ -105,15 +103,12 @@ def test_what_stands_in_one_file_is_divided_by_groups_evenly_whatever_their_orde
     assert {(unit.from_ms, unit.to_ms) for unit in found} == {*DAY}
 
 
-def test_hours_that_two_files_share_are_not_cut_apart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plan, "_ROWS", {Kind.ROLLUP_1H: 40})
+def test_hours_that_two_files_share_are_not_cut_apart(tmp_path: Path) -> None:
     store = ParquetStore(str(tmp_path))
     write_hours(store, range(2), 2, batch="early")  # 16 rows
     write_hours(store, range(1, 4), 2, batch="late")  # 24 rows
 
-    found = units(store, Kind.ROLLUP_1H)
+    found = units(store, task_rows=40)
 
     assert all(one.to_ms == after.from_ms for one, after in pairwise(found))
     # nothing but the end of the fourth hour is a place where no file goes on
@@ -122,7 +117,7 @@ def test_hours_that_two_files_share_are_not_cut_apart(
 
 
 def test_rows_of_a_unit_are_the_same_however_many_groups_are_taken_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     found = recording(3, groups=5, rounds=240)
     store = ParquetStore(str(tmp_path))
@@ -131,12 +126,10 @@ def test_rows_of_a_unit_are_the_same_however_many_groups_are_taken_at_a_time(
     span = Span(kind=Kind.ROLLUP_5M, from_ms=NOON_MS, to_ms=NOON_MS + 2 * HOUR_MS)
     unit = Unit(cluster="here", from_ms=span.from_ms, to_ms=span.to_ms)
     five = roll_up(found.raw(), span, cluster="here", interval_ms=INTERVAL_MS)
-    monkeypatch.setattr(rows, "_SAMPLES_AT_ONCE", 200)
-    monkeypatch.setattr(rows, "_ROLLUPS_AT_ONCE", 50)
 
-    rolled = Roller(ref, Kind.ROLLUP_5M).roll(unit)
+    rolled = Roller(ref, Kind.ROLLUP_5M, samples_at_once=200).roll(unit)
     store.write([rolled], batch="five")
-    merged = Roller(ref, Kind.ROLLUP_1H).roll(unit)
+    merged = Roller(ref, Kind.ROLLUP_1H, rollups_at_once=50).roll(unit)
 
     assert list(rolled.rows()) == list(five.rows())
     assert list(merged.rows()) == list(merge(five, Kind.ROLLUP_1H).rows())

@@ -21,12 +21,12 @@ ROLLUPS: Final = (Kind.ROLLUP_5M, Kind.ROLLUP_1H, Kind.ROLLUP_1D)
 SETTLED_MS: Final = 300_000
 """A bucket is rolled up this long after its end: its rows have come by then, mostly."""
 
-_ROWS: Final[Mapping[Kind, int]] = {
+TASK_ROWS: Final[Mapping[Kind, int]] = {
     Kind.ROLLUP_5M: 1_300_000,
     Kind.ROLLUP_1H: 300_000,
     Kind.ROLLUP_1D: 60_000,
 }
-"""Finer rows of one task, about."""
+"""About how many finer rows one task takes."""
 _BATCH_MS: Final[Mapping[Kind, int]] = {Kind.ROLLUP_5M: HOUR_MS}
 
 _Sized = tuple[int, int, int]
@@ -102,9 +102,16 @@ def buckets(kind: Kind, wanted: Ranges, held: Ranges, may: Makeable, now_ms: int
     return common(whole, may.of(kind, end_of(kind, now_ms)))
 
 
-def units(store: HistoryStore, kind: Kind, cluster: str, wanted: Ranges) -> Iterator[Unit]:
-    """Pieces of work of about the same size; together they are all that is wanted."""
-    finer, most = FINER.get(kind, Kind.SAMPLES), _ROWS[kind]
+def units(
+    store: HistoryStore,
+    kind: Kind,
+    cluster: str,
+    wanted: Ranges,
+    *,
+    task_rows: Mapping[Kind, int] = TASK_ROWS,
+) -> Iterator[Unit]:
+    """Pieces of work of about `task_rows` finer rows each; together they cover `wanted`."""
+    finer, most = FINER.get(kind, Kind.SAMPLES), task_rows[kind]
     found = [piece for one in wanted for piece in pieces(one, _piece_ms(kind))]
     if isinstance(store, ParquetStore):
         # samples are not cut within an hour: each part would read those before it again

@@ -29,8 +29,8 @@ from lagwatch.ports.history import HistoryRange
 
 FINER: Final = {Kind.ROLLUP_1H: Kind.ROLLUP_5M, Kind.ROLLUP_1D: Kind.ROLLUP_1H}
 """What a roll-up is made of, where that is not the samples."""
-_SAMPLES_AT_ONCE: Final = 130_000
-_ROLLUPS_AT_ONCE: Final = 30_000
+SAMPLES_AT_ONCE: Final = 130_000
+ROLLUPS_AT_ONCE: Final = 30_000
 """Rows of some groups that are rolled up in one go: memory that a process uses for the first time
 costs it more than the computing in it."""
 
@@ -38,9 +38,18 @@ costs it more than the computing in it."""
 class Roller:
     """Rolls up units of one store, each in one go."""
 
-    def __init__(self, ref: StoreRef, kind: Kind) -> None:
+    def __init__(
+        self,
+        ref: StoreRef,
+        kind: Kind,
+        *,
+        samples_at_once: int = SAMPLES_AT_ONCE,
+        rollups_at_once: int = ROLLUPS_AT_ONCE,
+    ) -> None:
         history = ref.settings
         self._kind = kind
+        self._samples_at_once = samples_at_once
+        self._rollups_at_once = rollups_at_once
         self._interval_ms = round(history.interval_s * 1000)
         self._back_ms = back_ms(self._interval_ms, round(history.full_s * 1000))
         self._store = ref.open()
@@ -54,7 +63,7 @@ class Roller:
         """The same, some groups at a time."""
         if self._kind in FINER:
             rows = self._read(FINER[self._kind], unit, unit.from_ms, ())
-            for low, high in parts_of(rows_by_group(rows), _ROLLUPS_AT_ONCE):
+            for low, high in parts_of(rows_by_group(rows), self._rollups_at_once):
                 yield merge(of_groups(rows, low, high), self._kind)
             return
         back = unit.from_ms - self._back_ms
@@ -62,7 +71,7 @@ class Roller:
         rounds = self._read(Kind.GROUP_SAMPLES, unit, back, ROUND_COLUMNS)
         events = self._read(Kind.EVENTS, unit, unit.from_ms, EVENT_COLUMNS)
         span = Span(kind=self._kind, from_ms=unit.from_ms, to_ms=unit.to_ms)
-        for low, high in parts_of(rows_by_group(samples), _SAMPLES_AT_ONCE):
+        for low, high in parts_of(rows_by_group(samples), self._samples_at_once):
             raw = Raw(
                 samples=of_groups(samples, low, high),
                 rounds=of_groups(rounds, low, high),
