@@ -175,7 +175,10 @@ class Service:
         return ServiceState(
             version=__version__,
             clusters=tuple(
-                _cluster_state(self.monitors[health.cluster], health) for health in self.health()
+                _cluster_state(
+                    self.monitors[health.cluster], health, self.supervisors[health.cluster].pid
+                )
+                for health in self.health()
             ),
             recorder=self.history.health() if self.history is not None else None,
             open_incidents=self.alerts.counts().open_incidents if self.alerts is not None else {},
@@ -304,7 +307,12 @@ class Service:
 
     def _judged(self, monitor: ClusterMonitor) -> ClusterSnapshot | None:
         """Judge; None before the first complete round: verdicts on half the commits are wrong."""
-        return monitor.judge(self._clock.now_ms()) if monitor.complete else None
+        if not monitor.complete:
+            return None
+        began_s = self._clock.monotonic_s()
+        snapshot = monitor.judge(self._clock.now_ms())
+        self.metrics.judged(monitor.cluster, self._clock.monotonic_s() - began_s)
+        return snapshot
 
 
 def _skew_problem(skew_ms: int | None) -> tuple[str, ...]:
@@ -338,7 +346,9 @@ def _notices(counts: AlertCounts) -> Mapping[str, NoticeState]:
     }
 
 
-def _cluster_state(monitor: ClusterMonitor, health: ClusterHealth) -> ClusterState:
+def _cluster_state(
+    monitor: ClusterMonitor, health: ClusterHealth, collector_pid: int | None
+) -> ClusterState:
     return ClusterState(
         health=health,
         snapshot=monitor.snapshot,
@@ -347,6 +357,7 @@ def _cluster_state(monitor: ClusterMonitor, health: ClusterHealth) -> ClusterSta
         waiting_commits=monitor.waiting,
         errors=dict(monitor.errors),
         malformed=dict(monitor.facts.malformed) if monitor.facts else {},
+        collector_pid=collector_pid,
     )
 
 

@@ -14,6 +14,7 @@ from lagwatch_api import docs, errors, ops, ui
 from lagwatch_api import metrics as metrics_route
 from lagwatch_api.deps import Deps
 from lagwatch_api.gate import Gate
+from lagwatch_api.measure import Measured
 from lagwatch_api.openapi import DocumentedApp
 from lagwatch_api.routing import Answer, Endpoint, RouteTable
 from lagwatch_api.shape import Shape
@@ -85,6 +86,8 @@ def create_app(
     if access is not None:
         app.include_router(session_routes.router(access))
         app.add_middleware(Gate, access=access, reply=reply)
+    if metrics is not None:
+        app.add_middleware(Measured, metrics=metrics)  # inside `Shape`, which copies the scope
     app.add_middleware(Shape)
     return app
 

@@ -91,7 +91,7 @@ class RouteTable(BaseRoute):
         if node is None or endpoint is None:
             return Match.NONE, {}
         names = dict(zip(node.names, map(_decoded, values), strict=True))
-        return Match.FULL, {"endpoint": endpoint.handler, "path_params": names}
+        return Match.FULL, {"endpoint": endpoint.handler, "path_params": names, "route": endpoint}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request that `matches` has taken."""

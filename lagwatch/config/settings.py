@@ -24,6 +24,14 @@ class MetricsSettings(Section):
             "group; 0 = all"
         ),
     )
+    group_budget: Annotated[int, Field(ge=0, le=100_000_000)] = Field(
+        default=0,
+        description=(
+            "maximum number of groups, per cluster, that get all series of a group: first those "
+            "that are not OK, then those with the greatest lag; the rest get what alerts need: "
+            "status, lag, time lag, rebalances, lost messages and retention; 0 = all"
+        ),
+    )
     burrow: bool = Field(default=False, description="add Burrow's own names")
     kafka_exporter: bool = Field(default=False, description="add the names of kafka_exporter")
     kafka_lag_exporter: bool = Field(

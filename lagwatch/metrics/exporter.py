@@ -3,16 +3,23 @@
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 
-from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+)
 from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
 from lagwatch.clock import Clock
 from lagwatch.config.settings import MetricsSettings
 from lagwatch.memory import give_back
-from lagwatch.metrics import own
+from lagwatch.metrics import own, table
 from lagwatch.metrics.labels import NATIVE, Dialect, LabelBook
-from lagwatch.metrics.metric import END_OF_OPENMETRICS, Format, Packed, header
+from lagwatch.metrics.metric import END_OF_OPENMETRICS, Format, Metric, Packed, header
 from lagwatch.metrics.native import COLUMNS
 from lagwatch.metrics.profiles import PROFILES
 from lagwatch.metrics.source import Source
@@ -38,9 +45,19 @@ class Exporter:
         self._process = CollectorRegistry(auto_describe=False)
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._process)
+        self._rounds = _histogram(table.ROUND_TIME, self._process)
+        self._requests = _histogram(table.HTTP_TIME, self._process)
         self._sources = tuple(_sources(settings))
         self._scrapes = 0
         self._last_s: float | None = None
+
+    def judged(self, cluster: str, took_s: float) -> None:
+        """Count a round of judgement."""
+        self._rounds.labels(cluster).observe(took_s)
+
+    def answered(self, *, method: str, route: str, status: int, took_s: float) -> None:
+        """Count an answer of the HTTP server (`ports.Metrics`)."""
+        self._requests.labels(method, route, str(status)).observe(took_s)
 
     async def scrape(self, *, accept: str, accept_encoding: str) -> Exposition:
         """The newest moment, in the format and encoding that the client prefers."""
@@ -70,6 +87,7 @@ class Exporter:
                 cluster.snapshot,
                 rebalances=cluster.rebalances,
                 most_rows=self._settings.partition_budget,
+                most_groups=self._settings.group_budget,
             )
             for cluster in state.clusters
             if cluster.snapshot is not None
@@ -92,6 +110,16 @@ class Exporter:
             yield made.decode().removesuffix(END_OF_OPENMETRICS)
         else:
             yield generate_latest(self._process).decode()
+
+
+# creation times would stand as gauges of their own in the format of Prometheus
+disable_created_metrics()  # type: ignore[no-untyped-call] # is untyped
+
+
+def _histogram(metric: Metric, registry: CollectorRegistry) -> Histogram:
+    return Histogram(
+        metric.name, metric.help, metric.labels, registry=registry, buckets=metric.buckets
+    )
 
 
 def _sources(settings: MetricsSettings) -> Iterator[tuple[Source, Dialect]]:

@@ -16,6 +16,8 @@ class Kind(StrEnum):
     """Only grows, from zero at the start of the process; its name ends in `_total`."""
     INFO = "info"
     """Always 1: what it says is in its labels; its name ends in `_info`."""
+    HISTOGRAM = "histogram"
+    """How often a value was at most so much; written as NAME_bucket, NAME_sum and NAME_count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,8 @@ class Metric:
     kind: Kind = Kind.GAUGE
     unit: str = ""
     """Last word of the name: messages, seconds, bytes, ratio; "" where there is none."""
+    buckets: tuple[float, ...] = ()
+    """Upper bounds of a histogram, without infinity."""
 
     @property
     def family(self) -> str:

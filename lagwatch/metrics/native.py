@@ -6,12 +6,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lagwatch.core.model import GroupStatus, Member, PartitionStatus
+from lagwatch.core.model import UNKNOWN, GroupStatus, Member, PartitionStatus
 from lagwatch.metrics import labels as by
 from lagwatch.metrics import table
 from lagwatch.metrics.labels import escape
-from lagwatch.metrics.source import Column, Source, States
-from lagwatch.metrics.view import STATES
+from lagwatch.metrics.source import Column, Source, States, Values
+from lagwatch.metrics.view import STATES, View
 
 _NOT_OK: Final = tuple(status for status in PartitionStatus if status is not PartitionStatus.OK)
 _GROUP_STATUSES: Final = tuple(
@@ -26,6 +26,12 @@ def _owner_labels(owner: Member | None) -> str:
         f',member_host="{escape(owner.host)}",client_id="{escape(owner.client_id)}"'
         f',instance_id="{escape(owner.instance_id)}"'
     )
+
+
+def _of_detailed(view: View, values: Values) -> Values:
+    """A column of groups, for those that have all their series; what alerts need is for all."""
+    kept: Values = np.where(view.detailed, values, UNKNOWN)
+    return kept
 
 
 def _code(statuses: Sequence[int], column: NDArray[np.integer]) -> NDArray[np.int8]:
@@ -61,9 +67,13 @@ COLUMNS: Final[tuple[Source, ...]] = (
     Column(
         metric=table.GROUP_READABLE_LAG,
         labels=by.of_groups,
-        values=lambda view: view.group_readable_lag,
+        values=lambda view: _of_detailed(view, view.group_readable_lag),
     ),
-    Column(metric=table.GROUP_MAX_LAG, labels=by.of_groups, values=lambda view: view.group_max_lag),
+    Column(
+        metric=table.GROUP_MAX_LAG,
+        labels=by.of_groups,
+        values=lambda view: _of_detailed(view, view.group_max_lag),
+    ),
     Column(
         metric=table.GROUP_MAX_TIME_LAG,
         labels=by.of_groups,
@@ -79,11 +89,18 @@ COLUMNS: Final[tuple[Source, ...]] = (
         metric=table.GROUP_STATE,
         labels=by.of_groups,
         states=STATES,
-        codes=lambda view: view.group_state,
+        codes=lambda view: np.where(view.detailed, view.group_state, UNKNOWN),
+        only_held=True,
     ),
-    Column(metric=table.GROUP_MEMBERS, labels=by.of_groups, values=lambda view: view.group_members),
     Column(
-        metric=table.GROUP_COMPLETE, labels=by.of_groups, values=lambda view: view.group_complete
+        metric=table.GROUP_MEMBERS,
+        labels=by.of_groups,
+        values=lambda view: _of_detailed(view, view.group_members),
+    ),
+    Column(
+        metric=table.GROUP_COMPLETE,
+        labels=by.of_groups,
+        values=lambda view: _of_detailed(view, view.group_complete),
     ),
     Column(metric=table.REBALANCES, labels=by.of_groups, values=lambda view: view.group_rebalances),
     Column(metric=table.GROUP_LOST, labels=by.of_groups, values=lambda view: view.group_lost),
@@ -93,32 +110,40 @@ COLUMNS: Final[tuple[Source, ...]] = (
         values=lambda view: view.group_retention_used,
     ),
     Column(
-        metric=table.GROUP_REST_LAG, labels=by.of_groups, values=lambda view: view.group_rest_lag
+        metric=table.GROUP_REST_LAG,
+        labels=by.of_groups,
+        values=lambda view: _of_detailed(view, view.group_rest_lag),
     ),
-    Column(metric=table.GROUP_REST, labels=by.of_groups, values=lambda view: view.group_rest),
     Column(
-        metric=table.GROUP_TOPIC_LAG, labels=by.of_group_topics, values=lambda view: view.pair_lag
+        metric=table.GROUP_REST,
+        labels=by.of_groups,
+        values=lambda view: _of_detailed(view, view.group_rest),
+    ),
+    Column(
+        metric=table.GROUP_TOPIC_LAG,
+        labels=by.of_group_topics,
+        values=lambda view: np.where(view.pair_detailed, view.pair_lag, UNKNOWN),
     ),
     Column(
         metric=table.GROUP_TOPIC_COMMITTED,
         labels=by.of_group_topics,
-        values=lambda view: view.pair_committed,
+        values=lambda view: np.where(view.pair_detailed, view.pair_committed, UNKNOWN),
     ),
     Column(metric=table.LOST, labels=by.of_group_topics, values=lambda view: view.pair_lost),
     Column(
         metric=table.LOG_END,
         labels=by.of_topic_partitions,
-        values=lambda view: view.shown_offsets(view.snapshot.topics.log_end),
+        values=lambda view: view.shown_offsets(view.topics.log_end),
     ),
     Column(
         metric=table.LOG_START,
         labels=by.of_topic_partitions,
-        values=lambda view: view.shown_offsets(view.snapshot.topics.log_start),
+        values=lambda view: view.shown_offsets(view.topics.log_start),
     ),
     Column(
         metric=table.TOPIC_LOG_END,
         labels=by.of_topics,
-        values=lambda view: view.topic_sum(view.snapshot.topics.log_end),
+        values=lambda view: view.topic_sum(view.topics.log_end),
     ),
     Column(
         metric=table.TOPIC_PARTITIONS,

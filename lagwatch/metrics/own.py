@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from prometheus_client import ProcessCollector
+
 from lagwatch.core.wire import Fault
 from lagwatch.metrics import table
 from lagwatch.metrics.labels import escape
@@ -78,6 +80,10 @@ def _clusters(
     )
     yield table.LEFT_OUT, [((name,), int(view.left_out.sum())) for name, view in views.items()]
     yield (
+        table.GROUPS_LEFT_OUT,
+        [((name,), int((~view.detailed).sum())) for name, view in views.items()],
+    )
+    yield (
         table.LAST_SUCCESS,
         [
             ((name,), view.snapshot.data_ms / 1000)
@@ -95,6 +101,7 @@ def _clusters(
             if cluster.health.clock_skew_s is not None
         ],
     )
+    yield from _collectors(clusters)
     yield table.ERRORS, _counted(clusters, _ERROR_KINDS, lambda cluster: cluster.errors)
     yield table.MALFORMED, _counted(clusters, _MALFORMED, lambda cluster: cluster.malformed)
 
@@ -111,6 +118,30 @@ _BY_CLUSTER: Final[tuple[tuple[Metric, Callable[[ClusterState], float]], ...]] =
     ),
     (table.COLLECTOR_RESTARTS, lambda cluster: cluster.health.collector_restarts),
 )
+
+
+_OF_COLLECTORS: Final = (
+    (table.COLLECTOR_CPU, "process_cpu_seconds_total"),
+    (table.COLLECTOR_MEMORY, "process_resident_memory_bytes"),
+    (table.COLLECTOR_START, "process_start_time_seconds"),
+)
+
+
+def _collectors(clusters: tuple[ClusterState, ...]) -> Iterator[tuple[Metric, list[Sample]]]:
+    """What the processes that read the clusters cost; nothing of one that does not run."""
+    costs = {
+        cluster.health.cluster: _process(cluster.collector_pid)
+        for cluster in clusters
+        if cluster.collector_pid is not None
+    }
+    for metric, name in _OF_COLLECTORS:
+        yield metric, [((cluster,), cost[name]) for cluster, cost in costs.items() if name in cost]
+
+
+def _process(pid: int) -> dict[str, float]:
+    """What the system counts of a process; nothing where there is no /proc, or no such process."""
+    found = ProcessCollector(pid=lambda: pid, registry=None).collect()
+    return {sample.name: sample.value for family in found for sample in family.samples}
 
 
 def _counted(

@@ -25,6 +25,8 @@ class ClusterState:
     """Failed rounds since the start, by `SourceError.kind`."""
     malformed: Mapping[str, int] = field(default_factory=dict)
     """Records that could not be decoded, by reason."""
+    collector_pid: int | None = None
+    """Process id of the collector; None between two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,12 +87,12 @@ GROUP_MAX_TIME_LAG = Metric(
 GROUP_STATUS = Metric(
     name="lagwatch_group_status",
     labels=(*_GROUP, "status"),
-    help="1 for the verdict on the group, 0 for the others.",
+    help="1 for the verdict on the group, 0 for the others; UNKNOWN while its data are stale.",
 )
 GROUP_STATE = Metric(
     name="lagwatch_group_state",
     labels=(*_GROUP, "state"),
-    help="1 for the state of the group in Kafka, 0 for the others.",
+    help="1 for the state of the group in Kafka; other states have no series.",
 )
 GROUP_MEMBERS = Metric(
     name="lagwatch_group_members",
@@ -115,7 +115,8 @@ GROUP_LOST = Metric(
     name="lagwatch_group_lost_messages",
     labels=_GROUP,
     unit="messages",
-    help="Messages that retention removed before the group read them.",
+    help="Messages between the committed offset and the log start: gone before the group read "
+    "them, and not skipped yet.",
 )
 GROUP_RETENTION_USED = Metric(
     name="lagwatch_group_retention_used_ratio",
@@ -182,12 +183,17 @@ TOPIC_PARTITIONS = Metric(
 UNKNOWN_PARTITIONS = Metric(
     name="lagwatch_unknown_partitions",
     labels=("cluster", "reason"),
-    help="Partitions of groups whose lag is not known.",
+    help="Partitions of groups whose lag is not known; stale: it is too long since it was.",
 )
 LEFT_OUT = Metric(
     name="lagwatch_partitions_left_out",
     labels=_CLUSTER,
     help="Partitions of groups without series of their own: the series budget is spent.",
+)
+GROUPS_LEFT_OUT = Metric(
+    name="lagwatch_groups_left_out",
+    labels=_CLUSTER,
+    help="Groups that have only the series that alerts need: the budget of groups is spent.",
 )
 LAST_SUCCESS = Metric(
     name="lagwatch_last_success_timestamp_seconds",
@@ -218,6 +224,14 @@ ROUNDS = Metric(
     labels=_CLUSTER,
     kind=Kind.COUNTER,
     help="Rounds of judgement.",
+)
+ROUND_TIME = Metric(
+    name="lagwatch_round_duration_seconds",
+    labels=_CLUSTER,
+    kind=Kind.HISTOGRAM,
+    unit="seconds",
+    help="How long rounds of judgement took.",
+    buckets=(0.01, 0.05, 0.25, 1.0, 5.0),
 )
 COMMITS = Metric(
     name="lagwatch_commits_total",
@@ -252,6 +266,25 @@ COLLECTOR_RESTARTS = Metric(
     labels=_CLUSTER,
     kind=Kind.COUNTER,
     help="Restarts of the process that reads the cluster.",
+)
+COLLECTOR_CPU = Metric(
+    name="lagwatch_collector_cpu_seconds_total",
+    labels=_CLUSTER,
+    kind=Kind.COUNTER,
+    unit="seconds",
+    help="CPU time of the process that reads the cluster, since it was started.",
+)
+COLLECTOR_MEMORY = Metric(
+    name="lagwatch_collector_resident_memory_bytes",
+    labels=_CLUSTER,
+    unit="bytes",
+    help="Memory of the process that reads the cluster.",
+)
+COLLECTOR_START = Metric(
+    name="lagwatch_collector_start_time_seconds",
+    labels=_CLUSTER,
+    unit="seconds",
+    help="When the process that reads the cluster was started.",
 )
 
 # history
@@ -348,6 +381,15 @@ SCRAPE_TIME = Metric(
     labels=(),
     unit="seconds",
     help="How long the last answer on /metrics took to make.",
+)
+
+HTTP_TIME = Metric(
+    name="lagwatch_http_request_duration_seconds",
+    labels=("method", "route", "status"),
+    kind=Kind.HISTOGRAM,
+    unit="seconds",
+    help="Time until an answer began, by route; other: no route took the request.",
+    buckets=(0.005, 0.025, 0.1, 0.5, 2.5),
 )
 
 # the last run of a Spark job, from node_exporter's textfile collector

@@ -2,22 +2,33 @@
 
 A view lives for one scrape. Columns of partitions have one entry per row that is shown, columns
 of (group, topic) pairs and of groups cover all rows. In all columns values below zero, and NaN,
-are unknown.
+are unknown. What is stale is unknown: the true value may be any other by now.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lagwatch.core.model import UNKNOWN, Member, PartitionStatus, UnknownReason
-from lagwatch.core.snapshot import ClusterSnapshot, RowColumns
+from lagwatch.core.model import (
+    UNKNOWN,
+    GroupInfo,
+    GroupStatus,
+    Member,
+    PartitionStatus,
+    UnknownReason,
+)
+from lagwatch.core.snapshot import ClusterSnapshot, GroupColumns, RowColumns, TopicColumns
 
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Index = NDArray[np.integer]
+
+STALE = "stale"
+"""The reason why a partition of a stale group is unknown; the others are `UnknownReason`s."""
 
 _NO_OWNERS: Mapping[tuple[str, int], Member] = {}
 
@@ -34,22 +45,78 @@ STATES = (
 
 
 class View:
-    """A snapshot, and the choice of the rows that get series of their own.
+    """A snapshot, and the choice of the rows and groups that get series of their own.
 
     `most_rows` rows are shown, all when it is 0: those that are not OK first, the worst first,
-    then those with the greatest lag.
+    then those with the greatest lag. `most_groups` chooses in the same way the groups that have
+    more series than what alerts need.
     """
 
     def __init__(
-        self, snapshot: ClusterSnapshot, *, rebalances: Mapping[str, int], most_rows: int
+        self,
+        snapshot: ClusterSnapshot,
+        *,
+        rebalances: Mapping[str, int],
+        most_rows: int,
+        most_groups: int = 0,
     ) -> None:
         self.snapshot = snapshot
         self.rebalance_counts = rebalances
         self._most_rows = most_rows
+        self._most_groups = most_groups
 
-    @property
+    @cached_property
+    def stale(self) -> Bools:
+        """By group: are its data too old to be shown?"""
+        return self.snapshot.stale_groups()
+
+    @cached_property
     def rows(self) -> RowColumns:
-        return self.snapshot.rows
+        """The rows; those of stale groups without what has changed since nobody knows when."""
+        rows = self.snapshot.rows
+        if not self.stale.any():
+            return rows
+        stale = self.stale[self.row_group]
+        return replace(
+            rows,
+            **{
+                name: np.where(stale, UNKNOWN, getattr(rows, name))
+                for name in ("lag", "readable_lag", "time_lag_ms", "commit_ms", "committed")
+            },
+            status=np.where(stale, np.int8(PartitionStatus.UNKNOWN), rows.status),
+        )
+
+    @cached_property
+    def group(self) -> GroupColumns:
+        """The groups; those that are stale without what has changed since nobody knows when."""
+        group = self.snapshot.group
+        if not self.stale.any():
+            return group
+        return replace(
+            group,
+            **{
+                name: np.where(self.stale, UNKNOWN, getattr(group, name))
+                for name in ("max_lag_row", "time_lag_ms")
+            },
+            status=np.where(self.stale, np.int8(GroupStatus.UNKNOWN), group.status),
+        )
+
+    @cached_property
+    def topics(self) -> TopicColumns:
+        """The topics; without offsets while the whole cluster is stale."""
+        topics = self.snapshot.topics
+        if not self.snapshot.stale:
+            return topics
+        unknown = np.full(topics.log_end.size, UNKNOWN, np.int64)
+        return replace(topics, log_start=unknown, log_end=unknown, leader=unknown.astype(np.int32))
+
+    @cached_property
+    def infos(self) -> list[GroupInfo | None]:
+        """By group: what Kafka says about it; None unknown."""
+        infos = map(self.snapshot.info.get, self.snapshot.groups)
+        return [
+            None if stale else info for info, stale in zip(infos, self.stale.tolist(), strict=True)
+        ]
 
     @cached_property
     def shown(self) -> Int64:
@@ -73,6 +140,22 @@ class View:
         """Group of every row."""
         first = self.snapshot.group.first
         return np.repeat(np.arange(first.size - 1), np.diff(first))
+
+    @cached_property
+    def detailed(self) -> Bools:
+        """By group: does it have all its series?"""
+        size = len(self.snapshot.groups)
+        if self._most_groups == 0 or size <= self._most_groups:
+            return np.ones(size, np.bool_)
+        first = np.lexsort((-self.group_lag, -_GROUP_TROUBLE[self.group_status]))
+        chosen = np.zeros(size, np.bool_)
+        chosen[first[: self._most_groups]] = True
+        return chosen
+
+    @property
+    def pair_detailed(self) -> Bools:
+        """By (group, topic) pair: does the group have all its series?"""
+        return self.detailed[self.row_group[self.pair_first]]
 
     # partitions of groups: by row that is shown
 
@@ -114,7 +197,10 @@ class View:
     def owners(self) -> list[Member | None]:
         """Who holds the partition."""
         names = self.snapshot.topic_names
-        held = [self.snapshot.owners.get(group, _NO_OWNERS) for group in self.snapshot.groups]
+        held = [
+            _NO_OWNERS if stale else self.snapshot.owners.get(group, _NO_OWNERS)
+            for group, stale in zip(self.snapshot.groups, self.stale.tolist(), strict=True)
+        ]
         return [
             held[group].get((names[topic], partition))
             for group, topic, partition in zip(
@@ -166,27 +252,25 @@ class View:
     @property
     def group_lag(self) -> NDArray[np.integer]:
         """Sum of the known lags; unknown when there is none."""
-        group = self.snapshot.group
-        return np.where(group.max_lag_row >= 0, group.total_lag, UNKNOWN)
+        return np.where(self.group.max_lag_row >= 0, self.group.total_lag, UNKNOWN)
 
     @property
     def group_readable_lag(self) -> NDArray[np.integer]:
         """Sum of the known readable lags; unknown when there is none."""
-        group = self.snapshot.group
-        return np.where(group.max_lag_row >= 0, group.readable_lag, UNKNOWN)
+        return np.where(self.group.max_lag_row >= 0, self.group.readable_lag, UNKNOWN)
 
     @property
     def group_max_lag(self) -> NDArray[np.integer]:
-        row = self.snapshot.group.max_lag_row
+        row = self.group.max_lag_row
         return np.append(self.rows.lag, UNKNOWN)[row]
 
     @property
     def group_time_lag_s(self) -> Float64:
-        return seconds(self.snapshot.group.time_lag_ms)
+        return seconds(self.group.time_lag_ms)
 
     @property
     def group_status(self) -> NDArray[np.integer]:
-        return self.snapshot.group.status
+        return self.group.status
 
     @property
     def group_complete(self) -> Float64:
@@ -196,14 +280,14 @@ class View:
     def group_state(self) -> Int64:
         """Index into `STATES`."""
         number = {state: index for index, state in enumerate(STATES)}
-        infos = map(self.snapshot.info.get, self.snapshot.groups)
-        states = [UNKNOWN if info is None else number.get(info.state, UNKNOWN) for info in infos]
+        states = [
+            UNKNOWN if info is None else number.get(info.state, UNKNOWN) for info in self.infos
+        ]
         return np.array(states, np.int64)
 
     @property
     def group_members(self) -> Int64:
-        infos = map(self.snapshot.info.get, self.snapshot.groups)
-        members = [UNKNOWN if info is None else len(info.members) for info in infos]
+        members = [UNKNOWN if info is None else len(info.members) for info in self.infos]
         return np.where(self.group_state >= 0, np.array(members, np.int64), UNKNOWN)
 
     @property
@@ -214,7 +298,7 @@ class View:
     @property
     def group_lost(self) -> Int64:
         """Messages that retention removed before they were read; unknown when nothing is known."""
-        start = self.at_topic_partition(self.snapshot.topics.log_start)
+        start = self.at_topic_partition(self.topics.log_start)
         known = (start >= 0) & (self.rows.committed >= 0)
         lost = np.where(known, np.maximum(start - self.rows.committed, 0), UNKNOWN)
         return _known_sum(lost, self.snapshot.group.first[:-1])
@@ -226,8 +310,8 @@ class View:
         Only of partitions from which retention has ever removed something: before that a log has
         no length of its own.
         """
-        start = self.at_topic_partition(self.snapshot.topics.log_start)
-        length = self.at_topic_partition(self.snapshot.topics.log_end) - start
+        start = self.at_topic_partition(self.topics.log_start)
+        length = self.at_topic_partition(self.topics.log_end) - start
         known = (start > 0) & (length > 0) & (self.rows.lag >= 0)
         used = np.where(known, np.minimum(self.rows.lag / np.maximum(length, 1), 1), -1.0)
         heads = self.snapshot.group.first[:-1]
@@ -235,10 +319,9 @@ class View:
 
     @property
     def group_rest_lag(self) -> Int64:
-        """Sum of the known lags of the rows that are not shown; unknown when all are shown."""
-        lag = np.where(self.left_out, np.maximum(self.rows.lag, 0), 0)
-        sums = _sums(lag, self.snapshot.group.first[:-1])
-        return np.where(self.group_rest > 0, sums, UNKNOWN)
+        """Sum of the known lags of the rows that are not shown; unknown when there is none."""
+        lag = np.where(self.left_out, self.rows.lag, UNKNOWN)
+        return _known_sum(lag, self.snapshot.group.first[:-1])
 
     @property
     def group_rest(self) -> Int64:
@@ -274,13 +357,15 @@ class View:
 
     # the cluster
 
-    def unknown_rows(self) -> dict[UnknownReason, int]:
+    def unknown_rows(self) -> dict[str, int]:
         """Rows whose lag is not known, by reason."""
-        at = self.rows.at[self.rows.lag < 0]
+        stale = self.stale[self.row_group]
+        at = self.rows.at[(self.rows.lag < 0) & ~stale]
         visible = at[at >= 0]
-        no_leader = int(np.count_nonzero(self.snapshot.topics.leader[visible] < 0))
+        no_leader = int(np.count_nonzero(self.topics.leader[visible] < 0))
         asked = self.snapshot.data_ms >= 0
         return {
+            STALE: int(np.count_nonzero(stale)),
             UnknownReason.TOPIC_NOT_VISIBLE: int(at.size - visible.size),
             UnknownReason.NOT_POLLED_YET: 0 if asked else int(visible.size),
             UnknownReason.NO_LEADER: no_leader if asked else 0,
@@ -321,3 +406,7 @@ for _status in PartitionStatus:
     _TROUBLE[_status] = _status
 _TROUBLE[PartitionStatus.OK] = 0
 _TROUBLE[PartitionStatus.UNKNOWN] = 1
+
+_GROUP_TROUBLE = np.zeros(max(GroupStatus) + 1, np.int8)
+for _group_status in (GroupStatus.UNKNOWN, GroupStatus.WARN, GroupStatus.ERR):
+    _GROUP_TROUBLE[_group_status] = max(_GROUP_TROUBLE) + 1

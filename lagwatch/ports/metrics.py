@@ -23,6 +23,13 @@ class Exposition:
 class Metrics(Protocol):
     """What Prometheus scrapes: one consistent moment; never asks Kafka."""
 
+    def answered(self, *, method: str, route: str, status: int, took_s: float) -> None:
+        """Count an answer; the values of the strings must be few: routes, not paths.
+
+        `took_s` are the seconds until the answer began.
+        """
+        ...
+
     async def scrape(self, *, accept: str, accept_encoding: str) -> Exposition:
         """The newest moment; the arguments are the headers of the same names, "" when absent."""
         ...

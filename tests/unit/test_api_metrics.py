@@ -2,6 +2,7 @@
 
 import gzip
 import http.client
+import re
 from collections.abc import Mapping
 
 import pytest
@@ -54,6 +55,36 @@ def test_prometheus_gets_openmetrics_and_gzip() -> None:
     assert answered.headers["content-encoding"] == "gzip"
     assert answered.headers["vary"] == "Accept, Accept-Encoding"
     assert gzip.decompress(answered.body).decode().endswith("# EOF\n")
+
+
+def test_answers_are_counted_by_route_and_never_by_path() -> None:
+    made, state = exporter(Cluster(topics={"t": [(0, 9)]}, commits={("g", "t", 0): 4}))
+    app = create_app(
+        GivenQueries({}), RecordingCommands(), GivenSettings(), made, hostname="vm", version="1"
+    )
+    app.add_api_route("/added/{name}", lambda name: name)
+
+    with served(app) as server:
+        for method, path in (
+            ("GET", "/v3/kafka/somewhere"),
+            ("GET", "/v3/kafka/elsewhere"),
+            ("GET", "/added/one"),
+            ("GET", "/no/such/path"),
+            ("PROPFIND", "/metrics"),
+        ):
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+            connection.request(method, path)
+            connection.getresponse().read()
+            connection.close()
+
+    text = b"".join(made.render(state, Format.PROMETHEUS).plain()).decode()
+    counted = re.findall(r"^lagwatch_http_request_duration_seconds_count(.*)$", text, re.MULTILINE)
+    assert sorted(counted) == [
+        '{method="GET",route="/added/{name}",status="200"} 1.0',
+        '{method="GET",route="/v3/kafka/{cluster}",status="404"} 2.0',
+        '{method="GET",route="other",status="404"} 1.0',
+        '{method="other",route="other",status="405"} 1.0',
+    ]
 
 
 def test_other_methods_are_refused() -> None:

@@ -1,13 +1,16 @@
 """What stands on /metrics: our own names."""
 
 import gzip
+import os
+import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 
-from lagwatch.core.model import EpochMs, RuleSet
-from lagwatch.metrics import table
+from lagwatch.core.model import EpochMs, GroupStatus, RuleSet
+from lagwatch.metrics import ClusterState, table
 from lagwatch.metrics.metric import Format, Kind
 from lagwatch.ports.reports import GroupsGone
 from tests.support.scraped import START_MS, Cluster, Scrape, exporter, info, text
@@ -86,7 +89,7 @@ def test_exactly_one_status_and_one_state_hold() -> None:
              for one in scrape.labels("lagwatch_group_state")}  # fmt: skip
     assert set(status) == {"OK", "WARN", "ERR", "UNKNOWN"}
     assert [word for word, held in status.items() if held] == ["ERR"]
-    assert [word for word, held in state.items() if held] == ["Stable"]
+    assert state == {"Stable": 1}
 
 
 def test_a_group_that_could_not_be_asked_has_neither_state_nor_members() -> None:
@@ -300,6 +303,104 @@ class TestSeriesBudget:
         assert len(scrape.values("lagwatch_lag_messages")) == 5
 
 
+class TestBudgetOfGroups:
+    """`metrics.group_budget`."""
+
+    FOR_ALERTS = frozenset(
+        {
+            "lagwatch_group_status",
+            "lagwatch_group_lag_messages",
+            "lagwatch_group_max_lag_seconds",
+            "lagwatch_group_lost_messages",
+            "lagwatch_group_retention_used_ratio",
+            "lagwatch_rebalances_total",
+            "lagwatch_lost_messages_total",
+        }
+    )
+
+    def cluster(self, groups: int = 3) -> Cluster:
+        return Cluster(
+            topics={"t": [(10, 100)]},
+            commits={(f"g{number}", "t", 0): 90 - number for number in range(groups)},
+            infos=[info(f"g{number}", holds=[("t", 0)]) for number in range(groups)],
+            silent_s=60,
+        )
+
+    def of_group(self, scrape: Scrape, group: str) -> set[str]:
+        return {one.name for one in scrape.samples if one.labels.get("group") == group}
+
+    def test_the_rest_keep_what_alerts_need(self) -> None:
+        scrape = Scrape(self.cluster(), group_budget=1, partition_budget=1)
+
+        assert self.of_group(scrape, "g0") == self.of_group(scrape, "g1") == self.FOR_ALERTS
+        assert self.of_group(scrape, "g2") > self.FOR_ALERTS
+        assert scrape.value("lagwatch_groups_left_out") == 2
+
+    def test_groups_that_are_not_ok_come_before_a_greater_lag(self) -> None:
+        cluster = self.cluster()
+        snapshot = cluster.monitor.snapshot
+        assert snapshot is not None
+        snapshot.group.status[:] = [GroupStatus.WARN, GroupStatus.ERR, GroupStatus.OK]
+
+        one = Scrape(cluster, group_budget=1)
+        two = Scrape(cluster, group_budget=2)
+
+        assert [each["group"] for each in one.labels("lagwatch_group_members")] == ["g1"]
+        assert [each["group"] for each in two.labels("lagwatch_group_members")] == ["g0", "g1"]
+
+    def test_a_group_of_the_rest_costs_ten_series_at_most(self) -> None:
+        few, many = self.cluster(10), self.cluster(60)
+
+        more = len(Scrape(many, group_budget=5, partition_budget=5).samples) - len(
+            Scrape(few, group_budget=5, partition_budget=5).samples
+        )
+
+        assert more / 50 <= 10
+
+    @pytest.mark.parametrize("budget", [0, 3, 99])
+    def test_a_budget_that_suffices_leaves_no_group_out(self, budget) -> None:
+        scrape = Scrape(self.cluster(), group_budget=budget)
+
+        assert scrape.value("lagwatch_groups_left_out") == 0
+        assert len(scrape.values("lagwatch_group_members")) == 3
+
+
+def test_rounds_and_answers_are_counted_with_their_durations() -> None:
+    made, state = exporter(behind())
+    made.judged("here", 0.02)
+    made.judged("here", 0.3)
+    made.answered(method="GET", route="/v3/kafka/{cluster}", status=200, took_s=0.001)
+
+    lines = b"".join(made.render(state, Format.PROMETHEUS).plain()).decode().splitlines()
+
+    assert 'lagwatch_round_duration_seconds_bucket{cluster="here",le="0.05"} 1.0' in lines
+    assert 'lagwatch_round_duration_seconds_count{cluster="here"} 2.0' in lines
+    assert 'lagwatch_round_duration_seconds_sum{cluster="here"} 0.32' in lines
+    labels = '{method="GET",route="/v3/kafka/{cluster}",status="200"}'
+    assert f"lagwatch_http_request_duration_seconds_count{labels} 1.0" in lines
+    assert [line for line in lines if "_created" in line] == []
+
+
+def test_a_collector_says_what_it_costs_while_it_runs() -> None:
+    made, state = exporter(behind())
+    running = replace(state.clusters[0], collector_pid=os.getpid())
+
+    def values(clusters: tuple[ClusterState, ...]) -> dict[str, float]:
+        rendered = made.render(replace(state, clusters=clusters), Format.PROMETHEUS)
+        found = re.findall(
+            r'^lagwatch_collector_(\w+)\{cluster="here"\} (.+)$',
+            b"".join(rendered.plain()).decode(),
+            re.MULTILINE,
+        )
+        return {name: float(value) for name, value in found}
+
+    costs = values((running,))
+    assert costs["cpu_seconds_total"] > 0
+    assert costs["resident_memory_bytes"] > 1_000_000
+    assert costs["start_time_seconds"] > 1_700_000_000
+    assert values(state.clusters).keys() == {"restarts_total"}
+
+
 def test_gzip_and_plain_hold_the_same_text() -> None:
     many = Cluster(
         topics={"t": [(0, 9)] * 9000}, commits={("g", "t", number): 4 for number in range(9000)}
@@ -321,7 +422,11 @@ def test_everything_written_stands_in_the_table_with_its_labels() -> None:
 
     for sample in scrape.samples:
         if sample.name.startswith("lagwatch_"):
-            assert tuple(sample.labels) == known[sample.name].labels, sample.name
+            metric = (
+                known.get(sample.name) or known[re.sub("_(bucket|sum|count)$", "", sample.name)]
+            )
+            labels = tuple(label for label in sample.labels if label != "le")
+            assert labels == metric.labels, sample.name
 
 
 def test_the_table_keeps_the_rules_for_names() -> None:

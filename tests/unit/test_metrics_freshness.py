@@ -8,7 +8,30 @@ import pytest
 from lagwatch.core.model import EpochMs
 from lagwatch.metrics import ClusterState
 from lagwatch.ports.reports import LogEnds
-from tests.support.scraped import Cluster, Scrape, text
+from tests.support.scraped import Cluster, Scrape, info, text
+
+NOW = {
+    "lagwatch_lag_messages",
+    "lagwatch_readable_lag_messages",
+    "lagwatch_lag_seconds",
+    "lagwatch_committed_offset",
+    "lagwatch_commit_age_seconds",
+    "lagwatch_partition_owner_info",
+    "lagwatch_group_lag_messages",
+    "lagwatch_group_readable_lag_messages",
+    "lagwatch_group_max_lag_messages",
+    "lagwatch_group_max_lag_seconds",
+    "lagwatch_group_state",
+    "lagwatch_group_members",
+    "lagwatch_group_lost_messages",
+    "lagwatch_group_retention_used_ratio",
+    "lagwatch_group_topic_lag_messages",
+    "lagwatch_group_topic_committed_offset",
+    "lagwatch_log_end_offset",
+    "lagwatch_log_start_offset",
+    "lagwatch_topic_log_end_offset",
+}
+"""Metrics whose values are of now."""
 
 
 class _Told(Cluster):
@@ -75,6 +98,40 @@ def test_age_and_skew_are_told_and_an_unknown_skew_is_absent(
     assert 'lagwatch_data_age_seconds{cluster="here"} 171.0' in written
     skews = [line for line in written if line.startswith("lagwatch_clock_skew_seconds{")]
     assert len(skews) == lines
+
+
+def test_what_is_stale_is_unknown_and_says_so() -> None:
+    cluster = Cluster(
+        topics={"t": [(10, 100)]},
+        commits={("g", "t", 0): 60},
+        infos=[info("g", holds=[("t", 0)])],
+        rebalances={"g": 3},
+    )
+    fresh = Scrape(cluster)
+    cluster.monitor.judge(EpochMs(cluster.now_ms + 60_000))
+
+    stale = Scrape(cluster)
+
+    known = {name for name in NOW if fresh.values(name)}
+    assert known == NOW
+    assert {name for name in NOW if stale.values(name)} == set()
+    assert fresh.value("lagwatch_unknown_partitions", reason="stale") == 0
+    assert stale.value("lagwatch_unknown_partitions", reason="stale") == 1
+    assert stale.value("lagwatch_unknown_partitions", reason="refused") == 0
+    assert stale.value("lagwatch_group_status", status="UNKNOWN") == 1
+    assert stale.value("lagwatch_group_status", status="OK") == 0
+    assert stale.value("lagwatch_partition_status", status="UNKNOWN") == 1
+
+
+def test_counters_go_on_while_the_data_are_stale() -> None:
+    cluster = Cluster(topics={"t": [(10, 100)]}, commits={("g", "t", 0): 60}, rebalances={"g": 3})
+    cluster.monitor.judge(EpochMs(cluster.now_ms + 60_000))
+
+    stale = Scrape(cluster)
+
+    assert stale.value("lagwatch_rebalances_total", group="g") == 3
+    assert stale.value("lagwatch_lost_messages_total", group="g") == 0
+    assert stale.value("lagwatch_commits_total") == 1
 
 
 def test_a_cluster_without_a_complete_round_has_no_data() -> None:

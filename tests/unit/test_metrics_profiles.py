@@ -3,11 +3,12 @@
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from lagwatch.core.model import RuleSet
+from lagwatch.core.model import EpochMs, GroupInfo, RuleSet
 from lagwatch.metrics.metric import Format
 from lagwatch.metrics.profiles import PROFILES
 from tests.support.scraped import Cluster, Scrape, info, text
@@ -124,7 +125,6 @@ GROUP_TOPIC = {"group_id": "g", "topic_name": "t"}
     ("name", "value", "labels"),
     [
         ("consumer_group_members", 1, {"group_id": "g"}),
-        ("consumer_group_empty_members", 0, {"group_id": "g"}),
         ("consumer_group_topic_members", 1, GROUP_TOPIC),
         ("consumer_group_topic_assigned_partitions", 1, GROUP_TOPIC),
         ("consumer_group_topic_offset_sum", 65, GROUP_TOPIC),
@@ -150,6 +150,54 @@ def test_kminion(name, value, labels) -> None:
 
     assert scrape.values(f"kminion_kafka_{name}", **labels) == [value]
     assert CLUSTER | labels in scrape.labels(f"kminion_kafka_{name}")
+
+
+def kminion(*infos: GroupInfo) -> Scrape:
+    """What KMinion's names say about groups of which each has committed to partition 0 of t."""
+    commits = {(one.group, "t", 0): 4 for one in infos}
+    return Scrape(Cluster(topics={"t": [(0, 9)]}, commits=commits, infos=infos), kminion=True)
+
+
+def test_kminion_says_one_of_stable_groups_only_and_of_no_coordinator_that_is_unknown() -> None:
+    idle = replace(info("idle", "Empty"), coordinator=-1)
+
+    scrape = kminion(info("busy", holds=[("t", 0)]), idle)
+
+    assert scrape.value("kminion_kafka_consumer_group_info", group_id="busy") == 1
+    assert (
+        scrape.value(
+            "kminion_kafka_consumer_group_info", group_id="idle", state="Empty", coordinator_id=""
+        )
+        == 0
+    )
+
+
+def test_kminion_has_members_of_each_group_and_no_line_for_members_that_are_not_there() -> None:
+    scrape = kminion(info("busy", holds=[("t", 0)]), info("idle", "Empty"))
+
+    assert scrape.value("kminion_kafka_consumer_group_members", group_id="idle") == 0
+    assert scrape.values("kminion_kafka_consumer_group_empty_members") == []
+    for name in ("topic_members", "topic_assigned_partitions"):
+        (labels,) = scrape.labels(f"kminion_kafka_consumer_group_{name}")
+        assert labels["group_id"] == "busy"
+
+
+def test_kminion_counts_members_that_hold_nothing_and_topics_without_a_commit() -> None:
+    lone = info("g", holds=[("fresh", 0)])
+    two = replace(lone, members=(*lone.members, replace(lone.members[0], assignment=())))
+
+    scrape = kminion(two)
+
+    assert scrape.value("kminion_kafka_consumer_group_empty_members", group_id="g") == 1
+    assert scrape.value("kminion_kafka_consumer_group_topic_members", topic_name="fresh") == 1
+
+
+def test_kminion_is_up_while_the_data_are_fresh() -> None:
+    fresh, late = cluster(), cluster()
+    late.monitor.judge(EpochMs(late.now_ms + 60_000))
+
+    assert Scrape(fresh, kminion=True).value("kminion_exporter_up", cluster="here") == 1
+    assert Scrape(late, kminion=True).value("kminion_exporter_up", cluster="here") == 0
 
 
 @pytest.mark.parametrize("form", list(Format), ids=lambda form: form.name.lower())

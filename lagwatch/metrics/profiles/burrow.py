@@ -69,7 +69,7 @@ BURROW: Final = Profile(
         column(
             "burrow_kafka_topic_partition_offset",
             by.of_topic_partitions,
-            lambda view: view.shown_offsets(view.snapshot.topics.log_end),
+            lambda view: view.shown_offsets(view.topics.log_end),
             "Log end offset.",
         ),
     ),

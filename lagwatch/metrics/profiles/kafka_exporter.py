@@ -22,19 +22,19 @@ KAFKA_EXPORTER: Final = Profile(
         column(
             "kafka_topic_partition_current_offset",
             by.of_topic_partitions,
-            lambda view: view.shown_offsets(view.snapshot.topics.log_end),
+            lambda view: view.shown_offsets(view.topics.log_end),
             "Log end offset.",
         ),
         column(
             "kafka_topic_partition_oldest_offset",
             by.of_topic_partitions,
-            lambda view: view.shown_offsets(view.snapshot.topics.log_start),
+            lambda view: view.shown_offsets(view.topics.log_start),
             "Log start offset.",
         ),
         column(
             "kafka_topic_partition_leader",
             by.of_topic_partitions,
-            lambda view: view.shown_offsets(view.snapshot.topics.leader),
+            lambda view: view.shown_offsets(view.topics.leader),
             "Id of the broker that leads the partition.",
         ),
         column(

@@ -99,13 +99,13 @@ KAFKA_LAG_EXPORTER: Final = Profile(
         column(
             "kafka_partition_latest_offset",
             by.of_topic_partitions,
-            lambda view: view.shown_offsets(view.snapshot.topics.log_end),
+            lambda view: view.shown_offsets(view.topics.log_end),
             "Log end offset.",
         ),
         column(
             "kafka_partition_earliest_offset",
             by.of_topic_partitions,
-            lambda view: view.shown_offsets(view.snapshot.topics.log_start),
+            lambda view: view.shown_offsets(view.topics.log_start),
             "Log start offset.",
         ),
     ),

@@ -1,15 +1,19 @@
 """The names of KMinion.
 
-Its own series have no label `cluster`; these do, to distinguish clusters.
+Its own series have no label `cluster`; these do, to distinguish clusters. As in KMinion, counts of
+members that hold nothing or a topic have no line for none.
+
+Source: KMinion, prometheus/collect_consumer_groups.go, collect_topic_partition_offsets.go.
 """
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lagwatch import __version__
 from lagwatch.core.model import UNKNOWN, GroupInfo
 from lagwatch.metrics import labels as by
 from lagwatch.metrics.labels import Dialect, escape
@@ -19,59 +23,73 @@ from lagwatch.metrics.view import View
 Int64 = NDArray[np.int64]
 
 
+def _of_exporter(view: View, names: Dialect) -> Sequence[str]:
+    (head,) = by.of_cluster(view, names)
+    return [f'{head},version="{__version__}"']
+
+
 def _of_infos(view: View, names: Dialect) -> Sequence[str]:
     """The labels of groups and, behind them, what is known about each."""
-    infos = map(view.snapshot.info.get, view.snapshot.groups)
-    return [head + _info(info) for head, info in zip(by.of_groups(view, names), infos, strict=True)]
+    heads = by.of_groups(view, names)
+    return [head + _info(info) for head, info in zip(heads, view.infos, strict=True)]
 
 
 def _info(info: GroupInfo | None) -> str:
+    """Empty, as if the label were not there, is what is not known: an idle group is only listed."""
     if info is None:
         return ""
+    coordinator = "" if info.coordinator == UNKNOWN else info.coordinator
     return (
         f',protocol="{escape(info.assignor)}",protocol_type="consumer"'
-        f',state="{escape(info.state)}",coordinator_id="{info.coordinator}"'
+        f',state="{escape(info.state)}",coordinator_id="{coordinator}"'
     )
 
 
-def _ones(view: View) -> Int64:
-    infos = map(view.snapshot.info.get, view.snapshot.groups)
-    return np.array([UNKNOWN if info is None else 1 for info in infos], np.int64)
+def _is_stable(view: View) -> Int64:
+    """1 for Stable, 0 for the other states."""
+    stable = [UNKNOWN if info is None else int(info.state == "Stable") for info in view.infos]
+    return np.where(view.group_state >= 0, np.array(stable, np.int64), UNKNOWN)
 
 
 def _idle_members(view: View) -> Int64:
-    """Members that hold nothing."""
-    infos = map(view.snapshot.info.get, view.snapshot.groups)
+    """Members that hold nothing; no line for none."""
     idle = [
         UNKNOWN if info is None else sum(not member.assignment for member in info.members)
-        for info in infos
+        for info in view.infos
     ]
-    return np.where(view.group_members >= 0, np.array(idle, np.int64), UNKNOWN)
+    return _above_zero(np.array(idle, np.int64))
+
+
+def _above_zero(counts: Int64) -> Int64:
+    return np.where(counts > 0, counts, UNKNOWN)
+
+
+def _of_held_topics(view: View, names: Dialect) -> Sequence[str]:
+    """By (group, topic) of which a member holds partitions, also before the first commit."""
+    heads = by.of_groups(view, names)
+    return [
+        f'{heads[group]},{names.topic}="{escape(topic)}"' for group, topic in _held_topics(view)
+    ]
 
 
 def _topic_members(view: View) -> Int64:
-    """Members that hold a partition, by (group, topic) pair."""
-    return _over_pairs(view, lambda _: 1)
+    """Members that hold partitions of the topic."""
+    return np.array([len(held) for held in _held_topics(view).values()], np.int64)
 
 
 def _topic_assigned(view: View) -> Int64:
-    """Partitions that a member holds, by (group, topic) pair."""
-    return _over_pairs(view, len)
+    """Partitions of the topic that members hold."""
+    return np.array([sum(held) for held in _held_topics(view).values()], np.int64)
 
 
-def _over_pairs(view: View, weight: Callable[[tuple[int, ...]], int]) -> Int64:
-    totals: Counter[tuple[str, str]] = Counter()
-    for group, info in view.snapshot.info.items():
-        for member in info.members:
+def _held_topics(view: View) -> Mapping[tuple[int, str], list[int]]:
+    """(index of the group, topic) → for each member that holds some, how many partitions."""
+    held: defaultdict[tuple[int, str], list[int]] = defaultdict(list)
+    for group, info in enumerate(view.infos):
+        for member in info.members if info is not None else ():
             for topic, partitions in member.assignment:
-                totals[group, topic] += weight(partitions)
-    members = view.group_members
-    groups, topics = view.row_group[view.pair_first], view.rows.topic[view.pair_first]
-    counts = [
-        totals[view.snapshot.groups[group], view.snapshot.topic_names[topic]]
-        for group, topic in zip(groups.tolist(), topics.tolist(), strict=True)
-    ]
-    return np.where(members[groups] >= 0, np.array(counts, np.int64), UNKNOWN)
+                held[group, topic].append(len(partitions))
+    return held
 
 
 KMINION: Final = Profile(
@@ -79,7 +97,16 @@ KMINION: Final = Profile(
     names=Dialect(group="group_id", topic="topic_name", partition="partition_id"),
     columns=(
         column(
-            "kminion_kafka_consumer_group_info", _of_infos, _ones, "What is known about the group."
+            "kminion_exporter_up",
+            _of_exporter,
+            lambda view: np.array([not view.snapshot.stale], np.int64),
+            "1 while the data of the cluster are fresh, else 0.",
+        ),
+        column(
+            "kminion_kafka_consumer_group_info",
+            _of_infos,
+            _is_stable,
+            "1 for a group in the state Stable, else 0.",
         ),
         column(
             "kminion_kafka_consumer_group_members",
@@ -95,13 +122,13 @@ KMINION: Final = Profile(
         ),
         column(
             "kminion_kafka_consumer_group_topic_members",
-            by.of_group_topics,
+            _of_held_topics,
             _topic_members,
             "Members that hold a partition of the topic.",
         ),
         column(
             "kminion_kafka_consumer_group_topic_assigned_partitions",
-            by.of_group_topics,
+            _of_held_topics,
             _topic_assigned,
             "Partitions of the topic that a member holds.",
         ),
@@ -126,25 +153,25 @@ KMINION: Final = Profile(
         column(
             "kminion_kafka_topic_partition_low_water_mark",
             by.of_topic_partitions,
-            lambda view: view.shown_offsets(view.snapshot.topics.log_start),
+            lambda view: view.shown_offsets(view.topics.log_start),
             "Log start offset.",
         ),
         column(
             "kminion_kafka_topic_partition_high_water_mark",
             by.of_topic_partitions,
-            lambda view: view.shown_offsets(view.snapshot.topics.log_end),
+            lambda view: view.shown_offsets(view.topics.log_end),
             "Log end offset.",
         ),
         column(
             "kminion_kafka_topic_low_water_mark_sum",
             by.of_topics,
-            lambda view: view.topic_sum(view.snapshot.topics.log_start),
+            lambda view: view.topic_sum(view.topics.log_start),
             "Sum of the log start offsets of all partitions.",
         ),
         column(
             "kminion_kafka_topic_high_water_mark_sum",
             by.of_topics,
-            lambda view: view.topic_sum(view.snapshot.topics.log_end),
+            lambda view: view.topic_sum(view.topics.log_end),
             "Sum of the log end offsets of all partitions.",
         ),
     ),
