@@ -267,6 +267,9 @@ _NUMBERS: Final[Mapping[str, Callable[[_Seen], int | float | str | None]]] = {
     "silent_before_ms": lambda seen: _known(
         seen.snapshot.around.first_ms - int(seen.snapshot.around.pace.moved_ms[seen.row.window])
     ),
+    "runs_seen": lambda seen: int(
+        seen.snapshot.around.pace.moved_ms[seen.row.window] > seen.snapshot.around.first_ms
+    ),
     "limit_ms": lambda seen: _known(seen.row.limit_ms),
     "usual_pause_ms": lambda seen: int(
         seen.snapshot.around.pace.pause_ms(np.array([seen.row.window]))[0]

@@ -272,6 +272,8 @@ def _judge(
     down = _DOWN[judged.rule]
     # what was once found down stays so until it moves, through restarts and outages
     around.pace.down[:rows] |= down
+    around.pace.may_be_job[:rows] |= judged.rule == Rule.SILENT_BEFORE_START
+    around.pace.behind[:rows] = judged.rule == Rule.FALLING_BEHIND
     return judged
 
 

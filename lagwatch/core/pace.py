@@ -155,6 +155,10 @@ class Pace:
         """When a member came to hold the partition, short interruptions left out; 0 never."""
         self.left_s = np.empty(0, np.uint32)
         """When its last member went; 0 while one holds it, and before."""
+        self.may_be_job = np.empty(0, np.bool_)
+        """Was it silent when it was first seen, and have no members stayed since?"""
+        self.behind = np.empty(0, np.bool_)
+        """Was it judged to fall behind in the last round?"""
         self.waited_ms: Int64 | None = None
         """When the row last waited for a transaction, or nothing but control records was left; -1
         never. None: no row ever did."""
@@ -328,13 +332,18 @@ class Pace:
         left_s[leaves] = now_s
 
     def forget_past(self, held: Bools, now_ms: int) -> None:
-        """Forget the pauses of the past where members stay without moving; called once a step."""
-        known = np.flatnonzero(self.past.known[: held.size])
+        """Forget the pauses of the past where members stay without moving; called once a step.
+
+        Such a group is no job either.
+        """
+        known = np.flatnonzero((self.past.known[: held.size] > 0) | self.may_be_job[: held.size])
         if known.size:
             held_ms = now_ms - self.held_s[known].astype(np.int64) * 1000
             idle_ms = np.minimum(now_ms - self.moved_ms[known], held_ms)
             stays = (held_ms >= _STAYS_MS) | (idle_ms >= _IDLE_STEPS * self.step_ms)
-            self.past.known[known[held[known] & stays]] = 0
+            stay = known[held[known] & stays]
+            self.past.known[stay] = 0
+            self.may_be_job[stay] = False
 
     # lags
 
@@ -500,6 +509,8 @@ _EMPTY: Final[Mapping[str, float]] = {
     "returned_s": 0,
     "held_s": 0,
     "left_s": 0,
+    "may_be_job": False,
+    "behind": False,
     "_floor": float("inf"),
     "_floor_before": float("inf"),
     "_under_way": 0,

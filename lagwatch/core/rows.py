@@ -436,16 +436,21 @@ class Rows:
         since_ms = self.around.pace.since_s[self.row].astype(np.int64) * 1000
         young = self.now_ms - since_ms < limits.young_ms
         floor_ms = np.where(young, limits.unsure_ms, limits.stop_after_ms)
-        # members that left right behind a commit have ended their work: a job of every five minutes
-        left_after_ms = self._left_ms - self.around.pace.moved_ms[self.row]
-        ended = young & (np.abs(left_after_ms) <= self._leave_ms)
-        floor_ms = np.where(ended, limits.next_run_ms, floor_ms)
+        # a job of every five minutes
+        floor_ms = np.where(young & self.ended, limits.next_run_ms, floor_ms)
         gone_ms = np.maximum(floor_ms, pause_ms * 3 // 2 + limits.step_ms)
         patience_ms = np.where(self.pace_known, limits.stall_after_ms, 3 * limits.stall_after_ms)
         there_ms = np.maximum(patience_ms, 3 * pause_ms)
         unknown = (self.membership == Membership.UNKNOWN) & ~self._held
         there_ms = np.where(unknown, gone_ms, there_ms)
         return np.where(self.gone, gone_ms, there_ms)
+
+    @property
+    def ended(self) -> Bools:
+        """Did the members leave right behind a commit, as a job does that has done its work?"""
+        left_after_ms = self._left_ms - self.around.pace.moved_ms[self.row]
+        ended: Bools = np.abs(left_after_ms) <= self._leave_ms
+        return ended
 
     @cached_property
     def _leave_ms(self) -> Int64:

@@ -217,9 +217,14 @@ def _warming_up(rows: Rows) -> Bools:
 def _silent_before_start(rows: Rows) -> Bools:
     first_ms, step_ms = rows.around.first_ms, rows.limits.step_ms
     new = (first_ms >= 0) & (rows.now_ms - first_ms < _DAY_STEPS * step_ms)
-    if not new.any():
-        return new
     pace = rows.around.pace
+    # one run does not show yet when the next one begins; who dies at work leaves later
+    ran = pace.may_be_job[rows.row] & (pace.moved_ms[rows.row] > first_ms)
+    if ran.any():
+        rests = rows.now_ms - pace.moved_ms[rows.row] < _DAY_STEPS * step_ms
+        ran &= rests & rows.gone & rows.ended
+    if not (new | ran).any():
+        return new
     moved_ms = pace.moved_ms[rows.row]
     silent_ms = first_ms - moved_ms
     # who was seen to work for much longer than it has been silent now is no batch job
@@ -230,7 +235,7 @@ def _silent_before_start(rows: Rows) -> Bools:
     may_rest |= still
     # who has had a member since then, and has not moved, is no job between two runs
     without = pace.held_s[rows.row] == 0
-    holds: Bools = new & may_rest & without & rows.overdue & ~pace.down[rows.row]
+    holds: Bools = ((new & may_rest & without) | ran) & rows.overdue & ~pace.down[rows.row]
     return holds
 
 
@@ -239,12 +244,16 @@ def _stopped(rows: Rows) -> Bools:
 
 
 def _falling_behind(rows: Rows) -> Bools:
-    usual_ms = rows.around.pace.rises.length_ms(rows.row)
-    step_ms = rows.limits.step_ms
+    pace, step_ms = rows.around.pace, rows.limits.step_ms
+    usual_ms = pace.rises.length_ms(rows.row)
     long = rows.rising_ms >= np.maximum(5 * step_ms, usual_ms * 3 // 2 + step_ms)
     # between two commits any lag rises, and between the first ones that is not yet known
     long &= rows.pace_known & (rows.rising_ms >= 2 * rows.pause_ms)
-    return long & late_for(rows.time_lag_ms, 2 * rows.pause_ms, 2 * step_ms) & rows.moves
+    # it has caught up at half of that: at the limit itself a time lag goes to and fro
+    behind = pace.behind[rows.row]
+    late = late_for(rows.time_lag_ms, 2 * rows.pause_ms, 2 * step_ms)
+    late |= behind & late_for(rows.time_lag_ms, rows.pause_ms, step_ms)
+    return long & late & rows.moves
 
 
 def late_for(time_lag_ms: Int64, pause_ms: Int64, step_ms: int) -> Bools:
@@ -569,9 +578,17 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
         meaning=(
             "The group without members had been silent for more than an hour when lagwatch first "
             "saw it: a batch job between two runs, or stopped. It is no STOP for a day and an "
-            "hour, unless it was seen to work for much longer than it has been silent."
+            "hour, unless it was seen to work for much longer than it has been silent. The same "
+            "holds after its first runs, when its members left right behind a commit."
         ),
-        evidence=(*_LAG, "committed_offset", "last_commit_ms", "silent_before_ms", *_QUIET),
+        evidence=(
+            *_LAG,
+            "committed_offset",
+            "last_commit_ms",
+            "silent_before_ms",
+            "runs_seen",
+            *_QUIET,
+        ),
         sentence=(
             "nothing read for {quiet_ms:span}{before_start}; {membership:members}: a batch job "
             "between two runs, or stopped; {readable_lag:message} to read"
@@ -618,7 +635,8 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
         holds=_falling_behind,
         meaning=(
             "The group moves, its lag has been rising for longer than is usual for it, and its "
-            "oldest unread message is older than two minutes and two usual pauses."
+            "oldest unread message is older than two minutes and two usual pauses. It has caught "
+            "up when that message is half as old, or its lag has not risen for a while."
         ),
         evidence=(*_MOVEMENT, "rising_ms", "usual_rise_ms", "time_lag_ms"),
         sentence=(
@@ -771,6 +789,8 @@ def _transaction(numbers: Numbers) -> str:
 
 def _before_start(numbers: Numbers) -> str:
     """How much of a silence lagwatch has not seen; of polled offsets that is not known."""
+    if numbers.get("runs_seen"):
+        return ", since a run that lagwatch saw"
     if numbers.get("silent_before_ms") is None:
         return ", as long as lagwatch has been looking"
     return fill(", {silent_before_ms:span} of it before lagwatch first saw the group", numbers)
