@@ -38,8 +38,8 @@ demo: install  ## real Kafka, groups in every state, their verdicts [SECONDS=60]
 test: install  ## all tests [WORKERS=0]
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile
 
-unit: $(STAMPS)/project  ## the tests that need no server, with few examples each: a minute or two [WORKERS=0]
-	$(BIN)/pytest --quiet --numprocesses $(WORKERS) -m "not server and not slow" \
+unit: $(STAMPS)/project  ## the quick tests that need no server, with few examples each: 25 s of one core
+	$(BIN)/pytest --quiet --numprocesses 0 -m "not server and not slow" \
 		--hypothesis-profile quick tests/unit tests/scenarios tests/contract
 
 check: $(STAMPS)/project  ## format, lint, types, import contracts

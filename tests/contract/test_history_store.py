@@ -28,6 +28,8 @@ from tests.support.history import (
     samples,
 )
 
+pytestmark = pytest.mark.slow  # writes real stores
+
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
 DAY_MS = 86_400_000

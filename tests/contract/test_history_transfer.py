@@ -26,6 +26,8 @@ from tests.support.history import (
     samples,
 )
 
+pytestmark = pytest.mark.slow  # writes real stores
+
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 NewStore = Callable[[str], HistoryStore]
 

@@ -20,6 +20,8 @@ from tests.support.api_doubles import (
 )
 from tests.support.serving import Answered, Served, served
 
+pytestmark = pytest.mark.slow  # asks real HTTP applications
+
 _FOLDER = Path(__file__).parents[1] / "vectors" / "burrow-answers"
 _NOT_REQUESTS = {
     "GET",  # Burrow has nothing at `/`; here is the page

@@ -22,6 +22,8 @@ from tests.support.api_doubles import (
 )
 from tests.support.serving import ask
 
+pytestmark = pytest.mark.slow  # asks real HTTP applications
+
 _VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "http_cases.json").read_text())
 _CASES = _VECTORS["unit_tests"]
 _SHAPES = _VECTORS["shapes"]

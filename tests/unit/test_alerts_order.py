@@ -233,6 +233,7 @@ REFUSALS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(200))
 def test_after_an_outage_the_last_word_is_true(tmp_path, seed) -> None:
     chance = random.Random(seed)  # noqa: S311
@@ -379,6 +380,7 @@ def test_news_that_waits_survives_a_clock_set_back(tmp_path) -> None:
         assert receiver.word == {"billing": "error"}
 
 
+@pytest.mark.slow
 def test_a_day_of_storms_costs_few_bytes_per_incident(tmp_path) -> None:
     groups = [f"consumer-group-{number:04}" for number in range(60)]
     with world(tmp_path, Unsteady(lambda: None)) as here:

@@ -14,6 +14,8 @@ from lagwatch_api.deps import Deps, deps_of
 from tests.support.api_doubles import GivenQueries, GivenSettings, RecordingCommands
 from tests.support.serving import ask, served
 
+pytestmark = pytest.mark.slow  # builds the application many times
+
 
 class BrokenQueries(GivenQueries):
     """A `Queries` with a fault in it."""

@@ -100,6 +100,7 @@ class TestFleet:
         assert rows_by_group(answer)["away"]["stale"] is True
         assert rows_by_group(answer)["here"]["stale"] is False
 
+    @pytest.mark.slow
     def test_by_the_default_rules_failures_are_found_after_minutes(self) -> None:
         fleet = Fleet(["good", "bad", "slow"], ShiftedClock(), rules=RuleSet.LAGWATCH)
         fleet.slow.add("slow")

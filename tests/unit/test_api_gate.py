@@ -22,6 +22,8 @@ from tests.support.api_doubles import (
 )
 from tests.support.serving import ask, served
 
+pytestmark = pytest.mark.slow  # builds the application many times
+
 _LEVEL = "/v3/admin/loglevel"
 _GROUP = "/v3/kafka/c1/consumer/billing"
 _JSON = {"content-type": "application/json"}

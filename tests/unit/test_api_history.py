@@ -29,6 +29,8 @@ from tests.support.history import (
 )
 from tests.support.serving import Served, ask, served
 
+pytestmark = pytest.mark.slow  # writes a real store
+
 HOUR_MS = 3_600_000
 GROUP = "/api/v1/clusters/here/groups/billing"
 ONE_HOUR = "from=2026-11-21T12:00:00Z&to=2026-11-21T13:00:00Z"

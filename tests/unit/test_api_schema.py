@@ -30,6 +30,8 @@ from tests.support.history import Live
 from tests.support.scraped import Cluster, exporter
 from tests.support.serving import ask
 
+pytestmark = pytest.mark.slow  # asks every route over HTTP
+
 ODD_NAMES = (
     *("x", "x/topics/t/partitions/0", "a\nb", "a\rb", "a b", "a%2Fb", "ü⚡", "?#&=", "'\"<>"),
     *("...", "..", "a/../b", "history", "a/history", ";", "\\", "+", "\x7f", "x" * 249),

@@ -20,6 +20,8 @@ from lagwatch.jobs.backfill.rows import CommitRows, GoneRows, LogEndRows
 from lagwatch.monitor.cluster import MonitorSettings
 from tests.support.history import NOON_MS, Live, SetClock, in_order
 
+pytestmark = pytest.mark.slow  # replays hours
+
 INTERVAL_MS = 30_000
 HOUR_MS = 3_600_000
 _NOT_KNOWN_AFTERWARDS = (

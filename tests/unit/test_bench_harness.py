@@ -32,6 +32,7 @@ def test_a_figure_is_ok_on_the_good_side_of_its_target(
     assert figure.line() == f"ingest_cpu {value:.4g} x 2.3 {verdict}"
 
 
+@pytest.mark.slow
 def test_cpu_time_counts_children_that_ended_inside_the_block() -> None:
     with cpu_time(os.getpid()) as spent:
         subprocess.run([sys.executable, "-c", BUSY], check=True, timeout=60)

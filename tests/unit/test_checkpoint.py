@@ -151,6 +151,7 @@ def _windows(monitor: ClusterMonitor) -> dict[object, object]:
 # verdicts
 
 
+@pytest.mark.slow
 def test_a_stopped_group_stays_stopped_since_the_same_instant() -> None:
     told = _stopped()
     before = _row(told)
@@ -182,6 +183,7 @@ def test_a_group_that_falls_behind_does_so_still() -> None:
     assert after[2] == before[2]
 
 
+@pytest.mark.slow
 def test_a_group_whose_lag_rises_is_found_although_lagwatch_is_restarted_every_two_minutes() -> (
     None
 ):
@@ -198,6 +200,7 @@ def test_a_group_whose_lag_rises_is_found_although_lagwatch_is_restarted_every_t
     assert _row(told)[:2] == (PartitionStatus.WARN, Rule.FALLING_BEHIND)
 
 
+@pytest.mark.slow
 def test_a_reader_that_waited_for_a_transaction_is_still_excused() -> None:
     told = _steady(2400)
     end = told.topics["t"][1]

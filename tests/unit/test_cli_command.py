@@ -16,6 +16,8 @@ from lagwatch.cli import app
 from lagwatch.config.reference import markdown
 from lagwatch.config.secret import HIDDEN
 
+pytestmark = pytest.mark.slow  # starts processes
+
 COMMANDS = ("serve", "status", "explain", "replay", "demo", "config")
 _DEADLINE_S = 60
 

@@ -66,6 +66,7 @@ class TestVectors:
         assert not wrong
         assert {tuple(answer) for answer in answers} == {("status", "rule", "evidence", "sentence")}
 
+    @pytest.mark.slow
     def test_every_recorded_replay_ends_in_burrows_window(self) -> None:
         path = VECTORS / "window_operations.json"
         recorded = json.loads(path.read_text())

@@ -17,6 +17,8 @@ from tests.support.history import (
     samples,
 )
 
+pytestmark = pytest.mark.slow  # writes real stores
+
 
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["history", *arguments], env={"COLUMNS": "200"})

@@ -37,6 +37,8 @@ from tests.support.api_doubles import (
 )
 from tests.support.serving import served
 
+pytestmark = pytest.mark.slow  # asks real HTTP servers
+
 BURROW = Path(__file__).parents[1] / "vectors" / "burrow-answers"
 
 OK = group_verdict(

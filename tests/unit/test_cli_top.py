@@ -174,6 +174,7 @@ class TestCommand:
         with pytest.raises((KeyError, TypeError)):
             read({"error": False})
 
+    @pytest.mark.slow
     def test_in_a_terminal_it_lives_filters_and_leaves_the_terminal_as_it_was(
         self, url: str
     ) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import threading
 
 import numpy as np
+import pytest
 
 from lagwatch.collector.link import Assignment, CollectorEnd, Inbox, ServingEnd, socket_pair
 from lagwatch.config import ClusterSettings
@@ -109,6 +110,7 @@ def test_positions_of_another_offsets_topic_are_not_kept() -> None:
     assert asyncio.run(scene()) == ("second", {0: 5})
 
 
+@pytest.mark.slow
 def test_a_full_inbox_makes_the_collector_wait_and_loses_nothing() -> None:
     total, rows = 60, 20_000
     serving, collector = pair()

@@ -33,6 +33,8 @@ from tests.support.history import (
     samples,
 )
 
+pytestmark = pytest.mark.slow  # writes real files
+
 HOUR_MS = 3_600_000
 FILE = "samples/cluster=here/day=2026-11-21/hour=12/part-b1.parquet"
 

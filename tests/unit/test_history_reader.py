@@ -25,6 +25,8 @@ from tests.support.history import (
     samples,
 )
 
+pytestmark = pytest.mark.slow  # writes real stores
+
 SECOND_MS, MINUTE_MS, HOUR_MS, DAY_MS = 1000, 60_000, 3_600_000, 86_400_000
 INTERVAL_MS = 30_000
 

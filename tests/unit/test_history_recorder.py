@@ -320,6 +320,7 @@ OPERATIONS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(OPERATIONS, st.integers(2, 6))
 def test_what_was_left_out_can_be_put_back(tmp_path_factory, operations, full_every) -> None:

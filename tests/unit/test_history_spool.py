@@ -25,6 +25,8 @@ from tests.support.history import (
 )
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.slow  # writes real files
+
 LARGE = 100_000_000
 
 

@@ -338,6 +338,7 @@ class Ledger:
             self.is_open = word != self._closing
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(policy=policies, seen=moments)
 def test_the_laws_of_incidents(policy: Policy, seen) -> None:
@@ -361,6 +362,7 @@ def test_the_laws_of_incidents(policy: Policy, seen) -> None:
         assert (state.incident is not None) == incident.is_open
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     policy=policies.map(lambda one: replace(one, threshold=WARN)),

@@ -25,6 +25,8 @@ from lagwatch.jobs.state import FolderState
 from lagwatch.ports.history import HistoryRange
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.slow  # starts processes
+
 CLOCK = SystemClock()
 HOLDS = """
 import sys

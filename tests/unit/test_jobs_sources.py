@@ -111,6 +111,7 @@ def test_an_option_that_is_missing_or_no_number_is_named() -> None:
         LogEndsReader({**given, "from_ms": "noon", "to_ms": "5"})
 
 
+@pytest.mark.slow
 def test_a_write_is_tried_again_only_where_that_may_help() -> None:
     attempts = []
 

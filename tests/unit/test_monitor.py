@@ -524,6 +524,7 @@ def test_a_finished_backlog_calls_for_a_judgement(story) -> None:
     assert not story.apply(Backlog(read=9, total=9, ready=True))
 
 
+@pytest.mark.slow
 def test_groups_that_come_and_go_leave_nothing_behind(story) -> None:
     story.topics(t=1)
     for number in range(300):

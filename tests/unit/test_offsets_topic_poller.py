@@ -278,6 +278,7 @@ def test_a_new_generation_after_the_backlog_is_a_rebalance_told_with_the_group()
     assert told == [{"g": 1}]
 
 
+@pytest.mark.slow
 def test_without_the_topic_it_is_ready_and_waits() -> None:
     scene = Scene(InMemoryOffsetsTopic(ends={}))
 
@@ -286,6 +287,7 @@ def test_without_the_topic_it_is_ready_and_waits() -> None:
     assert scene.backlog() == Backlog(read=0, total=0, ready=True)
 
 
+@pytest.mark.slow
 def test_groups_without_an_offsets_topic_mean_that_it_is_hidden() -> None:
     scene = Scene(InMemoryOffsetsTopic(ends={}), groups=SomeGroups("g"))
     asyncio.run(poll_groups(scene))

@@ -253,6 +253,7 @@ def test_chats_get_subject_and_text(report, receiver) -> None:
     assert shown == [_SUBJECT, "There is <nothing> here."]
 
 
+@pytest.mark.slow
 def test_it_is_tried_again_where_that_may_help(report) -> None:
     with receiving(Reply(status=503), Reply(hang_up=True)) as healing:
         [told] = _send(report, webhook={"hook": {"url": healing.url}})

@@ -16,6 +16,8 @@ from lagwatch.history.grid import expand
 from tests.support.history import NOON_MS, group_sample, happening, sample
 from tests.support.rollups import INTERVAL_MS, Recording, recording
 
+pytestmark = pytest.mark.slow  # rolls up hours
+
 HOUR_MS = 3_600_000
 FIVE_MS = 300_000
 RECORDINGS = st.builds(

@@ -196,6 +196,7 @@ def test_rows_judged_together_or_alone_get_the_same_verdict(rules, seed, size, b
     assert together.since_ms.tolist() == [int(each.since_ms[0]) for each in alone]
 
 
+@pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize("block", [1, 3, 7])
 def test_blocks_of_rows_are_judged_as_the_whole(rules, block) -> None:

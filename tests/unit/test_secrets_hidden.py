@@ -182,6 +182,7 @@ def test_the_user_of_a_url_is_not_in_the_fault_of_any_option(written) -> None:
     assert MARK not in faults(written(tree))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_logging_as_before")
 @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # Apprise's
 @pytest.mark.parametrize("level", ["trace", "debug"])

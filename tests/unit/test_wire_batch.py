@@ -323,6 +323,7 @@ def damaged(draw: st.DrawFn) -> tuple[bytes, bytes]:
     return parts[0], parts[1]
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.lists(damaged(), max_size=10))
 def test_damaged_records_of_kafka_never_make_it_raise(records: list[tuple[bytes, bytes]]) -> None:
