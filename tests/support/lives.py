@@ -1,8 +1,8 @@
 """Lives of a group, told in a small notation and judged by the real monitor in virtual time.
 
 A life is a block of lines. Its first line says why it ends as it does; a line of settings may
-follow; the others are `WHEN ACTION` or `WHEN EXPECTATION`. Rounds of log ends are read, and the
-group is judged, every five seconds.
+follow (`commits=polled`: offsets are polled, every round); the others are `WHEN ACTION` or
+`WHEN EXPECTATION`. Rounds of log ends are read, and the group is judged, every five seconds.
 
 WHEN is `90s`, `5m`, `2h`, a range `5m..2h`, or a range with a step `5m..2h/30s`.
 
@@ -246,6 +246,7 @@ class World:
         self._now_ms = START_MS
         self._logs = [_Log() for _ in range(int(settings.get("partitions", "1")))]
         self._made: list[_Made] = []
+        self._polled = settings.get("commits") == "polled"
         self._topic_id = 1
         self._version = 0
         self._known_partitions: set[int] = set()
@@ -275,6 +276,8 @@ class World:
         )
         self._queries = SnapshotQueries({"here": self.monitor}, health=tuple)
         self._known_partitions.clear()
+        if self._polled:  # nothing is known of what was polled before
+            self._made.clear()
         self._tell(CollectorStarted(incarnation=1))
         self._tell_topics()
         if self._members:
@@ -311,7 +314,7 @@ class World:
         if not self._away:
             self._tell_log_ends()
             if not self._commits_away:
-                self._tell(CommitsKnown(until_ms=np.array([self._now_ms], np.int64)))
+                self._read_commits()
         self.monitor.judge(EpochMs(self._now_ms))
         try:
             verdict = self._queries.verdict("here", GROUP, show_all=True)
@@ -336,6 +339,10 @@ class World:
         else:
             offset = int(what)
         log.committed = offset
+        if not self._polled:
+            self._make(partition, offset)
+
+    def _make(self, partition: int, offset: int) -> None:
         made = _Made(partition, offset, self._now_ms - self._skew_ms, order=len(self._made) + 1)
         self._made.append(made)
         self._send([made])
@@ -356,6 +363,15 @@ class World:
 
     def _tell(self, report: Report) -> None:
         self.monitor.apply(report, EpochMs(self._now_ms))
+
+    def _read_commits(self) -> None:
+        if self._polled:
+            seen = {made.partition: made.offset for made in self._made}
+            for partition, log in enumerate(self._logs):
+                if log.committed is not None and log.committed != seen.get(partition):
+                    self._make(partition, log.committed)
+        until_ms = np.array([self._now_ms], np.int64)
+        self._tell(CommitsKnown(until_ms=until_ms, polled=(0,) if self._polled else ()))
 
     def _send(self, made: list[_Made]) -> None:
         new = [

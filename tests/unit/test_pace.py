@@ -61,6 +61,14 @@ def test_steps_in_which_a_group_was_away_are_no_rise(pace: Pace) -> None:
     assert pace.rising[0] <= 2
 
 
+def test_members_that_are_not_known_for_a_while_have_not_left(pace: Pace) -> None:
+    held, none = np.array([True]), np.array([False])
+    pace.see_members(held, 1 * HOUR_MS, unknown=none)
+    pace.see_members(none, 2 * HOUR_MS, unknown=np.array([True]))
+
+    assert (pace.held_s[0], pace.left_s[0]) == (3600, 0)
+
+
 def test_members_that_come_back_soon_have_held_all_the_time(pace: Pace) -> None:
     held, none = np.array([True]), np.array([False])
     pace.see_members(held, 1 * HOUR_MS, unknown=none)
