@@ -1,5 +1,6 @@
 """The read side: snapshots → answers. Never waits, never asks Kafka."""
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
@@ -32,6 +33,13 @@ _RULES: Final = tuple(Rule)
 """By number."""
 _REASONS: Final = tuple(TimeLagReason)
 """By number."""
+_MEASURED: Final = (
+    TimeLagReason.MEASURED,
+    TimeLagReason.STORED,
+    TimeLagReason.SAMPLES_APART,
+    TimeLagReason.CAUGHT_UP,
+)
+"""How the rules know a time lag."""
 _NOBODY: Final = Member(member_id="", client_id="", host="", instance_id="", assignment=())
 
 
@@ -135,6 +143,7 @@ class _Row(NamedTuple):
     lowest_lag: int
     time_lag_ms: int
     time_lag_reason: int
+    time_lag_error_ms: float
 
 
 class _Seen(NamedTuple):
@@ -168,7 +177,7 @@ class _Seen(NamedTuple):
         since_ms = self.row.since_ms
         if since_ms < 0:
             since_ms = int(pace.moved_ms[self.row.window])
-            if self.row.time_lag_ms >= 0:
+            if self.row.time_lag_ms >= 0 and self.row.time_lag_reason in _MEASURED:
                 later_ms = max(0, self.snapshot.data_ms - self.snapshot.judged_ms)
                 appended_ms = self.snapshot.around.asked_ms + later_ms - self.row.time_lag_ms
                 since_ms = max(since_ms, appended_ms)
@@ -338,9 +347,18 @@ class _GroupReader:
             unknown_partitions=int(columns.unknown[number]),
             time_lag_s=None if time_lag_ms < 0 else time_lag_ms / 1000,
             time_lag_reason=TimeLagReason(int(columns.time_lag_reason[number])),
+            time_lag_error_s=_error_s(float(columns.time_lag_error_ms[number])),
+            time_lag_partition=self._place(int(columns.time_lag_row[number])),
             stale=snapshot.stale or age_ms > snapshot.stale_after_ms,
             data_age_s=max(age_ms, snapshot.data_age_ms) / 1000,
         )
+
+    def _place(self, row: int) -> tuple[str, int] | None:
+        """Topic and partition of a row; None for -1."""
+        if row < 0:
+            return None
+        rows = self._snapshot.rows
+        return self._snapshot.topic_names[int(rows.topic[row])], int(rows.partition[row])
 
     def _worse_than_ok(self) -> tuple[PartitionVerdict, ...]:
         status = self._snapshot.rows.status[self._rows.start : self._rows.stop]
@@ -402,6 +420,7 @@ class _GroupReader:
             columns.lowest_lag[wanted].tolist(),
             columns.time_lag_ms[wanted].tolist(),
             columns.time_lag_reason[wanted].tolist(),
+            columns.time_lag_error_ms[wanted].tolist(),
         )
         return [
             self._partition(_Row(*numbers), oldest, newest, index)
@@ -437,6 +456,7 @@ class _GroupReader:
             unknown_reason=self._unknown_reason(row.at) if row.lag < 0 and has else None,
             time_lag_s=None if row.time_lag_ms < 0 else row.time_lag_ms / 1000,
             time_lag_reason=_REASONS[row.time_lag_reason],
+            time_lag_error_s=_error_s(row.time_lag_error_ms),
             lost=max(seen.fact("lost"), 0),
         )
 
@@ -485,6 +505,10 @@ def _entry(held: Entries, index: int) -> WindowEntry:
         observed_ms=EpochMs(held.observed_s[index] * 1000),
         lag=None if lag < 0 else lag,
     )
+
+
+def _error_s(error_ms: float) -> float | None:
+    return None if math.isnan(error_ms) else round(error_ms) / 1000
 
 
 def _instant(at_ms: int) -> EpochMs | None:

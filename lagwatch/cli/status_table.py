@@ -31,7 +31,7 @@ def draw_groups(screen: Console, groups: Sequence[GroupView]) -> None:
             _group_status(group),
             Text(group.rule or _NONE),
             Text(_total(group)),
-            Text(words.time_lag(group.time_lag_s)),
+            Text(words.time_lag(group.time_lag_s, group.time_lag_bound)),
             Text(f"{group.complete:.0%}"),
             plain(_greatest(group.max_lag)),
         )
@@ -48,7 +48,10 @@ def draw_group(screen: Console, group: GroupView) -> None:
     screen.print(head)
     if said := _sentence(group):
         screen.print(plain(said))
-    facts = [f"lag {_total(group)}", f"time lag {words.time_lag(group.time_lag_s)}"]
+    facts = [
+        f"lag {_total(group)}",
+        f"time lag {words.time_lag(group.time_lag_s, group.time_lag_bound)}",
+    ]
     if group.since_ms is not None:
         facts.insert(0, f"since {words.instant(group.since_ms)}")
     screen.print(Text(", ".join(facts)))
@@ -83,7 +86,7 @@ def _cells(partition: PartitionView) -> tuple[Text, ...]:
         _status(partition.status),
         Text(partition.unknown_reason or partition.rule or _NONE),
         Text(words.number(partition.current_lag)),
-        Text(words.time_lag(partition.time_lag_s)),
+        Text(words.time_lag(partition.time_lag_s, partition.time_lag_bound)),
         Text(_NONE if partition.committed_offset is None else f"{partition.committed_offset:,}"),
         plain(f"{partition.client_id} {partition.owner}".strip() or _NONE),
     )

@@ -33,6 +33,8 @@ class Line:
     members: int | None
     stale: bool = False
     """Its data are too old to be trusted."""
+    time_lag_bound: str = ""
+    """A word of `TimeLagBound`; "" from an older server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +165,7 @@ def table(lines: Sequence[Line], *, room: int = 0) -> Table:
             plain(line.cluster),
             Text(line.state, style="dim"),
             Text(_lag(line)),
-            Text(words.time_lag(line.time_lag_s)),
+            Text(words.time_lag(line.time_lag_s, line.time_lag_bound)),
             Text(words.number(line.members)),
         )
     for _ in range(room - len(lines)):
@@ -207,6 +209,7 @@ def _line(cluster: str, cells: Mapping[str, Any], *, stale: bool) -> Line:
         lag=cells["lag"],
         unknown=int(cells["unknown"]),
         time_lag_s=cells["time_lag_s"],
+        time_lag_bound=cells.get("time_lag_bound", ""),
         members=cells["members"],
         # older servers only mark clusters
         stale=cells.get("stale", stale),

@@ -23,6 +23,8 @@ class PartitionView:
     client_id: str
     unknown_reason: str | None
     evidence: Numbers
+    time_lag_bound: str = ""
+    """A word of `TimeLagBound`; "" when it was not given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,8 @@ class GroupView:
     """The verdict is of data that were too old."""
     since_ms: int | None = None
     """When the trouble began; None while there is none, and of a Burrow."""
+    time_lag_bound: str = ""
+    """A word of `TimeLagBound`; "" when it was not given."""
     note: str = ""
     """Why the status is unknown although the group was seen; ""."""
 
@@ -103,6 +107,7 @@ def group_view(verdict: GroupVerdict) -> GroupView:
         total_lag=verdict.known_lag,
         unknown_partitions=verdict.unknown_partitions,
         time_lag_s=verdict.time_lag_s,
+        time_lag_bound=verdict.time_lag_bound.value,
         complete=verdict.complete,
         partition_count=verdict.partition_count,
         max_lag=None if verdict.max_lag is None else partition_view(verdict.max_lag),
@@ -121,6 +126,7 @@ def partition_view(verdict: PartitionVerdict) -> PartitionView:
         rule=verdict.rule.word,
         current_lag=verdict.current_lag,
         time_lag_s=verdict.time_lag_s,
+        time_lag_bound=verdict.time_lag_bound.value,
         committed_offset=None if verdict.end is None else verdict.end.offset,
         complete=verdict.complete,
         owner=verdict.owner,

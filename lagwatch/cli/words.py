@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from lagwatch.core.words import Numbers, duration
+from lagwatch.core.words import Numbers, bounded
 
 COLOURS: Final[Mapping[str, str]] = {
     "OK": "green",
@@ -61,6 +61,6 @@ def instant(at_ms: int) -> str:
     return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%SZ}"
 
 
-def time_lag(seconds: float | None) -> str:
-    """A time lag; `-` when it is not known."""
-    return "-" if seconds is None else duration(seconds)
+def time_lag(seconds: float | None, bound: str = "") -> str:
+    """A time lag with the sign of its bound; `-` when it is not known."""
+    return "-" if seconds is None else bounded(seconds, bound)

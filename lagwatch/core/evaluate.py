@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lagwatch.core.log_end import LogEndHistory
+from lagwatch.core.log_end import Age, LogEndHistory
 from lagwatch.core.model import (
     UNKNOWN,
     EpochMs,
@@ -22,6 +22,7 @@ from lagwatch.core.model import (
 from lagwatch.core.rows import Around, Rows, WindowColumns
 from lagwatch.core.rules import STATUS_OF_RULE, TABLES, judge
 from lagwatch.core.snapshot import ClusterSnapshot, GroupColumns, RowColumns, TopicColumns
+from lagwatch.core.time_lags import Shown, first_of, of_groups, shown
 from lagwatch.core.window import Windows
 
 Int64 = NDArray[np.int64]
@@ -184,6 +185,7 @@ class _Judged:
         self.commits = columns.count.astype(np.int8)
         self.limit_ms = np.empty(rows, np.int32)
         self.time_lag_reason = np.empty(rows, np.int8)
+        self.time_lag_error_ms = np.empty(rows, np.float32)
         self.committed = np.empty(rows, np.int64)
         self.commit_ms = np.empty(rows, np.int64)
         self.lag = np.empty(rows, np.int64)
@@ -220,6 +222,7 @@ def _judge(
     judged = _Judged(columns)
     # lag is that of the newest log ends, which may be younger than the commits: so is the time lag
     read_ms = EpochMs(max([now_ms, *history.at_ms[-1:].tolist()]))
+    spacing_ms = history.spacing_ms
     for first in range(0, rows, windows.block_rows):
         block = slice(first, min(first + windows.block_rows, rows))
         part, at = columns.take(block), layout.at_stored[block]
@@ -232,8 +235,11 @@ def _judge(
         ends = _log_ends(around, history, row, at, np.maximum(known_ms, commit_ms))
         lag = np.where((ends >= 0) & (committed >= 0), np.maximum(ends - committed, 0), UNKNOWN)
         readable = _readable(around, row, at, committed, lag)
-        shown_ms, reason = _time_lags(history, at, committed, lag, read_ms)
-        time_lag_ms = np.where(shown_ms > 0, np.maximum(shown_ms - (read_ms - now_ms), 0), shown_ms)
+        behind = np.flatnonzero(lag > 0)
+        age = history.age(at[behind], committed[behind], read_ms) if behind.size else None
+        measured_ms, reason = _time_lags(committed, lag, behind, age)
+        later_ms = read_ms - now_ms
+        time_lag_ms = np.where(measured_ms > 0, np.maximum(measured_ms - later_ms, 0), measured_ms)
         seen = Rows(
             around,
             part,
@@ -249,7 +255,28 @@ def _judge(
         found = judge(TABLES[rules], seen)
         # control records have an age, but nothing waits to be read
         nothing_left = found.rule == Rule.CONTROL_RECORDS_ONLY
-        shown_ms[nothing_left], reason[nothing_left] = 0, TimeLagReason.CAUGHT_UP
+        measured = Shown(
+            lag_ms=measured_ms,
+            reason=reason,
+            error_ms=np.where(measured_ms >= 0, np.float32(0), np.float32(np.nan)),
+        )
+        time = measured
+        if age is not None:
+            time = measured.with_part(
+                behind,
+                shown(
+                    age,
+                    at=at[behind],
+                    row=row[behind],
+                    committed=committed[behind],
+                    read_ms=read_ms,
+                    around=around,
+                    restored_ms=history.restored_ms,
+                    spacing_ms=spacing_ms,
+                ),
+            )
+        time.lag_ms[nothing_left], time.error_ms[nothing_left] = 0, 0
+        time.reason[nothing_left] = TimeLagReason.CAUGHT_UP
         for column, values in (
             (judged.rule, found.rule),
             (judged.limit_ms, found.limit_ms),
@@ -257,8 +284,9 @@ def _judge(
             (judged.committed, committed),
             (judged.commit_ms, commit_ms),
             (judged.lag, lag),
-            (judged.time_lag_ms, shown_ms),
-            (judged.time_lag_reason, reason),
+            (judged.time_lag_ms, time.lag_ms),
+            (judged.time_lag_reason, time.reason),
+            (judged.time_lag_error_ms, time.error_ms),
         ):
             column[block] = values
         if readable is not lag or judged.readable_lag is not None:
@@ -333,18 +361,18 @@ def _readable(around: Around, row: Int64, at: Int32, committed: Int64, lag: Int6
 
 
 def _time_lags(
-    history: LogEndHistory, at: Int32, committed: Int64, lag: Int64, now_ms: EpochMs
+    committed: Int64, lag: Int64, behind: NDArray[np.intp], age: Age | None
 ) -> tuple[Int64, Int8]:
-    """Age of the oldest message not read, and how it is known (`TimeLagReason`)."""
+    """Age of the oldest message not read as far as it was measured, and how (`TimeLagReason`).
+
+    `age` is that of the rows `behind`; None if there are none.
+    """
     reason = np.full(lag.size, TimeLagReason.CAUGHT_UP, np.int8)
     reason[lag < 0] = TimeLagReason.LOG_END_UNKNOWN
     reason[committed < 0] = TimeLagReason.NEVER_COMMITTED
     time_lag_ms = np.where(reason == TimeLagReason.CAUGHT_UP, 0, UNKNOWN)
-    behind = np.flatnonzero(lag > 0)
-    if behind.size:
-        time_lag_ms[behind], reason[behind] = history.time_lag(
-            at[behind], committed[behind], now_ms
-        )
+    if age is not None:
+        time_lag_ms[behind], reason[behind] = age.lag_ms, age.reason
     return time_lag_ms, reason
 
 
@@ -384,6 +412,7 @@ def _rows(layout: Layout, judged: _Judged) -> RowColumns:
         lowest_lag=_ordered(judged.lowest_lag, order),
         time_lag_ms=judged.time_lag_ms[order],
         time_lag_reason=judged.time_lag_reason[order],
+        time_lag_error_ms=judged.time_lag_error_ms[order],
     )
 
 
@@ -408,37 +437,27 @@ def _groups(layout: Layout, rows: RowColumns, intervals: int) -> GroupColumns:
     full = np.add.reduceat((rows.commits == intervals).astype(np.int64), heads)
     status = np.minimum(worst, GroupStatus.ERR)
     status[worst == GroupStatus.NOTFOUND] = GroupStatus.UNKNOWN
-    # a partition that is behind for an unknown time may be the oldest of all
-    age = _ages(rows)
-    time_row = _first_of(age, np.maximum.reduceat(age, heads), group)
+    time = of_groups(rows, heads, group)
     max_lag = np.maximum.reduceat(rows.lag, heads)
     return GroupColumns(
         first=first,
         status=status.astype(np.int8),
-        worst_row=_first_of(rank, np.maximum.reduceat(rank, heads), group),
-        max_lag_row=np.where(max_lag >= 0, _first_of(rows.lag, max_lag, group), UNKNOWN),
+        worst_row=first_of(rank, np.maximum.reduceat(rank, heads), group),
+        max_lag_row=np.where(max_lag >= 0, first_of(rows.lag, max_lag, group), UNKNOWN),
         total_lag=np.add.reduceat(np.maximum(rows.lag, 0), heads),
         readable_lag=np.add.reduceat(np.maximum(rows.readable_lag, 0), heads),
         since_ms=_oldest(rows.since_ms, heads),
         complete=(full / layout.partition_count).astype(np.float32),
         partition_count=layout.partition_count,
         unknown=unknown,
-        time_lag_ms=rows.time_lag_ms[time_row],
-        time_lag_reason=rows.time_lag_reason[time_row],
+        time_lag_ms=time.lag_ms,
+        time_lag_reason=time.reason,
+        time_lag_error_ms=time.error_ms,
+        time_lag_row=time.row,
     )
 
 
-_NOT_BEHIND = np.isin(np.arange(len(Rule)), (Rule.NOT_SUBSCRIBED, Rule.MIRRORED))
-"""Rules of partitions that the group does not read itself."""
 _NO_RANK: Final = UNKNOWN - 1
-_OLDER_THAN_ANY: Final = np.iinfo(np.int64).max
-
-
-def _ages(rows: RowColumns) -> Int64:
-    """Time lags for comparison, the unknown ones above all; -1 where the group is not behind."""
-    unknown = (rows.time_lag_ms < 0) & (rows.lag > 0)
-    age = np.where(unknown, _OLDER_THAN_ANY, rows.time_lag_ms)
-    return np.where(_NOT_BEHIND[rows.rule], UNKNOWN, age)
 
 
 def _oldest(since_ms: Int64, heads: Int64) -> Int64:
@@ -446,16 +465,6 @@ def _oldest(since_ms: Int64, heads: Int64) -> Int64:
     never = np.iinfo(np.int64).max
     oldest: Int64 = np.minimum.reduceat(np.where(since_ms >= 0, since_ms, never), heads)
     return np.where(oldest == never, UNKNOWN, oldest)
-
-
-def _first_of(
-    values: NDArray[np.integer], best: NDArray[np.integer], group: NDArray[np.intp]
-) -> Int64:
-    """Per group: its first row whose value is the best of the group; `group` is that of rows."""
-    rows = np.flatnonzero(values == best[group])
-    found = np.empty(best.size, np.int64)
-    found[group[rows[::-1]]] = rows[::-1]
-    return found
 
 
 def _no_groups() -> GroupColumns:
@@ -473,4 +482,6 @@ def _no_groups() -> GroupColumns:
         unknown=none,
         time_lag_ms=none,
         time_lag_reason=small,
+        time_lag_error_ms=np.zeros(0, np.float32),
+        time_lag_row=none,
     )

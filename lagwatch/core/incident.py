@@ -124,6 +124,8 @@ class Observation:
     total_lag: int = 0
     time_lag_ms: int = -1
     """-1 unknown."""
+    time_lag_open: bool = False
+    """Is `time_lag_ms` only known to be at least that?"""
     since_ms: int = -1
     """When the trouble began; -1 unknown."""
     lost: int = 0
@@ -218,7 +220,8 @@ def grade(seen: Observation, policy: Policy) -> Graded:
         return Graded(severity=GroupStatus.OK, reason=Reason.BELOW_THRESHOLD)
     if seen.complete < policy.minimum_complete:
         return Graded(severity=None, reason=Reason.INCOMPLETE)
-    if seen.total_lag < policy.minimum_lag or 0 <= seen.time_lag_ms < policy.minimum_time_lag_ms:
+    behind = not seen.time_lag_open and 0 <= seen.time_lag_ms < policy.minimum_time_lag_ms
+    if seen.total_lag < policy.minimum_lag or behind:
         return Graded(severity=GroupStatus.OK, reason=Reason.BELOW_FLOOR)
     since_ms = None if seen.since_ms < 0 else EpochMs(seen.since_ms)
     return Graded(severity=seen.status, reason=Reason.FIRST, since_ms=since_ms)

@@ -13,6 +13,7 @@ drawn. What was appended in it is known to be as old as one of its ends, and no 
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,19 @@ _SHORT_GAP_MS = 60_000
 """Over a gap up to this long the line is drawn all the same."""
 
 
+class Age(NamedTuple):
+    """How old the oldest unread messages are; columns of equal length."""
+
+    lag_ms: Int64
+    """-1 unknown."""
+    reason: NDArray[np.int8]
+    """`TimeLagReason`"""
+    after_ms: Int64
+    """Last sample before the message was there; -1 none."""
+    before_ms: Int64
+    """First sample that holds it; -1 none."""
+
+
 class LogEndHistory:
     """Log end offsets of all topic-partitions over time. One owner writes."""
 
@@ -41,6 +55,8 @@ class LogEndHistory:
         self._at_ms = np.empty(_THIN_EVERY, np.int64)
         self._ends = np.empty((_THIN_EVERY, 0), np.int64)
         self._interrupted = False
+        self.restored_ms = UNKNOWN
+        """Newest sample of an earlier process; -1 when there is none."""
         self._gaps: list[tuple[int, int]] = []
         """Last sample before each gap, first one after it; both are samples still."""
 
@@ -57,6 +73,7 @@ class LogEndHistory:
         self._ends[: self._count] = ends
         self._gaps = [(first, last) for first, last in gaps]
         self._interrupted = self._count > 0
+        self.restored_ms = int(at_ms[-1]) if self._count else UNKNOWN
 
     @property
     def interrupted(self) -> bool:
@@ -76,6 +93,13 @@ class LogEndHistory:
     @property
     def partitions(self) -> int:
         return int(self._ends.shape[1])
+
+    @property
+    def spacing_ms(self) -> int:
+        """Usual distance between the newest samples; 0 while there are fewer than two."""
+        if self._count <= 1:
+            return 0
+        return int(np.median(np.diff(self.at_ms[-_NEWEST:])))
 
     def latest(self) -> Int64:
         """Newest known log end of each partition, -1 where there is none."""
@@ -222,7 +246,12 @@ class LogEndHistory:
     def time_lag(
         self, partition: Index, committed: Int64, now_ms: int
     ) -> tuple[Int64, NDArray[np.int8]]:
-        """Age of the oldest message not yet read, in ms, and how it is known (`TimeLagReason`).
+        """Age of the oldest message not yet read, in ms, and how it is known (`TimeLagReason`)."""
+        age = self.age(partition, committed, now_ms)
+        return age.lag_ms, age.reason
+
+    def age(self, partition: Index, committed: Int64, now_ms: int) -> "Age":
+        """Age of the oldest message not yet read, how it is known, and between which samples.
 
         That message was appended between two samples. Taken as one of m evenly spread arrivals,
         the i-th of them is expected at i / (m + 1) of the way. Never extrapolated: -1 when the
@@ -231,27 +260,33 @@ class LogEndHistory:
         if self._count == 0:
             unknown = np.full(partition.size, UNKNOWN, np.int64)
             reason = np.full(partition.size, TimeLagReason.LOG_END_UNKNOWN, np.int8)
-            return unknown, reason
+            return Age(unknown, reason, unknown, unknown)
         after = self.first_above(partition, committed)
         passed = after < self._count
         after = np.minimum(after, self._count - 1)
         before = np.maximum(after - 1, 0)
         low, high = self._ends[before, partition], self._ends[after, partition]
         known = passed & (after > 0) & (low >= 0)
-        span_ms = self._at_ms[after] - self._at_ms[before]
+        before_ms, after_ms = self._at_ms[before], self._at_ms[after]
+        span_ms = after_ms - before_ms
         share = (committed - low + 1) / np.maximum(high - low + 1, 1)
-        at_ms = self._at_ms[before] + (span_ms * np.clip(share, 0.0, 1.0)).astype(np.int64)
+        at_ms = before_ms + (span_ms * np.clip(share, 0.0, 1.0)).astype(np.int64)
         lag_ms = np.where(known, np.maximum(now_ms - at_ms, 0), UNKNOWN)
         lag_ms = np.where(passed, lag_ms, 0)
         reason = np.where(known, TimeLagReason.MEASURED, TimeLagReason.BEYOND_HISTORY)
         if self._gaps:
-            unseen = known & self._in_gap(self._at_ms[before], self._at_ms[after])
+            unseen = known & self._in_gap(before_ms, after_ms)
             lag_ms = np.where(unseen, UNKNOWN, lag_ms)
             reason = np.where(unseen, TimeLagReason.NOT_SAMPLED, reason)
         reason = np.where(passed, reason, TimeLagReason.CAUGHT_UP)
         never = self.latest()[partition] < 0
         reason = np.where(never, TimeLagReason.LOG_END_UNKNOWN, reason)
-        return np.where(never, UNKNOWN, lag_ms), reason.astype(np.int8)
+        return Age(
+            np.where(never, UNKNOWN, lag_ms),
+            reason.astype(np.int8),
+            np.where(known, before_ms, UNKNOWN),
+            np.where(passed & ~never, after_ms, UNKNOWN),
+        )
 
     def _in_gap(self, before_ms: Int64, after_ms: Int64) -> NDArray[np.bool_]:
         inside = np.zeros(before_ms.size, np.bool_)

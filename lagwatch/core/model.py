@@ -125,6 +125,34 @@ class Membership(IntEnum):
     REBALANCING = 4
 
 
+class TimeLagMethod(StrEnum):
+    """Where a time lag comes from."""
+
+    CAUGHT_UP = "caught_up"
+    """Nothing waits to be read."""
+    LOG_END_HISTORY = "log_end_history"
+    """When the log end passed the committed offset, as this process saw it."""
+    STORED_HISTORY = "stored_history"
+    """The same, as an earlier process saw it."""
+    OFFSET_TIME = "offset_time"
+    """The time at which the broker appended the record (`LogAppendTime`)."""
+    RECORD_TIME = "record_time"
+    """The time that producers gave the record and those before it (`CreateTime`)."""
+    NONE = "none"
+
+
+class TimeLagBound(StrEnum):
+    """How a time lag relates to the true one; its error says by how much they may differ."""
+
+    EXACT = "exact"
+    """Within the error, to either side."""
+    AT_LEAST = "at_least"
+    """Not below it; above it by at most the error, if that is known."""
+    AT_MOST = "at_most"
+    """Not above it, if producers' clocks are not ahead; below it by at most the error."""
+    UNKNOWN = "unknown"
+
+
 @unique
 class TimeLagReason(IntEnum):
     """How a time lag is known, or why it is not."""
@@ -137,11 +165,52 @@ class TimeLagReason(IntEnum):
     LOG_END_UNKNOWN = 3
     NEVER_COMMITTED = 4
     NOT_SAMPLED = 5
-    """The log end passed the committed offset while lagwatch did not run: when is not known."""
+    """The log end passed the committed offset while lagwatch did not run."""
+    STORED = 6
+    """Measured by an earlier process."""
+    OFFSET_TIME = 7
+    """By the time at which the broker appended the record."""
+    RECORD_TIME = 8
+    """By the times that producers gave the record and those before it."""
+    EARLIER_OFFSET = 9
+    """By the time at which the broker appended a record that the group has read since."""
+    SAMPLES_APART = 10
+    """The log end was not read for a while in which it passed the committed offset."""
 
     @property
     def word(self) -> str:
         return self.name.lower()
+
+    @property
+    def method(self) -> TimeLagMethod:
+        """Where the value comes from."""
+        return _METHODS.get(self, TimeLagMethod.NONE)
+
+    @property
+    def bound(self) -> TimeLagBound:
+        """How a known value relates to the truth; of a group "at least" when others are unknown."""
+        return _BOUNDS.get(self, TimeLagBound.AT_LEAST)
+
+
+_METHODS: Final = {
+    TimeLagReason.MEASURED: TimeLagMethod.LOG_END_HISTORY,
+    TimeLagReason.CAUGHT_UP: TimeLagMethod.CAUGHT_UP,
+    TimeLagReason.BEYOND_HISTORY: TimeLagMethod.LOG_END_HISTORY,
+    TimeLagReason.NOT_SAMPLED: TimeLagMethod.LOG_END_HISTORY,
+    TimeLagReason.SAMPLES_APART: TimeLagMethod.LOG_END_HISTORY,
+    TimeLagReason.STORED: TimeLagMethod.STORED_HISTORY,
+    TimeLagReason.OFFSET_TIME: TimeLagMethod.OFFSET_TIME,
+    TimeLagReason.RECORD_TIME: TimeLagMethod.RECORD_TIME,
+    TimeLagReason.EARLIER_OFFSET: TimeLagMethod.OFFSET_TIME,
+}
+_BOUNDS: Final = {
+    TimeLagReason.MEASURED: TimeLagBound.EXACT,
+    TimeLagReason.CAUGHT_UP: TimeLagBound.EXACT,
+    TimeLagReason.STORED: TimeLagBound.EXACT,
+    TimeLagReason.OFFSET_TIME: TimeLagBound.EXACT,
+    TimeLagReason.RECORD_TIME: TimeLagBound.AT_MOST,
+    TimeLagReason.EARLIER_OFFSET: TimeLagBound.AT_MOST,
+}
 
 
 class UnknownReason(StrEnum):
@@ -197,6 +266,18 @@ class PartitionVerdict:
     time_lag_reason: TimeLagReason
     lost: int
     """Messages that were deleted before the group read them, ever since lagwatch watches it."""
+    time_lag_error_s: float | None = None
+    """By how much the true time lag may differ, as `time_lag_bound` says; None: not known."""
+
+    @property
+    def time_lag_method(self) -> TimeLagMethod:
+        """Where the time lag comes from."""
+        return TimeLagMethod.NONE if self.time_lag_s is None else self.time_lag_reason.method
+
+    @property
+    def time_lag_bound(self) -> TimeLagBound:
+        """How the time lag relates to the true one."""
+        return TimeLagBound.UNKNOWN if self.time_lag_s is None else self.time_lag_reason.bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,12 +304,26 @@ class GroupVerdict:
     """When the oldest trouble of its partitions began; None while it has none."""
     unknown_partitions: int
     time_lag_s: float | None
-    """That of its oldest partition; None when it is not known of one that is behind."""
+    """That of its oldest partition; the greatest lower bound when another may be older."""
     time_lag_reason: TimeLagReason
     stale: bool = False
     """Log ends or commits of the cluster, or of one of its partitions, were too old at `at_ms`."""
     data_age_s: float = 0.0
     """How old the oldest of them were at `at_ms`."""
+    time_lag_error_s: float | None = None
+    """By how much the true time lag may differ, as `time_lag_bound` says; None: not known."""
+    time_lag_partition: tuple[str, int] | None = None
+    """Topic and partition that the time lag is of; None when it is not known of any."""
+
+    @property
+    def time_lag_method(self) -> TimeLagMethod:
+        """Where the time lag comes from."""
+        return TimeLagMethod.NONE if self.time_lag_s is None else self.time_lag_reason.method
+
+    @property
+    def time_lag_bound(self) -> TimeLagBound:
+        """How the time lag relates to the true one."""
+        return TimeLagBound.UNKNOWN if self.time_lag_s is None else self.time_lag_reason.bound
 
     @property
     def known_lag(self) -> int | None:

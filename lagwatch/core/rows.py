@@ -142,6 +142,8 @@ class RowFacts:
     """When the last of them were noticed missing; -1 never, or acknowledged."""
     commits: "CommitFacts | None"
     """Up to when the commits of the rows are known; None: as of the log ends."""
+    times: "OffsetTimes | None" = None
+    """When brokers say that some rows' offsets were appended; the rules do not look at it."""
 
     @classmethod
     def none(cls, rows: int) -> "RowFacts":
@@ -165,6 +167,24 @@ class CommitFacts:
     """The `back_ms` of the absence before; -1."""
     polled: Bools
     """Are offsets polled, so that only their changes are seen?"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetTimes:
+    """When the messages at some rows' offsets were appended, on Kafka's clock; one entry per row.
+
+    The offset is or was the row's committed offset.
+    """
+
+    row: Int32
+    """Stored rows, rising."""
+    offset: Int64
+    low_ms: Int64
+    """Not appended before this."""
+    high_ms: Int64
+    """Not appended after this; means nothing where times are producers' own."""
+    by_broker: Bools
+    """Did the broker give the records their times (`LogAppendTime`)?"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,7 +66,10 @@ class RowColumns:
     lowest_lag: Int64
     """Lowest known lag in the window of a row that is behind; -1 when not looked at."""
     time_lag_ms: Int64
+    """A bound where `time_lag_reason` says so."""
     time_lag_reason: Int8
+    time_lag_error_ms: Float32
+    """By how much the true time lag may differ, as the bound says; not a number: unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +93,12 @@ class GroupColumns:
     unknown: Int64
     """Rows whose lag is not known."""
     time_lag_ms: Int64
+    """That of its oldest partition; the greatest lower bound when another may be older."""
     time_lag_reason: Int8
+    """Of the partition that may be the oldest."""
+    time_lag_error_ms: Float32
+    time_lag_row: Int64
+    """The row that `time_lag_ms` is of; -1 when it is not known of any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,14 @@ def duration(seconds: float) -> str:
     raise AssertionError("a minute is the smallest unit")
 
 
+_SIGNS: Final = {"at_least": "≥ ", "at_most": "≤ "}
+
+
+def bounded(seconds: float, bound: str) -> str:
+    """A time lag with the sign of its bound, a word of `TimeLagBound`: `≥ 9 min 30 s`."""
+    return _SIGNS.get(bound, "") + duration(seconds)
+
+
 _UNITS: Final = (
     (_DAY_S, "d", _HOUR_S, "h"),
     (_HOUR_S, "h", _MINUTE_S, "min"),

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lagwatch.core.model import UNKNOWN, GroupStatus, Member, PartitionStatus
+from lagwatch.core.model import UNKNOWN, GroupStatus, Member, PartitionStatus, TimeLagBound
 from lagwatch.metrics import labels as by
 from lagwatch.metrics import table
 from lagwatch.metrics.labels import escape
@@ -42,12 +42,29 @@ def _code(statuses: Sequence[int], column: NDArray[np.integer]) -> NDArray[np.in
     return codes
 
 
+_ONE_SIDED: Final = (TimeLagBound.AT_LEAST, TimeLagBound.AT_MOST)
+
+
+def _bound_code(bounds: Sequence[TimeLagBound], column: NDArray[np.integer]) -> NDArray[np.int8]:
+    """Position of each bound, given by its number; -1 for one that is not among them."""
+    numbers = [bounds.index(each) if each in bounds else -1 for each in TimeLagBound]
+    codes: NDArray[np.int8] = np.array(numbers, np.int8)[column]
+    return codes
+
+
 COLUMNS: Final[tuple[Source, ...]] = (
     Column(metric=table.LAG, labels=by.of_partitions, values=lambda view: view.lag),
     Column(
         metric=table.READABLE_LAG, labels=by.of_partitions, values=lambda view: view.readable_lag
     ),
     Column(metric=table.TIME_LAG, labels=by.of_partitions, values=lambda view: view.time_lag_s),
+    States(
+        metric=table.TIME_LAG_BOUND,
+        labels=by.of_partitions,
+        states=_ONE_SIDED,
+        codes=lambda view: _bound_code(_ONE_SIDED, view.time_lag_bound),
+        only_held=True,
+    ),
     Column(metric=table.COMMITTED, labels=by.of_partitions, values=lambda view: view.committed),
     Column(metric=table.COMMIT_AGE, labels=by.of_partitions, values=lambda view: view.commit_age_s),
     States(
@@ -78,6 +95,13 @@ COLUMNS: Final[tuple[Source, ...]] = (
         metric=table.GROUP_MAX_TIME_LAG,
         labels=by.of_groups,
         values=lambda view: view.group_time_lag_s,
+    ),
+    States(
+        metric=table.GROUP_TIME_LAG_BOUND,
+        labels=by.of_groups,
+        states=tuple(TimeLagBound),
+        codes=lambda view: _bound_code(tuple(TimeLagBound), view.group_time_lag_bound),
+        only_held=True,
     ),
     States(
         metric=table.GROUP_STATUS,

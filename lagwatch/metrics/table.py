@@ -35,6 +35,12 @@ TIME_LAG = Metric(
     unit="seconds",
     help="Age of the oldest message not read: since when the log end is past the committed offset.",
 )
+TIME_LAG_BOUND = Metric(
+    name="lagwatch_lag_seconds_bound",
+    labels=(*_PARTITION, "bound"),
+    help="1 where the time lag is a bound of the true one: at_least or at_most; other partitions "
+    "have no series.",
+)
 COMMITTED = Metric(
     name="lagwatch_committed_offset",
     labels=_PARTITION,
@@ -82,7 +88,13 @@ GROUP_MAX_TIME_LAG = Metric(
     name="lagwatch_group_max_lag_seconds",
     labels=_GROUP,
     unit="seconds",
-    help="Greatest known time lag of a partition.",
+    help="Time lag of its oldest partition; its bound says whether another may be older.",
+)
+GROUP_TIME_LAG_BOUND = Metric(
+    name="lagwatch_group_max_lag_seconds_bound",
+    labels=(*_GROUP, "bound"),
+    help="1 for what the time lag of the group is: exact, at_least, at_most or unknown; other "
+    "bounds have no series.",
 )
 GROUP_STATUS = Metric(
     name="lagwatch_group_status",

@@ -18,6 +18,8 @@ from lagwatch.core.model import (
     GroupStatus,
     Member,
     PartitionStatus,
+    TimeLagBound,
+    TimeLagReason,
     UnknownReason,
 )
 from lagwatch.core.snapshot import ClusterSnapshot, GroupColumns, RowColumns, TopicColumns
@@ -180,6 +182,11 @@ class View:
         return seconds(self.of_shown(self.rows.time_lag_ms))
 
     @property
+    def time_lag_bound(self) -> NDArray[np.integer]:
+        """Number of the `TimeLagBound`."""
+        return self.of_shown(_bound(self.rows.time_lag_ms, self.rows.time_lag_reason))
+
+    @property
     def commit_age_s(self) -> Float64:
         return seconds(self._age_ms(self.of_shown(self.rows.commit_ms)))
 
@@ -267,6 +274,12 @@ class View:
     @property
     def group_time_lag_s(self) -> Float64:
         return seconds(self.group.time_lag_ms)
+
+    @property
+    def group_time_lag_bound(self) -> NDArray[np.integer]:
+        """Number of the `TimeLagBound`."""
+        group = self.group
+        return _bound(group.time_lag_ms, group.time_lag_reason)
 
     @property
     def group_status(self) -> NDArray[np.integer]:
@@ -371,6 +384,16 @@ class View:
             UnknownReason.NO_LEADER: no_leader if asked else 0,
             UnknownReason.REFUSED: int(visible.size) - no_leader if asked else 0,
         }
+
+
+_BOUND_OF_REASON = np.array(
+    [list(TimeLagBound).index(reason.bound) for reason in TimeLagReason], np.int8
+)
+
+
+def _bound(lag_ms: NDArray[np.integer], reason: NDArray[np.integer]) -> NDArray[np.integer]:
+    unknown = list(TimeLagBound).index(TimeLagBound.UNKNOWN)
+    return np.where(lag_ms >= 0, _BOUND_OF_REASON[reason], unknown)
 
 
 def seconds(milliseconds: NDArray[np.integer]) -> Float64:

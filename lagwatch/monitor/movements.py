@@ -24,6 +24,15 @@ _AT_WORK: Final = np.isin(
     np.arange(len(Rule)), (Rule.LAG_WITHIN_ALLOWED, Rule.PROGRESSING, Rule.FALLING_BEHIND)
 )
 """Rules by which a group reads: while it pauses, its lag does not say whether it is fast enough."""
+_MEASURED: Final = np.isin(
+    np.arange(len(TimeLagReason)),
+    (
+        TimeLagReason.MEASURED,
+        TimeLagReason.STORED,
+        TimeLagReason.SAMPLES_APART,
+        TimeLagReason.CAUGHT_UP,
+    ),
+)
 _RESTART_STEPS: Final = 2
 
 
@@ -138,7 +147,9 @@ class Movements:
             now_ms,
         )
         if stepped:
-            late = late_for(rows.time_lag_ms, self._pace.pause_ms(rows.window), self._pace.step_ms)
+            # a bound is no measurement: the rules do not look at it either
+            measured_ms = np.where(_MEASURED[rows.time_lag_reason], rows.time_lag_ms, UNKNOWN)
+            late = late_for(measured_ms, self._pace.pause_ms(rows.window), self._pace.step_ms)
             self._pace.follow_rises(
                 now_ms, late=rows.window[known & late], shown=rows.window[shown]
             )

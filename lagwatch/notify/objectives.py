@@ -160,6 +160,10 @@ class Objectives:
         key = group, policy
         severity = found.severity
         missed = found.missed(seen, self._speed(key, found, seen, now_ms))
+        if not missed and found.max_time_lag_ms and seen.time_lag_open and not found.share:
+            # whether it is kept is not known: an incident stays as it is
+            unknown = seen.status is GroupStatus.OK
+            return (replace(seen, status=GroupStatus.UNKNOWN) if unknown else seen), ""
         if found.share:
             severity, missed = self._burnt(key, found, missed, now_ms)
         if not missed or seen.status not in _JUDGED or seen.status >= severity:

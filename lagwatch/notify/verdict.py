@@ -37,6 +37,7 @@ def verdict_json(verdict: GroupVerdict) -> dict[str, Any]:
         "unknown_partitions": verdict.unknown_partitions,
         "time_lag_s": verdict.time_lag_s,
         "time_lag_reason": verdict.time_lag_reason.word,
+        "time_lag_bound": verdict.time_lag_bound.value,
         "owners": sorted({partition.owner for partition in verdict.partitions if partition.owner}),
         "max_lag": None
         if most is None
@@ -54,7 +55,7 @@ def nothing_known(cluster: str, group: str, at_ms: int, status: str = "") -> dic
         "at_ms": at_ms,
         "status": status,
         **dict.fromkeys(("rule", "complete", "partition_count", "total_lag", "time_lag_s")),
-        **dict.fromkeys(("unknown_partitions", "time_lag_reason", "max_lag")),
+        **dict.fromkeys(("unknown_partitions", "time_lag_reason", "time_lag_bound", "max_lag")),
         "owners": [],
         "partitions": [],
         "partitions_left_out": 0,
@@ -71,6 +72,7 @@ def _partition(verdict: PartitionVerdict) -> dict[str, Any]:
         "evidence": dict(verdict.evidence),
         "current_lag": verdict.current_lag,
         "time_lag_s": verdict.time_lag_s,
+        "time_lag_bound": verdict.time_lag_bound.value,
         "complete": round(verdict.complete, 4),
         "owner": verdict.owner,
         "client_id": verdict.client_id,

@@ -24,7 +24,7 @@ from lagwatch.core.incident import (
     grade,
     step,
 )
-from lagwatch.core.model import EpochMs, GroupStatus, Rule
+from lagwatch.core.model import EpochMs, GroupStatus, Rule, TimeLagReason
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.notify.objectives import Objectives
 from lagwatch.notify.policies import PolicyBook
@@ -324,6 +324,13 @@ def _topics(snapshot: ClusterSnapshot, number: int) -> list[str]:
     ]
 
 
+_OPEN: Final = np.isin(
+    np.arange(len(TimeLagReason)),
+    (TimeLagReason.BEYOND_HISTORY, TimeLagReason.NOT_SAMPLED, TimeLagReason.SAMPLES_APART),
+)
+"""How a time lag is known that may be greater than its value."""
+
+
 def _group(snapshot: ClusterSnapshot, number: int) -> Observation:
     columns = snapshot.group
     return Observation(
@@ -331,6 +338,7 @@ def _group(snapshot: ClusterSnapshot, number: int) -> Observation:
         complete=float(columns.complete[number]),
         total_lag=int(columns.total_lag[number]),
         time_lag_ms=int(columns.time_lag_ms[number]),
+        time_lag_open=bool(_OPEN[columns.time_lag_reason[number]]),
         since_ms=int(columns.since_ms[number]),
         lost=int(_lost(snapshot, slice(*columns.first[number : number + 2].tolist())).sum()),
     )
@@ -349,6 +357,7 @@ def _part(snapshot: ClusterSnapshot, number: int, topics: Topics) -> Observation
         complete=full / len(rows) if rows else 0.0,
         total_lag=sum(max(0, int(columns.lag[row])) for row in rows),
         time_lag_ms=max((int(columns.time_lag_ms[row]) for row in rows), default=-1),
+        time_lag_open=any(_OPEN[columns.time_lag_reason[row]] for row in rows),
         lost=int(_lost(snapshot, slice(first, end))[[row - first for row in rows]].sum()),
         since_ms=min(
             (int(columns.since_ms[row]) for row in rows if columns.since_ms[row] >= 0), default=-1

@@ -10,7 +10,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from lagwatch.core.incident import Reason, Tell
-from lagwatch.core.words import counted, duration
+from lagwatch.core.words import bounded, counted, duration
 from lagwatch.notify.notice import About, Earlier, Message, Notice
 
 SHOWN_NOTICES: Final = 20
@@ -188,7 +188,7 @@ def behind(verdict: Mapping[str, Any]) -> Iterator[str]:
     lag = verdict.get("total_lag")
     yield f"{counted(lag, 'message')} behind" if isinstance(lag, int) else "lag unknown"
     if verdict.get("time_lag_s"):
-        yield f"{duration(verdict['time_lag_s'])} in time"
+        yield f"{bounded(verdict['time_lag_s'], verdict.get('time_lag_bound', ''))} in time"
 
 
 def lasted(notice: Notice) -> str:

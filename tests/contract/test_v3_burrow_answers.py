@@ -32,6 +32,7 @@ _COORDINATORS = ("storage", "evaluator", "cluster", "consumer", "notifier")
 _SORTED = ("clusters", "topics", "consumers", "modules")
 _ADDED_PER_GROUP = {
     *("rule", "time_lag_s", "time_lag_reason", "unknown_partitions"),
+    *("time_lag_method", "time_lag_bound", "time_lag_error_s"),
     *("readable_lag", "since_ms", "at_ms", "stale", "data_age_s"),
 }
 _ADDED_PER_PARTITION = {
@@ -40,6 +41,9 @@ _ADDED_PER_PARTITION = {
     "unknown_reason",
     "time_lag_s",
     "time_lag_reason",
+    "time_lag_method",
+    "time_lag_bound",
+    "time_lag_error_s",
     "lost",
     "readable_lag",
     "since_ms",

@@ -2,6 +2,7 @@
 
 import struct
 import zlib
+from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from random import Random
 from zoneinfo import ZoneInfo
@@ -165,6 +166,24 @@ class TestObjectives:
         assert missed.startswith(said)
         assert bool(missed) == bool(said)
         assert judged.status == (GroupStatus.ERR if said else what.status)
+
+    @pytest.mark.parametrize(
+        ("status", "time_lag_s", "becomes"),
+        [
+            (GroupStatus.OK, 59, GroupStatus.UNKNOWN),
+            (GroupStatus.OK, 61, GroupStatus.ERR),
+            # what is bad by its verdict stays so
+            (GroupStatus.WARN, 59, GroupStatus.WARN),
+        ],
+    )
+    def test_a_lower_bound_within_the_limit_does_not_say_that_it_is_kept(
+        self, status, time_lag_s, becomes
+    ) -> None:
+        least = replace(seen(status, time_lag_s=time_lag_s), time_lag_open=True)
+
+        judged, _ = objectives(max_time_lag_s=60).judged("g", "p", least, 0)
+
+        assert judged.status is becomes
 
     @pytest.mark.parametrize(
         ("per_second", "said"),

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from lagwatch.core.model import EpochMs, PartitionStatus, Rule, RuleSet, TimeLagReason
+from lagwatch.core.model import EpochMs, PartitionStatus, Rule, RuleSet, TimeLagBound, TimeLagReason
 from lagwatch.monitor import ClusterMonitor
 from lagwatch.monitor.checkpoint import Part, capture
 from lagwatch.ports.reports import Commits
@@ -396,8 +396,10 @@ def test_a_message_of_a_long_gap_has_no_measured_age() -> None:
     told.ends()
     verdict = _verdict(told)
 
-    assert verdict.time_lag_s is None
+    assert verdict.time_lag_s == 0.0
     assert verdict.time_lag_reason is TimeLagReason.NOT_SAMPLED
+    assert verdict.time_lag_bound is TimeLagBound.AT_LEAST
+    assert 900 <= verdict.time_lag_error_s < 910
     assert verdict.current_lag == 5
 
 
@@ -414,7 +416,7 @@ def test_the_silence_of_a_group_begins_at_the_end_of_the_gap() -> None:
     assert _row(told)[0] is PartitionStatus.OK
 
 
-def test_over_a_short_gap_the_line_is_drawn() -> None:
+def test_over_a_short_gap_the_age_is_between_its_ends() -> None:
     told = _steady(600)
 
     told.restart(away_s=40)
@@ -422,8 +424,9 @@ def test_over_a_short_gap_the_line_is_drawn() -> None:
     told.ends()
     verdict = _verdict(told)
 
-    assert verdict.time_lag_reason is TimeLagReason.MEASURED
-    assert 0 < verdict.time_lag_s < 40
+    assert verdict.time_lag_reason is TimeLagReason.SAMPLES_APART
+    assert verdict.time_lag_s == 0.0
+    assert 40 <= verdict.time_lag_error_s < 50
 
 
 def test_the_lag_of_a_commit_within_a_long_gap_is_unknown() -> None:

@@ -191,6 +191,8 @@ class TestFloors:
 
         assert grade(Observation(status=ERR, time_lag_ms=29_999), policy).severity is OK
         assert grade(Observation(status=ERR, time_lag_ms=-1), policy).severity is ERR
+        least = Observation(status=ERR, time_lag_ms=29_999, time_lag_open=True)
+        assert grade(least, policy).severity is ERR
 
     def test_windows_not_filled_enough_open_nothing_and_close_nothing(self) -> None:
         story = Story(replace(WARNS, minimum_complete=0.5))

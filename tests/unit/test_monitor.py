@@ -11,6 +11,7 @@ from lagwatch.core.model import (
     PartitionStatus,
     Rule,
     RuleSet,
+    TimeLagBound,
     TimeLagReason,
     UnknownReason,
 )
@@ -680,7 +681,10 @@ def test_a_group_is_not_caught_up_while_a_partition_is_behind_for_an_unknown_tim
         "beyond_history",
         "caught_up",
     ]
-    assert (verdict.time_lag_s, verdict.time_lag_reason.word) == (None, "beyond_history")
+    assert (verdict.time_lag_s, verdict.time_lag_reason.word) == (20.0, "beyond_history")
+    assert verdict.time_lag_bound is TimeLagBound.AT_LEAST
+    assert verdict.time_lag_error_s is None
+    assert verdict.time_lag_partition == ("t", 0)
 
 
 def test_the_time_lag_of_a_group_is_its_greatest_when_all_are_known(story) -> None:

@@ -15,6 +15,7 @@ from lagwatch.core.model import (
     PartitionStatus,
     PartitionVerdict,
     Rule,
+    TimeLagReason,
     WindowEntry,
 )
 from lagwatch.core.rules import STATUS_BY_RULE
@@ -29,19 +30,22 @@ TAG: Final = "Fleet"
 NO_CACHE: Final = {"Cache-Control": "no-store"}
 COLUMNS: Final = (
     *("group", "status", "worst", "rule", "state", "lag", "time_lag_s"),
-    *("partitions", "unknown", "complete", "members", "stale"),
+    *("partitions", "unknown", "complete", "members", "stale", "time_lag_bound"),
 )
 """Of a row. `lag` is null when no partition's lag is known; `worst` is a partition's status.
 
 `stale`: the group's data are too old to be trusted; those of the other groups may be fresh.
 """
 
-Row = tuple[str, str, str, str, str, int | None, float | None, int, int, float, int | None, bool]
+_Known = float | None
+_Count = int | None
+Row = tuple[str, str, str, str, str, _Count, _Known, int, int, float, _Count, bool, str]
 Rows = Mapping[str, Row]
 """By group, in the order of their names."""
 
 _GROUP_STATUS: Final = {int(status): status.name for status in GroupStatus}
 _RULES: Final = tuple(rule.word for rule in Rule)
+_BOUNDS: Final = tuple(reason.bound.value for reason in TimeLagReason)
 _WORST: Final = tuple(STATUS_BY_RULE[rule].name for rule in Rule)
 
 
@@ -155,6 +159,7 @@ def fleet_rows(snapshot: ClusterSnapshot) -> Rows:
         columns.max_lag_row.tolist(),
         columns.total_lag.tolist(),
         columns.time_lag_ms.tolist(),
+        columns.time_lag_reason.tolist(),
         columns.partition_count.tolist(),
         columns.unknown.tolist(),
         columns.complete.round(3).tolist(),
@@ -162,7 +167,8 @@ def fleet_rows(snapshot: ClusterSnapshot) -> Rows:
         strict=True,
     )
     found: dict[str, Row] = {}
-    for group, status, rule, worst, max_lag, lag, time_ms, partitions, unknown, share, old in rows:
+    for group, status, rule, worst, *numbers in rows:
+        max_lag, lag, time_ms, why, partitions, unknown, share, old = numbers
         info = known.get(group)
         found[group] = (
             group,
@@ -177,6 +183,7 @@ def fleet_rows(snapshot: ClusterSnapshot) -> Rows:
             share,
             len(info.members) if info is not None else None,
             old,
+            _BOUNDS[why] if time_ms >= 0 else "unknown",
         )
     return found
 
@@ -207,6 +214,8 @@ def group_answer(
         "worst": None if worst is None else _partition(worst),
         "lag": verdict.known_lag,
         "time_lag_s": verdict.time_lag_s,
+        **_time_lag(verdict),
+        "time_lag_partition": _place(verdict.time_lag_partition),
         "unknown_partitions": verdict.unknown_partitions,
         "complete": verdict.complete,
         "info": None if info is None else _info(info),
@@ -246,6 +255,20 @@ def _worst(verdict: GroupVerdict) -> PartitionVerdict | None:
     return max(verdict.partitions, key=badness, default=None)
 
 
+def _time_lag(seen: GroupVerdict | PartitionVerdict) -> dict[str, object]:
+    """How the time lag is known, and how well."""
+    return {
+        "time_lag_reason": seen.time_lag_reason.word,
+        "time_lag_method": seen.time_lag_method.value,
+        "time_lag_bound": seen.time_lag_bound.value,
+        "time_lag_error_s": seen.time_lag_error_s,
+    }
+
+
+def _place(place: tuple[str, int] | None) -> dict[str, object] | None:
+    return None if place is None else {"topic": place[0], "partition": place[1]}
+
+
 def _partition(one: PartitionVerdict) -> dict[str, object]:
     said = sentence(one)
     return {
@@ -260,7 +283,7 @@ def _partition(one: PartitionVerdict) -> dict[str, object]:
         "lag": one.current_lag,
         "readable_lag": one.readable_lag,
         "time_lag_s": one.time_lag_s,
-        "time_lag_reason": one.time_lag_reason.word,
+        **_time_lag(one),
         "committed": None if one.end is None else one.end.offset,
         "commit_ms": None if one.end is None else one.end.commit_ms,
         "owner": one.owner,

@@ -121,6 +121,19 @@ class Partition(TypedDict):
     ]
     time_lag_s: Annotated[float | None, Field(description="seconds; null = not known")]
     time_lag_reason: Annotated[str, Field(description="how it is known, or why not")]
+    time_lag_method: Annotated[
+        str,
+        Field(
+            description="caught_up | log_end_history | stored_history | offset_time | record_time "
+            "| none"
+        ),
+    ]
+    time_lag_bound: Annotated[
+        str, Field(description="exact | at_least | at_most | unknown: how it relates to the truth")
+    ]
+    time_lag_error_s: Annotated[
+        float | None, Field(description="seconds by which the truth may differ; null = not known")
+    ]
     lost: Annotated[int, Field(description="messages deleted before the group read them, so far")]
     readable_lag: Annotated[
         int | None, Field(description="messages the group can still read; null = not known")
@@ -149,6 +162,13 @@ class Group(TypedDict):
         Annotated[float | None, Field(description="seconds; the worst partition; null = unknown")]
     ]
     time_lag_reason: NotRequired[Annotated[str, Field(description="how known, or why not")]]
+    time_lag_method: NotRequired[Annotated[str, Field(description="as of a partition")]]
+    time_lag_bound: NotRequired[
+        Annotated[str, Field(description="at_least: another partition may be older")]
+    ]
+    time_lag_error_s: NotRequired[
+        Annotated[float | None, Field(description="seconds; null = not known")]
+    ]
     unknown_partitions: NotRequired[
         Annotated[int, Field(description="partitions whose lag is not known")]
     ]
@@ -367,6 +387,9 @@ def _group(verdict: GroupVerdict) -> Group:
         "rule": None if verdict.rule is None else _RULE[verdict.rule],
         "time_lag_s": verdict.time_lag_s,
         "time_lag_reason": _TIME_LAG_REASON[verdict.time_lag_reason],
+        "time_lag_method": verdict.time_lag_method.value,
+        "time_lag_bound": verdict.time_lag_bound.value,
+        "time_lag_error_s": verdict.time_lag_error_s,
         "unknown_partitions": verdict.unknown_partitions,
         "readable_lag": verdict.readable_lag,
         "since_ms": verdict.since_ms,
@@ -392,6 +415,9 @@ def _partition(verdict: PartitionVerdict) -> Partition:
         "unknown_reason": verdict.unknown_reason,
         "time_lag_s": verdict.time_lag_s,
         "time_lag_reason": _TIME_LAG_REASON[verdict.time_lag_reason],
+        "time_lag_method": verdict.time_lag_method.value,
+        "time_lag_bound": verdict.time_lag_bound.value,
+        "time_lag_error_s": verdict.time_lag_error_s,
         "lost": verdict.lost,
         "readable_lag": verdict.readable_lag,
         "since_ms": verdict.since_ms,

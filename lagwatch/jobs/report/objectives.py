@@ -6,9 +6,13 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from lagwatch.core.model import TimeLagBound, TimeLagReason
 from lagwatch.jobs.report.day import Day
 from lagwatch.jobs.report.frames import BAD, GROUP, within
 
+_AT_LEAST: Final = [
+    reason.word for reason in TimeLagReason if reason.bound is TimeLagBound.AT_LEAST
+]
 BUDGET_DAYS: Final = 28
 """Days, the last one included, over which lateness is counted: four weeks have four weekends."""
 
@@ -65,7 +69,10 @@ def by_group(
 def _late(objective_s: float) -> Column:
     """Is the sample late? Null when that is not known."""
     beyond = (F.col("time_lag_reason") == "beyond_history") & F.col("status").isin(*BAD)
-    known = F.when(F.col("time_lag_s").isNotNull(), F.col("time_lag_s") > objective_s)
+    more = F.col("time_lag_s") > objective_s
+    # a lower bound within the objective does not say that it was kept
+    only_least = F.col("time_lag_reason").isin(*_AT_LEAST) & ~more
+    known = F.when(F.col("time_lag_s").isNotNull() & ~only_least, more)
     return F.when(beyond, beyond).otherwise(known)
 
 

@@ -1,6 +1,6 @@
 // The list of all groups: sorted, filtered, and only what is on the screen is in the document.
 
-import { duration, make, mark, number, say } from "./words.js";
+import { bounded, make, mark, number, say } from "./words.js";
 import { address, go, read } from "./place.js";
 
 const TROUBLE = { REWIND: 4, STALL: 4, STOP: 4, ERR: 4, WARN: 3, UNKNOWN: 2, OK: 1 };
@@ -66,6 +66,7 @@ export class Fleet {
           unknown: cells[at.unknown],
           members: cells[at.members],
           stale: cells[at.stale],
+          bound: cells[at.time_lag_bound],
           find: group.toLowerCase(),
           trouble: TROUBLE[cells[at.worst]] ?? 2,
           lagRank: lag ?? -1,
@@ -196,7 +197,7 @@ export class Fleet {
     say(cells[2], one.cluster);
     say(cells[3], one.state);
     say(cells[4], one.lag !== null && one.unknown ? `≥ ${number(one.lag)}` : number(one.lag));
-    say(cells[5], duration(one.time));
+    say(cells[5], bounded(one.time, one.bound));
     say(cells[6], number(one.members));
   }
 

@@ -1,7 +1,7 @@
 // One group: the verdict with its evidence, the window, every partition, incidents, the past.
 
 import { Chart } from "./charts.js";
-import { LEVELS, duration, instant, make, mark, number, say, verdict } from "./words.js";
+import { LEVELS, bounded, instant, make, mark, number, say, verdict } from "./words.js";
 import { address, go, read } from "./place.js";
 
 const RANGES = { "1h": "last hour", "6h": "last 6 hours", "24h": "last day", "7d": "last 7 days", "30d": "last 30 days" };
@@ -143,7 +143,7 @@ export class Group {
     const lag = told.lag !== null && told.unknown_partitions ? `≥ ${number(told.lag)}` : number(told.lag);
     const facts = [
       ["Lag", lag],
-      ["Time lag", duration(told.time_lag_s)],
+      ["Time lag", bounded(told.time_lag_s, told.time_lag_bound)],
       ["State", told.info?.state ?? "unknown"],
       ["Members", number(told.info?.members ?? null)],
       ["Type", told.info?.type ?? "unknown"],
@@ -181,7 +181,7 @@ export class Group {
     const buttons = box.querySelectorAll("button");
     tiles.forEach((one, index) => {
       const button = buttons[index];
-      const text = `${one.topic} partition ${one.partition}: ${one.headline}, lag ${number(one.lag)}, time lag ${duration(one.time_lag_s)}, owner ${owner(one)}`;
+      const text = `${one.topic} partition ${one.partition}: ${one.headline}, lag ${number(one.lag)}, time lag ${bounded(one.time_lag_s, one.time_lag_bound)}, owner ${owner(one)}`;
       button.dataset.level = one.lag === null ? "unknown" : (LEVELS[one.status] ?? "unknown");
       if (button.title !== text) {
         button.title = text;
@@ -219,7 +219,7 @@ export class Group {
   #table(told) {
     const rows = told.partitions.toSorted(byBadness).slice(0, MOST_ROWS);
     const cells = (one) => [
-      one.topic, one.partition, one.headline, number(one.lag), duration(one.time_lag_s), one.committed === null ? "–" : number(one.committed),
+      one.topic, one.partition, one.headline, number(one.lag), bounded(one.time_lag_s, one.time_lag_bound), one.committed === null ? "–" : number(one.committed),
       one.commit_ms === null ? "–" : instant(one.commit_ms), owner(one),
     ];
     const titles = ["Topic", "Partition", "Verdict", "Lag", "Time lag", "Committed", "Last commit", "Owner"];

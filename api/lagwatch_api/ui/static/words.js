@@ -17,6 +17,11 @@ export function duration(seconds) {
   return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
+const SIGNS = { at_least: "≥ ", at_most: "≤ " };
+
+/** A time lag with the sign of its bound. */
+export const bounded = (seconds, bound) => (seconds === null || seconds === undefined ? "" : (SIGNS[bound] ?? "")) + duration(seconds);
+
 export function instant(ms) {
   const date = new Date(ms);
   const today = date.toDateString() === new Date().toDateString();

@@ -1,0 +1,218 @@
+"""Time lags as they are shown: each with its method, its bound and its error; a group's of these.
+
+The rules judge by what the log end history has measured, and by nothing else (`LogEndHistory.age`).
+What is shown adds bounds where that has no value: the samples between which the message came, and
+the times that brokers have for offsets (`OffsetTimes`).
+"""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lagwatch.core.log_end import Age
+from lagwatch.core.model import UNKNOWN, Rule, TimeLagBound, TimeLagReason
+from lagwatch.core.rows import Around, OffsetTimes, PartitionColumns
+from lagwatch.core.snapshot import RowColumns
+
+Int64 = NDArray[np.int64]
+Int32 = NDArray[np.int32]
+Int8 = NDArray[np.int8]
+Float32 = NDArray[np.float32]
+Bools = NDArray[np.bool_]
+
+_ROUND_MS: Final = 250
+"""How exactly the instant of a sample is known: a round of log ends takes about this."""
+_COARSE: Final = 8
+"""Samples that are apart by more than this part of an age do not measure it: see `LogEndHistory`,
+which thins to a sixteenth."""
+_PAUSE_MS: Final = 20_000
+"""Samples closer than this always do."""
+_AT_MOST: Final = np.array([each.bound is TimeLagBound.AT_MOST for each in TimeLagReason])
+_AT_LEAST: Final = np.array([each.bound is TimeLagBound.AT_LEAST for each in TimeLagReason])
+_NEVER: Final = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """Time lags of some rows."""
+
+    lag_ms: Int64
+    """-1 where nothing is known."""
+    reason: Int8
+    error_ms: Float32
+    """Not a number: unknown."""
+
+    def with_part(self, rows: NDArray[np.intp], part: "Shown") -> "Shown":
+        """The same with these rows replaced; the columns of `self` stay as they are."""
+        names = ("lag_ms", "reason", "error_ms")
+        columns = {name: getattr(self, name).copy() for name in names}
+        for name, column in columns.items():
+            column[rows] = getattr(part, name)
+        return Shown(**columns)
+
+
+def shown(
+    age: Age,
+    *,
+    at: Int32,
+    row: Int64,
+    committed: Int64,
+    read_ms: int,
+    around: Around,
+    restored_ms: int,
+    spacing_ms: int,
+) -> Shown:
+    """What to show of rows that are behind.
+
+    Args:
+        age: how old their oldest unread messages are, by the log end history.
+        at: their topic-partitions.
+        row: their places in the window store.
+        committed: their committed offsets.
+        read_ms: when the newest log ends were read, on lagwatch's clock, as are the samples.
+        around: when partitions were away, and when brokers say that offsets were appended.
+        restored_ms: newest sample that an earlier process took.
+        spacing_ms: usual distance between samples.
+    """
+    partitions, times, skew_ms = around.partitions, around.facts.times, around.skew_ms
+    lag_ms, reason = age.lag_ms.copy(), age.reason.copy()
+    after_ms = _without_absences(age, at, partitions, skew_ms)
+    low_ms = np.where(age.before_ms >= 0, np.maximum(read_ms - age.before_ms, 0), UNKNOWN)
+    high_ms = np.where(after_ms >= 0, np.maximum(read_ms - after_ms, 0), UNKNOWN)
+    measured = reason == TimeLagReason.MEASURED
+    apart_ms = max(_PAUSE_MS, spacing_ms * 3 // 2)
+    coarse = measured & (high_ms - low_ms > np.maximum(lag_ms // _COARSE, apart_ms))
+    reason[coarse] = TimeLagReason.SAMPLES_APART
+    stored = measured & ~coarse & (age.before_ms <= restored_ms)
+    reason[stored] = TimeLagReason.STORED
+    bounded = _AT_LEAST[reason] & (low_ms >= 0)
+    lag_ms[bounded] = low_ms[bounded]
+    # "at least 0 s" alone says nothing
+    lag_ms[bounded & (low_ms == 0) & (high_ms < 0)] = UNKNOWN
+    error_ms = np.maximum(lag_ms - low_ms, high_ms - lag_ms).astype(np.float32) + _ROUND_MS
+    error_ms[(high_ms < 0) | (lag_ms < 0)] = np.nan
+    error_ms[reason == TimeLagReason.CAUGHT_UP] = 0
+    found = Shown(lag_ms=lag_ms, reason=reason, error_ms=error_ms)
+    if times is not None and bounded.any():
+        rows = np.flatnonzero(bounded)
+        part = _by_times(
+            times, row[rows], committed[rows], (low_ms[rows], high_ms[rows]), read_ms - skew_ms
+        )
+        rows = rows[part.known]
+        lag_ms[rows], reason[rows], error_ms[rows] = part.lag_ms, part.reason, part.error_ms
+    return found
+
+
+def _without_absences(age: Age, at: Int32, partitions: PartitionColumns, skew_ms: int) -> Int64:
+    """The last sample before each message; of a partition that was away, the last before that.
+
+    While it was away its last log end was repeated.
+    """
+    away_ms, back_ms = partitions.away_ms[at], partitions.back_ms[at]
+    inside = (away_ms >= 0) & (age.after_ms >= 0)
+    if not inside.any():
+        return age.after_ms
+    away_ms, back_ms = away_ms + skew_ms, back_ms + skew_ms
+    inside &= (age.after_ms > away_ms) & (age.after_ms < back_ms) & (age.before_ms >= back_ms)
+    return np.where(inside, away_ms, age.after_ms)
+
+
+class _ByTimes(NamedTuple):
+    """Time lags by what brokers say; columns have an entry for each row that is `known`."""
+
+    known: Bools
+    lag_ms: Int64
+    reason: Int8
+    error_ms: Float32
+
+
+def _by_times(
+    times: OffsetTimes, row: Int64, committed: Int64, bounds: tuple[Int64, Int64], now_ms: int
+) -> _ByTimes:
+    """Time lags of rows within these bounds (least, most; -1 unknown) as of `now_ms` of Kafka."""
+    place = np.minimum(np.searchsorted(times.row, row), max(times.row.size - 1, 0))
+    known = np.zeros(row.size, np.bool_)
+    if times.row.size:
+        known = (times.row[place] == row) & (times.offset[place] <= committed)
+    place = place[known]
+    low_ms, high_ms = (bound[known] for bound in bounds)
+    high_ms = np.where(high_ms < 0, _NEVER, high_ms)
+    # what was appended not before an instant is this old at most
+    most_ms = np.clip(now_ms - times.low_ms[place], low_ms, high_ms)
+    by_broker = times.by_broker[place]
+    exact = by_broker & (times.offset[place] == committed[known])
+    least_ms = np.where(exact, np.clip(now_ms - times.high_ms[place], low_ms, most_ms), low_ms)
+    half_ms = (most_ms - least_ms) // 2
+    otherwise = np.where(by_broker, TimeLagReason.EARLIER_OFFSET, TimeLagReason.RECORD_TIME)
+    return _ByTimes(
+        known,
+        np.where(exact, most_ms - half_ms, most_ms),
+        np.where(exact, TimeLagReason.OFFSET_TIME, otherwise).astype(np.int8),
+        np.where(exact, half_ms, most_ms - least_ms).astype(np.float32) + _ROUND_MS,
+    )
+
+
+_NOT_BEHIND: Final = np.isin(np.arange(len(Rule)), (Rule.NOT_SUBSCRIBED, Rule.MIRRORED))
+"""Rules of partitions that the group does not read itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfGroups:
+    """Time lags of groups."""
+
+    lag_ms: Int64
+    reason: Int8
+    error_ms: Float32
+    row: Int64
+    """Row that the time lag is of; -1 none."""
+
+
+def of_groups(rows: RowColumns, heads: Int64, group: Int64) -> OfGroups:
+    """That of each group's oldest partition, and only a lower bound while another may be older.
+
+    A partition of which no more than a lower bound, or nothing, is known may be older than all.
+
+    Args:
+        rows: all rows.
+        heads: first row of each group; every group has at least one.
+        group: the group of each row.
+    """
+    reads = ~_NOT_BEHIND[rows.rule] & (rows.commits > 0)
+    lag_ms, reason, error_ms = rows.time_lag_ms, rows.time_lag_reason, rows.time_lag_error_ms
+    nothing = reads & (lag_ms < 0)
+    open_end = reads & _AT_LEAST[reason]
+    unsure = np.logical_or.reduceat(open_end, heads)
+    age_ms = np.where(reads, lag_ms, UNKNOWN)
+    at_most = _AT_MOST[reason]
+    if at_most.any():
+        lowered = at_most & unsure[group]
+        sure_ms = np.maximum(lag_ms - np.nan_to_num(error_ms).astype(np.int64), 0)
+        age_ms = np.where(lowered & reads, sure_ms, age_ms)
+    oldest_ms = np.maximum.reduceat(age_ms, heads)
+    oldest = first_of(age_ms, oldest_ms, group)
+    found = OfGroups(
+        lag_ms=oldest_ms,
+        reason=reason[oldest].copy(),
+        error_ms=error_ms[oldest].copy(),
+        row=np.where(oldest_ms >= 0, oldest, UNKNOWN),
+    )
+    if unsure.any():
+        # why it is only a bound: first of all a partition that is behind for an unknown time
+        rank = np.where(open_end, np.where(nothing, 0, lag_ms + 1), UNKNOWN)
+        why = first_of(rank, np.maximum.reduceat(rank, heads), group)
+        found.reason[unsure] = reason[why[unsure]]
+        highest_ms = np.where(reads, lag_ms + error_ms, 0)
+        found.error_ms[unsure] = (np.maximum.reduceat(highest_ms, heads) - oldest_ms)[unsure]
+    return found
+
+
+def first_of(
+    values: NDArray[np.integer], best: NDArray[np.integer], group: NDArray[np.intp]
+) -> Int64:
+    """Per group: its first row whose value is the best of the group; `group` is that of rows."""
+    rows = np.flatnonzero(values == best[group])
+    found = np.empty(best.size, np.int64)
+    found[group[rows[::-1]]] = rows[::-1]
+    return found
