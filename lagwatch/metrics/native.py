@@ -99,8 +99,8 @@ COLUMNS: Final[tuple[Source, ...]] = (
     States(
         metric=table.GROUP_TIME_LAG_BOUND,
         labels=by.of_groups,
-        states=tuple(TimeLagBound),
-        codes=lambda view: _bound_code(tuple(TimeLagBound), view.group_time_lag_bound),
+        states=_ONE_SIDED,
+        codes=lambda view: _bound_code(_ONE_SIDED, view.group_time_lag_bound),
         only_held=True,
     ),
     States(

@@ -93,8 +93,8 @@ GROUP_MAX_TIME_LAG = Metric(
 GROUP_TIME_LAG_BOUND = Metric(
     name="lagwatch_group_max_lag_seconds_bound",
     labels=(*_GROUP, "bound"),
-    help="1 for what the time lag of the group is: exact, at_least, at_most or unknown; other "
-    "bounds have no series.",
+    help="1 where the time lag is a bound of the true one: at_least or at_most; other groups have "
+    "no series.",
 )
 GROUP_STATUS = Metric(
     name="lagwatch_group_status",

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from lagwatch.core.model import EpochMs, GroupStatus, RuleSet
+from lagwatch.core.model import EpochMs, GroupStatus, RuleSet, TimeLagReason
 from lagwatch.metrics import ClusterState, table
 from lagwatch.metrics.metric import Format, Kind
 from lagwatch.ports.reports import GroupsGone
@@ -335,6 +335,20 @@ class TestBudgetOfGroups:
         assert self.of_group(scrape, "g0") == self.of_group(scrape, "g1") == self.FOR_ALERTS
         assert self.of_group(scrape, "g2") > self.FOR_ALERTS
         assert scrape.value("lagwatch_groups_left_out") == 2
+
+    def test_a_time_lag_that_is_only_a_bound_says_so(self) -> None:
+        cluster = self.cluster(1)
+        snapshot = cluster.monitor.snapshot
+        assert snapshot is not None
+        snapshot.rows.time_lag_reason[:] = TimeLagReason.BEYOND_HISTORY
+        snapshot.group.time_lag_reason[:] = TimeLagReason.BEYOND_HISTORY
+
+        scrape = Scrape(cluster)
+
+        assert [
+            [each["bound"] for each in scrape.labels(name)]
+            for name in ("lagwatch_lag_seconds_bound", "lagwatch_group_max_lag_seconds_bound")
+        ] == [["at_least"], ["at_least"]]
 
     def test_groups_that_are_not_ok_come_before_a_greater_lag(self) -> None:
         cluster = self.cluster()
