@@ -213,9 +213,10 @@ def _alerts() -> Iterator[Mapping[str, Any]]:
 def _alert(rule: Mapping[str, Any]) -> str:
     notes = rule["annotations"]
     lasting = f", after {rule['for']}" if "for" in rule else ""
+    kept = f", kept for {rule['keep_firing_for']}" if "keep_firing_for" in rule else ""
     return (
         f"### {rule['alert']}\n\n"
-        f"{rule['labels']['severity']}{lasting}: `{rule['expr']}`\n\n"
+        f"{rule['labels']['severity']}{lasting}{kept}: `{' '.join(rule['expr'].split())}`\n\n"
         f"{notes['runbook'].rstrip()}"
     )
 

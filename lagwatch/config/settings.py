@@ -29,7 +29,8 @@ class MetricsSettings(Section):
         description=(
             "maximum number of groups, per cluster, that get all series of a group: first those "
             "that are not OK, then those with the greatest lag; the rest get what alerts need: "
-            "status, lag, time lag, rebalances, lost messages and retention; 0 = all"
+            "status, partitions that are not OK, lag, time lag, rebalances, lost messages and "
+            "retention; 0 = all"
         ),
     )
     burrow: bool = Field(default=False, description="add Burrow's own names")

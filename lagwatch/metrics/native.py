@@ -1,22 +1,35 @@
 """Where the values of our own metrics come from, as far as they are columns of a snapshot."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lagwatch.core.model import UNKNOWN, GroupStatus, Member, PartitionStatus, TimeLagBound
+from lagwatch.core.model import (
+    UNKNOWN,
+    GroupStatus,
+    Member,
+    PartitionStatus,
+    Rule,
+    TimeLagBound,
+)
 from lagwatch.metrics import labels as by
 from lagwatch.metrics import table
 from lagwatch.metrics.labels import escape
-from lagwatch.metrics.source import Column, Source, States, Values
+from lagwatch.metrics.source import Column, Counts, Source, States, Values
 from lagwatch.metrics.view import STATES, View
 
 _NOT_OK: Final = tuple(status for status in PartitionStatus if status is not PartitionStatus.OK)
 _GROUP_STATUSES: Final = tuple(
     status for status in GroupStatus if status is not GroupStatus.NOTFOUND
 )
+
+
+_RULE_PLACES: Final = np.full(max(Rule) + 2, -1, np.int8)
+"""Place of each rule in `Rule`; the last entry is for -1, unknown."""
+_RULE_PLACES[list(Rule)] = np.arange(len(Rule))
 
 
 def _owner_labels(owner: Member | None) -> str:
@@ -108,6 +121,23 @@ COLUMNS: Final[tuple[Source, ...]] = (
         labels=by.of_groups,
         states=tuple(status.name for status in _GROUP_STATUSES),
         codes=lambda view: _code(_GROUP_STATUSES, view.group_status),
+    ),
+    Counts(
+        metric=table.GROUP_PARTITIONS,
+        labels=by.of_groups,
+        states={status.name: partial(View.group_partitions, status=status) for status in _NOT_OK},
+    ),
+    States(
+        metric=table.GROUP_RULE,
+        labels=by.of_groups,
+        states=tuple(rule.word for rule in Rule),
+        codes=lambda view: np.where(view.detailed, _RULE_PLACES[view.group_rule], UNKNOWN),
+        only_held=True,
+    ),
+    Column(
+        metric=table.GROUP_SINCE,
+        labels=by.of_groups,
+        values=lambda view: _of_detailed(view, view.group_since_s),
     ),
     States(
         metric=table.GROUP_STATE,

@@ -1,6 +1,6 @@
 """Metrics that are columns of a snapshot, and the lines they become."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import compress
 from operator import add
@@ -51,7 +51,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class States:
-    """A state set: one line for each state, 1 for the one that holds and 0 for the others.
+    """One line for each state, 1 for the one that holds and 0 for the others.
 
     The last label of the metric takes the states as its values.
     """
@@ -73,6 +73,28 @@ class States:
             tail = f',{self.metric.labels[-1]}="{state}"'
             kept = (label + tail for label in compress(labels, chosen.tolist()))
             yield from lines(self.metric.name, kept, held[chosen].astype(np.int8).tolist())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """How many things are in each state; no line for none.
+
+    The last label of the metric takes the states as its values.
+    """
+
+    metric: Metric
+    labels: Labels
+    states: Mapping[str, Callable[[View], Values]]
+    """State → the counts; below zero: no line."""
+
+    def lines(self, view: View, book: LabelBook, names: Dialect) -> Iterator[str]:
+        labels = book.get(self.labels, names)
+        for state, values in self.states.items():
+            counts = values(view)
+            known = counts >= 0
+            tail = f',{self.metric.labels[-1]}="{state}"'
+            kept = (label + tail for label in compress(labels, known.tolist()))
+            yield from lines(self.metric.name, kept, counts[known].tolist())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

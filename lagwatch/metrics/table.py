@@ -101,6 +101,23 @@ GROUP_STATUS = Metric(
     labels=(*_GROUP, "status"),
     help="1 for the verdict on the group, 0 for the others; UNKNOWN while its data are stale.",
 )
+GROUP_PARTITIONS = Metric(
+    name="lagwatch_group_partitions",
+    labels=(*_GROUP, "status"),
+    help="Partitions of the group that are not OK, by verdict; without series where there is none.",
+)
+GROUP_RULE = Metric(
+    name="lagwatch_group_rule_info",
+    labels=(*_GROUP, "rule"),
+    kind=Kind.INFO,
+    help="The rule that decided the verdict on a group that is not OK.",
+)
+GROUP_SINCE = Metric(
+    name="lagwatch_group_trouble_start_timestamp_seconds",
+    labels=_GROUP,
+    unit="seconds",
+    help="When the oldest trouble of the group began; absent without trouble.",
+)
 GROUP_STATE = Metric(
     name="lagwatch_group_state",
     labels=(*_GROUP, "state"),

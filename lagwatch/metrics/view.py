@@ -98,7 +98,7 @@ class View:
             group,
             **{
                 name: np.where(self.stale, UNKNOWN, getattr(group, name))
-                for name in ("max_lag_row", "time_lag_ms")
+                for name in ("max_lag_row", "time_lag_ms", "since_ms")
             },
             status=np.where(self.stale, np.int8(GroupStatus.UNKNOWN), group.status),
         )
@@ -284,6 +284,22 @@ class View:
     @property
     def group_status(self) -> NDArray[np.integer]:
         return self.group.status
+
+    def group_partitions(self, status: PartitionStatus) -> Int64:
+        """How many partitions have this status; unknown where none has."""
+        count = _sums(self.rows.status == status, self.snapshot.group.first[:-1])
+        return np.where(count > 0, count, UNKNOWN)
+
+    @property
+    def group_since_s(self) -> Float64:
+        """Unix time at which the trouble began."""
+        return seconds(self.group.since_ms)
+
+    @property
+    def group_rule(self) -> NDArray[np.integer]:
+        """Number of the rule of the worst partition; unknown for groups that are OK or stale."""
+        row = np.where(self.stale | (self.group_status == GroupStatus.OK), -1, self.group.worst_row)
+        return np.append(self.rows.rule, np.int8(UNKNOWN))[row]
 
     @property
     def group_complete(self) -> Float64:

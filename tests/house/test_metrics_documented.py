@@ -8,8 +8,18 @@ import pytest
 
 from grafana import build
 from lagwatch.metrics import table
-from tests.support.dashboards import GRAFANA, RULES, boards, expressions, metrics_in, panels, rules
+from tests.support.dashboards import (
+    GRAFANA,
+    RULES,
+    boards,
+    expressions,
+    metrics_in,
+    panels,
+    rule_groups,
+    rules,
+)
 from tests.support.prometheus import program
+from tests.support.scraped import Cluster, Scrape
 
 ROOT = Path(__file__).parents[2]
 OURS = {metric.name for metric in table.ALL}
@@ -50,9 +60,35 @@ def test_every_recorded_name_that_a_dashboard_or_rule_uses_is_recorded() -> None
 def test_every_alert_says_what_it_means_and_what_to_do() -> None:
     for rule in rules():
         if "alert" in rule:
-            assert rule["labels"]["severity"] in {"warning", "critical"}, rule["alert"]
+            severities = {"none"} if rule["alert"] == "Watchdog" else {"warning", "critical"}
+            assert rule["labels"]["severity"] in severities, rule["alert"]
             for part in ("summary", "description", "runbook"):
                 assert len(rule["annotations"][part]) > 20, (rule["alert"], part)
+
+
+def test_rules_about_groups_use_series_that_no_budget_takes_away() -> None:
+    (groups,) = (one for one in rule_groups() if one["name"] == "lagwatch-groups")
+    asked = set().union(*(metrics_in(rule["expr"]) for rule in groups["rules"]))
+
+    scrape = Scrape(
+        Cluster(
+            topics={"t": [(10, 100)]},
+            commits={("g", "t", 0): 5, ("h", "t", 0): 6},
+            silent_s=960,
+        ),
+        group_budget=1,
+        partition_budget=1,
+    )
+
+    kept = {one.name for one in scrape.samples if one.labels.get("group") == "h"}
+    assert asked - kept == {"lagwatch_cluster_ready"}
+
+
+def test_every_alert_about_groups_outlasts_scrapes_that_fail() -> None:
+    for group in rule_groups():
+        for rule in group["rules"]:
+            if group["name"] == "lagwatch-groups" and "alert" in rule:
+                assert "keep_firing_for" in rule, rule["alert"]
 
 
 def test_every_alert_is_tested() -> None:

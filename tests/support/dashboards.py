@@ -74,6 +74,10 @@ def metrics_in(expression: str) -> set[str]:
     return set(_METRIC.findall(re.sub(r"\w+:[\w:]+", "", expression)))
 
 
+def rule_groups() -> list[Mapping[str, Any]]:
+    groups: list[Mapping[str, Any]] = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
+    return groups
+
+
 def rules() -> list[Mapping[str, Any]]:
-    groups = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
-    return [rule for group in groups for rule in group["rules"]]
+    return [rule for group in rule_groups() for rule in group["rules"]]

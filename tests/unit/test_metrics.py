@@ -92,6 +92,24 @@ def test_exactly_one_status_and_one_state_hold() -> None:
     assert state == {"Stable": 1}
 
 
+def test_a_group_that_is_not_ok_tells_how_many_partitions_by_which_rule_and_since_when() -> None:
+    scrape = Scrape(behind(), partition_budget=1)
+
+    assert scrape.value("lagwatch_group_partitions", group="g", status="STOP") == 1
+    assert scrape.value("lagwatch_group_partitions", group="g", status="UNKNOWN") == 1
+    assert [one["rule"] for one in scrape.labels("lagwatch_group_rule_info")] == ["stopped"]
+    since_s = scrape.value("lagwatch_group_trouble_start_timestamp_seconds", group="g")
+    assert START_MS / 1000 <= since_s < START_MS / 1000 + 62
+
+
+def test_a_group_that_is_ok_has_no_trouble() -> None:
+    scrape = Scrape(Cluster(topics={"t": [(0, 9)]}, commits={("g", "t", 0): 9}, silent_s=960))
+
+    assert scrape.value("lagwatch_group_status", status="OK") == 1
+    for name in ("partitions", "rule_info", "trouble_start_timestamp_seconds"):
+        assert scrape.labels(f"lagwatch_group_{name}") == []
+
+
 def test_a_group_that_could_not_be_asked_has_neither_state_nor_members() -> None:
     cluster = Cluster(
         topics={"t": [(0, 9)]}, commits={("g", "t", 0): 9}, infos=[info("g", "Unknown")]
@@ -309,6 +327,7 @@ class TestBudgetOfGroups:
     FOR_ALERTS = frozenset(
         {
             "lagwatch_group_status",
+            "lagwatch_group_partitions",
             "lagwatch_group_lag_messages",
             "lagwatch_group_max_lag_seconds",
             "lagwatch_group_lost_messages",
@@ -362,14 +381,14 @@ class TestBudgetOfGroups:
         assert [each["group"] for each in one.labels("lagwatch_group_members")] == ["g1"]
         assert [each["group"] for each in two.labels("lagwatch_group_members")] == ["g0", "g1"]
 
-    def test_a_group_of_the_rest_costs_ten_series_at_most(self) -> None:
+    def test_a_group_of_the_rest_costs_eleven_series_at_most(self) -> None:
         few, many = self.cluster(10), self.cluster(60)
 
         more = len(Scrape(many, group_budget=5, partition_budget=5).samples) - len(
             Scrape(few, group_budget=5, partition_budget=5).samples
         )
 
-        assert more / 50 <= 10
+        assert more / 50 <= 11
 
     @pytest.mark.parametrize("budget", [0, 3, 99])
     def test_a_budget_that_suffices_leaves_no_group_out(self, budget) -> None:

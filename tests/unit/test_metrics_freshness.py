@@ -121,6 +121,8 @@ def test_what_is_stale_is_unknown_and_says_so() -> None:
     assert stale.value("lagwatch_group_status", status="UNKNOWN") == 1
     assert stale.value("lagwatch_group_status", status="OK") == 0
     assert stale.value("lagwatch_partition_status", status="UNKNOWN") == 1
+    assert stale.value("lagwatch_group_partitions", status="UNKNOWN") == 1
+    assert stale.labels("lagwatch_group_rule_info") == []
 
 
 def test_counters_go_on_while_the_data_are_stale() -> None:
