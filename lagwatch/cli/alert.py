@@ -190,7 +190,7 @@ def backtest(
 def _recorded(
     config: Path | None, from_ms: int, to_ms: int, cluster: str | None, group: str | None
 ) -> "list[Sample]":
-    from lagwatch.history.build import open_store
+    from lagwatch.history.drivers.registry import open_store
     from lagwatch.notify.backtest import from_history
 
     store = open_store(configured(config).settings.history)

@@ -163,15 +163,15 @@ def verify(store: Where = None, *, config: ConfigFile = None, as_json: AsJson = 
 @reported()
 def compact(store: Where = None, *, config: ConfigFile = None) -> None:
     """Make few large Parquet files out of many small ones; doubled records become one."""
-    from lagwatch.history.compact import compact as compacted
-    from lagwatch.history.parquet import ParquetStore
-    from lagwatch.ports.history import EVER_MS
-
     opened = _existing(store, _settings(config))
-    if not isinstance(opened.store, ParquetStore):
-        raise typer.BadParameter("only Parquet files can be compacted", param_hint="STORE")
     with _bar("compact") as progress:
-        done = compacted(opened.store, before_ms=EVER_MS, progress=progress)
+        done = opened.store.compact(progress)
+    opened.store.close()
+    if done is None:
+        raise typer.BadParameter(
+            f"{opened.name} compacts itself; only Parquet files are compacted so",
+            param_hint="STORE",
+        )
     typer.echo(f"{done.merged} files became {done.written}, {done.rows} rows")
 
 
@@ -199,23 +199,20 @@ def _opened(where: str | None, settings: "HistorySettings") -> _Opened:
     Raises:
         HistoryError: it cannot be understood.
     """
-    from lagwatch.history.build import open_store, settings_of
+    from lagwatch.history.drivers.registry import open_store, place_of, settings_of
 
-    name = where
-    if name is None:
-        name = settings.url.get_secret_value() if settings.store == "parquet" else settings.store
-    return _Opened(name, open_store(settings_of(where, settings)))
+    there = settings_of(where, settings)
+    return _Opened(where or place_of(there), open_store(there))
 
 
 def _existing(where: str | None, settings: "HistorySettings") -> _Opened:
     """A store to read from: a folder must be there."""
-    opened = _opened(where, settings)
-    local = where
-    if where is None and settings.store == "parquet":
-        local = settings.url.get_secret_value()
-    if local and "://" not in local and local != "elasticsearch" and not Path(local).is_dir():
-        raise typer.BadParameter(f"there is no folder {local}", param_hint="STORE")
-    return opened
+    from lagwatch.history.drivers.registry import folder_of, settings_of
+
+    folder = folder_of(settings_of(where, settings))
+    if folder is not None and not folder.is_dir():
+        raise typer.BadParameter(f"there is no folder {folder}", param_hint="STORE")
+    return _opened(where, settings)
 
 
 # copying

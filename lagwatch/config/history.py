@@ -1,7 +1,9 @@
 """Section `[history]`: what is recorded, where, and how long it is kept."""
 
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -9,6 +11,17 @@ from lagwatch.config.elasticsearch import ElasticsearchSettings
 from lagwatch.config.secret import Place
 from lagwatch.config.section import Section
 
+# the kinds of stores are found by name, as plug-ins: what is below does not import what is above
+STORES: Final = tuple(
+    file.name
+    for file in iter_modules(import_module("lagwatch.history.drivers").__path__)
+    if file.name not in {"base", "registry"}
+)
+"""Kinds of stores, sorted: values of `history.store`."""
+if TYPE_CHECKING:
+    Store = str
+else:
+    Store = Literal[(*STORES, "none")]
 _Days = Annotated[int, Field(ge=0, le=100_000)]
 _FOREVER: Final = "; 0 = for ever"
 
@@ -27,7 +40,7 @@ class RetentionSettings(Section):
 class HistorySettings(Section):
     """What is recorded, where, and how long it is kept."""
 
-    store: Literal["parquet", "elasticsearch", "none"] = Field(
+    store: Store = Field(
         default="parquet",
         description="`parquet`: files in a folder; `elasticsearch`; `none`: nothing is recorded",
     )

@@ -10,18 +10,17 @@ import structlog
 
 from lagwatch.clock import Clock
 from lagwatch.config.history import HistorySettings
-from lagwatch.config.secret import Place, Url
 from lagwatch.core.record import Kind, Records
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.window import Windows
 from lagwatch.errors import HistoryError
 from lagwatch.history.changes import as_events
-from lagwatch.history.parquet import ParquetStore
+from lagwatch.history.drivers.registry import open_store
 from lagwatch.history.reader import HistoryReader
 from lagwatch.history.recorder import Recorder, RecorderSettings
 from lagwatch.history.spool import Spool
 from lagwatch.history.writer import Writer, WriterSettings
-from lagwatch.ports.history import HistoryStore, RecorderHealth
+from lagwatch.ports.history import RecorderHealth
 from lagwatch.ports.queries import Loss
 
 _AGAIN_AFTER_MS: Final = 30_000
@@ -29,62 +28,6 @@ _MB: Final = 1_000_000
 _TELL_WITHIN_S: Final = 10.0
 
 _log = structlog.get_logger()
-
-
-def settings_of(where: str | None, settings: HistorySettings) -> HistorySettings:
-    """The settings of a store as users name it: a folder, a URL, or `elasticsearch`.
-
-    None is the store that is configured.
-    """
-    update: dict[str, object]
-    if where is None:
-        return settings
-    if where == "elasticsearch":
-        update = {"store": "elasticsearch"}
-    elif where.startswith(("http://", "https://")):
-        there = settings.elasticsearch.model_copy(update={"urls": (Url(where),)})
-        update = {"store": "elasticsearch", "elasticsearch": there}
-    else:
-        update = {"store": "parquet", "url": Place(where)}
-    return settings.model_copy(update=update)
-
-
-def open_store(settings: HistorySettings) -> HistoryStore:
-    """The store that is configured.
-
-    Raises:
-        HistoryError: there is none, it cannot be understood, or its package is not installed.
-    """
-    match settings.store:
-        case "parquet":
-            return ParquetStore(settings.url.get_secret_value())
-        case "elasticsearch":
-            return _elasticsearch(settings)
-        case "none":
-            raise HistoryError(
-                store="none",
-                kind="closed",
-                message='history.store = "none": no history is kept. '
-                'Write "parquet" or "elasticsearch".',
-                retryable=False,
-            )
-
-
-def _elasticsearch(settings: HistorySettings) -> HistoryStore:
-    try:
-        from lagwatch.history.elastic import (  # noqa: PLC0415 an optional extra
-            ElasticStore,
-            RejectedRows,
-        )
-    except ImportError as error:
-        raise HistoryError(
-            store="elasticsearch",
-            kind="closed",
-            message=f'history.store = "elasticsearch" needs a package that is missing ({error}). '
-            "Install lagwatch[elastic].",
-            retryable=False,
-        ) from error
-    return ElasticStore(settings.elasticsearch, RejectedRows(settings.spool / "rejected"))
 
 
 class History:

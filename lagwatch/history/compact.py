@@ -6,7 +6,6 @@ killed compaction left. Reading meanwhile sees every record once.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
@@ -15,7 +14,7 @@ from lagwatch.history.layout import Slot, is_data
 from lagwatch.history.parquet_file import Footer, read_rows
 from lagwatch.history.parquet_slots import ParquetSlots
 from lagwatch.history.rows import sort_unique
-from lagwatch.ports.history import Progress
+from lagwatch.ports.history import Compacted, Progress
 
 TARGET_ROWS: Final = 500_000
 """No merged file grows much beyond this; one with more than half of it is left alone."""
@@ -24,26 +23,7 @@ _MOST_ROWS: Final = 2_000_000
 """More rows than this are not held at once; readers see doubled records once all the same."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compacted:
-    """What a compaction did."""
-
-    merged: int
-    """Files that went."""
-    written: int
-    """Files that took their place."""
-    rows: int
-    """Rows in these."""
-
-    def __add__(self, other: "Compacted") -> "Compacted":
-        return Compacted(
-            merged=self.merged + other.merged,
-            written=self.written + other.written,
-            rows=self.rows + other.rows,
-        )
-
-
-_NOTHING: Final = Compacted(merged=0, written=0, rows=0)
+_NOTHING: Final = Compacted()
 
 
 def compact(

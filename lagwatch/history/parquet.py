@@ -8,7 +8,7 @@ import numpy as np
 
 from lagwatch.core.record import KINDS, Kind, Records
 from lagwatch.history.buckets import aggregate, lag_column
-from lagwatch.history.compact import compact_slot
+from lagwatch.history.compact import compact, compact_slot
 from lagwatch.history.layout import (
     DAY_MS,
     Slot,
@@ -20,7 +20,9 @@ from lagwatch.history.parquet_slots import ParquetSlots
 from lagwatch.history.top import last_of_each, ranked
 from lagwatch.history.verify import verify
 from lagwatch.ports.history import (
+    EVER_MS,
     Buckets,
+    Compacted,
     HistoryRange,
     Progress,
     StoredKind,
@@ -39,6 +41,10 @@ class ParquetStore(ParquetSlots):
 
     rejected_rows = 0
 
+    @property
+    def set_aside(self) -> Sequence[str]:
+        return sorted(self.passed_over.values())
+
     def write(self, records: Sequence[Records], *, batch: str) -> None:
         for one in records:
             for slot, rows in split(one):
@@ -49,6 +55,14 @@ class ParquetStore(ParquetSlots):
         found = [slot for cluster in clusters for slot in self.slots(wanted, cluster)]
         for slot in sorted(found, key=lambda slot: (slot.from_ms, slot.cluster)):
             yield from self.read_slot(slot, wanted)
+
+    def read_groups(
+        self, wanted: HistoryRange, low: str | None, high: str | None
+    ) -> Iterator[Records]:
+        for slot in sorted(self.slots(wanted, wanted.cluster or "")):
+            found = self.read_slot_groups(slot, wanted, low, high)
+            if found is not None:
+                yield found
 
     def aggregate(self, wanted: HistoryRange, step_ms: int) -> Buckets:
         columns = (lag_column(wanted.kind), "time_lag_s", "status")
@@ -77,6 +91,9 @@ class ParquetStore(ParquetSlots):
         for slot, files in recent:
             if slot.to_ms <= now_ms - _SETTLED_MS or len(files) >= _MANY_FILES:
                 compact_slot(self, slot)
+
+    def compact(self, progress: Progress | None = None) -> Compacted:
+        return compact(self, before_ms=EVER_MS, progress=progress)
 
     def clusters(self) -> tuple[str, ...]:
         return tuple(sorted({name for kind in KINDS for name in self.clusters_of(kind)}))

@@ -82,7 +82,7 @@ class ParquetSlots:
             if rows is not None and rows.size:
                 yield rows.select(columns) if "source" not in columns else rows
 
-    def read_groups(
+    def read_slot_groups(
         self, slot: Slot, wanted: HistoryRange, low: str | None, high: str | None
     ) -> Records | None:
         """The same of groups with `low <= name < high`, at once; None when there are none."""

@@ -7,7 +7,6 @@ in Elasticsearch by the version of the note, in a local folder by the kernel's l
 Object stores promise nothing of the kind: two that begin within an instant may both go on there.
 """
 
-import fcntl
 import os
 import secrets
 import socket
@@ -15,7 +14,6 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 
 import structlog
@@ -23,8 +21,8 @@ import structlog
 from lagwatch.clock import Clock
 from lagwatch.config.history import HistorySettings
 from lagwatch.errors import HistoryError, JobError
-from lagwatch.history.folder import reported
-from lagwatch.jobs.state import FOLDER, JobState
+from lagwatch.jobs.state import JobState
+from lagwatch.jobs.stores.registry import job_store
 
 RENEW_EVERY_S: Final = 10.0
 _DEAD_AFTER_MS: Final = 60_000
@@ -47,7 +45,9 @@ def only_run(
         JobError: `locked`: another run holds it; the text says which.
         HistoryError: the store cannot be reached.
     """
-    with _kernel_lock(job, state, settings):
+    with job_store(settings).exclusive(job) as free:
+        if not free:
+            raise locked(job, state.load(_note(job)))
         note = _Note(job, state, clock)
         note.take()
         renewing = threading.Thread(
@@ -145,21 +145,3 @@ def _runs(pid: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-@contextmanager
-def _kernel_lock(job: str, state: JobState, settings: HistorySettings) -> Iterator[None]:
-    """An advisory lock on a file of the store, where that is a folder of this machine."""
-    if settings.store != "parquet" or "://" in settings.url.get_secret_value():
-        yield
-        return
-    path = Path(settings.url.get_secret_value()) / FOLDER / f"{job}.flock"
-    with reported("write", path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a")
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise locked(job, state.load(_note(job))) from None
-        yield

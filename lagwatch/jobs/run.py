@@ -13,11 +13,11 @@ from lagwatch.config.history import HistorySettings
 from lagwatch.config.jobs import JobsSettings
 from lagwatch.core.record import SCHEMA_VERSION, EventName, Kind, Source, from_rows
 from lagwatch.errors import HistoryError, JobError
-from lagwatch.history.build import open_store
+from lagwatch.history.drivers.registry import open_store
 from lagwatch.jobs.last_run import LastRun, Outcome, write_textfile
 from lagwatch.jobs.lock import only_run
-from lagwatch.jobs.open_state import open_state
 from lagwatch.jobs.state import JobState
+from lagwatch.jobs.stores.registry import open_state
 
 _SHOWN: Final = 20
 """Things set aside that are logged one by one; the count says the rest."""

@@ -5,15 +5,11 @@ Elasticsearch: so any machine may do the next run.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import orjson
 
-from lagwatch.errors import HistoryError, JobError
-from lagwatch.history.folder import STORE, Folder
-
-FOLDER: Final = "_jobs"
-"""Begins with `_`: readers of the history pass over it."""
+from lagwatch.errors import JobError
 
 Value = dict[str, Any]
 
@@ -41,38 +37,6 @@ class JobState(Protocol):
         ...
 
 
-class FolderState:
-    """A `JobState` in files."""
-
-    def __init__(self, folder: Folder) -> None:
-        self._folder = folder
-
-    def load(self, name: str) -> Value:
-        path = _path(name)
-        try:
-            with self._folder.open(path) as file:
-                data = file.read()
-        except FileNotFoundError:
-            return {}
-        except OSError as error:
-            raise HistoryError(
-                store=STORE, kind="io", message=f"cannot read {path}: {error}", retryable=True
-            ) from error
-        return parsed(data, path)
-
-    def save(self, name: str, value: Mapping[str, Any]) -> None:
-        self._folder.publish(_path(name), orjson.dumps(value))
-
-    def swap(self, name: str, before: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
-        if self.load(name) != before:
-            return False
-        self.save(name, value)
-        return self.load(name) == value
-
-    def delete(self, name: str) -> None:
-        self._folder.delete(_path(name))
-
-
 def parsed(data: bytes | str, where: str) -> Value:
     """A document that was saved.
 
@@ -89,7 +53,3 @@ def parsed(data: bytes | str, where: str) -> Value:
             retryable=False,
         ) from error
     return value if isinstance(value, dict) else {}
-
-
-def _path(name: str) -> str:
-    return f"{FOLDER}/{name}.json"

@@ -1,22 +1,20 @@
 """Stores as Spark tables: rows of history read and written, whichever store keeps them."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from typing import Any, Final, Self, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import types as T
 
 from lagwatch.config.history import HistorySettings
 from lagwatch.core.record import Kind
-from lagwatch.history.build import open_store, settings_of
-from lagwatch.jobs.parquet_rows import Aside, parquet_rows, retried, spark_url
-from lagwatch.jobs.schemas import column_names
-from lagwatch.jobs.sources.options import batch_of
-from lagwatch.jobs.sources.sink import Sink, Written, write_batches
+from lagwatch.errors import HistoryError
+from lagwatch.history.drivers.registry import open_store, settings_of
+from lagwatch.jobs.sources.sink import Sink, Written
+from lagwatch.jobs.stores.base import Aside, Result
+from lagwatch.jobs.stores.making import write
+from lagwatch.jobs.stores.registry import job_store
 from lagwatch.ports.history import HistoryRange, HistoryStore
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,15 +27,6 @@ class StoreRef:
     def of(cls, where: str | None, settings: HistorySettings) -> Self:
         """A store as users name it: folder, URL, `elasticsearch`; None: the configured one."""
         return cls(settings=settings_of(where, settings))
-
-    @property
-    def is_parquet(self) -> bool:
-        return self.settings.store == "parquet"
-
-    @property
-    def where(self) -> str:
-        """Folder or URL of the Parquet files; a URL may hold secrets."""
-        return self.settings.url.get_secret_value()
 
     def open(self) -> HistoryStore:
         """The store itself; the caller closes it.
@@ -66,12 +55,7 @@ def read_rows(
     Raises:
         HistoryError: the store did not answer.
     """
-    if not ref.is_parquet:
-        ref.open().close()  # says so when its package is missing
-        from lagwatch.jobs.sources.elastic import rows_frame  # noqa: PLC0415 an optional extra
-
-        return rows_frame(spark, ref.settings.elasticsearch, wanted)
-    return parquet_rows(spark, ref.where, wanted, aside=aside, distinct=distinct)
+    return job_store(ref.settings).rows(spark, wanted, aside=aside, distinct=distinct)
 
 
 def on_sound_files(ref: StoreRef, act: Callable[[], Result]) -> Result:
@@ -80,9 +64,7 @@ def on_sound_files(ref: StoreRef, act: Callable[[], Result]) -> Result:
     A file may turn out to be torn only when its pages are read, or be compacted in between: then
     `act` is called again, and `read_rows` passes over what is torn.
     """
-    if not ref.is_parquet:
-        return act()
-    return retried(ref.where, act)
+    return job_store(ref.settings).steady(act)
 
 
 def write_rows(rows: DataFrame, ref: StoreRef, kind: Kind, *, batch: str) -> Written:
@@ -97,45 +79,33 @@ def write_rows(rows: DataFrame, ref: StoreRef, kind: Kind, *, batch: str) -> Wri
         PySparkException: a store refused, or was away for long; `lagwatch.jobs.faults` reads it.
     """
     sink = Sink(settings=ref.settings, kind=kind, batch=batch)
-    return _write(rows.sortWithinPartitions(*kind.key), sink)
+    return write(rows.sortWithinPartitions(*kind.key), sink)
 
 
 def replace_rows(rows: DataFrame, ref: StoreRef, kind: Kind) -> Written:
-    """Put computed rows into Elasticsearch, in the place of those with the same keys.
+    """Put computed rows in the place of those with the same keys, where the store can do that.
 
     Raises:
-        PySparkException: as `write_rows`; or the store is no Elasticsearch.
+        PySparkException: as `write_rows`.
+        HistoryError: the store replaces no single rows.
     """
-    return _write(rows, Sink(settings=ref.settings, kind=kind, batch="replace", replace=True))
-
-
-WRITTEN_TYPE: Final = T.StructType(
-    [
-        T.StructField("rows", T.LongType()),
-        T.StructField("rejected", T.LongType()),
-        T.StructField("retries", T.LongType()),
-        T.StructField("rejected_in", T.StringType()),
-    ]
-)
-
-
-def _write(rows: DataFrame, sink: Sink) -> Written:
-    def task(batches: Iterator[Any]) -> Iterator[Any]:
-        written = asdict(write_batches(sink, batches))
-        yield batch_of(WRITTEN_TYPE, {name: [value] for name, value in written.items()})
-
-    told = rows.select(*column_names(sink.kind)).mapInArrow(task, WRITTEN_TYPE).collect()
-    return sum((Written(**row.asDict()) for row in told), Written())
+    sink = job_store(ref.settings).replacing(kind)
+    if sink is None:
+        raise HistoryError(
+            store=ref.settings.store,
+            kind="schema",
+            message="this store replaces no single rows, only what its roll-ups make anew",
+            retryable=False,
+        )
+    return write(rows, sink)
 
 
 __all__ = [
-    "WRITTEN_TYPE",
     "Aside",
     "StoreRef",
     "Written",
     "on_sound_files",
     "read_rows",
     "replace_rows",
-    "spark_url",
     "write_rows",
 ]

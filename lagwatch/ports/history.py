@@ -120,6 +120,25 @@ class Verification:
         return not (self.duplicates or self.torn or self.foreign)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compacted:
+    """What a compaction did."""
+
+    merged: int = 0
+    """Files that went."""
+    written: int = 0
+    """Files that took their place."""
+    rows: int = 0
+    """Rows in these."""
+
+    def __add__(self, other: "Compacted") -> "Compacted":
+        return Compacted(
+            merged=self.merged + other.merged,
+            written=self.written + other.written,
+            rows=self.rows + other.rows,
+        )
+
+
 Progress = Callable[[int, int], None]
 """Called with (done, total); total may grow."""
 
@@ -133,6 +152,11 @@ class HistoryStore(Protocol):
     @property
     def rejected_rows(self) -> int:
         """Rows it will never take, set aside with their reason, since the process began."""
+        ...
+
+    @property
+    def set_aside(self) -> Sequence[str]:
+        """Parts of it that could not be used so far, a sentence each, sorted."""
         ...
 
     def write(self, records: Sequence[Records], *, batch: str) -> None:
@@ -150,6 +174,12 @@ class HistoryStore(Protocol):
         the one that was written first. A chunk is never empty. A column that an older row lacks
         is unknown there.
         """
+        ...
+
+    def read_groups(
+        self, wanted: HistoryRange, low: str | None, high: str | None
+    ) -> Iterator[Records]:
+        """As `read`, of one cluster and of groups with `low <= name < high`; None is no limit."""
         ...
 
     def aggregate(self, wanted: HistoryRange, step_ms: int) -> Buckets:
@@ -188,6 +218,10 @@ class HistoryStore(Protocol):
 
     def tidy(self, now_ms: int) -> None:
         """Maintenance that keeps reading fast; the writer calls it now and then."""
+        ...
+
+    def compact(self, progress: Progress | None = None) -> Compacted | None:
+        """Make few large parts of many small ones, wherever; None: it does so by itself."""
         ...
 
     def close(self) -> None: ...

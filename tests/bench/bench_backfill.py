@@ -29,11 +29,11 @@ from lagwatch.jobs.backfill.filling import Filling
 from lagwatch.jobs.backfill.inputs import KafkaInput, Refused
 from lagwatch.jobs.backfill.replay import ReplaySettings
 from lagwatch.jobs.backfill.request import BackfillRequest, From
-from lagwatch.jobs.open_state import open_state
 from lagwatch.jobs.run import JobRun
 from lagwatch.jobs.session import start
 from lagwatch.jobs.sources.offsets import SCHEMA, offset_batches
 from lagwatch.jobs.sources.registry import register
+from lagwatch.jobs.stores.registry import open_state
 from lagwatch.jobs.tables import StoreRef
 from lagwatch.kafka.embedded import EmbeddedKafka
 from lagwatch.kafka.ranges import plan_ranges

@@ -2,18 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import numpy as np
 import pytest
 
-from lagwatch.config.elasticsearch import ElasticsearchSettings
 from lagwatch.core.record import KINDS, Kind, Records, concat, from_rows, record_ids, schema
 from lagwatch.errors import HistoryError
-from lagwatch.history.elastic import ElasticStore, RejectedRows
-from lagwatch.history.parquet import ParquetStore
+from lagwatch.history.drivers.registry import open_store
 from lagwatch.ports.history import HistoryGap, HistoryRange, HistoryStore, TopBy
-from tests.support.elasticsearch import EmbeddedElasticsearch
 from tests.support.history import (
     EVER,
     NOON_MS,
@@ -27,6 +23,7 @@ from tests.support.history import (
     sample,
     samples,
 )
+from tests.support.stores import KINDS_OF_STORES, history_of
 
 pytestmark = pytest.mark.slow  # writes real stores
 
@@ -35,15 +32,10 @@ HOUR_MS = 3_600_000
 DAY_MS = 86_400_000
 
 
-@pytest.fixture(params=["parquet", "elasticsearch"])
+@pytest.fixture(params=KINDS_OF_STORES)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[HistoryStore]:
     """An empty store."""
-    if request.param == "parquet":
-        made: HistoryStore = ParquetStore(str(tmp_path / "store"))
-    else:
-        server: EmbeddedElasticsearch = request.getfixturevalue("elasticsearch")
-        settings = ElasticsearchSettings(urls=(server.url,), prefix=f"test-{uuid4().hex[:12]}")
-        made = ElasticStore(settings, RejectedRows(tmp_path))
+    made = open_store(history_of(request.param, request, tmp_path))
     yield made
     made.close()
 

@@ -10,21 +10,15 @@ from lagwatch.clock import SystemClock
 from lagwatch.config.history import HistorySettings
 from lagwatch.errors import JobError
 from lagwatch.jobs.lock import only_run
-from lagwatch.jobs.open_state import open_state
-from tests.support.elastic_history import settings, unique_prefix
-from tests.support.elasticsearch import EmbeddedElasticsearch
+from lagwatch.jobs.stores.registry import open_state
+from tests.support.stores import KINDS_OF_STORES, history_of
 
 RUNS = 6
 
 
-@pytest.fixture(params=["parquet", "elasticsearch"])
+@pytest.fixture(params=KINDS_OF_STORES)
 def history(request: pytest.FixtureRequest, tmp_path: Path) -> HistorySettings:
-    if request.param == "parquet":
-        return HistorySettings(url=str(tmp_path / "history"))
-    server: EmbeddedElasticsearch = request.getfixturevalue("elasticsearch")
-    return HistorySettings(
-        store="elasticsearch", elasticsearch=settings(server.url, unique_prefix())
-    )
+    return history_of(request.param, request, tmp_path)
 
 
 def test_what_was_saved_is_loaded_by_the_next_run(history: HistorySettings) -> None:

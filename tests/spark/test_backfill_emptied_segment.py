@@ -13,8 +13,8 @@ from lagwatch.core.record import Kind
 from lagwatch.jobs.backfill.replay import ReplaySettings
 from lagwatch.jobs.backfill.request import BackfillRequest, From
 from lagwatch.jobs.backfill.run import run_backfill
-from lagwatch.jobs.open_state import open_state
 from lagwatch.jobs.run import JobRun
+from lagwatch.jobs.stores.registry import open_state
 from lagwatch.jobs.tables import StoreRef
 from lagwatch.kafka.embedded import EmbeddedKafka
 from tests.support.compacted import (

@@ -15,7 +15,7 @@ from lagwatch.config.history import HistorySettings
 from lagwatch.core.record import Kind
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.jobs.lock import only_run
-from lagwatch.jobs.open_state import open_state
+from lagwatch.jobs.stores.registry import open_state
 from tests.support.history import group_sample, group_samples, held, sample, samples
 
 NIGHTLY = Path(__file__).parents[2] / "deploy" / "cron" / "lagwatch-nightly"

@@ -13,13 +13,14 @@ from lagwatch.core.rollup import Span, merge, roll_up
 from lagwatch.history.compact import compact
 from lagwatch.history.layout import DAY_MS, HOUR_MS, day_start_ms
 from lagwatch.history.parquet import ParquetStore
-from lagwatch.jobs.rollup.files import FILE_TYPE, other_rows
 from lagwatch.jobs.rollup.job import RollupRequest, RollupResult, run_rollup
 from lagwatch.jobs.rollup.plan import ROLLUPS
-from lagwatch.jobs.rollup.rows import as_rows, rolled_up
-from lagwatch.jobs.rollup.units import UNIT_TYPE, Unit, spread, units_frame
+from lagwatch.jobs.rollup.rows import rolled_up
 from lagwatch.jobs.schemas import column_names, struct_type
+from lagwatch.jobs.stores.making import as_rows
+from lagwatch.jobs.stores.parquet.rollups import FILE_TYPE, other_rows
 from lagwatch.jobs.tables import StoreRef
+from lagwatch.jobs.units import UNIT_TYPE, Unit, spread, units_frame
 from tests.support.history import NOON_MS, group_sample, held, rollup, sample
 from tests.support.rollups import INTERVAL_MS, Recording, recording
 
@@ -130,7 +131,7 @@ def test_rows_of_other_buckets_are_kept_when_a_file_is_replaced(
     ranges = {"here": ((NOON_MS + 300_000, NOON_MS + 600_000),)}
     files = spread(spark, [("here", slot.from_ms, footer.file.name)], FILE_TYPE)
 
-    make = other_rows(ref(tmp_path), Kind.ROLLUP_5M, ranges)
+    make = other_rows(str(tmp_path), Kind.ROLLUP_5M, ranges)
     kept = files.transform(as_rows(make, FILE_TYPE, Kind.ROLLUP_5M))
 
     target = struct_type(Kind.ROLLUP_5M)

@@ -15,9 +15,9 @@ from lagwatch.jobs.rollup import plan
 from lagwatch.jobs.rollup.job import RollupRequest, RollupResult, run_rollup
 from lagwatch.jobs.rollup.plan import ROLLUPS
 from lagwatch.jobs.rollup.rows import Roller
-from lagwatch.jobs.rollup.units import Unit
-from lagwatch.jobs.rollup.watermark import watch
+from lagwatch.jobs.stores.registry import job_store
 from lagwatch.jobs.tables import StoreRef
+from lagwatch.jobs.units import Unit
 from lagwatch.ports.history import HistoryAsk, HistoryPage
 from tests.support.elastic_history import settings as elastic_settings
 from tests.support.elastic_history import unique_prefix
@@ -91,17 +91,17 @@ def test_many_rows_in_elasticsearch_are_shared_out_by_groups(
     record(ref, recording(23, rounds=120, groups=6), "live")
     hour = NOON_MS, NOON_MS + HOUR_MS
     task_rows = {Kind.ROLLUP_5M: 400}
-    store, roller = ref.open(), Roller(ref, Kind.ROLLUP_5M)
-    watch(store).clusters()  # what was written is visible from now on
+    rollups, roller = job_store(there).rollups(), Roller(ref, Kind.ROLLUP_5M)
+    rollups.clusters()  # what was written is visible from now on
 
-    shares = list(plan.units(store, Kind.ROLLUP_5M, "here", (hour,), task_rows=task_rows))
+    shares = list(plan.units(rollups, Kind.ROLLUP_5M, "here", (hour,), task_rows=task_rows))
 
     apart = [row for unit in shares for row in roller.roll(unit).rows()]
     whole = roller.roll(Unit(cluster="here", from_ms=hour[0], to_ms=hour[1])).rows()
     assert len(shares) > 2
     assert Counter(map(repr, apart)) == Counter(map(repr, whole))
     assert {row["group"] for row in apart} == {f"group-{number}" for number in range(6)}
-    store.close()
+    rollups.close()
     roller.close()
 
 

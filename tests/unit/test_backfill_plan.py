@@ -12,7 +12,7 @@ from lagwatch.jobs.backfill.coverage import NEVER_MS
 from lagwatch.jobs.backfill.inputs import Gap, find_gaps, log_end_instants, sample_instants
 from lagwatch.jobs.backfill.plan import Ledger, Plans, new_plan
 from lagwatch.jobs.backfill.request import ClusterBackfill
-from lagwatch.jobs.state import FolderState
+from lagwatch.jobs.stores.parquet.state import FolderState
 from tests.support.history import NOON_MS
 
 STEP_MS = 30_000

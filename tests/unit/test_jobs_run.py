@@ -13,15 +13,15 @@ from lagwatch.config.history import HistorySettings
 from lagwatch.config.jobs import JobsSettings
 from lagwatch.core.record import Kind
 from lagwatch.errors import HistoryError, JobError, SourceError
-from lagwatch.history.build import open_store
+from lagwatch.history.drivers.registry import open_store
 from lagwatch.history.folder import open_folder
 from lagwatch.jobs.faults import translated
 from lagwatch.jobs.last_run import LastRun, Outcome, write_textfile
 from lagwatch.jobs.lock import only_run
-from lagwatch.jobs.open_state import open_state
 from lagwatch.jobs.package import write_package
 from lagwatch.jobs.run import job_run
-from lagwatch.jobs.state import FolderState
+from lagwatch.jobs.stores.parquet.state import FolderState
+from lagwatch.jobs.stores.registry import open_state
 from lagwatch.ports.history import HistoryRange
 from tests.support.waiting import eventually
 
@@ -33,7 +33,7 @@ import sys
 from lagwatch.clock import SystemClock
 from lagwatch.config.history import HistorySettings
 from lagwatch.jobs.lock import only_run
-from lagwatch.jobs.open_state import open_state
+from lagwatch.jobs.stores.registry import open_state
 settings = HistorySettings(url=sys.argv[1])
 with only_run("rollup", open_state(settings), settings, SystemClock()):
     print("held", flush=True)
@@ -91,7 +91,7 @@ def test_a_torn_state_says_which_file_to_delete(history, tmp_path) -> None:
 
 
 def test_no_store_is_said_with_the_remedy() -> None:
-    with pytest.raises(Exception, match="--store"):
+    with pytest.raises(Exception, match="or name a store"):
         open_state(HistorySettings(store="none"))
 
 

@@ -9,11 +9,11 @@ from lagwatch.config.elasticsearch import ElasticsearchSettings
 from lagwatch.core.wire import CommitKeys
 from lagwatch.errors import HistoryError, JobError, SourceError
 from lagwatch.jobs.faults import told_by
-from lagwatch.jobs.parquet_rows import spark_url
 from lagwatch.jobs.sources import telegraf
 from lagwatch.jobs.sources.log_ends import LogEndsReader
 from lagwatch.jobs.sources.options import cluster_of, elastic_of, elastic_options
 from lagwatch.jobs.sources.sink import persist
+from lagwatch.jobs.stores.parquet.rows import spark_url
 from lagwatch.kafka.offsets_at import OffsetsAt, newest_of
 
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from lagwatch.core.record import Kind
 from lagwatch.jobs.rollup.plan import ROLLUPS, Makeable, buckets, due, end_of, pieces
-from lagwatch.jobs.rollup.units import Ranges, common, contains, union, widened
-from lagwatch.jobs.rollup.watermark import Seen
+from lagwatch.jobs.stores.base import Seen
+from lagwatch.jobs.units import Ranges, common, contains, union, widened
 
 FIVE_MS = 300_000
 HOUR_MS = 3_600_000

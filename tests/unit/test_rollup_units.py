@@ -1,5 +1,6 @@
 """How roll-ups are divided: among tasks, and within a task."""
 
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from lagwatch.history.parquet import ParquetStore
 from lagwatch.history.rows import parts_of
 from lagwatch.jobs.rollup import plan
 from lagwatch.jobs.rollup.rows import Roller
-from lagwatch.jobs.rollup.units import Unit
+from lagwatch.jobs.stores.registry import job_store
 from lagwatch.jobs.tables import StoreRef
+from lagwatch.jobs.units import Unit
 from tests.support.history import NOON_MS, rollup
 from tests.support.rollups import INTERVAL_MS, recording
 
@@ -70,7 +72,8 @@ def write_hours(store: ParquetStore, hours: range, groups: int, *, batch: str) -
 
 def units(store: ParquetStore, *, task_rows: int) -> list[Unit]:
     wanted = Kind.ROLLUP_1H
-    return list(plan.units(store, wanted, "here", DAY, task_rows={wanted: task_rows}))
+    with closing(job_store(HistorySettings(url=store.where)).rollups()) as rollups:
+        return list(plan.units(rollups, wanted, "here", DAY, task_rows={wanted: task_rows}))
 
 
 def test_a_day_is_cut_between_its_files(tmp_path: Path) -> None:

@@ -67,6 +67,10 @@ class ElasticStore:
     def rejected_rows(self) -> int:
         return self.rejected.rows
 
+    @property
+    def set_aside(self) -> Sequence[str]:
+        return ()
+
     # writing
 
     def write(self, records: Sequence[Records], *, batch: str) -> None:  # noqa: ARG002 ids do it
@@ -196,7 +200,6 @@ class ElasticStore:
     def read_groups(
         self, wanted: HistoryRange, low: str | None, high: str | None
     ) -> Iterator[Records]:
-        """The same of groups with `low <= name < high`; None is no limit."""
         columns = wanted.chosen
         for hits in self.searcher.scan(
             self._see_range(wanted),
@@ -311,6 +314,9 @@ class ElasticStore:
 
     def tidy(self, now_ms: int) -> None:
         """Nothing: Elasticsearch merges by itself."""
+
+    def compact(self, progress: Progress | None = None) -> None:
+        """Nothing, as above."""
 
     def close(self) -> None:
         self._bulk.close()

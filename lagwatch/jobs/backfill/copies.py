@@ -28,7 +28,7 @@ from lagwatch.config import ClusterSettings
 from lagwatch.errors import JobError
 from lagwatch.jobs.backfill.inputs import Refused, refused_of
 from lagwatch.jobs.sources.offsets import QUARANTINE, SCHEMA, RecordRows, quarantine_batch
-from lagwatch.jobs.tables import spark_url
+from lagwatch.jobs.stores.parquet.rows import spark_url
 from lagwatch.kafka.ranges import OffsetRange, RangeBatch
 from lagwatch.pollers.filters import Filters
 

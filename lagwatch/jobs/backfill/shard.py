@@ -16,8 +16,8 @@ from lagwatch.jobs.backfill.plan import Ledger, Plan
 from lagwatch.jobs.backfill.recording import Part
 from lagwatch.jobs.backfill.replay import Replay, ReplaySettings
 from lagwatch.jobs.backfill.stream import commit_rows, gone_rows, log_end_rows
-from lagwatch.jobs.open_state import open_state
 from lagwatch.jobs.sources.sink import persist
+from lagwatch.jobs.stores.registry import open_state
 from lagwatch.jobs.tables import StoreRef
 from lagwatch.ports.history import HistoryStore
 

@@ -1,39 +1,24 @@
 """The job: what is due is rolled up, 5 minutes from samples, hours from these, days from hours."""
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from lagwatch.core.record import Kind
 from lagwatch.core.record.columns import ROLLUP_STEP_MS
 from lagwatch.history.build import retention_days
-from lagwatch.history.compact import Compacted
 from lagwatch.history.layout import DAY_MS, day_of, day_start_ms
-from lagwatch.history.parquet import ParquetStore
-from lagwatch.jobs.open_state import open_state
-from lagwatch.jobs.rollup.elastic import elastic, refresh
-from lagwatch.jobs.rollup.files import (
-    FILE_TYPE,
-    NOTHING,
-    batch_name,
-    compact,
-    delete,
-    delete_old,
-    old_files,
-    old_frame,
-    other_rows,
-    put,
-)
 from lagwatch.jobs.rollup.plan import ROLLUPS, Makeable, buckets, due, end_of, makeable, units
-from lagwatch.jobs.rollup.rows import MakeRows, as_files, as_rows, back_ms, rolled_up
-from lagwatch.jobs.rollup.units import UNIT_TYPE, Ranges, union, units_frame
-from lagwatch.jobs.rollup.watermark import Mark, Seen, watch
-from lagwatch.jobs.sources.sink import Sink, Written
+from lagwatch.jobs.rollup.rows import back_ms, rolled_up
 from lagwatch.jobs.state import JobState
-from lagwatch.jobs.tables import StoreRef, replace_rows
-from lagwatch.ports.history import EVER_MS, HistoryStore
+from lagwatch.jobs.stores.base import Making, Mark, Rollups, Seen
+from lagwatch.jobs.stores.registry import job_store
+from lagwatch.jobs.tables import StoreRef
+from lagwatch.jobs.units import Ranges, union, units_frame
+from lagwatch.ports.history import EVER_MS, Compacted, HistoryStore
 
 STATE: Final = "rollup"
 
@@ -74,7 +59,7 @@ class RollupResult:
     buckets: Mapping[Kind, int] = field(default_factory=dict)
     """Instants whose buckets were made, by kind, over all clusters."""
     rejected: int = 0
-    compacted: Compacted = NOTHING
+    compacted: Compacted = field(default_factory=Compacted)
     removed: Mapping[Kind, int] = field(default_factory=dict)
     """Rows deleted by the retention, by kind."""
     set_aside: tuple[str, ...] = ()
@@ -119,11 +104,8 @@ def run_rollup(
             does the rest.
         PySparkException: the same, in a task.
     """
-    store = ref.open()
-    try:
-        return _Run(spark, ref, store, request, now_ms=now_ms, told=told).run()
-    finally:
-        store.close()
+    with closing(ref.open()) as store, closing(job_store(ref.settings).rollups()) as rollups:
+        return _Run(spark, ref, store, rollups, request, now_ms=now_ms, told=told).run()
 
 
 class _Run:
@@ -132,6 +114,7 @@ class _Run:
         spark: SparkSession,
         ref: StoreRef,
         store: HistoryStore,
+        rollups: Rollups,
         request: RollupRequest,
         *,
         now_ms: int,
@@ -140,28 +123,26 @@ class _Run:
         self._spark = spark
         self._ref = ref
         self._store = store
+        self._rollups = rollups
         self._request = request
         self._now_ms = now_ms
         self._told = told
-        self._state: JobState = open_state(ref.settings)
-        self._batch = batch_name(now_ms)
+        self._state: JobState = job_store(ref.settings).state()
         self._problems: dict[str, None] = {}
         self._rejected = 0
 
     def run(self) -> RollupResult:
         """Raises as `run_rollup`."""
-        watched = watch(self._store)
         asked = self._request.clusters
-        clusters = tuple(one for one in watched.clusters() if not asked or one in asked)
+        clusters = tuple(one for one in self._rollups.clusters() if not asked or one in asked)
         marks: dict[str, Mark] = self._state.load(STATE)
-        seen = {one: watched.look(one, marks.get(one, {})) for one in clusters}
+        seen = {one: self._rollups.look(one, marks.get(one, {})) for one in clusters}
         due_in = {one: self._due(one, seen[one], marks.get(one, {})) for one in clusters}
         self._intend(marks, due_in)
         rows, made = self._roll(due_in)
         self._remember(marks, seen)
         compacted, removed = self._tidy(clusters)
-        if isinstance(self._store, ParquetStore):
-            self._problems |= dict.fromkeys(self._store.passed_over.values())
+        self._problems |= dict.fromkeys(self._store.set_aside)
         return RollupResult(
             rows=rows,
             buckets=made,
@@ -217,40 +198,23 @@ class _Run:
         work = [
             unit
             for cluster, wanted in ranges.items()
-            for unit in units(self._store, kind, cluster, wanted)
+            for unit in units(self._rollups, kind, cluster, wanted)
         ]
         if not work:
             return 0
-        due_units = units_frame(self._spark, work)
-        make = rolled_up(self._ref, kind)
-        if isinstance(self._store, ParquetStore):
-            written = self._replace_files(self._store, kind, due_units, make, ranges)
-        else:
-            rows = due_units.transform(as_rows(make, UNIT_TYPE, kind))
-            written = replace_rows(rows, self._ref, kind)
-            refresh(elastic(self._store), kind)
-        self._rejected += written.rejected
-        return written.rows
-
-    def _replace_files(
-        self,
-        store: ParquetStore,
-        kind: Kind,
-        due_units: DataFrame,
-        make: MakeRows,
-        ranges: Mapping[str, Ranges],
-    ) -> Written:
-        sink = Sink(settings=self._ref.settings, kind=kind, batch=self._batch)
-        old = old_files(store, kind, ranges)
-        told = due_units.transform(as_files(make, UNIT_TYPE, sink))
-        if not all(one.whole for one in old):
-            others = other_rows(self._ref, kind, ranges)
-            left = old_frame(self._spark, old)
-            told = told.unionByName(left.transform(as_files(others, FILE_TYPE, sink)))
-        done = put(told)
-        delete(store, old)
-        self._problems |= dict.fromkeys(done.problems)
-        return done.written
+        made = self._rollups.replace(
+            self._spark,
+            Making(
+                kind=kind,
+                units=units_frame(self._spark, work),
+                make=rolled_up(self._ref, kind),
+                ranges=ranges,
+                now_ms=self._now_ms,
+            ),
+        )
+        self._problems |= dict.fromkeys(made.problems)
+        self._rejected += made.written.rejected
+        return made.written.rows
 
     # what is remembered
 
@@ -270,13 +234,20 @@ class _Run:
         self._state.save(STATE, marks)
 
     def _tidy(self, clusters: tuple[str, ...]) -> tuple[Compacted, Mapping[Kind, int]]:
-        done = NOTHING
         if not self._request.tidy:
-            return done, {}
-        removed = delete_old(self._store, self._ref, self._now_ms)
-        if isinstance(self._store, ParquetStore):
-            done = compact(self._spark, self._ref, clusters, end_of(Kind.ROLLUP_5M, self._now_ms))
-        return done, removed
+            return Compacted(), {}
+        removed = self._delete_old()
+        before_ms = end_of(Kind.ROLLUP_5M, self._now_ms)
+        return self._rollups.compact(self._spark, clusters, before_ms), removed
+
+    def _delete_old(self) -> Mapping[Kind, int]:
+        """Delete what is older than the retention; how many rows of each kind went."""
+        gone = {
+            kind: self._store.delete_before(kind, day_of(self._now_ms - days * DAY_MS))
+            for kind, days in retention_days(self._ref.settings).items()
+            if days
+        }
+        return {kind: rows for kind, rows in gone.items() if rows}
 
 
 def _intent(mark: Mark) -> Ranges:

@@ -1,11 +1,7 @@
 """Reads what a unit needs from whichever store keeps it, and rolls it up."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
-
-from pyspark.sql import DataFrame
-from pyspark.sql import types as T
 
 from lagwatch.core.record import Kind, Records, concat, from_rows
 from lagwatch.core.rollup import (
@@ -17,14 +13,10 @@ from lagwatch.core.rollup import (
     merge,
     roll_up,
 )
-from lagwatch.history.parquet import ParquetStore
 from lagwatch.history.rows import of_groups, parts_of, rows_by_group, sort_unique
-from lagwatch.jobs.rollup.elastic import elastic
-from lagwatch.jobs.rollup.units import Unit, units_of
-from lagwatch.jobs.schemas import struct_type, to_batches
-from lagwatch.jobs.sources.options import batch_of
-from lagwatch.jobs.sources.sink import Sink, write_records
-from lagwatch.jobs.tables import WRITTEN_TYPE, StoreRef
+from lagwatch.jobs.stores.making import MakeRows
+from lagwatch.jobs.tables import StoreRef
+from lagwatch.jobs.units import Unit, units_of
 from lagwatch.ports.history import HistoryRange
 
 FINER: Final = {Kind.ROLLUP_1H: Kind.ROLLUP_5M, Kind.ROLLUP_1D: Kind.ROLLUP_1H}
@@ -79,10 +71,9 @@ class Roller:
             )
             yield roll_up(raw, span, cluster=unit.cluster, interval_ms=self._interval_ms)
 
-    def problems(self) -> list[str]:
+    def problems(self) -> Sequence[str]:
         """Files that could not be used."""
-        store = self._store
-        return sorted(store.passed_over.values()) if isinstance(store, ParquetStore) else []
+        return self._store.set_aside
 
     def close(self) -> None:
         self._store.close()
@@ -91,34 +82,14 @@ class Roller:
         wanted = HistoryRange(
             kind=kind, cluster=unit.cluster, from_ms=from_ms, to_ms=unit.to_ms, columns=columns
         )
-        parts = list(self._slots(wanted, unit))
+        parts = list(self._store.read_groups(wanted, unit.low, unit.high))
         rows = concat(parts) if parts else from_rows(kind, (), columns or None)
         return rows.select(columns) if columns else rows
-
-    def _slots(self, wanted: HistoryRange, unit: Unit) -> Iterator[Records]:
-        store = self._store
-        if not isinstance(store, ParquetStore):
-            yield from elastic(store).read_groups(wanted, unit.low, unit.high)
-            return
-        for slot in sorted(store.slots(wanted, unit.cluster)):
-            found = store.read_groups(slot, wanted, unit.low, unit.high)
-            if found is not None:
-                yield found
 
 
 def back_ms(interval_ms: int, full_ms: int) -> int:
     """How long before a bucket rows may begin to matter to it: two turns of whole rounds."""
     return 2 * full_ms + 2 * interval_ms
-
-
-Transform = Callable[[DataFrame], DataFrame]
-MakeRows = Callable[[Iterator[Any], list[str]], Iterator[Records]]
-"""From Arrow batches that say what is to be done to rows; what had to be set aside is added."""
-
-TOLD_TYPE: Final = T.StructType(
-    [*WRITTEN_TYPE.fields, T.StructField("problems", T.ArrayType(T.StringType()))]
-)
-"""What became of rows, and what was set aside while they were made."""
 
 
 def rolled_up(ref: StoreRef, kind: Kind) -> MakeRows:
@@ -139,37 +110,3 @@ def rolled_up(ref: StoreRef, kind: Kind) -> MakeRows:
             roller.close()
 
     return make
-
-
-def as_rows(make: MakeRows, source: T.StructType, kind: Kind) -> Transform:
-    """What is to be done (`source`) to the rows of a kind that are made of it."""
-
-    def task(batches: Iterator[Any]) -> Iterator[Any]:
-        for rows in make(batches, []):
-            yield from to_batches(rows)
-
-    def transform(frame: DataFrame) -> DataFrame:
-        target = struct_type(kind)
-        return frame.select(*source.names).mapInArrow(task, target).select(*target.names)
-
-    return transform
-
-
-def as_files(make: MakeRows, source: T.StructType, sink: Sink) -> Transform:
-    """What is to be done to what became of the rows: each task writes what it made.
-
-    Rows of a roll-up have sketches in them: on the way through Spark they cost more than being
-    made.
-    """
-
-    def task(batches: Iterator[Any]) -> Iterator[Any]:
-        problems: list[str] = []
-        written = asdict(write_records(sink, make(batches, problems)))
-        columns = {name: [value] for name, value in written.items()}
-        yield batch_of(TOLD_TYPE, {**columns, "problems": [problems]})
-
-    def transform(frame: DataFrame) -> DataFrame:
-        told = frame.select(*source.names).mapInArrow(task, TOLD_TYPE)
-        return told.select(*TOLD_TYPE.names)
-
-    return transform

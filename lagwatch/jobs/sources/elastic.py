@@ -13,7 +13,7 @@ The cluster: `urls` and `prefix`, or all of `[history.elasticsearch]` as JSON in
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -39,7 +39,7 @@ from pyspark.sql.datasource import (
 
 from lagwatch.config.elasticsearch import ElasticsearchSettings
 from lagwatch.config.history import HistorySettings
-from lagwatch.core.record import KINDS, SCHEMA_VERSION, Kind, schema
+from lagwatch.core.record import KINDS, SCHEMA_VERSION, Kind, Records, schema
 from lagwatch.errors import HistoryError
 from lagwatch.history.elastic import ElasticStore, RejectedRows
 from lagwatch.history.elastic.documents import rows_of
@@ -56,7 +56,7 @@ from lagwatch.jobs.sources.options import (
 )
 from lagwatch.jobs.sources.pushdown import Filtered
 from lagwatch.jobs.sources.sink import Sink, Written, write_batches
-from lagwatch.ports.history import EVER_MS, HistoryRange
+from lagwatch.ports.history import EVER_MS, HistoryRange, HistoryStore
 
 NAME: Final = "lagwatch.elastic"
 _ROWS_PER_TASK: Final = 200_000
@@ -92,6 +92,16 @@ def rows_frame(
     return spark.read.format(NAME).options(**elastic_options(settings), **options).load()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replacing(Sink):
+    """Puts rows in the place of those with the same keys."""
+
+    def open(self) -> tuple[HistoryStore, Callable[[Records], None]]:
+        rejected = RejectedRows(self.settings.spool / "rejected")
+        store = ElasticStore(self.settings.elasticsearch, rejected)
+        return store, lambda rows: store.replace([rows])
+
+
 class ElasticSource(DataSource):
     """The data source."""
 
@@ -125,14 +135,8 @@ class ElasticSource(DataSource):
             raise unusable(f"option 'mode' = {mode!r}; there are create and replace")
         spool = Path(self.options.get("spool", HistorySettings().spool))
         history = HistorySettings(store="elasticsearch", elasticsearch=self._settings, spool=spool)
-        return ElasticWriter(
-            Sink(
-                settings=history,
-                kind=kind_of(self.options),
-                batch="elastic",
-                replace=mode == "replace",
-            )
-        )
+        sink = Replacing if mode == "replace" else Sink
+        return ElasticWriter(sink(settings=history, kind=kind_of(self.options), batch="elastic"))
 
 
 def kind_of(options: Mapping[str, str]) -> Kind:
@@ -367,4 +371,4 @@ class ElasticWriter(DataSourceArrowWriter):
         """Nothing: what was written is right, and the next run completes it."""
 
 
-__all__ = ["NAME", "ElasticSource", "rows_frame"]
+__all__ = ["NAME", "ElasticSource", "Replacing", "rows_frame"]

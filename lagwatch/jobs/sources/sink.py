@@ -12,7 +12,7 @@ import structlog
 from lagwatch.config.history import HistorySettings
 from lagwatch.core.record import Kind, Records
 from lagwatch.errors import HistoryError
-from lagwatch.history.build import open_store
+from lagwatch.history.drivers.registry import open_store
 from lagwatch.history.rows import digest, gathered
 from lagwatch.jobs.schemas import from_batch
 from lagwatch.ports.history import HistoryStore
@@ -34,9 +34,21 @@ class Sink:
     kind: Kind
     batch: str
     """Name of what is written, the same whenever it is: letters, digits and `-`."""
-    replace: bool = False
-    """Put rows in the place of those with the same keys: only in Elasticsearch."""
     patience_s: float = PATIENCE_S
+
+    def open(self) -> tuple[HistoryStore, Callable[[Records], None]]:
+        """The store, which the caller closes, and what puts rows into it.
+
+        Raises:
+            HistoryError: the store cannot be understood, or its package is not installed.
+        """
+        store = open_store(self.settings)
+
+        def put(rows: Records) -> None:
+            # a task that is tried again names them alike
+            store.write([rows], batch=f"{self.batch}-{digest(rows)}")
+
+        return store, put
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,12 +87,12 @@ def write_records(sink: Sink, parts: Iterable[Records]) -> Written:
     Raises:
         HistoryError: as `write_batches`.
     """
-    store = open_store(sink.settings)
+    store, put = sink.open()
     try:
         total = Written()
         # files and requests should not be small
         for rows in gathered(parts, _ROWS_AT_ONCE):
-            retries = persist(partial(_write, sink, store, rows), patience_s=sink.patience_s)
+            retries = persist(partial(put, rows), patience_s=sink.patience_s)
             total += Written(rows=rows.size, retries=retries)
         if store.rejected_rows:
             place = str((sink.settings.spool / "rejected").absolute())
@@ -88,23 +100,6 @@ def write_records(sink: Sink, parts: Iterable[Records]) -> Written:
         return total
     finally:
         store.close()
-
-
-def _write(sink: Sink, store: HistoryStore, rows: Records) -> None:
-    if not sink.replace:
-        # a task that is tried again names them alike
-        store.write([rows], batch=f"{sink.batch}-{digest(rows)}")
-        return
-    from lagwatch.history.elastic import ElasticStore  # noqa: PLC0415 an optional extra
-
-    if not isinstance(store, ElasticStore):
-        raise HistoryError(
-            store=sink.settings.store,
-            kind="schema",
-            message="Parquet files are replaced as a whole; no rows of them are",
-            retryable=False,
-        )
-    store.replace([rows])
 
 
 def persist(write: Callable[[], None], *, patience_s: float = PATIENCE_S) -> int:

@@ -15,18 +15,18 @@ import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from lagwatch.config.history import HistorySettings
 from lagwatch.core.record import KINDS, Kind, Records, schema
-from lagwatch.history.build import retention_days
-from lagwatch.history.compact import Compacted, compact_slot
-from lagwatch.history.layout import DAY_MS, Slot, day_of, is_data, slots
+from lagwatch.history.compact import compact_slot
+from lagwatch.history.layout import Slot, is_data, slots
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.history.parquet_file import Footer, read_rows
-from lagwatch.jobs.rollup.rows import MakeRows
-from lagwatch.jobs.rollup.units import Ranges, contains, spread
 from lagwatch.jobs.sources.options import batch_of
-from lagwatch.jobs.sources.sink import Written
-from lagwatch.jobs.tables import StoreRef
-from lagwatch.ports.history import HistoryStore
+from lagwatch.jobs.sources.sink import Sink, Written
+from lagwatch.jobs.stores.base import Made, Making
+from lagwatch.jobs.stores.making import MakeRows, as_files
+from lagwatch.jobs.units import UNIT_TYPE, Ranges, contains, spread
+from lagwatch.ports.history import Compacted
 
 _LAST_MS: Final = 2**46
 """Far away."""
@@ -37,15 +37,6 @@ FILE_TYPE: Final = T.StructType(
         T.StructField("name", T.StringType()),
     ]
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Put:
-    """What was written."""
-
-    written: Written
-    problems: tuple[str, ...]
-    """Files that were set aside while it was made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,11 +97,11 @@ def old_frame(spark: SparkSession, files: Sequence[OldFile]) -> DataFrame:
     return spread(spark, rows, FILE_TYPE)
 
 
-def other_rows(ref: StoreRef, kind: Kind, ranges: Mapping[str, Ranges]) -> MakeRows:
+def other_rows(where: str, kind: Kind, ranges: Mapping[str, Ranges]) -> MakeRows:
     """Old files to those rows of them that are not in these buckets."""
 
     def make(batches: Iterator[Any], _problems: list[str]) -> Iterator[Records]:
-        store = ParquetStore(ref.where)
+        store = ParquetStore(where)
         for batch in batches:
             for row in batch.to_pylist():
                 slot = Slot(kind=kind, cluster=row["cluster"], from_ms=row["from_ms"])
@@ -131,19 +122,39 @@ def _other_rows(store: ParquetStore, slot: Slot, name: str, ranges: Ranges) -> R
     return rows.take(~again)
 
 
-def put(told: DataFrame) -> Put:
-    """Do what a frame of `TOLD_TYPE` stands for.
+def replace(spark: SparkSession, history: HistorySettings, making: Making) -> Made:
+    """Write roll-ups into new files, and take away those with rows of the same buckets.
 
     Raises:
+        HistoryError: a file could not be deleted.
         PySparkException: a store refused, or was away for long.
     """
+    kind, ranges = making.kind, making.ranges
+    sink = Sink(settings=history, kind=kind, batch=batch_name(making.now_ms))
+    where = history.url.get_secret_value()
+    store = ParquetStore(where)
+    try:
+        old = old_files(store, kind, ranges)
+        told = making.units.transform(as_files(making.make, UNIT_TYPE, sink))
+        if not all(one.whole for one in old):
+            others = other_rows(where, kind, ranges)
+            left = old_frame(spark, old)
+            told = told.unionByName(left.transform(as_files(others, FILE_TYPE, sink)))
+        made = _collected(told)
+        delete(store, old)
+    finally:
+        store.close()
+    return made
+
+
+def _collected(told: DataFrame) -> Made:
     total = Written()
     problems: list[str] = []
     for row in told.collect():
         values = row.asDict()
         problems += values.pop("problems")
         total += Written(**values)
-    return Put(written=total, problems=tuple(dict.fromkeys(problems)))
+    return Made(written=total, problems=tuple(dict.fromkeys(problems)))
 
 
 _MANY_FILES: Final = 32
@@ -159,25 +170,22 @@ _SLOT: Final = T.StructType(
 _DONE: Final = T.StructType(
     [T.StructField(name, T.LongType()) for name in ("merged", "written", "rows")]
 )
-NOTHING: Final = Compacted(merged=0, written=0, rows=0)
 
 
-def compact(
-    spark: SparkSession, ref: StoreRef, clusters: tuple[str, ...], now_ms: int
-) -> Compacted:
+def compact(spark: SparkSession, where: str, clusters: Sequence[str], before_ms: int) -> Compacted:
     """Make few files of many, slot by slot, each in a task.
 
     Raises:
         PySparkException: a file could not be written; nothing is lost.
     """
-    store = ParquetStore(ref.where)
-    wanted = [slot for cluster in clusters for slot in _crowded(store, cluster, now_ms)]
+    store = ParquetStore(where)
+    wanted = [slot for cluster in clusters for slot in _crowded(store, cluster, before_ms)]
     store.close()
     if not wanted:
-        return NOTHING
+        return Compacted()
 
     def task(batches: Iterator[Any]) -> Iterator[Any]:
-        here = ParquetStore(ref.where)
+        here = ParquetStore(where)
         for batch in batches:
             for row in batch.to_pylist():
                 done = compact_slot(here, Slot(**{**row, "kind": Kind(row["kind"])}))
@@ -186,26 +194,12 @@ def compact(
 
     rows = [(slot.kind.value, slot.cluster, slot.from_ms) for slot in wanted]
     told = spread(spark, rows, _SLOT).mapInArrow(task, _DONE).collect()
-    return sum((Compacted(**row.asDict()) for row in told), NOTHING)
+    return sum((Compacted(**row.asDict()) for row in told), Compacted())
 
 
-def _crowded(store: ParquetStore, cluster: str, now_ms: int) -> Iterator[Slot]:
+def _crowded(store: ParquetStore, cluster: str, before_ms: int) -> Iterator[Slot]:
     for kind in KINDS:
         for slot, files in store.stored_slots(kind, cluster).items():
             small = [one for one in files if is_data(one.name) and one.size_bytes < _SMALL_BYTES]
-            if len(small) > 1 and (slot.to_ms <= now_ms or len(small) >= _MANY_FILES):
+            if len(small) > 1 and (slot.to_ms <= before_ms or len(small) >= _MANY_FILES):
                 yield slot
-
-
-def delete_old(store: HistoryStore, ref: StoreRef, now_ms: int) -> Mapping[Kind, int]:
-    """Delete what is older than the retention; how many rows of each kind went.
-
-    Raises:
-        HistoryError: the store refused.
-    """
-    gone = {
-        kind: store.delete_before(kind, day_of(now_ms - days * DAY_MS))
-        for kind, days in retention_days(ref.settings).items()
-        if days
-    }
-    return {kind: rows for kind, rows in gone.items() if rows}

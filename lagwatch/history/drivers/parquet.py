@@ -1,0 +1,30 @@
+"""Parquet files in a folder or file system: the default store."""
+
+from pathlib import Path
+
+from lagwatch.config.history import HistorySettings
+from lagwatch.config.secret import Place
+from lagwatch.history.drivers.base import Driver
+from lagwatch.history.parquet import ParquetStore
+
+
+def _place(settings: HistorySettings) -> str:
+    return settings.url.get_secret_value()
+
+
+def _at(where: str, settings: HistorySettings) -> HistorySettings:
+    return settings.model_copy(update={"store": "parquet", "url": Place(where)})
+
+
+def _folder(settings: HistorySettings) -> Path | None:
+    where = _place(settings)
+    return None if "://" in where else Path(where)
+
+
+DRIVER = Driver(
+    open=lambda settings: ParquetStore(_place(settings)),
+    place=_place,
+    at=_at,
+    claims=lambda _where: False,
+    folder=_folder,
+)

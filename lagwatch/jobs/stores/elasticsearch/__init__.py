@@ -1,0 +1,50 @@
+"""The job side of the store in Elasticsearch; `lagwatch/jobs/sources/elastic.py` reads its rows."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+from pyspark.sql import DataFrame, SparkSession
+
+from lagwatch.config.history import HistorySettings
+from lagwatch.core.record import Kind
+from lagwatch.jobs.sources.elastic import Replacing, rows_frame
+from lagwatch.jobs.stores.base import Aside, Result
+from lagwatch.jobs.stores.elasticsearch.rollups import ElasticRollups
+from lagwatch.jobs.stores.elasticsearch.state import ElasticState
+from lagwatch.ports.history import HistoryRange
+
+
+class ElasticJobs:
+    """A `JobStore` of indices."""
+
+    def __init__(self, settings: HistorySettings) -> None:
+        """Sends nothing yet."""
+        self._settings = settings
+
+    def state(self) -> ElasticState:
+        return ElasticState(self._settings.elasticsearch)
+
+    def exclusive(self, job: str) -> AbstractContextManager[bool]:  # noqa: ARG002 `swap` does it
+        return nullcontext(enter_result=True)
+
+    def rows(
+        self,
+        spark: SparkSession,
+        wanted: HistoryRange,
+        *,
+        aside: Aside | None,  # noqa: ARG002 all that is there can be read
+        distinct: bool,  # noqa: ARG002 ids are made from keys
+    ) -> DataFrame:
+        return rows_frame(spark, self._settings.elasticsearch, wanted)
+
+    def steady(self, act: Callable[[], Result]) -> Result:
+        return act()
+
+    def replacing(self, kind: Kind) -> Replacing:
+        return Replacing(settings=self._settings, kind=kind, batch="replace")
+
+    def rollups(self) -> ElasticRollups:
+        return ElasticRollups(self._settings)
+
+
+JOBS = ElasticJobs

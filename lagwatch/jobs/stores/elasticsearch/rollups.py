@@ -1,0 +1,118 @@
+"""What the roll-ups ask of Elasticsearch besides rows.
+
+A mark has the number of documents of each five minutes, by source.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from lagwatch.config.history import HistorySettings
+from lagwatch.core.record import Kind
+from lagwatch.core.record.columns import ROLLUP_STEP_MS
+from lagwatch.history.elastic import ElasticStore, RejectedRows
+from lagwatch.history.elastic.indices import all_indices, indices_between
+from lagwatch.history.elastic.search import in_range
+from lagwatch.jobs.sources.elastic import Replacing
+from lagwatch.jobs.stores.base import RAW, Made, Making, Mark, Seen, Weighed
+from lagwatch.jobs.stores.making import as_rows, write
+from lagwatch.jobs.units import UNIT_TYPE, Range, union
+from lagwatch.ports.history import EVER_MS, Compacted, HistoryRange
+
+_STEP: Final = "5m"
+_STEP_MS: Final = ROLLUP_STEP_MS[Kind.ROLLUP_5M]
+
+_Counts = Mapping[str, Mapping[str, int]]
+"""First instant of every five minutes → source → rows."""
+
+
+class ElasticRollups:
+    """The `Rollups` of indices."""
+
+    def __init__(self, settings: HistorySettings) -> None:
+        """Sends nothing yet."""
+        self._settings = settings
+        rejected = RejectedRows(settings.spool / "rejected")
+        self._store = ElasticStore(settings.elasticsearch, rejected)
+
+    def clusters(self) -> Sequence[str]:
+        for kind in RAW:
+            self._refresh(kind)  # what was written a moment ago counts, too
+        return self._store.clusters()
+
+    def look(self, cluster: str, mark: Mark) -> Seen:
+        known: Mapping[str, Mapping[str, Any]] = mark.get("counts", {})
+        counts: dict[str, _Counts] = {}
+        held: list[Range] = []
+        changed: list[Range] = []
+        for kind in RAW:
+            before = known.get(kind.value, {})
+            now = counts[kind.value] = self._bucket_counts(kind, cluster)
+            buckets = [(int(begin), int(begin) + _STEP_MS) for begin in now]
+            if kind is not Kind.EVENTS:
+                held += buckets
+            changed += [one for one in buckets if before.get(str(one[0])) != now[str(one[0])]]
+        return Seen(held=union(held), changed=union(changed), mark={"counts": counts})
+
+    def weigh(
+        self,
+        kind: Kind,
+        cluster: str,
+        pieces: Sequence[Range],
+        *,
+        step_ms: int,  # noqa: ARG002 pieces are small enough
+        most: int,
+    ) -> Iterator[Weighed]:
+        for first, last in pieces:
+            wanted = HistoryRange(kind=kind, cluster=cluster, from_ms=first, to_ms=last)
+            yield first, last, self._rows_by_group(wanted, above=most)
+
+    def replace(self, spark: SparkSession, making: Making) -> Made:  # noqa: ARG002
+        kind = making.kind
+        rows = making.units.transform(as_rows(making.make, UNIT_TYPE, kind))
+        written = write(rows, Replacing(settings=self._settings, kind=kind, batch="replace"))
+        self._refresh(kind)
+        return Made(written=written)
+
+    def compact(
+        self,
+        spark: SparkSession,  # noqa: ARG002 Elasticsearch merges by itself
+        clusters: Sequence[str],  # noqa: ARG002
+        before_ms: int,  # noqa: ARG002
+    ) -> Compacted:
+        return Compacted()
+
+    def close(self) -> None:
+        self._store.close()
+
+    def _refresh(self, kind: Kind) -> None:
+        """Make what others wrote visible."""
+        self._store.see_all(HistoryRange(kind=kind, from_ms=0, to_ms=EVER_MS))
+
+    def _rows_by_group(self, wanted: HistoryRange, *, above: int) -> Sequence[tuple[str, int]]:
+        """Groups with their rows; () where all together have no more than so many."""
+        store = self._store
+        names = indices_between(store.prefix, wanted.kind, wanted.from_ms, wanted.to_ms)
+        index, query = ",".join(names), in_range(wanted)
+        if store.searcher.count(index, query) <= above:
+            return ()
+        found = store.searcher.composite(
+            index, query, by={"group": {"terms": {"field": "group"}}}, aggregations={}
+        )
+        return [(one["key"]["group"], one["doc_count"]) for one in found]
+
+    def _bucket_counts(self, kind: Kind, cluster: str) -> _Counts:
+        """Of the rows that are visible."""
+        wanted = HistoryRange(kind=kind, cluster=cluster, from_ms=0, to_ms=EVER_MS)
+        bucket = {"date_histogram": {"field": kind.time_column, "fixed_interval": _STEP}}
+        counts: dict[str, dict[str, int]] = {}
+        for one in self._store.searcher.composite(
+            all_indices(self._store.prefix, kind),
+            in_range(wanted),
+            by={"bucket": bucket, "source": {"terms": {"field": "source"}}},
+            aggregations={},
+        ):
+            key = one["key"]
+            counts.setdefault(str(key["bucket"]), {})[key["source"]] = one["doc_count"]
+        return counts

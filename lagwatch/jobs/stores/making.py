@@ -1,0 +1,80 @@
+"""Rows that tasks make themselves, and what becomes of them."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+from lagwatch.core.record import Kind, Records
+from lagwatch.jobs.schemas import struct_type, to_batches
+from lagwatch.jobs.sources.options import batch_of
+from lagwatch.jobs.sources.sink import Sink, Written, write_batches, write_records
+
+Transform = Callable[[DataFrame], DataFrame]
+MakeRows = Callable[[Iterator[Any], list[str]], Iterator[Records]]
+"""From Arrow batches that say what is to be done to rows; what had to be set aside is added."""
+
+WRITTEN_TYPE: Final = T.StructType(
+    [
+        T.StructField("rows", T.LongType()),
+        T.StructField("rejected", T.LongType()),
+        T.StructField("retries", T.LongType()),
+        T.StructField("rejected_in", T.StringType()),
+    ]
+)
+"""What became of rows."""
+TOLD_TYPE: Final = T.StructType(
+    [*WRITTEN_TYPE.fields, T.StructField("problems", T.ArrayType(T.StringType()))]
+)
+"""What became of rows, and what was set aside while they were made."""
+
+
+def as_rows(make: MakeRows, source: T.StructType, kind: Kind) -> Transform:
+    """What is to be done (`source`) to the rows of a kind that are made of it."""
+
+    def task(batches: Iterator[Any]) -> Iterator[Any]:
+        for rows in make(batches, []):
+            yield from to_batches(rows)
+
+    def transform(frame: DataFrame) -> DataFrame:
+        target = struct_type(kind)
+        return frame.select(*source.names).mapInArrow(task, target).select(*target.names)
+
+    return transform
+
+
+def as_files(make: MakeRows, source: T.StructType, sink: Sink) -> Transform:
+    """What is to be done to what became of the rows: each task writes what it made.
+
+    Rows of a roll-up have sketches in them: on the way through Spark they cost more than being
+    made.
+    """
+
+    def task(batches: Iterator[Any]) -> Iterator[Any]:
+        problems: list[str] = []
+        written = asdict(write_records(sink, make(batches, problems)))
+        columns = {name: [value] for name, value in written.items()}
+        yield batch_of(TOLD_TYPE, {**columns, "problems": [problems]})
+
+    def transform(frame: DataFrame) -> DataFrame:
+        told = frame.select(*source.names).mapInArrow(task, TOLD_TYPE)
+        return told.select(*TOLD_TYPE.names)
+
+    return transform
+
+
+def write(rows: DataFrame, sink: Sink) -> Written:
+    """Write the rows of a frame and say what became of them.
+
+    Raises:
+        PySparkException: a store refused, or was away for long.
+    """
+
+    def task(batches: Iterator[Any]) -> Iterator[Any]:
+        written = asdict(write_batches(sink, batches))
+        yield batch_of(WRITTEN_TYPE, {name: [value] for name, value in written.items()})
+
+    told = rows.select(*struct_type(sink.kind).names).mapInArrow(task, WRITTEN_TYPE).collect()
+    return sum((Written(**row.asDict()) for row in told), Written())

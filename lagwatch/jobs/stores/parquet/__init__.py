@@ -1,0 +1,87 @@
+"""The job side of the Parquet store.
+
+```
+rows      as Spark reads them         watch     what is new, and how it is divided
+rollups   files written anew          state     what the jobs remember, and the kernel's lock
+```
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+from pyspark.sql import DataFrame, SparkSession
+
+from lagwatch.config.history import HistorySettings
+from lagwatch.core.record import Kind
+from lagwatch.history.drivers.registry import folder_of
+from lagwatch.history.folder import open_folder
+from lagwatch.history.parquet import ParquetStore
+from lagwatch.jobs.stores.base import RAW, Aside, Made, Making, Mark, Result, Seen, Weighed
+from lagwatch.jobs.stores.parquet.rollups import compact, replace
+from lagwatch.jobs.stores.parquet.rows import parquet_rows, retried
+from lagwatch.jobs.stores.parquet.state import FolderState, kernel_lock
+from lagwatch.jobs.stores.parquet.watch import look, weigh
+from lagwatch.jobs.units import Range
+from lagwatch.ports.history import Compacted, HistoryRange
+
+
+class ParquetJobs:
+    """A `JobStore` of files."""
+
+    def __init__(self, settings: HistorySettings) -> None:
+        """Opens nothing yet."""
+        self._settings = settings
+        self._where = settings.url.get_secret_value()
+
+    def state(self) -> FolderState:
+        return FolderState(open_folder(self._where))
+
+    def exclusive(self, job: str) -> AbstractContextManager[bool]:
+        folder = folder_of(self._settings)
+        return nullcontext(enter_result=True) if folder is None else kernel_lock(folder, job)
+
+    def rows(
+        self, spark: SparkSession, wanted: HistoryRange, *, aside: Aside | None, distinct: bool
+    ) -> DataFrame:
+        return parquet_rows(spark, self._where, wanted, aside=aside, distinct=distinct)
+
+    def steady(self, act: Callable[[], Result]) -> Result:
+        return retried(self._where, act)
+
+    def replacing(self, kind: Kind) -> None:  # noqa: ARG002 files are replaced as a whole
+        return None
+
+    def rollups(self) -> "ParquetRollups":
+        return ParquetRollups(self._settings)
+
+
+class ParquetRollups:
+    """The `Rollups` of files."""
+
+    def __init__(self, settings: HistorySettings) -> None:
+        self._settings = settings
+        self._where = settings.url.get_secret_value()
+        self._store = ParquetStore(self._where)
+
+    def clusters(self) -> Sequence[str]:
+        return sorted({name for kind in RAW for name in self._store.clusters_of(kind)})
+
+    def look(self, cluster: str, mark: Mark) -> Seen:
+        return look(self._store, cluster, mark)
+
+    def weigh(
+        self, kind: Kind, cluster: str, pieces: Sequence[Range], *, step_ms: int, most: int
+    ) -> Iterator[Weighed]:
+        return weigh(self._store, kind, cluster, pieces, step_ms=step_ms, most=most)
+
+    def replace(self, spark: SparkSession, making: Making) -> Made:
+        return replace(spark, self._settings, making)
+
+    def compact(self, spark: SparkSession, clusters: Sequence[str], before_ms: int) -> Compacted:
+        return compact(spark, self._where, clusters, before_ms)
+
+    def close(self) -> None:
+        self._store.close()
+
+
+JOBS = ParquetJobs

@@ -1,0 +1,121 @@
+"""What is new in the files of a store, and how its rows are divided among tasks.
+
+A mark has the names of the raw files that were there, by slot. An unknown file re-opens the time of
+its rows; one that only takes the place of known files (compaction) does not.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+
+from lagwatch.core.record import Kind
+from lagwatch.history.layout import Slot
+from lagwatch.history.parquet import ParquetStore
+from lagwatch.jobs.stores.base import RAW, Mark, Seen, Weighed
+from lagwatch.jobs.units import Range, union
+from lagwatch.ports.history import HistoryRange
+
+_Sized = tuple[int, int, int]
+"""From when to when, and how many rows the files have."""
+
+
+def look(store: ParquetStore, cluster: str, mark: Mark) -> Seen:
+    """As `Rollups.look`."""
+    known: Mapping[str, Sequence[str]] = mark.get("files", {})
+    files: dict[str, list[str]] = {}
+    held: list[Range] = []
+    changed: list[Range] = []
+    for kind in RAW:
+        for slot, listed in store.stored_slots(kind, cluster).items():
+            before = frozenset(known.get(slot.path, ()))
+            now: set[str] = set()
+            for footer in store.footers(slot, listed):
+                now |= {footer.file.name, *footer.replaces}
+                if kind is not Kind.EVENTS:
+                    held.append((slot.from_ms, slot.to_ms))
+                if not _is_known(footer.file.name, footer.replaces, before):
+                    changed.append(_range(footer.first_ms, footer.last_ms, slot))
+            files[slot.path] = sorted(now)
+    return Seen(held=union(held), changed=union(changed), mark={"files": files})
+
+
+def _is_known(name: str, replaces: frozenset[str], before: frozenset[str]) -> bool:
+    return name in before or (bool(replaces) and replaces <= before)
+
+
+def _range(first_ms: int | None, last_ms: int | None, slot: Slot) -> Range:
+    if first_ms is None or last_ms is None:
+        return slot.from_ms, slot.to_ms
+    return first_ms, last_ms + 1
+
+
+def weigh(
+    store: ParquetStore,
+    kind: Kind,
+    cluster: str,
+    pieces: Sequence[Range],
+    *,
+    step_ms: int,
+    most: int,
+) -> Iterator[Weighed]:
+    """As `Rollups.weigh`."""
+    sized = [part for one in pieces for part in _apart(store, kind, cluster, one, step_ms)]
+    yield from _bundles(store, kind, cluster, sized, most)
+
+
+def _apart(
+    store: ParquetStore, kind: Kind, cluster: str, one: Range, step: int
+) -> Iterator[_Sized]:
+    """A range cut where a step begins and no file goes on, and the rows of the files of each.
+
+    So no file is read by two tasks, unless it alone has too many rows for one.
+    """
+    wanted = HistoryRange(kind=kind, cluster=cluster, from_ms=one[0], to_ms=one[1])
+    files = [
+        (*footer.between_ms, footer.rows)
+        for slot in store.slots(wanted, cluster)
+        for footer in store.footers(slot)
+        if footer.wanted_groups(wanted, None, None)
+    ]
+    begin, end = one
+    borders = [
+        border
+        for border in range(begin + step, end, step)
+        if not any(first < border <= last for first, last, _ in files)
+    ]
+    for first_ms, until_ms in itertools.pairwise([begin, *borders, end]):
+        yield (
+            first_ms,
+            until_ms,
+            sum(rows for first, last, rows in files if first < until_ms and first_ms <= last),
+        )
+
+
+def _bundles(
+    store: ParquetStore,
+    kind: Kind,
+    cluster: str,
+    sized: Sequence[_Sized],
+    most: int,
+) -> Iterator[Weighed]:
+    """Pieces that follow one another, put together as long as they have few rows."""
+    begun: Range | None = None
+    held = 0
+    for first, last, rows in sized:
+        if begun is not None and begun[1] == first and held + rows <= most:
+            begun = (begun[0], last)
+            held += rows
+            continue
+        if begun is not None:
+            yield _of_bundle(store, kind, cluster, begun, weigh=held > most)
+        begun, held = (first, last), rows
+    if begun is not None:
+        yield _of_bundle(store, kind, cluster, begun, weigh=held > most)
+
+
+def _of_bundle(
+    store: ParquetStore, kind: Kind, cluster: str, one: Range, *, weigh: bool
+) -> Weighed:
+    """With the rows of its groups, where there are too many for one task."""
+    wanted = HistoryRange(kind=kind, cluster=cluster, from_ms=one[0], to_ms=one[1])
+    slots = store.slots(wanted, cluster) if weigh else []
+    return *one, [of_group for slot in slots for of_group in store.rows_by_group(slot, wanted)]

@@ -1,0 +1,51 @@
+"""A store is one driver with two sides: nothing else asks which store it has before it."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from lagwatch.history.drivers.registry import DRIVERS
+
+_SOURCES = Path(__file__).parents[2] / "lagwatch"
+_OWN = {
+    "parquet": ("history/drivers", "history/parquet", "jobs/stores/parquet"),
+    "elasticsearch": (
+        "history/drivers",
+        "history/elastic",
+        "jobs/stores/elasticsearch",
+        "jobs/sources/elastic.py",
+    ),
+}
+"""Where the name of a store, or of its class, may stand."""
+_ALSO = {
+    # the other ends of `lagwatch backfill --from` and the options that need checks are no stores
+    "jobs/backfill/request.py",
+    "cli/backfill.py",
+    "config",
+    "history/folder.py",
+    "history/compact.py",
+    "history/verify.py",
+    "jobs/sources/registry.py",
+}
+
+
+def test_every_driver_has_both_sides() -> None:
+    assert set(DRIVERS) == set(_OWN)
+    for name in DRIVERS:
+        assert callable(import_module(f"lagwatch.jobs.stores.{name}").JOBS)
+
+
+@pytest.mark.parametrize("store", sorted(_OWN))
+def test_only_a_driver_names_its_store(store: str) -> None:
+    names = re.compile(rf"[\"']{store}[\"']|\b(Parquet|Elastic)Store\b|isinstance\([^)]*[Ss]tore\b")
+
+    naming = {
+        str(path.relative_to(_SOURCES))
+        for path in _SOURCES.rglob("*.py")
+        if names.search(path.read_text(encoding="utf-8"))
+    }
+
+    allowed = (*(place for own in _OWN.values() for place in own), *_ALSO)
+    assert {one for one in naming if not one.startswith(allowed)} == set()
