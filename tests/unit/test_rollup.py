@@ -1,6 +1,7 @@
 """Roll-ups: what a bucket says, and the law that longer buckets follow from shorter ones."""
 
 from collections import defaultdict
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lagwatch.core.record import Kind, Records, concat, from_rows
+from lagwatch.core.record import BY_WORST, Kind, Records, concat, from_rows
 from lagwatch.core.record.records import Value
 from lagwatch.core.rollup import Span, merge, roll_up
 from lagwatch.core.rollup.timeline import cut
@@ -176,6 +177,62 @@ def test_no_bucket_holds_more_time_than_it_is_long(found) -> None:
             for word in ("ok", "warn", "stop", "stall", "rewind", "unknown", "err")
         ]
         assert 0 < round(sum(times), 6) <= 300
+
+
+@settings(max_examples=25, deadline=None)
+@given(found=RECORDINGS)
+def test_a_topic_is_in_a_status_while_that_is_the_worst_of_its_partitions(found) -> None:
+    rows = plain(rolled(found))
+
+    expected = _held_by_topics(found)
+
+    words = ("ok", "warn", "stop", "stall", "rewind", "unknown")
+    counted = {
+        (row["group"], row["topic"], row["bucket_ms"]): {
+            word.upper(): row[f"{word}_s"] for word in words if row[f"{word}_s"]
+        }
+        for row in rows
+        if row["level"] == "topic"
+    }
+    assert {key: held for key, held in counted.items() if held} == expected
+
+
+def _held_by_topics(found: Recording) -> dict[tuple[Any, ...], dict[str, float]]:
+    """The same, instant by instant: every second of every partition, the worst of each."""
+    spans: dict[tuple[Any, ...], list[tuple[int, int, str]]] = defaultdict(list)
+    for name in {row["group"] for row in found.groups}:
+        put_back = plain(
+            expand(
+                from_rows(Kind.SAMPLES, [row for row in found.samples if row["group"] == name]),
+                from_rows(
+                    Kind.GROUP_SAMPLES, [row for row in found.groups if row["group"] == name]
+                ),
+            )
+        )
+        interval_ms = next(row["interval_ms"] for row in found.groups if row["group"] == name)
+        by_partition: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+        for row in put_back:
+            by_partition[row["topic"], row["partition"]].append(row)
+        for (topic, _), rows in by_partition.items():
+            rows.sort(key=lambda row: row["at_ms"])
+            for row, after in zip(rows, [*rows[1:], None], strict=True):
+                begin = row["at_ms"]
+                end = (begin if row["reason"] == "interval" else begin - begin % interval_ms) + (
+                    interval_ms
+                )
+                if after is not None:
+                    end = min(end, after["at_ms"])
+                spans[name, topic].append((begin, end, row["status"]))
+    held: dict[tuple[Any, ...], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for key, some in spans.items():
+        borders = sorted({border for begin, end, _ in some for border in (begin, end)})
+        borders = sorted({*borders, *range(NOON_MS, max(borders) + FIVE_MS, FIVE_MS)})
+        for begin, end in pairwise(borders):
+            words = [word for first, last, word in some if first <= begin and end <= last]
+            if words:
+                worst = max(words, key=BY_WORST.index)
+                held[*key, begin - begin % FIVE_MS][worst] += end - begin
+    return {key: {word: ms / 1000 for word, ms in found.items()} for key, found in held.items()}
 
 
 # what a bucket says

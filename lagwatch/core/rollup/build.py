@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN
 from lagwatch.core.record import BY_WORST, SOURCE_RANK, EventName, Reason, Records, Source, Text
-from lagwatch.core.rollup.count import Level, Moves, Values, count, moved
+from lagwatch.core.rollup.count import (
+    Level,
+    Moves,
+    Values,
+    count,
+    held_by_worst,
+    moved,
+    with_moves,
+)
 from lagwatch.core.rollup.rows import (
     GROUP,
     PARTITION,
@@ -28,7 +36,7 @@ from lagwatch.core.rollup.rows import (
     to_records,
 )
 from lagwatch.core.rollup.tally import concat_tallies, greatest, sums, worst_owner
-from lagwatch.core.rollup.timeline import Entries, Rounds, Series, Timeline, timeline
+from lagwatch.core.rollup.timeline import Rounds, Series, Timeline, timeline
 
 Int64 = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -146,7 +154,7 @@ def _partitions(samples: Records, names: _Names, frame: _Frame) -> tuple[_Part, 
     )
     level = moved(level, rows, moves, line, frame.span)
     partitions = _Part(name=PARTITION, series=about, level=level)
-    return partitions, _topics(partitions, rows, values, line.entries, frame)
+    return partitions, _topics(partitions, rows, values, line, frame)
 
 
 def _by_partition(samples: Records, names: _Names) -> tuple[_Series, Series, Records]:
@@ -169,9 +177,10 @@ def _by_partition(samples: Records, names: _Names) -> tuple[_Series, Series, Rec
 
 
 def _topics(
-    partitions: _Part, rows: Series, values: Values, entries: Entries, frame: _Frame
+    partitions: _Part, rows: Series, values: Values, of_rows: Timeline, frame: _Frame
 ) -> _Part:
     """Topics of groups: in every round the sum of lags, the worst time lag and status."""
+    entries = of_rows.entries
     about = partitions.series
     new = changes(about.group, about.topic)
     of_series = np.cumsum(new) - 1
@@ -195,12 +204,31 @@ def _topics(
     span = frame.span
     line = frame.whole_timeline(of_rounds)
     level = count(of_rounds, summed, line, span, series=series.size)
-    # changes between rounds count for the worst
     cell = span.moved_cells(partitions.level.cell, of_series)
     worst = greatest(partitions.level.tally.worst, cell, level.cell.size)
-    tally = replace(level.tally, worst=np.maximum(level.tally.worst, worst))
+    by_topic = replace(rows, series=of_series[rows.series])
+    held = _held_by_topics(level.tally.held_ms, by_topic, values.status, of_rows.end_ms, span)
+    tally = replace(level.tally, worst=np.maximum(level.tally.worst, worst), held_ms=held)
     topics = _Part(name=TOPIC, series=series, level=replace(level, tally=tally))
     return _with_partitions(topics, partitions, of_series, span)
+
+
+def _held_by_topics(
+    held_ms: Int64, rows: Series, status: Int64, end_ms: Int64, span: Span
+) -> Int64:
+    """Time in each status, by cell: as counted by rounds, and anew of topics with changes between.
+
+    The series of `rows` are topics here, which have a row for each of their partitions.
+    """
+    size = held_ms.shape[0] // span.buckets
+    changed = np.zeros(size, np.bool_)
+    changed[rows.series[~rows.regular]] = True
+    some = changed[rows.series]
+    if not some.any():
+        return held_ms
+    spans = (rows.series[some], rows.at_ms[some], end_ms[some])
+    anew = held_by_worst(*spans, status[some], span, size=size)
+    return np.where(np.repeat(changed, span.buckets)[:, np.newaxis], anew, held_ms)
 
 
 def _same_round(topic: Int64, at_ms: Int64) -> tuple[NDArray[np.intp], Int64]:
@@ -223,13 +251,20 @@ def _with_partitions(part: _Part, partitions: _Part, of_series: Int64, span: Spa
     owner_lag, owner = worst_owner(theirs.owner_lag, theirs.owner, cell, size)
     tally = replace(
         part.level.tally,
-        produced=sums(theirs.produced, cell, size),
-        consumed=sums(theirs.consumed, cell, size),
         commits=sums(theirs.commits, cell, size),
         owner_lag=owner_lag,
         owner=owner,
     )
-    return replace(part, level=replace(part.level, tally=tally))
+    finest = span.finest
+    number = np.arange(partitions.level.produced.count.size)
+    place, places = finest.moved_cells(number, of_series), part.series.size * finest.buckets
+    level = with_moves(
+        replace(part.level, tally=tally),
+        partitions.level.produced.joined(place, places),
+        partitions.level.consumed.joined(place, places),
+        span,
+    )
+    return replace(part, level=level)
 
 
 # groups
@@ -304,7 +339,7 @@ def _known(part: _Part) -> _Part:
     tally = tally.take(index)
     for word in _NEVER[part.name]:
         tally.held_ms[:, BY_WORST.index(word)] = UNKNOWN
-    return replace(part, level=Level(cell=level.cell[index], tally=tally))
+    return replace(part, level=replace(level, cell=level.cell[index], tally=tally))
 
 
 def _keys(parts: Sequence[_Part], names: _Names, span: Span, cluster: str) -> Keys:

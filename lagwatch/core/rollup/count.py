@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 from lagwatch.core.model import UNKNOWN
 from lagwatch.core.record import SOURCE_RANK, Records, Text
 from lagwatch.core.record.columns import BY_WORST
+from lagwatch.core.rollup.moves import Moved, nothing_moved
 from lagwatch.core.rollup.rows import Span, coded
 from lagwatch.core.rollup.sketch import sketch
 from lagwatch.core.rollup.tally import STATUSES, Tally, greatest, least, nothing, sums, worst_owner
-from lagwatch.core.rollup.timeline import Entries, Series, Timeline, cut
+from lagwatch.core.rollup.timeline import Entries, Series, Timeline, cut, union
 
 Int64 = NDArray[np.int64]
-Index = NDArray[np.intp]
+Bools = NDArray[np.bool_]
 
 _LATE: Final = 1.5
 """Samples further apart than this many intervals have a gap between them."""
@@ -66,6 +67,9 @@ class Level:
     cell: Int64
     """Series and bucket, as `Span.cells` puts them; rising."""
     tally: Tally
+    produced: Moved
+    """In buckets of five minutes, as `Span.finest` puts them."""
+    consumed: Moved
 
 
 def count(rows: Series, values: Values, line: Timeline, span: Span, *, series: int) -> Level:
@@ -91,7 +95,48 @@ def count(rows: Series, values: Values, line: Timeline, span: Span, *, series: i
         lag=sketch(cell[known], lag[known], size),
         time_lag=sketch(cell[timed], time_lag[timed], size),
     )
-    return Level(cell=np.arange(size), tally=tally)
+    none = nothing_moved(series * span.finest.buckets)
+    return Level(cell=np.arange(size), tally=tally, produced=none, consumed=none)
+
+
+def held_by_worst(
+    series: Int64, begin_ms: Int64, end_ms: Int64, status: Int64, span: Span, *, size: int
+) -> Int64:
+    """[cells, statuses]: for how long each status was the worst of all that a series is made of.
+
+    Spans of the parts of a series may overlap; the cells are those of `size` series.
+    """
+    begin_ms, end_ms = np.maximum(begin_ms, span.from_ms), np.minimum(end_ms, span.to_ms)
+    some = (status >= 0) & (begin_ms < end_ms)
+    cells = size * span.buckets
+    held = np.zeros((cells, STATUSES), np.int64)
+    worse = np.zeros(cells, np.int64)
+    for level in range(STATUSES - 1, -1, -1):
+        if not (some & (status == level)).any():
+            continue
+        at_least = some & (status >= level)
+        whose, begin, end = union(series[at_least], begin_ms[at_least], end_ms[at_least])
+        row, bucket, length = cut(begin, end, span.step_ms)
+        total = np.zeros(cells, np.int64)
+        np.add.at(total, span.cells(whose[row], bucket), length)
+        held[:, level] = total - worse
+        worse = total
+    held[worse == 0] = UNKNOWN
+    return held
+
+
+def with_moves(level: Level, produced: Moved, consumed: Moved, span: Span) -> Level:
+    """The same with what was produced and consumed."""
+    ratio = span.step_ms // span.finest.step_ms
+    total, read = produced.in_longer(ratio), consumed.in_longer(ratio)
+    tally = replace(
+        level.tally,
+        produced=total.count,
+        produced_ms=total.measured_ms,
+        consumed=read.count,
+        consumed_ms=read.measured_ms,
+    )
+    return replace(level, tally=tally, produced=produced, consumed=consumed)
 
 
 def samples_in(entries: Entries, span: Span) -> Entries:
@@ -125,11 +170,7 @@ def moved(level: Level, rows: Series, moves: Moves, line: Timeline, span: Span) 
     """The same with what was produced, consumed and committed, and the worst owner."""
     size = level.cell.size
     entries = line.entries
-    cell = np.where(
-        span.within(entries.at_ms), span.cells(rows.series[entries.row], entries.at_ms), UNKNOWN
-    )
-    steps = _Steps(rows, line, cell)
-    commits = steps.of(moves.commit_ms)
+    steps = _Steps(rows, line, span)
     seen = samples_in(entries, span)
     owner_lag, owner = worst_owner(
         moves.lag[seen.row],
@@ -139,28 +180,54 @@ def moved(level: Level, rows: Series, moves: Moves, line: Timeline, span: Span) 
     )
     tally = replace(
         level.tally,
-        produced=sums(*steps.of(moves.log_end_offset), size),
-        consumed=sums(*steps.of(moves.committed_offset), size),
-        commits=sums(np.minimum(commits[0], 1), commits[1], size),
+        commits=steps.changes(moves.commit_ms, size),
         owner_lag=owner_lag,
         owner=owner,
     )
-    return Level(cell=level.cell, tally=tally)
+    series = size // span.buckets
+    return with_moves(
+        replace(level, tally=tally),
+        steps.moved(moves.log_end_offset, series),
+        steps.moved(moves.committed_offset, series),
+        span,
+    )
 
 
 class _Steps:
-    """How far values moved on from one entry of a series to the next."""
+    """From one entry of a series to the next, where no round is missing between them.
 
-    def __init__(self, rows: Series, line: Timeline, cell: Int64) -> None:
-        self._row, self._cell = line.entries.row, cell
-        series, at_ms = rows.series[self._row], line.entries.at_ms
+    A step is in the bucket of its later entry.
+    """
+
+    def __init__(self, rows: Series, line: Timeline, span: Span) -> None:
+        self._span = span
+        self._row, self._at_ms = line.entries.row, line.entries.at_ms
+        self._series = rows.series[self._row]
+        self._length_ms = np.diff(self._at_ms)
         late_ms = (line.interval_ms * _LATE).astype(np.int64)[self._row]
         self._linked = (
-            (series[1:] == series[:-1]) & (at_ms[1:] - at_ms[:-1] <= late_ms[1:]) & (cell[1:] >= 0)
+            (self._series[1:] == self._series[:-1])
+            & (self._length_ms <= late_ms[1:])
+            & span.within(self._at_ms[1:])
         )
 
-    def of(self, values: Int64) -> tuple[Int64, Int64]:
-        """Moves of a column, not back, and the cells of the later entries."""
+    def moved(self, values: Int64, series: int) -> Moved:
+        """How far a column moved on, over the steps at both ends of which it is known.
+
+        A step back says nothing: an offset that was reset, or a topic that was made anew.
+        """
+        step, linked = self._steps(values)
+        linked &= step >= 0
+        finest = self._span.finest
+        cell = finest.cells(self._series[1:][linked], self._at_ms[1:][linked])
+        return Moved.of(step[linked], self._length_ms[linked], cell, series * finest.buckets)
+
+    def changes(self, values: Int64, size: int) -> Int64:
+        """[cells]: over how many steps a column rose."""
+        step, linked = self._steps(values)
+        cell = self._span.cells(self._series[1:][linked], self._at_ms[1:][linked])
+        return sums(np.clip(step[linked], 0, 1), cell, size)
+
+    def _steps(self, values: Int64) -> tuple[Int64, Bools]:
         held = values[self._row]
-        linked = self._linked & (held[1:] >= 0) & (held[:-1] >= 0)
-        return np.maximum(held[1:] - held[:-1], 0)[linked], self._cell[1:][linked]
+        return np.diff(held), self._linked & (held[1:] >= 0) & (held[:-1] >= 0)

@@ -30,7 +30,13 @@ class Span:
         return ROLLUP_STEP_MS[self.kind]
 
     @property
+    def finest(self) -> "Span":
+        """The same in buckets of five minutes."""
+        return Span(kind=Kind.ROLLUP_5M, from_ms=self.from_ms, to_ms=self.to_ms)
+
+    @property
     def buckets(self) -> int:
+        """Number of buckets."""
         return (self.to_ms - self.from_ms) // self.step_ms
 
     def within(self, at_ms: Int64) -> NDArray[np.bool_]:
@@ -80,7 +86,6 @@ class Keys:
 def to_records(kind: Kind, keys: Keys, tally: Tally) -> Records:
     """Rows as they are stored, with all that follows from what was counted."""
     seconds = {name: _seconds(tally.held_ms[:, place]) for name, place in _HELD.items()}
-    observed_s = _seconds(np.maximum(tally.held_ms, 0).sum(axis=1))
     columns: dict[str, Values] = {
         "cluster": keys.cluster,
         "level": keys.level,
@@ -98,8 +103,10 @@ def to_records(kind: Kind, keys: Keys, tally: Tally) -> Records:
         "time_lag_p95_s": _seconds(np.minimum(tally.time_lag.quantile(95), tally.time_lag_max_ms)),
         "status": Text(tally.worst.astype(np.int32), BY_WORST),
         **seconds,
-        "produced_per_s": _ratio(tally.produced, observed_s),
-        "consumed_per_s": _ratio(tally.consumed, observed_s),
+        "produced_s": _seconds(tally.produced_ms),
+        "consumed_s": _seconds(tally.consumed_ms),
+        "produced_per_s": _ratio(tally.produced, _seconds(tally.produced_ms)),
+        "consumed_per_s": _ratio(tally.consumed, _seconds(tally.consumed_ms)),
         "owner": tally.owner,
         "lag_sketch": encode(tally.lag),
         "time_lag_sketch": encode(tally.time_lag),
@@ -130,6 +137,8 @@ def from_records(rows: Records) -> tuple[Keys, Tally]:
         **{name: rows.numbers(name) for name in _NUMBERS},
         time_lag_max_ms=_milliseconds(rows.reals("time_lag_max_s")),
         worst=coded(rows.text("status"), BY_WORST),
+        produced_ms=_measured_ms(rows, "produced", held),
+        consumed_ms=_measured_ms(rows, "consumed", held),
         held_ms=held,
         owner=rows.text("owner"),
         source=coded(rows.text("source"), _SOURCES),
@@ -144,6 +153,17 @@ def coded(text: Text, words: tuple[str, ...]) -> Int64:
     place = {word: index for index, word in enumerate(words)}
     table = np.array([*(place.get(word, UNKNOWN) for word in text.words), UNKNOWN], np.int64)
     return table[text.codes]
+
+
+def _measured_ms(rows: Records, name: str, held_ms: Int64) -> Int64:
+    """How long what moved was measured for.
+
+    Rows of earlier releases do not say; these divided by all the time that was observed.
+    """
+    measured_ms = _milliseconds(rows.reals(f"{name}_s"))
+    silent = (measured_ms < 0) & (rows.numbers(name) >= 0)
+    measured_ms[silent] = np.maximum(held_ms[silent], 0).sum(axis=1)
+    return measured_ms
 
 
 def _objects(rows: Records, name: str) -> NDArray[np.object_]:

@@ -25,7 +25,10 @@ Index = NDArray[np.intp]
 
 STATUSES: Final = len(BY_WORST)
 _GREATEST: Final = np.iinfo(np.int64).max
-_SUMMED: Final = ("samples", "lag_known", "lag_sum", "produced", "consumed", "commits")
+_SUMMED: Final = (
+    *("samples", "lag_known", "lag_sum", "produced", "produced_ms", "consumed", "consumed_ms"),
+    "commits",
+)
 _WORST: Final = ("lag_max", "time_lag_max_ms", "worst", "source")
 
 
@@ -45,7 +48,10 @@ class Tally:
     held_ms: Int64
     """[buckets, statuses of `BY_WORST`]: time in each."""
     produced: Int64
+    produced_ms: Int64
+    """The time in which that was measured."""
     consumed: Int64
+    consumed_ms: Int64
     commits: Int64
     rebalances: Int64
     owner_lag: Int64
@@ -92,7 +98,9 @@ def nothing(size: int) -> Tally:
         worst=unknown,
         held_ms=np.full((size, STATUSES), UNKNOWN, np.int64),
         produced=unknown,
+        produced_ms=unknown,
         consumed=unknown,
+        consumed_ms=unknown,
         commits=unknown,
         rebalances=unknown,
         owner_lag=unknown,

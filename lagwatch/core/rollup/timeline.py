@@ -183,3 +183,20 @@ def cut(begin_ms: Int64, end_ms: Int64, step_ms: int) -> tuple[NDArray[np.intp],
     from_ms, to_ms = begin_ms[span], end_ms[span]
     length = np.minimum(to_ms, bucket + step_ms) - np.maximum(from_ms, bucket)
     return span, bucket, length
+
+
+def union(series: Int64, begin_ms: Int64, end_ms: Int64) -> tuple[Int64, Int64, Int64]:
+    """Spans of series put together where they overlap or touch: series, begin, end; in order."""
+    order = np.lexsort((begin_ms, series))
+    series, begin_ms, end_ms = series[order], begin_ms[order], end_ms[order]
+    if series.size == 0:
+        return series, begin_ms, end_ms
+    least = int(begin_ms.min())
+    width = int(end_ms.max()) - least + 2
+    # series and instant as one number: what an earlier series reached is before every later one
+    reached = np.maximum.accumulate(series * width + (end_ms - least))
+    new = np.ones(series.size, np.bool_)
+    new[1:] = series[1:] * width + (begin_ms[1:] - least) > reached[:-1]
+    first = np.flatnonzero(new)
+    last = np.append(first[1:], series.size) - 1
+    return series[first], begin_ms[first], reached[last] - series[first] * width + least

@@ -7,7 +7,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lagwatch.jobs.report.day import HOUR_MS, Day
-from lagwatch.jobs.report.frames import BUCKET_MS, BUCKET_S, GROUP, bucket_of, within
+from lagwatch.jobs.report.frames import BUCKET_MS, BUCKET_S, GROUP, bucket_of, moved_per_s, within
 
 AROUND_MS: Final = HOUR_MS
 """How much is looked at on either side; the bucket of the deployment itself is left out."""
@@ -53,9 +53,6 @@ def _side(side: str) -> list[Column]:
     def of(name: str) -> Column:
         return F.when(F.col(side), F.col(name))
 
-    def rate(name: str) -> Column:
-        return F.try_divide(F.sum(of(name)).cast("double"), F.count(of(name)) * BUCKET_S)
-
     bad = F.coalesce(F.col("warn_s"), F.lit(0.0)) + F.coalesce(F.col("err_s"), F.lit(0.0))
     known = F.coalesce(F.col("ok_s"), F.col("warn_s"), F.col("err_s")).isNotNull()
     values = {
@@ -64,8 +61,8 @@ def _side(side: str) -> list[Column]:
             F.sum(of("lag_sum")).cast("double"), F.sum(of("lag_known")).cast("double")
         ),
         "time_lag_max_s": F.max(of("time_lag_max_s")),
-        "consumed_per_s": rate("consumed"),
-        "produced_per_s": rate("produced"),
+        "consumed_per_s": moved_per_s("consumed", F.col(side)),
+        "produced_per_s": moved_per_s("produced", F.col(side)),
         "not_ok_s": F.sum(F.when(F.col(side) & known, bad)),
         "rebalances": F.sum(of("rebalances")),
     }

@@ -24,11 +24,13 @@ BAD: Final = ("WARN", "ERR")
 
 GROUP_BUCKETS: Final = (
     *("samples", "lag_known", "lag_sum", "lag_max", "time_lag_max_s", "status"),
-    *("ok_s", "warn_s", "err_s", "produced", "consumed", "commits", "rebalances", "owner"),
+    *("ok_s", "warn_s", "err_s", "produced", "produced_s", "consumed", "consumed_s"),
+    *("commits", "rebalances", "owner"),
 )
 PARTITION_BUCKETS: Final = (
     *("samples", "lag_known", "lag_sum", "lag_min"),
-    *("produced", "produced_per_s", "consumed_per_s", "consumed", "commits", "owner"),
+    *("produced", "produced_s", "produced_per_s", "consumed_per_s", "consumed", "commits"),
+    "owner",
 )
 GROUP_ROUNDS: Final = (
     *("status", "time_lag_s", "time_lag_reason", "members", "interval_ms", "reason"),
@@ -90,6 +92,17 @@ def badness(status: Column) -> Column:
 def worst(status: str) -> Column:
     """Of a group of rows the worst status word."""
     return F.max_by(status, badness(F.col(status)))
+
+
+def moved_per_s(name: str, where: Column | None = None) -> Column:
+    """Of a group of buckets, `produced` or `consumed` in the time in which that was measured.
+
+    Buckets of earlier releases do not say how long that was: it counts as all of their time.
+    """
+    known = F.col(name).isNotNull()
+    counted = known if where is None else known & where
+    measured_s = F.sum(F.when(counted, F.coalesce(F.col(f"{name}_s"), F.lit(BUCKET_S))))
+    return F.try_divide(F.sum(F.when(counted, F.col(name))).cast("double"), measured_s)
 
 
 def lag_average() -> Column:

@@ -27,12 +27,20 @@ def by_owner(buckets: DataFrame) -> DataFrame:
             F.sum(F.col("saturated").cast("int")).alias("saturated"),
             F.sum("consumed_per_s").alias("consumed_per_s"),
             F.sum("produced_per_s").alias("produced_per_s"),
+            F.count("produced_per_s").alias("measured"),
+            # a share needs both sides of the same partitions
+            F.sum(F.when(F.col("produced_per_s").isNotNull(), F.col("consumed_per_s"))).alias(
+                "shared_read_per_s"
+            ),
+            F.sum(F.when(F.col("consumed_per_s").isNotNull(), F.col("produced_per_s"))).alias(
+                "shared_produced_per_s"
+            ),
             (F.max("partition") + 1).alias("partitions"),
         )
         .select(
             *TOPIC,
             *("bucket_ms", "owner", "held", "saturated", "consumed_per_s", "produced_per_s"),
-            "partitions",
+            *("measured", "shared_read_per_s", "shared_produced_per_s", "partitions"),
         )
     )
 
@@ -74,20 +82,27 @@ def _saturated() -> Column:
 
 
 def _produced(held: DataFrame) -> DataFrame:
-    """The rate produced to each topic at peak, and its partitions."""
+    """The rate produced to each topic at peak, and its partitions.
+
+    The peak is one of the whole topic: buckets in which a partition was not measured do not count.
+    """
+    whole = F.sum("measured") == F.sum("held")
     peak = F.expr("percentile_disc(0.95) within group (order by produced_per_s)")
     return (
         held.groupBy(*TOPIC, "bucket_ms")
         .agg(
-            F.sum("produced_per_s").alias("produced_per_s"),
-            F.sum("consumed_per_s").alias("consumed_per_s"),
+            F.when(whole, F.sum("produced_per_s")).alias("produced_per_s"),
+            F.sum("shared_read_per_s").alias("shared_read_per_s"),
+            F.sum("shared_produced_per_s").alias("shared_produced_per_s"),
             F.max("partitions").alias("partitions"),
         )
         .groupBy(*TOPIC)
         .agg(
             peak.alias("peak_per_s"),
             F.count("produced_per_s").alias("buckets"),
-            F.try_divide(F.sum("consumed_per_s"), F.sum("produced_per_s")).alias("read_share"),
+            F.try_divide(F.sum("shared_read_per_s"), F.sum("shared_produced_per_s")).alias(
+                "read_share"
+            ),
             F.max("partitions").alias("partitions"),
         )
         .select(*TOPIC, "peak_per_s", "buckets", "read_share", "partitions")

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lagwatch.core.trend import compare
-from lagwatch.jobs.report.frames import BUCKET_S, GROUP, lag_average, quarter_of
+from lagwatch.jobs.report.frames import GROUP, lag_average, moved_per_s, quarter_of
 
 DAYS_BEFORE: Final = 7
 METRICS: Final = ("time_lag_s", "lag", "produced_per_s")
@@ -39,7 +39,6 @@ def by_wall_hour(quarters: DataFrame) -> Callable[[DataFrame], DataFrame]:
     """Buckets of groups → one row per group, day and hour on the wall, with the metrics."""
 
     def transform(buckets: DataFrame) -> DataFrame:
-        rate = F.sum("produced") / (F.count("produced") * BUCKET_S)
         return (
             buckets.withColumn("quarter_ms", quarter_of("bucket_ms"))
             .join(F.broadcast(quarters), on="quarter_ms", how="inner")
@@ -47,7 +46,7 @@ def by_wall_hour(quarters: DataFrame) -> Callable[[DataFrame], DataFrame]:
             .agg(
                 F.max("time_lag_max_s").alias("time_lag_s"),
                 lag_average().alias("lag"),
-                F.when(F.count("produced") > 0, rate).alias("produced_per_s"),
+                moved_per_s("produced").alias("produced_per_s"),
             )
             .select(*GROUP, "days_ago", "hour", *METRICS)
         )
