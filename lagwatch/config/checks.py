@@ -1,9 +1,10 @@
-"""Options that contradict each other, found in the tables as read: before any default is set."""
+"""Options that contradict each other; most are found in the tables as read, before any default."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
 from lagwatch.config.cluster import WITH_PASSWORD, ClusterSettings
+from lagwatch.config.settings import Settings
 from lagwatch.config.walk import Tree
 from lagwatch.errors import Fault
 
@@ -189,6 +190,24 @@ def _trust(table: Tree) -> Iterator[Fault]:
 
 def _store_fault(option: str, problem: str, remedy: str) -> Fault:
     return Fault(key=f"{_ELASTICSEARCH}.{option}", value="", problem=problem, remedy=remedy)
+
+
+_ROUNDS_OF_A_SAMPLE: Final = 2
+"""With fewer evaluations in the interval of the samples, a slow one leaves an interval empty."""
+
+
+def interval_faults(settings: Settings) -> Iterator[Fault]:
+    """Samples are taken from evaluations: there must be one in every interval, come what may."""
+    sampled_s, judged_s = settings.history.interval_s, settings.evaluator.interval_s
+    if settings.history.store != "none" and sampled_s < _ROUNDS_OF_A_SAMPLE * judged_s:
+        yield Fault(
+            key="history.interval_s",
+            value=f"{sampled_s:g}",
+            problem=f"is less than twice evaluator.interval_s ({judged_s:g}): intervals would have "
+            "no sample, and roll-ups would miss their time",
+            remedy=f"Write {_ROUNDS_OF_A_SAMPLE * judged_s:g} or more, or set evaluator.interval_s "
+            f"to {sampled_s / _ROUNDS_OF_A_SAMPLE:g} or less.",
+        )
 
 
 def _section(table: Tree, name: str) -> Tree:

@@ -51,7 +51,10 @@ class HistorySettings(Section):
     )
     interval_s: Annotated[float, Field(ge=1, le=3600, allow_inf_nan=False)] = Field(
         default=30.0,
-        description="seconds between two samples; a change of status is recorded at once",
+        description=(
+            "seconds between two samples, at least twice `evaluator.interval_s`; a change of "
+            "status is recorded at once"
+        ),
     )
     full_s: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)] = Field(
         default=600.0,

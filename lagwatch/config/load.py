@@ -14,7 +14,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from lagwatch.config.alerts_checks import alerts_faults
-from lagwatch.config.checks import contradictions, elasticsearch_faults
+from lagwatch.config.checks import contradictions, elasticsearch_faults, interval_faults
 from lagwatch.config.faults import translate
 from lagwatch.config.files import file_faults
 from lagwatch.config.reference import ENV_PREFIX
@@ -99,6 +99,7 @@ def load_with_origins(
         raise ConfigError(
             [*(translate(fault, tree, outside) for fault in found), *faults]
         ) from None
+    faults += interval_faults(settings)
     if faults:
         raise ConfigError(faults)
     return Loaded(settings=settings, origins=origins | outside)

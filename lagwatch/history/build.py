@@ -17,7 +17,7 @@ from lagwatch.errors import HistoryError
 from lagwatch.history.changes import as_events
 from lagwatch.history.drivers.registry import open_store
 from lagwatch.history.reader import HistoryReader
-from lagwatch.history.recorder import Recorder, RecorderSettings
+from lagwatch.history.recorder import FULL, Recorder, RecorderSettings
 from lagwatch.history.spool import Spool
 from lagwatch.history.writer import Writer, WriterSettings
 from lagwatch.ports.history import RecorderHealth
@@ -146,7 +146,7 @@ class History:
             dropped["rejected"] = rejected
         return RecorderHealth(
             enabled=True,
-            problem=recorder.problem or writer.problem,
+            problem=_problem(recorder.problem, writer.problem),
             rounds=recorder.counts.rounds,
             rows=recorder.counts.rows,
             unchanged=recorder.counts.unchanged,
@@ -157,6 +157,17 @@ class History:
             delivered=writer.delivered,
             retries=writer.retries,
         )
+
+
+def _problem(recording: str, delivering: str) -> str:
+    """What is wrong and what to do. Behind a full spool is a store that does not take its rows."""
+    if recording != FULL:
+        return recording or delivering
+    why = delivering or "the store takes rows more slowly than they come"
+    return (
+        f"{FULL}: {why} Repair the store; until then a larger history.spool_size_mb keeps rows "
+        "for longer."
+    )
 
 
 def _log_if_not_kept(done: Future[None], cluster: str) -> None:

@@ -110,6 +110,15 @@ def _through_fsspec(where: str, reason: str) -> tuple[Any, str]:
     return fs.PyFileSystem(fs.FSSpecHandler(filesystem)), path
 
 
+_MAKE_ROOM: Final = "Make room on that disk."
+_ROOM: Final = {
+    STORE: "Make room, or shorten history.retention.",
+    "spool": "Make room on that disk, or set history.spool to a folder of another one. No option "
+    "of the store frees it; history.spool_size_mb is what the spool may take.",
+}
+"""What to do about a full disk, by what is on it."""
+
+
 @contextmanager
 def reported(action: str, path: object, *, store: str = STORE) -> Iterator[None]:
     """Turn what the system says into `HistoryError`; a file that is not there passes.
@@ -131,7 +140,7 @@ def reported(action: str, path: object, *, store: str = STORE) -> Iterator[None]
             if isinstance(error, PermissionError)
             else "io",
             message=f"cannot {action} {path}: {error.strerror or error}. "
-            + ("Make room, or shorten history.retention." if full else "Check path and rights."),
+            + (_ROOM.get(store, _MAKE_ROOM) if full else "Check path and rights."),
             retryable=True,
         ) from error
 

@@ -46,6 +46,7 @@ def capture(snapshot: ClusterSnapshot, windows: Windows, rebalances: Mapping[str
     )
 
 
+FULL: Final = "the spool is full, so the oldest samples are dropped"
 _MOST_WAITING: Final = 8
 """Captures that may wait for the thread; each holds a snapshot."""
 _SET_BACK_INTERVALS: Final = 2
@@ -363,7 +364,7 @@ class Recorder:
             # rounds that refer to what went cannot be put back: begin anew
             for state in self._clusters.values():
                 state.thinner.reset()
-            self.problem = "the spool is full: the oldest samples are dropped"
+            self.problem = FULL
             _log.warning("history_spool_full", dropped=dropped)
         elif self.problem:
             self.problem = ""

@@ -239,13 +239,7 @@ class Spool:
         try:
             with reported("read", path, store=_NAME):
                 return _decoded(path.read_bytes())
-        except (
-            FileNotFoundError,
-            ValueError,
-            struct.error,
-            pa.ArrowException,
-            IndexError,
-        ) as error:
+        except _DAMAGE as error:
             with suppress(OSError):
                 path.replace(path.with_name(f"{path.name}.damaged"))
             raise HistoryError(

@@ -133,14 +133,14 @@ class Writer:
             except HistoryError as error:
                 if error.kind != "corrupt":
                     raise
-                self.corrupt += segment.rows
-                _log.error("history_segment_damaged", reason=str(error))
+                self._say_damaged(segment, error)
         batch = [concat(parts) for parts in by_kind.values()]
         self._store.write(batch, batch=plan.batch)
         self._spool.acknowledge(plan)
         return sum(one.size for one in batch)
 
     def _say_damaged(self, segment: Segment, error: HistoryError) -> None:
+        """Once: the plan it is in may be tried many times while the store is away."""
         if segment.number not in self._damaged:
             self._damaged.add(segment.number)
             self.corrupt += segment.rows

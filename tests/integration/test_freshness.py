@@ -21,7 +21,7 @@ from tests.support.traffic import committing, running
 from tests.support.waiting import eventually
 
 QUICK = {"log_end_interval_s": 1, "group_interval_s": 2}
-_SECTIONS = "[evaluator]\ninterval_s = 1\n[history]\ninterval_s = 1\nflush_s = 1\n"
+_SECTIONS = "[evaluator]\ninterval_s = 0.5\n[history]\ninterval_s = 1\nflush_s = 1\n"
 _NOWHERE = '[clusters.nowhere]\nbootstrap = ["127.0.0.1:1"]\n'
 
 

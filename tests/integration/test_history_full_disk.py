@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from lagwatch.config.history import HistorySettings
 from lagwatch.core.record import Kind
+from lagwatch.history.build import History
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.history.recorder import Recorder, RecorderSettings
 from lagwatch.history.spool import Spool
 from lagwatch.history.writer import Writer, WriterSettings
 from tests.support.history import NOON_MS, Live, SetClock, held
 from tests.support.small_disk import small_disk
+from tests.support.waiting import eventually
 
 INTERVAL_MS = 30_000
 PARTITIONS = 500
@@ -60,6 +63,8 @@ def test_a_full_spool_disk_costs_only_the_rounds_of_that_time(
     lost = {NOON_MS + number * INTERVAL_MS for number in range(2, 5)}
     kept = {NOON_MS + number * INTERVAL_MS for number in range(7)} - lost
     assert "No space left on device" in said
+    assert "history.spool" in said  # no retention of the store frees this disk
+    assert "retention" not in said
     assert dropped >= 3 * PARTITIONS
     assert recording.problem == ""
     assert {row["at_ms"] for row in held(store)} == kept
@@ -162,3 +167,30 @@ def _fill(disk: Path) -> Path:
             except OSError:
                 continue
     return filler
+
+
+def test_a_full_spool_says_why_the_store_does_not_take_its_rows(tmp_path: Path, live: Live) -> None:
+    (tmp_path / "store").write_text("a file where the folder should be")
+    settings = HistorySettings(
+        url=str(tmp_path / "store"),
+        spool=tmp_path / "spool",
+        spool_size_mb=1,
+        interval_s=1,
+        full_s=0,
+        flush_s=0.1,
+    )
+    clock = SetClock(NOON_MS + 600_000)
+    history = History(settings, clock)
+
+    def fill() -> bool:
+        live.wait(1)
+        history.offer(live.judge(), live.monitor.windows, live.monitor.rebalances)
+        return bool(history.health().dropped.get("spool_full")) and history.health().retries > 0
+
+    eventually(fill, "a full spool")
+    said = history.health().problem
+    history.stop(1)
+
+    assert said.startswith("the spool is full")
+    assert str(tmp_path / "store") in said
+    assert "Repair the store" in said

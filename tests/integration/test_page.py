@@ -20,7 +20,7 @@ from tests.support.waiting import eventually
 _QUICK = (
     "[evaluator]\ninterval_s = 1\nstop_after_s = 10\nstall_after_s = 10\n"
     "[windows]\nintervals = 5\nmin_distance_s = 0\n"
-    "[history]\ninterval_s = 1\nflush_s = 1\n"
+    "[history]\ninterval_s = 2\nflush_s = 1\n"
     '[alerts.webhook.nobody]\nurl = "http://127.0.0.1:1"\n'
 )
 

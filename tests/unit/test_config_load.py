@@ -405,3 +405,34 @@ def test_an_address_of_this_machine_only_needs_no_authorization(address: str) ->
     environ = {"LAGWATCH_CLUSTERS__A__BOOTSTRAP": "a:1", "LAGWATCH_SERVER__ADDRESS": address}
 
     assert not load(None, environ).server.authenticates
+
+
+class TestIntervals:
+    @pytest.mark.parametrize(
+        ("history", "evaluator", "remedy"),
+        [
+            ("interval_s = 1", "", "Write 4 or more, or set evaluator.interval_s to 0.5 or less."),
+            ("interval_s = 30", "interval_s = 60", "Write 120 or more"),
+            ("interval_s = 30", "interval_s = 30", "Write 60 or more"),
+        ],
+    )
+    def test_samples_more_often_than_every_second_evaluation_are_refused(
+        self, written, history, evaluator, remedy
+    ) -> None:
+        text = f"[history]\n{history}\n[evaluator]\n{evaluator}\n"
+
+        found = faults(written(CLUSTER + text))
+
+        assert remedy in found["history.interval_s"].remedy
+        assert "evaluator.interval_s" in found["history.interval_s"].problem
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "[history]\ninterval_s = 4\n",
+            "[history]\ninterval_s = 1\n[evaluator]\ninterval_s = 0.5\n",
+            '[history]\nstore = "none"\n[evaluator]\ninterval_s = 60\n',
+        ],
+    )
+    def test_others_are_not(self, written, text) -> None:
+        load(written(CLUSTER + text), {})

@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from lagwatch.core.record import Kind, Records
 from lagwatch.errors import HistoryError
@@ -174,6 +175,26 @@ def test_a_damaged_segment_is_found_set_aside_and_counted(tmp_path: Path, damage
     assert spool.fill().segments == 0
     if damage != "gone":
         assert len(list((tmp_path / "spool").glob("*.damaged"))) == 1
+
+
+def test_a_damaged_segment_is_counted_once_however_often_its_batch_is_tried(
+    tmp_path: Path,
+) -> None:
+    spool = spool_in(tmp_path)
+    for number in range(3):
+        spool.append(numbered(number))
+    sorted((tmp_path / "spool").glob("*.seg"))[1].write_bytes(b"")
+    store = MemoryStore()
+    away = HistoryError(store="there", kind="io", message="away", retryable=True)
+    store.failures = [away] * 3
+    writer = writer_of(spool, store)
+
+    with capture_logs() as logged:
+        delivered = [writer.deliver() for _ in range(4)]
+
+    assert delivered == [False, False, False, True]
+    assert writer.corrupt == 3
+    assert [one["event"] for one in logged].count("history_segment_damaged") == 1
 
 
 def test_foreign_files_in_the_folder_are_left_alone(tmp_path: Path) -> None:
