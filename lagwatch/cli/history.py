@@ -73,8 +73,8 @@ _STATS = """
 `lagwatch history stats ./history --json`
 """
 _VERIFY = """
-Exit codes: 0 sound, 1 something is wrong (torn, foreign or doubled), 2 it could not be read.
-Gaps are counted, and are no fault: lagwatch did not record then.
+Exit codes: 0 sound, 1 something is wrong (torn or foreign), 2 it could not be read. Gaps and
+duplicates are counted, and are no fault: lagwatch did not record then, or two instances did.
 
 **Examples**
 
@@ -315,7 +315,7 @@ def _tell(found: "Verification") -> None:
     for kind, rows in found.rows.items():
         if rows:
             typer.echo(f"{kind.value}: {rows:,} records")
-    typer.echo(f"duplicates: {found.duplicates:,}")
+    typer.echo(f"duplicates: {found.duplicates:,}" + _duplicates(found))
     gaps = [
         f"{gap.cluster}: {_instant(gap.from_ms)} to {_instant(gap.to_ms)}"
         f" ({(gap.to_ms - gap.from_ms) / 1000:,.0f} s)"
@@ -326,9 +326,19 @@ def _tell(found: "Verification") -> None:
     _list("foreign files", found.foreign)
     if found.leftovers:
         _list("leftovers (harmless)", found.leftovers)
-    if found.duplicates:
-        typer.echo("`lagwatch history compact` makes one record of doubled ones")
     typer.echo("sound" if found.sound else "SOMETHING IS WRONG")
+
+
+def _duplicates(found: "Verification") -> str:
+    """What that number means."""
+    if found.repeated:
+        return f", {found.repeated:,} of them twice in one file, which no writer of ours does"
+    if found.duplicates:
+        return (
+            " in several files, as two instances or a backfill write them; readers see each once, "
+            "and `lagwatch history compact` keeps one"
+        )
+    return ""
 
 
 def _list(title: str, lines: "tuple[str, ...] | list[str]") -> None:
@@ -356,6 +366,7 @@ def _verified(found: "Verification") -> dict[str, object]:
         "sound": found.sound,
         "rows": {kind.value: rows for kind, rows in found.rows.items()},
         "duplicates": found.duplicates,
+        "repeated": found.repeated,
         "gaps": [
             {"cluster": gap.cluster, "from_ms": gap.from_ms, "to_ms": gap.to_ms}
             for gap in found.gaps

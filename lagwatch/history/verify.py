@@ -70,6 +70,7 @@ _IGNORED = frozenset({"_SUCCESS", "_metadata", "_common_metadata"})
 class _Found:
     rows: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
     duplicates: int = 0
+    repeated: int = 0
     torn: list[str] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)
@@ -105,6 +106,7 @@ def verify(store: ParquetSlots, progress: Progress | None = None) -> Verificatio
     return Verification(
         rows=found.rows,
         duplicates=found.duplicates,
+        repeated=found.repeated,
         gaps=tuple(_all_gaps(found)),
         torn=tuple(found.torn),
         foreign=tuple(found.foreign),
@@ -122,7 +124,12 @@ def _verify_slot(store: ParquetSlots, slot: Slot, files: list[StoredFile], found
     replaced = frozenset[str]().union(*(footer.replaces for footer in footers))
     live = [footer for footer in footers if footer.file.name not in replaced]
     found.leftovers += [footer.file.path for footer in footers if footer not in live]
-    keys = [key for footer in live for key in _keys(store, slot, footer, found)]
+    keys = []
+    for footer in live:
+        of_file = list(_keys(store, slot, footer, found))
+        if of_file:
+            keys.append(np.concatenate(of_file))
+            found.repeated += keys[-1].size - np.unique(keys[-1]).size
     if not keys:
         return
     all_keys = np.concatenate(keys)

@@ -105,7 +105,9 @@ class Verification:
     rows: Mapping[Kind, int]
     """Distinct records by kind."""
     duplicates: int
-    """Records that are stored more than once. Readers see each once."""
+    """Records that are stored more than once. Readers see each once.
+
+    That is how it should be where two instances record a cluster, or a backfill meets live rows."""
     gaps: tuple[HistoryGap, ...]
     torn: tuple[str, ...]
     """Published files that cannot be read completely."""
@@ -113,11 +115,13 @@ class Verification:
     """Files of another program or another schema version; with the reason."""
     leftovers: tuple[str, ...]
     """Unpublished files of a writer that died; harmless."""
+    repeated: int = 0
+    """Of the duplicates, those twice in one file: no writer of ours does that."""
 
     @property
     def sound(self) -> bool:
-        """Nothing is wrong. Gaps are facts, not faults."""
-        return not (self.duplicates or self.torn or self.foreign)
+        """Nothing is wrong. Gaps, and records in several files, are facts, not faults."""
+        return not (self.repeated or self.torn or self.foreign)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -216,10 +216,23 @@ def test_an_hour_that_goes_on_is_left_alone(store: ParquetStore) -> None:
     assert compact(store, before_ms=NOON_MS + HOUR_MS - 1).merged == 0
 
 
+def test_a_record_twice_in_one_file_is_a_fault(store: ParquetStore, folder: Path) -> None:
+    store.write([samples([sample(partition=one) for one in range(3)])], batch="b1")
+    [file] = folder.rglob("*.parquet")
+    rows = pq.read_table(file)
+    twice = pa.concat_tables([rows, rows.slice(0, 1)]).replace_schema_metadata(rows.schema.metadata)
+    pq.write_table(twice, file)
+
+    found = store.verify()
+
+    assert (found.duplicates, found.repeated, found.sound) == (1, 1, False)
+
+
 def test_doubled_records_become_one(store: ParquetStore) -> None:
     for batch in ("b1", "b2"):
         store.write([samples([sample(partition=one) for one in range(5)])], batch=batch)
-    assert store.verify().duplicates == 5
+    doubled = store.verify()
+    assert (doubled.duplicates, doubled.sound) == (5, True)
 
     compact(store, before_ms=NOON_MS + HOUR_MS)
 
