@@ -375,3 +375,20 @@ class GroupInfo:
     coordinator: int
     """Broker id; -1 unknown."""
     members: tuple[Member, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharePartition:
+    """How far a share group (KIP-932) has come in one partition.
+
+    Its committed offset is `start_offset + completed`: see `lagwatch.core.share`.
+    """
+
+    start_offset: int
+    """All records before it are done; -1: nothing was delivered yet."""
+    completed: int
+    """Records done behind the start offset."""
+    delivered_again: int
+    """Records that were delivered at least once and wait to be delivered again."""
+    most_deliveries: int
+    """How often the most delivered of them was delivered; 0: none waits."""

@@ -1,7 +1,8 @@
 """Records that Kafka 4.2 wrote or encoded, and what its own classes read in them.
 
-`real_records.json` comes from a broker's `__consumer_offsets`; `kafka_encoded_records.json` from
-Kafka's generated classes: every version, metadata around each length of a varint, tagged fields.
+`real_records.json` and `other_group_records.json` (of share and streams groups) come from a
+broker's `__consumer_offsets`; `kafka_encoded_records.json` from Kafka's generated classes: every
+version, metadata around each length of a varint, tagged fields.
 """
 
 import json
@@ -25,7 +26,7 @@ def load(name: str) -> list[Json]:
     return records
 
 
-REAL = load("real_records.json")
+REAL = load("real_records.json") + load("other_group_records.json")
 ENCODED = load("kafka_encoded_records.json")
 
 
@@ -55,6 +56,8 @@ def encodable(record: Json) -> bool:
 PROTOCOLS = {
     "group_metadata": GroupProtocol.CLASSIC,
     "consumer_group_metadata": GroupProtocol.CONSUMER,
+    "share_group_metadata": GroupProtocol.SHARE,
+    "streams_group_metadata": GroupProtocol.STREAMS,
 }
 COMMITS = [each for each in REAL + ENCODED if kind_of(each) == "offset_commit"]
 GROUPS = [each for each in REAL + ENCODED if kind_of(each) in PROTOCOLS]
