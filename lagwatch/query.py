@@ -324,6 +324,7 @@ class _GroupReader:
         first = snapshot.group.first
         self._rows = range(int(first[number]), int(first[number + 1]))
         self._owners = snapshot.owners.get(group, {})
+        self._shares = snapshot.shares.get(group, {})
 
     def verdict(self, *, show_all: bool) -> GroupVerdict:
         snapshot, number = self._snapshot, self._number
@@ -458,6 +459,7 @@ class _GroupReader:
             time_lag_reason=_REASONS[row.time_lag_reason],
             time_lag_error_s=_error_s(row.time_lag_error_ms),
             lost=max(seen.fact("lost"), 0),
+            share=self._shares.get((topic, row.partition)),
         )
 
     def _unknown_reason(self, at: int) -> UnknownReason:

@@ -13,6 +13,7 @@ from lagwatch.kafka.client import KafkaClients
 from lagwatch.kafka.groups import KafkaCommitted, KafkaGroups
 from lagwatch.kafka.log_ends import KafkaLogEnds
 from lagwatch.kafka.offsets_topic import KafkaOffsetsTopic
+from lagwatch.kafka.other_groups import KafkaOtherGroups
 from lagwatch.kafka.tails import KafkaTails
 from lagwatch.kafka.transactions import KafkaTransactions
 from lagwatch.pollers.committed import CommittedPoller
@@ -24,6 +25,11 @@ from lagwatch.pollers.known import KnownCommits, LastOffsets
 from lagwatch.pollers.log_ends import LogEndPoller
 from lagwatch.pollers.loop import ConnectionPoller, Pace, Poller, PollLoop, Send, Wake
 from lagwatch.pollers.offsets_topic import OffsetsTopicPoller
+from lagwatch.pollers.share_state import (
+    SHARE_STATE_TOPIC,
+    CommittedWithShares,
+    ShareStatePoller,
+)
 from lagwatch.pollers.tails import TailPoller
 from lagwatch.pollers.topics import TopicPoller
 from lagwatch.pollers.transactions import TransactionPoller
@@ -97,8 +103,20 @@ class Collector:
             send=send,
             wake=self._groups_wake,
             interval_s=self._settings.group_interval_s,
+            others=KafkaOtherGroups(self._settings),
         )
-
+        self._shares = ShareStatePoller(
+            lambda: KafkaOffsetsTopic(clients, SHARE_STATE_TOPIC, with_times=True),
+            keys=self._keys,
+            last=self._last,
+            filters=self._filters,
+            topics=self._topics,
+            groups=self._groups,
+            facts=self._facts,
+            clock=clock,
+            send=send,
+            commits=lambda: self._reading,
+        )
         self._reader = self._offsets_topic()
         self._held = self._held_poller()
         tails = TailPoller(
@@ -132,7 +150,7 @@ class Collector:
             tasks.create_task(
                 self._loop(self._groups, settings.group_interval_s, self._groups_wake).run()
             )
-            for helper in self._helpers:
+            for helper in (*self._helpers, self._shares):
                 tasks.create_task(self._quiet_loop(helper).run())
             tasks.create_task(self._commits())
 
@@ -195,7 +213,12 @@ class Collector:
 
     def _committed(self) -> CommittedPoller:
         return CommittedPoller(
-            KafkaCommitted(self._clients),
+            CommittedWithShares(
+                KafkaCommitted(self._clients),
+                self._shares,
+                groups=self._groups,
+                clock=self._clock,
+            ),
             self._group_source,
             filters=self._filters,
             topics=self._topics,

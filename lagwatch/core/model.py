@@ -236,6 +236,23 @@ class WindowEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SharePartition:
+    """How far a share group (KIP-932) has come in one partition.
+
+    Its committed offset is `start_offset + completed`: see `lagwatch.core.share`.
+    """
+
+    start_offset: int
+    """All records before it are done; -1: nothing was delivered yet."""
+    completed: int
+    """Records done behind the start offset."""
+    delivered_again: int
+    """Records that were delivered at least once and wait to be delivered again."""
+    most_deliveries: int
+    """How often the most delivered of them was delivered; 0: none waits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionVerdict:
     """The verdict on one group-partition: its status, its rule, and the numbers the rule used."""
 
@@ -266,6 +283,8 @@ class PartitionVerdict:
     time_lag_reason: TimeLagReason
     lost: int
     """Messages that were deleted before the group read them, ever since lagwatch watches it."""
+    share: SharePartition | None = None
+    """Only of a share group."""
     time_lag_error_s: float | None = None
     """By how much the true time lag may differ, as `time_lag_bound` says; None: not known."""
 
@@ -375,20 +394,3 @@ class GroupInfo:
     coordinator: int
     """Broker id; -1 unknown."""
     members: tuple[Member, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharePartition:
-    """How far a share group (KIP-932) has come in one partition.
-
-    Its committed offset is `start_offset + completed`: see `lagwatch.core.share`.
-    """
-
-    start_offset: int
-    """All records before it are done; -1: nothing was delivered yet."""
-    completed: int
-    """Records done behind the start offset."""
-    delivered_again: int
-    """Records that were delivered at least once and wait to be delivered again."""
-    most_deliveries: int
-    """How often the most delivered of them was delivered; 0: none waits."""

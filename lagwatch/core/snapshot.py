@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from lagwatch.core.model import EpochMs, GroupInfo, Member, OpenTransaction, RuleSet
+from lagwatch.core.model import EpochMs, GroupInfo, Member, OpenTransaction, RuleSet, SharePartition
 from lagwatch.core.rows import Around
 
 Int64 = NDArray[np.int64]
@@ -136,6 +136,8 @@ class ClusterSnapshot:
     """Age from which on data count as stale."""
     transactions: Mapping[tuple[str, int], OpenTransaction] = field(default_factory=dict)
     """Open transactions that a last stable offset waits for, by (topic, partition)."""
+    shares: Mapping[str, Mapping[tuple[str, int], SharePartition]] = field(default_factory=dict)
+    """Share groups: how far they have come, by group, topic and partition."""
     stale: bool = False
     """Log ends or commits were older than that when the round was judged."""
 

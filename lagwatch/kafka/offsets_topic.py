@@ -1,6 +1,6 @@
-"""Reads `__consumer_offsets`: all partitions, no group, no commits of our own."""
+"""Reads an internal topic of Kafka: all partitions, no group, no commits of our own."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -13,6 +13,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AclOperation, TopicDescription
+from numpy.typing import NDArray
 
 from lagwatch.errors import SourceError
 from lagwatch.kafka import codes
@@ -27,16 +28,17 @@ _WAIT_S: Final = 0.25
 
 
 class KafkaOffsetsTopic:
-    """The offsets topic of one cluster, as an `OffsetsTopicSource`."""
+    """The offsets topic of one cluster, or `topic`, as an `OffsetsTopicSource`."""
 
-    def __init__(self, clients: KafkaClients) -> None:
-        """Make the consumer; connects to nothing yet.
+    def __init__(self, clients: KafkaClients, topic: str = "", *, with_times: bool = False) -> None:
+        """Make the consumer; connects to nothing yet. `with_times`: say when records were written.
 
         Raises:
             SourceError: the client library refuses the configuration.
         """
         self._clients = clients
-        self._topic = clients.settings.offsets_topic
+        self._topic = topic or clients.settings.offsets_topic
+        self._with_times = with_times
         self._consumer: Consumer = clients.reader()
         self._positions: dict[int, int] = {}
         self._topic_id = ""
@@ -96,6 +98,7 @@ class KafkaOffsetsTopic:
             values=list(map(Message.value, messages)),
             orders=orders,
             positions=dict(self._positions),
+            times_ms=_times_ms(messages) if self._with_times else None,
         )
 
     def _sift(self, messages: list[Message]) -> list[Message]:
@@ -170,8 +173,13 @@ class KafkaOffsetsTopic:
         return self._clients.causes.error(problem, doing=f"reading {self._topic}")
 
 
+def _times_ms(messages: Sequence[Message]) -> NDArray[np.int64]:
+    stamps = (message.timestamp()[1] for message in messages)
+    return np.fromiter(stamps, np.int64, len(messages))
+
+
 def missing_right(cluster: str, topic: str, operations: str) -> SourceError:
-    """The error for an offsets topic without the right to read it, with the missing ACL."""
+    """The error for an internal topic without the right to read it, with the missing ACL."""
     return SourceError(
         cluster=cluster,
         kind="authorization",

@@ -4,11 +4,12 @@ Optional (extra `transactions`), imported when it is first needed. A client is m
 question and closed after it: after a broker's restart one that is kept keeps failing.
 """
 
+import asyncio
 import logging
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from lagwatch.config import ClusterSettings
 from lagwatch.config.cluster import WITH_PASSWORD
@@ -16,7 +17,10 @@ from lagwatch.config.cluster import WITH_PASSWORD
 if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
 
+T = TypeVar("T")
+
 TIMEOUT_MS: Final = 5_000
+DEADLINE_S: Final = 15.0
 _SECURITY: Final = ("ssl.", "sasl.", "security.", "enable.ssl.", "bootstrap.", "metadata.broker.")
 
 
@@ -51,6 +55,23 @@ def python_client(settings: ClusterSettings, *, needed_to: str) -> Iterator["Kaf
         client.close()
 
 
+class Questions:
+    """Runs one question at a time in a thread, with a deadline."""
+
+    def __init__(self) -> None:
+        self._asking: asyncio.Task[object] | None = None
+
+    async def ask(self, question: Callable[[], T]) -> tuple[T | None, Exception | None]:
+        """The answer, or what was raised; neither: no answer in time."""
+        if self._asking is not None and not self._asking.done():
+            return None, None
+        # a thread cannot be ended: it is left alone when it is late, and no other is started
+        asking = asyncio.create_task(asyncio.to_thread(question))
+        self._asking = asking
+        done, _ = await asyncio.wait({asking}, timeout=DEADLINE_S)
+        return tried(asking.result) if done else (None, None)
+
+
 def tried(ask: Callable[[], Any]) -> tuple[Any, Exception | None]:
     """The answer, or what kafka-python raised instead."""
     try:
@@ -67,10 +88,11 @@ def sentence(doing: str, error: Exception) -> str:
 def _unsupported(settings: ClusterSettings, needed_to: str) -> str:
     """Why kafka-python cannot connect as this cluster wants it; "" when it can."""
     if settings.sasl is not None and settings.sasl.mechanism not in WITH_PASSWORD:
-        return f"kafka-python, needed to {needed_to}, has no SASL {settings.sasl.mechanism}"
+        mechanism = settings.sasl.mechanism
+        return f"kafka-python, needed to {needed_to}, cannot connect with SASL {mechanism}"
     own = sorted(name for name in settings.client if name.startswith(_SECURITY))
     if own:
-        return f"kafka-python, needed to {needed_to}, knows no `client` option {own[0]}"
+        return f"kafka-python, needed to {needed_to}, cannot connect with `client` option {own[0]}"
     return ""
 
 

@@ -1,6 +1,5 @@
 """Names of open transactions, asked through kafka-python: librdkafka cannot ask for them."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -8,7 +7,9 @@ from lagwatch.clock import Clock
 from lagwatch.config import ClusterSettings
 from lagwatch.core.model import EpochMs
 from lagwatch.kafka.python_client import (
+    DEADLINE_S,
     TIMEOUT_MS,
+    Questions,
     UnavailableError,
     python_client,
     sentence,
@@ -19,7 +20,6 @@ from lagwatch.ports.kafka import HeldPartition, TransactionNames
 if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
 
-_DEADLINE_S: Final = 15.0
 _STUCK: Final = "the brokers gave no answer in time when asked for transactions"
 
 
@@ -29,23 +29,16 @@ class KafkaTransactions:
     def __init__(self, settings: ClusterSettings, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
-        self._asking: asyncio.Task[Mapping[HeldPartition, TransactionNames]] | None = None
+        self._questions = Questions()
 
     async def names(
         self, held: Sequence[HeldPartition]
     ) -> Mapping[HeldPartition, TransactionNames]:
         """An answer for each; `problem` says why names are missing. Raises nothing."""
-        if self._asking is not None and not self._asking.done():
-            return dict.fromkeys(held, _unknown(_STUCK))
-        # a thread cannot be ended: it is left alone when it is late, and no other is started
-        self._asking = asyncio.create_task(asyncio.to_thread(self._names, held))
-        done, _ = await asyncio.wait({self._asking}, timeout=_DEADLINE_S)
-        if not done:
-            return dict.fromkeys(held, _unknown(_STUCK))
-        told, error = tried(self._asking.result)
-        if error is not None:
-            return dict.fromkeys(held, _unknown(sentence("asking for transactions", error)))
-        answers: Mapping[HeldPartition, TransactionNames] = told
+        answers, error = await self._questions.ask(lambda: self._names(held))
+        if answers is None:
+            reason = _STUCK if error is None else sentence("asking for transactions", error)
+            return dict.fromkeys(held, _unknown(reason))
         return answers
 
     def _names(self, held: Sequence[HeldPartition]) -> Mapping[HeldPartition, TransactionNames]:
@@ -62,7 +55,7 @@ class _Question:
     def __init__(self, client: "KafkaAdminClient", clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._ends_s = clock.monotonic_s() + _DEADLINE_S - TIMEOUT_MS / 1000
+        self._ends_s = clock.monotonic_s() + DEADLINE_S - TIMEOUT_MS / 1000
 
     def names(self, held: Sequence[HeldPartition]) -> Mapping[HeldPartition, TransactionNames]:
         found: dict[HeldPartition, TransactionNames] = {}

@@ -31,6 +31,7 @@ from lagwatch.monitor.partitions import PartitionStates, shifted
 from lagwatch.monitor.restored import Restored
 from lagwatch.monitor.rows import Identity, RowTable
 from lagwatch.monitor.setbacks import Setbacks
+from lagwatch.monitor.shares import Shares
 from lagwatch.monitor.skew import ClockSkew
 from lagwatch.monitor.topics import change, no_topics, with_offsets
 from lagwatch.ports.queries import Loss
@@ -46,6 +47,7 @@ from lagwatch.ports.reports import (
     LogEnds,
     OpenTransactions,
     Report,
+    SharesSeen,
     SourceHealth,
     SourceKind,
     Topics,
@@ -167,6 +169,7 @@ class ClusterMonitor:
         self._first_ms = EpochMs(UNKNOWN)
         """`complete_ms` of the first process that watched the cluster."""
         self._transactions: Mapping[tuple[str, int], OpenTransaction] = {}
+        self._shares = Shares()
         self._table = RowTable(self.windows)
         self._topics = no_topics()
         self._topic_ids: dict[str, str] = {}
@@ -272,6 +275,8 @@ class ClusterMonitor:
             case GroupsSeen():
                 self.groups.take(report)
                 self._drop_unlisted(report)
+            case SharesSeen():
+                self._shares.take(report)
             case EmptyTails():
                 self._partitions.tails(report, self._topics)
             case OpenTransactions():
@@ -435,6 +440,7 @@ class ClusterMonitor:
         self.snapshot = replace(
             judged,
             transactions=self._transactions,
+            shares=self._shares.by_group,
             stale=self.is_stale(now_ms),
             stale_after_ms=self.settings.fresh_for.of_commits_ms(polled=self.known.polled),
         )
@@ -897,6 +903,7 @@ class ClusterMonitor:
             self._admit_next(now_ms)
         self.incarnation = report.incarnation
         self._topics_version = UNKNOWN
+        self._shares.clear()
         self._table.new_collector()
 
 

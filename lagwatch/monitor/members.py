@@ -20,7 +20,7 @@ Bools = NDArray[np.bool_]
 Owners = Mapping[tuple[str, int], Member]
 
 _REBALANCING: Final = frozenset(
-    {"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"}
+    {"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady"}
 )
 _MIRROR_TOPIC: Final = re.compile(r"^(?P<alias>.+)\.checkpoints\.internal$")
 """MirrorMaker 2 keeps one such topic on the target cluster for each source cluster."""

@@ -1,7 +1,9 @@
 """Groups: state, members, rebalances."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -12,13 +14,14 @@ from lagwatch.errors import SourceError
 from lagwatch.pollers.facts import Facts, sentences
 from lagwatch.pollers.filters import Filters
 from lagwatch.pollers.loop import Send, Wake
-from lagwatch.ports.kafka import GroupDescriptions, GroupSource, ListedGroup
+from lagwatch.ports.kafka import GroupDescriptions, GroupSource, ListedGroup, OtherGroupSource
 from lagwatch.ports.reports import GroupsSeen, SourceKind
 
 _MENTIONS: Final = 200
 """Groups that commits name and no list shows, asked for one by one in a round."""
 _WITHOUT_MEMBERS: Final = frozenset({"Empty", "Dead"})
 _ASK_RIGHTS_S: Final = 600.0
+_UNASKED: Final = "nothing describes them"
 _CLUSTER_RIGHT: Final = (
     "groups without an ACL of their own are not visible; grant: "
     "Allow DESCRIBE on CLUSTER kafka-cluster"
@@ -42,8 +45,11 @@ class GroupPoller:
         send: Send,
         wake: Wake,
         interval_s: float,
+        others: OtherGroupSource | None = None,
     ) -> None:
+        """`others` describes share and streams groups; None: their state is not known."""
         self._source = groups
+        self._others = others
         self._filters = filters
         self._facts = facts
         self._clock = clock
@@ -57,7 +63,22 @@ class GroupPoller:
         self._rebalances: Counter[str] = Counter()
         self._mentioned: set[str] = set()
         self._listed: frozenset[str] = frozenset()
-        self._streams: frozenset[str] = frozenset()
+        self._other: dict[str, GroupInfo] = {}
+        """Share and streams groups, as last described."""
+        self._described: set[str] = set()
+        self._hidden: dict[str, str] = {}
+        """Those that could not be described, and why."""
+        self._kinds: dict[str, str] = {}
+        """`share` or `streams`, as their records or commits say."""
+
+    @property
+    def shares(self) -> AbstractSet[str]:
+        """Share groups that are listed."""
+        return {name for name, info in self._other.items() if info.type == "share"}
+
+    def is_kind(self, name: str, kind: str) -> None:
+        """A record says that this is a share or a streams group."""
+        self._kinds[name] = kind
 
     def any_listed(self) -> bool:
         """Are there groups at all?"""
@@ -96,26 +117,72 @@ class GroupPoller:
         listed = {each.name: each for each in listing.groups if self._filters.group(each.name)}
         self._listed = frozenset(listed)
         idle = [each for each in listed.values() if each.state in _WITHOUT_MEMBERS]
-        others = frozenset(name for name in listing.others if self._filters.group(name))
-        absent = sorted(self._mentioned - listed.keys())[:_MENTIONS]
-        absent = sorted({*absent, *(self._streams & others)} - listed.keys())
+        others = sorted(name for name in listing.others if self._filters.group(name))
+        # of these kinds only streams groups commit offsets
+        committing = self._mentioned.intersection(others) - self._kinds.keys()
+        self._kinds |= dict.fromkeys(committing, "streams")
+        absent = sorted(self._mentioned - listed.keys() - set(others))[:_MENTIONS]
         asked = [name for name, each in listed.items() if each.state not in _WITHOUT_MEMBERS]
         answer = await self._describe([*asked, *absent])
         self._mentioned = set(absent) & set(answer.refused)
-        # it commits, Kafka lists it, and yet it is neither a classic nor a KIP-848 group
-        self._streams = others & set(answer.missing)
-        streams = (_undescribed(name) for name in sorted(self._streams))
-        infos = (*answer.infos, *(self._idle(each) for each in idle), *streams)
-        await self._tell(infos, answer, complete=not listing.problem and not answer.problems)
+        self._other = {name: self._other[name] for name in others if name in self._other}
+        other = await self._describe_others(others)
+        self._say_hidden()
+        infos = (*answer.infos, *(self._idle(each) for each in idle), *other.infos)
+        failed = listing.problem or answer.problems or other.problems
+        answer = replace(answer, refused=(*answer.refused, *other.refused))
+        await self._tell(infos, answer, complete=not failed)
         await self._note_unseen(answer.refused)
         return [*([listing.problem] if listing.problem else []), *_summed(answer.problems)]
+
+    async def _describe_others(self, names: Sequence[str]) -> GroupDescriptions:
+        """Share and streams groups; those never described are there without state and members.
+
+        `problems` are of those that were described before: what is known of them stays.
+        """
+        found = GroupDescriptions(
+            infos=(), refused=(), missing=(), problems=dict.fromkeys(names, _UNASKED)
+        )
+        if self._others is not None and names:
+            found = await self._others.describe(names)
+        for name in found.missing:
+            self._other.pop(name, None)
+        told = {info.group: info for info in found.infos}
+        known = self._described.intersection(found.problems)
+        self._described |= told.keys()
+        blank = [name for name in found.problems if name not in known]
+        told |= {name: _undescribed(name, self._kinds.get(name, "unknown")) for name in blank}
+        self._other |= told
+        self._hidden = {each: why for each, why in self._hidden.items() if each not in names}
+        self._hidden |= found.problems
+        problems = {name: found.problems[name] for name in known}
+        return replace(found, infos=tuple(told.values()), problems=problems)
+
+    def _say_hidden(self) -> None:
+        """By kind and count, with one of the reasons."""
+        by_kind: defaultdict[str, list[str]] = defaultdict(list)
+        self._hidden = {name: why for name, why in self._hidden.items() if name in self._other}
+        for name in self._hidden:
+            by_kind[self._other[name].type].append(name)
+        self._facts.unseen(
+            "share and streams groups",
+            [
+                f"{_counted(len(names), kind)}: state and members are not visible: "
+                f"{self._hidden[names[0]]}"
+                for kind, names in sorted(by_kind.items())
+            ],
+        )
 
     async def _hot_ones(self) -> Sequence[str]:
         hot, self._hot = sorted(self._hot), set()
         if not hot:
             return ()
-        answer = await self._describe(hot)
-        await self._tell(answer.infos, answer, complete=False)
+        ours = [name for name in hot if name not in self._kinds]
+        answer = await self._describe(ours)
+        infos = answer.infos
+        if len(ours) < len(hot):
+            infos += (await self._describe_others([*self._kinds.keys() & set(hot)])).infos
+        await self._tell(infos, answer, complete=False)
         return _summed(answer.problems)
 
     async def _describe(self, names: Sequence[str]) -> GroupDescriptions:
@@ -167,11 +234,16 @@ class GroupPoller:
             self._facts.unseen("cluster", () if whole else (_CLUSTER_RIGHT,))
 
 
-def _undescribed(name: str) -> GroupInfo:
-    """A streams group (KIP-1071): the client library cannot describe it."""
+def _undescribed(name: str, kind: str) -> GroupInfo:
+    """A share or a streams group that could not be described."""
     return GroupInfo(
-        group=name, type="streams", state="Unknown", assignor="", coordinator=UNKNOWN, members=()
+        group=name, type=kind, state="Unknown", assignor="", coordinator=UNKNOWN, members=()
     )
+
+
+def _counted(number: int, kind: str) -> str:
+    groups = "group" if number == 1 else "groups"
+    return f"{number} {'share or streams' if kind == 'unknown' else kind} {groups}"
 
 
 def _summed(problems: Mapping[str, str]) -> list[str]:

@@ -189,7 +189,8 @@ class HeldPoller:
         return self._partition_of(group, self._size())
 
     def _held_groups(self, names: Iterable[str]) -> list[str]:
-        ours = {name for name in names if self._filters.group(name)}
+        # a share group commits nothing that a transaction could hold back
+        ours = {name for name in names if self._filters.group(name)} - self._groups.shares
         return sorted(name for name in ours if self._partition(name) in self._held)
 
     async def _take(self, answers: Sequence[CommittedOffsets], poll: "_Poll") -> None:

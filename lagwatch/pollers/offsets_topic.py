@@ -7,7 +7,7 @@ from typing import Final
 import structlog
 
 from lagwatch.clock import Clock
-from lagwatch.core.wire import CommitKeys, Decoded, GroupRecord, decode
+from lagwatch.core.wire import CommitKeys, Decoded, GroupProtocol, GroupRecord, decode
 from lagwatch.errors import SourceError
 from lagwatch.pollers.facts import Facts
 from lagwatch.pollers.filters import Filters
@@ -19,6 +19,7 @@ from lagwatch.ports.kafka import OffsetsTopicSource, Records, Span
 from lagwatch.ports.reports import Backlog, Commits, GroupsGone, SourceKind
 
 HOLD_S: Final = 1.0
+_OTHERS: Final = frozenset({GroupProtocol.SHARE, GroupProtocol.STREAMS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +197,9 @@ class OffsetsTopicPoller:
         self._facts.count_malformed(decoded.malformed)
         self._facts.show(decoded.quarantine)
         ours = [each for each in decoded.group_records if self._filters.group(each.group)]
-        self._tombstones.add(ours, now_s=self._clock.monotonic_s())
+        # the state of a share group is removed elsewhere: see `share_state`
+        committing = [each for each in ours if each.protocol is not GroupProtocol.SHARE]
+        self._tombstones.add(committing, now_s=self._clock.monotonic_s())
         for topic, topic_id, first_ms in self._named.new_in(decoded):
             self._topics.named(topic, topic_id, first_ms)
         await self._send_commits(decoded, first_new_id)
@@ -233,6 +236,8 @@ class OffsetsTopicPoller:
         for record in records:
             if record.generation is None:
                 continue
+            if record.protocol in _OTHERS:
+                self._groups.is_kind(record.group, record.protocol.name.lower())
             before = self._generations.get(record.group)
             self._generations[record.group] = record.generation
             if self._is_ready() and before != record.generation:

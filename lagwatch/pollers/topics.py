@@ -87,6 +87,9 @@ class TopicPoller:
         self._counts: dict[str, int] = {}
         self._everything = _NO_TOPICS
         self._ids: dict[str, str] = {}
+        self._by_id: dict[str, str] = {}
+        self._names_of = self._ids
+        """The names that `_by_id` was made of."""
         self._ids_asked_s: float | None = None
         self._ids_ms = UNKNOWN
         """When all ids were asked for last."""
@@ -105,6 +108,13 @@ class TopicPoller:
     def partitions_of(self, name: str) -> int:
         """How many partitions a topic has, monitored or not; 0 when it is not visible."""
         return self._counts.get(name, 0)
+
+    def name_of(self, topic_id: str) -> str | None:
+        """The monitored topic with this id; None while there is none."""
+        if self._names_of is not self._ids:
+            self._names_of = self._ids
+            self._by_id = {each: name for name, each in self._ids.items() if each}
+        return self._by_id.get(topic_id)
 
     def any_listing(self, name: str) -> TopicListing | None:
         """One topic, monitored or not; None when it is not visible."""

@@ -24,6 +24,8 @@ class Records:
     """Offset of each record in its partition."""
     positions: Mapping[int, int]
     """Partition → next offset to read, for all partitions, after this batch."""
+    times_ms: NDArray[np.int64] | None = None
+    """When each record was written; None where that was not asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,8 +139,7 @@ class GroupListing:
     problem: str
     """Why some brokers' groups are not in it; "" when the list is complete."""
     others: tuple[str, ...] = ()
-    """Groups that are neither classic nor KIP-848 groups: streams groups may commit, share groups
-    do not. May be a minute old."""
+    """Groups that are neither classic nor KIP-848 groups. May be a minute old."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +164,14 @@ class GroupSource(Protocol):
 
     async def may_list_all(self) -> bool:
         """Do we hold DESCRIBE on the cluster, without which lists of groups are partial?"""
+        ...
+
+
+class OtherGroupSource(Protocol):
+    """State and members of share groups (KIP-932) and streams groups (KIP-1071)."""
+
+    async def describe(self, names: Sequence[str]) -> GroupDescriptions:
+        """The groups named; raises nothing: `problems` says why some are not known."""
         ...
 
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from lagwatch.core.model import EpochMs, GroupInfo, OpenTransaction
+from lagwatch.core.model import EpochMs, GroupInfo, OpenTransaction, SharePartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,10 +141,19 @@ class LogEnds:
     last_stable: NDArray[np.int64]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharesSeen:
+    """How far share groups have come, where that changed; sent after the commits made of it."""
+
+    partitions: Mapping[tuple[str, str, int], SharePartition | None]
+    """By (group, topic, partition); None: the group has no state there any more."""
+
+
 class SourceKind(StrEnum):
     """What a collector reads."""
 
     OFFSETS_TOPIC = "offsets_topic"
+    SHARE_STATE = "share_state"
     COMMITTED = "committed"
     GROUPS = "groups"
     TOPICS = "topics"
@@ -205,6 +214,7 @@ Report = (
     | OpenTransactions
     | GroupsGone
     | GroupsSeen
+    | SharesSeen
     | Topics
     | LogEnds
     | SourceHealth

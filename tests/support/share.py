@@ -4,7 +4,7 @@ No client library for Python can be one. A bare Java runtime brings no compiler,
 Py4J's gateway with Kafka's jars, and the calls are made through it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,19 +32,20 @@ class ShareMember:
     """A member of a share group that acknowledges record by record."""
 
     def __init__(
-        self, jvm: JVMView, bootstrap: str, group: str, *topics: str, client_id: str
+        self, jvm: JVMView, kafka: EmbeddedKafka, group: str, *topics: str, client_id: str
     ) -> None:
-        settings = jvm.java.util.HashMap()
-        for name, value in {
-            "bootstrap.servers": bootstrap,
-            "group.id": group,
-            "client.id": client_id,
-            "key.deserializer": _STRINGS,
-            "value.deserializer": _STRINGS,
-            "share.acknowledgement.mode": "explicit",
-            "max.poll.records": "1000",
-        }.items():
-            settings.put(name, value)
+        settings = _settings(
+            jvm,
+            kafka,
+            {
+                "group.id": group,
+                "client.id": client_id,
+                "key.deserializer": _STRINGS,
+                "value.deserializer": _STRINGS,
+                "share.acknowledgement.mode": "explicit",
+                "max.poll.records": "1000",
+            },
+        )
         self._jvm = jvm
         self._consumer = jvm.org.apache.kafka.clients.consumer.KafkaShareConsumer(settings)
         names = jvm.java.util.ArrayList()
@@ -102,8 +103,7 @@ class ShareGroups:
         self._gateway = gateway
         self._jvm: Any = gateway.jvm
         self._kafka = kafka
-        settings = self._jvm.java.util.HashMap()
-        settings.put("bootstrap.servers", kafka.bootstrap_servers)
+        settings = _settings(gateway.jvm, kafka, {})
         self._admin = self._jvm.org.apache.kafka.clients.admin.Admin.create(settings)
 
     def member(self, group: str, *topics: str, client_id: str = "sharer") -> ShareMember:
@@ -116,8 +116,7 @@ class ShareGroups:
         )
         resource = ConfigResource(ConfigResource.Type.GROUP, group, incremental_configs=[begin])
         admin.incremental_alter_configs([resource])[resource].result(ANSWER_TIMEOUT_S)
-        bootstrap = self._kafka.bootstrap_servers
-        return ShareMember(self._jvm, bootstrap, group, *topics, client_id=client_id)
+        return ShareMember(self._jvm, self._kafka, group, *topics, client_id=client_id)
 
     def offsets(self, group: str) -> dict[tuple[str, int], tuple[int, int | None]]:
         """Start offset and lag of each partition, as Kafka's tool for share groups prints them."""
@@ -154,7 +153,10 @@ def share_groups(kafka: EmbeddedKafka) -> Iterator[ShareGroups]:
             port, password = opened
             gateway = JavaGateway(
                 gateway_parameters=GatewayParameters(
-                    port=port, auth_token=password, auto_convert=True
+                    port=port,
+                    auth_token=password,
+                    # else each object talks to the JVM when it is collected, whatever runs then
+                    enable_memory_management=False,
                 )
             )
             try:
@@ -165,6 +167,26 @@ def share_groups(kafka: EmbeddedKafka) -> Iterator[ShareGroups]:
                 gateway.close()
         finally:
             process.kill()
+
+
+def _settings(jvm: JVMView, kafka: EmbeddedKafka, more: Mapping[str, str]) -> Any:  # noqa: ANN401
+    """Settings of a Java client that may do everything, as a Java map."""
+    ours = kafka.admin_config()
+    told = {"bootstrap.servers": str(ours["bootstrap.servers"]), **more}
+    if "sasl.username" in ours:
+        login = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+        who = f'username="{ours["sasl.username"]}" password="{ours["sasl.password"]}"'
+        told |= {
+            "security.protocol": str(ours["security.protocol"]),
+            "sasl.mechanism": str(ours["sasl.mechanism"]),
+            "sasl.jaas.config": f"{login} {who};",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(ours["ssl.ca.location"]),
+        }
+    settings = jvm.java.util.HashMap()
+    for name, value in told.items():
+        settings.put(name, value)
+    return settings
 
 
 def _command() -> list[str]:

@@ -76,3 +76,17 @@ def _uvarint(value: int) -> bytes:
         value //= _MORE
     encoded.append(value)
     return bytes(encoded)
+
+
+def encode_share_key(group: str, topic_id: str, partition: int, *, update: bool = False) -> bytes:
+    """Key of a record of `__share_group_state`: a snapshot's, or an update's."""
+    topic = urlsafe_b64decode(topic_id + "==")
+    return pack(">h", update) + _string(group) + topic + pack(">i", partition)
+
+
+def encode_share_value(start_offset: int, completed: int, *, update: bool = False) -> bytes:
+    """Value of such a record, without batches, as Kafka 4.2 writes it."""
+    epochs = pack(">ii", 0, 0) if update else pack(">iii", 0, 0, 0)
+    written = b"" if update else pack(">qq", 0, 0)
+    count = b"\x01\x00\x04" + pack(">i", completed)
+    return pack(">h", 0) + epochs + pack(">q", start_offset) + written + b"\x01" + count

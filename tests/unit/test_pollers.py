@@ -715,4 +715,4 @@ def test_a_group_of_another_kind_that_commits_is_a_streams_group() -> None:
     told = [
         [(each.group, each.type) for each in seen.groups] for seen in desk.outbox.of(GroupsSeen)
     ]
-    assert told == [[("streams", "streams")], [("streams", "streams")]]
+    assert told == [[("shares", "unknown"), ("streams", "streams")]] * 2

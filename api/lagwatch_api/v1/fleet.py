@@ -15,6 +15,7 @@ from lagwatch.core.model import (
     PartitionStatus,
     PartitionVerdict,
     Rule,
+    SharePartition,
     TimeLagReason,
     WindowEntry,
 )
@@ -291,6 +292,17 @@ def _partition(one: PartitionVerdict) -> dict[str, object]:
         "instance_id": one.instance_id,
         "complete": one.complete,
         "lost": one.lost,
+        "share": None if one.share is None else _share(one.share),
+    }
+
+
+def _share(share: SharePartition) -> dict[str, int | None]:
+    """Of a share group: `committed` is `start_offset` + `completed`."""
+    return {
+        "start_offset": None if share.start_offset < 0 else share.start_offset,
+        "completed": share.completed,
+        "delivered_again": share.delivered_again,
+        "most_deliveries": share.most_deliveries,
     }
 
 

@@ -1,0 +1,275 @@
+"""Follows `__share_group_state`: how far share groups (KIP-932) have come.
+
+What a share group has done is sent as if it were committed: `ShareState.position` takes the place
+of the committed offset. Where committed offsets are polled, the poll gets it through
+`CommittedWithShares` instead.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import structlog
+
+from lagwatch.clock import Clock
+from lagwatch.core.model import UNKNOWN, EpochMs, SharePartition
+from lagwatch.core.share import ShareState
+from lagwatch.core.wire import CommitKeys, ShareStateRecord, decode_share_state
+from lagwatch.errors import SourceError
+from lagwatch.pollers.facts import Facts
+from lagwatch.pollers.filters import Filters
+from lagwatch.pollers.groups import GroupPoller
+from lagwatch.pollers.known import LastOffsets
+from lagwatch.pollers.loop import Send
+from lagwatch.pollers.topics import TopicPoller
+from lagwatch.ports.kafka import CommittedOffsets, CommittedSource, OffsetsTopicSource, Records
+from lagwatch.ports.reports import Commits, SharesSeen, SourceKind
+
+SHARE_STATE_TOPIC: Final = "__share_group_state"
+"""Source: Kafka, org.apache.kafka.common.internals.Topic.SHARE_GROUP_STATE_TOPIC_NAME."""
+_BATCHES: Final = 50
+"""Batches read in one round; the next round goes on."""
+_MOST_UNNAMED: Final = 10_000
+
+Key = tuple[str, str, int]
+"""Group, topic id, partition."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A record as a commit."""
+
+    key: Key
+    position: int
+    """-1: the state was removed."""
+    at_ms: int
+    order: int
+
+
+class ShareStatePoller:
+    """Reads all of the topic at each start: Kafka deletes records that snapshots replace."""
+
+    source = SourceKind.SHARE_STATE
+
+    def __init__(
+        self,
+        open_source: Callable[[], OffsetsTopicSource],
+        *,
+        keys: CommitKeys,
+        last: LastOffsets,
+        filters: Filters,
+        topics: TopicPoller,
+        groups: GroupPoller,
+        facts: Facts,
+        clock: Clock,
+        send: Send,
+        commits: Callable[[], bool],
+    ) -> None:
+        """`open_source` is called once there are share groups; `keys` and `last` are the reader's.
+
+        Commits are sent while `commits` returns True.
+        """
+        self._open = open_source
+        self._keys = keys
+        self._last = last
+        self._filters = filters
+        self._topics = topics
+        self._groups = groups
+        self._facts = facts
+        self._clock = clock
+        self._send = send
+        self._commits = commits
+        self._reader: OffsetsTopicSource | None = None
+        self._positions: dict[int, int] = {}
+        self._states: dict[Key, ShareState] = {}
+        self._unnamed: dict[Key, _Row] = {}
+        """Newest records of topics whose names are not known yet."""
+        self._places: dict[Key, tuple[str, str, int]] = {}
+        """What was sent of each state: group, topic, partition."""
+
+    async def poll_once(self) -> Sequence[str]:
+        """Read what is new and send it."""
+        try:
+            await self._poll()
+        except SourceError as error:
+            self._say(str(error))
+            if error.kind == "authorization":
+                await self._forget()
+            raise
+        return ()
+
+    def committed(self, group: str) -> Mapping[tuple[str, int], int]:
+        """Position of a group in each partition, by topic and partition."""
+        return {
+            (topic, partition): self._states[key].position
+            for key, (name, topic, partition) in self._places.items()
+            if name == group and self._states[key].position >= 0
+        }
+
+    async def _poll(self) -> None:
+        count = self._topics.partitions_of(SHARE_STATE_TOPIC)
+        if not count:
+            self._say(
+                f"{SHARE_STATE_TOPIC} does not exist or is hidden; grant: "
+                f"Allow DESCRIBE and READ on TOPIC {SHARE_STATE_TOPIC}"
+            )
+            return
+        if self._reader is None:
+            self._reader = self._open()
+        await self._assign(self._reader, count)
+        for _ in range(_BATCHES):
+            records = await self._reader.read()
+            self._positions.update(records.positions)
+            if not records.keys:
+                break
+            await self._take(records)
+        await self._tell(self._named(list(self._unnamed.values())))
+        self._say("")
+
+    async def _assign(self, reader: OffsetsTopicSource, count: int) -> None:
+        if len(self._positions) >= count:
+            return
+        spans = await reader.spans()
+        for number, span in spans.items():
+            self._positions.setdefault(number, span.start)
+        await reader.assign(self._positions)
+        _log.info("share_state_assigned", partitions=len(self._positions))
+
+    def _say(self, problem: str) -> None:
+        number = len(self._groups.shares)
+        about = f"{number} share group{'s' if number > 1 else ''}"
+        hidden = [f"{about}: what they have done is not visible: {problem}"]
+        self._facts.unseen("share groups", hidden if problem and number else ())
+
+    async def _forget(self) -> None:
+        """It may not be read any more: what is not known must not look like silence."""
+        gone = [_Row(key, UNKNOWN, self._clock.now_ms(), 1 << 62) for key in self._places]
+        self._states.clear()
+        self._unnamed.clear()
+        self._positions.clear()
+        await self._tell(gone)
+
+    async def _take(self, records: Records) -> None:
+        decoded = decode_share_state(records.keys, records.values, records.orders.tolist())
+        self._facts.count_malformed(decoded.malformed)
+        now_ms = self._clock.now_ms()
+        times_ms = [now_ms] * len(records.keys)
+        if records.times_ms is not None:
+            times_ms = records.times_ms.tolist()
+        rows = [
+            self._follow(record, times_ms[row])
+            for row, record in zip(decoded.rows, decoded.records, strict=True)
+            if self._filters.group(record.group)
+        ]
+        await self._tell(self._named(rows))
+
+    def _follow(self, record: ShareStateRecord, at_ms: int) -> _Row:
+        key = (record.group, record.topic_id, record.partition)
+        if record.removed:
+            self._states.pop(key, None)
+            return _Row(key, UNKNOWN, at_ms, record.order)
+        state = self._states[key] = self._states.get(key, ShareState()).after(record)
+        return _Row(key, state.position, at_ms, record.order)
+
+    def _named(self, rows: Iterable[_Row]) -> list[_Row]:
+        """Those whose topics are known; the others wait for their names, the newest of each."""
+        named = []
+        for row in rows:
+            group, topic_id, partition = row.key
+            topic = self._topics.name_of(topic_id)
+            if topic is None and row.key not in self._places:
+                self._unnamed[row.key] = row
+                continue
+            self._unnamed.pop(row.key, None)
+            if topic is not None:
+                self._places[row.key] = group, topic, partition
+            named.append(row)
+        while len(self._unnamed) > _MOST_UNNAMED:
+            del self._unnamed[next(iter(self._unnamed))]
+        return named
+
+    async def _tell(self, rows: Sequence[_Row]) -> None:
+        """Send commits, and what is shown of the states."""
+        if not rows:
+            return
+        places = [self._places[row.key] for row in rows]
+        shown: dict[tuple[str, str, int], SharePartition | None] = {}
+        for row, place in zip(rows, places, strict=True):
+            state = self._states.get(row.key)
+            shown[place] = None if state is None else state.shown()
+            if state is None:
+                self._places.pop(row.key, None)
+        if self._commits():
+            await self._send_commits(rows, places)
+        await self._send(SharesSeen(partitions=shown))
+
+    async def _send_commits(
+        self, rows: Sequence[_Row], places: Sequence[tuple[str, str, int]]
+    ) -> None:
+        """Without a wait since the first new id was given: ids are announced in their order."""
+        first_new_id = len(self._keys)
+        ids = [self._keys.id_of(*place) for place in places]
+        # a state that was only set up: nothing was delivered yet
+        kept = [
+            (key, row)
+            for key, row in zip(ids, rows, strict=True)
+            if key >= 0 and (row.position >= 0 or row.key not in self._states)
+        ]
+        groups, topics, partitions = self._keys.since(first_new_id)
+        if not kept and not groups:
+            return
+        self._topics.mention(topics)
+        commits = Commits(
+            first_new_id=first_new_id,
+            new_groups=groups,
+            new_topics=topics,
+            new_partitions=partitions,
+            key=np.array([key for key, _ in kept], np.int32),
+            offset=np.array([row.position for _, row in kept], np.int64),
+            commit_ms=np.array([row.at_ms for _, row in kept], np.int64),
+            order=np.array([row.order for _, row in kept], np.int64),
+            observed_ms=self._clock.now_ms(),
+        )
+        self._last.note(commits)
+        await self._send(commits)
+
+
+class CommittedWithShares:
+    """Committed offsets of all groups, those of share groups made of their states."""
+
+    def __init__(
+        self,
+        committed: CommittedSource,
+        shares: ShareStatePoller,
+        *,
+        groups: GroupPoller,
+        clock: Clock,
+    ) -> None:
+        self._committed = committed
+        self._shares = shares
+        self._groups = groups
+        self._clock = clock
+
+    async def committed(self, groups: Sequence[str]) -> AsyncIterator[Sequence[CommittedOffsets]]:
+        """All groups named, in chunks as the answers come."""
+        shares = self._groups.shares & set(groups)
+        yield [self._of_share(group) for group in sorted(shares)]
+        async for answers in self._committed.committed(
+            [each for each in groups if each not in shares]
+        ):
+            yield answers
+
+    def _of_share(self, group: str) -> CommittedOffsets:
+        found = self._shares.committed(group)
+        now_ms = EpochMs(self._clock.now_ms())
+        return CommittedOffsets(
+            group=group,
+            topics=[topic for topic, _ in found],
+            partitions=[partition for _, partition in found],
+            offsets=list(found.values()),
+            asked_ms=now_ms,
+            answered_ms=now_ms,
+        )

@@ -1,0 +1,299 @@
+"""How the state of share groups is followed, and what is said where they cannot be described."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from lagwatch.core.model import GroupInfo, Member, SharePartition
+from lagwatch.core.wire import CommitKeys
+from lagwatch.errors import SourceError
+from lagwatch.monitor.shares import Shares
+from lagwatch.pollers.groups import GroupPoller
+from lagwatch.pollers.known import LastOffsets
+from lagwatch.pollers.loop import Wake
+from lagwatch.pollers.share_state import (
+    SHARE_STATE_TOPIC,
+    CommittedWithShares,
+    ShareStatePoller,
+)
+from lagwatch.ports.kafka import GroupDescriptions, Records, Span
+from lagwatch.ports.reports import CollectorFacts, Commits, GroupsSeen, SharesSeen
+from tests.support.wire import encode_share_key, encode_share_value
+from tests.unit.test_pollers import Desk, InMemoryGroups, InMemoryTopics
+
+ORDERS = "OzMcb6xdSee-xkidfuVdDQ"
+OTHER = "m4DYeKQPTbucaw6r_k4FdA"
+
+
+@dataclass
+class InMemoryStateTopic:
+    """One partition of records that are read once."""
+
+    records: list[tuple[int, bytes, bytes | None]]
+    refuses: bool = False
+    topic_id: str = "state"
+    read_to: int = 0
+
+    async def spans(self) -> Mapping[int, Span]:
+        return {0: Span(start=0, end=len(self.records))}
+
+    async def assign(self, positions: Mapping[int, int]) -> None:
+        self.read_to = positions[0]
+
+    async def read(self) -> Records:
+        if self.refuses:
+            raise SourceError(
+                cluster="c", kind="authorization", message="grant: Allow READ on TOPIC it"
+            )
+        batch = self.records[self.read_to :]
+        orders = np.arange(self.read_to, len(self.records))
+        self.read_to = len(self.records)
+        return Records(
+            keys=[key for _, key, _ in batch],
+            values=[value for *_, value in batch],
+            orders=orders,
+            positions={0: self.read_to},
+            times_ms=np.array([at_ms for at_ms, *_ in batch], np.int64),
+        )
+
+    def write(self, at_ms: int, start: int, completed: int, topic_id: str = ORDERS) -> None:
+        update = bool(self.records)
+        self.records.append(
+            (
+                at_ms,
+                encode_share_key("g", topic_id, 0, update=update),
+                encode_share_value(start, completed, update=update),
+            )
+        )
+
+    def remove(self, at_ms: int, topic_id: str = ORDERS) -> None:
+        self.records.append((at_ms, encode_share_key("g", topic_id, 0), None))
+
+
+class DescribedGroups:
+    """Share groups that can be described, or not."""
+
+    def __init__(self) -> None:
+        self.problem = ""
+
+    async def describe(self, names: Sequence[str]) -> GroupDescriptions:
+        if self.problem:
+            return GroupDescriptions(
+                infos=(), refused=(), missing=(), problems=dict.fromkeys(names, self.problem)
+            )
+        infos = tuple(
+            GroupInfo(
+                group=name,
+                type="share",
+                state="Stable",
+                assignor="simple",
+                coordinator=-1,
+                members=(
+                    Member(member_id="m", client_id="c", host="/h", instance_id="", assignment=()),
+                ),
+            )
+            for name in names
+        )
+        return GroupDescriptions(infos=infos, refused=(), missing=(), problems={})
+
+
+class Scene:
+    """A poller of the state topic with its surroundings."""
+
+    def __init__(self, *, commits: bool = True, visible: bool = True) -> None:
+        topics = {"orders": (ORDERS, [1])}
+        if visible:
+            topics[SHARE_STATE_TOPIC] = ("state", [1])
+        self.topics = InMemoryTopics(topics)
+        self.desk = Desk(self.topics)
+        self.groups_source = InMemoryGroups({})
+        self.groups_source.others = ("g",)
+        self.described = DescribedGroups()
+        self.groups = GroupPoller(
+            self.groups_source,
+            filters=self.desk.filters,
+            facts=self.desk.facts,
+            clock=self.desk.clock,
+            send=self.desk.outbox,
+            wake=Wake(),
+            interval_s=30.0,
+            others=self.described,
+        )
+        self.topic = InMemoryStateTopic([])
+        self.poller = ShareStatePoller(
+            lambda: self.topic,
+            keys=CommitKeys(self.desk.filters.commit),
+            last=LastOffsets(),
+            filters=self.desk.filters,
+            topics=self.desk.topics,
+            groups=self.groups,
+            facts=self.desk.facts,
+            clock=self.desk.clock,
+            send=self.desk.outbox,
+            commits=lambda: commits,
+        )
+        self.run(self.desk.topics.poll_once)
+        self.run(self.groups.poll_once)
+
+    def run(self, *rounds: Callable[[], object]) -> None:
+        async def all_of_them() -> None:
+            for each in rounds:
+                await each()  # type: ignore[misc]  # they are methods of pollers
+
+        asyncio.run(all_of_them())
+
+    def poll(self) -> None:
+        self.run(self.poller.poll_once)
+
+    def rows(self) -> list[tuple[int, int, int]]:
+        """Offset, time and order of all commits so far."""
+        return [
+            row
+            for report in self.desk.outbox.of(Commits)
+            for row in zip(
+                report.offset.tolist(),
+                report.commit_ms.tolist(),
+                report.order.tolist(),
+                strict=True,
+            )
+        ]
+
+    def unseen(self) -> str:
+        asyncio.run(self.desk.facts.tell(now=True))
+        told = self.desk.outbox.of(CollectorFacts)
+        return " ".join(told[-1].unseen) if told else ""
+
+
+def test_what_is_done_is_sent_as_commits_with_the_times_of_their_records() -> None:
+    scene = Scene()
+    scene.topic.write(1_000, -1, 0)
+    scene.topic.write(2_000, 0, 8)
+    scene.topic.write(3_000, 4, 6)
+
+    scene.poll()
+
+    assert scene.rows() == [(8, 2_000, 1), (10, 3_000, 2)], "a state only set up is no commit"
+    (commits,) = scene.desk.outbox.of(Commits)
+    assert (commits.new_groups, commits.new_topics, commits.new_partitions) == (
+        ("g",),
+        ("orders",),
+        (0,),
+    )
+    assert commits.exact_times
+    (seen,) = scene.desk.outbox.of(SharesSeen)
+    assert seen.partitions["g", "orders", 0] == SharePartition(
+        start_offset=4, completed=6, delivered_again=0, most_deliveries=0
+    )
+
+
+def test_a_state_of_a_topic_not_known_yet_waits_for_its_name() -> None:
+    scene = Scene()
+    scene.topic.write(1_000, 3, 0, OTHER)
+    scene.poll()
+    assert scene.rows() == []
+
+    scene.topics.topics["payments"] = (OTHER, [1])
+    scene.run(scene.desk.topics.poll_once)
+    scene.poll()
+
+    assert scene.rows() == [(3, 1_000, 0)]
+    assert scene.desk.outbox.of(Commits)[-1].new_topics == ("payments",)
+
+
+def test_a_removed_state_takes_its_commits_away() -> None:
+    scene = Scene()
+    scene.topic.write(1_000, 3, 0)
+    scene.poll()
+
+    scene.topic.remove(2_000)
+    scene.poll()
+
+    assert scene.rows()[-1] == (-1, 2_000, 1)
+    assert scene.desk.outbox.of(SharesSeen)[-1].partitions == {("g", "orders", 0): None}
+
+
+def test_where_reading_becomes_refused_nothing_looks_like_silence() -> None:
+    scene = Scene()
+    scene.topic.write(1_000, 3, 0)
+    scene.poll()
+
+    scene.topic.refuses = True
+    with pytest.raises(SourceError):
+        scene.poll()
+
+    assert scene.rows()[-1][0] == -1
+    assert scene.unseen() == (
+        "1 share group: what they have done is not visible: grant: Allow READ on TOPIC it"
+    )
+    scene.topic.refuses = False
+    scene.poll()
+    assert scene.rows()[-1][0] == 3, "and it comes back"
+    assert scene.unseen() == ""
+
+
+def test_a_hidden_state_topic_is_said_with_the_number_of_share_groups() -> None:
+    scene = Scene(visible=False)
+    scene.groups_source.others = ()
+    scene.poll()
+    assert "1 share group: what they have done is not visible" in scene.unseen()
+
+    scene.run(lambda: scene.desk.clock.sleep(30.0), scene.groups.poll_once)
+    scene.poll()
+
+    assert "share group" not in scene.unseen(), "nothing to be said where there are none"
+
+
+def test_polls_get_what_share_groups_have_done_among_the_other_groups() -> None:
+    scene = Scene(commits=False)
+    scene.groups_source.offsets = {"classic": {("orders", 0): 7}}
+    scene.topic.write(1_000, 3, 2)
+    scene.poll()
+    assert scene.rows() == []
+    source = CommittedWithShares(
+        scene.groups_source, scene.poller, groups=scene.groups, clock=scene.desk.clock
+    )
+
+    async def asked() -> dict[str, list[int]]:
+        return {
+            answer.group: list(answer.offsets)
+            async for answers in source.committed(["classic", "g"])
+            for answer in answers
+        }
+
+    assert asyncio.run(asked()) == {"classic": [7], "g": [5]}
+
+
+def test_groups_that_cannot_be_described_are_said_by_kind_and_keep_what_was_known() -> None:
+    scene = Scene()
+    scene.described.problem = "kafka-python is not installed"
+    scene.groups_source.others = ("g", "h")
+    scene.groups.is_kind("h", "streams")
+
+    scene.run(lambda: scene.desk.clock.sleep(30.0), scene.groups.poll_once)
+
+    last = scene.desk.outbox.of(GroupsSeen)[-1]
+    assert [(each.group, each.type, each.state) for each in last.groups] == [
+        ("h", "streams", "Unknown")
+    ]
+    assert not last.complete, "g is there all the same"
+    assert scene.unseen() == (
+        "1 share group: state and members are not visible: kafka-python is not installed "
+        "1 streams group: state and members are not visible: kafka-python is not installed"
+    )
+
+
+def test_states_are_kept_by_group_until_they_are_removed() -> None:
+    shares = Shares()
+    one = SharePartition(start_offset=1, completed=0, delivered_again=0, most_deliveries=0)
+    shares.take(SharesSeen(partitions={("g", "t", 0): one, ("g", "t", 1): one}))
+    before = shares.by_group
+
+    shares.take(SharesSeen(partitions={("g", "t", 0): None}))
+
+    assert shares.by_group == {"g": {("t", 1): one}}
+    assert before == {"g": {("t", 0): one, ("t", 1): one}}, "a snapshot keeps what it had"
+    shares.take(SharesSeen(partitions={("g", "t", 1): None}))
+    assert shares.by_group == {}
