@@ -59,6 +59,18 @@ COLORED_STATUS: Final[Mapping[str, object]] = {
 }
 """What a table column with the names of statuses needs to show them in their colors."""
 
+STATUS_CODES: Final = {"OK": 1, "WARN": 2, "ERR": 3, "UNKNOWN": 4}
+"""Numbers that stand for statuses inside a panel only."""
+
+AGO: Final[Mapping[str, object]] = {"unit": "dateTimeFromNow"}
+"""What a column of instants in milliseconds needs to say how long ago they were."""
+
+TO_GROUP: Final = (
+    "/d/lagwatch-group?${datasource:queryparam}"
+    "&var-cluster=${__field.labels.cluster}&var-group=${__field.labels.group}&${__url_time_range}"
+)
+"""The group that a curve is of; its labels must be cluster and group."""
+
 Override = tuple[str, Mapping[str, object]]
 """Name of a field, and what is different about it."""
 
@@ -113,6 +125,47 @@ def choice(name: str, query: str, *, many: bool = True) -> dashboard.QueryVariab
     return variable.multi(True).include_all(True).all_value(".*") if many else variable
 
 
+def find() -> dashboard.TextBoxVariable:
+    """A regular expression that names of groups match: a list of thousands helps nobody."""
+    return (
+        dashboard.TextBoxVariable("find")
+        .label("Groups that match")
+        .description("A regular expression for the whole name, such as billing-.*")
+        .default_value(".*")
+    )
+
+
+class _Event(models.AnnotationQuery):
+    """An annotation at the instants that are the values of a query, in milliseconds."""
+
+    def to_json(self) -> dict[str, object]:
+        return super().to_json() | {
+            "useValueForTime": True,
+            "titleFormat": "{{group}}",
+            "textFormat": "{{version}}",
+        }
+
+
+class _EventBuilder(dashboard.AnnotationQuery):
+    def build(self) -> models.AnnotationQuery:
+        event = _Event()
+        event.__dict__.update(super().build().__dict__)
+        return event
+
+
+def events(name: str, expr: str, color: str) -> dashboard.AnnotationQuery:
+    """Marks at the instants that `expr` gives, in milliseconds."""
+    query = _EventBuilder().name(name).datasource(PROMETHEUS).icon_color(color)
+    return query.enable(True).expr(expr)
+
+
+def worst(metric: str, selector: str) -> str:
+    """The ten groups in which the metric was greatest in the time shown, over all of it."""
+    greatest = f"max by (cluster, group) (max_over_time({metric}{selector}[$__range] @ end()))"
+    here = f"max by (cluster, group) ({metric}{selector})"
+    return f"{here} and on (cluster, group) topk(10, {greatest})"
+
+
 def over_time(expr: str, legend: str = "") -> prometheus.Dataquery:
     """A query that gives curves."""
     return prometheus.Dataquery().expr(expr).legend_format(legend).range()
@@ -139,17 +192,22 @@ def curves(
     *,
     unit: str = "short",
     span: int = HALF,
-    about: str = "",
+    about: str,
     data: models.DataSourceRef = PROMETHEUS,
     stacked: bool = False,
+    link: str = "",
+    colors: Mapping[str, str] | None = None,
 ) -> timeseries.Panel:
-    """Values over time; a gap is unknown and stays a gap."""
+    """Values over time; a gap is unknown and stays a gap.
+
+    `link` is where a curve leads; `colors` maps legends to colors.
+    """
     legend = (
         common.VizLegendOptions()
         .display_mode(kinds.LegendDisplayMode.TABLE)
         .placement(kinds.LegendPlacement.BOTTOM)
         .show_legend(True)
-        .calcs(["lastNotNull", "max"])
+        .calcs(["last", "max"])
     )
     panel = (
         timeseries.Panel()
@@ -168,6 +226,11 @@ def curves(
         panel.stacking(common.StackingConfig().mode(kinds.StackingMode.NORMAL)).fill_opacity(60)
     for letter, query in zip(ascii_uppercase, queries, strict=False):
         panel.with_target(query.ref_id(letter))
+    if link:
+        panel.data_links([dashboard.DashboardLink("Open the group").url(link)])
+    for name, color in (colors or {}).items():
+        fixed = {"mode": "fixed", "fixedColor": color}
+        panel.override_by_name(name, _properties({"color": fixed}))
     return panel
 
 
@@ -178,14 +241,19 @@ def number(
     unit: str = "short",
     span: int = SIXTH,
     bad_from: float | None = None,
-    about: str = "",
+    about: str,
+    missing: str = "unknown",
+    legend: str = "",
 ) -> stat.Panel:
-    """One number; red from `bad_from` on."""
+    """One number; red from `bad_from` on. `missing` is what it says without a value.
+
+    With a `legend` it shows that beside the number.
+    """
     steps = [models.Threshold(value=None, color="green" if bad_from is not None else "text")]
     if bad_from is not None:
         steps.append(models.Threshold(value=bad_from, color="red"))
     thresholds = dashboard.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(steps)
-    return (
+    panel = (
         stat.Panel()
         .title(title)
         .description(about)
@@ -193,10 +261,42 @@ def number(
         .unit(unit)
         .thresholds(thresholds)
         .graph_mode(kinds.BigValueGraphMode.NONE)
-        .no_value("unknown")
+        .no_value(missing)
         .span(span)
         .height(4)
-        .with_target(latest(expr))
+        .with_target(latest(expr).legend_format(legend))
+    )
+    return panel.text_mode(kinds.BigValueTextMode.VALUE_AND_NAME) if legend else panel
+
+
+def status(title: str, selector: str, *, about: str) -> stat.Panel:
+    """The status of one group, in its color."""
+    metric = f"lagwatch_group_status{{{selector}"
+    cases = " or ".join(
+        f'{code} * (max by (cluster, group) ({metric},status="{name}"}}) == 1)'
+        for name, code in STATUS_CODES.items()
+    )
+    words = {
+        str(code): models.ValueMappingResult(text=name, color=STATUS_COLORS[name], index=code)
+        for name, code in STATUS_CODES.items()
+    }
+    return number(title, cases, about=about).mappings([models.ValueMap(options=words)])
+
+
+def word(title: str, query: prometheus.Dataquery, *, about: str, missing: str) -> stat.Panel:
+    """A label of the one series there is: its legend."""
+    return (
+        stat.Panel()
+        .title(title)
+        .description(about)
+        .datasource(PROMETHEUS)
+        .text_mode(kinds.BigValueTextMode.NAME)
+        .graph_mode(kinds.BigValueGraphMode.NONE)
+        .color_mode(kinds.BigValueColorMode.NONE)
+        .no_value(missing)
+        .span(SIXTH)
+        .height(4)
+        .with_target(query)
     )
 
 
@@ -210,7 +310,7 @@ def listing(
     overrides: Sequence[Override] = (),
     span: int = FULL,
     height: int = 10,
-    about: str = "",
+    about: str,
 ) -> table.Panel:
     """A table: the queries joined by their labels; `names` maps their columns to headings.
 
@@ -249,7 +349,12 @@ def _properties(properties: Mapping[str, object]) -> list[models.DynamicConfigVa
 
 
 def timeline(
-    title: str, query: prometheus.Dataquery, *, colors: Mapping[str, str], span: int = FULL
+    title: str,
+    query: prometheus.Dataquery,
+    *,
+    colors: Mapping[str, str],
+    span: int = FULL,
+    about: str,
 ) -> statetimeline.Panel:
     """Which state held when; the query gives one series per state, its value 1 while it holds.
 
@@ -258,6 +363,7 @@ def timeline(
     panel = (
         statetimeline.Panel()
         .title(title)
+        .description(about)
         .datasource(PROMETHEUS)
         .merge_values(True)
         .show_value(kinds.VisibilityMode.NEVER)
@@ -280,7 +386,7 @@ def _held_in(color: str) -> models.ValueMap:
     )
 
 
-def heat(title: str, query: prometheus.Dataquery, *, span: int = FULL) -> heatmap.Panel:
+def heat(title: str, query: prometheus.Dataquery, *, span: int = FULL, about: str) -> heatmap.Panel:
     """One row of cells per series: the darker, the greater."""
     color = (
         heatmap.HeatmapColorOptions()
@@ -293,6 +399,7 @@ def heat(title: str, query: prometheus.Dataquery, *, span: int = FULL) -> heatma
     return (
         heatmap.Panel()
         .title(title)
+        .description(about)
         .datasource(PROMETHEUS)
         .calculate(False)
         .color(color)

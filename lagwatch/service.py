@@ -183,6 +183,7 @@ class Service:
             recorder=self.history.health() if self.history is not None else None,
             open_incidents=self.alerts.counts().open_incidents if self.alerts is not None else {},
             notices=_notices(self.alerts.counts()) if self.alerts is not None else {},
+            deployments=tuple(self.deployments.latest.values()) if self.deployments else (),
         )
 
     def reload(self, load: Callable[[], Settings]) -> None:

@@ -4,21 +4,26 @@ from grafana_foundation_sdk.builders import dashboard as builders
 
 from grafana import panels as p
 
-_OF = '{cluster=~"$cluster"}'
-_NOT_OK = 'lagwatch_group_status{cluster=~"$cluster",status!="OK"} == 1'
-_LINK = (
+_WHICH = 'cluster=~"$cluster",group=~"$find"'
+_OF = f"{{{_WHICH}}}"
+_NOT_OK = f'lagwatch_group_status{{{_WHICH},status!="OK"}} == 1'
+_TO_GROUP = (
     "/d/lagwatch-group?${datasource:queryparam}&var-cluster=${__data.fields.Cluster}"
-    "&var-group=${__data.fields.Group}"
+    "&var-group=${__data.fields.Group}&${__url_time_range}"
 )
 
 
 def dashboard() -> builders.Dashboard:
     """The dashboard."""
-    board = p.live(
-        "lagwatch-fleet",
-        "lagwatch: fleet",
-        "Every consumer group of every cluster, the worst first.",
-    ).with_variable(p.choice("cluster", "label_values(lagwatch_cluster_ready, cluster)"))
+    board = (
+        p.live(
+            "lagwatch-fleet",
+            "lagwatch: fleet",
+            "Every consumer group of every cluster, the worst first.",
+        )
+        .with_variable(p.choice("cluster", "label_values(lagwatch_cluster_ready, cluster)"))
+        .with_variable(p.find())
+    )
     _numbers(board)
     _worst(board)
     _trends(board)
@@ -26,121 +31,145 @@ def dashboard() -> builders.Dashboard:
 
 
 def _numbers(board: builders.Dashboard) -> None:
-    for title, status, bad_from in (
-        ("Groups OK", "OK", None),
-        ("Falling behind", "WARN", 1),
-        ("In error", "ERR", 1),
-        ("Unknown", "UNKNOWN", 1),
+    for title, status, bad_from, about in (
+        ("Groups OK", "OK", None, "Groups that keep up."),
+        ("Falling behind", "WARN", 1, "Groups that make progress, but too little."),
+        ("In error", "ERR", 1, "Groups of which a partition stopped, stalled, went back or lost."),
+        ("Unknown", "UNKNOWN", 1, "Groups that cannot be judged, or not yet; stale ones, too."),
     ):
-        board.with_panel(
-            p.number(
-                title,
-                f'sum(lagwatch_group_status{{cluster=~"$cluster",status="{status}"}})',
-                bad_from=bad_from,
-            )
-        )
+        of_status = f'lagwatch_group_status{{{_WHICH},status="{status}"}}'
+        expr = f"sum(max by (cluster, group) ({of_status}))"
+        board.with_panel(p.number(title, expr, bad_from=bad_from, about=about))
     board.with_panel(
         p.number(
             "Greatest time lag",
             f"max(lagwatch_group_max_lag_seconds{_OF})",
             unit="s",
-            about="Age of the oldest message that a group has not read.",
+            about="Age of the oldest message that a group has not read, as far as that is known.",
         )
     )
     board.with_panel(
         p.number(
             "Messages lost",
-            f"sum(lagwatch_group_lost_messages{_OF})",
+            "sum(max by (cluster, group, topic) "
+            f"(increase(lagwatch_lost_messages_total{_OF}[$__range])))",
             bad_from=1,
-            about="Removed by retention before a group read them.",
+            about="Removed by retention before a group read them, within the time shown.",
         )
     )
 
 
 def _worst(board: builders.Dashboard) -> None:
+    lag = f"lagwatch_group_lag_messages{_OF}"
+    catch_up = f"{lag} / (-deriv({lag}[10m]) > 0)"
+    since = f"1000 * lagwatch_group_trouble_start_timestamp_seconds{_OF}"
     board.with_panel(
         p.listing(
             "Groups that are not OK",
             [
                 p.now(f"max by (cluster, group, status) ({_NOT_OK})", "A"),
-                p.now(_of_not_ok("lagwatch_group_lag_messages"), "B"),
-                p.now(_of_not_ok("lagwatch_group_max_lag_seconds"), "C"),
-                p.now(_of_not_ok("lagwatch_group_members"), "D"),
+                p.now(_of_not_ok(lag), "B"),
+                p.now(_of_not_ok(f"lagwatch_group_max_lag_seconds{_OF}"), "C"),
+                p.now(_of_not_ok(f"lagwatch_group_members{_OF}"), "D"),
+                p.now(_word_of_not_ok("lagwatch_group_rule_info", "rule"), "E"),
+                p.now(_of_not_ok(since), "F"),
+                p.now(_of_not_ok(catch_up), "G"),
+                p.now(_word_of_not_ok("lagwatch_group_max_lag_seconds_bound", "bound"), "H"),
             ],
             names={
                 "cluster": "Cluster",
                 "group": "Group",
                 "status": "Status",
+                "rule": "Cause",
                 "Value #B": "Lag",
+                "bound": "Bound",
                 "Value #C": "Time lag",
                 "Value #D": "Members",
+                "Value #F": "Since",
+                "Value #G": "Catches up in",
             },
-            hidden=("Value #A",),
+            hidden=("Value #A", "Value #E", "Value #H"),
             sort="Lag",
             overrides=(
                 ("Status", p.COLORED_STATUS),
                 ("Time lag", {"unit": "s"}),
-                ("Group", {"links": [{"title": "Open the group", "url": _LINK}]}),
+                ("Bound", {"noValue": "-"}),
+                ("Since", p.AGO),
+                ("Catches up in", {"unit": "s", "noValue": "-"}),
+                ("Group", {"links": [{"title": "Open the group", "url": _TO_GROUP}]}),
             ),
-            about="Groups that are OK are not listed.",
+            about="Groups that are OK are not listed. Cause is the rule that decided. Bound: the "
+            "time lag is at least or at most so much; a dash: it is exact, or unknown. A dash "
+            "under Catches up in: it does not, or its lag has not been known for ten minutes.",
         )
     )
 
 
-def _of_not_ok(metric: str) -> str:
-    """The metric's value for each group that is not OK."""
-    return f"max by (cluster, group) ({metric}{_OF}) and on (cluster, group) ({_NOT_OK})"
+def _of_not_ok(expr: str) -> str:
+    """The value for each group that is not OK."""
+    return f"max by (cluster, group) ({expr}) and on (cluster, group) ({_NOT_OK})"
+
+
+def _word_of_not_ok(metric: str, label: str) -> str:
+    """A label of the metric for each group that is not OK."""
+    of_not_ok = f"{metric}{_OF} and on (cluster, group) ({_NOT_OK})"
+    return f"max by (cluster, group, {label}) ({of_not_ok})"
 
 
 def _trends(board: builders.Dashboard) -> None:
-    by_status = f"sum by (status) (lagwatch_group_status{_OF})"
-    board.with_panel(
-        p.curves("Groups by status", [p.over_time(by_status, "{{status}}")], stacked=True)
+    of_group = "{{cluster}} {{group}}"
+    by_status = f"sum by (status) (max by (cluster, group, status) (lagwatch_group_status{_OF}))"
+    in_trouble = (
+        "sum by (cluster, status) "
+        f"(max by (cluster, group, status) (lagwatch_group_partitions{_OF}))"
     )
     board.with_panel(
         p.curves(
+            "Groups by status",
+            [p.over_time(by_status, "{{status}}")],
+            stacked=True,
+            colors={status: p.STATUS_COLORS[status] for status in p.STATUS_CODES},
+            about="How many groups had each verdict.",
+        )
+    )
+    for title, metric, unit, about in (
+        (
             "Worst groups by time lag",
-            [
-                p.over_time(
-                    f"topk(10, lagwatch_group_max_lag_seconds{_OF})", "{{cluster}} {{group}}"
-                )
-            ],
-            unit="s",
-        )
-    )
-    board.with_panel(
-        p.curves(
+            "lagwatch_group_max_lag_seconds",
+            "s",
+            "The ten groups that were latest in the time shown; a gap is unknown.",
+        ),
+        (
             "Worst groups by lag",
-            [p.over_time(f"topk(10, lagwatch_group_lag_messages{_OF})", "{{cluster}} {{group}}")],
-        )
-    )
-    board.with_panel(
-        p.curves(
+            "lagwatch_group_lag_messages",
+            "short",
+            "The ten groups with the most messages to read in the time shown.",
+        ),
+        (
             "Nearest to losing data",
-            [
-                p.over_time(
-                    f"topk(10, lagwatch_group_retention_used_ratio{_OF})",
-                    "{{cluster}} {{group}}",
-                )
-            ],
-            unit="percentunit",
-            about="Lag relative to what retention has left of the log; at 100 % messages are lost.",
-        )
-    )
+            "lagwatch_group_retention_used_ratio",
+            "percentunit",
+            "Lag relative to what retention has left of the log; at 100 % messages are lost.",
+        ),
+    ):
+        query = p.over_time(p.worst(metric, _OF), of_group)
+        board.with_panel(p.curves(title, [query], unit=unit, about=about, link=p.TO_GROUP))
     board.with_panel(
         p.curves(
             "Partitions in trouble",
-            [
-                p.over_time(
-                    f"count by (cluster, status) (lagwatch_partition_status{_OF})",
-                    "{{cluster}} {{status}}",
-                )
-            ],
+            [p.over_time(in_trouble, "{{cluster}} {{status}}")],
+            about="Partitions of groups that are not OK, by verdict; all, whatever the budget.",
         )
     )
     board.with_panel(
         p.curves(
             "Partitions whose lag is not known",
-            [p.over_time(f"lagwatch_unknown_partitions{_OF}", "{{cluster}} {{reason}}")],
+            [
+                p.over_time(
+                    'max by (cluster, reason) (lagwatch_unknown_partitions{cluster=~"$cluster"})',
+                    "{{cluster}} {{reason}}",
+                )
+            ],
+            about="By reason; stale: nothing has been heard for too long.",
         )
     )

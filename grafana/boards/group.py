@@ -1,29 +1,30 @@
 """One group: is it keeping up, on which partitions not, and who holds them."""
 
 from grafana_foundation_sdk.builders import dashboard as builders
-from grafana_foundation_sdk.models import dashboard as models
 
 from grafana import panels as p
 
-_OF = '{cluster="$cluster",group="$group"}'
+_WHICH = 'cluster="$cluster",group="$group"'
+_OF = f"{{{_WHICH}}}"
 _PARTITION = "cluster, group, topic, partition"
-_OF_TOPIC = '{cluster="$cluster",group="$group",topic=~"$topic"}'
+_OF_TOPIC = f'{{{_WHICH},topic=~"$topic"}}'
+_TO_TOPIC = (
+    "/d/lagwatch-topic?${datasource:queryparam}&${cluster:queryparam}"
+    "&var-topic=${__data.fields.Topic}&${__url_time_range}"
+)
 
 
 def dashboard() -> builders.Dashboard:
     """The dashboard."""
+    # of the four statuses one is enough to find the groups of a cluster
+    groups = 'lagwatch_group_status{cluster="$cluster",group=~"$find",status="ERR"}'
     board = (
         p.live("lagwatch-group", "lagwatch: group", "One consumer group in detail.")
         .with_variable(
             p.choice("cluster", "label_values(lagwatch_cluster_ready, cluster)", many=False)
         )
-        .with_variable(
-            p.choice(
-                "group",
-                'label_values(lagwatch_group_status{cluster="$cluster"}, group)',
-                many=False,
-            )
-        )
+        .with_variable(p.find())
+        .with_variable(p.choice("group", f"label_values({groups}, group)", many=False))
         .with_variable(
             p.choice("topic", f"label_values(lagwatch_group_topic_lag_messages{_OF}, topic)")
         )
@@ -36,47 +37,80 @@ def dashboard() -> builders.Dashboard:
 
 
 def _annotations(board: builders.Dashboard) -> None:
-    deployments = (
-        builders.AnnotationTarget().type("tags").tags(["deployment"]).match_any(True).limit(100)
-    )
-    board.annotation(
-        builders.AnnotationQuery()
-        .name("Deployments (posted to Grafana with the tag deployment)")
-        .datasource(models.DataSourceRef(type_val="grafana", uid="-- Grafana --"))
-        .icon_color("blue")
-        .enable(True)
-        .target(deployments)
-    )
+    deployed = f"lagwatch_group_deployment_timestamp_seconds{_OF}"
+    at = f"1000 * max by (cluster, group, version) ({deployed})"
+    board.annotation(p.events("Deployments", at, "blue"))
     board.annotation(
         builders.AnnotationQuery()
         .name("Rebalances")
         .datasource(p.PROMETHEUS)
         .icon_color("orange")
         .enable(True)
-        .expr(f"changes(lagwatch_rebalances_total{_OF}[$__rate_interval]) > 0")
+        .expr(f"max by (group) (changes(lagwatch_rebalances_total{_OF}[$__rate_interval])) > 0")
     )
 
 
 def _numbers(board: builders.Dashboard) -> None:
-    for status, bad_from in (("WARN", 1), ("ERR", 1)):
-        board.with_panel(
-            p.number(
-                "Falling behind" if status == "WARN" else "In error",
-                f'lagwatch_group_status{{cluster="$cluster",group="$group",status="{status}"}}',
-                bad_from=bad_from,
-            )
+    lag = f"lagwatch_group_lag_messages{_OF}"
+    board.with_panel(
+        p.status("Status", _WHICH, about="lagwatch's verdict; UNKNOWN while the data are stale.")
+    )
+    board.with_panel(
+        p.word(
+            "Cause",
+            p.latest(f"max by (rule) (lagwatch_group_rule_info{_OF})").legend_format("{{rule}}"),
+            about="The rule that decided, for a group that is not OK.",
+            missing="-",
         )
-    board.with_panel(p.number("Lag", f"lagwatch_group_lag_messages{_OF}"))
-    board.with_panel(p.number("Time lag", f"lagwatch_group_max_lag_seconds{_OF}", unit="s"))
-    board.with_panel(p.number("Members", f"lagwatch_group_members{_OF}"))
-    board.with_panel(p.number("Messages lost", f"lagwatch_group_lost_messages{_OF}", bad_from=1))
+    )
+    board.with_panel(p.number("Lag", f"max({lag})", about="Messages to read, where that is known."))
+    late = f"max by (cluster, group) (lagwatch_group_max_lag_seconds{_OF})"
+    bound = f"max by (cluster, group, bound) (lagwatch_group_max_lag_seconds_bound{_OF})"
+    bounded = f"{late} * on (cluster, group) group_right () ({bound})"
+    exact = f'label_replace({late} unless on (cluster, group) {bound}, "bound", "exact", "", "")'
+    board.with_panel(
+        p.number(
+            "Time lag",
+            f"{bounded} or {exact}",
+            unit="s",
+            about="Age of the oldest message not read: exact, at least or at most so much.",
+            legend="{{bound}}",
+        )
+    )
+    board.with_panel(
+        p.number(
+            "Catches up in",
+            f"max({lag} / (-deriv({lag}[10m]) > 0))",
+            unit="s",
+            about="If it goes on as in the last ten minutes. A dash: it does not catch up.",
+            missing="-",
+        )
+    )
+    board.with_panel(
+        p.number(
+            "Messages lost",
+            f"sum(max by (topic) (increase(lagwatch_lost_messages_total{_OF}[$__range])))",
+            bad_from=1,
+            about="Removed by retention before the group read them, within the time shown.",
+        )
+    )
 
 
 def _curves(board: builders.Dashboard) -> None:
+    lag = f"max by (topic) (lagwatch_group_topic_lag_messages{_OF_TOPIC})"
+    written = (
+        "clamp_min(max by (topic) (delta(lagwatch_topic_log_end_offset"
+        '{cluster="$cluster",topic=~"$topic"}[5m])), 0) / 300'
+    )
+    read = (
+        "clamp_min(max by (topic) "
+        f"(delta(lagwatch_group_topic_committed_offset{_OF_TOPIC}[5m])), 0) / 300"
+    )
     board.with_panel(
         p.curves(
             "Lag by topic",
-            [p.over_time(f"lagwatch_group_topic_lag_messages{_OF_TOPIC}", "{{topic}}")],
+            [p.over_time(lag, "{{topic}}")],
+            about="Messages to read; a gap is unknown.",
         )
     )
     board.with_panel(
@@ -91,41 +125,49 @@ def _curves(board: builders.Dashboard) -> None:
         p.curves(
             "Written and read",
             [
-                p.over_time(
-                    "clamp_min(delta(lagwatch_topic_log_end_offset"
-                    '{cluster="$cluster",topic=~"$topic"}[5m]), 0) / 300'
-                    f" and on (cluster, topic) lagwatch_group_topic_lag_messages{_OF_TOPIC}",
-                    "written {{topic}}",
-                ),
-                p.over_time(
-                    "clamp_min(delta("
-                    f"lagwatch_group_topic_committed_offset{_OF_TOPIC}[5m]), 0) / 300",
-                    "read {{topic}}",
-                ),
+                p.over_time(f"{written} and on (topic) {lag}", "written {{topic}}"),
+                p.over_time(read, "read {{topic}}"),
             ],
             unit="cps",
-            about="Messages a second.",
+            about="Messages a second, over five minutes. Written above read: it falls behind.",
+        )
+    )
+    board.with_panel(
+        p.curves(
+            "Retention used",
+            [p.over_time(f"max(lagwatch_group_retention_used_ratio{_OF})", "of the log")],
+            unit="percentunit",
+            about="Lag relative to what retention has left of the log; at 100 % messages are lost.",
+        )
+    )
+    board.with_panel(
+        p.curves(
+            "Members",
+            [p.over_time(f"max(lagwatch_group_members{_OF})", "members")],
+            about="Members of the group; a gap: the group cannot be seen.",
         )
     )
     board.with_panel(
         p.curves(
             "Rebalances",
-            [p.over_time(f"increase(lagwatch_rebalances_total{_OF}[5m])", "in 5 minutes")],
+            [p.over_time(f"max(increase(lagwatch_rebalances_total{_OF}[5m]))", "in 5 minutes")],
+            about="Rebalances seen; while it rebalances a group does not read.",
         )
     )
-    for title, name, colors in (
-        ("Status", "status", p.STATUS_COLORS),
-        ("State", "state", p.STATE_COLORS),
+    for title, name, colors, about in (
+        ("Status", "status", p.STATUS_COLORS, "Which verdict held when."),
+        ("State", "state", p.STATE_COLORS, "Which state the group had in Kafka when."),
     ):
-        query = p.over_time(f"lagwatch_group_{name}{_OF}", f"{{{{{name}}}}}")
-        board.with_panel(p.timeline(title, query, colors=colors, span=p.HALF))
+        query = p.over_time(f"max by ({name}) (lagwatch_group_{name}{_OF})", f"{{{{{name}}}}}")
+        board.with_panel(p.timeline(title, query, colors=colors, span=p.HALF, about=about))
 
 
 def _partitions(board: builders.Dashboard) -> None:
     board.with_panel(
         p.heat(
             "Lag of each partition",
-            p.over_time(f"lagwatch_lag_messages{_OF_TOPIC}", "{{topic}} {{partition}}"),
+            p.over_time(_by_partition("lagwatch_lag_messages"), "{{topic}} {{partition}}"),
+            about="The darker, the more messages to read.",
         )
     )
     board.with_panel(
@@ -160,6 +202,7 @@ def _partitions(board: builders.Dashboard) -> None:
             sort="Lag",
             overrides=(
                 ("Status", p.COLORED_STATUS),
+                ("Topic", {"links": [{"title": "Open the topic", "url": _TO_TOPIC}]}),
                 ("Time lag", {"unit": "s"}),
                 ("Last commit", {"unit": "s"}),
                 *((name, {"noValue": "-"}) for name in ("Host", "Client", "Instance")),

@@ -28,15 +28,21 @@ def dashboard() -> builders.Dashboard:
         )
     )
     for title, field, unit, about in (
-        ("Greatest lag", "lag_max", "short", "In each bucket."),
-        ("Lag, 95 %", "lag_p95", "short", "19 of 20 samples are below it."),
-        ("Greatest time lag", "time_lag_max_s", "s", "In each bucket."),
+        ("Greatest lag", "lag_max", "short", "In each bucket; the ten worst groups."),
+        (
+            "Lag, 95 %",
+            "lag_p95",
+            "short",
+            "19 of 20 samples of a bucket are below it; the ten worst groups.",
+        ),
+        ("Greatest time lag", "time_lag_max_s", "s", "In each bucket; the ten worst groups."),
     ):
         query = _by_group(_max(field))
         board.with_panel(p.curves(title, [query], unit=unit, about=about, data=p.HISTORY))
     for title, field in (("Written", "produced_per_s"), ("Read", "consumed_per_s")):
         query = _by_group(_average(field))
-        board.with_panel(p.curves(title, [query], unit="cps", data=p.HISTORY))
+        about = "Messages a second, mean of each bucket; the ten groups with the most."
+        board.with_panel(p.curves(title, [query], unit="cps", data=p.HISTORY, about=about))
     board.with_panel(
         p.curves(
             "Time falling behind or in error",
@@ -46,11 +52,24 @@ def dashboard() -> builders.Dashboard:
             ],
             unit="s",
             data=p.HISTORY,
+            about="Of each bucket; the ten groups with the most.",
         )
     )
-    board.with_panel(p.curves("Rebalances", [_by_group(_sum("rebalances"))], data=p.HISTORY))
     board.with_panel(
-        p.curves("Greatest lag by topic", [_by_topic(_max("lag_max"))], data=p.HISTORY)
+        p.curves(
+            "Rebalances",
+            [_by_group(_sum("rebalances"))],
+            data=p.HISTORY,
+            about="In each bucket; the ten groups with the most.",
+        )
+    )
+    board.with_panel(
+        p.curves(
+            "Greatest lag by topic",
+            [_by_topic(_max("lag_max"))],
+            data=p.HISTORY,
+            about="In each bucket; the ten topics with the greatest.",
+        )
     )
     return board
 
@@ -77,9 +96,9 @@ def _by_topic(metric: Metric) -> es.Dataquery:
 
 
 def _query(query: str, field: str, metric: Metric) -> es.Dataquery:
-    """One curve for each of the ten groups or topics with the most samples."""
+    """One curve for each of the ten groups or topics whose value is greatest."""
     settings = es.ElasticsearchTermsSettings().size("10").order(kinds.TermsOrder.DESC)
-    terms = es.Terms().id("2").field(field).settings(settings.order_by("_count"))
+    terms = es.Terms().id("2").field(field).settings(settings.order_by("1"))
     interval = es.ElasticsearchDateHistogramSettings().interval("auto").min_doc_count("0")
     over_time = es.DateHistogram().id("3").field("bucket_ms").settings(interval)
     return (

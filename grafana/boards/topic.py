@@ -6,6 +6,11 @@ from grafana import panels as p
 
 _PAIR = "cluster, group, topic"
 _OF = '{cluster="$cluster",topic="$topic"}'
+_WRITTEN = f"clamp_min(max by (topic) (delta(lagwatch_topic_log_end_offset{_OF}[5m])), 0) / 300"
+_TO_GROUP = (
+    "/d/lagwatch-group?${datasource:queryparam}&${cluster:queryparam}"
+    "&var-group=${__data.fields.Group}&${__url_time_range}"
+)
 
 
 def dashboard() -> builders.Dashboard:
@@ -23,66 +28,82 @@ def dashboard() -> builders.Dashboard:
             )
         )
     )
-    board.with_panel(p.number("Partitions", f"lagwatch_topic_partitions{_OF}"))
-    board.with_panel(
-        p.number("Groups", f"count(lagwatch_group_topic_lag_messages{_OF})", span=p.SIXTH)
-    )
-    board.with_panel(
-        p.number(
-            "Retained messages",
-            f"sum(lagwatch_log_end_offset{_OF} - lagwatch_log_start_offset{_OF})",
-            about="Offsets between log start and log end; compacted topics hold fewer.",
-        )
-    )
-    board.with_panel(p.number("Greatest lag", f"max(lagwatch_group_topic_lag_messages{_OF})"))
+    _numbers(board)
     _curves(board)
     return board
 
 
+def _numbers(board: builders.Dashboard) -> None:
+    retained = f"max by (partition) (lagwatch_log_end_offset{_OF} - lagwatch_log_start_offset{_OF})"
+    for title, expr, unit, about in (
+        ("Partitions", f"max(lagwatch_topic_partitions{_OF})", "short", "Of the topic."),
+        (
+            "Groups",
+            f"count(max by (group) (lagwatch_group_topic_lag_messages{_OF}))",
+            "short",
+            "Groups that have committed offsets on it, and whose lag is known.",
+        ),
+        ("Written", f"max({_WRITTEN})", "cps", "Messages a second, over five minutes."),
+        (
+            "Retained messages",
+            f"sum({retained})",
+            "short",
+            "Offsets between log start and log end; compacted topics hold fewer.",
+        ),
+        (
+            "Greatest lag",
+            f"max(lagwatch_group_topic_lag_messages{_OF})",
+            "short",
+            "Of the group that is furthest behind.",
+        ),
+        (
+            "Greatest time lag",
+            f"max(lagwatch_lag_seconds{_OF})",
+            "s",
+            "Age of the oldest message that a group has not read, as far as that is known.",
+        ),
+    ):
+        board.with_panel(p.number(title, expr, unit=unit, about=about))
+
+
 def _curves(board: builders.Dashboard) -> None:
+    read = f"delta(lagwatch_group_topic_committed_offset{_OF}[5m])"
+    for title, expr, unit, about in (
+        (
+            "Read",
+            f"clamp_min(max by (cluster, group) ({read}), 0) / 300",
+            "cps",
+            "Messages a second by group, over five minutes.",
+        ),
+        (
+            "Lag by group",
+            f"max by (cluster, group) (lagwatch_group_topic_lag_messages{_OF})",
+            "short",
+            "Messages that each group has to read; a gap is unknown.",
+        ),
+        (
+            "Time lag by group",
+            f"max by (cluster, group) (lagwatch_lag_seconds{_OF})",
+            "s",
+            "Age of the oldest message that each group has not read; a gap is unknown.",
+        ),
+    ):
+        query = p.over_time(expr, "{{group}}")
+        board.with_panel(p.curves(title, [query], unit=unit, about=about, link=p.TO_GROUP))
     board.with_panel(
         p.curves(
             "Written",
-            [
-                p.over_time(
-                    f"clamp_min(delta(lagwatch_topic_log_end_offset{_OF}[5m]), 0) / 300",
-                    "{{topic}}",
-                )
-            ],
+            [p.over_time(_WRITTEN, "{{topic}}")],
             unit="cps",
-            about="Messages a second.",
+            about="Messages a second, over five minutes.",
         )
     )
-    board.with_panel(
-        p.curves(
-            "Read",
-            [
-                p.over_time(
-                    f"clamp_min(delta(lagwatch_group_topic_committed_offset{_OF}[5m]), 0) / 300",
-                    "{{group}}",
-                )
-            ],
-            unit="cps",
-            about="Messages a second.",
-        )
-    )
-    board.with_panel(
-        p.curves(
-            "Lag by group",
-            [p.over_time(f"lagwatch_group_topic_lag_messages{_OF}", "{{group}}")],
-        )
-    )
-    board.with_panel(
-        p.curves(
-            "Time lag by group",
-            [p.over_time(f"max by (group) (lagwatch_lag_seconds{_OF})", "{{group}}")],
-            unit="s",
-        )
-    )
+    written = f"max by (partition) (delta(lagwatch_log_end_offset{_OF}[5m]))"
     board.with_panel(
         p.heat(
             "Messages written to each partition in five minutes",
-            p.over_time(f"clamp_min(delta(lagwatch_log_end_offset{_OF}[5m]), 0)", "{{partition}}"),
+            p.over_time(f"clamp_min({written}, 0)", "{{partition}}"),
+            about="The darker, the more. One dark row alone: keys are skewed.",
         )
     )
     board.with_panel(
@@ -101,7 +122,11 @@ def _curves(board: builders.Dashboard) -> None:
             },
             hidden=("cluster", "topic"),
             sort="Lag",
-            overrides=(("Time lag", {"unit": "s"}),),
+            overrides=(
+                ("Time lag", {"unit": "s"}),
+                ("Group", {"links": [{"title": "Open the group", "url": _TO_GROUP}]}),
+            ),
+            about="Groups that have committed offsets on the topic.",
         )
     )
 

@@ -21,6 +21,8 @@ class RecordedDeployments:
         self._queries = queries
         self._history = history
         self._clock = clock
+        self.latest: dict[tuple[str, str], Deployment] = {}
+        """By (cluster, group): the last one told since the start."""
 
     async def deployed(self, cluster: str, group: str, *, version: str, note: str) -> Deployment:
         offsets = committed(self._queries.snapshot(cluster), group)
@@ -33,6 +35,7 @@ class RecordedDeployments:
             offsets=offsets,
         )
         await self._history.tell(as_event(deployment))
+        self.latest[cluster, group] = deployment
         return deployment
 
 

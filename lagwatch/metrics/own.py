@@ -48,6 +48,13 @@ def families(
     """Each metric with its samples."""
     yield from _clusters(state.clusters, views)
     yield from _history(state.recorder or _NOTHING_RECORDED)
+    yield (
+        table.DEPLOYED,
+        [
+            ((each.cluster, each.group, each.version), each.at_ms / 1000)
+            for each in state.deployments
+        ],
+    )
     yield from _alerts(state)
     yield table.BUILD, [((state.version, platform.python_version()), 1)]
     yield table.SCRAPES, [((), scrapes.scrapes)]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lagwatch.core.snapshot import ClusterSnapshot
-from lagwatch.ports.history import RecorderHealth
+from lagwatch.ports.history import Deployment, RecorderHealth
 from lagwatch.ports.queries import ClusterHealth
 
 
@@ -56,3 +56,5 @@ class ServiceState:
     """By cluster."""
     notices: Mapping[str, NoticeState] = field(default_factory=dict)
     """By channel."""
+    deployments: tuple[Deployment, ...] = ()
+    """The last one of each group since the start."""

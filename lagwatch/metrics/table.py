@@ -355,6 +355,13 @@ HISTORY_OLDEST = Metric(
     help="Instant of the oldest row of history that is not delivered yet.",
 )
 
+DEPLOYED = Metric(
+    name="lagwatch_group_deployment_timestamp_seconds",
+    labels=(*_GROUP, "version"),
+    unit="seconds",
+    help="When the last deployment of the group was told, since lagwatch started.",
+)
+
 # alerts
 
 INCIDENTS = Metric(

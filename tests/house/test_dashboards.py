@@ -1,13 +1,15 @@
 """What every panel of a type must be, whatever it shows."""
 
+import json
 import re
 
 import pytest
 
 from lagwatch.core.model import GroupStatus
 from lagwatch.metrics.view import STATES
-from tests.support.dashboards import panels_of_type
-from tests.support.grafana_table import merge
+from tests.support.dashboards import boards, panels, panels_of_type
+
+COLUMNS = 24
 
 _STATES = {
     "Status": {status.name for status in GroupStatus} - {"NOTFOUND"},
@@ -20,6 +22,44 @@ def test_one_number_is_of_now_so_that_what_was_deleted_is_not_counted(panel) -> 
     (target,) = panel["targets"]
 
     assert (target["instant"], target["range"]) == (True, False)
+
+
+@pytest.mark.parametrize("name", boards())
+def test_every_panel_says_what_it_shows_and_lies_within_the_grid_alone(name) -> None:
+    taken: set[tuple[int, int]] = set()
+
+    for panel in panels(boards()[name]):
+        assert len(panel["description"]) > 6, panel["title"]
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= COLUMNS, panel["title"]
+        cells = {
+            (place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        taken |= cells
+
+
+def test_every_link_leads_to_a_dashboard_and_to_variables_it_has() -> None:
+    variables = {
+        board["uid"]: {one["name"] for one in board["templating"]["list"]}
+        for board in boards().values()
+    }
+    links = re.findall(r'"url": "(/d/[^"]+)"', json.dumps(list(boards().values())))
+
+    assert {link.split("?")[0] for link in links} == {"/d/lagwatch-group", "/d/lagwatch-topic"}
+    for link in links:
+        uid = link.removeprefix("/d/").split("?")[0]
+        given = re.findall(r"var-(\w+)=|\$\{(\w+):queryparam\}", link)
+        assert {one or other for one, other in given} <= variables[uid], link
+
+
+def test_a_choice_among_thousands_of_groups_is_narrowed_and_asks_for_one_series_each() -> None:
+    (group,) = [
+        one for one in boards()["lagwatch-group"]["templating"]["list"] if one["name"] == "group"
+    ]
+
+    assert 'group=~"$find"' in group["query"]
+    assert 'status="ERR"' in group["query"]
 
 
 @pytest.mark.parametrize("panel", panels_of_type("table"), ids=lambda one: one["title"])
@@ -54,13 +94,3 @@ def test_each_state_has_a_color_and_only_a_good_one_is_green(panel) -> None:
     green = {state for state, color in colors.items() if color == "green"}
     assert colors.keys() >= _STATES[panel["title"]]
     assert green == {"OK" if panel["title"] == "Status" else "Stable"}
-
-
-def test_rows_of_two_queries_join_unless_a_column_contradicts() -> None:
-    lag = [{"group": "orders", "Value #A": "4"}, {"group": "audit", "Value #A": "0"}]
-
-    joined = merge(lag, [{"group": "orders", "Value #B": "2"}])
-    apart = merge([{"__name__": "lag", **lag[0]}], [{"__name__": "members", "group": "orders"}])
-
-    assert joined == [{"group": "orders", "Value #A": "4", "Value #B": "2"}, lag[1]]
-    assert len(apart) == 2

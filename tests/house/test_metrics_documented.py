@@ -8,6 +8,7 @@ import pytest
 
 from grafana import build
 from lagwatch.metrics import table
+from lagwatch.metrics.metric import Kind
 from tests.support.dashboards import (
     GRAFANA,
     RULES,
@@ -22,7 +23,11 @@ from tests.support.prometheus import program
 from tests.support.scraped import Cluster, Scrape
 
 ROOT = Path(__file__).parents[2]
-OURS = {metric.name for metric in table.ALL}
+OURS = {
+    metric.name + suffix
+    for metric in table.ALL
+    for suffix in (("_bucket", "_sum", "_count") if metric.kind is Kind.HISTOGRAM else ("",))
+}
 OF_THE_PROCESS = {"process_cpu_seconds_total", "process_resident_memory_bytes"}
 
 

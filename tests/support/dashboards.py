@@ -65,8 +65,20 @@ def expressions() -> list[Expression]:
 
 def for_all(expression: str) -> str:
     """The expression with every choice open, as Prometheus can run it."""
-    opened = _VARIABLE.sub('=~".+"', expression)
-    return opened.replace("$__rate_interval", "1m").replace("$__interval", "1m")
+    return _with_times(_VARIABLE.sub('=~".+"', expression))
+
+
+def chosen(expression: str, choices: Mapping[str, str]) -> str:
+    """The expression with these values of variables (name → value), as Prometheus can run it."""
+    for name, value in choices.items():
+        expression = expression.replace(f'"${name}"', json.dumps(value))
+    return _with_times(expression)
+
+
+def _with_times(expression: str) -> str:
+    for name in ("$__rate_interval", "$__interval", "$__range"):
+        expression = expression.replace(name, "1m")
+    return expression
 
 
 def metrics_in(expression: str) -> set[str]:

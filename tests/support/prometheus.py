@@ -40,6 +40,15 @@ class Prometheus:
         when = {} if at_s is None else {"time": f"{at_s:.3f}"}
         return list(self._get("query", query=expression, **when)["result"])
 
+    def answer(self, expression: str, *, at_s: float, over_s: float = 0) -> Mapping[str, Any]:
+        """The answer to an instant query, or to one over the `over_s` seconds before `at_s`."""
+        if not over_s:
+            return dict(self._get("query", query=expression, time=f"{at_s:.3f}"))
+        begin = f"{at_s - over_s:.3f}"
+        end = f"{at_s:.3f}"
+        found = self._get("query_range", query=expression, start=begin, end=end, step="1")
+        return dict(found)
+
     def last_scrape_s(self) -> float:
         """Instant of the newest scrape whose samples are all stored (Unix time)."""
         (series,) = self.query("timestamp(lagwatch_build_info)")

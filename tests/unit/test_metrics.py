@@ -12,6 +12,7 @@ import pytest
 from lagwatch.core.model import EpochMs, GroupStatus, RuleSet, TimeLagReason
 from lagwatch.metrics import ClusterState, table
 from lagwatch.metrics.metric import Format, Kind
+from lagwatch.ports.history import Deployment
 from lagwatch.ports.reports import GroupsGone
 from tests.support.scraped import START_MS, Cluster, Scrape, exporter, info, text
 
@@ -412,6 +413,19 @@ def test_rounds_and_answers_are_counted_with_their_durations() -> None:
     labels = '{method="GET",route="/v3/kafka/{cluster}",status="200"}'
     assert f"lagwatch_http_request_duration_seconds_count{labels} 1.0" in lines
     assert [line for line in lines if "_created" in line] == []
+
+
+def test_the_last_deployment_of_a_group_is_told_with_its_version() -> None:
+    made, state = exporter(behind())
+    deployed = Deployment(
+        cluster="here", group="g", at_ms=EpochMs(START_MS), version="1.4", note="", offsets={}
+    )
+
+    rendered = made.render(replace(state, deployments=(deployed,)), Format.PROMETHEUS)
+
+    labels = '{cluster="here",group="g",version="1.4"}'
+    line = f"lagwatch_group_deployment_timestamp_seconds{labels} {START_MS / 1000}"
+    assert line in b"".join(rendered.plain()).decode().splitlines()
 
 
 def test_a_collector_says_what_it_costs_while_it_runs() -> None:

@@ -1,63 +1,12 @@
-"""The rows that Grafana shows in a table panel, from the answers of a real Prometheus."""
+"""What the tables of the dashboards must show, from a real Prometheus."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from tests.support.dashboards import for_all
 from tests.support.prometheus import Prometheus
 
 Row = Mapping[str, str]
 """Column → text; a column without a value is absent."""
-
-
-def table_rows(prometheus: Prometheus, panel: Mapping[str, Any], *, at_s: float) -> list[Row]:
-    """What the panel shows of instant `at_s` (Unix time), with all choices open.
-
-    Raises:
-        ValueError: a transformation of the panel is unknown here.
-    """
-    rows: list[Row] = []
-    for target in panel["targets"]:
-        rows = merge(rows, _frame(prometheus, target, at_s))
-    merged, organized = panel["transformations"]
-    if (merged["id"], organized["id"]) != ("merge", "organize"):
-        raise ValueError(f"{panel['title']}: expected merge, then organize")
-    return [_organize(row, organized["options"]) for row in rows]
-
-
-def merge(rows: Sequence[Row], frame: Sequence[Row]) -> list[Row]:
-    """Join each row of the frame to all rows that contradict it in no column; else append it.
-
-    Source: Grafana, packages/grafana-data/src/transformations/transformers/merge.ts
-    """
-    joined = list(rows)
-    for new in frame:
-        fits = [all(old.get(name, text) == text for name, text in new.items()) for old in joined]
-        joined = [{**old, **new} if fit else old for old, fit in zip(joined, fits, strict=True)]
-        if not any(fits):
-            joined.append(new)
-    return joined
-
-
-def _frame(prometheus: Prometheus, target: Mapping[str, Any], at_s: float) -> list[Row]:
-    """One row a series: its labels, the metric's name included, and its value.
-
-    Source: Grafana, packages/grafana-prometheus/src/result_transformer.ts, transformDFToTable
-    """
-    assert (target["instant"], target["format"]) == (True, "table"), target
-    series = prometheus.query(for_all(target["expr"]), at_s=at_s)
-    value = f"Value #{target['refId']}"
-    return [{**one["metric"], value: one["value"][1]} for one in series]
-
-
-def _organize(row: Row, options: Mapping[str, Mapping[str, Any]]) -> Row:
-    """Leave columns out and rename the others."""
-    return {
-        options["renameByName"].get(column, column): text
-        for column, text in row.items()
-        if not options["excludeByName"].get(column)
-    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,14 +33,18 @@ class Truth:
     columns: Mapping[str, Column]
     """Heading → the other columns."""
 
-    def expected(self, prometheus: Prometheus, *, at_s: float) -> list[Row]:
-        """The rows of instant `at_s` (Unix time), in no order."""
+    def expected(
+        self, prometheus: Prometheus, *, at_s: float, only: Mapping[str, str]
+    ) -> list[Row]:
+        """The rows of instant `at_s` (Unix time) with these values of labels, in no order."""
         cells = {
             heading: self._cells(prometheus, column, at_s)
             for heading, column in self.columns.items()
         }
         rows: list[Row] = []
         for series in prometheus.query(self.rows, at_s=at_s):
+            if not only.items() <= series["metric"].items():
+                continue
             row = {heading: series["metric"][label] for label, heading in self.shown.items()}
             for heading, column in self.columns.items():
                 row[heading] = cells[heading].get(self._key(series["metric"]), column.default)
@@ -126,6 +79,8 @@ TABLES: Mapping[str, Truth] = {
             "Lag": Column(expression="lagwatch_group_lag_messages"),
             "Time lag": Column(expression="lagwatch_group_max_lag_seconds"),
             "Members": Column(expression="lagwatch_group_members"),
+            "Cause": Column(expression="lagwatch_group_rule_info", label="rule"),
+            "Since": Column(expression="1000 * lagwatch_group_trouble_start_timestamp_seconds"),
         },
     ),
     "Partitions": Truth(

@@ -1,0 +1,222 @@
+"""What Grafana's own code shows of the dashboards, with groups in every state."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from grafana.panels import STATUS_COLORS
+from lagwatch.kafka.embedded import EmbeddedKafka
+from tests.support.dashboards import boards, panels
+from tests.support.grafana_shows import Cell, Panel, Shown, shown
+from tests.support.kafka import commit, create_topic, produce, unique
+from tests.support.scene import CLUSTER, DEADLINE_S, Scene, watched_scene
+from tests.support.table_truth import TABLES, Row
+from tests.support.waiting import eventually
+
+LIVE = ("fleet", "group", "topic", "itself")
+EMPTY = {
+    ("group", "Retention used"),
+}
+"""Panels that rightly have nothing to show of a group that catches up: nothing was removed."""
+NOT_NUMBERS = {"unknown", "-"}
+
+
+@pytest.fixture(scope="module")
+def scene(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    with watched_scene(kafka, tmp_path_factory.mktemp("shown")) as made:
+        stopped = f'lagwatch_group_status{{group="{made.stopped}",status="ERR"}} == 1'
+        eventually(lambda: bool(made.prometheus.query(stopped)), "a stop", timeout_s=DEADLINE_S)
+        yield made
+
+
+def panel_of(board: str, title: str, kind: str = "") -> Panel:
+    """The only panel with this title, and of this type where there are two."""
+    (found,) = [
+        one
+        for one in panels(boards()[f"lagwatch-{board}"])
+        if one["title"] == title and kind in ("", one["type"])
+    ]
+    return dict(found)
+
+
+def choices(scene: Scene, group: str = "") -> Mapping[str, str]:
+    return {
+        "cluster": CLUSTER,
+        "group": group or scene.catching_up,
+        "topic": scene.topic if group in ("", scene.catching_up) else ".+",
+        "find": ".*",
+    }
+
+
+def see(scene: Scene, *asked: Panel, group: str = "") -> list[Shown]:
+    at_s = scene.prometheus.last_scrape_s()
+    return shown(scene.prometheus, asked, choices=choices(scene, group), at_s=at_s)
+
+
+def only_cell(seen: Shown) -> Cell:
+    """Of a panel with one number."""
+    (series,) = seen["series"]
+    (cell,) = series["cells"]
+    return dict(cell)
+
+
+@pytest.mark.parametrize("board", LIVE)
+def test_every_panel_shows_something(scene: Scene, board: str) -> None:
+    every = list(panels(boards()[f"lagwatch-{board}"]))
+
+    def empty() -> set[tuple[str, str]]:
+        return {
+            (board, panel["title"])
+            for panel, seen in zip(every, see(scene, *every), strict=True)
+            if not seen.get("rows") and not any(one["cells"] for one in seen.get("series", ()))
+        }
+
+    eventually(lambda: empty() <= EMPTY, f"data in all of {board}", timeout_s=DEADLINE_S)
+
+
+@pytest.mark.parametrize(
+    ("board", "title", "chosen"),
+    [
+        ("fleet", "Groups that are not OK", ()),
+        ("group", "Partitions", ("group",)),
+        ("topic", "Groups", ("topic",)),
+    ],
+)
+def test_a_table_has_one_complete_row_for_each_subject(scene, board, title, chosen) -> None:
+    truth, prometheus = TABLES[title], scene.prometheus
+    only = {"cluster": CLUSTER} | {name: choices(scene)[name] for name in chosen}
+    panel = panel_of(board, title, "table")
+
+    def expected_at() -> tuple[float, list[Row]]:
+        at_s = prometheus.last_scrape_s()
+        return at_s, truth.expected(prometheus, at_s=at_s, only=only)
+
+    def each_column_has_a_value() -> bool:
+        _, rows = expected_at()
+        return {*truth.shown.values(), *truth.columns} <= {name for row in rows for name in row}
+
+    eventually(each_column_has_a_value, f"a value in each column of {title}", timeout_s=DEADLINE_S)
+    at_s, expected = expected_at()
+    (seen,) = shown(prometheus, [panel], choices=choices(scene), at_s=at_s)
+
+    headings = [*truth.shown.values(), *truth.columns]
+    rows = [{name: comparable(row[name]["value"]) for name in headings} for row in seen["rows"]]
+    wanted = [{name: comparable(row.get(name)) for name in headings} for row in expected]
+    assert sorted(rows, key=str) == sorted(wanted, key=str)
+    for row in seen["rows"]:
+        for name in headings:
+            if comparable(row[name]["value"]) is None:
+                assert row[name]["text"] in NOT_NUMBERS, (name, row)
+
+
+def comparable(value: Any) -> float | str | None:  # noqa: ANN401 - is JSON
+    """A number as a number, whether JSON or Prometheus wrote it."""
+    try:
+        return None if value in (None, "") else float(value)
+    except ValueError:
+        return str(value)
+
+
+def test_the_table_of_trouble_lists_what_stopped_in_its_color_and_leaves_out_what_is_ok(
+    scene: Scene,
+) -> None:
+    (seen,) = see(scene, panel_of("fleet", "Groups that are not OK"))
+
+    by_group = {row["Group"]["text"]: row for row in seen["rows"]}
+    assert scene.idle not in by_group
+    row = by_group[scene.stopped]
+    assert (row["Status"]["text"], row["Status"]["color"]) == ("ERR", STATUS_COLORS["ERR"])
+    assert row["Since"]["text"].endswith("ago")
+    assert row["Bound"]["text"] == "at_least"  # its messages came before lagwatch
+
+
+def test_numbers_of_the_fleet_are_counts_and_red_where_there_is_trouble(scene: Scene) -> None:
+    asked = [panel_of("fleet", title) for title in ("Groups OK", "Falling behind", "In error")]
+    at_s = scene.prometheus.last_scrape_s()
+    found = scene.prometheus.query(
+        f'sum by (status) (lagwatch_group_status{{cluster="{CLUSTER}"}})', at_s=at_s
+    )
+    counts = {one["metric"]["status"]: float(one["value"][1]) for one in found}
+
+    seen = shown(scene.prometheus, asked, choices=choices(scene), at_s=at_s)
+
+    cells = [only_cell(one) for one in seen]
+    assert [one["value"] for one in cells] == [counts["OK"], counts["WARN"], counts["ERR"]]
+    assert {cell["color"] for cell in cells if cell["value"] == 0} <= {"green"}
+    assert (cells[2]["value"] > 0, cells[2]["color"]) == (True, "red")
+
+
+def test_a_group_that_is_well_is_green_and_its_other_verdicts_are_invisible(scene: Scene) -> None:
+    status, timeline, lost, cause = see(
+        scene,
+        panel_of("group", "Status", "stat"),
+        panel_of("group", "Status", "state-timeline"),
+        panel_of("group", "Messages lost"),
+        panel_of("group", "Cause"),
+        group=scene.idle,
+    )
+
+    assert (only_cell(status)["text"], only_cell(status)["color"]) == ("OK", "green")
+    colors = {one["name"]: {cell["color"] for cell in one["cells"][-3:]}
+              for one in timeline["series"]}  # fmt: skip
+    assert colors == {
+        "OK": {"green"},
+        **{name: {"transparent"} for name in ("WARN", "ERR", "UNKNOWN")},
+    }
+    assert (only_cell(lost)["value"], only_cell(lost)["color"]) == (0, "green")
+    assert only_cell(cause)["text"] == "-"
+
+
+def test_a_group_that_stopped_says_so_with_its_cause_and_what_is_unknown(scene: Scene) -> None:
+    status, timeline, cause, lag, time_lag = see(
+        scene,
+        panel_of("group", "Status", "stat"),
+        panel_of("group", "Status", "state-timeline"),
+        panel_of("group", "Cause"),
+        panel_of("group", "Lag"),
+        panel_of("group", "Time lag", "stat"),
+        group=scene.stopped,
+    )
+
+    assert (only_cell(status)["text"], only_cell(status)["color"]) == ("ERR", "red")
+    (held,) = [one for one in timeline["series"] if one["cells"][-1]["value"] == 1]
+    assert (held["name"], held["cells"][-1]["color"]) == ("ERR", "red")
+    (series,) = cause["series"]
+    assert series["name"] in {"stopped", "records_lost"}
+    assert only_cell(lag)["text"] == "40"
+    (series,) = time_lag["series"]
+    assert series["name"] == "at_least"
+    assert series["cells"][0]["text"].endswith(("s", "min", "mins"))
+
+
+def test_a_state_of_kafka_is_in_its_color(scene: Scene) -> None:
+    (empty,) = see(scene, panel_of("group", "State"), group=scene.idle)
+    (held,) = empty["series"]
+
+    assert (held["name"], held["cells"][-1]["color"]) == ("Empty", "blue")
+
+
+def test_nothing_is_left_of_a_group_that_was_deleted(scene: Scene, kafka: EmbeddedKafka) -> None:
+    group, topic = unique("doomed"), create_topic(kafka)
+    produce(kafka, topic, 30)
+    commit(kafka, group, topic, 10)
+    known = f'lagwatch_group_lag_messages{{group="{group}"}}'
+    eventually(
+        lambda: bool(scene.prometheus.query(known)), "the group is seen", timeout_s=DEADLINE_S
+    )
+    numbers = [one for one in panels(boards()["lagwatch-group"]) if one["type"] == "stat"]
+    before = [only_cell(one)["text"] for one in see(scene, *numbers, group=group)]
+
+    admin = AdminClient(kafka.admin_config())
+    (deleted,) = admin.delete_consumer_groups([group]).values()
+    deleted.result(DEADLINE_S)
+    eventually(lambda: not scene.prometheus.query(known), "the group is gone", timeout_s=DEADLINE_S)
+
+    after = [only_cell(one)["text"] for one in see(scene, *numbers, group=group)]
+    (table,) = see(scene, panel_of("fleet", "Groups that are not OK"))
+    lost = [one["title"] for one in numbers].index("Messages lost")
+    assert "20" in before
+    assert {text for place, text in enumerate(after) if place != lost} <= NOT_NUMBERS
+    assert group not in {row["Group"]["text"] for row in table["rows"]}
