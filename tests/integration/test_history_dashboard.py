@@ -73,7 +73,8 @@ def search(client: Elasticsearch, index: str, target: Mapping[str, Any]) -> Mapp
     Source: Grafana, pkg/tsdb/elasticsearch/data_query.go
     """
     (metric,) = target["metrics"]
-    aggregations: dict[str, Any] = {metric["id"]: {metric["type"]: {"field": metric["field"]}}}
+    measured = {metric["id"]: {metric["type"]: {"field": metric["field"]}}}
+    aggregations: dict[str, Any] = measured
     for bucket in reversed(target["bucketAggs"]):
         settings = bucket["settings"]
         if bucket["type"] == "terms":
@@ -82,6 +83,8 @@ def search(client: Elasticsearch, index: str, target: Mapping[str, Any]) -> Mapp
                 "size": int(settings["size"]),
                 "order": {settings["orderBy"]: settings["order"]},
             }
+            # to order by a metric Grafana asks for it beside the buckets, too
+            aggregations = measured | aggregations
         else:
             shape = {
                 "field": bucket["field"],
@@ -136,6 +139,31 @@ def test_the_greatest_lag_is_that_of_its_hour(index) -> None:
     (curve,) = search(client, name, target)["2"]["buckets"]
 
     assert [bucket["1"]["value"] for bucket in curve["3"]["buckets"]] == [0, 10, 20, 30, 40]
+
+
+@pytest.mark.parametrize("title", ["Greatest lag", "Rebalances"])
+def test_of_many_groups_those_with_the_greatest_values_are_shown(
+    title: str, elasticsearch: EmbeddedElasticsearch, tmp_path: Path
+) -> None:
+    prefix, target = unique_prefix(), dict(targets())[f"{title} A"]
+    (metric,) = target["metrics"]
+    rows = [
+        rollup(hour, group=f"g{number:02}", **{metric["field"]: number})
+        for number in range(15)
+        for hour in range(HOURS if number < 5 else 1)  # the best have the most samples
+    ]
+    store = open_store(elasticsearch.url, prefix, tmp_path)
+    try:
+        store.write([from_rows(KIND, rows)], batch="rollups")
+        with elasticsearch.client() as client:
+            client.indices.refresh(index=f"{prefix}-*")
+            curves = search(client, alias(prefix, KIND), target)["2"]["buckets"]
+    finally:
+        store.close()
+
+    shown = {curve["key"] for curve in curves}
+    assert {f"g{number:02}" for number in range(10, 15)} <= shown
+    assert len(shown) == 10
 
 
 @pytest.mark.parametrize("name", ["cluster", "group"])
