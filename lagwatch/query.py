@@ -210,7 +210,7 @@ class _Seen(NamedTuple):
 
     def fell(self) -> tuple[int | None, int | None]:
         """Offsets around the first fall in the window."""
-        held = window_columns(self.windows).take(np.array([self.row.window]))
+        held = window_columns(self.windows, np.array([self.row.window]))
         fell, before, after = first_rewind(held)
         return (int(before[0]), int(after[0])) if fell[0] else (None, None)
 
@@ -330,7 +330,8 @@ class _GroupReader:
         snapshot, number = self._snapshot, self._number
         columns = snapshot.group
         max_lag_row = int(columns.max_lag_row[number])
-        time_lag_ms = int(columns.time_lag_ms[number])
+        time = columns.times(slice(number, number + 1))
+        time_lag_ms = int(time.lag_ms[0])
         age_ms = int(snapshot.group_ages_ms(slice(number, number + 1))[0])
         return GroupVerdict(
             cluster=snapshot.cluster,
@@ -347,9 +348,9 @@ class _GroupReader:
             since_ms=_instant(int(columns.since_ms[number])),
             unknown_partitions=int(columns.unknown[number]),
             time_lag_s=None if time_lag_ms < 0 else time_lag_ms / 1000,
-            time_lag_reason=TimeLagReason(int(columns.time_lag_reason[number])),
-            time_lag_error_s=_error_s(float(columns.time_lag_error_ms[number])),
-            time_lag_partition=self._place(int(columns.time_lag_row[number])),
+            time_lag_reason=TimeLagReason(int(time.reason[0])),
+            time_lag_error_s=_error_s(float(time.error_ms[0])),
+            time_lag_partition=self._place(int(time.row[0])),
             stale=snapshot.stale or age_ms > snapshot.stale_after_ms,
             data_age_s=max(age_ms, snapshot.data_age_ms) / 1000,
         )
@@ -419,14 +420,18 @@ class _GroupReader:
             columns.since_ms[wanted].tolist(),
             columns.limit_ms[wanted].tolist(),
             columns.lowest_lag[wanted].tolist(),
-            columns.time_lag_ms[wanted].tolist(),
-            columns.time_lag_reason[wanted].tolist(),
-            columns.time_lag_error_ms[wanted].tolist(),
+            *self._times(wanted),
         )
         return [
             self._partition(_Row(*numbers), oldest, newest, index)
             for index, numbers in enumerate(zip(*rows, strict=True))
         ]
+
+    def _times(self, wanted: list[int]) -> list[list[float]]:
+        """Time lag, reason and error of rows of this group."""
+        first = self._rows.start
+        times = self._snapshot.rows.times(slice(first, self._rows.stop))
+        return [column[np.array(wanted) - first].tolist() for column in times]
 
     def _partition(
         self, row: "_Row", oldest: Entries, newest: Entries, index: int

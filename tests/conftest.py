@@ -13,6 +13,7 @@ from typing import TypeVar
 import pytest
 from hypothesis import settings
 
+from lagwatch.core.judged import Judged
 from lagwatch.errors import MissingPartError
 from lagwatch.kafka.embedded import EmbeddedKafka, ScramOverTls
 from tests.support.elasticsearch import EmbeddedElasticsearch
@@ -35,6 +36,8 @@ _SERVERS = frozenset(
 settings.register_profile("full", deadline=None)
 settings.register_profile("quick", deadline=None, max_examples=10)
 settings.load_profile("full")
+# in every test each round judges all rows as well: what was not judged must be the same
+Judged.compares = True
 
 
 @pytest.fixture(scope="session")

@@ -57,6 +57,8 @@ class LogEndHistory:
         self._interrupted = False
         self.restored_ms = UNKNOWN
         """Newest sample of an earlier process; -1 when there is none."""
+        self.revision = 0
+        """Changes when samples do that were there: then instants read from them may, too."""
         self._gaps: list[tuple[int, int]] = []
         """Last sample before each gap, first one after it; both are samples still."""
 
@@ -74,6 +76,7 @@ class LogEndHistory:
         self._gaps = [(first, last) for first, last in gaps]
         self._interrupted = self._count > 0
         self.restored_ms = int(at_ms[-1]) if self._count else UNKNOWN
+        self.revision += 1
 
     @property
     def interrupted(self) -> bool:
@@ -114,6 +117,7 @@ class LogEndHistory:
         kept = np.flatnonzero(source >= 0)
         ends[: self._count, kept] = self.ends[:, source[kept]]
         self._ends = ends
+        self.revision += 1
 
     def add(self, at_ms: int, log_end: Int64) -> None:
         """Add one round of samples, -1 where unknown.
@@ -131,7 +135,9 @@ class LogEndHistory:
             self._end_gap(at_ms)
         place = self._count - 1 if again else self._count
         self._ends[place] = np.where(log_end >= 0, log_end, before)
-        if not again:
+        if again:
+            self.revision += 1
+        else:
             self._at_ms[place] = at_ms
             self._count += 1
 
@@ -140,6 +146,7 @@ class LogEndHistory:
         if at_ms - last_ms > _SHORT_GAP_MS:
             self._gaps.append((last_ms, at_ms))
         self._interrupted = False
+        self.revision += 1
 
     def _open_gaps(self, now_ms: int) -> list[tuple[int, int]]:
         """Gaps that are coarser than samples of their age; those between which none is left."""
@@ -166,6 +173,7 @@ class LogEndHistory:
         at_ms[: len(chosen)] = self._at_ms[chosen]
         self._ends, self._at_ms, self._count = ends, at_ms, len(chosen)
         self._gaps = self._open_gaps(now_ms)
+        self.revision += 1
 
     def first_above(self, partition: Index, offset: Int64) -> Int64:
         """Per pair: the first sample whose log end is above the offset, or the sample count."""

@@ -318,18 +318,22 @@ class Pace:
             self.waited_ms = np.full(self.moved_ms.size, UNKNOWN, np.int64)
         self.waited_ms[rows] = at_ms
 
-    def see_members(self, held: Bools, now_ms: int, *, unknown: Bools) -> None:
-        """Which rows' partitions are held by members now; where that is `unknown`, as before."""
+    def see_members(self, held: Bools, now_ms: int, *, unknown: Bools) -> Rows:
+        """Which rows' partitions are held by members now; where that is `unknown`, as before.
+
+        Returns the rows for which that changed.
+        """
         size, now_s = held.size, now_ms // 1000
         held_s, left_s = self.held_s[:size], self.left_s[:size]
         changed = np.flatnonzero((held != ((held_s > 0) & (left_s == 0))) & ~unknown)
         if not changed.size:
-            return
+            return changed
         joins, leaves = changed[held[changed]], changed[~held[changed]]
         anew = (left_s[joins] == 0) | ((now_s - left_s[joins]) * 1000 >= self.step_ms)
         held_s[joins[anew]] = now_s
         left_s[joins] = 0
         left_s[leaves] = now_s
+        return changed
 
     def forget_past(self, held: Bools, now_ms: int) -> None:
         """Forget the pauses of the past where members stay without moving; called once a step.

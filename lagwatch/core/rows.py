@@ -21,41 +21,112 @@ Bools = NDArray[np.bool_]
 Slots = NDArray[np.integer]
 
 _NO_LAG: Final = np.iinfo(np.int64).max
+_LONG_AGO_MS: Final = -(1 << 60)
+NEVER_MS: Final = 1 << 60
+"""Later than every instant."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WindowColumns:
-    """The windows of n rows, k slots each."""
+    """The windows of n rows, k slots each.
 
-    offset: Int64
-    """[k, n]"""
-    commit_ms: Int64
-    """[k, n]"""
-    lag: Int64
-    """[k, n]; -1 unknown."""
-    count: Slots
-    """[n]"""
-    oldest: Slots
-    """[n] slot of the oldest entry; 0 for an empty row."""
-    newest: Slots
-    """[n] slot of the newest entry; -1 for an empty row."""
-    observed_s: NDArray[np.uint32] | None = None
-    """[k, n] when lagwatch saw each commit, on its own clock; None: not known."""
+    Columns of slots are gathered when asked for: most rules look at the newest commit only.
+    """
+
+    def __init__(
+        self,
+        *,
+        offset: Int64,
+        commit_ms: Int64,
+        lag: Int64,
+        count: Slots,
+        oldest: Slots,
+        newest: Slots,
+        observed_s: NDArray[np.uint32] | None = None,
+        chosen: Slots | None = None,
+    ) -> None:
+        """Columns of slots are [k, n], the others [n].
+
+        Args:
+            offset: committed offsets.
+            commit_ms: when they were committed.
+            lag: -1 unknown.
+            count: entries of each row.
+            oldest: slot of the oldest entry; 0 for an empty row.
+            newest: slot of the newest entry; -1 for an empty row.
+            observed_s: when lagwatch saw each commit, on its own clock; None: not known.
+            chosen: the columns of slots are those of more rows, of which these are looked at.
+        """
+        self._offset = offset
+        self._commit_ms = commit_ms
+        self._lag = lag
+        self._observed_s = observed_s
+        self._chosen = chosen
+        self.count = count
+        self.oldest = oldest
+        self.newest = newest
+
+    @property
+    def slots(self) -> int:
+        return int(self._offset.shape[0])
+
+    @cached_property
+    def offset(self) -> Int64:
+        """Committed offsets; [k, n]."""
+        return self._offset if self._chosen is None else self._offset[:, self._chosen]
+
+    @cached_property
+    def commit_ms(self) -> Int64:
+        """When they were committed; [k, n]."""
+        return self._commit_ms if self._chosen is None else self._commit_ms[:, self._chosen]
+
+    @cached_property
+    def lag(self) -> Int64:
+        """[k, n]; -1 unknown."""
+        return self._lag if self._chosen is None else self._lag[:, self._chosen]
 
     @property
     def rows(self) -> NDArray[np.intp]:
         return np.arange(self.count.size)
 
+    @property
+    def newest_offset(self) -> Int64:
+        """[n]; of an empty row it means nothing, as in the two that follow."""
+        return self._offset[self.newest, self._place]
+
+    @property
+    def newest_ms(self) -> Int64:
+        """When the newest entry was committed; [n]."""
+        return self._commit_ms[self.newest, self._place]
+
+    @property
+    def oldest_ms(self) -> Int64:
+        """When the oldest entry was committed; [n]."""
+        return self._commit_ms[self.oldest, self._place]
+
+    @property
+    def newest_seen_s(self) -> NDArray[np.uint32] | None:
+        """When lagwatch saw the newest entry, on its own clock; None: not known."""
+        observed_s = self._observed_s
+        return None if observed_s is None else observed_s[self.newest, self._place]
+
+    @property
+    def _place(self) -> Slots:
+        return self.rows if self._chosen is None else self._chosen
+
     def take(self, rows: Slots | slice) -> "WindowColumns":
         """The windows of these rows; views for a slice."""
+        view = isinstance(rows, slice) and self._chosen is None
+        part = np.s_[:, rows] if view else np.s_[:]
+        observed_s = self._observed_s
         return WindowColumns(
-            offset=self.offset[:, rows],
-            commit_ms=self.commit_ms[:, rows],
-            lag=self.lag[:, rows],
+            offset=self._offset[part],
+            commit_ms=self._commit_ms[part],
+            lag=self._lag[part],
             count=self.count[rows],
             oldest=self.oldest[rows],
             newest=self.newest[rows],
-            observed_s=None if self.observed_s is None else self.observed_s[:, rows],
+            observed_s=None if observed_s is None else observed_s[part],
+            chosen=None if view else self._place[rows],
         )
 
     def in_time(self, column: Int64) -> Int64:
@@ -116,6 +187,23 @@ def uninterrupted_ms(
     before = away_ms - np.maximum(since_ms, clear_ms)
     apart = np.maximum(before, until_ms - back_ms)
     return np.maximum(np.where(since_ms < back_ms, apart, until_ms - since_ms), 0)
+
+
+def longer_from_ms(
+    since_ms: Int64,
+    than_ms: Int64 | int,
+    away_ms: Int64,
+    back_ms: Int64,
+    clear_ms: Int64,
+) -> Int64:
+    """From when on `uninterrupted_ms` since an instant is longer than this.
+
+    Far in the past where it was so before the last absence.
+    """
+    interrupted = since_ms < back_ms
+    before = away_ms - np.maximum(since_ms, clear_ms)
+    from_ms = np.where(interrupted, back_ms, since_ms) + than_ms + 1
+    return np.where(interrupted & (before > than_ms), _LONG_AGO_MS, from_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +332,11 @@ class Around:
 
 
 class Rows:
-    """Rows to be judged. Instants are on Kafka's clock. Derived columns are made when asked for."""
+    """Rows to be judged. Instants are on Kafka's clock. Derived columns are made when asked for.
+
+    All that depends on how late it is asks `come` or `note`: so it is known when a verdict can
+    change although nothing happens.
+    """
 
     def __init__(
         self,
@@ -285,6 +377,28 @@ class Rows:
         self.time_lag_ms = time_lag_ms
         self.allowed_lag = allowed_lag
         self.appended_ms = appended_ms
+        self.due_ms = np.full(row.size, NEVER_MS, np.int64)
+        """The next instant at which something of what was asked so far changes by itself."""
+        self._noted_ms: list[tuple[Int64 | int, Bools]] = []
+
+    def come(self, at_ms: Int64 | int, where: Bools | None = None) -> Bools:
+        """Has this instant come for each row? Where not, the row is due when it comes.
+
+        `where`: rows for which the answer matters.
+        """
+        come: Bools = self.now_ms >= at_ms
+        self.note(at_ms, ~come if where is None else where & ~come)
+        return come
+
+    def note(self, at_ms: Int64 | int, where: Bools) -> None:
+        """These rows may change at an instant."""
+        self._noted_ms.append((at_ms, where))
+
+    def settle(self, undecided: Bools) -> None:
+        """What was noted since the last call matters for rows that were undecided until then."""
+        for at_ms, where in self._noted_ms:
+            np.minimum(self.due_ms, at_ms, out=self.due_ms, where=where & undecided)
+        self._noted_ms.clear()
 
     @property
     def size(self) -> int:
@@ -297,7 +411,7 @@ class Rows:
     def take(self, index: Slots) -> "Rows":
         """Some of the rows."""
         allowed = self.allowed_lag
-        return Rows(
+        taken = Rows(
             self.around,
             self.windows.take(index),
             row=self.row[index],
@@ -309,34 +423,31 @@ class Rows:
             allowed_lag=allowed if isinstance(allowed, int) else allowed[index],
             appended_ms=None if self.appended_ms is None else self.appended_ms[index],
         )
+        taken.due_ms = self.due_ms[index]
+        return taken
 
     # windows
 
     @cached_property
     def committed(self) -> Int64:
         """Newest committed offset; of an empty row it means nothing."""
-        offset: Int64 = self.windows.offset[self.windows.newest, self.windows.rows]
-        return offset
+        return self.windows.newest_offset
 
     @cached_property
     def commit_ms(self) -> Int64:
         """When it was committed."""
-        at_ms: Int64 = self.windows.commit_ms[self.windows.newest, self.windows.rows]
-        return at_ms
+        return self.windows.newest_ms
 
     @cached_property
     def span_ms(self) -> Int64:
         """From the oldest commit of the window to the newest."""
-        first_ms: Int64 = self.windows.commit_ms[self.windows.oldest, self.windows.rows]
-        return self.commit_ms - first_ms
+        return self.commit_ms - self.windows.oldest_ms
 
     @property
     def seen_ms(self) -> Int64 | None:
         """When lagwatch saw the newest commit, on its own clock; None: not known."""
-        observed_s = self.windows.observed_s
-        if observed_s is None:
-            return None
-        return observed_s[self.windows.newest, self.windows.rows].astype(np.int64) * 1000
+        seen_s = self.windows.newest_seen_s
+        return None if seen_s is None else seen_s.astype(np.int64) * 1000
 
     @cached_property
     def movement(self) -> "Movement":
@@ -380,8 +491,7 @@ class Rows:
         """Is no consumer there to read the partition?"""
         unheld = np.isin(self.membership, (Membership.EMPTY, Membership.UNHELD))
         # the last commits of members that have just left may still be on their way
-        settled: Bools = self.now_ms - self._left_ms >= self.limits.step_ms
-        return unheld & settled
+        return unheld & self.come(self._left_ms + self.limits.step_ms, unheld)
 
     @cached_property
     def _held(self) -> Bools:
@@ -426,19 +536,34 @@ class Rows:
         After it was away a group has to find its broker, and rejoin: so the time before and the
         time after are not added up, the longer of them counts.
         """
-        since_ms = self.quiet_since_ms
-        if self.around.complete_ms >= 0:
-            # a pace that is not known yet is learned from what is seen, not from the past
-            since_ms = np.where(
-                self.pace_known, since_ms, np.maximum(since_ms, self.around.complete_ms)
-            )
-        by_partition = uninterrupted_ms(
-            since_ms, self.now_ms, *(self.partition(name) for name in ABSENCE)
+        since_ms = self._counted_since_ms
+        return np.minimum(
+            *(uninterrupted_ms(since_ms, self.now_ms, *absence) for absence in self._absences)
         )
-        by_commits = uninterrupted_ms(
-            since_ms, self.now_ms, *(self.commit_fact(name) for name in ABSENCE)
+
+    def quiet_longer(self, than_ms: Int64 | int) -> Bools:
+        """Where `quiet_ms` is longer than this."""
+        since_ms = self._counted_since_ms
+        return self.come(
+            np.maximum(*(longer_from_ms(since_ms, than_ms, *each) for each in self._absences))
         )
-        return np.minimum(by_partition, by_commits)
+
+    @cached_property
+    def _counted_since_ms(self) -> Int64:
+        """From when on quiet counts."""
+        if self.around.complete_ms < 0:
+            return self.quiet_since_ms
+        # a pace that is not known yet is learned from what is seen, not from the past
+        watched_ms = np.maximum(self.quiet_since_ms, self.around.complete_ms)
+        return np.where(self.pace_known, self.quiet_since_ms, watched_ms)
+
+    @cached_property
+    def _absences(self) -> tuple[tuple[Int64, ...], tuple[Int64, ...]]:
+        """`ABSENCE` of each row's partition, and of its partition of the offsets topic."""
+        return (
+            tuple(self.partition(name) for name in ABSENCE),
+            tuple(self.commit_fact(name) for name in ABSENCE),
+        )
 
     @cached_property
     def pace_known(self) -> Bools:
@@ -454,7 +579,7 @@ class Rows:
         """
         limits, pause_ms = self.around.limits, self.pause_ms
         since_ms = self.around.pace.since_s[self.row].astype(np.int64) * 1000
-        young = self.now_ms - since_ms < limits.young_ms
+        young = ~self.come(since_ms + limits.young_ms)
         floor_ms = np.where(young, limits.unsure_ms, limits.stop_after_ms)
         # a job of every five minutes
         floor_ms = np.where(young & self.ended, limits.next_run_ms, floor_ms)
@@ -481,7 +606,7 @@ class Rows:
     @cached_property
     def overdue(self) -> Bools:
         """Has the row been quiet for longer than it may?"""
-        return (self.quiet_ms > self.limit_ms) | self.around.pace.down[self.row]
+        return self.quiet_longer(self.limit_ms) | self.around.pace.down[self.row]
 
     @cached_property
     def watched(self) -> Bools:
@@ -494,7 +619,7 @@ class Rows:
             return np.ones(self.size, np.bool_)
         return (
             (self.quiet_since_ms >= complete_ms)
-            | (self.now_ms - complete_ms >= self._watch_ms)
+            | self.come(complete_ms + self._watch_ms)
             | self.around.pace.down[self.row]
         )
 
@@ -515,7 +640,7 @@ class Rows:
         """Does somebody still commit, or would if polls could see it?"""
         steps = np.maximum(self.windows.count.astype(np.int64) - 1, 1)
         usual_ms = np.maximum(3 * self.span_ms // steps, self.limits.step_ms)
-        seen = self.now_ms - self.commit_ms <= usual_ms
+        seen = ~self.come(self.commit_ms + usual_ms + 1)
         seen &= self.commit_ms > self.around.pace.moved_ms[self.row]
         polled = self.commit_fact("polled") == 1
         return np.where(polled, self.membership == Membership.HELD, seen)
@@ -525,9 +650,7 @@ class Rows:
         """Does the offset move in the rhythm of its last commits? A group between runs does not."""
         steps = np.maximum(self.windows.count.astype(np.int64) - 1, 1)
         rhythm_ms = np.maximum(3 * self.span_ms // steps, self.limits.step_ms)
-        still_ms = self.now_ms - self.around.pace.moved_ms[self.row]
-        moves: Bools = still_ms <= rhythm_ms
-        return moves
+        return ~self.come(self.around.pace.moved_ms[self.row] + rhythm_ms + 1)
 
     @cached_property
     def rising_ms(self) -> Int64:
@@ -539,6 +662,7 @@ class Rows:
         """When that began."""
         since_ms = self.around.pace.rises_since_ms(self.row)
         # of a rise that an earlier version saw begin nothing but the length is known
+        self.note(self.now_ms, (since_ms < 0) & (self.rising_ms > 0))
         return np.where(since_ms >= 0, since_ms - self.around.skew_ms, self.now_ms - self.rising_ms)
 
 
@@ -564,7 +688,7 @@ def _movement(windows: WindowColumns) -> Movement:
     falls, shrinks, gaps = (np.zeros(number, np.bool_) for _ in range(3))
     still = np.ones(number, np.bool_)
     lowest = np.full(number, _NO_LAG, np.int64)
-    for slot in range(windows.offset.shape[0]):
+    for slot in range(windows.slots):
         used = windows.count > slot
         # the ring's oldest entry follows none: the slot before it holds the newest
         follows = used & (windows.oldest != slot)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN, Membership, PartitionStatus, Rule, RuleSet
 from lagwatch.core.pace import RESTS
-from lagwatch.core.rows import Rows, WindowColumns, lowest_known
+from lagwatch.core.rows import NEVER_MS, Rows, WindowColumns, lowest_known
 from lagwatch.core.words import Evidence, Numbers, counted, fill
 
 Int64 = NDArray[np.int64]
@@ -58,7 +58,7 @@ def _log_end_unknown(rows: Rows) -> Bools:
 
 
 def _incomplete(rows: Rows) -> Bools:
-    slots = rows.windows.offset.shape[0]
+    slots = rows.windows.slots
     incomplete: Bools = rows.windows.count < rows.limits.minimum_complete * slots
     return incomplete
 
@@ -87,7 +87,7 @@ def silent_longer_than_the_window(rows: Rows) -> Bools:
     """
     recent_end = rows.partition("recent_end")
     at_the_end = (recent_end >= 0) & (recent_end <= rows.committed)
-    return (rows.now_ms - rows.commit_ms > rows.span_ms) & ~at_the_end
+    return rows.come(rows.commit_ms + rows.span_ms + 1) & ~at_the_end
 
 
 def first_rewind(windows: WindowColumns) -> tuple[Bools, Int64, Int64]:
@@ -97,7 +97,7 @@ def first_rewind(windows: WindowColumns) -> tuple[Bools, Int64, Int64]:
 
     Source: checkIfOffsetsRewind, checkIfRewindRecovered.
     """
-    slots = windows.offset.shape[0]
+    slots = windows.slots
     if slots == 1:  # a window of one entry cannot fall
         nothing = np.zeros(windows.count.size, np.int64)
         return nothing.astype(np.bool_), nothing, nothing
@@ -151,7 +151,8 @@ def _lag_not_decreasing(rows: Rows) -> Bools:
 
 def _not_subscribed(rows: Rows) -> Bools:
     left_ms = rows.fact("left_ms")
-    return (left_ms >= 0) & (rows.now_ms - left_ms >= rows.limits.step_ms)
+    left: Bools = left_ms >= 0
+    return left & rows.come(left_ms + rows.limits.step_ms, left)
 
 
 def _mirrored(rows: Rows) -> Bools:
@@ -160,19 +161,22 @@ def _mirrored(rows: Rows) -> Bools:
 
 def _ahead(rows: Rows) -> Bools:
     # a commit may be younger than the log end it is compared with
-    settled = rows.now_ms - rows.commit_ms >= _SETTLED_MS
-    ahead: Bools = _beyond(rows) & settled
+    beyond = _beyond(rows)
+    ahead: Bools = beyond & rows.come(rows.commit_ms + _SETTLED_MS, beyond)
     seen_ms = rows.seen_ms
     if seen_ms is None or not ahead.any():
         return ahead
     # that holds by lagwatch's clock alone, too: how it differs from Kafka's may not be known yet
     read_ms = rows.partition("known_ms") + rows.around.skew_ms
-    return ahead & (read_ms - seen_ms >= _SETTLED_MS)
+    settled = read_ms - seen_ms >= _SETTLED_MS
+    rows.note(seen_ms + _SETTLED_MS - rows.around.skew_ms, ahead & ~settled)
+    return ahead & settled
 
 
 def _lost(rows: Rows) -> Bools:
     lost_ms = rows.fact("lost_ms")
-    lost: Bools = (lost_ms >= 0) & (rows.now_ms - lost_ms < rows.limits.loss_shown_ms)
+    noticed = lost_ms >= 0
+    lost: Bools = noticed & ~rows.come(lost_ms + rows.limits.loss_shown_ms, noticed)
     if not lost.any():
         return lost
     # a stop that comes on top is not hidden
@@ -196,16 +200,16 @@ def _at_last_stable(rows: Rows) -> Bools:
 
 def _held(rows: Rows) -> Bools:
     held_ms = rows.partition("held_ms")
-    return _at_last_stable(rows) & (held_ms >= 0) & (rows.now_ms - held_ms >= _HELD_MS)
+    waits = _at_last_stable(rows) & (held_ms >= 0)
+    return waits & rows.come(held_ms + _HELD_MS, waits)
 
 
 def _rewound(rows: Rows) -> Bools:
-    first_ms = rows.now_ms - rows.fact("rewound_ms")
-    last_ms = rows.now_ms - rows.fact("rewound_again_ms")
     lower = rows.fact("rewound_from") > rows.committed
     # commits sent twice may arrive in the wrong order; the next one mends that
-    settled = first_ms >= rows.limits.step_ms // 2
-    return lower & settled & (last_ms < 10 * rows.limits.step_ms)
+    settled = rows.come(rows.fact("rewound_ms") + rows.limits.step_ms // 2, lower)
+    over = rows.come(rows.fact("rewound_again_ms") + 10 * rows.limits.step_ms, lower)
+    return lower & settled & ~over
 
 
 def _warming_up(rows: Rows) -> Bools:
@@ -216,16 +220,17 @@ def _warming_up(rows: Rows) -> Bools:
 
 def _silent_before_start(rows: Rows) -> Bools:
     first_ms, step_ms = rows.around.first_ms, rows.limits.step_ms
-    new = (first_ms >= 0) & (rows.now_ms - first_ms < _DAY_STEPS * step_ms)
+    watched = first_ms >= 0
+    new = watched & ~rows.come(first_ms + _DAY_STEPS * step_ms, np.full(rows.size, watched))
     pace = rows.around.pace
+    moved_ms = pace.moved_ms[rows.row]
     # one run does not show yet when the next one begins; who dies at work leaves later
-    ran = pace.may_be_job[rows.row] & (pace.moved_ms[rows.row] > first_ms)
+    ran = pace.may_be_job[rows.row] & (moved_ms > first_ms)
     if ran.any():
-        rests = rows.now_ms - pace.moved_ms[rows.row] < _DAY_STEPS * step_ms
+        rests = ~rows.come(moved_ms + _DAY_STEPS * step_ms, ran)
         ran &= rests & rows.gone & rows.ended
     if not (new | ran).any():
         return new
-    moved_ms = pace.moved_ms[rows.row]
     silent_ms = first_ms - moved_ms
     # who was seen to work for much longer than it has been silent now is no batch job
     worked_ms = moved_ms - pace.since_s[rows.row].astype(np.int64) * 1000
@@ -250,9 +255,10 @@ def _falling_behind(rows: Rows) -> Bools:
     # between two commits any lag rises, and between the first ones that is not yet known
     long &= rows.pace_known & (rows.rising_ms >= 2 * rows.pause_ms)
     # it has caught up at half of that: at the limit itself a time lag goes to and fro
-    behind = pace.behind[rows.row]
-    late = late_for(rows.time_lag_ms, 2 * rows.pause_ms, 2 * step_ms)
-    late |= behind & late_for(rows.time_lag_ms, rows.pause_ms, step_ms)
+    enough_ms = rows.pause_ms + step_ms
+    enough_ms = np.where(pace.behind[rows.row], enough_ms, 2 * enough_ms)
+    late = late_for(rows.time_lag_ms, enough_ms, 0)
+    rows.note(rows.around.asked_ms + enough_ms - rows.time_lag_ms, long & ~late)
     return long & late & rows.moves
 
 
@@ -265,7 +271,7 @@ def late_for(time_lag_ms: Int64, pause_ms: Int64, step_ms: int) -> Bools:
 
 
 def _paused(rows: Rows) -> Bools:
-    return rows.quiet_ms > rows.limits.step_ms // 2
+    return rows.quiet_longer(rows.limits.step_ms // 2)
 
 
 _SETTLED_MS: Final = 10_000
@@ -690,52 +696,68 @@ class Judgement:
     lowest_lag: Int64 | None
     """Lowest known lag in the window; -1 when none is known, None when no window was looked at."""
     limit_ms: Int32
-    """How long a quiet row may be quiet; -1 where it was not looked at."""
+    """How long a quiet row may be quiet; -1 where the rule that decided did not look at it."""
+    due_ms: Int64
+    """When the verdict may change although nothing happens: judge again then."""
 
 
-def _looks_at_windows(table: Sequence[RuleRow]) -> bool:
-    return any("lowest_lag" in row.evidence for row in table)
-
-
+_LIMIT_IS_SHOWN: Final = frozenset({"limit_ms", "judged_from_ms"})
+"""Evidence that is made from `Judgement.limit_ms`."""
 _NARROW_BELOW: Final = 0.5
 """Once less than this share of the rows is undecided, only these are looked at."""
 
 
 def judge(table: Sequence[RuleRow], rows: Rows) -> Judgement:
-    """Ask the rules in their order; the first that holds decides."""
+    """Ask the rules in their order; the first that holds decides.
+
+    What is found of a row does not depend on which other rows are judged with it.
+    """
     judged = Judgement(
         rule=np.full(rows.size, table[-1].rule, np.int8),
         since_ms=np.full(rows.size, UNKNOWN, np.int64),
-        lowest_lag=np.full(rows.size, UNKNOWN, np.int64) if _looks_at_windows(table) else None,
+        lowest_lag=np.full(rows.size, UNKNOWN, np.int64) if looks_at_windows(table) else None,
         limit_ms=np.full(rows.size, UNKNOWN, np.int32),
+        due_ms=np.full(rows.size, NEVER_MS, np.int64),
     )
     place = np.arange(rows.size)
     left = np.ones(rows.size, np.bool_)
+    looked = False
     for each in table:
+        looked |= "lowest_lag" in each.evidence
         holds = left & each.holds(rows)
         decided = np.flatnonzero(holds)
         if decided.size:
             judged.rule[place[decided]] = each.rule
-            if each.since is not None:
-                judged.since_ms[place[decided]] = each.since(rows)[decided]
-            left &= ~holds
-            undecided = int(np.count_nonzero(left))
-            if not undecided:
-                break
-            if undecided < _NARROW_BELOW * rows.size:
-                _note(rows, place, judged)
-                kept = np.flatnonzero(left)
-                rows, place, left = rows.take(kept), place[kept], left[kept]
-    _note(rows, place, judged)
+            _keep(each, rows, judged, decided, place)
+        rows.settle(left)
+        left &= ~holds
+        if judged.lowest_lag is not None and looked and decided.size:
+            judged.lowest_lag[place[decided]] = lowest_known(rows.movement)[decided]
+        undecided = int(np.count_nonzero(left))
+        if not undecided:
+            break
+        if undecided < _NARROW_BELOW * rows.size:
+            judged.due_ms[place] = rows.due_ms
+            kept = np.flatnonzero(left)
+            rows, place, left = rows.take(kept), place[kept], left[kept]
+    judged.due_ms[place] = rows.due_ms
     return judged
 
 
-def _note(rows: Rows, place: NDArray[np.intp], judged: Judgement) -> None:
-    """Keep what was worked out about the rows, for their evidence."""
-    if judged.lowest_lag is not None and "movement" in vars(rows):
-        judged.lowest_lag[place] = lowest_known(rows.movement)
-    if "limit_ms" in vars(rows):
-        judged.limit_ms[place] = np.minimum(rows.limit_ms, np.iinfo(np.int32).max)
+def _keep(
+    row: RuleRow, rows: Rows, judged: Judgement, decided: NDArray[np.intp], place: NDArray[np.intp]
+) -> None:
+    """Keep what was worked out about the rows that a rule decided, for their evidence."""
+    if row.since is not None:
+        judged.since_ms[place[decided]] = row.since(rows)[decided]
+    if not _LIMIT_IS_SHOWN.isdisjoint(row.evidence):
+        limit_ms = np.minimum(rows.limit_ms[decided], np.iinfo(np.int32).max)
+        judged.limit_ms[place[decided]] = limit_ms
+
+
+def looks_at_windows(table: Sequence[RuleRow]) -> bool:
+    """Do rules of this table look at the lags within windows?"""
+    return any("lowest_lag" in row.evidence for row in table)
 
 
 def evidence(row: RuleRow, numbers: Numbers) -> Evidence:

@@ -5,8 +5,10 @@ group `g` are `group.first[g]:group.first[g + 1]`. Topic-partitions are numbered
 topic `t` are `topics.first[t]:topics.first[t + 1]`. In all integer columns -1 means unknown.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +38,42 @@ class TopicColumns:
     """Broker id; -1 none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class RowTimes(NamedTuple):
+    """Time lags of some rows."""
+
+    lag_ms: Int64
+    """-1 where nothing is known."""
+    reason: Int8
+    error_ms: Float32
+    """Not a number: unknown."""
+
+    def part(self, rows: slice) -> "RowTimes":
+        """Those of a range of these rows; views."""
+        return RowTimes(self.lag_ms[rows], self.reason[rows], self.error_ms[rows])
+
+
+class GroupTimes(NamedTuple):
+    """Time lags of some groups."""
+
+    lag_ms: Int64
+    reason: Int8
+    error_ms: Float32
+    row: Int64
+    """Row that the time lag is of; -1 none."""
+
+    def part(self, groups: slice) -> "GroupTimes":
+        """Those of a range of these groups; views."""
+        return GroupTimes(
+            self.lag_ms[groups], self.reason[groups], self.error_ms[groups], self.row[groups]
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class RowColumns:
-    """One row per committed group-partition; shape [rows] each."""
+    """One row per committed group-partition; shape [rows] each.
+
+    Time lags grow from round to round: they are worked out for who asks.
+    """
 
     topic: Int32
     """Index into `ClusterSnapshot.topic_names`."""
@@ -65,16 +100,32 @@ class RowColumns:
     """How long the row may be quiet before it counts as stopped; -1 where it was not looked at."""
     lowest_lag: Int64
     """Lowest known lag in the window of a row that is behind; -1 when not looked at."""
-    time_lag_ms: Int64
-    """A bound where `time_lag_reason` says so."""
-    time_lag_reason: Int8
-    time_lag_error_ms: Float32
-    """By how much the true time lag may differ, as the bound says; not a number: unknown."""
+    times: Callable[[slice], RowTimes]
+    """The time lags of a range of rows."""
+
+    @cached_property
+    def every_time(self) -> RowTimes:
+        """The time lags of all rows."""
+        return self.times(slice(None))
+
+    @property
+    def time_lag_ms(self) -> Int64:
+        """A bound where `time_lag_reason` says so."""
+        return self.every_time.lag_ms
+
+    @property
+    def time_lag_reason(self) -> Int8:
+        return self.every_time.reason
+
+    @property
+    def time_lag_error_ms(self) -> Float32:
+        """By how much the true time lag may differ, as the bound says; not a number: unknown."""
+        return self.every_time.error_ms
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class GroupColumns:
-    """One entry per group; shape [groups] each."""
+    """One entry per group; shape [groups] each. Time lags as in `RowColumns`."""
 
     first: Int64
     """[groups + 1]"""
@@ -92,13 +143,32 @@ class GroupColumns:
     """All partitions of every topic the group committed to."""
     unknown: Int64
     """Rows whose lag is not known."""
-    time_lag_ms: Int64
-    """That of its oldest partition; the greatest lower bound when another may be older."""
-    time_lag_reason: Int8
-    """Of the partition that may be the oldest."""
-    time_lag_error_ms: Float32
-    time_lag_row: Int64
-    """The row that `time_lag_ms` is of; -1 when it is not known of any."""
+    times: Callable[[slice], GroupTimes]
+    """The time lags of a range of groups."""
+
+    @cached_property
+    def every_time(self) -> GroupTimes:
+        """The time lags of all groups."""
+        return self.times(slice(None))
+
+    @property
+    def time_lag_ms(self) -> Int64:
+        """That of its oldest partition; the greatest lower bound when another may be older."""
+        return self.every_time.lag_ms
+
+    @property
+    def time_lag_reason(self) -> Int8:
+        """Of the partition that may be the oldest."""
+        return self.every_time.reason
+
+    @property
+    def time_lag_error_ms(self) -> Float32:
+        return self.every_time.error_ms
+
+    @property
+    def time_lag_row(self) -> Int64:
+        """The row that `time_lag_ms` is of; -1 when it is not known of any."""
+        return self.every_time.row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

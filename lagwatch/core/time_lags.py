@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from lagwatch.core.log_end import Age
 from lagwatch.core.model import UNKNOWN, Rule, TimeLagBound, TimeLagReason
 from lagwatch.core.rows import Around, OffsetTimes, PartitionColumns
-from lagwatch.core.snapshot import RowColumns
+from lagwatch.core.snapshot import GroupTimes, RowColumns, RowTimes
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
@@ -31,39 +31,125 @@ _PAUSE_MS: Final = 20_000
 """Samples closer than this always do."""
 _AT_MOST: Final = np.array([each.bound is TimeLagBound.AT_MOST for each in TimeLagReason])
 _AT_LEAST: Final = np.array([each.bound is TimeLagBound.AT_LEAST for each in TimeLagReason])
+_BEHIND: Final = np.isin(
+    np.arange(len(TimeLagReason)),
+    (TimeLagReason.MEASURED, TimeLagReason.BEYOND_HISTORY, TimeLagReason.NOT_SAMPLED),
+)
+"""What the log end history says of rows that are behind."""
 _NEVER: Final = np.iinfo(np.int64).max
+NOTHING_UNREAD: Final = -2
+"""In `Waits.since_ms`: the row has read everything."""
+
+
+class Waits(NamedTuple):
+    """How the log end history knows since when rows wait; columns of equal length."""
+
+    since_ms: Int64
+    """When the oldest unread message was appended, on lagwatch's clock.
+
+    -1 unknown, `NOTHING_UNREAD`.
+    """
+    reason: Int8
+    """`TimeLagReason`, by the history alone."""
+    after_ms: Int64
+    """As in `Age`."""
+    before_ms: Int64
+
+    def age(self, read_ms: int) -> Age:
+        """How old the messages are at an instant that is not before the newest sample."""
+        age_ms = np.where(self.since_ms >= 0, read_ms - self.since_ms, UNKNOWN)
+        return Age(
+            np.where(self.since_ms == NOTHING_UNREAD, 0, age_ms),
+            self.reason.copy(),
+            self.after_ms,
+            self.before_ms,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """Time lags of some rows."""
+class TimesOfRows:
+    """The time lags of a snapshot, for who asks; nothing of it changes."""
 
-    lag_ms: Int64
-    """-1 where nothing is known."""
-    reason: Int8
-    error_ms: Float32
-    """Not a number: unknown."""
+    waits: Waits
+    at: Int32
+    window: Int32
+    committed: Int64
+    read_ms: int
+    around: Around
+    restored_ms: int
+    spacing_ms: int
 
-    def with_part(self, rows: NDArray[np.intp], part: "Shown") -> "Shown":
-        """The same with these rows replaced; the columns of `self` stay as they are."""
-        names = ("lag_ms", "reason", "error_ms")
-        columns = {name: getattr(self, name).copy() for name in names}
-        for name, column in columns.items():
-            column[rows] = getattr(part, name)
-        return Shown(**columns)
+    def __call__(self, rows: slice) -> RowTimes:
+        """The time lags of a range of rows."""
+        every = self.waits
+        waits = Waits(
+            every.since_ms[rows], every.reason[rows], every.after_ms[rows], every.before_ms[rows]
+        )
+        age = waits.age(self.read_ms)
+        error_ms = np.where(age.lag_ms >= 0, np.float32(0), np.float32(np.nan))
+        found = RowTimes(age.lag_ms, age.reason, error_ms)
+        behind = np.flatnonzero(_BEHIND[waits.reason])
+        if behind.size:
+            part = shown(
+                Age(
+                    age.lag_ms[behind],
+                    age.reason[behind],
+                    age.after_ms[behind],
+                    age.before_ms[behind],
+                ),
+                at=self.at[rows][behind],
+                row=self.window[rows][behind],
+                committed=self.committed[rows][behind],
+                read_ms=self.read_ms,
+                around=self.around,
+                restored_ms=self.restored_ms,
+                spacing_ms=self.spacing_ms,
+            )
+            found.lag_ms[behind] = part.lag_ms
+            found.reason[behind] = part.reason
+            found.error_ms[behind] = part.error_ms
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimesOfGroups:
+    """The time lags of the groups of a snapshot, for who asks."""
+
+    rows: RowColumns
+    first: Int64
+    """[groups + 1]"""
+
+    def __call__(self, groups: slice) -> GroupTimes:
+        """The time lags of a range of groups."""
+        start, stop, _ = groups.indices(self.first.size - 1)
+        if start >= stop:
+            none = np.zeros(0, np.int64)
+            return GroupTimes(none, none.astype(np.int8), none.astype(np.float32), none)
+        head, sizes = self.first[start], np.diff(self.first[start : stop + 1])
+        part = slice(int(head), int(self.first[stop]))
+        whole = part == slice(0, self.rows.rule.size)
+        times = self.rows.every_time if whole else self.rows.times(part)
+        found = of_groups(
+            times,
+            self.rows.rule[part],
+            self.rows.commits[part],
+            heads=self.first[start:stop] - head,
+            group=np.repeat(np.arange(sizes.size), sizes),
+        )
+        return found._replace(row=np.where(found.row >= 0, found.row + head, UNKNOWN))
 
 
 def shown(
     age: Age,
     *,
     at: Int32,
-    row: Int64,
+    row: NDArray[np.integer],
     committed: Int64,
     read_ms: int,
     around: Around,
     restored_ms: int,
     spacing_ms: int,
-) -> Shown:
+) -> RowTimes:
     """What to show of rows that are behind.
 
     Args:
@@ -94,7 +180,7 @@ def shown(
     error_ms = np.maximum(lag_ms - low_ms, high_ms - lag_ms).astype(np.float32) + _ROUND_MS
     error_ms[(high_ms < 0) | (lag_ms < 0)] = np.nan
     error_ms[reason == TimeLagReason.CAUGHT_UP] = 0
-    found = Shown(lag_ms=lag_ms, reason=reason, error_ms=error_ms)
+    found = RowTimes(lag_ms=lag_ms, reason=reason, error_ms=error_ms)
     if times is not None and bounded.any():
         rows = np.flatnonzero(bounded)
         part = _by_times(
@@ -129,7 +215,11 @@ class _ByTimes(NamedTuple):
 
 
 def _by_times(
-    times: OffsetTimes, row: Int64, committed: Int64, bounds: tuple[Int64, Int64], now_ms: int
+    times: OffsetTimes,
+    row: NDArray[np.integer],
+    committed: Int64,
+    bounds: tuple[Int64, Int64],
+    now_ms: int,
 ) -> _ByTimes:
     """Time lags of rows within these bounds (least, most; -1 unknown) as of `now_ms` of Kafka."""
     place = np.minimum(np.searchsorted(times.row, row), max(times.row.size - 1, 0))
@@ -158,29 +248,22 @@ _NOT_BEHIND: Final = np.isin(np.arange(len(Rule)), (Rule.NOT_SUBSCRIBED, Rule.MI
 """Rules of partitions that the group does not read itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfGroups:
-    """Time lags of groups."""
-
-    lag_ms: Int64
-    reason: Int8
-    error_ms: Float32
-    row: Int64
-    """Row that the time lag is of; -1 none."""
-
-
-def of_groups(rows: RowColumns, heads: Int64, group: Int64) -> OfGroups:
+def of_groups(
+    times: RowTimes, rule: Int8, commits: Int8, *, heads: Int64, group: Int64
+) -> GroupTimes:
     """That of each group's oldest partition, and only a lower bound while another may be older.
 
     A partition of which no more than a lower bound, or nothing, is known may be older than all.
 
     Args:
-        rows: all rows.
+        times: those of all rows of these groups.
+        rule: their rules.
+        commits: entries in their windows.
         heads: first row of each group; every group has at least one.
         group: the group of each row.
     """
-    reads = ~_NOT_BEHIND[rows.rule] & (rows.commits > 0)
-    lag_ms, reason, error_ms = rows.time_lag_ms, rows.time_lag_reason, rows.time_lag_error_ms
+    reads = ~_NOT_BEHIND[rule] & (commits > 0)
+    lag_ms, reason, error_ms = times
     nothing = reads & (lag_ms < 0)
     open_end = reads & _AT_LEAST[reason]
     unsure = np.logical_or.reduceat(open_end, heads)
@@ -192,7 +275,7 @@ def of_groups(rows: RowColumns, heads: Int64, group: Int64) -> OfGroups:
         age_ms = np.where(lowered & reads, sure_ms, age_ms)
     oldest_ms = np.maximum.reduceat(age_ms, heads)
     oldest = first_of(age_ms, oldest_ms, group)
-    found = OfGroups(
+    found = GroupTimes(
         lag_ms=oldest_ms,
         reason=reason[oldest].copy(),
         error_ms=error_ms[oldest].copy(),

@@ -165,9 +165,9 @@ class Windows:
         """The committed offset of each row; meaningless for an empty one."""
         return self.offset[self.newest[rows], rows]
 
-    def oldest_slot(self) -> NDArray[np.int8]:
-        """The slot of each row's oldest entry; shape [rows]."""
-        count, newest = self.count[: self.rows], self.newest[: self.rows]
+    def oldest_slot(self, rows: Rows | slice) -> NDArray[np.int8]:
+        """The slot of the oldest entry of each of these rows; 0 for an empty row."""
+        count, newest = self.count[rows], self.newest[rows]
         following = newest + np.int8(1)
         return np.where((count == self.intervals) & (following < self.intervals), following, 0)
 

@@ -79,11 +79,13 @@ class View:
         if not self.stale.any():
             return rows
         stale = self.stale[self.row_group]
+        times = rows.every_time
         return replace(
             rows,
+            times=times._replace(lag_ms=np.where(stale, UNKNOWN, times.lag_ms)).part,
             **{
                 name: np.where(stale, UNKNOWN, getattr(rows, name))
-                for name in ("lag", "readable_lag", "time_lag_ms", "commit_ms", "committed")
+                for name in ("lag", "readable_lag", "commit_ms", "committed")
             },
             status=np.where(stale, np.int8(PartitionStatus.UNKNOWN), rows.status),
         )
@@ -94,11 +96,13 @@ class View:
         group = self.snapshot.group
         if not self.stale.any():
             return group
+        times = group.every_time
         return replace(
             group,
+            times=times._replace(lag_ms=np.where(self.stale, UNKNOWN, times.lag_ms)).part,
             **{
                 name: np.where(self.stale, UNKNOWN, getattr(group, name))
-                for name in ("max_lag_row", "time_lag_ms", "since_ms")
+                for name in ("max_lag_row", "since_ms")
             },
             status=np.where(self.stale, np.int8(GroupStatus.UNKNOWN), group.status),
         )

@@ -1,14 +1,14 @@
 """One cluster's state: applies reports, admits commits, judges, publishes the snapshot."""
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from lagwatch.core.evaluate import Layout, RowIds, evaluate, lay_out
+from lagwatch.core.evaluate import Evaluation, Inputs, Layout, RowIds, lay_out
 from lagwatch.core.log_end import LogEndHistory
 from lagwatch.core.model import (
     UNKNOWN,
@@ -189,7 +189,11 @@ class ClusterMonitor:
         self._waiting_number = 0
         self._layout: Layout | None = None
         self._expired_ms = 0
-        self._round = 0
+        self._evaluation = Evaluation()
+        self._touched: list[Slots] = []
+        """Rows that something happened to since the last round."""
+        self._whole = True
+        """Is the next round to judge all rows?"""
         self._admitted_ms = np.zeros(0, np.int64)
         """Up to when commits were known at the round before; all of these are admitted now."""
         self._movements = Movements(
@@ -383,6 +387,7 @@ class ClusterMonitor:
 
     def restored_rows(self) -> None:
         """Learn from the rows, which were put in, who has never committed."""
+        self._whole = True
         for row in np.flatnonzero(self.windows.count[: self.windows.rows] == 0).tolist():
             self._silent[self._table.identity(row)] = row
 
@@ -410,30 +415,45 @@ class ClusterMonitor:
         self._restored.groups = frozenset()
 
     def judge(self, now_ms: EpochMs) -> ClusterSnapshot:
-        """Judge everything and publish the snapshot."""
+        """Judge what may have changed and publish the snapshot."""
+        for _ in self.judging(now_ms):
+            pass
+        if self.snapshot is None:
+            raise AssertionError("a round publishes a snapshot")
+        return self.snapshot
+
+    def judging(self, now_ms: EpochMs) -> Iterator[None]:
+        """The same with pauses, in which nothing else may be asked of the monitor but to answer."""
         self._drop_missing_topics(now_ms)
         self._expire(now_ms)
         self._place_made()
         self._watch_uncommitted(now_ms)
         layout = self._laid_out()
-        self.groups.refresh(layout, now_ms)
+        self._touched.append(self.groups.refresh(layout, now_ms))
         membership = self.groups.membership[: self.windows.rows]
         held = membership == Membership.HELD
-        self.pace.see_members(held, now_ms, unknown=membership == Membership.UNKNOWN)
-        self._round += 1
+        unknown = membership == Membership.UNKNOWN
+        self._touched.append(self.pace.see_members(held, now_ms, unknown=unknown))
+        self._touched.append(self.setbacks.take_touched())
         known_ms = self._known_until_ms(now_ms)
-        judged = evaluate(
-            cluster=self.cluster,
-            at_ms=now_ms,
-            now_ms=known_ms,
-            data_ms=self._data_ms,
-            number=self._round,
-            layout=layout,
+        seen = Inputs(
             windows=self.windows,
+            layout=layout,
             history=self.history,
-            topics=self._topics,
+            now_ms=known_ms,
             rules=self.settings.rules,
             around=self._around(known_ms),
+        )
+        touched, whole = np.concatenate(self._touched), self._whole
+        self._touched.clear()
+        self._whole = False
+        yield from self._evaluation.round(seen, touched=touched, whole=whole)
+        judged = self._evaluation.snapshot(
+            self.cluster,
+            seen,
+            at_ms=now_ms,
+            data_ms=self._data_ms,
+            topics=self._topics,
             info=dict(self.groups.info),
             owners=dict(self.groups.owners),
         )
@@ -446,9 +466,10 @@ class ClusterMonitor:
         )
         self._recycle()
         fresh = now_ms - self._data_ms <= self.settings.away_after_ms
-        if fresh and self._movements.see_lags(self.snapshot, now_ms):
+        if fresh and self._movements.see_lags(self.snapshot, now_ms, self._evaluation.changed):
             self.pace.forget_past(held, now_ms)
-        return self.snapshot
+            # what is usual was learned or forgotten
+            self._whole = True
 
     def _laid_out(self) -> Layout:
         if self._layout is None or self._table.changed:
@@ -520,6 +541,7 @@ class ClusterMonitor:
                 columns.make_room(capacity)
         rows, groups = self._table.take_made()
         if rows.size:
+            self._touched.append(rows)
             self._losses.rows_came()
             self._known.place(rows, groups, capacity)
             self.groups.rows_made(groups)
@@ -647,6 +669,7 @@ class ClusterMonitor:
         )
         self._follow(commits, now_ms)
         self.windows.insert(commits)
+        self._touched.append(row)
         self.admitted += chosen.size
 
     def _lags(self, row: Int32, offset: Int64, commit_ms: Int64) -> Int64:
@@ -789,6 +812,7 @@ class ClusterMonitor:
         lag = self.windows.lag[:, rows]
         bound = np.maximum(ends - self.windows.offset[:, rows], 0)
         self.windows.lag[:, rows] = np.where(lag < 0, bound, lag)
+        self._touched.append(rows)
 
     def _new_topics(self, report: Topics, now_ms: EpochMs) -> None:
         found = change(self._topics, self._topic_ids, report)
@@ -851,6 +875,7 @@ class ClusterMonitor:
         self._table.free(rows[~stays])
         kept = rows[stays]
         self.windows.keep_newest(kept)
+        self._touched.append(kept)
         self.setbacks.clear(kept)
 
     def _drop_missing_topics(self, now_ms: EpochMs) -> None:

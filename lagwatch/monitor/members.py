@@ -173,13 +173,17 @@ class Groups:
 
     # columns
 
-    def refresh(self, layout: Layout, now_ms: int) -> None:
-        """Bring the columns of groups that changed up to date."""
+    def refresh(self, layout: Layout, now_ms: int) -> NDArray[np.integer]:
+        """Bring the columns of groups that changed up to date; returns the rows of these."""
+        touched = [np.zeros(0, np.int32)]
         for group in self._dirty:
             number = layout.group_index.get(group)
             first, end = (0, 0) if number is None else layout.group_first[number : number + 2]
-            self._refresh(group, layout, slice(int(first), int(end)), now_ms)
+            part = slice(int(first), int(end))
+            self._refresh(group, layout, part, now_ms)
+            touched.append(layout.window[part])
         self._dirty.clear()
+        return np.concatenate(touched)
 
     def _refresh(self, group: str, layout: Layout, part: slice, now_ms: int) -> None:
         rows = layout.window[part]

@@ -129,24 +129,27 @@ class Movements:
         absences = self._partitions.absences(at, skew_ms=skew_ms)
         return uninterrupted_ms(since_ms, commit_ms, *absences)
 
-    def see_lags(self, snapshot: ClusterSnapshot, now_ms: EpochMs) -> bool:
-        """Follow how lags rise and fall; they must be fresh. True once a step."""
+    def see_lags(
+        self, snapshot: ClusterSnapshot, now_ms: EpochMs, changed: NDArray[np.intp] | None
+    ) -> bool:
+        """Follow how lags rise and fall; they must be fresh. True once a step.
+
+        `changed`: rows of the snapshot that may differ from the one before; None: all. After a
+        step, all are to be given.
+        """
         rows = snapshot.rows
         shown = np.flatnonzero(rows.rule == Rule.FALLING_BEHIND)
         if now_ms - self._lags_ms > self._gap_ms:
             self._pace.resume(now_ms, shown=rows.window[shown])
         self._lags_ms, self._gap_ms = now_ms, self._away_after_ms
-        known = (rows.readable_lag >= 0) & _AT_WORK[rows.rule]
-        away = self._partitions.away(now_ms)
-        if away.any():
-            known &= ~np.append(away, True)[rows.at]
-        whole = bool(known.all())
+        away = np.append(self._partitions.away(now_ms), False)
+        some = slice(None) if changed is None else changed
+        known = self._known(snapshot, some, away)
         stepped = self._pace.see_lags(
-            rows.window if whole else rows.window[known],
-            rows.readable_lag if whole else rows.readable_lag[known],
-            now_ms,
+            rows.window[some][known], rows.readable_lag[some][known], now_ms
         )
         if stepped:
+            known = self._known(snapshot, slice(None), away)
             # a bound is no measurement: the rules do not look at it either
             measured_ms = np.where(_MEASURED[rows.time_lag_reason], rows.time_lag_ms, UNKNOWN)
             late = late_for(measured_ms, self._pace.pause_ms(rows.window), self._pace.step_ms)
@@ -154,6 +157,16 @@ class Movements:
                 now_ms, late=rows.window[known & late], shown=rows.window[shown]
             )
         return stepped
+
+    @staticmethod
+    def _known(snapshot: ClusterSnapshot, some: NDArray[np.intp] | slice, away: Bools) -> Bools:
+        """Whose lag says how fast the group reads."""
+        rows = snapshot.rows
+        known: Bools = (rows.readable_lag[some] >= 0) & _AT_WORK[rows.rule[some]]
+        if away.any():
+            away[-1] = True  # of a topic that is not visible nothing is known either
+            known &= ~away[rows.at[some]]
+        return known
 
     def leave_out(self, back: Bools) -> None:
         """Partitions have come back: their lags did not rise while they could not be read."""

@@ -18,6 +18,13 @@ class Setbacks:
     def __init__(self) -> None:
         self._capacity = 0
         self._columns: dict[str, Int64] = {}
+        self._touched: list[Rows] = []
+
+    def take_touched(self) -> Rows:
+        """Rows whose losses changed since the last call; those of commits are not among them."""
+        touched = [np.zeros(0, np.intp), *self._touched]
+        self._touched.clear()
+        return np.concatenate(touched)
 
     def column(self, name: str) -> Int64 | None:
         """One of the columns named in `_EMPTY`; None as long as it is of no row."""
@@ -42,6 +49,7 @@ class Setbacks:
 
     def clear(self, rows: Rows) -> None:
         """Forget these rows."""
+        self._touched.append(rows)
         for name, column in self._columns.items():
             column[rows] = _EMPTY[name]
 
@@ -86,6 +94,7 @@ class Setbacks:
         self._column("lost")[row] += messages
         self._column("lost_ms")[row] = now_ms
         self._column("lost_until")[row] = until
+        self._touched.append(np.array([row]))
 
     def acknowledge(self, rows: Rows) -> int:
         """Stop showing the losses of these rows; returns how many were shown."""
@@ -94,6 +103,7 @@ class Setbacks:
             return 0
         number = int(np.count_nonzero(shown[rows] >= 0))
         shown[rows] = UNKNOWN
+        self._touched.append(rows)
         return number
 
 

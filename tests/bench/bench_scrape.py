@@ -67,9 +67,10 @@ def busy() -> ServiceState:
     snapshot = monitor.judge(EpochMs(now_ms))
     rows = snapshot.rows.lag.size
     time_lag_ms = np.random.default_rng(7).integers(1, 3_600_000, rows)
+    times = snapshot.rows.every_time._replace(lag_ms=time_lag_ms)
     snapshot = replace(
         snapshot,
-        rows=replace(snapshot.rows, time_lag_ms=time_lag_ms),
+        rows=replace(snapshot.rows, times=times.part),
         info={group: _info(group) for group in snapshot.groups},
         owners=_owners(snapshot),
     )

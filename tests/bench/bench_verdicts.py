@@ -1,7 +1,8 @@
 """Verdicts on a simulated month with known truth, of both rule sets: false pages, misses, delays.
 
 A shorter run: `MONTH_GROUPS=100 MONTH_DAYS=2 make bench ONLY=verdicts`; also `MONTH_SHARDS`
-(clusters), `MONTH_PROCESSES`, `MONTH_ROUND_S` and `MONTH_SEED`.
+(clusters), `MONTH_PROCESSES`, `MONTH_ROUND_S` and `MONTH_SEED`. With `MONTH_JUDGES_TWICE=1` each
+round judges all rows as well, and must find the same.
 """
 
 import os

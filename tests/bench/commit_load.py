@@ -12,6 +12,8 @@ from tests.support.wire import encode_offset_key, encode_offset_value
 
 OFFSETS_PARTITIONS = 4
 OFFSETS_TOPIC = "__consumer_offsets"
+_TOPICS_AT_ONCE = 50
+"""A broker makes at most 10,000 partitions for one request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +60,10 @@ def make_topics(kafka: EmbeddedKafka, load: Load) -> None:
     admin = AdminClient(kafka.admin_config())
     new = [NewTopic(load.topic(number), load.partitions, 1) for number in range(load.topics)]
     new.append(NewTopic(OFFSETS_TOPIC, OFFSETS_PARTITIONS, 1, config={"cleanup.policy": "compact"}))
-    for future in admin.create_topics(new, operation_timeout=60).values():
-        future.result(timeout=90)
+    for first in range(0, len(new), _TOPICS_AT_ONCE):
+        asked = admin.create_topics(new[first : first + _TOPICS_AT_ONCE], operation_timeout=60)
+        for future in asked.values():
+            future.result(timeout=90)
 
 
 def write_commits(kafka: EmbeddedKafka, load: Load, *, sweeps: int, step_ms: int = 2000) -> int:

@@ -1,6 +1,6 @@
 """Doubles for the ports behind the HTTP layer: what they answer is given, not computed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from enum import Enum
 from types import NoneType
@@ -282,7 +282,7 @@ def _empty(kind: type[T], **given: object) -> T:
     return kind(**{name: _nothing(hint) for name, hint in hints.items()} | given)
 
 
-def _nothing(hint: Any) -> object:  # noqa: ANN401
+def _nothing(hint: Any) -> object:  # noqa: ANN401, PLR0911 one per kind of hint
     if NoneType in get_args(hint):
         return None
     plain = get_origin(hint) or getattr(hint, "__supertype__", hint)
@@ -290,6 +290,11 @@ def _nothing(hint: Any) -> object:  # noqa: ANN401
         return next(iter(plain))
     if is_dataclass(plain) and isinstance(plain, type):
         return _empty(plain)
+    if plain is Callable:
+        answer = _nothing(get_args(hint)[-1])
+        return lambda *_: answer
+    if isinstance(plain, type) and hasattr(plain, "_fields"):
+        return plain(*(_nothing(each) for each in get_type_hints(plain).values()))
     if plain is np.ndarray:
         return np.zeros(0, dtype=np.int64)
     return {} if plain is Mapping else plain()

@@ -11,8 +11,8 @@ from lagwatch.core.log_end import LogEndHistory
 from lagwatch.core.model import Rule, TimeLagBound, TimeLagMethod, TimeLagReason
 from lagwatch.core.pace import Pace
 from lagwatch.core.rows import Around, Limits, OffsetTimes, PartitionColumns, RowFacts
-from lagwatch.core.snapshot import RowColumns
-from lagwatch.core.time_lags import Shown, of_groups, shown
+from lagwatch.core.snapshot import RowTimes
+from lagwatch.core.time_lags import of_groups, shown
 
 R = TimeLagReason
 
@@ -240,30 +240,18 @@ def _groups(
 ) -> list[tuple[float, R, float, int]]:
     cells = [cell for group in groups for cell in group]
     size = len(cells)
-    none = np.zeros(size, np.int64)
     lag_ms = np.array([round(value * 1000) if value >= 0 else -1 for value, _, _ in cells])
-    rows = RowColumns(
-        topic=none.astype(np.int32),
-        partition=none.astype(np.int32),
-        at=none.astype(np.int32),
-        window=none.astype(np.int32),
-        status=none.astype(np.int8),
-        rule=np.full(size, Rule.PROGRESSING, np.int8),
-        commits=np.array([reason is not R.NEVER_COMMITTED for _, reason, _ in cells], np.int8),
-        committed=none,
-        commit_ms=none,
-        lag=none,
-        readable_lag=none,
-        since_ms=none,
-        limit_ms=none.astype(np.int32),
-        lowest_lag=none,
-        time_lag_ms=lag_ms,
-        time_lag_reason=np.array([reason for _, reason, _ in cells], np.int8),
-        time_lag_error_ms=np.array([error * 1000 for _, _, error in cells], np.float32),
+    times = RowTimes(
+        lag_ms,
+        np.array([reason for _, reason, _ in cells], np.int8),
+        np.array([error * 1000 for _, _, error in cells], np.float32),
     )
+    rule = np.full(size, Rule.PROGRESSING, np.int8)
+    commits = np.array([reason is not R.NEVER_COMMITTED for _, reason, _ in cells], np.int8)
     sizes = [len(group) for group in groups]
     heads = np.cumsum([0, *sizes[:-1]])
-    found = of_groups(rows, heads, np.repeat(np.arange(len(groups)), sizes))
+    group = np.repeat(np.arange(len(groups)), sizes)
+    found = of_groups(times, rule, commits, heads=heads, group=group)
     return [
         (lag / 1000 if lag >= 0 else -1, R(reason), float(error) / 1000, row)
         for lag, reason, error, row in zip(
@@ -318,22 +306,6 @@ def test_a_partition_never_committed_counts_for_nothing() -> None:
     found = _groups([(7, R.MEASURED, 1), (-1, R.NEVER_COMMITTED, float("nan"))], [(3, R.STORED, 1)])
 
     assert found == [(7, R.MEASURED, 1, 0), (3, R.STORED, 1, 2)]
-
-
-def test_a_part_that_is_replaced_leaves_the_other_columns_alone() -> None:
-    whole = Shown(
-        lag_ms=np.zeros(2, np.int64),
-        reason=np.zeros(2, np.int8),
-        error_ms=np.zeros(2, np.float32),
-    )
-    part = Shown(
-        lag_ms=np.array([9]), reason=np.array([2], np.int8), error_ms=np.array([1], np.float32)
-    )
-
-    changed = whole.with_part(np.array([1]), part)
-
-    assert changed.lag_ms.tolist() == [0, 9]
-    assert whole.lag_ms.tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("reason", list(TimeLagReason))

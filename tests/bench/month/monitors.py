@@ -1,10 +1,12 @@
 """The monitors under test: one per rule set, and how each is carried over a restart."""
 
 import dataclasses
+import os
 from typing import Final
 
 from lagwatch.config.cluster import ClusterSettings
 from lagwatch.config.evaluator import EvaluatorSettings, WindowSettings
+from lagwatch.core.judged import Judged
 from lagwatch.core.model import RuleSet
 from lagwatch.monitor import ClusterMonitor
 from lagwatch.monitor.checkpoint import capture
@@ -20,6 +22,7 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 def new_monitor(rules: str, round_s: int) -> ClusterMonitor:
     """A monitor with the defaults of the configuration, these rules, and rounds so far apart."""
     cluster = ClusterSettings(bootstrap="month:9092", log_end_interval_s=round_s)
+    Judged.compares = bool(os.environ.get("MONTH_JUDGES_TWICE"))
     settings = monitor_settings(WindowSettings(), EvaluatorSettings(), cluster)
     return ClusterMonitor("month", dataclasses.replace(settings, rules=RuleSet(rules)))
 

@@ -1,0 +1,476 @@
+"""The verdicts of all rows from round to round: only rows that something happened to are judged.
+
+A row is judged when a commit, its partition, its members or its pace changed (its owner says so by
+`touched`, or it shows in the columns of partitions), and when its instant has come: `judge` says of
+each row when its verdict can change by itself. Everything is judged when something changes that all
+rows depend on. What is found is the same as if all rows were judged.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lagwatch.core.layout import Layout
+from lagwatch.core.log_end import LogEndHistory
+from lagwatch.core.model import UNKNOWN, EpochMs, Rule, RuleSet, TimeLagReason
+from lagwatch.core.pace import Pace
+from lagwatch.core.rows import Around, PartitionColumns, Rows, WindowColumns
+from lagwatch.core.rules import STATUS_OF_RULE, TABLES, judge, looks_at_windows
+from lagwatch.core.snapshot import RowColumns
+from lagwatch.core.time_lags import NOTHING_UNREAD, TimesOfRows, Waits
+from lagwatch.core.window import Windows
+
+Int64 = NDArray[np.int64]
+Int32 = NDArray[np.int32]
+Int8 = NDArray[np.int8]
+Bools = NDArray[np.bool_]
+Index = NDArray[np.integer]
+Column = NDArray[np.integer]
+
+_DUE_NOW: Final = -1
+_TYPES: Final = {
+    "rule": np.int8,
+    "commits": np.int8,
+    "time_lag_reason": np.int8,
+    "limit_ms": np.int32,
+    "committed": np.int64,
+    "commit_ms": np.int64,
+    "lag": np.int64,
+    "readable_lag": np.int64,
+    "since_ms": np.int64,
+    "lowest_lag": np.int64,
+    "appended_ms": np.int64,
+    "after_ms": np.int64,
+    "before_ms": np.int64,
+    "due_ms": np.int64,
+}
+_SHARED: Final = (
+    *("rule", "commits", "limit_ms", "committed", "commit_ms", "lag", "readable_lag", "since_ms"),
+)
+"""Columns that a snapshot shows as they are."""
+_KNOWN_MS: Final = "known_ms"
+_DOWN = np.isin(np.arange(len(Rule)), (Rule.STOPPED, Rule.STALLED))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """What one round judges by."""
+
+    windows: Windows
+    layout: Layout
+    history: LogEndHistory
+    now_ms: EpochMs
+    """Up to when commits and log ends are known."""
+    rules: RuleSet
+    around: Around
+
+    @property
+    def read_ms(self) -> int:
+        """Lag is that of the newest log ends, which may be younger than commits: so is its age."""
+        return max(int(self.now_ms), *map(int, self.history.at_ms[-1:]), UNKNOWN)
+
+
+class Judged:
+    """The verdicts of one cluster, in the order of its layout. One owner calls `round`."""
+
+    compares: ClassVar[bool] = False
+    """For tests: does each round judge all rows as well, and compare?"""
+
+    def __init__(self) -> None:
+        self._columns = {name: np.zeros(0, dtype) for name, dtype in _TYPES.items()}
+        self._status: Int8 = np.zeros(0, np.int8)
+        self._own: set[str] = set()
+        """Columns that no snapshot holds: they may be written to."""
+        self._layout: Layout | None = None
+        self._place: Int32 = np.zeros(0, np.int32)
+        """Position in the layout of each stored row; -1 unused."""
+        self._basis: tuple[object, ...] = ()
+        self._partitions: PartitionColumns | None = None
+        self._commits_ms: Int64 = np.zeros(0, np.int64)
+        self._asked_ms = UNKNOWN
+        self._again: Index = np.zeros(0, np.intp)
+        """Stored rows to be judged in the next round."""
+        self.changed: NDArray[np.intp] | None = None
+        """Positions judged in the last round; None: all."""
+
+    def round(self, seen: Inputs, *, touched: Index, whole: bool) -> Iterator[None]:
+        """Judge what may have changed; pauses between blocks of rows.
+
+        Until it has ended nothing that it looks at may change.
+        """
+        touched = np.concatenate((touched, self._again))
+        self._follow(seen.layout)
+        chosen = None if self._all_change(seen) or whole else self._due(seen, touched)
+        self._own = {"due_ms"}
+        again: list[Index] = [np.zeros(0, np.intp)]
+        for part in _parts(seen, chosen):
+            again.append(self._judge(seen, part))
+            yield
+        self._join_readable()
+        if self.compares:
+            self._compare(seen)
+        self._remember(seen, chosen, np.concatenate(again))
+
+    def _follow(self, layout: Layout) -> None:
+        """Bring the columns into the order of a new layout; rows that are new to it are due."""
+        before = self._layout
+        if layout is before:
+            return
+        size = layout.window.size
+        source = np.full(size, UNKNOWN, np.int64)
+        stored = layout.window < self._place.size
+        source[stored] = self._place[layout.window[stored]]
+        for name, column in self._columns.items():
+            known = column if column.size else np.zeros(1, column.dtype)
+            self._columns[name] = known[source]
+        moved = source < 0
+        if before is not None and before.at.size:
+            moved |= before.at[source] != layout.at
+        self._columns["due_ms"][moved] = _DUE_NOW
+        self._status = STATUS_OF_RULE[self._columns["rule"]]
+        self._place = np.full(layout.at_stored.size, UNKNOWN, np.int32)
+        self._place[layout.window] = np.arange(size)
+        self._layout = layout
+
+    def _all_change(self, seen: Inputs) -> bool:
+        """Has something changed that all rows depend on?"""
+        around, commits = seen.around, seen.around.facts.commits
+        known_ms = np.zeros(0, np.int64) if commits is None else commits.known_ms
+        basis = (
+            *(seen.rules, around.limits, around.skew_ms, around.complete_ms, around.first_ms),
+            *(seen.history.revision, around.partitions.log_end.size, known_ms.size),
+            () if commits is None else (*_absences(commits), commits.polled.tobytes()),
+            (known_ms >= 0).tobytes(),
+        )
+        same = basis == self._basis and around.asked_ms >= self._asked_ms
+        went_back = not same or bool((known_ms < self._commits_ms).any())
+        self._basis, self._commits_ms, self._asked_ms = basis, known_ms, around.asked_ms
+        return went_back
+
+    def _due(self, seen: Inputs, touched: Index) -> NDArray[np.intp]:
+        """Positions to be judged, rising."""
+        layout, around = seen.layout, seen.around
+        due: Bools = self._columns["due_ms"] <= around.asked_ms
+        touched = touched[touched < self._place.size]
+        place = self._place[touched]
+        due[place[place >= 0]] = True
+        if self._partitions is not None:
+            changed = _changed(self._partitions, around.partitions)
+            if changed.any():
+                due |= changed[layout.at]
+        commits = around.facts.commits
+        if commits is not None and commits.polled.any():
+            due |= commits.polled[commits.place[layout.window]] & _moving(seen)[layout.at]
+        return np.flatnonzero(due)
+
+    def _judge(self, seen: Inputs, part: "_Part") -> Index:
+        """Judge some rows; returns stored rows of which the next verdict depends on this one."""
+        around, row, at = seen.around, part.row, part.at
+        has = part.windows.count > 0
+        committed = np.where(has, part.windows.newest_offset, UNKNOWN)
+        commit_ms = np.where(has, part.windows.newest_ms, UNKNOWN)
+        known_ms = _known_ms(around, row, at, seen.now_ms)
+        ends = _log_ends(around, seen.history, row, at, np.maximum(known_ms, commit_ms))
+        lag = np.where((ends >= 0) & (committed >= 0), np.maximum(ends - committed, 0), UNKNOWN)
+        readable = _readable(around, row, at, committed, lag)
+        waiting = _waits(seen, at, committed, lag)
+        appended_ms, reason = waiting.since_ms, waiting.reason
+        waits = appended_ms >= 0
+        time_lag_ms = np.where(waits, np.maximum(seen.now_ms - appended_ms, 0), appended_ms)
+        time_lag_ms[appended_ms == NOTHING_UNREAD] = 0
+        rows = Rows(
+            around,
+            part.windows,
+            row=row,
+            at=at,
+            now_ms=known_ms,
+            lag=lag,
+            readable_lag=readable,
+            time_lag_ms=time_lag_ms,
+            allowed_lag=around.limits.allowed_lag,
+            appended_ms=_gap_ends_ms(seen.history, at, committed, reason, around.skew_ms),
+        )
+        found = judge(TABLES[seen.rules], rows)
+        # control records have an age, but nothing waits to be read
+        nothing_left = found.rule == Rule.CONTROL_RECORDS_ONLY
+        appended_ms[nothing_left], reason[nothing_left] = NOTHING_UNREAD, TimeLagReason.CAUGHT_UP
+        # a message that came after what is known of commits: how long it waits begins to count
+        young = waits & (appended_ms > seen.now_ms)
+        lowest = np.zeros(0, np.int64) if found.lowest_lag is None else found.lowest_lag
+        for name, values in (
+            ("rule", found.rule),
+            ("commits", part.windows.count),
+            ("time_lag_reason", reason),
+            ("limit_ms", found.limit_ms),
+            ("committed", committed),
+            ("commit_ms", commit_ms),
+            ("lag", lag),
+            ("readable_lag", readable),
+            ("since_ms", found.since_ms),
+            ("lowest_lag", lowest),
+            ("appended_ms", appended_ms),
+            ("after_ms", waiting.after_ms),
+            ("before_ms", waiting.before_ms),
+            ("due_ms", np.where(young, _DUE_NOW, found.due_ms)),
+        ):
+            if name != "lowest_lag" or found.lowest_lag is not None:
+                self._put(name, part, values)
+        return row[_news(around.pace, row, found.rule)]
+
+    def _put(self, name: str, part: "_Part", values: Column) -> None:
+        """Write values of rows that are laid out; the column is copied when the first differs."""
+        place, values = (
+            (self._place[part.row], values)
+            if part.whole is None
+            else (self._place[part.row[part.whole]], values[part.whole])
+        )
+        column = self._columns[name]
+        if name not in self._own:
+            if np.array_equal(column[place], values):
+                return
+            column = self._columns[name] = column.copy()
+            self._own.add(name)
+            if name == "rule":
+                self._status = self._status.copy()
+        column[place] = values
+        if name == "rule":
+            self._status[place] = STATUS_OF_RULE[values]
+
+    def _compare(self, seen: Inputs) -> None:
+        afresh = Judged()
+        afresh._follow(seen.layout)
+        for part in _parts(seen, None):
+            afresh._judge(seen, part)
+        for name, column in self._columns.items():
+            other = np.flatnonzero(column != afresh._columns[name])
+            # it may be due earlier than needed
+            if other.size and name != "due_ms":
+                known, new = column[other[:5]], afresh._columns[name][other[:5]]
+                rules = [Rule(each).word for each in self._columns["rule"][other[:5]]]
+                raise AssertionError(f"{name} of rows {other[:5]} ({rules}): {known}, now {new}")
+
+    def _join_readable(self) -> None:
+        """Hold one column where everything up to the log end is readable."""
+        lag, readable = self._columns["lag"], self._columns["readable_lag"]
+        if readable is not lag and np.array_equal(lag, readable):
+            self._columns["readable_lag"] = lag
+
+    def _remember(self, seen: Inputs, chosen: NDArray[np.intp] | None, again: Index) -> None:
+        pace, window = seen.around.pace, seen.layout.window
+        self._partitions, self.changed = seen.around.partitions, chosen
+        lag, readable = self._columns["lag"], self._columns["readable_lag"]
+        if readable is not lag:
+            waits = window[(lag > 0) & (readable == 0)]
+            pace.wait(waits, np.full(waits.size, seen.around.asked_ms, np.int64))
+        again = self._again = again[self._place[again] >= 0]
+        rule = self._columns["rule"][self._place[again]]
+        # what was once found down stays so until it moves, through restarts and outages
+        pace.down[again] |= _DOWN[rule]
+        pace.may_be_job[again] |= rule == Rule.SILENT_BEFORE_START
+        pace.behind[again] = rule == Rule.FALLING_BEHIND
+
+    def rows(self, seen: Inputs) -> RowColumns:
+        """The verdicts of the last round; columns that did not change are those before it."""
+        layout, columns = seen.layout, self._columns
+        shared = {name: columns[name] for name in _SHARED}
+        if looks_at_windows(TABLES[seen.rules]):
+            lowest_lag = columns["lowest_lag"]
+        else:
+            lowest_lag = np.broadcast_to(np.int64(UNKNOWN), layout.window.shape)
+        waits = Waits(
+            columns["appended_ms"],
+            columns["time_lag_reason"],
+            columns["after_ms"],
+            columns["before_ms"],
+        )
+        return RowColumns(
+            topic=layout.topic,
+            partition=layout.partition,
+            at=layout.at,
+            window=layout.window,
+            status=self._status,
+            lowest_lag=lowest_lag,
+            times=TimesOfRows(
+                waits=waits,
+                at=layout.at,
+                window=layout.window,
+                committed=columns["committed"],
+                read_ms=seen.read_ms,
+                around=seen.around,
+                restored_ms=seen.history.restored_ms,
+                spacing_ms=seen.history.spacing_ms,
+            ),
+            **shared,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """Some rows that are judged at once."""
+
+    windows: WindowColumns
+    row: Index
+    at: Int32
+    whole: NDArray[np.intp] | None = None
+    """Which of these are laid out; None: all."""
+
+
+def _parts(seen: Inputs, chosen: NDArray[np.intp] | None) -> Iterator[_Part]:
+    """The rows to be judged, in blocks: what is held in between fits the cache."""
+    windows, layout = seen.windows, seen.layout
+    if chosen is None:
+        # in the order of the store: the windows are read where they are
+        columns = window_columns(windows)
+        used = np.zeros(windows.rows, np.bool_)
+        used[layout.window] = True
+        for first in range(0, windows.rows, windows.block_rows):
+            block = slice(first, min(first + windows.block_rows, windows.rows))
+            there = used[block]
+            yield _Part(
+                windows=columns.take(block),
+                row=np.arange(block.start, block.stop),
+                at=layout.at_stored[block],
+                whole=None if there.all() else np.flatnonzero(there),
+            )
+        return
+    for first in range(0, chosen.size, windows.block_rows):
+        some = chosen[first : first + windows.block_rows]
+        row = layout.window[some]
+        yield _Part(windows=window_columns(windows, row), row=row, at=layout.at[some])
+
+
+def window_columns(windows: Windows, rows: Index | None = None) -> WindowColumns:
+    """The live windows as the rules read them, of all rows or of these; a view, not a copy."""
+    used: Index | slice = slice(windows.rows) if rows is None else rows
+    every = slice(windows.rows)
+    return WindowColumns(
+        offset=windows.offset[:, every],
+        commit_ms=windows.commit_ms[:, every],
+        lag=windows.lag[:, every],
+        count=windows.count[used],
+        oldest=windows.oldest_slot(used),
+        newest=windows.newest[used],
+        observed_s=windows.observed_s[:, every],
+        chosen=rows,
+    )
+
+
+def _news(pace: Pace, row: Index, rule: Int8) -> Bools:
+    """Which rows got a verdict that their pace does not know yet."""
+    news: Bools = _DOWN[rule] & ~pace.down[row]
+    news |= (rule == Rule.SILENT_BEFORE_START) & ~pace.may_be_job[row]
+    news |= (rule == Rule.FALLING_BEHIND) != pace.behind[row]
+    return news
+
+
+def _absences(commits: object) -> tuple[bytes, ...]:
+    return tuple(getattr(commits, name).tobytes() for name in ("away_ms", "back_ms", "clear_ms"))
+
+
+def _changed(before: PartitionColumns, after: PartitionColumns) -> Bools:
+    """Which topic-partitions changed in more than the instant up to which they are known."""
+    known_before, known = before.known_ms, after.known_ms
+    changed: Bools = (known < known_before) | ((known < 0) != (known_before < 0))
+    for field in fields(PartitionColumns):
+        if field.name != _KNOWN_MS:
+            changed |= getattr(before, field.name) != getattr(after, field.name)
+    return changed
+
+
+def _moving(seen: Inputs) -> Bools:
+    """Topic-partitions whose log end may differ from that at the instant of a poll."""
+    around = seen.around
+    partitions, commits = around.partitions, around.facts.commits
+    moving: Bools = partitions.recent_end != partitions.log_end
+    oldest_ms = UNKNOWN if commits is None else int(commits.known_ms[commits.polled].min())
+    if around.asked_ms - oldest_ms > around.limits.recent_ms // 2:
+        moving[:] = True
+    return moving
+
+
+def _known_ms(around: Around, row: Index, at: Int32, now_ms: EpochMs) -> Int64:
+    """Up to when commits and log end of each row are known, on Kafka's clock."""
+    here_ms = now_ms - around.skew_ms
+    known_ms = around.partitions.known_ms[at]
+    known_ms = np.where(known_ms >= 0, np.minimum(known_ms, here_ms), here_ms)
+    commits = around.facts.commits
+    if commits is not None:
+        commits_ms = commits.known_ms[commits.place[row]]
+        known_ms = np.where(commits_ms >= 0, np.minimum(known_ms, commits_ms), known_ms)
+    return known_ms
+
+
+def _log_ends(around: Around, history: LogEndHistory, row: Index, at: Int32, at_ms: Int64) -> Int64:
+    """The log end to compare each row's offset with.
+
+    A polled offset is as old as its poll: it is compared with the log end at that instant, on the
+    line between two rounds. A commit that was read is the newest there is: it is compared with the
+    newest log end.
+    """
+    ends = around.partitions.log_end[at]
+    commits = around.facts.commits
+    if commits is not None and commits.polled.any():
+        polled = np.flatnonzero(commits.polled[commits.place[row]] & (ends >= 0))
+        ends[polled] = history.at(at[polled], at_ms[polled] + around.skew_ms)
+    return ends
+
+
+def _readable(around: Around, row: Index, at: Int32, committed: Int64, lag: Int64) -> Int64:
+    """What of the lag each group can read; `lag` itself when that is all of it everywhere."""
+    behind = np.flatnonzero(lag > 0)
+    partitions, facts = around.partitions, around.facts
+    some, where = committed[behind], at[behind]
+    deleted = np.maximum(partitions.log_start[where] - some, 0)
+    unreadable = np.minimum(deleted, lag[behind])
+    last_stable, log_end = partitions.last_stable[where], partitions.log_end[where]
+    waits = (last_stable >= 0) & (last_stable < log_end)
+    if waits.any():
+        bound = some == last_stable
+        if facts.read_committed is not None:
+            bound |= facts.read_committed[row[behind]]
+        held = np.where(waits & bound, np.maximum(log_end - np.maximum(last_stable, some), 0), 0)
+        unreadable = np.minimum(unreadable + held, lag[behind])
+    first = partitions.empty_first[where]
+    proved = (first >= 0) & (first <= some) & (log_end <= partitions.empty_end[where])
+    unreadable = np.where(proved, lag[behind], unreadable)
+    if not unreadable.any():
+        return lag
+    readable = lag.copy()
+    readable[behind] -= unreadable
+    return readable
+
+
+def _waits(seen: Inputs, at: Int32, committed: Int64, lag: Int64) -> Waits:
+    """Since when the oldest unread message of each row waits, as the log end history knows it."""
+    reason = np.full(lag.size, TimeLagReason.CAUGHT_UP, np.int8)
+    reason[lag < 0] = TimeLagReason.LOG_END_UNKNOWN
+    reason[committed < 0] = TimeLagReason.NEVER_COMMITTED
+    since_ms = np.where(reason == TimeLagReason.CAUGHT_UP, NOTHING_UNREAD, UNKNOWN)
+    after_ms, before_ms = (np.full(lag.size, UNKNOWN, np.int64) for _ in range(2))
+    behind = np.flatnonzero(lag > 0)
+    if behind.size:
+        age = seen.history.age(at[behind], committed[behind], seen.read_ms)
+        reason[behind] = age.reason
+        after_ms[behind], before_ms[behind] = age.after_ms, age.before_ms
+        waits_ms = np.where(age.lag_ms >= 0, seen.read_ms - age.lag_ms, UNKNOWN)
+        nothing = age.reason == TimeLagReason.CAUGHT_UP
+        since_ms[behind] = np.where(nothing, NOTHING_UNREAD, waits_ms)
+    return Waits(since_ms, reason, after_ms, before_ms)
+
+
+def _gap_ends_ms(
+    history: LogEndHistory, at: Int32, committed: Int64, reason: Int8, skew_ms: int
+) -> Int64 | None:
+    """When the first unread message was there, of rows whose messages came within a gap.
+
+    The end of the gap: so the silence of a group is never taken for longer than it was.
+    """
+    unseen = np.flatnonzero(reason == TimeLagReason.NOT_SAMPLED)
+    if not unseen.size:
+        return None
+    appended_ms = np.full(reason.size, UNKNOWN, np.int64)
+    appended_ms[unseen] = history.appended_by(at[unseen], committed[unseen]) - skew_ms
+    return appended_ms
