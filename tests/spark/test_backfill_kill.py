@@ -37,6 +37,10 @@ def test_a_killed_run_is_carried_on_and_nothing_is_there_twice(
     assert 0 < written < 3 * HOURS
     assert [one.resumed for one in result.clusters] == [True, False]
     assert result.clusters[1].rounds == 0
+    done = result.clusters[0]
+    assert done.count("samples_before") > 0
+    assert done.count("samples") + done.count("samples_before") == len(unhurt.rows(Kind.SAMPLES))
+    assert any("written by an earlier run" in line for line in result.lines())
     for kind in (Kind.SAMPLES, Kind.GROUP_SAMPLES):
         assert hurt.rows(kind) == unhurt.rows(kind)
     assert _events(hurt) == _events(unhurt)

@@ -165,6 +165,8 @@ def test_making_everything_again_changes_nothing(spark: SparkSession, tmp_path: 
     again = run(spark, ref(tmp_path), from_ms=0)
 
     assert again.rows[Kind.ROLLUP_5M] == len(before[Kind.ROLLUP_5M])
+    assert again.replaced == again.rows
+    assert f"in the place of {len(before[Kind.ROLLUP_5M]):,}" in again.lines()[0]
     assert_same(stored(tmp_path), before)
     assert ParquetStore(str(tmp_path)).verify().duplicates == 0
 
@@ -193,6 +195,13 @@ def test_late_rows_open_their_own_buckets_again_and_no_others(
     result = run(spark, ref(tmp_path))
 
     assert_same(stored(tmp_path), computed(found))
+    # rows of other buckets, which went into the new files, are neither written nor replaced
+    rewritten = [
+        row
+        for row in stored(tmp_path)[Kind.ROLLUP_5M]
+        if late_ms - late_ms % 300_000 <= row["bucket_ms"] < late_ms + 5 * 300_000
+    ]
+    assert result.rows[Kind.ROLLUP_5M] == result.replaced[Kind.ROLLUP_5M] == len(rewritten)
     # three minutes of rows, and the time for which rows may be held
     assert result.buckets[Kind.ROLLUP_5M] == 5
     assert (result.buckets[Kind.ROLLUP_1H], result.buckets[Kind.ROLLUP_1D]) == (1, 1)

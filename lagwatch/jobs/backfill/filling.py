@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -21,7 +21,7 @@ from lagwatch.jobs.backfill.inputs import Input, log_end_instants, sample_instan
 from lagwatch.jobs.backfill.plan import Plan, Plans, basis_of, new_plan
 from lagwatch.jobs.backfill.recorded import gaps_of
 from lagwatch.jobs.backfill.request import BackfillRequest, ClusterBackfill, Progress
-from lagwatch.jobs.backfill.shard import RECEIPTS, ShardWork
+from lagwatch.jobs.backfill.shard import COUNTED, RECEIPTS, ShardWork, before
 from lagwatch.jobs.backfill.stream import for_shards, in_time_order, sharded
 from lagwatch.jobs.backfill.watch import watched
 from lagwatch.jobs.run import JobRun
@@ -145,7 +145,7 @@ class Filling:
         counts: Counter[str] = Counter()
         for ledger in self._plans.ledgers(plan):
             if ledger.whole:
-                counts.update(ledger.counts)
+                counts.update(_before(ledger.counts))
                 stream = stream.where(F.col("shard") != ledger.shard)
         work = ShardWork(
             plan=plan, settings=settings, complete_from=dict(read.complete_from), ref=self._ref
@@ -183,7 +183,7 @@ class Filling:
             "event": EventName.RECORDING.value,
             "at_ms": plan.from_ms,
             "after": BACKFILLED,
-            "count": done.count(Kind.SAMPLES),
+            "count": done.count(Kind.SAMPLES) + done.count(before(Kind.SAMPLES)),
             "detail": orjson.dumps(done.coverage()).decode(),
             "source": Source.BACKFILL.value,
             "schema_version": SCHEMA_VERSION,
@@ -194,6 +194,15 @@ class Filling:
             persist(partial(store.write, [from_rows(Kind.EVENTS, [row])], batch=batch))
         finally:
             store.close()
+
+
+def _before(counts: Mapping[str, int]) -> Counter[str]:
+    """The counts of a shard that an earlier run has carried out."""
+    names = {kind.value: before(kind) for kind in COUNTED}
+    found: Counter[str] = Counter()
+    for what, number in counts.items():
+        found[names.get(what, what)] += number
+    return found
 
 
 def _parallelism(spark: SparkSession) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum, unique
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 from lagwatch.config import ClusterSettings
@@ -56,6 +56,9 @@ class Progress(Protocol):
         ...
 
 
+_BEFORE: Final = frozenset({"samples_before", "group_samples_before", "events_before"})
+
+
 class Nobody:
     """A `Progress` that is not watched."""
 
@@ -85,7 +88,8 @@ class ClusterBackfill:
     unseen: tuple[str, ...] = ()
     """Why log ends of some topics could not be had."""
     counts: Mapping[str, int] = field(default_factory=dict)
-    """samples, group_samples, events: rows; unknown_lag, incomplete, stale; rejected."""
+    """samples, group_samples, events: rows written, with `_before` those of an earlier run;
+    unknown_lag, incomplete, stale; rejected."""
 
     def count(self, what: str) -> int:
         return self.counts.get(what, 0)
@@ -129,6 +133,9 @@ class ClusterBackfill:
                 f"{_number(self.count('group_samples'), 'sample')} of groups, "
                 f"{_number(self.count('events'), 'event')}"
             )
+            earlier = sum(number for what, number in self.counts.items() if what in _BEFORE)
+            if earlier:
+                lines.append(f"  written by an earlier run: {_number(earlier, 'row')}")
         return [*lines, *(f"  not covered: {one}" for one in self.not_covered())]
 
     def not_covered(self) -> list[str]:

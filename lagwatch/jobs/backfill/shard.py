@@ -32,6 +32,11 @@ RECEIPTS: Final = T.StructType(
 COUNTED: Final = (Kind.SAMPLES, Kind.GROUP_SAMPLES, Kind.EVENTS)
 
 
+def before(kind: Kind) -> str:
+    """Counts rows that an earlier run, which was killed, has written."""
+    return f"{kind.value}_before"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardWork:
     """Everything a task needs; goes to the workers, secrets of the store and all."""
@@ -71,8 +76,9 @@ class ShardWork:
         )
         counts: Counter[str] = Counter()
         for part in chain(_fed(run, batches), run.finish()):
-            counts.update(_counted(part))
-            if not ledger.has(part.from_ms, part.to_ms):
+            known = ledger.has(part.from_ms, part.to_ms)
+            counts.update(_counted(part, known=known))
+            if not known:
                 self._write(part, ledger, store)
         counts.update(stale=run.stale, rejected=store.rejected_rows)
         return counts
@@ -92,9 +98,9 @@ def _fed(run: Replay, batches: Iterator[pa.RecordBatch]) -> Iterator[Part]:
         )
 
 
-def _counted(part: Part) -> dict[str, int]:
+def _counted(part: Part, *, known: bool) -> dict[str, int]:
     return {
-        **{kind.value: part.rows(kind) for kind in COUNTED},
+        **{before(kind) if known else kind.value: part.rows(kind) for kind in COUNTED},
         "unknown_lag": part.unknown_lag,
         "incomplete": part.suppressed,
     }

@@ -13,8 +13,9 @@ from lagwatch.history.build import retention_days
 from lagwatch.history.layout import DAY_MS, day_of, day_start_ms
 from lagwatch.jobs.rollup.plan import ROLLUPS, Makeable, buckets, due, end_of, makeable, units
 from lagwatch.jobs.rollup.rows import back_ms, rolled_up
+from lagwatch.jobs.sources.sink import Written
 from lagwatch.jobs.state import JobState
-from lagwatch.jobs.stores.base import Making, Mark, Rollups, Seen
+from lagwatch.jobs.stores.base import Made, Making, Mark, Rollups, Seen
 from lagwatch.jobs.stores.registry import job_store
 from lagwatch.jobs.tables import StoreRef
 from lagwatch.jobs.units import Ranges, union, units_frame
@@ -22,8 +23,15 @@ from lagwatch.ports.history import EVER_MS, Compacted, HistoryStore
 
 STATE: Final = "rollup"
 
-_Made = tuple[dict[Kind, int], dict[Kind, int]]
-"""Rows and buckets by kind."""
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """By kind."""
+
+    rows: dict[Kind, int] = field(default_factory=dict)
+    buckets: dict[Kind, int] = field(default_factory=dict)
+    replaced: dict[Kind, int] = field(default_factory=dict)
+
 
 Told = Callable[[str, dict[str, Any]], None]
 """Called with the name of what happened, and its values."""
@@ -58,6 +66,8 @@ class RollupResult:
     """Rows written, by kind."""
     buckets: Mapping[Kind, int] = field(default_factory=dict)
     """Instants whose buckets were made, by kind, over all clusters."""
+    replaced: Mapping[Kind, int] = field(default_factory=dict)
+    """Rows of earlier runs in whose place they are, by kind."""
     rejected: int = 0
     compacted: Compacted = field(default_factory=Compacted)
     removed: Mapping[Kind, int] = field(default_factory=dict)
@@ -70,6 +80,7 @@ class RollupResult:
         """For logs and metrics."""
         return {
             "rows_written": sum(self.rows.values()),
+            "rows_replaced": sum(self.replaced.values()),
             "rows_rejected": self.rejected,
             "files_merged": self.compacted.merged,
             "rows_removed": sum(self.removed.values()),
@@ -79,6 +90,7 @@ class RollupResult:
         """For the terminal."""
         made = [
             f"{kind.value}: {rows:,} rows of {self.buckets[kind]:,} buckets"
+            + (f", in the place of {old:,}" if (old := self.replaced.get(kind, 0)) else "")
             for kind, rows in self.rows.items()
             if self.buckets[kind]
         ]
@@ -139,13 +151,14 @@ class _Run:
         seen = {one: self._rollups.look(one, marks.get(one, {})) for one in clusters}
         due_in = {one: self._due(one, seen[one], marks.get(one, {})) for one in clusters}
         self._intend(marks, due_in)
-        rows, made = self._roll(due_in)
+        made = self._roll(due_in)
         self._remember(marks, seen)
         compacted, removed = self._tidy(clusters)
         self._problems |= dict.fromkeys(self._store.set_aside)
         return RollupResult(
-            rows=rows,
-            buckets=made,
+            rows=made.rows,
+            buckets=made.buckets,
+            replaced=made.replaced,
             rejected=self._rejected,
             compacted=compacted,
             removed=removed,
@@ -181,27 +194,36 @@ class _Run:
 
     # rolling up
 
-    def _roll(self, due_in: Mapping[str, Mapping[Kind, Ranges]]) -> _Made:
-        rows, made = {}, {}
+    def _roll(self, due_in: Mapping[str, Mapping[Kind, Ranges]]) -> _Counts:
+        counts = _Counts()
         for kind in ROLLUPS:
             ranges = {cluster: found[kind] for cluster, found in due_in.items()}
-            rows[kind] = self._roll_kind(kind, ranges)
-            made[kind] = sum(
+            made = self._roll_kind(kind, ranges)
+            counts.rows[kind], counts.replaced[kind] = made.written.rows, made.replaced
+            counts.buckets[kind] = sum(
                 (last - first) // ROLLUP_STEP_MS[kind]
                 for found in ranges.values()
                 for first, last in found
             )
-            self._told("rolled_up", {"kind": kind.value, "rows": rows[kind], "buckets": made[kind]})
-        return rows, made
+            self._told(
+                "rolled_up",
+                {
+                    "kind": kind.value,
+                    "rows": counts.rows[kind],
+                    "replaced": counts.replaced[kind],
+                    "buckets": counts.buckets[kind],
+                },
+            )
+        return counts
 
-    def _roll_kind(self, kind: Kind, ranges: Mapping[str, Ranges]) -> int:
+    def _roll_kind(self, kind: Kind, ranges: Mapping[str, Ranges]) -> Made:
         work = [
             unit
             for cluster, wanted in ranges.items()
             for unit in units(self._rollups, kind, cluster, wanted)
         ]
         if not work:
-            return 0
+            return Made(written=Written())
         made = self._rollups.replace(
             self._spark,
             Making(
@@ -214,7 +236,7 @@ class _Run:
         )
         self._problems |= dict.fromkeys(made.problems)
         self._rejected += made.written.rejected
-        return made.written.rows
+        return made
 
     # what is remembered
 

@@ -61,6 +61,8 @@ class Made:
     """What became of them."""
 
     written: Written
+    replaced: int = 0
+    """Rows that were in these buckets before."""
     problems: tuple[str, ...] = ()
     """Files that were set aside while they were made."""
 

@@ -70,10 +70,15 @@ class ElasticRollups:
 
     def replace(self, spark: SparkSession, making: Making) -> Made:  # noqa: ARG002
         kind = making.kind
+        replaced = sum(
+            self._held(kind, cluster, one)
+            for cluster, ranges in making.ranges.items()
+            for one in ranges
+        )
         rows = making.units.transform(as_rows(making.make, UNIT_TYPE, kind))
         written = write(rows, Replacing(settings=self._settings, kind=kind, batch="replace"))
         self._refresh(kind)
-        return Made(written=written)
+        return Made(written=written, replaced=replaced)
 
     def compact(
         self,
@@ -89,6 +94,12 @@ class ElasticRollups:
     def _refresh(self, kind: Kind) -> None:
         """Make what others wrote visible."""
         self._store.see_all(HistoryRange(kind=kind, from_ms=0, to_ms=EVER_MS))
+
+    def _held(self, kind: Kind, cluster: str, between: Range) -> int:
+        """Rows of a range; what was written a moment ago may not count yet."""
+        wanted = HistoryRange(kind=kind, cluster=cluster, from_ms=between[0], to_ms=between[1])
+        names = indices_between(self._store.prefix, kind, wanted.from_ms, wanted.to_ms)
+        return self._store.searcher.count(",".join(names), in_range(wanted))
 
     def _rows_by_group(self, wanted: HistoryRange, *, above: int) -> Sequence[tuple[str, int]]:
         """Groups with their rows; () where all together have no more than so many."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lagwatch.config.history import HistorySettings
@@ -28,6 +29,8 @@ from lagwatch.jobs.stores.making import MakeRows, as_files
 from lagwatch.jobs.units import UNIT_TYPE, Ranges, contains, spread
 from lagwatch.ports.history import Compacted
 
+_MADE: Final = "made"
+"""Column: were the rows made, or only moved from one file to another?"""
 _LAST_MS: Final = 2**46
 """Far away."""
 FILE_TYPE: Final = T.StructType(
@@ -136,25 +139,31 @@ def replace(spark: SparkSession, history: HistorySettings, making: Making) -> Ma
     try:
         old = old_files(store, kind, ranges)
         told = making.units.transform(as_files(making.make, UNIT_TYPE, sink))
+        told = told.withColumn(_MADE, F.lit(True))  # noqa: FBT003 Spark's own
         if not all(one.whole for one in old):
             others = other_rows(where, kind, ranges)
-            left = old_frame(spark, old)
-            told = told.unionByName(left.transform(as_files(others, FILE_TYPE, sink)))
-        made = _collected(told)
+            left = old_frame(spark, old).transform(as_files(others, FILE_TYPE, sink))
+            told = told.unionByName(left.withColumn(_MADE, F.lit(False)))  # noqa: FBT003
+        made = _collected(told, sum(one.footer.rows for one in old))
         delete(store, old)
     finally:
         store.close()
     return made
 
 
-def _collected(told: DataFrame) -> Made:
+def _collected(told: DataFrame, held: int) -> Made:
+    """What was done with files that had so many rows: those of other buckets were only moved."""
     total = Written()
+    moved = 0
     problems: list[str] = []
     for row in told.collect():
         values = row.asDict()
         problems += values.pop("problems")
+        if not values.pop(_MADE):
+            moved += values["rows"]
+            values["rows"] = 0
         total += Written(**values)
-    return Made(written=total, problems=tuple(dict.fromkeys(problems)))
+    return Made(written=total, replaced=held - moved, problems=tuple(dict.fromkeys(problems)))
 
 
 _MANY_FILES: Final = 32
