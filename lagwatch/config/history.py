@@ -35,6 +35,13 @@ class RetentionSettings(Section):
     rollup_5m_days: _Days = Field(default=30, description="roll-ups of 5 minutes" + _FOREVER)
     rollup_1h_days: _Days = Field(default=365, description="roll-ups of an hour" + _FOREVER)
     rollup_1d_days: _Days = Field(default=0, description="roll-ups of a day" + _FOREVER)
+    rollups: Literal["auto", "on", "off"] = Field(
+        default="auto",
+        description=(
+            "`on`: `lagwatch rollup` deletes samples and events once they are rolled up; `off`: "
+            "the service does, rolled up or not; `auto`: `on` as soon as the store has a roll-up"
+        ),
+    )
 
 
 class HistorySettings(Section):

@@ -205,7 +205,9 @@ def recorder_settings(settings: HistorySettings) -> RecorderSettings:
 
 def _writer_settings(settings: HistorySettings) -> WriterSettings:
     return WriterSettings(
-        flush_ms=round(settings.flush_s * 1000), retention_days=retention_days(settings)
+        flush_ms=round(settings.flush_s * 1000),
+        retention_days=retention_days(settings),
+        rollups=settings.retention.rollups,
     )
 
 

@@ -98,6 +98,9 @@ class ParquetStore(ParquetSlots):
     def clusters(self) -> tuple[str, ...]:
         return tuple(sorted({name for kind in KINDS for name in self.clusters_of(kind)}))
 
+    def has(self, kind: Kind) -> bool:
+        return any(self.days(kind, cluster) for cluster in self.clusters_of(kind))
+
     def stats(self) -> tuple[StoredKind, ...]:
         return tuple(
             stored

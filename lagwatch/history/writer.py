@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from lagwatch.clock import Clock
-from lagwatch.core.record import Kind, Records, concat
+from lagwatch.core.record import RAW, Kind, Records, concat
 from lagwatch.errors import HistoryError
 from lagwatch.history.layout import DAY_MS, day_of
 from lagwatch.history.spool import Plan, Segment, Spool
@@ -33,6 +33,8 @@ class WriterSettings:
     """Rows may wait this long to make a larger batch."""
     retention_days: Mapping[Kind, int]
     """0 = for ever."""
+    rollups: str = "auto"
+    """on: what roll-ups are made of is deleted by them alone; auto: once there are any; off."""
     max_rows: int = 500_000
     """Rows of one batch, about."""
 
@@ -162,6 +164,11 @@ class Writer:
             spool_bytes=self._spool.fill().size_bytes,
         )
 
+    def _rolled_up(self) -> bool:
+        """Are there roll-ups, so that they delete what they are made of when they have it?"""
+        rollups = self._settings.rollups
+        return rollups == "on" or (rollups == "auto" and self._store.has(Kind.ROLLUP_5M))
+
     def _tidy(self) -> None:
         """Retention, and whatever keeps the store quick; now and then, when nothing waits."""
         now_ms = self._clock.now_ms()
@@ -170,7 +177,7 @@ class Writer:
         self._tidied_ms = now_ms
         try:
             for kind, days in self._settings.retention_days.items():
-                if days:
+                if days and not (kind in RAW and self._rolled_up()):
                     rows = self._store.delete_before(kind, day_of(now_ms - days * DAY_MS))
                     if rows:
                         _log.info("history_retention", kind=kind.value, days=days, rows=rows)

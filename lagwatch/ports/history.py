@@ -204,6 +204,10 @@ class HistoryStore(Protocol):
         """Clusters of which there is anything, sorted."""
         ...
 
+    def has(self, kind: Kind) -> bool:
+        """Is there anything of this kind?"""
+        ...
+
     def days(self, kind: Kind, cluster: str) -> tuple[str, ...]:
         """Days (UTC, `2026-11-21`) of which there is anything, sorted."""
         ...

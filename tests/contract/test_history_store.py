@@ -44,6 +44,7 @@ def test_an_empty_store_holds_nothing(store: HistoryStore) -> None:
     found = [list(store.read(HistoryRange(kind=kind, **EVER))) for kind in KINDS]
 
     assert found == [[]] * len(KINDS)
+    assert not any(store.has(kind) for kind in KINDS)
     assert store.clusters() == ()
     assert store.stats() == ()
     assert store.verify().sound

@@ -291,6 +291,24 @@ def test_small_files_become_few_and_old_days_go(spark: SparkSession, tmp_path: P
     assert_same(stored(tmp_path), before)
 
 
+def test_what_is_not_rolled_up_is_not_deleted(spark: SparkSession, tmp_path: Path) -> None:
+    old_ms = NOON_MS - 20 * DAY_MS
+    record(tmp_path, recording(12, rounds=30, start_ms=old_ms))
+    record(tmp_path, recording(13, rounds=30, start_ms=old_ms, cluster="there"), batch="there")
+    keeping = ref(tmp_path, retention=RetentionSettings())
+
+    of_one = run(spark, keeping, clusters=("here",))
+    of_a_day = run(spark, keeping, from_ms=NOON_MS, to_ms=NOON_MS + HOUR_MS)
+    of_all = run(spark, keeping)
+
+    assert of_one.removed == of_a_day.removed == {}
+    assert of_all.removed[Kind.SAMPLES] > 0
+    store = ParquetStore(str(tmp_path))
+    for cluster in ("here", "there"):
+        assert store.days(Kind.SAMPLES, cluster) == ()
+        assert store.days(Kind.ROLLUP_5M, cluster) == ("2026-11-01",)
+
+
 def test_files_that_cannot_be_used_are_set_aside_and_named(
     spark: SparkSession, tmp_path: Path
 ) -> None:

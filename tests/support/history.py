@@ -325,6 +325,9 @@ class MemoryStore:
         ]
         return in_order(found, kind)
 
+    def has(self, kind: Kind) -> bool:
+        return bool(self.rows(kind))
+
     def delete_before(self, kind: Kind, day: str) -> int:
         del kind, day
         return 0

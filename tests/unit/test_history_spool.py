@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from lagwatch.core.record import Kind, Records
+from lagwatch.core.record import RAW, Kind, Records, from_rows
 from lagwatch.errors import HistoryError
+from lagwatch.history.layout import DAY_MS, day_of
+from lagwatch.history.parquet import ParquetStore
 from lagwatch.history.spool import Spool
 from lagwatch.history.writer import Writer, WriterSettings
 from lagwatch.ports.history import HistoryStore
@@ -19,8 +21,11 @@ from tests.support.history import (
     NOON_MS,
     MemoryStore,
     SetClock,
+    events,
     group_sample,
     group_samples,
+    happening,
+    rollup,
     sample,
     samples,
 )
@@ -332,6 +337,44 @@ def test_the_thread_delivers_what_is_appended_and_the_rest_at_its_end(tmp_path: 
     assert lags(store) == [0, 1]
 
 
+@pytest.mark.parametrize(
+    ("rollups", "rolled_up", "kept"),
+    [
+        ("auto", False, set()),
+        ("auto", True, {Kind.SAMPLES, Kind.GROUP_SAMPLES, Kind.EVENTS}),
+        ("on", False, {Kind.SAMPLES, Kind.GROUP_SAMPLES, Kind.EVENTS}),
+        ("off", True, set()),
+    ],
+)
+def test_the_service_deletes_no_samples_that_roll_ups_are_yet_to_be_made_of(
+    tmp_path: Path, *, rollups: str, rolled_up: bool, kept: set[Kind]
+) -> None:
+    store = ParquetStore(str(tmp_path / "store"))
+    old_ms = NOON_MS - 20 * DAY_MS
+    recorded = [
+        samples([sample(at_ms=old_ms)]),
+        group_samples([group_sample(at_ms=old_ms)]),
+        events([happening(at_ms=old_ms)]),
+        from_rows(Kind.ROLLUP_1H, [rollup(Kind.ROLLUP_1H, bucket_ms=old_ms)]),
+    ]
+    store.write(recorded, batch="old")
+    if rolled_up:
+        store.write([from_rows(Kind.ROLLUP_5M, [rollup(Kind.ROLLUP_5M)])], batch="rolled")
+    days = dict.fromkeys((*RAW, Kind.ROLLUP_1H), 7)
+    told = WriterSettings(flush_ms=0, retention_days=days, rollups=rollups)
+    spool = spool_in(tmp_path)
+    writer = Writer(spool, store, told, SetClock(NOON_MS))
+    spool.append(numbered(1))
+
+    writer.start()
+    writer.notify()
+    eventually(lambda: not store.has(Kind.ROLLUP_1H), "the retention")
+    writer.stop(10)
+
+    old = day_of(old_ms)
+    assert {kind for kind in RAW if old in store.days(kind, "here")} == kept
+
+
 def test_rows_wait_in_the_spool_to_make_larger_batches(tmp_path: Path) -> None:
     spool, store = spool_in(tmp_path), MemoryStore()
     clock = SetClock(NOON_MS)
@@ -368,8 +411,8 @@ def test_every_row_arrives_once_whatever_happens(tmp_path_factory, happenings, m
     folder = tmp_path_factory.mktemp("spool")
     spool, store = spool_in(folder), MemoryStore()
     appended = 0
-    for happening in happenings:
-        match happening:
+    for what in happenings:
+        match what:
             case "append":
                 spool.append(numbered(appended))
                 appended += 1

@@ -4,6 +4,7 @@ from lagwatch.core.record.build import Capture, group_samples, samples
 from lagwatch.core.record.columns import (
     BY_WORST,
     KINDS,
+    RAW,
     SCHEMA_VERSION,
     SOURCE_RANK,
     Column,
@@ -19,6 +20,7 @@ from lagwatch.core.record.records import Records, Text, Values, concat, from_row
 __all__ = [
     "BY_WORST",
     "KINDS",
+    "RAW",
     "SCHEMA_VERSION",
     "SOURCE_RANK",
     "Capture",

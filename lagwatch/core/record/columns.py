@@ -40,6 +40,8 @@ class Kind(StrEnum):
         return _KEYS[self]
 
 
+RAW: Final = (Kind.SAMPLES, Kind.GROUP_SAMPLES, Kind.EVENTS)
+"""Kinds that roll-ups are made of."""
 ROLLUP_STEP_MS: Final[Mapping[Kind, int]] = {
     Kind.ROLLUP_5M: 300_000,
     Kind.ROLLUP_1H: 3_600_000,

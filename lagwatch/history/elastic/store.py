@@ -245,6 +245,10 @@ class ElasticStore:
         }
         return tuple(sorted(found))
 
+    def has(self, kind: Kind) -> bool:
+        held = holdings(self.client, kind, prefix=self.prefix)
+        return any(one.rows for one in held.values())
+
     def days(self, kind: Kind, cluster: str) -> tuple[str, ...]:
         self._see()
         by_day = {"date_histogram": {"field": kind.time_column, "fixed_interval": _DAY}}

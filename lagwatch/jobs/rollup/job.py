@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from lagwatch.core.record import Kind
+from lagwatch.core.record import RAW, Kind
 from lagwatch.core.record.columns import ROLLUP_STEP_MS
 from lagwatch.history.build import retention_days
 from lagwatch.history.layout import DAY_MS, day_of, day_start_ms
@@ -153,7 +153,7 @@ class _Run:
         self._intend(marks, due_in)
         made = self._roll(due_in)
         self._remember(marks, seen)
-        compacted, removed = self._tidy(clusters)
+        compacted, removed = self._tidy(clusters, marks)
         self._problems |= dict.fromkeys(self._store.set_aside)
         return RollupResult(
             rows=made.rows,
@@ -255,21 +255,41 @@ class _Run:
                 marks[cluster] = {**one.mark, "before_ms": end_of(Kind.ROLLUP_5M, self._now_ms)}
         self._state.save(STATE, marks)
 
-    def _tidy(self, clusters: tuple[str, ...]) -> tuple[Compacted, Mapping[Kind, int]]:
+    def _tidy(
+        self, clusters: tuple[str, ...], marks: Mapping[str, Mark]
+    ) -> tuple[Compacted, Mapping[Kind, int]]:
         if not self._request.tidy:
             return Compacted(), {}
-        removed = self._delete_old()
+        removed = self._delete_old(marks)
         before_ms = end_of(Kind.ROLLUP_5M, self._now_ms)
         return self._rollups.compact(self._spark, clusters, before_ms), removed
 
-    def _delete_old(self) -> Mapping[Kind, int]:
-        """Delete what is older than the retention; how many rows of each kind went."""
-        gone = {
-            kind: self._store.delete_before(kind, day_of(self._now_ms - days * DAY_MS))
-            for kind, days in retention_days(self._ref.settings).items()
-            if days
-        }
+    def _delete_old(self, marks: Mapping[str, Mark]) -> Mapping[Kind, int]:
+        """Delete what is older than the retention; how many rows of each kind went.
+
+        Rows that are not rolled up stay: of clusters or times that this run was not about, and
+        those that came since it looked.
+        """
+        gone = {}
+        unrolled = self._unrolled_day(marks)
+        for kind, days in retention_days(self._ref.settings).items():
+            if not days:
+                continue
+            day = day_of(self._now_ms - days * DAY_MS)
+            if kind in RAW and unrolled < day:
+                self._told("kept_for_rollup", {"kind": kind.value, "from_day": unrolled})
+                day = unrolled
+            gone[kind] = self._store.delete_before(kind, day)
         return {kind: rows for kind, rows in gone.items() if rows}
+
+    def _unrolled_day(self, marks: Mapping[str, Mark]) -> str:
+        """The first day of which some rows are not rolled up yet."""
+        changed = [
+            begin
+            for cluster in self._rollups.clusters()
+            for begin, _ in self._rollups.look(cluster, marks.get(cluster, {})).changed
+        ]
+        return day_of(min(changed, default=self._now_ms))
 
 
 def _intent(mark: Mark) -> Ranges:

@@ -7,7 +7,7 @@ makes the job side of a store from its settings. `registry.py` finds it.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -21,9 +21,6 @@ from lagwatch.ports.history import Compacted, HistoryRange
 Aside = Callable[[str, str], None]
 """Called with a file that is set aside, and the reason."""
 Result = TypeVar("Result")
-
-RAW: Final = (Kind.SAMPLES, Kind.GROUP_SAMPLES, Kind.EVENTS)
-"""Kinds that roll-ups are made of."""
 
 Mark = dict[str, Any]
 """What is remembered of one cluster; JSON."""

@@ -9,13 +9,13 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from lagwatch.config.history import HistorySettings
-from lagwatch.core.record import Kind
+from lagwatch.core.record import RAW, Kind
 from lagwatch.core.record.columns import ROLLUP_STEP_MS
 from lagwatch.history.elastic import ElasticStore, RejectedRows
 from lagwatch.history.elastic.indices import all_indices, indices_between
 from lagwatch.history.elastic.search import in_range
 from lagwatch.jobs.sources.elastic import Replacing
-from lagwatch.jobs.stores.base import RAW, Made, Making, Mark, Seen, Weighed
+from lagwatch.jobs.stores.base import Made, Making, Mark, Seen, Weighed
 from lagwatch.jobs.stores.making import as_rows, write
 from lagwatch.jobs.units import UNIT_TYPE, Range, union
 from lagwatch.ports.history import EVER_MS, Compacted, HistoryRange

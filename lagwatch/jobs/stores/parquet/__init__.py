@@ -12,11 +12,11 @@ from contextlib import AbstractContextManager, nullcontext
 from pyspark.sql import DataFrame, SparkSession
 
 from lagwatch.config.history import HistorySettings
-from lagwatch.core.record import Kind
+from lagwatch.core.record import RAW, Kind
 from lagwatch.history.drivers.registry import folder_of
 from lagwatch.history.folder import open_folder
 from lagwatch.history.parquet import ParquetStore
-from lagwatch.jobs.stores.base import RAW, Aside, Made, Making, Mark, Result, Seen, Weighed
+from lagwatch.jobs.stores.base import Aside, Made, Making, Mark, Result, Seen, Weighed
 from lagwatch.jobs.stores.parquet.rollups import compact, replace
 from lagwatch.jobs.stores.parquet.rows import parquet_rows, retried
 from lagwatch.jobs.stores.parquet.state import FolderState, kernel_lock

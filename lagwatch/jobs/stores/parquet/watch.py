@@ -7,10 +7,10 @@ its rows; one that only takes the place of known files (compaction) does not.
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
-from lagwatch.core.record import Kind
+from lagwatch.core.record import RAW, Kind
 from lagwatch.history.layout import Slot
 from lagwatch.history.parquet import ParquetStore
-from lagwatch.jobs.stores.base import RAW, Mark, Seen, Weighed
+from lagwatch.jobs.stores.base import Mark, Seen, Weighed
 from lagwatch.jobs.units import Range, union
 from lagwatch.ports.history import HistoryRange
 
