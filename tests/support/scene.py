@@ -1,9 +1,11 @@
 """A real Prometheus scrapes a real lagwatch that watches groups in every state on a real broker."""
 
 import threading
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
@@ -63,6 +65,7 @@ def watched_scene(kafka: EmbeddedKafka, folder: Path) -> Iterator[Scene]:
                 "the first scrape has arrived",
                 timeout_s=DEADLINE_S,
             )
+            _deploy(url, stopped)
             _commit_where_the_time_is_known(kafka, stopped_too, quiet, prometheus)
             with _traffic(kafka, catching_up, topic):
                 yield Scene(
@@ -74,6 +77,17 @@ def watched_scene(kafka: EmbeddedKafka, folder: Path) -> Iterator[Scene]:
                     stopped_too=stopped_too,
                     idle=idle,
                 )
+
+
+def _deploy(url: str, group: str) -> None:
+    """Tell lagwatch that a version of the group went live."""
+    order = urllib.request.Request(  # noqa: S310
+        f"{url}/api/v1/clusters/{CLUSTER}/groups/{group}/deployments",
+        data=b'{"version": "1.0"}',
+        headers={"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(order, timeout=DEADLINE_S) as answer:  # noqa: S310
+        assert answer.status == HTTPStatus.CREATED
 
 
 def _configuration(kafka: EmbeddedKafka, folder: Path) -> Path:
