@@ -35,13 +35,20 @@ from lagwatch.monitor import ClusterMonitor
 from lagwatch.monitor.keeper import CheckpointKeeper
 from lagwatch.monitor.settings import monitor_settings
 from lagwatch.monitor.skew import TOLERATED_MS
+from lagwatch.monitor.story import Stories
 from lagwatch.notify.alerts import AlertCounts, Alerts
 from lagwatch.notify.dispatch import DeliveryCounts
 from lagwatch.ports.access import Access
 from lagwatch.ports.alerts import AlertsView
 from lagwatch.ports.history import Deployments, HistoryQueries
 from lagwatch.ports.metrics import Metrics
-from lagwatch.ports.queries import BurrowSettings, ClusterHealth, Commands, Queries
+from lagwatch.ports.queries import (
+    BurrowSettings,
+    ClusterHealth,
+    Commands,
+    EventQueries,
+    Queries,
+)
 from lagwatch.ports.reports import Commits
 from lagwatch.query import SnapshotQueries
 
@@ -59,6 +66,7 @@ class MakeApp(Protocol):
         alerts: AlertsView | None,
         history: HistoryQueries | None,
         deployments: Deployments | None,
+        events: EventQueries,
         access: Access,
     ) -> ASGIApp: ...
 
@@ -102,6 +110,7 @@ class Service:
             for name, cluster in settings.clusters.items()
         }
         self.queries = SnapshotQueries(self.monitors, health=self.health)
+        self.stories = Stories(self.monitors)
         self.alerts = Alerts(settings, clock) if settings.alerts.active and not only_looks else None
         self.history = (
             History(settings.history, clock)
@@ -289,8 +298,10 @@ class Service:
         snapshot = self._judged(monitor)
         if snapshot is None:
             return
+        losses, events = monitor.take_losses(), monitor.story.take()
         if self.history is not None:
-            self.history.lost(snapshot.cluster, monitor.take_losses())
+            self.history.lost(snapshot.cluster, losses)
+            self.history.happened(snapshot.cluster, events)
         if snapshot.stale:
             if self.history is not None:
                 reason = monitor.not_ready_because(snapshot.at_ms)
@@ -384,6 +395,7 @@ async def _serve(settings: Settings, make_app: MakeApp, load: Callable[[], Setti
         alerts=service.alerts,
         history=service.history.queries if service.history else None,
         deployments=service.deployments,
+        events=service.stories,
         access=AccessControl(settings.server, clock),
     )
     server = HttpServer(app, settings.server, clock)

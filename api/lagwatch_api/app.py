@@ -9,7 +9,7 @@ from lagwatch.ports.access import Access
 from lagwatch.ports.alerts import AlertsView
 from lagwatch.ports.history import Deployments, HistoryQueries
 from lagwatch.ports.metrics import Metrics
-from lagwatch.ports.queries import BurrowSettings, Commands, Queries
+from lagwatch.ports.queries import BurrowSettings, Commands, EventQueries, Queries
 from lagwatch_api import docs, errors, ops, ui
 from lagwatch_api import metrics as metrics_route
 from lagwatch_api.deps import Deps
@@ -20,6 +20,7 @@ from lagwatch_api.routing import Answer, Endpoint, RouteTable
 from lagwatch_api.shape import Shape
 from lagwatch_api.v1 import alerts as alert_routes
 from lagwatch_api.v1 import deployments as deployment_routes
+from lagwatch_api.v1 import events as events_route
 from lagwatch_api.v1 import fleet, losses, stream
 from lagwatch_api.v1 import history as history_routes
 from lagwatch_api.v1 import session as session_routes
@@ -41,6 +42,7 @@ def create_app(
     alerts: AlertsView | None = None,
     history: HistoryQueries | None = None,
     deployments: Deployments | None = None,
+    events: EventQueries | None = None,
     access: Access | None = None,
     hostname: str,
     version: str,
@@ -63,6 +65,7 @@ def create_app(
             *losses.endpoints(commands),
             *stream.endpoints(queries),
             *scraped,
+            *(events_route.endpoints(events) if events is not None and history is None else ()),
             *_documentation(),
         )
     )
@@ -79,7 +82,7 @@ def create_app(
     if alerts is not None:
         app.include_router(alert_routes.router(alerts))
     if history is not None:
-        app.include_router(history_routes.router(history, queries))
+        app.include_router(history_routes.router(history, queries, events=events))
     if deployments is not None:
         app.include_router(deployment_routes.router(deployments))
     errors.install(app, table, reply)

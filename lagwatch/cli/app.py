@@ -13,6 +13,7 @@ from lagwatch.cli import (
     backfill,
     config,
     demo,
+    events,
     explain,
     history,
     jobs,
@@ -36,6 +37,7 @@ app = typer.Typer(
 app.command(epilog=serve.EPILOG)(serve.serve)
 app.command(epilog=status.EPILOG)(status.status)
 app.command(epilog=top.EPILOG)(top.top)
+app.command(epilog=events.EPILOG)(events.events)
 app.command(epilog=explain.EPILOG)(explain.explain)
 app.command(epilog=replay.EPILOG)(replay.replay)
 app.command(epilog=demo.EPILOG)(demo.demo)

@@ -14,14 +14,14 @@ from lagwatch.core.record import Kind, Records
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.window import Windows
 from lagwatch.errors import HistoryError
-from lagwatch.history.changes import as_events
+from lagwatch.history.changes import as_events, as_rows
 from lagwatch.history.drivers.registry import open_store
 from lagwatch.history.reader import HistoryReader
 from lagwatch.history.recorder import FULL, Recorder, RecorderSettings
 from lagwatch.history.spool import Spool
 from lagwatch.history.writer import Writer, WriterSettings
 from lagwatch.ports.history import RecorderHealth
-from lagwatch.ports.queries import Loss
+from lagwatch.ports.queries import GroupEvent, Loss
 
 _AGAIN_AFTER_MS: Final = 30_000
 _MB: Final = 1_000_000
@@ -99,6 +99,17 @@ class History:
         kept = self._recorder.tell(as_events(cluster, losses))
         kept.add_done_callback(lambda done: _log_if_not_kept(done, cluster))
 
+    def happened(self, cluster: str, events: Sequence[GroupEvent]) -> None:
+        """Record what happened to groups; never waits."""
+        if not events:
+            return
+        self.start()
+        if self._recorder is None:
+            _log.warning("events_not_recorded", cluster=cluster, events=len(events))
+            return
+        kept = self._recorder.tell(as_rows(cluster, events))
+        kept.add_done_callback(lambda done: _log_if_not_kept(done, cluster))
+
     async def tell(self, records: Records) -> None:
         """Have rows written that are no samples; returns when they are safe on disk.
 
@@ -172,7 +183,7 @@ def _problem(recording: str, delivering: str) -> str:
 
 def _log_if_not_kept(done: Future[None], cluster: str) -> None:
     if error := done.exception():
-        _log.warning("losses_not_recorded", cluster=cluster, reason=str(error))
+        _log.warning("events_not_recorded", cluster=cluster, reason=str(error))
 
 
 def _not_recording(problem: str) -> RecorderHealth:

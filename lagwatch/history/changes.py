@@ -23,7 +23,7 @@ from lagwatch.core.record import (
 from lagwatch.core.record.records import Value
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.history.match import group_of_rows, group_positions, positions, same_rows
-from lagwatch.ports.queries import Loss
+from lagwatch.ports.queries import GroupEvent, Loss
 
 Int64 = NDArray[np.int64]
 Row = Mapping[str, Value]
@@ -152,6 +152,28 @@ def _rebalances(before: Capture, after: Capture) -> Iterator[Row]:
             yield event(
                 snapshot.cluster, snapshot.at_ms, EventName.REBALANCE, group=group, count=number
             )
+
+
+def as_rows(cluster: str, events: Sequence[GroupEvent]) -> Records:
+    """Events of groups as rows; of two with the same key the later one stays."""
+    rows = {
+        (one.group, one.topic, one.partition, one.event, one.at_ms): event(
+            cluster,
+            one.at_ms,
+            EventName(one.event),
+            group=one.group,
+            topic=one.topic,
+            partition=one.partition,
+            before=one.before,
+            after=one.after,
+            rule=one.rule,
+            lag=one.lag,
+            count=one.count,
+            detail=one.detail,
+        )
+        for one in events
+    }
+    return from_rows(Kind.EVENTS, list(rows.values()))
 
 
 def as_events(cluster: str, losses: Sequence[Loss]) -> Records:

@@ -23,6 +23,7 @@ from lagwatch.core.snapshot import ClusterSnapshot, TopicColumns
 from lagwatch.core.sorting import stable_order
 from lagwatch.core.window import CommitColumns, Windows
 from lagwatch.monitor.freshness import FreshFor, Known, cause, missing, why_stale
+from lagwatch.monitor.group_watch import GroupWatch, grown, set_while_empty
 from lagwatch.monitor.known_commits import KnownCommits
 from lagwatch.monitor.losses import Losses
 from lagwatch.monitor.members import GroupPatterns, Groups
@@ -33,7 +34,8 @@ from lagwatch.monitor.rows import Identity, RowTable
 from lagwatch.monitor.setbacks import Setbacks
 from lagwatch.monitor.shares import Shares
 from lagwatch.monitor.skew import ClockSkew
-from lagwatch.monitor.topics import change, no_topics, with_offsets
+from lagwatch.monitor.story import Story
+from lagwatch.monitor.topics import TopicChange, change, no_topics, with_offsets
 from lagwatch.ports.queries import Loss
 from lagwatch.ports.reports import (
     Backlog,
@@ -170,6 +172,9 @@ class ClusterMonitor:
         """`complete_ms` of the first process that watched the cluster."""
         self._transactions: Mapping[tuple[str, int], OpenTransaction] = {}
         self._shares = Shares()
+        self.story = Story()
+        """What happened to the groups since the start of this process."""
+        self._watch = GroupWatch(self.story)
         self._table = RowTable(self.windows)
         self._topics = no_topics()
         self._topic_ids: dict[str, str] = {}
@@ -268,15 +273,16 @@ class ClusterMonitor:
             case CollectorStarted():
                 self._new_collector(report, now_ms)
             case _:
-                self._note(report)
+                self._note(report, now_ms)
         return False
 
-    def _note(self, report: Report) -> None:
+    def _note(self, report: Report, now_ms: EpochMs) -> None:
         """Reports that only say what is known."""
         match report:
             case CommitsKnown():
                 self._commits_known(report)
             case GroupsSeen():
+                self._watch.groups(report, now_ms)
                 self.groups.take(report)
                 self._drop_unlisted(report)
             case SharesSeen():
@@ -325,7 +331,9 @@ class ClusterMonitor:
 
     def take_losses(self) -> tuple[Loss, ...]:
         """Losses noticed since the last call."""
-        return self._losses.take()
+        losses = self._losses.take()
+        self._watch.losses(losses)
+        return losses
 
     # checkpoints
 
@@ -457,13 +465,17 @@ class ClusterMonitor:
             info=dict(self.groups.info),
             owners=dict(self.groups.owners),
         )
-        self.snapshot = replace(
-            judged,
-            transactions=self._transactions,
-            shares=self._shares.by_group,
-            stale=self.is_stale(now_ms),
-            stale_after_ms=self.settings.fresh_for.of_commits_ms(polled=self.known.polled),
+        before, self.snapshot = (
+            self.snapshot,
+            replace(
+                judged,
+                transactions=self._transactions,
+                shares=self._shares.by_group,
+                stale=self.is_stale(now_ms),
+                stale_after_ms=self.settings.fresh_for.of_commits_ms(polled=self.known.polled),
+            ),
         )
+        self._watch.verdicts(before, self.snapshot)
         self._recycle()
         fresh = now_ms - self._data_ms <= self.settings.away_after_ms
         if fresh and self._movements.see_lags(self.snapshot, now_ms, self._evaluation.changed):
@@ -700,6 +712,7 @@ class ClusterMonitor:
         first = starts & (before < 0)
         if first.any():
             self.pace.begin(row[first], commit_ms[first])
+        self._note_resets(commits, before)
         self.setbacks.follow(row, before, offset, commit_ms)
         self._movements.follow(commits, before, starts, first_ms=self._first_ms)
         self._losses.look_for_jumps(
@@ -710,6 +723,17 @@ class ClusterMonitor:
             exact_times=bool(self._exact_times),
             skew_ms=self.skew.corrected_ms,
         )
+
+    def _note_resets(self, commits: CommitColumns, before: Int64) -> None:
+        """Offsets that were set while their group had no members."""
+        found = set_while_empty(self.groups.membership, commits.row, before, commits.offset)
+        if found.size:
+            self._watch.moved(
+                [self._table.identity(row) for row in commits.row[found].tolist()],
+                before[found].tolist(),
+                commits.offset[found].tolist(),
+                (commits.commit_ms[found] + self.skew.corrected_ms).tolist(),
+            )
 
     # losses
 
@@ -816,6 +840,7 @@ class ClusterMonitor:
 
     def _new_topics(self, report: Topics, now_ms: EpochMs) -> None:
         found = change(self._topics, self._topic_ids, report)
+        self._note_topics(found, now_ms)
         self.history.remap(found.source)
         self._partitions.remap(found.source)
         self._losses.starts.remap(found.source)
@@ -838,6 +863,14 @@ class ClusterMonitor:
         self._missing_since = still_missing | dict.fromkeys(found.gone, int(now_ms))
         self.groups.topics_changed(report.names)
         self._topics_ms = now_ms
+
+    def _note_topics(self, found: TopicChange, now_ms: EpochMs) -> None:
+        names = {*found.recreated, *grown(self._topics, found.columns)}
+        rows = {name: self._table.of_topic(name).tolist() for name in names}
+        groups = {
+            name: sorted({self._table.identity(row)[0] for row in rows[name]}) for name in names
+        }
+        self._watch.topics(groups, self._topics, found.columns, found.recreated, now_ms)
 
     def _begin_anew(self, topic: str, report: Topics) -> None:
         """A topic was re-created: only commits of the new one stay.

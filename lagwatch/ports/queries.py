@@ -30,6 +30,28 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupEvent:
+    """Something that happened to a group; columns as in the history's kind `events`."""
+
+    at_ms: EpochMs
+    """When it was noticed."""
+    group: str
+    event: str
+    """An `EventName`."""
+    topic: str | None = None
+    partition: int | None = None
+    before: str | None = None
+    after: str | None = None
+    rule: str | None = None
+    lag: int | None = None
+    count: int | None = None
+    detail: str | None = None
+    """JSON."""
+    to_record: bool = True
+    """False: the recorder of the history finds it by itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterHealth:
     """One cluster's line in `/readyz`."""
 
@@ -110,6 +132,18 @@ class Queries(Protocol):
     def snapshot(self, cluster: str) -> ClusterSnapshot: ...
 
     def health(self) -> tuple[ClusterHealth, ...]: ...
+
+
+class EventQueries(Protocol):
+    """What happened to groups, from memory."""
+
+    def events(self, cluster: str, group: str) -> tuple[GroupEvent, ...]:
+        """The newest events of a group, oldest first; empty for a group that is not known.
+
+        Raises:
+            NotFoundError: the cluster is not known.
+        """
+        ...
 
 
 class Commands(Protocol):

@@ -96,6 +96,18 @@ def test_records_of_other_kinds_are_skipped(record: Json) -> None:
     assert (decoded.key.size, decoded.group_records, decoded.malformed) == (0, (), {})
 
 
+def test_odd_bytes_in_an_assignment_do_not_lose_the_groups_record() -> None:
+    assignment = bytes.fromhex("000100000001") + b"\x00\x09brw-owned"
+    record = next(each for each in REAL if assignment in (value_of(each) or b""))
+    value = value_of(record) or b""
+    odd = value.replace(assignment, b"\xff" * len(assignment))
+
+    decoded = decode([key_of(record)], [odd], [ORDER], CommitKeys())
+
+    assert decoded.group_records == (as_kafka_reads(record),)
+    assert decoded.malformed == {}
+
+
 def test_a_whole_topic_is_read_at_once_as_record_by_record() -> None:
     records = REAL + ENCODED
     orders = range(1000, 1000 + len(records))

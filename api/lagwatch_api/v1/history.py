@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Depends, HTTPException, Query
 from starlette.requests import Request
@@ -14,8 +14,9 @@ from lagwatch.core.record import Kind, schema
 from lagwatch.core.record.records import plain_values
 from lagwatch.errors import HistoryError, NotFoundError
 from lagwatch.ports.history import HistoryAsk, HistoryPage, HistoryQueries, TopBy
-from lagwatch.ports.queries import Queries
+from lagwatch.ports.queries import EventQueries, Queries
 from lagwatch_api.routing import SegmentRoute
+from lagwatch_api.v1.events import from_memory
 from lagwatch_api.v1.pages import ARROW, CSV, JSON, Form, Points, answer, wanted_form
 from lagwatch_api.v1.wording import duration_ms, instant_ms
 
@@ -88,6 +89,10 @@ class Asked:
         return answer(page, wanted_form(self.request, self.form), history, told)
 
 
+EventSource = Annotated[
+    Literal["history", "memory"],
+    Query(description="`memory`: the newest 200 since the start, at once and as JSON"),
+]
 WithRange = Annotated[Asked, Depends()]
 
 
@@ -95,15 +100,17 @@ def router(
     history: HistoryQueries,
     queries: Queries,
     *,
+    events: EventQueries | None = None,
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
 ) -> APIRouter:
     """The routes; include them in the application.
 
     A group is known if it is watched now (`queries`), or if anything was ever recorded of it.
+    `events` has the newest events, also those that are not in the store yet.
     """
     routes = APIRouter(prefix=PREFIX, tags=[TAG], route_class=SegmentRoute)
     _series(routes, history, now_ms, _Known(history, queries))
-    _events(routes, history, now_ms)
+    _events(routes, history, now_ms, events)
     _top(routes, history, now_ms)
     return routes
 
@@ -173,9 +180,18 @@ def _is_empty(page: HistoryPage) -> bool:
     return not any(samples) and all(one is None for column in values.values() for one in column)
 
 
-def _events(routes: APIRouter, history: HistoryQueries, now_ms: Callable[[], int]) -> None:
+def _events(
+    routes: APIRouter,
+    history: HistoryQueries,
+    now_ms: Callable[[], int],
+    memory: EventQueries | None,
+) -> None:
     @routes.get(_GROUP + "/events", summary="What happened to a group", responses=_DOCUMENTED)
-    async def of_group(cluster: str, group: str, asked: WithRange) -> Response:
+    async def of_group(
+        cluster: str, group: str, asked: WithRange, *, source: EventSource = "history"
+    ) -> Response:
+        if source == "memory" and memory is not None:
+            return from_memory(memory, cluster, group)
         with _said():
             ask = asked.ask(now_ms(), Kind.EVENTS)
             page = await history.events(cluster, group, ask)

@@ -1,0 +1,61 @@
+"""What happened to a group: its story, from memory."""
+
+from collections.abc import Iterator
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from lagwatch.core.record import Kind
+from lagwatch.ports.queries import EventQueries, GroupEvent
+from lagwatch_api.answers import json_answer
+from lagwatch_api.routing import Answer, Endpoint
+from lagwatch_api.v1.fleet import NO_CACHE, TAG
+from lagwatch_api.v1.pages import Points
+
+PATH = "/api/v1/clusters/{cluster}/groups/{group}/events"
+
+
+def endpoints(events: EventQueries) -> Iterator[Endpoint]:
+    """The route of a server that keeps no history; with one, `history` has it."""
+
+    async def of_group(request: Request) -> Response:
+        names = request.path_params
+        return from_memory(events, names["cluster"], names["group"])
+
+    yield Endpoint(
+        method="GET",
+        path=PATH,
+        handler=of_group,
+        summary="What happened to a group since lagwatch started: its newest events",
+        tag=TAG,
+        answers={200: Answer(description="oldest first", model=Points)},
+    )
+
+
+def from_memory(events: EventQueries, cluster: str, group: str) -> Response:
+    """The newest events of a group, in the shape of a page of the history."""
+    told: Points = {
+        "about": {"cluster": cluster, "group": group, "source": "memory"},
+        "kind": Kind.EVENTS.value,
+        "step_ms": 0,
+        "next": None,
+        "points": [_point(cluster, one) for one in events.events(cluster, group)],
+    }
+    return json_answer(told, headers=NO_CACHE)
+
+
+def _point(cluster: str, one: GroupEvent) -> dict[str, str | int | None]:
+    return {
+        "at_ms": one.at_ms,
+        "cluster": cluster,
+        "group": one.group,
+        "topic": one.topic,
+        "partition": one.partition,
+        "event": one.event,
+        "before": one.before,
+        "after": one.after,
+        "rule": one.rule,
+        "lag": one.lag,
+        "count": one.count,
+        "detail": one.detail,
+    }

@@ -1,0 +1,75 @@
+"""What happened to each group, in order: the newest events, in memory."""
+
+from collections import OrderedDict, deque
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from lagwatch.errors import NotFoundError
+from lagwatch.ports.queries import GroupEvent
+
+_OF_GROUP: Final = 200
+_OF_CLUSTER: Final = 50_000
+
+
+class Story:
+    """The newest events of a cluster's groups; used from one thread.
+
+    About 500 bytes per event. When there are too many, those go first whose group has had no event
+    for longest.
+    """
+
+    def __init__(self, *, of_group: int = _OF_GROUP, of_cluster: int = _OF_CLUSTER) -> None:
+        self._of_group = of_group
+        self._of_cluster = of_cluster
+        self._groups: OrderedDict[str, deque[GroupEvent]] = OrderedDict()
+        self._number = 0
+        self._untold: list[GroupEvent] = []
+
+    def add(self, event: GroupEvent) -> None:
+        """Take an event in; events of a group come in the order of time."""
+        events = self._groups.setdefault(event.group, deque())
+        self._groups.move_to_end(event.group)
+        events.append(event)
+        self._number += 1
+        if len(events) > self._of_group:
+            events.popleft()
+            self._number -= 1
+        while self._number > self._of_cluster:
+            _, dropped = self._groups.popitem(last=False)
+            self._number -= len(dropped)
+        if event.to_record:
+            self._untold.append(event)
+
+    def of(self, group: str) -> tuple[GroupEvent, ...]:
+        """Events of a group, oldest first."""
+        return tuple(self._groups.get(group, ()))
+
+    def take(self) -> tuple[GroupEvent, ...]:
+        """Events to be recorded since the last call."""
+        untold, self._untold = self._untold[-self._of_cluster :], []
+        return tuple(untold)
+
+
+class _Told(Protocol):
+    """A cluster with a story."""
+
+    @property
+    def story(self) -> Story: ...
+
+
+class Stories:
+    """Events of the groups of all clusters (`ports.EventQueries`)."""
+
+    def __init__(self, clusters: Mapping[str, _Told]) -> None:
+        self._clusters = clusters
+
+    def events(self, cluster: str, group: str) -> tuple[GroupEvent, ...]:
+        """Oldest first; empty for a group of which nothing is known.
+
+        Raises:
+            NotFoundError: the cluster is not known.
+        """
+        found = self._clusters.get(cluster)
+        if found is None:
+            raise NotFoundError(kind="cluster", name=cluster)
+        return found.story.of(group)
