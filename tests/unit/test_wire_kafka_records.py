@@ -97,7 +97,7 @@ def test_records_of_other_kinds_are_skipped(record: Json) -> None:
 
 
 def test_odd_bytes_in_an_assignment_do_not_lose_the_groups_record() -> None:
-    assignment = bytes.fromhex("000100000001") + b"\x00\x09brw-owned"
+    assignment = b"\0\0\0\0\0\1\0\x09brw-owned\0\0\0\4"
     record = next(each for each in REAL if assignment in (value_of(each) or b""))
     value = value_of(record) or b""
     odd = value.replace(assignment, b"\xff" * len(assignment))
