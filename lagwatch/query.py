@@ -7,6 +7,8 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 
 from lagwatch.core.evaluate import window_columns
+from lagwatch.core.forecast import GroupOutlook, of_group, outlooks
+from lagwatch.core.log_end import LogEndHistory
 from lagwatch.core.model import (
     UNKNOWN,
     EpochMs,
@@ -23,6 +25,7 @@ from lagwatch.core.model import (
     UnknownReason,
     WindowEntry,
 )
+from lagwatch.core.rates import rates
 from lagwatch.core.rules import first_rewind, membership_word, row_of
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.window import Entries, Windows
@@ -51,6 +54,9 @@ class Moment(Protocol):
 
     @property
     def windows(self) -> Windows: ...
+
+    @property
+    def history(self) -> LogEndHistory: ...
 
 
 class SnapshotQueries:
@@ -102,6 +108,9 @@ class SnapshotQueries:
     def verdict(self, cluster: str, group: str, *, show_all: bool) -> GroupVerdict:
         reader = self._reader(cluster, group)
         return reader.verdict(show_all=show_all)
+
+    def outlook(self, cluster: str, group: str) -> GroupOutlook:
+        return self._reader(cluster, group).outlook()
 
     def detail(self, cluster: str, group: str) -> GroupDetail:
         return self._reader(cluster, group).detail()
@@ -353,6 +362,33 @@ class _GroupReader:
             time_lag_partition=self._place(int(time.row[0])),
             stale=snapshot.stale or age_ms > snapshot.stale_after_ms,
             data_age_s=max(age_ms, snapshot.data_age_ms) / 1000,
+        )
+
+    def outlook(self) -> GroupOutlook:
+        """Rates and forecasts; of the partitions that were committed to."""
+        snapshot, columns, topics = self._snapshot, self._snapshot.rows, self._snapshot.topics
+        rows = np.arange(self._rows.start, self._rows.stop)
+        rows = rows[columns.commits[rows] > 0]
+        at, around = columns.at[rows], snapshot.around
+        measured = rates(
+            window_columns(self._moment.windows).take(columns.window[rows]),
+            at,
+            self._moment.history,
+            now_ms=around.asked_ms,
+            skew_ms=around.skew_ms,
+        )
+        found = outlooks(
+            measured,
+            lag=columns.readable_lag[rows],
+            committed=columns.committed[rows],
+            log_start=np.append(topics.log_start, UNKNOWN)[at],
+            log_end=np.append(topics.log_end, UNKNOWN)[at],
+        )
+        places = [self._place(row) or ("", UNKNOWN) for row in rows.tolist()]
+        lags = [_known(lag) for lag in columns.readable_lag[rows].tolist()]
+        return of_group(
+            {place: found[number] for number, place in enumerate(places)},
+            dict(zip(places, lags, strict=True)),
         )
 
     def _place(self, row: int) -> tuple[str, int] | None:

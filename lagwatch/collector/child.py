@@ -14,6 +14,7 @@ from lagwatch.kafka.groups import KafkaCommitted, KafkaGroups
 from lagwatch.kafka.log_ends import KafkaLogEnds
 from lagwatch.kafka.offsets_topic import KafkaOffsetsTopic
 from lagwatch.kafka.other_groups import KafkaOtherGroups
+from lagwatch.kafka.record_times import KafkaRecordTimes
 from lagwatch.kafka.tails import KafkaTails
 from lagwatch.kafka.transactions import KafkaTransactions
 from lagwatch.pollers.committed import CommittedPoller
@@ -21,10 +22,11 @@ from lagwatch.pollers.facts import Facts
 from lagwatch.pollers.filters import Filters
 from lagwatch.pollers.groups import GroupPoller
 from lagwatch.pollers.held import HeldPoller
-from lagwatch.pollers.known import KnownCommits, LastOffsets
+from lagwatch.pollers.known import KeyRows, KnownCommits, LastOffsets
 from lagwatch.pollers.log_ends import LogEndPoller
 from lagwatch.pollers.loop import ConnectionPoller, Pace, Poller, PollLoop, Send, Wake
 from lagwatch.pollers.offsets_topic import OffsetsTopicPoller
+from lagwatch.pollers.record_times import RecordTimePoller
 from lagwatch.pollers.share_state import (
     SHARE_STATE_TOPIC,
     CommittedWithShares,
@@ -119,13 +121,22 @@ class Collector:
         )
         self._reader = self._offsets_topic()
         self._held = self._held_poller()
+        rows = KeyRows(self._last)
         tails = TailPoller(
-            KafkaTails(clients), last=self._last, facts=self._facts, clock=clock, send=send
+            KafkaTails(clients),
+            last=self._last,
+            facts=self._facts,
+            clock=clock,
+            send=send,
+            rows=rows,
+        )
+        record_times = RecordTimePoller(
+            KafkaRecordTimes(clients), last=self._last, rows=rows, clock=clock, send=send
         )
         transactions = TransactionPoller(
             KafkaTransactions(self._settings, clock), clock=clock, send=send
         )
-        self._helpers = (self._held, tails, transactions)
+        self._helpers = (self._held, tails, transactions, record_times)
 
     async def run(self) -> None:
         """Poll until cancelled."""

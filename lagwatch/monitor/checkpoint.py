@@ -94,6 +94,7 @@ def _rows(
         **columns,
         **{f"pace.{name}": column for name, column in pace.items()},
         **{f"setback.{name}": each for name, each in monitor.setbacks.copied(rows).items()},
+        **{f"append.{name}": each for name, each in monitor.append_times.copied(rows).items()},
         **{f"group.{name}": each for name, each in monitor.groups.copied(rows).items()},
     }
 
@@ -214,6 +215,7 @@ def _put(monitor: ClusterMonitor, first: int, part: Part) -> None:
     pace["moved_ms"] = part["commit_ms"][-1] - pace["moved_ms"]
     monitor.pace.put(first, pace)
     monitor.setbacks.put(first, _below(part, "setback."))
+    monitor.append_times.put(first, _below(part, "append."))
     monitor.groups.put(first, _below(part, "group."))
 
 

@@ -22,6 +22,7 @@ from lagwatch.core.rows import Around, Limits, RowFacts, uninterrupted_ms
 from lagwatch.core.snapshot import ClusterSnapshot, TopicColumns
 from lagwatch.core.sorting import stable_order
 from lagwatch.core.window import CommitColumns, Windows
+from lagwatch.monitor.append_times import AppendTimes
 from lagwatch.monitor.freshness import FreshFor, Known, cause, missing, why_stale
 from lagwatch.monitor.group_watch import GroupWatch, grown, set_while_empty
 from lagwatch.monitor.known_commits import KnownCommits
@@ -36,6 +37,7 @@ from lagwatch.monitor.shares import Shares
 from lagwatch.monitor.skew import ClockSkew
 from lagwatch.monitor.story import Story
 from lagwatch.monitor.topics import TopicChange, change, no_topics, with_offsets
+from lagwatch.ports import reports
 from lagwatch.ports.queries import Loss
 from lagwatch.ports.reports import (
     Backlog,
@@ -151,6 +153,7 @@ class ClusterMonitor:
         self.history = LogEndHistory(horizon_ms=settings.history_ms)
         self.pace = Pace(step_ms=settings.limits.step_ms)
         self.setbacks = Setbacks()
+        self.append_times = AppendTimes()
         self.groups = Groups(settings.patterns, never_commits_ms=settings.limits.unsure_ms)
         self.skew = ClockSkew()
         self.sources: dict[SourceKind, SourceHealth] = {}
@@ -231,11 +234,6 @@ class ClusterMonitor:
         return self.groups.rebalances
 
     @property
-    def judged_rows(self) -> NDArray[np.intp] | None:
-        """Rows of the snapshot that the last round looked at; None: all."""
-        return self._evaluation.changed
-
-    @property
     def complete(self) -> bool:
         """Has everything been known once? Before that no verdict is worth anything."""
         return self.complete_ms >= 0
@@ -294,6 +292,8 @@ class ClusterMonitor:
                 self._shares.take(report)
             case EmptyTails():
                 self._partitions.tails(report, self._topics)
+            case reports.AppendTimes():
+                self.append_times.take(report, self._table)
             case OpenTransactions():
                 self._transactions = {
                     (each.topic, each.partition): each for each in report.transactions
@@ -499,6 +499,7 @@ class ClusterMonitor:
         if freed.size:
             self.pace.clear(freed)
             self.setbacks.clear(freed)
+            self.append_times.clear(freed)
             self.groups.clear(freed)
             # such a row may be another partition's next
             given_up = set(freed.tolist())
@@ -538,6 +539,7 @@ class ClusterMonitor:
                 skew_ms=skew_ms,
                 all_polled=self.facts is not None and self.facts.commits_mode == "admin",
             ),
+            times=self.append_times.times,
         )
 
     def _known_until_ms(self, now_ms: EpochMs) -> EpochMs:

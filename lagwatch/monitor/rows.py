@@ -96,6 +96,8 @@ class RowTable:
         self._homeless: dict[int, Identity] = {}
         self._earlier: dict[Identity, int] = {}
         self._made: list[tuple[int, str]] = []
+        self.keys = 0
+        """Keys that this collector has announced."""
         self.frees = 0
         """Rows given up so far."""
         self.changed = True
@@ -166,6 +168,7 @@ class RowTable:
     def new_collector(self) -> None:
         """Keys mean nothing any more; rows are found again by their identity."""
         self._by_key = np.full(0, UNKNOWN, np.int32)
+        self.keys = 0
         self._announced.clear()
         self._homeless.clear()
         self._ids[4] = UNKNOWN
@@ -195,7 +198,7 @@ class RowTable:
                 left=number,
             )
         )
-        needed = first_key + number
+        self.keys = needed = first_key + number
         if needed > self._by_key.size:
             grown = np.full(max(needed, self._by_key.size * 5 // 4), UNKNOWN, np.int32)
             grown[: self._by_key.size] = self._by_key

@@ -166,3 +166,50 @@ class LastOffsets:
         if len(self) > self._offset.size:
             more = max(len(self), 2 * self._offset.size) - self._offset.size
             self._offset = np.concatenate((self._offset, np.full(more, UNKNOWN, np.int64)))
+
+
+class KeyRows:
+    """Row of each key in the listing of the topics, -1 where it is not listed."""
+
+    def __init__(self, last: LastOffsets) -> None:
+        self._last = last
+        self._version = 0
+        self._first_of: Mapping[str, int] = {}
+        self._count_of: Mapping[str, int] = {}
+        self._topics: tuple[str, ...] = ()
+        self._first: Int64 = np.zeros(0, np.int64)
+        self.row: Int64 = np.zeros(0, np.int64)
+
+    def follow(self, seen: EndsRound) -> None:
+        """Renew the rows of all keys when the listing is another one."""
+        if seen.version != self._version:
+            self._version = seen.version
+            counts = seen.topics.partitions.astype(np.int64)
+            self._topics = seen.topics.names
+            self._first = np.cumsum(counts) - counts
+            self._first_of = dict(zip(self._topics, self._first.tolist(), strict=True))
+            self._count_of = dict(zip(self._topics, counts.tolist(), strict=True))
+            self.row = np.zeros(0, np.int64)
+        if len(self._last) > self.row.size:
+            self.row = np.concatenate((self.row, self._rows_from(self.row.size)))
+
+    def names(self, rows: Int64) -> list[tuple[str, int]]:
+        """Topic and partition of rows."""
+        topic = np.searchsorted(self._first, rows, side="right") - 1
+        partition = rows - self._first[topic] if rows.size else rows
+        return [
+            (self._topics[each], number)
+            for each, number in zip(topic.tolist(), partition.tolist(), strict=True)
+        ]
+
+    def keys_of(self, topic: str, partition: int) -> NDArray[np.int64]:
+        first = self._first_of.get(topic)
+        return np.flatnonzero(self.row == (-2 if first is None else first + partition))
+
+    def _rows_from(self, first_id: int) -> Int64:
+        topics = self._last.topics
+        first = np.array([self._first_of.get(name, UNKNOWN) for name in topics], np.int64)
+        count = np.array([self._count_of.get(name, 0) for name in topics], np.int64)
+        topic, partition = self._last.places(first_id)
+        row: Int64 = np.where(partition < count[topic], first[topic] + partition, UNKNOWN)
+        return row

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lagwatch.clock import Clock
 from lagwatch.core.model import UNKNOWN
 from lagwatch.pollers.facts import Facts
-from lagwatch.pollers.known import LastOffsets
+from lagwatch.pollers.known import KeyRows, LastOffsets
 from lagwatch.pollers.loop import EndsRound, Int64, Send
 from lagwatch.ports.kafka import Tail, TailAnswer, TailSource
 from lagwatch.ports.reports import EmptyTails, SourceKind
@@ -48,14 +48,23 @@ class TailPoller:
     source = SourceKind.LOG_ENDS
 
     def __init__(
-        self, tails: TailSource, *, last: LastOffsets, facts: Facts, clock: Clock, send: Send
+        self,
+        tails: TailSource,
+        *,
+        last: LastOffsets,
+        facts: Facts,
+        clock: Clock,
+        send: Send,
+        rows: KeyRows | None = None,
     ) -> None:
+        """`rows` may be shared with other pollers."""
         self._source = tails
         self._last = last
         self._facts = facts
         self._clock = clock
         self._send = send
-        self._rows = _Rows(last)
+        self._rows = KeyRows(last) if rows is None else rows
+        self._version = 0
         self._rest: NDArray[np.int32] = np.zeros(0, np.int32)
         self._log_end: Int64 = np.zeros(0, np.int64)
         self._asked_offset: Int64 = np.zeros(0, np.int64)
@@ -101,7 +110,9 @@ class TailPoller:
 
     def _note_rest(self, seen: EndsRound) -> None:
         log_end = seen.ends.log_end
-        if self._rows.follow(seen):
+        self._rows.follow(seen)
+        if seen.version != self._version:
+            self._version = seen.version
             self._rest = np.zeros(log_end.size, np.int32)
         else:
             self._rest = np.where(log_end == self._log_end, self._rest + 1, 0).astype(np.int32)
@@ -160,55 +171,6 @@ class TailPoller:
         self._make_room(len(self._last))
         self._asked_end[keys] = tail.end
         self._asked_offset[keys] = self._last.offset[keys]
-
-
-class _Rows:
-    """Row of each key in the listing of the topics, -1 where it is not listed."""
-
-    def __init__(self, last: LastOffsets) -> None:
-        self._last = last
-        self._version = 0
-        self._first_of: Mapping[str, int] = {}
-        self._count_of: Mapping[str, int] = {}
-        self._topics: tuple[str, ...] = ()
-        self._first: Int64 = np.zeros(0, np.int64)
-        self.row: Int64 = np.zeros(0, np.int64)
-
-    def follow(self, seen: EndsRound) -> bool:
-        """Renew the rows of all keys when the listing is another one; return whether it is."""
-        other = seen.version != self._version
-        if other:
-            self._version = seen.version
-            counts = seen.topics.partitions.astype(np.int64)
-            self._topics = seen.topics.names
-            self._first = np.cumsum(counts) - counts
-            self._first_of = dict(zip(self._topics, self._first.tolist(), strict=True))
-            self._count_of = dict(zip(self._topics, counts.tolist(), strict=True))
-            self.row = np.zeros(0, np.int64)
-        if len(self._last) > self.row.size:
-            self.row = np.concatenate((self.row, self._rows_from(self.row.size)))
-        return other
-
-    def names(self, rows: Int64) -> list[tuple[str, int]]:
-        """Topic and partition of rows."""
-        topic = np.searchsorted(self._first, rows, side="right") - 1
-        partition = rows - self._first[topic] if rows.size else rows
-        return [
-            (self._topics[each], number)
-            for each, number in zip(topic.tolist(), partition.tolist(), strict=True)
-        ]
-
-    def keys_of(self, topic: str, partition: int) -> NDArray[np.int64]:
-        first = self._first_of.get(topic)
-        return np.flatnonzero(self.row == (-2 if first is None else first + partition))
-
-    def _rows_from(self, first_id: int) -> Int64:
-        topics = self._last.topics
-        first = np.array([self._first_of.get(name, UNKNOWN) for name in topics], np.int64)
-        count = np.array([self._count_of.get(name, 0) for name in topics], np.int64)
-        topic, partition = self._last.places(first_id)
-        row: Int64 = np.where(partition < count[topic], first[topic] + partition, UNKNOWN)
-        return row
 
 
 def _tails(

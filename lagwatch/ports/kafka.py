@@ -121,6 +121,44 @@ class LogEndSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordTimes:
+    """Records found by time, one per question; -1 where the leader named none."""
+
+    offset: NDArray[np.int64]
+    timestamp: NDArray[np.int64]
+    answered: NDArray[np.bool_]
+    """Did the leader answer?"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicTimes:
+    """What a topic's configuration says of its times and offsets."""
+
+    by_broker: bool
+    """Brokers give records their times (`message.timestamp.type=LogAppendTime`)."""
+    compacted: bool
+    """Compaction may have removed records."""
+
+
+class RecordTimeSource(Protocol):
+    """Offsets by time; needs no right but DESCRIBE on the topics."""
+
+    async def first_at(
+        self, places: Sequence[tuple[str, int]], at_ms: NDArray[np.int64]
+    ) -> RecordTimes:
+        """For each (topic, partition) the first record of an instant or later."""
+        ...
+
+    async def newest(self, places: Sequence[tuple[str, int]]) -> RecordTimes:
+        """For each the first of the records with the greatest time."""
+        ...
+
+    async def topic_times(self, topics: Sequence[str]) -> Mapping[str, TopicTimes]:
+        """By topic; without those whose configuration lagwatch may not read."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ListedGroup:
     """A group as the list of groups names it."""
 

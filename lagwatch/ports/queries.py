@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from lagwatch.core.forecast import GroupOutlook
 from lagwatch.core.model import EpochMs, GroupInfo, GroupVerdict, WindowEntry
 from lagwatch.core.snapshot import ClusterSnapshot
 
@@ -123,6 +124,10 @@ class Queries(Protocol):
 
         With `show_all` also partitions that were never committed.
         """
+        ...
+
+    def outlook(self, cluster: str, group: str) -> GroupOutlook:
+        """How fast the group reads, when it will have caught up, and when it will lose messages."""
         ...
 
     def detail(self, cluster: str, group: str) -> GroupDetail: ...

@@ -76,6 +76,22 @@ class EmptyTails:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AppendTimes:
+    """When the records at committed offsets were appended, as brokers say; columns."""
+
+    key: NDArray[np.int32]
+    """As in `Commits`."""
+    offset: NDArray[np.int64]
+    """The key's committed offset when it was asked for."""
+    low_ms: NDArray[np.int64]
+    """Not appended before this."""
+    high_ms: NDArray[np.int64]
+    """Not appended after this; means nothing where times are producers' own."""
+    by_broker: NDArray[np.bool_]
+    """Did the broker give the records their times?"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransactions:
     """All transactions that now hold a last stable offset back for more than a moment."""
 
@@ -211,6 +227,7 @@ Report = (
     | Commits
     | CommitsKnown
     | EmptyTails
+    | AppendTimes
     | OpenTransactions
     | GroupsGone
     | GroupsSeen

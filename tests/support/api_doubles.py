@@ -8,6 +8,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from lagwatch.core.forecast import GroupOutlook, of_group
 from lagwatch.core.model import (
     EpochMs,
     GroupInfo,
@@ -76,6 +77,10 @@ class GivenQueries:
             return verdict
         bad = (one for one in verdict.partitions if one.status is not PartitionStatus.OK)
         return replace(verdict, partitions=tuple(bad))
+
+    def outlook(self, cluster: str, group: str) -> GroupOutlook:
+        _known(self._cluster(cluster).verdicts, "group", group)
+        return of_group({}, {})
 
     def detail(self, cluster: str, group: str) -> GroupDetail:
         return _known(self._cluster(cluster).details, "group", group)

@@ -784,3 +784,23 @@ def test_a_pause_that_began_before_lagwatch_watched_is_one_of_the_past(
 
     usual_h = story.monitor.pace.pause_ms(np.array([0]))[0] / 3_600_000
     assert usual_h == pytest.approx(known_h, abs=0.1)
+
+
+def test_a_group_that_catches_up_has_its_rates_and_an_end(story) -> None:
+    story.topics(t=1)
+    story.ends(t=[10_000])
+    for step in range(1, 12):
+        story.commit(("g", "t", 0, 2_000 + 300 * step))
+        story.rounds(10, t=[10_000 + 100 * step])
+
+    story.verdict()
+    outlook = story.queries.outlook("here", "g")
+
+    whole = outlook.whole
+    assert whole.consumed_per_s == pytest.approx(30, rel=0.1)
+    assert whole.produced_per_s == pytest.approx(10, rel=0.1)
+    assert whole.catch_up_reason.value == "catching_up"
+    assert whole.catch_up_s == pytest.approx(5_800 / 20, rel=0.15)
+    assert whole.catch_up_low_s < whole.catch_up_s < whole.catch_up_high_s
+    assert outlook.slowest == ("t", 0)
+    assert outlook.lag_skew == 1.0

@@ -1,6 +1,7 @@
 """`/api/v1/fleet`: every group in one answer; `/api/v1/clusters/…/groups/…`: one in full."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, fields
 from typing import Annotated, Final
 
 from pydantic import Field
@@ -8,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
+from lagwatch.core.forecast import Outlook
 from lagwatch.core.model import (
     GroupInfo,
     GroupStatus,
@@ -200,6 +202,7 @@ def group_answer(
         NotFoundError: there is no such cluster or group.
     """
     verdict = queries.verdict(cluster, group, show_all=True)
+    outlook = queries.outlook(cluster, group)
     worst = _worst(verdict)
     places = {(one.topic, one.partition): one for one in verdict.partitions}
     chosen = places.get(place, worst) if place is not None else worst
@@ -217,10 +220,16 @@ def group_answer(
         "time_lag_s": verdict.time_lag_s,
         **_time_lag(verdict),
         "time_lag_partition": _place(verdict.time_lag_partition),
+        **asdict(outlook.whole),
+        "lag_skew": outlook.lag_skew,
+        "slowest_partition": _place(outlook.slowest),
         "unknown_partitions": verdict.unknown_partitions,
         "complete": verdict.complete,
         "info": None if info is None else _info(info),
-        "partitions": [_partition(one) for one in verdict.partitions],
+        "partitions": [
+            _partition(one) | _outlook(outlook.partitions.get((one.topic, one.partition)))
+            for one in verdict.partitions
+        ],
         "window": None if chosen is None else _window(queries, cluster, group, chosen),
     }
 
@@ -264,6 +273,13 @@ def _time_lag(seen: GroupVerdict | PartitionVerdict) -> dict[str, object]:
         "time_lag_bound": seen.time_lag_bound.value,
         "time_lag_error_s": seen.time_lag_error_s,
     }
+
+
+def _outlook(one: Outlook | None) -> dict[str, object]:
+    return dict.fromkeys(_OUTLOOK) if one is None else asdict(one)
+
+
+_OUTLOOK: Final = tuple(each.name for each in fields(Outlook))
 
 
 def _place(place: tuple[str, int] | None) -> dict[str, object] | None:

@@ -1,0 +1,224 @@
+"""When a group will have caught up and when it will lose messages, from its rates.
+
+The forecast is lag / (consumed - produced). Its interval is to hold nine times of ten. It takes in
+that this speed varies from commit to commit, in the window as in the time to come, and that it
+drifts: the further ahead, the more. `make bench ONLY=forecast` replays traces against it.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lagwatch.core.rates import Rates
+
+Int64 = NDArray[np.int64]
+Float64 = NDArray[np.float64]
+
+_SURE: Final = 1.645
+"""Standard deviations to each side that nine of ten are within."""
+_DRIFT: Final = 0.014
+"""By what part speeds change within a window's time, as a standard deviation."""
+_LONGEST_S: Final = 366 * 86_400
+"""A forecast beyond a year is none."""
+
+
+class CatchUpReason(StrEnum):
+    """Why a group catches up when it does, or why that cannot be said."""
+
+    CAUGHT_UP = "caught_up"
+    CATCHING_UP = "catching_up"
+    NOT_MOVING = "not_moving"
+    """It reads nothing."""
+    FALLING_BEHIND = "falling_behind"
+    """More is produced than it reads."""
+    TOO_SLOW = "too_slow"
+    """At this speed it takes more than a year."""
+    RATES_UNKNOWN = "rates_unknown"
+    """Too few commits, or log ends that were not read."""
+    LAG_UNKNOWN = "lag_unknown"
+
+
+_REASONS: Final = tuple(CatchUpReason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """Rates and forecast of a partition or a group; None is unknown."""
+
+    produced_per_s: float | None
+    consumed_per_s: float | None
+    lag_trend_per_s: float | None
+    """Messages per second by which the lag grows."""
+    catch_up_s: float | None
+    catch_up_low_s: float | None
+    """Nine of ten catch up between these two."""
+    catch_up_high_s: float | None
+    """None beside a known `catch_up_s`: it may never catch up."""
+    catch_up_reason: CatchUpReason
+    loss_in_s: float | None
+    """Until retention reaches the committed offset; None when it does not, or is not known."""
+    retention_used: float | None
+    """Share of the retained log that is ahead of the group, 0..1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlooks:
+    """The same as columns; not a number: unknown."""
+
+    rates: Rates
+    catch_up_s: Float64
+    low_s: Float64
+    high_s: Float64
+    reason: NDArray[np.int8]
+    """Position in `CatchUpReason`."""
+    loss_in_s: Float64
+    retention_used: Float64
+
+    def __getitem__(self, row: int) -> Outlook:
+        return Outlook(
+            produced_per_s=_known(self.rates.produced_per_s[row]),
+            consumed_per_s=_known(self.rates.consumed_per_s[row]),
+            lag_trend_per_s=_known(self.rates.trend_per_s[row]),
+            catch_up_s=_known(self.catch_up_s[row]),
+            catch_up_low_s=_known(self.low_s[row]),
+            catch_up_high_s=_known(self.high_s[row]),
+            catch_up_reason=_REASONS[self.reason[row]],
+            loss_in_s=_known(self.loss_in_s[row]),
+            retention_used=_known(self.retention_used[row]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOutlook:
+    """Of a group as a whole, and of its partitions by (topic, partition)."""
+
+    whole: Outlook
+    """Rates are sums, unknown when one is; the others are those of its worst partition."""
+    slowest: tuple[str, int] | None
+    """The partition that catches up last, or never; None when none is behind."""
+    lag_skew: float | None
+    """Greatest lag of a partition over the mean of all; None without lag."""
+    partitions: dict[tuple[str, int], Outlook]
+
+
+def outlooks(
+    rates: Rates, *, lag: Int64, committed: Int64, log_start: Int64, log_end: Int64
+) -> Outlooks:
+    """Forecasts of rows; -1 is unknown in the columns given."""
+    drain = -rates.trend_per_s
+    reason = np.full(lag.size, _REASONS.index(CatchUpReason.CATCHING_UP), np.int8)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        takes_s = np.where(drain > 0, lag / drain, np.nan)
+        for why, where in (
+            (CatchUpReason.TOO_SLOW, takes_s > _LONGEST_S),
+            (CatchUpReason.FALLING_BEHIND, drain <= 0),
+            (CatchUpReason.NOT_MOVING, rates.consumed_per_s == 0),
+            (CatchUpReason.RATES_UNKNOWN, np.isnan(drain)),
+            (CatchUpReason.CAUGHT_UP, lag == 0),
+            (CatchUpReason.LAG_UNKNOWN, lag < 0),
+        ):
+            reason[where] = _REASONS.index(why)
+        caught_up = reason == _REASONS.index(CatchUpReason.CAUGHT_UP)
+        will = reason == _REASONS.index(CatchUpReason.CATCHING_UP)
+        takes_s = np.where(caught_up, 0.0, np.where(will, takes_s, np.nan))
+        flow = rates.consumed_per_s + rates.produced_per_s
+        drift = _DRIFT * flow * np.sqrt(1 + takes_s / rates.span_s)
+        unsure = np.sqrt(_chance(rates, takes_s) ** 2 + (_SURE * drift) ** 2)
+        low_s = np.where(will, lag / (drain + unsure), takes_s)
+        high_s = np.where(will & (drain > unsure), lag / (drain - unsure), np.nan)
+        high_s = np.where(caught_up, 0.0, high_s)
+        length = log_end - log_start
+        trimmed = (log_start > 0) & (length > 0) & (lag >= 0)
+        used = np.where(trimmed, np.minimum(lag / np.maximum(length, 1), 1.0), np.nan)
+        # a log of constant length loses as much at its start as it gains at its end
+        nears = trimmed & (lag > 0) & (drain < 0)
+        ahead = np.maximum(committed - log_start, 0)
+        loss_s = np.where(nears, ahead / -drain, np.nan)
+    return Outlooks(
+        rates=rates,
+        catch_up_s=takes_s,
+        low_s=low_s,
+        high_s=high_s,
+        reason=reason,
+        loss_in_s=loss_s,
+        retention_used=used,
+    )
+
+
+def _chance(rates: Rates, takes_s: Float64) -> Float64:
+    """How far the mean speed of the time to come may be from that of the window, by chance.
+
+    Both are means of speeds that vary alike. With few of them the normal distribution is too
+    narrow; the factor is close to Student's t.
+    """
+    free = np.maximum(rates.steps - 1, 1)
+    student = _SURE * (1 + 0.9 / free + 1.9 / free**2)
+    parts = (1 + rates.span_s / np.maximum(takes_s, 1)) / np.maximum(rates.steps, 1)
+    chance: Float64 = student * np.nan_to_num(rates.spread_per_s) * np.sqrt(parts)
+    return chance
+
+
+_RANK: Final = {
+    CatchUpReason.CAUGHT_UP: 0,
+    CatchUpReason.LAG_UNKNOWN: 1,
+    CatchUpReason.CATCHING_UP: 2,
+    CatchUpReason.RATES_UNKNOWN: 3,
+    CatchUpReason.TOO_SLOW: 4,
+    CatchUpReason.FALLING_BEHIND: 5,
+    CatchUpReason.NOT_MOVING: 6,
+}
+
+
+def of_group(
+    partitions: dict[tuple[str, int], Outlook], lags: dict[tuple[str, int], int | None]
+) -> GroupOutlook:
+    """The group's: as late as its slowest partition, as near to a loss as its nearest."""
+    each = list(partitions.values())
+    behind = {place: one for place, one in partitions.items() if (lags[place] or 0) > 0}
+    slowest = max(
+        behind or partitions,
+        key=lambda place: (
+            _RANK[partitions[place].catch_up_reason],
+            partitions[place].catch_up_s or 0.0,
+            lags[place] or 0,
+        ),
+        default=None,
+    )
+    late = None if slowest is None else partitions[slowest]
+    known = [lag for lag in lags.values() if lag is not None]
+    total = sum(known)
+    produced, consumed = (
+        _sum([getattr(one, name) for one in each]) for name in ("produced_per_s", "consumed_per_s")
+    )
+    return GroupOutlook(
+        whole=Outlook(
+            produced_per_s=produced,
+            consumed_per_s=consumed,
+            lag_trend_per_s=None if produced is None or consumed is None else produced - consumed,
+            catch_up_s=None if late is None else late.catch_up_s,
+            catch_up_low_s=None if late is None else late.catch_up_low_s,
+            catch_up_high_s=None if late is None else late.catch_up_high_s,
+            catch_up_reason=CatchUpReason.LAG_UNKNOWN if late is None else late.catch_up_reason,
+            loss_in_s=min(
+                (one.loss_in_s for one in each if one.loss_in_s is not None), default=None
+            ),
+            retention_used=max(
+                (one.retention_used for one in each if one.retention_used is not None), default=None
+            ),
+        ),
+        slowest=slowest if behind else None,
+        lag_skew=max(known) * len(known) / total if total else None,
+        partitions=partitions,
+    )
+
+
+def _sum(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else round(float(value), 3)

@@ -1,0 +1,119 @@
+"""How fast partitions are written and read, over the time of a window of commits.
+
+Rates are messages per second, columns of equal length; not a number: unknown, which is not 0.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lagwatch.core.log_end import LogEndHistory
+from lagwatch.core.rows import WindowColumns
+
+Int64 = NDArray[np.int64]
+Float64 = NDArray[np.float64]
+
+_FEWEST: Final = 3
+"""Commits of a window from which a speed can be told."""
+_SHORTEST_MS: Final = 5_000
+"""Time that a window must span for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """Rates of some rows over the time of their windows."""
+
+    produced_per_s: Float64
+    consumed_per_s: Float64
+    spread_per_s: Float64
+    """Standard deviation of consumed less produced from commit to commit."""
+    steps: Int64
+    """How many such speeds it is of."""
+    span_s: Float64
+    """The time that they were measured over."""
+
+    @property
+    def trend_per_s(self) -> Float64:
+        """By how much the lag grows; negative while it shrinks."""
+        return self.produced_per_s - self.consumed_per_s
+
+
+def rates(
+    windows: WindowColumns,
+    at: NDArray[np.integer],
+    history: LogEndHistory,
+    *,
+    now_ms: int,
+    skew_ms: int,
+) -> Rates:
+    """Rates of rows.
+
+    A group that has been silent for longer than between two commits has not read since: that time
+    counts. A rewind is not negative reading: only what was read forward counts.
+
+    Args:
+        windows: their windows.
+        at: their topic-partitions; -1 for those that are not visible.
+        history: log ends, on lagwatch's clock.
+        now_ms: up to when commits and log ends are known, on Kafka's clock.
+        skew_ms: how far lagwatch's clock is ahead of Kafka's.
+    """
+    offset, commit_ms = (windows.in_time(column) for column in (windows.offset, windows.commit_ms))
+    count = windows.count.astype(np.int64)
+    slot = np.arange(offset.shape[0])[:, None]
+    follows = (slot >= 1) & (slot < count)
+    steps = np.where(follows, np.diff(offset, axis=0, prepend=offset[:1]), 0)
+    gone_ms = np.where(follows, np.diff(commit_ms, axis=0, prepend=commit_ms[:1]), 0)
+    first_ms = commit_ms[0]
+    last_ms = first_ms + gone_ms.sum(axis=0)
+    span_ms = last_ms - first_ms
+    usual_ms = span_ms // np.maximum(count - 1, 1)
+    silent_ms = np.maximum(now_ms - last_ms - usual_ms, 0)
+    enough = (count >= _FEWEST) & (span_ms >= _SHORTEST_MS)
+    elapsed_s = np.where(enough, (span_ms + silent_ms) / 1000, np.nan)
+    consumed = np.maximum(steps, 0).sum(axis=0) / elapsed_s
+    produced = _produced(
+        at, history, np.where(enough, first_ms, now_ms) + skew_ms, now_ms + skew_ms
+    )
+    spread, number = _spread(windows, commit_ms, slot < count)
+    return Rates(
+        produced_per_s=np.where(enough, produced, np.nan),
+        consumed_per_s=consumed,
+        spread_per_s=np.where(enough, spread, np.nan),
+        steps=number,
+        span_s=elapsed_s,
+    )
+
+
+def _produced(
+    at: NDArray[np.integer], history: LogEndHistory, from_ms: Int64, to_ms: int
+) -> Float64:
+    """What was appended to partitions per second from each instant on, as far as it was sampled."""
+    if not history.at_ms.size or not at.size:
+        return np.full(at.size, np.nan)
+    known_ms = min(to_ms, int(history.at_ms[-1]))
+    from_ms = np.maximum(from_ms, history.at_ms[0])
+    place = np.maximum(at, 0)
+    before, after = history.at(place, from_ms), history.at(place, np.full(at.size, known_ms))
+    span_ms = known_ms - from_ms
+    known = (at >= 0) & (before >= 0) & (after >= before) & (span_ms >= _SHORTEST_MS)
+    return np.where(known, (after - before) * 1000 / np.maximum(span_ms, 1), np.nan)
+
+
+def _spread(
+    windows: WindowColumns, commit_ms: Int64, used: NDArray[np.bool_]
+) -> tuple[Float64, Int64]:
+    """Standard deviation of the speeds at which the lag shrank from commit to commit; how many."""
+    lag = windows.in_time(windows.lag)
+    known = used & (lag >= 0)
+    pairs = known[1:] & known[:-1]
+    gone_s = np.diff(commit_ms, axis=0) / 1000
+    pairs &= gone_s > 0
+    number = pairs.sum(axis=0)
+    speed = np.where(pairs, np.diff(lag, axis=0) / np.where(gone_s > 0, gone_s, 1.0), 0.0)
+    mean = speed.sum(axis=0) / np.maximum(number, 1)
+    off = np.where(pairs, speed - mean, 0.0)
+    deviation = np.sqrt((off**2).sum(axis=0) / np.maximum(number - 1, 1))
+    return np.where(number >= _FEWEST - 1, deviation, np.nan), number

@@ -1,0 +1,287 @@
+"""Finds when the records at committed offsets were appended that lagwatch has not seen come.
+
+The serving process knows since when the log end has been past an offset as far as log ends were
+read. This poller asks brokers about the others: offsets that were passed before this process began,
+more than half a day ago, or while the log end was not read. It asks beside the rounds, keeps an
+answer for as long as the committed offset stays, and asks for a bounded number of offsets a pass.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from lagwatch.clock import Clock
+from lagwatch.core.model import UNKNOWN
+from lagwatch.core.offset_search import Found, OffsetSearch
+from lagwatch.pollers.known import KeyRows, LastOffsets
+from lagwatch.pollers.loop import EndsRound, Int64, Send
+from lagwatch.ports.kafka import RecordTimes, RecordTimeSource, TopicListing, TopicTimes
+from lagwatch.ports.reports import AppendTimes, SourceKind
+
+_AWAY_MS: Final = 20_000
+"""What was appended while a log end was not read for longer is asked for."""
+_GENERATION_MS: Final = 6 * 3_600_000
+"""Offsets passed more than one or two of these ago are asked for: log ends are kept for a day."""
+_MOST_OFFSETS: Final = 10_000
+"""Offsets searched in one pass."""
+_MOST_MOVED: Final = 500
+"""Of these, offsets of keys that were answered before and have moved on."""
+_MOVED_AFTER_S: Final = 15.0
+_TRY_AGAIN_S: Final = 60.0
+"""After an answer that could not be had."""
+_SAY_AGAIN_S: Final = 60.0
+"""The serving process may not have had a place for an answer yet."""
+_CONFIGURED_FOR_S: Final = 600.0
+
+_log = structlog.get_logger(__name__)
+
+Bools = NDArray[np.bool_]
+Place = tuple[str, int]
+
+
+class _Passed:
+    """By partition: which offsets the log end passed when it was not read, or long ago."""
+
+    def __init__(self) -> None:
+        self._listing: TopicListing | None = None
+        self._since_ms = 0
+        # the last log end and its round; offsets below `old` are old, below `older` surely;
+        # those from `low` to before `high` came while the log end was not read
+        self._columns: dict[str, Int64] = {
+            name: np.zeros(0, np.int64) for name in ("end", "at_ms", "old", "young", "low", "high")
+        }
+
+    def note(self, seen: EndsRound) -> None:
+        """Take a round of log ends in."""
+        if self._listing is not seen.topics:
+            self._renumber(seen.topics)
+        own, log_end, at_ms = self._columns, seen.ends.log_end, seen.ends.started_ms
+        answered = log_end >= 0
+        fell = answered & (log_end < own["end"])
+        for name in ("old", "young", "low", "high"):
+            own[name][fell] = 0
+        new = answered & (own["at_ms"] < 0)
+        own["old"][new] = own["young"][new] = log_end[new]
+        away = answered & ~new & (at_ms - own["at_ms"] > _AWAY_MS) & (log_end > own["end"])
+        own["low"][away], own["high"][away] = own["end"][away], log_end[away]
+        own["end"] = np.where(answered, log_end, own["end"])
+        own["at_ms"][answered] = at_ms
+        if at_ms - self._since_ms > _GENERATION_MS:
+            own["old"], own["young"] = own["young"], own["end"].copy()
+            self._since_ms = at_ms
+
+    def unseen(self, row: Int64, offset: Int64) -> Bools:
+        """Are these offsets, of partitions by row, before the log end and not seen to come?"""
+        own = self._columns
+        behind = offset < own["end"][row]
+        missed = (offset >= own["low"][row]) & (offset < own["high"][row])
+        unseen: Bools = behind & ((offset < own["old"][row]) | missed)
+        return unseen
+
+    def _renumber(self, listing: TopicListing) -> None:
+        rows = int(listing.partitions.sum())
+        source = np.full(rows, UNKNOWN, np.int64)
+        if self._listing is not None:
+            before = dict(zip(self._listing.names, _spans(self._listing), strict=True))
+            for name, span in zip(listing.names, _spans(listing), strict=True):
+                old = before.get(name)
+                if old is not None:
+                    size = min(len(span), len(old))
+                    source[span.start : span.start + size] = np.arange(old.start, old.start + size)
+        for name, column in self._columns.items():
+            empty = UNKNOWN if name in {"end", "at_ms"} else 0
+            self._columns[name] = np.append(column, empty)[source]
+        self._listing = listing
+
+
+def _spans(listing: TopicListing) -> Iterable[range]:
+    ends = np.cumsum(listing.partitions.astype(np.int64)).tolist()
+    return [
+        range(end - size, end) for end, size in zip(ends, listing.partitions.tolist(), strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answers:
+    """What is known; columns, sorted by key."""
+
+    key: Int64
+    offset: Int64
+    low_ms: Int64
+    """-1: nothing could be found."""
+    high_ms: Int64
+    by_broker: Bools
+    asked_s: NDArray[np.float64]
+
+    def of(self, key: Int64) -> NDArray[np.intp]:
+        """Places of keys, -1 for those that are not here."""
+        if not self.key.size:
+            return np.full(key.size, UNKNOWN, np.intp)
+        place = np.minimum(np.searchsorted(self.key, key), self.key.size - 1)
+        return np.where(self.key[place] == key, place, UNKNOWN)
+
+    def take(self, places: NDArray[np.intp] | Bools) -> "_Answers":
+        return _Answers(**{name: getattr(self, name)[places] for name in self.__slots__})
+
+    def joined(self, new: "_Answers") -> "_Answers":
+        """With the new answers in place of those to the same keys."""
+        kept = self.take(~np.isin(self.key, new.key))
+        columns = {
+            name: np.concatenate((getattr(kept, name), getattr(new, name)))
+            for name in self.__slots__
+        }
+        order = np.argsort(columns["key"], kind="stable")
+        return _Answers(**{name: column[order] for name, column in columns.items()})
+
+
+_NOTHING: Final = _Answers(
+    key=np.zeros(0, np.int64),
+    offset=np.zeros(0, np.int64),
+    low_ms=np.zeros(0, np.int64),
+    high_ms=np.zeros(0, np.int64),
+    by_broker=np.zeros(0, np.bool_),
+    asked_s=np.zeros(0),
+)
+
+
+class RecordTimePoller:
+    """Chooses offsets after each round of log ends, and asks brokers for their times."""
+
+    source = SourceKind.LOG_ENDS
+
+    def __init__(
+        self,
+        times: RecordTimeSource,
+        *,
+        last: LastOffsets,
+        rows: KeyRows,
+        clock: Clock,
+        send: Send,
+    ) -> None:
+        """`rows` may be shared with other pollers."""
+        self._source = times
+        self._last = last
+        self._rows = rows
+        self._clock = clock
+        self._send = send
+        self._passed = _Passed()
+        self._unseen: Int64 = np.zeros(0, np.int64)
+        self._answers = _NOTHING
+        self._said_s = clock.monotonic_s()
+        self._topics: dict[str, tuple[float, TopicTimes]] = {}
+
+    def note(self, seen: EndsRound) -> None:
+        """Take a round of log ends in, and see which keys' offsets were not seen to come."""
+        self._rows.follow(seen)
+        self._passed.note(seen)
+        offset, row = self._last.offset, self._rows.row
+        key = np.flatnonzero((row >= 0) & (offset[: row.size] >= 0))
+        self._unseen = key[self._passed.unseen(row[key], offset[key])]
+
+    async def poll_once(self) -> Sequence[str]:
+        """Search for offsets that have no answer yet; send what is new."""
+        unseen = self._unseen
+        if not unseen.size and not self._answers.key.size:
+            return ()
+        self._answers = self._answers.take(np.isin(self._answers.key, unseen))
+        key = self._due(unseen)
+        if key.size:
+            started_s = self._clock.monotonic_s()
+            new = await self._search(key, self._last.offset[key].copy())
+            self._answers = self._answers.joined(new)
+            _log.debug(
+                "record_times_found",
+                offsets=int(key.size),
+                unknown=int(np.count_nonzero(new.low_ms < 0)),
+                took_s=round(self._clock.monotonic_s() - started_s, 3),
+            )
+            await self._say(new)
+        if self._clock.monotonic_s() - self._said_s > _SAY_AGAIN_S:
+            self._said_s = self._clock.monotonic_s()
+            await self._say(self._answers)
+        return ()
+
+    def _due(self, unseen: Int64) -> Int64:
+        """Keys to ask for now: those without an answer, then those that moved, the oldest first."""
+        place = self._answers.of(unseen)
+        fresh = unseen[place < 0][:_MOST_OFFSETS]
+        known, place = unseen[place >= 0], place[place >= 0]
+        if not known.size:
+            return fresh
+        age_s = self._clock.monotonic_s() - self._answers.asked_s[place]
+        moved = self._last.offset[known] != self._answers.offset[place]
+        failed = self._answers.low_ms[place] < 0
+        due = (moved & (age_s > _MOVED_AFTER_S)) | (failed & (age_s > _TRY_AGAIN_S))
+        chosen = np.flatnonzero(due)
+        oldest = chosen[np.argsort(-age_s[chosen], kind="stable")[:_MOST_MOVED]]
+        return np.sort(np.concatenate((fresh, known[oldest])))[:_MOST_OFFSETS]
+
+    async def _search(self, key: Int64, offset: Int64) -> _Answers:
+        pairs, pair = np.unique(
+            np.column_stack((self._rows.row[key], offset)), axis=0, return_inverse=True
+        )
+        pair = pair.ravel()
+        places = self._rows.names(pairs[:, 0])
+        configured = await self._configured({name for name, _ in places})
+        found = await self._found(places, pairs[:, 1])
+        by_broker = np.array([configured[name].by_broker for name, _ in places], np.bool_)
+        compacted = np.array([configured[name].compacted for name, _ in places], np.bool_)
+        high_ms = np.where(compacted, found.next_ms, found.high_ms)
+        return _Answers(
+            key=key,
+            offset=offset,
+            low_ms=found.low_ms[pair],
+            high_ms=high_ms[pair],
+            by_broker=by_broker[pair],
+            asked_s=np.full(key.size, self._clock.monotonic_s()),
+        )
+
+    async def _found(self, places: Sequence[Place], offset: Int64) -> Found:
+        search = OffsetSearch(offset, now_ms=self._clock.now_ms())
+        first = await self._source.first_at(places, np.zeros(offset.size, np.int64))
+        newest = await self._source.newest(places)
+        search.begin(_pair(first), _pair(newest), first.answered & newest.answered)
+        while True:
+            rows, at_ms = search.questions()
+            if not rows.size:
+                return search.found()
+            answer = await self._source.first_at([places[row] for row in rows.tolist()], at_ms)
+            search.answer(rows, at_ms, _pair(answer), answer.answered)
+
+    async def _configured(self, topics: set[str]) -> Mapping[str, TopicTimes]:
+        """By topic; where it may not be read, times may be anybody's and records may be missing."""
+        now_s = self._clock.monotonic_s()
+        due = sorted(
+            name
+            for name in topics
+            if name not in self._topics or now_s - self._topics[name][0] > _CONFIGURED_FOR_S
+        )
+        if due:
+            told = await self._source.topic_times(due)
+            for name in due:
+                self._topics[name] = (now_s, told.get(name, _NOT_TOLD))
+        return {name: self._topics[name][1] for name in topics}
+
+    async def _say(self, answers: _Answers) -> None:
+        known = answers.take(answers.low_ms >= 0)
+        if known.key.size:
+            await self._send(
+                AppendTimes(
+                    key=known.key.astype(np.int32),
+                    offset=known.offset,
+                    low_ms=known.low_ms,
+                    high_ms=known.high_ms,
+                    by_broker=known.by_broker,
+                )
+            )
+
+
+_NOT_TOLD: Final = TopicTimes(by_broker=False, compacted=True)
+
+
+def _pair(times: RecordTimes) -> tuple[Int64, Int64]:
+    return times.offset, times.timestamp
