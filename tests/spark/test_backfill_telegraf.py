@@ -53,7 +53,8 @@ def of_group(second: int, *, status: str = "WARN", lag: int = 7) -> list[dict[st
             offset=93,
             timestamp=stamp,
         ),
-        document(second, "burrow_topic", {"topic": "orders", "partition": "0"}, offset=100),
+        document(second, "burrow_topic", {"topic": "orders", "partition": "0"}, offset=101),
+        document(second, "burrow_topic", {"topic": "orders", "partition": "2"}, offset=500),
     ]
 
 
@@ -93,7 +94,9 @@ def test_verdicts_and_lags_are_taken_over_and_nothing_is_guessed(
     assert behind["commit_ms"] == NOON_MS - 2625
     assert (level["lag"], level["time_lag_s"], level["rule"]) == (0, 0.0, None)
     assert (never["lag"], never["committed_offset"], never["commit_ms"]) == (None, None, None)
-    unknown = ("log_end_offset", "log_start_offset", "complete", "client_id", "group_state")
+    # offset and lag of one answer; without a commit what Burrow said of the topic
+    assert [row["log_end_offset"] for row in (behind, level, never)] == [100, 100, 500]
+    unknown = ("log_start_offset", "complete", "client_id", "group_state")
     assert {row[name] for row in samples for name in unknown} == {None}
     assert {(row["source"], row["method"], row["owner"]) for row in samples} == {
         ("telegraf", "telegraf", "/10.0.0.7")
@@ -105,6 +108,36 @@ def test_verdicts_and_lags_are_taken_over_and_nothing_is_guessed(
     assert (first["interval_ms"], first["not_ok"], first["complete"]) == (60_000, 1, None)
     assert store.run.counts["set_aside"] == 1
     assert "measurement_name is 'cpu'" in store.run.set_aside[0]
+
+
+def test_verdicts_that_changed_between_rounds_are_events_and_none_over_a_missing_round(
+    spark: SparkSession, elasticsearch: EmbeddedElasticsearch, tmp_path: Path
+) -> None:
+    prefix = unique_prefix()
+    client = elasticsearch.client()
+    for second, status in ((0, "OK"), (60, "WARN"), (120, "WARN"), (240, "OK"), (300, "ERR")):
+        for one in of_group(second, status=status):
+            client.index(index=f"{prefix}-2026.11.21", document=one)
+    client.indices.refresh(index=f"{prefix}-*")
+    store = Store(spark, tmp_path / "store")
+
+    result = take_over(store, elasticsearch, f"{prefix}-*")
+
+    told = [
+        (row["event"], (row["at_ms"] - NOON_MS) // 1000, row["before"], row["after"], row["lag"])
+        for row in store.rows(Kind.EVENTS)
+        if row["source"] == "telegraf"
+    ]
+    assert sorted(told) == [
+        ("group_status", 60, "OK", "WARN", 7),
+        ("group_status", 300, "OK", "ERR", 7),
+        ("partition_status", 60, "OK", "WARN", 7),
+        ("partition_status", 300, "OK", "ERR", 7),
+    ]
+    assert result.total("events") == 4
+    assert {row["topic"] for row in store.rows(Kind.EVENTS) if row["event"] == "group_status"} == {
+        None
+    }
 
 
 def test_rows_of_ours_stay_and_running_it_again_changes_nothing(
@@ -143,5 +176,5 @@ def test_it_is_written_to_elasticsearch_alike(
         take_over(store, elasticsearch, pattern)
     elasticsearch.client().indices.refresh(index=f"{there.prefix}-*")
 
-    for kind in (Kind.SAMPLES, Kind.GROUP_SAMPLES):
+    for kind in (Kind.SAMPLES, Kind.GROUP_SAMPLES, Kind.EVENTS):
         assert elastic.rows(kind) == parquet.rows(kind)

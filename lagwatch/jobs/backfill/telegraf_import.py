@@ -1,7 +1,9 @@
 """What Telegraf recorded of Burrow, as rows of the history: nothing is judged, nothing is guessed.
 
-Telegraf keeps the lag, the committed offset and the verdict; log ends, time lags, rules and the
-windows behind them it does not, so these stay unknown.
+Telegraf keeps the lag, the committed offset and the verdict of a partition, so its log end is their
+sum; of a partition without a commit it is what Burrow said of the topic. Time lags, rules and the
+windows behind them Telegraf does not keep, so these stay unknown. A verdict that differs from that
+of the round before is an event; over a missing round nothing is said.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +22,7 @@ from lagwatch.core.model import (
     PartitionStatus,
     TimeLagReason,
 )
-from lagwatch.core.record import SCHEMA_VERSION, Kind, Reason, Source
+from lagwatch.core.record import SCHEMA_VERSION, EventName, Kind, Reason, Source
 from lagwatch.core.rules import BURROW
 from lagwatch.history.recorder import series_of
 from lagwatch.jobs.backfill.inputs import Gap, sample_instants
@@ -33,6 +35,11 @@ from lagwatch.jobs.sources.options import elastic_options
 from lagwatch.jobs.tables import StoreRef, write_rows
 
 METHOD: Final = "telegraf"
+_SERIES: Final = {
+    "burrow_group": ("group",),
+    "burrow_partition": ("group", "topic", "partition"),
+    "burrow_topic": ("topic", "partition"),
+}
 PATTERN: Final = "burrow-*"
 """Indices of Telegraf, by default."""
 
@@ -62,12 +69,21 @@ def samples(step_ms: int, gaps: Sequence[Gap]) -> Callable[[DataFrame], DataFram
         groups = documents.transform(_rounds("burrow_group", step_ms, gaps)).select(
             "group", "round_ms", _word("status", _GROUP_STATUS).alias("group_status")
         )
+        topics = documents.transform(_rounds("burrow_topic", step_ms, gaps)).select(
+            "topic", "partition", "round_ms", F.col("offset").alias("topic_log_end")
+        )
         return _typed(
             Kind.SAMPLES,
-            partitions.join(groups, on=["group", "round_ms"], how="left"),
+            partitions.join(groups, on=["group", "round_ms"], how="left").join(
+                topics, on=["topic", "partition", "round_ms"], how="left"
+            ),
             {
                 "committed_offset": F.when(_committed(), F.col("offset")),
                 "commit_ms": F.when(_committed(), F.col("timestamp")),
+                # of one answer of Burrow's, so that the lag is what is between them
+                "log_end_offset": F.when(
+                    _committed() & _lag().isNotNull(), F.col("offset") + _lag()
+                ).otherwise(F.col("topic_log_end")),
                 "lag": _lag(),
                 "time_lag_s": F.when(_lag() == 0, 0.0),
                 "time_lag_reason": _time_lag_reason(_lag()),
@@ -122,11 +138,59 @@ def group_samples(step_ms: int, gaps: Sequence[Gap]) -> Callable[[DataFrame], Da
     return transform
 
 
+def events(step_ms: int, gaps: Sequence[Gap]) -> Callable[[DataFrame], DataFrame]:
+    """Documents of one cluster to rows of kind `events`: verdicts that changed between rounds."""
+
+    def transform(documents: DataFrame) -> DataFrame:
+        partitions = documents.transform(_rounds("burrow_partition", step_ms, gaps)).transform(
+            _changed(_partition_status(), ("group", "topic", "partition"), step_ms)
+        )
+        groups = documents.transform(_rounds("burrow_group", step_ms, gaps)).transform(
+            _changed(_word("status", _GROUP_STATUS), ("group",), step_ms)
+        )
+        before_and_after = {"at_ms": F.col("at_ms"), "before": F.col("was"), "after": F.col("now")}
+        of_partitions = {
+            **before_and_after,
+            "event": F.lit(EventName.PARTITION_STATUS.value),
+            "rule": _rule(),
+            "lag": _lag(),
+        }
+        of_groups = {
+            **before_and_after,
+            "event": F.lit(EventName.GROUP_STATUS.value),
+            "lag": F.col("total_lag"),
+            "topic": F.lit(None),
+            "partition": F.lit(None),
+        }
+        return _typed(Kind.EVENTS, partitions, of_partitions).unionByName(
+            _typed(Kind.EVENTS, groups, of_groups)
+        )
+
+    return transform
+
+
+def _changed(
+    status: Column, series: Sequence[str], step_ms: int
+) -> Callable[[DataFrame], DataFrame]:
+    """Rows whose status, `now`, is not that of the round before, `was`."""
+
+    def transform(rounds: DataFrame) -> DataFrame:
+        earlier = W.partitionBy(*series).orderBy("round_ms")
+        return (
+            rounds.withColumn("now", status)
+            .withColumn("was", F.lag("now").over(earlier))
+            .withColumn("since_ms", F.col("round_ms") - F.lag("round_ms").over(earlier))
+            .where((F.col("was") != F.col("now")) & (F.col("since_ms") <= step_ms))
+        )
+
+    return transform
+
+
 def _rounds(
     measurement: str, step_ms: int, gaps: Sequence[Gap]
 ) -> Callable[[DataFrame], DataFrame]:
     """The first document of each series in every interval of the gaps."""
-    series = ["group"] if measurement == "burrow_group" else ["group", "topic", "partition"]
+    series = _SERIES[measurement]
     round_ms = F.col("at_ms") - F.col("at_ms") % step_ms
 
     def transform(documents: DataFrame) -> DataFrame:
@@ -272,6 +336,7 @@ class TakeOver:
         rows = {
             Kind.SAMPLES: documents.transform(samples(step_ms, gaps)),
             Kind.GROUP_SAMPLES: documents.transform(group_samples(step_ms, gaps)),
+            Kind.EVENTS: documents.transform(events(step_ms, gaps)),
         }
         counts: dict[str, int] = {}
         for kind, some in rows.items():
