@@ -155,6 +155,13 @@ def test_rows_begin_where_the_broker_has_left_every_commit_and_are_those_of_a_wh
     left_out = sum(row["at_ms"] < complete_from for row in rows_of_whole if row["group"] == ONCE)
     assert told.count("incomplete") == left_out > 0
     assert any("compaction removed commits of 1 partition" in line for line in told.not_covered())
+    covers = {one.group: one for one in told.partly}
+    assert {one.from_ms for one in covers.values()} == {complete_from}
+    assert [covers[name].single for name in (*GROUPS, ONCE)] == [False, False, True]
+    lines = "\n".join(told.lines(dry_run=False))
+    assert f"{ONCE}: only the last commit is known, of " in lines
+    assert "steady: from " in lines
+    assert told_of_whole.partly == ()
     offsets = ("group", "at_ms", "committed_offset", "log_end_offset", "lag", "time_lag_s")
     first_ms = -(-complete_from // INTERVAL_MS) * INTERVAL_MS
     assert seen(rows, 0, offsets) == seen(rows_of_whole, first_ms, offsets)

@@ -39,6 +39,36 @@ class Read:
     """Shard and topic, of all topics that its groups committed to."""
     complete_from: Mapping[int, int]
     """Partition of the offsets topic → from when on no commits are missing; others lack none."""
+    partly: tuple["GroupCover", ...] = ()
+    """Groups of these partitions, by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupCover:
+    """What is left of the commits of a group some of whose commits may be gone."""
+
+    group: str
+    offsets_partition: int
+    from_ms: int
+    """From then on all its commits are there; `NEVER_MS`: nothing shows that."""
+    last_ms: int
+    """Its last commit."""
+    single: bool
+    """Of no topic-partition is there more than one commit: the last, which compaction leaves."""
+
+    def sentence(self, instant: Callable[[int], str]) -> str:
+        """For people."""
+        if self.single:
+            return (
+                f"{self.group}: only the last commit is known, of {instant(self.last_ms)}; "
+                "earlier ones are compacted away, if there were any"
+            )
+        if self.from_ms == NEVER_MS:
+            return f"{self.group}: nothing shows from when on its commits are complete"
+        return (
+            f"{self.group}: from {instant(self.from_ms)}; earlier commits are compacted away, or "
+            "transactions left marks between them"
+        )
 
 
 def within(from_ms: int, to_ms: int) -> Callable[[DataFrame], DataFrame]:
@@ -72,13 +102,40 @@ def look_at(offsets: DataFrame, shards: int) -> Read:
     named = offsets.transform(names(shards)).toArrow().to_pydict()
     firsts = [row["first_ms"] for row in counted if row["first_ms"] is not None]
     holes = {row["offsets_partition"]: row["hole"] for row in counted if row["hole"] is not None}
+    complete = complete_from(offsets, holes) if holes else {}
     return Read(
         commits=sum(row["commits"] for row in counted),
         malformed=sum(row["malformed"] for row in counted),
         groups=len(set(named["group"])),
         first_ms=min(firsts, default=None),
         topics=frozenset(zip(named["shard"], named["topic"], strict=True)),
-        complete_from=complete_from(offsets, holes) if holes else {},
+        complete_from=complete,
+        partly=_partly(offsets, complete) if complete else (),
+    )
+
+
+def _partly(offsets: DataFrame, complete: Mapping[int, int]) -> tuple[GroupCover, ...]:
+    """The groups on partitions of the offsets topic that lack commits."""
+    key = F.struct("topic", "partition")
+    found = (
+        offsets.where((F.col("what") == "commit") & F.col("offsets_partition").isin(*complete))
+        .groupBy("group", "offsets_partition")
+        .agg(
+            F.max("commit_ms").alias("last_ms"),
+            (F.count(F.lit(1)) == F.countDistinct(key)).alias("single"),
+        )
+        .orderBy("group")
+        .select("group", "offsets_partition", "last_ms", "single")
+    )
+    return tuple(
+        GroupCover(
+            group=row["group"],
+            offsets_partition=row["offsets_partition"],
+            from_ms=complete[row["offsets_partition"]],
+            last_ms=row["last_ms"],
+            single=row["single"],
+        )
+        for row in found.collect()
     )
 
 

@@ -128,7 +128,11 @@ class Filling:
             groups=read.groups,
             malformed=read.malformed,
             first_commit_ms=read.first_ms,
-            complete_from=read.complete_from,
+            # what is missing before the time that is filled does not matter to it
+            complete_from={
+                place: at_ms for place, at_ms in read.complete_from.items() if at_ms > plan.from_ms
+            },
+            partly=tuple(one for one in read.partly if one.from_ms > plan.from_ms),
         )
 
     def _replay(

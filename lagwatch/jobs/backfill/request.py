@@ -9,7 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from lagwatch.config import ClusterSettings
 from lagwatch.config.elasticsearch import ElasticsearchSettings
-from lagwatch.jobs.backfill.coverage import NEVER_MS
+from lagwatch.jobs.backfill.coverage import NEVER_MS, GroupCover
 from lagwatch.jobs.backfill.inputs import Gap
 from lagwatch.jobs.backfill.replay import ReplaySettings
 
@@ -56,6 +56,9 @@ class Progress(Protocol):
         ...
 
 
+_SHOWN: Final = 20
+"""Groups that the terminal names; the event in the history has more."""
+_MOST_NAMED: Final = 1000
 _BEFORE: Final = frozenset({"samples_before", "group_samples_before", "events_before"})
 
 
@@ -85,6 +88,8 @@ class ClusterBackfill:
     first_commit_ms: int | None = None
     complete_from: Mapping[int, int] = field(default_factory=dict)
     """Partitions of the offsets topic that lack commits, and from when on they lack none."""
+    partly: tuple[GroupCover, ...] = ()
+    """Groups of these partitions some of whose commits of the time may be gone."""
     unseen: tuple[str, ...] = ()
     """Why log ends of some topics could not be had."""
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -106,6 +111,11 @@ class ClusterBackfill:
                 str(place): None if at_ms == NEVER_MS else at_ms
                 for place, at_ms in sorted(self.complete_from.items())
             },
+            "groups_from": {
+                one.group: None if one.from_ms == NEVER_MS else one.from_ms
+                for one in self.partly[:_MOST_NAMED]
+            },
+            "groups_with_missing_commits": len(self.partly),
             "topics_without_log_ends": list(self.unseen),
             **dict(self.counts),
         }
@@ -136,7 +146,11 @@ class ClusterBackfill:
             earlier = sum(number for what, number in self.counts.items() if what in _BEFORE)
             if earlier:
                 lines.append(f"  written by an earlier run: {_number(earlier, 'row')}")
-        return [*lines, *(f"  not covered: {one}" for one in self.not_covered())]
+        lines += [f"  not covered: {one}" for one in self.not_covered()]
+        lines += [f"    {one.sentence(_instant)}" for one in self.partly[:_SHOWN]]
+        if len(self.partly) > _SHOWN:
+            lines.append(f"    … and {_number(len(self.partly) - _SHOWN, 'group')} more")
+        return lines
 
     def not_covered(self) -> list[str]:
         """What stays a gap or unknown, and why."""

@@ -1,0 +1,120 @@
+"""Backfill from a real broker: transactions that were aborted, groups deleted, topics made anew."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
+
+from lagwatch.clock import SystemClock
+from lagwatch.config import ClusterSettings
+from lagwatch.config.history import HistorySettings
+from lagwatch.core.record import Kind
+from lagwatch.jobs.backfill.replay import ReplaySettings
+from lagwatch.jobs.backfill.request import BackfillRequest, From
+from lagwatch.jobs.backfill.run import run_backfill
+from lagwatch.jobs.run import JobRun
+from lagwatch.jobs.stores.registry import open_state
+from lagwatch.jobs.tables import StoreRef
+from lagwatch.kafka.embedded import EmbeddedKafka
+from tests.support.compacted import create
+from tests.support.copies import monitor_settings
+from tests.support.history import Row, held
+from tests.support.kafka import ANSWER_TIMEOUT_S, Transactions, commit, create_topic
+from tests.support.waiting import eventually
+
+SECOND_MS = 1000
+GROUPS = ("pays", "leaves", "reads")
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[EmbeddedKafka]:
+    with EmbeddedKafka() as broker:
+        yield broker
+
+
+def produce(kafka: EmbeddedKafka, topic: str, number: int) -> None:
+    producer = Producer(kafka.admin_config())
+    for _ in range(number):
+        producer.produce(topic, b"v")
+    assert producer.flush(ANSWER_TIMEOUT_S) == 0
+
+
+def tick() -> int:
+    """The next second has begun."""
+    next_ms = (SystemClock().now_ms() // SECOND_MS + 1) * SECOND_MS
+    eventually(lambda: SystemClock().now_ms() > next_ms, "the next second")
+    return next_ms
+
+
+def filled(
+    spark: SparkSession, kafka: EmbeddedKafka, folder: Path, from_ms: int, until_ms: int
+) -> tuple[list[Row], list[Row]]:
+    """Samples and events."""
+    eventually(lambda: SystemClock().now_ms() > until_ms, "the time to be filled", timeout_s=30)
+    ref = StoreRef(settings=HistorySettings(url=str(folder)))
+    request = BackfillRequest(
+        source=From.KAFKA,
+        clusters={"here": ClusterSettings(bootstrap=(kafka.bootstrap_servers,))},
+        since_ms=from_ms,
+        until_ms=until_ms,
+        replay=ReplaySettings(monitor=monitor_settings(), interval_ms=SECOND_MS, full_every=1),
+        shards=2,
+    )
+    run = JobRun("backfill", open_state(ref.settings))
+    run_backfill(spark, ref, request, run, now_ms=SystemClock().now_ms())
+    store = ref.open()
+    found = held(store, Kind.SAMPLES), held(store, Kind.EVENTS)
+    store.close()
+    return found
+
+
+@pytest.mark.timeout(300)
+def test_aborted_commits_deleted_groups_and_topics_made_anew_are_told_as_they_were(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    admin = AdminClient(kafka.admin_config())
+    topic, anew = create_topic(kafka), create_topic(kafka)
+    produce(kafka, topic, 10)
+    produce(kafka, anew, 8)
+    # marks of transactions look like records that compaction took: commits count as complete from
+    # the first that repeats one
+    commit(kafka, "pays", topic, 1)
+    commit(kafka, "pays", topic, 2)
+    from_ms = tick()
+    transactions = Transactions(kafka)
+    commit(kafka, "pays", topic, 3)
+    commit(kafka, "leaves", topic, 5)
+    commit(kafka, "reads", anew, 6)
+    tick()
+    transactions.begin("pays", topic, 9)
+    transactions.abort()
+    tick()
+    transactions.begin("pays", topic, 4)
+    transactions.commit()
+    deleted_ms = tick()
+    admin.delete_consumer_groups(["leaves"])["leaves"].result(ANSWER_TIMEOUT_S)
+    admin.delete_topics([anew])[anew].result(ANSWER_TIMEOUT_S)
+    tick()
+    create(kafka, anew, {})
+    produce(kafka, anew, 2)
+    commit(kafka, "reads", anew, 1)
+    made_ms = tick()
+    until_ms = made_ms + 3 * SECOND_MS
+
+    samples, events = filled(spark, kafka, tmp_path, from_ms, until_ms)
+
+    told = {name: [row for row in samples if row["group"] == name] for name in GROUPS}
+    offsets = [row["committed_offset"] for row in told["pays"]]
+    assert {3, 4} <= set(offsets) <= {2, 3, 4}  # 9 was aborted
+    assert offsets == sorted(offsets)
+    assert {row["lag"] for row in told["pays"] if row["at_ms"] >= deleted_ms} == {6}
+    assert max(row["at_ms"] for row in told["leaves"]) <= deleted_ms + SECOND_MS
+    assert ("group_status", "leaves", "NOTFOUND") in {
+        (row["event"], row["group"], row["after"]) for row in events
+    }
+    # of the topic that is gone Kafka says nothing any more: no lag of it is made up
+    assert {row["lag"] for row in told["reads"] if row["committed_offset"] == 6} <= {None, 0}
+    assert {row["lag"] for row in told["reads"] if row["at_ms"] >= made_ms} == {1}
