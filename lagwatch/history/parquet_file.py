@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lagwatch.core.record import SCHEMA_VERSION, ColumnType, Kind, Records, Text, schema
+from lagwatch.core.record.columns import ROLLUP_STEP_MS
 from lagwatch.history.arrow import from_table, to_table
 from lagwatch.history.folder import STORE, Folder, StoredFile
 from lagwatch.history.layout import Slot
@@ -23,7 +24,11 @@ _VERSION: Final = b"lagwatch.schema_version"
 _CLUSTER: Final = b"lagwatch.cluster"
 _REPLACES: Final = b"lagwatch.replaces"
 
-_STEPS: Final = frozenset({ColumnType.INT64, ColumnType.INSTANT})
+_ENCODING: Final = {
+    ColumnType.INT64: "DELTA_BINARY_PACKED",
+    ColumnType.INSTANT: "DELTA_BINARY_PACKED",
+    ColumnType.BINARY: "DELTA_LENGTH_BYTE_ARRAY",
+}
 
 Bounds = tuple[Any, Any] | None
 """Least and greatest value; None when not known."""
@@ -127,6 +132,8 @@ def encode(slot: Slot, records: Records, *, replaces: Iterable[str] = ()) -> Any
     table = to_table(Records(kind=records.kind, columns=columns))
     table = table.replace_schema_metadata(None)
     known = schema(slot.kind)
+    # quantiles and rates of roll-ups come again and again, time lags of samples do not
+    often = {ColumnType.TEXT, *({ColumnType.FLOAT64} if slot.kind in ROLLUP_STEP_MS else ())}
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
@@ -136,9 +143,9 @@ def encode(slot: Slot, records: Records, *, replaces: Iterable[str] = ()) -> Any
         # our reader asks for dictionaries itself; others get plain strings
         store_schema=False,
         write_page_checksum=True,
-        use_dictionary=[name for name in columns if known[name].type is ColumnType.TEXT],
+        use_dictionary=[name for name in columns if known[name].type in often],
         column_encoding={
-            name: "DELTA_BINARY_PACKED" for name in columns if known[name].type in _STEPS
+            name: _ENCODING[known[name].type] for name in columns if known[name].type in _ENCODING
         },
     ) as writer:
         writer.write_table(table, row_group_size=ROWS_PER_GROUP)

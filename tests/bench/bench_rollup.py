@@ -55,6 +55,7 @@ def run() -> Iterator[Figure]:
             to_duck.append(seconds / of_duck)
             to_one_core.append(of_one_core / seconds)
         duck.check(history)
+        yield Figure(name="rollup_5m_row", value=bytes_of_row(history), unit="B", target=40)
         yield Figure(name="rollup_20m_to_duckdb", value=median(to_duck), unit="x", target=3)
         yield Figure(
             name="rollup_two_cores",
@@ -65,6 +66,12 @@ def run() -> Iterator[Figure]:
         )
         rates = [hours / rolled_up(history, hours) for hours in (few, many)]
         yield Figure(name="rollup_linear", value=rates[0] / rates[1], unit="x", target=1.2)
+
+
+def bytes_of_row(history: Path) -> float:
+    """Of the roll-ups of five minutes, in files; lags and time lags are random: the worst case."""
+    (stored,) = (one for one in ParquetStore(str(history)).stats() if one.kind is Kind.ROLLUP_5M)
+    return stored.size_bytes / stored.rows
 
 
 def write(folder: Path, hours: range) -> None:

@@ -6,7 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lagwatch.core.rollup.encode import decode, encode
-from lagwatch.core.rollup.sketch import MOST, Sketches, bins, merge_sketches, sketch
+from lagwatch.core.rollup.sketch import (
+    MOST,
+    Sketches,
+    bin_middles,
+    bin_numbers,
+    bins,
+    concat_sketches,
+    kept,
+    merge_sketches,
+    sketch,
+)
 
 LAGS = st.integers(0, 60) | st.integers(0, 5000) | st.integers(0, 2**62 - 1)
 PARTS = st.lists(st.lists(LAGS, max_size=60), min_size=1, max_size=6)
@@ -16,7 +26,7 @@ def of(parts: list[list[int]]) -> Sketches:
     """One sketch for each list."""
     place = [number for number, part in enumerate(parts) for _ in part]
     values = [value for part in parts for value in part]
-    return sketch(np.array(place, np.int64), np.array(values, np.int64), len(parts))
+    return kept(sketch(np.array(place, np.int64), np.array(values, np.int64), len(parts)))
 
 
 def same(one: Sketches, other: Sketches) -> bool:
@@ -53,7 +63,7 @@ def test_many_sketches_come_back_from_their_bytes_as_they_were() -> None:
     rng = np.random.default_rng(1)
     size = 20_000
     place = rng.integers(0, size, 5 * size)  # some hold nothing
-    sketches = sketch(place, rng.integers(0, 10 ** rng.integers(1, 9, place.size)), size)
+    sketches = kept(sketch(place, rng.integers(0, 10 ** rng.integers(1, 9, place.size)), size))
 
     assert same(decode(encode(sketches)), sketches)
 
@@ -80,6 +90,36 @@ def test_bins_stay_where_they_are_and_keep_the_order(values) -> None:
     assert bool(np.all(np.diff(middle) >= 0))
 
 
+@given(values=st.lists(LAGS, min_size=1, max_size=50))
+def test_a_bin_has_a_number_and_numbers_have_no_holes(values) -> None:
+    middle = bins(np.array(values, np.int64))
+
+    assert np.array_equal(bin_middles(bin_numbers(middle)), middle)
+    number = np.arange(3600)  # beyond are no numbers of 63 bits
+    assert np.array_equal(bin_numbers(bin_middles(number)), number)
+
+
+@given(values=st.lists(LAGS, min_size=1, max_size=200), percent=st.sampled_from([50, 95, 99]))
+def test_a_sketch_that_is_not_kept_is_exact(values, percent) -> None:
+    whole = sketch(np.zeros(len(values), np.int64), np.array(values, np.int64), 1)
+
+    assert int(whole.quantile(percent)[0]) == sorted(values)[-(-len(values) * percent // 100) - 1]
+
+
+def test_bytes_of_earlier_releases_are_read_and_merged() -> None:
+    exact = bytes([0, 5, 1, 3, 2])  # 5 once, 8 twice
+    binned = bytes([1, 0x81, 1, 4, 2, 1])  # middles 129 four times, 131 once
+
+    old = decode([exact, None, binned])
+
+    assert (old.value.tolist(), old.count.tolist()) == ([5, 8, 129, 131], [1, 2, 4, 1])
+    assert old.binned.tolist() == [False, False, True]
+    both = concat_sketches([old, decode(encode(old))])
+    merged = merge_sketches(both, np.zeros(6, np.int64), 1)
+    assert merged.totals().tolist() == [16]
+    assert same(decode(encode(old)), old)
+
+
 def test_a_sketch_of_nothing_knows_no_quantile() -> None:
     assert of([[], [7]]).quantile(50).tolist() == [-1, 7]
 
@@ -88,8 +128,10 @@ def test_a_sketch_of_nothing_knows_no_quantile() -> None:
     ("data", "reason"),
     [
         (b"\x00\x01", "ends within an entry"),
+        (b"\x02\x01", "ends within an entry"),
+        (b"\x03\x02\x01", "ends within an entry"),
         (b"\x00\x01\x80", "ends within a number"),
-        (b"\x02\x01\x01", "unknown form"),
+        (b"\x04\x01\x01", "unknown form"),
         (b"\x00\x01" + b"\xff" * 10 + b"\x01", "too large"),
     ],
 )

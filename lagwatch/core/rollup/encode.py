@@ -1,8 +1,12 @@
 """Sketches as bytes: the columns `lag_sketch` and `time_lag_sketch`.
 
 A sequence of unsigned LEB128 numbers (seven bits to a byte, lowest first, the high bit set on all
-but the last byte): 0 exact or 1 binned, then for each value, rising, its distance from the one
-before (the first: from 0) and how often it came. A sketch of nothing is null.
+but the last byte): the form, then for each entry, rising, its distance from the one before (the
+first: from 0) and how often it came. A sketch of nothing is null. Forms:
+
+- 2 values, 3 numbers of bins: distance times two, plus one if the value came more than once; only
+  then how often follows, less two
+- 0 values, 1 middles of bins, as earlier releases wrote them: distance, then how often
 """
 
 import itertools
@@ -12,11 +16,21 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lagwatch.core.rollup.sketch import Sketches, concat_sketches
+from lagwatch.core.model import UNKNOWN
+from lagwatch.core.rollup.sketch import (
+    Sketches,
+    bin_middles,
+    bin_numbers,
+    concat_sketches,
+)
 
 Int64 = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
 
+_OLD_BINS: Final = 1
+_VALUES: Final = 2
+_BINS: Final = 3
 _SHIFT: Final = 7
 _MORE: Final = 0x80
 _LONGEST: Final = 9
@@ -28,8 +42,9 @@ _AT_ONCE: Final = 8192
 def encode(sketches: Sketches) -> NDArray[np.object_]:
     """[sketches]: bytes, or None for a sketch of nothing."""
     sizes = np.diff(sketches.first)
-    known = sizes > 0
-    data, offsets = _to_leb128(_numbers(sketches), np.where(known, 1 + 2 * sizes, 0))
+    many = np.concatenate([[0], np.cumsum(sketches.count > 1)])[sketches.first]
+    numbers, held = _numbers(sketches, sizes), np.where(sizes > 0, 1 + sizes + np.diff(many), 0)
+    data, offsets = _to_leb128(numbers, held)
     flat = data.tobytes()
     borders = offsets.tolist()
     column = np.empty(sketches.size, np.object_)
@@ -55,36 +70,72 @@ def _decoded(column: Sequence[bytes | None] | NDArray[np.object_]) -> Sketches:
     np.cumsum([len(part) for part in parts], out=offsets[1:])
     numbers, held = _from_leb128(np.frombuffer(b"".join(parts), np.uint8), offsets)
     known = held > 0
-    if np.any(held[known] % 2 == 0):
-        raise ValueError("a sketch ends within an entry")
     head = np.cumsum(held)[known] - held[known]
+    form = numbers[head]
+    if np.any(form > _BINS):
+        raise ValueError("a sketch of an unknown form")
+    forms = np.full(known.size, _VALUES, np.int64)
+    forms[known] = form
     is_head = np.zeros(numbers.size, np.bool_)
     is_head[head] = True
-    if np.any(numbers[head] > 1):
-        raise ValueError("a sketch of an unknown form")
-    binned = np.zeros(known.size, np.bool_)
-    binned[known] = numbers[head] == 1
-    pairs = numbers[~is_head]
+    of_number = np.repeat(np.arange(known.size), held)
+    step, count, place = _entries(numbers[~is_head], of_number[~is_head], forms)
     first = np.zeros(known.size + 1, np.int64)
-    np.cumsum(np.where(known, (held - 1) // 2, 0), out=first[1:])
-    return Sketches(
-        first=first, value=_summed(pairs[0::2], first), count=pairs[1::2].copy(), binned=binned
-    )
+    np.cumsum(np.bincount(place, minlength=known.size), out=first[1:])
+    value = _summed(step, first)
+    numbered = forms[place] == _BINS
+    value[numbered] = bin_middles(value[numbered])
+    binned = np.isin(forms, (_OLD_BINS, _BINS)) & known
+    return Sketches(first=first, value=value, count=count, binned=binned)
 
 
-def _numbers(sketches: Sketches) -> Int64:
+def _entries(numbers: Int64, sketch: Int64, forms: Int64) -> tuple[Int64, Int64, Int64]:
+    """Distance, count and sketch of every entry, of numbers that are no heads."""
+    old = forms[sketch] < _VALUES
+    begins = ~_is_count(numbers, sketch, old)
+    if old.any():
+        # of the old forms every second number begins an entry
+        number_of = np.arange(numbers.size) - np.searchsorted(sketch, sketch)
+        begins = np.where(old, number_of % 2 == 0, begins)
+    at = np.flatnonzero(begins)
+    place, head = sketch[at], numbers[at]
+    counted = old[at] | (head & 1 == 1)
+    follows = np.append(~begins, [False])[at + 1] & (np.append(sketch, UNKNOWN)[at + 1] == place)
+    if np.any(counted & ~follows):
+        raise ValueError("a sketch ends within an entry")
+    count = np.ones(at.size, np.int64)
+    count[counted] = numbers[at[counted] + 1] + np.where(old[at[counted]], 0, 2)
+    return np.where(old[at], head, head >> 1), count, place
+
+
+def _is_count(numbers: Int64, sketch: Int64, old: Bools) -> Bools:
+    """Which numbers of the new forms say how often: those after an odd one that is no count."""
+    odd = (numbers & 1 == 1) & ~old
+    # within a run of odd numbers every second one is a count; so is what comes after an odd run
+    new_run = np.ones(numbers.size, np.bool_)
+    new_run[1:] = ~odd[:-1] | (sketch[1:] != sketch[:-1])
+    start = np.maximum.accumulate(np.where(new_run, np.arange(numbers.size), 0))
+    counts: Bools = (np.arange(numbers.size) - start) % 2 == 1
+    return counts
+
+
+def _numbers(sketches: Sketches, sizes: Int64) -> Int64:
     """All numbers of all sketches that hold something, one after another."""
-    sizes = np.diff(sketches.first)
     known = sizes > 0
-    heads = np.cumsum(known)
-    step = sketches.value.copy()
-    step[1:] -= sketches.value[:-1]
+    value = sketches.value.copy()
+    in_bins = np.repeat(sketches.binned, sizes)
+    value[in_bins] = bin_numbers(value[in_bins])
+    step = value.copy()
+    step[1:] -= value[:-1]
     begin = sketches.first[:-1][known]
-    step[begin] = sketches.value[begin]
-    numbers = np.empty(int(heads[-1] if heads.size else 0) + 2 * step.size, np.int64)
-    numbers[2 * begin + np.arange(begin.size)] = sketches.binned[known]
-    entry = 2 * np.arange(step.size) + np.repeat(heads, sizes)
-    numbers[entry], numbers[entry + 1] = step, sketches.count
+    step[begin] = value[begin]
+    many = sketches.count > 1
+    heads = np.repeat(np.cumsum(known), sizes)
+    entry = heads + np.arange(step.size) + np.cumsum(many) - many
+    numbers = np.empty(int(known.sum() + step.size + many.sum()), np.int64)
+    numbers[entry[begin] - 1] = np.where(sketches.binned[known], _BINS, _VALUES)
+    numbers[entry] = step * 2 + many
+    numbers[entry[many] + 1] = sketches.count[many] - 2
     return numbers
 
 

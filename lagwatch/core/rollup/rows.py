@@ -1,6 +1,6 @@
 """Between tallies and the rows of a roll-up as they are stored."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -11,6 +11,7 @@ from lagwatch.core.record import BY_WORST, SCHEMA_VERSION, SOURCE_RANK, Kind, Re
 from lagwatch.core.record import schema as columns_of
 from lagwatch.core.record.columns import ROLLUP_STEP_MS
 from lagwatch.core.rollup.encode import decode, encode
+from lagwatch.core.rollup.sketch import kept
 from lagwatch.core.rollup.tally import Tally
 
 Int64 = NDArray[np.int64]
@@ -84,7 +85,13 @@ class Keys:
 
 
 def to_records(kind: Kind, keys: Keys, tally: Tally) -> Records:
-    """Rows as they are stored, with all that follows from what was counted."""
+    """Rows as they are stored, with all that follows from what was counted.
+
+    Quantiles of five minutes are of all values; those of longer buckets of what is kept of them.
+    """
+    lag, time_lag = kept(tally.lag), kept(tally.time_lag)
+    if kind is not Kind.ROLLUP_5M:
+        tally = replace(tally, lag=lag, time_lag=time_lag)
     seconds = {name: _seconds(tally.held_ms[:, place]) for name, place in _HELD.items()}
     columns: dict[str, Values] = {
         "cluster": keys.cluster,
@@ -96,7 +103,9 @@ def to_records(kind: Kind, keys: Keys, tally: Tally) -> Records:
         **{name: getattr(tally, name) for name in _NUMBERS},
         "lag_avg": _ratio(tally.lag_sum, tally.lag_known.astype(np.float64)),
         **{
-            f"lag_p{percent}": _real(np.minimum(tally.lag.quantile(percent), tally.lag_max))
+            f"lag_p{percent}": _real(
+                np.clip(tally.lag.quantile(percent), tally.lag_min, tally.lag_max)
+            )
             for percent in (50, 95, 99)
         },
         "time_lag_max_s": _seconds(tally.time_lag_max_ms),
@@ -108,8 +117,8 @@ def to_records(kind: Kind, keys: Keys, tally: Tally) -> Records:
         "produced_per_s": _ratio(tally.produced, _seconds(tally.produced_ms)),
         "consumed_per_s": _ratio(tally.consumed, _seconds(tally.consumed_ms)),
         "owner": tally.owner,
-        "lag_sketch": encode(tally.lag),
-        "time_lag_sketch": encode(tally.time_lag),
+        "lag_sketch": encode(lag),
+        "time_lag_sketch": encode(time_lag),
         "source": Text(tally.source.astype(np.int32), _SOURCES),
         "schema_version": np.full(tally.size, SCHEMA_VERSION, np.int32),
     }

@@ -1,9 +1,9 @@
 """Quantiles that can be merged: many multisets of integers at once.
 
-A sketch is exact while it holds no more than `MOST` distinct values; then each value is put into a
-bin that depends on the value alone. Whether a sketch is binned depends on nothing but the distinct
-values that went into it (a binned part has more than `MOST` of them, so has every union with it),
-so it does not matter in which order, or over which steps, sketches are merged.
+A sketch that is kept is exact while it holds no more than `MOST` distinct values; then each value
+is put into a bin that depends on the value alone. Whether it is binned depends on nothing but the
+distinct values that went into it (a binned part has more than `MOST` of them, so has every union
+with it), so it does not matter in which order, or over which steps, sketches are merged.
 """
 
 from collections.abc import Sequence
@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 Int64 = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-MOST: Final = 32
-"""Distinct values of an exact sketch."""
+MOST: Final = 4
+"""Distinct values of an exact sketch that is kept: every value takes more bytes than its bin."""
 BITS: Final = 7
 """Significant bits that a bin keeps: its middle is off by less than 1 %."""
 
+_PER_DOUBLING: Final = 1 << (BITS - 1)
+"""Bins between a power of two and the next."""
 _WIDEST: Final = 62
 _PERCENT: Final = 100
 
@@ -64,8 +66,22 @@ class Sketches:
 
 
 def sketch(place: Int64, value: Int64, size: int) -> Sketches:
-    """`size` sketches from single values: `value` goes into sketch number `place`."""
-    return _gathered(place, value, None, np.zeros(size, np.bool_))
+    """`size` sketches from single values: `value` goes into sketch number `place`.
+
+    They hold every value; `kept` gives what is kept of them.
+    """
+    place, value, count = _runs(place, value, None)
+    return Sketches(
+        first=_borders(place, size), value=value, count=count, binned=np.zeros(size, np.bool_)
+    )
+
+
+def kept(sketches: Sketches) -> Sketches:
+    """The same as they are stored: binned where they hold many values."""
+    if not bool((np.diff(sketches.first)[~sketches.binned] > MOST).any()):
+        return sketches
+    place = np.repeat(np.arange(sketches.size), np.diff(sketches.first))
+    return _binned(place, sketches.value, sketches.count, sketches.binned)
 
 
 def merge_sketches(sketches: Sketches, place: Int64, size: int) -> Sketches:
@@ -102,19 +118,44 @@ def take_sketches(sketches: Sketches, index: NDArray[np.intp]) -> Sketches:
 
 def bins(value: Int64) -> Int64:
     """The middle of the bin of each value; a middle stays where it is."""
-    _, length = np.frexp(value.astype(np.float64))
-    # a number that a real cannot hold may have been rounded up to the next power of two
-    length = length - ((value >> np.maximum(length.astype(np.int64) - 1, 0)) == 0)
-    drop = np.maximum(length.astype(np.int64) - BITS, 0)
+    drop = _bits_too_many(value)
     half = np.where(drop > 0, np.int64(1) << np.maximum(drop - 1, 0), 0)
     middle: Int64 = ((value >> drop) << drop) + half
     return middle
 
 
+def bin_numbers(middle: Int64) -> Int64:
+    """The numbers of bins, from 0 on without holes, by their middles."""
+    drop = _bits_too_many(middle)
+    numbers: Int64 = drop * _PER_DOUBLING + (middle >> drop)
+    return numbers
+
+
+def _bits_too_many(value: Int64) -> Int64:
+    """How many of the lowest bits of each value its bin does not keep."""
+    _, length = np.frexp(value.astype(np.float64))
+    # a number that a real cannot hold may have been rounded up to the next power of two
+    length = length - ((value >> np.maximum(length.astype(np.int64) - 1, 0)) == 0)
+    drop: Int64 = np.maximum(length.astype(np.int64) - BITS, 0)
+    return drop
+
+
+def bin_middles(number: Int64) -> Int64:
+    """The inverse."""
+    drop = np.maximum(number // _PER_DOUBLING - 1, 0)
+    half = np.where(drop > 0, np.int64(1) << np.maximum(drop - 1, 0), 0)
+    middles: Int64 = ((number - drop * _PER_DOUBLING) << drop) + half
+    return middles
+
+
 def _gathered(place: Int64, value: Int64, count: Int64 | None, binned: Bools) -> Sketches:
     """Entries in any order to sketches, binned where they must be."""
+    return _binned(*_runs(place, value, count), binned)
+
+
+def _binned(place: Int64, value: Int64, count: Int64, binned: Bools) -> Sketches:
+    """Entries in order to sketches, binned where they must be."""
     size = binned.size
-    place, value, count = _runs(place, value, count)
     crowded = binned | (np.bincount(place, minlength=size) > MOST)
     if crowded.any():
         coarse = crowded[place]
@@ -122,9 +163,13 @@ def _gathered(place: Int64, value: Int64, count: Int64 | None, binned: Bools) ->
         value[coarse] = bins(value[coarse])
         # bins keep the order: equal ones are side by side already
         place, value, count = _merged_runs(place, value, count)
+    return Sketches(first=_borders(place, size), value=value, count=count, binned=crowded)
+
+
+def _borders(place: Int64, size: int) -> Int64:
     first = np.zeros(size + 1, np.int64)
     np.cumsum(np.bincount(place, minlength=size), out=first[1:])
-    return Sketches(first=first, value=value, count=count, binned=crowded)
+    return first
 
 
 def _runs(place: Int64, value: Int64, count: Int64 | None) -> tuple[Int64, Int64, Int64]:
