@@ -25,6 +25,7 @@ _CHUNK: Final = 250
 took 0.6 s of CPU, in chunks 0.06 s)."""
 _IN_FLIGHT: Final = 8
 """Calls under way at one broker."""
+_COMMITTED: Final = IsolationLevel.READ_COMMITTED
 _RENEW_EVERY: Final = 4
 """Rounds without any answer until another client tries."""
 
@@ -65,6 +66,8 @@ class _Columns:
     log_start: Int64 | None
     log_end: Int64
     last_stable: Int64
+    stable_at: Int64
+    """Log end of the round before where it was the last stable offset, too; else -1."""
     stale: bool = False
     replaced: bool = False
     silent: Counter[tuple[int, str]] = field(default_factory=Counter)
@@ -78,11 +81,14 @@ class KafkaLogEnds:
         self._clients = clients
         self._timeouts: defaultdict[int, AdaptiveTimeout] = defaultdict(AdaptiveTimeout)
         self._silent_rounds = 0
+        self._before: _Columns | None = None
+        """The last round."""
 
     async def log_ends(self, topics: TopicListing, *, with_log_start: bool) -> LogEndRound:
         """Ask all leaders at once; a broker that is silent only costs its own partitions."""
         admin = self._clients.admin
         columns = _columns(topics, with_log_start=with_log_start)
+        columns.stable_at = _stable_at(self._before, topics)
         by_leader = _rows_by_leader(topics.leader)
         async with asyncio.TaskGroup() as group:
             for leader, rows in by_leader.items():
@@ -100,6 +106,7 @@ class KafkaLogEnds:
             out=columns.last_stable,
             where=columns.log_end >= 0,
         )
+        self._before = columns
         silent = {leader for leader, _ in columns.silent}
         for leader in by_leader:
             self._timeouts[leader].note(answered=leader not in silent)
@@ -124,24 +131,27 @@ class KafkaLogEnds:
 
     async def _ask_chunk(self, chunk: "_Chunk", free: asyncio.Semaphore, timeout_s: float) -> None:
         columns = chunk.columns
-        # the log end first: a last stable offset asked for later is less only while a transaction
-        # is open, and not because the partition is written to
-        asked = [
-            (columns.log_end, LATEST, IsolationLevel.READ_UNCOMMITTED),
-            (columns.last_stable, LATEST, IsolationLevel.READ_COMMITTED),
-        ]
+        ends = [(columns.log_end, LATEST)]
         if columns.log_start is not None:
-            asked.append((columns.log_start, EARLIEST, IsolationLevel.READ_UNCOMMITTED))
-        async with free, asyncio.TaskGroup() as group:
-            for column, spec, isolation in asked:
-                question = partial(
-                    ask_offsets,
-                    partitions=chunk.partitions(spec),
-                    isolation=isolation,
-                    timeout_s=timeout_s,
-                )
-                answer = self._clients.ask(question, timeout_s=timeout_s)
-                group.create_task(chunk.take(column, answer))
+            ends.append((columns.log_start, EARLIEST))
+        async with free:
+            async with asyncio.TaskGroup() as group:
+                for column, spec in ends:
+                    group.create_task(self._ask(chunk, column, spec, timeout_s))
+            # the log end first: a last stable offset asked for later is less only while a
+            # transaction is open, and not because the partition is written to
+            if (open_ones := chunk.maybe_open()) is not None:
+                await self._ask(open_ones, columns.last_stable, LATEST, timeout_s)
+
+    async def _ask(self, chunk: "_Chunk", column: Int64, spec: int, timeout_s: float) -> None:
+        stable = column is chunk.columns.last_stable
+        question = partial(
+            ask_offsets,
+            partitions=chunk.partitions(spec),
+            isolation=_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED,
+            timeout_s=timeout_s,
+        )
+        await chunk.take(column, self._clients.ask(question, timeout_s=timeout_s))
 
 
 class _Chunk:
@@ -158,6 +168,17 @@ class _Chunk:
                 columns.topic_of[rows].tolist(), columns.partition_of[rows].tolist(), strict=True
             )
         ]
+
+    def maybe_open(self) -> "_Chunk | None":
+        """Those of which a transaction may be open; None: of none.
+
+        Where the last stable offset was the log end and nothing was appended since, it still is.
+        """
+        columns, rows = self.columns, self._rows
+        log_end = columns.log_end[rows]
+        rests = (log_end >= 0) & (log_end == columns.stable_at[rows])
+        columns.last_stable[rows[rests]] = log_end[rests]
+        return None if rests.all() else _Chunk(self._leader, rows[~rests], columns)
 
     def partitions(self, spec: int) -> list[TopicPartition]:
         return [TopicPartition(name, partition, spec) for name, partition in self._names]
@@ -203,7 +224,20 @@ def _columns(topics: TopicListing, *, with_log_start: bool) -> _Columns:
         log_start=_unknown(rows) if with_log_start else None,
         log_end=_unknown(rows),
         last_stable=_unknown(rows),
+        stable_at=_unknown(rows),
     )
+
+
+def _stable_at(before: _Columns | None, topics: TopicListing) -> Int64:
+    """`_Columns.stable_at` for a round of these topics."""
+    same = (
+        before is not None
+        and before.topics.names == topics.names
+        and np.array_equal(before.topics.partitions, topics.partitions)
+    )
+    if before is None or not same:
+        return _unknown(int(topics.partitions.sum()))
+    return np.where(before.last_stable == before.log_end, before.log_end, UNKNOWN)
 
 
 def _unknown(rows: int) -> Int64:

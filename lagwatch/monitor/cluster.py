@@ -234,6 +234,11 @@ class ClusterMonitor:
         return self.groups.rebalances
 
     @property
+    def judged_rows(self) -> NDArray[np.intp] | None:
+        """Rows of the snapshot that the last round looked at; None: all."""
+        return self._evaluation.changed
+
+    @property
     def complete(self) -> bool:
         """Has everything been known once? Before that no verdict is worth anything."""
         return self.complete_ms >= 0
