@@ -40,7 +40,8 @@ from lagwatch.notify.alerts import AlertCounts, Alerts
 from lagwatch.notify.dispatch import DeliveryCounts
 from lagwatch.ports.access import Access
 from lagwatch.ports.alerts import AlertsView
-from lagwatch.ports.history import Deployments, HistoryQueries
+from lagwatch.ports.deployments import Deployments
+from lagwatch.ports.history import HistoryQueries
 from lagwatch.ports.metrics import Metrics
 from lagwatch.ports.queries import (
     BurrowSettings,

@@ -7,7 +7,8 @@ from fastapi import FastAPI
 
 from lagwatch.ports.access import Access
 from lagwatch.ports.alerts import AlertsView
-from lagwatch.ports.history import Deployments, HistoryQueries
+from lagwatch.ports.deployments import Deployments
+from lagwatch.ports.history import HistoryQueries
 from lagwatch.ports.metrics import Metrics
 from lagwatch.ports.queries import BurrowSettings, Commands, EventQueries, Queries
 from lagwatch_api import docs, errors, ops, ui

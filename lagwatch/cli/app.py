@@ -13,6 +13,7 @@ from lagwatch.cli import (
     backfill,
     config,
     demo,
+    deployments,
     events,
     explain,
     history,
@@ -41,7 +42,7 @@ app.command(epilog=events.EPILOG)(events.events)
 app.command(epilog=explain.EPILOG)(explain.explain)
 app.command(epilog=replay.EPILOG)(replay.replay)
 app.command(epilog=demo.EPILOG)(demo.demo)
-app.command(epilog=ask.DEPLOYMENT_EPILOG)(ask.deployment)
+app.command(epilog=deployments.EPILOG)(deployments.deployment)
 app.command(epilog=backfill.EPILOG)(backfill.backfill)
 app.command(epilog=rollup.EPILOG)(rollup.rollup)
 app.command(epilog=report.EPILOG)(report.report)
@@ -50,6 +51,7 @@ app.add_typer(config.config, name="config")
 app.add_typer(alert.alert, name="alert")
 app.add_typer(history.history, name="history")
 app.add_typer(jobs.jobs, name="jobs")
+app.add_typer(deployments.deployments, name="deployments")
 app.add_typer(ask.loss, name="loss")
 
 

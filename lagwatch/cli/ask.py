@@ -1,15 +1,13 @@
-"""Orders to a running lagwatch over `/api/v1`, and the commands `deployment` and `loss`."""
+"""Orders to a running lagwatch over `/api/v1`, and the command `loss`."""
 
 import http.client
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 from urllib.parse import quote, urlsplit
 
 import typer
 
-from lagwatch.cli.output import print_json
 from lagwatch.cli.reporting import Exit, reported
 from lagwatch.errors import NotFoundError, SourceError
 
@@ -82,39 +80,6 @@ def only_cluster(url: str) -> str:
     raise SourceError(cluster="", kind="protocol", message=message, retryable=False)
 
 
-DEPLOYMENT_EPILOG = """
-The history remembers when, and the offsets the group had committed; the nightly report compares
-the hours before and after. Call it at the end of a deployment.
-
-**Examples**
-
-`lagwatch deployment billing --version 4.2`
-
-`lagwatch deployment billing --cluster prod --version $CI_COMMIT_TAG --note "new parser"`
-"""
-
-
-@reported(Exit.ERROR)
-def deployment(
-    group: Annotated[str, typer.Argument(help="The group's exact name.")],
-    *,
-    version: Annotated[str, typer.Option(help="What went live: a version, tag or commit.")],
-    note: Annotated[str, typer.Option(help="What else there is to say.")] = "",
-    cluster: Cluster = "",
-    url: Url = HERE,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Remember that a version of a group's consumers went live now."""
-    name = cluster or only_cluster(url)
-    made = _post(url, name, group, "deployments", {"version": version, "note": note})
-    if as_json:
-        print_json([made], single=True)
-        return
-    at = datetime.fromtimestamp(made["at_ms"] / 1000, UTC).isoformat(" ", "seconds")
-    known = sum(offset is not None for offsets in made["offsets"].values() for offset in offsets)
-    typer.echo(f"{group} on {name}: {version} at {at}, with the offsets of {known} partitions")
-
-
 loss = typer.Typer(no_args_is_help=True, help="Lost messages of a group.")
 
 _LOSS_EPILOG = """
@@ -141,13 +106,17 @@ def acknowledge(
 ) -> None:
     """Stop showing the lost messages of a group as an error."""
     name = cluster or only_cluster(url)
-    answer = _post(url, name, group, "losses/acknowledge")
+    answer = _post(url, name, group, "losses", "acknowledge")
     number = int(answer["partitions"])
     typer.echo(f"{group} on {name}: losses of {number} partition{'' if number == 1 else 's'}")
 
 
-def _post(
-    url: str, cluster: str, group: str, what: str, body: Mapping[str, object] | None = None
-) -> Any:  # noqa: ANN401 JSON of the server
-    path = f"/api/v1/clusters/{quote(cluster, safe='')}/groups/{quote(group, safe='')}/{what}"
-    return ask(url, "POST", path, body, missing=("group", f"{group} on {cluster}"))
+def group_path(cluster: str, group: str, *words: str) -> str:
+    """The path of what belongs to a group."""
+    names = "/".join(quote(word, safe="") for word in (group, *words))
+    return f"/api/v1/clusters/{quote(cluster, safe='')}/groups/{names}"
+
+
+def _post(url: str, cluster: str, group: str, *words: str) -> Any:  # noqa: ANN401 JSON of the server
+    path = group_path(cluster, group, *words)
+    return ask(url, "POST", path, missing=("group", f"{group} on {cluster}"))

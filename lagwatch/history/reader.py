@@ -15,6 +15,7 @@ from lagwatch.history.buckets import aggregate, lag_column
 from lagwatch.history.grid import ROLLUP_COLUMNS, ROUND_COLUMNS, expand, joined, on_grid, rolled_up
 from lagwatch.history.layout import HOUR_MS
 from lagwatch.history.rows import in_time_order
+from lagwatch.history.runs import Recording
 from lagwatch.history.top import ranked
 from lagwatch.ports.history import (
     Buckets,
@@ -97,6 +98,19 @@ class HistoryReader:
 
     def arrow(self, page: HistoryPage) -> bytes:
         return plain_stream(page.columns)
+
+    @property
+    def recording(self) -> Recording:
+        """How the rows were recorded."""
+        return Recording(interval_ms=self._interval_ms, back_ms=self._back_ms)
+
+    async def using(self, work: Callable[[HistoryStore], T]) -> T:
+        """Let `work` read the store, in a thread.
+
+        Raises:
+            HistoryError: the store cannot be read, or not in time.
+        """
+        return await self._in_thread(lambda: work(self._store))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         try:

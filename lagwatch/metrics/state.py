@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lagwatch.core.snapshot import ClusterSnapshot
-from lagwatch.ports.history import Deployment, RecorderHealth
+from lagwatch.ports.deployments import Deployment
+from lagwatch.ports.history import RecorderHealth
 from lagwatch.ports.queries import ClusterHealth
 
 

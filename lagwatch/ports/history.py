@@ -318,30 +318,3 @@ class RecorderHealth:
     delivered: int
     """Rows acknowledged by the store."""
     retries: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deployment:
-    """A version of a group's consumers went live, and the group's offsets then."""
-
-    cluster: str
-    group: str
-    at_ms: int
-    version: str
-    note: str
-    """What else there is to say; ""."""
-    offsets: Mapping[str, Sequence[int | None]]
-    """Topic → committed offset by partition; None where none is known."""
-
-
-class Deployments(Protocol):
-    """Takes note of deployments."""
-
-    async def deployed(self, cluster: str, group: str, *, version: str, note: str) -> Deployment:
-        """Remember that this version went live now; returns when that is safe on disk.
-
-        Raises:
-            NotFoundError: the cluster or group is not known.
-            HistoryError: it could not be written down.
-        """
-        ...

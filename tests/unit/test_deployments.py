@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from lagwatch.cli import app as command
 from lagwatch.clock import Clock, SystemClock
 from lagwatch.config.history import HistorySettings
-from lagwatch.core.record import Kind
+from lagwatch.core.record import Kind, from_rows
 from lagwatch.errors import HistoryError
 from lagwatch.history.build import History
 from lagwatch.history.deployments import RecordedDeployments
@@ -22,12 +22,25 @@ from lagwatch.history.spool import Spool
 from lagwatch.query import SnapshotQueries
 from lagwatch_api import create_app
 from tests.support.api_doubles import GivenSettings, RecordingCommands
-from tests.support.history import Live, SetClock, events, happening, held
+from tests.support.history import (
+    NOON_MS,
+    Live,
+    SetClock,
+    events,
+    group_sample,
+    group_samples,
+    happening,
+    held,
+    rollup,
+    sample,
+    samples,
+)
 from tests.support.serving import Served, served
 from tests.support.waiting import eventually
 
 _ORDER = {"version": "4.2", "note": "new parser"}
 _NOON = SetClock()
+_START_MS = NOON_MS
 _PATH = "/api/v1/clusters/here/groups/a%2Fb/deployments"
 
 
@@ -80,6 +93,21 @@ def _post(app: FastAPI, path: str, order: Mapping[str, str]) -> httpx.Response:
     return asyncio.run(posted())
 
 
+def _get(app: FastAPI, path: str) -> httpx.Response:
+    async def got() -> httpx.Response:
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            return await client.get(path)
+
+    return asyncio.run(got())
+
+
+def _asked(server: Served, *arguments: str) -> Result:
+    return CliRunner().invoke(
+        command, ["deployments", *arguments, "--url", f"http://127.0.0.1:{server.port}"]
+    )
+
+
 def _run(server: Served, *arguments: str) -> Result:
     return CliRunner().invoke(
         command, ["deployment", *arguments, "--url", f"http://127.0.0.1:{server.port}"]
@@ -89,7 +117,11 @@ def _run(server: Served, *arguments: str) -> Result:
 def test_a_deployment_is_kept_with_the_offsets_of_that_moment(live, history) -> None:
     answered = _post(_app(live, history, SystemClock()), _PATH, _ORDER)
 
-    offsets = {"orders": [None, None, 70], "refunds": [5, 6]}
+    places = {
+        "offsets": {"orders": [None, None, 70], "refunds": [5, 6]},
+        "log_start": {"orders": [0, 0, 0], "refunds": [0, 0]},
+        "log_end": {"orders": [100, 100, 100], "refunds": [100, 100]},
+    }
     made = answered.json()
     assert answered.status_code == 201
     assert made == {
@@ -97,13 +129,13 @@ def test_a_deployment_is_kept_with_the_offsets_of_that_moment(live, history) -> 
         "group": "a/b",
         "at_ms": made["at_ms"],
         **_ORDER,
-        "offsets": offsets,
+        **places,
     }
     eventually(lambda: len(held(history.store, Kind.EVENTS)) > 0, "the event in the store")
     [row] = held(history.store, Kind.EVENTS)
     assert (row["event"], row["group"], row["at_ms"]) == ("deployment", "a/b", made["at_ms"])
     assert (row["after"], row["count"]) == ("4.2", 3)
-    assert json.loads(row["detail"]) == {**_ORDER, "offsets": offsets}
+    assert json.loads(row["detail"]) == {**_ORDER, **places}
 
 
 @pytest.mark.parametrize(
@@ -137,7 +169,7 @@ def test_the_command_says_what_was_remembered(server: Served) -> None:
 
     assert told.exit_code == 0, told.output
     assert told.stdout == (
-        "a/b on here: 4.2 at 2026-11-21 12:00:00+00:00, with the offsets of 3 partitions\n"
+        "a/b on here: 4.2 at 2026-11-21 12:00:00Z, with the offsets of 3 partitions\n"
     )
 
 
@@ -156,6 +188,169 @@ def test_without_a_history_the_command_says_that_the_part_is_off(live) -> None:
 
     assert told.exit_code == 2
     assert "switched off" in told.stderr
+
+
+def test_deployments_are_listed_at_once_and_after_a_restart(live, history) -> None:
+    clock = SetClock()
+    app = _app(live, history, clock)
+    for version in ("4.1", "4.2"):
+        _post(app, _PATH, {"version": version})
+        clock.ms += 1000
+
+    at_once = _get(app, _PATH).json()
+    eventually(lambda: len(held(history.store, Kind.EVENTS)) == 2, "the events in the store")
+    after_a_restart = _get(_app(live, history, clock), _PATH).json()
+
+    assert [one["version"] for one in at_once] == ["4.1", "4.2"]
+    assert after_a_restart == at_once
+
+
+def test_a_deployment_of_an_older_lagwatch_is_read_without_log_bounds(live, history) -> None:
+    detail = json.dumps({"version": "4.0", "note": "", "offsets": {"orders": [7]}})
+    row = happening(event="deployment", group="a/b", after="4.0", detail=detail)
+    history.store.write([events([row])], batch="old")
+
+    [found] = _get(_app(live, history), _PATH).json()
+
+    assert (found["offsets"], found["log_start"]) == ({"orders": [7]}, {})
+
+
+def test_the_plan_names_a_deployment_by_id_or_version(live, history) -> None:
+    app = _app(live, history)
+    made = _post(app, _PATH, _ORDER).json()
+    live.commit(("a/b", "orders", 2, 90), ("a/b", "refunds", 0, 5), ("a/b", "refunds", 1, 4))
+    live.wait(1)
+    live.judge()
+
+    plans = [_get(app, f"{_PATH}/{name}/rollback-plan") for name in (made["at_ms"], "4.2")]
+    as_csv = _get(app, f"{_PATH}/4.2/rollback-plan?format=csv")
+
+    assert plans[0].json() == plans[1].json()
+    plan = plans[0].json()
+    assert (plan["read_again"], plan["skipped"], plan["deleted"]) == (20, 2, 0)
+    states = [each["state"] for each in plan["partitions"]]
+    assert states == ["not_committed_then", "not_committed_then", "exact", "exact", "exact"]
+    assert as_csv.text == "orders,2,70\nrefunds,0,5\nrefunds,1,6\n"
+    assert as_csv.headers["content-type"].startswith("text/csv")
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/9.9/rollback-plan", 404),
+        ("/4.2/diff/9.9", 404),
+        ("/4.2/diff/4.2?last=long", 400),
+        ("/4.2/diff/4.2?last=1w", 400),
+        ("/4.2/rollback-plan?format=arrow", 400),
+    ],
+)
+def test_questions_about_what_is_not_known_are_refused(live, history, path, status) -> None:
+    app = _app(live, history)
+    _post(app, _PATH, _ORDER)
+
+    assert _get(app, _PATH + path).status_code == status
+
+
+def test_two_versions_are_compared_by_what_was_recorded_while_each_was_live(live, history) -> None:
+    clock = SetClock(_START_MS)
+    app = _app(live, history, clock)
+    _post(app, _PATH, {"version": "4.1"})
+    clock.ms = _START_MS + 600_000
+    _post(app, _PATH, {"version": "4.2"})
+    clock.ms = _START_MS + 900_000
+    # 4.1 reads all of the 10 messages a second; 4.2 reads 4 of them
+    committed = 0
+    for second in range(0, 900, 30):
+        produced = 10 * second
+        rows = {"group": "a/b", "at_ms": _START_MS + 1000 * second, "observed_ms": _START_MS}
+        lag = produced - committed
+        status = "OK" if second < 600 else "WARN"
+        one = sample(
+            **rows, committed_offset=committed, log_end_offset=produced, lag=lag, status=status
+        )
+        whole = group_sample(
+            **rows, total_lag=lag, status=status, unchanged=0, interval_ms=30_000, previous_ms=None
+        )
+        history.store.write([samples([one]), group_samples([whole])], batch=f"at-{second}")
+        committed += 300 if second < 570 else 120
+
+    answered = _get(app, f"{_PATH}/4.1/diff/4.2?last=5m").json()
+
+    before, after = answered["before"], answered["after"]
+    assert before["from_ms"] == _START_MS + 300_000
+    assert (before["to_ms"], after["to_ms"]) == (_START_MS + 600_000, _START_MS + 900_000)
+    assert (before["measured_from"], after["measured_from"]) == ("samples", "samples")
+    assert before["consumed_per_s"] == pytest.approx(10)
+    assert after["consumed_per_s"] == pytest.approx(4)
+    assert after["produced_per_s"] == pytest.approx(10)
+    assert (before["lag_max"], before["ok_s"], before["warn_s"]) == (0, 300, 0)
+    assert (after["ok_s"], after["warn_s"], after["recorded_s"]) == (0, 300, 300)
+    assert after["lag_max"] == 180 * 10
+    assert answered["committed"] == 0
+
+
+def test_what_was_not_recorded_is_unknown_in_a_comparison(live, history) -> None:
+    app = _app(live, history)
+    _post(app, _PATH, _ORDER)
+
+    run = _get(app, f"{_PATH}/4.2/diff/4.2").json()["after"]
+
+    assert run["measured_from"] == ""
+    unknown = ("lag_avg", "lag_max", "consumed_per_s", "ok_s", "rebalances", "time_lag_max_s")
+    assert [run[name] for name in unknown] == [None] * len(unknown)
+
+
+def test_where_samples_are_gone_roll_ups_are_compared(live, history) -> None:
+    clock = SetClock(_START_MS + 60_000)
+    app = _app(live, history, clock)
+    _post(app, _PATH, _ORDER)
+    clock.ms = _START_MS + 660_000
+    buckets = [
+        rollup(
+            Kind.ROLLUP_5M,
+            level="group",
+            group="a/b",
+            topic=None,
+            partition=None,
+            bucket_ms=_START_MS + 300_000 * number,
+            consumed=100 * (number + 1),
+            consumed_s=50.0,
+        )
+        for number in range(3)
+    ]
+    history.store.write([from_rows(Kind.ROLLUP_5M, buckets)], batch="rolled")
+
+    run = _get(app, f"{_PATH}/4.2/diff/4.2").json()["after"]
+
+    assert run["measured_from"] == "rollup_5m"
+    assert run["consumed_per_s"] == pytest.approx(4)  # only the whole bucket: 200 in 50 s
+
+
+def test_the_commands_list_compare_and_plan(server: Served) -> None:
+    assert _run(server, "a/b", "--version", "4.2").exit_code == 0
+
+    found = {
+        words[0]: _asked(server, *words)
+        for words in (
+            ("list", "a/b"),
+            ("diff", "a/b", "4.2", "4.2"),
+            ("rollback-plan", "a/b", "4.2"),
+        )
+    }
+
+    assert "4.2  3 partitions" in found["list"].stdout
+    assert "committed between" in found["diff"].stdout
+    assert "unknown" in found["diff"].stdout
+    assert found["rollback-plan"].stdout == "orders,2,70\nrefunds,0,5\nrefunds,1,6\n"
+    assert "read again: 0 messages" in found["rollback-plan"].stderr
+    assert "orders 0: no offset was committed then" in found["rollback-plan"].stderr
+
+
+def test_a_command_names_the_deployment_that_is_not_known(server: Served) -> None:
+    told = _asked(server, "rollback-plan", "a/b", "9.9")
+
+    assert told.exit_code == 2
+    assert "'9.9 of a/b on here' is not known" in told.stderr
 
 
 def test_rows_that_the_spool_refuses_are_not_taken_for_kept(tmp_path) -> None:

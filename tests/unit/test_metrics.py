@@ -12,7 +12,7 @@ import pytest
 from lagwatch.core.model import EpochMs, GroupStatus, RuleSet, TimeLagReason
 from lagwatch.metrics import ClusterState, table
 from lagwatch.metrics.metric import Format, Kind
-from lagwatch.ports.history import Deployment
+from lagwatch.ports.deployments import Deployment
 from lagwatch.ports.reports import GroupsGone
 from tests.support.scraped import START_MS, Cluster, Scrape, exporter, info, text
 

@@ -1,0 +1,150 @@
+"""Back to the offsets of a deployment: what can be set, what would be read again, what is gone."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum, unique
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+@unique
+class RollbackState(StrEnum):
+    """What can be done about a partition."""
+
+    EXACT = "exact"
+    """The recorded offset still exists."""
+    DELETED = "deleted"
+    """Records from the recorded offset on were deleted; the log start offset comes nearest."""
+    BEYOND_END = "beyond_end"
+    """The log ends before the recorded offset: the topic was created anew, or cut short."""
+    NOT_COMMITTED_THEN = "not_committed_then"
+    """No offset was committed at the deployment, so none can be set."""
+    NOT_VISIBLE = "not_visible"
+    """The log's bounds are not known: the topic was deleted, or has no leader, or is hidden."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What is known of a partition now; None is unknown."""
+
+    committed: int | None
+    log_start: int | None
+    log_end: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollbackPartition:
+    """One partition of a plan."""
+
+    topic: str
+    partition: int
+    state: RollbackState
+    recorded_offset: int | None
+    """Committed at the deployment."""
+    offset: int | None
+    """To be set; None: leave this partition as it is."""
+    committed_offset: int | None
+    """Committed now."""
+    read_again: int | None
+    """Messages between `offset` and the committed offset; None when either is unknown."""
+    skipped: int | None
+    """Messages that would not be read, because the group has not come as far as `offset`."""
+    deleted: int
+    """Offsets from the recorded one on that no longer exist."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollbackPlan:
+    """Offsets that bring a group back to a deployment. A plan only: it sets nothing."""
+
+    cluster: str
+    group: str
+    deployed_ms: int
+    """ID of the deployment."""
+    version: str
+    at_ms: int
+    """As of when the log's bounds and the committed offsets are."""
+    members: int | None
+    """Kafka resets offsets only of a group without members; None: not known."""
+    partitions: tuple[RollbackPartition, ...]
+    """By topic and partition."""
+
+    @property
+    def read_again(self) -> int:
+        """Messages, over the partitions where it is known."""
+        return sum(each.read_again or 0 for each in self.partitions)
+
+    @property
+    def read_again_unknown(self) -> int:
+        """Partitions that would be set and of which it is not known."""
+        settable = (each for each in self.partitions if each.offset is not None)
+        return sum(each.read_again is None for each in settable)
+
+    @property
+    def skipped(self) -> int:
+        """Messages, over the partitions where it is known."""
+        return sum(each.skipped or 0 for each in self.partitions)
+
+    @property
+    def deleted(self) -> int:
+        """Offsets."""
+        return sum(each.deleted for each in self.partitions)
+
+    def csv(self) -> str:
+        """Lines `topic,partition,offset`, as `kafka-consumer-groups --from-file` takes them.
+
+        Source: Kafka, tools/consumer/group/CsvUtils.java, `CsvRecordNoGroup`: no header. Names of
+        topics have neither commas nor quotes (`Topic.LEGAL_CHARS`).
+        """
+        return "".join(
+            f"{each.topic},{each.partition},{each.offset}\n"
+            for each in self.partitions
+            if each.offset is not None
+        )
+
+
+def partitions(
+    recorded: Mapping[Place, int | None], now: Mapping[Place, Standing]
+) -> Iterator[RollbackPartition]:
+    """One entry for each partition of the deployment or of now, by topic and partition."""
+    nothing = Standing(committed=None, log_start=None, log_end=None)
+    for place in sorted({*recorded, *now}):
+        yield _partition(place, recorded.get(place), now.get(place, nothing))
+
+
+def _partition(place: Place, recorded: int | None, now: Standing) -> RollbackPartition:
+    state = _state(recorded, now)
+    offset, deleted = recorded, 0
+    if state is RollbackState.DELETED:
+        offset = now.log_start
+        deleted = (now.log_start or 0) - (recorded or 0)
+    elif state is RollbackState.BEYOND_END:
+        offset = now.log_end
+    elif state is not RollbackState.EXACT:
+        offset = None
+    known = offset is not None and now.committed is not None
+    moved = now.committed - offset if offset is not None and now.committed is not None else 0
+    return RollbackPartition(
+        topic=place[0],
+        partition=place[1],
+        state=state,
+        recorded_offset=recorded,
+        offset=offset,
+        committed_offset=now.committed,
+        read_again=max(0, moved) if known else None,
+        skipped=max(0, -moved) if known else None,
+        deleted=deleted,
+    )
+
+
+def _state(recorded: int | None, now: Standing) -> RollbackState:
+    if recorded is None:
+        return RollbackState.NOT_COMMITTED_THEN
+    if now.log_start is None or now.log_end is None:
+        return RollbackState.NOT_VISIBLE
+    if recorded < now.log_start:
+        return RollbackState.DELETED
+    if recorded > now.log_end:
+        return RollbackState.BEYOND_END
+    return RollbackState.EXACT

@@ -1,0 +1,105 @@
+"""What is asked of deployments: recorded ones, a comparison of two, a plan to roll back."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from lagwatch.core.rollback import RollbackPlan
+
+SHORTEST_MS: Final = 60_000
+LONGEST_MS: Final = 6 * 3_600_000
+"""Of the time that a comparison measures."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """A version of a group's consumers went live, and the group's offsets then."""
+
+    cluster: str
+    group: str
+    at_ms: int
+    """Also its ID: a group has one deployment per instant."""
+    version: str
+    note: str
+    """What else there is to say; ""."""
+    offsets: Mapping[str, Sequence[int | None]]
+    """Topic → committed offset by partition; None where none is known."""
+    log_start: Mapping[str, Sequence[int | None]] = field(default_factory=dict)
+    """The same for log start offsets."""
+    log_end: Mapping[str, Sequence[int | None]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """How a group did in the last part of the time in which a version was live.
+
+    None is unknown. A rate is what moved divided by the time in which that was measured.
+    """
+
+    deployment: Deployment
+    from_ms: int
+    to_ms: int
+    """The next deployment of the group, or now."""
+    measured_from: str
+    """samples | rollup_5m (whole buckets of five minutes) | "" where nothing was recorded."""
+    recorded_s: float
+    """How much of the time was recorded."""
+    lag_avg: float | None
+    lag_max: int | None
+    time_lag_max_s: float | None
+    produced_per_s: float | None
+    consumed_per_s: float | None
+    ok_s: float | None
+    """Time with this verdict."""
+    warn_s: float | None
+    err_s: float | None
+    rebalances: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeploymentDiff:
+    """Two versions of a group's consumers, each measured at the end of the time it was live."""
+
+    before: Run
+    after: Run
+    committed: int | None
+    """Messages by which the committed offsets moved on from the one deployment to the other."""
+
+
+class Deployments(Protocol):
+    """Takes note of deployments, and answers from what was noted. Nothing in Kafka is changed.
+
+    Every method may raise `HistoryError`; all but `deployed` also answer for groups that are no
+    longer watched. A deployment is named by its ID (`at_ms`), or by its version: then the last
+    deployment of that version is meant.
+    """
+
+    async def deployed(self, cluster: str, group: str, *, version: str, note: str) -> Deployment:
+        """Remember that this version went live now; returns when that is safe on disk.
+
+        Raises:
+            NotFoundError: the cluster or group is not known.
+        """
+        ...
+
+    async def noted(self, cluster: str, group: str) -> tuple[Deployment, ...]:
+        """The group's deployments, oldest first, as long as the history keeps events."""
+        ...
+
+    async def diff(
+        self, cluster: str, group: str, before: str, after: str, *, last_ms: int
+    ) -> DeploymentDiff:
+        """Compare two; each run is measured over its last `last_ms`.
+
+        Raises:
+            NotFoundError: one of them is not known.
+        """
+        ...
+
+    async def rollback_plan(self, cluster: str, group: str, deployment: str) -> RollbackPlan:
+        """Which offsets would bring the group back to a deployment, as of now.
+
+        Raises:
+            NotFoundError: the deployment is not known, or the group is not watched.
+        """
+        ...
