@@ -25,7 +25,9 @@ from lagwatch.core.model import (
     UnknownReason,
     WindowEntry,
 )
+from lagwatch.core.pace import KNOWN_AFTER
 from lagwatch.core.rates import rates
+from lagwatch.core.rows import ABSENCE, uninterrupted_ms
 from lagwatch.core.rules import first_rewind, membership_word, row_of
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.window import Entries, Windows
@@ -195,6 +197,20 @@ class _Seen(NamedTuple):
         return max(self.now_ms - since_ms, 0)
 
     @property
+    def counted_ms(self) -> int:
+        """What of `quiet_ms` the rules count: Kafka was there, and lagwatch watched."""
+        around, window = self.snapshot.around, self.row.window
+        since_ms = self.now_ms - self.quiet_ms
+        if around.complete_ms >= 0 and around.pace.moves[window] < KNOWN_AFTER:
+            since_ms = max(since_ms, around.complete_ms)
+        absences = [[getattr(around.partitions, name)[[self.row.at]] for name in ABSENCE]]
+        if (commits := around.facts.commits) is not None:
+            place = commits.place[[window]]
+            absences.append([getattr(commits, name)[place] for name in ABSENCE])
+        stretch = np.array([since_ms]), np.array([self.now_ms])
+        return min(int(uninterrupted_ms(*stretch, *absence)[0]) for absence in absences)
+
+    @property
     def polled(self) -> bool:
         """Are the group's offsets polled, so that only their changes are seen?"""
         commits = self.snapshot.around.facts.commits
@@ -252,7 +268,7 @@ def _transaction_age_ms(seen: _Seen) -> int | None:
 
 def _judged_from(seen: _Seen) -> int:
     """When a row that stays quiet can be judged."""
-    left_ms = max(seen.row.limit_ms - seen.quiet_ms, 0)
+    left_ms = max(seen.row.limit_ms - seen.counted_ms, 0)
     around = seen.snapshot.around
     return max(seen.now_ms + left_ms, around.complete_ms + around.limits.step_ms)
 
@@ -282,6 +298,7 @@ _NUMBERS: Final[Mapping[str, Callable[[_Seen], int | float | str | None]]] = {
     "offset_after": lambda seen: seen.fell()[1],
     "rewound_ms": lambda seen: _passed(seen, seen.fact("rewound_ms")),
     "quiet_ms": lambda seen: seen.quiet_ms,
+    "counted_ms": lambda seen: seen.counted_ms,
     "silent_before_ms": lambda seen: _known(
         seen.snapshot.around.first_ms - int(seen.snapshot.around.pace.moved_ms[seen.row.window])
     ),
@@ -314,6 +331,7 @@ _NUMBERS: Final[Mapping[str, Callable[[_Seen], int | float | str | None]]] = {
         seen, int(seen.snapshot.around.pace.since_s[seen.row.window]) * 1000
     ),
     "lost_messages": lambda seen: max(seen.fact("lost"), 0),
+    "lost_is": lambda seen: "upper_bound" if seen.fact("lost_bound") > 0 else "exact",
 }
 """How each number of the evidence is found."""
 

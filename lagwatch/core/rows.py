@@ -20,6 +20,9 @@ Int8 = NDArray[np.int8]
 Bools = NDArray[np.bool_]
 Slots = NDArray[np.integer]
 
+_LEAVE_MS: Final = 10_000
+"""From a job's last commit until its members are seen to have left; sessions end later."""
+_POLLED_LEAVE_MS: Final = 30_000
 _NO_LAG: Final = np.iinfo(np.int64).max
 _LONG_AGO_MS: Final = -(1 << 60)
 NEVER_MS: Final = 1 << 60
@@ -226,6 +229,8 @@ class RowFacts:
     """When it went back last."""
     lost: Int64 | None
     """Messages that were deleted before the group read them."""
+    lost_bound: Int64 | None
+    """1 where some of them may have been read, so that their number is an upper bound."""
     lost_ms: Int64 | None
     """When the last of them were noticed missing; -1 never, or acknowledged."""
     commits: "CommitFacts | None"
@@ -601,7 +606,7 @@ class Rows:
     def _leave_ms(self) -> Int64:
         """Who leaves within this time of a commit does so of its own accord, as far as is seen."""
         polled = self.commit_fact("polled") == 1
-        return np.where(polled, self.limits.step_ms // 2, self.limits.step_ms // 12)
+        return np.where(polled, _POLLED_LEAVE_MS, _LEAVE_MS)
 
     @cached_property
     def overdue(self) -> Bools:

@@ -228,7 +228,8 @@ def _silent_before_start(rows: Rows) -> Bools:
     ran = pace.may_be_job[rows.row] & (moved_ms > first_ms)
     if ran.any():
         rests = ~rows.come(moved_ms + _DAY_STEPS * step_ms, ran)
-        ran &= rests & rows.gone & rows.ended
+        joins = rows.membership == Membership.REBALANCING
+        ran &= rests & (rows.gone | joins) & rows.ended
     if not (new | ran).any():
         return new
     silent_ms = first_ms - moved_ms
@@ -313,7 +314,7 @@ _MOVEMENT: Final = (
 _TRANSACTION: Final = (
     *("transaction_age_ms", "producer_id", "transactional_id", "transaction_unnamed"),
 )
-_QUIET: Final = ("quiet_ms", "limit_ms", "usual_pause_ms", "membership")
+_QUIET: Final = ("quiet_ms", "counted_ms", "limit_ms", "usual_pause_ms", "membership")
 
 LOG_END_UNKNOWN: Final = RuleRow(
     rule=Rule.LOG_END_UNKNOWN,
@@ -492,9 +493,9 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
             "Messages were deleted before the group read them; shown for `evaluator.loss_shown_s` "
             "or until it is acknowledged."
         ),
-        evidence=(*_LAG, "lost_messages", "committed_offset", "log_start_offset"),
+        evidence=(*_LAG, "lost_messages", "lost_is", "committed_offset", "log_start_offset"),
         sentence=(
-            "{lost_messages:message} deleted before the group read them; the log begins at "
+            "{up_to}{lost_messages:message} deleted before the group read them; the log begins at "
             "{log_start_offset}, the committed offset is {committed_offset}"
         ),
         since=lambda rows: rows.fact("lost_ms"),
@@ -658,7 +659,7 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
         meaning="The offset has not moved for a while, which is still usual for the group.",
         evidence=(*_LAG, "committed_offset", *_QUIET),
         sentence=(
-            "nothing read for {quiet_ms:span} with {readable_lag:message} to read; up to "
+            "nothing read for {quiet_ms:span}{counted} with {readable_lag:message} to read; up to "
             "{limit_ms:span} is no stop for this group"
         ),
     ),
@@ -775,6 +776,8 @@ def sentence(row: RuleRow, numbers: Numbers, *, unknown_because: str = "") -> st
         "meanwhile": _meanwhile(numbers),
         "transaction": _transaction(numbers),
         "before_start": _before_start(numbers),
+        "counted": _counted(numbers),
+        "up_to": "up to " if numbers.get("lost_is") == "upper_bound" else "",
         **_commits_seen(numbers),
     }
     return fill(row.sentence, {**numbers, **phrases})
@@ -816,6 +819,18 @@ def _before_start(numbers: Numbers) -> str:
     if numbers.get("silent_before_ms") is None:
         return ", as long as lagwatch has been looking"
     return fill(", {silent_before_ms:span} of it before lagwatch first saw the group", numbers)
+
+
+def _counted(numbers: Numbers) -> str:
+    """How much of a silence counts, where Kafka or lagwatch was away meanwhile."""
+    quiet_ms, counted_ms = numbers.get("quiet_ms"), numbers.get("counted_ms")
+    if not isinstance(quiet_ms, int) or not isinstance(counted_ms, int):
+        return ""
+    if quiet_ms - counted_ms < _SETTLED_MS:
+        return ""
+    return fill(
+        " ({counted_ms:span} count: before, Kafka or lagwatch was away)", {"counted_ms": counted_ms}
+    )
 
 
 def _commits_seen(numbers: Numbers) -> Mapping[str, str]:

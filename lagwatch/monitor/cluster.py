@@ -72,6 +72,10 @@ _GONE_AFTER_MS = 30_000
 """A topic missing from the metadata this long is deleted: a starting broker may forget one."""
 _CUT_COUNTS_MS = 600_000
 """A log that was cut short this long before its topic has a new id was the new topic's."""
+_REJOINED_MS = 60_000
+"""Members that were not seen for so long have not just lost and found their coordinator."""
+_FIRST_LOOK_MS = 60_000
+"""Of members seen this soon after everything was known it is not known when they came."""
 _NEVER_MS = 1 << 60
 _MOST_WAITING = 500_000
 _LONGEST_WAIT_MS = 60_000
@@ -539,6 +543,7 @@ class ClusterMonitor:
             rewound_ms=self.setbacks.column("rewound_ms"),
             rewound_again_ms=self.setbacks.column("rewound_again_ms"),
             lost=self.setbacks.column("lost"),
+            lost_bound=self.setbacks.column("lost_bound"),
             lost_ms=None if lost_ms is None else shifted(lost_ms, skew_ms),
             commits=self._known.facts(
                 skew_ms=skew_ms,
@@ -759,11 +764,17 @@ class ClusterMonitor:
         return remainder
 
     def _held_ms(self, rows: Slots) -> Int64:
-        """Since when a member holds the partitions of these rows, as far as is known; -1."""
+        """Since when a member holds the partitions of these rows, as far as is known; -1.
+
+        0: it held them when lagwatch began to watch. After an outage members are not seen for a
+        moment, until they have joined again.
+        """
         held_s, membership = self.pace.held_s[rows].astype(np.int64), self.groups.membership[rows]
-        there = (held_s > 0) & (self.pace.left_s[rows] == 0)
+        left_ms = self.pace.left_s[rows].astype(np.int64) * 1000
+        there = (held_s > 0) & ((left_ms == 0) | (self._data_ms - left_ms < _REJOINED_MS))
         held = there | (membership == Membership.HELD) | (membership == Membership.REBALANCING)
-        return np.where(held, held_s * 1000, UNKNOWN)
+        came_ms = np.where(held_s * 1000 < self.complete_ms + _FIRST_LOOK_MS, 0, held_s * 1000)
+        return np.where(held, came_ms, UNKNOWN)
 
     def _seen_ms(self, row: int, since_ms: int, until_ms: int) -> int:
         """The longest stretch between two instants in which a row's partition was read."""

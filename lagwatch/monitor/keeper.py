@@ -23,6 +23,8 @@ from lagwatch.monitor.cluster import ClusterMonitor
 
 _OLDEST_MS: Final = 24 * 3_600_000
 """Kafka keeps tombstones for a day: an older checkpoint would not learn of every removal."""
+_LOOK_S: Final = 5.0
+"""Losses are looked for so often."""
 _FUTURE_MS: Final = 60_000
 _CLUSTER_OPTIONS: Final = (
     "offsets_topic",
@@ -101,10 +103,24 @@ class CheckpointKeeper:
         }
 
     async def run(self) -> None:
-        """Write at intervals until cancelled."""
+        """Write at intervals until cancelled; once in each of them soon after a loss.
+
+        A loss that is not in the checkpoint is not found again: the messages are gone by then.
+        """
         while True:
-            await self._clock.sleep(self._settings.checkpoint.interval_s)
+            losses, left_s = self._losses(), self._settings.checkpoint.interval_s
+            early = False
+            while left_s > 0:
+                step_s = left_s if early else min(_LOOK_S, left_s)
+                await self._clock.sleep(step_s)
+                left_s -= step_s
+                if not early and self._losses() > losses:
+                    early = True
+                    await self.write()
             await self.write()
+
+    def _losses(self) -> int:
+        return sum(monitor.setbacks.losses for monitor in self._monitors.values())
 
     async def stop(self, within_s: float) -> None:
         """Write for the last time; what takes longer is given up, the file before it stays."""

@@ -215,15 +215,16 @@ class Losses:
                 continue  # a consumer has its messages deleted up to a commit of its own
             # a lag proves nothing while the messages may have been there when they were committed
             gone_ms = self.starts.gone_since_ms(int(at[index]), int(before[index]))
-            was_gone = 0 <= gone_ms <= committed_ms[index]
-            far = was_gone and lag[index] > _FAR * (offset[index] - before[index])
-            # Of few commits no speed is known: then only who came later cannot have read before.
-            # And of a poll it is not known what was committed before it.
+            last_ms = window.commit_ms[-1] + skew_ms if window.commit_ms else UNKNOWN
+            was_gone = last_ms < gone_ms <= committed_ms[index]
+            step, skipped = offset[index] - before[index], start[index] - before[index]
+            far = was_gone and lag[index] > _FAR * step and 2 * skipped > step
+            # Of few commits no speed is known: then only who came later cannot have read before,
+            # nor fetched it. And of a poll it is not known what was committed before it.
             came_ms = int(self._held_ms(row[[index]])[0])
-            reads_on = bool(window.commit_ms) and 0 <= came_ms <= window.commit_ms[-1] + skew_ms
-            speed_known = len(window.commit_ms) > _GAPS
-            speed_known |= exact_times and (was_gone or not reads_on)
-            too_far = speed_known and start[index] - before[index] > readable
+            reads_on = bool(window.commit_ms) and 0 <= came_ms <= last_ms
+            speed_known = len(window.commit_ms) > _GAPS or (exact_times and not reads_on)
+            too_far = speed_known and skipped > readable
             if far or too_far:
                 first = max(int(before[index]), int(counted[index]))
                 self._lose(int(row[index]), first, int(start[index]), now_ms, exact=False)
@@ -233,7 +234,8 @@ class Losses:
 
         The log start is that of the newest round after which all commits are known and admitted:
         so a consumer that committed and let its messages be deleted is not taken for a loser. Nor
-        is a member that may have read what was deleted and has not committed it yet.
+        is a member that may have fetched what was deleted: clients fetch up to 100,000 messages
+        ahead. Its next commits show whether it skips them.
         """
         newest = self.starts.newest
         if not newest.size:
@@ -253,27 +255,21 @@ class Losses:
         held = self._held_ms(rows) >= 0
         for index in np.flatnonzero(lost).tolist():
             row, end = int(rows[index]), int(floor[index])
-            if held[index] and self._may_be_read(row, end, skew_ms):
-                continue  # its next commit will show it
-            self._lose(row, int(counted[index]), end, now_ms, exact=True)
+            if held[index] and self._may_read_on(row, skew_ms):
+                continue
+            self._lose(row, int(counted[index]), end, now_ms, exact=not held[index])
 
-    def _may_be_read(self, row: int, end: int, skew_ms: int) -> bool:
-        """Can the consumer have read up to an offset since its last commit, if it did not hang?"""
+    def _may_read_on(self, row: int, skew_ms: int) -> bool:
+        """Has the consumer not hung since its last commit, as far as is known?"""
         window = self._windows.entries(row)
-        since_ms = window.commit_ms[-1] + skew_ms
-        took_ms = self.starts.until_ms - since_ms
         gaps_ms = [b - a for a, b in pairwise(window.commit_ms)]
-        known = len(gaps_ms) >= _GAPS
-        patience_ms = _PATIENCE_MS if known else _LONG_PATIENCE_MS
-        silent_ms = self._seen_ms(row, since_ms, self.starts.until_ms)
-        if silent_ms > max(patience_ms, _HUNG * max(gaps_ms, default=0)):
-            return False
-        readable = _PLAUSIBLE * _fastest(window.offset, window.commit_ms) * took_ms
-        return not known or end - window.offset[-1] <= readable
+        patience_ms = _PATIENCE_MS if len(gaps_ms) >= _GAPS else _LONG_PATIENCE_MS
+        silent_ms = self._seen_ms(row, window.commit_ms[-1] + skew_ms, self.starts.until_ms)
+        return silent_ms <= max(patience_ms, _HUNG * max(gaps_ms, default=0))
 
     def _lose(self, row: int, first: int, end: int, now_ms: EpochMs, *, exact: bool) -> None:
         group, topic, partition = self._table.identity(row)
-        self._setbacks.lose(row, messages=end - first, until=end, now_ms=now_ms)
+        self._setbacks.lose(row, messages=end - first, until=end, now_ms=now_ms, exact=exact)
         self._found.append(
             Loss(
                 group=group,

@@ -19,6 +19,8 @@ class Setbacks:
         self._capacity = 0
         self._columns: dict[str, Int64] = {}
         self._touched: list[Rows] = []
+        self.losses = 0
+        """Losses counted so far, of all rows."""
 
     def take_touched(self) -> Rows:
         """Rows whose losses changed since the last call; those of commits are not among them."""
@@ -89,9 +91,12 @@ class Setbacks:
         column = self._columns.get("lost_until")
         return np.full(rows.size, UNKNOWN, np.int64) if column is None else column[rows]
 
-    def lose(self, row: int, *, messages: int, until: int, now_ms: int) -> None:
-        """Count messages of one row that were deleted unread."""
+    def lose(self, row: int, *, messages: int, until: int, now_ms: int, exact: bool) -> None:
+        """Count messages of one row that were deleted unread; not `exact`: at most so many."""
         self._column("lost")[row] += messages
+        if not exact:
+            self._column("lost_bound")[row] = 1
+        self.losses += 1
         self._column("lost_ms")[row] = now_ms
         self._column("lost_until")[row] = until
         self._touched.append(np.array([row]))
@@ -109,6 +114,7 @@ class Setbacks:
 
 _EMPTY: Final = {
     "lost": 0,
+    "lost_bound": 0,
     "lost_ms": UNKNOWN,
     "lost_until": UNKNOWN,
     "rewound_from": UNKNOWN,

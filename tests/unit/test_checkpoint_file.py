@@ -3,6 +3,7 @@
 import asyncio
 import json
 import stat
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -234,6 +235,49 @@ def test_a_stop_does_not_wait_longer_than_it_may(place) -> None:
 
     assert [line["event"] for line in logs] == ["checkpoint_given_up"]
     assert not place.path.exists()
+
+
+class BusyClock(SetClock):
+    """Things happen while its owner sleeps; then it ends."""
+
+    def __init__(
+        self, now_ms: int, happens: Mapping[float, Callable[[], None]], *, end_s: float
+    ) -> None:
+        super().__init__(now_ms)
+        self._began_ms = now_ms
+        self._happens = dict(happens)
+        self._end_s = end_s
+
+    async def sleep(self, delay_s: float) -> None:
+        await super().sleep(delay_s)
+        passed_s = (self.ms - self._began_ms) / 1000
+        for at_s in [each for each in self._happens if each <= passed_s]:
+            self._happens.pop(at_s)()
+        if passed_s > self._end_s:
+            raise asyncio.CancelledError
+
+
+def test_a_loss_is_on_disk_a_few_seconds_later_and_once_in_an_interval(place) -> None:
+    monitor, written_s = place.told.monitor, []
+
+    def lose() -> None:
+        monitor.setbacks.lose(0, messages=1, until=5, now_ms=0, exact=True)
+        place.told.judge()
+
+    began_ms = place.clock.ms
+    place.clock = BusyClock(began_ms, {70: lose, 80: lose, 90: lose, 130: lose}, end_s=185)
+    keeper = place.keeper(monitor)
+    write = keeper.write
+
+    async def noted() -> None:
+        written_s.append((place.clock.ms - began_ms) / 1000)
+        await write()
+
+    keeper.write = noted
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(keeper.run())
+
+    assert written_s == [60, 70, 120, 130, 180]
 
 
 @given(

@@ -98,6 +98,14 @@ class Rounds:
         self._apply(GroupsSeen(groups=(info,), complete=True))
         self.monitor.judge(EpochMs(self.now_ms))
 
+    def release(self) -> None:
+        """The group has no member."""
+        info = GroupInfo(
+            group="g", type="classic", state="Empty", assignor="", coordinator=1, members=()
+        )
+        self._apply(GroupsSeen(groups=(info,), complete=True))
+        self.monitor.judge(EpochMs(self.now_ms))
+
     def lost(self) -> int:
         (lost,) = self.monitor.setbacks.lost(np.array([0])).tolist()
         return int(lost)
@@ -188,8 +196,55 @@ def test_a_member_that_retention_overtakes_loses_what_it_cannot_have_read(rounds
         rounds.round(0, 100_000)
     for _ in range(4):
         rounds.round(50_000, 100_000)
+    assert rounds.lost() == 0  # it may go on with what it has fetched
+
+    rounds.commit(50_010)
+    for _ in range(4):
+        rounds.round(50_000, 100_000)
 
     assert rounds.lost() == 50_000 - 110
+
+
+def test_a_member_that_reads_on_what_it_has_fetched_loses_nothing(rounds: Rounds) -> None:
+    """The messages are deleted from the log, not from the memory of the client."""
+    rounds.hold()
+    for offset in range(20, 1_500, 10):
+        rounds.commit(offset)
+        rounds.round(1_005 if offset >= 120 else 0, 100_000)
+
+    assert rounds.lost() == 0
+
+
+def test_a_member_that_finds_its_coordinator_again_has_not_gone(rounds: Rounds) -> None:
+    """It reads and deletes all the time, and commits every 40 s; then Kafka restarts."""
+    rounds.hold()
+    end = 40
+    for number in range(40):
+        end += 10
+        if number % 8 == 7:
+            rounds.commit(end - 10)
+        rounds.round(end - 12, end)
+    rounds.now_ms += 130_000
+    rounds.release()
+    for number in range(8):
+        end += 10
+        if number == 3:
+            rounds.hold()
+        rounds.round(end - 12, end)
+
+    assert rounds.lost() == 0
+
+
+def test_who_was_there_at_the_first_look_may_have_read_all_the_time(rounds: Rounds) -> None:
+    """A consumer deletes what it reads, and commits for the second time."""
+    rounds.hold()
+    for end in range(100, 800, 100):
+        rounds.round(end, end + 100)
+    rounds.commit(850)
+    for _ in range(4):
+        rounds.round(800, 900)
+
+    assert rounds.lost() == 0
 
 
 def test_they_are_counted_once(rounds: Rounds) -> None:
@@ -224,6 +279,8 @@ def test_a_consumer_that_goes_on_behind_deleted_messages_lost_them(
 
 def test_who_came_after_the_deletion_cannot_have_read_before(rounds: Rounds) -> None:
     """Deleted, joined and committed within the round."""
+    for _ in range(15):
+        rounds.round(0, 40)
     rounds.hold()
     rounds.commit(5_000)
     for _ in range(4):

@@ -32,7 +32,7 @@ class Size:
     groups: int = 2000
     days: float = 30.0
     shards: int = 1
-    round_s: int = 30
+    round_s: int = 60
     """Between two rounds of log ends; a multiple of the grid's step."""
     seed: int = 1
 
