@@ -23,6 +23,7 @@ class Scene:
         self.topic, self.group = create_topic(kafka, "lost"), unique("loser")
         self._mode = mode
         self._sections = (
+            "[evaluator]\ninterval_s = 0.5\n"
             f'[checkpoint]\npath = "{folder / "state"}"\ninterval_s = 1\n'
             f'[history]\nurl = "{folder / "history"}"\nspool = "{folder / "spool"}"\n'
             "interval_s = 1\nflush_s = 1\n"

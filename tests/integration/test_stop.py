@@ -77,7 +77,7 @@ def test_it_ends_within_the_time_that_its_unit_says(
         running(committing(own_kafka, group, topic, lambda _: 1, every_s=1.0)),
     ):
         sections = (
-            "[evaluator]\nstop_after_s = 10\nstall_after_s = 10\n"
+            "[evaluator]\ninterval_s = 0.5\nstop_after_s = 10\nstall_after_s = 10\n"
             f'[history]\nstore = "elasticsearch"\nspool = "{tmp_path / "spool"}"\n'
             "interval_s = 1\nflush_s = 1\n"
             f'[history.elasticsearch]\nurls = ["{store.url}"]\n'
