@@ -101,6 +101,7 @@ def documented_app() -> Any:  # noqa: ANN401 FastAPI's own type is of no use her
         alerts=absent,
         history=absent,
         deployments=absent,
+        scaling=absent,
         access=absent,
         hostname="",
         version="",

@@ -33,6 +33,7 @@ from lagwatch.memory import give_back, keep_little
 from lagwatch.metrics import ClusterState, Exporter, NoticeState, ServiceState
 from lagwatch.monitor import ClusterMonitor
 from lagwatch.monitor.keeper import CheckpointKeeper
+from lagwatch.monitor.scaling import FollowedGroups
 from lagwatch.monitor.settings import monitor_settings
 from lagwatch.monitor.skew import TOLERATED_MS
 from lagwatch.monitor.story import Stories
@@ -51,6 +52,7 @@ from lagwatch.ports.queries import (
     Queries,
 )
 from lagwatch.ports.reports import Commits
+from lagwatch.ports.scaling import Scaling
 from lagwatch.query import SnapshotQueries
 
 
@@ -68,6 +70,7 @@ class MakeApp(Protocol):
         history: HistoryQueries | None,
         deployments: Deployments | None,
         events: EventQueries,
+        scaling: Scaling,
         access: Access,
     ) -> ASGIApp: ...
 
@@ -124,6 +127,7 @@ class Service:
         self.deployments = (
             RecordedDeployments(self.queries, self.history, clock) if self.history else None
         )
+        self.scaling = FollowedGroups(self.queries, clock)
         self._reload_problem = ""
         self.metrics = Exporter(settings.metrics, collect=self.state, clock=clock)
 
@@ -300,6 +304,7 @@ class Service:
         if snapshot is None:
             return
         losses, events = monitor.take_losses(), monitor.story.take()
+        self.scaling.observe(snapshot)
         if self.history is not None:
             self.history.lost(snapshot.cluster, losses)
             self.history.happened(snapshot.cluster, events)
@@ -397,6 +402,7 @@ async def _serve(settings: Settings, make_app: MakeApp, load: Callable[[], Setti
         history=service.history.queries if service.history else None,
         deployments=service.deployments,
         events=service.stories,
+        scaling=service.scaling,
         access=AccessControl(settings.server, clock),
     )
     server = HttpServer(app, settings.server, clock)

@@ -11,6 +11,7 @@ from lagwatch.ports.deployments import Deployments
 from lagwatch.ports.history import HistoryQueries
 from lagwatch.ports.metrics import Metrics
 from lagwatch.ports.queries import BurrowSettings, Commands, EventQueries, Queries
+from lagwatch.ports.scaling import Scaling
 from lagwatch_api import docs, errors, ops, ui
 from lagwatch_api import metrics as metrics_route
 from lagwatch_api.deps import Deps
@@ -22,7 +23,7 @@ from lagwatch_api.shape import Shape
 from lagwatch_api.v1 import alerts as alert_routes
 from lagwatch_api.v1 import deployments as deployment_routes
 from lagwatch_api.v1 import events as events_route
-from lagwatch_api.v1 import fleet, losses, stream
+from lagwatch_api.v1 import fleet, losses, scale, stream
 from lagwatch_api.v1 import history as history_routes
 from lagwatch_api.v1 import session as session_routes
 from lagwatch_api.v3 import routes as v3
@@ -44,6 +45,7 @@ def create_app(
     history: HistoryQueries | None = None,
     deployments: Deployments | None = None,
     events: EventQueries | None = None,
+    scaling: Scaling | None = None,
     access: Access | None = None,
     hostname: str,
     version: str,
@@ -86,6 +88,8 @@ def create_app(
         app.include_router(history_routes.router(history, queries, events=events))
     if deployments is not None:
         app.include_router(deployment_routes.router(deployments))
+    if scaling is not None:
+        app.include_router(scale.router(scaling))
     errors.install(app, table, reply)
     if access is not None:
         app.include_router(session_routes.router(access))

@@ -21,6 +21,7 @@ from lagwatch.config.history import HistorySettings
 from lagwatch.config.server import ServerSettings
 from lagwatch.history.build import History
 from lagwatch.history.deployments import RecordedDeployments
+from lagwatch.monitor.scaling import FollowedGroups
 from lagwatch.notify.alerts import Alerts
 from lagwatch.query import SnapshotQueries
 from lagwatch_api import create_app
@@ -74,6 +75,7 @@ def app() -> Iterator[FastAPI]:
             alerts=alerts,
             history=history.queries,
             deployments=RecordedDeployments(queries, history, clock),
+            scaling=FollowedGroups(queries, clock),
             access=AccessControl(ServerSettings(hosts=("test", "testserver")), SystemClock()),
             hostname="vm",
             version="1.2.3",

@@ -1,0 +1,19 @@
+"""What is asked for autoscalers."""
+
+from typing import Protocol
+
+from lagwatch.core.scale import Advice, Goal
+
+
+class Scaling(Protocol):
+    """Advises how many consumers a group should have."""
+
+    def advice(self, cluster: str, group: str, goal: Goal) -> Advice:
+        """The newest advice; from the first question on the group is followed.
+
+        While data are missing the last good number stays, with the reason.
+
+        Raises:
+            NotFoundError: the cluster is not known, or the group is not and never was.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""A simulated group under an autoscaler."""
