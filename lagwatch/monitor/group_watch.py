@@ -76,7 +76,7 @@ class GroupWatch:
     def _group(self, now: GroupInfo, report: GroupsSeen, now_ms: EpochMs) -> None:
         known = self._groups[now.group]
         before, known.info = known.info, now
-        if before is not None:
+        if before is not None and before != now:
             self._words(before, now, now_ms)
             self._members(known, before, now, now_ms)
             self._assigned(known, before, now, now_ms)

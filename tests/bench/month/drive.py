@@ -170,9 +170,6 @@ class Month:
         """A new lagwatch: it reads what the offsets topic still holds, then it is ready."""
         collector = self._collector
         self._committed[backlog.row] = backlog.offset
-        # all sides were saved at the same instant, and so go on at the same place
-        position = min(side.position for side in self.sides)
-        backlog = backlog.part(int(np.searchsorted(backlog.order, position)), len(backlog))
         self._send([*collector.starts(new_service=True), *collector.topics(now_s)], now_s)
         self._send(collector.commits(backlog, now_s), now_s)
         self._send(
@@ -185,7 +182,9 @@ class Month:
         self._news(until_s)
         for side in self.sides:
             side.begin()
-        self._start(now_s, self._traffic.tail(until_s))
+        # all sides were saved at the same instant, and so go on at the same place
+        position = min(side.position for side in self.sides)
+        self._start(now_s, self._traffic.tail(until_s, position))
 
 
 def _began(stretches: Iterable[tuple[float, float]], since_s: float, until_s: float) -> bool:

@@ -186,14 +186,28 @@ class Traffic:
         """Chunks were made up to here."""
         return float(self._next_chunk * CHUNK_S)
 
-    def tail(self, now_s: float) -> Commits:
-        """What a reader of the whole offsets topic finds: the last days, and the last by key."""
-        offset, at_ms, order = self._tail
+    def tail(self, now_s: float, since: int = 0) -> Commits:
+        """What a reader of the offsets topic finds: the last days, and the last by key.
+
+        Who goes on at a place in it reads commits from the order `since` on.
+        """
+        _, at_ms, order = self._tail
+        if since:
+            # all of them are much younger than what is compacted away
+            rows = np.flatnonzero(order.max(axis=1) >= since)
+            row, slot = np.nonzero(order[rows] >= since)
+            found = self._sorted(rows[row], slot, now_s)
+            return found.part(int(np.searchsorted(found.order, since)), len(found))
         kept = at_ms >= START_MS + int((now_s - BEFORE_S) * 1000)
         kept[np.arange(self.number), (self._tail_number - 1) % TAIL] = True
         age = (self._tail_number[:, None] - 1 - np.arange(TAIL)) % TAIL
         kept &= age < np.where(self._rows.cadence_s < _FAST_S, FAST_TAIL, TAIL)[:, None]
         row, slot = np.nonzero(kept & (at_ms >= 0))
+        return self._sorted(row, slot, now_s)
+
+    def _sorted(self, row: Ints, slot: Ints, now_s: float) -> Commits:
+        """Commits of the tail in the order they were made, and those made since."""
+        offset, at_ms, order = self._tail
         by_order = np.argsort(order[row, slot])
         row, slot = row[by_order], slot[by_order]
         older = Commits(
