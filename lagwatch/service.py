@@ -25,6 +25,7 @@ from lagwatch.config.burrow import BurrowView
 from lagwatch.config.settings import Settings
 from lagwatch.core.model import EpochMs
 from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.core.trail import Trail
 from lagwatch.errors import ConfigError
 from lagwatch.history.build import History
 from lagwatch.history.deployments import RecordedDeployments
@@ -71,6 +72,7 @@ class MakeApp(Protocol):
         deployments: Deployments | None,
         events: EventQueries,
         scaling: Scaling,
+        trails: Mapping[str, Trail],
         access: Access,
     ) -> ASGIApp: ...
 
@@ -114,6 +116,7 @@ class Service:
             for name, cluster in settings.clusters.items()
         }
         self.queries = SnapshotQueries(self.monitors, health=self.health)
+        self.trails = {cluster: Trail() for cluster in self.monitors}
         self.stories = Stories(self.monitors)
         self.alerts = Alerts(settings, clock) if settings.alerts.active and not only_looks else None
         self.history = (
@@ -313,6 +316,7 @@ class Service:
                 reason = monitor.not_ready_because(snapshot.at_ms)
                 self.history.pause(snapshot.cluster, snapshot.at_ms, reason)
             return
+        self.trails[snapshot.cluster].take(snapshot)
         if self.alerts is not None:
             self.alerts.observe(snapshot, self.queries, snapshot.at_ms)
         if self.history is not None:
@@ -403,6 +407,7 @@ async def _serve(settings: Settings, make_app: MakeApp, load: Callable[[], Setti
         deployments=service.deployments,
         events=service.stories,
         scaling=service.scaling,
+        trails=service.trails,
         access=AccessControl(settings.server, clock),
     )
     server = HttpServer(app, settings.server, clock)

@@ -23,9 +23,10 @@ from lagwatch_api.shape import Shape
 from lagwatch_api.v1 import alerts as alert_routes
 from lagwatch_api.v1 import deployments as deployment_routes
 from lagwatch_api.v1 import events as events_route
-from lagwatch_api.v1 import fleet, losses, scale, stream
+from lagwatch_api.v1 import fleet, losses, scale, stream, trends
 from lagwatch_api.v1 import history as history_routes
 from lagwatch_api.v1 import session as session_routes
+from lagwatch_api.v1.trends import Trails
 from lagwatch_api.v3 import routes as v3
 from lagwatch_api.v3.reply import Reply
 
@@ -46,6 +47,7 @@ def create_app(
     deployments: Deployments | None = None,
     events: EventQueries | None = None,
     scaling: Scaling | None = None,
+    trails: Trails | None = None,
     access: Access | None = None,
     hostname: str,
     version: str,
@@ -67,6 +69,7 @@ def create_app(
             *fleet.endpoints(queries),
             *losses.endpoints(commands),
             *stream.endpoints(queries),
+            *trends.endpoints(queries, trails or {}),
             *scraped,
             *(events_route.endpoints(events) if events is not None and history is None else ()),
             *_documentation(),

@@ -1,9 +1,7 @@
 """The page over 10,000 groups: what its JSON costs, how soon it shows, how fast it filters."""
 
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 from lagwatch_api.v1.fleet import fleet_rows
 from tests.bench.figures import Figure
@@ -30,9 +28,8 @@ def run() -> Iterator[Figure]:
     """Rows of the fleet in this process; the rest in a real Chromium."""
     yield Figure(name="page_fleet_rows", value=_rows_ms(), unit="ms", target=250)
     with (
-        tempfile.TemporaryDirectory() as folder,
         browsing() as browser,
-        serving_many(Path(folder), browser) as url,
+        serving_many(browser) as url,
     ):
         browser.look(1280, 800, "light")
         open_fleet(browser, url)

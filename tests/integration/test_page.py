@@ -219,8 +219,8 @@ class TestUse:
 
 
 @pytest.fixture(scope="module")
-def url(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serving_many(tmp_path_factory.mktemp("alerts"), browser) as address:
+def url(browser: Browser) -> Iterator[str]:
+    with serving_many(browser, failing=set(NAMES[:100])) as address:
         yield address
 
 
@@ -242,6 +242,66 @@ class TestTenThousandGroups:
             found.append(len(browser.texts(ROW)))
 
         assert found == [10, 0]
+
+    def test_a_regular_expression_finds_groups_and_a_wrong_one_is_named(
+        self, browser: Browser, url: str
+    ) -> None:
+        open_fleet(browser, f"{url}?q={quote('/^team-3[.]service-000[0-9]/')}")
+        found = browser.text("#shown")
+
+        browser.open(f"{url}?q={quote('/(/')}")
+        eventually(lambda: "No regular expression" in browser.text("#shown"), "it is named")
+
+        assert found == "3 of 10,000 groups"
+
+    def test_a_total_is_a_filter_and_can_be_taken_back(self, browser: Browser, url: str) -> None:
+        open_fleet(browser, url)
+
+        browser.click("#totals [data-status=ERR]")
+        eventually(lambda: browser.text("#shown").startswith("100 of"), "only those in error")
+        filtered = browser.texts(ROW)
+        browser.click("#totals [data-status=ERR]")
+
+        eventually(lambda: browser.text("#shown").startswith("10,000 of"), "all again")
+        assert all("STOPPED" in row for row in filtered)
+
+    def test_groups_are_counted_under_headings_that_open(self, browser: Browser, url: str) -> None:
+        open_fleet(browser, f"{url}?view=prefix")
+        closed = browser.texts(".heading")
+
+        browser.click(".heading[data-heading='team-5']")
+        eventually(lambda: any("team-5.service" in row for row in browser.texts(ROW)), "it opens")
+
+        assert any(text.startswith("team-5 · 271 groups") for text in closed)
+        assert browser.barriers() == []
+
+    def test_by_topic_groups_are_found_that_do_not_bear_its_name(
+        self, browser: Browser, url: str
+    ) -> None:
+        open_fleet(browser, f"{url}?view=topic")
+
+        eventually(
+            lambda: "orders · 10,000 groups, 100 in trouble" in browser.texts(".heading"),
+            "the topic has all groups",
+        )
+
+    def test_a_group_in_trouble_says_for_how_long_and_where_its_lag_goes(
+        self, browser: Browser, url: str
+    ) -> None:
+        browser.look(1280, 800, "light")
+        open_fleet(browser, f"{url}?status=STOP")
+
+        eventually(lambda: "/s" in browser.texts(".slope")[0], "the trend comes")
+        assert browser.texts(".c-since.soft")[0] in {"2 min", "3 min"}
+        path = browser.run("return document.querySelector('.spark path').getAttribute('d')")
+        assert path.startswith("M")
+
+    def test_on_a_phone_the_cluster_is_seen(self, browser: Browser, url: str) -> None:
+        browser.look(390, 844, "dark")
+        open_fleet(browser, url)
+
+        assert browser.texts(f"{ROW} .c-cluster")[0] == "here"
+        browser.look(1280, 800, "light")
 
     def test_every_group_can_be_scrolled_to(self, browser: Browser, url: str) -> None:
         open_fleet(browser, f"{url}?sort=group")

@@ -1,41 +1,51 @@
 """The service's page over ten thousand groups, without a Kafka behind it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
-from lagwatch.notify.alerts import Alerts
+from lagwatch.core.trail import STEP_MS, Trail
 from lagwatch_api import create_app
 from tests.support.api_doubles import GivenSettings, RecordingCommands
 from tests.support.browser import Browser
-from tests.support.fleet import Fleet, ShiftedClock, alert_settings
+from tests.support.fleet import CLUSTER, Fleet, ShiftedClock
 from tests.support.serving import served
 from tests.support.waiting import eventually
 
 NAMES: Final = tuple(f"team-{number % 37}.service-{number:05}" for number in range(10_000))
+_MINUTES: Final = 3
 ROW: Final = ".scroll .row:not([hidden])"
 """Rows of the page's table that are shown."""
 
 
 @contextmanager
-def serving_many(folder: Path, browser: Browser) -> Iterator[str]:
-    """The page's address; `folder` keeps the alerts' file."""
+def serving_many(
+    browser: Browser,
+    names: Sequence[str] = NAMES,
+    failing: AbstractSet[str] = frozenset(),
+) -> Iterator[str]:
+    """The page's address. `failing` have stopped for minutes."""
     clock = ShiftedClock()
-    fleet = Fleet(NAMES, clock)
-    alerts = Alerts(alert_settings(folder, ""), clock)
+    fleet = Fleet(names, clock)
+    trail = Trail()
+    for _ in range(_MINUTES):
+        fleet.failing |= failing
+        clock.ahead_ms += STEP_MS
+        fleet.pass_time(1)
+        assert fleet.monitor.snapshot is not None
+        trail.take(fleet.monitor.snapshot)
     app = create_app(
         fleet.queries,
         RecordingCommands(),
         GivenSettings(),
-        alerts=alerts,
+        trails={CLUSTER: trail},
         hostname="h",
         version="0",
     )
     with served(app) as server:
         yield f"http://127.0.0.1:{server.port}/"
         browser.open("about:blank")  # an open stream would hold the server up
-    alerts.close()
 
 
 def open_fleet(browser: Browser, url: str) -> None:

@@ -14,9 +14,11 @@ from lagwatch.core.model import (
     GroupInfo,
     GroupStatus,
     GroupVerdict,
+    Member,
     PartitionStatus,
     PartitionVerdict,
     Rule,
+    RuleSet,
     SharePartition,
     TimeLagReason,
     WindowEntry,
@@ -27,28 +29,35 @@ from lagwatch.errors import NotFoundError
 from lagwatch.ports.queries import ClusterHealth, Queries
 from lagwatch_api.answers import json_answer
 from lagwatch_api.routing import Answer, Endpoint
-from lagwatch_api.v1.wording import sentence
+from lagwatch_api.v1.wording import OF_THE_WINDOW, TO_DO, sentence
 
 TAG: Final = "Fleet"
 NO_CACHE: Final = {"Cache-Control": "no-store"}
 COLUMNS: Final = (
     *("group", "status", "worst", "rule", "state", "lag", "time_lag_s"),
     *("partitions", "unknown", "complete", "members", "stale", "time_lag_bound"),
+    *("since_ms", "since_at_least", "time_lag_reason"),
 )
 """Of a row. `lag` is null when no partition's lag is known; `worst` is a partition's status.
 
+`since_ms`: when the oldest trouble of its partitions began; null while it has none.
+`since_at_least`: it may have begun earlier: Burrow's rules look no further back than the window.
 `stale`: the group's data are too old to be trusted; those of the other groups may be fresh.
 """
 
 _Known = float | None
 _Count = int | None
-Row = tuple[str, str, str, str, str, _Count, _Known, int, int, float, _Count, bool, str]
+Row = tuple[
+    str, str, str, str, str, _Count, _Known, int, int, float, _Count, bool, str, _Count, bool, str
+]
 Rows = Mapping[str, Row]
 """By group, in the order of their names."""
 
 _GROUP_STATUS: Final = {int(status): status.name for status in GroupStatus}
+_OF_THE_WINDOW: Final = frozenset(status.name for status in OF_THE_WINDOW)
 _RULES: Final = tuple(rule.word for rule in Rule)
 _BOUNDS: Final = tuple(reason.bound.value for reason in TimeLagReason)
+_REASONS: Final = tuple(reason.word for reason in TimeLagReason)
 _WORST: Final = tuple(STATUS_BY_RULE[rule].name for rule in Rule)
 
 
@@ -153,6 +162,7 @@ def fleet_rows(snapshot: ClusterSnapshot) -> Rows:
     columns = snapshot.group
     decided = snapshot.rows.rule
     rules = decided[columns.worst_row] if len(decided) else columns.worst_row
+    burrow = snapshot.rules is RuleSet.BURROW
     known = snapshot.info
     rows = zip(
         snapshot.groups,
@@ -163,6 +173,7 @@ def fleet_rows(snapshot: ClusterSnapshot) -> Rows:
         columns.total_lag.tolist(),
         columns.time_lag_ms.tolist(),
         columns.time_lag_reason.tolist(),
+        columns.since_ms.tolist(),
         columns.partition_count.tolist(),
         columns.unknown.tolist(),
         columns.complete.round(3).tolist(),
@@ -171,7 +182,7 @@ def fleet_rows(snapshot: ClusterSnapshot) -> Rows:
     )
     found: dict[str, Row] = {}
     for group, status, rule, worst, *numbers in rows:
-        max_lag, lag, time_ms, why, partitions, unknown, share, old = numbers
+        max_lag, lag, time_ms, why, since_ms, partitions, unknown, share, old = numbers
         info = known.get(group)
         found[group] = (
             group,
@@ -187,6 +198,9 @@ def fleet_rows(snapshot: ClusterSnapshot) -> Rows:
             len(info.members) if info is not None else None,
             old,
             _BOUNDS[why] if time_ms >= 0 else "unknown",
+            None if since_ms < 0 else since_ms,
+            burrow and since_ms >= 0 and _WORST[rule] in _OF_THE_WINDOW,
+            _REASONS[why],
         )
     return found
 
@@ -225,7 +239,10 @@ def group_answer(
         "slowest_partition": _place(outlook.slowest),
         "unknown_partitions": verdict.unknown_partitions,
         "complete": verdict.complete,
+        "since_ms": verdict.since_ms,
+        "to_do": () if worst is None else TO_DO[worst.status],
         "info": None if info is None else _info(info),
+        "members": None if info is None else [_member(one) for one in info.members],
         "partitions": [
             _partition(one) | _outlook(outlook.partitions.get((one.topic, one.partition)))
             for one in verdict.partitions
@@ -329,6 +346,18 @@ def _info(info: GroupInfo) -> dict[str, object]:
         "assignor": info.assignor,
         "coordinator": None if info.coordinator < 0 else info.coordinator,
         "members": len(info.members),
+    }
+
+
+def _member(one: Member) -> dict[str, object]:
+    return {
+        "member_id": one.member_id,
+        "client_id": one.client_id,
+        "host": one.host,
+        "instance_id": one.instance_id,
+        "assignment": [
+            {"topic": topic, "partitions": partitions} for topic, partitions in one.assignment
+        ],
     }
 
 

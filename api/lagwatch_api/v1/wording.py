@@ -1,7 +1,7 @@
 """Verdicts and instants in words."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -108,7 +108,7 @@ def sentence(verdict: PartitionVerdict) -> Sentence:
     return Sentence(
         headline=HEADLINES[verdict.status],
         since_ms=verdict.since_ms,
-        at_least=verdict.rules is RuleSet.BURROW and verdict.status in _OF_THE_WINDOW,
+        at_least=verdict.rules is RuleSet.BURROW and verdict.status in OF_THE_WINDOW,
         text=rules.sentence(
             rules.row_of(verdict.rules, verdict.rule),
             verdict.evidence,
@@ -117,5 +117,40 @@ def sentence(verdict: PartitionVerdict) -> Sentence:
     )
 
 
-_OF_THE_WINDOW: Final = frozenset({PartitionStatus.WARN, PartitionStatus.STALL})
+OF_THE_WINDOW: Final = frozenset({PartitionStatus.WARN, PartitionStatus.STALL})
 """Burrow's rules look no further back than the window."""
+
+TO_DO: Final[Mapping[PartitionStatus, Sequence[str]]] = {
+    PartitionStatus.OK: (),
+    PartitionStatus.UNKNOWN: (),
+    PartitionStatus.STOP: (
+        "No members? Its service is down: start it.",
+        (
+            "Members, but none holds these partitions? A rebalance hangs, or the members do not "
+            "subscribe to all topics: look at the state of the group and its members."
+        ),
+        "Retired on purpose? Delete the group in Kafka; it then disappears here.",
+    ),
+    PartitionStatus.STALL: (
+        (
+            "Read the log of the owner around the committed offset: a message that it cannot "
+            "process is the usual cause. Skip or repair it; a restart meets it again."
+        ),
+        "Or the owner hangs on a database or a lock: take a thread dump.",
+    ),
+    PartitionStatus.WARN: (
+        "Compare the rates: is more produced than usual, or less read?",
+        "More produced: add members, up to the number of partitions.",
+        "Less read: look for a deployment, a slow database, one slow partition.",
+    ),
+    PartitionStatus.REWIND: (
+        "Were the offsets reset on purpose, or by a deployment? Then this is expected.",
+        "Otherwise look for two services that use the same group id.",
+        "Its effects are not safe to repeat? Stop the group before it goes on.",
+    ),
+    PartitionStatus.ERR: (
+        "Messages were lost? Then the retention is too short for such an outage: lengthen it.",
+        "Is the committed offset beyond the log end? The topic was made anew: reset the offsets.",
+    ),
+}
+"""First steps for the worst partition's status, the likeliest first; as in the runbooks."""

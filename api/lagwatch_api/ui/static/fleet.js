@@ -1,25 +1,23 @@
-// The list of all groups: sorted, filtered, and only what is on the screen is in the document.
+// The list of all groups: sorted, filtered, arranged, and only what is on the screen is in the document.
 
-import { bounded, make, mark, number, say } from "./words.js";
-import { address, go, read } from "./place.js";
+import { ask } from "./ask.js";
+import { go, read } from "./place.js";
+import { COLUMNS, fillGroup, fillHeading, handle, line, place } from "./rows.js";
+import { Trends } from "./trends.js";
+import { VIEWS, arranged, needsSubscriptions } from "./views.js";
+import { LEVELS, make, number, say } from "./words.js";
 
 const TROUBLE = { REWIND: 4, STALL: 4, STOP: 4, ERR: 4, WARN: 3, UNKNOWN: 2, OK: 1 };
-const COLUMNS = [
-  { key: "trouble", name: "Verdict", cell: "c-mark", sortable: true },
-  { key: "group", name: "Group", cell: "c-group", sortable: true },
-  { key: "cluster", name: "Cluster", cell: "c-cluster" },
-  { key: "state", name: "State", cell: "c-state" },
-  { key: "lag", name: "Lag", cell: "c-lag number", sortable: true },
-  { key: "time", name: "Time lag", cell: "c-time number", sortable: true },
-  { key: "members", name: "Members", cell: "c-members number" },
-];
 const SORTS = {
   trouble: (a, b) => b.trouble - a.trouble || b.lagRank - a.lagRank || byName(a, b),
   group: (a, b) => byName(a, b),
+  since: (a, b) => (a.since ?? Infinity) - (b.since ?? Infinity) || byName(a, b),
   lag: (a, b) => b.lagRank - a.lagRank || byName(a, b),
   time: (a, b) => b.timeRank - a.timeRank || byName(a, b),
 };
+const TOTALS = { ERR: "in error", WARN: "falling behind", UNKNOWN: "unknown", OK: "ok" };
 const OVERSCAN = 6;
+const SUBSCRIPTIONS_EVERY_MS = 60_000;
 const narrow = matchMedia("(max-width: 720px)");
 
 const byName = (a, b) => (a.group < b.group ? -1 : a.group > b.group ? 1 : a.cluster < b.cluster ? -1 : 1);
@@ -27,20 +25,32 @@ const $ = (id) => document.getElementById(id);
 
 export class Fleet {
   #live;
+  #alerts;
+  #trends = new Trends(() => this.#draw());
   #all = []; // sorted
   #sortedBy = "";
-  #shown = [];
+  #found = 0; // groups that match
+  #shown = []; // lines: groups, and headings in a view
+  #open = new Set(); // headings
+  #subscriptions = new Map(); // cluster → { group: { topics, clients } }
+  #subscribedAt = -Infinity;
   #pool = [];
   #pad = make("div", { class: "pad", "aria-hidden": "true" });
 
-  constructor(live) {
+  constructor(live, alerts) {
     this.#live = live;
+    this.#alerts = alerts;
+    alerts.onChange(() => this.#draw());
     this.#head();
     $("scroll").append(this.#pad);
     $("scroll").addEventListener("scroll", () => this.#draw(), { passive: true });
     $("scroll").addEventListener("keydown", (event) => this.#key(event));
+    $("scroll").addEventListener("click", (event) => this.#toggle(event.target.dataset.heading));
     $("q").addEventListener("input", () => go({ q: $("q").value }, { replace: true }));
-    for (const id of ["cluster", "status", "state"]) {
+    $("q").addEventListener("focus", () => this.#subscribe());
+    $("totals").addEventListener("click", (event) => this.#pick(event.target.dataset.status));
+    $("view").append(...Object.entries(VIEWS).map(([value, word]) => make("option", { value }, word)));
+    for (const id of ["cluster", "status", "state", "view"]) {
       $(id).addEventListener("change", () => go({ [id]: $(id).value }));
     }
     $("filters").addEventListener("submit", (event) => {
@@ -49,6 +59,7 @@ export class Fleet {
     });
     narrow.addEventListener("change", () => this.show());
     new ResizeObserver(() => this.#draw()).observe($("scroll"));
+    setInterval(() => document.hidden || this.#draw(), 10_000); // durations go on
   }
 
   /** New rows have come. */
@@ -60,6 +71,7 @@ export class Fleet {
         const [group, lag, time] = [cells[at.group], cells[at.lag], cells[at.time_lag_s]];
         this.#all.push({
           cluster, group, lag, time,
+          key: `${cluster}\n${group}`,
           status: cells[at.status],
           worst: cells[at.worst],
           state: cells[at.state],
@@ -67,13 +79,17 @@ export class Fleet {
           members: cells[at.members],
           stale: cells[at.stale],
           bound: cells[at.time_lag_bound],
-          find: group.toLowerCase(),
+          reason: cells[at.time_lag_reason],
+          since: cells[at.since_ms],
+          atLeast: cells[at.since_at_least],
+          find: `${group}\n${cluster}`.toLowerCase(),
           trouble: TROUBLE[cells[at.worst]] ?? 2,
           lagRank: lag ?? -1,
           timeRank: time ?? -1,
         });
       }
     }
+    this.#describe();
     this.#sortedBy = "";
     this.#choices();
     this.#totals();
@@ -85,21 +101,26 @@ export class Fleet {
     const asked = read();
     const sort = asked.sort in SORTS ? asked.sort : "trouble";
     if (this.#sortedBy !== sort) this.#all.sort(SORTS[(this.#sortedBy = sort)]);
-    for (const id of ["q", "cluster", "status", "state"]) {
+    for (const id of ["q", "cluster", "status", "state", "view"]) {
       if ($(id).value !== (asked[id] ?? "")) $(id).value = asked[id] ?? "";
     }
-    const words = (asked.q ?? "").toLowerCase().split(/\s+/).filter(Boolean);
-    const shown = this.#all.filter(
+    for (const button of $("totals").children) button.setAttribute("aria-pressed", String(button.dataset.status === asked.status));
+    const matches = matcher(asked.q ?? "");
+    const found = this.#all.filter(
       (one) =>
         (!asked.cluster || one.cluster === asked.cluster) &&
         (!asked.status || one.status === asked.status || one.worst === asked.status) &&
         (!asked.state || one.state === asked.state) &&
-        words.every((word) => one.find.includes(word)),
+        matches(one.find),
     );
-    this.#shown = asked.order === "reverse" ? shown.reverse() : shown;
+    if (asked.order === "reverse") found.reverse();
+    const view = asked.view in VIEWS ? asked.view : "";
+    if (needsSubscriptions(view)) this.#subscribe();
+    this.#found = found.length;
+    this.#shown = view ? arranged(found, view, this.#open) : found;
     this.#sorting(sort, asked.order === "reverse");
     $("table").setAttribute("aria-rowcount", this.#shown.length + 1);
-    say($("shown"), this.#summary());
+    say($("shown"), matches.fault ? `${matches.fault} All groups are shown.` : this.#summary());
     this.#draw();
   }
 
@@ -107,7 +128,45 @@ export class Fleet {
     if (!this.#live.clusters.size) return "Waiting for the first data …";
     if (!this.#all.length) return "No groups so far.";
     if (!this.#shown.length) return "No group matches. Clear the search or the filters to see all.";
-    return `${number(this.#shown.length)} of ${number(this.#all.length)} groups`;
+    return `${number(this.#found)} of ${number(this.#all.length)} groups`;
+  }
+
+  // what groups read is asked for only where it is needed
+
+  async #subscribe() {
+    if (performance.now() - this.#subscribedAt < SUBSCRIPTIONS_EVERY_MS || !this.#live.clusters.size) return;
+    this.#subscribedAt = performance.now();
+    for (const cluster of this.#live.clusters.keys()) {
+      try {
+        const told = await ask(`api/v1/clusters/${encodeURIComponent(cluster)}/subscriptions`);
+        this.#subscriptions.set(cluster, told.groups);
+      } catch {
+        // the groups can be found by their names
+      }
+    }
+    this.#describe();
+    this.show();
+  }
+
+  /** Add to the rows what they read, so that it can be searched and arranged by. */
+  #describe() {
+    for (const one of this.#all) {
+      const known = this.#subscriptions.get(one.cluster)?.[one.group];
+      if (!known) continue;
+      one.topics = known.topics;
+      one.clients = known.clients;
+      one.find = [one.group, one.cluster, ...known.topics, ...known.clients].join("\n").toLowerCase();
+    }
+  }
+
+  #toggle(heading) {
+    if (heading === undefined) return;
+    if (!this.#open.delete(heading)) this.#open.add(heading);
+    this.show();
+  }
+
+  #pick(status) {
+    if (status) go({ status: read().status === status ? "" : status, group: "", of: "", page: "" });
   }
 
   #head() {
@@ -142,13 +201,20 @@ export class Fleet {
     choose($("state"), "Any state", of("state"));
   }
 
+  /** How many groups have each status; each total is a filter. */
   #totals() {
     const counts = {};
     for (const one of this.#all) counts[one.status] = (counts[one.status] ?? 0) + 1;
-    const words = { ERR: "in error", WARN: "falling behind", UNKNOWN: "unknown", OK: "ok" };
-    const parts = Object.entries(words).filter(([status]) => counts[status] || status === "OK");
-    const texts = parts.map(([status, word]) => `${number(counts[status] ?? 0)} ${word}`);
-    say($("totals"), texts.join(" · "));
+    const box = $("totals");
+    if (!box.children.length) {
+      const button = (status) => make("button", { type: "button", class: "total", "data-status": status, "data-level": LEVELS[status] ?? "unknown", "aria-pressed": "false" });
+      box.append(...Object.keys(TOTALS).map(button));
+    }
+    for (const button of box.children) {
+      const { status } = button.dataset;
+      say(button, `${number(counts[status] ?? 0)} ${TOTALS[status]}`);
+      button.hidden = !counts[status] && status !== "OK";
+    }
     const bad = counts.ERR ? `(${counts.ERR}) ` : "";
     if (!read().group) document.title = `${bad}lagwatch`;
   }
@@ -159,7 +225,11 @@ export class Fleet {
     const count = Math.min(this.#shown.length, Math.ceil(box.clientHeight / height) + 2 * OVERSCAN);
     const total = `${this.#shown.length * height}px`;
     if (this.#pad.style.height !== total) this.#pad.style.height = total;
-    while (this.#pool.length < count) this.#pool.push(this.#row());
+    while (this.#pool.length < count) {
+      const added = line();
+      box.append(added.element);
+      this.#pool.push(added);
+    }
     const top = Math.max(0, Math.min(Math.floor(box.scrollTop / height) - OVERSCAN, this.#shown.length - count));
     const size = this.#pool.length;
     const used = new Set();
@@ -168,37 +238,21 @@ export class Fleet {
       this.#fill(this.#pool[index % size], index, height);
     }
     for (let slot = 0; slot < size; slot++) this.#pool[slot].element.hidden = !used.has(slot);
-  }
-
-  #row() {
-    const cells = COLUMNS.map((column) => make("div", { role: "cell", class: column.cell }));
-    const link = make("a", { href: "#" });
-    cells[1].append(link);
-    cells[2].classList.add("soft");
-    cells[3].classList.add("soft");
-    const element = make("div", { role: "row", class: "row" }, ...cells);
-    $("scroll").append(element);
-    return { element, cells, link, status: "" };
+    if (box.clientHeight) this.#trends.want(this.#shown.slice(top, top + count).filter((one) => one.group));
   }
 
   #fill(slot, index, height) {
     const one = this.#shown[index];
-    const { element, cells, link } = slot;
-    element.style.transform = `translateY(${index * height}px)`;
-    element.setAttribute("aria-rowindex", index + 2);
-    element.dataset.index = index;
-    const stale = one.stale || this.#live.isStale(one.cluster);
-    element.toggleAttribute("data-stale", stale);
-    cells[0].title = stale ? "The data of this group are too old to be trusted." : "";
-    if (slot.status !== one.worst) cells[0].replaceChildren(mark((slot.status = one.worst)));
-    say(link, one.group);
-    link.title = one.group;
-    link.href = address({ group: one.group, of: one.cluster });
-    say(cells[2], one.cluster);
-    say(cells[3], one.state);
-    say(cells[4], one.lag !== null && one.unknown ? `≥ ${number(one.lag)}` : number(one.lag));
-    say(cells[5], bounded(one.time, one.bound));
-    say(cells[6], number(one.members));
+    place(slot, index, height);
+    if (one.heading !== undefined) return fillHeading(slot, one);
+    const stale = one.stale || this.#live.isStale(one.cluster) || !this.#live.connected;
+    return fillGroup(slot, one, { known: this.#trends.of(one), stale, note: this.#note(one), now: this.#live.now(one.cluster) });
+  }
+
+  #note({ cluster, group }) {
+    const incident = this.#alerts.incident(cluster, group);
+    const by = incident?.acknowledged_by ? ` by ${incident.acknowledged_by}` : "";
+    return [this.#alerts.muted(cluster, group) && "muted", incident?.acknowledged_ms && `acknowledged${by}`].filter(Boolean).join(", ");
   }
 
   #key(event) {
@@ -217,13 +271,28 @@ export class Fleet {
     if (index * height < box.scrollTop) box.scrollTop = index * height;
     if ((index + 1) * height > box.scrollTop + box.clientHeight) box.scrollTop = (index + 1) * height - box.clientHeight;
     this.#draw();
-    this.#pool[index % this.#pool.length].link.focus({ preventScroll: true });
+    handle(this.#pool[index % this.#pool.length]).focus({ preventScroll: true });
   }
 
   /** From the search field into the list. */
   enter() {
     this.#focus(0);
   }
+}
+
+/** Does a text match? Words must all be in it; `/…/` is a regular expression. With a `fault` it matches all. */
+function matcher(wanted) {
+  const pattern = /^\/(.+)\/$/.exec(wanted.trim());
+  if (pattern) {
+    try {
+      const expression = new RegExp(pattern[1], "im");
+      return (text) => expression.test(text);
+    } catch (error) {
+      return Object.assign(() => true, { fault: `No regular expression: ${error.message}.` });
+    }
+  }
+  const words = wanted.toLowerCase().split(/\s+/).filter(Boolean);
+  return (text) => words.every((word) => text.includes(word));
 }
 
 function choose(select, all, values) {

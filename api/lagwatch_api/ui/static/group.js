@@ -1,24 +1,17 @@
 // One group: the verdict with its evidence, the window, every partition, incidents, the past.
 
+import { ask } from "./ask.js";
 import { Chart } from "./charts.js";
+import { durations } from "./mutes.js";
 import { LEVELS, bounded, instant, make, mark, number, say, verdict } from "./words.js";
 import { address, go, read } from "./place.js";
 
 const RANGES = { "1h": "last hour", "6h": "last 6 hours", "24h": "last day", "7d": "last 7 days", "30d": "last 30 days" };
-const MUTES = { 900: "15 minutes", 3600: "1 hour", 14400: "4 hours", 86400: "1 day", 604800: "1 week" };
 const MOST_ROWS = 200;
 const MOST_TILES = 1000;
 const HISTORY_EVERY_MS = 30_000;
 const $ = (id) => document.getElementById(id);
 const key = (one) => `${one.topic}/${one.partition}`;
-
-async function ask(path, options) {
-  const answer = await fetch(path, { ...options, signal: AbortSignal.timeout(15_000) });
-  const type = answer.headers.get("content-type") ?? "";
-  const content = type.includes("json") ? await answer.json() : null;
-  if (answer.ok) return content;
-  throw Object.assign(new Error(content?.message ?? content?.detail ?? `status ${answer.status}`), { status: answer.status });
-}
 
 export class Group {
   #live;
@@ -298,7 +291,7 @@ export class Group {
     return make("section", { class: "card", id: "incidents", "aria-labelledby": "h-incidents", hidden: true },
       make("h3", { id: "h-incidents" }, "Incidents"),
       make("form", { class: "tools", onsubmit: (event) => this.#mute(event) },
-        make("label", {}, "Mute for", make("select", { id: "mute-for" }, ...Object.entries(MUTES).map(([value, word]) => make("option", { value }, word)))),
+        make("label", {}, "Mute for", make("select", { id: "mute-for" }, ...durations())),
         make("label", {}, "Reason", make("input", { id: "mute-reason", required: true, maxlength: "1000", autocomplete: "off" })),
         make("button", { type: "submit", id: "mute" }, "Mute this group")),
       make("p", { class: "empty", id: "mute-said", role: "status" }),

@@ -29,6 +29,12 @@ export class Live {
     return this.clusters.get(cluster)?.state.stale === true;
   }
 
+  /** The time on the clock of the server (ms): that of who looks may differ. */
+  now(cluster) {
+    const told = this.clusters.get(cluster);
+    return told?.state.at_ms ? told.state.at_ms + performance.now() - told.receivedAt : Date.now();
+  }
+
   onChange(listener) {
     this.#listeners.add(listener);
   }

@@ -1,33 +1,40 @@
 // Joins the parts: what came in, what the address asks for, what the keys say.
 
+import { Alerts } from "./alerts.js";
 import { Fleet } from "./fleet.js";
 import { Group } from "./group.js";
 import { Live } from "./live.js";
+import { Mutes } from "./mutes.js";
 import { go, onChange, read } from "./place.js";
 import { check, enter } from "./session.js";
 import { duration, make, say } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
 const live = new Live();
-const fleet = new Fleet(live);
-const group = new Group(live);
-let inGroup = false;
+const alerts = new Alerts();
+const fleet = new Fleet(live, alerts);
+const group = new Group(live, alerts);
+const mutes = new Mutes(alerts);
+let inGroup = false; // or on another page over the list
 let marked = false;
 let pending = false; // rows came while a group was shown
 
 function route() {
   const wanted = Boolean(read().group);
-  $("fleet").hidden = wanted;
+  const muting = !wanted && read().page === "mutes";
+  $("fleet").hidden = wanted || muting;
   $("group").hidden = !wanted;
+  $("mutes-page").hidden = !muting;
+  if (inGroup && !wanted) group.leave();
   if (wanted) group.show();
+  else if (muting) mutes.show();
   else {
-    if (inGroup) group.leave();
     if (pending) fleet.take();
     else fleet.show();
     pending = false;
     document.title = "lagwatch";
   }
-  inGroup = wanted;
+  inGroup = wanted || muting;
 }
 
 function age() {
@@ -83,7 +90,7 @@ function problems() {
 live.onChange((rowsChanged) => {
   if (inGroup) {
     pending ||= rowsChanged;
-    group.refresh();
+    if (read().group) group.refresh();
   } else if (rowsChanged) fleet.take();
   if (!marked) requestAnimationFrame(() => performance.mark("groups-shown"));
   marked = true;
@@ -110,7 +117,7 @@ document.addEventListener("click", (event) => {
 document.addEventListener("keydown", (event) => {
   const typing = event.target.matches?.("input, select, textarea");
   if (event.key === "Escape") {
-    if (inGroup && !typing) history.length > 1 ? history.back() : go({ group: "", of: "" });
+    if (inGroup && !typing) history.length > 1 ? history.back() : go({ group: "", of: "", page: "" });
     else if (event.target.id === "q" && read().q) go({ q: "" }, { replace: true });
   } else if (event.key === "/" && !typing && !inGroup) {
     event.preventDefault();
@@ -124,4 +131,10 @@ document.addEventListener("keydown", (event) => {
 await enter();
 route();
 live.start();
+alerts.onChange(() => {
+  const active = alerts.mutes.filter((one) => one.active).length;
+  $("to-mutes").hidden = !alerts.known;
+  say($("to-mutes"), active ? `${active} mute${active === 1 ? "" : "s"}` : "Mutes");
+});
+alerts.start();
 setInterval(() => live.connected || check(), 5000);

@@ -4,12 +4,19 @@ import { make, say } from "./words.js";
 
 const PATH = "api/v1/session";
 const OPEN = { name: "", scope: "admin", takes_tokens: false }; // the rest of the page says what is wrong
+const RIGHTS = ["none", "read", "operate", "admin"];
+let scope = "none";
+
+/** May who looks change something: mute, acknowledge? */
+export const mayOperate = () => RIGHTS.indexOf(scope) >= RIGHTS.indexOf("operate");
+
 const $ = (id) => document.getElementById(id);
 
 /** Returns once the groups may be read; until then the page asks for a token. */
 export async function enter() {
   let told = await current().catch(() => OPEN);
   while (told.scope === "none") told = await logIn(told);
+  scope = told.scope;
   $("who").hidden = !told.takes_tokens || !told.name;
   say($("who-name"), `${told.name} (${told.scope})`);
   $("log-out").onclick = async () => {

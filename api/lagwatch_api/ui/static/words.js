@@ -22,6 +22,29 @@ const SIGNS = { at_least: "≥ ", at_most: "≤ " };
 /** A time lag with the sign of its bound. */
 export const bounded = (seconds, bound) => (seconds === null || seconds === undefined ? "" : (SIGNS[bound] ?? "")) + duration(seconds);
 
+/** Why a time lag is a bound, or not known. */
+export const REASONS = {
+  measured: "", caught_up: "", stored: "", offset_time: "",
+  beyond_history: "older than what lagwatch has seen",
+  log_end_unknown: "log end not known",
+  never_committed: "never committed",
+  not_sampled: "came while lagwatch did not run",
+  record_time: "by the times that producers gave",
+  earlier_offset: "by a message that was read since",
+  samples_apart: "log ends were read too far apart",
+};
+
+/** `12/s`, `0.25/s`: messages per second. */
+export const rate = (perS) =>
+  perS === null || perS === undefined ? "unknown" : `${perS < 10 ? +perS.toPrecision(2) : plain.format(Math.round(perS))}/s`;
+
+/** Two units at most, without seconds: for a narrow column. */
+export function brief(seconds) {
+  if (seconds < 60) return `${Math.max(0, Math.floor(seconds))} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
+  return duration(seconds);
+}
+
 export function instant(ms) {
   const date = new Date(ms);
   const today = date.toDateString() === new Date().toDateString();
@@ -46,8 +69,10 @@ export function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-export function mark(status) {
-  return make("span", { class: "mark", "data-level": LEVELS[status] ?? "unknown" }, VERDICTS[status] ?? status);
+/** A verdict; of data that are too old, one that only was. */
+export function mark(status, stale = false) {
+  const word = VERDICTS[status] ?? status;
+  return make("span", { class: "mark", "data-level": LEVELS[status] ?? "unknown" }, stale ? `was ${word}` : word);
 }
 
 /** Give a text only when it differs: screen readers and the layout are left in peace. */

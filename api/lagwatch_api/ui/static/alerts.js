@@ -1,0 +1,64 @@
+// Open incidents and mutes, asked for now and then, and what of them concerns a group.
+
+import { ask } from "./ask.js";
+
+const EVERY_MS = 15_000;
+const MOST = 1000;
+
+export class Alerts {
+  mutes = [];
+  known = false; // false also where the server has no alerts
+  #open = new Map();
+  #listeners = new Set();
+
+  start() {
+    this.refresh();
+    setInterval(() => document.hidden || this.refresh(), EVERY_MS);
+  }
+
+  onChange(listener) {
+    this.#listeners.add(listener);
+  }
+
+  /** Ask anew; what was known stays where the question fails. */
+  async refresh() {
+    try {
+      const [told, muted] = await Promise.all([ask(`api/v1/alerts/incidents?state=open&limit=${MOST}`), ask("api/v1/alerts/mutes")]);
+      this.#open = new Map(told.incidents.filter((one) => one.about === "group").map((one) => [key(one.cluster, one.group), one]));
+      this.mutes = muted.mutes.map((one) => ({ ...one, matches: matcher(one) }));
+      this.known = true;
+    } catch {
+      return;
+    }
+    for (const listener of this.#listeners) listener();
+  }
+
+  /** The open incident of a group; undefined when there is none. */
+  incident(cluster, group) {
+    return this.#open.get(key(cluster, group));
+  }
+
+  /** The mute under which a group is now; undefined when there is none. */
+  muted(cluster, group) {
+    return this.mutes.find((one) => one.active && one.matches(cluster, group));
+  }
+}
+
+const key = (cluster, group) => JSON.stringify([cluster, group]);
+
+/** Does a mute concern a group? In ours `*` is any characters; those of the configuration are regular expressions. */
+function matcher({ id, cluster, group }) {
+  const pattern = id.startsWith("config:") ? expression : glob;
+  const [ofCluster, ofGroup] = [pattern(cluster), pattern(group)];
+  return (one, other) => ofCluster.test(one) && ofGroup.test(other);
+}
+
+const glob = (text) => new RegExp(`^${(text || "*").replace(/[.+?^${}()|[\]\\]/g, "\\$&").replaceAll("*", ".*")}$`, "s");
+
+function expression(text) {
+  try {
+    return new RegExp(`^(?:${text || ".*"})$`);
+  } catch {
+    return /(?!)/; // written for Python, not understood here
+  }
+}

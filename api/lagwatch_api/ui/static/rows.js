@@ -1,0 +1,91 @@
+// One line of the list: a group, or a heading over some. Lines are reused while the list scrolls.
+
+import { address } from "./place.js";
+import { draw, sparkline, trend } from "./trends.js";
+import { LEVELS, REASONS, VERDICTS, bounded, brief, instant, make, mark, number, say } from "./words.js";
+
+export const COLUMNS = [
+  { key: "trouble", name: "Verdict", cell: "c-mark", sortable: true },
+  { key: "group", name: "Group", cell: "c-group", sortable: true },
+  { key: "cluster", name: "Cluster", cell: "c-cluster" },
+  { key: "since", name: "For", cell: "c-since number", sortable: true },
+  { key: "lag", name: "Lag", cell: "c-lag number", sortable: true },
+  { key: "trend", name: "Last hour", cell: "c-trend" },
+  { key: "time", name: "Time lag", cell: "c-time number", sortable: true },
+  { key: "state", name: "State, members", cell: "c-state" },
+];
+const AT = Object.fromEntries(COLUMNS.map((column, index) => [column.key, index]));
+
+export function line() {
+  const cells = COLUMNS.map((column) => make("div", { role: "cell", class: column.cell }));
+  const link = make("a", { href: "#" });
+  const note = make("span", { class: "note" });
+  cells[AT.group].append(link, note);
+  const spark = sparkline();
+  const slope = make("span", { class: "slope" });
+  cells[AT.trend].append(spark, slope);
+  for (const key of ["cluster", "since", "state"]) cells[AT[key]].classList.add("soft");
+  const open = make("button", { type: "button", class: "heading" });
+  const over = make("div", { role: "cell", class: "c-heading", "aria-colspan": COLUMNS.length }, open);
+  const element = make("div", { role: "row", class: "row" }, over, ...cells);
+  return { element, cells, over, open, link, note, spark, slope, status: "" };
+}
+
+/** What a line links to or opens: it takes the focus. */
+export const handle = (slot) => (slot.over.hidden ? slot.link : slot.open);
+
+export function place(slot, index, height) {
+  slot.element.style.transform = `translateY(${index * height}px)`;
+  slot.element.setAttribute("aria-rowindex", index + 2);
+  slot.element.dataset.index = index;
+}
+
+export function fillHeading(slot, one) {
+  kind(slot, true);
+  const groups = `${number(one.count)} group${one.count === 1 ? "" : "s"}`;
+  const bad = one.bad ? `, ${number(one.bad)} in trouble` : "";
+  say(slot.open, `${one.heading} · ${groups}${bad}`);
+  slot.open.dataset.heading = one.heading;
+  slot.open.dataset.level = one.bad ? (LEVELS[one.worst] ?? "warn") : "";
+  slot.open.setAttribute("aria-expanded", String(one.open));
+  slot.element.removeAttribute("data-stale");
+  slot.element.dataset.level = "";
+}
+
+/** `known`: its trend; `stale`: its data are too old to be trusted; `note`: muted, acknowledged; `now`: ms. */
+export function fillGroup(slot, one, { known, stale, note, now }) {
+  kind(slot, false);
+  const { element, cells, link } = slot;
+  element.toggleAttribute("data-stale", stale);
+  element.dataset.level = stale ? "" : (LEVELS[one.worst] ?? "unknown");
+  const status = `${one.worst}${stale}`;
+  if (slot.status !== status) {
+    cells[AT.trouble].replaceChildren(mark(one.worst, stale));
+    cells[AT.trouble].title = stale ? `Was ${VERDICTS[one.worst] ?? one.worst}. The data are too old to be trusted.` : "";
+    slot.status = status;
+  }
+  say(link, one.group);
+  link.title = one.group;
+  link.href = address({ group: one.group, of: one.cluster });
+  say(slot.note, note);
+  slot.note.hidden = !note;
+  say(cells[AT.cluster], one.cluster);
+  cells[AT.cluster].title = one.cluster;
+  const since = one.since === null ? "" : `${one.atLeast ? "≥ " : ""}${brief((now - one.since) / 1000)}`;
+  say(cells[AT.since], since);
+  cells[AT.since].title = one.since === null ? "" : `since ${one.atLeast ? "at least " : ""}${instant(one.since)}`;
+  say(cells[AT.lag], one.lag !== null && one.unknown ? `≥ ${number(one.lag)}` : number(one.lag));
+  draw(slot.spark, known);
+  say(slot.slope, trend(known));
+  say(cells[AT.time], timeLag(one));
+  cells[AT.time].title = REASONS[one.reason] ?? "";
+  say(cells[AT.state], one.members === null ? one.state : `${one.state}, ${number(one.members)}`);
+}
+
+const timeLag = (one) => (one.time === null ? (REASONS[one.reason] || "unknown") : bounded(one.time, one.bound));
+
+function kind(slot, heading) {
+  slot.over.hidden = !heading;
+  for (const cell of slot.cells) cell.hidden = heading;
+  slot.element.classList.toggle("is-heading", heading);
+}

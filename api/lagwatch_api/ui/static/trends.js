@@ -1,0 +1,100 @@
+// The lag of the groups on the screen over the last hour: a small curve, and where it is going.
+
+import { ask } from "./ask.js";
+import { rate } from "./words.js";
+
+const EVERY_MS = 30_000;
+const WAIT_MS = 150; // scrolling goes on: ask for what it ends at
+const MOST = 50; // of one question, so that its address stays short
+const SLOPE_MS = 10 * 60_000;
+const WIDTH = 76;
+const HEIGHT = 20;
+const SVG = "http://www.w3.org/2000/svg";
+
+export class Trends {
+  #found = new Map(); // key → { askedAt, lags, stepMs }
+  #listener;
+  #timer = 0;
+
+  /** `listener` is called when something came. */
+  constructor(listener) {
+    this.#listener = listener;
+  }
+
+  /** What is known of a group; undefined while nothing is. */
+  of(one) {
+    return this.#found.get(one.key);
+  }
+
+  /** These groups are on the screen. */
+  want(groups) {
+    const now = performance.now();
+    const old = groups.filter((one) => !(now - (this.#found.get(one.key)?.askedAt ?? -Infinity) < EVERY_MS));
+    clearTimeout(this.#timer);
+    if (old.length) this.#timer = setTimeout(() => this.#ask(old), WAIT_MS);
+  }
+
+  async #ask(groups) {
+    const byCluster = Map.groupBy(groups, (one) => one.cluster);
+    for (const [cluster, all] of byCluster) {
+      for (let at = 0; at < all.length; at += MOST) await this.#some(cluster, all.slice(at, at + MOST));
+    }
+    this.#listener();
+  }
+
+  async #some(cluster, groups) {
+    const askedAt = performance.now();
+    for (const one of groups) this.#found.set(one.key, { ...this.#found.get(one.key), askedAt });
+    const query = new URLSearchParams(groups.map((one) => ["group", one.group]));
+    try {
+      const told = await ask(`api/v1/clusters/${encodeURIComponent(cluster)}/trends?${query}`);
+      for (const one of groups) this.#found.set(one.key, { askedAt, lags: told.groups[one.group] ?? [], stepMs: told.step_ms });
+    } catch {
+      // the next time
+    }
+  }
+}
+
+/** Messages per second by which a lag grew in the last ten minutes; null when that is not known. */
+export function slope({ lags, stepMs } = {}) {
+  const last = lags?.findLastIndex((lag) => lag !== null) ?? -1;
+  if (last < 0) return null;
+  const least = Math.max(0, last - SLOPE_MS / stepMs);
+  const first = lags.findIndex((lag, index) => index >= least && lag !== null);
+  if (first === last) return null;
+  return (lags[last] - lags[first]) / (((last - first) * stepMs) / 1000);
+}
+
+/** `+12/s`, `steady`, `−3/s`; "" when it is not known. */
+export function trend(known) {
+  const perS = slope(known);
+  if (perS === null) return "";
+  if (Math.abs(perS) < 0.005) return "steady";
+  return `${perS > 0 ? "+" : "−"}${rate(Math.abs(perS))}`;
+}
+
+export function sparkline() {
+  const svg = document.createElementNS(SVG, "svg");
+  svg.setAttribute("viewBox", `0 0 ${WIDTH} ${HEIGHT}`);
+  svg.setAttribute("class", "spark");
+  svg.setAttribute("aria-hidden", "true"); // the trend beside it says the same
+  svg.append(document.createElementNS(SVG, "path"));
+  return svg;
+}
+
+/** Draw lags into a sparkline, from 0 up; gaps stay gaps. */
+export function draw(svg, { lags = [] } = {}) {
+  const most = Math.max(1, ...lags.map((lag) => lag ?? 0));
+  let pen = "M";
+  const steps = lags.map((lag, index) => {
+    if (lag === null) return (pen = "M"), "";
+    const x = (index / Math.max(1, lags.length - 1)) * (WIDTH - 2) + 1;
+    const y = HEIGHT - 2 - (lag / most) * (HEIGHT - 4);
+    // a point between gaps would not be seen: give it a length
+    const step = `${pen}${x.toFixed(1)} ${y.toFixed(1)}${pen === "M" ? "h0.5" : ""}`;
+    pen = "L";
+    return step;
+  });
+  const path = steps.join("");
+  if (svg.firstChild.getAttribute("d") !== path) svg.firstChild.setAttribute("d", path);
+}

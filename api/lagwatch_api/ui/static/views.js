@@ -1,0 +1,42 @@
+// Groups under headings: by cluster, topic, client or the first part of their names.
+
+export const VIEWS = { "": "All groups", cluster: "By cluster", topic: "By topic", client: "By client", prefix: "By prefix" };
+
+const PREFIX = /^[^./:]+(?=[./:])|^[^-_]+/; // team-7.orders → team-7, billing-orders → billing
+const NUMBERED = /[-_.]?(\d+|[0-9a-f]{8}-[0-9a-f-]{27})$/; // members of one service differ in the end
+
+const HEADINGS = {
+  cluster: (one) => [one.cluster],
+  topic: (one) => one.topics ?? [],
+  client: (one) => [...new Set((one.clients ?? []).map((client) => client.replace(NUMBERED, "") || client))],
+  prefix: (one) => [PREFIX.exec(one.group)?.[0] ?? one.group],
+};
+const NONE = { topic: "(no topic known)", client: "(no members)" };
+
+/** Does the view need what groups read? */
+export const needsSubscriptions = (view) => view === "topic" || view === "client";
+
+/**
+ * Headings and, under those that are open, groups in the order given. A heading is
+ * { heading, count, bad, worst, open }; the worst comes first.
+ */
+export function arranged(groups, view, open) {
+  const found = new Map();
+  for (const one of groups) {
+    const names = HEADINGS[view](one);
+    for (const name of names.length ? names : [NONE[view] ?? "(none)"]) {
+      if (!found.has(name)) found.set(name, []);
+      found.get(name).push(one);
+    }
+  }
+  const sections = [...found].map(([heading, members]) => ({
+    heading, members,
+    count: members.length,
+    bad: members.filter((one) => one.trouble >= 3).length,
+    worst: members.reduce((worst, one) => (one.trouble > worst.trouble ? one : worst)).worst,
+    open: open.has(heading),
+  }));
+  const rank = (one) => Math.max(...[one.members[0].trouble, one.bad ? 3 : 0]);
+  sections.sort((a, b) => rank(b) - rank(a) || b.bad - a.bad || b.count - a.count || (a.heading < b.heading ? -1 : 1));
+  return sections.flatMap((one) => (one.open ? [one, ...one.members] : [one]));
+}

@@ -1,0 +1,117 @@
+"""What a list of groups shows beside each: where its lag is going, and what it reads.
+
+Kept apart from the fleet, whose rows are sent to every reader in every round: this is asked for the
+groups on the screen, or when they are arranged by topic or client.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Final
+
+import numpy as np
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+from typing_extensions import TypedDict
+
+from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.core.trail import STEP_MS, Trail
+from lagwatch.ports.queries import Queries
+from lagwatch_api.answers import json_answer
+from lagwatch_api.routing import Answer, Endpoint
+from lagwatch_api.v1.fleet import NO_CACHE, TAG, newest
+
+MOST_GROUPS: Final = 100
+"""Of one question: more than a screen shows."""
+
+Trails = Mapping[str, Trail]
+"""By cluster."""
+
+
+class Trends(TypedDict):
+    """Lags of some groups over the last hour."""
+
+    step_ms: int
+    end_ms: Annotated[int, Field(description="the newest point's minute; -1 = none yet")]
+    groups: Annotated[
+        Mapping[str, Sequence[int | None]],
+        Field(description="lag by minute, oldest first; null = unknown; without groups not known"),
+    ]
+
+
+class Subscription(TypedDict):
+    """What a group reads, and with which clients."""
+
+    topics: Sequence[str]
+    clients: Annotated[Sequence[str], Field(description="client ids of its members")]
+
+
+class Subscriptions(TypedDict):
+    """Of every group of a cluster."""
+
+    groups: Mapping[str, Subscription]
+
+
+def endpoints(queries: Queries, trails: Trails) -> Iterator[Endpoint]:
+    """The routes."""
+
+    async def trends(request: Request) -> Response:
+        cluster = request.path_params["cluster"]
+        queries.groups(cluster)  # raises for an unknown cluster
+        asked = request.query_params.getlist("group")[:MOST_GROUPS]
+        return json_answer(trends_of(trails.get(cluster, Trail()), asked), headers=NO_CACHE)
+
+    async def subscriptions(request: Request) -> Response:
+        cluster = request.path_params["cluster"]
+        queries.groups(cluster)
+        snapshot = newest(queries, cluster)
+        groups = {} if snapshot is None else subscriptions_of(snapshot)
+        return json_answer({"groups": groups}, headers=NO_CACHE)
+
+    yield Endpoint(
+        method="GET",
+        path="/api/v1/clusters/{cluster}/trends",
+        handler=trends,
+        summary=f"Lags of up to {MOST_GROUPS} groups over the last hour: `?group=…&group=…`",
+        tag=TAG,
+        answers={200: Answer(description="lags by group", model=Trends)},
+        query={"group": f"a group; may be given {MOST_GROUPS} times"},
+    )
+    yield Endpoint(
+        method="GET",
+        path="/api/v1/clusters/{cluster}/subscriptions",
+        handler=subscriptions,
+        summary="The topics and client ids of every group",
+        tag=TAG,
+        answers={200: Answer(description="by group", model=Subscriptions)},
+    )
+
+
+def trends_of(trail: Trail, groups: Sequence[str]) -> Trends:
+    """The trails of these groups; those without one are left out."""
+    found = {group: lags for group in groups if (lags := trail.of(group))}
+    return {"step_ms": STEP_MS, "end_ms": trail.end_ms, "groups": found}
+
+
+def subscriptions_of(snapshot: ClusterSnapshot) -> dict[str, Subscription]:
+    """By group. Rows are sorted by group and topic, so each topic of a group is one run of them."""
+    first, topic = snapshot.group.first, snapshot.rows.topic
+    if not topic.size:
+        return {}
+    begins = np.ones(topic.size, np.bool_)
+    begins[1:] = topic[1:] != topic[:-1]
+    begins[first[:-1]] = True
+    runs = np.flatnonzero(begins)
+    bounds = np.searchsorted(runs, first).tolist()
+    names = [snapshot.topic_names[each] for each in topic[runs].tolist()]
+    return {
+        group: {
+            "topics": names[bounds[number] : bounds[number + 1]],
+            "clients": _clients(snapshot, group),
+        }
+        for number, group in enumerate(snapshot.groups)
+    }
+
+
+def _clients(snapshot: ClusterSnapshot, group: str) -> list[str]:
+    info = snapshot.info.get(group)
+    return [] if info is None else sorted({one.client_id for one in info.members})

@@ -1,0 +1,126 @@
+"""Lags of the last hour, what groups read, and the routes that tell both."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lagwatch.core.trail import POINTS, STEP_MS, Trail
+from lagwatch_api import create_app
+from tests.support.api_doubles import GivenQueries, GivenSettings, RecordingCommands
+from tests.support.fleet import CLUSTER, Fleet, ShiftedClock
+from tests.support.serving import ask
+
+
+def taken(fleet: Fleet, clock: ShiftedClock, minutes: int) -> Trail:
+    trail = Trail()
+    for _ in range(minutes):
+        take(trail, fleet)
+        clock.ahead_ms += STEP_MS - 1000  # `take` lets a second pass
+    return trail
+
+
+def take(trail: Trail, fleet: Fleet) -> None:
+    fleet.pass_time(1)
+    assert fleet.monitor.snapshot is not None
+    trail.take(fleet.monitor.snapshot)
+
+
+class TestTrail:
+    def test_a_minute_has_one_point_and_the_newest_is_last(self) -> None:
+        clock = ShiftedClock()
+        fleet = Fleet(["good", "bad"], clock)
+        fleet.failing.add("bad")
+
+        trail = taken(fleet, clock, 3)
+
+        assert trail.of("good") == [None] * (POINTS - 3) + [0, 0, 0]
+        assert trail.of("bad") == [None] * (POINTS - 3) + [10, 20, 30]
+
+    def test_an_hour_later_the_oldest_are_gone(self) -> None:
+        clock = ShiftedClock()
+        fleet = Fleet(["bad"], clock)
+        fleet.failing.add("bad")
+
+        trail = taken(fleet, clock, POINTS + 2)
+
+        assert trail.of("bad") == [10 * number for number in range(3, POINTS + 3)]
+
+    def test_minutes_without_a_round_are_gaps(self) -> None:
+        clock = ShiftedClock()
+        fleet = Fleet(["bad"], clock)
+        fleet.failing.add("bad")
+        trail = taken(fleet, clock, 1)
+        clock.ahead_ms += 2 * STEP_MS
+
+        take(trail, fleet)
+
+        assert trail.of("bad")[-4:] == [10, None, None, 20]
+
+    def test_a_lag_of_which_a_part_is_unknown_is_a_gap_and_not_a_fall(self) -> None:
+        clock = ShiftedClock()
+        snapshot = Fleet(["dark", "light"], clock).monitor.snapshot
+        assert snapshot is not None
+        trail = Trail()
+
+        trail.take(replace(snapshot, group=replace(snapshot.group, unknown=np.array([1, 0]))))
+
+        assert trail.of("dark") == [None] * POINTS
+        assert trail.of("light") == [None] * (POINTS - 1) + [0]
+
+    def test_a_group_that_comes_later_moves_no_other_groups_past(self) -> None:
+        clock = ShiftedClock()
+        few, many = Fleet(["m"], clock), Fleet(["a", "m", "z"], clock)
+        few.failing.add("m")
+        many.failing.add("m")
+        trail = taken(few, clock, 1)
+
+        take(trail, many)
+
+        assert trail.of("m")[-2:] == [10, 10]
+        assert trail.of("a")[-2:] == [None, 0]
+
+    def test_of_a_group_that_was_never_taken_nothing_is_known(self) -> None:
+        assert Trail().of("nobody") == []
+
+
+def app_of(fleet: Fleet, trail: Trail):
+    return create_app(
+        fleet.queries,
+        RecordingCommands(),
+        GivenSettings(),
+        trails={CLUSTER: trail},
+        hostname="h",
+        version="0",
+    )
+
+
+class TestRoutes:
+    def test_only_the_groups_that_were_asked_for_are_told(self) -> None:
+        clock = ShiftedClock()
+        fleet = Fleet(["a", "b", "c"], clock)
+        app = app_of(fleet, taken(fleet, clock, 1))
+
+        answer = ask(app, f"/api/v1/clusters/{CLUSTER}/trends?group=a&group=c&group=nobody").json
+
+        assert set(answer["groups"]) == {"a", "c"}
+        assert answer["groups"]["a"][-1] == 0
+        assert answer["step_ms"] == STEP_MS
+
+    def test_each_group_has_its_topics_and_clients(self) -> None:
+        fleet = Fleet(["a", "b"], ShiftedClock(), topic="orders")
+
+        answer = ask(app_of(fleet, Trail()), f"/api/v1/clusters/{CLUSTER}/subscriptions").json
+
+        assert answer["groups"] == {
+            "a": {"topics": ["orders"], "clients": []},
+            "b": {"topics": ["orders"], "clients": []},
+        }
+
+    @pytest.mark.parametrize("route", ["trends", "subscriptions"])
+    def test_an_unknown_cluster_is_not_found(self, route: str) -> None:
+        app = create_app(
+            GivenQueries({}), RecordingCommands(), GivenSettings(), hostname="h", version="0"
+        )
+
+        assert ask(app, f"/api/v1/clusters/nowhere/{route}").status == 404
