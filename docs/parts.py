@@ -102,6 +102,7 @@ def documented_app() -> Any:  # noqa: ANN401 FastAPI's own type is of no use her
         history=absent,
         deployments=absent,
         scaling=absent,
+        progress=absent,
         access=absent,
         hostname="",
         version="",

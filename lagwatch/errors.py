@@ -5,6 +5,7 @@ LagwatchError
 ├── ConfigError      the configuration cannot be used; lists every fault at once
 ├── InputError       a file or argument given by the user cannot be used
 ├── NotFoundError    a cluster, group or topic that is not known
+├── NameTakenError   a name that something else already has
 ├── SourceError      Kafka refused or did not answer; `kind` says how
 ├── NotifyError      a receiver of notices refused or did not answer
 ├── HistoryError     a history store refused, did not answer or holds what it must not
@@ -63,6 +64,10 @@ class NotFoundError(LagwatchError):
         self.kind = kind
         self.name = name
         super().__init__(f"{kind} {name!r} is not known")
+
+
+class NameTakenError(LagwatchError):
+    """Something else has this name; the text says what."""
 
 
 class SourceError(LagwatchError):

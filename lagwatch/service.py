@@ -34,6 +34,7 @@ from lagwatch.memory import give_back, keep_little
 from lagwatch.metrics import ClusterState, Exporter, NoticeState, ServiceState
 from lagwatch.monitor import ClusterMonitor
 from lagwatch.monitor.keeper import CheckpointKeeper
+from lagwatch.monitor.progress import ReportedProgress
 from lagwatch.monitor.scaling import FollowedGroups
 from lagwatch.monitor.settings import monitor_settings
 from lagwatch.monitor.skew import TOLERATED_MS
@@ -45,6 +46,7 @@ from lagwatch.ports.alerts import AlertsView
 from lagwatch.ports.deployments import Deployments
 from lagwatch.ports.history import HistoryQueries
 from lagwatch.ports.metrics import Metrics
+from lagwatch.ports.progress import ProgressSink
 from lagwatch.ports.queries import (
     BurrowSettings,
     ClusterHealth,
@@ -73,6 +75,7 @@ class MakeApp(Protocol):
         events: EventQueries,
         scaling: Scaling,
         trails: Mapping[str, Trail],
+        progress: ProgressSink,
         access: Access,
     ) -> ASGIApp: ...
 
@@ -131,6 +134,7 @@ class Service:
             RecordedDeployments(self.queries, self.history, clock) if self.history else None
         )
         self.scaling = FollowedGroups(self.queries, clock)
+        self.progress = ReportedProgress(self.monitors, clock)
         self._reload_problem = ""
         self.metrics = Exporter(settings.metrics, collect=self.state, clock=clock)
 
@@ -408,6 +412,7 @@ async def _serve(settings: Settings, make_app: MakeApp, load: Callable[[], Setti
         events=service.stories,
         scaling=service.scaling,
         trails=service.trails,
+        progress=service.progress,
         access=AccessControl(settings.server, clock),
     )
     server = HttpServer(app, settings.server, clock)

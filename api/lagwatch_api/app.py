@@ -10,6 +10,7 @@ from lagwatch.ports.alerts import AlertsView
 from lagwatch.ports.deployments import Deployments
 from lagwatch.ports.history import HistoryQueries
 from lagwatch.ports.metrics import Metrics
+from lagwatch.ports.progress import ProgressSink
 from lagwatch.ports.queries import BurrowSettings, Commands, EventQueries, Queries
 from lagwatch.ports.scaling import Scaling
 from lagwatch_api import docs, errors, ops, ui
@@ -25,6 +26,7 @@ from lagwatch_api.v1 import deployments as deployment_routes
 from lagwatch_api.v1 import events as events_route
 from lagwatch_api.v1 import fleet, losses, scale, stream, trends
 from lagwatch_api.v1 import history as history_routes
+from lagwatch_api.v1 import progress as progress_routes
 from lagwatch_api.v1 import session as session_routes
 from lagwatch_api.v1.trends import Trails
 from lagwatch_api.v3 import routes as v3
@@ -48,6 +50,7 @@ def create_app(
     events: EventQueries | None = None,
     scaling: Scaling | None = None,
     trails: Trails | None = None,
+    progress: ProgressSink | None = None,
     access: Access | None = None,
     hostname: str,
     version: str,
@@ -93,6 +96,8 @@ def create_app(
         app.include_router(deployment_routes.router(deployments))
     if scaling is not None:
         app.include_router(scale.router(scaling))
+    if progress is not None:
+        app.include_router(progress_routes.router(progress))
     errors.install(app, table, reply)
     if access is not None:
         app.include_router(session_routes.router(access))

@@ -394,3 +394,8 @@ class GroupInfo:
     coordinator: int
     """Broker id; -1 unknown."""
     members: tuple[Member, ...]
+
+    @property
+    def member_count(self) -> int | None:
+        """None where the group could not be described."""
+        return len(self.members) if self.members or self.state != "Unknown" else None

@@ -103,7 +103,7 @@ class RecordedDeployments:
             deployed_ms=chosen.at_ms,
             version=chosen.version,
             at_ms=snapshot.at_ms,
-            members=None if info is None else len(info.members),
+            members=None if info is None else info.member_count,
             partitions=tuple(partitions(recorded, standing(snapshot, group, chosen.offsets))),
         )
 

@@ -320,7 +320,8 @@ class View:
 
     @property
     def group_members(self) -> Int64:
-        members = [UNKNOWN if info is None else len(info.members) for info in self.infos]
+        counts = [None if info is None else info.member_count for info in self.infos]
+        members = [UNKNOWN if count is None else count for count in counts]
         return np.where(self.group_state >= 0, np.array(members, np.int64), UNKNOWN)
 
     @property

@@ -13,6 +13,7 @@ from lagwatch.core.log_end import LogEndHistory
 from lagwatch.core.model import (
     UNKNOWN,
     EpochMs,
+    GroupInfo,
     Membership,
     OpenTransaction,
     RuleSet,
@@ -50,6 +51,7 @@ from lagwatch.ports.reports import (
     GroupsSeen,
     LogEnds,
     OpenTransactions,
+    Progress,
     Report,
     SharesSeen,
     SourceHealth,
@@ -67,6 +69,9 @@ RECENT_S_PER_INTERVAL = 10
 offset every ten seconds, as many as the window has intervals."""
 
 _COMMIT_SOURCES = frozenset({SourceKind.OFFSETS_TOPIC, SourceKind.COMMITTED})
+
+_Waiting = Commits | GroupsGone | Progress
+"""What waits for the next round of log ends."""
 
 _GONE_AFTER_MS = 30_000
 """A topic missing from the metadata this long is deleted: a starting broker may forget one."""
@@ -177,6 +182,8 @@ class ClusterMonitor:
         """Since when everything has been known once: backlog, commits, log ends; -1: not yet."""
         self._first_ms = EpochMs(UNKNOWN)
         """`complete_ms` of the first process that watched the cluster."""
+        self.elsewhere: dict[str, GroupInfo] = {}
+        """Groups whose progress is kept outside of Kafka, as far as it was reported."""
         self._transactions: Mapping[tuple[str, int], OpenTransaction] = {}
         self._shares = Shares()
         self.story = Story()
@@ -197,7 +204,7 @@ class ClusterMonitor:
         self._backlog_ms = EpochMs(UNKNOWN)
         self._ends_ms = EpochMs(UNKNOWN)
         """When the newest round of log ends of this process began."""
-        self._waiting: deque[tuple[Commits | GroupsGone, EpochMs, int]] = deque()
+        self._waiting: deque[tuple[_Waiting, EpochMs, int]] = deque()
         self._waiting_number = 0
         self._layout: Layout | None = None
         self._expired_ms = 0
@@ -280,6 +287,9 @@ class ClusterMonitor:
                 self._commits(report, now_ms)
             case GroupsGone():
                 self._take(report, now_ms, number=0)
+            case Progress():
+                self.elsewhere[report.group] = _kept_elsewhere(report)
+                self._take(report, now_ms, number=len(report.offset))
             case Topics():
                 self._new_topics(report, now_ms)
             case CollectorStarted():
@@ -476,7 +486,7 @@ class ClusterMonitor:
             at_ms=now_ms,
             data_ms=self._data_ms,
             topics=self._topics,
-            info=dict(self.groups.info),
+            info={**self.elsewhere, **self.groups.info},
             owners=dict(self.groups.owners),
         )
         before, self.snapshot = (
@@ -625,7 +635,7 @@ class ClusterMonitor:
             self.skew.see(newest_commit_ms=newest_ms, observed_ms=report.observed_ms)
         self._take(report, now_ms, number=report.key.size)
 
-    def _take(self, report: Commits | GroupsGone, now_ms: EpochMs, *, number: int) -> None:
+    def _take(self, report: _Waiting, now_ms: EpochMs, *, number: int) -> None:
         """Admit at once what is of the past; else let it wait for the next log ends."""
         if not self._waiting and self._is_past(report):
             self._admit(report, now_ms)
@@ -637,10 +647,12 @@ class ClusterMonitor:
         ):
             self._admit_next(now_ms)
 
-    def _is_past(self, report: Commits | GroupsGone) -> bool:
+    def _is_past(self, report: _Waiting) -> bool:
         """Were log ends read after all of these commits were made? Removals need none."""
         if isinstance(report, GroupsGone):
             return True
+        if isinstance(report, Progress):
+            return 0 <= report.at_ms <= self._data_ms
         return bool(
             report.exact_times
             and self._data_ms >= 0
@@ -652,11 +664,39 @@ class ClusterMonitor:
         self._waiting_number -= number
         self._admit(report, now_ms)
 
-    def _admit(self, report: Commits | GroupsGone, now_ms: EpochMs) -> None:
+    def _admit(self, report: _Waiting, now_ms: EpochMs) -> None:
         """Put commits into their windows; removed ones take their row away."""
-        if isinstance(report, GroupsGone):
-            self._groups_gone(report)
+        match report:
+            case GroupsGone():
+                self._groups_gone(report)
+            case Progress():
+                self._admit_progress(report, now_ms)
+            case Commits():
+                self._admit_commits(report, now_ms)
+
+    def _admit_progress(self, report: Progress, now_ms: EpochMs) -> None:
+        if report.at_ms < now_ms - self.settings.expire_ms:
             return
+        places = list(zip(report.topic, report.partition, strict=True))
+        row = self._table.of_places(report.group, places, self._topics)
+        self._place_made()
+        at_ms = np.full(row.size, report.at_ms, np.int64)
+        # the instant is the order: what is reported twice, or late, is no news
+        news = self.windows.advances(row, at_ms)
+        if not news.any():
+            return
+        by_row = stable_order(row)
+        chosen = by_row[news[by_row]]
+        self._insert(
+            row[chosen],
+            np.array(report.offset, np.int64)[chosen],
+            at_ms[chosen] - self.skew.corrected_ms,
+            order=at_ms[chosen],
+            observed_ms=report.at_ms,
+            now_ms=now_ms,
+        )
+
+    def _admit_commits(self, report: Commits, now_ms: EpochMs) -> None:
         self.positions.update(report.positions)
         self._exact_times = report.exact_times
         keep = (report.commit_ms >= now_ms - self.settings.expire_ms) & (report.offset >= 0)
@@ -688,18 +728,33 @@ class ClusterMonitor:
         commit_ms = report.commit_ms[chosen]
         if not report.exact_times:
             commit_ms = commit_ms - self.skew.corrected_ms
+        self._insert(
+            row, offset, commit_ms, order=order, observed_ms=report.observed_ms, now_ms=now_ms
+        )
+
+    def _insert(
+        self,
+        row: Int32,
+        offset: Int64,
+        commit_ms: Int64,
+        *,
+        order: Int64,
+        observed_ms: EpochMs,
+        now_ms: EpochMs,
+    ) -> None:
+        """Put commits, sorted by row, into their windows."""
         commits = CommitColumns(
             row=row,
             offset=offset,
             commit_ms=commit_ms,
             order=order,
             lag=self._lags(row, offset, commit_ms),
-            observed_s=np.full(chosen.size, report.observed_ms // 1000, np.uint32),
+            observed_s=np.full(row.size, observed_ms // 1000, np.uint32),
         )
         self._follow(commits, now_ms)
         self.windows.insert(commits)
         self._touched.append(row)
-        self.admitted += chosen.size
+        self.admitted += row.size
 
     def _lags(self, row: Int32, offset: Int64, commit_ms: Int64) -> Int64:
         """Lag of each commit at its own time; -1 where no log end is known."""
@@ -988,8 +1043,20 @@ class ClusterMonitor:
         self._table.new_collector()
 
 
-def _seen_ms(report: Commits | GroupsGone, arrived_ms: EpochMs, _: int) -> EpochMs:
+def _seen_ms(report: _Waiting, arrived_ms: EpochMs, _: int) -> EpochMs:
     return report.observed_ms if isinstance(report, Commits) else arrived_ms
+
+
+def _kept_elsewhere(report: Progress) -> GroupInfo:
+    """Kafka knows neither state nor members of such a group."""
+    return GroupInfo(
+        group=report.group,
+        type=report.kind,
+        state="Unknown",
+        assignor="",
+        coordinator=UNKNOWN,
+        members=(),
+    )
 
 
 def _removed_later(report: Commits, removed: Slots) -> Bools:

@@ -303,6 +303,21 @@ class RowTable:
         self.changed = True
         return row
 
+    def of_places(
+        self, group: str, places: Sequence[tuple[str, int]], topics: TopicColumns
+    ) -> Int32:
+        """The row of each of these partitions of a group, making rows where there are none."""
+        known = {
+            (topic, int(self._ids[2, row])): row
+            for topic in {topic for topic, _ in places}
+            for row in self.of_group(group, topic).tolist()
+        }
+        rows = [
+            known[place] if place in known else self.make((group, *place), topics)
+            for place in places
+        ]
+        return np.array(rows, np.int32)
+
     def has(self, identity: Identity) -> bool:
         """Does this group-partition have a row?"""
         group, topic, partition = identity

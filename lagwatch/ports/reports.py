@@ -61,6 +61,22 @@ class CommitsKnown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a job that keeps its progress outside of Kafka has come; from the serving side."""
+
+    group: str
+    """The name that it is shown by."""
+    kind: str
+    """What keeps it: spark-checkpoint, flink, …"""
+    topic: tuple[str, ...]
+    partition: tuple[int, ...]
+    offset: tuple[int, ...]
+    """The next one to be read."""
+    at_ms: EpochMs
+    """When the job had come so far, on lagwatch's clock; an instant is taken once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EmptyTails:
     """Ranges of offsets in which a read_committed reader found no record; columns.
 
@@ -226,6 +242,7 @@ Report = (
     CollectorStarted
     | Commits
     | CommitsKnown
+    | Progress
     | EmptyTails
     | AppendTimes
     | OpenTransactions

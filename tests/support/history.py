@@ -200,6 +200,13 @@ class Live:
         self._version = 0
         self._tell(CollectorStarted(incarnation=1))
 
+    def restart_collector(self) -> None:
+        """A new collector reads on; ids of commits begin anew."""
+        self._keys.clear()
+        self._tell(CollectorStarted(incarnation=2))
+        names = dict.fromkeys(topic for topic, _ in self.ends)
+        self.topics(**{name: sum(topic == name for topic, _ in self.ends) for name in names})
+
     def topics(self, **partitions: int) -> None:
         """All topics there are, with their partitions."""
         self._version += 1

@@ -21,6 +21,7 @@ from lagwatch.config.history import HistorySettings
 from lagwatch.config.server import ServerSettings
 from lagwatch.history.build import History
 from lagwatch.history.deployments import RecordedDeployments
+from lagwatch.monitor.progress import ReportedProgress
 from lagwatch.monitor.scaling import FollowedGroups
 from lagwatch.notify.alerts import Alerts
 from lagwatch.query import SnapshotQueries
@@ -76,6 +77,7 @@ def app() -> Iterator[FastAPI]:
             history=history.queries,
             deployments=RecordedDeployments(queries, history, clock),
             scaling=FollowedGroups(queries, clock),
+            progress=ReportedProgress({}, clock),
             access=AccessControl(ServerSettings(hosts=("test", "testserver")), SystemClock()),
             hostname="vm",
             version="1.2.3",

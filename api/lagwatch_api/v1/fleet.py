@@ -195,7 +195,7 @@ def fleet_rows(snapshot: ClusterSnapshot) -> Rows:
             partitions,
             unknown,
             share,
-            len(info.members) if info is not None else None,
+            info.member_count if info is not None else None,
             old,
             _BOUNDS[why] if time_ms >= 0 else "unknown",
             None if since_ms < 0 else since_ms,
@@ -345,7 +345,7 @@ def _info(info: GroupInfo) -> dict[str, object]:
         "type": info.type,
         "assignor": info.assignor,
         "coordinator": None if info.coordinator < 0 else info.coordinator,
-        "members": len(info.members),
+        "members": info.member_count,
     }
 
 

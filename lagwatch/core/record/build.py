@@ -199,7 +199,8 @@ def _states(snapshot: ClusterSnapshot) -> Text:
 
 def _members(snapshot: ClusterSnapshot) -> Int32:
     infos = map(snapshot.info.get, snapshot.groups)
-    return np.array([UNKNOWN if info is None else len(info.members) for info in infos], np.int32)
+    counts = [None if info is None else info.member_count for info in infos]
+    return np.array([UNKNOWN if count is None else count for count in counts], np.int32)
 
 
 def _not_ok(snapshot: ClusterSnapshot) -> Int64:

@@ -1,0 +1,47 @@
+"""Takes the progress that jobs keep outside of Kafka into the windows, as commits."""
+
+from collections.abc import Mapping
+
+from lagwatch.clock import Clock
+from lagwatch.core.model import EpochMs
+from lagwatch.errors import NameTakenError, NotFoundError
+from lagwatch.monitor.cluster import ClusterMonitor
+from lagwatch.ports.progress import Positions
+from lagwatch.ports.reports import Progress
+
+
+class ReportedProgress:
+    """`ports.ProgressSink`."""
+
+    def __init__(self, monitors: Mapping[str, ClusterMonitor], clock: Clock) -> None:
+        self._monitors = monitors
+        self._clock = clock
+
+    def told(
+        self, cluster: str, group: str, *, kind: str, positions: Positions, at_ms: int | None
+    ) -> int:
+        monitor = self._monitors.get(cluster)
+        if monitor is None:
+            raise NotFoundError(kind="cluster", name=cluster)
+        if group in monitor.groups.info:
+            raise NameTakenError(
+                f"Kafka has a group {group!r} on {cluster}: report this progress by another name"
+            )
+        now_ms = self._clock.now_ms()
+        taken_ms = now_ms if at_ms is None else min(at_ms, now_ms)
+        places = [
+            (topic, partition, offset)
+            for topic, offsets in positions.items()
+            for partition, offset in offsets.items()
+        ]
+        topics, partitions, offsets = zip(*places, strict=True) if places else ((), (), ())
+        report = Progress(
+            group=group,
+            kind=kind,
+            topic=topics,
+            partition=partitions,
+            offset=offsets,
+            at_ms=EpochMs(taken_ms),
+        )
+        monitor.apply(report, now_ms)
+        return taken_ms
