@@ -203,6 +203,70 @@ class TestUse:
         assert "old" in shown[0]
         assert any(scene.stalled in row for row in shown[1])
 
+    def test_dragging_over_the_curves_zooms_and_can_be_undone(
+        self, browser: Browser, scene: Scene
+    ) -> None:
+        browser.look(1280, 800, "light")
+        open_group(browser, scene.at(scene.stalled))
+        eventually(
+            lambda: browser.run("return !!document.querySelector('#g-past .u-over')"), "curves"
+        )
+        eventually(
+            lambda: (
+                "verdict OK → ERR" in browser.text("#g-events")
+                or "→ ERR" in browser.text("#g-events")
+            ),
+            "the change of the verdict is listed",
+        )
+
+        browser.drag("#g-past .u-over", 200)
+        eventually(lambda: "range=own" in browser.url, "the address has the range")
+        browser.click("#unzoom")
+
+        eventually(lambda: "range=own" not in browser.url, "the whole range is back")
+        assert [one for one in browser.errors() if "SEVERE" in one] == []
+
+    def test_a_group_says_what_to_do_and_who_is_in_it(self, browser: Browser, scene: Scene) -> None:
+        open_group(browser, scene.at(scene.stalled))
+
+        eventually(lambda: "message that it cannot process" in browser.text("#g-to-do"), "steps")
+        assert browser.text("#g-members-said") == "No members: nothing reads for this group."
+        assert "Caught up in" in browser.text("#g-facts")
+
+    def test_an_incident_is_acknowledged_in_place_and_the_list_shows_it(
+        self, browser: Browser, scene: Scene
+    ) -> None:
+        browser.look(1280, 800, "light")
+        open_group(browser, scene.at(scene.stalled))
+        eventually(
+            lambda: "Acknowledge" in browser.text("#incident-list"), "the incident can be taken"
+        )
+
+        browser.click("#incident-list button")
+        eventually(lambda: "acknowledged" in browser.text("#incident-list"), "it is taken")
+        open_fleet(browser, f"{scene.lagwatch.base}/?q={scene.stalled}")
+
+        eventually(lambda: "acknowledged" in browser.texts(ROW)[0], "the list shows it")
+
+    def test_mutes_have_a_page_of_their_own(self, browser: Browser, scene: Scene) -> None:
+        browser.look(390, 844, "dark")
+        browser.open(f"{scene.lagwatch.base}/?page=mutes")
+        eventually(lambda: "every notice is sent" in browser.text("#all-mutes"), "there are none")
+
+        browser.type("#new-group", "current-*")
+        browser.type("#new-reason", "rollout")
+        browser.click("#mutes-page form button")
+        eventually(lambda: "rollout" in browser.text("#all-mutes"), "it is listed")
+        barriers = browser.barriers()
+        open_fleet(browser, f"{scene.lagwatch.base}/?q={scene.current}")
+        eventually(lambda: "muted" in browser.texts(ROW)[0], "the list shows it")
+        browser.open(f"{scene.lagwatch.base}/?page=mutes")
+        eventually(lambda: "rollout" in browser.text("#all-mutes"), "it is still there")
+        browser.click("#all-mutes button")
+
+        eventually(lambda: "every notice is sent" in browser.text("#all-mutes"), "it has ended")
+        assert barriers == []
+
     def test_a_mute_is_made_and_ended(self, browser: Browser, scene: Scene) -> None:
         browser.look(1280, 800, "light")
         open_group(browser, scene.at(scene.stalled))

@@ -5,6 +5,7 @@ groups on the screen, or when they are arranged by topic or client.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Final
 
 import numpy as np
@@ -15,6 +16,7 @@ from typing_extensions import TypedDict
 
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.trail import STEP_MS, Trail
+from lagwatch.errors import NotFoundError
 from lagwatch.ports.queries import Queries
 from lagwatch_api.answers import json_answer
 from lagwatch_api.routing import Answer, Endpoint
@@ -27,6 +29,15 @@ Trails = Mapping[str, Trail]
 """By cluster."""
 
 
+class Speed(TypedDict):
+    """How fast a group reads, and when it will have caught up; null = unknown."""
+
+    consumed_per_s: float | None
+    lag_trend_per_s: float | None
+    catch_up_s: float | None
+    catch_up_reason: str
+
+
 class Trends(TypedDict):
     """Lags of some groups over the last hour."""
 
@@ -36,6 +47,7 @@ class Trends(TypedDict):
         Mapping[str, Sequence[int | None]],
         Field(description="lag by minute, oldest first; null = unknown; without groups not known"),
     ]
+    speeds: Mapping[str, Speed]
 
 
 class Subscription(TypedDict):
@@ -58,7 +70,10 @@ def endpoints(queries: Queries, trails: Trails) -> Iterator[Endpoint]:
         cluster = request.path_params["cluster"]
         queries.groups(cluster)  # raises for an unknown cluster
         asked = request.query_params.getlist("group")[:MOST_GROUPS]
-        return json_answer(trends_of(trails.get(cluster, Trail()), asked), headers=NO_CACHE)
+        found = trends_of(trails.get(cluster, Trail()), asked)
+        return json_answer(
+            {**found, "speeds": speeds_of(queries, cluster, asked)}, headers=NO_CACHE
+        )
 
     async def subscriptions(request: Request) -> Response:
         cluster = request.path_params["cluster"]
@@ -86,7 +101,22 @@ def endpoints(queries: Queries, trails: Trails) -> Iterator[Endpoint]:
     )
 
 
-def trends_of(trail: Trail, groups: Sequence[str]) -> Trends:
+def speeds_of(queries: Queries, cluster: str, groups: Sequence[str]) -> dict[str, Speed]:
+    """The rates and forecasts of these groups; those that are not known are left out."""
+    found: dict[str, Speed] = {}
+    for group in groups:
+        with suppress(NotFoundError):
+            whole = queries.outlook(cluster, group).whole
+            found[group] = {
+                "consumed_per_s": whole.consumed_per_s,
+                "lag_trend_per_s": whole.lag_trend_per_s,
+                "catch_up_s": whole.catch_up_s,
+                "catch_up_reason": whole.catch_up_reason.value,
+            }
+    return found
+
+
+def trends_of(trail: Trail, groups: Sequence[str]) -> dict[str, object]:
     """The trails of these groups; those without one are left out."""
     found = {group: lags for group in groups if (lags := trail.of(group))}
     return {"step_ms": STEP_MS, "end_ms": trail.end_ms, "groups": found}

@@ -1,6 +1,8 @@
 // Curves. They are drawn in the colours of the page, and again when these change.
 
-import { duration, instant, number } from "./words.js";
+import { LEVELS, duration, instant, number } from "./words.js";
+
+const STRIP = 6; // px
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -10,17 +12,24 @@ export class Chart {
   #series;
   #data = [[]];
   #plot = null;
+  #zoom;
+  #around = {};
 
   /** series: [{ label, colour, scale, dash, points }]; scale `count` or `seconds`. */
-  constructor(box, series) {
+  constructor(box, series, zoom = null) {
+    this.#zoom = zoom; // called with the range that was dragged over, epoch s
     this.#box = box;
     this.#series = series;
     dark.addEventListener("change", () => this.#build());
     new ResizeObserver(() => this.#plot?.setSize(this.#size())).observe(box);
   }
 
-  /** data: [times in s, values …]; null is a gap. */
-  show(data) {
+  /**
+   * data: [times in s, values …]; null is a gap. `bands`: the status from each time on, a strip below;
+   * `marks`: [{ at, strong }], lines.
+   */
+  show(data, around = {}) {
+    this.#around = around;
     this.#data = data;
     if (this.#plot) this.#plot.setData(data);
     else this.#build();
@@ -41,7 +50,11 @@ export class Chart {
     const seconds = this.#series.some((one) => one.scale === "seconds");
     const options = {
       ...this.#size(),
-      cursor: { drag: { x: false, y: false } },
+      cursor: { drag: { x: this.#zoom !== null, y: false, setScale: false } },
+      hooks: {
+        drawAxes: [(plot) => this.#behind(plot)],
+        setSelect: [(plot) => plot.select.width > 4 && this.#zoom?.(plot.posToVal(plot.select.left, "x"), plot.posToVal(plot.select.left + plot.select.width, "x"))],
+      },
       scales: { count: { range: from(this.#series.some((one) => one.zero)) }, ...(seconds && { seconds: { range: from(true) } }) },
       axes: [
         { ...line, values: times, space: 70, size: 34 },
@@ -62,6 +75,26 @@ export class Chart {
       ],
     };
     this.#plot = new uPlot(options, this.#data, this.#box);
+  }
+
+  /** Verdicts as a strip along the bottom, and lines where something happened; below the curves. */
+  #behind(plot) {
+    const { ctx, bbox } = plot;
+    const [times, { bands = [], marks = [] }] = [this.#data[0], this.#around];
+    const x = (at) => Math.min(bbox.left + bbox.width, Math.max(bbox.left, plot.valToPos(at, "x", true)));
+    ctx.save();
+    bands.forEach((status, index) => {
+      if (status === null) return;
+      ctx.fillStyle = colour(`--${LEVELS[status] ?? "unknown"}`);
+      const [begin, end] = [x(times[index]), x(times[index + 1] ?? times[index])];
+      ctx.fillRect(begin, bbox.top + bbox.height - STRIP, Math.max(1, end - begin), STRIP);
+    });
+    for (const { at, strong } of marks) {
+      if (at < plot.scales.x.min || at > plot.scales.x.max) continue;
+      ctx.fillStyle = colour(strong ? "--text" : "--soft");
+      ctx.fillRect(x(at), bbox.top, strong ? 2 : 1, bbox.height);
+    }
+    ctx.restore();
   }
 }
 

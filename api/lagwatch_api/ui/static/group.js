@@ -2,11 +2,12 @@
 
 import { ask } from "./ask.js";
 import { Chart } from "./charts.js";
-import { durations } from "./mutes.js";
-import { LEVELS, bounded, instant, make, mark, number, say, verdict } from "./words.js";
+import { Incidents } from "./incidents.js";
+import { fillMembers, membersSection } from "./members.js";
+import { Past } from "./past.js";
+import { LEVELS, REASONS, bounded, catchUp, duration, instant, make, mark, number, rate, say, verdict } from "./words.js";
 import { address, go, read } from "./place.js";
 
-const RANGES = { "1h": "last hour", "6h": "last 6 hours", "24h": "last day", "7d": "last 7 days", "30d": "last 30 days" };
 const MOST_ROWS = 200;
 const MOST_TILES = 1000;
 const HISTORY_EVERY_MS = 30_000;
@@ -20,10 +21,13 @@ export class Group {
   #asking = false;
   #again = false;
   #parts = {};
+  #past = new Past(() => this.#path());
+  #incidents;
   #historyAt = -Infinity;
 
-  constructor(live) {
+  constructor(live, alerts) {
     this.#live = live;
+    this.#incidents = new Incidents(alerts);
   }
 
   /** Show the group of the address; builds the page when it is another one. */
@@ -41,7 +45,7 @@ export class Group {
   leave() {
     this.#shown = "";
     this.#parts.window?.clear();
-    this.#parts.past?.clear();
+    this.#past.clear();
     this.#box.replaceChildren();
   }
 
@@ -66,8 +70,9 @@ export class Group {
     }
     if (whose === this.#shown && performance.now() - this.#historyAt > HISTORY_EVERY_MS) {
       this.#historyAt = performance.now();
-      this.#past();
-      this.#incidents();
+      const current = () => whose === this.#shown;
+      this.#past.load(current);
+      this.#incidents.load(current);
     }
     if (this.#again) {
       this.#again = false;
@@ -82,26 +87,24 @@ export class Group {
 
   #build(group, cluster) {
     this.#parts.window?.clear();
-    this.#parts.past?.clear();
+    this.#past.clear();
     const back = make("a", { href: address({ group: "", of: "", topic: "", partition: "", range: "", from: "", to: "", curve: "" }), "data-go": "" }, "← All groups");
     const title = make("div", { class: "title" }, make("h2", { id: "group-name", tabindex: "-1" }, group), make("span", { id: "g-mark" }), make("span", { class: "soft" }, `on ${cluster ?? ""}`));
-    const said = make("div", { class: "card verdict", id: "g-verdict" }, make("p", { class: "old", id: "g-old" }), make("p", { id: "g-sentence" }, "Asking …"), make("p", { class: "soft", id: "g-where" }));
+    const said = make("div", { class: "card verdict", id: "g-verdict" }, make("p", { class: "old", id: "g-old" }), make("p", { id: "g-sentence" }, "Asking …"), make("p", { class: "soft", id: "g-where" }),
+      make("div", { id: "g-to-do-box", hidden: true }, make("h3", {}, "What to do"), make("ol", { id: "g-to-do" })),
+      make("p", { class: "links" }, make("span", { id: "g-runbook" }), make("button", { type: "button", id: "share", onclick: share }, "Copy link"), make("span", { id: "shared", role: "status" })));
     const facts = make("dl", { class: "card facts", id: "g-facts" });
     const heat = make("section", { class: "card", "aria-labelledby": "h-heat" }, make("h3", { id: "h-heat" }, "Partitions"), make("div", { id: "g-heat" }));
     const windowBox = make("div", { class: "chart", id: "g-window", role: "img", "aria-label": "The window of commits" });
     const held = make("section", { class: "card", "aria-labelledby": "h-window" }, make("h3", { id: "h-window" }, "Window"), make("p", { class: "empty", id: "g-place" }), windowBox);
-    const past = this.#pastSection();
+    const past = this.#past.section();
     const table = make("section", { class: "card", "aria-labelledby": "h-table" }, make("h3", { id: "h-table" }, "Owners and lags"), make("div", { class: "wide", id: "g-table", tabindex: "0", role: "group", "aria-label": "Owners and lags, scrollable" }), make("p", { class: "empty", id: "g-more" }));
-    const incidents = this.#incidentSection();
-    this.#box.replaceChildren(back, title, said, facts, make("div", { class: "pair" }, heat, held), past, table, incidents);
+    const incidents = this.#incidents.section();
+    this.#box.replaceChildren(back, title, said, facts, incidents, past, make("div", { class: "pair" }, heat, held), membersSection(), table);
     this.#parts = {
       window: new Chart(windowBox, [
         { label: "committed offset", colour: "--link", scale: "count", points: true },
         { label: "log end at the commit", colour: "--second", scale: "count", dash: [6, 4], points: true },
-      ]),
-      past: new Chart($("g-past"), [
-        { label: "lag", colour: "--link", scale: "count", zero: true },
-        { label: "time lag", colour: "--second", scale: "seconds", dash: [6, 4] },
       ]),
     };
     document.title = `${group} – lagwatch`;
@@ -126,6 +129,12 @@ export class Group {
     say($("g-old"), told.stale ? `The data of this group are ${Math.round(told.data_age_s)} s old.` : "");
     const many = told.partitions.length > 1 && worst;
     say($("g-where"), many ? `This is ${key(worst)}, the worst of ${number(told.partitions.length)} partitions.` : "");
+    const steps = told.to_do ?? [];
+    $("g-to-do-box").hidden = !steps.length;
+    if ($("g-to-do").children.length !== steps.length || $("g-to-do").textContent !== steps.join("")) {
+      $("g-to-do").replaceChildren(...steps.map((step) => make("li", {}, step)));
+    }
+    fillMembers(told.members);
     this.#facts(told);
     this.#heat(told);
     this.#window(told);
@@ -136,7 +145,12 @@ export class Group {
     const lag = told.lag !== null && told.unknown_partitions ? `≥ ${number(told.lag)}` : number(told.lag);
     const facts = [
       ["Lag", lag],
-      ["Time lag", bounded(told.time_lag_s, told.time_lag_bound)],
+      ["Time lag", timeLag(told)],
+      ["In trouble since", told.since_ms === null ? "–" : `${told.worst?.at_least ? "at least " : ""}${instant(told.since_ms)}`],
+      ["Produced", rate(told.produced_per_s)],
+      ["Read", rate(told.consumed_per_s)],
+      ["Caught up in", catchUp(told)],
+      ...(told.loss_in_s === null ? [] : [["Loses messages in", duration(told.loss_in_s)]]),
       ["State", told.info?.state ?? "unknown"],
       ["Members", number(told.info?.members ?? null)],
       ["Type", told.info?.type ?? "unknown"],
@@ -145,6 +159,7 @@ export class Group {
       ["Judged", instant(told.at_ms)],
     ];
     const box = $("g-facts");
+    while (box.children.length > facts.length) box.lastChild.remove();
     while (box.children.length < facts.length) box.append(make("div", {}, make("dt"), make("dd")));
     facts.forEach(([name, value], index) => {
       const [term, definition] = box.children[index].children;
@@ -229,125 +244,6 @@ export class Group {
     const more = told.partitions.length - rows.length;
     say($("g-more"), more > 0 ? `and ${number(more)} more that fare better.` : "");
   }
-
-  // the past
-
-  #pastSection() {
-    const asked = read();
-    const range = make("select", { id: "range", onchange: () => go({ range: $("range").value, from: "", to: "" }, { replace: true }) },
-      ...Object.entries(RANGES).map(([value, word]) => make("option", { value }, word)), make("option", { value: "own" }, "from … to …"));
-    range.value = asked.from ? "own" : (asked.range in RANGES ? asked.range : "6h");
-    const own = () => $("from").value && go({ range: "own", from: $("from").value, to: $("to").value }, { replace: true });
-    const curve = make("select", { id: "curve", onchange: () => go({ curve: $("curve").value }, { replace: true }) },
-      make("option", { value: "" }, "whole group"), make("option", { value: "partition" }, "chosen partition"));
-    curve.value = asked.curve ?? "";
-    return make("section", { class: "card", id: "past", "aria-labelledby": "h-past" },
-      make("h3", { id: "h-past" }, "Lag and time lag over time"),
-      make("div", { class: "tools" },
-        make("label", {}, "Range", range),
-        make("label", { class: "own" }, "From", make("input", { id: "from", type: "datetime-local", value: asked.from, onchange: own })),
-        make("label", { class: "own" }, "To", make("input", { id: "to", type: "datetime-local", value: asked.to, onchange: own })),
-        make("label", {}, "Of", curve)),
-      make("p", { class: "empty", id: "g-past-said", role: "status" }, "Asking …"),
-      make("div", { class: "chart", id: "g-past", role: "img", "aria-label": "Lag and time lag over time" }));
-  }
-
-  async #past() {
-    const asked = read();
-    const whose = this.#shown;
-    const own = asked.range === "own";
-    for (const label of document.querySelectorAll(".own")) label.hidden = $("range").value !== "own";
-    if (own && !asked.from) return;
-    const query = new URLSearchParams(
-      own
-        ? { from: new Date(asked.from).toISOString(), to: asked.to ? new Date(asked.to).toISOString() : "now" }
-        : { from: `-${asked.range in RANGES ? asked.range : "6h"}`, to: "now" },
-    );
-    const part = asked.curve === "partition" && asked.partition ? `/topics/${encodeURIComponent(asked.topic)}/partitions/${asked.partition}` : "";
-    try {
-      const told = await ask(`${this.#path()}${part}/history?${query}`);
-      if (whose !== this.#shown) return;
-      const points = told.points;
-      $("g-past").hidden = points.length === 0;
-      say($("g-past-said"), points.length ? "" : "Nothing was recorded in this time.");
-      if (!points.length) this.#parts.past.clear();
-      else
-        this.#parts.past.show([
-          points.map((one) => one.at_ms / 1000),
-          points.map((one) => one.lag_max ?? one.total_lag ?? one.lag ?? null),
-          points.map((one) => one.time_lag_max_s ?? one.time_lag_s ?? null),
-        ]);
-    } catch (error) {
-      if (whose !== this.#shown) return;
-      // an unknown group may have a past in another range; without a history there is none
-      if (error.status === 404 && !error.message.includes("is not known")) $("past").hidden = true;
-      else say($("g-past-said"), `The history cannot be read: ${error.message}`);
-    }
-  }
-
-  // incidents and mutes
-
-  #incidentSection() {
-    return make("section", { class: "card", id: "incidents", "aria-labelledby": "h-incidents", hidden: true },
-      make("h3", { id: "h-incidents" }, "Incidents"),
-      make("form", { class: "tools", onsubmit: (event) => this.#mute(event) },
-        make("label", {}, "Mute for", make("select", { id: "mute-for" }, ...durations())),
-        make("label", {}, "Reason", make("input", { id: "mute-reason", required: true, maxlength: "1000", autocomplete: "off" })),
-        make("button", { type: "submit", id: "mute" }, "Mute this group")),
-      make("p", { class: "empty", id: "mute-said", role: "status" }),
-      make("ul", { class: "list", id: "mutes", "aria-label": "Mutes" }),
-      make("ul", { class: "list", id: "incident-list", "aria-label": "Incidents" }));
-  }
-
-  async #mute(event) {
-    event.preventDefault();
-    const { group, of } = read();
-    const order = { cluster: of, group, reason: $("mute-reason").value, duration_s: Number($("mute-for").value) };
-    await this.#change("api/v1/alerts/mutes", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(order) }, "Muted.");
-    $("mute-reason").value = "";
-  }
-
-  async #change(path, options, done) {
-    try {
-      await ask(path, options);
-      say($("mute-said"), done);
-    } catch (error) {
-      say($("mute-said"), `That did not work: ${error.message}`);
-    }
-    await this.#incidents();
-  }
-
-  async #incidents() {
-    const { group, of } = read();
-    const whose = this.#shown;
-    try {
-      const [told, muted] = await Promise.all([
-        ask(`api/v1/alerts/incidents?${new URLSearchParams({ cluster: of ?? "", group, limit: 20 })}`),
-        ask("api/v1/alerts/mutes"),
-      ]);
-      if (whose !== this.#shown) return;
-      $("incidents").hidden = false;
-      const mine = muted.mutes.filter((one) => one.group === group && (one.cluster === of || one.cluster === ""));
-      $("mutes").replaceChildren(...mine.map((one) => this.#muteLine(one)));
-      const lines = told.incidents.map(incidentLine);
-      $("incident-list").replaceChildren(...(lines.length ? lines : [make("li", { class: "empty" }, "No incident so far.")]));
-    } catch (error) {
-      if (error.status !== 404 && whose === this.#shown) say($("mute-said"), `Incidents cannot be read: ${error.message}`);
-    }
-  }
-
-  #muteLine(one) {
-    const end = one.ends_ms === null ? "" : ` until ${instant(one.ends_ms)}`;
-    const own = !one.id.startsWith("config:");
-    const path = `api/v1/alerts/mutes/${encodeURIComponent(one.id)}`;
-    const button = make("button", { type: "button", onclick: () => this.#change(path, { method: "DELETE" }, "The mute has ended.") }, "Unmute");
-    return make("li", {}, `${one.active ? "Muted" : "To be muted"}${end}: ${one.reason} `, own ? button : null);
-  }
-}
-
-function incidentLine(one) {
-  const end = one.closed_ms === null ? "still open" : `closed ${instant(one.closed_ms)}`;
-  return make("li", {}, `${instant(one.since_ms)} · ${one.severity} · ${end} · policy ${one.policy}`);
 }
 
 /** The worst ones, if there are too many; in the order in which they came. */
@@ -371,4 +267,20 @@ function grouped(partitions) {
     found.get(one.topic).push(one);
   }
   return found;
+}
+
+function timeLag(one) {
+  const reason = REASONS[one.time_lag_reason];
+  if (one.time_lag_s === null) return reason ? `unknown: ${reason}` : "unknown";
+  return `${bounded(one.time_lag_s, one.time_lag_bound)}${reason ? ` (${reason})` : ""}`;
+}
+
+/** Copy the address of what is shown. */
+async function share() {
+  try {
+    await navigator.clipboard.writeText(location.href);
+    say($("shared"), "Copied.");
+  } catch {
+    say($("shared"), location.href); // only pages over HTTPS and of this machine may copy
+  }
 }

@@ -2,7 +2,7 @@
 
 import { address } from "./place.js";
 import { draw, sparkline, trend } from "./trends.js";
-import { LEVELS, REASONS, VERDICTS, bounded, brief, instant, make, mark, number, say } from "./words.js";
+import { LEVELS, REASONS, VERDICTS, bounded, brief, catchUpBrief, instant, make, mark, number, rate, say } from "./words.js";
 
 export const COLUMNS = [
   { key: "trouble", name: "Verdict", cell: "c-mark", sortable: true },
@@ -11,6 +11,8 @@ export const COLUMNS = [
   { key: "since", name: "For", cell: "c-since number", sortable: true },
   { key: "lag", name: "Lag", cell: "c-lag number", sortable: true },
   { key: "trend", name: "Last hour", cell: "c-trend" },
+  { key: "rate", name: "Reads", cell: "c-rate number" },
+  { key: "up", name: "Caught up in", cell: "c-up number" },
   { key: "time", name: "Time lag", cell: "c-time number", sortable: true },
   { key: "state", name: "State, members", cell: "c-state" },
 ];
@@ -77,6 +79,9 @@ export function fillGroup(slot, one, { known, stale, note, now }) {
   say(cells[AT.lag], one.lag !== null && one.unknown ? `≥ ${number(one.lag)}` : number(one.lag));
   draw(slot.spark, known);
   say(slot.slope, trend(known));
+  const speed = known?.speed;
+  say(cells[AT.rate], speed ? rate(speed.consumed_per_s) : "");
+  say(cells[AT.up], speed && one.lag !== 0 ? catchUpBrief(speed) : "");
   say(cells[AT.time], timeLag(one));
   cells[AT.time].title = REASONS[one.reason] ?? "";
   say(cells[AT.state], one.members === null ? one.state : `${one.state}, ${number(one.members)}`);

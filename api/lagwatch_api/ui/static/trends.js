@@ -48,7 +48,7 @@ export class Trends {
     const query = new URLSearchParams(groups.map((one) => ["group", one.group]));
     try {
       const told = await ask(`api/v1/clusters/${encodeURIComponent(cluster)}/trends?${query}`);
-      for (const one of groups) this.#found.set(one.key, { askedAt, lags: told.groups[one.group] ?? [], stepMs: told.step_ms });
+      for (const one of groups) this.#found.set(one.key, { askedAt, lags: told.groups[one.group] ?? [], stepMs: told.step_ms, speed: told.speeds[one.group] });
     } catch {
       // the next time
     }

@@ -38,6 +38,22 @@ export const REASONS = {
 export const rate = (perS) =>
   perS === null || perS === undefined ? "unknown" : `${perS < 10 ? +perS.toPrecision(2) : plain.format(Math.round(perS))}/s`;
 
+const NEVER = { not_moving: "never: nothing is read", falling_behind: "never at this rate", too_slow: "more than a year", rates_unknown: "unknown: too few commits", lag_unknown: "unknown: no lag" };
+
+/** When a group will have caught up, at its rates. */
+export function catchUp({ catch_up_s, catch_up_low_s, catch_up_high_s, catch_up_reason }) {
+  if (catch_up_reason === "caught_up") return "caught up";
+  if (catch_up_s === null || catch_up_s === undefined) return NEVER[catch_up_reason] ?? "unknown";
+  if (catch_up_low_s === null) return duration(catch_up_s);
+  return `${duration(catch_up_s)} (${duration(catch_up_low_s)} to ${catch_up_high_s === null ? "never" : duration(catch_up_high_s)})`;
+}
+
+/** The same in a few letters. */
+export function catchUpBrief({ catch_up_s, catch_up_reason }) {
+  if (catch_up_s !== null) return brief(catch_up_s);
+  return { caught_up: "", not_moving: "never", falling_behind: "never", too_slow: "> 1 year" }[catch_up_reason] ?? "unknown";
+}
+
 /** Two units at most, without seconds: for a narrow column. */
 export function brief(seconds) {
   if (seconds < 60) return `${Math.max(0, Math.floor(seconds))} s`;

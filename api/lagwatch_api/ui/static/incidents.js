@@ -1,0 +1,98 @@
+// Incidents and mutes of one group: mute, acknowledge, and the runbook of its policy.
+
+import { ask, order } from "./ask.js";
+import { durations, muteLine } from "./mutes.js";
+import { read } from "./place.js";
+import { mayOperate } from "./session.js";
+import { instant, make, say } from "./words.js";
+
+const LISTED = 20;
+const $ = (id) => document.getElementById(id);
+
+export class Incidents {
+  #alerts;
+
+  constructor(alerts) {
+    this.#alerts = alerts;
+  }
+
+  section() {
+    const form = make("form", { class: "tools", onsubmit: (event) => this.#mute(event) },
+      make("label", {}, "Mute for", make("select", { id: "mute-for" }, ...durations())),
+      make("label", {}, "Reason", make("input", { id: "mute-reason", required: true, maxlength: "1000", autocomplete: "off" })),
+      make("button", { type: "submit", id: "mute" }, "Mute this group"));
+    form.hidden = !mayOperate();
+    return make("section", { class: "card", id: "incidents", "aria-labelledby": "h-incidents", hidden: true },
+      make("h3", { id: "h-incidents" }, "Incidents"),
+      form,
+      make("p", { class: "empty", id: "mute-said", role: "status" }),
+      make("ul", { class: "list", id: "mutes", "aria-label": "Mutes" }),
+      make("ul", { class: "list", id: "incident-list", "aria-label": "Incidents" }));
+  }
+
+  /** Ask anew; `current` says whether the answer is still wanted. */
+  async load(current) {
+    const { group, of } = read();
+    try {
+      const [told] = await Promise.all([
+        ask(`api/v1/alerts/incidents?${new URLSearchParams({ cluster: of ?? "", group, limit: LISTED })}`),
+        this.#alerts.refresh(),
+      ]);
+      if (!current()) return;
+      $("incidents").hidden = false;
+      const mine = this.#alerts.mutes.filter((one) => one.matches(of, group));
+      $("mutes").replaceChildren(...mine.map((one) => muteLine(one, (id) => this.#unmute(id))));
+      const lines = told.incidents.map((one) => this.#line(one));
+      $("incident-list").replaceChildren(...(lines.length ? lines : [make("li", { class: "empty" }, "No incident so far.")]));
+      await this.#runbook(of, group, current);
+    } catch (error) {
+      if (error.status !== 404 && current()) say($("mute-said"), `Incidents cannot be read: ${error.message}`);
+    }
+  }
+
+  async #runbook(cluster, group, current) {
+    const found = await ask(`api/v1/alerts/policy?${new URLSearchParams({ cluster: cluster ?? "", group })}`);
+    const names = new Set(Object.values(found.topics));
+    const { policies } = await ask("api/v1/alerts/policies");
+    const runbooks = policies.filter((one) => names.has(one.name)).map((one) => one.settings.runbook).filter(Boolean);
+    if (!current()) return;
+    const links = runbooks.map((one) => (/^https?:\/\//.test(one) ? make("a", { href: one, rel: "noreferrer" }, "Runbook") : make("span", {}, `Runbook: ${one}`)));
+    $("g-runbook").replaceChildren(...links);
+  }
+
+  #line(one) {
+    const end = one.closed_ms === null ? "still open" : `closed ${instant(one.closed_ms)}`;
+    const by = one.acknowledged_by ? ` by ${one.acknowledged_by}` : "";
+    const seen = one.acknowledged_ms === null ? "" : ` · acknowledged${by} ${instant(one.acknowledged_ms)}`;
+    const may = one.closed_ms === null && one.acknowledged_ms === null && mayOperate();
+    const button = may ? make("button", { type: "button", onclick: () => this.#acknowledge(one.id) }, "Acknowledge") : null;
+    return make("li", {}, `${instant(one.since_ms)} · ${one.severity} · ${end} · policy ${one.policy}${seen} `, button);
+  }
+
+  #acknowledge(id) {
+    return this.#change(() => order(`api/v1/alerts/incidents/${encodeURIComponent(id)}/acknowledge`, {}), "Acknowledged: no more reminders are sent.");
+  }
+
+  #unmute(id) {
+    return this.#change(() => ask(`api/v1/alerts/mutes/${encodeURIComponent(id)}`, { method: "DELETE" }), "The mute has ended.");
+  }
+
+  async #mute(event) {
+    event.preventDefault();
+    const { group, of } = read();
+    const asked = { cluster: of, group, reason: $("mute-reason").value, duration_s: Number($("mute-for").value) };
+    await this.#change(() => order("api/v1/alerts/mutes", asked), "Muted.");
+    $("mute-reason").value = "";
+  }
+
+  async #change(act, done) {
+    const { group, of } = read();
+    try {
+      await act();
+      say($("mute-said"), done);
+    } catch (error) {
+      say($("mute-said"), `That did not work: ${error.message}`);
+    }
+    await this.load(() => read().group === group && read().of === of);
+  }
+}

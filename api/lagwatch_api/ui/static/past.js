@@ -1,0 +1,166 @@
+// A group over time: lag, time lag, verdicts and what happened, on one axis.
+
+import { ask } from "./ask.js";
+import { Chart } from "./charts.js";
+import { go, read } from "./place.js";
+import { instant, make, say } from "./words.js";
+
+const RANGES = { "1h": "last hour", "6h": "last 6 hours", "24h": "last day", "7d": "last 7 days", "30d": "last 30 days" };
+const USUAL = "6h";
+const WIDER = "7d"; // looked at by itself when the usual range is empty
+const MOST_EVENTS = 200;
+const LISTED = 30;
+const $ = (id) => document.getElementById(id);
+
+const EVENTS = {
+  rebalance: "rebalance", rebalance_storm: "rebalance storm", member_joined: "member joined", member_left: "member left",
+  static_member_away: "static member away", static_member_back: "static member back", unassigned: "partition without a member",
+  assigned: "partition has a member again", assignor: "assignor changed", protocol: "protocol changed", offsets_reset: "offsets reset",
+  topic_recreated: "topic made anew", partitions_added: "partitions added", deployment: "deployment", recording: "recording",
+  records_lost: "messages lost", group_status: "verdict", job: "job",
+};
+
+export class Past {
+  #path;
+  #chart;
+
+  /** `path` of the group's routes. */
+  constructor(path) {
+    this.#path = path;
+  }
+
+  section() {
+    const asked = read();
+    const range = make("select", { id: "range", onchange: () => go({ range: $("range").value, from: "", to: "" }, { replace: true }) },
+      ...Object.entries(RANGES).map(([value, word]) => make("option", { value }, word)), make("option", { value: "own" }, "from … to …"));
+    range.value = asked.from ? "own" : (asked.range in RANGES ? asked.range : USUAL);
+    const own = () => $("from").value && go({ range: "own", from: $("from").value, to: $("to").value }, { replace: true });
+    const curve = make("select", { id: "curve", onchange: () => go({ curve: $("curve").value }, { replace: true }) },
+      make("option", { value: "" }, "whole group"), make("option", { value: "partition" }, "chosen partition"));
+    curve.value = asked.curve ?? "";
+    const box = make("div", { class: "chart", id: "g-past", role: "img", "aria-label": "Lag and time lag over time" });
+    this.#chart = new Chart(box, [
+      { label: "lag", colour: "--link", scale: "count", zero: true },
+      { label: "time lag", colour: "--second", scale: "seconds", dash: [6, 4] },
+    ], zoom);
+    return make("section", { class: "card", id: "past", "aria-labelledby": "h-past" },
+      make("h3", { id: "h-past" }, "Lag and time lag over time"),
+      make("div", { class: "tools" },
+        make("label", {}, "Range", range),
+        make("label", { class: "own" }, "From", make("input", { id: "from", type: "datetime-local", step: "1", value: asked.from, onchange: own })),
+        make("label", { class: "own" }, "To", make("input", { id: "to", type: "datetime-local", step: "1", value: asked.to, onchange: own })),
+        make("label", {}, "Of", curve),
+        make("button", { type: "button", id: "unzoom", onclick: () => go({ range: "", from: "", to: "" }, { replace: true }) }, "Whole range")),
+      make("p", { class: "empty", id: "g-past-said", role: "status" }, "Asking …"),
+      box,
+      make("p", { class: "empty", id: "g-past-hint" }, "The strip below the curves is the verdict; lines are events. Drag over the curves to zoom."),
+      make("ol", { class: "list events", id: "g-events", "aria-label": "What happened" }));
+  }
+
+  clear() {
+    this.#chart?.clear();
+  }
+
+  /** Ask anew and draw; `current` says whether the answer is still wanted. */
+  async load(current) {
+    const asked = read();
+    const own = asked.range === "own" && Boolean(asked.from);
+    this.#controls(asked, own);
+    const part = asked.curve === "partition" && asked.partition ? `/topics/${encodeURIComponent(asked.topic)}/partitions/${asked.partition}` : "";
+    const curve = (query) => ask(`${this.#path()}${part}/history?${query}`);
+    try {
+      let query = own ? between(asked) : since(asked.range in RANGES ? asked.range : USUAL);
+      let points = known((await curve(query)).points);
+      if (!points.length && !own && !(asked.range in RANGES)) {
+        query = since(WIDER);
+        points = known((await curve(query)).points);
+      }
+      const events = await this.#events(query);
+      if (current()) this.#show(points, events);
+    } catch (error) {
+      if (!current()) return;
+      // an unknown group may have a past in another range; without a history there are only events
+      if (error.status === 404 && !error.message.includes("is not known")) await this.#withoutHistory(current);
+      else say($("g-past-said"), `The history cannot be read: ${error.message}`);
+    }
+  }
+
+  #controls(asked, own) {
+    const shown = own || asked.range === "own" ? "own" : (asked.range in RANGES ? asked.range : USUAL);
+    if ($("range").value !== shown && !(asked.range === undefined && $("range").value === "own")) $("range").value = shown;
+    for (const label of document.querySelectorAll(".own")) label.hidden = $("range").value !== "own";
+    for (const id of ["from", "to"]) if (own) $(id).value = asked[id] ?? "";
+    $("unzoom").hidden = !own;
+  }
+
+  async #events(query) {
+    try {
+      const told = await ask(`${this.#path()}/events?${query}&limit=${MOST_EVENTS}`);
+      return told.points.filter((one) => one.event in EVENTS);
+    } catch {
+      return []; // the curves are there all the same
+    }
+  }
+
+  /** A server that keeps no history has the newest events in memory. */
+  async #withoutHistory(current) {
+    const events = await this.#events("source=memory");
+    if (!current()) return;
+    say($("h-past"), "What happened");
+    say($("g-past-said"), events.length ? "" : "Nothing happened since lagwatch started. It keeps no history.");
+    for (const id of ["g-past", "g-past-hint"]) $(id).hidden = true;
+    document.querySelector("#past .tools").hidden = true;
+    this.#list(events);
+  }
+
+  #show(points, events) {
+    $("g-past").hidden = points.length === 0;
+    say($("g-past-said"), points.length ? "" : "Nothing was recorded in this time.");
+    if (!points.length) this.clear();
+    else {
+      const marks = events.filter((one) => one.event !== "group_status");
+      this.#chart.show(
+        [
+          points.map((one) => one.at_ms / 1000),
+          points.map((one) => one.lag_max ?? one.total_lag ?? one.lag ?? null),
+          points.map((one) => one.time_lag_max_s ?? one.time_lag_s ?? null),
+        ],
+        { bands: points.map((one) => one.status ?? null), marks: marks.map((one) => ({ at: one.at_ms / 1000, strong: one.event === "deployment" })) },
+      );
+    }
+    this.#list(events);
+  }
+
+  #list(events) {
+    const newest = events.slice(-LISTED).reverse();
+    $("g-events").replaceChildren(...newest.map((one) => make("li", { class: one.event === "deployment" ? "strong" : "" }, `${instant(one.at_ms)} · ${told(one)}`)));
+    $("g-events").hidden = !newest.length;
+  }
+}
+
+/** Without the empty points before and after what was recorded: a grid has them, too. */
+function known(points) {
+  const has = (one) => [one.lag_max, one.total_lag, one.lag, one.status].some((value) => value !== null && value !== undefined);
+  return points.slice(Math.max(0, points.findIndex(has)), points.findLastIndex(has) + 1);
+}
+
+function told(one) {
+  const word = EVENTS[one.event];
+  const change = one.before && one.after ? ` ${one.before} → ${one.after}` : one.after ? ` ${one.after}` : "";
+  const where = one.topic ? ` ${one.topic}${one.partition === null ? "" : `/${one.partition}`}` : "";
+  return `${word}${where}${change}${one.count > 1 ? ` × ${one.count}` : ""}`;
+}
+
+const since = (range) => new URLSearchParams({ from: `-${range}`, to: "now" });
+const between = ({ from, to }) => new URLSearchParams({ from: new Date(from).toISOString(), to: to ? new Date(to).toISOString() : "now" });
+
+/** Show only from one instant to another (epoch s). */
+function zoom(from, to) {
+  go({ range: "own", from: local(Math.floor(from)), to: local(Math.ceil(to)) }, { replace: true });
+}
+
+/** As a field for local time has it, with seconds. */
+function local(seconds) {
+  const date = new Date(seconds * 1000);
+  return new Date(date - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+}
