@@ -12,6 +12,7 @@ import yaml
 
 from lagwatch.cli import app as command
 from lagwatch.config import reference
+from lagwatch.core import causes as cause_table
 from lagwatch.core import rule_table
 from lagwatch.core.record import Kind
 from lagwatch.core.record.columns import schema
@@ -32,6 +33,11 @@ def options() -> str:
 def rules() -> str:
     """Both rule sets, in their order."""
     return rule_table.markdown()
+
+
+def causes() -> str:
+    """Every cause of a verdict, in order."""
+    return cause_table.markdown()
 
 
 def metrics() -> str:
@@ -255,7 +261,8 @@ def _table(head: Sequence[str], rows: Iterator[Sequence[str]] | Sequence[Sequenc
 PARTS: Final[Mapping[str, Callable[[], str]]] = {
     part.__name__: part
     for part in (
-        options, rules, metrics, commands, routes, layers, forbidden, figures, runbook, columns,
+        options, rules, causes, metrics, commands, routes, layers, forbidden, figures, runbook,
+        columns,
     )
 }  # fmt: skip
 """What a page may ask for, by name."""

@@ -1,11 +1,13 @@
 """The read side: snapshots → answers. Never waits, never asks Kafka."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
+from lagwatch.core.case import Case
+from lagwatch.core.causes import Cause, cause_of
 from lagwatch.core.evaluate import window_columns
 from lagwatch.core.forecast import GroupOutlook, of_group, outlooks
 from lagwatch.core.log_end import LogEndHistory
@@ -26,13 +28,13 @@ from lagwatch.core.model import (
     WindowEntry,
 )
 from lagwatch.core.pace import KNOWN_AFTER
-from lagwatch.core.rates import rates
+from lagwatch.core.rates import produced_around, rates
 from lagwatch.core.rows import ABSENCE, uninterrupted_ms
 from lagwatch.core.rules import first_rewind, membership_word, row_of
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.window import Entries, Windows
 from lagwatch.errors import NotFoundError
-from lagwatch.ports.queries import ClusterHealth, GroupDetail, PartitionDetail
+from lagwatch.ports.queries import ClusterHealth, GroupDetail, GroupEvent, PartitionDetail
 
 _RULES: Final = tuple(Rule)
 """By number."""
@@ -59,6 +61,15 @@ class Moment(Protocol):
 
     @property
     def history(self) -> LogEndHistory: ...
+
+    @property
+    def story(self) -> "Told": ...
+
+
+class Told(Protocol):
+    """What happened to the groups of a cluster."""
+
+    def of(self, group: str) -> Sequence[GroupEvent]: ...
 
 
 class SnapshotQueries:
@@ -113,6 +124,9 @@ class SnapshotQueries:
 
     def outlook(self, cluster: str, group: str) -> GroupOutlook:
         return self._reader(cluster, group).outlook()
+
+    def cause(self, verdict: GroupVerdict, outlook: GroupOutlook) -> Cause | None:
+        return self._reader(verdict.cluster, verdict.group).cause(verdict, outlook)
 
     def detail(self, cluster: str, group: str) -> GroupDetail:
         return self._reader(cluster, group).detail()
@@ -407,6 +421,31 @@ class _GroupReader:
         return of_group(
             {place: found[number] for number, place in enumerate(places)},
             dict(zip(places, lags, strict=True)),
+        )
+
+    def cause(self, verdict: GroupVerdict, outlook: GroupOutlook) -> Cause | None:
+        """Why it has this verdict, which is of all its partitions."""
+        snapshot, columns = self._snapshot, self._snapshot.rows
+        rows = np.arange(self._rows.start, self._rows.stop)
+        at, status = columns.at[rows], columns.status[rows]
+        leader = np.append(snapshot.topics.leader, 0)[at]
+        behind = (status == PartitionStatus.WARN) & (columns.since_ms[rows] >= 0)
+        before, since = None, None
+        if behind.any():
+            since_ms = int(columns.since_ms[rows[behind]].min()) + snapshot.around.skew_ms
+            before, since = produced_around(at[behind], self._moment.history, since_ms)
+        return cause_of(
+            Case(
+                verdict=verdict,
+                outlook=outlook,
+                info=snapshot.info.get(self._group),
+                events=self._moment.story.of(self._group),
+                leaderless=frozenset(
+                    place for row in rows[leader < 0].tolist() if (place := self._place(row))
+                ),
+                produced_before_per_s=before,
+                produced_since_per_s=since,
+            )
         )
 
     def _place(self, row: int) -> tuple[str, int] | None:

@@ -1,13 +1,15 @@
-"""`lagwatch explain`: judge windows given as JSON."""
+"""`lagwatch explain`: why a group has its verdict; or judge windows given as JSON."""
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final
+from urllib.parse import quote
 
 import typer
 
 from lagwatch.cli import words
+from lagwatch.cli.ask import Cluster, ask, only_cluster
 from lagwatch.cli.documents import Fields, read
-from lagwatch.cli.output import console, print_json
+from lagwatch.cli.output import console, print_json, printable
 from lagwatch.cli.reporting import reported
 from lagwatch.core.model import UNKNOWN, RuleSet
 
@@ -22,7 +24,12 @@ _CELLS_AT_ONCE: Final = 2_000_000
 """Windows are judged together in columns as long as the longest of them."""
 
 EPILOG = """
+With `--url` it asks a running lagwatch for the cause of a group's verdict: **certain**, **likely**
+or not known, its evidence, and what would refute it.
+
 **Examples**
+
+`lagwatch explain billing --url http://lagwatch:8000`
 
 `lagwatch explain window.json`
 
@@ -34,17 +41,30 @@ EPILOG = """
 
 @reported()
 def explain(
-    file: Annotated[str, typer.Argument(metavar="FILE|-", help="JSON; `-` is the standard input.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|-|GROUP",
+            help="JSON, `-` is the standard input; with --url the group's exact name.",
+        ),
+    ],
     *,
+    url: Annotated[
+        str, typer.Option(metavar="URL", help="Root of a running lagwatch: explain a group.")
+    ] = "",
+    cluster: Cluster = "",
     rules: Rules = RuleSet.BURROW,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Judge windows of commits: verdict, rule and the numbers it saw.
+    """Why a group has its verdict; or judge windows of commits.
 
     FILE holds one object, an array, or one object per line, with **offsets** (each `offset`,
     `timestamp` in ms, `lag` or null), **broker_offsets**, **current_lag**, **time_now** in seconds
     and **allowed_lag** in messages (0 when absent).
     """
+    if url:
+        _explain_group(url, cluster or only_cluster(url), file, as_json=as_json)
+        return
     document = read(file)
     windows = [window(item, index) for index, item in enumerate(document.items)]
     verdicts = list(_judge(windows, rules))
@@ -52,6 +72,38 @@ def explain(
         print_json([answer(verdict) for verdict in verdicts], single=document.single)
     else:
         _draw(verdicts, numbered=not document.single)
+
+
+def _explain_group(url: str, cluster: str, group: str, *, as_json: bool) -> None:
+    path = f"/api/v1/clusters/{quote(cluster, safe='')}/groups/{quote(group, safe='')}"
+    told = ask(url, "GET", path, missing=("group", f"{group} on {cluster}"))
+    if as_json:
+        names = ("cluster", "group", "at_ms", "status", "rule", "cause")
+        print_json([{name: told.get(name) for name in names}], single=True)
+        return
+    _draw_group(told)
+
+
+def _draw_group(told: Mapping[str, Any]) -> None:
+    from rich.text import Text
+
+    screen, cause, worst = console(), told.get("cause"), told["worst"]
+    head = Text(printable(f"{told['group']}  "))
+    head.append(told["status"], style=words.COLOURS.get(told["status"], "dim"))
+    screen.print(head.append(f"  {told['rule'] or ''}"))
+    if worst is not None:
+        place = f"{worst['topic']}/{worst['partition']}"
+        screen.print(Text(printable(f"  {place}: {worst['text']}")))
+    if cause is None:
+        screen.print(Text("  cause: none, nothing is wrong"))
+        return
+    named = f" ({cause['certainty']}): {cause['name']}" if cause["name"] else ""
+    screen.print(Text(f"  cause{named}", style="bold"))
+    screen.print(Text(printable(f"  {cause['text']}")))
+    if cause["refuted_by"]:
+        screen.print(Text(f"  refuted if: {cause['refuted_by']}"))
+    for name, value in cause["evidence"].items():
+        screen.print(Text(printable(f"  {name:<26} {words.quantity(name, value)}"), style="dim"))
 
 
 def window(item: object, index: int) -> "WindowInput":

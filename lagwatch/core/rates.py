@@ -19,6 +19,8 @@ _FEWEST: Final = 3
 """Commits of a window from which a speed can be told."""
 _SHORTEST_MS: Final = 5_000
 """Time that a window must span for it."""
+_COMPARED_MS: Final = 20_000
+"""Time before and after an instant from which speeds are compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +87,37 @@ def rates(
         steps=number,
         span_s=elapsed_s,
     )
+
+
+def produced_around(
+    at: NDArray[np.integer], history: LogEndHistory, since_ms: int
+) -> tuple[float | None, float | None]:
+    """What was appended per second to all of these partitions, before an instant and since.
+
+    None where one of them is not known, or was sampled for less than 20 s.
+
+    Args:
+        at: the topic-partitions.
+        history: log ends.
+        since_ms: the instant, on lagwatch's clock.
+    """
+    if not history.at_ms.size:
+        return None, None
+    first_ms, last_ms = int(history.at_ms[0]), int(history.at_ms[-1])
+    return _sum_between(at, history, first_ms, since_ms), _sum_between(
+        at, history, since_ms, last_ms
+    )
+
+
+def _sum_between(
+    at: NDArray[np.integer], history: LogEndHistory, from_ms: int, to_ms: int
+) -> float | None:
+    if to_ms - from_ms < _COMPARED_MS or not at.size or (at < 0).any():
+        return None
+    before, after = (history.at(at, np.full(at.size, each_ms)) for each_ms in (from_ms, to_ms))
+    if (before < 0).any() or (after < before).any():
+        return None
+    return float((after - before).sum()) * 1000 / (to_ms - from_ms)
 
 
 def _produced(

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from lagwatch.core.causes import Cause
 from lagwatch.core.forecast import GroupOutlook
 from lagwatch.core.model import EpochMs, GroupInfo, GroupVerdict, WindowEntry
 from lagwatch.core.snapshot import ClusterSnapshot
@@ -128,6 +129,13 @@ class Queries(Protocol):
 
     def outlook(self, cluster: str, group: str) -> GroupOutlook:
         """How fast the group reads, when it will have caught up, and when it will lose messages."""
+        ...
+
+    def cause(self, verdict: GroupVerdict, outlook: GroupOutlook) -> Cause | None:
+        """Why the group has this verdict, which is of all its partitions; None: nothing is wrong.
+
+        Both must come from the same snapshot.
+        """
         ...
 
     def detail(self, cluster: str, group: str) -> GroupDetail: ...

@@ -8,6 +8,8 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from lagwatch.core.case import Case
+from lagwatch.core.causes import Cause, cause_of
 from lagwatch.core.forecast import GroupOutlook, of_group
 from lagwatch.core.model import (
     EpochMs,
@@ -81,6 +83,9 @@ class GivenQueries:
     def outlook(self, cluster: str, group: str) -> GroupOutlook:
         _known(self._cluster(cluster).verdicts, "group", group)
         return of_group({}, {})
+
+    def cause(self, verdict: GroupVerdict, outlook: GroupOutlook) -> Cause | None:
+        return cause_of(Case(verdict=verdict, outlook=outlook))
 
     def detail(self, cluster: str, group: str) -> GroupDetail:
         return _known(self._cluster(cluster).details, "group", group)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lagwatch.core.forecast import CatchUpReason, GroupOutlook, Outlook, of_group, outlooks
 from lagwatch.core.log_end import LogEndHistory
-from lagwatch.core.rates import Rates, rates
+from lagwatch.core.rates import Rates, produced_around, rates
 from lagwatch.core.rows import WindowColumns
 
 R = CatchUpReason
@@ -62,6 +62,22 @@ def test_a_rewind_is_no_negative_reading() -> None:
     window = _window((80, 200), (85, 250), (90, 100), (95, 150), (100, 200))
 
     assert _rates(window, _history(4), 100)[1] == pytest.approx(150 / 20)
+
+
+def test_what_was_written_before_an_instant_and_since_is_compared() -> None:
+    history = _history(4, until_s=50)
+    for second in range(55, 101, 5):
+        history.add(second * 1000, np.array([1200 + 40 * (second - 50)]))
+
+    assert produced_around(np.zeros(1, np.int64), history, 50_000) == (4.0, 40.0)
+
+
+def test_what_was_written_is_not_known_from_a_few_seconds_or_for_a_hidden_topic() -> None:
+    history, here = _history(4), np.zeros(1, np.int64)
+
+    assert produced_around(here, history, 15_000) == (None, 4.0)
+    assert produced_around(here, history, 95_000) == (4.0, None)
+    assert produced_around(np.array([0, -1]), history, 50_000) == (None, None)
 
 
 def test_two_commits_tell_no_speed() -> None:

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
+from lagwatch.core.causes import Cause
 from lagwatch.core.forecast import Outlook
 from lagwatch.core.model import (
     GroupInfo,
@@ -230,6 +231,7 @@ def group_answer(
         "status": verdict.status.name,
         "rule": verdict.rule.word if verdict.rule is not None else None,
         "worst": None if worst is None else _partition(worst),
+        "cause": _cause(queries.cause(verdict, outlook)),
         "lag": verdict.known_lag,
         "time_lag_s": verdict.time_lag_s,
         **_time_lag(verdict),
@@ -290,6 +292,11 @@ def _time_lag(seen: GroupVerdict | PartitionVerdict) -> dict[str, object]:
         "time_lag_bound": seen.time_lag_bound.value,
         "time_lag_error_s": seen.time_lag_error_s,
     }
+
+
+def _cause(cause: Cause | None) -> dict[str, object] | None:
+    """Why the group has its verdict; null where nothing is wrong."""
+    return None if cause is None else asdict(cause)
 
 
 def _outlook(one: Outlook | None) -> dict[str, object]:

@@ -1,0 +1,145 @@
+"""What is known of a group when the cause of its verdict is sought."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Protocol
+
+from lagwatch.core.forecast import GroupOutlook, Outlook
+from lagwatch.core.model import (
+    GroupInfo,
+    GroupStatus,
+    GroupVerdict,
+    Member,
+    PartitionStatus,
+    PartitionVerdict,
+    Rule,
+    UnknownReason,
+)
+from lagwatch.core.record import EventName
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+_EXPLAIN_LAG: Final = frozenset(
+    {Rule.NOT_SUBSCRIBED, Rule.WAITS_FOR_TRANSACTION, Rule.CONTROL_RECORDS_ONLY}
+)
+"""Rules that are OK although there is lag: the cause says why."""
+
+
+class Event(Protocol):
+    """An event of a group's story; see `EventName`."""
+
+    @property
+    def at_ms(self) -> int: ...
+    @property
+    def event(self) -> str: ...
+    @property
+    def topic(self) -> str | None: ...
+    @property
+    def after(self) -> str | None: ...
+    @property
+    def count(self) -> int | None: ...
+    @property
+    def detail(self) -> str | None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What is known of a group and its partitions."""
+
+    verdict: GroupVerdict
+    """With all its partitions."""
+    outlook: GroupOutlook
+    info: GroupInfo | None = None
+    events: Sequence[Event] = ()
+    """Its story, oldest first."""
+    leaderless: frozenset[Place] = frozenset()
+    """Partitions without a leader."""
+    produced_before_per_s: float | None = None
+    """To the partitions in trouble, before the trouble began; None: not known."""
+    produced_since_per_s: float | None = None
+
+    @cached_property
+    def worst(self) -> PartitionVerdict | None:
+        """The partition to be explained; None where there is nothing to explain."""
+        unknown = self.verdict.status is GroupStatus.UNKNOWN
+        found = self.troubled or [
+            each
+            for each in self.verdict.partitions
+            if (each.rule in _EXPLAIN_LAG and each.current_lag)
+            or self.place(each) in self.leaderless
+            or each.unknown_reason is UnknownReason.NO_LEADER
+            or (each.status is PartitionStatus.UNKNOWN and unknown)
+        ]
+        if not found and self.verdict.stale:
+            found = list(self.verdict.partitions)
+        return max(found, key=lambda each: (_severity(each), each.current_lag or 0), default=None)
+
+    @cached_property
+    def troubled(self) -> list[PartitionVerdict]:
+        """Partitions that are worse than OK."""
+        return [each for each in self.verdict.partitions if _severity(each) > PartitionStatus.OK]
+
+    @cached_property
+    def moving(self) -> list[PartitionVerdict]:
+        """Partitions without trouble that the group reads from."""
+        return [
+            each
+            for each in self.verdict.partitions
+            if each.status is PartitionStatus.OK and (self._consumed(each) or 0.0) > 0
+        ]
+
+    @cached_property
+    def holders(self) -> dict[Place, Member]:
+        """Which member holds a partition."""
+        return {
+            (topic, partition): member
+            for member in (self.info.members if self.info else ())
+            for topic, partitions in member.assignment
+            for partition in partitions
+        }
+
+    @property
+    def members_known(self) -> bool:
+        """Could the group be described?"""
+        return self.info is not None and self.info.state != "Unknown"
+
+    @property
+    def empty(self) -> bool:
+        """Is the group known to have no members?"""
+        info = self.info
+        return info is not None and info.state in {"Empty", "Dead"} and not info.members
+
+    @staticmethod
+    def place(one: PartitionVerdict) -> Place:
+        return one.topic, one.partition
+
+    def holder(self, one: PartitionVerdict) -> Member | None:
+        return self.holders.get(self.place(one))
+
+    def outlook_of(self, one: PartitionVerdict) -> Outlook | None:
+        return self.outlook.partitions.get(self.place(one))
+
+    def _consumed(self, one: PartitionVerdict) -> float | None:
+        found = self.outlook_of(one)
+        return None if found is None else found.consumed_per_s
+
+    def last(self, *names: EventName, topic: str | None = None) -> Event | None:
+        """The newest event of these names, and of a topic if one is given."""
+        return next(
+            (
+                each
+                for each in reversed(self.events)
+                if each.event in names and topic in (None, each.topic)
+            ),
+            None,
+        )
+
+    def age_ms(self, event: Event) -> int:
+        """How long ago it was noticed."""
+        return max(0, self.verdict.at_ms - event.at_ms)
+
+
+def _severity(one: PartitionVerdict) -> int:
+    return 0 if one.status is PartitionStatus.UNKNOWN else int(one.status)

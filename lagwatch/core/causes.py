@@ -1,0 +1,671 @@
+"""Why a group has its verdict: the causes, one row each, in order of precedence.
+
+The first row that holds names the cause. Each has its evidence, its sentence, what would refute it,
+and when it is certain. Where no row holds the cause is not known, and the text says why. The API,
+`lagwatch explain GROUP` and the table in the documentation are made from these rows.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import median
+from typing import Final
+
+from lagwatch.core.case import Case, Event
+from lagwatch.core.forecast import Outlook
+from lagwatch.core.model import (
+    PartitionVerdict,
+    Rule,
+    UnknownReason,
+)
+from lagwatch.core.record import EventName
+from lagwatch.core.words import Evidence, fill
+
+
+class CauseName(StrEnum):
+    """What can be the cause; `CAUSES` has the meanings."""
+
+    BROKER_AWAY = "broker_away"
+    TOPIC_RECREATED = "topic_recreated"
+    RECORDS_LOST = "records_lost"
+    OFFSETS_RESET = "offsets_reset"
+    CONTROL_RECORDS = "control_records"
+    OPEN_TRANSACTION = "open_transaction"
+    UNSUBSCRIBED_TOPIC = "unsubscribed_topic"
+    REBALANCE_STORM = "rebalance_storm"
+    NO_MEMBERS = "no_members"
+    MEMBER_WITHOUT_ASSIGNMENT = "member_without_assignment"
+    SLOW_PARTITION = "slow_partition"
+    SLOW_MEMBER = "slow_member"
+    NOT_COMMITTING = "not_committing"
+    STUCK_ON_RECORD = "stuck_on_record"
+    PRODUCER_BURST = "producer_burst"
+    ALL_SLOW = "all_slow"
+
+
+class Certainty(StrEnum):
+    """How far a cause can be relied on."""
+
+    CERTAIN = "certain"
+    """What Kafka says admits no other cause."""
+    LIKELY = "likely"
+    """The likeliest that fits; `refuted_by` says how to check it."""
+    UNKNOWN = "unknown"
+    """No cause is named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """Why a group has its verdict."""
+
+    name: CauseName | None
+    """None: not known, and `text` says why."""
+    certainty: Certainty
+    text: str
+    refuted_by: str
+    """What would show that it is another cause; "" while none is named."""
+    evidence: Evidence
+    topic: str | None
+    """With `partition`: the partition that decides the verdict."""
+    partition: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseRow:
+    """One cause."""
+
+    cause: CauseName
+    meaning: str
+    """When it holds, for the documentation."""
+    find: Callable[[Case, PartitionVerdict], Evidence | None]
+    """The evidence when it holds for the partition that decides, or None. Pure."""
+    sentence: str
+    """With `{number:form}`; see `words.fill`."""
+    refuted_by: str
+    proved: Callable[[Case, PartitionVerdict], bool] | None = None
+    """Is it certain? None: it is never more than likely."""
+    certain_when: str = ""
+    """The same for the documentation; "" for never."""
+
+
+_SILENT: Final = frozenset({Rule.STOPPED, Rule.SILENT_BEFORE_START})
+_STUCK: Final = frozenset({Rule.STOPPED, Rule.STALLED})
+_SLOW: Final = frozenset({Rule.FALLING_BEHIND, Rule.LAG_NOT_DECREASING})
+_WITHOUT_READER: Final = _SILENT | _SLOW
+"""Rules that may hold because no consumer is there."""
+_LEFT: Final = (EventName.MEMBER_LEFT, EventName.STATIC_MEMBER_AWAY)
+_STORM_RECENT_MS: Final = 120_000
+"""A storm whose last rebalance is older explains nothing any more."""
+_RECREATED_MS: Final = 900_000
+"""A topic that was made anew longer ago does not explain a rewind or a loss."""
+_LEAVES_WITHIN_MS: Final = 60_000
+"""A consumer that died is a member until its session ends, 45 s by default."""
+_MUCH: Final = 2.0
+"""So many times as much is produced: a hot partition, a burst."""
+_AS_FAST: Final = 0.8
+"""Reading at this share of the earlier speed is no slowing down."""
+
+
+def _is_on(*rules: Rule, evidence: tuple[str, ...] = ()) -> Callable[..., Evidence | None]:
+    """Holds where one of these rules decided; shows numbers of the verdict."""
+
+    def find(_: Case, worst: PartitionVerdict) -> Evidence | None:
+        if worst.rule not in rules:
+            return None
+        return {name: worst.evidence.get(name) for name in evidence}
+
+    return find
+
+
+# brokers and topics
+
+
+def _broker_away(case: Case, worst: PartitionVerdict) -> Evidence | None:
+    if case.troubled:  # it began before: nothing gets worse while a broker is away
+        return None
+    leaderless = case.place(worst) in case.leaderless
+    leaderless |= worst.unknown_reason is UnknownReason.NO_LEADER
+    info = case.info
+    no_coordinator = case.verdict.stale and info is not None and info.coordinator < 0
+    if not leaderless and not no_coordinator:
+        return None
+    what = "the partition has no leader" if leaderless else "the group has no known coordinator"
+    return {"away": what, "data_age_ms": round(case.verdict.data_age_s * 1000)}
+
+
+def _topic_recreated(case: Case, worst: PartitionVerdict) -> Evidence | None:
+    event = case.last(EventName.TOPIC_RECREATED, topic=worst.topic)
+    if worst.rule is not Rule.AHEAD_OF_LOG_END and (
+        worst.rule not in {Rule.REWOUND, Rule.RECORDS_LOST}
+        or event is None
+        or case.age_ms(event) > _RECREATED_MS
+    ):
+        return None
+    return {
+        "committed_offset": worst.evidence.get("committed_offset"),
+        "log_end_offset": worst.evidence.get("log_end_offset"),
+        "recreated_ago_ms": None if event is None else case.age_ms(event),
+        "seen": "was not seen" if event is None else "was seen",
+    }
+
+
+def _below_log_start(_: Case, worst: PartitionVerdict) -> bool:
+    committed = worst.evidence.get("committed_offset")
+    start = worst.evidence.get("log_start_offset")
+    return isinstance(committed, int) and isinstance(start, int) and committed < start
+
+
+# offsets
+
+
+def _reset_of(case: Case, worst: PartitionVerdict) -> Event | None:
+    """The reset that set this partition back from the offset that the verdict shows."""
+    event = case.last(EventName.OFFSETS_RESET, topic=worst.topic)
+    if event is None:
+        return None
+    before = worst.evidence.get("offset_before")
+    for one in json.loads(event.detail or "[]"):
+        if one["partition"] == worst.partition and one["before"] == before > one["after"]:
+            return event
+    return None
+
+
+def _offsets_reset(case: Case, worst: PartitionVerdict) -> Evidence | None:
+    if worst.rule is not Rule.REWOUND:
+        return None
+    event = _reset_of(case, worst)
+    return {
+        "offset_before": worst.evidence.get("offset_before"),
+        "offset_after": worst.evidence.get("committed_offset", worst.evidence.get("offset_after")),
+        "how": (
+            "a member committed it, or another program did"
+            if event is None
+            else "it was set while the group had no members; Kafka does not say by whom"
+        ),
+    }
+
+
+# transactions
+
+
+def _open_transaction(case: Case, worst: PartitionVerdict) -> Evidence | None:
+    del case
+    if worst.rule not in {Rule.HELD_BY_TRANSACTION, Rule.WAITS_FOR_TRANSACTION}:
+        return None
+    names = ("last_stable_offset", "transaction_age_ms", "producer_id", "transactional_id")
+    return {name: worst.evidence.get(name) for name in names}
+
+
+def _transaction_named(case: Case, worst: PartitionVerdict) -> bool:
+    """A group that has stopped at this very offset does not wait for the transaction."""
+    return worst.evidence.get("producer_id") is not None and case.holder(worst) is not None
+
+
+# members
+
+
+def _unsubscribed(case: Case, worst: PartitionVerdict) -> Evidence | None:
+    stable = case.info is not None and case.info.state == "Stable"
+    held = {topic for topic, _ in case.holders}
+    without = stable and bool(held) and worst.topic not in held and worst.rule in _WITHOUT_READER
+    if worst.rule is not Rule.NOT_SUBSCRIBED and not without:
+        return None
+    return {
+        "topic": worst.topic,
+        "members": None if case.info is None else len(case.info.members),
+        "committed_offset": worst.evidence.get("committed_offset"),
+    }
+
+
+def _rebalance_storm(case: Case, worst: PartitionVerdict) -> Evidence | None:
+    storm, newest = case.last(EventName.REBALANCE_STORM), case.last(EventName.REBALANCE)
+    if storm is None or storm.after != "began" or newest is None:
+        return None
+    if case.age_ms(newest) > _STORM_RECENT_MS or worst.rule not in _STUCK | _SLOW:
+        return None
+    since = [each for each in case.events if each.event == EventName.REBALANCE]
+    return {
+        "rebalances": sum(each.count or 0 for each in since),
+        "lasting_ms": case.age_ms(since[0]),
+    }
+
+
+def _no_members(case: Case, worst: PartitionVerdict) -> Evidence | None:
+    left = case.last(*_LEFT)
+    silent = worst.rule in _SILENT
+    if not case.empty or not (silent or (left is not None and worst.rule in _SLOW)):
+        return None
+    named = json.loads(left.detail or "[]") if left is not None else []
+    return {
+        "state": None if case.info is None else case.info.state,
+        "left_ago_ms": None if left is None else case.age_ms(left),
+        "last_member": ", ".join(f"{one['client_id']} {one['host']}" for one in named) or None,
+    }
+
+
+def _members_were_seen_to_leave(case: Case, worst: PartitionVerdict) -> bool:
+    """Did the last member leave when the silence began?
+
+    If it left long after, something else was wrong first. And a consumer that assigns partitions
+    itself is no member: it may commit to a group that was never seen to have one.
+    """
+    newest = case.last(*_LEFT, EventName.MEMBER_JOINED, EventName.STATIC_MEMBER_BACK)
+    quiet_ms = worst.evidence.get("quiet_ms", worst.evidence.get("silent_ms"))
+    return (
+        worst.rule in _SILENT
+        and newest is not None
+        and newest.event in _LEFT
+        and isinstance(quiet_ms, int)
+        and quiet_ms <= case.age_ms(newest) + _LEAVES_WITHIN_MS
+    )
+
+
+def _without_assignment(case: Case, worst: PartitionVerdict) -> Evidence | None:
+    info = case.info
+    if info is None or info.state != "Stable" or not info.members or case.holder(worst):
+        return None
+    if worst.rule not in _WITHOUT_READER | {Rule.STALLED}:
+        return None
+    idle = sum(not member.assignment for member in info.members)
+    return {"members": len(info.members), "members_without_partitions": idle}
+
+
+def _was_assigned_before(case: Case, _: PartitionVerdict) -> bool:
+    """Assignments of the group can be read, and all of them went."""
+    event = case.last(EventName.UNASSIGNED, EventName.ASSIGNED)
+    return not case.holders and event is not None and event.event == EventName.UNASSIGNED
+
+
+# speed
+
+
+def _slow_partition(case: Case, worst: PartitionVerdict) -> Evidence | None:
+    """One of many: its member reads its other partitions, or much more is written to it."""
+    holder, own = case.holder(worst), case.outlook_of(worst)
+    others = [each for each in case.moving if each.topic == worst.topic]
+    if worst.rule not in _STUCK | _SLOW or holder is None or own is None:
+        return None
+    if len(case.troubled) > len(others):
+        return None
+    produced = [
+        found.produced_per_s
+        for each in others
+        if (found := case.outlook_of(each)) is not None and found.produced_per_s is not None
+    ]
+    usual = median(produced) if produced else None
+    hot = usual is not None and (own.produced_per_s or 0.0) >= _MUCH * usual > 0
+    if not hot and not any(case.holder(each) == holder for each in others):
+        return None
+    return {
+        "produced_per_s": own.produced_per_s,
+        "others_produced_per_s": usual,
+        "consumed_per_s": own.consumed_per_s,
+        "partitions_behind": len(case.troubled),
+        "partitions_that_keep_up": len(others),
+        "client_id": holder.client_id,
+        "host": holder.host,
+        "compared": "much more is written to it than to the others: a hot key" if hot
+        else "its member keeps up with its other partitions",
+    }  # fmt: skip
+
+
+def _slow_member(case: Case, worst: PartitionVerdict) -> Evidence | None:
+    """All partitions in trouble are of one member, or of one host, and others keep up."""
+    if worst.rule not in _STUCK | _SLOW:
+        return None
+    behind = [case.holder(each) for each in case.troubled]
+    fine = [holder for each in case.moving if (holder := case.holder(each)) is not None]
+    holders = [holder for holder in behind if holder is not None]
+    if not fine or len(holders) < len(behind):
+        return None
+    hosts, members = {each.host for each in holders}, {each.member_id for each in holders}
+    one_host = len(hosts) == 1 and hosts.isdisjoint(each.host for each in fine)
+    one_member = len(members) == 1 and members.isdisjoint(each.member_id for each in fine)
+    if not one_host and not one_member:
+        return None
+    return {
+        "host": holders[0].host,
+        "client_id": ", ".join(sorted({each.client_id for each in holders})),
+        "partitions_behind": len(behind),
+        "partitions_that_keep_up": len(fine),
+    }
+
+
+def _not_committing(case: Case, worst: PartitionVerdict) -> Evidence | None:
+    holder = case.holder(worst)
+    polled = worst.evidence.get("commits_are") == "polled"
+    silent = worst.rule is Rule.STOPPED or (worst.rule is Rule.STALLED and polled)
+    if worst.rule is not Rule.NEVER_COMMITS and not (silent and holder is not None):
+        return None
+    name = "held_for_ms" if worst.rule is Rule.NEVER_COMMITS else "quiet_ms"
+    return {
+        "without_commit_ms": worst.evidence.get(name, worst.evidence.get("silent_ms")),
+        "client_id": worst.client_id or (holder.client_id if holder else None),
+        "host": worst.owner or (holder.host if holder else None),
+    }
+
+
+def _stuck_on_record(case: Case, worst: PartitionVerdict) -> Evidence | None:
+    del case
+    if worst.rule is not Rule.STALLED or worst.evidence.get("commits_are") == "polled":
+        return None
+    offset = worst.evidence.get("committed_offset", worst.evidence.get("end_offset"))
+    return {"offset": offset, "client_id": worst.client_id or None, "host": worst.owner or None}
+
+
+def _producer_burst(case: Case, worst: PartitionVerdict) -> Evidence | None:
+    before, since = case.produced_before_per_s, case.produced_since_per_s
+    consumed = _sum([case.outlook_of(each) for each in case.troubled])
+    if worst.rule not in _SLOW or before is None or since is None or consumed is None:
+        return None
+    if since < _MUCH * before or since <= 0 or consumed < _AS_FAST * before:
+        return None
+    return {
+        "produced_before_per_s": round(before, 1),
+        "produced_since_per_s": round(since, 1),
+        "consumed_per_s": round(consumed, 1),
+    }
+
+
+def _sum(outlooks: Sequence[Outlook | None]) -> float | None:
+    known = [one.consumed_per_s for one in outlooks if one and one.consumed_per_s is not None]
+    return sum(known) if known and len(known) == len(outlooks) else None
+
+
+def _all_slow(case: Case, worst: PartitionVerdict) -> Evidence | None:
+    whole = case.outlook.whole
+    produced, consumed = whole.produced_per_s, whole.consumed_per_s
+    if worst.rule not in _SLOW or produced is None or consumed is None or produced <= consumed:
+        return None
+    return {
+        "produced_per_s": round(produced, 1),
+        "consumed_per_s": round(consumed, 1),
+        "partitions_behind": len(case.troubled),
+        "members": len(case.info.members) if case.info and case.members_known else None,
+    }
+
+
+# the rows
+
+CAUSES: Final[Sequence[CauseRow]] = (
+    CauseRow(
+        cause=CauseName.BROKER_AWAY,
+        meaning=(
+            "The partition has no leader, or data are stale and no coordinator of the group is "
+            "known; and the group had no trouble before."
+        ),
+        find=_broker_away,
+        sentence="a broker is away: {away}; the data are {data_age_ms:span} old",
+        refuted_by="kafka-topics --describe shows a leader for the partition",
+        proved=lambda _, worst: worst.unknown_reason is UnknownReason.NO_LEADER,
+        certain_when="Kafka's metadata name no leader and the log end is not known",
+    ),
+    CauseRow(
+        cause=CauseName.TOPIC_RECREATED,
+        meaning=(
+            "The committed offset is beyond the log end; or it went back, or messages are "
+            "missing, within 15 minutes after the topic was deleted and made anew."
+        ),
+        find=_topic_recreated,
+        sentence=(
+            "the log is not the one that the group read: the topic was deleted and made anew, or "
+            "its log was cut short; a new topic {seen}"
+        ),
+        refuted_by="the topic's id is the same as before, and no unclean election took place",
+        proved=lambda case, worst: (
+            case.last(EventName.TOPIC_RECREATED, topic=worst.topic) is not None
+            and worst.rule is Rule.AHEAD_OF_LOG_END
+        ),
+        certain_when="the topic's id was seen to change and the offset is beyond the log end",
+    ),
+    CauseRow(
+        cause=CauseName.RECORDS_LOST,
+        meaning="Messages were deleted before the group read them.",
+        find=_is_on(
+            Rule.RECORDS_LOST,
+            evidence=("lost_messages", "committed_offset", "log_start_offset"),
+        ),
+        sentence=(
+            "{lost_messages:message} were deleted, by retention or on request, before the group "
+            "read them; the log begins at {log_start_offset}"
+        ),
+        refuted_by="the consumer's own log shows that it has read them and not committed",
+        proved=_below_log_start,
+        certain_when="the committed offset is still below the log start",
+    ),
+    CauseRow(
+        cause=CauseName.OFFSETS_RESET,
+        meaning="The committed offset went back.",
+        find=_offsets_reset,
+        sentence=(
+            "the committed offset was set back from {offset_before} to {offset_after}: {how}"
+        ),
+        refuted_by="the offset comes back by itself: two consumers commit in turn",
+        proved=lambda case, worst: _reset_of(case, worst) is not None,
+        certain_when="it was set back, from the same offset, while the group had no members",
+    ),
+    CauseRow(
+        cause=CauseName.CONTROL_RECORDS,
+        meaning="Only marks of transactions and aborted messages are left.",
+        find=_is_on(
+            Rule.CONTROL_RECORDS_ONLY,
+            evidence=("current_lag", "committed_offset", "log_end_offset"),
+        ),
+        sentence=(
+            "nothing is wrong: up to the log end {log_end_offset} there are only marks of "
+            "transactions and aborted messages, which count as lag"
+        ),
+        refuted_by="a read_committed consumer that starts at the committed offset gets a message",
+        proved=lambda _, __: True,
+        certain_when="always: lagwatch has read that range as a read_committed consumer",
+    ),
+    CauseRow(
+        cause=CauseName.OPEN_TRANSACTION,
+        meaning="The group has read up to the last stable offset, where a transaction is open.",
+        find=_open_transaction,
+        sentence=(
+            "a transaction has been open for {transaction_age_ms:span} at offset "
+            "{last_stable_offset} (transactional id: {transactional_id}); a read_committed "
+            "consumer gets nothing beyond it"
+        ),
+        refuted_by=(
+            "the group does not move when the transaction ends, or its consumers read uncommitted"
+        ),
+        proved=_transaction_named,
+        certain_when="the broker names the transaction, and a member holds the partition",
+    ),
+    CauseRow(
+        cause=CauseName.UNSUBSCRIBED_TOPIC,
+        meaning="Members hold partitions of other topics, and none of this one.",
+        find=_unsubscribed,
+        sentence=(
+            "none of the {members:member} subscribes to {topic} any more; the committed offset "
+            "{committed_offset} is a remainder"
+        ),
+        refuted_by="a member's configuration names the topic or a pattern that matches it",
+        proved=lambda _, worst: worst.rule is Rule.NOT_SUBSCRIBED,
+        certain_when="the rule `not_subscribed` decided",
+    ),
+    CauseRow(
+        cause=CauseName.REBALANCE_STORM,
+        meaning=(
+            "Five rebalances came within five minutes and the last one at most two minutes ago: "
+            "members have little time to read."
+        ),
+        find=_rebalance_storm,
+        sentence=(
+            "a rebalance storm: {rebalances:rebalance} in {lasting_ms:span} leave the members "
+            "little time to read"
+        ),
+        refuted_by="the lag goes on growing after the rebalances have ended",
+    ),
+    CauseRow(
+        cause=CauseName.NO_MEMBERS,
+        meaning="The group is empty, and commits have ended.",
+        find=_no_members,
+        sentence=(
+            "the group has no members (state {state}); the last one that was seen to leave: "
+            "{last_member}"
+        ),
+        refuted_by="a consumer runs that assigns partitions itself: it is not a member",
+        proved=_members_were_seen_to_leave,
+        certain_when="its last member left, as seen, at most a minute after the group last moved",
+    ),
+    CauseRow(
+        cause=CauseName.MEMBER_WITHOUT_ASSIGNMENT,
+        meaning="The group is stable and has members, but none holds the partition.",
+        find=_without_assignment,
+        sentence=(
+            "no member holds the partition; of {members:member} {members_without_partitions} hold "
+            "nothing at all"
+        ),
+        refuted_by="kafka-consumer-groups --describe --members --verbose shows who holds it",
+        proved=_was_assigned_before,
+        certain_when="no member holds any partition, and they were seen to lose them",
+    ),
+    CauseRow(
+        cause=CauseName.SLOW_PARTITION,
+        meaning=(
+            "Not more partitions are behind than keep up; much more is written to this one (twice "
+            "the median of the others), or its member keeps up with its others."
+        ),
+        find=_slow_partition,
+        sentence=(
+            "one slow partition: {compared} ({produced_per_s}/s against "
+            "{others_produced_per_s}/s written, {consumed_per_s}/s read)"
+        ),
+        refuted_by="other partitions of the same member fall behind, too",
+    ),
+    CauseRow(
+        cause=CauseName.SLOW_MEMBER,
+        meaning="All partitions that are behind are of one member or one host; others keep up.",
+        find=_slow_member,
+        sentence=(
+            "one slow member or host: {client_id} on {host} holds all {partitions_behind} "
+            "partitions that are behind; {partitions_that_keep_up} of others keep up"
+        ),
+        refuted_by="the same partitions stay behind when another member gets them",
+    ),
+    CauseRow(
+        cause=CauseName.NOT_COMMITTING,
+        meaning="A member holds the partition, and no commit comes.",
+        find=_not_committing,
+        sentence=(
+            "{client_id} on {host} holds the partition and has not committed for "
+            "{without_commit_ms:span}: it reads without committing, or it hangs"
+        ),
+        refuted_by=(
+            "the consumer's own metrics show that it reads nothing (records-consumed-rate 0): "
+            "then it hangs"
+        ),
+    ),
+    CauseRow(
+        cause=CauseName.STUCK_ON_RECORD,
+        meaning="Commits of the same offset go on.",
+        find=_stuck_on_record,
+        sentence="the consumer does not get past offset {offset}, which it commits again and again",
+        refuted_by="the consumer is paused on purpose, or reads on and commits an old offset",
+    ),
+    CauseRow(
+        cause=CauseName.PRODUCER_BURST,
+        meaning=(
+            "Since the lag rises at least twice as much is written as before, and the group reads "
+            "as fast as it did (at least 80 % of what was written before)."
+        ),
+        find=_producer_burst,
+        sentence=(
+            "a burst of the producers: {produced_since_per_s}/s since the lag rises, "
+            "{produced_before_per_s}/s before; the group reads {consumed_per_s}/s"
+        ),
+        refuted_by="the group read faster before the burst than it reads now",
+    ),
+    CauseRow(
+        cause=CauseName.ALL_SLOW,
+        meaning="More is written to the group's partitions than all its members read.",
+        find=_all_slow,
+        sentence=(
+            "all consumers together are too slow: {produced_per_s}/s are written, "
+            "{consumed_per_s}/s read by {members:member}; {partitions_behind:partition} behind"
+        ),
+        refuted_by="the group reads no faster with more members (at most one per partition)",
+    ),
+)
+"""In order of precedence."""
+
+
+def cause_of(case: Case) -> Cause | None:
+    """The likeliest cause; None where there is nothing to explain.
+
+    Data that are stale make nothing certain but that a leader is away.
+    """
+    worst = case.worst
+    if worst is None:
+        return None
+    for row in CAUSES:
+        found = row.find(case, worst)
+        if found is None:
+            continue
+        proved = row.proved is not None and row.proved(case, worst)
+        if case.verdict.stale and row.cause is not CauseName.BROKER_AWAY:
+            proved = False
+        return Cause(
+            name=row.cause,
+            certainty=Certainty.CERTAIN if proved else Certainty.LIKELY,
+            text=fill(row.sentence, found),
+            refuted_by=row.refuted_by,
+            evidence=found,
+            topic=worst.topic,
+            partition=worst.partition,
+        )
+    return Cause(
+        name=None,
+        certainty=Certainty.UNKNOWN,
+        text=f"not known, because {_unknown_because(case, worst)}",
+        refuted_by="",
+        evidence={},
+        topic=worst.topic,
+        partition=worst.partition,
+    )
+
+
+_NO_LOG_END: Final = {
+    UnknownReason.TOPIC_NOT_VISIBLE: "the topic was deleted, or lagwatch may not describe it",
+    UnknownReason.NOT_POLLED_YET: "the log end offset has not been read yet",
+    UnknownReason.REFUSED: "the broker refused to tell the log end offset",
+}
+
+
+def _unknown_because(case: Case, worst: PartitionVerdict) -> str:
+    if worst.unknown_reason in _NO_LOG_END:
+        return _NO_LOG_END[worst.unknown_reason]
+    if worst.rule is Rule.WARMING_UP:
+        return "too little was seen of the group so far"
+    if case.verdict.stale:
+        return (
+            f"the data are {case.verdict.data_age_s:.0f} s old: Kafka, or lagwatch's reading of "
+            "it, is away"
+        )
+    if not case.members_known:
+        return (
+            "the group's members are not known (lagwatch has not described the group yet, or "
+            "lacks DESCRIBE on it)"
+        )
+    if worst.rule in _SLOW and case.outlook.whole.consumed_per_s is None:
+        return "its rates are not known yet: too few commits, or log ends that were not read"
+    return "what is known of its members, offsets and rates fits none of the causes"
+
+
+def markdown() -> str:
+    """The table of the documentation."""
+    return "\n".join(
+        [
+            "| Cause | When it is named | Certain when | Refuted when |",
+            "|---|---|---|---|",
+            *(
+                f"| {number}. `{row.cause}` | {row.meaning} | {row.certain_when or 'never'} "
+                f"| {row.refuted_by} |"
+                for number, row in enumerate(CAUSES, start=1)
+            ),
+        ]
+    )

@@ -1,0 +1,595 @@
+"""Causes of verdicts: one case for each, those that nearly hold, and laws."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lagwatch.core.case import Case
+from lagwatch.core.causes import CAUSES, Cause, CauseName, Certainty, cause_of
+from lagwatch.core.forecast import CatchUpReason, GroupOutlook, Outlook, of_group
+from lagwatch.core.model import (
+    EpochMs,
+    GroupInfo,
+    GroupStatus,
+    Member,
+    PartitionStatus,
+    PartitionVerdict,
+    Rule,
+    RuleSet,
+    UnknownReason,
+)
+from lagwatch.core.record import EventName
+from lagwatch.core.rules import STATUS_BY_RULE
+from lagwatch.ports.queries import GroupEvent
+from tests.support.api_doubles import NOW_MS, group_verdict, partition_verdict
+
+CERTAIN, LIKELY, UNKNOWN = Certainty.CERTAIN, Certainty.LIKELY, Certainty.UNKNOWN
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A partition of the topic `orders` in a scenario."""
+
+    rule: Rule = Rule.LAG_WITHIN_ALLOWED
+    by: str = ""
+    """Client id of its member, on the host of the same name up to the dash."""
+    produced: float | None = 10.0
+    consumed: float | None = 10.0
+    lag: int | None = 100
+    topic: str = "orders"
+    evidence: tuple[tuple[str, Any], ...] = ()
+    why_unknown: UnknownReason | None = None
+
+    def verdict(self, number: int) -> PartitionVerdict:
+        return partition_verdict(
+            topic=self.topic,
+            partition=number,
+            rules=RuleSet.LAGWATCH,
+            rule=self.rule,
+            status=STATUS_BY_RULE[self.rule],
+            evidence=dict(self.evidence),
+            client_id=self.by,
+            owner=host(self.by) if self.by else "",
+            current_lag=self.lag,
+            unknown_reason=self.why_unknown,
+        )
+
+    @property
+    def outlook(self) -> Outlook:
+        return Outlook(
+            produced_per_s=self.produced,
+            consumed_per_s=self.consumed,
+            lag_trend_per_s=None,
+            catch_up_s=None,
+            catch_up_low_s=None,
+            catch_up_high_s=None,
+            catch_up_reason=CatchUpReason.RATES_UNKNOWN,
+            loss_in_s=None,
+            retention_used=None,
+        )
+
+
+def host(client: str) -> str:
+    return "/" + client.partition("-")[0]
+
+
+def event(name: EventName, ago_s: float = 30, **values: Any) -> GroupEvent:  # noqa: ANN401
+    at_ms = EpochMs(NOW_MS - round(ago_s * 1000))
+    return GroupEvent(at_ms=at_ms, group="billing", event=name.value, **values)
+
+
+def told(
+    *parts: Part,
+    events: Sequence[GroupEvent] = (),
+    idle: Sequence[str] = (),
+    state: str = "",
+    **changes: Any,  # noqa: ANN401
+) -> Case:
+    """A group of these partitions, with members that hold them and members that hold none."""
+    stale, age_s = changes.pop("stale", False), changes.pop("age_s", 0.0)
+    coordinator = changes.pop("coordinator", 1)
+    verdicts = [part.verdict(number) for number, part in enumerate(parts)]
+    held: dict[str, list[tuple[str, int]]] = {name: [] for name in idle}
+    for one in verdicts:
+        if one.client_id:
+            held.setdefault(one.client_id, []).append((one.topic, one.partition))
+    info = GroupInfo(
+        group="billing",
+        type="classic",
+        state=state or ("Stable" if held else "Empty"),
+        assignor="range",
+        coordinator=coordinator,
+        members=tuple(
+            Member(
+                member_id=name,
+                client_id=name,
+                host=host(name),
+                instance_id="",
+                assignment=tuple((topic, (number,)) for topic, number in places),
+            )
+            for name, places in held.items()
+        ),
+    )
+    known = [one.status for one in verdicts if one.status is not PartitionStatus.UNKNOWN]
+    status = GroupStatus(min(int(max(known)), 3)) if known else GroupStatus.UNKNOWN
+    places = {(one.topic, one.partition): one for one in verdicts}
+    outlook = of_group(
+        {place: part.outlook for place, part in zip(places, parts, strict=True)},
+        {place: one.current_lag for place, one in places.items()},
+    )
+    verdict = group_verdict(*verdicts, status=status, stale=stale, data_age_s=age_s)
+    return Case(verdict=verdict, outlook=outlook, info=info, events=tuple(events), **changes)
+
+
+def members(*names: str) -> str:
+    return json.dumps([{"client_id": name, "host": host(name)} for name in names])
+
+
+LEFT: Final = event(EventName.MEMBER_LEFT, 340, count=1, detail=members("a-1"))
+LEFT_LATE: Final = replace(LEFT, at_ms=EpochMs(LEFT.at_ms + 1))
+"""More than a minute after `SILENT` began."""
+JOINED: Final = event(EventName.MEMBER_JOINED, 350, count=1, detail=members("a-1"))
+REBALANCES: Final = [event(EventName.REBALANCE, ago, count=1) for ago in (200, 150, 100, 50, 10)]
+STORM: Final = event(EventName.REBALANCE_STORM, 10, after="began", count=5)
+BACK: Final = (("offset_before", 500), ("committed_offset", 20))
+BELOW_START: Final = (("lost_messages", 80), ("committed_offset", 20), ("log_start_offset", 100))
+WAITS: Final = (("last_stable_offset", 70), ("transaction_age_ms", 9_000), ("producer_id", 7))
+SILENT: Final = (("quiet_ms", 400_000), ("commits_are", "read"), ("committed_offset", 70))
+POLLED: Final = (("quiet_ms", 400_000), ("commits_are", "polled"), ("committed_offset", 70))
+
+
+def reset(before: int, after: int, partition: int = 0) -> GroupEvent:
+    one = {"partition": partition, "before": before, "after": after}
+    detail = json.dumps([one])
+    return event(EventName.OFFSETS_RESET, topic="orders", count=1, detail=detail)
+
+
+STOPPED, STALLED = Rule.STOPPED, Rule.STALLED
+BEHIND, FINE = Rule.FALLING_BEHIND, Rule.LAG_WITHIN_ALLOWED
+NAMED: Final[dict[str, tuple[Case, CauseName, Certainty]]] = {
+    "the leader of a partition is away": (
+        told(
+            Part(rule=Rule.LOG_END_UNKNOWN, lag=None, why_unknown=UnknownReason.NO_LEADER),
+            Part(by="a-1"),
+        ),
+        CauseName.BROKER_AWAY,
+        CERTAIN,
+    ),
+    "the leader is away while the lag is still the last one known": (
+        told(
+            Part(by="a-1", rule=Rule.PROGRESSING),
+            stale=True,
+            leaderless=frozenset({("orders", 0)}),
+        ),
+        CauseName.BROKER_AWAY,
+        LIKELY,
+    ),
+    "data are stale and no coordinator is known": (
+        told(Part(), stale=True, age_s=40, coordinator=-1),
+        CauseName.BROKER_AWAY,
+        LIKELY,
+    ),
+    "the topic was seen to be made anew": (
+        told(
+            Part(rule=Rule.AHEAD_OF_LOG_END, evidence=(("committed_offset", 9),)),
+            events=[event(EventName.TOPIC_RECREATED, topic="orders")],
+        ),
+        CauseName.TOPIC_RECREATED,
+        CERTAIN,
+    ),
+    "an offset is beyond the log end, and why was not seen": (
+        told(Part(rule=Rule.AHEAD_OF_LOG_END, evidence=(("committed_offset", 9),))),
+        CauseName.TOPIC_RECREATED,
+        LIKELY,
+    ),
+    "an offset went back after the topic was made anew": (
+        told(
+            Part(by="a-1", rule=Rule.REWOUND, evidence=BACK),
+            events=[event(EventName.TOPIC_RECREATED, topic="orders")],
+        ),
+        CauseName.TOPIC_RECREATED,
+        LIKELY,
+    ),
+    "records are missing after the topic was made anew": (
+        told(
+            Part(by="a-1", rule=Rule.RECORDS_LOST, evidence=BELOW_START),
+            events=[event(EventName.TOPIC_RECREATED, topic="orders")],
+        ),
+        CauseName.TOPIC_RECREATED,
+        LIKELY,
+    ),
+    "an offset went back an hour after another topic of that name": (
+        told(
+            Part(by="a-1", rule=Rule.REWOUND, evidence=BACK),
+            events=[event(EventName.TOPIC_RECREATED, 3_600, topic="orders")],
+        ),
+        CauseName.OFFSETS_RESET,
+        LIKELY,
+    ),
+    "records below the log start": (
+        told(Part(rule=Rule.RECORDS_LOST, evidence=BELOW_START)),
+        CauseName.RECORDS_LOST,
+        CERTAIN,
+    ),
+    "records were lost and the group has gone on": (
+        told(
+            Part(
+                by="a-1",
+                rule=Rule.RECORDS_LOST,
+                evidence=(
+                    ("lost_messages", 80),
+                    ("committed_offset", 120),
+                    ("log_start_offset", 100),
+                ),
+            )
+        ),
+        CauseName.RECORDS_LOST,
+        LIKELY,
+    ),
+    "an empty group's offsets were set back": (
+        told(Part(rule=Rule.REWOUND, evidence=BACK), events=[LEFT, reset(500, 20)]),
+        CauseName.OFFSETS_RESET,
+        CERTAIN,
+    ),
+    "another reset than this rewind": (
+        told(Part(by="a-1", rule=Rule.REWOUND, evidence=BACK), events=[reset(300, 20)]),
+        CauseName.OFFSETS_RESET,
+        LIKELY,
+    ),
+    "a member committed an older offset": (
+        told(Part(by="a-1", rule=Rule.REWOUND, evidence=BACK)),
+        CauseName.OFFSETS_RESET,
+        LIKELY,
+    ),
+    "only marks of transactions are left": (
+        told(Part(by="a-1", rule=Rule.CONTROL_RECORDS_ONLY)),
+        CauseName.CONTROL_RECORDS,
+        CERTAIN,
+    ),
+    "a named transaction is open": (
+        told(Part(by="a-1", rule=Rule.WAITS_FOR_TRANSACTION, evidence=WAITS)),
+        CauseName.OPEN_TRANSACTION,
+        CERTAIN,
+    ),
+    "a transaction is open and no member is there to wait for it": (
+        told(Part(rule=Rule.HELD_BY_TRANSACTION, evidence=WAITS)),
+        CauseName.OPEN_TRANSACTION,
+        LIKELY,
+    ),
+    "a transaction that the broker does not name": (
+        told(Part(by="a-1", rule=Rule.HELD_BY_TRANSACTION, evidence=WAITS[:2])),
+        CauseName.OPEN_TRANSACTION,
+        LIKELY,
+    ),
+    "members read other topics": (
+        told(Part(rule=Rule.NOT_SUBSCRIBED), Part(by="a-1", topic="clicks")),
+        CauseName.UNSUBSCRIBED_TOPIC,
+        CERTAIN,
+    ),
+    "members read other topics, by Burrow's rules": (
+        told(Part(rule=STOPPED), Part(by="a-1", topic="clicks")),
+        CauseName.UNSUBSCRIBED_TOPIC,
+        LIKELY,
+    ),
+    "rebalance after rebalance": (
+        told(Part(by="a-1", rule=STOPPED, evidence=SILENT), events=[*REBALANCES, STORM]),
+        CauseName.REBALANCE_STORM,
+        LIKELY,
+    ),
+    "a storm in which the group is empty for a moment": (
+        told(Part(rule=STOPPED, evidence=SILENT), events=[LEFT, *REBALANCES, STORM]),
+        CauseName.REBALANCE_STORM,
+        LIKELY,
+    ),
+    "all members left": (
+        told(Part(rule=STOPPED, evidence=SILENT), events=[JOINED, LEFT]),
+        CauseName.NO_MEMBERS,
+        CERTAIN,
+    ),
+    "a member that was silent for a minute before it left": (
+        told(Part(rule=STOPPED, evidence=SILENT), events=[JOINED, LEFT_LATE]),
+        CauseName.NO_MEMBERS,
+        LIKELY,
+    ),
+    "one that joined after the last one left was not seen to leave": (
+        told(Part(rule=STOPPED, evidence=SILENT), events=[LEFT, JOINED]),
+        CauseName.NO_MEMBERS,
+        LIKELY,
+    ),
+    "an empty group, of which no member was seen": (
+        told(Part(rule=Rule.SILENT_BEFORE_START)),
+        CauseName.NO_MEMBERS,
+        LIKELY,
+    ),
+    "a group that fell behind has just lost its members": (
+        told(Part(rule=BEHIND), events=[LEFT]),
+        CauseName.NO_MEMBERS,
+        LIKELY,
+    ),
+    "a member holds nothing": (
+        told(Part(rule=STOPPED), idle=["a-1"]),
+        CauseName.MEMBER_WITHOUT_ASSIGNMENT,
+        LIKELY,
+    ),
+    "members were seen to lose all partitions": (
+        told(Part(rule=STOPPED), idle=["a-1"], events=[event(EventName.UNASSIGNED)]),
+        CauseName.MEMBER_WITHOUT_ASSIGNMENT,
+        CERTAIN,
+    ),
+    "a hot key": (
+        told(Part(by="a-1", rule=BEHIND, produced=90, consumed=30), Part(by="b-1"), Part(by="c-1")),
+        CauseName.SLOW_PARTITION,
+        LIKELY,
+    ),
+    "one partition whose member keeps up with another": (
+        told(Part(by="a-1", rule=BEHIND, consumed=2), Part(by="a-1"), Part(by="b-1")),
+        CauseName.SLOW_PARTITION,
+        LIKELY,
+    ),
+    "one slow member of three, each on a host of its own": (
+        told(Part(by="a-1", rule=BEHIND, consumed=2), Part(by="b-1"), Part(by="c-1")),
+        CauseName.SLOW_MEMBER,
+        LIKELY,
+    ),
+    "a host with two members that hang": (
+        told(
+            Part(by="a-1", rule=STOPPED, consumed=0),
+            Part(by="a-2", rule=STOPPED, consumed=0),
+            Part(by="b-1"),
+        ),
+        CauseName.SLOW_MEMBER,
+        LIKELY,
+    ),
+    "one slow member among several of its host": (
+        told(Part(by="a-1", rule=BEHIND, consumed=2), Part(by="a-2"), Part(by="a-3")),
+        CauseName.SLOW_MEMBER,
+        LIKELY,
+    ),
+    "a group that never commits": (
+        told(Part(by="a-1", rule=Rule.NEVER_COMMITS, lag=None)),
+        CauseName.NOT_COMMITTING,
+        LIKELY,
+    ),
+    "a member that has ceased to commit": (
+        told(Part(by="a-1", rule=STOPPED, consumed=0, evidence=SILENT)),
+        CauseName.NOT_COMMITTING,
+        LIKELY,
+    ),
+    "polled offsets that rest: commits of the same offset cannot be seen": (
+        told(Part(by="a-1", rule=STALLED, consumed=0, evidence=POLLED)),
+        CauseName.NOT_COMMITTING,
+        LIKELY,
+    ),
+    "the same offset again and again": (
+        told(Part(by="a-1", rule=STALLED, consumed=0, evidence=SILENT)),
+        CauseName.STUCK_ON_RECORD,
+        LIKELY,
+    ),
+    "a burst": (
+        told(
+            Part(by="a-1", rule=BEHIND, produced=100),
+            produced_before_per_s=10.0,
+            produced_since_per_s=80.0,
+        ),
+        CauseName.PRODUCER_BURST,
+        LIKELY,
+    ),
+    "more is written, and the group reads more slowly than before": (
+        told(
+            Part(by="a-1", rule=BEHIND, produced=100, consumed=5),
+            produced_before_per_s=10.0,
+            produced_since_per_s=80.0,
+        ),
+        CauseName.ALL_SLOW,
+        LIKELY,
+    ),
+    "all partitions of all members": (
+        told(
+            Part(by="a-1", rule=BEHIND, consumed=2),
+            Part(by="b-1", rule=BEHIND, consumed=3),
+            produced_before_per_s=20.0,
+            produced_since_per_s=20.0,
+        ),
+        CauseName.ALL_SLOW,
+        LIKELY,
+    ),
+}
+
+NOT_KNOWN: Final[dict[str, tuple[Case, str]]] = {
+    "too little was seen": (told(Part(rule=Rule.WARMING_UP)), "too little was seen"),
+    "the topic is not visible": (
+        told(
+            Part(rule=Rule.LOG_END_UNKNOWN, lag=None, why_unknown=UnknownReason.TOPIC_NOT_VISIBLE)
+        ),
+        "may not describe it",
+    ),
+    "the group could not be described": (
+        told(Part(rule=STOPPED), state="Unknown"),
+        "members are not known",
+    ),
+    "rates are not known": (
+        told(Part(by="a-1", rule=BEHIND, produced=None, consumed=None)),
+        "rates are not known",
+    ),
+    "data are stale, and the coordinator is known": (
+        told(Part(by="a-1"), stale=True, age_s=31),
+        "the data are 31 s old",
+    ),
+    "it has begun to catch up": (
+        told(Part(by="a-1", rule=BEHIND, produced=5, consumed=9)),
+        "fits none of the causes",
+    ),
+}
+
+
+def found(case: Case) -> Cause:
+    cause = cause_of(case)
+    assert cause is not None
+    return cause
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_cause_is_named(name: str) -> None:
+    case, expected, certainty = NAMED[name]
+
+    cause = found(case)
+
+    assert (cause.name, cause.certainty) == (expected, certainty), cause.text
+    assert cause.refuted_by
+    assert cause.evidence
+    assert "{" not in cause.text
+
+
+@pytest.mark.parametrize("name", NOT_KNOWN)
+def test_where_no_cause_fits_it_is_said_why(name: str) -> None:
+    case, because = NOT_KNOWN[name]
+
+    cause = found(case)
+
+    assert (cause.name, cause.certainty) == (None, UNKNOWN), cause.text
+    assert cause.text.startswith("not known, because ")
+    assert because in cause.text
+
+
+def test_every_cause_has_a_case_and_every_proof_one_in_which_it_fails() -> None:
+    shown = {(name, certainty) for _, name, certainty in NAMED.values()}
+
+    assert {name for name, _ in shown} == set(CauseName) == {row.cause for row in CAUSES}
+    assert {row.cause for row in CAUSES if row.proved} == {
+        name for name, certainty in shown if certainty is CERTAIN
+    }
+    # of control records lagwatch always has a proof
+    doubtful = {row.cause for row in CAUSES} - {CauseName.CONTROL_RECORDS}
+    assert {name for name, certainty in shown if certainty is LIKELY} == doubtful
+    assert all(bool(row.certain_when) == (row.proved is not None) for row in CAUSES)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        told(Part(by="a-1"), Part(by="a-1", lag=0)),
+        told(Part(by="a-1", rule=Rule.PROGRESSING, lag=900)),
+        told(Part(rule=Rule.NOT_SUBSCRIBED, lag=0), Part(by="a-1", topic="clicks")),
+        # a partition that cannot be judged makes its group no worse
+        told(Part(by="a-1"), Part(by="a-1", rule=Rule.WARMING_UP)),
+    ],
+)
+def test_a_healthy_group_has_no_cause(case: Case) -> None:
+    assert cause_of(case) is None
+
+
+def test_a_storm_that_is_over_or_long_ago_is_no_cause() -> None:
+    ended = event(EventName.REBALANCE_STORM, 5, after="ended")
+    old = [replace(each, at_ms=EpochMs(each.at_ms - 130_000)) for each in REBALANCES]
+    stopped = Part(by="a-1", rule=STOPPED, evidence=SILENT)
+
+    over = found(told(stopped, events=[*REBALANCES, STORM, ended]))
+    long_ago = found(told(stopped, events=[*old, STORM]))
+
+    assert over.name is long_ago.name is CauseName.NOT_COMMITTING
+
+
+def test_what_began_before_a_broker_went_away_has_a_cause_of_its_own() -> None:
+    case = told(
+        Part(rule=STOPPED), events=[LEFT], stale=True, leaderless=frozenset({("orders", 0)})
+    )
+
+    assert found(case).name is CauseName.NO_MEMBERS
+
+
+def test_a_group_that_commits_without_members_is_not_called_empty() -> None:
+    assert found(told(Part(rule=STALLED, evidence=SILENT))).name is CauseName.STUCK_ON_RECORD
+
+
+def test_a_cause_of_the_whole_group_is_not_blamed_on_one_partition() -> None:
+    behind = [Part(by=f"{name}-1", rule=BEHIND, consumed=2) for name in "abc"]
+
+    assert found(told(*behind, Part(by="d-1"))).name is CauseName.ALL_SLOW
+
+
+def test_the_evidence_of_an_unknown_number_is_null() -> None:
+    cause = found(told(Part(rule=Rule.SILENT_BEFORE_START)))
+
+    assert cause.evidence["left_ago_ms"] is None
+    assert "unknown" in cause.text
+
+
+def test_the_words_of_a_cause_say_its_numbers() -> None:
+    slow = told(Part(by="a-1", rule=BEHIND, produced=100, consumed=40))
+
+    assert found(slow).text == (
+        "all consumers together are too slow: 100/s are written, 40/s read by 1 member; "
+        "1 partition behind"
+    )
+
+
+_RATE = st.none() | st.floats(0, 1e6)
+_EVENTS = st.sampled_from([LEFT, JOINED, *REBALANCES, STORM, reset(500, 20)])
+_EVIDENCE = st.sampled_from([(), BACK, BELOW_START, WAITS, SILENT, POLLED])
+
+
+@st.composite
+def _cases(draw: st.DrawFn) -> Case:
+    parts = draw(
+        st.lists(
+            st.builds(
+                Part,
+                rule=st.sampled_from(Rule),
+                by=st.sampled_from(["", "a-1", "a-2", "b-1"]),
+                produced=_RATE,
+                consumed=_RATE,
+                lag=st.none() | st.integers(0, 1000),
+                topic=st.sampled_from(["orders", "clicks"]),
+                evidence=_EVIDENCE,
+            ),
+            min_size=1,
+            max_size=5,
+        )
+    )
+    return told(
+        *parts,
+        events=draw(st.lists(_EVENTS, max_size=5)),
+        idle=draw(st.sampled_from([(), ("z-1",)])),
+        state=draw(st.sampled_from(["", "Unknown", "PreparingRebalance"])),
+        stale=draw(st.booleans()),
+        produced_before_per_s=draw(_RATE),
+        produced_since_per_s=draw(_RATE),
+    )
+
+
+@given(_cases())
+def test_whatever_is_known_gives_a_cause_or_says_why_not(case: Case) -> None:
+    cause = cause_of(case)
+
+    if cause is None:
+        assert case.verdict.status in {GroupStatus.OK, GroupStatus.UNKNOWN}
+    else:
+        assert (cause.name is None) == (cause.certainty is UNKNOWN)
+        assert "{" not in cause.text
+
+
+@given(_cases())
+def test_stale_data_make_nothing_certain(case: Case) -> None:
+    cause = cause_of(replace(case, verdict=replace(case.verdict, stale=True)))
+
+    assert cause is None or cause.certainty is not CERTAIN
+
+
+@given(_cases())
+def test_without_a_story_no_cause_that_needs_one_is_certain(case: Case) -> None:
+    cause = cause_of(replace(case, events=()))
+
+    by_story = {CauseName.NO_MEMBERS, CauseName.OFFSETS_RESET, CauseName.MEMBER_WITHOUT_ASSIGNMENT}
+    assert cause is None or cause.name not in by_story or cause.certainty is not CERTAIN
+
+
+def test_an_outlook_without_partitions_is_no_fault() -> None:
+    case = NAMED["all partitions of all members"][0]
+    empty: GroupOutlook = of_group({}, {})
+
+    assert found(replace(case, outlook=empty)).name is None
