@@ -62,7 +62,8 @@ def top(
         if once or not (sys.stdout.isatty() and sys.stdin.isatty()):
             for sentence in first.old:
                 complain(sentence)
-            console().print(table(chosen(first, view)))
+            screen = console()
+            screen.print(table(chosen(first, view), width=screen.width))
         else:
             _watch(look, first, view, every_s=every)
     finally:
@@ -140,8 +141,9 @@ def _watch(look: _Look, first: "Seen", view: "View", *, every_s: float) -> None:
     terminal = Console(highlight=False, emoji=False)
     with keyboard() as keys, Live(console=terminal, screen=True, auto_refresh=False) as live:
         while not view.done:
-            height = terminal.size.height
-            live.update(screen(look.aged(), view, height=height), refresh=True)
+            size = terminal.size
+            seen = screen(look.aged(), view, width=size.width, height=size.height)
+            live.update(seen, refresh=True)
             for key in keys.pressed(_KEY_S):
                 view = pressed(view, key)
 

@@ -4,12 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from lagwatch.cli import words
 from lagwatch.cli.output import plain, printable
+from lagwatch.core.words import duration
 
 _TROUBLE: Final = {"REWIND": 4, "STALL": 4, "STOP": 4, "ERR": 4, "WARN": 3, "UNKNOWN": 2, "OK": 1}
 _FRAME_LINES: Final = 4
@@ -35,6 +37,11 @@ class Line:
     """Its data are too old to be trusted."""
     time_lag_bound: str = ""
     """A word of `TimeLagBound`; "" from an older server."""
+    rule: str = ""
+    """That decided for the worst partition."""
+    since_s: float | None = None
+    """For how long it is in trouble; None while it is not, and from an older server."""
+    since_at_least: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +93,7 @@ def read(fleet: Mapping[str, Any]) -> Seen:
             cluster["cluster"],
             dict(zip(columns, row, strict=True)),
             stale=cluster.get("stale") is True,
+            at_ms=cluster.get("at_ms"),
         )
         for cluster in fleet["clusters"]
         for row in cluster["rows"]
@@ -132,8 +140,8 @@ def chosen(seen: Seen, view: View) -> list[Line]:
     return found
 
 
-def screen(seen: Seen, view: View, *, height: int) -> RenderableType:
-    """Everything, in so many lines."""
+def screen(seen: Seen, view: View, *, width: int, height: int) -> RenderableType:
+    """Everything, in so many characters and lines."""
     lines = chosen(seen, view)
     told = seen.failed or "; ".join(seen.problems)
     room = max(1, height - _FRAME_LINES - len(seen.old) - (1 if told else 0))
@@ -142,35 +150,79 @@ def screen(seen: Seen, view: View, *, height: int) -> RenderableType:
     parts += [_one_line(sentence, "bold red") for sentence in seen.old]
     if told:
         parts.append(_one_line(told, "yellow"))
-    parts.append(table(lines[top : top + room], room=room))
+    parts.append(table(lines[top : top + room], width=width, room=room))
     order = f"{view.sort}{', reversed' if view.reverse else ''}"
     said = f"filter: {view.wanted}▏ {len(lines):,} of {len(seen.lines):,} groups · by {order}"
     parts += [_one_line(said, "bold"), _one_line(HELP, "dim")]
     return Group(*parts)
 
 
-def table(lines: Sequence[Line], *, room: int = 0) -> Table:
-    """One line per group; filled up with empty ones to `room`."""
-    drawn = Table(box=None, pad_edge=False, header_style="bold", expand=room > 0)
-    drawn.add_column("VERDICT", no_wrap=True)
-    drawn.add_column("GROUP", no_wrap=True, overflow="ellipsis", ratio=3)
-    drawn.add_column("CLUSTER", no_wrap=True, overflow="ellipsis", ratio=1)
-    drawn.add_column("STATE", no_wrap=True, overflow="ellipsis")
-    for title in ("LAG", "TIME LAG", "MEMBERS"):
-        drawn.add_column(title, justify="right", no_wrap=True)
-    for line in lines:
-        drawn.add_row(
-            _verdict(line),
-            plain(line.group),
-            plain(line.cluster),
-            Text(line.state, style="dim"),
-            Text(_lag(line)),
-            Text(words.time_lag(line.time_lag_s, line.time_lag_bound)),
-            Text(words.number(line.members)),
-        )
+def table(lines: Sequence[Line], *, width: int, room: int = 0) -> Table:
+    """One line per group, in at most `width` characters; filled up with empty lines to `room`.
+
+    Numbers are never cut: on a narrow screen columns are left out, then names lose their middle,
+    because names of one team often differ in their ends.
+    """
+    rows = [_cells(line) for line in lines]
+    titles = [title for title in _COLUMNS if title != "GROUP"]
+    widths = {
+        title: max(cell_len(title), *(row[title].cell_len for row in rows), 0) for title in titles
+    }
+    for title in _LEFT_OUT:
+        if width - sum(widths.values()) - 2 * len(widths) < _NAME_LENGTH:
+            del widths[title]
+    name = max(_SHORTEST_NAME, width - sum(widths.values()) - 2 * len(widths))
+    drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    shown = [title for title in _COLUMNS if title in widths or title == "GROUP"]
+    for title in shown:
+        right = title in _NUMBERS
+        drawn.add_column(title, justify="right" if right else "left", no_wrap=True)
+    for row in rows:
+        row["GROUP"] = _shortened(row["GROUP"], name)
+        drawn.add_row(*(row[title] for title in shown))
     for _ in range(room - len(lines)):
         drawn.add_row("")
     return drawn
+
+
+_COLUMNS: Final = (
+    *("VERDICT", "GROUP", "CLUSTER", "FOR", "LAG", "TIME LAG", "CAUSE", "STATE", "MEMBERS"),
+)
+_NUMBERS: Final = frozenset({"FOR", "LAG", "TIME LAG", "MEMBERS"})
+_LEFT_OUT: Final = ("MEMBERS", "STATE", "CAUSE")
+"""On a narrow screen, in this order."""
+_NAME_LENGTH: Final = 24
+"""Of a group, which others make room for."""
+_SHORTEST_NAME: Final = 12
+_LONGEST_CLUSTER: Final = 16
+
+
+def _cells(line: Line) -> dict[str, Text]:
+    """Of a line, by title."""
+    least = "≥ " if line.since_at_least else ""
+    trouble = "" if line.since_s is None else least + duration(max(0, line.since_s))
+    return {
+        "VERDICT": _verdict(line),
+        "GROUP": plain(line.group),
+        "CLUSTER": _shortened(plain(line.cluster), _LONGEST_CLUSTER),
+        "FOR": Text(trouble),
+        "LAG": Text(_lag(line)),
+        "TIME LAG": Text(words.time_lag(line.time_lag_s, line.time_lag_bound)),
+        "CAUSE": Text("" if line.status == "OK" else line.rule),
+        "STATE": Text(line.state, style="dim"),
+        "MEMBERS": Text(words.number(line.members)),
+    }
+
+
+def _shortened(name: Text, width: int) -> Text:
+    """A name without its middle, if it is longer."""
+    if name.cell_len <= width:
+        return name
+    text = name.plain
+    end = (width - 1) // 2
+    # wide characters take two places
+    head, tail = set_cell_size(text, width - 1 - end), set_cell_size(text[::-1], end)[::-1]
+    return Text(f"{head}…{tail}", style=name.style)
 
 
 def _head(seen: Seen) -> Text:
@@ -199,7 +251,8 @@ def _old(cluster: Mapping[str, Any]) -> str:
     return f"cluster {cluster['cluster']} is not ready: {cluster.get('reason', '')}"
 
 
-def _line(cluster: str, cells: Mapping[str, Any], *, stale: bool) -> Line:
+def _line(cluster: str, cells: Mapping[str, Any], *, stale: bool, at_ms: int | None) -> Line:
+    since_ms = cells.get("since_ms")
     return Line(
         cluster=cluster,
         group=str(cells["group"]),
@@ -211,6 +264,9 @@ def _line(cluster: str, cells: Mapping[str, Any], *, stale: bool) -> Line:
         time_lag_s=cells["time_lag_s"],
         time_lag_bound=cells.get("time_lag_bound", ""),
         members=cells["members"],
+        rule=str(cells.get("rule", "")),
+        since_s=None if since_ms is None or at_ms is None else (at_ms - since_ms) / 1000,
+        since_at_least=cells.get("since_at_least") is True,
         # older servers only mark clusters
         stale=cells.get("stale", stale),
     )

@@ -55,7 +55,7 @@ FLEET = Seen(
 def drawn(seen: Seen, view: View, *, width: int = 100, height: int = 12) -> str:
     console = Console(width=width, height=height, color_system=None, force_terminal=False)
     with console.capture() as captured:
-        console.print(screen(seen, view, height=height))
+        console.print(screen(seen, view, width=width, height=height))
     return captured.get()
 
 
@@ -108,6 +108,27 @@ class TestView:
 
         assert len(text.splitlines()) == 12
         assert "group-0" in text
+
+    def test_a_group_in_trouble_says_for_how_long_and_by_which_rule(self) -> None:
+        bad = line("stuck", status="ERR", worst="STALL", rule="stalled", since_s=754.0)
+
+        text = drawn(Seen(lines=(bad, line("calm", rule="caught_up"))), View(), width=120)
+
+        assert "12 min 34 s" in text
+        assert "stalled" in text
+        assert "caught_up" not in text
+
+    @pytest.mark.parametrize("width", [60, 80, 120])
+    def test_long_names_lose_their_middle_and_numbers_stay_whole(self, width: int) -> None:
+        names = ["team." + "x" * 300 + end for end in ("-one", "-two")]
+        lines = tuple(line(name, lag=1_234_567, since_s=60.0) for name in names)
+
+        text = drawn(Seen(lines=lines), View(), width=width)
+
+        assert text.count("1,234,567") == 2
+        assert "-one" in text
+        assert "-two" in text
+        assert max(len(each) for each in text.splitlines()) <= width
 
     def test_a_name_cannot_move_the_cursor(self) -> None:
         text = drawn(Seen(lines=(line("a\x1b[2Jb\n"),)), View())
