@@ -1,8 +1,11 @@
 """What the commands of the Spark jobs share: their flags, and a run from beginning to end."""
 
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -17,6 +20,7 @@ if TYPE_CHECKING:  # pyspark, pyarrow and pydantic take a while to import
 
     from lagwatch.config.settings import Settings
     from lagwatch.jobs.run import JobRun
+    from lagwatch.jobs.stores.base import StartSpark
     from lagwatch.jobs.tables import StoreRef
 
 EXIT_CODES: Final = """
@@ -64,12 +68,18 @@ def package(
 class Job:
     """A run that has begun."""
 
-    spark: "SparkSession"
+    start_spark: "StartSpark"
+    """Spark runs from the first call to the end of the job."""
     ref: "StoreRef"
     settings: "Settings | None"
     """The whole configuration; None without one."""
     run: "JobRun"
     now_ms: int
+
+    @property
+    def spark(self) -> "SparkSession":
+        """Spark, started now if it does not run yet."""
+        return self.start_spark()
 
 
 @contextmanager
@@ -81,7 +91,7 @@ def job(
     master: str | None,
     dry: bool = False,
 ) -> Iterator[Job]:
-    """Start Spark and a run of a job alone on its store; leave with the exit code of its outcome.
+    """Start a run of a job alone on its store; leave with the exit code of its outcome.
 
     Raises:
         typer.Exit: always, at the end.
@@ -112,8 +122,8 @@ def _begun(
     from lagwatch.config.secret import Place
     from lagwatch.config.settings import LogSettings
     from lagwatch.config.walk import hidden_texts
+    from lagwatch.jobs.package import SUBMITTED
     from lagwatch.jobs.run import job_run
-    from lagwatch.jobs.session import spark_session
     from lagwatch.jobs.tables import StoreRef
 
     said = settings.log if settings is not None else LogSettings()
@@ -126,15 +136,27 @@ def _begun(
     clock = SystemClock()
     with (
         job_run(name, ref.settings, jobs_settings, clock, dry=dry) as run,
-        spark_session(jobs_settings, name=name) as spark,
+        ExitStack() as running,
     ):
-        yield Job(spark=spark, ref=ref, settings=settings, run=run, now_ms=clock.now_ms())
+
+        @cache
+        def start_spark() -> "SparkSession":
+            from lagwatch.jobs.session import spark_session
+
+            return running.enter_context(spark_session(jobs_settings, name=name))
+
+        if SUBMITTED in os.environ:
+            # YARN in cluster mode calls a program that takes no session a failure
+            start_spark()
+        yield Job(
+            start_spark=start_spark, ref=ref, settings=settings, run=run, now_ms=clock.now_ms()
+        )
 
 
 def _require_spark() -> None:
-    try:
-        import pyspark  # noqa: F401
-    except ImportError as error:
+    # only looked for: the import takes a while, and a run with nothing to do needs none
+    if find_spec("pyspark") is None:
         raise LagwatchError(
-            f"Spark is not installed ({error}). Install lagwatch[spark], and Java 17 or newer."
-        ) from error
+            "Spark is not installed (no package pyspark). Install lagwatch[spark], and Java 17 or "
+            "newer."
+        )

@@ -56,7 +56,7 @@ def rollup(
         from lagwatch.jobs.rollup.job import RollupRequest, run_rollup
 
         result = run_rollup(
-            begun.spark,
+            begun.start_spark,
             begun.ref,
             RollupRequest(from_ms=from_ms, to_ms=to_ms, clusters=tuple(cluster or ()), tidy=tidy),
             now_ms=begun.now_ms,

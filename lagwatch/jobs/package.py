@@ -6,6 +6,8 @@ from typing import Final
 
 import lagwatch
 
+SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""Environment variable that spark-submit sets for the program it runs."""
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 """The oldest time a zip can hold: the same sources make the same file."""
 _LEFT_OUT: Final = frozenset({".pyc", ".pyo"})

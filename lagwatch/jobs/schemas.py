@@ -1,31 +1,35 @@
 """Spark's view of the history rows: schemas from `core.record`, Arrow batches to and from rows."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark.sql import types as T
 
 from lagwatch.core.record import ColumnType, Kind, Records, schema
 from lagwatch.history.arrow import arrow_schema, from_table, to_table
 
-_TYPES: Final[Mapping[ColumnType, T.DataType]] = {
-    ColumnType.TEXT: T.StringType(),
-    ColumnType.INT32: T.IntegerType(),
-    ColumnType.INT64: T.LongType(),
-    ColumnType.INSTANT: T.LongType(),
-    ColumnType.FLOAT64: T.DoubleType(),
-    ColumnType.BINARY: T.BinaryType(),
-}
+if TYPE_CHECKING:  # the stores' job sides import this, and a run with nothing to do needs no Spark
+    from pyspark.sql import types as T
+
 BATCH_ROWS: Final = 65_536
 """Rows of one Arrow batch on its way between Spark and Python."""
 
 
 @cache
-def struct_type(kind: Kind) -> T.StructType:
+def struct_type(kind: Kind) -> "T.StructType":
     """The columns of a kind in their order; all nullable, as Parquet files are read."""
-    fields = [T.StructField(name, _TYPES[column.type]) for name, column in schema(kind).items()]
+    from pyspark.sql import types as T  # noqa: PLC0415 only where Spark runs
+
+    types = {
+        ColumnType.TEXT: T.StringType(),
+        ColumnType.INT32: T.IntegerType(),
+        ColumnType.INT64: T.LongType(),
+        ColumnType.INSTANT: T.LongType(),
+        ColumnType.FLOAT64: T.DoubleType(),
+        ColumnType.BINARY: T.BinaryType(),
+    }
+    fields = [T.StructField(name, types[column.type]) for name, column in schema(kind).items()]
     return T.StructType(fields)
 
 

@@ -18,7 +18,7 @@ from lagwatch.errors import JobError
 from lagwatch.java import cache_dir
 from lagwatch.jobs.faults import translated
 from lagwatch.jobs.java import java_home
-from lagwatch.jobs.package import write_package
+from lagwatch.jobs.package import SUBMITTED, write_package
 
 _ALWAYS: Final[Mapping[str, str]] = {
     # instants are epoch milliseconds; whatever Spark itself makes of time is UTC
@@ -46,8 +46,6 @@ _PORTS: Final[Mapping[str, int]] = {"sc": 15002, "spark": 7077}
 """Of servers that are asked before Spark starts."""
 _ANSWERS_S: Final = 10
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
-_GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
-"""Set by spark-submit for the program it runs."""
 PACKAGE: Final = "lagwatch-jobs.zip"
 _LOG: Final = Path(__file__).with_name("log4j2.properties")
 
@@ -77,10 +75,10 @@ def start(settings: JobsSettings, *, name: str, folder: Path | None = None) -> S
     Raises:
         JobError: there is no Java, or Spark cannot be started or reached.
     """
-    if _GATEWAY not in os.environ:
+    if SUBMITTED not in os.environ:
         _require_answer(settings)
     builder = SparkSession.builder.appName(f"lagwatch {name}")
-    if _GATEWAY in os.environ:  # spark-submit has started Spark, and says where it runs
+    if SUBMITTED in os.environ:  # spark-submit has started Spark, and says where it runs
         chosen = {**_ALWAYS, **settings.spark}
     else:
         chosen = dict(properties(settings))
@@ -91,7 +89,7 @@ def start(settings: JobsSettings, *, name: str, folder: Path | None = None) -> S
         spark = builder.getOrCreate()
     except (PySparkException, OSError, RuntimeError) as error:
         raise _not_started(settings, error) from error
-    if folder is not None and _GATEWAY not in os.environ and not is_local(settings):
+    if folder is not None and SUBMITTED not in os.environ and not is_local(settings):
         spark.addArtifacts(str(write_package(folder / PACKAGE)), pyfile=True)
     return spark
 

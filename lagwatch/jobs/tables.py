@@ -2,9 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING, Self
 
 from lagwatch.config.history import HistorySettings
 from lagwatch.core.record import Kind
@@ -12,9 +10,11 @@ from lagwatch.errors import HistoryError
 from lagwatch.history.drivers.registry import open_store, settings_of
 from lagwatch.jobs.sources.sink import Sink, Written
 from lagwatch.jobs.stores.base import Aside, Result
-from lagwatch.jobs.stores.making import write
 from lagwatch.jobs.stores.registry import job_store
 from lagwatch.ports.history import HistoryRange, HistoryStore
+
+if TYPE_CHECKING:  # `StoreRef` serves runs that need no Spark, too
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +38,13 @@ class StoreRef:
 
 
 def read_rows(
-    spark: SparkSession,
+    spark: "SparkSession",
     ref: StoreRef,
     wanted: HistoryRange,
     *,
     aside: Aside | None = None,
     distinct: bool = False,
-) -> DataFrame:
+) -> "DataFrame":
     """The rows of a range, each record once: of equal keys the better source, then the first.
 
     Columns are those of the kind, or `wanted.columns` and the key, in the order of the schema. With
@@ -67,7 +67,7 @@ def on_sound_files(ref: StoreRef, act: Callable[[], Result]) -> Result:
     return job_store(ref.settings).steady(act)
 
 
-def write_rows(rows: DataFrame, ref: StoreRef, kind: Kind, *, batch: str) -> Written:
+def write_rows(rows: "DataFrame", ref: StoreRef, kind: Kind, *, batch: str) -> Written:
     """Write rows as recorded (samples, group_samples, events) and say what became of them.
 
     Writing the same rows again, in part or whole, changes nothing, and no row of a worse source
@@ -78,17 +78,21 @@ def write_rows(rows: DataFrame, ref: StoreRef, kind: Kind, *, batch: str) -> Wri
     Raises:
         PySparkException: a store refused, or was away for long; `lagwatch.jobs.faults` reads it.
     """
+    from lagwatch.jobs.stores.making import write  # noqa: PLC0415 only where Spark runs
+
     sink = Sink(settings=ref.settings, kind=kind, batch=batch)
     return write(rows.sortWithinPartitions(*kind.key), sink)
 
 
-def replace_rows(rows: DataFrame, ref: StoreRef, kind: Kind) -> Written:
+def replace_rows(rows: "DataFrame", ref: StoreRef, kind: Kind) -> Written:
     """Put computed rows in the place of those with the same keys, where the store can do that.
 
     Raises:
         PySparkException: as `write_rows`.
         HistoryError: the store replaces no single rows.
     """
+    from lagwatch.jobs.stores.making import write  # noqa: PLC0415 only where Spark runs
+
     sink = job_store(ref.settings).replacing(kind)
     if sink is None:
         raise HistoryError(

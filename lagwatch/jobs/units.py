@@ -1,23 +1,8 @@
 """What one task rolls up: some buckets of one cluster, of all its groups or of some."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass
-from typing import Any, Final
-
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql import types as T
-
-_NUMBER: Final = "_number"
-UNIT_TYPE: Final = T.StructType(
-    [
-        T.StructField("cluster", T.StringType()),
-        T.StructField("from_ms", T.LongType()),
-        T.StructField("to_ms", T.LongType()),
-        T.StructField("low", T.StringType()),
-        T.StructField("high", T.StringType()),
-    ]
-)
+from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,20 +15,6 @@ class Unit:
     low: str | None = None
     """None: no limit."""
     high: str | None = None
-
-
-def units_frame(spark: SparkSession, units: Sequence[Unit]) -> DataFrame:
-    """A row for each unit, each in a task of its own."""
-    return spread(spark, [astuple(unit) for unit in units], UNIT_TYPE)
-
-
-def spread(
-    spark: SparkSession, rows: Sequence[tuple[object, ...]], schema: T.StructType
-) -> DataFrame:
-    """Few rows that mean much work: each in a partition of its own."""
-    numbered = T.StructType([*schema.fields, T.StructField(_NUMBER, T.IntegerType())])
-    frame = spark.createDataFrame([(*row, number) for number, row in enumerate(rows)], numbered)
-    return frame.repartitionById(max(1, len(rows)), F.col(_NUMBER)).select(*schema.names)
 
 
 def units_of(batch: Any) -> Iterator[Unit]:  # noqa: ANN401 a pyarrow.RecordBatch

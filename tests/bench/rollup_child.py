@@ -28,7 +28,7 @@ def main(master: str, folder: str, hours: int) -> None:
         to_ms = START_MS + rolled_hours * HOUR_MS
         started_s = time.perf_counter()
         run_rollup(
-            spark,
+            lambda: spark,
             ref,
             RollupRequest(from_ms=START_MS, to_ms=to_ms, tidy=False),
             now_ms=to_ms + HOUR_MS,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Never
 
 import pytest
 
@@ -11,7 +12,7 @@ from lagwatch.core.record import Kind
 from lagwatch.history.drivers.registry import open_store
 from lagwatch.jobs.stores.base import JobStore, Mark, Rollups
 from lagwatch.jobs.stores.registry import job_store
-from lagwatch.ports.history import HistoryRange, HistoryStore
+from lagwatch.ports.history import Compacted, HistoryRange, HistoryStore
 from tests.support.history import (
     NOON_MS,
     events,
@@ -156,6 +157,20 @@ def test_an_act_that_succeeds_is_done_once(jobs: JobStore) -> None:
 
     assert jobs.steady(act) == "done"
     assert len(calls) == 1
+
+
+def test_without_small_files_to_put_together_spark_is_not_started(
+    store: HistoryStore, rollups: Rollups
+) -> None:
+    store.write([samples([sample(at_ms=NOON_MS)])], batch="b1")
+
+    done = rollups.compact(no_spark, rollups.clusters(), NOON_MS + 24 * HOUR_MS)
+
+    assert done == Compacted()
+
+
+def no_spark() -> Never:
+    pytest.fail("Spark is started")
 
 
 def test_a_sound_store_sets_nothing_aside_and_compacting_it_loses_nothing(

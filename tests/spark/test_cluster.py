@@ -69,7 +69,9 @@ def expected(spark: SparkSession, tmp_path_factory) -> list[tuple[object, ...]]:
     folder = recorded(tmp_path_factory.mktemp("local"))
     ref = StoreRef(settings=HistorySettings(url=str(folder)))
     now_ms = SystemClock().now_ms()
-    run_rollup(spark, ref, RollupRequest(), now_ms=now_ms, told=lambda _event, _values: None)
+    run_rollup(
+        lambda: spark, ref, RollupRequest(), now_ms=now_ms, told=lambda _event, _values: None
+    )
     rows = rolled(folder)
     assert len(rows) > 100
     return rows

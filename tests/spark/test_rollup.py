@@ -20,7 +20,8 @@ from lagwatch.jobs.schemas import column_names, struct_type
 from lagwatch.jobs.stores.making import as_rows
 from lagwatch.jobs.stores.parquet.rollups import FILE_TYPE, other_rows
 from lagwatch.jobs.tables import StoreRef
-from lagwatch.jobs.units import UNIT_TYPE, Unit, spread, units_frame
+from lagwatch.jobs.unit_frames import UNIT_TYPE, spread, units_frame
+from lagwatch.jobs.units import Unit
 from tests.support.history import NOON_MS, group_sample, held, rollup, sample
 from tests.support.rollups import INTERVAL_MS, Recording, recording
 
@@ -44,7 +45,11 @@ def run(
     **request: Any,  # noqa: ANN401
 ) -> RollupResult:
     return run_rollup(
-        spark, store, RollupRequest(**request), now_ms=now_ms, told=lambda _event, _values: None
+        lambda: spark,
+        store,
+        RollupRequest(**request),
+        now_ms=now_ms,
+        told=lambda _event, _values: None,
     )
 
 

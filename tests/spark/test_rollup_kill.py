@@ -56,7 +56,11 @@ def record(folder: Path) -> None:
 
 def run(spark: SparkSession, folder: Path) -> None:
     run_rollup(
-        spark, ref(folder), RollupRequest(), now_ms=NOW_MS, told=lambda _event, _values: None
+        lambda: spark,
+        ref(folder),
+        RollupRequest(),
+        now_ms=NOW_MS,
+        told=lambda _event, _values: None,
     )
 
 

@@ -5,8 +5,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pyspark.sql import SparkSession
-
 from lagwatch.core.record import RAW, Kind
 from lagwatch.core.record.columns import ROLLUP_STEP_MS
 from lagwatch.history.build import retention_days
@@ -15,10 +13,10 @@ from lagwatch.jobs.rollup.plan import ROLLUPS, Makeable, buckets, due, end_of, m
 from lagwatch.jobs.rollup.rows import back_ms, rolled_up
 from lagwatch.jobs.sources.sink import Written
 from lagwatch.jobs.state import JobState
-from lagwatch.jobs.stores.base import Made, Making, Mark, Rollups, Seen
+from lagwatch.jobs.stores.base import Made, Making, Mark, Rollups, Seen, StartSpark
 from lagwatch.jobs.stores.registry import job_store
 from lagwatch.jobs.tables import StoreRef
-from lagwatch.jobs.units import Ranges, union, units_frame
+from lagwatch.jobs.units import Ranges, union
 from lagwatch.ports.history import EVER_MS, Compacted, HistoryStore
 
 STATE: Final = "rollup"
@@ -105,11 +103,12 @@ class RollupResult:
 
 
 def run_rollup(
-    spark: SparkSession, ref: StoreRef, request: RollupRequest, *, now_ms: int, told: Told
+    start_spark: StartSpark, ref: StoreRef, request: RollupRequest, *, now_ms: int, told: Told
 ) -> RollupResult:
     """Roll up what is due, compact, delete what is old.
 
-    Running it again changes nothing. One run at a time: the caller holds the lock.
+    Spark is started only when there is something to roll up or to compact. Running it again changes
+    nothing. One run at a time: the caller holds the lock.
 
     Raises:
         HistoryError: the store refused or did not answer; what is written stays, and the next run
@@ -117,13 +116,13 @@ def run_rollup(
         PySparkException: the same, in a task.
     """
     with closing(ref.open()) as store, closing(job_store(ref.settings).rollups()) as rollups:
-        return _Run(spark, ref, store, rollups, request, now_ms=now_ms, told=told).run()
+        return _Run(start_spark, ref, store, rollups, request, now_ms=now_ms, told=told).run()
 
 
 class _Run:
     def __init__(
         self,
-        spark: SparkSession,
+        start_spark: StartSpark,
         ref: StoreRef,
         store: HistoryStore,
         rollups: Rollups,
@@ -132,7 +131,7 @@ class _Run:
         now_ms: int,
         told: Told,
     ) -> None:
-        self._spark = spark
+        self._start_spark = start_spark
         self._ref = ref
         self._store = store
         self._rollups = rollups
@@ -224,11 +223,14 @@ class _Run:
         ]
         if not work:
             return Made(written=Written())
+        from lagwatch.jobs.unit_frames import units_frame  # noqa: PLC0415 needs pyspark
+
+        spark = self._start_spark()
         made = self._rollups.replace(
-            self._spark,
+            spark,
             Making(
                 kind=kind,
-                units=units_frame(self._spark, work),
+                units=units_frame(spark, work),
                 make=rolled_up(self._ref, kind),
                 ranges=ranges,
                 now_ms=self._now_ms,
@@ -262,7 +264,7 @@ class _Run:
             return Compacted(), {}
         removed = self._delete_old(marks)
         before_ms = end_of(Kind.ROLLUP_5M, self._now_ms)
-        return self._rollups.compact(self._spark, clusters, before_ms), removed
+        return self._rollups.compact(self._start_spark, clusters, before_ms), removed
 
     def _delete_old(self, marks: Mapping[str, Mark]) -> Mapping[Kind, int]:
         """Delete what is older than the retention; how many rows of each kind went.

@@ -14,7 +14,7 @@ from lagwatch.core.rollup import (
     roll_up,
 )
 from lagwatch.history.rows import of_groups, parts_of, rows_by_group, sort_unique
-from lagwatch.jobs.stores.making import MakeRows
+from lagwatch.jobs.stores.base import MakeRows
 from lagwatch.jobs.tables import StoreRef
 from lagwatch.jobs.units import Unit, units_of
 from lagwatch.ports.history import HistoryRange

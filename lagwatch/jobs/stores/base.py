@@ -1,23 +1,28 @@
 """What the jobs need of a store beside what the service does.
 
 Each file or folder here that is named as a driver in `lagwatch/history/drivers` holds a `JOBS`: it
-makes the job side of a store from its settings. `registry.py` finds it.
+makes the job side of a store from its settings. `registry.py` finds it. Importing it imports no
+pyspark: a run looks first what is to be done, and starts Spark only then.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from pyspark.sql import DataFrame, SparkSession
-
-from lagwatch.core.record import Kind
+from lagwatch.core.record import Kind, Records
 from lagwatch.jobs.sources.sink import Sink, Written
 from lagwatch.jobs.state import JobState
-from lagwatch.jobs.stores.making import MakeRows
 from lagwatch.jobs.units import Range, Ranges
 from lagwatch.ports.history import Compacted, HistoryRange
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+StartSpark = Callable[[], "SparkSession"]
+"""Starts Spark at the first call, and gives the same session at each."""
+MakeRows = Callable[[Iterator[Any], list[str]], Iterator[Records]]
+"""From Arrow batches that say what is to be done to rows; what had to be set aside is added."""
 Aside = Callable[[str, str], None]
 """Called with a file that is set aside, and the reason."""
 Result = TypeVar("Result")
@@ -45,7 +50,7 @@ class Making:
     """Roll-ups of one kind that are to be made."""
 
     kind: Kind
-    units: DataFrame
+    units: "DataFrame"
     """Of `UNIT_TYPE`: what each task makes."""
     make: MakeRows
     ranges: Mapping[str, Ranges]
@@ -88,7 +93,7 @@ class Rollups(Protocol):
         """
         ...
 
-    def replace(self, spark: SparkSession, making: Making) -> Made:
+    def replace(self, spark: "SparkSession", making: Making) -> Made:
         """Put roll-ups in the place of all that were in the buckets; may be done again.
 
         Raises:
@@ -96,8 +101,10 @@ class Rollups(Protocol):
         """
         ...
 
-    def compact(self, spark: SparkSession, clusters: Sequence[str], before_ms: int) -> Compacted:
-        """Make few large parts of many small ones.
+    def compact(
+        self, start_spark: StartSpark, clusters: Sequence[str], before_ms: int
+    ) -> Compacted:
+        """Make few large parts of many small ones; without any, Spark is not started.
 
         Raises:
             PySparkException: the store refused; nothing is lost.
@@ -123,8 +130,8 @@ class JobStore(Protocol):
         ...
 
     def rows(
-        self, spark: SparkSession, wanted: HistoryRange, *, aside: Aside | None, distinct: bool
-    ) -> DataFrame:
+        self, spark: "SparkSession", wanted: HistoryRange, *, aside: Aside | None, distinct: bool
+    ) -> "DataFrame":
         """The rows of a range as `tables.read_rows` describes.
 
         Raises:

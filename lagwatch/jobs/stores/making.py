@@ -7,14 +7,13 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from lagwatch.core.record import Kind, Records
+from lagwatch.core.record import Kind
 from lagwatch.jobs.schemas import struct_type, to_batches
 from lagwatch.jobs.sources.options import batch_of
 from lagwatch.jobs.sources.sink import Sink, Written, write_batches, write_records
+from lagwatch.jobs.stores.base import MakeRows
 
 Transform = Callable[[DataFrame], DataFrame]
-MakeRows = Callable[[Iterator[Any], list[str]], Iterator[Records]]
-"""From Arrow batches that say what is to be done to rows; what had to be set aside is added."""
 
 WRITTEN_TYPE: Final = T.StructType(
     [

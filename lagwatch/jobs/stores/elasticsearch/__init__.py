@@ -2,16 +2,19 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING
 
 from lagwatch.config.history import HistorySettings
 from lagwatch.core.record import Kind
-from lagwatch.jobs.sources.elastic import Replacing, rows_frame
 from lagwatch.jobs.stores.base import Aside, Result
 from lagwatch.jobs.stores.elasticsearch.rollups import ElasticRollups
 from lagwatch.jobs.stores.elasticsearch.state import ElasticState
 from lagwatch.ports.history import HistoryRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lagwatch.jobs.sources.elastic import Replacing
 
 
 class ElasticJobs:
@@ -29,18 +32,22 @@ class ElasticJobs:
 
     def rows(
         self,
-        spark: SparkSession,
+        spark: "SparkSession",
         wanted: HistoryRange,
         *,
         aside: Aside | None,  # noqa: ARG002 all that is there can be read
         distinct: bool,  # noqa: ARG002 ids are made from keys
-    ) -> DataFrame:
+    ) -> "DataFrame":
+        from lagwatch.jobs.sources.elastic import rows_frame  # noqa: PLC0415 needs pyspark
+
         return rows_frame(spark, self._settings.elasticsearch, wanted)
 
     def steady(self, act: Callable[[], Result]) -> Result:
         return act()
 
-    def replacing(self, kind: Kind) -> Replacing:
+    def replacing(self, kind: Kind) -> "Replacing":
+        from lagwatch.jobs.sources.elastic import Replacing  # noqa: PLC0415 needs pyspark
+
         return Replacing(settings=self._settings, kind=kind, batch="replace")
 
     def rollups(self) -> ElasticRollups:

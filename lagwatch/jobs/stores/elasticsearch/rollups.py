@@ -4,9 +4,7 @@ A mark has the number of documents of each five minutes, by source.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any, Final
 
 from lagwatch.config.history import HistorySettings
 from lagwatch.core.record import RAW, Kind
@@ -14,11 +12,12 @@ from lagwatch.core.record.columns import ROLLUP_STEP_MS
 from lagwatch.history.elastic import ElasticStore, RejectedRows
 from lagwatch.history.elastic.indices import all_indices, indices_between
 from lagwatch.history.elastic.search import in_range
-from lagwatch.jobs.sources.elastic import Replacing
-from lagwatch.jobs.stores.base import Made, Making, Mark, Seen, Weighed
-from lagwatch.jobs.stores.making import as_rows, write
-from lagwatch.jobs.units import UNIT_TYPE, Range, union
+from lagwatch.jobs.stores.base import Made, Making, Mark, Seen, StartSpark, Weighed
+from lagwatch.jobs.units import Range, union
 from lagwatch.ports.history import EVER_MS, Compacted, HistoryRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _STEP: Final = "5m"
 _STEP_MS: Final = ROLLUP_STEP_MS[Kind.ROLLUP_5M]
@@ -68,7 +67,12 @@ class ElasticRollups:
             wanted = HistoryRange(kind=kind, cluster=cluster, from_ms=first, to_ms=last)
             yield first, last, self._rows_by_group(wanted, above=most)
 
-    def replace(self, spark: SparkSession, making: Making) -> Made:  # noqa: ARG002
+    def replace(self, spark: "SparkSession", making: Making) -> Made:  # noqa: ARG002
+        # these need pyspark
+        from lagwatch.jobs.sources.elastic import Replacing  # noqa: PLC0415
+        from lagwatch.jobs.stores.making import as_rows, write  # noqa: PLC0415
+        from lagwatch.jobs.unit_frames import UNIT_TYPE  # noqa: PLC0415
+
         kind = making.kind
         replaced = sum(
             self._held(kind, cluster, one)
@@ -82,7 +86,7 @@ class ElasticRollups:
 
     def compact(
         self,
-        spark: SparkSession,  # noqa: ARG002 Elasticsearch merges by itself
+        start_spark: StartSpark,  # noqa: ARG002 Elasticsearch merges by itself
         clusters: Sequence[str],  # noqa: ARG002
         before_ms: int,  # noqa: ARG002
     ) -> Compacted:

@@ -8,21 +8,21 @@ rollups   files written anew          state     what the jobs remember, and the 
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING
 
 from lagwatch.config.history import HistorySettings
 from lagwatch.core.record import RAW, Kind
 from lagwatch.history.drivers.registry import folder_of
 from lagwatch.history.folder import open_folder
 from lagwatch.history.parquet import ParquetStore
-from lagwatch.jobs.stores.base import Aside, Made, Making, Mark, Result, Seen, Weighed
-from lagwatch.jobs.stores.parquet.rollups import compact, replace
-from lagwatch.jobs.stores.parquet.rows import parquet_rows, retried
+from lagwatch.jobs.stores.base import Aside, Made, Making, Mark, Result, Seen, StartSpark, Weighed
 from lagwatch.jobs.stores.parquet.state import FolderState, kernel_lock
-from lagwatch.jobs.stores.parquet.watch import look, weigh
+from lagwatch.jobs.stores.parquet.watch import crowded, look, weigh
 from lagwatch.jobs.units import Range
 from lagwatch.ports.history import Compacted, HistoryRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class ParquetJobs:
@@ -41,11 +41,15 @@ class ParquetJobs:
         return nullcontext(enter_result=True) if folder is None else kernel_lock(folder, job)
 
     def rows(
-        self, spark: SparkSession, wanted: HistoryRange, *, aside: Aside | None, distinct: bool
-    ) -> DataFrame:
+        self, spark: "SparkSession", wanted: HistoryRange, *, aside: Aside | None, distinct: bool
+    ) -> "DataFrame":
+        from lagwatch.jobs.stores.parquet.rows import parquet_rows  # noqa: PLC0415 needs pyspark
+
         return parquet_rows(spark, self._where, wanted, aside=aside, distinct=distinct)
 
     def steady(self, act: Callable[[], Result]) -> Result:
+        from lagwatch.jobs.stores.parquet.rows import retried  # noqa: PLC0415 needs pyspark
+
         return retried(self._where, act)
 
     def replacing(self, kind: Kind) -> None:  # noqa: ARG002 files are replaced as a whole
@@ -74,11 +78,20 @@ class ParquetRollups:
     ) -> Iterator[Weighed]:
         return weigh(self._store, kind, cluster, pieces, step_ms=step_ms, most=most)
 
-    def replace(self, spark: SparkSession, making: Making) -> Made:
+    def replace(self, spark: "SparkSession", making: Making) -> Made:
+        from lagwatch.jobs.stores.parquet.rollups import replace  # noqa: PLC0415 needs pyspark
+
         return replace(spark, self._settings, making)
 
-    def compact(self, spark: SparkSession, clusters: Sequence[str], before_ms: int) -> Compacted:
-        return compact(spark, self._where, clusters, before_ms)
+    def compact(
+        self, start_spark: StartSpark, clusters: Sequence[str], before_ms: int
+    ) -> Compacted:
+        slots = crowded(self._store, clusters, before_ms)
+        if not slots:
+            return Compacted()
+        from lagwatch.jobs.stores.parquet.rollups import compact  # noqa: PLC0415 needs pyspark
+
+        return compact(start_spark(), self._where, slots)
 
     def close(self) -> None:
         self._store.close()

@@ -17,16 +17,17 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lagwatch.config.history import HistorySettings
-from lagwatch.core.record import KINDS, Kind, Records, schema
+from lagwatch.core.record import Kind, Records, schema
 from lagwatch.history.compact import compact_slot
-from lagwatch.history.layout import Slot, is_data, slots
+from lagwatch.history.layout import Slot, slots
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.history.parquet_file import Footer, read_rows
 from lagwatch.jobs.sources.options import batch_of
 from lagwatch.jobs.sources.sink import Sink, Written
-from lagwatch.jobs.stores.base import Made, Making
-from lagwatch.jobs.stores.making import MakeRows, as_files
-from lagwatch.jobs.units import UNIT_TYPE, Ranges, contains, spread
+from lagwatch.jobs.stores.base import Made, MakeRows, Making
+from lagwatch.jobs.stores.making import as_files
+from lagwatch.jobs.unit_frames import UNIT_TYPE, spread
+from lagwatch.jobs.units import Ranges, contains
 from lagwatch.ports.history import Compacted
 
 _MADE: Final = "made"
@@ -166,9 +167,6 @@ def _collected(told: DataFrame, held: int) -> Made:
     return Made(written=total, replaced=held - moved, problems=tuple(dict.fromkeys(problems)))
 
 
-_MANY_FILES: Final = 32
-"""A slot that is not over is compacted when it has so many."""
-_SMALL_BYTES: Final = 16_000_000
 _SLOT: Final = T.StructType(
     [
         T.StructField("kind", T.StringType()),
@@ -181,17 +179,12 @@ _DONE: Final = T.StructType(
 )
 
 
-def compact(spark: SparkSession, where: str, clusters: Sequence[str], before_ms: int) -> Compacted:
+def compact(spark: SparkSession, where: str, crowded: Sequence[Slot]) -> Compacted:
     """Make few files of many, slot by slot, each in a task.
 
     Raises:
         PySparkException: a file could not be written; nothing is lost.
     """
-    store = ParquetStore(where)
-    wanted = [slot for cluster in clusters for slot in _crowded(store, cluster, before_ms)]
-    store.close()
-    if not wanted:
-        return Compacted()
 
     def task(batches: Iterator[Any]) -> Iterator[Any]:
         here = ParquetStore(where)
@@ -201,14 +194,6 @@ def compact(spark: SparkSession, where: str, clusters: Sequence[str], before_ms:
                 yield batch_of(_DONE, {name: [value] for name, value in asdict(done).items()})
         here.close()
 
-    rows = [(slot.kind.value, slot.cluster, slot.from_ms) for slot in wanted]
+    rows = [(slot.kind.value, slot.cluster, slot.from_ms) for slot in crowded]
     told = spread(spark, rows, _SLOT).mapInArrow(task, _DONE).collect()
     return sum((Compacted(**row.asDict()) for row in told), Compacted())
-
-
-def _crowded(store: ParquetStore, cluster: str, before_ms: int) -> Iterator[Slot]:
-    for kind in KINDS:
-        for slot, files in store.stored_slots(kind, cluster).items():
-            small = [one for one in files if is_data(one.name) and one.size_bytes < _SMALL_BYTES]
-            if len(small) > 1 and (slot.to_ms <= before_ms or len(small) >= _MANY_FILES):
-                yield slot

@@ -1,4 +1,4 @@
-"""What is new in the files of a store, and how its rows are divided among tasks.
+"""What is new in the files of a store, what is to be compacted, and how rows become tasks.
 
 A mark has the names of the raw files that were there, by slot. An unknown file re-opens the time of
 its rows; one that only takes the place of known files (compaction) does not.
@@ -6,13 +6,18 @@ its rows; one that only takes the place of known files (compaction) does not.
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
-from lagwatch.core.record import RAW, Kind
-from lagwatch.history.layout import Slot
+from lagwatch.core.record import KINDS, RAW, Kind
+from lagwatch.history.layout import Slot, is_data
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.jobs.stores.base import Mark, Seen, Weighed
 from lagwatch.jobs.units import Range, union
 from lagwatch.ports.history import HistoryRange
+
+_MANY_FILES: Final = 32
+"""A slot that is not over is compacted when it has so many."""
+_SMALL_BYTES: Final = 16_000_000
 
 _Sized = tuple[int, int, int]
 """From when to when, and how many rows the files have."""
@@ -46,6 +51,19 @@ def _range(first_ms: int | None, last_ms: int | None, slot: Slot) -> Range:
     if first_ms is None or last_ms is None:
         return slot.from_ms, slot.to_ms
     return first_ms, last_ms + 1
+
+
+def crowded(store: ParquetStore, clusters: Sequence[str], before_ms: int) -> Sequence[Slot]:
+    """The slots with small files to put together: those over by `before_ms`, or with very many."""
+    return [slot for cluster in clusters for slot in _crowded(store, cluster, before_ms)]
+
+
+def _crowded(store: ParquetStore, cluster: str, before_ms: int) -> Iterator[Slot]:
+    for kind in KINDS:
+        for slot, files in store.stored_slots(kind, cluster).items():
+            small = [one for one in files if is_data(one.name) and one.size_bytes < _SMALL_BYTES]
+            if len(small) > 1 and (slot.to_ms <= before_ms or len(small) >= _MANY_FILES):
+                yield slot
 
 
 def weigh(
