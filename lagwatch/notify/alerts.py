@@ -21,6 +21,7 @@ from lagwatch.core.incident import Reason, Tell
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.errors import ConfigError, Fault, NotFoundError
+from lagwatch.notify.budget import BudgetStore
 from lagwatch.notify.channels.registry import open_channel
 from lagwatch.notify.database import Database
 from lagwatch.notify.dispatch import DeliveryCounts, Dispatcher, Outlet
@@ -57,6 +58,8 @@ from lagwatch.ports.queries import ClusterHealth, Queries
 _PRUNE_EVERY_S: Final = 3600.0
 _REMOVED_FOR_MS: Final = 3_600_000
 """An incident that ends so long after its group was removed by request ended because of it."""
+_KEEP_BUDGETS_EVERY_MS: Final = 60_000
+"""How often spent error budgets are written; a crash loses no more than this."""
 _LOOK_EVERY_S: Final = 5.0
 _RETURN_EVERY_S: Final = 5.0
 """How often a full disk is tried again."""
@@ -108,6 +111,9 @@ class Alerts:
         self._book = PolicyBook(alerts)
         self._database = Database(alerts.file, now_ms=now_ms)
         self._store = IncidentStore(self._database)
+        self._budgets = BudgetStore(self._database)
+        self._budgets_kept_ms: dict[str, int] = dict.fromkeys(settings.clusters, now_ms)
+        """Up to when the spent budgets of each cluster are kept."""
         self._outbox = Outbox(self._database)
         self._records = Records(self._database)
         chance = chance or Random()  # noqa: S311 jitter is no secret
@@ -122,6 +128,7 @@ class Alerts:
                     for incident in kept
                     if incident.cluster == cluster and incident.about is About.GROUP
                 ),
+                self._budgets.kept(cluster),
                 started_ms=now_ms,
             )
             for cluster in settings.clusters
@@ -208,6 +215,8 @@ class Alerts:
         rules = active(self._mutes, now_ms)
         muted = partial(_is_muted, rules, snapshot.cluster)
         decided = watch.decide(snapshot, now_ms, muted)
+        if now_ms - self._budgets_kept_ms[snapshot.cluster] >= _KEEP_BUDGETS_EVERY_MS:
+            self._keep_budgets(snapshot.cluster, watch, now_ms)
         if not decided:
             return
         changes = [
@@ -243,7 +252,9 @@ class Alerts:
             tasks.create_task(self._heartbeat.run(), name="beat")
 
     def close(self) -> None:
-        """Close the file."""
+        """Write the spent error budgets and close the file."""
+        for cluster, watch in self._watches.items():
+            self._keep_budgets(cluster, watch, self._clock.now_ms())
         self._database.close()
 
     def counts(self) -> AlertCounts:
@@ -359,6 +370,15 @@ class Alerts:
     def policy_of(self, cluster: str, group: str, topics: Sequence[str]) -> Mapping[str, str]:
         found = self._book.of(cluster, group, topics or ("",))
         return {topic: "" if policy is None else policy.name for topic, policy in found.items()}
+
+    def _keep_budgets(self, cluster: str, watch: Watch, now_ms: int) -> None:
+        changed = watch.spent_since(self._budgets_kept_ms[cluster], now_ms)
+        try:
+            self._budgets.keep(cluster, changed, now_ms)
+        except sqlite3.Error as error:  # the next round tries again
+            _log.warning("budgets_not_kept", cluster=cluster, reason=str(error))
+        else:
+            self._budgets_kept_ms[cluster] = now_ms
 
     def _is_trustworthy(self, snapshot: ClusterSnapshot, queries: Queries) -> bool:
         if snapshot.data_ms < 0 or snapshot.stale:

@@ -81,6 +81,14 @@ CREATE TABLE mutes (
 ) STRICT;
 """
 
+_ADDED: Final = """
+CREATE TABLE IF NOT EXISTS budgets (
+  cluster TEXT NOT NULL, name TEXT NOT NULL, policy TEXT NOT NULL, last_ms INTEGER NOT NULL,
+  body BLOB NOT NULL, PRIMARY KEY (cluster, name, policy)
+) WITHOUT ROWID, STRICT;
+"""
+"""Tables that files of this version may lack. An older program leaves them alone."""
+
 _OLD_TABLES: Final = ("incidents", "transitions", "messages", "notices", "mutes")
 
 _COPY: Final = """
@@ -270,6 +278,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
         _from_version_2(connection)
     elif version != _VERSION:
         raise sqlite3.OperationalError(f"it has version {version}, this program {_VERSION}")
+    connection.executescript(_ADDED)
 
 
 def _from_version_1(connection: sqlite3.Connection) -> None:

@@ -3,20 +3,20 @@
 Without a share, a group is bad while it misses a limit. With one (`objective_share`), it is bad
 while it spends the error budget of a month too fast: 2 % of it within an hour, or 5 % within six.
 Both must hold for the last twelfth of that time, too, so that an incident ends soon after the
-trouble. Time in which lagwatch did not run counts as kept.
+trouble. Time in which lagwatch did not run for more than two minutes counts as kept.
 
 Source: Google, "The Site Reliability Workbook", chapter 5, multiwindow, multi-burn-rate alerts.
 """
 
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from lagwatch.config.alerts import PolicySettings
 from lagwatch.core.incident import Observation
 from lagwatch.core.model import GroupStatus
 from lagwatch.core.words import counted, duration
+from lagwatch.notify.budget import LONGEST_MS, Key, Spent
 
 _JUDGED: Final = (GroupStatus.OK, GroupStatus.WARN)
 """Verdicts that an objective may make worse: an unknown one stays unknown."""
@@ -24,17 +24,11 @@ _BUDGET_OF_MS: Final = 30 * 86_400_000
 _SHORT: Final = 12
 """A window's last part, in which the budget must be spent as fast."""
 _FAST_MS, _FAST_SHARE = 3_600_000, 0.02
-_SLOW_MS, _SLOW_SHARE = 6 * 3_600_000, 0.05
+_SLOW_MS, _SLOW_SHARE = LONGEST_MS, 0.05
 _STEP_MS: Final = 10_000
-"""How exactly it is remembered when time was spent."""
-_LONGEST_ROUND_MS: Final = 120_000
-"""More between two rounds is time in which nothing was seen."""
 _SPEED_OVER_MS: Final = 300_000
 BEHIND_MS: Final = 60_000
 """Time lag of a group from which its speed is measured, and for how long that takes."""
-
-Key = tuple[str, str]
-"""Group (with its cluster where there are several) and policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,46 +94,15 @@ def objective(settings: PolicySettings) -> Objective | None:
     )
 
 
-@dataclass(slots=True)
-class _Spent:
-    """When a group missed its limits: instants, and the time missed up to each of them."""
-
-    at_ms: list[int] = field(default_factory=list)
-    missed_ms: list[int] = field(default_factory=list)
-    seen_ms: int = 0
-    """The round before."""
-
-    def note(self, now_ms: int, *, missed: bool) -> None:
-        past_ms = now_ms - self.seen_ms
-        self.seen_ms = now_ms
-        if missed and 0 < past_ms <= _LONGEST_ROUND_MS:
-            total_ms = (self.missed_ms[-1] if self.missed_ms else 0) + past_ms
-            if self.at_ms and now_ms - self.at_ms[-1] < _STEP_MS and len(self.at_ms) > 1:
-                self.at_ms.pop()
-                self.missed_ms.pop()
-            self.at_ms.append(now_ms)
-            self.missed_ms.append(total_ms)
-
-    def within(self, now_ms: int, window_ms: int) -> int:
-        """Time missed in the window that ends now."""
-        if not self.at_ms:
-            return 0
-        before = bisect_right(self.at_ms, now_ms - window_ms)
-        return self.missed_ms[-1] - (self.missed_ms[before - 1] if before else 0)
-
-    def forget(self, until_ms: int) -> None:
-        """Drop what no window reaches any more; the newest of it stays as the base."""
-        before = bisect_right(self.at_ms, until_ms)
-        if before > 1:
-            del self.at_ms[: before - 1], self.missed_ms[: before - 1]
-
-
 class Objectives:
     """Judges what is seen by the objectives; remembers speeds and spent budgets by group."""
 
-    def __init__(self, by_policy: Mapping[str, Objective]) -> None:
+    def __init__(
+        self, by_policy: Mapping[str, Objective], spent: Mapping[Key, Spent] | None = None
+    ) -> None:
+        """`spent`: what is kept from before the start."""
         self.by_policy = by_policy
-        self._spent: dict[Key, _Spent] = {}
+        self._spent: dict[Key, Spent] = dict(spent or {})
         self._lags: dict[Key, list[tuple[int, int]]] = {}
         self._now_ms = self._before_ms = 0
         """This round and the one before."""
@@ -147,6 +110,16 @@ class Objectives:
     def groups(self) -> Iterable[str]:
         """Groups of which something is remembered: they must be judged in every round."""
         return {group for group, _ in (*self._spent, *self._lags)}
+
+    def spent_since(self, since_ms: int, now_ms: int) -> Mapping[Key, Spent]:
+        """Budgets of which something was spent after an instant.
+
+        Drops those that no window reaches any more: their groups or policies may be gone.
+        """
+        self._spent = {
+            key: spent for key, spent in self._spent.items() if now_ms - spent.last_ms < _SLOW_MS
+        }
+        return {key: spent for key, spent in self._spent.items() if spent.last_ms > since_ms}
 
     def judged(
         self, group: str, policy: str, seen: Observation, now_ms: int
@@ -193,7 +166,7 @@ class Objectives:
         if spent is None:
             if not missed:
                 return found.severity, ""
-            spent = self._spent[key] = _Spent(seen_ms=self._before_ms)
+            spent = self._spent[key] = Spent(seen_ms=self._before_ms)
         spent.note(now_ms, missed=bool(missed))
         spent.forget(now_ms - _SLOW_MS)
         if not spent.within(now_ms, _SLOW_MS) and not missed:

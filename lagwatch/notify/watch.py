@@ -26,6 +26,7 @@ from lagwatch.core.incident import (
 )
 from lagwatch.core.model import EpochMs, GroupStatus, Rule, TimeLagReason
 from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.notify.budget import Key, Spent
 from lagwatch.notify.objectives import Objectives
 from lagwatch.notify.policies import PolicyBook
 from lagwatch.notify.store import Kept, new_id
@@ -77,11 +78,17 @@ class Watch:
     """All incidents of one cluster."""
 
     def __init__(
-        self, cluster: str, book: PolicyBook, kept: Iterable[Kept], *, started_ms: int
+        self,
+        cluster: str,
+        book: PolicyBook,
+        kept: Iterable[Kept],
+        spent: Mapping[Key, Spent],
+        *,
+        started_ms: int,
     ) -> None:
         self._cluster = cluster
         self._book = book
-        self._objectives = Objectives(book.objectives)
+        self._objectives = Objectives(book.objectives, spent)
         self._started_ms = started_ms
         self._tracked: dict[str, _Tracked] = {}
         self._policies: dict[str, Mapping[str, Policy | None]] = {}
@@ -102,6 +109,10 @@ class Watch:
     @property
     def open_incidents(self) -> int:
         return sum(tracked.state.incident is not None for tracked in self._tracked.values())
+
+    def spent_since(self, since_ms: int, now_ms: int) -> Mapping[Key, Spent]:
+        """Error budgets of which something was spent after an instant."""
+        return self._objectives.spent_since(since_ms, now_ms)
 
     def decide(self, snapshot: ClusterSnapshot, now_ms: EpochMs, muted: Muted) -> list[Decided]:
         """Decisions to store and then to `apply`.

@@ -1,11 +1,13 @@
 """Killed at any moment, alerts lose nothing and send nothing twice."""
 
 import random
+import shutil
 import sqlite3
 import subprocess
 import sys
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -13,11 +15,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from lagwatch.config.load import load
+from lagwatch.config.settings import Settings
 from lagwatch.errors import ConfigError
 from lagwatch.notify.database import Database
 from tests.support.fleet import Fleet, ShiftedClock, alert_settings
 from tests.support.receiver import Receiver, Reply, receiving
-from tests.support.running_alerts import running
+from tests.support.running_alerts import Running, running
 from tests.support.waiting import eventually
 
 _ROOT = Path(__file__).parents[2]
@@ -119,6 +122,44 @@ def test_an_incident_survives_a_restart_and_is_closed_after_it(tmp_path: Path) -
     opened, closed = receiver.notices
     assert (opened["event"], closed["event"]) == ("open", "close")
     assert opened["incident"] == closed["incident"]
+
+
+@pytest.mark.parametrize("how", ["stop", "crash"])
+def test_a_restart_in_the_middle_of_a_burn_delays_no_alert(tmp_path: Path, how: str) -> None:
+    clock = ShiftedClock()
+    after_it = tmp_path / "after" if how == "crash" else tmp_path
+    with receiving() as receiver:
+        fleet = Fleet(["billing"], clock)
+        fleet.slow.add("billing")
+        fleet.pass_time(60)  # from here on further behind than its objective allows
+        with running(_budget(tmp_path, receiver), clock) as before:
+            before.sees(fleet)  # time is spent from one round to the next
+            whole_s = sum(1 for _ in _spending(fleet, before, until_s=290)) * 10
+            if how == "crash":  # what is on the disk now is all that is left
+                shutil.copytree(tmp_path, after_it)
+        with running(_budget(after_it, receiver), clock) as after:
+            whole_s += sum(1 for _ in _spending(fleet, after)) * 10
+            eventually(lambda: len(receiver.notices) == 1, "the alert of the fast burn")
+
+    assert whole_s == 520, "a fiftieth of the budget is 8 min 38 s"
+
+
+def _budget(folder: Path, receiver: Receiver) -> Settings:
+    text = (
+        "[alerts.policies.all]\nmax_lag = 400\nobjective_share = 0.99\n"
+        f'[alerts.webhook.hook]\nurl = "{receiver.url}/hook"\n'
+    )
+    return alert_settings(folder, text)
+
+
+def _spending(fleet: Fleet, alerts: Running, until_s: int = 3600) -> Iterator[int]:
+    """Rounds of 10 s each, until an incident opens."""
+    for passed_s in range(10, until_s + 1, 10):
+        fleet.pass_time(10)
+        alerts.sees(fleet)
+        yield passed_s
+        if alerts.call(alerts.alerts.counts).open_incidents["here"]:
+            return
 
 
 def test_an_empty_window_after_a_restart_closes_nothing(tmp_path: Path) -> None:

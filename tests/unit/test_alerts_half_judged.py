@@ -23,7 +23,7 @@ def _watch() -> Watch:
         state=State(incident=incident),
     )
     book = PolicyBook(AlertsSettings(policies={"default": {"close_for_s": 0}}))
-    return Watch("here", book, [kept], started_ms=0)
+    return Watch("here", book, [kept], {}, started_ms=0)
 
 
 def _decided(watch: Watch, live: Live) -> list[Decided]:

@@ -16,6 +16,7 @@ from lagwatch.core.incident import Observation
 from lagwatch.core.model import GroupStatus
 from lagwatch.notify.alerts import page_link
 from lagwatch.notify.backoff import Allowance, ChannelBackoff
+from lagwatch.notify.budget import Spent
 from lagwatch.notify.curve import png
 from lagwatch.notify.mutes import from_settings
 from lagwatch.notify.objectives import Objectives, objective
@@ -244,6 +245,40 @@ class TestObjectives:
         judged, _ = judging.judged("g", "p", seen(lag=11), 3_600_000)
 
         assert judged.status is GroupStatus.OK
+
+    @given(
+        st.lists(st.tuples(st.integers(1_000, 90_000), st.booleans()), max_size=60),
+        st.integers(0, 60),
+    )
+    def test_a_budget_that_was_kept_is_spent_as_one_that_never_left(self, rounds, at) -> None:
+        whole, kept, now_ms = Spent(seen_ms=5), Spent(seen_ms=5), 5
+        for number, (past_ms, missed) in enumerate(rounds):
+            now_ms += past_ms
+            whole.note(now_ms, missed=missed)
+            kept.note(now_ms, missed=missed)
+            if number == at:
+                kept = Spent.unpacked(kept.packed())
+
+        assert kept == whole
+
+    def test_six_hours_of_a_budget_take_little_room_and_stay_true_to_a_minute(self) -> None:
+        spent = Spent(seen_ms=0)
+        for s in range(1, 6 * 3600):
+            spent.note(s * 1000 + s % 7, missed=s % 20 < 11)
+        before = [spent.within(spent.seen_ms, window_s * 1000) for window_s in range(0, 21_600, 50)]
+
+        spent.thin()
+
+        after = [spent.within(spent.seen_ms, window_s * 1000) for window_s in range(0, 21_600, 50)]
+        assert before[:72] == after[:72], "of the last hour all is kept"
+        assert max(abs(a - b) for a, b in zip(after, before, strict=True)) <= 60_000
+        assert len(spent.at_ms) < 750
+        assert len(spent.packed()) < 4096
+
+    def test_damaged_budgets_are_refused(self) -> None:
+        for body in (b"", b"x", zlib.compress(b"[1]"), zlib.compress(b"[1, [[1], []], [[1], []]]")):
+            with pytest.raises((ValueError, TypeError)):
+                Spent.unpacked(body)
 
 
 class TestTemplates:

@@ -1,0 +1,151 @@
+"""Spent error budgets: when a group missed its limits, and how that survives a restart."""
+
+import sqlite3
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+from typing import Final, Self
+
+import orjson
+import structlog
+
+from lagwatch.notify.database import Database
+
+Key = tuple[str, str]
+"""Group (with its cluster where there are several) and policy."""
+
+LONGEST_MS: Final = 6 * 3_600_000
+"""Time of which is remembered when limits were missed."""
+_STEP_MS: Final = 10_000
+"""How exactly it is remembered when time was spent."""
+_EXACT_MS: Final = 3_600_000
+"""Longest window, or last part of one, that needs this; before it, minutes do."""
+_COARSE_MS: Final = 60_000
+_LONGEST_ROUND_MS: Final = 120_000
+"""More between two rounds is time in which nothing was seen."""
+
+_log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Spent:
+    """When a group missed its limits: instants, and the time missed up to each of them."""
+
+    at_ms: list[int] = field(default_factory=list)
+    missed_ms: list[int] = field(default_factory=list)
+    seen_ms: int = 0
+    """The round before."""
+
+    @property
+    def last_ms(self) -> int:
+        """When limits were missed last."""
+        return self.at_ms[-1] if self.at_ms else self.seen_ms
+
+    def note(self, now_ms: int, *, missed: bool) -> None:
+        past_ms = now_ms - self.seen_ms
+        self.seen_ms = now_ms
+        if missed and 0 < past_ms <= _LONGEST_ROUND_MS:
+            total_ms = (self.missed_ms[-1] if self.missed_ms else 0) + past_ms
+            if self.at_ms and now_ms - self.at_ms[-1] < _STEP_MS and len(self.at_ms) > 1:
+                self.at_ms.pop()
+                self.missed_ms.pop()
+            self.at_ms.append(now_ms)
+            self.missed_ms.append(total_ms)
+
+    def within(self, now_ms: int, window_ms: int) -> int:
+        """Time missed in the window that ends now."""
+        if not self.at_ms:
+            return 0
+        before = bisect_right(self.at_ms, now_ms - window_ms)
+        return self.missed_ms[-1] - (self.missed_ms[before - 1] if before else 0)
+
+    def forget(self, until_ms: int) -> None:
+        """Drop what no window reaches any more; the newest of it stays as the base."""
+        before = bisect_right(self.at_ms, until_ms)
+        if before > 1:
+            del self.at_ms[: before - 1], self.missed_ms[: before - 1]
+
+    def thin(self) -> None:
+        """Keep of each minute before the last hour only its end: some 700 instants are left."""
+        old = bisect_right(self.at_ms, self.seen_ms - _EXACT_MS)
+        if old < 1:
+            return
+        last_of = {at_ms // _COARSE_MS: place for place, at_ms in enumerate(self.at_ms[:old])}
+        chosen = [*sorted({0, *last_of.values()}), *range(old, len(self.at_ms))]
+        self.at_ms = [self.at_ms[place] for place in chosen]
+        self.missed_ms = [self.missed_ms[place] for place in chosen]
+
+    def packed(self) -> bytes:
+        """All of it; differences are small and much alike, so they take little room."""
+        steps = [[after - before for before, after in pairwise(column)] for column in self._columns]
+        first = [column[:1] for column in self._columns]
+        return zlib.compress(orjson.dumps([self.seen_ms, first, steps]), level=1)
+
+    @classmethod
+    def unpacked(cls, body: bytes) -> Self:
+        """What was packed.
+
+        Raises:
+            ValueError, TypeError: it is damaged.
+        """
+        try:
+            seen_ms, first, steps = orjson.loads(zlib.decompress(body))
+        except zlib.error as error:
+            raise ValueError(str(error)) from error
+        at_ms, missed_ms = (
+            list(accumulate([*start, *column])) for start, column in zip(first, steps, strict=True)
+        )
+        if len(at_ms) != len(missed_ms):
+            raise ValueError("its columns differ in length")
+        return cls(at_ms, missed_ms, int(seen_ms))
+
+    @property
+    def _columns(self) -> tuple[list[int], list[int]]:
+        return self.at_ms, self.missed_ms
+
+
+class BudgetStore:
+    """Keeps spent budgets in the file of the alerts, one row per group and policy."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def kept(self, cluster: str) -> dict[Key, Spent]:
+        """What is kept of a cluster; a row that cannot be read is named in the log."""
+        found = {}
+        for row in self._database.connection.execute(
+            "SELECT name, policy, body FROM budgets WHERE cluster = ?", (cluster,)
+        ).fetchall():
+            try:
+                found[row["name"], row["policy"]] = Spent.unpacked(row["body"])
+            except (ValueError, TypeError) as error:
+                _log.error(
+                    "budget_not_readable",
+                    cluster=cluster,
+                    group=row["name"],
+                    policy=row["policy"],
+                    reason=str(error),
+                )
+        return found
+
+    def keep(self, cluster: str, changed: Mapping[Key, Spent], now_ms: int) -> None:
+        """Write what has changed, and delete what no window reaches any more.
+
+        Raises:
+            sqlite3.Error: nothing has changed.
+        """
+        rows = list(_rows(cluster, changed))
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.executemany("INSERT OR REPLACE INTO budgets VALUES (?, ?, ?, ?, ?)", rows)
+            connection.execute("DELETE FROM budgets WHERE last_ms < ?", (now_ms - LONGEST_MS,))
+
+        self._database.write(work)
+
+
+def _rows(cluster: str, changed: Mapping[Key, Spent]) -> Iterable[tuple[str, str, str, int, bytes]]:
+    for (group, policy), spent in changed.items():
+        spent.thin()
+        yield cluster, group, policy, spent.last_ms, spent.packed()
