@@ -9,6 +9,7 @@ import pytest
 
 from lagwatch.core.model import PartitionStatus, Rule, RuleSet, UnknownReason
 from lagwatch_api import create_app
+from lagwatch_api.ui.routes import STATIC
 from lagwatch_api.v1.fleet import COLUMNS
 from lagwatch_api.v1.stream import events
 from lagwatch_api.v1.wording import sentence
@@ -276,6 +277,12 @@ class TestPage:
 
         assert {ask(app, f"/{name}").status for name in names} == {200}
         assert "http" not in page.replace("http-equiv", "")
+
+    def test_every_module_is_loaded_at_once_and_not_one_after_the_other(self) -> None:
+        page = ask(app_of(GivenQueries({})), "/").text
+
+        modules = {path.name for path in STATIC.glob("*.js")}
+        assert {name for name in modules if f'"ui/{name}"' in page} == modules
 
     @pytest.mark.parametrize("path", ["/ui", "/ui/", "/ui/nothing.js", "/ui/..%2Froutes.py"])
     def test_other_paths_stay_unknown(self, path: str) -> None:
