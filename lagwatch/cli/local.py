@@ -12,8 +12,7 @@ from lagwatch.cli.views import (
     GroupView,
     Readiness,
     group_view,
-    not_ready,
-    reading,
+    readiness,
 )
 from lagwatch.core.model import PartitionStatus, Rule
 from lagwatch.core.snapshot import ClusterSnapshot
@@ -83,19 +82,14 @@ class LocalSource:
 
     def readiness(self, cluster: str) -> Readiness:
         health = next(each for each in self._queries.health() if each.cluster == cluster)
-        told = (
-            *not_ready(
-                ready=health.ready,
-                stale=health.stale,
-                data_age_s=health.data_age_s,
-                reason=health.reason,
-            ),
-            *health.problems,
-            *health.unseen,
+        return readiness(
+            ready=health.ready,
+            stale=health.stale,
+            data_age_s=health.data_age_s,
+            reason=health.reason,
+            problems=(*health.problems, *health.unseen),
+            backlog=(health.backlog_read, health.backlog_total),
         )
-        if not health.ready and not told:
-            told = (reading(health.backlog_read, health.backlog_total),)
-        return Readiness(ready=health.ready, problems=told)
 
     def groups(self, cluster: str) -> tuple[str, ...]:
         return self._queries.groups(cluster)

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-from lagwatch.cli.views import GroupView, PartitionView, Readiness, not_ready, reading
+from lagwatch.cli.views import GroupView, PartitionView, Readiness, readiness
 from lagwatch.errors import NotFoundError, SourceError
 
 _SCHEMES: Final = ("http", "https")
@@ -26,7 +26,7 @@ _Json = Mapping[str, Any]
 
 
 class RemoteSource:
-    """A `StatusSource` over HTTP, on one connection.
+    """A `StatusSource` over HTTP, on a single connection.
 
     Every method may raise `SourceError`.
     """
@@ -61,7 +61,7 @@ class RemoteSource:
     def readiness(self, cluster: str) -> Readiness:
         status, answer = self._get("/readyz")
         if isinstance(answer, dict) and isinstance(answer.get("clusters"), dict):
-            return self._readiness(answer["clusters"].get(cluster, {}))
+            return _readiness(answer["clusters"].get(cluster, {}))
         status, _ = self._get("/burrow/admin/ready")
         ready = status != http.client.SERVICE_UNAVAILABLE
         return Readiness(ready=ready, problems=() if ready else (f"{_WHO} is still starting",))
@@ -85,23 +85,6 @@ class RemoteSource:
             NotFoundError: the server has no such route; a Burrow has only `/v3`.
         """
         return self._found(path, "document", path)
-
-    def _readiness(self, cluster: _Json) -> Readiness:
-        ready = cluster.get("ready") is True
-        told = [
-            *not_ready(
-                ready=ready,
-                stale=cluster.get("stale") is True,
-                data_age_s=float(cluster.get("data_age_s") or 0),
-                reason=str(cluster.get("reason") or ""),
-            ),
-            *cluster.get("problems", ()),
-            *cluster.get("unseen", ()),
-        ]
-        if not ready and not told:
-            backlog = cluster.get("backlog") or {}
-            told = [reading(backlog.get("read"), backlog.get("total"))]
-        return Readiness(ready=ready, problems=tuple(str(problem) for problem in told))
 
     def _found(self, path: str, kind: str, name: str) -> _Json:
         status, answer = self._get(path)
@@ -213,6 +196,18 @@ def shown_url(url: str) -> str:
     """The URL as it may be shown: it can contain a password."""
     scheme, separator, rest = url.rpartition("://")
     return scheme + separator + rest.rpartition("@")[2]
+
+
+def _readiness(cluster: _Json) -> Readiness:
+    backlog = cluster.get("backlog") or {}
+    return readiness(
+        ready=cluster.get("ready") is True,
+        stale=cluster.get("stale") is True,
+        data_age_s=float(cluster.get("data_age_s") or 0),
+        reason=str(cluster.get("reason") or ""),
+        problems=map(str, (*cluster.get("problems", ()), *cluster.get("unseen", ()))),
+        backlog=(backlog.get("read"), backlog.get("total")),
+    )
 
 
 def _group(status: _Json) -> GroupView:

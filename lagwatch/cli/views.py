@@ -1,10 +1,11 @@
-"""What `status` knows of a group, whoever said it: our own monitor, a lagwatch or a Burrow."""
+"""What `status` shows of a group, from our own monitor, another lagwatch or a Burrow."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from lagwatch.core.model import GroupVerdict, PartitionVerdict
-from lagwatch.core.words import Numbers
+from lagwatch.core.words import Numbers, duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,16 +68,28 @@ class Readiness:
     """With what is missing, or how old the data are."""
 
 
-def not_ready(*, ready: bool, stale: bool, data_age_s: float, reason: str) -> tuple[str, ...]:
-    """The sentence for a cluster that is not ready; () when it is."""
+def readiness(
+    *,
+    ready: bool,
+    stale: bool,
+    data_age_s: float,
+    reason: str,
+    problems: Iterable[str],
+    backlog: tuple[object, object],
+) -> Readiness:
+    """Whether a cluster is ready, with a sentence for everything that is wrong.
+
+    `backlog`: records of the offsets topic that were read, and that there are.
+    """
+    found = list(problems)
     if stale:
-        return (f"data are {data_age_s:.0f} s old: {reason}",)
-    return () if ready or not reason else (f"not ready: {reason}",)
-
-
-def reading(read: object, total: object) -> str:
-    """Why a cluster without a problem is not ready."""
-    return f"not read to the end yet ({read} of {total} records of the offsets topic)"
+        found.insert(0, f"data are {duration(data_age_s)} old: {reason}")
+    elif not ready and reason:
+        found.insert(0, f"not ready: {reason}")
+    elif not ready and not found:
+        read, total = backlog
+        found = [f"not read to the end yet ({read} of {total} records of the offsets topic)"]
+    return Readiness(ready=ready, problems=tuple(found))
 
 
 class StatusSource(Protocol):

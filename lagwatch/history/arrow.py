@@ -17,7 +17,6 @@ _PLAIN: Final[Mapping[ColumnType, Any]] = {
     ColumnType.FLOAT64: pa.float64(),
     ColumnType.BINARY: pa.binary(),
 }
-_CODED: Final = pa.dictionary(pa.int32(), pa.string())
 _SPARSE: Final = 2
 """A dictionary this many times longer than its column is cut down to the words in use."""
 

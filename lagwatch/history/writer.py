@@ -3,7 +3,6 @@
 The one place of the history where anything is tried again.
 """
 
-import random
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Final
 
 import structlog
 
+from lagwatch.backoff import Backoff
 from lagwatch.clock import Clock
 from lagwatch.core.record import RAW, Kind, Records, concat
 from lagwatch.errors import HistoryError
@@ -18,7 +18,6 @@ from lagwatch.history.layout import DAY_MS, day_of
 from lagwatch.history.spool import Plan, Segment, Spool
 from lagwatch.ports.history import HistoryStore
 
-_FIRST_DELAY_S: Final = 0.5
 _LONGEST_DELAY_S: Final = 30.0
 _TIDY_EVERY_MS: Final = 600_000
 
@@ -27,7 +26,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterSettings:
-    """What a writer is told."""
+    """Settings of a writer."""
 
     flush_ms: int
     """Rows may wait this long to make a larger batch."""
@@ -57,7 +56,9 @@ class Writer:
         self.problem = ""
         """What is wrong now; ""."""
         self._damaged: set[int] = set()
+        self._backoff = Backoff(first_s=0.5, longest_s=_LONGEST_DELAY_S)
         self._delay_s = 0.0
+        """Until the next attempt after a failure."""
         self._tidied_ms = 0
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -119,6 +120,7 @@ class Writer:
             self._failed(HistoryError(store="", kind="io", message=f"{error!r}", retryable=False))
             return False
         self.delivered += rows
+        self._backoff.reset()
         self._delay_s = 0.0
         if self.problem:
             self.problem = ""
@@ -150,11 +152,7 @@ class Writer:
 
     def _failed(self, error: HistoryError) -> None:
         self.retries += 1
-        self._delay_s = (
-            min(max(self._delay_s * 2, _FIRST_DELAY_S), _LONGEST_DELAY_S)
-            if error.retryable
-            else _LONGEST_DELAY_S
-        ) * random.uniform(0.8, 1.0)  # noqa: S311 no secret: spreads instances
+        self._delay_s = self._backoff.next_s() if error.retryable else _LONGEST_DELAY_S
         self.problem = str(error)
         self._wake.set()
         _log.warning(

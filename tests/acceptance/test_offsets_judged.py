@@ -4,13 +4,11 @@ The times of the rules are a fifteenth of the defaults. All cases run at the sam
 groups of its own, and are judged by two services: one per way to read commits.
 """
 
-import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from typing import Final
 
 import pytest
 from confluent_kafka import Consumer
@@ -21,48 +19,28 @@ from tests.support.consumers import KINDS, consumer_of, reading
 from tests.support.kafka import Transactions, commit, create_topic, produce, unique
 from tests.support.traffic import producer_of, running
 from tests.support.waiting import eventually
-from tests.support.watched import MODES, Oracle, Watched, watching
+from tests.support.watched import QUICK_RULES, Scene, Watched, under_way, watching
 
-_EVALUATOR: Final = "[evaluator]\nstop_after_s = 12\nstall_after_s = 20\n"
 _CLUSTER: Final = {"log_end_interval_s": 1, "group_interval_s": 1, "topic_interval_s": 2}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
-    """One broker and the services that watch it."""
-
-    kafka: EmbeddedKafka
-    oracle: Oracle
-    watches: Sequence[Watched]
-
-    def both(self, group: str, topic: str, status: str, rule: str = "") -> Iterator[dict[str, Any]]:
-        """Wait until each service says so; yields the partition as each shows it."""
-        return iter(
-            [watched.wait(group, topic, status, rule) for watched in self.watches],
+def _same_as_kafka(scene: Scene, group: str, topic: str) -> None:
+    """Wait until the services show what Kafka itself says of the first partition."""
+    for watched in scene.watches:
+        eventually(
+            lambda watched=watched: _as_kafka(scene, watched, group, topic),  # type: ignore[misc]
+            f"{watched.mode} shows {group} as Kafka does",
         )
 
-    def same_as_kafka(self, group: str, topic: str) -> None:
-        """Wait until the services show what Kafka itself says of the first partition."""
-        for watched in self.watches:
-            eventually(
-                lambda watched=watched: self._as_kafka(watched, group, topic),  # type: ignore[misc]
-                f"{watched.mode} shows {group} as Kafka does",
-            )
 
-    def _as_kafka(self, watched: Watched, group: str, topic: str) -> bool:
-        row, shown = watched.partition(group, topic), watched.log_end(topic)
-        committed, log_end = self.oracle.committed(group)[topic, 0], self.oracle.log_end(topic)
-        return row is not None and (row["end"]["offset"], row["current_lag"], shown) == (
-            committed,
-            max(log_end - committed, 0),
-            log_end,
-        )
-
-    def never_err(self, group: str) -> None:
-        for watched in self.watches:
-            assert watched.shown[group], f"{group} was never shown ({watched.mode})"
-            shown = watched.statuses(group)
-            assert "ERR" not in shown, f"{group} ({watched.mode}): {watched.shown[group]}"
+def _as_kafka(scene: Scene, watched: Watched, group: str, topic: str) -> bool:
+    row, shown = watched.partition(group, topic), watched.log_end(topic)
+    committed, log_end = scene.oracle.committed(group)[topic, 0], scene.oracle.log_end(topic)
+    return row is not None and (row["end"]["offset"], row["current_lag"], shown) == (
+        committed,
+        max(log_end - committed, 0),
+        log_end,
+    )
 
 
 def _aborted_commits(scene: Scene) -> None:
@@ -75,7 +53,7 @@ def _aborted_commits(scene: Scene) -> None:
         transactions.abort()
     transactions.begin(group, topic, 150)
     try:
-        scene.same_as_kafka(group, topic)
+        _same_as_kafka(scene, group, topic)
         for watched in scene.watches:
             row = watched.partition(group, topic)
             assert row is not None
@@ -87,7 +65,7 @@ def _aborted_commits(scene: Scene) -> None:
     finally:
         transactions.commit()
     eventually(lambda: scene.oracle.committed(group)[topic, 0] == 150, "committed")
-    scene.same_as_kafka(group, topic)
+    _same_as_kafka(scene, group, topic)
 
 
 def _only_marks_left(scene: Scene) -> None:
@@ -98,10 +76,10 @@ def _only_marks_left(scene: Scene) -> None:
     commit(scene.kafka, group, topic, 25)
     for row in scene.both(group, topic, "OK", "control_records_only"):
         assert row["current_lag"] == 1
-    scene.same_as_kafka(group, topic)
+    _same_as_kafka(scene, group, topic)
     scene.never_err(group)
     with watching(
-        scene.kafka, "offsets-topic", sections=_EVALUATOR, group_allow=group, **_CLUSTER
+        scene.kafka, "offsets-topic", sections=QUICK_RULES, group_allow=group, **_CLUSTER
     ) as restarted:
         restarted.wait(group, topic, "OK", "control_records_only")
         assert "ERR" not in restarted.statuses(group)
@@ -162,7 +140,7 @@ def _all_deleted(scene: Scene) -> None:
     topic, group = create_topic(scene.kafka, "deleted"), unique("deleted")
     produce(scene.kafka, topic, 5_000)
     commit(scene.kafka, group, topic, 100)
-    scene.same_as_kafka(group, topic)
+    _same_as_kafka(scene, group, topic)
     scene.oracle.delete_records(topic, -1)
     assert scene.oracle.log_start(topic) == scene.oracle.log_end(topic) == 5_000
     for row in scene.both(group, topic, "ERR", "records_lost"):
@@ -173,7 +151,7 @@ def _jumps_over_deleted(scene: Scene) -> None:
     topic, group = create_topic(scene.kafka, "jump"), unique("jump")
     produce(scene.kafka, topic, 1_000)
     commit(scene.kafka, group, topic, 100)
-    scene.same_as_kafka(group, topic)
+    _same_as_kafka(scene, group, topic)
     produce(scene.kafka, topic, 1_000)
     scene.oracle.delete_records(topic, 1_500)
     quick = {"auto.commit.interval.ms": 500, "session.timeout.ms": 10_000}
@@ -184,7 +162,7 @@ def _jumps_over_deleted(scene: Scene) -> None:
         row = read.partition(group, topic)
         assert row is not None
         assert row["lost"] == 1_400
-        scene.same_as_kafka(group, topic)
+        _same_as_kafka(scene, group, topic)
     assert scene.oracle.committed(group)[topic, 0] == 2_000
 
 
@@ -305,14 +283,14 @@ def _recreated(after_s: float) -> Callable[[Scene], None]:
         topic, group = create_topic(scene.kafka, "again"), unique("again")
         produce(scene.kafka, topic, 100)
         commit(scene.kafka, group, topic, 80)
-        scene.same_as_kafka(group, topic)
+        _same_as_kafka(scene, group, topic)
         scene.oracle.admin.delete_topics([topic])[topic].result(30)
         _create_again(scene, topic)
         produce(scene.kafka, topic, 30)
         if after_s:
             threading.Event().wait(after_s)  # the case itself
         commit(scene.kafka, group, topic, 10)
-        scene.same_as_kafka(group, topic)
+        _same_as_kafka(scene, group, topic)
 
     return case
 
@@ -411,17 +389,8 @@ _CASES: Final[Mapping[str, Callable[[Scene], None]]] = {
 @pytest.fixture(scope="module")
 def outcomes(own_kafka: EmbeddedKafka) -> Iterator[Mapping[str, "Future[None]"]]:
     """All cases under way."""
-    commit(own_kafka, unique("first"), create_topic(own_kafka, "first"), 0)
-    with contextlib.ExitStack() as stack:
-        watches = [
-            stack.enter_context(watching(own_kafka, mode, sections=_EVALUATOR, **_CLUSTER))
-            for mode in MODES
-        ]
-        for watched in watches:
-            watched.served.wait_ready()
-        scene = Scene(kafka=own_kafka, oracle=Oracle(own_kafka), watches=watches)
-        pool = stack.enter_context(ThreadPoolExecutor(len(_CASES)))
-        yield {name: pool.submit(case, scene) for name, case in _CASES.items()}
+    with under_way(own_kafka, _CASES, _CLUSTER) as outcomes:
+        yield outcomes
 
 
 @pytest.mark.timeout(300)

@@ -4,12 +4,10 @@ The times of the rules are a fifteenth of the defaults. All cases run at the sam
 groups of its own, and are judged by two services: one per way to read commits.
 """
 
-import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from typing import Final
 
 import pytest
@@ -18,85 +16,61 @@ from confluent_kafka.cimpl import NewPartitions
 
 from lagwatch.kafka.embedded import EmbeddedKafka
 from tests.support.consumers import consumer_process, limited, reading
-from tests.support.kafka import commit, create_topic, produce, unique
+from tests.support.kafka import create_topic, produce, unique
 from tests.support.traffic import committing, producer_of, running
 from tests.support.waiting import eventually
-from tests.support.watched import MODES, Oracle, Watched, watching
+from tests.support.watched import Scene, under_way
 
-_EVALUATOR: Final = "[evaluator]\nstop_after_s = 12\nstall_after_s = 20\n"
 _CLUSTER: Final = {"log_end_interval_s": 1, "group_interval_s": 1}
 _RATE: Final = 50
 _LATE_S: Final = 70
 """A silence is a stop after 20 s here, a member is gone after 6 s; machines may be slow."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
-    """One broker and the services that watch it."""
-
-    kafka: EmbeddedKafka
-    watches: Sequence[Watched]
-
-    def topic(self, name: str) -> str:
-        return create_topic(self.kafka, name)
-
-    def both(self, group: str, topic: str, status: str, rule: str = "") -> None:
-        """Wait until both services say so."""
-        for watched in self.watches:
-            watched.wait(group, topic, status, rule, timeout_s=_LATE_S)
-
-    def never_err(self, group: str) -> None:
-        for watched in self.watches:
-            assert watched.shown[group], f"{group} was never shown ({watched.mode})"
-            shown = watched.statuses(group)
-            assert "ERR" not in shown, f"{group} ({watched.mode}): {watched.shown[group]}"
-
-
 def _killed(scene: Scene) -> None:
-    topic, group = scene.topic("killed"), unique("killed")
+    topic, group = create_topic(scene.kafka, "killed"), unique("killed")
     with running(producer_of(scene.kafka, topic, rate=_RATE)):
         with consumer_process(scene.kafka, group, topic) as process:
-            scene.both(group, topic, "OK")
+            scene.both(group, topic, "OK", timeout_s=_LATE_S)
             _wait_commits(scene, group, topic)
             process.kill()
-        scene.both(group, topic, "STOP", "stopped")
+        scene.both(group, topic, "STOP", "stopped", timeout_s=_LATE_S)
         with consumer_process(scene.kafka, group, topic):
-            scene.both(group, topic, "OK")
+            scene.both(group, topic, "OK", timeout_s=_LATE_S)
 
 
 def _closed(scene: Scene) -> None:
-    topic, group = scene.topic("closed"), unique("closed")
+    topic, group = create_topic(scene.kafka, "closed"), unique("closed")
     quick = {"auto.commit.interval.ms": 500}
     with running(producer_of(scene.kafka, topic, rate=_RATE)):
         with running(reading(scene.kafka, group, topic, properties=quick)):
-            scene.both(group, topic, "OK")
+            scene.both(group, topic, "OK", timeout_s=_LATE_S)
             _wait_commits(scene, group, topic)
-        scene.both(group, topic, "STOP", "stopped")
+        scene.both(group, topic, "STOP", "stopped", timeout_s=_LATE_S)
         with running(reading(scene.kafka, group, topic, properties=quick)):
-            scene.both(group, topic, "OK")
+            scene.both(group, topic, "OK", timeout_s=_LATE_S)
 
 
 def _hanging(scene: Scene) -> None:
-    topic, group = scene.topic("hanging"), unique("hanging")
+    topic, group = create_topic(scene.kafka, "hanging"), unique("hanging")
     with (
         running(producer_of(scene.kafka, topic, rate=_RATE)),
         consumer_process(scene.kafka, group, topic) as process,
     ):
-        scene.both(group, topic, "OK")
+        scene.both(group, topic, "OK", timeout_s=_LATE_S)
         _wait_commits(scene, group, topic)
         process.send_signal(signal.SIGSTOP)
-        scene.both(group, topic, "STOP", "stopped")
+        scene.both(group, topic, "STOP", "stopped", timeout_s=_LATE_S)
         process.send_signal(signal.SIGCONT)
-        scene.both(group, topic, "OK")
+        scene.both(group, topic, "OK", timeout_s=_LATE_S)
 
 
 def _without_progress(scene: Scene) -> None:
-    topic, group = scene.topic("stuck"), unique("stuck")
+    topic, group = create_topic(scene.kafka, "stuck"), unique("stuck")
     free = threading.Event()
-    oracle = Oracle(scene.kafka)
 
     def offset(number: int) -> int:
-        return oracle.log_end(topic) if free.is_set() else min(number, 5)
+        return scene.oracle.log_end(topic) if free.is_set() else min(number, 5)
 
     with running(
         producer_of(scene.kafka, topic, rate=_RATE),
@@ -112,39 +86,39 @@ def _without_progress(scene: Scene) -> None:
             assert ("no progress seen" in text) is polled, text
             assert ("commits of the same offset cannot be seen" in text) is polled, text
         free.set()
-        scene.both(group, topic, "OK")
+        scene.both(group, topic, "OK", timeout_s=_LATE_S)
 
 
 def _too_slow(scene: Scene) -> None:
-    topic, group = scene.topic("slow"), unique("slow")
+    topic, group = create_topic(scene.kafka, "slow"), unique("slow")
     rate = [_RATE / 5]
     properties = {"session.timeout.ms": 10_000, "auto.commit.interval.ms": 500}
     with running(
         producer_of(scene.kafka, topic, rate=_RATE),
         limited(scene.kafka, group, topic, rate=lambda: rate[0], properties=properties),
     ):
-        scene.both(group, topic, "WARN", "falling_behind")
+        scene.both(group, topic, "WARN", "falling_behind", timeout_s=_LATE_S)
         rate[0] = 40 * _RATE
-        scene.both(group, topic, "OK")
+        scene.both(group, topic, "OK", timeout_s=_LATE_S)
     scene.never_err(group)
 
 
 def _never_committing(scene: Scene) -> None:
-    topic, group = scene.topic("silent"), unique("silent")
+    topic, group = create_topic(scene.kafka, "silent"), unique("silent")
     properties = {"enable.auto.commit": False, "session.timeout.ms": 10_000}
     with running(
         producer_of(scene.kafka, topic, rate=_RATE),
         reading(scene.kafka, group, topic, properties=properties),
     ):
-        scene.both(group, topic, "WARN", "never_commits")
+        scene.both(group, topic, "WARN", "never_commits", timeout_s=_LATE_S)
         assert all(group in watched.served.groups() for watched in scene.watches)
     with running(producer_of(scene.kafka, topic, rate=_RATE), reading(scene.kafka, group, topic)):
-        scene.both(group, topic, "OK")
+        scene.both(group, topic, "OK", timeout_s=_LATE_S)
     scene.never_err(group)
 
 
 def _new_on_a_backlog(scene: Scene) -> None:
-    topic, group = scene.topic("backlog"), unique("backlog")
+    topic, group = create_topic(scene.kafka, "backlog"), unique("backlog")
     produce(scene.kafka, topic, 3_000)
     with running(
         producer_of(scene.kafka, topic, rate=_RATE),
@@ -156,7 +130,7 @@ def _new_on_a_backlog(scene: Scene) -> None:
 
 
 def _new_partition(scene: Scene) -> None:
-    topic, group = scene.topic("grown"), unique("grown")
+    topic, group = create_topic(scene.kafka, "grown"), unique("grown")
     with running(
         producer_of(scene.kafka, topic, rate=_RATE),
         limited(
@@ -167,7 +141,7 @@ def _new_partition(scene: Scene) -> None:
             properties={"session.timeout.ms": 10_000, "topic.metadata.refresh.interval.ms": 1_000},
         ),
     ):
-        scene.both(group, topic, "OK")
+        scene.both(group, topic, "OK", timeout_s=_LATE_S)
         admin = AdminClient(scene.kafka.admin_config())
         admin.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
         produce(scene.kafka, topic, 2_000, partition=1)
@@ -180,7 +154,7 @@ def _new_partition(scene: Scene) -> None:
 
 def _seldom_committing(scene: Scene) -> None:
     """A group that commits every 150 s by the default times."""
-    topic, group = scene.topic("seldom"), unique("seldom")
+    topic, group = create_topic(scene.kafka, "seldom"), unique("seldom")
     properties = {"session.timeout.ms": 10_000, "auto.commit.interval.ms": 10_000}
     with running(
         producer_of(scene.kafka, topic, rate=_RATE),
@@ -239,17 +213,8 @@ def _read_to_the_end(scene: Scene, group: str, topic: str) -> None:
 @pytest.fixture(scope="module")
 def outcomes(own_kafka: EmbeddedKafka) -> Iterator[Mapping[str, "Future[None]"]]:
     """All cases under way."""
-    commit(own_kafka, unique("first"), create_topic(own_kafka, "first"), 0)
-    with contextlib.ExitStack() as stack:
-        watches = [
-            stack.enter_context(watching(own_kafka, mode, sections=_EVALUATOR, **_CLUSTER))
-            for mode in MODES
-        ]
-        for watched in watches:
-            watched.served.wait_ready()
-        scene = Scene(kafka=own_kafka, watches=watches)
-        pool = stack.enter_context(ThreadPoolExecutor(len(_CASES)))
-        yield {name: pool.submit(case, scene) for name, case in _CASES.items()}
+    with under_way(own_kafka, _CASES, _CLUSTER) as outcomes:
+        yield outcomes
 
 
 @pytest.mark.timeout(300)

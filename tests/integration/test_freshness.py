@@ -102,7 +102,7 @@ def test_a_broker_that_hangs_makes_everything_stale_and_history_says_so(
     assert ready == {'{cluster="here"}': 0}
     assert age['{cluster="here"}'] > 60
     assert look.returncode == 3
-    assert "s old: " in look.stderr
+    assert " old: " in look.stderr
     assert during == []
     assert [word for word, _ in after] == ["dropped", "resumed"]
     assert all(reason for _, reason in after)

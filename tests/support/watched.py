@@ -4,7 +4,8 @@ import contextlib
 import threading
 import urllib.error
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,13 +18,14 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from lagwatch.kafka.embedded import EmbeddedKafka
-from tests.support.kafka import ANSWER_TIMEOUT_S
+from tests.support.kafka import ANSWER_TIMEOUT_S, commit, create_topic, unique
 from tests.support.receiver import Receiver, receiving
 from tests.support.served import Served, serving
 from tests.support.waiting import eventually
 
 MODES: Final = ("offsets-topic", "admin")
 _EVERY_S: Final = 0.3
+QUICK_RULES: Final = "[evaluator]\nstop_after_s = 12\nstall_after_s = 20\n"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -163,6 +165,49 @@ def _looking(watched: Watched) -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """One broker and the services that watch it, one per way to read commits."""
+
+    kafka: EmbeddedKafka
+    oracle: "Oracle"
+    watches: Sequence[Watched]
+
+    def both(
+        self, group: str, topic: str, status: str, rule: str = "", *, timeout_s: float = 90.0
+    ) -> Sequence[dict[str, Any]]:
+        """Wait until each service says so; returns the partition as each shows it."""
+        return [
+            watched.wait(group, topic, status, rule, timeout_s=timeout_s)
+            for watched in self.watches
+        ]
+
+    def never_err(self, group: str) -> None:
+        """Fail if the group was ever shown as ERR, or never shown."""
+        for watched in self.watches:
+            assert watched.shown[group], f"{group} was never shown ({watched.mode})"
+            shown = watched.statuses(group)
+            assert "ERR" not in shown, f"{group} ({watched.mode}): {watched.shown[group]}"
+
+
+@contextlib.contextmanager
+def under_way(
+    kafka: EmbeddedKafka, cases: Mapping[str, Callable[[Scene], None]], cluster: Mapping[str, Any]
+) -> Iterator[Mapping[str, "Future[None]"]]:
+    """Run all cases at the same time in one scene; the times are a fifteenth of the defaults."""
+    commit(kafka, unique("first"), create_topic(kafka, "first"), 0)
+    with contextlib.ExitStack() as stack:
+        watches = [
+            stack.enter_context(watching(kafka, mode, sections=QUICK_RULES, **cluster))
+            for mode in MODES
+        ]
+        for watched in watches:
+            watched.served.wait_ready()
+        scene = Scene(kafka=kafka, oracle=Oracle(kafka), watches=watches)
+        pool = stack.enter_context(ThreadPoolExecutor(len(cases)))
+        yield {name: pool.submit(case, scene) for name, case in cases.items()}
 
 
 class Oracle:

@@ -6,7 +6,7 @@ the time is.
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,23 +19,6 @@ from pyspark.sql import types as T
 from lagwatch.core.model import UNKNOWN
 from lagwatch.core.record import Text
 from lagwatch.jobs.backfill.rows import CommitRows, GoneRows, LogEndRows
-
-STREAM: Final = T.StructType(
-    [
-        T.StructField("shard", T.IntegerType()),
-        T.StructField("at_ms", T.LongType()),
-        T.StructField("what", T.ByteType()),
-        T.StructField("order", T.LongType()),
-        T.StructField("offsets_partition", T.IntegerType()),
-        T.StructField("group", T.StringType()),
-        T.StructField("topic", T.StringType()),
-        T.StructField("partition", T.IntegerType()),
-        T.StructField("offset", T.LongType()),
-        T.StructField("log_start", T.LongType()),
-        T.StructField("method", T.StringType()),
-    ]
-)
-"""`offset` is what was committed (null: removed), or the log end (null: unknown)."""
 
 _COMMIT, _GONE, _LOG_END = range(3)
 """In the order in which they come at the same instant."""

@@ -1,6 +1,5 @@
 """Writes the batches of one Spark task into a store; the same rows again change nothing."""
 
-import random
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from typing import Any, Final
 
 import structlog
 
+from lagwatch.backoff import Backoff
 from lagwatch.config.history import HistorySettings
 from lagwatch.core.record import Kind, Records
 from lagwatch.errors import HistoryError
@@ -18,8 +18,6 @@ from lagwatch.jobs.schemas import from_batch
 from lagwatch.ports.history import HistoryStore
 
 _ROWS_AT_ONCE: Final = 200_000
-_FIRST_DELAY_S: Final = 0.5
-_LONGEST_DELAY_S: Final = 30.0
 PATIENCE_S: Final = 600.0
 """How long a store may be away before the task gives up; Spark may still try the task again."""
 
@@ -108,18 +106,18 @@ def persist(write: Callable[[], None], *, patience_s: float = PATIENCE_S) -> int
     Raises:
         HistoryError: the store refuses, or was away for longer than `patience_s`.
     """
-    delay_s, waited_s, retries = 0.0, 0.0, 0
+    backoff = Backoff(first_s=0.5, longest_s=30.0)
+    waited_s, retries = 0.0, 0
     while True:
         try:
             write()
         except HistoryError as error:
             if not error.retryable or waited_s >= patience_s:
                 raise
-            delay_s = min(_LONGEST_DELAY_S, max(_FIRST_DELAY_S, delay_s * 2))
-            pause_s = delay_s * random.uniform(0.8, 1.2)  # noqa: S311 no secret
-            _log.warning("write_failed", retry_in_s=round(pause_s, 1), reason=str(error))
-            threading.Event().wait(pause_s)
-            waited_s += pause_s
+            delay_s = backoff.next_s()
+            _log.warning("write_failed", retry_in_s=round(delay_s, 1), reason=str(error))
+            threading.Event().wait(delay_s)
+            waited_s += delay_s
             retries += 1
         else:
             return retries
