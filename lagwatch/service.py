@@ -26,6 +26,7 @@ from lagwatch.config.settings import Settings
 from lagwatch.core.model import EpochMs
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.trail import Trail
+from lagwatch.core.words import duration
 from lagwatch.errors import ConfigError
 from lagwatch.history.build import History
 from lagwatch.history.deployments import RecordedDeployments
@@ -345,7 +346,7 @@ def _skew_problem(skew_ms: int | None) -> tuple[str, ...]:
     if skew_ms is None or abs(skew_ms) <= TOLERATED_MS:
         return ()
     where = "ahead of" if skew_ms > 0 else "behind"
-    apart = f"lagwatch's clock is {abs(skew_ms) / 1000:.1f} s {where} Kafka's"
+    apart = f"lagwatch's clock is {duration(abs(skew_ms) / 1000)} {where} Kafka's"
     return (f"{apart}; verdicts are corrected by that; set the clocks by NTP",)
 
 

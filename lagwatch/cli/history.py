@@ -11,6 +11,7 @@ import typer
 from lagwatch.cli.options import INSTANT_HELP, ConfigFile, configured, instant_ms
 from lagwatch.cli.output import console, plain, print_json
 from lagwatch.cli.reporting import Exit, reported
+from lagwatch.core.words import duration
 
 if TYPE_CHECKING:  # pyarrow and pydantic take a while to import
     from rich.progress import Progress as Bar
@@ -318,7 +319,7 @@ def _tell(found: "Verification") -> None:
     typer.echo(f"duplicates: {found.duplicates:,}" + _duplicates(found))
     gaps = [
         f"{gap.cluster}: {_instant(gap.from_ms)} to {_instant(gap.to_ms)}"
-        f" ({(gap.to_ms - gap.from_ms) / 1000:,.0f} s)"
+        f" ({duration((gap.to_ms - gap.from_ms) / 1000)})"
         for gap in found.gaps
     ]
     _list("gaps", gaps)

@@ -233,7 +233,7 @@ def _head(seen: Seen) -> Text:
     for status, count in counts.items():
         if count or status == "OK":
             head.append(f"{count:,} {status}  ", style=words.COLOURS.get(status, "dim"))
-    age = "nothing read yet" if seen.age_s is None else f"data {seen.age_s:.0f} s old"
+    age = "nothing read yet" if seen.age_s is None else f"data {duration(seen.age_s)} old"
     return head.append(age, style="dim")
 
 
@@ -246,8 +246,8 @@ def _old(cluster: Mapping[str, Any]) -> str:
     if cluster["ready"]:
         return ""
     if cluster.get("stale") and cluster["round"] is not None:
-        age_s = cluster.get("data_age_s") or 0
-        return f"data from cluster {cluster['cluster']} is {age_s:.0f} s old: {cluster['reason']}"
+        age = duration(cluster.get("data_age_s") or 0)
+        return f"data from cluster {cluster['cluster']} is {age} old: {cluster['reason']}"
     return f"cluster {cluster['cluster']} is not ready: {cluster.get('reason', '')}"
 
 

@@ -1,6 +1,7 @@
 """Numbers in words, and sentences with numbers in them: the same wherever people read them."""
 
 from collections.abc import Mapping
+from math import floor
 from typing import Final
 
 Evidence = dict[str, int | float | str | None]
@@ -14,10 +15,10 @@ _DAY_S: Final = 86_400
 
 def duration(seconds: float) -> str:
     """A length of time with its two greatest units: `9 min 30 s`."""
-    if seconds < _MINUTE_S:
-        rounded = round(seconds, 1)
+    rounded = floor(seconds * 10 + 0.5) / 10  # rounds halves up, as the page does in words.js
+    if rounded < _MINUTE_S:
         return f"{rounded:.1f} s" if rounded % 1 else f"{rounded:.0f} s"
-    whole = int(seconds)
+    whole = int(rounded)
     for unit_s, unit, part_s, part in _UNITS:
         if whole >= unit_s:
             rest = whole % unit_s // part_s

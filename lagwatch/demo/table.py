@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from rich.table import Table
 
+from lagwatch.core.words import duration
 from lagwatch.demo.groups import Role
 
 _COLOURS = {"OK": "green", "WARN": "yellow", "ERR": "red"}
@@ -74,8 +75,8 @@ def table(lines: tuple[Line, ...], since_s: float) -> Table:
             line.worst,
             line.rule,
             "?" if line.lag is None else f"{line.lag:,}",
-            "?" if line.time_lag_s is None else f"{line.time_lag_s:.1f} s",
-            "" if line.right_since_s is None else f"{line.right_since_s:.0f} s",
+            "?" if line.time_lag_s is None else duration(line.time_lag_s),
+            "" if line.right_since_s is None else duration(line.right_since_s),
         )
     return shown
 

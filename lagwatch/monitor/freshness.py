@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lagwatch.core.model import UNKNOWN, EpochMs
+from lagwatch.core.words import duration
 from lagwatch.ports.reports import Backlog, SourceHealth, SourceKind
 
 _FRESH_MS: Final = 15_000
@@ -79,7 +80,7 @@ def why_stale(known: Known, sources: dict[SourceKind, SourceHealth], now_ms: Epo
     if found:
         return found
     age_s = (now_ms - known.until_ms) / 1000
-    return f"{_late(known)} {age_s:.0f} s ago, and the collector has not said why"
+    return f"{_late(known)} {duration(age_s)} ago, and the collector has not said why"
 
 
 def _late(known: Known) -> str:

@@ -10,6 +10,7 @@ import structlog
 from lagwatch import __version__
 from lagwatch.clock import Clock
 from lagwatch.config.settings import Settings
+from lagwatch.core.words import duration
 from lagwatch.monitor.checkpoint import capture, restore
 from lagwatch.monitor.checkpoint_file import (
     CheckpointFile,
@@ -86,7 +87,7 @@ class CheckpointKeeper:
         if header["cluster"] != name:
             raise UnusableError(f"it is of cluster {header['cluster']}")
         if age_ms > _OLDEST_MS:
-            raise UnusableError(f"it is {age_ms // 3_600_000} hours old, more than a day")
+            raise UnusableError(f"it is {duration(age_ms / 1000)} old, more than a day")
         if age_ms < -_FUTURE_MS:
             raise UnusableError("it was written in the future: the clock was set back")
         for option, value in self._options(name).items():

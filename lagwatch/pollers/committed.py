@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from lagwatch.clock import Clock
 from lagwatch.core.model import UNKNOWN
+from lagwatch.core.words import duration
 from lagwatch.errors import SourceError
 from lagwatch.pollers.facts import Facts
 from lagwatch.pollers.filters import Filters
@@ -171,9 +172,9 @@ class CommittedPoller:
             return
         self._slow_s = took_s
         sentence = (
-            f"polling the committed offsets of {groups} groups takes {took_s:.0f} s, longer than "
-            f"committed_interval_s = {self._interval_s:g}: commits are noticed that late; grant "
-            "Allow DESCRIBE and READ on the offsets topic to read them instead"
+            f"polling the committed offsets of {groups} groups takes {duration(took_s)}, longer "
+            f"than committed_interval_s = {self._interval_s:g}: commits are noticed that late; "
+            "grant Allow DESCRIBE and READ on the offsets topic to read them instead"
         )
         self._facts.unseen("pace", [sentence])
 

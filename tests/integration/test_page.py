@@ -8,7 +8,9 @@ from urllib.parse import quote
 import pytest
 
 from lagwatch.config.tokens import line, new_token
+from lagwatch.core.words import duration
 from lagwatch.kafka.embedded import EmbeddedKafka
+from lagwatch_api.v1.wording import HEADLINES
 from tests.support.browser import Browser, browsing
 from tests.support.kafka import commit, create_topic, produce, unique
 from tests.support.many_groups import NAMES, ROW, open_fleet, serving_many
@@ -71,6 +73,21 @@ def scene(own_kafka: EmbeddedKafka) -> Iterator[Scene]:
         yield one
 
 
+def test_durations_and_verdicts_read_on_the_page_as_everywhere_else(
+    browser: Browser, scene: Scene
+) -> None:
+    seconds = [0, 0.04, 0.25, 9.99, 59.94, 59.96, 61, 192.5, 3599.97, 3600, 90_061, 172_800]
+    browser.open(scene.lagwatch.base)
+    words = "const { duration, VERDICTS } = await import('/ui/words.js'); "
+
+    shown = browser.run(words + "return given[0].map(duration)", seconds)
+    verdicts = browser.run(words + "return VERDICTS")
+
+    assert shown == [duration(each) for each in seconds]
+    # a group has no rule of its own: WARN is shorter than the headline of a partition
+    assert verdicts | {"WARN": ""} == {s.name: text for s, text in HEADLINES.items()} | {"WARN": ""}
+
+
 def open_group(browser: Browser, url: str) -> None:
     browser.open(url)
     eventually(lambda: browser.text("#g-mark") != "", "the verdict is shown")
@@ -119,7 +136,7 @@ class TestLooks:
             "return document.querySelector('.heat button').getAttribute('aria-label')"
         )
         assert browser.barriers() == []
-        assert [one for one in browser.errors() if "SEVERE" in one] == []
+        assert [each for each in browser.errors() if "SEVERE" in each] == []
         assert _overflow(browser) == 0
         assert len(browser.picture(tmp_path / "group.png")) > 10_000
 
@@ -171,7 +188,7 @@ class TestUse:
 
         assert browser.text("#group-name") == scene.odd
         assert browser.run("return document.images.length") == 0
-        assert [one for one in browser.errors() if "SEVERE" in one] == []
+        assert [each for each in browser.errors() if "SEVERE" in each] == []
 
     def test_changes_come_by_themselves(
         self, browser: Browser, scene: Scene, own_kafka: EmbeddedKafka

@@ -31,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "store"
     rows = [group_sample(at_ms=NOON_MS + second * 1000) for second in (0, 30, 120)]
     store = ParquetStore(str(folder))
-    store.write([samples([sample(partition=one) for one in range(3)])], batch="b1")
+    store.write([samples([sample(partition=each) for each in range(3)])], batch="b1")
     store.write([group_samples(rows)], batch="b2")
     return folder
 
@@ -42,7 +42,7 @@ def test_verify_prints_records_duplicates_gaps_and_torn_files(folder: Path) -> N
     assert found.exit_code == 0
     assert "samples: 3 records" in found.stdout
     assert "duplicates: 0" in found.stdout
-    assert "here: 2026-11-21T12:00:30Z to 2026-11-21T12:02:00Z (90 s)" in found.stdout
+    assert "here: 2026-11-21T12:00:30Z to 2026-11-21T12:02:00Z (1 min 30 s)" in found.stdout
     assert "torn files: 0" in found.stdout
 
 
@@ -84,7 +84,7 @@ def test_stats_show_rows_and_times(folder: Path) -> None:
 
     assert "group_samples" in table
     assert "2026-11-21T12:02:00Z" in table
-    assert [(one["kind"], one["rows"]) for one in answer] == [
+    assert [(row["kind"], row["rows"]) for row in answer] == [
         ("samples", 3),
         ("group_samples", 3),
     ]

@@ -78,24 +78,24 @@ class TestView:
         ],
     )
     def test_groups_stand_in_the_order_asked_for(self, sort: str, order: list[str]) -> None:
-        assert [one.group for one in chosen(FLEET, View(sort=sort))] == order
+        assert [line.group for line in chosen(FLEET, View(sort=sort))] == order
 
     def test_typing_filters_and_escape_ends_it(self) -> None:
         view = View()
         for key in "StU":
             view = pressed(view, key)
 
-        assert [one.group for one in chosen(FLEET, view)] == ["stuck"]
+        assert [line.group for line in chosen(FLEET, view)] == ["stuck"]
         assert len(chosen(FLEET, pressed(view, "backspace"))) == 1
         assert len(chosen(FLEET, pressed(view, "escape"))) == 4
 
     def test_tab_sorts_by_the_next_column_and_shift_tab_turns_round(self) -> None:
         view = pressed(pressed(View(), "tab"), "back_tab")
 
-        assert [one.group for one in chosen(FLEET, view)] == ["dark", "calm", "stuck", "slow"]
+        assert [line.group for line in chosen(FLEET, view)] == ["dark", "calm", "stuck", "slow"]
 
     def test_an_unknown_lag_is_called_so(self) -> None:
-        shown = next(one for one in drawn(FLEET, View()).splitlines() if "dark" in one)
+        shown = next(line for line in drawn(FLEET, View()).splitlines() if "dark" in line)
 
         assert "unknown" in shown
         assert " 0 " not in shown
@@ -140,7 +140,7 @@ class TestView:
         text = drawn(Seen(lines=FLEET.lines, age_s=70.0, failed="cannot ask it"), View())
 
         assert "cannot ask it" in text
-        assert "data 70 s old" in text
+        assert "data 1 min 10 s old" in text
         assert "stuck" in text
 
 

@@ -79,6 +79,6 @@ def test_the_cause_of_stale_data_is_the_problem_that_is_known() -> None:
 
 
 def test_a_collector_that_says_nothing_is_named_with_what_is_late() -> None:
-    assert why_stale(_known(60, 60), {}, NOW_MS).startswith("the last report came 60 s ago")
-    assert why_stale(_known(60, 1), {}, NOW_MS).startswith("log ends were last read 60 s ago")
-    assert why_stale(_known(1, 60), {}, NOW_MS).startswith("commits are known only up to 60 s ago")
+    assert why_stale(_known(60, 60), {}, NOW_MS).startswith("the last report came 1 min ago")
+    assert why_stale(_known(60, 1), {}, NOW_MS).startswith("log ends were last read 1 min ago")
+    assert why_stale(_known(1, 60), {}, NOW_MS).startswith("commits are known only up to 1 min ago")

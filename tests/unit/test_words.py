@@ -10,8 +10,9 @@ from lagwatch.core.words import counted, duration, fill
     [
         (0, "0 s"),
         (0.04, "0 s"),
-        (1.25, "1.2 s"),
-        (59, "59 s"),
+        (1.25, "1.3 s"),
+        (59.94, "59.9 s"),
+        (59.96, "1 min"),
         (60, "1 min"),
         (570, "9 min 30 s"),
         (3600, "1 h"),

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from lagwatch.config import ClusterSettings
 from lagwatch.config.elasticsearch import ElasticsearchSettings
+from lagwatch.core.words import duration
 from lagwatch.jobs.backfill.coverage import NEVER_MS, GroupCover
 from lagwatch.jobs.backfill.inputs import Gap
 from lagwatch.jobs.backfill.replay import ReplaySettings
@@ -127,7 +128,7 @@ class ClusterBackfill:
         seconds = sum(gap.seconds for gap in self.gaps)
         again = " (begun by an earlier run)" if self.resumed else ""
         head = (
-            f"{self.cluster}: {_number(len(self.gaps), 'gap')}, {seconds:,.0f} s, "
+            f"{self.cluster}: {_number(len(self.gaps), 'gap')}, {duration(seconds)}, "
             f"{_number(self.rounds, 'round')} from {_instant(self.gaps[0].from_ms)} "
             f"to {_instant(self.gaps[-1].to_ms)}{again}"
         )

@@ -59,7 +59,7 @@ export class Chart {
       axes: [
         { ...line, values: times, space: 70, size: 34 },
         { ...line, scale: "count", size: 78, values: (_, all) => all.map(short) },
-        ...(seconds ? [{ ...line, scale: "seconds", side: 1, size: 66, grid: { show: false }, values: (_, all) => all.map(span) }] : []),
+        ...(seconds ? [{ ...line, scale: "seconds", side: 1, size: 82, grid: { show: false }, values: (_, all) => all.map(duration) }] : []),
       ],
       series: [
         { value: (_, at) => (at === null ? "–" : instant(at * 1000)) },
@@ -106,8 +106,6 @@ const from = (zero) => (_, low, high) => {
 
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 });
 const short = (value) => (Math.abs(value) < 100_000 ? number(value) : compact.format(value));
-const span = (value) =>
-  value < 120 ? `${+value.toFixed(1)} s` : value < 7200 ? `${+(value / 60).toFixed(1)} min` : `${+(value / 3600).toFixed(1)} h`;
 
 function times(plot, all) {
   const shown = plot.scales.x.max - plot.scales.x.min;

@@ -7,14 +7,16 @@ const plain = new Intl.NumberFormat("en");
 
 export const number = (value) => (value === null || value === undefined ? "unknown" : plain.format(value));
 
+const UNITS = [[86_400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]];
+
+/** The same words as `lagwatch.core.words.duration`: `9 min 30 s`. */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return "unknown";
-  if (seconds < 10) return seconds ? `${seconds.toFixed(1)} s` : "0 s";
-  if (seconds < 60) return `${Math.round(seconds)} s`;
-  const minutes = Math.floor(seconds / 60);
-  if (minutes < 60) return `${minutes} min ${Math.floor(seconds % 60)} s`;
-  const hours = Math.floor(minutes / 60);
-  return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
+  const rounded = Math.floor(seconds * 10 + 0.5) / 10;
+  if (rounded < 60) return `${Number.isInteger(rounded) ? rounded : rounded.toFixed(1)} s`;
+  const [unit, name, part, partName] = UNITS.find(([length]) => rounded >= length);
+  const rest = Math.floor((rounded % unit) / part);
+  return `${Math.floor(rounded / unit)} ${name}${rest ? ` ${rest} ${partName}` : ""}`;
 }
 
 const SIGNS = { at_least: "≥ ", at_most: "≤ " };
