@@ -218,12 +218,12 @@ def _policies(path: Path) -> "Settings":
         raise ConfigError(error.faults) from None
 
 
-def _show(run: "BackTest", told: "list[WouldTell]", *, as_json: bool) -> None:
+def _show(run: "BackTest", notices: "list[WouldTell]", *, as_json: bool) -> None:
     if as_json:
         answer = {
             "samples": run.samples,
             "groups": len(run.groups),
-            "notices": [_as_json(notice) for notice in told],
+            "notices": [_as_json(notice) for notice in notices],
             "per_group": [
                 {"cluster": cluster, "group": name, "notices": count}
                 for (cluster, name), count in run.told.most_common()
@@ -234,22 +234,22 @@ def _show(run: "BackTest", told: "list[WouldTell]", *, as_json: bool) -> None:
     from rich.table import Table
 
     screen = console()
-    for notice in told[:_MOST_LINES]:
+    for notice in notices[:_MOST_LINES]:
         at = datetime.fromtimestamp(notice.at_ms / 1000, UTC).isoformat(" ", "seconds")
         line = (
             f"{at}  {notice.tell.value:<11} {notice.severity:<4} {notice.cluster}/{notice.group}"
             f"  ({notice.reason}; {notice.policy})"
         )
         screen.print(plain(line))
-    if len(told) > _MOST_LINES:
-        screen.print(f"… and {len(told) - _MOST_LINES} more; --json shows all")
+    if len(notices) > _MOST_LINES:
+        screen.print(f"… and {len(notices) - _MOST_LINES} more; --json shows all")
     table = Table(box=None, padding=(0, 2), header_style="dim")
     for title in ("cluster", "group", "notices"):
         table.add_column(title, justify="right" if title == "notices" else "left", no_wrap=True)
     for (cluster, name), count in run.told.most_common():
         table.add_row(plain(cluster), plain(name), str(count))
     screen.print(table)
-    screen.print(f"{len(told)} notices from {run.samples} samples of {len(run.groups)} groups")
+    screen.print(f"{len(notices)} notices from {run.samples} samples of {len(run.groups)} groups")
 
 
 def _as_json(notice: "WouldTell") -> dict[str, object]:

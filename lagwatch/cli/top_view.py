@@ -143,13 +143,13 @@ def chosen(seen: Seen, view: View) -> list[Line]:
 def screen(seen: Seen, view: View, *, width: int, height: int) -> RenderableType:
     """Everything, in so many characters and lines."""
     lines = chosen(seen, view)
-    told = seen.failed or "; ".join(seen.problems)
-    room = max(1, height - _FRAME_LINES - len(seen.old) - (1 if told else 0))
+    problem = seen.failed or "; ".join(seen.problems)
+    room = max(1, height - _FRAME_LINES - len(seen.old) - (1 if problem else 0))
     top = max(0, min(view.top, len(lines) - room))
     parts: list[RenderableType] = [_head(seen)]
     parts += [_one_line(sentence, "bold red") for sentence in seen.old]
-    if told:
-        parts.append(_one_line(told, "yellow"))
+    if problem:
+        parts.append(_one_line(problem, "yellow"))
     parts.append(table(lines[top : top + room], width=width, room=room))
     order = f"{view.sort}{', reversed' if view.reverse else ''}"
     said = f"filter: {view.wanted}▏ {len(lines):,} of {len(seen.lines):,} groups · by {order}"

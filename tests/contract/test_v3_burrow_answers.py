@@ -155,7 +155,9 @@ def _without_additions(body: dict[str, Any]) -> dict[str, Any]:
     if "status" not in body:
         return body
     status = _less(body["status"], _ADDED_PER_GROUP)
-    status["partitions"] = [_less(one, _ADDED_PER_PARTITION) for one in status["partitions"]]
+    status["partitions"] = [
+        _less(partition, _ADDED_PER_PARTITION) for partition in status["partitions"]
+    ]
     if status["maxlag"] is not None:
         status["maxlag"] = _less(status["maxlag"], _ADDED_PER_PARTITION)
     return {**body, "status": status}

@@ -93,7 +93,9 @@ def test_compose_brings_everything_up() -> None:
         "tokens",
     }
     assert set(services) == wanted
-    assert all(re.fullmatch(r"[\w/.-]+(:[\w.]+)?", one["image"]) for one in services.values())
+    assert all(
+        re.fullmatch(r"[\w/.-]+(:[\w.]+)?", service["image"]) for service in services.values()
+    )
 
 
 def test_every_file_that_compose_mounts_exists() -> None:
@@ -115,7 +117,9 @@ def test_every_named_volume_is_declared() -> None:
 
 
 def test_compose_opens_no_port_to_other_machines() -> None:
-    ports = [port for one in compose()["services"].values() for port in one.get("ports", ())]
+    ports = [
+        port for service in compose()["services"].values() for port in service.get("ports", ())
+    ]
 
     assert ports
     assert all(port.startswith("127.0.0.1:") for port in ports)
@@ -174,7 +178,7 @@ def test_compose_makes_the_tokens_that_its_files_name(tmp_path) -> None:
     first, _ = checked(*command), checked(*command)
 
     assert first.returncode == 0, first.stderr
-    scopes = {one.name: one.scope for one in read_tokens(tmp_path / "tokens")}
+    scopes = {token.name: token.scope for token in read_tokens(tmp_path / "tokens")}
     assert scopes == {"admin": "admin", "prometheus": "read"}
     settings = load(DEPLOY / "compose" / "lagwatch.toml", {})
     assert settings.server.auth.tokens_file == Path("/run/lagwatch/tokens")
@@ -235,13 +239,13 @@ def nightly() -> Any:  # noqa: ANN401 - is YAML
     return manifest
 
 
-@pytest.mark.parametrize("manifest", [*manifests(), nightly()], ids=lambda one: one["kind"])
+@pytest.mark.parametrize("manifest", [*manifests(), nightly()], ids=lambda each: each["kind"])
 def test_manifests_follow_the_schema_of_kubernetes(manifest) -> None:
     kubernetes_validate.validate(manifest, KUBERNETES_VERSION, strict=True)
 
 
 def test_an_unknown_field_in_a_manifest_is_noticed() -> None:
-    (service,) = [one for one in manifests() if one["kind"] == "Service"]
+    (service,) = [manifest for manifest in manifests() if manifest["kind"] == "Service"]
     service["spec"]["port"] = 1
 
     with pytest.raises(kubernetes_validate.ValidationError):
@@ -249,7 +253,7 @@ def test_an_unknown_field_in_a_manifest_is_noticed() -> None:
 
 
 def test_manifests_fit_each_other() -> None:
-    by_kind = {one["kind"]: one for one in manifests()}
+    by_kind = {manifest["kind"]: manifest for manifest in manifests()}
     pod = by_kind["Deployment"]["spec"]["template"]
     (container,) = pod["spec"]["containers"]
     volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
@@ -264,19 +268,23 @@ def test_manifests_fit_each_other() -> None:
 
 
 def test_the_configuration_in_the_manifests_is_sound(tmp_path) -> None:
-    (config,) = [one for one in manifests() if one["kind"] == "ConfigMap"]
+    (config,) = [manifest for manifest in manifests() if manifest["kind"] == "ConfigMap"]
     path = tmp_path / "lagwatch.toml"
     path.write_text(config["data"]["lagwatch.toml"])
 
     server = load(path, {}).server
     assert server.port == 8000
-    (pod,) = [one["spec"]["template"]["spec"] for one in manifests() if one["kind"] == "Deployment"]
-    mounts = {one["name"]: one["mountPath"] for one in pod["containers"][0]["volumeMounts"]}
+    (pod,) = [
+        manifest["spec"]["template"]["spec"]
+        for manifest in manifests()
+        if manifest["kind"] == "Deployment"
+    ]
+    mounts = {mount["name"]: mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
     assert server.auth.tokens_file == Path(mounts["tokens"]) / "tokens"
 
 
 def test_the_nightly_chain_uses_the_volumes_of_the_service() -> None:
-    by_kind = {one["kind"]: one for one in manifests()}
+    by_kind = {manifest["kind"]: manifest for manifest in manifests()}
     pod = nightly()["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
 
@@ -346,7 +354,7 @@ def test_the_nightly_unit_rolls_up_and_then_reports() -> None:
 def test_the_nightly_pod_rolls_up_and_then_reports() -> None:
     pod = nightly()["spec"]["jobTemplate"]["spec"]["template"]["spec"]
 
-    commands = [one["args"][0] for one in [*pod["initContainers"], *pod["containers"]]]
+    commands = [container["args"][0] for container in [*pod["initContainers"], *pod["containers"]]]
 
     assert [command.split()[1] for command in commands] == ["rollup", "report"]
 

@@ -73,13 +73,13 @@ def test_incidents_open_and_past_are_paged_newest_first(alerts, clock) -> None:
     seen, cursor, pages = [], "", 0
     while pages == 0 or cursor:
         page = ask(alerts, "GET", "/incidents", params={"limit": 2, "cursor": cursor}).json()
-        seen += [one["group"] for one in page["incidents"]]
+        seen += [incident["group"] for incident in page["incidents"]]
         cursor, pages = page["next"], pages + 1
     closed = ask(alerts, "GET", "/incidents?state=closed").json()["incidents"]
 
     assert sorted(seen) == list(fleet.groups)
     assert pages == 3
-    assert {one["group"] for one in closed} == {"g0", "g1"}
+    assert {incident["group"] for incident in closed} == {"g0", "g1"}
 
 
 def test_an_incident_shows_its_transitions_and_notices(alerts, clock) -> None:
@@ -92,10 +92,15 @@ def test_an_incident_shows_its_transitions_and_notices(alerts, clock) -> None:
 
     answer = ask(alerts, "GET", f"/incidents/{found['id']}").json()
 
-    acts = [(one["act"], one["reason"]) for one in answer["incident"]["transitions"]]
+    acts = [
+        (transition["act"], transition["reason"])
+        for transition in answer["incident"]["transitions"]
+    ]
     assert acts == [("open", "first"), ("close", "healed")]
     # the opening was not sent before the end overtook it
-    assert [(one["event"], one["state"]) for one in answer["notices"]] == [("close", "waiting")]
+    assert [(notice["event"], notice["state"]) for notice in answer["notices"]] == [
+        ("close", "waiting")
+    ]
 
 
 def test_an_incident_is_acknowledged_while_it_is_open(alerts, clock) -> None:
@@ -133,7 +138,7 @@ def test_mutes_are_made_listed_and_ended(alerts) -> None:
     again = ask(alerts, "DELETE", f"/mutes/{made.json()['id']}")
 
     assert made.status_code == 201
-    assert [one["id"] for one in listed] == ["config:night", made.json()["id"]]
+    assert [incident["id"] for incident in listed] == ["config:night", made.json()["id"]]
     assert listed[1]["active"] is True
     assert (ended.status_code, again.status_code) == (204, 404)
 
@@ -142,7 +147,7 @@ def test_the_policies_in_effect_and_whose_is_whose(alerts) -> None:
     policies = ask(alerts, "GET", "/policies").json()["policies"]
     mine = ask(alerts, "GET", "/policy?cluster=here&group=billing&topic=a&topic=b").json()
 
-    assert [one["name"] for one in policies] == ["all"]
+    assert [policy["name"] for policy in policies] == ["all"]
     assert mine["topics"] == {"a": "all", "b": "all"}
 
 
@@ -177,7 +182,7 @@ def test_a_mute_says_how_many_groups_it_is_for(alerts, clock) -> None:
     )
     fleet.fail("billing-eu", "orders")
     fleet.shown_to(alerts)
-    states = {one["group"] for one in ask(alerts, "GET", "/notices").json()["notices"]}
+    states = {notice["group"] for notice in ask(alerts, "GET", "/notices").json()["notices"]}
 
     assert (both.json()["matching"], mistyped.json()["matching"]) == (2, 0)
     assert states == {"orders"}

@@ -36,7 +36,7 @@ def test_recorded_verdicts_are_replayed(tmp_path: Path) -> None:
     )
 
     notices = json.loads(result.stdout)["notices"]
-    assert [(one["event"], one["at_ms"] - _START_MS) for one in notices] == [
+    assert [(notice["event"], notice["at_ms"] - _START_MS) for notice in notices] == [
         ("open", 30_000),
         ("close", 90_000),
     ]
@@ -53,7 +53,8 @@ def _recorded(verdicts: list[tuple[str, int]]) -> Records:
         "complete": np.ones(size),
     }
     columns = {
-        one.name: given.get(one.name, _unknown(one.type, size)) for one in schema(_KIND).values()
+        column.name: given.get(column.name, _unknown(column.type, size))
+        for column in schema(_KIND).values()
     }
     return Records(kind=_KIND, columns=columns)
 

@@ -214,8 +214,8 @@ class TestPagerDuty:
                 eventually(lambda: len(receiver.taken) == 2, "the end")
 
         events = [request.json for request in receiver.taken]
-        assert [one["event_action"] for one in events] == ["trigger", "resolve"]
-        assert len({one["dedup_key"] for one in events}) == 1
+        assert [event["event_action"] for event in events] == ["trigger", "resolve"]
+        assert len({event["dedup_key"] for event in events}) == 1
         assert events[0]["payload"]["severity"] == "critical"
         assert events[0]["payload"]["summary"].startswith("2 consumer groups in trouble; ERROR:")
 

@@ -64,9 +64,9 @@ def test_five_hundred_groups_make_one_message_per_receiver(tmp_path, clock) -> N
             alerts.sees(fleet)
             eventually(lambda: bool(first.taken and second.taken), "both messages")
 
-            for one in (first, second):
-                assert len(one.requests) == 1
-                assert {n["group"] for n in one.notices} == set(fleet.groups)
+            for receiver in (first, second):
+                assert len(receiver.requests) == 1
+                assert {n["group"] for n in receiver.notices} == set(fleet.groups)
 
 
 def test_five_thousand_incidents_pass_a_receiver_with_a_limit_of_a_megabyte(

@@ -172,7 +172,7 @@ def test_a_renamed_channel_loses_nothing(tmp_path, clock) -> None:
             moved = alerts.call(lambda: alerts.alerts.retry_channel("old", to="new"))
 
     said = [log for log in logs if log["event"] == "channel_not_configured"]
-    assert [(one["channel"], one["notices"]) for one in said] == [("old", 1)]
+    assert [(warning["channel"], warning["notices"]) for warning in said] == [("old", 1)]
     assert counts.undelivered["old"] == 1
     assert "not configured" in problem
     assert receiver.notices[0]["group"] == "billing"
@@ -319,7 +319,7 @@ def test_the_heart_beats_while_all_is_well_and_only_then(tmp_path, clock) -> Non
                 health[0] = HEALTH
                 eventually(lambda: len(watcher.requests) > beats, "the next beat")
 
-    assert {(one.method, one.path) for one in watcher.requests} == {("GET", "/ping")}
+    assert {(request.method, request.path) for request in watcher.requests} == {("GET", "/ping")}
     (silence,) = [log for log in logs if log["event"] == "heartbeat_not_sent"]
     assert silence["reason"] == f"no fresh data of {CLUSTER}"
 

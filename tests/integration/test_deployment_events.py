@@ -31,13 +31,13 @@ def test_a_deployment_stands_among_the_events_of_its_group(kafka: EmbeddedKafka)
         told = CliRunner().invoke(app, arguments)
         path = f"/api/v1/clusters/here/groups/{group}/events?fields=event,after,detail"
         eventually(
-            lambda: any(one["event"] == "deployment" for one in lagwatch.get(path)["points"]),
+            lambda: any(point["event"] == "deployment" for point in lagwatch.get(path)["points"]),
             "the event",
         )
         events = lagwatch.get(path)["points"]
 
     made = json.loads(told.stdout)
-    [event] = [one for one in events if one["event"] == "deployment"]
+    [event] = [each for each in events if each["event"] == "deployment"]
     assert (event["at_ms"], event["after"]) == (made["at_ms"], "4.2")
     assert json.loads(event["detail"])["offsets"] == made["offsets"]
     assert 7 in made["offsets"][topic]

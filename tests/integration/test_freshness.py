@@ -149,7 +149,7 @@ def test_a_cluster_out_of_reach_leaves_the_other_in_service(kafka: EmbeddedKafka
 
 def _children(pid: int) -> list[int]:
     with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:  # noqa: PTH123
-        return [int(one) for one in file.read().split()]
+        return [int(word) for word in file.read().split()]
 
 
 @pytest.mark.timeout(300)

@@ -101,7 +101,7 @@ def test_a_time_behind_which_all_records_are_deleted_is_read_from_what_is_left(
 
     assert (wanted.start, wanted.end) == (1, 3)
     # the broker names the deleted record as the newest: no answer rules out younger ones then
-    assert [(one.start, one.end) for one in nothing_younger] == [(1, 3)]
+    assert [(piece.start, piece.end) for piece in nothing_younger] == [(1, 3)]
 
 
 @tried(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

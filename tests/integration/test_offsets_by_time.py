@@ -94,8 +94,8 @@ def test_sparse_offsets_are_one_range_and_the_records_after_them_are_shared_out(
 
     assert ranges[0].start == 0
     assert ranges[-1].end == COMMITS * PARTITIONS
-    assert all(one.end == after.start for one, after in pairwise(ranges))
-    assert all(one.end - one.start <= 500 for one in ranges[1:])
+    assert all(before.end == after.start for before, after in pairwise(ranges))
+    assert all(piece.end - piece.start <= 500 for piece in ranges[1:])
 
 
 def test_an_end_in_the_unusable_time_is_the_end_of_the_log(

@@ -76,9 +76,9 @@ def test_the_night_is_rolled_up_and_reported_though_a_file_is_torn(folder, yeste
 
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
-    ended = [(one["job"], one["outcome"]) for one in lines if one["event"] == "job_ended"]
+    ended = [(line["job"], line["outcome"]) for line in lines if line["event"] == "job_ended"]
     assert ended == [("rollup", "set_aside"), ("report", "set_aside")]
-    assert any("part-torn.parquet" in one.get("what", "") for one in lines)
+    assert any("part-torn.parquet" in line.get("what", "") for line in lines)
 
     store = ParquetStore(str(folder / "history"))
     [hour] = [row for row in held(store, Kind.ROLLUP_1H) if row["level"] == "partition"]

@@ -142,7 +142,7 @@ def test_groups(told, sql) -> None:
     )
 
     _same(told["groups"], expected, "cluster", "group")
-    lags = [one["time_lag_max_s"] or -1 for one in told["groups"]]
+    lags = [group["time_lag_max_s"] or -1 for group in told["groups"]]
     assert lags == sorted(lags, reverse=True)
 
 
@@ -217,16 +217,16 @@ def test_objectives_and_budgets(told, sql) -> None:
     )
 
     _same(told["objectives"]["groups"], expected, "cluster", "group")
-    assert {one["met"] for one in told["objectives"]["groups"]} == {True, False}
+    assert {group["met"] for group in told["objectives"]["groups"]} == {True, False}
     unknown = {"ghost"}
-    assert {one["group"] for one in told["groups"]} - {
-        one["group"] for one in told["objectives"]["groups"]
+    assert {group["group"] for group in told["groups"]} - {
+        group["group"] for group in told["objectives"]["groups"]
     } == unknown
 
 
 def _exact_p(differences: Sequence[float]) -> float:
     """Wilcoxon's p by counting sums of ranks in whole numbers."""
-    values = sorted((abs(one), one > 0) for one in differences if one)
+    values = sorted((abs(difference), difference > 0) for difference in differences if difference)
     sizes = [size for size, _ in values]
     ranks = [(2 * sizes.index(size) + sizes.count(size) + 1, positive) for size, positive in values]
     ways = {0: 1}
@@ -271,11 +271,11 @@ def _metric(metric: str, cells: Sequence[Row]) -> float | None:
     """Two hours of the longest day have one place: 02:00 comes twice."""
     if metric == "time_lag_s":
         return max(
-            (one["time_lag_s"] for one in cells if one["time_lag_s"] is not None), default=None
+            (cell["time_lag_s"] for cell in cells if cell["time_lag_s"] is not None), default=None
         )
     above, below = ("s", "k") if metric == "lag" else ("produced", "n")
-    count = sum(one[below] or 0 for one in cells)
-    total = sum(one[above] or 0 for one in cells)
+    count = sum(cell[below] or 0 for cell in cells)
+    total = sum(cell[above] or 0 for cell in cells)
     return None if count == 0 else float(total / count / (1 if metric == "lag" else 300))
 
 
@@ -286,19 +286,19 @@ def test_changes_against_the_week_before(told, sql) -> None:
         pairs = [
             value - median(same)
             for hour, value in days.get(0, {}).items()
-            if len(same := [one[hour] for one in before if hour in one]) >= 3
+            if len(same := [row[hour] for row in before if hour in row]) >= 3
         ]
         if len(before) >= 3 and len(pairs) >= 12:
-            means = [sum(one.values()) / len(one) for one in before]
+            means = [sum(row.values()) / len(row) for row in before]
             now = sum(days[0].values()) / len(days[0])
             compared.append((key, now, means, _exact_p(pairs), len(pairs)))
-    ranked = sorted(compared, key=lambda one: one[3])
+    ranked = sorted(compared, key=lambda row: row[3])
     corrected = {
-        one[0]: min(
+        row[0]: min(
             1.0,
             *(other[3] * len(ranked) / (rank + 1) for rank, other in [*enumerate(ranked)][place:]),
         )
-        for place, one in enumerate(ranked)
+        for place, row in enumerate(ranked)
     }
 
     expected = [
@@ -319,7 +319,7 @@ def test_changes_against_the_week_before(told, sql) -> None:
     assert told["trend"]["compared"] == len(compared)
     assert told["trend"]["days_before"] == 7
     assert ("ledger", "produced_per_s") in {
-        (one["group"], one["metric"]) for one in told["trend"]["changes"]
+        (change["group"], change["metric"]) for change in told["trend"]["changes"]
     }
 
 
@@ -334,27 +334,27 @@ def test_new_and_gone_groups(told, sql) -> None:
 
     new = [
         {
-            "cluster": one["cluster"],
-            "group": one["group"],
-            "at_ms": one["first_ms"],
-            "lag": one["first_lag"],
+            "cluster": row["cluster"],
+            "group": row["group"],
+            "at_ms": row["first_ms"],
+            "lag": row["first_lag"],
         }
-        for one in seen
-        if one["first_ms"] >= FROM_MS
+        for row in seen
+        if row["first_ms"] >= FROM_MS
     ]
     gone = [
         {
-            "cluster": one["cluster"],
-            "group": one["group"],
-            "at_ms": one["last_ms"],
-            "lag": one["last_lag"],
+            "cluster": row["cluster"],
+            "group": row["group"],
+            "at_ms": row["last_ms"],
+            "lag": row["last_lag"],
         }
-        for one in seen
-        if one["last_ms"] < TO_MS - 3_600_000
+        for row in seen
+        if row["last_ms"] < TO_MS - 3_600_000
     ]
     _same(told["groups_new"], new, "cluster", "group")
     _same(told["groups_gone"], gone, "cluster", "group")
-    assert [one["group"] for one in (*new, *gone)] == ["newcomer", "leaver"]
+    assert [row["group"] for row in (*new, *gone)] == ["newcomer", "leaver"]
     assert told["turnover_known"] is True
 
 
@@ -377,7 +377,7 @@ def test_incidents(told, sql) -> None:
     )
 
     _same(told["incidents"], expected, "cluster", "group", "from_ms")
-    assert [one["worst"] for one in told["incidents"]] == ["ERR"] * 3 + ["WARN"] * 2
+    assert [incident["worst"] for incident in told["incidents"]] == ["ERR"] * 3 + ["WARN"] * 2
     assert told["incidents"][0]["to_ms"] is None
 
 
@@ -404,7 +404,7 @@ def test_retention(told, sql) -> None:
     )
 
     _same(told["retention"], expected, "cluster", "group", "topic", "partition")
-    assert {one["group"] for one in told["retention"]} == {"audit-archive"}
+    assert {risk["group"] for risk in told["retention"]} == {"audit-archive"}
     assert told["retention_known"] is True
 
 
@@ -426,7 +426,9 @@ def test_skew(told, sql) -> None:
     )
 
     _same(told["skew"], expected, "cluster", "group", "topic", "partition", "what")
-    assert [(one["topic"], one["partition"]) for one in told["skew"]] == [("catalogue", 1)] * 2
+    assert [(skewed["topic"], skewed["partition"]) for skewed in told["skew"]] == [
+        ("catalogue", 1)
+    ] * 2
 
 
 def test_deployments(told, sql) -> None:
@@ -441,17 +443,19 @@ def test_deployments(told, sql) -> None:
     """
     events = sql("select * from events where event = 'deployment' order by at_ms")
 
-    assert [one["version"] for one in told["deployments"]] == [one["after"] for one in events]
-    for one, event in zip(told["deployments"], events, strict=True):
+    assert [deployment["version"] for deployment in told["deployments"]] == [
+        each["after"] for each in events
+    ]
+    for deployment, event in zip(told["deployments"], events, strict=True):
         bucket = event["at_ms"] // 300_000 * 300_000
         names = {"cluster": event["cluster"], "group": event["group"]}
         before = sql(side.format(**names, begin=bucket - 3_600_000, end=bucket))
         after = sql(side.format(**names, begin=bucket + 300_000, end=bucket + 3_900_000))
-        _same([one["before"]], before)
-        _same([one["after"]], after)
-        assert (one["at_ms"], one["partitions"]) == (event["at_ms"], event["count"])
-        assert one["note"] == json.loads(event["detail"])["note"]
-    assert [one["verdict"] for one in told["deployments"]] == ["better", "worse"]
+        _same([deployment["before"]], before)
+        _same([deployment["after"]], after)
+        assert (deployment["at_ms"], deployment["partitions"]) == (event["at_ms"], event["count"])
+        assert deployment["note"] == json.loads(event["detail"])["note"]
+    assert [deployment["verdict"] for deployment in told["deployments"]] == ["better", "worse"]
 
 
 def test_advice(told, sql) -> None:
@@ -494,7 +498,7 @@ def test_advice(told, sql) -> None:
     )
 
     _same(told["advice"], expected, "cluster", "group", "topic")
-    advised = {one["group"]: one for one in told["advice"]}
+    advised = {row["group"]: row for row in told["advice"]}
     assert advised["billing"]["needed"] == math.ceil(advised["billing"]["peak_per_s"] / 260 / 0.7)
     assert advised["billing"]["kind"] == "add_partitions"
     assert advised["mailer"]["kind"] == "add_consumers"
@@ -502,7 +506,7 @@ def test_advice(told, sql) -> None:
     assert "the load is skewed" in advised["search-indexer"]["reason"]
     assert "kept up with a peak" in advised["shipping"]["reason"]
     assert "it stood still" in advised["audit-archive"]["reason"]
-    assert all(one["kind"] == "untold" or one["needed"] for one in told["advice"])
+    assert all(row["kind"] == "untold" or row["needed"] for row in told["advice"])
 
 
 def test_the_text_is_short_and_names_what_matters(result) -> None:
@@ -560,7 +564,7 @@ def test_a_day_of_which_nothing_is_known_gives_a_report_that_says_so(spark, tmp_
     assert empty["notes"][0] == "There are no roll-ups of this day: run `lagwatch rollup` first."
     assert (empty["retention_known"], empty["turnover_known"]) == (False, False)
     assert "No group was recorded." in (tmp_path / "reports" / "2026-03-29.html").read_text()
-    assert [one.json["report"]["day"] for one in receiver.taken] == ["2026-03-29"]
+    assert [request.json["report"]["day"] for request in receiver.taken] == ["2026-03-29"]
 
 
 @pytest.fixture(scope="module")
@@ -605,18 +609,20 @@ def test_the_page_shows_the_numbers_of_the_json(browser, page, told) -> None:
     browser.look(1280, 900, "light")
     browser.open(page)
 
-    facts = [int(one) for one in browser.texts(".facts b")]
-    changed = {(one["cluster"], one["group"]) for one in told["trend"]["changes"]}
+    facts = [int(text) for text in browser.texts(".facts b")]
+    changed = {(change["cluster"], change["group"]) for change in told["trend"]["changes"]}
     assert facts == [
         len(told["groups"]),
         len(told["incidents"]),
-        sum(one["met"] is False for one in told["objectives"]["groups"]),
+        sum(group["met"] is False for group in told["objectives"]["groups"]),
         len(told["retention"]),
-        sum(one["kind"].startswith("add_") for one in told["advice"]),
+        sum(advised["kind"].startswith("add_") for advised in told["advice"]),
         len(changed),
     ]
     reasons = browser.texts(".advice li > p:last-child")
-    assert reasons == [one["reason"] for one in told["advice"] if one["needed"] is not None]
+    assert reasons == [
+        advised["reason"] for advised in told["advice"] if advised["needed"] is not None
+    ]
     rows = browser.run(
         "return [...document.querySelectorAll('#incidents tbody tr')].map((row) =>"
         " [...row.cells].slice(0, 5).map((cell) => cell.innerText))"

@@ -63,9 +63,9 @@ def rounded(value: Any) -> Any:  # noqa: ANN401 whatever a report holds
         case float():
             return round(value, 9)
         case dict():
-            return {name: rounded(one) for name, one in value.items()}
+            return {name: rounded(inner) for name, inner in value.items()}
         case list() | tuple():
-            return [rounded(one) for one in value]
+            return [rounded(each) for each in value]
         case _:
             return value
 

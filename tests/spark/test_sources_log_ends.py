@@ -118,7 +118,7 @@ def test_many_partitions_are_shared_out_among_tasks(
     assert found.rdd.getNumPartitions() == 3
     for partition in range(5):
         expected = [
-            len([one for one in range(partition, 30, partition + 1) if one < minute])
+            len([number for number in range(partition, 30, partition + 1) if number < minute])
             for minute in range(30)
         ]
         assert [end for _, end, _ in ends(found, partition)] == expected

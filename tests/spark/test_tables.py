@@ -178,7 +178,7 @@ def test_rows_written_by_tasks_are_there_once_however_often_they_are_written(
 
     assert first.rows == again.rows == same.rows == 20
     assert held(store) == in_order(rows, Kind.SAMPLES)
-    assert {one for one in files if one.name.startswith("part-backfill-1-")} == {*files}
+    assert {file for file in files if file.name.startswith("part-backfill-1-")} == {*files}
     assert set(files) < set(Path(store.where).rglob("*.parquet"))
     assert rows_of(read_rows(spark, ref(store), ever()), Kind.SAMPLES) == held(store)
 
@@ -207,7 +207,7 @@ def test_a_file_with_a_torn_page_is_named_and_passed_over_and_a_vanished_one_is_
     spark: SparkSession, store: ParquetStore
 ) -> None:
     for number in range(3):
-        rows = [sample(partition=one, at_ms=NOON_MS + number, lag=one) for one in range(2000)]
+        rows = [sample(partition=place, at_ms=NOON_MS + number, lag=place) for place in range(2000)]
         store.write([samples(rows)], batch=f"b{number}")
     torn, vanishing, sound = sorted(Path(store.where).rglob("*.parquet"))
     data = bytearray(torn.read_bytes())

@@ -145,7 +145,7 @@ def _named(notice: Notice, group: str) -> Notice:
 def _several_causes(notice: Notice) -> list[Notice]:
     """A topic that stopped for twelve groups, two groups of another policy, and a cluster."""
     storm = _storm(notice, 15)
-    others = [_of_topic(replace(one, policy="others", team=""), "mail") for one in storm[12:14]]
+    others = [_of_topic(replace(event, policy="others", team=""), "mail") for event in storm[12:14]]
     elsewhere = replace(storm[14], cluster="test", policy="others", runbook="")
     return [*storm[:12], *others, elsewhere]
 

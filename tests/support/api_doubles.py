@@ -77,7 +77,11 @@ class GivenQueries:
         verdict = _known(self._cluster(cluster).verdicts, "group", group)
         if show_all:
             return verdict
-        bad = (one for one in verdict.partitions if one.status is not PartitionStatus.OK)
+        bad = (
+            partition
+            for partition in verdict.partitions
+            if partition.status is not PartitionStatus.OK
+        )
         return replace(verdict, partitions=tuple(bad))
 
     def outlook(self, cluster: str, group: str) -> GroupOutlook:
@@ -216,10 +220,10 @@ def group_verdict(*partitions: PartitionVerdict, **changes: Any) -> GroupVerdict
         partitions=partitions,
         partition_count=len(partitions),
         max_lag=partitions[0] if partitions else None,
-        total_lag=sum(one.current_lag or 0 for one in partitions),
-        readable_lag=sum(one.readable_lag or 0 for one in partitions),
+        total_lag=sum(partition.current_lag or 0 for partition in partitions),
+        readable_lag=sum(partition.readable_lag or 0 for partition in partitions),
         since_ms=NOW_MS,
-        unknown_partitions=sum(one.current_lag is None for one in partitions),
+        unknown_partitions=sum(partition.current_lag is None for partition in partitions),
         time_lag_s=3.5,
         time_lag_reason=TimeLagReason.MEASURED,
     )

@@ -79,7 +79,7 @@ class Browser:
 
     def errors(self) -> list[str]:
         """What the console says is wrong, since the last question."""
-        return [one["message"] for one in self._driver.get_log("browser")]
+        return [entry["message"] for entry in self._driver.get_log("browser")]
 
     def barriers(self) -> list[str]:
         """Serious findings of the accessibility checker on what is shown."""
@@ -87,9 +87,9 @@ class Browser:
         self._driver.execute_cdp_cmd("Runtime.evaluate", evaluated)  # past the page's own policy
         found = self.run("return (await axe.run()).violations")
         return [
-            f"{one['id']}: {json.dumps([node['html'][:200] for node in one['nodes'][:3]])}"
-            for one in found
-            if one["impact"] in _SERIOUS
+            f"{barrier['id']}: {json.dumps([node['html'][:200] for node in barrier['nodes'][:3]])}"
+            for barrier in found
+            if barrier["impact"] in _SERIOUS
         ]
 
 

@@ -39,7 +39,9 @@ def panels(board: Any) -> Iterator[Any]:  # noqa: ANN401 - is JSON
 
 def panels_of_type(kind: str) -> list[Any]:
     """All panels of a type (`table`, `stat`, …), of all dashboards."""
-    return [one for board in boards().values() for one in panels(board) if one["type"] == kind]
+    return [
+        panel for board in boards().values() for panel in panels(board) if panel["type"] == kind
+    ]
 
 
 def expressions() -> list[Expression]:

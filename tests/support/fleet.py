@@ -97,7 +97,7 @@ class Fleet:
             self._clock.ahead_ms += _SECOND_MS
             self._end += 10
             self._log_end()
-            self._commit([one for one in self.groups if one not in self.failing])
+            self._commit([name for name in self.groups if name not in self.failing])
             self._log_end()
             if self.monitor.settings.rules is RuleSet.LAGWATCH:
                 self.judge()  # how lags rise is learned from round to round

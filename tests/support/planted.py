@@ -131,7 +131,9 @@ def _name(table: str) -> str:
 def _inline(value: object) -> str:
     match value:
         case dict():
-            inner = ", ".join(f"{json.dumps(name)} = {_inline(one)}" for name, one in value.items())
+            inner = ", ".join(
+                f"{json.dumps(name)} = {_inline(item)}" for name, item in value.items()
+            )
             return f"{{ {inner} }}"
         case list():
             return f"[{', '.join(map(_inline, value))}]"

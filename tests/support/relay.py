@@ -55,8 +55,8 @@ class Relay:
             pass  # one side went, or `cut`
         finally:
             self._open.discard(task)
-            for one in filter(None, (writer, upstream)):
-                one.transport.abort()
+            for end in filter(None, (writer, upstream)):
+                end.transport.abort()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

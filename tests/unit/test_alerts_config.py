@@ -181,7 +181,7 @@ class TestCommands:
         result = run("backtest", "--policy", policy, "--samples", samples, "--json")
         answer = json.loads(result.stdout)
 
-        assert [one["event"] for one in answer["notices"]] == ["open", "escalate", "close"]
+        assert [notice["event"] for notice in answer["notices"]] == ["open", "escalate", "close"]
         assert answer["per_group"] == [{"cluster": "c", "group": "a", "notices": 3}]
         assert (answer["samples"], answer["groups"]) == (6, 2)
 

@@ -66,8 +66,8 @@ class Unsteady:
         if error is not None and not self.loses_answer():
             raise error
         self.heard.append(message)
-        for one in message.notices:
-            self.word[one.group] = "ok" if one.closing else one.severity
+        for notice in message.notices:
+            self.word[notice.group] = "ok" if notice.closing else notice.severity
         if error is not None:
             raise error
         return "fine"
@@ -116,7 +116,7 @@ class World:
     @property
     def truth(self) -> dict[str, str]:
         words = {GroupStatus.WARN: "warning", GroupStatus.ERR: "error"}
-        return {group: words[one.severity] for group, (_, one) in self.state.items()}
+        return {group: words[incident.severity] for group, (_, incident) in self.state.items()}
 
     def bad(self, group: str, severity: GroupStatus) -> None:
         now_ms = self.clock.now_ms()
@@ -307,8 +307,8 @@ def test_every_attempt_of_a_message_is_the_same_until_it_is_overtaken(tmp_path) 
         here.deliver_for(20)
 
     assert len(seen) == 3
-    assert {one.id for one in seen} == {seen[0].id}
-    assert [one.notices for one in seen] == [seen[0].notices] * 3
+    assert {row.id for row in seen} == {seen[0].id}
+    assert [row.notices for row in seen] == [seen[0].notices] * 3
 
 
 def test_news_of_one_group_does_not_wait_for_anothers_poison(tmp_path) -> None:
@@ -317,7 +317,7 @@ def test_news_of_one_group_does_not_wait_for_anothers_poison(tmp_path) -> None:
 
     class Picky(Unsteady):
         async def send(self, message: Message) -> str:
-            if any(one.group == "mail" for one in message.notices):
+            if any(notice.group == "mail" for notice in message.notices):
                 raise wrong()
             return await super().send(message)
 
@@ -349,7 +349,7 @@ def test_a_message_that_is_too_large_is_split_until_it_fits(tmp_path) -> None:
 
         assert set(receiver.word) == set(groups)
         assert here.outbox.depth(CHANNEL) == (0, 0)
-        keys = [one.key for message in receiver.heard for one in message.notices]
+        keys = [notice.key for message in receiver.heard for notice in message.notices]
         assert len(keys) == len(set(keys)) == 50
 
 

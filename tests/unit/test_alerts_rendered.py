@@ -48,7 +48,7 @@ def _alertmanager(message: Message) -> str:
     channel = Alertmanager(
         "am", AlertmanagerSettings(urls=["http://127.0.0.1:9093"]), StoppedClock()
     )
-    alerts = [one for notice in message.notices for one in channel._alerts(notice)]  # noqa: SLF001
+    alerts = [alert for notice in message.notices for alert in channel._alerts(notice)]  # noqa: SLF001
     return _json(alerts)
 
 

@@ -117,8 +117,10 @@ def test_open_incidents_and_undelivered_notices_are_taken_over(tmp_path) -> None
     first_layout(path)
 
     with Database(path, now_ms=10) as database:
-        kept = {one.group for one in IncidentStore(database).kept(10)}
-        states = {one.group: one.state for one in Records(database).notices(NoticeAsk())[0]}
+        kept = {record.group for record in IncidentStore(database).kept(10)}
+        states = {
+            notice.group: notice.state for notice in Records(database).notices(NoticeAsk())[0]
+        }
         outbox = Outbox(database)
         assert outbox.pack("hook", Limits(), 10)
         message = outbox.sealed("hook")
@@ -130,9 +132,9 @@ def test_open_incidents_and_undelivered_notices_are_taken_over(tmp_path) -> None
     assert kept == {"delivered", "queued", "waiting"}
     assert states == {"delivered": "delivered", "queued": "waiting", "waiting": "waiting"}
     assert message is not None
-    assert {one.group for one in message.notices} == {"queued", "waiting"}
-    assert [one.group for one in standing] == ["delivered"]
-    assert [one.id for one in mutes] == ["m"]
+    assert {notice.group for notice in message.notices} == {"queued", "waiting"}
+    assert [incident.group for incident in standing] == ["delivered"]
+    assert [mute.id for mute in mutes] == ["m"]
     assert broken == []
 
 

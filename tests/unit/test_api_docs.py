@@ -87,13 +87,17 @@ def test_the_document_is_whole(app: FastAPI) -> None:
     document = ask(app, "/openapi.json").json
 
     schemas = document["components"]["schemas"]
-    operations = [one for methods in document["paths"].values() for one in methods.values()]
+    operations = [each for methods in document["paths"].values() for each in methods.values()]
     assert document["info"]["version"] == "1.2.3"
     assert {reference.rsplit("/")[-1] for reference in _references(document)} <= set(schemas)
-    assert len({one["operationId"] for one in operations}) == len(operations)
+    assert len({each["operationId"] for each in operations}) == len(operations)
     for path, methods in document["paths"].items():
         for operation in methods.values():
-            names = [one["name"] for one in operation["parameters"] if one["in"] == "path"]
+            names = [
+                parameter["name"]
+                for parameter in operation["parameters"]
+                if parameter["in"] == "path"
+            ]
             assert names == re.findall(r"{(\w+)}", path)
 
 

@@ -136,7 +136,7 @@ def test_what_happened_to_a_group_and_in_a_cluster(app: FastAPI) -> None:
     of_group = ask(app, f"{GROUP}/events?{ONE_HOUR}").json
     of_cluster = ask(app, f"/api/v1/clusters/here/events?{ONE_HOUR}").json
 
-    assert [(one["before"], one["after"]) for one in of_group["points"]] == [("OK", "WARN")]
+    assert [(point["before"], point["after"]) for point in of_group["points"]] == [("OK", "WARN")]
     assert len(of_cluster["points"]) == 2
 
 
@@ -248,7 +248,7 @@ def test_the_routes_are_documented(app: FastAPI) -> None:
     document = ask(app, "/openapi.json").json
 
     path = document["paths"]["/api/v1/clusters/{cluster}/groups/{group}/history"]["get"]
-    names = {one["name"] for one in path["parameters"]}
+    names = {parameter["name"] for parameter in path["parameters"]}
     assert {"cluster", "group", "from", "to", "step", "fields", "limit", "format"} <= names
 
 

@@ -97,7 +97,9 @@ OPERATIONS = [
 ]
 
 
-@pytest.mark.parametrize(("method", "path"), OPERATIONS, ids=[" ".join(one) for one in OPERATIONS])
+@pytest.mark.parametrize(
+    ("method", "path"), OPERATIONS, ids=[" ".join(operation) for operation in OPERATIONS]
+)
 def test_every_route_answers_as_it_is_documented(app: FastAPI, method: str, path: str) -> None:
     schema = schemathesis.openapi.from_asgi("/openapi.json", app)
 
@@ -137,7 +139,7 @@ def test_every_name_can_be_asked_for_and_gets_its_own_answer(app: FastAPI) -> No
         past = ask(app, f"/api/v1/clusters/here/groups/{group}/history")
         part = ask(app, f"/api/v1/clusters/here/groups/{group}/topics/{group}/partitions/0/history")
 
-        assert {one.status for one in (status, topic, shown, past, part)} == {200}, name
+        assert {each.status for each in (status, topic, shown, past, part)} == {200}, name
         assert status.json["status"]["group"] == shown.json["group"] == name
         assert past.json["about"]["group"] == part.json["about"]["group"] == name
         assert "partition" not in past.json["about"]

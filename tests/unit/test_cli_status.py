@@ -89,7 +89,9 @@ def _recorded() -> dict[str, tuple[int, object]]:
     """Path → status and body; the list of clusters, not recorded, as the one cluster there was."""
     files = (json.loads(path.read_text()) for path in BURROW.glob("GET*.json"))
     answers = {
-        one["request"]["path"]: (one["status"], one["body"]) for one in files if "status" in one
+        file["request"]["path"]: (file["status"], file["body"])
+        for file in files
+        if "status" in file
     }
     return answers | {"/v3/kafka": (200, {"error": False, "clusters": ["local"]})}
 
@@ -333,8 +335,8 @@ class TestSources:
         with lagwatch_at(OK, WARN, ERR) as url, RemoteSource(url, timeout_s=10) as remote:
             near, far = look(local, ["c1"], group), look(remote, ["c1"], group)
 
-        by_name = {one.group: asdict(one) for one in near.groups}
-        assert {one.group: asdict(one) for one in far.groups} == by_name
+        by_name = {view.group: asdict(view) for view in near.groups}
+        assert {view.group: asdict(view) for view in far.groups} == by_name
         assert near.code is far.code is Exit.ERROR
 
     def test_a_burrow_is_understood(self) -> None:

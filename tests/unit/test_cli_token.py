@@ -52,7 +52,9 @@ def test_commands_send_the_token(
         with RemoteSource(receiver.url, timeout_s=30) as source:
             source.clusters()
 
-    assert [one.headers["authorization"] for one in receiver.requests] == ["Bearer secret"] * 2
+    assert [request.headers["authorization"] for request in receiver.requests] == [
+        "Bearer secret"
+    ] * 2
 
 
 @pytest.mark.parametrize("status", [401, 403])

@@ -367,7 +367,7 @@ def test_the_laws_of_incidents(policy: Policy, seen) -> None:
 @pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
-    policy=policies.map(lambda one: replace(one, threshold=WARN)),
+    policy=policies.map(lambda each: replace(each, threshold=WARN)),
     seen=moments,
 )
 def test_in_the_end_everybody_knows_how_it_is(policy: Policy, seen) -> None:

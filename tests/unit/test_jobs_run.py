@@ -139,7 +139,7 @@ def test_a_note_whose_answer_was_lost_is_ours_all_the_same(history) -> None:
         held = state.load("rollup.lock")
 
     assert held["pid"] == os.getpid()
-    assert {one["event"] for one in logs} == {"job_lock_not_renewed"}
+    assert {line["event"] for line in logs} == {"job_lock_not_renewed"}
     assert state.load("rollup.lock") == {}
 
 
@@ -151,7 +151,7 @@ def test_a_run_whose_place_was_taken_says_so_and_leaves_the_note(history) -> Non
         state.save("rollup.lock", other)
         eventually(lambda: bool(logs), "it is noticed")
 
-    assert [one["event"] for one in logs] == ["job_lock_lost"]
+    assert [line["event"] for line in logs] == ["job_lock_lost"]
     assert state.load("rollup.lock") == other
 
 

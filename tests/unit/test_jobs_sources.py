@@ -24,8 +24,8 @@ def test_keys_are_given_as_columns() -> None:
 
     columns = keys.columns(np.array([2, 0, 1, 2], np.int32))
 
-    assert [columns.groups[one] for one in columns.group] == ["a", "a", "b", "a"]
-    assert [columns.topics[one] for one in columns.topic] == ["u", "t", "t", "u"]
+    assert [columns.groups[code] for code in columns.group] == ["a", "a", "b", "a"]
+    assert [columns.topics[code] for code in columns.topic] == ["u", "t", "t", "u"]
     assert columns.partition.tolist() == [3, 0, 7, 3]
     assert CommitKeys().columns(np.zeros(0, np.int32)).group.size == 0
 

@@ -85,7 +85,9 @@ def test_different_keys_have_different_ids(keys) -> None:
     ids = record_ids(samples(rows))
 
     assert len(set(ids)) == len(keys)
-    assert all(set(one) <= set(string.ascii_letters + string.digits + "-_") for one in ids)
+    assert all(
+        set(identifier) <= set(string.ascii_letters + string.digits + "-_") for identifier in ids
+    )
 
 
 def test_no_name_and_the_empty_name_are_two_things() -> None:

@@ -63,10 +63,12 @@ def test_hours_and_quarters_cover_the_day(zone, when) -> None:
 
     hours = day.hours
     assert (hours[0].from_ms, hours[-1].to_ms) == (day.from_ms, day.to_ms)
-    assert all(one.to_ms == other.from_ms for one, other in pairwise(hours))
-    mine = [one for one in quarters(day, 1) if one.days_ago == 0]
+    assert all(before.to_ms == after.from_ms for before, after in pairwise(hours))
+    mine = [quarter for quarter in quarters(day, 1) if quarter.days_ago == 0]
     assert len(mine) * QUARTER_MS == day.to_ms - day.from_ms
-    assert all(one.hour == day.wall(one.quarter_ms + QUARTER_MS - 1).hour for one in mine)
+    assert all(
+        quarter.hour == day.wall(quarter.quarter_ms + QUARTER_MS - 1).hour for quarter in mine
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,7 @@ def test_a_day_may_be_short_or_long(when, hours) -> None:
     day = Day(date=date.fromisoformat(when), zone=ZoneInfo("Europe/Berlin"))
 
     assert len(day.hours) == hours
-    assert len({one.label for one in day.hours}) == hours
+    assert len({hour.label for hour in day.hours}) == hours
 
 
 def test_yesterday_is_that_of_the_zone() -> None:
@@ -88,7 +90,7 @@ def test_yesterday_is_that_of_the_zone() -> None:
 
 
 def test_numbers_are_written_for_people() -> None:
-    assert [words.duration(one) for one in (None, 0, 0.32, 59.6, 3661, 90_000, 200_000)] == [
+    assert [words.duration(each) for each in (None, 0, 0.32, 59.6, 3661, 90_000, 200_000)] == [
         "unknown",
         "0 s",
         "0.3 s",
@@ -97,7 +99,7 @@ def test_numbers_are_written_for_people() -> None:
         "25 h",
         "2 d 7 h",
     ]
-    assert [words.number(one) for one in (None, 0, 9999, 12_345, 4_567_890, 0.123, 1e15)] == [
+    assert [words.number(each) for each in (None, 0, 9999, 12_345, 4_567_890, 0.123, 1e15)] == [
         "unknown",
         "0",
         "9,999",
@@ -106,14 +108,14 @@ def test_numbers_are_written_for_people() -> None:
         "0.123",
         "1e+15",
     ]
-    assert [words.share(one) for one in (None, 1.0, 0.99999, 0.5, 0.123)] == [
+    assert [words.share(each) for each in (None, 1.0, 0.99999, 0.5, 0.123)] == [
         "unknown",
         "100%",
         "> 99.9%",
         "50%",
         "12.3%",
     ]
-    assert [words.used(one) for one in (0.8, 1.5, 5.0, 99.0)] == ["80%", "150%", "5 ×", "99 ×"]  # noqa: RUF001
+    assert [words.used(each) for each in (0.8, 1.5, 5.0, 99.0)] == ["80%", "150%", "5 ×", "99 ×"]  # noqa: RUF001
 
 
 @given(st.floats(0, 1e12))
@@ -124,7 +126,7 @@ def test_a_share_that_is_not_all_never_reads_as_all(value) -> None:
 def test_cells_are_coloured_by_the_objective() -> None:
     lags = (None, 0.0, 15.0, 15.1, 60.0, 61.0, 300.0, 1800.0, 1801.0)
 
-    assert [colour(one, 60.0) for one in lags] == [
+    assert [colour(lag, 60.0) for lag in lags] == [
         *("hu", "h0", "h0", "h1", "h1", "h2", "h2", "h3", "h4")
     ]
 
@@ -244,12 +246,14 @@ def test_chats_get_subject_and_text(report, receiver) -> None:
 
     told = _send(report, slack={"slack": hook}, teams={"teams": hook})
 
-    assert [one.delivered for one in told] == [True, True]
-    slack, teams = sorted((one.json for one in receiver.taken), key=lambda one: "text" not in one)
+    assert [block.delivered for block in told] == [True, True]
+    slack, teams = sorted(
+        (request.json for request in receiver.taken), key=lambda block: "text" not in block
+    )
     assert slack["text"] == _SUBJECT
     assert "&lt;nothing&gt;" in slack["blocks"][1]["text"]["text"]
     card = teams["attachments"][0]["content"]
-    shown = [one["inlines"][0]["text"] for one in card["body"]]
+    shown = [block["inlines"][0]["text"] for block in card["body"]]
     assert shown == [_SUBJECT, "There is <nothing> here."]
 
 
@@ -261,7 +265,7 @@ def test_it_is_tried_again_where_that_may_help(report) -> None:
         [refused] = _send(report, webhook={"hook": {"url": refusing.url}})
 
     assert told.delivered
-    assert len({one.key for one in healing.requests}) == 1
+    assert len({request.key for request in healing.requests}) == 1
     assert (len(healing.requests), len(refusing.requests)) == (3, 1)
     assert (refused.delivered, refused.answer) == (False, "403 Forbidden: no")
 

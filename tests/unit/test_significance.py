@@ -15,21 +15,21 @@ _PS = st.lists(st.floats(0, 1), max_size=30)
 
 def _counted_p(differences: list[float]) -> float:
     """The same by its definition: all choices of signs."""
-    values = [one for one in differences if one]
+    values = [difference for difference in differences if difference]
     if not values:
         return 1.0
     ranks = [
-        sum(abs(other) < abs(one) for other in values)
-        + (sum(abs(other) == abs(one) for other in values) + 1) / 2
-        for one in values
+        sum(abs(other) < abs(value) for other in values)
+        + (sum(abs(other) == abs(value) for other in values) + 1) / 2
+        for value in values
     ]
-    seen = sum(rank for rank, one in zip(ranks, values, strict=True) if one > 0)
+    seen = sum(rank for rank, each in zip(ranks, values, strict=True) if each > 0)
     sums = [
         sum(rank for rank, sign in zip(ranks, signs, strict=True) if sign)
         for signs in itertools.product((False, True), repeat=len(ranks))
     ]
-    low = sum(one <= seen for one in sums) / len(sums)
-    high = sum(one >= seen for one in sums) / len(sums)
+    low = sum(total <= seen for total in sums) / len(sums)
+    high = sum(total >= seen for total in sums) / len(sums)
     return min(1.0, 2 * min(low, high))
 
 
@@ -43,7 +43,7 @@ def test_p_knows_no_direction_and_no_order(differences) -> None:
     p = signed_rank_p(differences)
 
     assert 0 < p <= 1
-    assert signed_rank_p([-one for one in differences]) == pytest.approx(p, abs=1e-12)
+    assert signed_rank_p([-difference for difference in differences]) == pytest.approx(p, abs=1e-12)
     assert signed_rank_p(differences[::-1]) == pytest.approx(p, abs=1e-12)
 
 
@@ -71,6 +71,6 @@ def test_adjusting_keeps_the_order_and_never_makes_smaller(p_values) -> None:
     result = adjusted(p_values)
 
     assert all(after >= before for before, after in zip(p_values, result, strict=True))
-    assert all(one <= 1 for one in result)
+    assert all(entry <= 1 for entry in result)
     for (p, q), (other_p, other_q) in itertools.combinations(zip(p_values, result, strict=True), 2):
         assert p >= other_p or q <= other_q + 1e-12

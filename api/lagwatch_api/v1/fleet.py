@@ -137,7 +137,7 @@ def whole_fleet(queries: Queries) -> Fleet:
 
 def cluster_states(queries: Queries) -> list[ClusterState]:
     """One per configured cluster."""
-    health = {one.cluster: one for one in queries.health()}
+    health = {state.cluster: state for state in queries.health()}
     return [
         _state(cluster, newest(queries, cluster), health.get(cluster))
         for cluster in queries.clusters()
@@ -219,7 +219,7 @@ def group_answer(
     verdict = queries.verdict(cluster, group, show_all=True)
     outlook = queries.outlook(cluster, group)
     worst = _worst(verdict)
-    places = {(one.topic, one.partition): one for one in verdict.partitions}
+    places = {(partition.topic, partition.partition): partition for partition in verdict.partitions}
     chosen = places.get(place, worst) if place is not None else worst
     info = queries.info(cluster, group)
     return {
@@ -246,8 +246,9 @@ def group_answer(
         "info": None if info is None else _info(info),
         "members": None if info is None else [_member(one) for one in info.members],
         "partitions": [
-            _partition(one) | _outlook(outlook.partitions.get((one.topic, one.partition)))
-            for one in verdict.partitions
+            _partition(partition)
+            | _outlook(outlook.partitions.get((partition.topic, partition.partition)))
+            for partition in verdict.partitions
         ],
         "window": None if chosen is None else _window(queries, cluster, group, chosen),
     }
@@ -276,10 +277,10 @@ def _is_number(text: str) -> bool:
 def _worst(verdict: GroupVerdict) -> PartitionVerdict | None:
     """The partition that decides: unknown ones only when nothing else is there."""
 
-    def badness(one: PartitionVerdict) -> tuple[bool, int, int]:
-        unknown = one.status is PartitionStatus.UNKNOWN
-        known = not unknown and one.rule is not Rule.NEVER_COMMITTED
-        return known, int(one.status), one.current_lag or 0
+    def badness(partition: PartitionVerdict) -> tuple[bool, int, int]:
+        unknown = partition.status is PartitionStatus.UNKNOWN
+        known = not unknown and partition.rule is not Rule.NEVER_COMMITTED
+        return known, int(partition.status), partition.current_lag or 0
 
     return max(verdict.partitions, key=badness, default=None)
 
@@ -310,29 +311,29 @@ def _place(place: tuple[str, int] | None) -> dict[str, object] | None:
     return None if place is None else {"topic": place[0], "partition": place[1]}
 
 
-def _partition(one: PartitionVerdict) -> dict[str, object]:
-    said = sentence(one)
+def _partition(partition: PartitionVerdict) -> dict[str, object]:
+    said = sentence(partition)
     return {
-        "topic": one.topic,
-        "partition": one.partition,
-        "status": one.status.name,
-        "rule": one.rule.word,
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "status": partition.status.name,
+        "rule": partition.rule.word,
         "headline": said.headline,
         "since_ms": said.since_ms,
         "at_least": said.at_least,
         "text": said.text,
-        "lag": one.current_lag,
-        "readable_lag": one.readable_lag,
-        "time_lag_s": one.time_lag_s,
-        **_time_lag(one),
-        "committed": None if one.end is None else one.end.offset,
-        "commit_ms": None if one.end is None else one.end.commit_ms,
-        "owner": one.owner,
-        "client_id": one.client_id,
-        "instance_id": one.instance_id,
-        "complete": one.complete,
-        "lost": one.lost,
-        "share": None if one.share is None else _share(one.share),
+        "lag": partition.current_lag,
+        "readable_lag": partition.readable_lag,
+        "time_lag_s": partition.time_lag_s,
+        **_time_lag(partition),
+        "committed": None if partition.end is None else partition.end.offset,
+        "commit_ms": None if partition.end is None else partition.end.commit_ms,
+        "owner": partition.owner,
+        "client_id": partition.client_id,
+        "instance_id": partition.instance_id,
+        "complete": partition.complete,
+        "lost": partition.lost,
+        "share": None if partition.share is None else _share(partition.share),
     }
 
 

@@ -177,7 +177,7 @@ def _is_empty(page: HistoryPage) -> bool:
     values = {name: plain_values(column) for name, column in page.columns.items()}
     values.pop("at_ms", None)
     samples = values.pop("samples", ())
-    return not any(samples) and all(one is None for column in values.values() for one in column)
+    return not any(samples) and all(value is None for column in values.values() for value in column)
 
 
 def _events(

@@ -34,13 +34,13 @@ def router(access: Access) -> APIRouter:
     """The routes; include them in the application."""
     routes = APIRouter(tags=[TAG])
 
-    def told(caller: Caller) -> Session:
+    def session_of(caller: Caller) -> Session:
         takes = access.takes_tokens
         return {"name": caller.name, "scope": caller.scope.word, "takes_tokens": takes}
 
     @routes.get(SESSION, summary="Who asks, and what they may do")
     async def session(request: Request) -> Session:
-        return told(caller_of(request) or EVERYBODY)
+        return session_of(caller_of(request) or EVERYBODY)
 
     @routes.post(
         SESSION,
@@ -52,7 +52,7 @@ def router(access: Access) -> APIRouter:
         if caller is NOBODY:
             raise HTTPException(401, "the token is not known")
         response.set_cookie(COOKIE, order.token, **_guarded(request))
-        return told(caller)
+        return session_of(caller)
 
     @routes.delete(SESSION, summary="Log a browser out", status_code=204)
     async def log_out(request: Request) -> Response:

@@ -210,32 +210,32 @@ class _Builder:
         found = [GroupDay(**row) for row in rows]
         return sorted(
             found,
-            key=lambda one: (
-                greatest_first(one.time_lag_max_s),
-                greatest_first(one.lag_max),
-                *names(one),
+            key=lambda row: (
+                greatest_first(row.time_lag_max_s),
+                greatest_first(row.lag_max),
+                *names(row),
             ),
         )
 
     def _clusters(self, of_groups: Sequence[GroupDay]) -> list[ClusterDay]:
         rows = self._collected("clusters", self._rounds.transform(groups.recorded(self._day)))
         recorded = {row["cluster"]: float(row["recorded_s"] or 0) for row in rows}
-        clusters = sorted({*recorded, *(one.cluster for one in of_groups), *self._history.clusters})
+        clusters = sorted({*recorded, *(row.cluster for row in of_groups), *self._history.clusters})
         return [
-            cluster_day(name, [one for one in of_groups if one.cluster == name], recorded)
+            cluster_day(name, [row for row in of_groups if row.cluster == name], recorded)
             for name in clusters
         ]
 
     def _heat(self, buckets: DataFrame, of_groups: Sequence[GroupDay]) -> HeatMap:
         troubled = sorted(
             of_groups,
-            key=lambda one: (
-                greatest_first(one.not_ok_s),
-                greatest_first(one.time_lag_max_s),
-                *names(one),
+            key=lambda row: (
+                greatest_first(row.not_ok_s),
+                greatest_first(row.time_lag_max_s),
+                *names(row),
             ),
         )
-        shown = [(one.cluster, one.group) for one in troubled[:HEAT_ROWS]]
+        shown = [(row.cluster, row.group) for row in troubled[:HEAT_ROWS]]
         hours = self._day.hours
         chosen = self._history.spark.createDataFrame(
             shown, T.StructType([T.StructField(name, T.StringType()) for name in GROUP])
@@ -271,7 +271,14 @@ class _Builder:
             objective_s=settings.objective_s,
             objective_share=settings.objective_share,
             budget_days=objectives.BUDGET_DAYS,
-            groups=sorted(found, key=lambda one: (one.left or 0.0, one.share or 0.0, *names(one))),
+            groups=sorted(
+                found,
+                key=lambda objective: (
+                    objective.left or 0.0,
+                    objective.share or 0.0,
+                    *names(objective),
+                ),
+            ),
         )
 
     def _trend(self, buckets: DataFrame) -> tuple[Trend, bool]:
@@ -284,7 +291,10 @@ class _Builder:
         told = significant([found for _, found in series])
         changes = [change(*series[position], p) for position, p in told]
         changes.sort(
-            key=lambda one: (-abs(one.now - one.before) / (abs(one.before) or 1.0), *names(one))
+            key=lambda change: (
+                -abs(change.now - change.before) / (abs(change.before) or 1.0),
+                *names(change),
+            )
         )
         trend = Trend(
             test=TEST,
@@ -317,14 +327,19 @@ class _Builder:
         found = [Incident(**row) for row in rows]
         return sorted(
             found,
-            key=lambda one: (one.worst != "ERR", -one.seconds, *names(one), one.from_ms or 0),
+            key=lambda incident: (
+                incident.worst != "ERR",
+                -incident.seconds,
+                *names(incident),
+                incident.from_ms or 0,
+            ),
         )
 
     def _deployments(self, buckets: DataFrame) -> list[DeploymentDay]:
         transform = deployments.around(self._day, buckets)
         rows = self._collected("deployments", self._events.transform(transform))
         found = [deployment_day(row) for row in rows]
-        return sorted(found, key=lambda one: (one.at_ms, *names(one)))
+        return sorted(found, key=lambda deployment: (deployment.at_ms, *names(deployment)))
 
     def _retention(self) -> tuple[list[RetentionRisk], bool]:
         """Partitions at risk, and whether there is anything to judge by."""
@@ -332,12 +347,12 @@ class _Builder:
         rows = self._collected("retention", samples.transform(retention.risks(self._day)))
         found = [RetentionRisk(**row) for row in rows]
         found.sort(
-            key=lambda one: (
-                -one.lost,
-                least_first(one.left_s),
-                *names(one),
-                one.topic,
-                one.partition,
+            key=lambda risk: (
+                -risk.lost,
+                least_first(risk.left_s),
+                *names(risk),
+                risk.topic,
+                risk.partition,
             )
         )
         return found, bool(found) or not samples.isEmpty()
@@ -347,7 +362,13 @@ class _Builder:
         found = [Skew(**row) for row in rows]
         return sorted(
             found,
-            key=lambda one: (-one.factor, one.cluster, one.topic, one.group or "", one.partition),
+            key=lambda skewed: (
+                -skewed.factor,
+                skewed.cluster,
+                skewed.topic,
+                skewed.group or "",
+                skewed.partition,
+            ),
         )
 
     def _advice(self) -> list[TopicAdvice]:
@@ -359,11 +380,11 @@ class _Builder:
         found = [topic_advice(row, self._settings.headroom) for row in rows]
         return sorted(
             found,
-            key=lambda one: (
-                _KINDS.index(AdviceKind(one.kind)),
-                -(one.needed or 0),
-                *names(one),
-                one.topic,
+            key=lambda advised: (
+                _KINDS.index(AdviceKind(advised.kind)),
+                -(advised.needed or 0),
+                *names(advised),
+                advised.topic,
             ),
         )
 
@@ -376,13 +397,13 @@ class _Builder:
         risks_known: bool,
     ) -> Iterator[str]:
         """What must be known to read the rest."""
-        if not any(one.groups for one in days):
+        if not any(day.groups for day in days):
             yield "There are no roll-ups of this day: run `lagwatch rollup` first."
-        for one in days:
-            missing_s = self._day.seconds - one.recorded_s
+        for day in days:
+            missing_s = self._day.seconds - day.recorded_s
             if missing_s >= _GAP_TOLD_S:
                 yield (
-                    f"{one.cluster} was recorded for {one.recorded_s / 3600:.1f} of "
+                    f"{day.cluster} was recorded for {day.recorded_s / 3600:.1f} of "
                     f"{self._day.seconds / 3600:g} hours; numbers are of that time only."
                 )
         if days and not week_known:

@@ -76,9 +76,9 @@ class Quarter:
 def quarters(day: Day, days_before: int) -> Iterator[Quarter]:
     """All quarters of an hour of the day and so many before it."""
     for days_ago in range(days_before + 1):
-        one = day.before(days_ago)
-        for at_ms in range(one.from_ms, one.to_ms, QUARTER_MS):
-            yield Quarter(quarter_ms=at_ms, days_ago=days_ago, hour=one.wall(at_ms).hour)
+        earlier = day.before(days_ago)
+        for at_ms in range(earlier.from_ms, earlier.to_ms, QUARTER_MS):
+            yield Quarter(quarter_ms=at_ms, days_ago=days_ago, hour=earlier.wall(at_ms).hour)
 
 
 def yesterday(now_ms: int, zone: ZoneInfo) -> Day:

@@ -72,7 +72,7 @@ def send(
     Raises:
         ConfigError: a channel's certificates or URLs cannot be used.
     """
-    wanted = {name: one for name, one in alerts.channels() if name in names}
+    wanted = {name: channel for name, channel in alerts.channels() if name in names}
     if not wanted:
         return []
     channels = {name: open_channel(name, settings, clock) for name, settings in wanted.items()}
@@ -89,10 +89,10 @@ def _summary(report: Report) -> dict[str, object]:
         "to_ms": report.to_ms,
         "groups": len(report.groups),
         "incidents": len(report.incidents),
-        "open_incidents": sum(one.to_ms is None for one in report.incidents),
-        "objective_missed": sum(one.met is False for one in report.objectives.groups),
+        "open_incidents": sum(incident.to_ms is None for incident in report.incidents),
+        "objective_missed": sum(group.met is False for group in report.objectives.groups),
         "retention_risks": len(report.retention),
-        "to_scale": sum(one.kind.startswith("add_") for one in report.advice),
+        "to_scale": sum(advised.kind.startswith("add_") for advised in report.advice),
         "changes": len(report.trend.changes),
         "groups_new": len(report.groups_new),
         "groups_gone": len(report.groups_gone),

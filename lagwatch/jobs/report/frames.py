@@ -73,7 +73,10 @@ class History:
 
     def quarters(self, day: Day, days_before: int) -> DataFrame:
         """`day.quarters` as a table."""
-        rows = [(one.quarter_ms, one.days_ago, one.hour) for one in quarters(day, days_before)]
+        rows = [
+            (quarter.quarter_ms, quarter.days_ago, quarter.hour)
+            for quarter in quarters(day, days_before)
+        ]
         return self.spark.createDataFrame(rows, QUARTERS)
 
 

@@ -73,18 +73,20 @@ def html(report: Report) -> str:
         shown=SHOWN,
         bands=bands,
         calm=len(report.groups) - len(bands),
-        late=[one for one in report.objectives.groups if one.spent_s],
+        late=[group for group in report.objectives.groups if group.spent_s],
         legend=_legend(objective_s),
         marks=_marks(report),
         sparks={
             (row.cluster, row.group): spark(row.time_lag_max_s, objective_s)
             for row in report.heat.rows
         },
-        scale=[(one, _bars(one)) for one in report.advice if one.needed is not None],
-        untold=[one for one in report.advice if one.needed is None],
+        scale=[
+            (advised, _bars(advised)) for advised in report.advice if advised.needed is not None
+        ],
+        untold=[advised for advised in report.advice if advised.needed is None],
         bad_groups=sorted(
-            (one for one in report.groups if one.not_ok_s),
-            key=lambda one: -(one.not_ok_s or 0.0),
+            (row for row in report.groups if row.not_ok_s),
+            key=lambda row: -(row.not_ok_s or 0.0),
         ),
         metrics=_METRICS,
         facts=facts(report),
@@ -206,7 +208,7 @@ def _said(report: Report, row: HeatRow) -> str:
         if value is not None
     ]
     bad = sum(status in _BAD for status in row.status)
-    worst, label = max(known, key=lambda one: one[0], default=(None, ""))
+    worst, label = max(known, key=lambda cell: cell[0], default=(None, ""))
     most = f"time lag up to {words.duration(worst)} at {label}" if known else "time lag unknown"
     return f"{row.group} on {row.cluster}: {most}; in trouble in {words.plural(bad, 'hour')}"
 
@@ -231,10 +233,10 @@ def _marks(report: Report) -> list[tuple[float, str]]:
     ]
 
 
-def _bars(one: TopicAdvice) -> Bars:
-    each = (one.rate_per_s or 0.0) * one.headroom
-    peak, limit = one.peak_per_s or 0.0, each * one.partitions
-    now = None if one.consumers is None else each * min(one.consumers, one.partitions)
+def _bars(advised: TopicAdvice) -> Bars:
+    each = (advised.rate_per_s or 0.0) * advised.headroom
+    peak, limit = advised.peak_per_s or 0.0, each * advised.partitions
+    now = None if advised.consumers is None else each * min(advised.consumers, advised.partitions)
     top = max(peak, limit, now or 0.0) or 1.0
     return Bars(
         peak=100 * peak / top,
@@ -245,10 +247,10 @@ def _bars(one: TopicAdvice) -> Bars:
 
 def facts(report: Report) -> list[dict[str, Any]]:
     """The numbers on top: what, how many, and whether that is good."""
-    missed = sum(one.met is False for one in report.objectives.groups)
-    scale = sum(one.kind.startswith("add_") for one in report.advice)
-    open_now = sum(one.to_ms is None for one in report.incidents)
-    lost = sum(one.lost for one in report.retention)
+    missed = sum(group.met is False for group in report.objectives.groups)
+    scale = sum(advised.kind.startswith("add_") for advised in report.advice)
+    open_now = sum(incident.to_ms is None for incident in report.incidents)
+    lost = sum(risk.lost for risk in report.retention)
     return [
         {"what": "Groups", "count": len(report.groups), "more": "", "bad": False},
         {
@@ -277,7 +279,7 @@ def facts(report: Report) -> list[dict[str, Any]]:
         },
         {
             "what": "Changed",
-            "count": len({(one.cluster, one.group) for one in report.trend.changes}),
+            "count": len({(change.cluster, change.group) for change in report.trend.changes}),
             "more": "against the week before",
             "bad": False,
         },

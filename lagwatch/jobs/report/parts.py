@@ -18,9 +18,9 @@ from lagwatch.jobs.report.model import (
 from lagwatch.jobs.report.words import verdict
 
 
-def names(one: Any) -> tuple[str, str]:  # noqa: ANN401 whatever has a cluster and a group
+def names(row: Any) -> tuple[str, str]:  # noqa: ANN401 whatever has a cluster and a group
     """The last word on the order."""
-    return one.cluster, one.group
+    return row.cluster, row.group
 
 
 def greatest_first(value: float | None) -> float:
@@ -41,10 +41,10 @@ def cluster_day(
         cluster=name,
         groups=len(of_groups),
         recorded_s=recorded.get(name, 0.0),
-        not_ok_s=sum(one.not_ok_s or 0.0 for one in of_groups),
-        produced=_total(one.produced for one in of_groups),
-        consumed=_total(one.consumed for one in of_groups),
-        rebalances=_total(one.rebalances for one in of_groups),
+        not_ok_s=sum(row.not_ok_s or 0.0 for row in of_groups),
+        produced=_total(row.produced for row in of_groups),
+        consumed=_total(row.consumed for row in of_groups),
+        rebalances=_total(row.rebalances for row in of_groups),
     )
 
 

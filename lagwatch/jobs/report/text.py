@@ -14,7 +14,7 @@ _SHOWN: Final = 3
 
 def subject(report: Report) -> str:
     """One line: what to know if nothing else is read."""
-    troubled = len({(one.cluster, one.group) for one in report.incidents})
+    troubled = len({(incident.cluster, incident.group) for incident in report.incidents})
     if not report.groups:
         return f"Consumer lag on {report.day}: nothing was recorded"
     if not report.incidents:
@@ -46,27 +46,29 @@ def _lines(report: Report) -> Iterator[str]:
 
 def _incidents(report: Report) -> Iterator[str]:
     zone = ZoneInfo(report.time_zone)
-    for one in report.incidents[:_SHOWN]:
+    for incident in report.incidents[:_SHOWN]:
         since = (
             "all day"
-            if one.from_ms is None or one.from_ms < report.from_ms
-            else f"from {clock(one.from_ms, zone)}"
+            if incident.from_ms is None or incident.from_ms < report.from_ms
+            else f"from {clock(incident.from_ms, zone)}"
         )
-        until = ", still open" if one.to_ms is None else f" until {clock(one.to_ms, zone)}"
-        if since == "all day" and one.to_ms is not None:
+        until = (
+            ", still open" if incident.to_ms is None else f" until {clock(incident.to_ms, zone)}"
+        )
+        if since == "all day" and incident.to_ms is not None:
             since = "from the day before"
-        rule = f" ({one.rule.replace('_', ' ')})" if one.rule else ""
-        yield f"{one.worst} {one.group} on {one.cluster}{rule} {since}{until}"
+        rule = f" ({incident.rule.replace('_', ' ')})" if incident.rule else ""
+        yield f"{incident.worst} {incident.group} on {incident.cluster}{rule} {since}{until}"
     yield from _more(len(report.incidents), "incident")
 
 
 def _objectives(report: Report) -> Iterator[str]:
     kept = report.objectives
-    missed = [one for one in kept.groups if one.met is False]
+    missed = [group for group in kept.groups if group.met is False]
     if not kept.groups:
         return
     goal = f"{duration(kept.objective_s)} for {share(kept.objective_share)} of the time"
-    names = ", ".join(one.group for one in missed[:_SHOWN])
+    names = ", ".join(row.group for row in missed[:_SHOWN])
     more = f" and {len(missed) - _SHOWN} more" if len(missed) > _SHOWN else ""
     yield (
         f"Objective ({goal}): {len(kept.groups) - len(missed):,} of "
@@ -76,46 +78,49 @@ def _objectives(report: Report) -> Iterator[str]:
 
 
 def _retention(report: Report) -> Iterator[str]:
-    groups = {(one.cluster, one.group): one for one in reversed(report.retention)}
-    for one in [*groups.values()][::-1][:_SHOWN]:
-        what = f"{one.lost:,} messages lost" if one.lost else f"loses in {duration(one.left_s)}"
-        yield f"Retention: {one.group} on {one.cluster}, {one.topic}/{one.partition}: {what}"
+    groups = {(risk.cluster, risk.group): risk for risk in reversed(report.retention)}
+    for risk in [*groups.values()][::-1][:_SHOWN]:
+        what = f"{risk.lost:,} messages lost" if risk.lost else f"loses in {duration(risk.left_s)}"
+        yield f"Retention: {risk.group} on {risk.cluster}, {risk.topic}/{risk.partition}: {what}"
 
 
 def _advice(report: Report) -> Iterator[str]:
-    wanted = [one for one in report.advice if one.kind in {"add_partitions", "add_consumers"}]
-    for one in wanted[:_SHOWN]:
+    wanted = [
+        advised for advised in report.advice if advised.kind in {"add_partitions", "add_consumers"}
+    ]
+    for advised in wanted[:_SHOWN]:
         yield (
-            f"Scale: {one.group} on {one.topic} needs {plural(one.needed or 0, 'consumer')} "
-            f"({one.consumers if one.consumers is not None else 'unknown'} now, "
-            f"{plural(one.partitions, 'partition')}); peak {rate(one.peak_per_s)}, "
-            f"one does {rate(one.rate_per_s)}"
+            f"Scale: {advised.group} on {advised.topic} needs "
+            f"{plural(advised.needed or 0, 'consumer')} "
+            f"({advised.consumers if advised.consumers is not None else 'unknown'} now, "
+            f"{plural(advised.partitions, 'partition')}); peak {rate(advised.peak_per_s)}, "
+            f"one does {rate(advised.rate_per_s)}"
         )
     yield from _more(len(wanted), "group to scale", "groups to scale")
 
 
 def _deployments(report: Report) -> Iterator[str]:
-    for one in report.deployments[:_SHOWN]:
-        yield f"Deployed: {one.group} {one.version or ''}: {one.verdict}"
+    for deployment in report.deployments[:_SHOWN]:
+        yield f"Deployed: {deployment.group} {deployment.version or ''}: {deployment.verdict}"
 
 
 def _rest(report: Report) -> Iterator[str]:
     if report.trend.changes:
         shown = ", ".join(
-            f"{one.group} {_METRICS[one.metric]} {factor(one.ratio)}"
-            for one in report.trend.changes[:_SHOWN]
+            f"{change.group} {_METRICS[change.metric]} {factor(change.ratio)}"
+            for change in report.trend.changes[:_SHOWN]
         )
         yield f"Changed against the week before: {shown}"
     if report.groups_new:
-        yield f"New: {', '.join(one.group for one in report.groups_new[:10])}"
+        yield f"New: {', '.join(place.group for place in report.groups_new[:10])}"
     if report.groups_gone:
-        yield f"Gone: {', '.join(one.group for one in report.groups_gone[:10])}"
+        yield f"Gone: {', '.join(place.group for place in report.groups_gone[:10])}"
 
 
 _METRICS: Final = {"time_lag_s": "time lag", "lag": "lag", "produced_per_s": "messages produced"}
 
 
-def _more(count: int, one: str, many: str = "") -> Iterator[str]:
+def _more(count: int, single: str, many: str = "") -> Iterator[str]:
     left = count - _SHOWN
     if left > 0:
-        yield f"… and {left:,} more {one if left == 1 else many or one + 's'}"
+        yield f"… and {left:,} more {single if left == 1 else many or single + 's'}"

@@ -68,8 +68,8 @@ def _compare_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         rows = [
             dict(zip(COMPARED.names, row, strict=True))
-            for one in batch.to_pylist()
-            for row in _compare_group(one["cluster"], one["group"], one["hours"])
+            for each in batch.to_pylist()
+            for row in _compare_group(each["cluster"], each["group"], each["hours"])
         ]
         yield pa.RecordBatch.from_pylist(rows, schema=_ARROW)
 
@@ -79,9 +79,9 @@ def _compare_group(
 ) -> Iterator[tuple[object, ...]]:
     for metric in METRICS:
         days: list[dict[int, float]] = [{} for _ in range(DAYS_BEFORE + 1)]
-        for one in hours:
-            if one[metric] is not None:
-                days[int(one["days_ago"])][int(one["hour"])] = one[metric]
+        for hour in hours:
+            if hour[metric] is not None:
+                days[int(hour["days_ago"])][int(hour["hour"])] = hour[metric]
         found = compare(days[0], days[1:])
         if found is not None:
             numbers = (found.now, found.before, found.lowest, found.highest, found.p, found.hours)
