@@ -155,6 +155,9 @@ class Pace:
         """When a member came to hold the partition, short interruptions left out; 0 never."""
         self.left_s = np.empty(0, np.uint32)
         """When its last member went; 0 while one holds it, and before."""
+        self.seen_without = np.empty(0, np.bool_)
+        """Was it once known that no member holds the partition? Else its member may have held it
+        long before it was first seen."""
         self.may_be_job = np.empty(0, np.bool_)
         """Was it silent when it was first seen, and have no members stayed since?"""
         self.behind = np.empty(0, np.bool_)
@@ -325,6 +328,7 @@ class Pace:
         """
         size, now_s = held.size, now_ms // 1000
         held_s, left_s = self.held_s[:size], self.left_s[:size]
+        self.seen_without[:size] |= ~held & ~unknown
         changed = np.flatnonzero((held != ((held_s > 0) & (left_s == 0))) & ~unknown)
         if not changed.size:
             return changed
@@ -513,6 +517,7 @@ _EMPTY: Final[Mapping[str, float]] = {
     "returned_s": 0,
     "held_s": 0,
     "left_s": 0,
+    "seen_without": False,
     "may_be_job": False,
     "behind": False,
     "_floor": float("inf"),

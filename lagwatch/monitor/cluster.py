@@ -79,8 +79,6 @@ _CUT_COUNTS_MS = 600_000
 """A log that was cut short this long before its topic has a new id was the new topic's."""
 _REJOINED_MS = 60_000
 """Members that were not seen for so long have not just lost and found their coordinator."""
-_FIRST_LOOK_MS = 60_000
-"""Of members seen this soon after everything was known it is not known when they came."""
 _NEVER_MS = 1 << 60
 _MOST_WAITING = 500_000
 _LONGEST_WAIT_MS = 60_000
@@ -821,14 +819,14 @@ class ClusterMonitor:
     def _held_ms(self, rows: Slots) -> Int64:
         """Since when a member holds the partitions of these rows, as far as is known; -1.
 
-        0: it held them when lagwatch began to watch. After an outage members are not seen for a
+        0: it held them when they were first looked at. After an outage members are not seen for a
         moment, until they have joined again.
         """
         held_s, membership = self.pace.held_s[rows].astype(np.int64), self.groups.membership[rows]
         left_ms = self.pace.left_s[rows].astype(np.int64) * 1000
         there = (held_s > 0) & ((left_ms == 0) | (self._data_ms - left_ms < _REJOINED_MS))
         held = there | (membership == Membership.HELD) | (membership == Membership.REBALANCING)
-        came_ms = np.where(held_s * 1000 < self.complete_ms + _FIRST_LOOK_MS, 0, held_s * 1000)
+        came_ms = np.where(self.pace.seen_without[rows], held_s * 1000, 0)
         return np.where(held, came_ms, UNKNOWN)
 
     def _seen_ms(self, row: int, since_ms: int, until_ms: int) -> int:

@@ -339,8 +339,8 @@ class TestSetbacks:
         assert setbacks.lost(rows).tolist() == [0, 0]
         assert setbacks.acknowledge(rows) == 0
 
-        setbacks.lose(1, messages=5, until=15, now_ms=1000)
-        setbacks.lose(1, messages=7, until=22, now_ms=2000)
+        setbacks.lose(1, messages=5, until=15, now_ms=1000, exact=True)
+        setbacks.lose(1, messages=7, until=22, now_ms=2000, exact=True)
 
         assert setbacks.lost(rows).tolist() == [0, 12]
         assert setbacks.counted_until(rows).tolist() == [UNKNOWN, 22]
@@ -350,8 +350,8 @@ class TestSetbacks:
         assert setbacks.lost(rows).tolist() == [0, 12]
 
     def test_growing_and_clearing_keep_other_rows(self, setbacks) -> None:
-        setbacks.lose(0, messages=5, until=15, now_ms=1000)
-        setbacks.lose(1, messages=6, until=16, now_ms=1000)
+        setbacks.lose(0, messages=5, until=15, now_ms=1000, exact=True)
+        setbacks.lose(1, messages=6, until=16, now_ms=1000, exact=True)
 
         setbacks.make_room(4)
         setbacks.clear(np.array([0]))
