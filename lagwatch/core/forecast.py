@@ -110,7 +110,7 @@ def outlooks(
     """Forecasts of rows; -1 is unknown in the columns given."""
     drain = -rates.trend_per_s
     reason = np.full(lag.size, _REASONS.index(CatchUpReason.CATCHING_UP), np.int8)
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         takes_s = np.where(drain > 0, lag / drain, np.nan)
         for why, where in (
             (CatchUpReason.TOO_SLOW, takes_s > _LONGEST_S),

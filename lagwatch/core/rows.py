@@ -20,7 +20,7 @@ Int8 = NDArray[np.int8]
 Bools = NDArray[np.bool_]
 Slots = NDArray[np.integer]
 
-_LEAVE_MS: Final = 10_000
+_LEAVE_MS: Final = 6_000
 """From a job's last commit until its members are seen to have left; sessions end later."""
 _POLLED_LEAVE_MS: Final = 30_000
 _NO_LAG: Final = np.iinfo(np.int64).max

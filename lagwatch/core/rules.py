@@ -227,9 +227,7 @@ def _silent_before_start(rows: Rows) -> Bools:
     # one run does not show yet when the next one begins; who dies at work leaves later
     ran = pace.may_be_job[rows.row] & (moved_ms > first_ms)
     if ran.any():
-        rests = ~rows.come(moved_ms + _DAY_STEPS * step_ms, ran)
-        joins = rows.membership == Membership.REBALANCING
-        ran &= rests & (rows.gone | joins) & rows.ended
+        ran &= ~rows.come(moved_ms + _DAY_STEPS * step_ms, ran) & rows.ended
     if not (new | ran).any():
         return new
     silent_ms = first_ms - moved_ms
@@ -613,8 +611,8 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
         ),
         evidence=(*_LAG, "committed_offset", "last_commit_ms", "commits_are", *_QUIET),
         sentence=(
-            "{nothing} for {quiet_ms:span}, longer than the {limit_ms:span} that this group may "
-            "pause; {membership:members}{blind}; offset {committed_offset} with "
+            "{nothing} for {quiet_ms:span}{counted}, longer than the {limit_ms:span} that this "
+            "group may pause; {membership:members}{blind}; offset {committed_offset} with "
             "{readable_lag:message} to read"
         ),
         since=_since_quiet,
@@ -630,7 +628,7 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
         ),
         evidence=(*_LAG, "committed_offset", "last_commit_ms", "commits_are", *_QUIET),
         sentence=(
-            "offset {committed_offset} unchanged for {quiet_ms:span}, longer than the "
+            "offset {committed_offset} unchanged for {quiet_ms:span}{counted}, longer than the "
             "{limit_ms:span} that this group may pause{although}{blind}; "
             "{membership:members}; {readable_lag:message} to read"
         ),

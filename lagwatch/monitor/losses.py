@@ -98,6 +98,18 @@ class LogStarts:
             found = np.where(span.since_ms <= known_ms, np.append(span.start, UNKNOWN)[at], found)
         return found
 
+    def passed(self, at: Slots, before: Int64, offset: Int64) -> Int64:
+        """Highest log start between two offsets of each partition; -1 when there was none.
+
+        The newest may be beyond the later offset already.
+        """
+        highest = np.full(at.size, UNKNOWN, np.int64)
+        for span in self._spans:
+            start = np.append(span.start, UNKNOWN)[at]
+            between = (before < start) & (start < offset)
+            highest = np.where(between, np.maximum(highest, start), highest)
+        return highest
+
     def gone_since_ms(self, at: int, offset: int) -> int:
         """End of the first round that found the message at `offset` of a partition deleted.
 
@@ -191,6 +203,9 @@ class Losses:
         row, offset = commits.row, commits.offset
         at = self._table.at[row]
         start = np.append(log_start, UNKNOWN)[at]
+        # where more was deleted since, the commit may have passed an earlier log start
+        below = np.flatnonzero((before >= 0) & (offset <= start))
+        start[below] = self.starts.passed(at[below], before[below], offset[below])
         passed = np.flatnonzero((before >= 0) & (before < start) & (start < offset))
         if not passed.size:
             return

@@ -215,6 +215,25 @@ def test_a_member_that_reads_on_what_it_has_fetched_loses_nothing(rounds: Rounds
     assert rounds.lost() == 0
 
 
+def test_a_loss_is_not_forgotten_because_more_is_deleted_right_after_it(rounds: Rounds) -> None:
+    rounds.hold()
+    for offset in range(20, 120, 10):
+        rounds.commit(offset)
+        rounds.round(0, 100_000)
+    rounds.round(1_000, 100_000)
+    rounds.round(1_000, 100_000)
+    for offset in (1_010, 1_020):  # it has gone on at the log start
+        rounds.round(2_000, 100_000)
+        rounds.commit(offset)
+    for offset in (2_010, 2_020):
+        rounds.round(2_000, 100_000)
+        rounds.commit(offset)
+    for _ in range(4):
+        rounds.round(2_000, 100_000)
+
+    assert rounds.lost() == (1_000 - 110) + (2_000 - 1_020)
+
+
 def test_a_member_that_finds_its_coordinator_again_has_not_gone(rounds: Rounds) -> None:
     """It reads and deletes all the time, and commits every 40 s; then Kafka restarts."""
     rounds.hold()
