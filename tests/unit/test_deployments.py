@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -341,7 +342,9 @@ def test_the_commands_list_compare_and_plan(server: Served) -> None:
     assert "4.2  3 partitions" in found["list"].stdout
     assert "committed between" in found["diff"].stdout
     assert "unknown" in found["diff"].stdout
-    assert found["rollback-plan"].stdout == "orders,2,70\nrefunds,0,5\nrefunds,1,6\n"
+    # the server of this process may log between the lines
+    rows = re.findall(r"^\w+,\d+,\d+$", found["rollback-plan"].stdout, re.MULTILINE)
+    assert rows == ["orders,2,70", "refunds,0,5", "refunds,1,6"]
     assert "read again: 0 messages" in found["rollback-plan"].stderr
     assert "orders 0: no offset was committed then" in found["rollback-plan"].stderr
 
