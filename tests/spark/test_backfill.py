@@ -48,7 +48,7 @@ def test_an_hour_is_filled_with_samples_and_events(store: Store, tmp_path: Path)
     assert result.total("group_samples") == len(groups) == 8 * 120
     assert result.total("samples") == len(store.rows())
     assert store.run.counts["samples_written"] == len(store.rows())
-    assert result.lines()[0].startswith("here: 1 gap, 3,600 s, 120 rounds")
+    assert result.lines()[0].startswith("here: 1 gap, 1 h, 120 rounds")
 
 
 def test_running_it_again_changes_nothing(store: Store, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_dry_run_reads_and_writes_nothing(store: Store, tmp_path: Path) -> Non
     assert store.files() == {}
     assert not store.folder.exists() or not list(store.folder.rglob("*.json"))
     (line, read) = result.lines()
-    assert line.startswith("here: 1 gap, 3,600 s, 120 rounds")
+    assert line.startswith("here: 1 gap, 1 h, 120 rounds")
     assert "commits of 8 groups read" in read
 
 

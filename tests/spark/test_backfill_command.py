@@ -55,7 +55,7 @@ def test_the_command_fills_a_store_from_copies(tmp_path: Path) -> None:
     done = lagwatch(*words, *span)
 
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("here: 1 gap, 1,800 s, 60 rounds from 2026-11-21T12:00:00Z")
+    assert done.stdout.startswith("here: 1 gap, 30 min, 60 rounds from 2026-11-21T12:00:00Z")
     assert list((tmp_path / "store" / "samples" / "cluster=here").rglob("*.parquet"))
 
 
