@@ -173,7 +173,10 @@ class Truth:
         return offsets
 
     def line(self, kind: str, offset: int, status: dict[str, Any]) -> Line:
-        """What a group's answer of /v3 says against the truth at its instant."""
+        """What a group's answer of /v3 says against the truth when its log ends were read.
+
+        That was after the oldest of its data, and before it was judged.
+        """
         (told,) = status["partitions"]
         sent_s, acknowledged_s = self.topics[kind].appended_s[offset]
         at_s = status["at_ms"] / 1000
@@ -181,7 +184,7 @@ class Truth:
             kind=kind,
             method=told["time_lag_method"],
             bound=told["time_lag_bound"],
-            truth_s=(at_s - acknowledged_s, at_s - sent_s),
+            truth_s=(at_s - status["data_age_s"] - acknowledged_s, at_s - sent_s),
             value_s=told["time_lag_s"],
             error_s=told["time_lag_error_s"],
         )
