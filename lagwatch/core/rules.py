@@ -256,17 +256,17 @@ def _falling_behind(rows: Rows) -> Bools:
     # it has caught up at half of that: at the limit itself a time lag goes to and fro
     enough_ms = rows.pause_ms + step_ms
     enough_ms = np.where(pace.behind[rows.row], enough_ms, 2 * enough_ms)
-    late = late_for(rows.time_lag_ms, enough_ms, 0)
+    late = late_for(rows.time_lag_ms, enough_ms)
     rows.note(rows.around.asked_ms + enough_ms - rows.time_lag_ms, long & ~late)
     return long & late & rows.moves
 
 
-def late_for(time_lag_ms: Int64, pause_ms: Int64, step_ms: int) -> Bools:
-    """Is the oldest unread message older than a step and a usual pause?
+def late_for(time_lag_ms: Int64, limit_ms: Int64) -> Bools:
+    """Is the oldest unread message as old as the limit, or older?
 
     It is, too, where the history of log ends does not reach back to it.
     """
-    return (time_lag_ms >= step_ms + pause_ms) | (time_lag_ms < 0)
+    return (time_lag_ms >= limit_ms) | (time_lag_ms < 0)
 
 
 def _paused(rows: Rows) -> Bools:

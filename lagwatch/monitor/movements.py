@@ -152,7 +152,7 @@ class Movements:
             known = self._known(snapshot, slice(None), away)
             # a bound is no measurement: the rules do not look at it either
             measured_ms = np.where(_MEASURED[rows.time_lag_reason], rows.time_lag_ms, UNKNOWN)
-            late = late_for(measured_ms, self._pace.pause_ms(rows.window), self._pace.step_ms)
+            late = late_for(measured_ms, self._pace.pause_ms(rows.window) + self._pace.step_ms)
             self._pace.follow_rises(
                 now_ms, late=rows.window[known & late], shown=rows.window[shown]
             )
