@@ -72,7 +72,7 @@ class Advice:
     """When it was last computed from complete data; -1 never."""
     desired: int | None
     held: str
-    """Why the last good number stands instead of a new one; "" for a new one."""
+    """Why this is the last good number and not a new one; "" for a new one."""
     produced_per_s: float | None
     consumed_per_s: float | None
     per_consumer_per_s: float | None

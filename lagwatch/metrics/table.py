@@ -359,7 +359,7 @@ DEPLOYED = Metric(
     name="lagwatch_group_deployment_timestamp_seconds",
     labels=(*_GROUP, "version"),
     unit="seconds",
-    help="When the last deployment of the group was told, since lagwatch started.",
+    help="When the last deployment of the group was recorded, since lagwatch started.",
 )
 
 # alerts

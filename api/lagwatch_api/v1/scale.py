@@ -34,7 +34,7 @@ class Scale(TypedDict):
     desired_consumers: Annotated[
         int | None, Field(description="null only while the members were never known")
     ]
-    held: Annotated[bool, Field(description="the last good number stands: data are missing")]
+    held: Annotated[bool, Field(description="data are missing: this is the last good number")]
     reason: Annotated[str, Field(description="why it is held")]
     at_ms: Annotated[int | None, Field(description="when it was computed from complete data")]
     target_time_lag_s: float
