@@ -8,10 +8,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from typing import Final
+from typing import Any, Final
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.cimpl import NewTopic
 
 from lagwatch.kafka.embedded import EmbeddedKafka
@@ -148,22 +148,42 @@ def _all_deleted(scene: Scene) -> None:
 
 
 def _jumps_over_deleted(scene: Scene) -> None:
+    """A new member has fetched nothing when the records are deleted, and then reads on."""
     topic, group = create_topic(scene.kafka, "jump"), unique("jump")
     produce(scene.kafka, topic, 1_000)
     commit(scene.kafka, group, topic, 100)
     _same_as_kafka(scene, group, topic)
     produce(scene.kafka, topic, 1_000)
-    scene.oracle.delete_records(topic, 1_500)
-    quick = {"auto.commit.interval.ms": 500, "session.timeout.ms": 10_000}
+    properties = {"auto.commit.interval.ms": 500, "session.timeout.ms": 10_000}
+    consumer = consumer_of(scene.kafka, group, properties)
     (read,) = (watched for watched in scene.watches if watched.mode == "offsets-topic")
-    with running(reading(scene.kafka, group, topic, properties=quick)):
+
+    def shown(row: Mapping[str, Any] | None) -> bool:
+        return row is not None and (row["readable_lag"], row["lost"]) == (500, 0)
+
+    try:
+        consumer.subscribe([topic], on_assign=_paused)
+        _consume_until(consumer, lambda: bool(consumer.assignment()))
+        _consume_until(consumer, lambda: bool((read.partition(group, topic) or {})["owner"]))
+        scene.oracle.delete_records(topic, 1_500)
+        # a commit within the round of the deletion would not show which of them came first
+        _consume_until(consumer, lambda: shown(read.partition(group, topic)))
+        consumer.resume(consumer.assignment())
         # polls of so young a group do not show whether it committed in between
-        read.wait(group, topic, "ERR", "records_lost")
+        _consume_until(consumer, lambda: read.says(group, topic, "ERR", "records_lost"))
         row = read.partition(group, topic)
         assert row is not None
         assert row["lost"] == 1_400
         _same_as_kafka(scene, group, topic)
-    assert scene.oracle.committed(group)[topic, 0] == 2_000
+        assert scene.oracle.committed(group)[topic, 0] == 2_000
+    finally:
+        consumer.close()
+
+
+def _paused(consumer: Consumer, assigned: list[TopicPartition]) -> None:
+    """Hold partitions without reading them."""
+    consumer.assign(assigned)
+    consumer.pause(assigned)
 
 
 def _hangs_until_deleted(scene: Scene) -> None:
