@@ -123,7 +123,9 @@ class _Tokens:
 
 
 def _callers(tokens: tuple[Token, ...]) -> tuple[tuple[bytes, Caller], ...]:
-    return tuple((one.hash, Caller(name=one.name, scope=_scope(one.scope))) for one in tokens)
+    return tuple(
+        (token.hash, Caller(name=token.name, scope=_scope(token.scope))) for token in tokens
+    )
 
 
 def _scope(word: str) -> Scope:

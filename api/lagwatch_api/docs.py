@@ -79,7 +79,7 @@ def _operations(document: Json) -> Iterator[str]:
         for method, operation in _mapping(methods).items()
         if method != "head"
     ]
-    for tag, operations in groupby(found, key=lambda one: one[0]):
+    for tag, operations in groupby(found, key=lambda pair: pair[0]):
         yield f"<h2>{escape(tag)}</h2><table>"
         for _, method, path, operation in operations:
             yield from _operation(method, path, _mapping(operation))

@@ -80,7 +80,7 @@ class RouteTable(BaseRoute):
         for endpoint in self.endpoints:
             self._add(endpoint)
         # Enough splits to tell a path that is too long; a hostile one costs no more than that.
-        self._splits = max((one.path.count("/") for one in self.endpoints), default=0) + 1
+        self._splits = max((route.path.count("/") for route in self.endpoints), default=0) + 1
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Is this exact path, with this method, one of ours?"""

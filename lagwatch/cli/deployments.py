@@ -67,9 +67,14 @@ def listed(
         print_json(noted, single=False)
     elif not noted:
         typer.echo(f"no deployment of {group} on {name} is recorded", err=True)
-    for one in () if as_json else noted:
-        words = (str(one["at_ms"]), instant(one["at_ms"]), one["version"], _places(one))
-        typer.echo(printable("  ".join((*words, one["note"])).rstrip()))
+    for deployment in () if as_json else noted:
+        words = (
+            str(deployment["at_ms"]),
+            instant(deployment["at_ms"]),
+            deployment["version"],
+            _places(deployment),
+        )
+        typer.echo(printable("  ".join((*words, deployment["note"])).rstrip()))
 
 
 _DIFF_EPILOG = """
@@ -205,8 +210,10 @@ def _unknown(plan: _Json) -> str:
     return f"; of {unknown} partitions it is not known" if unknown else ""
 
 
-def _places(one: _Json) -> str:
-    known = sum(offset is not None for offsets in one["offsets"].values() for offset in offsets)
+def _places(deployment: _Json) -> str:
+    known = sum(
+        offset is not None for offsets in deployment["offsets"].values() for offset in offsets
+    )
     return f"{known} partition{'' if known == 1 else 's'}"
 
 

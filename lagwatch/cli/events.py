@@ -76,15 +76,18 @@ def _change(point: _Point) -> str:
 
 def _members(point: _Point) -> str:
     told = [
-        " ".join(filter(None, (one["client_id"], one["host"], one.get("instance_id"))))
-        for one in _detail(point)
+        " ".join(filter(None, (member["client_id"], member["host"], member.get("instance_id"))))
+        for member in _detail(point)
     ]
     more = (point["count"] or 0) - len(told)
     return ", ".join([*told, *([f"and {more} more"] if more > 0 else [])])
 
 
 def _reset(point: _Point) -> str:
-    told = [f"{one['partition']}: {one['before']:,} → {one['after']:,}" for one in _detail(point)]
+    told = [
+        f"{change['partition']}: {change['before']:,} → {change['after']:,}"
+        for change in _detail(point)
+    ]
     more = (point["count"] or 0) - len(told)
     return ", ".join([*told, *([f"and {more} more"] if more > 0 else [])])
 

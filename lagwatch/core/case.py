@@ -112,17 +112,17 @@ class Case:
         return info is not None and info.state in {"Empty", "Dead"} and not info.members
 
     @staticmethod
-    def place(one: PartitionVerdict) -> Place:
-        return one.topic, one.partition
+    def place(partition: PartitionVerdict) -> Place:
+        return partition.topic, partition.partition
 
-    def holder(self, one: PartitionVerdict) -> Member | None:
-        return self.holders.get(self.place(one))
+    def holder(self, partition: PartitionVerdict) -> Member | None:
+        return self.holders.get(self.place(partition))
 
-    def outlook_of(self, one: PartitionVerdict) -> Outlook | None:
-        return self.outlook.partitions.get(self.place(one))
+    def outlook_of(self, partition: PartitionVerdict) -> Outlook | None:
+        return self.outlook.partitions.get(self.place(partition))
 
-    def _consumed(self, one: PartitionVerdict) -> float | None:
-        found = self.outlook_of(one)
+    def _consumed(self, partition: PartitionVerdict) -> float | None:
+        found = self.outlook_of(partition)
         return None if found is None else found.consumed_per_s
 
     def last(self, *names: EventName, topic: str | None = None) -> Event | None:
@@ -141,5 +141,5 @@ class Case:
         return max(0, self.verdict.at_ms - event.at_ms)
 
 
-def _severity(one: PartitionVerdict) -> int:
-    return 0 if one.status is PartitionStatus.UNKNOWN else int(one.status)
+def _severity(partition: PartitionVerdict) -> int:
+    return 0 if partition.status is PartitionStatus.UNKNOWN else int(partition.status)

@@ -165,8 +165,8 @@ def _reset_of(case: Case, worst: PartitionVerdict) -> Event | None:
     if event is None:
         return None
     before = worst.evidence.get("offset_before")
-    for one in json.loads(event.detail or "[]"):
-        if one["partition"] == worst.partition and one["before"] == before > one["after"]:
+    for change in json.loads(event.detail or "[]"):
+        if change["partition"] == worst.partition and change["before"] == before > change["after"]:
             return event
     return None
 
@@ -240,7 +240,8 @@ def _no_members(case: Case, worst: PartitionVerdict) -> Evidence | None:
     return {
         "state": None if case.info is None else case.info.state,
         "left_ago_ms": None if left is None else case.age_ms(left),
-        "last_member": ", ".join(f"{one['client_id']} {one['host']}" for one in named) or None,
+        "last_member": ", ".join(f"{member['client_id']} {member['host']}" for member in named)
+        or None,
     }
 
 
@@ -369,7 +370,11 @@ def _producer_burst(case: Case, worst: PartitionVerdict) -> Evidence | None:
 
 
 def _sum(outlooks: Sequence[Outlook | None]) -> float | None:
-    known = [one.consumed_per_s for one in outlooks if one and one.consumed_per_s is not None]
+    known = [
+        outlook.consumed_per_s
+        for outlook in outlooks
+        if outlook and outlook.consumed_per_s is not None
+    ]
     return sum(known) if known and len(known) == len(outlooks) else None
 
 

@@ -177,7 +177,7 @@ def of_group(
 ) -> GroupOutlook:
     """The group's: as late as its slowest partition, as near to a loss as its nearest."""
     each = list(partitions.values())
-    behind = {place: one for place, one in partitions.items() if (lags[place] or 0) > 0}
+    behind = {place: outlook for place, outlook in partitions.items() if (lags[place] or 0) > 0}
     slowest = max(
         behind or partitions,
         key=lambda place: (
@@ -191,7 +191,8 @@ def of_group(
     known = [lag for lag in lags.values() if lag is not None]
     total = sum(known)
     produced, consumed = (
-        _sum([getattr(one, name) for one in each]) for name in ("produced_per_s", "consumed_per_s")
+        _sum([getattr(outlook, name) for outlook in each])
+        for name in ("produced_per_s", "consumed_per_s")
     )
     return GroupOutlook(
         whole=Outlook(
@@ -203,10 +204,12 @@ def of_group(
             catch_up_high_s=None if late is None else late.catch_up_high_s,
             catch_up_reason=CatchUpReason.LAG_UNKNOWN if late is None else late.catch_up_reason,
             loss_in_s=min(
-                (one.loss_in_s for one in each if one.loss_in_s is not None), default=None
+                (outlook.loss_in_s for outlook in each if outlook.loss_in_s is not None),
+                default=None,
             ),
             retention_used=max(
-                (one.retention_used for one in each if one.retention_used is not None), default=None
+                (outlook.retention_used for outlook in each if outlook.retention_used is not None),
+                default=None,
             ),
         ),
         slowest=slowest if behind else None,

@@ -43,7 +43,7 @@ class Changes:
 
     @property
     def records(self) -> list[Records]:
-        return [one for one in (self.samples, self.groups, self.events) if one.size]
+        return [part for part in (self.samples, self.groups, self.events) if part.size]
 
 
 def differ(before: Capture, new: ClusterSnapshot, rebalances: Mapping[str, int]) -> bool:
@@ -157,21 +157,27 @@ def _rebalances(before: Capture, after: Capture) -> Iterator[Row]:
 def as_rows(cluster: str, events: Sequence[GroupEvent]) -> Records:
     """Events of groups as rows; of two with the same key the later one stays."""
     rows = {
-        (one.group, one.topic, one.partition, one.event, one.at_ms): event(
+        (
+            group_event.group,
+            group_event.topic,
+            group_event.partition,
+            group_event.event,
+            group_event.at_ms,
+        ): event(
             cluster,
-            one.at_ms,
-            EventName(one.event),
-            group=one.group,
-            topic=one.topic,
-            partition=one.partition,
-            before=one.before,
-            after=one.after,
-            rule=one.rule,
-            lag=one.lag,
-            count=one.count,
-            detail=one.detail,
+            group_event.at_ms,
+            EventName(group_event.event),
+            group=group_event.group,
+            topic=group_event.topic,
+            partition=group_event.partition,
+            before=group_event.before,
+            after=group_event.after,
+            rule=group_event.rule,
+            lag=group_event.lag,
+            count=group_event.count,
+            detail=group_event.detail,
         )
-        for one in events
+        for group_event in events
     }
     return from_rows(Kind.EVENTS, list(rows.values()))
 
@@ -188,12 +194,12 @@ def as_events(cluster: str, losses: Sequence[Loss]) -> Records:
     return from_rows(Kind.EVENTS, rows)
 
 
-def _joined(one: Loss, other: Loss) -> Loss:
+def _joined(loss: Loss, other: Loss) -> Loss:
     return replace(
-        one,
-        first=min(one.first, other.first),
-        end=max(one.end, other.end),
-        exact=one.exact and other.exact,
+        loss,
+        first=min(loss.first, other.first),
+        end=max(loss.end, other.end),
+        exact=loss.exact and other.exact,
     )
 
 

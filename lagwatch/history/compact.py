@@ -81,7 +81,7 @@ def _bundles(footers: Sequence[Footer]) -> Iterator[list[Footer]]:
     """Files to merge: those that may hold the same records, then small ones; two at least."""
     doubled = [bundle for bundle in _overlapping(footers) if len(bundle) > 1]
     taken = {footer.file.name for bundle in doubled for footer in bundle}
-    yield from (one for one in doubled if sum(footer.rows for footer in one) <= _MOST_ROWS)
+    yield from (bundle for bundle in doubled if sum(footer.rows for footer in bundle) <= _MOST_ROWS)
     bundle: list[Footer] = []
     rows = 0
     for footer in footers:

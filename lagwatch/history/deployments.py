@@ -83,13 +83,13 @@ class RecordedDeployments:
         runs = [await self._run(each, noted, last_ms) for each in chosen]
         return DeploymentDiff(before=runs[0], after=runs[1], committed=_committed(*chosen))
 
-    async def _run(self, one: Deployment, noted: Sequence[Deployment], last_ms: int) -> Run:
-        following = [each.at_ms for each in noted if each.at_ms > one.at_ms]
+    async def _run(self, deployment: Deployment, noted: Sequence[Deployment], last_ms: int) -> Run:
+        following = [each.at_ms for each in noted if each.at_ms > deployment.at_ms]
         to_ms = min(following, default=self._clock.now_ms())
-        from_ms = max(one.at_ms, to_ms - last_ms)
+        from_ms = max(deployment.at_ms, to_ms - last_ms)
         reader = self._history.queries
         return await reader.using(
-            lambda store: measured(store, one, from_ms, to_ms, reader.recording)
+            lambda store: measured(store, deployment, from_ms, to_ms, reader.recording)
         )
 
     async def rollback_plan(self, cluster: str, group: str, deployment: str) -> RollbackPlan:

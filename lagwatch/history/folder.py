@@ -219,10 +219,10 @@ class LocalFolder:
         with self._lock:
             if folder in self._made and folder.is_dir():
                 return
-            missing = [one for one in (folder, *folder.parents) if not one.exists()]
-            for one in reversed(missing):
-                one.mkdir(exist_ok=True)
-                sync_folder(one.parent)
+            missing = [level for level in (folder, *folder.parents) if not level.exists()]
+            for level in reversed(missing):
+                level.mkdir(exist_ok=True)
+                sync_folder(level.parent)
             self._made.add(folder)
 
     def delete(self, path: str) -> None:

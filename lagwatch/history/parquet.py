@@ -46,8 +46,8 @@ class ParquetStore(ParquetSlots):
         return sorted(self.passed_over.values())
 
     def write(self, records: Sequence[Records], *, batch: str) -> None:
-        for one in records:
-            for slot, rows in split(one):
+        for part in records:
+            for slot, rows in split(part):
                 self.publish(slot, rows, batch=batch)
 
     def read(self, wanted: HistoryRange) -> Iterator[Records]:
@@ -137,7 +137,7 @@ class ParquetStore(ParquetSlots):
         rows = 0
         for cluster in self.clusters_of(kind):
             stored = self.stored_slots(kind, cluster)
-            for old in [one for one in self.days(kind, cluster) if one < day]:
+            for old in [earlier for earlier in self.days(kind, cluster) if earlier < day]:
                 rows += sum(
                     footer.rows
                     for slot, files in stored.items()
@@ -158,9 +158,9 @@ def split(records: Records) -> Iterator[tuple[Slot, Records]]:
         at_ms = of_cluster.at_ms()
         width = Slot.at(records.kind, "", 0).to_ms
         number = at_ms // width
-        for one in np.unique(number).tolist():
-            slot = Slot(kind=records.kind, cluster=cluster.words[code], from_ms=one * width)
-            yield slot, _where(of_cluster, number == one)
+        for slot_number in np.unique(number).tolist():
+            slot = Slot(kind=records.kind, cluster=cluster.words[code], from_ms=slot_number * width)
+            yield slot, _where(of_cluster, number == slot_number)
 
 
 def _where(records: Records, mask: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Records:

@@ -150,7 +150,7 @@ class ParquetSlots:
                 path = f"{cluster_path(wanted.kind, cluster)}/day={day}"
                 hours = self.folder.names(path)
                 paths = [f"{path}/{hour}/" for hour in hours] or [f"{path}/"]
-                found |= {slot for one in paths if (slot := slot_of(one)) is not None}
+                found |= {slot for file in paths if (slot := slot_of(file)) is not None}
         return [
             slot for slot in found if slot.from_ms < wanted.to_ms and slot.to_ms > wanted.from_ms
         ]

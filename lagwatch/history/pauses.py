@@ -83,17 +83,17 @@ def events(gaps: Sequence[Pause]) -> list[Records]:
 def _read(spool: Spool) -> list[Pause]:
     try:
         found = json.loads(spool.read_note(_NOTE) or b"[]")
-        return [_gap(one) for one in found]
+        return [_gap(entry) for entry in found]
     except (HistoryError, ValueError, KeyError, TypeError) as error:
         _log.warning("history_pauses_not_read", reason=str(error))
         return []
 
 
-def _gap(one: Mapping[str, object]) -> Pause:
-    to_ms = one["to_ms"]
+def _gap(entry: Mapping[str, object]) -> Pause:
+    to_ms = entry["to_ms"]
     return Pause(
-        cluster=str(one["cluster"]),
-        from_ms=int(str(one["from_ms"])),
-        reason=str(one["reason"]),
+        cluster=str(entry["cluster"]),
+        from_ms=int(str(entry["from_ms"])),
+        reason=str(entry["reason"]),
         to_ms=None if to_ms is None else int(str(to_ms)),
     )

@@ -303,7 +303,7 @@ class Recorder:
             taken = state.thinner.round(job.capture, at_ms=job.round_ms)
             records += [taken.samples, taken.groups]
             unchanged = taken.unchanged
-        records = [one for one in records if one.size]
+        records = [part for part in records if part.size]
         series = state.series if job.round_ms is not None else ""
         if records and not self._append(records, series=series):
             state.thinner.reset()
@@ -350,7 +350,7 @@ class Recorder:
         return from_rows(Kind.EVENTS, [row])
 
     def _append(self, records: list[Records], *, series: str) -> bool:
-        rows = sum(one.size for one in records)
+        rows = sum(part.size for part in records)
         try:
             dropped = self._spool.append(records, series=series)
         except HistoryError as error:

@@ -90,13 +90,13 @@ def matching(records: Records, wanted: HistoryRange) -> Records:
 
 def is_word(text: Text, word: str) -> Bools:
     """Which rows hold this word?"""
-    table = np.array([*(one == word for one in text.words), False], np.bool_)
+    table = np.array([*(known == word for known in text.words), False], np.bool_)
     return table[text.codes]
 
 
 def between(text: Text, low: str | None, high: str | None) -> Bools:
     """Which rows hold a word in `low <= word < high`? Unknown comes before every word."""
-    within = [(low is None or one >= low) and (high is None or one < high) for one in text.words]
+    within = [(low is None or word >= low) and (high is None or word < high) for word in text.words]
     return np.array([*within, low is None], np.bool_)[text.codes]
 
 
@@ -180,7 +180,7 @@ def _hashes(values: Values) -> NDArray[np.uint64]:
         blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         for word in values.words
     )
-    table = np.array([*(int.from_bytes(one) for one in digests), 0], np.uint64)
+    table = np.array([*(int.from_bytes(digest) for digest in digests), 0], np.uint64)
     return table[values.codes]
 
 

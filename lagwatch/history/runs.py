@@ -52,12 +52,12 @@ def measured(
 
 
 def _from_samples(
-    store: HistoryStore, one: Deployment, from_ms: int, to_ms: int, recording: Recording
+    store: HistoryStore, deployment: Deployment, from_ms: int, to_ms: int, recording: Recording
 ) -> Records:
     """Rows of the group, rolled up in buckets that begin at `from_ms`; the last may be shorter."""
 
     def read(kind: Kind, since_ms: int, columns: tuple[str, ...]) -> Records:
-        wanted = _of_group(one, kind, since_ms, to_ms, columns)
+        wanted = _of_group(deployment, kind, since_ms, to_ms, columns)
         return _joined(store, wanted).select(columns)
 
     back_ms = from_ms - recording.back_ms
@@ -69,28 +69,28 @@ def _from_samples(
     # at least one: a version may have gone live just now
     buckets = max(1, -(-(to_ms - from_ms) // _STEP_MS))
     span = Span(kind=Kind.ROLLUP_5M, from_ms=from_ms, to_ms=from_ms + buckets * _STEP_MS)
-    rows = roll_up(raw, span, cluster=one.cluster, interval_ms=recording.interval_ms)
+    rows = roll_up(raw, span, cluster=deployment.cluster, interval_ms=recording.interval_ms)
     levels = np.array(rows.text("level").tolist(), object)
     return rows.take(np.flatnonzero(levels == "group"))
 
 
-def _from_rollups(store: HistoryStore, one: Deployment, from_ms: int, to_ms: int) -> Records:
+def _from_rollups(store: HistoryStore, deployment: Deployment, from_ms: int, to_ms: int) -> Records:
     """Whole buckets only."""
     first_ms = -(-from_ms // _STEP_MS) * _STEP_MS
     last_ms = to_ms // _STEP_MS * _STEP_MS
     if first_ms >= last_ms:
         return from_rows(Kind.ROLLUP_5M, (), _MEASURED)
-    wanted = _of_group(one, Kind.ROLLUP_5M, first_ms, last_ms, _MEASURED)
+    wanted = _of_group(deployment, Kind.ROLLUP_5M, first_ms, last_ms, _MEASURED)
     return _joined(store, replace(wanted, level="group"))
 
 
 def _of_group(
-    one: Deployment, kind: Kind, from_ms: int, to_ms: int, columns: tuple[str, ...]
+    deployment: Deployment, kind: Kind, from_ms: int, to_ms: int, columns: tuple[str, ...]
 ) -> HistoryRange:
     return HistoryRange(
         kind=kind,
-        cluster=one.cluster,
-        group=one.group,
+        cluster=deployment.cluster,
+        group=deployment.group,
         from_ms=from_ms,
         to_ms=to_ms,
         columns=columns,
@@ -102,7 +102,7 @@ def _joined(store: HistoryStore, wanted: HistoryRange) -> Records:
     return concat(parts) if parts else from_rows(wanted.kind, (), wanted.chosen)
 
 
-def _run(one: Deployment, from_ms: int, to_ms: int, source: str, rows: Records) -> Run:
+def _run(deployment: Deployment, from_ms: int, to_ms: int, source: str, rows: Records) -> Run:
     total = {name: _total(rows, name) for name in _MEASURED}
     judged = [total[name] for name in ("ok_s", "warn_s", "err_s")]
     lag_max = rows.numbers("lag_max").max(initial=-1)
@@ -110,7 +110,7 @@ def _run(one: Deployment, from_ms: int, to_ms: int, source: str, rows: Records) 
     time_max = np.nan if np.isnan(times).all() else np.nanmax(times)
     rebalances = total["rebalances"]
     return Run(
-        deployment=one,
+        deployment=deployment,
         from_ms=from_ms,
         to_ms=to_ms,
         measured_from=source,

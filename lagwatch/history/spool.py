@@ -113,17 +113,17 @@ class Spool:
             found = self._scan()
             self._set_aside()
         done = self._state.acknowledged
-        self._segments = {one.number: one for one in found if one.number > done}
-        for one in found:
-            if one.number <= done:
-                self._remove(one)
+        self._segments = {segment.number: segment for segment in found if segment.number > done}
+        for segment in found:
+            if segment.number <= done:
+                self._remove(segment)
         self._next = max([*self._segments, done]) + 1
         planned = [self._segments.get(number) for number in self._state.plan]
-        kept = tuple(one for one in planned if one is not None)
+        kept = tuple(entry for entry in planned if entry is not None)
         self._plan = self._as_plan(kept) if kept and len(kept) == len(planned) else None
         self._rounds = dict(self._state.rounds)
-        for one in self._segments.values():
-            self._note_round(one)
+        for segment in self._segments.values():
+            self._note_round(segment)
 
     # the recording side
 
@@ -153,8 +153,8 @@ class Spool:
             dropped = self._make_room(len(data))
             segment = Segment(
                 number=self._next,
-                rows=sum(one.size for one in records),
-                first_ms=min((int(one.at_ms().min()) for one in records if one.size), default=0),
+                rows=sum(part.size for part in records),
+                first_ms=min((int(part.at_ms().min()) for part in records if part.size), default=0),
                 series=series,
                 size_bytes=len(data),
             )
@@ -171,8 +171,8 @@ class Spool:
 
     def _make_room(self, size_bytes: int) -> int:
         """Oldest out; those on their way to the store stay. Returns the rows that went."""
-        under_way = {one.number for one in self._plan.segments} if self._plan else set()
-        held = sum(one.size_bytes for one in self._segments.values())
+        under_way = {segment.number for segment in self._plan.segments} if self._plan else set()
+        held = sum(segment.size_bytes for segment in self._segments.values())
         dropped = 0
         for number in sorted(self._segments):
             if held + size_bytes <= self._max_bytes:
@@ -224,7 +224,7 @@ class Spool:
                     chosen.append(segment)
                     rows += segment.rows
                 plan = self._as_plan(chosen)
-                numbers = tuple(one.number for one in plan.segments)
+                numbers = tuple(segment.number for segment in plan.segments)
                 self._write_state(replace(self._state, plan=numbers))
                 self._plan = plan
             return self._plan
@@ -257,7 +257,7 @@ class Spool:
             HistoryError: it cannot be made durable; deliver the same plan again.
         """
         with self._lock:
-            last = max(one.number for one in plan.segments)
+            last = max(segment.number for segment in plan.segments)
             self._write_state(
                 replace(self._state, acknowledged=last, plan=(), rounds=dict(self._rounds))
             )
@@ -272,10 +272,10 @@ class Spool:
         # without the lock, which `append` holds while it waits for the disk: a copy is at once
         held = list(self._segments.values())
         return Fill(
-            size_bytes=sum(one.size_bytes for one in held),
+            size_bytes=sum(segment.size_bytes for segment in held),
             segments=len(held),
-            rows=sum(one.rows for one in held),
-            oldest_ms=min((one.first_ms for one in held), default=None),
+            rows=sum(segment.rows for segment in held),
+            oldest_ms=min((segment.first_ms for segment in held), default=None),
         )
 
     def close(self) -> None:
@@ -391,9 +391,9 @@ def _segment(entry: os.DirEntry[str]) -> Segment | None:
 
 def _encoded(records: Iterable[Records]) -> bytes:
     parts = []
-    for one in records:
-        stream = to_stream(one)
-        parts += [_PART.pack(KINDS.index(one.kind), len(stream)), stream]
+    for part in records:
+        stream = to_stream(part)
+        parts += [_PART.pack(KINDS.index(part.kind), len(stream)), stream]
     payload = b"".join(parts)
     return _HEAD.pack(_MAGIC, zlib.crc32(payload), len(payload)) + payload
 

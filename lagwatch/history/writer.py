@@ -132,8 +132,8 @@ class Writer:
         by_kind: dict[Kind, list[Records]] = {}
         for segment in plan.segments:
             try:
-                for one in self._spool.load(segment):
-                    by_kind.setdefault(one.kind, []).append(one)
+                for part in self._spool.load(segment):
+                    by_kind.setdefault(part.kind, []).append(part)
             except HistoryError as error:
                 if error.kind != "corrupt":
                     raise
@@ -141,7 +141,7 @@ class Writer:
         batch = [concat(parts) for parts in by_kind.values()]
         self._store.write(batch, batch=plan.batch)
         self._spool.acknowledge(plan)
-        return sum(one.size for one in batch)
+        return sum(part.size for part in batch)
 
     def _say_damaged(self, segment: Segment, error: HistoryError) -> None:
         """Once: the plan it is in may be tried many times while the store is away."""

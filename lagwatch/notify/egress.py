@@ -60,7 +60,7 @@ async def _public_address(host: str, port: int) -> str:
     except OSError as error:
         raise httpcore.ConnectError(str(error)) from error
     addresses = [str(where[0]) for *_, where in found]
-    private = next((one for one in addresses if not ip_address(one).is_global), None)
+    private = next((address for address in addresses if not ip_address(address).is_global), None)
     if private is not None:
         raise httpcore.ConnectError(f"{host} is {private}, and private_networks = false")
     return addresses[0]

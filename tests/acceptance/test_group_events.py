@@ -130,8 +130,8 @@ def test_members_that_join_and_leave_are_told_by_client_id(scene: Scene, kind: s
 def test_a_static_member_is_away_and_comes_back(scene: Scene) -> None:
     topic, group = create_topic(scene.kafka), unique("static")
     produce(scene.kafka, topic, 10)
-    with member(scene.kafka, group, topic, "static", "desk-1") as one:
-        one.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
+    with member(scene.kafka, group, topic, "static", "desk-1") as consumer:
+        consumer.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
         scene.members(group, 1)
 
     away = scene.wait(group, "static_member_away")
@@ -147,8 +147,8 @@ def test_offsets_reset_while_empty_and_partitions_added_are_told_and_printed(
 ) -> None:
     topic, group = create_topic(scene.kafka), unique("reset")
     produce(scene.kafka, topic, 10)
-    with member(scene.kafka, group, topic, "eager", "first") as one:
-        one.commit(offsets=[TopicPartition(topic, 0, 8)], asynchronous=False)
+    with member(scene.kafka, group, topic, "eager", "first") as consumer:
+        consumer.commit(offsets=[TopicPartition(topic, 0, 8)], asynchronous=False)
         scene.members(group, 1)
     scene.wait(group, "member_left")
     for watched in scene.watches:

@@ -48,9 +48,9 @@ class Scene:
 
     def counts(self, served: Served) -> tuple[Any, ...]:
         """Rule, messages lost, messages to read, lag."""
-        one = self.partition(served)
+        partition = self.partition(served)
         names = ("rule", "lost", "readable_lag", "current_lag")
-        return tuple(one.get(name) for name in names)
+        return tuple(partition.get(name) for name in names)
 
     def wait(self, served: Served, *counts: object) -> None:
         eventually(lambda: self.counts(served) == counts, f"{counts}, not {self.counts(served)}")

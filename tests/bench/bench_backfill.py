@@ -114,7 +114,9 @@ def decoding(spark: SparkSession) -> Figure:
 def bare_loop(settings: ClusterSettings) -> int:
     """The same ranges through the same reader and decoder, in this process; rows read."""
     ranges = plan_ranges("bench", settings, from_ms=0, to_ms=EVER_MS, records_per_range=1_000_000)
-    return sum(batch.num_rows for one in ranges for batch in offset_batches("bench", settings, one))
+    return sum(
+        batch.num_rows for span in ranges for batch in offset_batches("bench", settings, span)
+    )
 
 
 # judging
@@ -204,8 +206,8 @@ def write_day(folder: Path) -> None:
         group = row // PARTITIONS
         behind = rng.integers(0, 300, each)
         offset = np.maximum(end_at(at_ms, group % TOPICS, row % PARTITIONS) - behind, 0)
-        names = [f"group-{one:04}" for one in range(GROUPS)]
-        topics = [f"topic-{one:03}" for one in range(TOPICS)]
+        names = [f"group-{number:04}" for number in range(GROUPS)]
+        topics = [f"topic-{number:03}" for number in range(TOPICS)]
         table = pa.table(
             {
                 "cluster": pa.repeat("bench", each),
@@ -229,7 +231,9 @@ def write_day(folder: Path) -> None:
     table = pa.table(
         {
             "cluster": pa.repeat("bench", at_ms.size),
-            "topic": pa.array([f"topic-{one:03}" for one in range(TOPICS)]).take(pa.array(topic)),
+            "topic": pa.array([f"topic-{number:03}" for number in range(TOPICS)]).take(
+                pa.array(topic)
+            ),
             "partition": partition.astype(np.int32),
             "at_ms": at_ms,
             "log_end": end_at(at_ms, topic, partition),

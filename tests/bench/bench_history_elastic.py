@@ -38,10 +38,10 @@ def run() -> Iterator[Figure]:
         try:
             for turn in range(TURNS):
                 first, second = (samples(2 * turn + side) for side in range(2))
-                one = ours_s(store, first), bare_s(client, second)
+                took = ours_s(store, first), bare_s(client, second)
                 if turn:  # the first turn warms the server up
-                    ours.append(first.size / one[0])
-                    bare.append(second.size / one[1])
+                    ours.append(first.size / took[0])
+                    bare.append(second.size / took[1])
         finally:
             client.close()
             store.close()

@@ -70,7 +70,9 @@ def run() -> Iterator[Figure]:
 
 def bytes_of_row(history: Path) -> float:
     """Of the roll-ups of five minutes, in files; lags and time lags are random: the worst case."""
-    (stored,) = (one for one in ParquetStore(str(history)).stats() if one.kind is Kind.ROLLUP_5M)
+    (stored,) = (
+        entry for entry in ParquetStore(str(history)).stats() if entry.kind is Kind.ROLLUP_5M
+    )
     return stored.size_bytes / stored.rows
 
 

@@ -43,7 +43,7 @@ def run() -> Iterator[Figure]:
             + '[clusters.bench]\nbootstrap = "127.0.0.1:9"\n'
         )
         seconds = [_seconds(config) for _ in range(_TIMES)]
-    print(f"  {_TIMES} runs: {', '.join(f'{one:.2f} s' for one in seconds)}", file=sys.stderr)
+    print(f"  {_TIMES} runs: {', '.join(f'{took_s:.2f} s' for took_s in seconds)}", file=sys.stderr)
     yield Figure(name="rollup_idle", value=median(seconds), unit="s", target=1.5)
 
 

@@ -38,8 +38,10 @@ def run() -> Iterator[Figure]:
                 f"hours {outcome.consumer_hours:6.1f} changes {outcome.changes}",
                 file=sys.stderr,
             )
-    within = {name: float(np.mean([one.within for one in all_])) for name, all_ in found.items()}
-    hours = {name: sum(one.consumer_hours for one in all_) for name, all_ in found.items()}
+    within = {
+        name: float(np.mean([result.within for result in all_])) for name, all_ in found.items()
+    }
+    hours = {name: sum(result.consumer_hours for result in all_) for name, all_ in found.items()}
     yield Figure(
         name="scale_within_objective",
         value=within["lagwatch"],

@@ -332,11 +332,11 @@ def test_top_breaks_ties_by_name_and_may_be_of_one_cluster(store: HistoryStore) 
     store.write([group_samples(rows)], batch="b1")
 
     everywhere = store.top(NOON_MS, within_ms=90_000, by=TopBy.LAG, limit=3)
-    one = store.top(NOON_MS, within_ms=90_000, by=TopBy.LAG, limit=3, cluster="c2")
+    of_cluster = store.top(NOON_MS, within_ms=90_000, by=TopBy.LAG, limit=3, cluster="c2")
 
     assert everywhere.text("cluster").tolist() == ["c1", "c1", "c2"]
     assert _groups(everywhere) == ["x", "y", "x"]
-    assert _groups(one) == ["x", "y"]
+    assert _groups(of_cluster) == ["x", "y"]
 
 
 def test_top_of_a_time_without_rows_is_empty(store: HistoryStore) -> None:
@@ -352,13 +352,16 @@ def test_stats_tell_rows_and_times_by_kind_and_cluster(store: HistoryStore) -> N
     rows = [sample(at_ms=NOON_MS + minute * MINUTE_MS) for minute in range(3)]
     store.write([samples(rows), events([happening(cluster="there")])], batch="b1")
 
-    told = [(one.cluster, one.kind, one.rows, one.first_ms, one.last_ms) for one in store.stats()]
+    told = [
+        (entry.cluster, entry.kind, entry.rows, entry.first_ms, entry.last_ms)
+        for entry in store.stats()
+    ]
 
     assert told == [
         ("here", Kind.SAMPLES, 3, NOON_MS, NOON_MS + 2 * MINUTE_MS),
         ("there", Kind.EVENTS, 1, NOON_MS, NOON_MS),
     ]
-    assert all(one.size_bytes > 0 and one.parts > 0 for one in store.stats())
+    assert all(entry.size_bytes > 0 and entry.parts > 0 for entry in store.stats())
 
 
 def test_verify_finds_the_times_that_were_not_recorded(store: HistoryStore) -> None:

@@ -17,7 +17,7 @@ _STATES = {
 }
 
 
-@pytest.mark.parametrize("panel", panels_of_type("stat"), ids=lambda one: one["title"])
+@pytest.mark.parametrize("panel", panels_of_type("stat"), ids=lambda panel: panel["title"])
 def test_one_number_is_of_now_so_that_what_was_deleted_is_not_counted(panel) -> None:
     (target,) = panel["targets"]
 
@@ -41,7 +41,7 @@ def test_every_panel_says_what_it_shows_and_lies_within_the_grid_alone(name) -> 
 
 def test_every_link_leads_to_a_dashboard_and_to_variables_it_has() -> None:
     variables = {
-        board["uid"]: {one["name"] for one in board["templating"]["list"]}
+        board["uid"]: {variable["name"] for variable in board["templating"]["list"]}
         for board in boards().values()
     }
     links = re.findall(r'"url": "(/d/[^"]+)"', json.dumps(list(boards().values())))
@@ -50,19 +50,21 @@ def test_every_link_leads_to_a_dashboard_and_to_variables_it_has() -> None:
     for link in links:
         uid = link.removeprefix("/d/").split("?")[0]
         given = re.findall(r"var-(\w+)=|\$\{(\w+):queryparam\}", link)
-        assert {one or other for one, other in given} <= variables[uid], link
+        assert {first or other for first, other in given} <= variables[uid], link
 
 
 def test_a_choice_among_thousands_of_groups_is_narrowed_and_asks_for_one_series_each() -> None:
     (group,) = [
-        one for one in boards()["lagwatch-group"]["templating"]["list"] if one["name"] == "group"
+        variable
+        for variable in boards()["lagwatch-group"]["templating"]["list"]
+        if variable["name"] == "group"
     ]
 
     assert 'group=~"$find"' in group["query"]
     assert 'status="ERR"' in group["query"]
 
 
-@pytest.mark.parametrize("panel", panels_of_type("table"), ids=lambda one: one["title"])
+@pytest.mark.parametrize("panel", panels_of_type("table"), ids=lambda panel: panel["title"])
 def test_rows_of_a_table_carry_no_label_that_is_neither_shown_nor_hidden(panel) -> None:
     _, organized = panel["transformations"]
     columns = organized["options"]["renameByName"].keys() | organized["options"]["excludeByName"]
@@ -74,7 +76,7 @@ def test_rows_of_a_table_carry_no_label_that_is_neither_shown_nor_hidden(panel) 
         assert (target["instant"], target["format"]) == (True, "table")
 
 
-@pytest.mark.parametrize("panel", panels_of_type("table"), ids=lambda one: one["title"])
+@pytest.mark.parametrize("panel", panels_of_type("table"), ids=lambda panel: panel["title"])
 def test_a_cell_without_a_value_says_unknown_and_an_empty_table_does_not(panel) -> None:
     first, *_ = panel["fieldConfig"]["overrides"]
 
@@ -83,7 +85,9 @@ def test_a_cell_without_a_value_says_unknown_and_an_empty_table_does_not(panel) 
     assert "noValue" not in panel["fieldConfig"]["defaults"]
 
 
-@pytest.mark.parametrize("panel", panels_of_type("state-timeline"), ids=lambda one: one["title"])
+@pytest.mark.parametrize(
+    "panel", panels_of_type("state-timeline"), ids=lambda panel: panel["title"]
+)
 def test_each_state_has_a_color_and_only_a_good_one_is_green(panel) -> None:
     colors = {}
     for override in panel["fieldConfig"]["overrides"]:

@@ -36,7 +36,7 @@ def test_the_committed_dashboards_are_what_the_code_makes() -> None:
 
 
 def test_every_metric_that_a_dashboard_or_rule_asks_for_exists() -> None:
-    asked = set().union(*(metrics_in(one.text) for one in expressions()))
+    asked = set().union(*(metrics_in(expression.text) for expression in expressions()))
     asked |= set().union(*(metrics_in(rule["expr"]) for rule in rules()))
 
     assert asked - OURS - OF_THE_PROCESS == set()
@@ -55,7 +55,7 @@ def test_every_panel_has_queries_that_can_be_told_apart() -> None:
 
 def test_every_recorded_name_that_a_dashboard_or_rule_uses_is_recorded() -> None:
     recorded = {rule["record"] for rule in rules() if "record" in rule}
-    texts = [one.text for one in expressions()] + [rule["expr"] for rule in rules()]
+    texts = [expression.text for expression in expressions()] + [rule["expr"] for rule in rules()]
 
     used = set(re.findall(r"\b\w+:lagwatch_\w+(?::\w+)?|\blagwatch:\w+", "\n".join(texts)))
 
@@ -72,7 +72,7 @@ def test_every_alert_says_what_it_means_and_what_to_do() -> None:
 
 
 def test_rules_about_groups_use_series_that_no_budget_takes_away() -> None:
-    (groups,) = (one for one in rule_groups() if one["name"] == "lagwatch-groups")
+    (groups,) = (group for group in rule_groups() if group["name"] == "lagwatch-groups")
     asked = set().union(*(metrics_in(rule["expr"]) for rule in groups["rules"]))
 
     scrape = Scrape(
@@ -85,7 +85,7 @@ def test_rules_about_groups_use_series_that_no_budget_takes_away() -> None:
         partition_budget=1,
     )
 
-    kept = {one.name for one in scrape.samples if one.labels.get("group") == "h"}
+    kept = {sample.name for sample in scrape.samples if sample.labels.get("group") == "h"}
     assert asked - kept == {"lagwatch_cluster_ready"}
 
 

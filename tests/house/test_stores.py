@@ -48,4 +48,4 @@ def test_only_a_driver_names_its_store(store: str) -> None:
     }
 
     allowed = (*(place for own in _OWN.values() for place in own), *_ALSO)
-    assert {one for one in naming if not one.startswith(allowed)} == set()
+    assert {path for path in naming if not path.startswith(allowed)} == set()

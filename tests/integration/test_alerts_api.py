@@ -41,8 +41,8 @@ def clock() -> ShiftedClock:
 
 @pytest.fixture
 def alerts(tmp_path: Path, clock: ShiftedClock) -> Iterator[Alerts]:
-    with opened(tmp_path, clock) as one:
-        yield one
+    with opened(tmp_path, clock) as alerts:
+        yield alerts
 
 
 def app_of(alerts: Alerts) -> FastAPI:

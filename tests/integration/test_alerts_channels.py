@@ -33,8 +33,8 @@ def clock() -> ShiftedClock:
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    with receiving() as one:
-        yield one
+    with receiving() as server:
+        yield server
 
 
 class TestAlertmanager:

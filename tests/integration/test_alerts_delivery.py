@@ -24,8 +24,8 @@ def clock() -> ShiftedClock:
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    with receiving() as one:
-        yield one
+    with receiving() as server:
+        yield server
 
 
 def hook(receiver: Receiver, name: str = "hook", more: str = "") -> str:

@@ -34,9 +34,9 @@ def scene(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def panel_of(board: str, title: str, kind: str = "") -> Panel:
     """The only panel with this title, and of this type where there are two."""
     (found,) = [
-        one
-        for one in panels(boards()[f"lagwatch-{board}"])
-        if one["title"] == title and kind in ("", one["type"])
+        panel
+        for panel in panels(boards()[f"lagwatch-{board}"])
+        if panel["title"] == title and kind in ("", panel["type"])
     ]
     return dict(found)
 
@@ -70,7 +70,8 @@ def test_every_panel_shows_something(scene: Scene, board: str) -> None:
         return {
             (board, panel["title"])
             for panel, seen in zip(every, see(scene, *every), strict=True)
-            if not seen.get("rows") and not any(one["cells"] for one in seen.get("series", ()))
+            if not seen.get("rows")
+            and not any(series["cells"] for series in seen.get("series", ()))
         }
 
     eventually(lambda: empty() <= EMPTY, f"data in all of {board}", timeout_s=DEADLINE_S)
@@ -139,12 +140,12 @@ def test_numbers_of_the_fleet_are_counts_and_red_where_there_is_trouble(scene: S
     found = scene.prometheus.query(
         f'sum by (status) (lagwatch_group_status{{cluster="{CLUSTER}"}})', at_s=at_s
     )
-    counts = {one["metric"]["status"]: float(one["value"][1]) for one in found}
+    counts = {sample["metric"]["status"]: float(sample["value"][1]) for sample in found}
 
     seen = shown(scene.prometheus, asked, choices=choices(scene), at_s=at_s)
 
-    cells = [only_cell(one) for one in seen]
-    assert [one["value"] for one in cells] == [counts["OK"], counts["WARN"], counts["ERR"]]
+    cells = [only_cell(panel) for panel in seen]
+    assert [cell["value"] for cell in cells] == [counts["OK"], counts["WARN"], counts["ERR"]]
     assert {cell["color"] for cell in cells if cell["value"] == 0} <= {"green"}
     assert (cells[2]["value"] > 0, cells[2]["color"]) == (True, "red")
 
@@ -160,8 +161,8 @@ def test_a_group_that_is_well_is_green_and_its_other_verdicts_are_invisible(scen
     )
 
     assert (only_cell(status)["text"], only_cell(status)["color"]) == ("OK", "green")
-    colors = {one["name"]: {cell["color"] for cell in one["cells"][-3:]}
-              for one in timeline["series"]}  # fmt: skip
+    colors = {series["name"]: {cell["color"] for cell in series["cells"][-3:]}
+              for series in timeline["series"]}  # fmt: skip
     assert colors == {
         "OK": {"green"},
         **{name: {"transparent"} for name in ("WARN", "ERR", "UNKNOWN")},
@@ -182,7 +183,7 @@ def test_a_group_that_stopped_says_so_with_its_cause_and_what_is_unknown(scene: 
     )
 
     assert (only_cell(status)["text"], only_cell(status)["color"]) == ("ERR", "red")
-    (held,) = [one for one in timeline["series"] if one["cells"][-1]["value"] == 1]
+    (held,) = [series for series in timeline["series"] if series["cells"][-1]["value"] == 1]
     assert (held["name"], held["cells"][-1]["color"]) == ("ERR", "red")
     (series,) = cause["series"]
     assert series["name"] in {"stopped", "records_lost"}
@@ -207,17 +208,17 @@ def test_nothing_is_left_of_a_group_that_was_deleted(scene: Scene, kafka: Embedd
     eventually(
         lambda: bool(scene.prometheus.query(known)), "the group is seen", timeout_s=DEADLINE_S
     )
-    numbers = [one for one in panels(boards()["lagwatch-group"]) if one["type"] == "stat"]
-    before = [only_cell(one)["text"] for one in see(scene, *numbers, group=group)]
+    numbers = [panel for panel in panels(boards()["lagwatch-group"]) if panel["type"] == "stat"]
+    before = [only_cell(shown)["text"] for shown in see(scene, *numbers, group=group)]
 
     admin = AdminClient(kafka.admin_config())
     (deleted,) = admin.delete_consumer_groups([group]).values()
     deleted.result(DEADLINE_S)
     eventually(lambda: not scene.prometheus.query(known), "the group is gone", timeout_s=DEADLINE_S)
 
-    after = [only_cell(one)["text"] for one in see(scene, *numbers, group=group)]
+    after = [only_cell(shown)["text"] for shown in see(scene, *numbers, group=group)]
     (table,) = see(scene, panel_of("fleet", "Groups that are not OK"))
-    lost = [one["title"] for one in numbers].index("Messages lost")
+    lost = [panel["title"] for panel in numbers].index("Messages lost")
     assert "20" in before
     assert {text for place, text in enumerate(after) if place != lost} <= NOT_NUMBERS
     assert group not in {row["Group"]["text"] for row in table["rows"]}

@@ -85,7 +85,7 @@ def _offsets(lagwatch: Served, group: str) -> list[int | None]:
     if group not in lagwatch.groups():
         return []
     found = lagwatch.get(f"/api/v1/clusters/here/groups/{group}")["partitions"]
-    return [one["committed"] for one in found]
+    return [point["committed"] for point in found]
 
 
 def _delete_before(kafka: EmbeddedKafka, topic: str, partition: int, offset: int) -> None:

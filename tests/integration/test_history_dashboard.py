@@ -169,7 +169,7 @@ def test_of_many_groups_those_with_the_greatest_values_are_shown(
 @pytest.mark.parametrize("name", ["cluster", "group"])
 def test_every_choice_has_something_to_choose(name, index) -> None:
     client, indices = index
-    (variable,) = [one for one in BOARD["templating"]["list"] if one["name"] == name]
+    (variable,) = [variable for variable in BOARD["templating"]["list"] if variable["name"] == name]
     asked = json.loads(variable["query"])
 
     answer = client.search(

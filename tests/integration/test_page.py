@@ -29,8 +29,8 @@ _QUICK = (
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with browsing() as one:
-        yield one
+    with browsing() as opened:
+        yield opened
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,9 +68,9 @@ def scene(own_kafka: EmbeddedKafka) -> Iterator[Scene]:
         serving(own_kafka.bootstrap_servers, cluster=options, sections=_QUICK) as lagwatch,
     ):
         lagwatch.wait_ready()
-        one = Scene(lagwatch=lagwatch, stalled=stalled, current=current, odd=odd, topic=topic)
+        built = Scene(lagwatch=lagwatch, stalled=stalled, current=current, odd=odd, topic=topic)
         eventually(lambda: (lagwatch.status(stalled) or {}).get("status") == "ERR", "it is stalled")
-        yield one
+        yield built
 
 
 def test_durations_and_verdicts_read_on_the_page_as_everywhere_else(
@@ -241,7 +241,7 @@ class TestUse:
         browser.click("#unzoom")
 
         eventually(lambda: "range=own" not in browser.url, "the whole range is back")
-        assert [one for one in browser.errors() if "SEVERE" in one] == []
+        assert [error for error in browser.errors() if "SEVERE" in error] == []
 
     def test_a_group_says_what_to_do_and_who_is_in_it(self, browser: Browser, scene: Scene) -> None:
         open_group(browser, scene.at(scene.stalled))

@@ -32,14 +32,14 @@ def test_reported_positions_have_lag_time_lag_and_history_beside_a_group_of_kafk
         shown = lagwatch.get(f"/api/v1/clusters/here/groups/{job}")
         path = f"/api/v1/clusters/here/groups/{job}/history?step=raw"
         eventually(
-            lambda: any(one["total_lag"] == 10 for one in lagwatch.get(path)["points"]),
+            lambda: any(point["total_lag"] == 10 for point in lagwatch.get(path)["points"]),
             "its history",
         )
         other = lagwatch.known(group)
 
     assert taken == {**taken, "cluster": "here", "group": job, "kind": "flink", "partitions": 2}
     assert (shown["info"]["type"], shown["info"]["members"]) == ("flink", None)
-    assert [one["committed"] for one in shown["partitions"]] == [60, 50]
+    assert [partition["committed"] for partition in shown["partitions"]] == [60, 50]
     assert 0 <= shown["time_lag_s"] < 60
     assert other["totallag"] == 20 + 40
 

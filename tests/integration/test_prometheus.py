@@ -54,7 +54,7 @@ def test_prometheus_scrapes_without_an_error(scene: Scene) -> None:
     assert (target["health"], target["lastError"]) == ("up", "")
 
 
-@pytest.mark.parametrize("expression", _every_expression(), ids=lambda one: one.place)
+@pytest.mark.parametrize("expression", _every_expression(), ids=lambda expression: expression.place)
 def test_every_expression_finds_data(scene: Scene, expression: Expression) -> None:
     asked = metrics_in(expression.text)
     if asked and asked <= _PRESENT_WITH_A_CHANNEL and not _has_channels(scene):

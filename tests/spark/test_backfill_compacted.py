@@ -108,7 +108,7 @@ def settings(kafka: EmbeddedKafka, topic: str) -> ClusterSettings:
 def records_left(kafka: EmbeddedKafka, topic: str) -> int:
     there = settings(kafka, topic)
     ranges = plan_ranges("here", there, from_ms=0, to_ms=EVER_MS, records_per_range=1_000_000)
-    return sum(batch.orders.size for one in ranges for batch in read_range("here", there, one))
+    return sum(batch.orders.size for span in ranges for batch in read_range("here", there, span))
 
 
 def filled(
@@ -155,8 +155,8 @@ def test_rows_begin_where_the_broker_has_left_every_commit_and_are_those_of_a_wh
     left_out = sum(row["at_ms"] < complete_from for row in rows_of_whole if row["group"] == ONCE)
     assert told.count("incomplete") == left_out > 0
     assert any("compaction removed commits of 1 partition" in line for line in told.not_covered())
-    covers = {one.group: one for one in told.partly}
-    assert {one.from_ms for one in covers.values()} == {complete_from}
+    covers = {partial.group: partial for partial in told.partly}
+    assert {partial.from_ms for partial in covers.values()} == {complete_from}
     assert [covers[name].single for name in (*GROUPS, ONCE)] == [False, False, True]
     lines = "\n".join(told.lines(dry_run=False))
     assert f"{ONCE}: only the last commit is known, of " in lines

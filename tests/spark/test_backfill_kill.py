@@ -35,7 +35,7 @@ def test_a_killed_run_is_carried_on_and_nothing_is_there_twice(
     result = hurt.backfill(where, **until)
 
     assert 0 < written < 3 * HOURS
-    assert [one.resumed for one in result.clusters] == [True, False]
+    assert [cluster.resumed for cluster in result.clusters] == [True, False]
     assert result.clusters[1].rounds == 0
     done = result.clusters[0]
     assert done.count("samples_before") > 0

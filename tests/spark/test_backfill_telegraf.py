@@ -62,12 +62,12 @@ def of_group(second: int, *, status: str = "WARN", lag: int = 7) -> list[dict[st
 def pattern(elasticsearch: EmbeddedElasticsearch) -> str:
     """Documents of three rounds, one of them sent twice, and one of something else."""
     index = f"{unique_prefix()}-2026.11.21"
-    documents = [one for second in ROUNDS_S for one in of_group(second)]
+    documents = [document for second in ROUNDS_S for document in of_group(second)]
     documents += of_group(60)
     documents.append({"@timestamp": "2026-11-21T12:00:00Z", "measurement_name": "cpu", "tag": {}})
     client = elasticsearch.client()
-    for one in documents:
-        client.index(index=index, document=one)
+    for document in documents:
+        client.index(index=index, document=document)
     client.indices.refresh(index=index)
     return index.split("-", maxsplit=1)[0] + "-*"
 
@@ -116,8 +116,8 @@ def test_verdicts_that_changed_between_rounds_are_events_and_none_over_a_missing
     prefix = unique_prefix()
     client = elasticsearch.client()
     for second, status in ((0, "OK"), (60, "WARN"), (120, "WARN"), (240, "OK"), (300, "ERR")):
-        for one in of_group(second, status=status):
-            client.index(index=f"{prefix}-2026.11.21", document=one)
+        for document in of_group(second, status=status):
+            client.index(index=f"{prefix}-2026.11.21", document=document)
     client.indices.refresh(index=f"{prefix}-*")
     store = Store(spark, tmp_path / "store")
 

@@ -107,9 +107,9 @@ def _same(found: Sequence[Row], expected: Sequence[Row], *key: str) -> None:
     assert set(by_key) == {tuple(row[name] for name in key) for row in expected}
     assert len(found) == len(expected)
     for row in expected:
-        one = by_key[tuple(row[name] for name in key)]
+        other = by_key[tuple(row[name] for name in key)]
         for name, value in row.items():
-            assert _equal(one[name], value), (row, name, one[name])
+            assert _equal(other[name], value), (row, name, other[name])
 
 
 def _equal(found: Any, expected: Any) -> bool:  # noqa: ANN401
@@ -569,8 +569,8 @@ def test_a_day_of_which_nothing_is_known_gives_a_report_that_says_so(spark, tmp_
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with browsing() as one:
-        yield one
+    with browsing() as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -331,8 +331,8 @@ def test_files_that_cannot_be_used_are_set_aside_and_named(
     result = run(spark, ref(tmp_path))
 
     assert len(result.set_aside) == 2
-    assert any("part-torn" in one for one in result.set_aside)
-    assert any("part-spoilt" in one for one in result.set_aside)
+    assert any("part-torn" in path for path in result.set_aside)
+    assert any("part-spoilt" in path for path in result.set_aside)
     first_hour = [
         row
         for row in stored(tmp_path)[Kind.ROLLUP_5M]

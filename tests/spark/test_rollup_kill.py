@@ -73,14 +73,14 @@ def test_a_run_that_is_killed_and_run_again_leaves_what_an_undisturbed_run_leave
     run(spark, undisturbed)
 
     _start_and_kill(disturbed, tmp_path, at_first_file_of=Kind.ROLLUP_5M)
-    left = {one: len(held(ParquetStore(str(disturbed)), one)) for one in ROLLUPS}
+    left = {kind: len(held(ParquetStore(str(disturbed)), kind)) for kind in ROLLUPS}
     run(spark, disturbed)
 
     killed, whole = ParquetStore(str(disturbed)), ParquetStore(str(undisturbed))
     assert left[Kind.ROLLUP_5M]
     assert not left[Kind.ROLLUP_1D]
-    for one in ROLLUPS:
-        assert held(killed, one) == held(whole, one)
+    for kind in ROLLUPS:
+        assert held(killed, kind) == held(whole, kind)
     checked = killed.verify()
     assert (checked.duplicates, checked.torn, checked.foreign) == (0, (), ())
 

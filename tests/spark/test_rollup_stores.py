@@ -52,7 +52,7 @@ def test_elasticsearch_and_parquet_give_the_same_roll_ups(
         spool=tmp_path / "spool",
         retention=FOREVER,
     )
-    refs = [StoreRef(settings=one) for one in (parquet, there)]
+    refs = [StoreRef(settings=settings) for settings in (parquet, there)]
     found = recording(21, rounds=300)
     late = Recording(
         samples=[sample(group="late", at_ms=NOON_MS + HOUR_MS, lag=77)], groups=[], events=[]
@@ -72,7 +72,7 @@ def test_elasticsearch_and_parquet_give_the_same_roll_ups(
         assert rows == held(of_elastic, kind)
         assert any(row["group"] == "late" for row in rows)
     for ref_results in results:
-        assert [sum(one.rows.values()) > 0 for one in ref_results] == [True, True, False]
+        assert [sum(result.rows.values()) > 0 for result in ref_results] == [True, True, False]
         # a late row may be held for a while, and so matters to what follows
         assert ref_results[1].buckets[Kind.ROLLUP_5M] <= 6
     of_parquet.close()
@@ -151,4 +151,4 @@ def test_the_api_answers_from_roll_ups_what_it_answers_from_samples(
 def plain(page: HistoryPage, name: str) -> list[object]:
     values = page.columns[name]
     found = values.tolist()
-    return [round(one, 9) if isinstance(one, float) else one for one in found]
+    return [round(value, 9) if isinstance(value, float) else value for value in found]

@@ -115,8 +115,8 @@ def test_a_worse_source_never_takes_the_place_of_a_better_one(
         (3, Source.LIVE),
         (4, Source.BACKFILL),
     ):
-        one = samples([sample(lag=lag, source=source.value)])
-        write_rows(frame_of(spark, one), ref, Kind.SAMPLES, batch=f"b{lag}")
+        rows = samples([sample(lag=lag, source=source.value)])
+        write_rows(frame_of(spark, rows), ref, Kind.SAMPLES, batch=f"b{lag}")
 
     found = read_rows(spark, ref, ever(columns=("lag", "source")))
     assert [(row["lag"], row["source"]) for row in found.collect()] == [(3, "live")]

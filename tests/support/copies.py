@@ -67,16 +67,16 @@ class Copied:
     def compact(self, place: int, below: int) -> None:
         """As Kafka does it: below an offset only the last record of each key stays."""
         last = {
-            one["key"]: one["offset"]
-            for one in self.records
-            if one["partition"] == place and one["offset"] < below
+            record["key"]: record["offset"]
+            for record in self.records
+            if record["partition"] == place and record["offset"] < below
         }
         self.records = [
-            one
-            for one in self.records
-            if one["partition"] != place
-            or one["offset"] >= below
-            or last[one["key"]] == one["offset"]
+            record
+            for record in self.records
+            if record["partition"] != place
+            or record["offset"] >= below
+            or last[record["key"]] == record["offset"]
         ]
 
     def ends(

@@ -231,18 +231,18 @@ class Live:
     def commit(self, *commits: tuple[str, str, int, int]) -> None:
         """(group, topic, partition, offset), all at this instant."""
         identities = [commit[:3] for commit in commits]
-        new = [one for one in dict.fromkeys(identities) if one not in self._keys]
+        new = [identity for identity in dict.fromkeys(identities) if identity not in self._keys]
         first = len(self._keys)
-        self._keys |= {one: first + index for index, one in enumerate(new)}
+        self._keys |= {identity: first + index for index, identity in enumerate(new)}
         number = len(commits)
         self._order += number
         self._tell(
             Commits(
                 first_new_id=first,
-                new_groups=tuple(one[0] for one in new),
-                new_topics=tuple(one[1] for one in new),
-                new_partitions=tuple(one[2] for one in new),
-                key=np.array([self._keys[one] for one in identities], np.int32),
+                new_groups=tuple(identity[0] for identity in new),
+                new_topics=tuple(identity[1] for identity in new),
+                new_partitions=tuple(identity[2] for identity in new),
+                key=np.array([self._keys[identity] for identity in identities], np.int32),
                 offset=np.array([commit[3] for commit in commits], np.int64),
                 commit_ms=np.full(number, self.now_ms, np.int64),
                 order=np.arange(self._order - number, self._order, dtype=np.int64),
@@ -326,9 +326,9 @@ class MemoryStore:
         found = [
             row
             for batch in self.batches.values()
-            for one in batch
-            for row in one.rows()
-            if one.kind is kind
+            for part in batch
+            for row in part.rows()
+            if part.kind is kind
         ]
         return in_order(found, kind)
 

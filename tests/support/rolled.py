@@ -167,7 +167,7 @@ def write_fleet(
     chance = np.random.default_rng(seed)
     store = ParquetStore(url)
     written: dict[Kind, list[Records]] = {}
-    loads = {one.topic: chance.uniform(0.9, 1.1, 4000) for one in fleet}
+    loads = {group.topic: chance.uniform(0.9, 1.1, 4000) for group in fleet}
     for group in fleet:
         series = _Series(group, day, chance, loads[group.topic])
         for records in series.records():
@@ -178,7 +178,7 @@ def write_fleet(
         store=store,
         url=url,
         day=day,
-        rows={kind: sum(one.size for one in parts) for kind, parts in written.items()},
+        rows={kind: sum(part.size for part in parts) for kind, parts in written.items()},
     )
 
 

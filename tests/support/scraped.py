@@ -85,7 +85,7 @@ class Cluster:
         )
 
     def _ends(self, *, at_zero: bool) -> None:
-        ends = np.array([one for many in self.topics.values() for one in many], np.int64)
+        ends = np.array([end for many in self.topics.values() for end in many], np.int64)
         start, end = ends.reshape(-1, 2).T
         at_zero_end = np.where(end < 0, -1, 0)
         self.monitor.apply(
@@ -161,7 +161,7 @@ def info(group: str, state: str = "Stable", *, holds: Sequence[tuple[str, int]] 
 
 def exporter(*clusters: Cluster, **settings: object) -> tuple[Exporter, ServiceState]:
     """An exporter, and the state it would collect."""
-    state = ServiceState(version="1.2.3", clusters=tuple(one.state() for one in clusters))
+    state = ServiceState(version="1.2.3", clusters=tuple(cluster.state() for cluster in clusters))
     made = Exporter(
         MetricsSettings.model_validate(settings), collect=lambda: state, clock=SystemClock()
     )
@@ -185,14 +185,14 @@ class Scrape:
         for family in parse(text(*clusters, form=form, **settings)):
             assert family.name not in self.families, f"{family.name} stands in two places"
             self.families[family.name] = family
-        self.samples = [one for family in self.families.values() for one in family.samples]
+        self.samples = [sample for family in self.families.values() for sample in family.samples]
 
     def values(self, name: str, **labels: str) -> list[float]:
         """Of all series with this name that have these labels, among others."""
         return [
-            one.value
-            for one in self.samples
-            if one.name == name and labels.items() <= one.labels.items()
+            sample.value
+            for sample in self.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
         ]
 
     def value(self, name: str, **labels: str) -> float:
@@ -201,4 +201,4 @@ class Scrape:
         return found
 
     def labels(self, name: str) -> list[Labels]:
-        return [one.labels for one in self.samples if one.name == name]
+        return [sample.labels for sample in self.samples if sample.name == name]

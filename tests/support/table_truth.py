@@ -56,10 +56,10 @@ class Truth:
     ) -> Mapping[tuple[str, ...], str]:
         found = prometheus.query(column.expression, at_s=at_s)
         return {
-            self._key(one["metric"]): one["metric"][column.label]
+            self._key(result["metric"]): result["metric"][column.label]
             if column.label
-            else one["value"][1]
-            for one in found
+            else result["value"][1]
+            for result in found
         }
 
     def _key(self, labels: Mapping[str, str]) -> tuple[str, ...]:

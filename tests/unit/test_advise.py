@@ -110,22 +110,26 @@ def test_when_the_data_cannot_tell_it_says_why(changes, why) -> None:
 
 
 @given(_RATES, _RATES, _HEADROOMS)
-def test_it_is_the_least_number_that_is_enough(peak, one, headroom) -> None:
-    needed = needed_consumers(peak, one, headroom)
+def test_it_is_the_least_number_that_is_enough(peak, capacity, headroom) -> None:
+    needed = needed_consumers(peak, capacity, headroom)
 
-    assert needed * one * headroom >= peak * (1 - 1e-8)
-    assert needed == 1 or (needed - 1) * one * headroom < peak
+    assert needed * capacity * headroom >= peak * (1 - 1e-8)
+    assert needed == 1 or (needed - 1) * capacity * headroom < peak
 
 
 @given(_RATES, _RATES, _RATES, _HEADROOMS)
-def test_more_load_never_needs_less(one, low, more, headroom) -> None:
-    assert needed_consumers(low + more, one, headroom) >= needed_consumers(low, one, headroom)
-    assert needed_consumers(low, one + more, headroom) <= needed_consumers(low, one, headroom)
+def test_more_load_never_needs_less(capacity, low, more, headroom) -> None:
+    assert needed_consumers(low + more, capacity, headroom) >= needed_consumers(
+        low, capacity, headroom
+    )
+    assert needed_consumers(low, capacity + more, headroom) <= needed_consumers(
+        low, capacity, headroom
+    )
 
 
 @given(st.integers(1, 10_000), st.integers(1, 10_000))
-def test_a_whole_quotient_is_not_rounded_up(needed, one) -> None:
-    assert needed_consumers(needed * one * 0.7, one, 0.7) == needed
+def test_a_whole_quotient_is_not_rounded_up(needed, capacity) -> None:
+    assert needed_consumers(needed * capacity * 0.7, capacity, 0.7) == needed
 
 
 @given(

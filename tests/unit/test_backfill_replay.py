@@ -102,13 +102,19 @@ def every(
 
 def rows(hours: list[Part], kind: Kind) -> list[dict[str, Any]]:
     return in_order(
-        (row for hour in hours for one in hour.records if one.kind is kind for row in one.rows()),
+        (
+            row
+            for hour in hours
+            for part in hour.records
+            if part.kind is kind
+            for row in part.rows()
+        ),
         kind,
     )
 
 
 def whole(hours: list[Part], kind: Kind) -> Records:
-    return concat([one for hour in hours for one in hour.records if one.kind is kind])
+    return concat([part for hour in hours for part in hour.records if part.kind is kind])
 
 
 class Watched:
@@ -153,7 +159,7 @@ class Watched:
             self.live.shown_to(self.recorder)
 
     def rows(self, kind: Kind) -> list[dict[str, Any]]:
-        found = (row for one in self.records if one.kind is kind for row in one.rows())
+        found = (row for part in self.records if part.kind is kind for row in part.rows())
         return in_order((row for row in found if row.get("event") != "recording"), kind)
 
 
@@ -427,8 +433,8 @@ def test_rows_come_hour_by_hour() -> None:
     assert [(hour.to_ms - NOON_MS) / 1000 for hour in hours] == [0, 3600, 3660]
     assert [hour.rounds for hour in hours] == [2, 120, 2]
     for hour in hours:
-        for one in hour.records:
-            assert (one.at_ms() // HOUR_MS == hour.from_ms // HOUR_MS).all()
+        for part in hour.records:
+            assert (part.at_ms() // HOUR_MS == hour.from_ms // HOUR_MS).all()
 
 
 def test_nothing_in_gives_nothing_out() -> None:

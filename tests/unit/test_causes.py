@@ -95,9 +95,9 @@ def told(
     coordinator = changes.pop("coordinator", 1)
     verdicts = [part.verdict(number) for number, part in enumerate(parts)]
     held: dict[str, list[tuple[str, int]]] = {name: [] for name in idle}
-    for one in verdicts:
-        if one.client_id:
-            held.setdefault(one.client_id, []).append((one.topic, one.partition))
+    for partition in verdicts:
+        if partition.client_id:
+            held.setdefault(partition.client_id, []).append((partition.topic, partition.partition))
     info = GroupInfo(
         group="billing",
         type="classic",
@@ -115,12 +115,16 @@ def told(
             for name, places in held.items()
         ),
     )
-    known = [one.status for one in verdicts if one.status is not PartitionStatus.UNKNOWN]
+    known = [
+        partition.status
+        for partition in verdicts
+        if partition.status is not PartitionStatus.UNKNOWN
+    ]
     status = GroupStatus(min(int(max(known)), 3)) if known else GroupStatus.UNKNOWN
-    places = {(one.topic, one.partition): one for one in verdicts}
+    places = {(partition.topic, partition.partition): partition for partition in verdicts}
     outlook = of_group(
         {place: part.outlook for place, part in zip(places, parts, strict=True)},
-        {place: one.current_lag for place, one in places.items()},
+        {place: partition.current_lag for place, partition in places.items()},
     )
     verdict = group_verdict(*verdicts, status=status, stale=stale, data_age_s=age_s)
     return Case(verdict=verdict, outlook=outlook, info=info, events=tuple(events), **changes)
@@ -144,8 +148,8 @@ POLLED: Final = (("quiet_ms", 400_000), ("commits_are", "polled"), ("committed_o
 
 
 def reset(before: int, after: int, partition: int = 0) -> GroupEvent:
-    one = {"partition": partition, "before": before, "after": after}
-    detail = json.dumps([one])
+    change = {"partition": partition, "before": before, "after": after}
+    detail = json.dumps([change])
     return event(EventName.OFFSETS_RESET, topic="orders", count=1, detail=detail)
 
 

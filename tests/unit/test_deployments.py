@@ -62,9 +62,9 @@ def history(tmp_path: Path) -> Iterator[History]:
     settings = HistorySettings(
         url=str(tmp_path / "store"), spool=tmp_path / "spool", flush_s=0.1, interval_s=1
     )
-    one = History(settings, SystemClock())
-    yield one
-    one.stop(5)
+    opened = History(settings, SystemClock())
+    yield opened
+    opened.stop(5)
 
 
 def _app(live: Live, history: History, clock: Clock = _NOON) -> FastAPI:
@@ -202,7 +202,7 @@ def test_deployments_are_listed_at_once_and_after_a_restart(live, history) -> No
     eventually(lambda: len(held(history.store, Kind.EVENTS)) == 2, "the events in the store")
     after_a_restart = _get(_app(live, history, clock), _PATH).json()
 
-    assert [one["version"] for one in at_once] == ["4.1", "4.2"]
+    assert [entry["version"] for entry in at_once] == ["4.1", "4.2"]
     assert after_a_restart == at_once
 
 
@@ -266,13 +266,13 @@ def test_two_versions_are_compared_by_what_was_recorded_while_each_was_live(live
         rows = {"group": "a/b", "at_ms": _START_MS + 1000 * second, "observed_ms": _START_MS}
         lag = produced - committed
         status = "OK" if second < 600 else "WARN"
-        one = sample(
+        partition = sample(
             **rows, committed_offset=committed, log_end_offset=produced, lag=lag, status=status
         )
         whole = group_sample(
             **rows, total_lag=lag, status=status, unchanged=0, interval_ms=30_000, previous_ms=None
         )
-        history.store.write([samples([one]), group_samples([whole])], batch=f"at-{second}")
+        history.store.write([samples([partition]), group_samples([whole])], batch=f"at-{second}")
         committed += 300 if second < 570 else 120
 
     answered = _get(app, f"{_PATH}/4.1/diff/4.2?last=5m").json()

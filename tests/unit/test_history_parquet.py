@@ -105,7 +105,7 @@ def test_a_file_that_is_not_published_is_not_seen(store: ParquetStore, folder: P
 def test_a_torn_file_is_named_by_verify_and_passed_over_by_readers(
     store: ParquetStore, folder: Path, damage: str
 ) -> None:
-    store.write([samples([sample(partition=one) for one in range(999)])], batch="b1")
+    store.write([samples([sample(partition=partition) for partition in range(999)])], batch="b1")
     store.write([samples([sample(at_ms=NOON_MS + 1)])], batch="b2")
     data = (folder / FILE).read_bytes()
     changed = {
@@ -179,7 +179,7 @@ def test_an_older_file_without_a_new_column_reads_as_unknown(
 def test_reading_one_group_reads_few_rows(store: ParquetStore) -> None:
     rows = concat(
         [
-            samples([sample(group=f"g{group:04}", partition=one) for one in range(10)])
+            samples([sample(group=f"g{group:04}", partition=partition) for partition in range(10)])
             for group in range(9000)
         ]
     )
@@ -217,7 +217,7 @@ def test_an_hour_that_goes_on_is_left_alone(store: ParquetStore) -> None:
 
 
 def test_a_record_twice_in_one_file_is_a_fault(store: ParquetStore, folder: Path) -> None:
-    store.write([samples([sample(partition=one) for one in range(3)])], batch="b1")
+    store.write([samples([sample(partition=partition) for partition in range(3)])], batch="b1")
     [file] = folder.rglob("*.parquet")
     rows = pq.read_table(file)
     twice = pa.concat_tables([rows, rows.slice(0, 1)]).replace_schema_metadata(rows.schema.metadata)
@@ -230,7 +230,7 @@ def test_a_record_twice_in_one_file_is_a_fault(store: ParquetStore, folder: Path
 
 def test_doubled_records_become_one(store: ParquetStore) -> None:
     for batch in ("b1", "b2"):
-        store.write([samples([sample(partition=one) for one in range(5)])], batch=batch)
+        store.write([samples([sample(partition=partition) for partition in range(5)])], batch=batch)
     doubled = store.verify()
     assert (doubled.duplicates, doubled.sound) == (5, True)
 

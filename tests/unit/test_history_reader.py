@@ -57,7 +57,7 @@ def column(page: HistoryPage, name: str) -> list:
 
 
 def write_rounds(store: ParquetStore, seconds, **changes) -> None:
-    rows = [group_sample(at_ms=NOON_MS + one * SECOND_MS, **changes) for one in seconds]
+    rows = [group_sample(at_ms=NOON_MS + second * SECOND_MS, **changes) for second in seconds]
     store.write([group_samples(rows)], batch=f"b{rows[0]['at_ms']}")
 
 
@@ -131,8 +131,8 @@ def test_pages_of_a_grid_follow_one_another(store: ParquetStore) -> None:
 def test_pages_of_rows_miss_and_double_nothing(tmp_path_factory, seconds, limit) -> None:
     store = ParquetStore(str(tmp_path_factory.mktemp("store")))
     rows = [
-        happening(at_ms=NOON_MS + one * SECOND_MS, partition=number)
-        for number, one in enumerate(seconds)
+        happening(at_ms=NOON_MS + second * SECOND_MS, partition=number)
+        for number, second in enumerate(seconds)
     ]
     store.write([events(rows)], batch="b1")
     reader = reader_of(store)

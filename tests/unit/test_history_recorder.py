@@ -37,10 +37,10 @@ class Kept(Spool):
         return super().append(records, series=series)
 
     def rows(self, kind: Kind) -> list[dict]:
-        return in_order((row for one in self.of(kind) for row in one.rows()), kind)
+        return in_order((row for part in self.of(kind) for row in part.rows()), kind)
 
     def of(self, kind: Kind) -> list[Records]:
-        return [one for one in self.records if one.kind is kind]
+        return [part for part in self.records if part.kind is kind]
 
     def all(self, kind: Kind) -> Records:
         found = self.of(kind)
@@ -89,8 +89,8 @@ def test_samples_are_taken_once_in_every_interval(live: Live, spool: Kept) -> No
 def test_the_instant_is_the_same_for_instances_that_judge_at_other_moments(
     live: Live, tmp_path: Path
 ) -> None:
-    one, other = Kept(tmp_path / "one"), Kept(tmp_path / "other")
-    first, second = recorder(one), recorder(other)
+    this, other = Kept(tmp_path / "one"), Kept(tmp_path / "other")
+    first, second = recorder(this), recorder(other)
 
     live.shown_to(first)
     live.wait(1.3)
@@ -98,7 +98,7 @@ def test_the_instant_is_the_same_for_instances_that_judge_at_other_moments(
 
     keys = [
         [tuple(row[name] for name in Kind.SAMPLES.key) for row in spool.rows(Kind.SAMPLES)]
-        for spool in (one, other)
+        for spool in (this, other)
     ]
     assert keys[0] == keys[1]
 
@@ -333,8 +333,8 @@ def test_what_was_left_out_can_be_put_back(tmp_path_factory, operations, full_ev
 
     for operation, *values in operations:
         _perform(live, recorders, operation, values)
-        for one in recorders:
-            live.shown_to(one)
+        for each in recorders:
+            live.shown_to(each)
 
     for group in ("g0", "g1", "g2"):
         assert _put_back(thinned, group) == _put_back(whole, group), group
@@ -356,7 +356,7 @@ def test_a_lost_segment_leaves_a_gap_and_never_a_wrong_value(live: Live, spool: 
 
     for lost in rounds:
         left = [_without(spool.all(kind), lost) for kind in (Kind.SAMPLES, Kind.GROUP_SAMPLES)]
-        for row in expand(*(_of(one, "a") for one in left)).rows():
+        for row in expand(*(_of(part, "a") for part in left)).rows():
             assert truth[row["at_ms"], row["partition"]] == row["lag"], (lost, row)
 
 
@@ -366,7 +366,7 @@ def _perform(live: Live, recorders, operation: str, values) -> None:  # noqa: C9
             if ("orders", partition) in live.ends:
                 live.produce("orders", partition, 10)
         case "commit", [group, behind, everywhere]:
-            partitions = [one for topic, one in live.ends if topic == "orders"]
+            partitions = [partition for topic, partition in live.ends if topic == "orders"]
             for partition in partitions if everywhere else partitions[:1]:
                 offset = max(live.ends["orders", partition] - behind, 0)
                 live.commit((f"g{group}", "orders", partition, offset))
@@ -377,8 +377,8 @@ def _perform(live: Live, recorders, operation: str, values) -> None:  # noqa: C9
         case "assign", [group]:
             live.assign(f"g{group}", ("orders", 0), ("orders", 2))
         case "lose", _:
-            for one in recorders:
-                for state in one._clusters.values():  # noqa: SLF001 as after a loss in the spool
+            for recorder in recorders:
+                for state in recorder._clusters.values():  # noqa: SLF001 as after a loss in the spool
                     state.thinner.reset()
         case "wait", [seconds]:
             live.wait(seconds)
@@ -390,7 +390,7 @@ def _put_back(spool: Kept, group: str) -> list[dict]:
 
 
 def _of(rows: Records, group: str) -> Records:
-    chosen = [index for index, one in enumerate(rows.text("group").tolist()) if one == group]
+    chosen = [index for index, name in enumerate(rows.text("group").tolist()) if name == group]
     return rows.take(np.array(chosen, np.int64))
 
 

@@ -43,7 +43,9 @@ def spool_in(folder: Path, *, max_bytes: int = LARGE) -> Spool:
 def numbered(number: int) -> list[Records]:
     """The rows of one round, told apart by their lag."""
     at_ms = NOON_MS + number * 30_000
-    return [samples([sample(at_ms=at_ms, lag=number, partition=one) for one in range(3)])]
+    return [
+        samples([sample(at_ms=at_ms, lag=number, partition=partition) for partition in range(3)])
+    ]
 
 
 def writer_of(spool: Spool, store: MemoryStore, *, max_rows: int = 500_000, flush_ms: int = 0):
@@ -68,8 +70,8 @@ def test_rows_come_out_as_they_went_in(tmp_path: Path) -> None:
     plan = spool.plan(max_rows=100)
     assert plan is not None
     came_out = spool.load(plan.segments[0])
-    assert [(one.kind, list(one.rows())) for one in came_out] == [
-        (one.kind, list(one.rows())) for one in went_in
+    assert [(part.kind, list(part.rows())) for part in came_out] == [
+        (part.kind, list(part.rows())) for part in went_in
     ]
 
 
@@ -199,7 +201,7 @@ def test_a_damaged_segment_is_counted_once_however_often_its_batch_is_tried(
 
     assert delivered == [False, False, False, True]
     assert writer.corrupt == 3
-    assert [one["event"] for one in logged].count("history_segment_damaged") == 1
+    assert [line["event"] for line in logged].count("history_segment_damaged") == 1
 
 
 def test_foreign_files_in_the_folder_are_left_alone(tmp_path: Path) -> None:
@@ -255,7 +257,7 @@ def test_batches_are_delivered_in_order_and_bounded(tmp_path: Path) -> None:
     while writer.deliver():
         pass
 
-    sizes = [sum(one.size for one in batch) for batch in store.batches.values()]
+    sizes = [sum(part.size for part in batch) for batch in store.batches.values()]
     assert sizes == [6, 6, 3]
     assert lags(store) == list(range(5))
     assert list(store.batches) == sorted(store.batches)
@@ -397,7 +399,7 @@ def test_rows_wait_in_the_spool_to_make_larger_batches(tmp_path: Path) -> None:
     eventually(lambda: store.writes == 1, "the batch is delivered")
     writer.stop(10)
 
-    assert [sum(one.size for one in batch) for batch in store.batches.values()] == [9]
+    assert [sum(part.size for part in batch) for batch in store.batches.values()] == [9]
 
 
 @settings(max_examples=40, deadline=None)
@@ -423,7 +425,7 @@ def test_every_row_arrives_once_whatever_happens(tmp_path_factory, happenings, m
             case "half":  # written, and killed before it was acknowledged
                 plan = spool.plan(max_rows=max_rows)
                 if plan is not None:
-                    rows = [one for part in plan.segments for one in spool.load(part)]
+                    rows = [part for segment in plan.segments for part in spool.load(segment)]
                     store.batches[plan.batch] = rows
                     spool = spool_in(folder)
             case "restart":

@@ -38,9 +38,9 @@ class Rounds:
         self.monitor = ClusterMonitor("here", settings)
         self.now_ms = START_MS
         self._commits = 0
-        one = np.ones(1, np.int32)
+        ones = np.ones(1, np.int32)
         self._apply(CollectorStarted(incarnation=1))
-        self._apply(Topics(version=1, names=("t",), ids=("id",), partitions=one, leader=one))
+        self._apply(Topics(version=1, names=("t",), ids=("id",), partitions=ones, leader=ones))
         self._apply(Backlog(read=0, total=0, ready=True))
 
     def _apply(self, report: Report) -> None:

@@ -84,10 +84,10 @@ def test_a_group_of_which_nothing_is_known_has_no_lag() -> None:
 def test_exactly_one_status_and_one_state_hold() -> None:
     scrape = Scrape(behind())
 
-    status = {one["status"]: scrape.value("lagwatch_group_status", status=one["status"])
-              for one in scrape.labels("lagwatch_group_status")}  # fmt: skip
-    state = {one["state"]: scrape.value("lagwatch_group_state", state=one["state"])
-             for one in scrape.labels("lagwatch_group_state")}  # fmt: skip
+    status = {labels["status"]: scrape.value("lagwatch_group_status", status=labels["status"])
+              for labels in scrape.labels("lagwatch_group_status")}  # fmt: skip
+    state = {labels["state"]: scrape.value("lagwatch_group_state", state=labels["state"])
+             for labels in scrape.labels("lagwatch_group_state")}  # fmt: skip
     assert set(status) == {"OK", "WARN", "ERR", "UNKNOWN"}
     assert [word for word, held in status.items() if held] == ["ERR"]
     assert state == {"Stable": 1}
@@ -98,7 +98,7 @@ def test_a_group_that_is_not_ok_tells_how_many_partitions_by_which_rule_and_sinc
 
     assert scrape.value("lagwatch_group_partitions", group="g", status="STOP") == 1
     assert scrape.value("lagwatch_group_partitions", group="g", status="UNKNOWN") == 1
-    assert [one["rule"] for one in scrape.labels("lagwatch_group_rule_info")] == ["stopped"]
+    assert [labels["rule"] for labels in scrape.labels("lagwatch_group_rule_info")] == ["stopped"]
     since_s = scrape.value("lagwatch_group_trouble_start_timestamp_seconds", group="g")
     assert START_MS / 1000 <= since_s < START_MS / 1000 + 62
 
@@ -125,7 +125,10 @@ def test_a_group_that_could_not_be_asked_has_neither_state_nor_members() -> None
 def test_a_partition_that_is_not_ok_tells_its_verdict() -> None:
     scrape = Scrape(behind())
 
-    told = {one["partition"]: one["status"] for one in scrape.labels("lagwatch_partition_status")}
+    told = {
+        labels["partition"]: labels["status"]
+        for labels in scrape.labels("lagwatch_partition_status")
+    }
     assert told == {"0": "STOP", "2": "UNKNOWN"}
 
 
@@ -135,7 +138,10 @@ def test_by_the_default_rules_one_commit_is_too_little_to_call_a_minute_a_stop(
 ) -> None:
     scrape = Scrape(behind(silent_s=silent_s, rules=RuleSet.LAGWATCH, described=False))
 
-    told = {one["partition"]: one["status"] for one in scrape.labels("lagwatch_partition_status")}
+    told = {
+        labels["partition"]: labels["status"]
+        for labels in scrape.labels("lagwatch_partition_status")
+    }
     assert told == {"0": status, "2": "UNKNOWN"}
 
 
@@ -210,9 +216,12 @@ def test_rebalances_and_errors_are_counted() -> None:
 
 
 def test_several_clusters_share_each_family() -> None:
-    one, other = behind(), Cluster(name="there", topics={"t": [(0, 9)]}, commits={("g", "t", 0): 4})
+    here, other = (
+        behind(),
+        Cluster(name="there", topics={"t": [(0, 9)]}, commits={("g", "t", 0): 4}),
+    )
 
-    scrape = Scrape(one, other)
+    scrape = Scrape(here, other)
 
     assert scrape.value("lagwatch_group_lag_messages", cluster="here") == 40
     assert scrape.value("lagwatch_group_lag_messages", cluster="there") == 5
@@ -275,7 +284,7 @@ class TestSeriesBudget:
     def test_the_worst_partitions_keep_their_series(self) -> None:
         scrape = Scrape(self.cluster(), partition_budget=2)
 
-        shown = [one["partition"] for one in scrape.labels("lagwatch_lag_messages")]
+        shown = [labels["partition"] for labels in scrape.labels("lagwatch_lag_messages")]
         assert shown == ["0", "1"]
 
     def test_no_group_is_dropped_and_its_sums_are_whole(self) -> None:
@@ -308,7 +317,8 @@ class TestSeriesBudget:
         scrape = Scrape(self.cluster(), partition_budget=2)
 
         shown = [
-            (one["topic"], one["partition"]) for one in scrape.labels("lagwatch_log_end_offset")
+            (labels["topic"], labels["partition"])
+            for labels in scrape.labels("lagwatch_log_end_offset")
         ]
         assert shown == [("t", "0"), ("t", "1")]
         assert scrape.value("lagwatch_topic_log_end_offset", topic="u") == 100
@@ -347,7 +357,7 @@ class TestBudgetOfGroups:
         )
 
     def of_group(self, scrape: Scrape, group: str) -> set[str]:
-        return {one.name for one in scrape.samples if one.labels.get("group") == group}
+        return {sample.name for sample in scrape.samples if sample.labels.get("group") == group}
 
     def test_the_rest_keep_what_alerts_need(self) -> None:
         scrape = Scrape(self.cluster(), group_budget=1, partition_budget=1)
@@ -376,10 +386,10 @@ class TestBudgetOfGroups:
         assert snapshot is not None
         snapshot.group.status[:] = [GroupStatus.WARN, GroupStatus.ERR, GroupStatus.OK]
 
-        one = Scrape(cluster, group_budget=1)
+        scrape = Scrape(cluster, group_budget=1)
         two = Scrape(cluster, group_budget=2)
 
-        assert [each["group"] for each in one.labels("lagwatch_group_members")] == ["g1"]
+        assert [each["group"] for each in scrape.labels("lagwatch_group_members")] == ["g1"]
         assert [each["group"] for each in two.labels("lagwatch_group_members")] == ["g0", "g1"]
 
     def test_a_group_of_the_rest_costs_eleven_series_at_most(self) -> None:

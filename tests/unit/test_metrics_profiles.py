@@ -154,7 +154,7 @@ def test_kminion(name, value, labels) -> None:
 
 def kminion(*infos: GroupInfo) -> Scrape:
     """What KMinion's names say about groups of which each has committed to partition 0 of t."""
-    commits = {(one.group, "t", 0): 4 for one in infos}
+    commits = {(info.group, "t", 0): 4 for info in infos}
     return Scrape(Cluster(topics={"t": [(0, 9)]}, commits=commits, infos=infos), kminion=True)
 
 

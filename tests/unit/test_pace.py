@@ -388,8 +388,8 @@ def test_movements_taken_in_together_teach_what_they_teach_one_by_one(moves) -> 
 
     together.move(rows, at_ms, pause_ms)
     for place in range(rows.size):
-        one = slice(place, place + 1)
-        apart.move(rows[one], at_ms[one], pause_ms[one])
+        nth = slice(place, place + 1)
+        apart.move(rows[nth], at_ms[nth], pause_ms[nth])
 
     everything = np.arange(3)
     for name, column in together.copied(everything).items():

@@ -35,10 +35,10 @@ class Polling:
         )
         self.monitor = ClusterMonitor("here", settings)
         self._polls = 0
-        one = np.ones(1, np.int32)
+        ones = np.ones(1, np.int32)
         self._apply(CollectorStarted(incarnation=1), 0)
         self._apply(CollectorFacts(commits_mode="admin", reason=""), 0)
-        self._apply(Topics(version=1, names=("t",), ids=("id",), partitions=one, leader=one), 0)
+        self._apply(Topics(version=1, names=("t",), ids=("id",), partitions=ones, leader=ones), 0)
         self._apply(Backlog(read=0, total=0, ready=True), 0)
 
     def _apply(self, report: Report, at_s: float) -> None:

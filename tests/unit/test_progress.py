@@ -76,7 +76,7 @@ def test_positions_are_shown_as_a_group_of_their_kind(job: _Job) -> None:
 
     assert answer.status_code == 200
     assert answer.json()["partitions"] == 2
-    assert [one.end.offset for one in job.verdict.partitions] == [90, 40]
+    assert [partition.end.offset for partition in job.verdict.partitions] == [90, 40]
     assert job.verdict.total_lag == 10 + 60
     info = job.queries.info("here", "sums")
     assert info is not None
@@ -117,7 +117,7 @@ def test_the_same_report_again_and_a_late_one_change_nothing(job: _Job) -> None:
     job.round()
 
     assert job.live.monitor.admitted == admitted
-    assert [one.end.offset for one in job.verdict.partitions] == [50, 50]
+    assert [partition.end.offset for partition in job.verdict.partitions] == [50, 50]
 
 
 def test_an_instant_ahead_of_now_counts_as_now(job: _Job) -> None:
@@ -134,7 +134,7 @@ def test_a_collector_that_begins_anew_leaves_the_job_as_it_is(job: _Job) -> None
     job.report(60, 60)
     job.round()
 
-    assert [one.end.offset for one in job.verdict.partitions] == [60, 60]
+    assert [partition.end.offset for partition in job.verdict.partitions] == [60, 60]
 
 
 def test_a_name_that_a_group_of_kafka_has_is_refused(job: _Job) -> None:

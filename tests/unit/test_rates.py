@@ -181,10 +181,10 @@ def test_otherwise_no_loss_is_foretold(consumed: float, log_start: int) -> None:
 
 
 def _group(**partitions: Outlook) -> GroupOutlook:
-    places = {("t", int(name[1:])): one for name, one in partitions.items()}
+    places = {("t", int(name[1:])): outlook for name, outlook in partitions.items()}
     lags: dict[tuple[str, int], int | None] = {
-        place: {R.CAUGHT_UP: 0, R.LAG_UNKNOWN: None}.get(one.catch_up_reason, 1000)
-        for place, one in places.items()
+        place: {R.CAUGHT_UP: 0, R.LAG_UNKNOWN: None}.get(outlook.catch_up_reason, 1000)
+        for place, outlook in places.items()
     }
     return of_group(places, lags)
 

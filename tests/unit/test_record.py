@@ -60,9 +60,9 @@ def test_a_column_whose_name_has_a_unit_tells_it() -> None:
 
 
 def test_an_id_is_the_same_for_the_same_key_whatever_else_is_in_the_row() -> None:
-    one, other = samples([sample(lag=1)]), samples([sample(lag=2, source="backfill")])
+    this, other = samples([sample(lag=1)]), samples([sample(lag=2, source="backfill")])
 
-    assert record_ids(one) == record_ids(other)
+    assert record_ids(this) == record_ids(other)
 
 
 def test_an_id_never_changes_between_releases() -> None:

@@ -205,8 +205,8 @@ def report() -> Report:
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    with receiving() as one:
-        yield one
+    with receiving() as server:
+        yield server
 
 
 _SUBJECT = "Consumer lag on 2026-11-20: nothing was recorded"

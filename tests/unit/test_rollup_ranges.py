@@ -22,11 +22,11 @@ def members(ranges: Ranges) -> set[int]:
     return {number for begin, end in ranges for number in range(begin, end)}
 
 
-@given(one=RANGES, other=RANGES, step=st.integers(1, 9))
-def test_ranges_behave_like_the_sets_they_stand_for(one, other, step) -> None:
-    first, second = union(one), union(other)
+@given(ranges=RANGES, other=RANGES, step=st.integers(1, 9))
+def test_ranges_behave_like_the_sets_they_stand_for(ranges, other, step) -> None:
+    first, second = union(ranges), union(other)
 
-    assert members(first) == {number for begin, end in one for number in range(begin, end)}
+    assert members(first) == {number for begin, end in ranges for number in range(begin, end)}
     assert all(before[1] < after[0] for before, after in pairwise(first))
     assert members(common(first, second)) == members(first) & members(second)
     whole = members(widened(first, step))
@@ -35,7 +35,7 @@ def test_ranges_behave_like_the_sets_they_stand_for(one, other, step) -> None:
         for held in members(first)
         for number in range(held - held % step, held - held % step + step)
     }
-    for begin, end in one:
+    for begin, end in ranges:
         assert begin == end or contains(first, begin, end)
         assert union(pieces((begin, end), step)) == union([(begin, end)])
 

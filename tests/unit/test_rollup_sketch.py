@@ -29,9 +29,9 @@ def of(parts: list[list[int]]) -> Sketches:
     return kept(sketch(np.array(place, np.int64), np.array(values, np.int64), len(parts)))
 
 
-def same(one: Sketches, other: Sketches) -> bool:
+def same(sketches: Sketches, other: Sketches) -> bool:
     names = ("first", "value", "count", "binned")
-    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+    return all(np.array_equal(getattr(sketches, name), getattr(other, name)) for name in names)
 
 
 @given(parts=PARTS, sums=st.randoms(use_true_random=False))

@@ -33,8 +33,8 @@ def test_parts_cover_all_groups_and_none_is_much_too_large(sizes, most) -> None:
 
     assert parts[0][0] is None
     assert parts[-1][1] is None
-    assert all(one[1] == after[0] is not None for one, after in pairwise(parts))
-    of_name = {name: sum(rows for one, rows in sizes if one == name) for name, _ in sizes}
+    assert all(before[1] == after[0] is not None for before, after in pairwise(parts))
+    of_name = {name: sum(rows for group, rows in sizes if group == name) for name, _ in sizes}
     of_part = [
         [of_name[name] for name in of_name if (low or "") <= name and (high is None or name < high)]
         for low, high in parts
@@ -113,7 +113,7 @@ def test_hours_that_two_files_share_are_not_cut_apart(tmp_path: Path) -> None:
 
     found = units(store, task_rows=40)
 
-    assert all(one.to_ms == after.from_ms for one, after in pairwise(found))
+    assert all(before.to_ms == after.from_ms for before, after in pairwise(found))
     # nothing but the end of the fourth hour is a place where no file goes on
     assert found[0].to_ms >= DAY_START_MS + 4 * HOUR_MS
     assert {(unit.low, unit.high) for unit in found} == {(None, None)}

@@ -287,13 +287,15 @@ def test_groups_that_cannot_be_described_are_said_by_kind_and_keep_what_was_know
 
 def test_states_are_kept_by_group_until_they_are_removed() -> None:
     shares = Shares()
-    one = SharePartition(start_offset=1, completed=0, delivered_again=0, most_deliveries=0)
-    shares.take(SharesSeen(partitions={("g", "t", 0): one, ("g", "t", 1): one}))
+    partition = SharePartition(start_offset=1, completed=0, delivered_again=0, most_deliveries=0)
+    shares.take(SharesSeen(partitions={("g", "t", 0): partition, ("g", "t", 1): partition}))
     before = shares.by_group
 
     shares.take(SharesSeen(partitions={("g", "t", 0): None}))
 
-    assert shares.by_group == {"g": {("t", 1): one}}
-    assert before == {"g": {("t", 0): one, ("t", 1): one}}, "a snapshot keeps what it had"
+    assert shares.by_group == {"g": {("t", 1): partition}}
+    assert before == {"g": {("t", 0): partition, ("t", 1): partition}}, (
+        "a snapshot keeps what it had"
+    )
     shares.take(SharesSeen(partitions={("g", "t", 1): None}))
     assert shares.by_group == {}

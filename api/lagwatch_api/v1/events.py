@@ -39,23 +39,23 @@ def from_memory(events: EventQueries, cluster: str, group: str) -> Response:
         "kind": Kind.EVENTS.value,
         "step_ms": 0,
         "next": None,
-        "points": [_point(cluster, one) for one in events.events(cluster, group)],
+        "points": [_point(cluster, event) for event in events.events(cluster, group)],
     }
     return json_answer(told, headers=NO_CACHE)
 
 
-def _point(cluster: str, one: GroupEvent) -> dict[str, str | int | None]:
+def _point(cluster: str, event: GroupEvent) -> dict[str, str | int | None]:
     return {
-        "at_ms": one.at_ms,
+        "at_ms": event.at_ms,
         "cluster": cluster,
-        "group": one.group,
-        "topic": one.topic,
-        "partition": one.partition,
-        "event": one.event,
-        "before": one.before,
-        "after": one.after,
-        "rule": one.rule,
-        "lag": one.lag,
-        "count": one.count,
-        "detail": one.detail,
+        "group": event.group,
+        "topic": event.topic,
+        "partition": event.partition,
+        "event": event.event,
+        "before": event.before,
+        "after": event.after,
+        "rule": event.rule,
+        "lag": event.lag,
+        "count": event.count,
+        "detail": event.detail,
     }

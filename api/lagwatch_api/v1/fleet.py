@@ -244,7 +244,7 @@ def group_answer(
         "since_ms": verdict.since_ms,
         "to_do": () if worst is None else TO_DO[worst.status],
         "info": None if info is None else _info(info),
-        "members": None if info is None else [_member(one) for one in info.members],
+        "members": None if info is None else [_member(member) for member in info.members],
         "partitions": [
             _partition(partition)
             | _outlook(outlook.partitions.get((partition.topic, partition.partition)))
@@ -300,8 +300,8 @@ def _cause(cause: Cause | None) -> dict[str, object] | None:
     return None if cause is None else asdict(cause)
 
 
-def _outlook(one: Outlook | None) -> dict[str, object]:
-    return dict.fromkeys(_OUTLOOK) if one is None else asdict(one)
+def _outlook(outlook: Outlook | None) -> dict[str, object]:
+    return dict.fromkeys(_OUTLOOK) if outlook is None else asdict(outlook)
 
 
 _OUTLOOK: Final = tuple(each.name for each in fields(Outlook))
@@ -357,14 +357,14 @@ def _info(info: GroupInfo) -> dict[str, object]:
     }
 
 
-def _member(one: Member) -> dict[str, object]:
+def _member(member: Member) -> dict[str, object]:
     return {
-        "member_id": one.member_id,
-        "client_id": one.client_id,
-        "host": one.host,
-        "instance_id": one.instance_id,
+        "member_id": member.member_id,
+        "client_id": member.client_id,
+        "host": member.host,
+        "instance_id": member.instance_id,
         "assignment": [
-            {"topic": topic, "partitions": partitions} for topic, partitions in one.assignment
+            {"topic": topic, "partitions": partitions} for topic, partitions in member.assignment
         ],
     }
 

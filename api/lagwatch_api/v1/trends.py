@@ -144,4 +144,4 @@ def subscriptions_of(snapshot: ClusterSnapshot) -> dict[str, Subscription]:
 
 def _clients(snapshot: ClusterSnapshot, group: str) -> list[str]:
     info = snapshot.info.get(group)
-    return [] if info is None else sorted({one.client_id for one in info.members})
+    return [] if info is None else sorted({member.client_id for member in info.members})

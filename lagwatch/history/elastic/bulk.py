@@ -296,7 +296,7 @@ def _body(chunk: Sequence[Document], action: bytes) -> bytes:
 
 def _collect(under_way: deque[Future[Outcome]], outcome: Outcome) -> None:
     """Take the results of all that is done; the first fault is raised."""
-    for future in [one for one in under_way if one.done()]:
+    for future in [request for request in under_way if request.done()]:
         under_way.remove(future)
         outcome.add(future.result())
 

@@ -44,7 +44,7 @@ def by_index(records: Sequence[Records], prefix: str) -> Iterator[OfIndex]:
     Of rows with the same key the one of the better source is kept, then the first.
     """
     for kind in Kind:
-        parts = [one for one in records if one.kind is kind and one.size]
+        parts = [part for part in records if part.kind is kind and part.size]
         if not parts:
             continue
         rows, _ = sort_unique(_unicode(concat(parts)))
@@ -52,7 +52,7 @@ def by_index(records: Sequence[Records], prefix: str) -> Iterator[OfIndex]:
         day, place = np.unique(rows.at_ms() // _DAY_MS, return_inverse=True)
         names = [index_name(prefix, kind, number * _DAY_MS) for number in day.tolist()]
         for name in dict.fromkeys(names):
-            of_name = np.array([one == name for one in names])[place]
+            of_name = np.array([index == name for index in names])[place]
             yield OfIndex(name, rows if bool(of_name.all()) else rows.take(of_name))
 
 

@@ -222,9 +222,9 @@ def _merged(found: Sequence[Json]) -> Buckets:
     keys = np.array([bucket["key"]["at"] for bucket in found], np.int64)
     bucket_ms, first = np.unique(keys, return_index=True)
     lags = [bucket["lag"] for bucket in found]
-    known = np.add.reduceat(np.array([one["count"] for one in lags], np.int64), first)
-    total = np.add.reduceat(np.array([one["sum"] or 0.0 for one in lags], np.float64), first)
-    most = np.array([UNKNOWN if one["max"] is None else int(one["max"]) for one in lags], np.int64)
+    known = np.add.reduceat(np.array([lag["count"] for lag in lags], np.int64), first)
+    total = np.add.reduceat(np.array([lag["sum"] or 0.0 for lag in lags], np.float64), first)
+    most = np.array([UNKNOWN if lag["max"] is None else int(lag["max"]) for lag in lags], np.int64)
     samples = np.array([bucket["doc_count"] for bucket in found], np.int64)
     status = Text.of(bucket["key"]["status"] for bucket in found)
     worst = np.maximum.reduceat(severity(status), first)

@@ -166,7 +166,9 @@ class ElasticStore:
         """
         names = indices or [all_indices(self.prefix, kind) for kind in Kind]
         with self._lock:
-            unseen = {one for one in self._unseen if any(fnmatchcase(one, name) for name in names)}
+            unseen = {
+                index for index in self._unseen if any(fnmatchcase(index, name) for name in names)
+            }
             self._unseen -= unseen
         try:
             while unseen:
@@ -247,7 +249,7 @@ class ElasticStore:
 
     def has(self, kind: Kind) -> bool:
         held = holdings(self.client, kind, prefix=self.prefix)
-        return any(one.rows for one in held.values())
+        return any(index.rows for index in held.values())
 
     def days(self, kind: Kind, cluster: str) -> tuple[str, ...]:
         self._see()
@@ -262,8 +264,10 @@ class ElasticStore:
 
     def stats(self) -> tuple[StoredKind, ...]:
         self._see()
-        stored = [one for kind in Kind for one in self._stored(kind)]
-        return tuple(sorted(stored, key=lambda one: (one.cluster, list(Kind).index(one.kind))))
+        stored = [entry for kind in Kind for entry in self._stored(kind)]
+        return tuple(
+            sorted(stored, key=lambda entry: (entry.cluster, list(Kind).index(entry.kind)))
+        )
 
     def _stored(self, kind: Kind) -> Iterator[StoredKind]:
         indices = holdings(self.client, kind, prefix=self.prefix)
@@ -279,7 +283,7 @@ class ElasticStore:
             },
         )
         for bucket in found:
-            held = {one["key"]: one["doc_count"] for one in bucket["indices"]["buckets"]}
+            held = {index["key"]: index["doc_count"] for index in bucket["indices"]["buckets"]}
             yield StoredKind(
                 kind=kind,
                 cluster=bucket["key"]["cluster"],

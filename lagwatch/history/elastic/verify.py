@@ -44,7 +44,7 @@ def verify(
         for name in sorted(red_indices(client, kind, prefix=prefix)):
             indices.pop(name, None)
             found.torn.append(f"{name}: a shard is not assigned to any node")
-    total = sum(one.rows for indices in held.values() for one in indices.values())
+    total = sum(index.rows for indices in held.values() for index in indices.values())
     done = 0
     for kind, indices in held.items():
         for index in indices:

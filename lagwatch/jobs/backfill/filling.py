@@ -132,7 +132,7 @@ class Filling:
             complete_from={
                 place: at_ms for place, at_ms in read.complete_from.items() if at_ms > plan.from_ms
             },
-            partly=tuple(one for one in read.partly if one.from_ms > plan.from_ms),
+            partly=tuple(group for group in read.partly if group.from_ms > plan.from_ms),
         )
 
     def _replay(
@@ -172,12 +172,12 @@ class Filling:
         """Name the records that could not be decoded; keep them with their bytes."""
         from_ms, to_ms = self._times(plan)
         refused = past.refused(self._spark, from_ms=from_ms, to_ms=to_ms, most=_QUARANTINED)
-        for one in refused:
-            self._run.put_aside(f"{plan.cluster}: {one.sentence()}")
+        for record in refused:
+            self._run.put_aside(f"{plan.cluster}: {record.sentence()}")
         self._run.count("set_aside", max(0, malformed - len(refused)))
         self._run.state.save(
             f"quarantine-backfill-{plan.id}",
-            {"cluster": plan.cluster, "records": [one.plain() for one in refused]},
+            {"cluster": plan.cluster, "records": [record.plain() for record in refused]},
         )
 
     def _record(self, done: ClusterBackfill, plan: Plan) -> None:

@@ -30,7 +30,7 @@ class Refused:
 
     def sentence(self) -> str:
         """What it is, with its bytes."""
-        key, value = (_hex(one) for one in (self.key, self.value))
+        key, value = (_hex(part) for part in (self.key, self.value))
         return (
             f"record {self.order} of partition {self.offsets_partition} of the offsets topic: "
             f"{self.fault}; key {key}, value {value}"

@@ -53,7 +53,7 @@ def gaps_of(
     at_ms = sorted(known)
     return find_gaps(
         np.array(at_ms, np.int64),
-        np.array([known[one] for one in at_ms], np.int64),
+        np.array([known[instant] for instant in at_ms], np.int64),
         since_ms=request.since_ms,
         until_ms=request.until_ms,
         step_ms=interval_ms,

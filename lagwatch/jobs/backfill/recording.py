@@ -39,7 +39,7 @@ class Part:
     """Samples of groups left out because commits of the group are missing."""
 
     def rows(self, kind: Kind) -> int:
-        return sum(one.size for one in self.records if one.kind is kind)
+        return sum(part.size for part in self.records if part.kind is kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

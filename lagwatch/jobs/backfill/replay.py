@@ -164,11 +164,11 @@ class Replay:
                 strict=True,
             )
         ]
-        new = [one for one in identities if one not in self._keys]
+        new = [identity for identity in identities if identity not in self._keys]
         if new:
             self._announce(new)
             self._learn_completeness(commits, first)
-        table = np.array([self._keys[one] for one in identities], np.int32)
+        table = np.array([self._keys[identity] for identity in identities], np.int32)
         return table[number]
 
     def _announce(self, new: Sequence[tuple[str, str, int]]) -> None:

@@ -113,8 +113,8 @@ class ClusterBackfill:
                 for place, at_ms in sorted(self.complete_from.items())
             },
             "groups_from": {
-                one.group: None if one.from_ms == NEVER_MS else one.from_ms
-                for one in self.partly[:_MOST_NAMED]
+                group.group: None if group.from_ms == NEVER_MS else group.from_ms
+                for group in self.partly[:_MOST_NAMED]
             },
             "groups_with_missing_commits": len(self.partly),
             "topics_without_log_ends": list(self.unseen),
@@ -147,8 +147,8 @@ class ClusterBackfill:
             earlier = sum(number for what, number in self.counts.items() if what in _BEFORE)
             if earlier:
                 lines.append(f"  written by an earlier run: {_number(earlier, 'row')}")
-        lines += [f"  not covered: {one}" for one in self.not_covered()]
-        lines += [f"    {one.sentence(_instant)}" for one in self.partly[:_SHOWN]]
+        lines += [f"  not covered: {reason}" for reason in self.not_covered()]
+        lines += [f"    {group.sentence(_instant)}" for group in self.partly[:_SHOWN]]
         if len(self.partly) > _SHOWN:
             lines.append(f"    … and {_number(len(self.partly) - _SHOWN, 'group')} more")
         return lines
@@ -191,11 +191,11 @@ class BackfillResult:
         """For the terminal."""
         if not self.clusters:
             return ["there is no cluster to fill"]
-        return [line for one in self.clusters for line in one.lines(dry_run=self.dry_run)]
+        return [line for cluster in self.clusters for line in cluster.lines(dry_run=self.dry_run)]
 
     def total(self, what: str) -> int:
         """A count over all clusters."""
-        return sum(one.count(what) for one in self.clusters)
+        return sum(cluster.count(what) for cluster in self.clusters)
 
 
 def telegraf_of(where: str, configured: ElasticsearchSettings) -> tuple[ElasticsearchSettings, str]:

@@ -54,9 +54,9 @@ def run_backfill(
     else:
         filling = Filling(spark, ref, request, run, now_ms=now_ms, progress=progress)
         filled = (
-            one
+            result
             for cluster, past in _inputs(spark, request).items()
-            for one in filling.fill(cluster, past)
+            for result in filling.fill(cluster, past)
         )
     return BackfillResult(clusters=tuple(_told(filled, run)), dry_run=request.dry_run)
 
@@ -79,10 +79,10 @@ def _inputs(spark: SparkSession, request: BackfillRequest) -> dict[str, Input]:
 
 def _told(filled: Iterator[ClusterBackfill], run: JobRun) -> Iterator[ClusterBackfill]:
     """Count and log what was done, cluster by cluster."""
-    for one in filled:
+    for result in filled:
         for what in ("commits", "groups", "rounds"):
-            run.count(what, getattr(one, what))
-        for what, number in one.counts.items():
+            run.count(what, getattr(result, what))
+        for what, number in result.counts.items():
             run.count(f"{what}_written" if what in _ROWS else what, number)
-        run.tell("backfilled", cluster=one.cluster, **one.coverage())
-        yield one
+        run.tell("backfilled", cluster=result.cluster, **result.coverage())
+        yield result

@@ -145,10 +145,17 @@ class _Run:
     def run(self) -> RollupResult:
         """Raises as `run_rollup`."""
         asked = self._request.clusters
-        clusters = tuple(one for one in self._rollups.clusters() if not asked or one in asked)
+        clusters = tuple(
+            cluster for cluster in self._rollups.clusters() if not asked or cluster in asked
+        )
         marks: dict[str, Mark] = self._state.load(STATE)
-        seen = {one: self._rollups.look(one, marks.get(one, {})) for one in clusters}
-        due_in = {one: self._due(one, seen[one], marks.get(one, {})) for one in clusters}
+        seen = {
+            cluster: self._rollups.look(cluster, marks.get(cluster, {})) for cluster in clusters
+        }
+        due_in = {
+            cluster: self._due(cluster, seen[cluster], marks.get(cluster, {}))
+            for cluster in clusters
+        }
         self._intend(marks, due_in)
         made = self._roll(due_in)
         self._remember(marks, seen)
@@ -250,11 +257,11 @@ class _Run:
         self._state.save(STATE, marks)
 
     def _remember(self, marks: dict[str, Mark], seen: Mapping[str, Seen]) -> None:
-        for cluster, one in seen.items():
+        for cluster, look in seen.items():
             if self._request.wanted:
                 marks[cluster].pop("intent")
             else:
-                marks[cluster] = {**one.mark, "before_ms": end_of(Kind.ROLLUP_5M, self._now_ms)}
+                marks[cluster] = {**look.mark, "before_ms": end_of(Kind.ROLLUP_5M, self._now_ms)}
         self._state.save(STATE, marks)
 
     def _tidy(

@@ -65,8 +65,8 @@ def _unmade(store: HistoryStore, kind: Kind, cluster: str, early: Ranges) -> Ite
     if not early:
         return
     made = frozenset(store.days(kind, cluster))
-    for one in early:
-        for begin, end in pieces(one, DAY_MS):
+    for span in early:
+        for begin, end in pieces(span, DAY_MS):
             if day_of(begin) not in made:
                 yield begin, end
 
@@ -104,7 +104,7 @@ def units(
 ) -> Iterator[Unit]:
     """Pieces of work of about `task_rows` finer rows each; together they cover `wanted`."""
     finer, most = FINER.get(kind, Kind.SAMPLES), task_rows[kind]
-    found = [piece for one in wanted for piece in pieces(one, _piece_ms(kind))]
+    found = [piece for span in wanted for piece in pieces(span, _piece_ms(kind))]
     # samples are not cut within an hour: each part would read those before it again
     step_ms = max(ROLLUP_STEP_MS[kind], HOUR_MS)
     for first, last, weights in rollups.weigh(finer, cluster, found, step_ms=step_ms, most=most):
@@ -117,9 +117,9 @@ def _piece_ms(kind: Kind) -> int:
     return _BATCH_MS.get(kind, DAY_MS)
 
 
-def pieces(one: Range, step: int) -> Iterator[Range]:
+def pieces(whole: Range, step: int) -> Iterator[Range]:
     """A range cut where periods of a length begin."""
-    begin, end = one
+    begin, end = whole
     while begin < end:
         until = min(end, begin - begin % step + step)
         yield begin, until

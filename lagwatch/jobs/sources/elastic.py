@@ -191,20 +191,20 @@ class _Reader(DataSourceReader):
 
     def narrow(self, filters: list[Filter]) -> Iterable[Filter]:
         """Take the filters that Elasticsearch can answer; gives the others."""
-        for one in filters:
-            condition = self._condition(one)
+        for filter_ in filters:
+            condition = self._condition(filter_)
             if condition is None:
-                yield one
+                yield filter_
             else:
                 self._conditions.append(condition)
 
-    def _condition(self, one: Filter) -> Json | None:
+    def _condition(self, filter_: Filter) -> Json | None:
         """A filter as a query; None when only Spark can answer it."""
-        path: tuple[str, ...] = getattr(one, "attribute", ())
+        path: tuple[str, ...] = getattr(filter_, "attribute", ())
         field = self._exact.get(path[0]) if len(path) == 1 else None
         if field is None:
             return None
-        match one:
+        match filter_:
             case EqualTo(value=value) if value is not None:
                 return {"term": {field: value}}
             case In(value=values) if None not in values:
@@ -212,9 +212,9 @@ class _Reader(DataSourceReader):
             case StringStartsWith(value=value):
                 return {"prefix": {field: value}}
             case GreaterThan() | GreaterThanOrEqual() | LessThan() | LessThanOrEqual() if (
-                isinstance(one.value, int)
+                isinstance(filter_.value, int)
             ):
-                return {"range": {field: {_COMPARED[type(one)]: one.value}}}
+                return {"range": {field: {_COMPARED[type(filter_)]: filter_.value}}}
         return None
 
     def _query(self) -> Json:
@@ -298,8 +298,8 @@ class TelegrafReader(_Reader):
         self._pattern = options["telegraf"]
         super().__init__(settings, options, time="@timestamp", exact={"at_ms": "@timestamp"})
 
-    def _condition(self, one: Filter) -> Json | None:
-        condition = super()._condition(one)
+    def _condition(self, filter_: Filter) -> Json | None:
+        condition = super()._condition(filter_)
         if condition is None or "range" not in condition:
             return None
         (bounds,) = condition["range"].values()
@@ -354,7 +354,9 @@ class ElasticWriter(DataSourceArrowWriter):
             HistoryError: there are such rows.
         """
         refused = [
-            one.written for one in messages if isinstance(one, _Message) and one.written.rejected
+            message.written
+            for message in messages
+            if isinstance(message, _Message) and message.written.rejected
         ]
         if refused:
             rows = sum(written.rejected for written in refused)

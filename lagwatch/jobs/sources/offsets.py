@@ -133,13 +133,13 @@ class OffsetsReader(DataSourceReader):
 
     def narrow(self, filters: list[Filter]) -> Iterable[Filter]:
         """Narrow the time; Spark still looks at every row, for ranges hold a little more."""
-        for one in filters:
-            if getattr(one, "attribute", ()) == ("commit_ms",):
-                self._narrow(one)
-            yield one
+        for filter_ in filters:
+            if getattr(filter_, "attribute", ()) == ("commit_ms",):
+                self._narrow(filter_)
+            yield filter_
 
-    def _narrow(self, one: Filter) -> None:
-        match one:
+    def _narrow(self, filter_: Filter) -> None:
+        match filter_:
             case GreaterThan(value=at) | GreaterThanOrEqual(value=at):
                 self._from_ms = max(self._from_ms, at)
             case LessThan(value=at) | LessThanOrEqual(value=at):
@@ -157,7 +157,7 @@ class OffsetsReader(DataSourceReader):
             to_ms=self._to_ms,
             records_per_range=self._records_per_task,
         )
-        return [_Part(one) for one in ranges]
+        return [_Part(span) for span in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         if not isinstance(partition, _Part):
@@ -218,10 +218,10 @@ def quarantine_batch(
             {
                 "cluster": [cluster] * len(refused),
                 "offsets_partition": [partition] * len(refused),
-                "order": [one.order for one in refused],
-                "key": [one.key for one in refused],
-                "value": [one.value for one in refused],
-                "fault": [one.fault.value for one in refused],
+                "order": [record.order for record in refused],
+                "key": [record.key for record in refused],
+                "value": [record.value for record in refused],
+                "fault": [record.fault.value for record in refused],
             },
         )
 
@@ -296,14 +296,15 @@ class RecordRows:
 
     def _rare(self, batch: RangeBatch, decoded: Decoded) -> list[_Rare]:
         found = [
-            _Rare(order=one.order, what=_MALFORMED, fault=one.fault.value)
-            for one in decoded.quarantine
+            _Rare(order=record.order, what=_MALFORMED, fault=record.fault.value)
+            for record in decoded.quarantine
         ]
         if decoded.group_records:
             # a group that only changes its protocol writes both records at once
             tombstones = Tombstones()
             tombstones.add(
-                (one for one in decoded.group_records if self._filters.group(one.group)), now_s=0.0
+                (record for record in decoded.group_records if self._filters.group(record.group)),
+                now_s=0.0,
             )
             gone = tombstones.due(now_s=np.inf)
             if gone is not None:
@@ -316,7 +317,7 @@ class RecordRows:
                     )
                     for group, order in zip(gone.groups, gone.orders, strict=True)
                 ]
-        return sorted(found, key=lambda one: one.order)
+        return sorted(found, key=lambda event: event.order)
 
     def _columns(
         self, batch: RangeBatch, decoded: Decoded, rare: list[_Rare]
@@ -338,23 +339,26 @@ class RecordRows:
                 "commit_ms": known(commit_ms, commit_ms < 0),
                 "fault": pa.nulls(nothing.size, pa.string()),
             }
-        orders = np.concatenate([decoded.order, [one.order for one in rare]])
+        orders = np.concatenate([decoded.order, [event.order for event in rare]])
         place = np.argsort(orders, kind="stable")
         size = len(rare)
         null = pa.nulls(size, pa.string())
         none = np.full(size, -1, np.int64)
         offset = np.concatenate([decoded.offset, none])[place]
-        stamps = np.concatenate([commit_ms, [one.at_ms for one in rare]])[place]
+        stamps = np.concatenate([commit_ms, [event.at_ms for event in rare]])[place]
         partition = np.concatenate([keys.partition, none]).astype(np.int32)[place]
-        group = [words(keys.group, keys.groups), pa.array([one.group for one in rare], pa.string())]
+        group = [
+            words(keys.group, keys.groups),
+            pa.array([event.group for event in rare], pa.string()),
+        ]
         topic = [words(keys.topic, keys.topics), null]
         fault = [
             pa.nulls(what.size, pa.string()),
-            pa.array([one.fault for one in rare], pa.string()),
+            pa.array([event.fault for event in rare], pa.string()),
         ]
         order_of = pa.array(place)
         return orders[place], {
-            "what": words(np.concatenate([what, [one.what for one in rare]])[place], _WHAT),
+            "what": words(np.concatenate([what, [event.what for event in rare]])[place], _WHAT),
             "group": pa.concat_arrays(group).take(order_of),
             "topic": pa.concat_arrays(topic).take(order_of),
             "partition": known(partition, partition < 0),

@@ -51,7 +51,9 @@ class ElasticRollups:
             buckets = [(int(begin), int(begin) + _STEP_MS) for begin in now]
             if kind is not Kind.EVENTS:
                 held += buckets
-            changed += [one for one in buckets if before.get(str(one[0])) != now[str(one[0])]]
+            changed += [
+                bucket for bucket in buckets if before.get(str(bucket[0])) != now[str(bucket[0])]
+            ]
         return Seen(held=union(held), changed=union(changed), mark={"counts": counts})
 
     def weigh(
@@ -75,9 +77,9 @@ class ElasticRollups:
 
         kind = making.kind
         replaced = sum(
-            self._held(kind, cluster, one)
+            self._held(kind, cluster, span)
             for cluster, ranges in making.ranges.items()
-            for one in ranges
+            for span in ranges
         )
         rows = making.units.transform(as_rows(making.make, UNIT_TYPE, kind))
         written = write(rows, Replacing(settings=self._settings, kind=kind, batch="replace"))
@@ -115,19 +117,19 @@ class ElasticRollups:
         found = store.searcher.composite(
             index, query, by={"group": {"terms": {"field": "group"}}}, aggregations={}
         )
-        return [(one["key"]["group"], one["doc_count"]) for one in found]
+        return [(entry["key"]["group"], entry["doc_count"]) for entry in found]
 
     def _bucket_counts(self, kind: Kind, cluster: str) -> _Counts:
         """Of the rows that are visible."""
         wanted = HistoryRange(kind=kind, cluster=cluster, from_ms=0, to_ms=EVER_MS)
         bucket = {"date_histogram": {"field": kind.time_column, "fixed_interval": _STEP}}
         counts: dict[str, dict[str, int]] = {}
-        for one in self._store.searcher.composite(
+        for entry in self._store.searcher.composite(
             all_indices(self._store.prefix, kind),
             in_range(wanted),
             by={"bucket": bucket, "source": {"terms": {"field": "source"}}},
             aggregations={},
         ):
-            key = one["key"]
-            counts.setdefault(str(key["bucket"]), {})[key["source"]] = one["doc_count"]
+            key = entry["key"]
+            counts.setdefault(str(key["bucket"]), {})[key["source"]] = entry["doc_count"]
         return counts

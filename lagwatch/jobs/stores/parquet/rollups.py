@@ -77,10 +77,10 @@ def delete(store: ParquetStore, files: Sequence[OldFile]) -> None:
     Raises:
         HistoryError: the store refused.
     """
-    for one in files:
+    for file in files:
         # what a compaction put into it, and had no time to delete, would be read again
-        for name in (*sorted(one.footer.replaces), one.footer.file.name):
-            store.folder.delete(f"{one.slot.path}/{name}")
+        for name in (*sorted(file.footer.replaces), file.footer.file.name):
+            store.folder.delete(f"{file.slot.path}/{name}")
 
 
 def _touches(footer: Footer, ranges: Ranges) -> bool:
@@ -96,7 +96,9 @@ def _is_within(footer: Footer, ranges: Ranges) -> bool:
 def old_frame(spark: SparkSession, files: Sequence[OldFile]) -> DataFrame:
     """A row for each file that holds other rows, too."""
     rows = [
-        (one.slot.cluster, one.slot.from_ms, one.footer.file.name) for one in files if not one.whole
+        (file.slot.cluster, file.slot.from_ms, file.footer.file.name)
+        for file in files
+        if not file.whole
     ]
     return spread(spark, rows, FILE_TYPE)
 
@@ -116,7 +118,7 @@ def other_rows(where: str, kind: Kind, ranges: Mapping[str, Ranges]) -> MakeRows
 
 
 def _other_rows(store: ParquetStore, slot: Slot, name: str, ranges: Ranges) -> Records:
-    footer = next(one for one in store.footers(slot) if one.file.name == name)
+    footer = next(held for held in store.footers(slot) if held.file.name == name)
     every = range(len(footer.groups))
     rows = read_rows(store.folder, footer, slot, every, tuple(schema(slot.kind)))
     at_ms = rows.at_ms()
@@ -141,11 +143,11 @@ def replace(spark: SparkSession, history: HistorySettings, making: Making) -> Ma
         old = old_files(store, kind, ranges)
         told = making.units.transform(as_files(making.make, UNIT_TYPE, sink))
         told = told.withColumn(_MADE, F.lit(True))  # noqa: FBT003 Spark's own
-        if not all(one.whole for one in old):
+        if not all(file.whole for file in old):
             others = other_rows(where, kind, ranges)
             left = old_frame(spark, old).transform(as_files(others, FILE_TYPE, sink))
             told = told.unionByName(left.withColumn(_MADE, F.lit(False)))  # noqa: FBT003
-        made = _collected(told, sum(one.footer.rows for one in old))
+        made = _collected(told, sum(file.footer.rows for file in old))
         delete(store, old)
     finally:
         store.close()

@@ -165,7 +165,7 @@ def _files(store: ParquetStore, wanted: HistoryRange, cluster: str, *, distinct:
     slots = sorted(store.slots(wanted, cluster))
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
         for footers in pool.map(lambda slot: _usable(store, slot), slots):
-            chosen = [one for one in footers if one.wanted_groups(wanted, None, None)]
+            chosen = [held for held in footers if held.wanted_groups(wanted, None, None)]
             paths = [footer.file.path for footer in chosen]
             if not distinct and may_repeat(chosen):
                 found.repeated += paths

@@ -61,7 +61,9 @@ def crowded(store: ParquetStore, clusters: Sequence[str], before_ms: int) -> Seq
 def _crowded(store: ParquetStore, cluster: str, before_ms: int) -> Iterator[Slot]:
     for kind in KINDS:
         for slot, files in store.stored_slots(kind, cluster).items():
-            small = [one for one in files if is_data(one.name) and one.size_bytes < _SMALL_BYTES]
+            small = [
+                file for file in files if is_data(file.name) and file.size_bytes < _SMALL_BYTES
+            ]
             if len(small) > 1 and (slot.to_ms <= before_ms or len(small) >= _MANY_FILES):
                 yield slot
 
@@ -76,25 +78,25 @@ def weigh(
     most: int,
 ) -> Iterator[Weighed]:
     """As `Rollups.weigh`."""
-    sized = [part for one in pieces for part in _apart(store, kind, cluster, one, step_ms)]
+    sized = [part for piece in pieces for part in _apart(store, kind, cluster, piece, step_ms)]
     yield from _bundles(store, kind, cluster, sized, most)
 
 
 def _apart(
-    store: ParquetStore, kind: Kind, cluster: str, one: Range, step: int
+    store: ParquetStore, kind: Kind, cluster: str, piece: Range, step: int
 ) -> Iterator[_Sized]:
     """A range cut where a step begins and no file goes on, and the rows of the files of each.
 
     So no file is read by two tasks, unless it alone has too many rows for one.
     """
-    wanted = HistoryRange(kind=kind, cluster=cluster, from_ms=one[0], to_ms=one[1])
+    wanted = HistoryRange(kind=kind, cluster=cluster, from_ms=piece[0], to_ms=piece[1])
     files = [
         (*footer.between_ms, footer.rows)
         for slot in store.slots(wanted, cluster)
         for footer in store.footers(slot)
         if footer.wanted_groups(wanted, None, None)
     ]
-    begin, end = one
+    begin, end = piece
     borders = [
         border
         for border in range(begin + step, end, step)
@@ -131,9 +133,9 @@ def _bundles(
 
 
 def _of_bundle(
-    store: ParquetStore, kind: Kind, cluster: str, one: Range, *, weigh: bool
+    store: ParquetStore, kind: Kind, cluster: str, piece: Range, *, weigh: bool
 ) -> Weighed:
     """With the rows of its groups, where there are too many for one task."""
-    wanted = HistoryRange(kind=kind, cluster=cluster, from_ms=one[0], to_ms=one[1])
+    wanted = HistoryRange(kind=kind, cluster=cluster, from_ms=piece[0], to_ms=piece[1])
     slots = store.slots(wanted, cluster) if weigh else []
-    return *one, [of_group for slot in slots for of_group in store.rows_by_group(slot, wanted)]
+    return *piece, [of_group for slot in slots for of_group in store.rows_by_group(slot, wanted)]
