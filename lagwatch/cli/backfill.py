@@ -194,13 +194,13 @@ class _Lines:
 
     def step(self, what: str) -> None:
         self._tenth = 0
-        self._run.tell("backfill_step", step=what)
+        self._run.log_step("backfill_step", step=what)
 
     def move(self, done: int, total: int) -> None:
         tenth = 10 * done // max(total, 1)
         if tenth > self._tenth:
             self._tenth = tenth
-            self._run.tell("backfill_progress", parts=done, of=total)
+            self._run.log_step("backfill_progress", parts=done, of=total)
 
 
 class _Drawn:

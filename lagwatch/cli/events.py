@@ -43,13 +43,13 @@ def events(
     name = cluster or only_cluster(url)
     query = f"from={quote(begin, safe='')}&limit=10000" if begin else "source=memory"
     path = f"/api/v1/clusters/{quote(name, safe='')}/groups/{quote(group, safe='')}/events?{query}"
-    told = ask(url, "GET", path, missing=("group", f"{group} on {name}"))["points"]
+    points = ask(url, "GET", path, missing=("group", f"{group} on {name}"))["points"]
     if as_json:
-        print_json(told, single=False)
+        print_json(points, single=False)
         return
-    for point in told:
+    for point in points:
         typer.echo(line(point))
-    if not told:
+    if not points:
         typer.echo(f"{group} on {name}: nothing happened")
 
 
@@ -75,21 +75,21 @@ def _change(point: _Point) -> str:
 
 
 def _members(point: _Point) -> str:
-    told = [
+    members = [
         " ".join(filter(None, (member["client_id"], member["host"], member.get("instance_id"))))
         for member in _detail(point)
     ]
-    more = (point["count"] or 0) - len(told)
-    return ", ".join([*told, *([f"and {more} more"] if more > 0 else [])])
+    more = (point["count"] or 0) - len(members)
+    return ", ".join([*members, *([f"and {more} more"] if more > 0 else [])])
 
 
 def _reset(point: _Point) -> str:
-    told = [
+    resets = [
         f"{change['partition']}: {change['before']:,} → {change['after']:,}"
         for change in _detail(point)
     ]
-    more = (point["count"] or 0) - len(told)
-    return ", ".join([*told, *([f"and {more} more"] if more > 0 else [])])
+    more = (point["count"] or 0) - len(resets)
+    return ", ".join([*resets, *([f"and {more} more"] if more > 0 else [])])
 
 
 def _detail(point: _Point) -> Any:  # noqa: ANN401 JSON of the server

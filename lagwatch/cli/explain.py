@@ -76,21 +76,21 @@ def explain(
 
 def _explain_group(url: str, cluster: str, group: str, *, as_json: bool) -> None:
     path = f"/api/v1/clusters/{quote(cluster, safe='')}/groups/{quote(group, safe='')}"
-    told = ask(url, "GET", path, missing=("group", f"{group} on {cluster}"))
+    explained = ask(url, "GET", path, missing=("group", f"{group} on {cluster}"))
     if as_json:
         names = ("cluster", "group", "at_ms", "status", "rule", "cause")
-        print_json([{name: told.get(name) for name in names}], single=True)
+        print_json([{name: explained.get(name) for name in names}], single=True)
         return
-    _draw_group(told)
+    _draw_group(explained)
 
 
-def _draw_group(told: Mapping[str, Any]) -> None:
+def _draw_group(explained: Mapping[str, Any]) -> None:
     from rich.text import Text
 
-    screen, cause, worst = console(), told.get("cause"), told["worst"]
-    head = Text(printable(f"{told['group']}  "))
-    head.append(told["status"], style=words.COLOURS.get(told["status"], "dim"))
-    screen.print(head.append(f"  {told['rule'] or ''}"))
+    screen, cause, worst = console(), explained.get("cause"), explained["worst"]
+    head = Text(printable(f"{explained['group']}  "))
+    head.append(explained["status"], style=words.COLOURS.get(explained["status"], "dim"))
+    screen.print(head.append(f"  {explained['rule'] or ''}"))
     if worst is not None:
         place = f"{worst['topic']}/{worst['partition']}"
         screen.print(Text(printable(f"  {place}: {worst['text']}")))

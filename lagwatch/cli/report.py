@@ -81,7 +81,7 @@ def _made(
         begun.ref,
         ReportRequest(day=day, settings=settings, clusters=tuple(clusters)),
         now_ms=begun.now_ms,
-        told=lambda event, values: begun.run.tell(event, **values),
+        log_step=lambda event, values: begun.run.log_step(event, **values),
     )
     for name, number in result.counts().items():
         begun.run.count(name, number)
@@ -96,7 +96,7 @@ def _written(begun: Job, result: "ReportResult", folder: Path) -> None:
     from lagwatch.jobs.report.text import text
 
     files = write(result.report, folder)
-    begun.run.tell("report_written", files=[str(path) for path in files])
+    begun.run.log_step("report_written", files=[str(path) for path in files])
     typer.echo(text(result.report))
     typer.echo(f"\n{files[0]}")
 
@@ -107,7 +107,7 @@ def _sent(begun: Job, result: "ReportResult", names: tuple[str, ...], settings: 
 
     for sent in send(result.report, names, settings.alerts, SystemClock()):
         if sent.delivered:
-            begun.run.tell("report_sent", channel=sent.channel, answer=sent.answer)
+            begun.run.log_step("report_sent", channel=sent.channel, answer=sent.answer)
         else:
             begun.run.put_aside(f"the text for channel {sent.channel}: {sent.answer}")
 

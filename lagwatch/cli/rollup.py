@@ -60,7 +60,7 @@ def rollup(
             begun.ref,
             RollupRequest(from_ms=from_ms, to_ms=to_ms, clusters=tuple(cluster or ()), tidy=tidy),
             now_ms=begun.now_ms,
-            told=lambda event, values: begun.run.tell(event, **values),
+            log_step=lambda event, values: begun.run.log_step(event, **values),
         )
         begun.run.clusters |= set(result.clusters)
         for what, number in result.counts().items():

@@ -176,7 +176,7 @@ class Collector:
                 self._facts.fall_back(
                     "admin", f"{error}; committed offsets are polled instead, restart to try again"
                 )
-        await self._facts.tell(now=True)
+        await self._facts.send(now=True)
         await self._loop(
             self._committed(), self._settings.committed_interval_s, self._committed_wake
         ).run()

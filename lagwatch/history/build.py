@@ -25,7 +25,7 @@ from lagwatch.ports.queries import GroupEvent, Loss
 
 _AGAIN_AFTER_MS: Final = 30_000
 _MB: Final = 1_000_000
-_TELL_WITHIN_S: Final = 10.0
+_RECORD_WITHIN_S: Final = 10.0
 
 _log = structlog.get_logger()
 
@@ -96,7 +96,7 @@ class History:
         if self._recorder is None:
             _log.warning("losses_not_recorded", cluster=cluster, losses=len(losses))
             return
-        kept = self._recorder.tell(as_events(cluster, losses))
+        kept = self._recorder.record_rows(as_events(cluster, losses))
         kept.add_done_callback(lambda done: _log_if_not_kept(done, cluster))
 
     def happened(self, cluster: str, events: Sequence[GroupEvent]) -> None:
@@ -107,10 +107,10 @@ class History:
         if self._recorder is None:
             _log.warning("events_not_recorded", cluster=cluster, events=len(events))
             return
-        kept = self._recorder.tell(as_rows(cluster, events))
+        kept = self._recorder.record_rows(as_rows(cluster, events))
         kept.add_done_callback(lambda done: _log_if_not_kept(done, cluster))
 
-    async def tell(self, records: Records) -> None:
+    async def record_rows(self, records: Records) -> None:
         """Have rows written that are no samples; returns when they are safe on disk.
 
         Raises:
@@ -125,13 +125,13 @@ class History:
                 retryable=True,
             )
         try:
-            async with asyncio.timeout(_TELL_WITHIN_S):
-                await asyncio.wrap_future(self._recorder.tell(records))
+            async with asyncio.timeout(_RECORD_WITHIN_S):
+                await asyncio.wrap_future(self._recorder.record_rows(records))
         except TimeoutError as error:
             raise HistoryError(
                 store="spool",
                 kind="timeout",
-                message=f"the spool's disk did not answer within {_TELL_WITHIN_S:g} s",
+                message=f"the spool's disk did not answer within {_RECORD_WITHIN_S:g} s",
                 retryable=True,
             ) from error
 

@@ -23,7 +23,7 @@ from lagwatch.ports.queries import Queries
 Int64 = NDArray[np.int64]
 Offsets = Mapping[str, Sequence[int | None]]
 
-_MOST_TOLD: Final = 10_000
+_MOST_REMEMBERED: Final = 10_000
 
 
 class RecordedDeployments:
@@ -34,8 +34,8 @@ class RecordedDeployments:
         self._history = history
         self._clock = clock
         self.latest: dict[tuple[str, str], Deployment] = {}
-        """By (cluster, group): the last one told since the start."""
-        self._told: dict[tuple[str, str, int], Deployment] = {}
+        """By (cluster, group): the last one announced since the start."""
+        self._newest: dict[tuple[str, str, int], Deployment] = {}
         """Of this process, by cluster, group and instant: the store gets them a moment later."""
 
     async def deployed(self, cluster: str, group: str, *, version: str, note: str) -> Deployment:
@@ -50,11 +50,11 @@ class RecordedDeployments:
             log_start=log_start,
             log_end=log_end,
         )
-        await self._history.tell(as_event(deployment))
+        await self._history.record_rows(as_event(deployment))
         self.latest[cluster, group] = deployment
-        if len(self._told) >= _MOST_TOLD:
-            self._told.pop(next(iter(self._told)))
-        self._told[cluster, group, deployment.at_ms] = deployment
+        if len(self._newest) >= _MOST_REMEMBERED:
+            self._newest.pop(next(iter(self._newest)))
+        self._newest[cluster, group, deployment.at_ms] = deployment
         return deployment
 
     async def noted(self, cluster: str, group: str) -> tuple[Deployment, ...]:
@@ -68,7 +68,7 @@ class RecordedDeployments:
         )
         found = {
             each.at_ms: each
-            for each in self._told.values()
+            for each in self._newest.values()
             if (each.cluster, each.group) == (cluster, group)
         }
         stored = await self._history.queries.using(lambda store: _deployments(store, wanted))

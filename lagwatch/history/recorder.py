@@ -56,7 +56,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecorderSettings:
-    """What a recorder is told."""
+    """Settings of the recorder."""
 
     interval_ms: int
     full_every: int
@@ -79,7 +79,7 @@ class _Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
+class _Handed:
     """Rows that somebody brought and waits for."""
 
     records: Records
@@ -131,7 +131,7 @@ class Recorder:
             self._paused[gap.cluster] = (*self._paused.get(gap.cluster, ()), gap)
         self._began: deque[Pause] = deque()
         self._waiting: deque[_Job] = deque()
-        self._told: deque[_Told] = deque()
+        self._handed: deque[_Handed] = deque()
         self._lost: set[str] = set()
         self._wake = threading.Condition()
         self._stopping = False
@@ -179,19 +179,19 @@ class Recorder:
             self._began.append(gap)
             self._wake.notify()
 
-    def tell(self, records: Records) -> Future[None]:
+    def record_rows(self, records: Records) -> Future[None]:
         """Have rows written that are no samples; done when they are in the spool.
 
         The future raises `HistoryError` when they are not. From any thread; never waits.
         """
-        told = _Told(records=records, kept=Future())
+        handed = _Handed(records=records, kept=Future())
         with self._wake:
             if self._stopping:
-                told.kept.set_exception(_stopped())
+                handed.kept.set_exception(_stopped())
             else:
-                self._told.append(told)
+                self._handed.append(handed)
                 self._wake.notify()
-        return told.kept
+        return handed.kept
 
     def _due(self, cluster: str, round_ms: int) -> bool:
         """Is it the first snapshot of its interval? After the clock was set back it is again."""
@@ -244,17 +244,17 @@ class Recorder:
     def _run(self) -> None:
         while True:
             with self._wake:
-                while not (self._waiting or self._told or self._began or self._stopping):
+                while not (self._waiting or self._handed or self._began or self._stopping):
                     self._wake.wait()
-                if not (self._waiting or self._told or self._began):
+                if not (self._waiting or self._handed or self._began):
                     break
                 began = self._began.popleft() if self._began else None
-                told = self._told.popleft() if self._told else None
+                handed = self._handed.popleft() if self._handed else None
                 job = self._waiting.popleft() if self._waiting else None
             if began is not None:
                 self._gaps.keep(began)
-            if told is not None:
-                self._keep(told)
+            if handed is not None:
+                self._keep(handed)
             if job is not None:
                 self._guarded(job)
         self._say_stopped()
@@ -263,25 +263,25 @@ class Recorder:
         """Write what waits, in this thread; for those who do not `start`."""
         while self._began:
             self._gaps.keep(self._began.popleft())
-        while self._told:
-            self._keep(self._told.popleft())
+        while self._handed:
+            self._keep(self._handed.popleft())
         while self._waiting:
             self._guarded(self._waiting.popleft())
 
-    def _keep(self, told: _Told) -> None:
-        if not told.kept.set_running_or_notify_cancel():
+    def _keep(self, handed: _Handed) -> None:
+        if not handed.kept.set_running_or_notify_cancel():
             return
         try:
-            self._spool.append([told.records])
+            self._spool.append([handed.records])
         except HistoryError as error:
-            told.kept.set_exception(error)
+            handed.kept.set_exception(error)
             return
         except Exception as error:  # noqa: BLE001 who waits must not wait for ever
             _log.exception("history_event_failed")
-            told.kept.set_exception(_not_kept(error))
+            handed.kept.set_exception(_not_kept(error))
             return
-        self.counts.rows += told.records.size
-        told.kept.set_result(None)
+        self.counts.rows += handed.records.size
+        handed.kept.set_result(None)
         self._appended()
 
     def _guarded(self, job: _Job) -> None:

@@ -32,7 +32,7 @@ def translated() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        raise told_by(error) or _job_error(error) from error
+        raise original_error(error) or _job_error(error) from error
 
 
 def _job_error(error: Exception) -> JobError:
@@ -43,7 +43,7 @@ def _job_error(error: Exception) -> JobError:
     return JobError(kind="spark", message=f"Spark: {line[:_LONGEST]}", retryable=False)
 
 
-def told_by(error: BaseException) -> LagwatchError | None:
+def original_error(error: BaseException) -> LagwatchError | None:
     """The error of ours that made Spark fail, on a worker or while it planned; None: none of ours.
 
     Only its text has come through, so its `kind` says no more than who refused.

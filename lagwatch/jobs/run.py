@@ -41,7 +41,7 @@ class JobRun:
         """Add to what is counted: rows_read, rows_written and so on."""
         self.counts[what] += number
 
-    def tell(self, event: str, **values: Any) -> None:  # noqa: ANN401 what structlog takes
+    def log_step(self, event: str, **values: Any) -> None:  # noqa: ANN401 what structlog takes
         """One line of the log: what step was done."""
         _log.info("job_step", job=self.job, name=event, **values)
 
@@ -78,7 +78,7 @@ def job_run(
     outcome: Outcome | None = Outcome.FAILED
     try:
         with only_run(job, state, history, clock):
-            run.tell("job_started")
+            run.log_step("job_started")
             yield run
             outcome = run.outcome
     except JobError as error:

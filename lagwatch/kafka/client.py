@@ -184,10 +184,10 @@ class KafkaClients:
             SourceError: no broker could be spoken to lately.
         """
         await asyncio.to_thread(self.admin.poll, 0)
-        told = self._events.recent()
-        lost = next((error for error in told if error.code() in codes.LOST), None)
+        recent = self._events.recent()
+        lost = next((error for error in recent if error.code() in codes.LOST), None)
         if lost is not None:
-            raise self.causes.best(told, lost)
+            raise self.causes.best(recent, lost)
 
     def answered(self) -> None:
         """The cluster answers: what went wrong before is over."""

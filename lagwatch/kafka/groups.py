@@ -209,8 +209,10 @@ class KafkaCommitted:
         if isinstance(answer.value, KafkaError) and answer.value.code() not in codes.NO_GROUP:
             return self._no_answer(answer, answer.value)
         # a group of a kind that commits no offsets has none
-        told = [] if isinstance(answer.value, KafkaError) else answer.value.topic_partitions or []
-        valid = [each for each in told if each.offset >= 0 and each.error is None]
+        answered = (
+            [] if isinstance(answer.value, KafkaError) else answer.value.topic_partitions or []
+        )
+        valid = [each for each in answered if each.offset >= 0 and each.error is None]
         return CommittedOffsets(
             group=answer.group,
             topics=[each.topic for each in valid],

@@ -200,9 +200,9 @@ class _Chunk:
         column[self._rows] = [offsets.get(name, UNKNOWN) for name in self._names]
         for errors in refused.values():
             self._silent(errors[0], len(errors), column)
-        told = len(offsets) + sum(map(len, refused.values()))
-        if told < len(self._rows):
-            self._silent(KafkaError(codes.TIMED_OUT), len(self._rows) - told, column)
+        answered = len(offsets) + sum(map(len, refused.values()))
+        if answered < len(self._rows):
+            self._silent(KafkaError(codes.TIMED_OUT), len(self._rows) - answered, column)
 
     def _silent(self, error: KafkaError, count: int, column: Int64) -> None:
         self.columns.stale = True

@@ -17,7 +17,7 @@ class ReportedProgress:
         self._monitors = monitors
         self._clock = clock
 
-    def told(
+    def report(
         self, cluster: str, group: str, *, kind: str, positions: Positions, at_ms: int | None
     ) -> int:
         monitor = self._monitors.get(cluster)

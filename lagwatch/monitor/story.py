@@ -23,7 +23,7 @@ class Story:
         self._of_cluster = of_cluster
         self._groups: OrderedDict[str, deque[GroupEvent]] = OrderedDict()
         self._number = 0
-        self._untold: list[GroupEvent] = []
+        self._unsent: list[GroupEvent] = []
 
     def add(self, event: GroupEvent) -> None:
         """Take an event in; events of a group come in the order of time."""
@@ -38,7 +38,7 @@ class Story:
             _, dropped = self._groups.popitem(last=False)
             self._number -= len(dropped)
         if event.to_record:
-            self._untold.append(event)
+            self._unsent.append(event)
 
     def of(self, group: str) -> tuple[GroupEvent, ...]:
         """Events of a group, oldest first."""
@@ -46,8 +46,8 @@ class Story:
 
     def take(self) -> tuple[GroupEvent, ...]:
         """Events to be recorded since the last call."""
-        untold, self._untold = self._untold[-self._of_cluster :], []
-        return tuple(untold)
+        unsent, self._unsent = self._unsent[-self._of_cluster :], []
+        return tuple(unsent)
 
 
 class _Told(Protocol):

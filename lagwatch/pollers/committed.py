@@ -182,7 +182,7 @@ class CommittedPoller:
         self._rounds += 1
         if self._rounds == 1:
             await self._send(Backlog(read=0, total=0, ready=True))
-        await self._facts.tell()
+        await self._facts.send()
 
 
 class _Rows:

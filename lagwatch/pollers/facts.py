@@ -13,7 +13,7 @@ from lagwatch.ports.reports import CollectorFacts
 
 _NAMED: Final = 20
 """Names listed one by one; beyond that, their number."""
-_TELL_EVERY_S: Final = 1.0
+_SEND_EVERY_S: Final = 1.0
 _LOG_EVERY_S: Final = 60.0
 
 _log = structlog.get_logger(__name__)
@@ -31,7 +31,7 @@ class Facts:
         self._malformed: Counter[str] = Counter()
         self._logged_s: dict[str, float] = {}
         self._told: CollectorFacts | None = None
-        self._told_s = -_TELL_EVERY_S
+        self._sent_s = -_SEND_EVERY_S
 
     def fall_back(self, mode: str, reason: str) -> None:
         """The offsets topic cannot be read: `mode` is in use now."""
@@ -67,9 +67,9 @@ class Facts:
                 total=self._malformed[reason],
             )
 
-    async def tell(self, *, now: bool = False) -> None:
+    async def send(self, *, now: bool = False) -> None:
         """Send the facts if they changed; `now`: even if the last ones are not a second old."""
-        if not now and self._clock.monotonic_s() - self._told_s < _TELL_EVERY_S:
+        if not now and self._clock.monotonic_s() - self._sent_s < _SEND_EVERY_S:
             return
         facts = CollectorFacts(
             commits_mode=self._mode,
@@ -77,7 +77,7 @@ class Facts:
             unseen=tuple(each for about in sorted(self._unseen) for each in self._unseen[about]),
             malformed=dict(self._malformed),
         )
-        self._told_s = self._clock.monotonic_s()
+        self._sent_s = self._clock.monotonic_s()
         if facts != self._told:
             self._told = facts
             await self._send(facts)

@@ -102,7 +102,7 @@ class GroupPoller:
             self._round_s = self._clock.monotonic_s()
         else:
             hot = await self._hot_ones()
-        await self._facts.tell()
+        await self._facts.send()
         # what failed in the last round of all is not mended by asking for some, or for none
         return list(dict.fromkeys([*self._problems, *hot]))
 
@@ -147,16 +147,16 @@ class GroupPoller:
             found = await self._others.describe(names)
         for name in found.missing:
             self._other.pop(name, None)
-        told = {info.group: info for info in found.infos}
+        described = {info.group: info for info in found.infos}
         known = self._described.intersection(found.problems)
-        self._described |= told.keys()
+        self._described |= described.keys()
         blank = [name for name in found.problems if name not in known]
-        told |= {name: _undescribed(name, self._kinds.get(name, "unknown")) for name in blank}
-        self._other |= told
+        described |= {name: _undescribed(name, self._kinds.get(name, "unknown")) for name in blank}
+        self._other |= described
         self._hidden = {each: why for each, why in self._hidden.items() if each not in names}
         self._hidden |= found.problems
         problems = {name: found.problems[name] for name in known}
-        return replace(found, infos=tuple(told.values()), problems=problems)
+        return replace(found, infos=tuple(described.values()), problems=problems)
 
     def _say_hidden(self) -> None:
         """By kind and count, with one of the reasons."""

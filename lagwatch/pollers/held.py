@@ -217,10 +217,10 @@ class HeldPoller:
         self._asked_ms[answer.group] = answer.asked_ms
         stamp = (answer.answered_ms, poll.order(partition), after_ms)
         anew = self._topics.made_anew(after_ms=after_ms, until_ms=answer.asked_ms)
-        told = zip(answer.topics, answer.partitions, answer.offsets, strict=True)
+        committed = zip(answer.topics, answer.partitions, answer.offsets, strict=True)
         offsets = {
             self._keys.id_of(answer.group, topic, number): (offset, topic in anew)
-            for topic, number, offset in told
+            for topic, number, offset in committed
             if self._filters.topic(topic)
         }
         for key, (offset, new) in offsets.items():

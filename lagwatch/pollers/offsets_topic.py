@@ -63,7 +63,7 @@ class Tombstones:
 
 _LOOK_FOR_TOPIC_S: Final = 1.0
 _ABSENCES: Final = 2
-_TELL_BACKLOG_S: Final = 1.0
+_REPORT_BACKLOG_S: Final = 1.0
 _LOG_BACKLOG_S: Final = 5.0
 
 _log = structlog.get_logger(__name__)
@@ -134,7 +134,7 @@ class OffsetsTopicPoller:
         await self._tell_known()
         await self._tell_gone()
         await self._tell_backlog()
-        await self._facts.tell()
+        await self._facts.send()
         return self._problems()
 
     def positions(self) -> Mapping[int, int]:
@@ -278,7 +278,7 @@ class _Backlog:
         self.topic_id = topic_id
         self._first = dict(positions)
         self._ends = dict(ends)
-        self._told_s = 0.0
+        self._reported_s = 0.0
         self._logged_s = 0.0
         self.ready = not any(ends[each] > positions[each] for each in ends)
 
@@ -293,9 +293,9 @@ class _Backlog:
     def advance(self, positions: Mapping[int, int], *, now_s: float) -> Backlog | None:
         """Progress once a second, and at once when all is read."""
         self.ready = all(positions.get(each, 0) >= end for each, end in self._ends.items())
-        if not self.ready and now_s - self._told_s < _TELL_BACKLOG_S:
+        if not self.ready and now_s - self._reported_s < _REPORT_BACKLOG_S:
             return None
-        self._told_s = now_s
+        self._reported_s = now_s
         report = self.report(positions)
         if self.ready:
             _log.info("backlog_read", records=report.total)

@@ -261,9 +261,9 @@ class RecordTimePoller:
             if name not in self._topics or now_s - self._topics[name][0] > _CONFIGURED_FOR_S
         )
         if due:
-            told = await self._source.topic_times(due)
+            found = await self._source.topic_times(due)
             for name in due:
-                self._topics[name] = (now_s, told.get(name, _NOT_TOLD))
+                self._topics[name] = (now_s, found.get(name, _NOT_ANSWERED))
         return {name: self._topics[name][1] for name in topics}
 
     async def _say(self, answers: _Answers) -> None:
@@ -280,7 +280,7 @@ class RecordTimePoller:
             )
 
 
-_NOT_TOLD: Final = TopicTimes(by_broker=False, compacted=True)
+_NOT_ANSWERED: Final = TopicTimes(by_broker=False, compacted=True)
 
 
 def _pair(times: RecordTimes) -> tuple[Int64, Int64]:

@@ -105,7 +105,7 @@ class TailPoller:
         if empty:
             await self._send(_report(empty))
         _log.debug("tails_read", partitions=len(wanted), empty=len(empty))
-        await self._facts.tell()
+        await self._facts.send()
         return ()
 
     def _note_rest(self, seen: EndsRound) -> None:

@@ -195,7 +195,7 @@ class TopicPoller:
             await self._send(topics)
             self._on_change()
             _log.info("topics_changed", topics=len(topics.names), version=topics.version)
-        await self._facts.tell()
+        await self._facts.send()
         return ()
 
     def _ours(self, listing: TopicListing) -> TopicListing:

@@ -92,8 +92,8 @@ class TransactionPoller:
             if (names := self._names.get(each)) is not None and not names.problem
         }
         unknown = [each for each in held if each not in known][:_ASKED_AT_ONCE]
-        told = await self._source.names(unknown) if unknown else {}
-        self._names = {**known, **told}
+        found = await self._source.names(unknown) if unknown else {}
+        self._names = {**known, **found}
 
     def _report(self, since: _Since) -> OpenTransaction:
         names = self._names.get(since.held, _NOT_ASKED)

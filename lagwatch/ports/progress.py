@@ -10,7 +10,7 @@ Positions = Mapping[str, Mapping[int, int]]
 class ProgressSink(Protocol):
     """Takes positions; the job becomes a group like any other."""
 
-    def told(
+    def report(
         self, cluster: str, group: str, *, kind: str, positions: Positions, at_ms: int | None
     ) -> int:
         """Take positions in; returns their instant. The same instant again changes nothing.

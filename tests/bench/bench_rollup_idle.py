@@ -60,7 +60,7 @@ def _roll_up(history: HistorySettings) -> None:
             StoreRef(settings=history),
             RollupRequest(),
             now_ms=START_MS + 48 * HOUR_MS,
-            told=lambda event, values: print(event, values, file=sys.stderr),
+            log_step=lambda event, values: print(event, values, file=sys.stderr),
         )
 
 

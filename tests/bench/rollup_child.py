@@ -32,7 +32,7 @@ def main(master: str, folder: str, hours: int) -> None:
             ref,
             RollupRequest(from_ms=START_MS, to_ms=to_ms, tidy=False),
             now_ms=to_ms + HOUR_MS,
-            told=lambda event, values: print(event, values, file=sys.stderr),
+            log_step=lambda event, values: print(event, values, file=sys.stderr),
         )
         return time.perf_counter() - started_s
 

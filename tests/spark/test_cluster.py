@@ -70,7 +70,7 @@ def expected(spark: SparkSession, tmp_path_factory) -> list[tuple[object, ...]]:
     ref = StoreRef(settings=HistorySettings(url=str(folder)))
     now_ms = SystemClock().now_ms()
     run_rollup(
-        lambda: spark, ref, RollupRequest(), now_ms=now_ms, told=lambda _event, _values: None
+        lambda: spark, ref, RollupRequest(), now_ms=now_ms, log_step=lambda _event, _values: None
     )
     rows = rolled(folder)
     assert len(rows) > 100

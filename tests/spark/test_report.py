@@ -59,7 +59,7 @@ def _report(spark: SparkSession, url: str, day: Day, **request: Any) -> ReportRe
         StoreRef.of(url, HistorySettings()),
         ReportRequest(day=day, settings=settings, **request),
         now_ms=day.to_ms + 3_600_000,
-        told=lambda *_: None,
+        log_step=lambda *_: None,
     )
 
 

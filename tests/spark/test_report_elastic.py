@@ -51,7 +51,7 @@ def told(spark: SparkSession, ref: StoreRef) -> Report:
         ref,
         ReportRequest(day=LONG_DAY, settings=ReportSettings(time_zone=LONG_DAY.zone.key)),
         now_ms=LONG_DAY.to_ms + 3_600_000,
-        told=lambda *_: None,
+        log_step=lambda *_: None,
     )
     assert made.set_aside == {}
     return made.report

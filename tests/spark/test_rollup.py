@@ -49,7 +49,7 @@ def run(
         store,
         RollupRequest(**request),
         now_ms=now_ms,
-        told=lambda _event, _values: None,
+        log_step=lambda _event, _values: None,
     )
 
 

@@ -81,7 +81,7 @@ def test_with_nothing_due_the_run_ends_as_always_and_imports_no_pyspark(
     record(history, now_ms - 3 * HOUR_MS)
     ref = StoreRef(settings=history)
     run_rollup(
-        lambda: spark, ref, RollupRequest(), now_ms=now_ms, told=lambda _event, _values: None
+        lambda: spark, ref, RollupRequest(), now_ms=now_ms, log_step=lambda _event, _values: None
     )
 
     idle = rollup(config)

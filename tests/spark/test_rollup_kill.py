@@ -60,7 +60,7 @@ def run(spark: SparkSession, folder: Path) -> None:
         ref(folder),
         RollupRequest(),
         now_ms=NOW_MS,
-        told=lambda _event, _values: None,
+        log_step=lambda _event, _values: None,
     )
 
 

@@ -32,7 +32,7 @@ FOREVER = RetentionSettings(**{f"{kind.value}_days": 0 for kind in Kind})
 
 def run(spark: SparkSession, ref: StoreRef) -> RollupResult:
     return run_rollup(
-        lambda: spark, ref, RollupRequest(), now_ms=SOON_MS, told=lambda _event, _values: None
+        lambda: spark, ref, RollupRequest(), now_ms=SOON_MS, log_step=lambda _event, _values: None
     )
 
 

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, In, IsNu
 from lagwatch.config.history import HistorySettings
 from lagwatch.core.record import KINDS, Kind, Records, Source, from_rows
 from lagwatch.errors import HistoryError
-from lagwatch.jobs.faults import told_by
+from lagwatch.jobs.faults import original_error
 from lagwatch.jobs.schemas import column_names, struct_type, to_batches
 from lagwatch.jobs.sources.elastic import ElasticReader
 from lagwatch.jobs.sources.options import elastic_options
@@ -223,7 +223,7 @@ def test_rows_of_a_later_release_are_refused_with_the_remedy(
     with pytest.raises(PySparkException) as failed:
         read_rows(spark, ref, ever()).count()
 
-    told = told_by(failed.value)
+    told = original_error(failed.value)
     assert isinstance(told, HistoryError)
     assert str(told).startswith("1 of the samples are of a schema version above 1")
     assert "Read them with the release that wrote them" in str(told)
@@ -261,7 +261,7 @@ def test_rows_that_are_refused_are_counted_and_the_others_are_written(
     assert written.rejected_in == str(tmp_path / "rejected")
     lines = (tmp_path / "rejected" / "rejected.jsonl").read_bytes().splitlines()
     assert [orjson.loads(line)["document"]["group"] for line in lines] == ["x" * 40_000] * 2
-    assert "Elasticsearch refused 1 rows for what they are" in str(told_by(failed.value))
+    assert "Elasticsearch refused 1 rows for what they are" in str(original_error(failed.value))
     assert read_rows(spark, ref, ever()).count() == 2
 
 

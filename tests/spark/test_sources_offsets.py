@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lagwatch.config import ClusterSettings
 from lagwatch.errors import SourceError
-from lagwatch.jobs.faults import told_by
+from lagwatch.jobs.faults import original_error
 from lagwatch.jobs.sources.options import cluster_options
 from lagwatch.jobs.sources.registry import register
 from lagwatch.kafka.embedded import EmbeddedKafka
@@ -257,7 +257,7 @@ def test_a_missing_right_is_told_with_its_acl_and_without_the_password(
     with pytest.raises(PySparkException) as failed:
         frame.count()
 
-    told = told_by(failed.value)
+    told = original_error(failed.value)
     assert isinstance(told, SourceError)
     assert str(told) == f"{name} may not be read; grant: Allow READ on TOPIC {name}"
     frame.explain(mode="extended")

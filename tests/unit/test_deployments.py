@@ -364,7 +364,7 @@ def test_rows_that_the_spool_refuses_are_not_taken_for_kept(tmp_path) -> None:
         appended=lambda: None,
     )
 
-    kept = recorder.tell(events([happening(event="deployment")]))
+    kept = recorder.record_rows(events([happening(event="deployment")]))
     recorder.work()
 
     with pytest.raises(HistoryError, match="spool holds 100"):
@@ -379,9 +379,9 @@ def test_who_does_not_wait_any_more_stops_nobody(tmp_path) -> None:
         appended=lambda: None,
     )
 
-    left = recorder.tell(events([happening(event="deployment")]))
+    left = recorder.record_rows(events([happening(event="deployment")]))
     left.cancel()
-    stayed = recorder.tell(events([happening(event="deployment")]))
+    stayed = recorder.record_rows(events([happening(event="deployment")]))
     recorder.work()
 
     assert stayed.result(timeout=1) is None

@@ -8,7 +8,7 @@ import pytest
 from lagwatch.config.elasticsearch import ElasticsearchSettings
 from lagwatch.core.wire import CommitKeys
 from lagwatch.errors import HistoryError, JobError, SourceError
-from lagwatch.jobs.faults import told_by
+from lagwatch.jobs.faults import original_error
 from lagwatch.jobs.sources import telegraf
 from lagwatch.jobs.sources.log_ends import LogEndsReader
 from lagwatch.jobs.sources.options import cluster_of, elastic_of, elastic_options
@@ -71,11 +71,11 @@ def test_an_error_of_a_worker_is_found_in_what_spark_says() -> None:
         " SQLSTATE: 38000\n\tat org.apache.spark.api.python.Runner.handle(Runner.scala:1)"
     )
 
-    told = told_by(RuntimeError(text))
+    told = original_error(RuntimeError(text))
 
     assert isinstance(told, SourceError)
     assert str(told) == "x may not be read; grant: Allow READ on TOPIC x"
-    assert told_by(RuntimeError("something else")) is None
+    assert original_error(RuntimeError("something else")) is None
 
 
 @pytest.mark.parametrize(

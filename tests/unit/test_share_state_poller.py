@@ -162,7 +162,7 @@ class Scene:
         ]
 
     def unseen(self) -> str:
-        asyncio.run(self.desk.facts.tell(now=True))
+        asyncio.run(self.desk.facts.send(now=True))
         told = self.desk.outbox.of(CollectorFacts)
         return " ".join(told[-1].unseen) if told else ""
 

@@ -64,9 +64,9 @@ def router(progress: ProgressSink) -> APIRouter:
         summary="Positions of a job that keeps its progress outside of Kafka",
         responses={409: {"description": "Kafka itself has a group of this name"}},
     )
-    async def told(cluster: str, name: str, report: ProgressReport) -> ProgressTaken:
+    async def report_progress(cluster: str, name: str, report: ProgressReport) -> ProgressTaken:
         try:
-            at_ms = progress.told(
+            at_ms = progress.report(
                 cluster, name, kind=report.kind, positions=report.positions, at_ms=report.at_ms
             )
         except NameTakenError as error:

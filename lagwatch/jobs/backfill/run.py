@@ -58,7 +58,7 @@ def run_backfill(
             for cluster, past in _inputs(spark, request).items()
             for result in filling.fill(cluster, past)
         )
-    return BackfillResult(clusters=tuple(_told(filled, run)), dry_run=request.dry_run)
+    return BackfillResult(clusters=tuple(_logged(filled, run)), dry_run=request.dry_run)
 
 
 def _inputs(spark: SparkSession, request: BackfillRequest) -> dict[str, Input]:
@@ -77,12 +77,12 @@ def _inputs(spark: SparkSession, request: BackfillRequest) -> dict[str, Input]:
     return {name: copies.of(name, request.clusters.get(name)) for name in names}
 
 
-def _told(filled: Iterator[ClusterBackfill], run: JobRun) -> Iterator[ClusterBackfill]:
+def _logged(filled: Iterator[ClusterBackfill], run: JobRun) -> Iterator[ClusterBackfill]:
     """Count and log what was done, cluster by cluster."""
     for result in filled:
         for what in ("commits", "groups", "rounds"):
             run.count(what, getattr(result, what))
         for what, number in result.counts.items():
             run.count(f"{what}_written" if what in _ROWS else what, number)
-        run.tell("backfilled", cluster=result.cluster, **result.coverage())
+        run.log_step("backfilled", cluster=result.cluster, **result.coverage())
         yield result

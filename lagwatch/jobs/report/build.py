@@ -67,11 +67,11 @@ from lagwatch.jobs.report.parts import (
 from lagwatch.jobs.tables import StoreRef, on_sound_files
 
 HEAT_ROWS: Final = 40
-_GAP_TOLD_S: Final = 120.0
+_SHOWN_GAP_S: Final = 120.0
 """Less than this not recorded is not worth a note."""
 _KINDS: Final = tuple(AdviceKind)
 
-Told = Callable[[str, Mapping[str, Any]], None]
+LogStep = Callable[[str, Mapping[str, Any]], None]
 """Called with an event and what goes with it, for the log."""
 
 
@@ -104,7 +104,7 @@ class ReportResult:
 
 
 def run_report(
-    spark: SparkSession, ref: StoreRef, request: ReportRequest, *, now_ms: int, told: Told
+    spark: SparkSession, ref: StoreRef, request: ReportRequest, *, now_ms: int, log_step: LogStep
 ) -> ReportResult:
     """The report of a day. A day of which nothing is known gives an empty one that says so.
 
@@ -117,7 +117,7 @@ def run_report(
         history = History(
             spark=spark, ref=ref, clusters=tuple(request.clusters), aside=aside.__setitem__
         )
-        report = _Builder(history, request, told).build(now_ms, aside)
+        report = _Builder(history, request, log_step).build(now_ms, aside)
         return ReportResult(report=report, set_aside=aside)
 
     return on_sound_files(ref, make)
@@ -126,11 +126,11 @@ def run_report(
 class _Builder:
     """One report in the making."""
 
-    def __init__(self, history: History, request: ReportRequest, told: Told) -> None:
+    def __init__(self, history: History, request: ReportRequest, log_step: LogStep) -> None:
         self._history = history
         self._day = request.day
         self._settings = request.settings
-        self._told = told
+        self._log_step = log_step
 
     def build(self, now_ms: int, aside: Mapping[str, str]) -> Report:
         day = self._day
@@ -200,7 +200,7 @@ class _Builder:
 
     def _collected(self, part: str, rows: DataFrame) -> list[dict[str, Any]]:
         found = [row.asDict(recursive=True) for row in rows.collect()]
-        self._told("report_part", {"part": part, "rows": len(found)})
+        self._log_step("report_part", {"part": part, "rows": len(found)})
         return found
 
     # the parts
@@ -288,8 +288,8 @@ class _Builder:
         rows = self._collected("trend", hours.transform(trends.compared))
         rows.sort(key=lambda row: (row["cluster"], row["group"], row["metric"]))
         series = [(row, comparison(row)) for row in rows]
-        told = significant([found for _, found in series])
-        changes = [change(*series[position], p) for position, p in told]
+        kept = significant([found for _, found in series])
+        changes = [change(*series[position], p) for position, p in kept]
         changes.sort(
             key=lambda change: (
                 -abs(change.now - change.before) / (abs(change.before) or 1.0),
@@ -401,7 +401,7 @@ class _Builder:
             yield "There are no roll-ups of this day: run `lagwatch rollup` first."
         for day in days:
             missing_s = self._day.seconds - day.recorded_s
-            if missing_s >= _GAP_TOLD_S:
+            if missing_s >= _SHOWN_GAP_S:
                 yield (
                     f"{day.cluster} was recorded for {day.recorded_s / 3600:.1f} of "
                     f"{self._day.seconds / 3600:g} hours; numbers are of that time only."

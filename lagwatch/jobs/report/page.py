@@ -83,7 +83,7 @@ def html(report: Report) -> str:
         scale=[
             (advised, _bars(advised)) for advised in report.advice if advised.needed is not None
         ],
-        untold=[advised for advised in report.advice if advised.needed is None],
+        without_advice=[advised for advised in report.advice if advised.needed is None],
         bad_groups=sorted(
             (row for row in report.groups if row.not_ok_s),
             key=lambda row: -(row.not_ok_s or 0.0),
@@ -185,7 +185,7 @@ def _band(report: Report, row: HeatRow) -> Band:
         report.heat.hours, row.lag_max, row.time_lag_max_s, row.status, strict=True
     ):
         bad = status if status in _BAD else ""
-        told = (
+        text = (
             "not recorded"
             if status is None
             else f"time lag up to {words.duration(time_lag_s)}, lag up to {words.number(lag)}"
@@ -195,7 +195,7 @@ def _band(report: Report, row: HeatRow) -> Band:
             Cell(
                 colour="hn" if status is None else colour(time_lag_s, objective_s),
                 bad=bad or "",
-                title=f"{hour.label} {told}",
+                title=f"{hour.label} {text}",
             )
         )
     return Band(cluster=row.cluster, group=row.group, cells=cells, said=_said(report, row))
@@ -215,10 +215,10 @@ def _said(report: Report, row: HeatRow) -> str:
 
 def _legend(objective_s: float) -> list[tuple[str, str]]:
     bounds = [words.duration(bound * objective_s) for bound in _CLASSES]
-    told = [f"up to {bound}" for bound in bounds]
-    told[1] += " (objective)"
+    texts = [f"up to {bound}" for bound in bounds]
+    texts[1] += " (objective)"
     return [
-        *((f"h{number}", text) for number, text in enumerate(told)),
+        *((f"h{number}", text) for number, text in enumerate(texts)),
         ("h4", f"above {bounds[-1]}"),
     ]
 

@@ -31,7 +31,7 @@ class _Counts:
     replaced: dict[Kind, int] = field(default_factory=dict)
 
 
-Told = Callable[[str, dict[str, Any]], None]
+LogStep = Callable[[str, dict[str, Any]], None]
 """Called with the name of what happened, and its values."""
 
 
@@ -103,7 +103,12 @@ class RollupResult:
 
 
 def run_rollup(
-    start_spark: StartSpark, ref: StoreRef, request: RollupRequest, *, now_ms: int, told: Told
+    start_spark: StartSpark,
+    ref: StoreRef,
+    request: RollupRequest,
+    *,
+    now_ms: int,
+    log_step: LogStep,
 ) -> RollupResult:
     """Roll up what is due, compact, delete what is old.
 
@@ -116,7 +121,9 @@ def run_rollup(
         PySparkException: the same, in a task.
     """
     with closing(ref.open()) as store, closing(job_store(ref.settings).rollups()) as rollups:
-        return _Run(start_spark, ref, store, rollups, request, now_ms=now_ms, told=told).run()
+        return _Run(
+            start_spark, ref, store, rollups, request, now_ms=now_ms, log_step=log_step
+        ).run()
 
 
 class _Run:
@@ -129,7 +136,7 @@ class _Run:
         request: RollupRequest,
         *,
         now_ms: int,
-        told: Told,
+        log_step: LogStep,
     ) -> None:
         self._start_spark = start_spark
         self._ref = ref
@@ -137,7 +144,7 @@ class _Run:
         self._rollups = rollups
         self._request = request
         self._now_ms = now_ms
-        self._told = told
+        self._log_step = log_step
         self._state: JobState = job_store(ref.settings).state()
         self._problems: dict[str, None] = {}
         self._rejected = 0
@@ -211,7 +218,7 @@ class _Run:
                 for found in ranges.values()
                 for first, last in found
             )
-            self._told(
+            self._log_step(
                 "rolled_up",
                 {
                     "kind": kind.value,
@@ -286,7 +293,7 @@ class _Run:
                 continue
             day = day_of(self._now_ms - days * DAY_MS)
             if kind in RAW and unrolled < day:
-                self._told("kept_for_rollup", {"kind": kind.value, "from_day": unrolled})
+                self._log_step("kept_for_rollup", {"kind": kind.value, "from_day": unrolled})
                 day = unrolled
             gone[kind] = self._store.delete_before(kind, day)
         return {kind: rows for kind, rows in gone.items() if rows}

@@ -24,7 +24,7 @@ WRITTEN_TYPE: Final = T.StructType(
     ]
 )
 """What became of rows."""
-TOLD_TYPE: Final = T.StructType(
+OUTCOME_TYPE: Final = T.StructType(
     [*WRITTEN_TYPE.fields, T.StructField("problems", T.ArrayType(T.StringType()))]
 )
 """What became of rows, and what was set aside while they were made."""
@@ -55,11 +55,11 @@ def as_files(make: MakeRows, source: T.StructType, sink: Sink) -> Transform:
         problems: list[str] = []
         written = asdict(write_records(sink, make(batches, problems)))
         columns = {name: [value] for name, value in written.items()}
-        yield batch_of(TOLD_TYPE, {**columns, "problems": [problems]})
+        yield batch_of(OUTCOME_TYPE, {**columns, "problems": [problems]})
 
     def transform(frame: DataFrame) -> DataFrame:
-        told = frame.select(*source.names).mapInArrow(task, TOLD_TYPE)
-        return told.select(*TOLD_TYPE.names)
+        outcomes = frame.select(*source.names).mapInArrow(task, OUTCOME_TYPE)
+        return outcomes.select(*OUTCOME_TYPE.names)
 
     return transform
 
@@ -75,5 +75,5 @@ def write(rows: DataFrame, sink: Sink) -> Written:
         written = asdict(write_batches(sink, batches))
         yield batch_of(WRITTEN_TYPE, {name: [value] for name, value in written.items()})
 
-    told = rows.select(*struct_type(sink.kind).names).mapInArrow(task, WRITTEN_TYPE).collect()
-    return sum((Written(**row.asDict()) for row in told), Written())
+    outcomes = rows.select(*struct_type(sink.kind).names).mapInArrow(task, WRITTEN_TYPE).collect()
+    return sum((Written(**row.asDict()) for row in outcomes), Written())

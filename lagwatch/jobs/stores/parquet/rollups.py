@@ -141,25 +141,25 @@ def replace(spark: SparkSession, history: HistorySettings, making: Making) -> Ma
     store = ParquetStore(where)
     try:
         old = old_files(store, kind, ranges)
-        told = making.units.transform(as_files(making.make, UNIT_TYPE, sink))
-        told = told.withColumn(_MADE, F.lit(True))  # noqa: FBT003 Spark's own
+        outcomes = making.units.transform(as_files(making.make, UNIT_TYPE, sink))
+        outcomes = outcomes.withColumn(_MADE, F.lit(True))  # noqa: FBT003 Spark's own
         if not all(file.whole for file in old):
             others = other_rows(where, kind, ranges)
             left = old_frame(spark, old).transform(as_files(others, FILE_TYPE, sink))
-            told = told.unionByName(left.withColumn(_MADE, F.lit(False)))  # noqa: FBT003
-        made = _collected(told, sum(file.footer.rows for file in old))
+            outcomes = outcomes.unionByName(left.withColumn(_MADE, F.lit(False)))  # noqa: FBT003
+        made = _collected(outcomes, sum(file.footer.rows for file in old))
         delete(store, old)
     finally:
         store.close()
     return made
 
 
-def _collected(told: DataFrame, held: int) -> Made:
+def _collected(outcomes: DataFrame, held: int) -> Made:
     """What was done with files that had so many rows: those of other buckets were only moved."""
     total = Written()
     moved = 0
     problems: list[str] = []
-    for row in told.collect():
+    for row in outcomes.collect():
         values = row.asDict()
         problems += values.pop("problems")
         if not values.pop(_MADE):
@@ -197,5 +197,5 @@ def compact(spark: SparkSession, where: str, crowded: Sequence[Slot]) -> Compact
         here.close()
 
     rows = [(slot.kind.value, slot.cluster, slot.from_ms) for slot in crowded]
-    told = spread(spark, rows, _SLOT).mapInArrow(task, _DONE).collect()
-    return sum((Compacted(**row.asDict()) for row in told), Compacted())
+    outcomes = spread(spark, rows, _SLOT).mapInArrow(task, _DONE).collect()
+    return sum((Compacted(**row.asDict()) for row in outcomes), Compacted())
