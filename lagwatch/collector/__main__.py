@@ -1,7 +1,7 @@
 """Entry point of the collector process: `python -m lagwatch.collector DESCRIPTOR`.
 
 Started by the supervisor, with one end of a socket pair as DESCRIPTOR. It ends when the serving
-process ends, however that comes about.
+process ends, for whatever reason.
 """
 
 import asyncio
@@ -78,7 +78,7 @@ def _end_with_parent(end: CollectorEnd) -> None:
 
 
 def _leave() -> None:
-    """End at once: nothing here needs to be put away, and closing clients can take seconds."""
+    """Exit at once: there is nothing to save, and closing clients can take seconds."""
     sys.stderr.flush()
     os._exit(0)
 

@@ -39,7 +39,7 @@ from lagwatch.ports.reports import Report, SourceHealth, SourceKind
 
 _LISTEN_S: Final = 1.0
 _LOOK_EVERY_S: Final = 1.0
-"""How often the pollers that build on rounds of log ends see whether there is work."""
+"""Interval at which pollers that follow rounds of log ends check for work."""
 
 
 async def run(assignment: Assignment, *, clock: Clock, send: Send) -> None:
@@ -243,7 +243,7 @@ class Collector:
         )
 
     def _quiet_loop(self, poller: Poller) -> PollLoop:
-        """Run a poller that helps another one and so has no health of its own."""
+        """Run a poller without a health report of its own, because it only helps another poller."""
         return PollLoop(poller, pace=Pace(interval_s=_LOOK_EVERY_S), clock=self._clock, send=_drop)
 
     def _loop(

@@ -30,7 +30,7 @@ _SOCKET_BUFFER_BYTES: Final = 1_048_576
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """What a collector is to do."""
+    """The cluster that a collector reads, and where it resumes."""
 
     cluster: str
     settings: ClusterSettings
@@ -158,11 +158,11 @@ class Inbox:
 
     @property
     def listens(self) -> bool:
-        """Is it waiting for the collector, and not the collector for it?"""
+        """True if this inbox waits for reports; False if it is full and the collector waits."""
         return self._has_room
 
     def put(self, report: Report) -> None:
-        """Add a report of our own; they are few and find room always."""
+        """Add a report of the serving process; there are few, so they never wait for room."""
         self._reports.put_nowait((report, False))
 
     async def fill(self, end: ServingEnd) -> None:

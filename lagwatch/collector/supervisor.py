@@ -52,9 +52,9 @@ def collector_environment(environ: Mapping[str, str]) -> dict[str, str]:
 _STOP_S: Final = 2.0
 """Time to end by itself; then it is killed."""
 SILENT_S: Final = 120.0
-"""A collector that reports nothing for so long hangs: a healthy one reports every few seconds."""
+"""A collector silent for this long hangs: a healthy one reports every few seconds."""
 _HEALTHY_S: Final = 30.0
-"""A collector that lived so long is restarted at once when it dies."""
+"""A collector that ran for this long is restarted without delay when it dies."""
 
 _LOOKS: Final = 6
 """Looks at a silent collector before it is killed."""

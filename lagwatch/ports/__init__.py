@@ -1,1 +1,1 @@
-"""Where the parts meet: Protocols, and the values that pass between them; a conversation a file."""
+"""Protocols at which packages meet, and their values; one conversation per file."""

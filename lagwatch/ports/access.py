@@ -65,5 +65,5 @@ class Access(Protocol):
         ...
 
     def note(self, caller: Caller, peer: str, method: str, path: str, status: int) -> None:
-        """Write into the log who changed what, or was refused."""
+        """Log who changed what, and who was refused."""
         ...

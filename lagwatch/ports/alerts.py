@@ -10,9 +10,9 @@ class MessageState(StrEnum):
     """State of the delivery of a notice."""
 
     WAITING = "waiting"
-    """For others to go with it, or for the channel to be free."""
+    """Waiting for other notices of its message, or for the channel."""
     QUEUED = "queued"
-    """In a message that is tried until it is delivered or given up."""
+    """In a message that the channel is sending, with retries."""
     DELIVERED = "delivered"
     DEAD = "dead"
     """Given up: the receiver refused it, or did not take it in time."""
@@ -48,7 +48,9 @@ class IncidentRecord:
     severity: str
     """warning or error: now, or at the end."""
     since_ms: int
-    """When the trouble began; when the verdict does not say, when the group was seen bad first."""
+    """When the trouble began; if the verdict has no such instant, when the group was first seen
+    bad.
+    """
     opened_ms: int
     closed_ms: int | None
     told_ms: int | None
@@ -59,7 +61,7 @@ class IncidentRecord:
     verdict: Mapping[str, object]
     """At the last transition."""
     transitions: tuple[Transition, ...] = ()
-    """Oldest first; only of an incident that is asked for by its id."""
+    """Oldest first; () in lists, filled where one incident is read by its id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +82,7 @@ class NoticeRecord:
     attempts: int
     next_attempt_ms: int | None
     last_error: str
-    """Why it is not, or was not, delivered; ""."""
+    """Why it was not delivered; "" when there is no problem."""
     ended_ms: int | None
     """When it was delivered or given up."""
 
@@ -99,10 +101,10 @@ class Mute:
     starts_ms: int | None
     """None: weekly."""
     ends_ms: int | None
-    """When it ends, or the window that is open now does; None: weekly and not open."""
+    """End of the mute, or of its open weekly window; None: weekly and not open now."""
     active: bool
     matching: int = 0
-    """Groups seen now that it is for; 0 may be a mistyped name."""
+    """Number of known groups that it applies to; 0 may mean a mistyped name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +162,7 @@ class AlertsView(Protocol):
     def retry(self, message: str, *, to: str = "") -> int:
         """Queue the notices of a dead message again; returns how many they are.
 
-        `to` names another channel. What later news has overtaken is left out.
+        `to` names another channel. Notices that later ones have made obsolete are left out.
         """
         ...
 

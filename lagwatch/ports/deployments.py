@@ -1,4 +1,4 @@
-"""What is asked of deployments: recorded ones, a comparison of two, a plan to roll back."""
+"""Deployments: list them, compare two, plan a rollback."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,12 +8,12 @@ from lagwatch.core.rollback import RollbackPlan
 
 SHORTEST_MS: Final = 60_000
 LONGEST_MS: Final = 6 * 3_600_000
-"""Of the time that a comparison measures."""
+"""A comparison measures at most this many seconds of a deployment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A version of a group's consumers went live, and the group's offsets then."""
+    """A new version of a group's consumers, and the group's offsets when it went live."""
 
     cluster: str
     group: str
@@ -21,7 +21,7 @@ class Deployment:
     """Also its ID: a group has one deployment per instant."""
     version: str
     note: str
-    """What else there is to say; ""."""
+    """Free text of the person who announced it; "" without."""
     offsets: Mapping[str, Sequence[int | None]]
     """Topic → committed offset by partition; None where none is known."""
     log_start: Mapping[str, Sequence[int | None]] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """How a group did in the last part of the time in which a version was live.
+    """Measurements of a group at the end of the time in which a version was live.
 
     None is unknown. A rate is what moved divided by the time in which that was measured.
     """
@@ -63,11 +63,11 @@ class DeploymentDiff:
     before: Run
     after: Run
     committed: int | None
-    """Messages by which the committed offsets moved on from the one deployment to the other."""
+    """Messages by which the committed offsets advanced between the two deployments."""
 
 
 class Deployments(Protocol):
-    """Takes note of deployments, and answers from what was noted. Nothing in Kafka is changed.
+    """Records deployments, and answers questions about recorded ones. Nothing in Kafka is changed.
 
     Every method may raise `HistoryError`; all but `deployed` also answer for groups that are no
     longer watched. A deployment is named by its ID (`at_ms`), or by its version: then the last
@@ -75,7 +75,7 @@ class Deployments(Protocol):
     """
 
     async def deployed(self, cluster: str, group: str, *, version: str, note: str) -> Deployment:
-        """Remember that this version went live now; returns when that is safe on disk.
+        """Record that this version went live now; returns when the record is safe on disk.
 
         Raises:
             NotFoundError: the cluster or group is not known.
@@ -97,7 +97,7 @@ class Deployments(Protocol):
         ...
 
     async def rollback_plan(self, cluster: str, group: str, deployment: str) -> RollbackPlan:
-        """Which offsets would bring the group back to a deployment, as of now.
+        """Offsets that would take the group back to a deployment, as of now.
 
         Raises:
             NotFoundError: the deployment is not known, or the group is not watched.

@@ -1,4 +1,4 @@
-"""What is asked of the stored history, and what a store must be able to do."""
+"""Questions about the stored history, and the operations of a store."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from lagwatch.core.record import Kind, Records, Text, Values, schema
 
 
 EVER_MS: Final = 4_000_000_000_000
-"""Behind every instant of the history, and small enough for the dates of any store."""
+"""Later than every instant of the history, and within the range of dates of every store."""
 
 _NAMES: Final = frozenset({"cluster", "level", "group", "topic", "partition"})
 
@@ -43,7 +43,7 @@ class HistoryRange:
 
     @property
     def names(self) -> Mapping[str, str | int]:
-        """Columns of the key of which one value is wanted, with that value."""
+        """Key columns fixed to one value: {column: value}."""
         given = {name: getattr(self, name) for name in self.kind.key if name in _NAMES}
         return {name: value for name, value in given.items() if value is not None}
 
@@ -74,12 +74,12 @@ class TopBy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredKind:
-    """What a store holds of one kind and cluster."""
+    """Figures of the rows that a store holds of one kind and cluster."""
 
     kind: Kind
     cluster: str
     rows: int
-    """As stored; two instances or a backfill may have written a record twice."""
+    """Stored rows; counts a record twice if two instances, or a backfill, wrote it."""
     size_bytes: int
     parts: int
     """Files or indices."""
@@ -89,7 +89,7 @@ class StoredKind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryGap:
-    """A time in which a cluster was not recorded: no round of any of its groups."""
+    """A time without any recorded round of a cluster."""
 
     cluster: str
     from_ms: int
@@ -100,7 +100,7 @@ class HistoryGap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What a store was found to hold."""
+    """Result of reading the whole store."""
 
     rows: Mapping[Kind, int]
     """Distinct records by kind."""
@@ -120,7 +120,7 @@ class Verification:
 
     @property
     def sound(self) -> bool:
-        """Nothing is wrong. Gaps, and records in several files, are facts, not faults."""
+        """True if nothing is wrong. Gaps, and records in several files, are not faults."""
         return not (self.repeated or self.torn or self.foreign)
 
 
@@ -129,9 +129,9 @@ class Compacted:
     """What a compaction did."""
 
     merged: int = 0
-    """Files that went."""
+    """Files deleted."""
     written: int = 0
-    """Files that took their place."""
+    """Files written in their place."""
     rows: int = 0
     """Rows in these."""
 
@@ -144,7 +144,7 @@ class Compacted:
 
 
 Progress = Callable[[int, int], None]
-"""Called with (done, total); total may grow."""
+"""Progress callback: (done, total); total may grow."""
 
 
 class HistoryStore(Protocol):
@@ -155,12 +155,12 @@ class HistoryStore(Protocol):
 
     @property
     def rejected_rows(self) -> int:
-        """Rows it will never take, set aside with their reason, since the process began."""
+        """Rows that the store refused for good since the process began, and that were set aside."""
         ...
 
     @property
     def set_aside(self) -> Sequence[str]:
-        """Parts of it that could not be used so far, a sentence each, sorted."""
+        """Parts of the store that could not be used so far, one sentence each, sorted."""
         ...
 
     def write(self, records: Sequence[Records], *, batch: str) -> None:
@@ -201,19 +201,19 @@ class HistoryStore(Protocol):
         ...
 
     def clusters(self) -> tuple[str, ...]:
-        """Clusters of which there is anything, sorted."""
+        """Clusters with any rows, sorted."""
         ...
 
     def has(self, kind: Kind) -> bool:
-        """Is there anything of this kind?"""
+        """True if the store has rows of this kind."""
         ...
 
     def days(self, kind: Kind, cluster: str) -> tuple[str, ...]:
-        """Days (UTC, `2026-11-21`) of which there is anything, sorted."""
+        """Days (UTC, `2026-11-21`) with any rows, sorted."""
         ...
 
     def stats(self) -> tuple[StoredKind, ...]:
-        """What there is, sorted by cluster and kind."""
+        """Figures per cluster and kind, sorted."""
         ...
 
     def verify(self, progress: Progress | None = None) -> Verification:
@@ -225,7 +225,7 @@ class HistoryStore(Protocol):
         ...
 
     def tidy(self, now_ms: int) -> None:
-        """Maintenance that keeps reading fast; the writer calls it now and then."""
+        """Routine maintenance that keeps reading fast; the writer calls it from time to time."""
         ...
 
     def compact(self, progress: Progress | None = None) -> Compacted | None:
@@ -237,7 +237,7 @@ class HistoryStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryAsk:
-    """What is asked of one series."""
+    """A question about one series."""
 
     from_ms: int
     to_ms: int
@@ -255,11 +255,11 @@ class HistoryPage:
 
     columns: Mapping[str, Values]
     kind: Kind
-    """Where it was read from; the coarsest kind that took part."""
+    """Kind that the points were read from; if several, the coarsest."""
     step_ms: int
     """Distance of the points; 0 for rows as recorded."""
     next_ms: int | None
-    """Ask again from here for what follows; None at the end."""
+    """Where the next page begins; None at the end."""
 
     @property
     def size(self) -> int:
@@ -282,13 +282,13 @@ class HistoryQueries(Protocol):
     ) -> HistoryPage: ...
 
     async def events(self, cluster: str, group: str | None, ask: HistoryAsk) -> HistoryPage:
-        """What happened, as recorded; `step_ms` is ignored."""
+        """Recorded events; `step_ms` is ignored."""
         ...
 
     async def top(
         self, at_ms: int, *, by: TopBy, limit: int, cluster: str | None = None
     ) -> HistoryPage:
-        """The groups that were worst at an instant of the past."""
+        """The worst groups at a past instant."""
         ...
 
     def arrow(self, page: HistoryPage) -> bytes:
@@ -298,11 +298,11 @@ class HistoryQueries(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecorderHealth:
-    """How recording fares, for `/readyz`, metrics and the log."""
+    """State of the recorder, for `/readyz`, metrics and the log."""
 
     enabled: bool
     problem: str
-    """What is wrong now and what to do; ""."""
+    """The present problem and its remedy; "" when there is none."""
     rounds: int
     """Regular rounds recorded."""
     rows: int

@@ -1,4 +1,4 @@
-"""What a collector asks of Kafka: the roles its pollers see, and the values they get.
+"""The Kafka client as pollers see it: one Protocol per role, and the values they return.
 
 Every method may raise `SourceError`. Columns are numpy arrays of equal length; -1 is unknown.
 """
@@ -25,12 +25,12 @@ class Records:
     positions: Mapping[int, int]
     """Partition → next offset to read, for all partitions, after this batch."""
     times_ms: NDArray[np.int64] | None = None
-    """When each record was written; None where that was not asked for."""
+    """When each record was written; None if times were not requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """What a partition of the offsets topic holds: from `start` up to, not including, `end`."""
+    """Offsets that a partition of the offsets topic holds: `start` <= offset < `end`."""
 
     start: int
     end: int
@@ -78,7 +78,7 @@ class TopicSource(Protocol):
     """Names, partitions, leaders and ids of topics."""
 
     async def list_topics(self) -> TopicListing:
-        """All that we may see; also renews the client's own knowledge of leaders."""
+        """All topics that lagwatch may see; also refreshes the client's metadata of leaders."""
         ...
 
     async def topic_ids(self, names: Sequence[str]) -> "TopicIds":
@@ -88,7 +88,7 @@ class TopicSource(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicIds:
-    """Answer for the topics named."""
+    """Ids of the topics asked for."""
 
     ids: Mapping[str, str]
     """base64url, as Kafka prints them."""
@@ -103,11 +103,11 @@ class LogEndRound:
     """Offsets of all partitions of a `TopicListing`, -1 where there was no answer."""
 
     log_start: NDArray[np.int64] | None
-    """None when it was not asked for."""
+    """None if log starts were not requested."""
     log_end: NDArray[np.int64]
     last_stable: NDArray[np.int64]
     stale: bool
-    """Some leader or partition is not where the listing says: list the topics anew."""
+    """A leader or partition has moved since the listing: list the topics again."""
     replaced: bool
     """A topic of the listing is not there; perhaps another one has its name."""
     problems: tuple[str, ...]
@@ -132,7 +132,7 @@ class RecordTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicTimes:
-    """What a topic's configuration says of its times and offsets."""
+    """Settings of a topic that decide what its record times mean."""
 
     by_broker: bool
     """Brokers give records their times (`message.timestamp.type=LogAppendTime`)."""
@@ -175,7 +175,7 @@ class GroupListing:
 
     groups: tuple[ListedGroup, ...]
     problem: str
-    """Why some brokers' groups are not in it; "" when the list is complete."""
+    """Why groups of some brokers are missing; "" when the list is complete."""
     others: tuple[str, ...] = ()
     """Groups that are neither classic nor KIP-848 groups. May be a minute old."""
 
@@ -190,7 +190,7 @@ class GroupDescriptions:
     missing: tuple[str, ...]
     """No classic or KIP-848 groups of these names."""
     problems: Mapping[str, str]
-    """Groups that could not be asked now, and why."""
+    """Groups whose description failed now, with the reason."""
 
 
 class GroupSource(Protocol):
@@ -201,7 +201,7 @@ class GroupSource(Protocol):
     async def describe(self, names: Sequence[str]) -> GroupDescriptions: ...
 
     async def may_list_all(self) -> bool:
-        """Do we hold DESCRIBE on the cluster, without which lists of groups are partial?"""
+        """True if lagwatch holds DESCRIBE on the cluster, and so sees all groups."""
         ...
 
 
@@ -209,7 +209,7 @@ class OtherGroupSource(Protocol):
     """State and members of share groups (KIP-932) and streams groups (KIP-1071)."""
 
     async def describe(self, names: Sequence[str]) -> GroupDescriptions:
-        """The groups named; raises nothing: `problems` says why some are not known."""
+        """Describe these groups; never raises: `problems` names those that failed, and why."""
         ...
 
 
@@ -234,7 +234,7 @@ class CommittedSource(Protocol):
     """Committed offsets, asked from the coordinators."""
 
     def committed(self, groups: Sequence[str]) -> AsyncIterator[Sequence[CommittedOffsets]]:
-        """All groups named, in chunks as the answers come."""
+        """Committed offsets of all these groups, in chunks as the answers come."""
         ...
 
 
@@ -252,20 +252,20 @@ class Tail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TailAnswer:
-    """What a read_committed reader found there."""
+    """What a read_committed reader found in such a tail."""
 
     tail: Tail
     empty_from: int | None
     """From here to the end there is no record (exact for the committed offsets); None unknown."""
     refused: bool
-    """We have no right to READ the topic."""
+    """lagwatch lacks READ on the topic."""
 
 
 class TailSource(Protocol):
     """Reads ranges of offsets at the ends of partitions."""
 
     async def read(self, tails: Sequence[Tail]) -> Sequence[TailAnswer]:
-        """One answer for each, in any order; a partition must not be named twice."""
+        """Returns one answer per tail, in any order; a partition may appear once only."""
         ...
 
 
@@ -280,14 +280,14 @@ class HeldPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionNames:
-    """Whose transaction it is."""
+    """The producer of an open transaction."""
 
     producer_id: int | None
     transactional_id: str
     """"" unknown."""
     started_ms: EpochMs | None
     problem: str
-    """Why something is unknown; ""."""
+    """Why something is unknown; "" when everything is known."""
 
 
 class TransactionSource(Protocol):

@@ -1,4 +1,4 @@
-"""How jobs that keep their progress outside of Kafka tell it."""
+"""Takes reports from jobs that keep their positions outside Kafka."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -8,19 +8,19 @@ Positions = Mapping[str, Mapping[int, int]]
 
 
 class ProgressSink(Protocol):
-    """Takes positions; the job becomes a group like any other."""
+    """Turns reported positions into a group like any other."""
 
     def report(
         self, cluster: str, group: str, *, kind: str, positions: Positions, at_ms: int | None
     ) -> int:
-        """Take positions in; returns their instant. The same instant again changes nothing.
+        """Take the positions; return their instant. The same instant again changes nothing.
 
         Args:
             cluster: whose topics these are.
             group: the name that the job is shown by.
             kind: what keeps the progress.
-            positions: how far the job has come.
-            at_ms: when it had come so far; None: now. A later one than now counts as now.
+            positions: the next offset to be read of each partition.
+            at_ms: when the job was at these positions; None, or an instant in the future: now.
 
         Raises:
             NotFoundError: the cluster is not known.

@@ -1,4 +1,4 @@
-"""What readers ask of the live state, and the commands that change it."""
+"""Questions about the live state, and the commands that change it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Loss:
     end: int
     """Offset after the last one."""
     exact: bool
-    """False: up to so many; the group may have read some of them before they were deleted."""
+    """False: an upper bound, because the group may have read some of them in time."""
 
     @property
     def messages(self) -> int:
@@ -50,7 +50,7 @@ class GroupEvent:
     detail: str | None = None
     """JSON."""
     to_record: bool = True
-    """False: the recorder of the history finds it by itself."""
+    """False if the recorder of the history detects such events by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class ClusterHealth:
 
     cluster: str
     ready: bool
-    """Its first complete round is judged, and its data are fresh."""
+    """True after the first complete round, while data are fresh."""
     age_s: float | None
     """Seconds since the last good round of log ends; None before the first."""
     backlog_read: int
@@ -72,9 +72,9 @@ class ClusterHealth:
     stale: bool = False
     """The data are older than `ClusterSettings.stale_after_s`."""
     data_age_s: float = 0.0
-    """Seconds up to which log ends or commits are not known; since the start when none are."""
+    """Age of the older of log ends and commits; before the first, seconds since the start."""
     reason: str = ""
-    """Why it is not ready; ""."""
+    """Why the cluster is not ready; "" when it is."""
     clock_skew_s: float | None = None
     """How far lagwatch's clock is ahead of Kafka's; None: not known."""
 
@@ -132,7 +132,7 @@ class Queries(Protocol):
         ...
 
     def cause(self, verdict: GroupVerdict, outlook: GroupOutlook) -> Cause | None:
-        """Why the group has this verdict, which is of all its partitions; None: nothing is wrong.
+        """Cause of this verdict, which must cover all partitions; None when nothing is wrong.
 
         Both must come from the same snapshot.
         """
@@ -148,7 +148,7 @@ class Queries(Protocol):
 
 
 class EventQueries(Protocol):
-    """What happened to groups, from memory."""
+    """Recent events of groups, kept in memory."""
 
     def events(self, cluster: str, group: str) -> tuple[GroupEvent, ...]:
         """The newest events of a group, oldest first; empty for a group that is not known.
@@ -160,14 +160,14 @@ class EventQueries(Protocol):
 
 
 class Commands(Protocol):
-    """What the HTTP layer may change: nothing in Kafka."""
+    """Commands of the HTTP layer. None of them changes anything in Kafka."""
 
     async def forget(self, cluster: str, group: str, topic: str | None) -> None:
         """Forget a group, or one topic of it, until its next commit; unknown names are ignored."""
         ...
 
     async def acknowledge_losses(self, cluster: str, group: str) -> int:
-        """Stop showing the lost messages of a group; returns of how many partitions they were.
+        """Stop showing the lost messages of a group; return the number of partitions.
 
         Raises:
             NotFoundError: the cluster or group is not known.

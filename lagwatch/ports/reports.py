@@ -1,4 +1,4 @@
-"""What a collector reports over its pipe, in order.
+"""Reports that a collector sends through its pipe, in order.
 
 Columns are numpy arrays of equal length; -1 is unknown.
 """
@@ -39,7 +39,7 @@ class Commits:
     only_changes: bool = False
     """A row counts only where its offset differs from the newest one in the window.
 
-    Polled offsets: a poll sees an offset, not whether it was committed again.
+    Set for polled offsets: a poll cannot see whether the same offset was committed again.
     """
     after_ms: NDArray[np.int64] | None = None
     """Polled offsets: the poll before, -1 for the first; the commit came after it."""
@@ -47,7 +47,7 @@ class Commits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitsKnown:
-    """Up to which instants all commits are known, by partition of the offsets topic.
+    """The instant up to which all commits are known, per partition of the offsets topic.
 
     A group's commits are all in partition `offsets_partition(group, until_ms.size)`. Sent once a
     round of log ends. One entry for all groups where offsets are polled.
@@ -62,7 +62,7 @@ class CommitsKnown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a job that keeps its progress outside of Kafka has come; from the serving side."""
+    """Positions of a job that keeps them outside Kafka; made by the serving process."""
 
     group: str
     """The name that it is shown by."""
@@ -73,7 +73,7 @@ class Progress:
     offset: tuple[int, ...]
     """The next one to be read."""
     at_ms: EpochMs
-    """When the job had come so far, on lagwatch's clock; an instant is taken once."""
+    """When the job was at these positions, on lagwatch's clock; each instant counts once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +175,7 @@ class LogEnds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharesSeen:
-    """How far share groups have come, where that changed; sent after the commits made of it."""
+    """Changed states of share groups; sent after the commits derived from them."""
 
     partitions: Mapping[tuple[str, str, int], SharePartition | None]
     """By (group, topic, partition); None: the group has no state there any more."""
@@ -195,7 +195,7 @@ class SourceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceHealth:
-    """How one source fares; sent on every change and at the end of every round."""
+    """Health of one source; sent on every change and at the end of every round."""
 
     source: SourceKind
     ok: bool
@@ -208,7 +208,7 @@ class SourceHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """How much has been read of what the offsets topic held at the start."""
+    """Progress in reading what the offsets topic held at the start."""
 
     read: int
     total: int
@@ -219,21 +219,21 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectorFacts:
-    """Facts of a collector about itself and its rights."""
+    """Mode of a collector, and the rights it lacks."""
 
     commits_mode: str
     """offsets-topic | admin: what is in use now."""
     reason: str
     """Why, when `auto` fell back."""
     unseen: tuple[str, ...] = ()
-    """What could not be seen and the ACL that would show it, one sentence each."""
+    """What is invisible, and the ACL that would show it; one sentence each."""
     malformed: Mapping[str, int] = field(default_factory=dict)
     """Records that could not be decoded, by reason; totals of this process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectorStarted:
-    """A new collector process: the ids in `Commits.key` begin anew."""
+    """A new collector process began: the ids in `Commits.key` start again at 0."""
 
     incarnation: int
 

@@ -1,4 +1,4 @@
-"""What is asked for autoscalers."""
+"""Advice for autoscalers."""
 
 from typing import Protocol
 
@@ -9,7 +9,7 @@ class Scaling(Protocol):
     """Advises how many consumers a group should have."""
 
     def advice(self, cluster: str, group: str, goal: Goal) -> Advice:
-        """The newest advice; from the first question on the group is followed.
+        """The newest advice; the first call starts observing the group.
 
         While data are missing the last good number stays, with the reason.
 
