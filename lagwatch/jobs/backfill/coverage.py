@@ -1,8 +1,8 @@
-"""From when on the offsets topic still has every commit.
+"""The instant from which the offsets topic still has every commit.
 
 Compaction takes away commits that a later one of the same group and partition made obsolete, up to
-some point of each partition of the offsets topic; what is behind it is whole. That point is not
-told, but two things bound it:
+some point of each partition of the offsets topic; what is behind it is whole. Kafka does not report
+that point, but two facts bound it:
 
 - behind the last record offset that is missing, nothing was taken
 - a record whose key stood there before: both were kept, so it is behind that point
@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from lagwatch.jobs.backfill.stream import shard_of
 
 NEVER_MS: Final = 2**62
-"""Nothing shows that commits are complete from any instant on."""
+"""In place of an instant: commits cannot be shown to be complete from any instant on."""
 _HOLE: Final = "hole"
 _PLACE: Final = frozenset({"cluster", "offsets_partition", "order", "missing_before"})
 _KEY: Final = ("offsets_partition", "group", "topic", "partition")
@@ -28,7 +28,7 @@ _KEY: Final = ("offsets_partition", "group", "topic", "partition")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """What was read of the offsets topic."""
+    """Figures of the offsets topic as read."""
 
     commits: int
     malformed: int
@@ -38,23 +38,26 @@ class Read:
     topics: frozenset[tuple[int, str]]
     """Shard and topic, of all topics that its groups committed to."""
     complete_from: Mapping[int, int]
-    """Partition of the offsets topic → from when on no commits are missing; others lack none."""
+    """Partition of the offsets topic → instant from which no commit is missing.
+
+    Only partitions that lack some.
+    """
     partly: tuple["GroupCover", ...] = ()
     """Groups of these partitions, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCover:
-    """What is left of the commits of a group some of whose commits may be gone."""
+    """A group that may have lost commits to compaction, and the commits that remain."""
 
     group: str
     offsets_partition: int
     from_ms: int
-    """From then on all its commits are there; `NEVER_MS`: nothing shows that."""
+    """All its commits are known from this instant on; `NEVER_MS` if that cannot be shown."""
     last_ms: int
     """Its last commit."""
     single: bool
-    """Of no topic-partition is there more than one commit: the last, which compaction leaves."""
+    """True if every topic-partition has a single commit: the last one, which compaction keeps."""
 
     def sentence(self, instant: Callable[[int], str]) -> str:
         """For people."""
@@ -97,7 +100,7 @@ def within(from_ms: int, to_ms: int) -> Callable[[DataFrame], DataFrame]:
 
 
 def look_at(offsets: DataFrame, shards: int) -> Read:
-    """Count what was read and find where it is complete; `offsets` are read several times."""
+    """Count the rows and find from when on they are complete; reads `offsets` several times."""
     counted = offsets.transform(summaries).collect()
     named = offsets.transform(names(shards)).toArrow().to_pydict()
     firsts = [row["first_ms"] for row in counted if row["first_ms"] is not None]
@@ -171,7 +174,10 @@ def names(shards: int) -> Callable[[DataFrame], DataFrame]:
 
 
 def complete_from(offsets: DataFrame, holes: Mapping[int, int]) -> dict[int, int]:
-    """From when on partitions of the offsets topic lack no commits; `holes` as by `summaries`."""
+    """Instants from which partitions of the offsets topic have all commits.
+
+    `holes` as by `summaries`.
+    """
     some = offsets.where(F.col("offsets_partition").isin(*holes))
     whole = {
         row["offsets_partition"]: row["order"] for row in some.transform(first_repeats).collect()

@@ -1,4 +1,4 @@
-"""Fills one cluster's gaps by replaying what Kafka, or a copy, still says of them."""
+"""Fills one cluster's gaps by replaying what Kafka, or a copy, still has of them."""
 
 import contextlib
 from collections import Counter
@@ -57,7 +57,7 @@ class Filling:
         self._plans = Plans(run.state)
 
     def fill(self, cluster: str, past: Input) -> Iterator[ClusterBackfill]:
-        """What an earlier run has begun, then what else there is to do."""
+        """Finish the work of an earlier run, then fill the other gaps."""
         request = self._request
         basis = basis_of(request.source, request.where, request.replay)
         begun = self._plans.under_way(cluster)
@@ -115,7 +115,7 @@ class Filling:
             kept.unpersist()
 
     def _times(self, plan: Plan) -> tuple[int, int]:
-        """Commits since those that a group alive at the beginning can have made."""
+        """Commits from the oldest that a group alive at the beginning of the gap can have made."""
         return max(0, plan.from_ms - self._request.replay.monitor.expire_ms), plan.to_ms
 
     def _found(self, plan: Plan, read: Read, *, resumed: bool) -> ClusterBackfill:
@@ -181,7 +181,7 @@ class Filling:
         )
 
     def _record(self, done: ClusterBackfill, plan: Plan) -> None:
-        """Put into the history itself what was filled and what not."""
+        """Record in the history which gaps were filled and which were not."""
         row: dict[str, str | int] = {
             "cluster": plan.cluster,
             "event": EventName.RECORDING.value,
@@ -201,7 +201,7 @@ class Filling:
 
 
 def _before(counts: Mapping[str, int]) -> Counter[str]:
-    """The counts of a shard that an earlier run has carried out."""
+    """Counts of a shard that an earlier run completed."""
     names = {kind.value: before(kind) for kind in COUNTED}
     found: Counter[str] = Counter()
     for what, number in counts.items():
@@ -210,7 +210,10 @@ def _before(counts: Mapping[str, int]) -> Counter[str]:
 
 
 def _parallelism(spark: SparkSession) -> int:
-    """Tasks that can run at once; through Spark Connect nobody tells."""
+    """Number of tasks that can run at once.
+
+    A guess with Spark Connect, which does not report it.
+    """
     try:
         return max(1, spark.sparkContext.defaultParallelism)
     except (PySparkException, AttributeError):

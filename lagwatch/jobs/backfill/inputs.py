@@ -29,7 +29,7 @@ class Refused:
     value: bytes | None
 
     def sentence(self) -> str:
-        """What it is, with its bytes."""
+        """Describe the record, with its bytes."""
         key, value = (_hex(part) for part in (self.key, self.value))
         return (
             f"record {self.order} of partition {self.offsets_partition} of the offsets topic: "
@@ -51,7 +51,7 @@ class Input(Protocol):
     """One cluster's past."""
 
     def offsets(self, spark: SparkSession, *, from_ms: int, to_ms: int) -> DataFrame:
-        """What the offsets topic says, with the columns of `lagwatch.offsets`."""
+        """Rows of the offsets topic, with the columns of `lagwatch.offsets`."""
         ...
 
     def refused(
@@ -65,7 +65,7 @@ class Input(Protocol):
         ...
 
     def unseen(self, topics: Sequence[str]) -> Sequence[str]:
-        """Why log ends of some topics cannot be had, a sentence each."""
+        """Why log ends of some topics are not available, one sentence each."""
         ...
 
 
@@ -99,7 +99,7 @@ class KafkaInput:
 
 
 def refused_of(quarantine: DataFrame, most: int) -> list[Refused]:
-    """The first of them."""
+    """The first few refused records."""
     rows = (
         quarantine.select("offsets_partition", "order", "fault", "key", "value")
         .limit(most)
@@ -174,7 +174,9 @@ def sample_instants(gaps: Sequence[Gap], step_ms: int) -> Int64:
 
 
 def log_end_instants(gaps: Sequence[Gap], step_ms: int, *, history_ms: int) -> Int64:
-    """When log ends have to be known, rising: at every sample, and ever more rarely before a gap.
+    """Instants at which log ends are needed, rising.
+
+    Every sample, and fewer the longer before a gap.
 
     So a window that was filled before the gap has its lags, and time lags reach back as far as in
     a service that ran all the time.

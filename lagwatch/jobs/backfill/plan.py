@@ -1,7 +1,7 @@
-"""What a backfill of one cluster has set out to do, and how far it came: a killed run goes on.
+"""The plan of a backfill of one cluster and its progress, so that a killed run can be continued.
 
 The plan is a document of the jobs' state; each shard has one beside it that lists what of it is
-written. Both go when the plan is carried out: from then on the rows themselves say so.
+written. Both are deleted when the plan is completed: then the rows themselves show it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,9 +22,9 @@ class Plan:
 
     cluster: str
     id: str
-    """Stands in the names of what is written."""
+    """Part of the names of everything the plan writes."""
     basis: str
-    """Digest of where from and how it is judged: a run with another one begins anew."""
+    """Digest of the source and the rules: a run with another digest starts over."""
     gaps: tuple[Gap, ...]
     shards: int
 
@@ -38,7 +38,7 @@ class Plan:
 
 
 def new_plan(cluster: str, basis: str, gaps: Sequence[Gap], *, shards: int, now_ms: int) -> Plan:
-    """A plan of its own: `now_ms` tells it from others over the same time."""
+    """A new plan; `now_ms` distinguishes it from others over the same time."""
     said = f"{cluster}\0{basis}\0{[(gap.from_ms, gap.to_ms) for gap in gaps]}\0{shards}\0{now_ms}"
     return Plan(
         cluster=cluster,
@@ -50,7 +50,7 @@ def new_plan(cluster: str, basis: str, gaps: Sequence[Gap], *, shards: int, now_
 
 
 def basis_of(*parts: object) -> str:
-    """A digest of what the rows depend on, but for time."""
+    """A digest of everything that the rows depend on, except time."""
     return blake2b(repr(parts).encode(), digest_size=_ID_BYTES).hexdigest()
 
 
@@ -61,7 +61,7 @@ class Plans:
         self._state = state
 
     def under_way(self, cluster: str) -> Plan | None:
-        """What an earlier run has begun and not ended."""
+        """The plan that an earlier run began and did not complete; None if there is none."""
         held = self._state.load(_name(cluster))
         if not held:
             return None
@@ -86,30 +86,30 @@ class Plans:
         )
 
     def end(self, plan: Plan) -> None:
-        """It is carried out, or given up: forget it and its ledgers."""
+        """Delete the plan and its ledgers: it is completed or given up."""
         self._state.delete(_name(plan.cluster))
         for shard in range(plan.shards):
             self._state.delete(ledger_name(plan, shard))
 
     def ledgers(self, plan: Plan) -> Iterator["Ledger"]:
-        """How far each shard came."""
+        """Progress of each shard."""
         for shard in range(plan.shards):
             yield Ledger(self._state, plan, shard)
 
 
 class Ledger:
-    """What of one shard is written; used by the one task that writes it."""
+    """Parts of one shard that are written; used by the task that writes them."""
 
     def __init__(self, state: JobState, plan: Plan, shard: int) -> None:
-        """Read how far an earlier run, or an earlier attempt at the task, has come."""
+        """Read the progress of an earlier run, or of an earlier attempt at the task."""
         self._state = state
         self._name = ledger_name(plan, shard)
         held = state.load(self._name)
         self.shard = shard
         self.whole = bool(held.get("whole", False))
-        """All of it is written."""
+        """True when the whole shard is written."""
         self.counts: Mapping[str, int] = held.get("counts", {})
-        """What was counted in the shard; only when it is whole."""
+        """Counts of the shard; {} until it is complete."""
         self._parts: dict[str, int] = held.get("parts", {})
 
     @property
@@ -122,7 +122,7 @@ class Ledger:
         return max(self._parts.values(), default=-1)
 
     def has(self, from_ms: int, to_ms: int) -> bool:
-        """Is this very part written?"""
+        """True if this part is written."""
         return self._parts.get(str(from_ms)) == to_ms
 
     def add(self, from_ms: int, to_ms: int) -> None:

@@ -14,7 +14,8 @@ from lagwatch.jobs.tables import Aside, StoreRef, on_sound_files, read_rows
 from lagwatch.ports.history import HistoryRange
 
 _AROUND_MS: Final = 3_600_000
-"""Rounds so far before and after the range tell where the first and the last gap begin and end."""
+"""Rounds are read this far before and after the range, to see where its first gap begins and its
+last one ends."""
 
 
 def gaps_of(
@@ -26,7 +27,7 @@ def gaps_of(
     unfinished: Sequence[Gap],
     aside: Aside,
 ) -> tuple[Gap, ...]:
-    """Times of the range without a round of any source, and those whose filling was not ended.
+    """Times of the range without any round, and those whose filling was interrupted.
 
     Raises:
         HistoryError: the store did not answer.
@@ -71,7 +72,7 @@ def rounds(group_samples: DataFrame) -> DataFrame:
 
 
 def _counts(source: str, at_ms: int, wanted: From, unfinished: Sequence[Gap]) -> bool:
-    """Is nothing missing in a round of this source?
+    """True if a round of this source is always complete.
 
     A run that was killed has written some groups of a round and not the others.
     """

@@ -44,7 +44,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Methods:
-    """How the log end of each topic-partition is known."""
+    """The source of each topic-partition's log end."""
 
     code: Int8
     """By position among all topic-partitions; -1 unknown."""
@@ -68,18 +68,18 @@ class Recording:
         self._first_of = _FirstOfTopics()
 
     def complete_from(self, group: str, at_ms: int) -> None:
-        """All commits of the group are there from this instant on: before it, write no rows."""
+        """Write no rows of the group before this instant: its commits are not complete there."""
         if group not in self._complete_from and at_ms > 0:
             self._complete_from[group] = at_ms
             bisect.insort(self._pending, (at_ms, group))
 
     def skipped(self) -> None:
-        """A round was not taken: the next one stands for itself."""
+        """Note that a round was left out: the next round must not refer to the one before it."""
         self._thinner.reset()
         self._before = None
 
     def round(self, capture: Capture, methods: Methods, *, at_ms: int) -> Iterator[Part]:
-        """Take one round; gives the part before when a new one begins."""
+        """Take one round; returns the previous part when a new part begins."""
         if self._size >= _MOST_ROWS or at_ms // HOUR_MS != self._last_ms // HOUR_MS:
             yield from self.finish()
         if not self._rounds:
@@ -100,7 +100,7 @@ class Recording:
             self._parts.append(self._with_method(taken.samples, capture.snapshot, methods))
 
     def finish(self) -> Iterator[Part]:
-        """The part that is under way, if there is one."""
+        """The unfinished part, if there is one."""
         if not self._rounds:
             return
         kept: list[Records] = []
@@ -142,7 +142,7 @@ class Recording:
         words = [*(self._complete_from.get(word, 0) for word in group.words), 0]
         begin = np.array(words, np.int64)[group.codes]
         if rows.kind is Kind.EVENTS:
-            # what the first round differs in from the one before is not known
+            # the changes from the round before to the first round are not known
             begin = np.where(begin > 0, begin + self._interval_ms, 0)
         kept = rows.take(rows.at_ms() >= begin)
         if kept.kind is not Kind.GROUP_SAMPLES:

@@ -1,7 +1,7 @@
 """Commits and log ends of the past, fed to the live monitor as it would have seen them.
 
 Nothing is judged here: windows, lags, time lags and verdicts are those of `ClusterMonitor`, rows
-those of the recorder. A replay only tells them in the order of time what happened.
+those of the recorder. A replay only feeds them in the order of time.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,13 +37,13 @@ _STALE_AT_LEAST_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaySettings:
-    """What a replay is told."""
+    """Settings of a replay."""
 
     monitor: MonitorSettings
     interval_ms: int
     """Distance of the samples."""
     full_every: int
-    """Rounds after which an unchanged partition is written all the same; 1 = every round."""
+    """Rounds after which even an unchanged partition is written; 1 = every round."""
 
 
 def replay(
@@ -56,7 +56,7 @@ def replay(
     gone: GoneRows | None = None,
     complete_from: Mapping[int, int] | None = None,
 ) -> list[Part]:
-    """All at once what `Replay` does bit by bit; for little data."""
+    """As `Replay`, in one call; for small amounts of data."""
     run = Replay(cluster, settings, sample_ms=sample_ms, complete_from=complete_from or {})
     fed = run.feed(commits=commits, log_ends=log_ends, gone=gone or nobody_gone())
     return [*fed, *run.finish()]
@@ -92,11 +92,11 @@ class Replay:
         self._keys: dict[tuple[str, str, int], int] = {}
         self._topics = _Positions()
         self._moment_ms = UNKNOWN
-        """The instant under way: what came at it may not be all."""
+        """The present instant; more of its rows may follow."""
         self._round = False
-        """Did log ends come at it?"""
+        """True if it has log ends."""
         self.stale = 0
-        """Rounds left out for want of log ends."""
+        """Rounds left out because log ends were missing."""
 
     def feed(
         self,
@@ -136,7 +136,7 @@ class Replay:
         yield from self._recording.finish()
 
     def _moments(self, queue: "_Queue") -> Int64:
-        """Instants of the rows at hand at which something has to be done, rising."""
+        """Instants of the buffered rows that need an action, rising."""
         due = np.searchsorted(self._sample_ms, queue.last_ms, side="right")
         samples = self._sample_ms[self._sampled : due]
         moments = np.union1d(np.unique(queue.log_ends.at_ms), samples)
@@ -235,7 +235,7 @@ class Replay:
     # judging
 
     def _close(self) -> Iterator[Part]:
-        """Everything of the instant under way has come: tell its log ends, take its sample."""
+        """Finish the present instant: report its log ends, take its sample."""
         now_ms = EpochMs(self._moment_ms)
         if self._round:
             self._monitor.apply(self._topics.report(now_ms), now_ms)
@@ -256,7 +256,7 @@ class Replay:
 
 
 class _Queue:
-    """Rows at hand, and how far each kind of them was taken."""
+    """Buffered rows, and the position up to which each kind was taken."""
 
     def __init__(self, commits: CommitRows, log_ends: LogEndRows, gone: GoneRows) -> None:
         # rising, so that the rows up to an instant are the first ones
@@ -283,7 +283,7 @@ class _Queue:
 
 
 class _Positions:
-    """All topic-partitions of which log ends came, and the values of the round under way."""
+    """All topic-partitions with log ends, and the values of the present round."""
 
     def __init__(self) -> None:
         self._partitions: dict[str, int] = {}
@@ -335,7 +335,7 @@ class _Positions:
         self._news = True
 
     def take_news(self) -> Topics | None:
-        """The topics, if there are more than were reported last."""
+        """The topics, if there are more than in the last report."""
         if not self._news:
             return None
         self._news = False
@@ -358,14 +358,14 @@ class _Positions:
         return np.array([*table, UNKNOWN], np.int8)[method.codes]
 
     def put(self, at: Int64, rows: LogEndRows, some: slice, methods: NDArray[np.int8]) -> None:
-        """Take these rows into the round under way."""
+        """Add these rows to the present round."""
         log_end = rows.log_end[some]
         self._end[at], self._start[at] = log_end, rows.log_start[some]
         known = log_end >= 0
         self._method[at[known]] = methods[some][known]
 
     def report(self, at_ms: EpochMs) -> LogEnds:
-        """The round that came to its end; the next one begins without any value."""
+        """The completed round; the next one begins without any value."""
         ends = LogEnds(
             version=self._version,
             started_ms=at_ms,

@@ -1,4 +1,4 @@
-"""What a backfill is asked for, and what it has to say in the end."""
+"""The request for a backfill, and its result."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class BackfillRequest:
     clusters: Mapping[str, ClusterSettings] = field(default_factory=dict)
     """Configured clusters."""
     only: tuple[str, ...] = ()
-    """Clusters that are wanted; () all."""
+    """Clusters to fill; () all."""
     elasticsearch: ElasticsearchSettings = field(default_factory=ElasticsearchSettings)
     """Where Telegraf's documents are."""
     since_ms: int
@@ -46,14 +46,14 @@ class BackfillRequest:
 
 
 class Progress(Protocol):
-    """Somebody who watches."""
+    """Shows the progress of a backfill."""
 
     def step(self, what: str) -> None:
-        """Something begins whose length is not known."""
+        """A step of unknown length begins."""
         ...
 
     def move(self, done: int, total: int) -> None:
-        """Parts that are written."""
+        """Number of parts written, out of about `total`."""
         ...
 
 
@@ -75,24 +75,24 @@ class Nobody:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterBackfill:
-    """What was done for one cluster, or would be."""
+    """Result for one cluster; of a dry run, what it would be."""
 
     cluster: str
     gaps: tuple[Gap, ...]
     rounds: int
     """Instants to fill."""
     resumed: bool = False
-    """An earlier run had begun it."""
+    """True if this run continued an earlier one."""
     commits: int = 0
     groups: int = 0
     malformed: int = 0
     first_commit_ms: int | None = None
     complete_from: Mapping[int, int] = field(default_factory=dict)
-    """Partitions of the offsets topic that lack commits, and from when on they lack none."""
+    """Partitions of the offsets topic that lack commits → instant from which they have all."""
     partly: tuple[GroupCover, ...] = ()
-    """Groups of these partitions some of whose commits of the time may be gone."""
+    """Groups of these partitions that may lack commits of the time."""
     unseen: tuple[str, ...] = ()
-    """Why log ends of some topics could not be had."""
+    """Why log ends of some topics were not available."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """samples, group_samples, events: rows written, with `_before` those of an earlier run;
     unknown_lag, incomplete, stale; rejected."""
@@ -101,7 +101,7 @@ class ClusterBackfill:
         return self.counts.get(what, 0)
 
     def coverage(self) -> dict[str, Any]:
-        """What is covered and what is not, for the event in the history."""
+        """The covered and uncovered times, for the event in the history."""
         return {
             "gaps": [[gap.from_ms, gap.to_ms] for gap in self.gaps],
             "commits": self.commits,
@@ -154,7 +154,7 @@ class ClusterBackfill:
         return lines
 
     def not_covered(self) -> list[str]:
-        """What stays a gap or unknown, and why."""
+        """What remains a gap or unknown, and why."""
         said = list(self.unseen)
         if self.complete_from:
             last = max(self.complete_from.values())
@@ -182,7 +182,7 @@ class ClusterBackfill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillResult:
-    """What was done, or would be."""
+    """Result of the run; of a dry run, what it would be."""
 
     clusters: tuple[ClusterBackfill, ...]
     dry_run: bool
@@ -199,7 +199,7 @@ class BackfillResult:
 
 
 def telegraf_of(where: str, configured: ElasticsearchSettings) -> tuple[ElasticsearchSettings, str]:
-    """Where Telegraf's documents are and the pattern of their indices, from `URL[/INDICES]`."""
+    """Address of Telegraf's documents and the pattern of their indices, from `URL[/INDICES]`."""
     if not where:
         return configured, ""
     parts = urlsplit(where)
@@ -209,7 +209,7 @@ def telegraf_of(where: str, configured: ElasticsearchSettings) -> tuple[Elastics
 
 
 def wanted_of(names: Sequence[str], only: Sequence[str]) -> tuple[str, ...]:
-    """The clusters that are wanted, of those there are."""
+    """The requested clusters among those that exist."""
     return tuple(name for name in names if not only or name in only)
 
 

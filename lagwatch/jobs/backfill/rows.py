@@ -1,4 +1,4 @@
-"""What a replay is fed: commits, deletions of groups and log ends, as columns in time order."""
+"""Input of a replay: commits, deletions of groups and log ends, as columns in time order."""
 
 from dataclasses import dataclass
 
@@ -47,7 +47,7 @@ class LogEndRows:
     log_start: Int64
     """-1 unknown."""
     method: Text
-    """How the log end is known."""
+    """The source of the log end."""
 
     @property
     def size(self) -> int:

@@ -1,4 +1,4 @@
-"""The task of one shard: replay its stream, write what comes out, keep the ledger."""
+"""The task of one shard: replay its stream, write the rows, keep the ledger."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ RECEIPTS: Final = T.StructType(
         T.StructField("number", T.LongType()),
     ]
 )
-"""How many of what a shard has counted."""
+"""One count of a shard: its name and number."""
 COUNTED: Final = (Kind.SAMPLES, Kind.GROUP_SAMPLES, Kind.EVENTS)
 
 
@@ -85,7 +85,8 @@ class ShardWork:
 
     def _write(self, part: Part, ledger: Ledger, store: HistoryStore) -> None:
         if part.records:
-            # what was written but not noted gets the same names again
+            # parts that were written but not yet in the ledger are written again under the same
+            # names
             batch = f"{part.from_ms:013d}-backfill-{self.plan.id}-{ledger.shard:04d}"
             persist(partial(store.write, part.records, batch=batch))
         ledger.add(part.from_ms, part.to_ms)

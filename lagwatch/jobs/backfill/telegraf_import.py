@@ -1,4 +1,4 @@
-"""What Telegraf recorded of Burrow, as rows of the history: nothing is judged, nothing is guessed.
+"""Converts Telegraf's records of Burrow into rows of the history, without judging or guessing.
 
 Telegraf keeps the lag, the committed offset and the verdict of a partition, so its log end is their
 sum; of a partition without a commit it is what Burrow said of the topic. Time lags, rules and the
@@ -55,7 +55,7 @@ Int64 = NDArray[np.int64]
 
 
 def usual_step_ms(asked_ms: Int64, interval_ms: int) -> int:
-    """Distance of the samples: that at which Telegraf asked, but not less than our own."""
+    """Interval of the samples: Telegraf's, but at least lagwatch's own."""
     distances = np.diff(np.unique(asked_ms))
     usual = round(float(np.median(distances)) / 1000) * 1000 if distances.size else 0
     return max(interval_ms, usual)
@@ -255,7 +255,7 @@ def _partition_status() -> Column:
 
 
 def _word(name: str, known: Sequence[str]) -> Column:
-    """A status as we write it; one that we do not have is unknown."""
+    """A status in lagwatch's words; null for one that lagwatch does not have."""
     return F.when(F.col(name).isin(*known), F.col(name)).otherwise("UNKNOWN")
 
 
@@ -275,12 +275,12 @@ def _time_lag_reason(lag: Column) -> Column:
 
 
 _NAMED: Final = 1_000
-"""Documents that cannot be used and are named, at the most."""
+"""At most this many unusable documents are named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeOver:
-    """One run."""
+    """One run of the import."""
 
     spark: SparkSession
     ref: StoreRef

@@ -14,7 +14,7 @@ _LOOK_EVERY_S: Final = 1.0
 
 @contextlib.contextmanager
 def watched(plans: Plans, plan: Plan, progress: Progress, *, total: int) -> Iterator[None]:
-    """Tell how many parts the ledgers have while the block runs; `total` is about how many."""
+    """Show how many parts the ledgers list while the block runs; `total` is an estimate."""
     stop = threading.Event()
 
     def look() -> None:

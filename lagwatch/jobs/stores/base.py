@@ -1,8 +1,8 @@
-"""What the jobs need of a store beside what the service does.
+"""What the jobs need of a store beyond the service's side.
 
 Each file or folder here that is named as a driver in `lagwatch/history/drivers` holds a `JOBS`: it
 makes the job side of a store from its settings. `registry.py` finds it. Importing it imports no
-pyspark: a run looks first what is to be done, and starts Spark only then.
+pyspark: a run first looks for work, and starts Spark only if there is any.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 StartSpark = Callable[[], "SparkSession"]
 """Starts Spark at the first call, and gives the same session at each."""
 MakeRows = Callable[[Iterator[Any], list[str]], Iterator[Records]]
-"""From Arrow batches that say what is to be done to rows; what had to be set aside is added."""
+"""Makes rows from Arrow batches that describe the work; appends to the list what it sets aside."""
 Aside = Callable[[str, str], None]
 """Called with a file that is set aside, and the reason."""
 Result = TypeVar("Result")
 
 Mark = dict[str, Any]
-"""What is remembered of one cluster; JSON."""
+"""State kept for one cluster; JSON."""
 Weighed = tuple[int, int, Sequence[tuple[str, int]]]
-"""From when to when, and how many rows are of which group; () one task takes them all."""
+"""Begin, end, and rows per group; () if one task takes all groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +38,11 @@ class Seen:
     """The raw rows of a cluster as they are now."""
 
     held: Ranges
-    """Where there are samples, of partitions or groups; at least five minutes each."""
+    """Ranges with samples of partitions or groups; each at least five minutes."""
     changed: Ranges
-    """Where rows came since the mark was made."""
+    """Ranges with new rows since the mark."""
     mark: Mark
-    """To be remembered once all that is rolled up."""
+    """The new mark, to be saved once all ranges are rolled up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,16 +51,16 @@ class Making:
 
     kind: Kind
     units: "DataFrame"
-    """Of `UNIT_TYPE`: what each task makes."""
+    """One row of `UNIT_TYPE` per task."""
     make: MakeRows
     ranges: Mapping[str, Ranges]
-    """By cluster, the buckets that are made anew: all of them."""
+    """Ranges of buckets that are replaced as a whole, by cluster."""
     now_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """What became of them."""
+    """Result of making roll-ups."""
 
     written: Written
     replaced: int = 0
@@ -77,16 +77,16 @@ class Rollups(Protocol):
         ...
 
     def look(self, cluster: str, mark: Mark) -> Seen:
-        """Compare with what was remembered; {} when nothing was.
+        """Compare with the saved mark; {} the first time.
 
-        What a mark holds is the store's own.
+        Each store decides what its mark holds.
         """
         ...
 
     def weigh(
         self, kind: Kind, cluster: str, pieces: Sequence[Range], *, step_ms: int, most: int
     ) -> Iterator[Weighed]:
-        """Pieces of time with the rows that are in them, together all that is in `pieces`.
+        """Split `pieces` into pieces of time with their rows; together they cover all of `pieces`.
 
         A piece may be put together of several, or cut at multiples of `step_ms`, so that it has
         about `most` rows; its groups are named when it has more.
@@ -94,7 +94,7 @@ class Rollups(Protocol):
         ...
 
     def replace(self, spark: "SparkSession", making: Making) -> Made:
-        """Put roll-ups in the place of all that were in the buckets; may be done again.
+        """Replace all roll-ups of these buckets; may be repeated.
 
         Raises:
             PySparkException: the store refused, or was away for long.
@@ -118,14 +118,14 @@ class JobStore(Protocol):
     """The job side of a store."""
 
     def state(self) -> JobState:
-        """What the jobs remember from one run to the next."""
+        """State that the jobs keep from one run to the next."""
         ...
 
     def exclusive(self, job: str) -> AbstractContextManager[bool]:
-        """Hold what the store offers against a second run beside a note in `state`.
+        """Hold the store's own lock against a second run, beside the note in `state`.
 
-        False: somebody else holds it. A store that offers nothing, or whose `state` swaps in one
-        step, gives True.
+        False if another process holds it. A store that offers nothing, or whose `state` swaps in
+        one step, gives True.
         """
         ...
 
@@ -140,13 +140,16 @@ class JobStore(Protocol):
         ...
 
     def steady(self, act: Callable[[], Result]) -> Result:
-        """What `act` gives, called again where parts of the store have vanished or are torn."""
+        """Result of `act`, called again where files of the store have vanished or are torn."""
         ...
 
     def replacing(self, kind: Kind) -> Sink | None:
-        """Where rows go that take the place of those with the same keys; None: not row by row."""
+        """Sink whose rows replace those with the same keys.
+
+        None if the store cannot replace single rows.
+        """
         ...
 
     def rollups(self) -> Rollups:
-        """Opened for one run of the roll-ups."""
+        """Open the store for one run of the roll-ups."""
         ...

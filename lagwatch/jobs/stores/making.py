@@ -1,4 +1,4 @@
-"""Rows that tasks make themselves, and what becomes of them."""
+"""Transforms that make rows in Spark tasks and write them."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -23,15 +23,15 @@ WRITTEN_TYPE: Final = T.StructType(
         T.StructField("rejected_in", T.StringType()),
     ]
 )
-"""What became of rows."""
+"""Columns of `Written`."""
 OUTCOME_TYPE: Final = T.StructType(
     [*WRITTEN_TYPE.fields, T.StructField("problems", T.ArrayType(T.StringType()))]
 )
-"""What became of rows, and what was set aside while they were made."""
+"""Columns of `Written`, and the files that were set aside meanwhile."""
 
 
 def as_rows(make: MakeRows, source: T.StructType, kind: Kind) -> Transform:
-    """What is to be done (`source`) to the rows of a kind that are made of it."""
+    """Transform work items (columns `source`) into the rows of a kind."""
 
     def task(batches: Iterator[Any]) -> Iterator[Any]:
         for rows in make(batches, []):
@@ -45,10 +45,9 @@ def as_rows(make: MakeRows, source: T.StructType, kind: Kind) -> Transform:
 
 
 def as_files(make: MakeRows, source: T.StructType, sink: Sink) -> Transform:
-    """What is to be done to what became of the rows: each task writes what it made.
+    """Transform work items into the outcome of writing: each task writes the rows it makes.
 
-    Rows of a roll-up have sketches in them: on the way through Spark they cost more than being
-    made.
+    Rows of a roll-up hold sketches: passing them through Spark costs more than making them.
     """
 
     def task(batches: Iterator[Any]) -> Iterator[Any]:
@@ -65,7 +64,7 @@ def as_files(make: MakeRows, source: T.StructType, sink: Sink) -> Transform:
 
 
 def write(rows: DataFrame, sink: Sink) -> Written:
-    """Write the rows of a frame and say what became of them.
+    """Write the rows of a frame; returns how many were written.
 
     Raises:
         PySparkException: a store refused, or was away for long.

@@ -14,7 +14,7 @@ def job_store(settings: HistorySettings) -> JobStore:
     """The job side of the store that is configured.
 
     Raises:
-        HistoryError: there is none, or its package is not installed.
+        HistoryError: no store is configured, or its package is not installed.
     """
     if settings.store not in DRIVERS:
         raise no_store()
@@ -28,9 +28,9 @@ def job_store(settings: HistorySettings) -> JobStore:
 
 
 def open_state(settings: HistorySettings) -> JobState:
-    """What the jobs keep in the store.
+    """Open the state that the jobs keep in the store.
 
     Raises:
-        HistoryError: the store cannot be understood, or none is configured.
+        HistoryError: the store's address is not valid, or no store is configured.
     """
     return job_store(settings).state()

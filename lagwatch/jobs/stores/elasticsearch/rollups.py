@@ -1,4 +1,4 @@
-"""What the roll-ups ask of Elasticsearch besides rows.
+"""Questions of the roll-ups to Elasticsearch, other than for rows.
 
 A mark has the number of documents of each five minutes, by source.
 """

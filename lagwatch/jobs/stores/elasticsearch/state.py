@@ -1,4 +1,4 @@
-"""What jobs remember, in Elasticsearch."""
+"""State of the jobs, in Elasticsearch."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -60,7 +60,7 @@ class ElasticState:
                     raise
 
     def _held(self, name: str) -> tuple[Value, Mapping[str, Any]]:
-        """What was saved last, and the conditions under which it still is what is there."""
+        """The saved document, and conditions under which a write finds it unchanged."""
         with reported(f"read {self._index}", prefix=self._prefix):
             try:
                 found = self._client.get(index=self._index, id=name)

@@ -1,9 +1,10 @@
-"""Writes roll-ups into Parquet files replacing what was there before.
+"""Writes roll-ups into Parquet files, in place of earlier ones.
 
-New files hold the new rows and, of old files that hold rows of the same buckets, what else is in
-these; then the old files go. As long as both are there, and if somebody compacts them at that
-moment, the newer row counts: of rows with the same key the one of the first file by name stays, and
-newer files come first. A run that is killed leaves its intent, and the next one does it again.
+Old files with rows of the same buckets are replaced by new files, which also take over their rows
+of other buckets; then the old files are deleted. As long as both are there, and if somebody
+compacts them at that moment, the newer row counts: of rows with the same key the one of the first
+file by name stays, and newer files come first. A run that is killed leaves its intent, and the next
+one does it again.
 """
 
 import secrets
@@ -31,7 +32,7 @@ from lagwatch.jobs.units import Ranges, contains
 from lagwatch.ports.history import Compacted
 
 _MADE: Final = "made"
-"""Column: were the rows made, or only moved from one file to another?"""
+"""Column: True if the rows were made, False if only moved from one file to another."""
 _LAST_MS: Final = 2**46
 """Far away."""
 FILE_TYPE: Final = T.StructType(
@@ -45,12 +46,12 @@ FILE_TYPE: Final = T.StructType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldFile:
-    """A file that holds rows of buckets that are made anew."""
+    """A file with rows of buckets that are replaced."""
 
     slot: Slot
     footer: Footer
     whole: bool
-    """Nothing else is in it."""
+    """True if it holds no rows of other buckets."""
 
 
 def batch_name(now_ms: int) -> str:
@@ -78,7 +79,7 @@ def delete(store: ParquetStore, files: Sequence[OldFile]) -> None:
         HistoryError: the store refused.
     """
     for file in files:
-        # what a compaction put into it, and had no time to delete, would be read again
+        # files merged into it, which a killed compaction did not delete, would be read again
         for name in (*sorted(file.footer.replaces), file.footer.file.name):
             store.folder.delete(f"{file.slot.path}/{name}")
 
@@ -94,7 +95,7 @@ def _is_within(footer: Footer, ranges: Ranges) -> bool:
 
 
 def old_frame(spark: SparkSession, files: Sequence[OldFile]) -> DataFrame:
-    """A row for each file that holds other rows, too."""
+    """One row for each file that also holds rows of other buckets."""
     rows = [
         (file.slot.cluster, file.slot.from_ms, file.footer.file.name)
         for file in files
@@ -129,7 +130,7 @@ def _other_rows(store: ParquetStore, slot: Slot, name: str, ranges: Ranges) -> R
 
 
 def replace(spark: SparkSession, history: HistorySettings, making: Making) -> Made:
-    """Write roll-ups into new files, and take away those with rows of the same buckets.
+    """Write roll-ups into new files, and delete those with rows of the same buckets.
 
     Raises:
         HistoryError: a file could not be deleted.
@@ -155,7 +156,7 @@ def replace(spark: SparkSession, history: HistorySettings, making: Making) -> Ma
 
 
 def _collected(outcomes: DataFrame, held: int) -> Made:
-    """What was done with files that had so many rows: those of other buckets were only moved."""
+    """Sum of the tasks' results. Of the `held` old rows, those of other buckets were only moved."""
     total = Written()
     moved = 0
     problems: list[str] = []

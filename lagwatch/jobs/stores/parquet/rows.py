@@ -1,4 +1,4 @@
-"""Rows of the Parquet store, read by Spark itself from files that were looked at first.
+"""Rows of the Parquet store, read by Spark from files that were checked first.
 
 Files that are torn, foreign or of a later release are passed over, and named. Spark checks every
 page against its checksum.
@@ -36,7 +36,7 @@ Result = TypeVar("Result")
 _FOOTERS_AT_ONCE: Final = 8
 _GLOB: Final = re.compile(r"([\\*?\[\]{}])")
 _HADOOP_SCHEME: Final = {"s3": "s3a"}
-"""Where Spark names a file system otherwise than Arrow."""
+"""Schemes that Spark names differently than Arrow."""
 
 _CHECKED: Final = {"parquet.page.verify-checksum.enabled": "true"}
 _PHYSICAL: Final = {
@@ -47,14 +47,14 @@ _PHYSICAL: Final = {
     ColumnType.INSTANT: {"INT64"},
     ColumnType.FLOAT64: {"DOUBLE", "FLOAT"},
 }
-"""Parquet's types of a column that Spark reads as ours."""
+"""Parquet's types that Spark reads as the column's own type."""
 
 
 _FAILED: Final = re.compile(
     r"\[FAILED_READ_FILE[.\w]*\] Encountered error while reading file (\S+)\."
 )
 _ATTEMPTS: Final = 100
-"""Files that may turn out to be torn, or vanish, during one piece of work."""
+"""At most this many torn or vanished files during one piece of work."""
 
 _torn: dict[tuple[str, str], str] = {}
 """Files that were found torn while they were read, by store and path, with the reason."""
@@ -98,7 +98,7 @@ def parquet_rows(
 
 
 def within(wanted: HistoryRange) -> Column:
-    """The rows that are wanted, as a condition; names that were not given match all."""
+    """Condition for the wanted rows; names left out match all."""
     time = F.col(wanted.kind.time_column)
     condition = (time >= wanted.from_ms) & (time < wanted.to_ms)
     for name, value in wanted.names.items():
@@ -107,7 +107,7 @@ def within(wanted: HistoryRange) -> Column:
 
 
 def retried(where: str, act: Callable[[], Result]) -> Result:
-    """What `act` gives; called again without a file that is torn, and when files have vanished."""
+    """Result of `act`, called again without a torn file, and when files have vanished."""
     for _ in range(_ATTEMPTS):
         try:
             return act()
@@ -118,7 +118,7 @@ def retried(where: str, act: Callable[[], Result]) -> Result:
 
 
 def _may_help(where: str, error: Exception) -> bool:
-    """Is another attempt without the file that failed any better?"""
+    """True if another attempt without the failed file may succeed."""
     found = _FAILED.search(str(error))
     root = f"{spark_url(where)}/"
     # Spark writes the path as a URL
@@ -132,7 +132,7 @@ def _may_help(where: str, error: Exception) -> bool:
     store = ParquetStore(where)
     held = [footer for footer in store.footers(slot) if footer.file.path == path]
     if not held:
-        return True  # it is gone, or its footer is torn by now
+        return True  # the file was deleted, or its footer is torn meanwhile
     problem = _torn_pages(store, slot, held[0])
     if problem:
         with _lock:
@@ -141,7 +141,7 @@ def _may_help(where: str, error: Exception) -> bool:
 
 
 def _torn_pages(store: ParquetStore, slot: Slot, footer: Footer) -> str:
-    """What is wrong with a file when all of it is read; ""."""
+    """The fault found when all of a file is read; "" when it is sound."""
     try:
         read_rows(store.folder, footer, slot, range(len(footer.groups)), tuple(footer.columns))
     except FileNotFoundError:
@@ -156,7 +156,7 @@ class _Files:
     """Paths of one cluster's files below the store's folder."""
 
     single: list[str]
-    """No record of these is in another file, too."""
+    """True if no record of these files is in another file as well."""
     repeated: list[str]
 
 
@@ -204,7 +204,10 @@ def _foreign_types(footer: Footer, kind: Kind) -> str:
 def _cluster_frames(
     spark: SparkSession, store: ParquetStore, wanted: HistoryRange, cluster: str, files: _Files
 ) -> Iterator[DataFrame]:
-    """Each with the columns that are wanted; conditions are pushed down to the files by Spark."""
+    """One frame per file set, with the wanted columns.
+
+    Spark pushes conditions down to the files.
+    """
     columns = wanted.chosen
     if files.single:
         frame = _scan(spark, store.where, files.single, wanted.kind, columns)
@@ -247,7 +250,7 @@ def _first_of_each(kind: Kind) -> Callable[[DataFrame], DataFrame]:
 
 
 def source_rank(source: Column) -> Column:
-    """How far behind others with the same key a row of this source is; lower is better."""
+    """Rank of a row's source among rows with the same key; the lowest is kept."""
     rank = F.lit(max(SOURCE_RANK.values()) + 1)
     for name, number in SOURCE_RANK.items():
         rank = F.when(source == name, number).otherwise(rank)

@@ -1,4 +1,4 @@
-"""What jobs remember in a Parquet store: files in `_jobs`, and the kernel's lock on one."""
+"""State of the jobs in a Parquet store: files in `_jobs`, and a kernel lock on one of them."""
 
 import fcntl
 from collections.abc import Iterator, Mapping

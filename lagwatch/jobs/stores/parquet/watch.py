@@ -1,4 +1,4 @@
-"""What is new in the files of a store, what is to be compacted, and how rows become tasks.
+"""Finds new rows and files to compact in a store, and divides rows into tasks.
 
 A mark has the names of the raw files that were there, by slot. An unknown file re-opens the time of
 its rows; one that only takes the place of known files (compaction) does not.
@@ -16,11 +16,11 @@ from lagwatch.jobs.units import Range, union
 from lagwatch.ports.history import HistoryRange
 
 _MANY_FILES: Final = 32
-"""A slot that is not over is compacted when it has so many."""
+"""A slot that is still growing is compacted when it has this many small files."""
 _SMALL_BYTES: Final = 16_000_000
 
 _Sized = tuple[int, int, int]
-"""From when to when, and how many rows the files have."""
+"""Begin, end, and rows of the files."""
 
 
 def look(store: ParquetStore, cluster: str, mark: Mark) -> Seen:
@@ -54,7 +54,7 @@ def _range(first_ms: int | None, last_ms: int | None, slot: Slot) -> Range:
 
 
 def crowded(store: ParquetStore, clusters: Sequence[str], before_ms: int) -> Sequence[Slot]:
-    """The slots with small files to put together: those over by `before_ms`, or with very many."""
+    """Slots with small files to merge: those that ended by `before_ms`, or have very many."""
     return [slot for cluster in clusters for slot in _crowded(store, cluster, before_ms)]
 
 
@@ -85,7 +85,7 @@ def weigh(
 def _apart(
     store: ParquetStore, kind: Kind, cluster: str, piece: Range, step: int
 ) -> Iterator[_Sized]:
-    """A range cut where a step begins and no file goes on, and the rows of the files of each.
+    """A range, cut at steps that no file spans, with the rows of the files of each part.
 
     So no file is read by two tasks, unless it alone has too many rows for one.
     """
@@ -117,7 +117,7 @@ def _bundles(
     sized: Sequence[_Sized],
     most: int,
 ) -> Iterator[Weighed]:
-    """Pieces that follow one another, put together as long as they have few rows."""
+    """Join consecutive pieces as long as they have few rows."""
     begun: Range | None = None
     held = 0
     for first, last, rows in sized:
@@ -135,7 +135,7 @@ def _bundles(
 def _of_bundle(
     store: ParquetStore, kind: Kind, cluster: str, piece: Range, *, weigh: bool
 ) -> Weighed:
-    """With the rows of its groups, where there are too many for one task."""
+    """A bundle, with rows per group if it has too many rows for one task."""
     wanted = HistoryRange(kind=kind, cluster=cluster, from_ms=piece[0], to_ms=piece[1])
     slots = store.slots(wanted, cluster) if weigh else []
     return *piece, [of_group for slot in slots for of_group in store.rows_by_group(slot, wanted)]
