@@ -14,6 +14,7 @@ from enum import StrEnum, unique
 from typing import Final
 
 from lagwatch.core.model import EpochMs, GroupStatus
+from lagwatch.core.trouble import Kinds, worse
 
 NEVER: Final = GroupStatus.UNKNOWN
 """As a threshold: no verdict is bad enough."""
@@ -59,6 +60,8 @@ class Reason(StrEnum):
     FIRST = "first"
     ESCALATED = "escalated"
     DE_ESCALATED = "de_escalated"
+    WORSE_KIND = "worse_kind"
+    """As severe as before, but a worse kind of trouble than the notices have named."""
     REMINDER_DUE = "reminder_due"
     HANDED_ON = "handed_on"
     """Open for so long that it is sent to further channels of the policy."""
@@ -130,6 +133,8 @@ class Observation:
     """When the trouble began; -1 unknown."""
     lost: int = 0
     """Messages deleted before they were read; 0 once the loss is acknowledged."""
+    kinds: Kinds = frozenset()
+    """The rules by which its partitions are bad."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +146,8 @@ class Graded:
     reason: Reason
     since_ms: EpochMs | None = None
     """When the trouble began, as far as the verdict says."""
+    kinds: Kinds = frozenset()
+    """The kinds of trouble of an observation that is bad."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +166,10 @@ class Incident:
     """Also sent to the channels of `Policy.escalate_to`."""
     acknowledged: bool = False
     """Someone works on it: no reminders are sent."""
+    named: Kinds | None = None
+    """The kinds of trouble that its notices have named; None: not known, or no notice was sent."""
+    eased: bool = False
+    """It was de-escalated before: the next time takes longer, so that nothing flaps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +184,8 @@ class State:
     other_since_ms: EpochMs | None = None
     """Incident open, of another severity without a break since."""
     other: GroupStatus | None = None
+    worse_since_ms: EpochMs | None = None
+    """Incident open, with a worse kind of trouble than it has named without a break since."""
     held_back: Reason | None = None
     """Why no notice was sent when the incident opened."""
     quiet_until_ms: EpochMs | None = None
@@ -224,7 +237,7 @@ def grade(seen: Observation, policy: Policy) -> Graded:
     if seen.total_lag < policy.minimum_lag or behind:
         return Graded(severity=GroupStatus.OK, reason=Reason.BELOW_FLOOR)
     since_ms = None if seen.since_ms < 0 else EpochMs(seen.since_ms)
-    return Graded(severity=seen.status, reason=Reason.FIRST, since_ms=since_ms)
+    return Graded(severity=seen.status, reason=Reason.FIRST, since_ms=since_ms, kinds=seen.kinds)
 
 
 def gone() -> Graded:
@@ -244,7 +257,7 @@ def step(
         return _without(state, graded, policy, now_ms, muted=muted)
     if graded.severity is GroupStatus.OK:
         return _better(state, state.incident, graded, policy, now_ms, muted=muted)
-    return _still_bad(state, state.incident, graded.severity, policy, now_ms, muted=muted)
+    return _still_bad(state, state.incident, graded, policy, now_ms, muted=muted)
 
 
 def _without(state: State, graded: Graded, policy: Policy, now_ms: EpochMs, *, muted: bool) -> Step:
@@ -258,7 +271,7 @@ def _without(state: State, graded: Graded, policy: Policy, now_ms: EpochMs, *, m
     began_ms = since_ms if graded.since_ms is None else min(graded.since_ms, since_ms)
     incident = Incident(since_ms=began_ms, opened_ms=now_ms, severity=severity)
     opened = replace(state, incident=incident, bad_since_ms=None)
-    told, decision = _tell(opened, incident, policy, now_ms, muted=muted)
+    told, decision = _tell(opened, incident, graded.kinds, policy, now_ms, muted=muted)
     return told, replace(decision, act=Act.OPEN)
 
 
@@ -280,7 +293,9 @@ def _better(
 ) -> Step:
     """The group of an open incident is good."""
     since_ms = now_ms if state.good_since_ms is None else state.good_since_ms
-    healing = replace(state, good_since_ms=since_ms, other=None, other_since_ms=None)
+    healing = replace(
+        state, good_since_ms=since_ms, other=None, other_since_ms=None, worse_since_ms=None
+    )
     if now_ms - since_ms < policy.close_for_ms:
         return healing, Decision(reason=Reason.HEALING)
     if incident.told is None:
@@ -300,34 +315,65 @@ def _better(
 def _still_bad(
     state: State,
     incident: Incident,
-    severity: GroupStatus,
+    graded: Graded,
     policy: Policy,
     now_ms: EpochMs,
     *,
     muted: bool,
 ) -> Step:
     """The group of an open incident is bad: as bad, worse or less so."""
-    act = Act.NONE
-    if severity == incident.severity:
-        if state.good_since_ms is not None or state.other is not None:
-            state = replace(state, good_since_ms=None, other=None, other_since_ms=None)
-    else:
-        state = replace(state, good_since_ms=None)
-        rising = severity > incident.severity
-        same = state.other is severity and state.other_since_ms is not None
-        since_ms = state.other_since_ms if same and state.other_since_ms is not None else now_ms
-        if now_ms - since_ms < (policy.open_for_ms if rising else policy.close_for_ms):
-            state = replace(state, other=severity, other_since_ms=since_ms)
-        else:
-            act = Act.ESCALATE if rising else Act.DE_ESCALATE
-            incident = replace(incident, severity=severity)
-            state = replace(state, incident=incident, other=None, other_since_ms=None)
-    told, decision = _tell(state, incident, policy, now_ms, muted=muted)
+    state, act = _severity_moved(state, incident, graded.severity, policy, now_ms)
+    state = _kinds_seen(state, graded.kinds, now_ms)
+    told, decision = _tell(
+        state, state.incident or incident, graded.kinds, policy, now_ms, muted=muted
+    )
     return told, decision if act is Act.NONE else replace(decision, act=act)
 
 
+def _severity_moved(
+    state: State,
+    incident: Incident,
+    severity: GroupStatus | None,
+    policy: Policy,
+    now_ms: EpochMs,
+) -> tuple[State, Act]:
+    """The incident follows a severity that has held for long enough."""
+    if severity is None or severity == incident.severity:
+        if state.good_since_ms is not None or state.other is not None:
+            state = replace(state, good_since_ms=None, other=None, other_since_ms=None)
+        return state, Act.NONE
+    rising = severity > incident.severity
+    since_ms = state.other_since_ms if state.other is severity else None
+    since_ms = now_ms if since_ms is None else since_ms
+    easing_ms = max(policy.close_for_ms, policy.reopen_ms if incident.eased else 0)
+    if now_ms - since_ms < (policy.open_for_ms if rising else easing_ms):
+        waiting = replace(state, good_since_ms=None, other=severity, other_since_ms=since_ms)
+        return waiting, Act.NONE
+    moved = replace(incident, severity=severity, eased=incident.eased or not rising)
+    state = replace(state, incident=moved, good_since_ms=None, other=None, other_since_ms=None)
+    return state, Act.ESCALATE if rising else Act.DE_ESCALATE
+
+
+def _kinds_seen(state: State, kinds: Kinds, now_ms: EpochMs) -> State:
+    """Since when there has been a worse kind of trouble than the notices of the incident name."""
+    incident = state.incident
+    if incident is None or incident.told is None:
+        return state
+    if incident.named is None:  # kept by a version that did not note it
+        return replace(state, incident=replace(incident, named=kinds))
+    if not worse(kinds, incident.named):
+        return state if state.worse_since_ms is None else replace(state, worse_since_ms=None)
+    return state if state.worse_since_ms is not None else replace(state, worse_since_ms=now_ms)
+
+
 def _tell(
-    state: State, incident: Incident, policy: Policy, now_ms: EpochMs, *, muted: bool
+    state: State,
+    incident: Incident,
+    kinds: Kinds,
+    policy: Policy,
+    now_ms: EpochMs,
+    *,
+    muted: bool,
 ) -> Step:
     """Which notice of an open incident is sent now, if any."""
     tell, reason = _due(state, incident, policy, now_ms)
@@ -343,8 +389,14 @@ def _tell(
         return replace(state, incident=replace(incident, handed_on=True)), Decision(
             tell=tell, reason=reason
         )
-    told = replace(incident, told=incident.severity, told_ms=now_ms)
-    return replace(state, incident=told, held_back=None), Decision(tell=tell, reason=reason)
+    told = replace(
+        incident,
+        told=incident.severity,
+        told_ms=now_ms,
+        named=(incident.named or frozenset()) | kinds,
+    )
+    told_state = replace(state, incident=told, held_back=None, worse_since_ms=None)
+    return told_state, Decision(tell=tell, reason=reason)
 
 
 def _due(state: State, incident: Incident, policy: Policy, now_ms: EpochMs) -> tuple[Tell, Reason]:
@@ -352,6 +404,9 @@ def _due(state: State, incident: Incident, policy: Policy, now_ms: EpochMs) -> t
         return _first(state, incident, now_ms)
     if incident.severity > incident.told:
         return Tell.ESCALATE, Reason.ESCALATED
+    worse_ms = state.worse_since_ms
+    if worse_ms is not None and now_ms - worse_ms >= policy.open_for_ms:
+        return Tell.ESCALATE, Reason.WORSE_KIND
     waited_ms = now_ms - incident.opened_ms
     if policy.escalate_ms and not incident.handed_on and waited_ms >= policy.escalate_ms:
         return Tell.REMIND, Reason.HANDED_ON

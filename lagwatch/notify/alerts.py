@@ -20,6 +20,7 @@ from lagwatch.config.settings import Settings
 from lagwatch.core.incident import Reason, Tell
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.core.trouble import kind_words
 from lagwatch.errors import ConfigError, Fault, NotFoundError
 from lagwatch.notify.budget import BudgetStore
 from lagwatch.notify.channels.registry import open_channel
@@ -453,6 +454,10 @@ class Alerts:
             runbook=policy.runbook if policy is not None else "",
             team=policy.team if policy is not None else "",
             zone=self._settings.alerts.time_zone,
+            kinds=kind_words(decided.kinds),
+            kinds_before=kind_words(
+                (decided.before.incident and decided.before.incident.named) or ()
+            ),
             verdict=verdict,
             curve=curve,
             curve_of=curve_of,

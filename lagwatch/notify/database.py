@@ -32,7 +32,7 @@ CREATE TABLE incidents (
   told INTEGER, told_ms INTEGER, held_back TEXT,
   quiet_until_ms INTEGER, complete REAL NOT NULL, summary TEXT NOT NULL,
   payload INTEGER, handed_on INTEGER NOT NULL DEFAULT 0,
-  acknowledged_ms INTEGER, acknowledged_by TEXT NOT NULL DEFAULT ''
+  acknowledged_ms INTEGER, acknowledged_by TEXT NOT NULL DEFAULT '', named TEXT
 ) STRICT;
 CREATE INDEX incidents_open ON incidents (cluster, name) WHERE closed_ms IS NULL;
 CREATE INDEX incidents_by_time ON incidents (opened_ms, number);
@@ -279,6 +279,9 @@ def _prepare(connection: sqlite3.Connection) -> None:
     elif version != _VERSION:
         raise sqlite3.OperationalError(f"it has version {version}, this program {_VERSION}")
     connection.executescript(_ADDED)
+    columns = {row["name"] for row in connection.execute("PRAGMA table_info(incidents)")}
+    if "named" not in columns:  # an older program leaves it alone, too
+        connection.execute("ALTER TABLE incidents ADD COLUMN named TEXT")
 
 
 def _from_version_1(connection: sqlite3.Connection) -> None:

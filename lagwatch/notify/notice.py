@@ -95,6 +95,10 @@ class Notice:
     """Id of the first message about the incident on this channel."""
     thread_open: int = 0
     """Incidents of that message that are open still."""
+    kinds: tuple[str, ...] = ()
+    """The rules by which the group is bad, the worst first."""
+    kinds_before: tuple[str, ...] = ()
+    """Those that earlier notices of the incident have named."""
     about: About = About.GROUP
     runbook: str = ""
     """Of the policy: what to do, usually a URL; ""."""
@@ -129,6 +133,8 @@ class Notice:
             "url": self.url,
             "runbook": self.runbook,
             "team": self.team,
+            "kinds": list(self.kinds),
+            "kinds_before": list(self.kinds_before),
             "verdict": self.verdict,
             "thread": self.thread,
             "thread_open": self.thread_open,
@@ -243,6 +249,8 @@ def unpack(body: bytes) -> Notice:
             verdict=dict(document["verdict"]),
             curve=tuple((int(at_ms), int(lag)) for at_ms, lag in document.get("curve", ())),
             curve_of=str(document.get("curve_of", "")),
+            kinds=tuple(map(str, document.get("kinds", ()))),
+            kinds_before=tuple(map(str, document.get("kinds_before", ()))),
         )
     except (zlib.error, ValueError, KeyError, TypeError) as error:
         problem = f"is not readable: {type(error).__name__}: {error}"

@@ -9,8 +9,9 @@ from typing import Final
 import orjson
 import structlog
 
-from lagwatch.core.incident import Decision, Incident, Reason, State, Tell, told_to
+from lagwatch.core.incident import Act, Decision, Incident, Reason, State, Tell, told_to
 from lagwatch.core.model import EpochMs, GroupStatus
+from lagwatch.core.trouble import kind_words, kinds_of
 from lagwatch.notify.database import Database
 from lagwatch.notify.notice import About, Json, Notice, pack
 
@@ -82,9 +83,11 @@ class IncidentStore:
         A row that cannot be read is named in the log and left out; the others are used.
         """
         rows = self._database.connection.execute(
-            "SELECT * FROM incidents WHERE closed_ms IS NULL OR quiet_until_ms > ?"
+            "SELECT *, EXISTS (SELECT 1 FROM transitions t WHERE t.incident = incidents.number"
+            "  AND t.act = ?) AS eased"
+            " FROM incidents WHERE closed_ms IS NULL OR quiet_until_ms > ?"
             " ORDER BY opened_ms, closed_ms IS NULL",
-            (now_ms,),
+            (Act.DE_ESCALATE.value, now_ms),
         )
         found = []
         for row in rows.fetchall():
@@ -205,13 +208,13 @@ class _Recording:
             "INSERT INTO incidents"
             " (id, about, cluster, name, policy, severity, since_ms, opened_ms,"
             " closed_ms, told, told_ms, held_back, quiet_until_ms, complete, summary, payload,"
-            " handed_on) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            " handed_on, named) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
             " ON CONFLICT (id) DO UPDATE SET policy = excluded.policy,"
             " severity = excluded.severity, closed_ms = excluded.closed_ms, told = excluded.told,"
             " told_ms = excluded.told_ms, held_back = excluded.held_back,"
             " quiet_until_ms = excluded.quiet_until_ms, complete = excluded.complete,"
             " summary = excluded.summary, payload = excluded.payload,"
-            " handed_on = excluded.handed_on RETURNING number",
+            " handed_on = excluded.handed_on, named = excluded.named RETURNING number",
             (
                 *(change.incident, change.about.value, change.cluster, change.group),
                 change.policy,
@@ -223,6 +226,7 @@ class _Recording:
                 *(change.after.quiet_until_ms, change.complete, _summary(change.notice.verdict)),
                 payload if is_open else None,
                 incident.handed_on,
+                None if incident.named is None else " ".join(kind_words(incident.named)),
             ),
         ).fetchone()
         return int(row[0]), int(payload or 0)
@@ -314,6 +318,8 @@ def _kept(row: sqlite3.Row) -> Kept:
             told_ms=None if row["told_ms"] is None else EpochMs(row["told_ms"]),
             handed_on=bool(row["handed_on"]),
             acknowledged=row["acknowledged_ms"] is not None,
+            named=None if row["named"] is None else kinds_of(row["named"].split()),
+            eased=bool(row["eased"]),
         )
         state = State(
             incident=incident,

@@ -24,8 +24,9 @@ from lagwatch.core.incident import (
     grade,
     step,
 )
-from lagwatch.core.model import EpochMs, GroupStatus, Rule, TimeLagReason
+from lagwatch.core.model import EpochMs, GroupStatus, PartitionStatus, Rule, RuleSet, TimeLagReason
 from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.core.trouble import Kinds
 from lagwatch.notify.budget import Key, Spent
 from lagwatch.notify.objectives import Objectives
 from lagwatch.notify.policies import PolicyBook
@@ -72,6 +73,8 @@ class Decided:
     samples: tuple[tuple[int, int], ...]
     missed: str
     """The objective that is missed, in words; ""."""
+    kinds: Kinds
+    """The kinds of trouble it has now."""
 
 
 class Watch:
@@ -216,6 +219,7 @@ class Watch:
             complete=tracked.complete,
             samples=tuple(tracked.samples),
             missed=missed,
+            kinds=graded.kinds,
         )
 
     def _set(self, group: str, tracked: _Tracked, state: State) -> None:
@@ -302,6 +306,27 @@ def _losers(snapshot: ClusterSnapshot) -> NDArray[np.bool_]:
     return losers
 
 
+_IS_BAD: Final = np.array(
+    [
+        status not in {0, PartitionStatus.OK, PartitionStatus.UNKNOWN}
+        for status in range(max(PartitionStatus) + 1)
+    ]
+)
+"""By partition status."""
+
+
+def _kinds(snapshot: ClusterSnapshot, rows: slice | list[int]) -> Kinds:
+    """The rules by which these rows are bad; a loss that a stop hides is among them."""
+    columns, around = snapshot.rows, snapshot.around
+    bad = _IS_BAD[columns.status[rows]]
+    kinds = {Rule(rule) for rule in set(columns.rule[rows][bad].tolist())}
+    if kinds and snapshot.rules is RuleSet.LAGWATCH and around.facts.lost_ms is not None:
+        shown_since_ms = snapshot.judged_ms - around.skew_ms - around.limits.loss_shown_ms
+        if (around.facts.lost_ms[columns.window[rows]] > max(shown_since_ms, 0)).any():
+            kinds.add(Rule.RECORDS_LOST)
+    return frozenset(kinds)
+
+
 def _lost(snapshot: ClusterSnapshot, rows: slice) -> NDArray[np.int64]:
     """Messages lost by these rows."""
     facts, window = snapshot.around.facts, snapshot.rows.window[rows]
@@ -344,6 +369,7 @@ _OPEN: Final = np.isin(
 
 def _group(snapshot: ClusterSnapshot, number: int) -> Observation:
     columns = snapshot.group
+    rows = slice(*columns.first[number : number + 2].tolist())
     return Observation(
         status=GroupStatus(int(columns.status[number])),
         complete=float(columns.complete[number]),
@@ -351,7 +377,8 @@ def _group(snapshot: ClusterSnapshot, number: int) -> Observation:
         time_lag_ms=int(columns.time_lag_ms[number]),
         time_lag_open=bool(_OPEN[columns.time_lag_reason[number]]),
         since_ms=int(columns.since_ms[number]),
-        lost=int(_lost(snapshot, slice(*columns.first[number : number + 2].tolist())).sum()),
+        lost=int(_lost(snapshot, rows).sum()),
+        kinds=_kinds(snapshot, rows),
     )
 
 
@@ -370,6 +397,7 @@ def _part(snapshot: ClusterSnapshot, number: int, topics: Topics) -> Observation
         time_lag_ms=max((int(columns.time_lag_ms[row]) for row in rows), default=-1),
         time_lag_open=any(_OPEN[columns.time_lag_reason[row]] for row in rows),
         lost=int(_lost(snapshot, slice(first, end))[[row - first for row in rows]].sum()),
+        kinds=_kinds(snapshot, rows),
         since_ms=min(
             (int(columns.since_ms[row]) for row in rows if columns.since_ms[row] >= 0), default=-1
         ),

@@ -10,6 +10,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from lagwatch.core.incident import Reason, Tell
+from lagwatch.core.model import Rule
 from lagwatch.core.words import bounded, counted, duration
 from lagwatch.notify.notice import About, Earlier, Message, Notice
 
@@ -62,7 +63,7 @@ def headline(notice: Notice, *, with_cluster: bool = True) -> str:
         if notice.verdict.get("status") in {"WARN", "ERR"}:
             parts.append(f"still {notice.verdict['status']}, no longer bad enough for its policy")
         return f"{_end_word(notice)}: {name}, {', '.join(parts)}"
-    parts = [rule(notice.verdict), *behind(notice.verdict), _affected(notice.verdict)]
+    parts = [_rules(notice), *behind(notice.verdict), _affected(notice.verdict)]
     if notice.verdict.get("objective"):
         parts = [str(notice.verdict["objective"])]
     shown = ", ".join(part for part in parts if part)
@@ -265,6 +266,8 @@ def _trouble(notice: Notice) -> Iterator[str]:
     began = instant(notice.since_ms, notice.zone)
     if notice.reason == Reason.HANDED_ON.value:
         yield "Escalated: the incident is still open; other channels were notified before."
+    if became := _became(notice):
+        yield became
     yield f"Since {began}, for {lasted(notice)}."
     change = growth(notice.curve)
     total = ", ".join(behind(verdict))
@@ -282,6 +285,27 @@ def _trouble(notice: Notice) -> Iterator[str]:
         yield f"Last owner: {'; '.join(owners[:3])}"
     elif partitions:
         yield "No member of the group holds these partitions."
+
+
+def _became(notice: Notice) -> str:
+    """What has become worse since the last notice of the incident; ""."""
+    new = [kind for kind in notice.kinds if kind not in notice.kinds_before]
+    if notice.event is not Tell.ESCALATE or not new or not notice.kinds_before:
+        return ""
+    now, before = (", ".join(map(_kind, kinds)) for kinds in (new, notice.kinds_before))
+    return f"It has become worse: {now}. Before: {before}."
+
+
+def _rules(notice: Notice) -> str:
+    """`stopped`, `stopped and records lost`: a stop does not hide a loss."""
+    found = rule(notice.verdict)
+    lost = Rule.RECORDS_LOST.word
+    hidden = lost in notice.kinds and notice.verdict.get("rule") != lost
+    return f"{found} and {_kind(lost)}" if hidden else found
+
+
+def _kind(word: str) -> str:
+    return word.replace("_", " ")
 
 
 def _affected(verdict: Mapping[str, Any]) -> str:

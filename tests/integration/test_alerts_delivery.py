@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from lagwatch.core.model import RuleSet
 from lagwatch.errors import NotFoundError
 from lagwatch.ports.alerts import IncidentAsk, NoticeAsk
 from tests.support.fleet import Fleet, ShiftedClock, alert_settings
@@ -52,6 +53,39 @@ def test_a_group_that_stops_is_told_and_its_end_too(tmp_path, clock, receiver) -
     assert opened["verdict"]["partitions"][0]["evidence"]["current_lag"] > 0
     assert (closed["event"], closed["reason"]) == ("close", "healed")
     assert closed["incident"] == opened["incident"]
+
+
+def test_a_loss_that_is_open_does_not_hide_a_stop(tmp_path, clock, receiver) -> None:
+    fleet = Fleet(["billing"], clock, rules=RuleSet.LAGWATCH)
+    settings = alert_settings(tmp_path, POLICY + hook(receiver))
+    with running(settings, clock) as alerts:
+        fleet.slow.add("billing")
+        fleet.pass_time(10)
+        fleet.delete_before(fleet.committed("billing") + 50)
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.taken) == 1, "the loss")
+        fleet.fail("billing")
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.taken) == 2 and alerts.idle(), "the stop")
+    with running(settings, clock) as alerts:  # what was named is kept
+        for _ in range(3):
+            fleet.pass_time(30)
+            alerts.sees(fleet)
+        fleet.slow.clear()
+        fleet.heal("billing")
+        fleet.monitor.acknowledge_losses("billing")
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.taken) == 3, "the end")
+
+    lost, stopped, _ = receiver.notices
+    assert (lost["event"], lost["kinds"]) == ("open", ["records_lost"])
+    assert (stopped["event"], stopped["reason"]) == ("escalate", "worse_kind")
+    assert stopped["verdict"]["rule"] == "stopped"
+    assert (stopped["kinds"], stopped["kinds_before"]) == (
+        ["stopped", "records_lost"],
+        ["records_lost"],
+    )
+    assert [notice["event"] for notice in receiver.notices] == ["open", "escalate", "close"]
 
 
 def test_five_hundred_groups_make_one_message_per_receiver(tmp_path, clock) -> None:

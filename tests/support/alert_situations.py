@@ -1,4 +1,4 @@
-"""Nine situations that receivers read about, made by hand."""
+"""Ten situations that receivers read about, made by hand."""
 
 from dataclasses import replace
 from typing import Final
@@ -30,7 +30,25 @@ def situations() -> dict[str, Message]:
     return {
         "stopped": _message("m1", stopped),
         "escalated": _message(
-            "m2", replace(stopped, event=Tell.ESCALATE, reason="escalated", heard=True)
+            "m2",
+            replace(
+                stopped,
+                event=Tell.ESCALATE,
+                reason="escalated",
+                heard=True,
+                kinds_before=("falling_behind",),
+            ),
+        ),
+        "a_worse_kind": _message(
+            "m10",
+            replace(
+                stopped,
+                event=Tell.ESCALATE,
+                reason="worse_kind",
+                heard=True,
+                kinds=("stopped", "records_lost"),
+                kinds_before=("records_lost",),
+            ),
         ),
         "healed_with_messages_left": _message("m3", healed),
         "gone": _message("m4", _ended(stopped, "group_gone", status="NOTFOUND", lag=None)),
@@ -47,6 +65,7 @@ def situations() -> dict[str, Message]:
             replace(
                 stopped,
                 about=About.CLUSTER,
+                kinds=(),
                 group="",
                 policy="lagwatch",
                 team="",
@@ -99,6 +118,7 @@ def _ended(notice: Notice, reason: str, *, status: str, lag: int | None) -> Noti
         notice,
         event=Tell.CLOSE,
         reason=reason,
+        kinds=(),
         heard=True,
         at_ms=AT_MS + 1_500_000,
         thread="m1",

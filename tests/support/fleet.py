@@ -59,6 +59,7 @@ class Fleet:
         """Commit, but fall behind: WARN."""
         self.leaderless: set[str] = set()
         """The log ends of their partitions cannot be read."""
+        self.log_start = 0
         self.ready = True
         self._clock = clock
         self._topic = topic
@@ -111,6 +112,14 @@ class Fleet:
         self.failing |= set(groups)
         self.pass_time(_STOPPED_AFTER_S[self.monitor.settings.rules])
 
+    def delete_before(self, offset: int) -> None:
+        """Delete the records below an offset of all partitions."""
+        self.log_start = offset
+        self.pass_time(1)
+
+    def committed(self, group: str) -> int:
+        return self._offsets[group]
+
     def heal(self, *groups: str) -> None:
         self.failing -= set(groups)
         self.pass_time(1)
@@ -152,7 +161,7 @@ class Fleet:
                 version=1,
                 started_ms=now_ms,
                 finished_ms=now_ms,
-                log_start=np.zeros(len(self.groups), np.int64),
+                log_start=np.full(len(self.groups), self.log_start, np.int64),
                 log_end=ends,
                 last_stable=ends,
             )

@@ -1,4 +1,4 @@
-"""What every channel sends in nine situations, kept as files to be read; and the vendors' limits.
+"""What every channel sends in ten situations, kept as files to be read; and the vendors' limits.
 
 Write the files anew with `REWRITE=1 pytest tests/unit/test_alerts_rendered.py`, and read them.
 """

@@ -142,7 +142,7 @@ def test_a_file_of_the_second_layout_keeps_its_incidents(tmp_path) -> None:
     path = tmp_path / "alerts.sqlite"
     first_layout(path)
     with Database(path, now_ms=10) as database:
-        for column in ("handed_on", "acknowledged_ms", "acknowledged_by"):
+        for column in ("handed_on", "acknowledged_ms", "acknowledged_by", "named"):
             database.connection.execute(f"ALTER TABLE incidents DROP COLUMN {column}")
         database.connection.execute("PRAGMA user_version = 2")
 
@@ -153,6 +153,7 @@ def test_a_file_of_the_second_layout_keeps_its_incidents(tmp_path) -> None:
 
     assert {each.group for each in kept} == {"delivered", "queued", "waiting"}
     assert not any(each.state.incident.handed_on for each in kept if each.state.incident)
+    assert all(each.state.incident.named is None for each in kept if each.state.incident)
     assert (acknowledged.acknowledged_ms, acknowledged.acknowledged_by) == (11, "me")
 
 

@@ -25,7 +25,9 @@ from lagwatch.core.incident import (
     step,
     told_to,
 )
-from lagwatch.core.model import EpochMs, GroupStatus
+from lagwatch.core.model import EpochMs, GroupStatus, PartitionStatus, Rule
+from lagwatch.core.rules import STATUS_BY_RULE
+from lagwatch.core.trouble import RANK, kind_words, kinds_of, worse
 
 OK, WARN, ERR, UNKNOWN = GroupStatus.OK, GroupStatus.WARN, GroupStatus.ERR, GroupStatus.UNKNOWN
 CASES = json.loads(
@@ -176,6 +178,117 @@ class TestTiming:
         assert story.heard == [Tell.OPEN, Tell.REMIND, Tell.REMIND, Tell.REMIND]
 
 
+LOST, STOPPED, STALLED, REWOUND = (
+    Rule.RECORDS_LOST,
+    Rule.STOPPED,
+    Rule.STALLED,
+    Rule.REWOUND,
+)
+
+
+def bad_by(*kinds: Rule, status: GroupStatus = ERR) -> Graded:
+    return Graded(severity=status, reason=Reason.FIRST, kinds=frozenset(kinds))
+
+
+class TestKinds:
+    def test_a_stop_after_a_loss_is_sent_once(self) -> None:
+        story = Story(Policy(name="p"))
+        story.sees(bad_by(LOST))
+
+        worse_one = story.sees(bad_by(STOPPED, LOST))
+        rest = [story.sees(bad_by(*kinds)) for kinds in ((STOPPED,), (LOST,), (STOPPED,)) * 3]
+
+        assert worse_one == Decision(tell=Tell.ESCALATE, reason=Reason.WORSE_KIND)
+        assert all(decision.silent for decision in rest)
+
+    def test_a_loss_after_a_stop_is_sent_once(self) -> None:
+        story = Story(Policy(name="p"))
+
+        for kinds in ((STOPPED,), (STOPPED, LOST), (STOPPED,), (STOPPED, LOST)):
+            story.sees(bad_by(*kinds))
+
+        assert story.heard == [Tell.OPEN, Tell.ESCALATE]
+
+    def test_a_kind_that_is_not_worse_is_not_sent(self) -> None:
+        story = Story(Policy(name="p"))
+
+        for kind in (STOPPED, STALLED, REWOUND, STALLED, STOPPED):
+            story.sees(bad_by(kind))
+
+        assert story.heard == [Tell.OPEN]
+
+    def test_a_worse_kind_must_hold_as_long_as_a_verdict_that_opens(self) -> None:
+        story = Story(Policy(name="p", open_for_ms=10_000))
+        story.sees(bad_by(LOST))
+        story.sees(bad_by(LOST), after_s=10)
+
+        for _ in range(5):
+            story.sees(bad_by(STOPPED), after_s=5)
+            story.sees(bad_by(LOST), after_s=4)
+        flapped = list(story.heard)
+        story.sees(bad_by(STOPPED))
+        story.sees(bad_by(STOPPED), after_s=10)
+
+        assert flapped == [Tell.OPEN]
+        assert story.heard == [Tell.OPEN, Tell.ESCALATE]
+
+    def test_a_new_incident_names_its_kinds_anew(self) -> None:
+        story = Story(Policy(name="p"))
+        for seen in (bad_by(LOST), bad_by(STOPPED), OK, bad_by(LOST), bad_by(STOPPED)):
+            story.sees(seen)
+
+        assert story.heard == [Tell.OPEN, Tell.ESCALATE, Tell.CLOSE, Tell.OPEN, Tell.ESCALATE]
+
+    def test_a_kind_that_began_under_a_mute_is_sent_after_it(self) -> None:
+        story = Story(Policy(name="p"))
+        story.sees(bad_by(LOST))
+
+        muted = story.sees(bad_by(STOPPED), muted=True)
+        after = story.sees(bad_by(STOPPED))
+
+        assert muted.tell is Tell.NOTHING
+        assert (after.tell, after.reason) == (Tell.ESCALATE, Reason.MUTE_ENDED)
+
+    def test_an_incident_of_an_older_version_learns_its_kinds_without_a_notice(self) -> None:
+        story = Story(Policy(name="p"))
+        at_ms = EpochMs(story.now_ms)
+        story.state = State(
+            incident=Incident(
+                since_ms=at_ms, opened_ms=at_ms, severity=ERR, told=ERR, told_ms=at_ms
+            )
+        )
+
+        reasons = [story.sees(bad_by(kind)).reason for kind in (STALLED, STALLED, STOPPED)]
+
+        assert reasons == [Reason.ALREADY_TOLD, Reason.ALREADY_TOLD, Reason.WORSE_KIND]
+
+    def test_a_severity_that_flaps_takes_longer_to_come_down_again(self) -> None:
+        story = Story(Policy(name="p", threshold=WARN, close_for_ms=60_000, reopen_ms=300_000))
+        stopped, slow = bad_by(STOPPED), bad_by(Rule.FALLING_BEHIND, status=WARN)
+
+        for _ in range(40):  # a minute and a half of each, for two hours
+            story.sees(stopped)
+            story.sees(slow, after_s=1)
+            story.sees(slow, after_s=89)
+
+        assert story.heard == [Tell.OPEN, Tell.DE_ESCALATE, Tell.ESCALATE]
+
+    def test_every_rule_that_is_an_error_has_a_rank(self) -> None:
+        errors = {
+            rule
+            for rule, status in STATUS_BY_RULE.items()
+            if status in set(PartitionStatus) - {PartitionStatus.OK, PartitionStatus.WARN}
+            and status is not PartitionStatus.UNKNOWN
+        }
+
+        assert set(RANK) == errors
+
+    @given(st.frozensets(st.sampled_from(Rule)), st.frozensets(st.sampled_from(Rule)))
+    def test_what_is_named_is_never_worse_again(self, seen, named) -> None:
+        assert not worse(seen, named | worse(seen, named))
+        assert kinds_of(kind_words(seen)) == seen
+
+
 class TestFloors:
     def test_under_the_floor_of_messages_nothing_is_bad(self) -> None:
         policy = replace(WARNS, minimum_lag=100)
@@ -314,6 +427,7 @@ moments = st.lists(
         st.builds(
             Observation,
             status=st.sampled_from([OK, WARN, ERR, UNKNOWN]),
+            kinds=st.frozensets(st.sampled_from([LOST, STOPPED, STALLED])),
             complete=st.sampled_from([0.2, 1.0]),
             total_lag=st.sampled_from([0, 100]),
         ),
