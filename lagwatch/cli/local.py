@@ -95,7 +95,8 @@ class LocalSource:
         return self._queries.groups(cluster)
 
     def group(self, cluster: str, group: str, *, show_all: bool) -> GroupView:
-        view = group_view(self._queries.verdict(cluster, group, show_all=show_all))
+        verdict = self._queries.verdict(cluster, group, show_all=show_all)
+        view = group_view(verdict, self._queries.info(cluster, group))
         return self._as_far_as_known(view)
 
     def _as_far_as_known(self, view: GroupView) -> GroupView:
@@ -104,5 +105,5 @@ class LocalSource:
         if is_open is None or view.status not in ("OK", "UNKNOWN"):
             return view
         if is_open:
-            return replace(view, status="UNKNOWN", note=NOT_ENOUGH_SEEN)
-        return replace(view, status="OK")
+            return replace(view, status="UNKNOWN", worst="UNKNOWN", note=NOT_ENOUGH_SEEN)
+        return replace(view, status="OK", worst="OK")

@@ -10,12 +10,14 @@ import socket
 import ssl
 from base64 import b64encode
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-from lagwatch.cli.views import GroupView, PartitionView, Readiness, readiness
+from lagwatch.cli.views import GroupView, PartitionView, Readiness, readiness, worst_of
 from lagwatch.errors import NotFoundError, SourceError
 
 _SCHEMES: Final = ("http", "https")
@@ -74,9 +76,39 @@ class RemoteSource:
         path = f"/v3/kafka/{quote(cluster, safe='')}/consumer/{quote(group, safe='')}"
         answer = self._found(f"{path}/{'lag' if show_all else 'status'}", "group", group)
         try:
-            return _group(answer["status"])
+            view = _group(answer["status"])
+            beyond = self._beyond(cluster, group, alone=show_all)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise self._strange() from error
+        return replace(view, **beyond)
+
+    def _beyond(self, cluster: str, group: str, *, alone: bool) -> _Json:
+        """What `/v3` does not have of a group, by field of `GroupView`; of a Burrow nothing."""
+        try:
+            if not alone:
+                return self._beyond_of_all.get((cluster, group), {})
+            path = f"/api/v1/clusters/{quote(cluster, safe='')}/groups/{quote(group, safe='')}"
+            told = self.document(path)
+        except NotFoundError:
+            return {}
+        info, worst = told["info"] or {}, told["worst"] or {}
+        return {
+            "state": info.get("state", ""),
+            "members": info.get("members"),
+            "since_at_least": worst.get("at_least") is True,
+        }
+
+    @cached_property
+    def _beyond_of_all(self) -> Mapping[tuple[str, str], _Json]:
+        """The same of every group, in one question."""
+        fleet = self.document("/api/v1/fleet")
+        wanted = ("state", "members", "since_at_least")
+        return {
+            (cluster["cluster"], cells["group"]): {name: cells.get(name) for name in wanted}
+            for cluster in fleet["clusters"]
+            for row in cluster["rows"]
+            for cells in [dict(zip(fleet["columns"], row, strict=True))]
+        }
 
     def document(self, path: str) -> _Json:
         """The JSON object at a path of a lagwatch.
@@ -213,6 +245,7 @@ def _readiness(cluster: _Json) -> Readiness:
 def _group(status: _Json) -> GroupView:
     max_lag = status["maxlag"]
     unknown = int(status.get("unknown_partitions") or 0)
+    partitions = tuple(_partition(partition) for partition in status["partitions"] or ())
     nothing_known = max_lag is None or max_lag["current_lag"] is None
     return GroupView(
         cluster=str(status["cluster"]),
@@ -227,7 +260,9 @@ def _group(status: _Json) -> GroupView:
         complete=float(status["complete"]),
         partition_count=int(status["partition_count"]),
         max_lag=None if max_lag is None else _partition(max_lag),
-        partitions=tuple(_partition(partition) for partition in status["partitions"] or ()),
+        partitions=partitions,
+        worst=worst_of(str(status["status"]), partitions),
+        at_ms=status.get("at_ms"),
         stale=status.get("stale") is True,
     )
 

@@ -1,4 +1,4 @@
-"""`status` for people: a table of groups, or of the partitions of one."""
+"""`status` for people: a line for each group, or the partitions of one."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -9,34 +9,18 @@ from rich.table import Table
 from rich.text import Text
 
 from lagwatch.cli import words
+from lagwatch.cli.group_table import Line, table, trouble
 from lagwatch.cli.output import plain
 from lagwatch.cli.views import GroupView, PartitionView
 
-_WORST_FIRST: Final = ("ERR", "WARN", "UNKNOWN", "NOTFOUND", "OK")
 _NONE: Final = "-"
 
 
 def draw_groups(screen: Console, groups: Sequence[GroupView]) -> None:
-    """One line per group, the worst first."""
-    many = len({group.cluster for group in groups}) > 1
-    table = _table("CLUSTER") if many else _table()
-    for title in ("GROUP", "STATUS", "RULE"):
-        table.add_column(title, overflow="fold")
-    for title in ("LAG", "TIME LAG", "COMPLETE"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("GREATEST LAG", overflow="fold")
-    for group in sorted(groups, key=_badness):
-        cells = (
-            plain(group.group),
-            _group_status(group),
-            Text(group.rule or _NONE),
-            Text(_total(group)),
-            Text(words.time_lag(group.time_lag_s, group.time_lag_bound)),
-            Text(f"{group.complete:.0%}"),
-            plain(_greatest(group.max_lag)),
-        )
-        table.add_row(*((plain(group.cluster), *cells) if many else cells))
-    screen.print(table)
+    """One line per group, the worst first, as `top` shows them."""
+    lines = [_line(group) for group in groups]
+    lines.sort(key=lambda line: (*trouble(line), line.group, line.cluster))
+    screen.print(table(lines, width=screen.width))
 
 
 def draw_group(screen: Console, group: GroupView) -> None:
@@ -52,8 +36,12 @@ def draw_group(screen: Console, group: GroupView) -> None:
         f"lag {_total(group)}",
         f"time lag {words.time_lag(group.time_lag_s, group.time_lag_bound)}",
     ]
+    if group.state:
+        facts.append(f"state {group.state}, {words.members(group.members)}")
     if group.since_ms is not None:
-        facts.insert(0, f"since {words.instant(group.since_ms)}")
+        facts.insert(
+            0, f"since {'at least ' if group.since_at_least else ''}{words.instant(group.since_ms)}"
+        )
     screen.print(Text(", ".join(facts)))
     table = _table("TOPIC")
     table.add_column("PARTITION", justify="right")
@@ -65,6 +53,27 @@ def draw_group(screen: Console, group: GroupView) -> None:
     for partition in group.partitions:
         table.add_row(*_cells(partition))
     screen.print(table)
+
+
+def _line(group: GroupView) -> Line:
+    since_ms, at_ms = group.since_ms, group.at_ms
+    return Line(
+        cluster=group.cluster,
+        group=group.group,
+        status=group.status,
+        worst=group.worst,
+        state=group.state,
+        lag=group.total_lag,
+        unknown=group.unknown_partitions,
+        time_lag_s=group.time_lag_s,
+        members=group.members,
+        stale=group.stale,
+        time_lag_bound=group.time_lag_bound,
+        rule=group.rule or "",
+        since_s=None if since_ms is None or at_ms is None else (at_ms - since_ms) / 1000,
+        since_at_least=group.since_at_least,
+        note=group.note,
+    )
 
 
 def _sentence(group: GroupView) -> str:
@@ -109,20 +118,9 @@ def _group_status(group: GroupView) -> Text:
     return plain(group.note, style="dim") if group.note else _status(group.status)
 
 
-def _badness(group: GroupView) -> tuple[int, int, str, str]:
-    place = _WORST_FIRST.index(group.status) if group.status in _WORST_FIRST else 0
-    return place, -(group.total_lag or 0), group.cluster, group.group
-
-
 def _total(group: GroupView) -> str:
     if group.total_lag is None:
         return "unknown"
     if group.unknown_partitions:
         return f"{group.total_lag:,} + {group.unknown_partitions} unknown"
     return f"{group.total_lag:,}"
-
-
-def _greatest(partition: PartitionView | None) -> str:
-    if partition is None:
-        return _NONE
-    return f"{words.number(partition.current_lag)} {partition.topic}/{partition.partition}"

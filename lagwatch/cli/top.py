@@ -50,8 +50,9 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="Print once and end.")] = False,
 ) -> None:
     """Show every group of a running lagwatch live, the worst first."""
+    from lagwatch.cli.group_table import table
     from lagwatch.cli.output import console
-    from lagwatch.cli.top_view import SORTS, View, chosen, table
+    from lagwatch.cli.top_view import SORTS, View, chosen
 
     if sort not in SORTS:
         raise typer.BadParameter(f"{sort!r} is not one of {', '.join(SORTS)}", param_hint="--sort")

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from lagwatch.core.model import GroupVerdict, PartitionVerdict
+from lagwatch.core.model import GroupInfo, GroupVerdict, PartitionStatus, PartitionVerdict, RuleSet
 from lagwatch.core.words import Numbers, duration
 
 
@@ -45,10 +45,19 @@ class GroupView:
     partition_count: int
     max_lag: PartitionView | None
     partitions: tuple[PartitionView, ...]
+    worst: str
+    """The status of its worst partition; that of the group when none is worse than OK."""
+    at_ms: int | None = None
+    """When it was judged; None from a Burrow."""
+    state: str = ""
+    """Kafka's word; "" when it was not given."""
+    members: int | None = None
     stale: bool = False
     """The verdict is of data that were too old."""
     since_ms: int | None = None
     """When the trouble began; None while there is none, and of a Burrow."""
+    since_at_least: bool = False
+    """It may have begun earlier: Burrow's rules look no further back than the window."""
     time_lag_bound: str = ""
     """A word of `TimeLagBound`; "" when it was not given."""
     note: str = ""
@@ -110,8 +119,20 @@ class StatusSource(Protocol):
         ...
 
 
-def group_view(verdict: GroupVerdict) -> GroupView:
+_OF_THE_WINDOW: Final = frozenset({PartitionStatus.WARN, PartitionStatus.STALL})
+_BADNESS: Final = ("OK", "UNKNOWN", "WARN", "STOP", "STALL", "REWIND")
+
+
+def worst_of(status: str, partitions: Iterable[PartitionView]) -> str:
+    """The status of the worst partition; the group's own where they are fine or not given."""
+    known = [each.status for each in partitions if each.status in _BADNESS]
+    worst = max(known, key=_BADNESS.index, default="OK")
+    return worst if status in {"WARN", "ERR"} and worst != "OK" else status
+
+
+def group_view(verdict: GroupVerdict, info: GroupInfo | None = None) -> GroupView:
     """A verdict of our own."""
+    partitions = tuple(partition_view(partition) for partition in verdict.partitions)
     return GroupView(
         cluster=verdict.cluster,
         group=verdict.group,
@@ -124,10 +145,19 @@ def group_view(verdict: GroupVerdict) -> GroupView:
         complete=verdict.complete,
         partition_count=verdict.partition_count,
         max_lag=None if verdict.max_lag is None else partition_view(verdict.max_lag),
-        partitions=tuple(partition_view(partition) for partition in verdict.partitions),
+        partitions=partitions,
+        worst=worst_of(verdict.status.name, partitions),
+        at_ms=verdict.at_ms,
+        state="" if info is None else info.state,
+        members=None if info is None else info.member_count,
         stale=verdict.stale,
         since_ms=verdict.since_ms,
+        since_at_least=any(_may_be_older(each) for each in verdict.partitions),
     )
+
+
+def _may_be_older(verdict: PartitionVerdict) -> bool:
+    return verdict.rules is RuleSet.BURROW and verdict.status in _OF_THE_WINDOW
 
 
 def partition_view(verdict: PartitionVerdict) -> PartitionView:

@@ -22,6 +22,13 @@ def number(value: float | None) -> str:
     return "unknown" if value is None else f"{value:,}"
 
 
+def members(count: int | None) -> str:
+    """`1 member`, `12 members`; `members unknown` for None."""
+    if count is None:
+        return "members unknown"
+    return f"{count:,} member{'' if count == 1 else 's'}"
+
+
 def quantity(name: str, value: float | str | None) -> str:
     """A value of the evidence with its unit, which its name says; durations in seconds."""
     if value is None:

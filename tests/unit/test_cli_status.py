@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from lagwatch.cli import app, words
@@ -20,7 +22,8 @@ from lagwatch.cli.local import LocalSource
 from lagwatch.cli.remote import RemoteSource
 from lagwatch.cli.reporting import Exit
 from lagwatch.cli.status import look
-from lagwatch.core.model import GroupStatus, GroupVerdict, PartitionStatus, Rule
+from lagwatch.cli.status_table import draw_groups
+from lagwatch.core.model import GroupStatus, GroupVerdict, PartitionStatus, Rule, RuleSet
 from lagwatch.core.rules import LAGWATCH
 from lagwatch.errors import NotFoundError
 from lagwatch_api import create_app
@@ -35,6 +38,7 @@ from tests.support.api_doubles import (
     partition_verdict,
     unknown_partition,
 )
+from tests.support.fleet import Fleet, ShiftedClock
 from tests.support.serving import served
 
 pytestmark = pytest.mark.slow  # asks real HTTP servers
@@ -269,12 +273,65 @@ class TestOutput:
         with lagwatch_at(OK, WARN, ERR, UNKNOWN) as url:
             lines = status("--url", url).stdout.splitlines()
 
-        rows = [line for line in lines if "orders/0" in line or "unseen" in line]
-        names = ["stopped", "behind / odd?", "unseen", "fine"]
-        assert [row.strip().split("  ")[0] for row in rows] == names
-        assert "42 + 1 unknown" in rows[0]
-        assert "unknown" in rows[2]
-        assert "1,234,567" in rows[3]
+        cells = [re.split(r" {2,}", row.strip()) for row in lines[1:]]
+        assert [row[:2] for row in cells] == [
+            ["STOP", "stopped"],
+            ["WARN", "behind / odd?"],
+            ["UNKNOWN", "unseen"],
+            ["OK", "fine"],
+        ]
+        assert "≥ 42" in cells[0]
+        assert "unknown" in cells[2]
+        assert "1,234,567" in cells[3]
+
+    @pytest.mark.parametrize("rules", list(RuleSet))
+    def test_it_shows_every_column_that_top_shows(self, rules: RuleSet) -> None:
+        fleet = Fleet(["good", "broken", "slow"], ShiftedClock(), rules=rules)
+        fleet.slow.add("slow")
+        fleet.fail("broken")
+        application = create_app(
+            fleet.queries, RecordingCommands(), GivenSettings(), hostname="h", version="0"
+        )
+
+        with served(application) as server:
+            url = f"http://127.0.0.1:{server.port}"
+            shown = status("--url", url).stdout
+            top = CliRunner().invoke(app, ["top", "--once", "--url", url]).stdout
+
+        titles = ["VERDICT", "GROUP", "CLUSTER", "FOR", "LAG", "TIME LAG"]
+        assert re.split(r" {2,}", shown.splitlines()[0].strip())[:6] == titles
+        assert shown == top
+        assert re.search(r"STOP +broken +here +[\d.]+ (s|min)", shown)
+
+    @pytest.mark.parametrize("width", [60, 80, 120])
+    def test_names_of_300_characters_leave_numbers_whole_and_their_ends_readable(
+        self, width: int
+    ) -> None:
+        names = ["team." + "x" * 290 + end for end in ("-one", "-two")]
+        source = LocalSource(queries(*(replace(OK, group=name) for name in names)))
+        console = Console(width=width, color_system=None, force_terminal=False)
+
+        with console.capture() as captured:
+            draw_groups(console, look(source, ["c1"], None).groups)
+
+        text = captured.get()
+        assert text.count("1,234,567") == 2
+        assert "-one " in text
+        assert "-two " in text
+        assert max(len(line) for line in text.splitlines()) <= width
+
+    def test_what_is_piped_has_whole_names(self) -> None:
+        name = "team." + "x" * 290 + "-one"
+        with lagwatch_at(replace(OK, group=name)) as url:
+            assert name in status("--url", url).stdout
+
+    def test_of_a_burrow_there_is_no_column_without_a_value(self) -> None:
+        with burrow_at() as url:
+            head = status("--url", url, "--cluster", "local").stdout.splitlines()[0]
+
+        assert "STATE" not in head
+        assert "MEMBERS" not in head
+        assert "VERDICT" in head
 
     def test_one_group_is_shown_with_its_rule_in_words(self) -> None:
         numbers: dict[str, Any] = {name: None for row in LAGWATCH for name in row.evidence}

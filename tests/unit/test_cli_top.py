@@ -16,8 +16,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from lagwatch.cli import app
+from lagwatch.cli.group_table import Line
 from lagwatch.cli.top import keys
-from lagwatch.cli.top_view import Line, Seen, View, chosen, pressed, read, screen
+from lagwatch.cli.top_view import Seen, View, chosen, pressed, read, screen
 from lagwatch_api import create_app
 from tests.support.api_doubles import GivenSettings, RecordingCommands
 from tests.support.fleet import Fleet, ShiftedClock
