@@ -1,6 +1,6 @@
-"""What failed inside Spark, in the words of whoever noticed it.
+"""Translates errors of Spark tasks back into lagwatch's own errors.
 
-A task runs in another process, so an error of ours reaches the driver as text inside a text.
+A task runs in another process, so its error reaches the driver as text inside another text.
 """
 
 import re
@@ -24,10 +24,10 @@ _LONGEST: Final = 600
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turn what Spark raises into errors of ours; those pass as they are.
+    """Turn errors of Spark into lagwatch's; lagwatch's own pass unchanged.
 
     Raises:
-        LagwatchError: of ours in a task, or a `JobError` of kind `spark`.
+        LagwatchError: raised in a task; else a `JobError` of kind `spark`.
     """
     try:
         yield
@@ -36,7 +36,7 @@ def translated() -> Iterator[None]:
 
 
 def _job_error(error: Exception) -> JobError:
-    """The innermost error of Python, else the first line of what Spark says."""
+    """The innermost Python error, else the first line of Spark's message."""
     text = str(error)
     python = _OF_PYTHON.findall(text)
     line = python[-1] if python else next(iter(text.strip().splitlines()), type(error).__name__)
@@ -44,9 +44,9 @@ def _job_error(error: Exception) -> JobError:
 
 
 def original_error(error: BaseException) -> LagwatchError | None:
-    """The error of ours that made Spark fail, on a worker or while it planned; None: none of ours.
+    """The error of lagwatch that made a task or the planning fail; None if the cause is another.
 
-    Only its text has come through, so its `kind` says no more than who refused.
+    Only the text reaches the driver, so `kind` is generic.
     """
     found = _OURS.findall(str(error))
     if not found:

@@ -24,7 +24,7 @@ def java_home(cache: Path) -> Path:
     """The home of a Java 17 or newer: the system's, else the wheel's with a starter that suits it.
 
     Raises:
-        JobError: there is none.
+        JobError: no Java was found.
     """
     try:
         java = find_java(_OLDEST, server="Spark")
@@ -34,7 +34,7 @@ def java_home(cache: Path) -> Path:
 
 
 def _has_vectors(java: Path) -> bool:
-    """Does it start with the module that Spark's launcher asks for?"""
+    """True if it starts with the module that Spark's launcher requires."""
     asked = [str(java), "--add-modules=jdk.incubator.vector", "-version"]
     return (
         subprocess.run(  # noqa: S603 the command is a path found above, no shell

@@ -1,4 +1,4 @@
-"""How the last run of a job went, for node_exporter's textfile collector."""
+"""Writes the outcome of a job's last run for node_exporter's textfile collector."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,12 +19,12 @@ class Outcome(StrEnum):
 
     DONE = "done"
     SET_ASIDE = "set_aside"
-    """Done, but for files or records that could not be used: they are named and kept."""
+    """Done, except for unusable files or records, which are named and kept."""
     FAILED = "failed"
 
     @property
     def succeeded(self) -> bool:
-        """May what builds on it begin?"""
+        """True if a dependent job may start."""
         return self is not Outcome.FAILED
 
 
@@ -37,11 +37,11 @@ class LastRun:
     started_ms: int
     ended_ms: int
     counts: Mapping[str, int] = field(default_factory=dict)
-    """What was counted, by name: rows_written."""
+    """Counts by name, such as `rows_written`."""
 
 
 def write_textfile(folder: Path, run: LastRun) -> Path:
-    """Write `lagwatch_JOB.prom`, whole; the time of the last success stays when this was none.
+    """Write `lagwatch_JOB.prom` in one step; after a failure it keeps the time of the last success.
 
     Raises:
         OSError: the folder cannot be written.
@@ -75,7 +75,7 @@ def _set(
 
 
 def _last_success(path: Path) -> float | None:
-    """What the run before said; None when it said nothing."""
+    """Time of the last success in the existing file; None when it has none."""
     try:
         families = list(text_string_to_metric_families(path.read_text(encoding="utf-8")))
     except (OSError, ValueError):

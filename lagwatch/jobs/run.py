@@ -20,20 +20,20 @@ from lagwatch.jobs.state import JobState
 from lagwatch.jobs.stores.registry import open_state
 
 _SHOWN: Final = 20
-"""Things set aside that are logged one by one; the count says the rest."""
+"""At most this many things set aside are logged one by one; the rest are only counted."""
 
 _log = structlog.get_logger()
 
 
 class JobRun:
-    """What a job reports while it runs."""
+    """Counts, steps and problems of a running job."""
 
     def __init__(self, job: str, state: JobState) -> None:
         self.job = job
         self.state = state
         self.counts: Counter[str] = Counter()
         self.clusters: set[str] = set()
-        """Clusters that were worked on: each gets an event."""
+        """Clusters processed; each gets an event."""
         self.set_aside: list[str] = []
         """Files and records that could not be used, a sentence each."""
 
@@ -83,7 +83,7 @@ def job_run(
             outcome = run.outcome
     except JobError as error:
         if error.kind == "locked":
-            outcome = None  # the run that holds the lock is the last one
+            outcome = None  # the run that holds the lock records the outcome
         raise
     finally:
         if outcome is not None:
@@ -100,7 +100,10 @@ def job_run(
 def _remember(
     ended: LastRun, run: JobRun, history: HistorySettings, settings: JobsSettings
 ) -> None:
-    """In the log, as metrics, and in the history; none of them may hide how the run ended."""
+    """Record the outcome in the log, as metrics and in the history.
+
+    A failure of these is only logged.
+    """
     seconds = round((ended.ended_ms - ended.started_ms) / 1000, 1)
     say = _log.info if ended.outcome.succeeded else _log.error
     say("job_ended", job=ended.job, outcome=ended.outcome.value, seconds=seconds, **ended.counts)

@@ -34,7 +34,7 @@ def struct_type(kind: Kind) -> "T.StructType":
 
 
 def column_names(kind: Kind) -> tuple[str, ...]:
-    """For the `select` at both ends of a transform."""
+    """Column names, for the `select` at both ends of a transform."""
     return tuple(schema(kind))
 
 

@@ -43,7 +43,7 @@ _LOCAL: Final[Mapping[str, str]] = {
     "spark.sql.shuffle.partitions": "8",
 }
 _PORTS: Final[Mapping[str, int]] = {"sc": 15002, "spark": 7077}
-"""Of servers that are asked before Spark starts."""
+"""Time for a server to answer before Spark is started."""
 _ANSWERS_S: Final = 10
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 PACKAGE: Final = "lagwatch-jobs.zip"
@@ -95,7 +95,7 @@ def start(settings: JobsSettings, *, name: str, folder: Path | None = None) -> S
 
 
 def _require_answer(settings: JobsSettings) -> None:
-    """Ask a server at its port: Spark itself would go on trying for minutes."""
+    """Connect to a server's port first: Spark itself would retry for minutes."""
     scheme, _, rest = settings.master.get_secret_value().partition("://")
     if scheme not in _PORTS:
         return

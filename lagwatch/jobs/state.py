@@ -1,4 +1,4 @@
-"""What jobs remember from one run to the next: watermarks, ledgers, intents. Kept in the store.
+"""State that jobs keep from one run to the next: watermarks, ledgers, intents. Kept in the store.
 
 `_jobs/NAME.json` below the folder of a Parquet store, a document of the index `PREFIX-jobs` in
 Elasticsearch: so any machine may do the next run.
@@ -18,22 +18,23 @@ class JobState(Protocol):
     """Small JSON documents by name. Methods raise `HistoryError`."""
 
     def load(self, name: str) -> Value:
-        """What was saved last; {} when nothing was."""
+        """The document saved last; {} when there is none."""
         ...
 
     def save(self, name: str, value: Mapping[str, Any]) -> None:
-        """Put it in the place of what was there: wholly, or, when it fails, not at all."""
+        """Replace the document; after a failure the earlier one is unchanged."""
         ...
 
     def swap(self, name: str, before: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
-        """Put it in the place of `before` ({}: of nothing); False when something else is there.
+        """Replace `before` ({}: no document); False when the document differs from it.
 
-        In Elasticsearch of several that do so at once one succeeds. Files do not promise that.
+        In Elasticsearch exactly one of several concurrent calls succeeds. Files do not guarantee
+        that.
         """
         ...
 
     def delete(self, name: str) -> None:
-        """Forget it; none there is fine."""
+        """Delete the document, if there is one."""
         ...
 
 
@@ -41,7 +42,7 @@ def parsed(data: bytes | str, where: str) -> Value:
     """A document that was saved.
 
     Raises:
-        JobError: it is none.
+        JobError: it is not valid JSON of a document.
     """
     try:
         value = orjson.loads(data)

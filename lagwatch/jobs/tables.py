@@ -50,7 +50,7 @@ def read_rows(
     Columns are those of the kind, or `wanted.columns` and the key, in the order of the schema. With
     `distinct` the caller knows that no record is in two files, which saves the look.
 
-    Parquet files that are torn, foreign or of a later release are set aside: `aside` is told.
+    Parquet files that are torn, foreign or of a later release are skipped, and passed to `aside`.
 
     Raises:
         HistoryError: the store did not answer.
@@ -59,7 +59,7 @@ def read_rows(
 
 
 def on_sound_files(ref: StoreRef, act: Callable[[], Result]) -> Result:
-    """What `act` gives, which reads rows of the store and may be called several times.
+    """Result of `act`, which reads rows of the store and may be called several times.
 
     A file may turn out to be torn only when its pages are read, or be compacted in between: then
     `act` is called again, and `read_rows` passes over what is torn.

@@ -28,7 +28,7 @@ Ranges = tuple[Range, ...]
 
 
 def union(ranges: Iterable[Range]) -> Ranges:
-    """Every instant that is in one of them."""
+    """The union of ranges: sorted, without overlaps."""
     found: list[Range] = []
     for begin, end in sorted(ranges):
         if begin >= end:
@@ -41,7 +41,7 @@ def union(ranges: Iterable[Range]) -> Ranges:
 
 
 def common(ranges: Sequence[Range], others: Sequence[Range]) -> Ranges:
-    """Every instant that is in both; both as `union` gives them."""
+    """The intersection of two results of `union`."""
     found = []
     place = 0
     for begin, end in ranges:
@@ -60,5 +60,5 @@ def widened(ranges: Iterable[Range], step: int) -> Ranges:
 
 
 def contains(ranges: Sequence[Range], begin: int, end: int) -> bool:
-    """Is all from `begin` to before `end` in one of them?"""
+    """True if one of the ranges covers `begin` <= instant < `end`."""
     return any(first <= begin and end <= last for first, last in ranges)

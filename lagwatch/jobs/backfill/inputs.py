@@ -176,7 +176,7 @@ def sample_instants(gaps: Sequence[Gap], step_ms: int) -> Int64:
 def log_end_instants(gaps: Sequence[Gap], step_ms: int, *, history_ms: int) -> Int64:
     """Instants at which log ends are needed, rising.
 
-    Every sample, and fewer the longer before a gap.
+    Every sample of a gap, and instants before the gap at growing distances.
 
     So a window that was filled before the gap has its lags, and time lags reach back as far as in
     a service that ran all the time.

@@ -14,8 +14,7 @@ from lagwatch.jobs.tables import Aside, StoreRef, on_sound_files, read_rows
 from lagwatch.ports.history import HistoryRange
 
 _AROUND_MS: Final = 3_600_000
-"""Rounds are read this far before and after the range, to see where its first gap begins and its
-last one ends."""
+"""Rounds are read this far around the range, to see where outer gaps begin and end."""
 
 
 def gaps_of(

@@ -1,4 +1,4 @@
-"""From the history to the report: runs the transforms and puts what they give in order."""
+"""Builds the report from the history: runs the transforms and sorts their results."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -68,16 +68,16 @@ from lagwatch.jobs.tables import StoreRef, on_sound_files
 
 HEAT_ROWS: Final = 40
 _SHOWN_GAP_S: Final = 120.0
-"""Less than this not recorded is not worth a note."""
+"""Gaps in recording shorter than this get no note."""
 _KINDS: Final = tuple(AdviceKind)
 
 LogStep = Callable[[str, Mapping[str, Any]], None]
-"""Called with an event and what goes with it, for the log."""
+"""Log callback: event name and fields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportRequest:
-    """What is wanted."""
+    """Day, clusters and objectives of a report."""
 
     day: Day
     settings: ReportSettings
@@ -87,7 +87,7 @@ class ReportRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportResult:
-    """The report, and what could not be used."""
+    """The report, and the files that were skipped."""
 
     report: Report
     set_aside: Mapping[str, str] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class ReportResult:
 def run_report(
     spark: SparkSession, ref: StoreRef, request: ReportRequest, *, now_ms: int, log_step: LogStep
 ) -> ReportResult:
-    """The report of a day. A day of which nothing is known gives an empty one that says so.
+    """The report of a day; empty, with a note, when nothing is known of the day.
 
     Raises:
         HistoryError: the store did not answer.
@@ -194,7 +194,7 @@ class _Builder:
 
     @cached_property
     def _events(self) -> DataFrame:
-        """Of the day and the week before it, in which what is open now may have begun."""
+        """Events of the day and the week before, when incidents still open may have begun."""
         from_ms = self._day.before(trends.DAYS_BEFORE).from_ms
         return self._history.rows(Kind.EVENTS, from_ms, self._day.to_ms, EVENT_COLUMNS)
 
@@ -396,7 +396,7 @@ class _Builder:
         week_known: bool,
         risks_known: bool,
     ) -> Iterator[str]:
-        """What must be known to read the rest."""
+        """Notes on gaps and missing parts, which a reader must know to judge the rest."""
         if not any(day.groups for day in days):
             yield "There are no roll-ups of this day: run `lagwatch rollup` first."
         for day in days:

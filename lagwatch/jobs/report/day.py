@@ -19,7 +19,7 @@ class Hour:
     from_ms: int
     to_ms: int
     label: str
-    """What the clock on the wall shows when it begins: `02:00`, and on the longest day again."""
+    """Local time when it begins: `02:00`; on the day that clocks go back, twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Day:
         )
 
     def before(self, days: int) -> "Day":
-        """So many days earlier."""
+        """The day this many days earlier."""
         return Day(date=self.date - timedelta(days=days), zone=self.zone)
 
     def wall(self, at_ms: int) -> datetime:
@@ -82,7 +82,7 @@ def quarters(day: Day, days_before: int) -> Iterator[Quarter]:
 
 
 def yesterday(now_ms: int, zone: ZoneInfo) -> Day:
-    """The last day that is over."""
+    """The last complete day."""
     now = (_EPOCH + timedelta(milliseconds=now_ms)).astimezone(zone)
     return Day(date=now.date() - timedelta(days=1), zone=zone)
 

@@ -1,4 +1,4 @@
-"""Where reports go: files in a folder, and the short text to alert channels."""
+"""Delivers reports: as files in a folder, and as short text to alert channels."""
 
 import asyncio
 import os
@@ -67,7 +67,7 @@ def bulletin(report: Report) -> Bulletin:
 def send(
     report: Report, names: Sequence[str], alerts: AlertsSettings, clock: Clock
 ) -> list[Delivery]:
-    """Send the text to these channels; what became of it on each.
+    """Send the text to these channels; return the outcome per channel.
 
     Raises:
         ConfigError: a channel's certificates or URLs cannot be used.

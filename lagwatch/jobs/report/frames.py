@@ -1,4 +1,4 @@
-"""What the report reads, and words that several transforms share."""
+"""Tables that the report reads, and expressions that several transforms share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -81,7 +81,7 @@ class History:
 
 
 def within(time: str, from_ms: int, to_ms: int) -> Column:
-    """Does the instant lie in the range?"""
+    """True if the instant is in the range."""
     instant = F.col(time)
     return instant.between(from_ms, to_ms - 1)
 

@@ -50,8 +50,8 @@ def spells(events: DataFrame) -> DataFrame:
 def of_day(day: Day, buckets: DataFrame) -> Callable[[DataFrame], DataFrame]:
     """Rows of `spells` → those of the day, as `model.Incident`.
 
-    The buckets of the groups tell what no change tells: that a group recovered while nobody
-    recorded, and that one was in trouble before recording began.
+    Buckets show what changes do not: that a group recovered while recording paused, or was in
+    trouble before recording began.
     """
 
     def transform(found: DataFrame) -> DataFrame:
@@ -130,7 +130,10 @@ def _trouble(day: Day) -> Callable[[DataFrame], DataFrame]:
 
 
 def _unseen_end() -> Column:
-    """When a group that is said to be in trouble was seen well afterwards: its last bad bucket."""
+    """End of a trouble without a recorded end, if the group was later seen well.
+
+    Its last bad bucket.
+    """
     return F.when(F.col("bad_until_ms") < F.col("seen_until_ms"), F.col("bad_until_ms"))
 
 

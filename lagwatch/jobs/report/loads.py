@@ -1,4 +1,4 @@
-"""What each group was seen doing with each topic: the numbers behind `core.advise`."""
+"""The load of each group on each topic, as `core.advise` needs it."""
 
 from collections.abc import Callable
 from typing import Final
@@ -74,7 +74,7 @@ def loads(rounds: DataFrame) -> Callable[[DataFrame], DataFrame]:
 
 
 def _saturated() -> Column:
-    """Did messages wait all the time, more than one commit takes away? Null is no."""
+    """True if always more messages waited than one commit takes; null counts as no."""
     known = (F.col("samples") > 0) & (F.col("lag_known") == F.col("samples"))
     reading = (F.col("consumed") > 0) & (F.col("commits") > 0)
     waiting = F.col("lag_min") > F.col("consumed") / F.col("commits")
@@ -110,7 +110,7 @@ def _produced(held: DataFrame) -> DataFrame:
 
 
 def _rates(rounds: DataFrame) -> Callable[[DataFrame], DataFrame]:
-    """What one consumer does while all of its partitions are saturated: the median."""
+    """The rate of one consumer while all of its partitions are saturated: the median."""
 
     def transform(held: DataFrame) -> DataFrame:
         each = F.round(F.col("members") / F.col("hosts"))
@@ -142,7 +142,7 @@ def _hosts(held: DataFrame) -> DataFrame:
 
 
 def _without_rate(held: DataFrame) -> DataFrame:
-    """Buckets in which a partition was saturated and the rate of its consumer does not show."""
+    """Buckets in which a partition was saturated but its consumer's rate could not be measured."""
     nobody = F.col("owner").isNull()
     partly = F.col("saturated") < F.col("held")
     return (

@@ -1,4 +1,4 @@
-"""What a report says: the numbers of its JSON, of its page and of its text.
+"""The numbers of a report, for its JSON, page and text.
 
 Instants are epoch ms, durations seconds, rates messages per second. None is unknown, never 0.
 """
@@ -49,7 +49,7 @@ class GroupDay:
     commits: int | None
     rebalances: int | None
     owner: str | None
-    """Who had the greatest lag."""
+    """The partition with the greatest lag, and its topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ class Objectives:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """Something of a group differs from the week before, and not by chance."""
+    """A metric of a group that differs significantly from the week before."""
 
     cluster: str
     group: str
@@ -192,7 +192,7 @@ class RetentionRisk:
     topic: str
     partition: int
     lost: int
-    """Messages between the committed offset and the log start: gone unread."""
+    """Messages deleted unread: from the committed offset to the log start."""
     margin: int
     """Messages between the log start and the committed offset; negative once some are lost."""
     behind_share: float | None
@@ -245,7 +245,7 @@ class DeploymentDay:
     version: str | None
     note: str
     partitions: int | None
-    """Whose committed offsets are kept with the event."""
+    """Topics whose committed offsets are kept with the event."""
     before: Side
     after: Side
     verdict: str

@@ -70,7 +70,7 @@ def _late(objective_s: float) -> Column:
     """Is the sample late? Null when that is not known."""
     beyond = (F.col("time_lag_reason") == "beyond_history") & F.col("status").isin(*BAD)
     more = F.col("time_lag_s") > objective_s
-    # a lower bound within the objective does not say that it was kept
+    # a lower bound below the objective does not prove that the objective was met
     only_least = F.col("time_lag_reason").isin(*_AT_LEAST) & ~more
     known = F.when(F.col("time_lag_s").isNotNull() & ~only_least, more)
     return F.when(beyond, beyond).otherwise(known)

@@ -13,7 +13,7 @@ from lagwatch.jobs.report import words
 from lagwatch.jobs.report.model import HeatRow, Report, TopicAdvice
 
 SHOWN: Final = 15
-"""Rows of a table; how many more there are is said, and the JSON has all."""
+"""At most this many rows per table; the page counts the rest, and the JSON has all."""
 _CLASSES: Final = (0.25, 1.0, 5.0, 30.0)
 """Bounds of the heat map's colours, as multiples of the objective."""
 _LATE: Final = {"h2", "h3", "h4"}
@@ -44,11 +44,11 @@ class Band:
     group: str
     cells: Sequence[Cell]
     said: str
-    """The row in words, for those who do not see it."""
+    """The row in words, for screen readers."""
 
     @property
     def troubled(self) -> bool:
-        """Was it ever late, or not OK?"""
+        """True if it was late or not OK at any time."""
         return any(cell.bad or cell.colour in _LATE for cell in self.cells)
 
 
@@ -58,9 +58,9 @@ class Bars:
 
     peak: float
     now: float | None
-    """What the consumers there are can do."""
+    """Capacity of the present consumers."""
     limit: float
-    """What as many consumers as there are partitions could do."""
+    """Capacity with one consumer per partition."""
 
 
 def html(report: Report) -> str:
@@ -167,7 +167,7 @@ def _title(report: Report) -> str:
 
 
 def _place(at_ms: int | None, report: Report) -> float:
-    """Where an instant is in the day, in per cent; at its edge when it is outside."""
+    """Position of an instant in the day, in per cent; clipped to 0 and 100."""
     length = report.to_ms - report.from_ms
     return 100 * min(max((at_ms or 0) - report.from_ms, 0), length) / length
 

@@ -19,7 +19,7 @@ from lagwatch.jobs.report.words import verdict
 
 
 def names(row: Any) -> tuple[str, str]:  # noqa: ANN401 whatever has a cluster and a group
-    """The last word on the order."""
+    """Sort key that breaks ties: by name."""
     return row.cluster, row.group
 
 
@@ -71,7 +71,7 @@ def comparison(row: Mapping[str, Any]) -> Comparison:
 
 
 def change(row: Mapping[str, Any], found: Comparison, p: float) -> Change:
-    """A comparison that is worth telling; `p` is corrected."""
+    """A significant comparison; `p` is corrected."""
     return Change(
         cluster=row["cluster"],
         group=row["group"],
@@ -106,7 +106,7 @@ def deployment_day(row: Mapping[str, Any]) -> DeploymentDay:
 
 
 def _note(detail: str | None) -> str:
-    """The note in an event's detail; "" when there is none, or somebody else wrote the event."""
+    """The note in an event's detail; "" when there is none, or another program wrote the event."""
     try:
         found = json.loads(detail or "{}")
     except ValueError:
@@ -115,7 +115,7 @@ def _note(detail: str | None) -> str:
 
 
 def topic_advice(row: Mapping[str, Any], headroom: float) -> TopicAdvice:
-    """A row of `loads.loads`, and what follows from it."""
+    """A row of `loads.loads` with the advice that follows from it."""
     load = Load(**{name: row[name] for name in Load.__slots__})
     advice = advise(load, headroom=headroom)
     return TopicAdvice(

@@ -13,7 +13,7 @@ _SHOWN: Final = 3
 
 
 def subject(report: Report) -> str:
-    """One line: what to know if nothing else is read."""
+    """One line with the most important finding."""
     troubled = len({(incident.cluster, incident.group) for incident in report.incidents})
     if not report.groups:
         return f"Consumer lag on {report.day}: nothing was recorded"

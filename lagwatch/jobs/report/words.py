@@ -101,7 +101,7 @@ ENOUGH_S: Final = 900.0
 CLEAR: Final = 1.5
 """Times more or less that is a difference."""
 _SMALL: Final = {"not_ok_s": 60.0, "time_lag_max_s": 10.0, "lag_avg": 100.0}
-"""Differences below this are none, however often the one goes into the other."""
+"""Differences below this do not count, whatever their ratio."""
 
 
 def verdict(before: Side, after: Side) -> str:

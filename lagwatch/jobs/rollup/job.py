@@ -1,4 +1,4 @@
-"""The job: what is due is rolled up, 5 minutes from samples, hours from these, days from hours."""
+"""The roll-up job: 5 minutes from samples, hours from 5 minutes, days from hours."""
 
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -32,15 +32,15 @@ class _Counts:
 
 
 LogStep = Callable[[str, dict[str, Any]], None]
-"""Called with the name of what happened, and its values."""
+"""Log callback: event name and fields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollupRequest:
-    """What is asked for."""
+    """Clusters, time and housekeeping of a run."""
 
     from_ms: int | None = None
-    """With one of these all buckets of the time are made, changed or not."""
+    """Set one of these to make all buckets of the time, changed or not."""
     to_ms: int | None = None
     clusters: tuple[str, ...] = ()
     """() all."""
@@ -49,7 +49,7 @@ class RollupRequest:
 
     @property
     def wanted(self) -> Ranges:
-        """The time that is asked for; () for what is due."""
+        """The requested time; () to roll up what is due."""
         if self.from_ms is None and self.to_ms is None:
             return ()
         from_ms = 0 if self.from_ms is None else self.from_ms
@@ -58,14 +58,14 @@ class RollupRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollupResult:
-    """What was done."""
+    """Counts of a run."""
 
     rows: Mapping[Kind, int] = field(default_factory=dict)
     """Rows written, by kind."""
     buckets: Mapping[Kind, int] = field(default_factory=dict)
     """Instants whose buckets were made, by kind, over all clusters."""
     replaced: Mapping[Kind, int] = field(default_factory=dict)
-    """Rows of earlier runs in whose place they are, by kind."""
+    """Rows of earlier runs that were replaced, by kind."""
     rejected: int = 0
     compacted: Compacted = field(default_factory=Compacted)
     removed: Mapping[Kind, int] = field(default_factory=dict)
@@ -201,7 +201,7 @@ class _Run:
             for kind, days in retention_days(self._ref.settings).items()
         }
         if cut[Kind.SAMPLES]:
-            # its first buckets need the rows before them, and these are gone
+            # its first buckets need earlier rows, which retention has deleted
             cut[Kind.SAMPLES] += self._back_ms()
         return makeable(self._store, cluster, seen.held, cut, _intent(mark))
 
@@ -257,7 +257,7 @@ class _Run:
     # what is remembered
 
     def _intend(self, marks: dict[str, Mark], due_in: Mapping[str, Mapping[Kind, Ranges]]) -> None:
-        """Remember what is about to be made, in case this run does not come to its end."""
+        """Save the work ahead, so that the next run can finish it if this one is killed."""
         for cluster, ranges in due_in.items():
             intent = ranges[Kind.ROLLUP_5M]
             marks[cluster] = {**marks.get(cluster, {}), "intent": intent}
@@ -283,8 +283,8 @@ class _Run:
     def _delete_old(self, marks: Mapping[str, Mark]) -> Mapping[Kind, int]:
         """Delete what is older than the retention; how many rows of each kind went.
 
-        Rows that are not rolled up stay: of clusters or times that this run was not about, and
-        those that came since it looked.
+        Rows that are not rolled up yet stay: those of other clusters or times, and those written
+        since the run began.
         """
         gone = {}
         unrolled = self._unrolled_day(marks)
@@ -309,5 +309,5 @@ class _Run:
 
 
 def _intent(mark: Mark) -> Ranges:
-    """What a run that was killed was about to make."""
+    """Work that a killed run left unfinished."""
     return union((int(first), int(last)) for first, last in mark.get("intent", ()))

@@ -16,7 +16,7 @@ from lagwatch.ports.history import HistoryStore
 ROLLUPS: Final = (Kind.ROLLUP_5M, Kind.ROLLUP_1H, Kind.ROLLUP_1D)
 """Finest first: each is made of the one before."""
 SETTLED_MS: Final = 300_000
-"""A bucket is rolled up this long after its end: its rows have come by then, mostly."""
+"""A bucket is rolled up this long after its end: by then nearly all its rows have arrived."""
 
 TASK_ROWS: Final[Mapping[Kind, int]] = {
     Kind.ROLLUP_5M: 1_300_000,
@@ -29,15 +29,15 @@ _BATCH_MS: Final[Mapping[Kind, int]] = {Kind.ROLLUP_5M: HOUR_MS}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Makeable:
-    """Of which times the rows are all there: retention may have taken a part of others."""
+    """Times whose rows are complete; of other times retention may have deleted some."""
 
     from_ms: Mapping[Kind, int]
-    """By roll-up, from when on retention has taken nothing that it is made of."""
+    """By roll-up: the instant from which all its source rows are kept."""
     also: Mapping[Kind, Ranges]
-    """Earlier times of which nothing has been made yet, or that were being made."""
+    """Earlier times that were never rolled up, or whose roll-up was interrupted."""
 
     def of(self, kind: Kind, end_ms: int) -> Ranges:
-        """Where buckets may be made anew."""
+        """Times in which a kind's buckets may be made again."""
         step = ROLLUP_STEP_MS[kind]
         begin_ms = -(-self.from_ms[kind] // step) * step
         return common(union([(begin_ms, end_ms), *self.also[kind]]), [(0, end_ms)])
@@ -46,7 +46,10 @@ class Makeable:
 def makeable(
     store: HistoryStore, cluster: str, held: Ranges, cut: Mapping[Kind, int], intent: Ranges
 ) -> Makeable:
-    """What may be made of a cluster; `cut` says from when on each kind is kept."""
+    """Times that may be rolled up for a cluster.
+
+    `cut` has the instant from which each kind is kept.
+    """
     from_ms = {kind: cut[FINER.get(kind, Kind.SAMPLES)] for kind in ROLLUPS}
     also = {
         kind: union(
@@ -61,7 +64,7 @@ def makeable(
 
 
 def _unmade(store: HistoryStore, kind: Kind, cluster: str, early: Ranges) -> Iterator[Range]:
-    """Days, as far as there are rows, of which there is no roll-up at all."""
+    """Days with rows but without any roll-up."""
     if not early:
         return
     made = frozenset(store.days(kind, cluster))
@@ -72,13 +75,13 @@ def _unmade(store: HistoryStore, kind: Kind, cluster: str, early: Ranges) -> Ite
 
 
 def end_of(kind: Kind, now_ms: int) -> int:
-    """Buckets before this are over."""
+    """End of the last complete bucket."""
     settled = now_ms - SETTLED_MS
     return settled - settled % ROLLUP_STEP_MS[kind]
 
 
 def due(seen: Seen, before_ms: int, now_ms: int, *, back_ms: int) -> Ranges:
-    """Instants that are to be rolled up: what changed, and what was not over last time.
+    """Instants to roll up: those with changes, and those that were incomplete last time.
 
     A row matters for as long as it may be held, and so for buckets after its own.
     """
@@ -88,7 +91,7 @@ def due(seen: Seen, before_ms: int, now_ms: int, *, back_ms: int) -> Ranges:
 
 
 def buckets(kind: Kind, wanted: Ranges, held: Ranges, may: Makeable, now_ms: int) -> Ranges:
-    """Of the instants that are wanted the whole buckets that are over and can be made."""
+    """Complete buckets, within the wanted instants, that can be made."""
     step = ROLLUP_STEP_MS[kind]
     whole = common(widened(wanted, step), widened(held, step))
     return common(whole, may.of(kind, end_of(kind, now_ms)))
@@ -118,7 +121,7 @@ def _piece_ms(kind: Kind) -> int:
 
 
 def pieces(whole: Range, step: int) -> Iterator[Range]:
-    """A range cut where periods of a length begin."""
+    """A range, cut at multiples of `step`."""
     begin, end = whole
     while begin < end:
         until = min(end, begin - begin % step + step)

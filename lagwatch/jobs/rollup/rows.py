@@ -20,11 +20,13 @@ from lagwatch.jobs.units import Unit, units_of
 from lagwatch.ports.history import HistoryRange
 
 FINER: Final = {Kind.ROLLUP_1H: Kind.ROLLUP_5M, Kind.ROLLUP_1D: Kind.ROLLUP_1H}
-"""What a roll-up is made of, where that is not the samples."""
+"""Source kind of each roll-up that is not made from samples."""
 SAMPLES_AT_ONCE: Final = 130_000
 ROLLUPS_AT_ONCE: Final = 30_000
-"""Rows of some groups that are rolled up in one go: memory that a process uses for the first time
-costs it more than the computing in it."""
+"""At most this many rows are rolled up in one go.
+
+Memory that a process touches for the first time costs more than the computation on it.
+"""
 
 
 class Roller:
@@ -88,7 +90,7 @@ class Roller:
 
 
 def back_ms(interval_ms: int, full_ms: int) -> int:
-    """How long before a bucket rows may begin to matter to it: two turns of whole rounds."""
+    """Rows this long before a bucket may still affect it: two intervals of full rounds."""
     return 2 * full_ms + 2 * interval_ms
 
 

@@ -6,8 +6,8 @@ key comes along), `rows_per_task`. With `pushdown` = `true` Elasticsearch answer
 on the instant and on the columns of the key, too; `pushdown.py` says when that is safe.
 
 Writing: options `kind`, `mode` = `create` (rows as recorded; those that are there stay) or
-`replace` (roll-ups), `spool`: a folder of the workers in which rows that are refused for what they
-are lie with the reason. Ids are made from keys, so what is written twice is there once.
+`replace` (roll-ups), `spool`: a folder of the workers for rows that Elasticsearch rejects, with the
+reason. Ids are made from keys, so what is written twice is there once.
 
 The cluster: `urls` and `prefix`, or all of `[history.elasticsearch]` as JSON in `settings.secret`.
 """
@@ -143,7 +143,7 @@ def kind_of(options: Mapping[str, str]) -> Kind:
     """The kind of row that the options name.
 
     Raises:
-        JobError: they name none.
+        JobError: they name no kind.
     """
     word = required(options, "kind")
     if word not in {kind.value for kind in KINDS}:
@@ -190,7 +190,7 @@ class _Reader(DataSourceReader):
         self._conditions: list[Json] = []
 
     def narrow(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take the filters that Elasticsearch can answer; gives the others."""
+        """Take the filters that Elasticsearch can answer; return the others."""
         for filter_ in filters:
             condition = self._condition(filter_)
             if condition is None:
@@ -261,7 +261,7 @@ class ElasticReader(_Reader):
             store.close()
 
     def _demand_known(self, store: ElasticStore, indices: str, query: Json) -> None:
-        """Refuse what a later release wrote: its columns may mean something else."""
+        """Refuse rows of a later release: its columns may mean something else."""
         later = {"range": {"schema_version": {"gt": SCHEMA_VERSION}}}
         if found := store.searcher.count(indices, {"bool": {"filter": [query, later]}}):
             raise HistoryError(
@@ -348,10 +348,10 @@ class ElasticWriter(DataSourceArrowWriter):
         return _Message(write_batches(self._sink, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Say so when rows were refused for what they are; all others are there.
+        """Fail if Elasticsearch rejected rows; all other rows are written.
 
         Raises:
-            HistoryError: there are such rows.
+            HistoryError: rows were rejected.
         """
         refused = [
             message.written
@@ -364,7 +364,7 @@ class ElasticWriter(DataSourceArrowWriter):
                 store=STORE,
                 kind="rejected",
                 message=f"Elasticsearch refused {rows} rows for what they are; all others are "
-                "written. Those lie, with the reasons, on the workers in "
+                "written. The rejected rows and reasons are on the workers in "
                 f"{refused[0].rejected_in}.",
                 retryable=False,
             )

@@ -8,7 +8,7 @@ Columns: `at_ms` is a multiple of the step, or one of the instants; `log_end` th
 first record that is not older, null when the records of that time are deleted or compaction has
 made the broker's time index unusable; `log_start` as it is now; `method` says how the log end is
 known, or which of the two it is. Topics that are hidden or deleted have no rows:
-`lagwatch.kafka.log_end_grid.visible_topics` tells which and why.
+`lagwatch.kafka.log_end_grid.visible_topics` returns which, and why.
 """
 
 import json

@@ -1,11 +1,11 @@
-"""`lagwatch.offsets`: what the offsets topic, or a copy of it, still says of a time.
+"""`lagwatch.offsets`: records of a time range that the offsets topic, or a copy, still has.
 
 Options: `cluster`, `settings.secret` (its section as JSON), `from_ms`, `to_ms`, `columns` (a JSON
 list), `records_per_task`; with `pushdown` = `true` also what Spark asks of `commit_ms`
 (`pushdown.py` says when that is safe); `quarantine` = `true` gives, instead, the records that could
 not be decoded, with their bytes.
 
-Each record that says something is a row; `what` tells:
+Each record with content is a row; `what` is:
 
 - `commit`: `offset` was committed at `commit_ms`
 - `removed`: the commit of a partition was removed; `offset` is null, `commit_ms` the record's time
@@ -210,7 +210,7 @@ def quarantine_batch(
     batch: RangeBatch,
     schema: T.StructType = QUARANTINE,
 ) -> Iterator[pa.RecordBatch]:
-    """Of some records those that cannot be decoded; nothing when there are none."""
+    """The records that cannot be decoded, as one batch; no batch when all can."""
     refused = _decoded(batch, CommitKeys(Filters(settings).commit)).quarantine
     if refused:
         yield batch_of(
@@ -258,7 +258,7 @@ class RecordRows:
         """Record offsets missing since the last row."""
 
     def take(self, batch: RangeBatch) -> Iterator[pa.RecordBatch]:
-        """The rows of some records; none when they say nothing."""
+        """The rows of some records; no batch when they have no content."""
         decoded = _decoded(batch, self._keys)
         missing = self._missing_up_to(batch.orders)
         rare = self._rare(batch, decoded)
@@ -271,7 +271,7 @@ class RecordRows:
         yield self._batch(orders, columns, np.diff(up_to, prepend=0))
 
     def end(self) -> pa.RecordBatch:
-        """The last row: what is missing behind the last record."""
+        """The last row, which counts offsets missing after the last record."""
         end = max(self._wanted.end, self._next)
         missing = self._missing + end - self._next
         no_text: Column = pa.nulls(1, pa.string())
@@ -288,7 +288,7 @@ class RecordRows:
         return self._batch(np.array([end], np.int64), columns, np.array([missing], np.int64))
 
     def _missing_up_to(self, orders: Int64) -> Int64:
-        """Of each record how many are missing before it, since the last row that was made."""
+        """Per record, the number of offsets missing between the last row and it."""
         gaps = np.diff(orders, prepend=self._next - 1) - 1
         self._next = int(orders[-1]) + 1
         total: Int64 = np.cumsum(gaps) + self._missing

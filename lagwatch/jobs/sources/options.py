@@ -28,7 +28,7 @@ def cluster_of(options: Mapping[str, str]) -> tuple[str, ClusterSettings]:
     """The Kafka cluster that the options name.
 
     Raises:
-        JobError: they name none.
+        JobError: they name no cluster.
     """
     name = required(options, CLUSTER)
     return name, ClusterSettings.from_child(required(options, SETTINGS))
@@ -67,7 +67,7 @@ def number(options: Mapping[str, str], name: str, default: int) -> int:
     """A whole number.
 
     Raises:
-        JobError: it is none.
+        JobError: it is not a whole number.
     """
     text = options.get(name, str(default))
     try:
@@ -77,7 +77,7 @@ def number(options: Mapping[str, str], name: str, default: int) -> int:
 
 
 def unusable(message: str) -> JobError:
-    """The error of options that cannot be used."""
+    """The error for options that cannot be used."""
     return JobError(kind="input", message=message, retryable=False)
 
 

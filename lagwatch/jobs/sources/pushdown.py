@@ -1,9 +1,9 @@
-"""Filters that Spark hands to a data source, for who asks for them.
+"""Passes Spark's filters to a data source, where a caller has opted in.
 
 Spark 4 plans a Python data source once for each DataFrame: where one is used twice in a query, with
 different filters, both uses get the rows of the filters that were planned first, and no filter is
-applied to them again. Wrong rows without a word are worse than rows read in vain, so filters are
-handed on only with `.option("pushdown", "true")`, for a DataFrame that is used once in its queries.
+applied to them again. Silently wrong rows are worse than rows read in vain, so filters are passed
+on only with `.option("pushdown", "true")`, for a DataFrame that is used once in its queries.
 Options narrow a source in any case.
 """
 
@@ -19,7 +19,7 @@ class Narrowed(Protocol):
     """A reader that can answer filters."""
 
     def narrow(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take the filters that can be answered; gives those that Spark must apply."""
+        """Take the filters that the source can answer; return those that Spark must apply."""
         ...
 
 
@@ -31,5 +31,5 @@ class Filtered:
 
 
 def asked(options: Mapping[str, str]) -> bool:
-    """Do the options ask for filters to be handed on?"""
+    """True if the options allow filters to be passed on."""
     return options.get(OPTION, "").lower() == "true"

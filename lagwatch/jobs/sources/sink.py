@@ -26,16 +26,16 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sink:
-    """Where to and what; goes to the workers, secrets and all."""
+    """Store and kind to write; sent to the workers with its secrets."""
 
     settings: HistorySettings
     kind: Kind
     batch: str
-    """Name of what is written, the same whenever it is: letters, digits and `-`."""
+    """Name of the batch, equal on every attempt: letters, digits and `-`."""
     patience_s: float = PATIENCE_S
 
     def open(self) -> tuple[HistoryStore, Callable[[Records], None]]:
-        """The store, which the caller closes, and what puts rows into it.
+        """The store, which the caller closes, and its function that writes rows.
 
         Raises:
             HistoryError: the store cannot be understood, or its package is not installed.
@@ -51,12 +51,12 @@ class Sink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What became of rows."""
+    """Outcome of writing rows."""
 
     rows: int = 0
-    """Those that were handed in."""
+    """Rows handed in."""
     rejected: int = 0
-    """Of these, those that the store will never take."""
+    """Rows among them that the store rejected for good."""
     retries: int = 0
     rejected_in: str = ""
     """Folder of the worker with the rejected rows and the reasons; ""."""
@@ -101,7 +101,7 @@ def write_records(sink: Sink, parts: Iterable[Records]) -> Written:
 
 
 def persist(write: Callable[[], None], *, patience_s: float = PATIENCE_S) -> int:
-    """Write, and again as long as that may help; returns how often again.
+    """Write, with retries while the error is retryable; return the number of retries.
 
     Raises:
         HistoryError: the store refuses, or was away for longer than `patience_s`.

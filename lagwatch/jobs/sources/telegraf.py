@@ -1,4 +1,4 @@
-"""What Telegraf's `inputs.burrow` leaves in Elasticsearch, as rows of one flat table.
+"""Reads what Telegraf's `inputs.burrow` wrote to Elasticsearch, as rows of one flat table.
 
 Documents are read from their `_source`: their numbers are indexed as floats, whose least digits are
 wrong. Ids are given by Elasticsearch, so a document that Telegraf sent twice is there twice.
@@ -51,7 +51,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _FaultError(Exception):
-    """A document that is none of Telegraf's."""
+    """A document that Telegraf's `inputs.burrow` did not write."""
 
 
 def batch(hits: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
@@ -110,7 +110,7 @@ def _partition(value: object) -> int | None:
 
 
 def _number(name: str, value: object) -> int | None:
-    """Whole, whatever it was written as."""
+    """The value as a whole number, whatever its JSON type."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
