@@ -18,7 +18,7 @@ _PLAIN: Final[Mapping[ColumnType, Any]] = {
     ColumnType.BINARY: pa.binary(),
 }
 _SPARSE: Final = 2
-"""A dictionary this many times longer than its column is cut down to the words in use."""
+"""A dictionary this many times longer than its column is reduced to the words in use."""
 
 
 def arrow_schema(kind: Kind, *, columns: Sequence[str] | None = None) -> Any:  # noqa: ANN401
@@ -85,7 +85,7 @@ def from_table(kind: Kind, table: Any, columns: Sequence[str]) -> Records:  # no
 
 
 def unknown_column(kind: ColumnType, size: int) -> Values:
-    """A column in which nothing is known."""
+    """A column of unknown values."""
     match kind:
         case ColumnType.TEXT:
             return Text.same(None, size)

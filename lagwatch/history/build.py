@@ -1,4 +1,4 @@
-"""The history as one part of the service: built from its settings, started, stopped, asked."""
+"""The history as one part of the service: builds, starts, stops and queries it."""
 
 import asyncio
 import secrets
@@ -31,7 +31,7 @@ _log = structlog.get_logger()
 
 
 class History:
-    """Records, delivers and answers. `offer` never raises and never waits."""
+    """Records rows, delivers them and answers queries. `offer` never raises and never waits."""
 
     def __init__(self, settings: HistorySettings, clock: Clock) -> None:
         """Raises `HistoryError` when the store cannot be understood; nothing is opened yet."""
@@ -50,7 +50,7 @@ class History:
         self._tried_ms = -_AGAIN_AFTER_MS
 
     def start(self) -> None:
-        """Open the spool and begin; when that fails it is tried again later."""
+        """Open the spool and start; retries later on failure."""
         now_ms = self._clock.now_ms()
         if self._spool is not None or now_ms - self._tried_ms < _AGAIN_AFTER_MS:
             return
@@ -100,7 +100,7 @@ class History:
         kept.add_done_callback(lambda done: _log_if_not_kept(done, cluster))
 
     def happened(self, cluster: str, events: Sequence[GroupEvent]) -> None:
-        """Record what happened to groups; never waits."""
+        """Record events of groups; never waits."""
         if not events:
             return
         self.start()
@@ -111,10 +111,10 @@ class History:
         kept.add_done_callback(lambda done: _log_if_not_kept(done, cluster))
 
     async def record_rows(self, records: Records) -> None:
-        """Have rows written that are no samples; returns when they are safe on disk.
+        """Record rows other than samples; returns when they are safe on disk.
 
         Raises:
-            HistoryError: they are not, or not yet.
+            HistoryError: they could not be written, or not in time.
         """
         self.start()
         if self._recorder is None:
@@ -136,7 +136,7 @@ class History:
             ) from error
 
     def stop(self, within_s: float) -> None:
-        """Write what waits into the spool and, if the store takes it, into the store."""
+        """Write waiting rows into the spool and, if the store accepts them, into the store."""
         if self._recorder is not None:
             self._recorder.stop(within_s / 2)
         if self._writer is not None:
@@ -145,7 +145,7 @@ class History:
             self._spool.close()
 
     def health(self) -> RecorderHealth:
-        """How it fares."""
+        """State of recording and delivery."""
         recorder, writer, spool = self._recorder, self._writer, self._spool
         if recorder is None or writer is None or spool is None:
             return _not_recording(self._problem)
@@ -171,7 +171,7 @@ class History:
 
 
 def _problem(recording: str, delivering: str) -> str:
-    """What is wrong and what to do. Behind a full spool is a store that does not take its rows."""
+    """The problem and its remedy. A full spool means that the store does not accept rows."""
     if recording != FULL:
         return recording or delivering
     why = delivering or "the store takes rows more slowly than they come"

@@ -47,7 +47,7 @@ class Changes:
 
 
 def differ(before: Capture, new: ClusterSnapshot, rebalances: Mapping[str, int]) -> bool:
-    """May anything have happened since? Cheap; True when in doubt."""
+    """True if anything may have changed since. Cheap; True when in doubt."""
     old = before.snapshot
     return (
         not same_rows(old, new)
@@ -58,7 +58,7 @@ def differ(before: Capture, new: ClusterSnapshot, rebalances: Mapping[str, int])
 
 
 def changes(before: Capture, after: Capture, *, interval_ms: int) -> Changes:
-    """What happened between two captures of a cluster, at the instant of the later one."""
+    """Changes between two captures of a cluster, at the instant of the later one."""
     old, new = before.snapshot, after.snapshot
     rows = _changed(old.rows.status, new.rows.status, positions(old, new))
     groups = _changed(old.group.status, new.group.status, group_positions(old, new))
@@ -79,7 +79,7 @@ def changes(before: Capture, after: Capture, *, interval_ms: int) -> Changes:
 
 
 def _changed(before: NDArray[np.int8], after: NDArray[np.int8], place: Int64) -> NDArray[np.intp]:
-    """Those that were there before with another status."""
+    """Positions that existed before with another status."""
     return np.flatnonzero((place >= 0) & (np.append(before, 0)[place] != after))
 
 

@@ -1,8 +1,8 @@
-"""Many small files of one hour or day into few: the same records, each once.
+"""Merges the many small files of an hour or day into few; each record is kept once.
 
 Safe at any moment. The merged file names those it replaces in its footer and is published before
-any of them is deleted; from then on readers pass over them, and whoever comes next deletes what a
-killed compaction left. Reading meanwhile sees every record once.
+any of them is deleted; from then on readers skip them, and the next compaction deletes those that a
+killed one left. Reading meanwhile sees every record once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,10 @@ TARGET_ROWS: Final = 500_000
 """No merged file grows much beyond this; one with more than half of it is left alone."""
 
 _MOST_ROWS: Final = 2_000_000
-"""More rows than this are not held at once; readers see doubled records once all the same."""
+"""At most this many rows are merged at once.
+
+Otherwise doubled records stay, and readers skip them.
+"""
 
 
 _NOTHING: Final = Compacted()
@@ -56,7 +59,7 @@ def compact(
 
 
 def compact_slot(store: ParquetSlots, slot: Slot) -> Compacted:
-    """Compact one slot; several at it at the same time do no harm.
+    """Compact one slot; concurrent calls for the same slot are safe.
 
     Raises:
         HistoryError: the store cannot be written; nothing is lost.
@@ -73,7 +76,7 @@ def compact_slot(store: ParquetSlots, slot: Slot) -> Compacted:
         try:
             total += _merge(store, slot, bundle)
         except FileNotFoundError:
-            continue  # somebody else has merged these
+            continue  # another process has merged these
     return total
 
 
@@ -133,7 +136,7 @@ def _merge(store: ParquetSlots, slot: Slot, footers: Sequence[Footer]) -> Compac
 
 
 def _batch(names: Sequence[str]) -> str:
-    """A name that keeps the place of the first file in the order of writing."""
+    """A name that sorts where the first of the files sorts."""
     first = min(names).removeprefix("part-").partition(".")[0].partition("-merged-")[0]
     digest = blake2b("\n".join(sorted(names)).encode(), digest_size=6).hexdigest()
     return f"{first}-merged-{digest}"

@@ -1,4 +1,4 @@
-"""Deployments: when a version of a group's consumers went live, and where the group stood."""
+"""Records when a version of a group's consumers went live, and the group's offsets then."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -143,7 +143,7 @@ def _named(noted: Sequence[Deployment], name: str) -> Deployment:
 
 
 def _committed(before: Deployment, after: Deployment) -> int | None:
-    """How far offsets moved on, over the partitions of both; None when there are none."""
+    """Messages by which offsets advanced, over partitions known in both; None without any."""
     then, later = dict(_flat(before.offsets)), dict(_flat(after.offsets))
     moves = [
         offset - was
@@ -221,7 +221,7 @@ def _partitions(snapshot: ClusterSnapshot, topic: str) -> int:
 
 
 def standing(snapshot: ClusterSnapshot, group: str, deployed: Offsets) -> Mapping[Place, Standing]:
-    """Where the group and the logs stand now, of the topics of now and of a deployment.
+    """Present offsets of the group and the logs, for its topics and those of a deployment.
 
     Raises:
         NotFoundError: the group is not known.

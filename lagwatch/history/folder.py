@@ -1,8 +1,8 @@
-"""Where Parquet files are: a local folder, or whatever file system a URL names.
+"""Folders of Parquet files: local ones, or any file system that a URL names.
 
-A published file is whole: locally it is written beside its place, synced and renamed; elsewhere
-the object appears when its upload is closed, or is moved into place. Names that begin with `.` or
-`_` are ours alone: Spark, DuckDB (`*.parquet`) and Arrow pass over them.
+A published file is always complete: locally it is written under another name, synced and renamed;
+elsewhere the object appears when its upload is closed, or is moved into place. Names that begin
+with `.` or `_` are ours alone: Spark, DuckDB (`*.parquet`) and Arrow pass over them.
 """
 
 import errno
@@ -62,15 +62,15 @@ class Folder(Protocol):
         ...
 
     def publish(self, path: str, data: Any) -> None:  # noqa: ANN401
-        """Put a whole file there, durably, in the place of any before it; `data` is a buffer."""
+        """Write a complete file, durably, in place of any earlier one; `data` is a buffer."""
         ...
 
     def delete(self, path: str) -> None:
-        """Remove a file; none there is fine."""
+        """Remove a file, if it exists."""
         ...
 
     def delete_folder(self, path: str) -> None:
-        """Remove a folder and all below it; none there is fine."""
+        """Remove a folder and everything below it, if it exists."""
         ...
 
 
@@ -116,12 +116,12 @@ _ROOM: Final = {
     "spool": "Make room on that disk, or set history.spool to a folder of another one. No option "
     "of the store frees it; history.spool_size_mb is what the spool may take.",
 }
-"""What to do about a full disk, by what is on it."""
+"""Remedy for a full disk, by what is stored on it."""
 
 
 @contextmanager
 def reported(action: str, path: object, *, store: str = STORE) -> Iterator[None]:
-    """Turn what the system says into `HistoryError`; a file that is not there passes.
+    """Turn errors of the system into `HistoryError`; `FileNotFoundError` passes unchanged.
 
     Raises:
         HistoryError: `disk_full`, `authorization` or `io`.
@@ -215,7 +215,7 @@ class LocalFolder:
             sync_folder(place.parent)
 
     def _make(self, folder: Path) -> None:
-        """Make a folder and those above it, each entered durably in its parent."""
+        """Create a folder and its parents; each is synced into its parent."""
         with self._lock:
             if folder in self._made and folder.is_dir():
                 return
@@ -288,7 +288,7 @@ class RemoteFolder:
     def _replace(self, source: PurePosixPath, place: PurePosixPath) -> None:
         try:
             self._fs.move(str(source), str(place))
-        except OSError:  # some refuse to move onto a file: it has the same rows
+        except OSError:  # some refuse to move onto a file; the existing one has the same rows
             self.delete(place.relative_to(self._root).as_posix())
             self._fs.move(str(source), str(place))
 

@@ -1,4 +1,4 @@
-"""Rows of an interval put on a grid of instants, and rows that stayed the same repeated."""
+"""Puts rows on a grid of instants, and restores rows that were left out because nothing changed."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -96,7 +96,7 @@ def expand(samples: Records, rounds: Records) -> Records:
     """Samples of partitions of one group, with those that were left out, by time.
 
     `rounds` are the group's own samples. Both must reach back to a round in which the group was
-    written whole: what cannot be put back for want of it stays unknown, that is: left out.
+    written in full; rows that cannot be restored otherwise stay left out, that is, unknown.
     """
     regular = in_time_order(rounds.take(is_word(rounds.text("reason"), Reason.INTERVAL)))
     if samples.size == 0 or regular.size == 0:
@@ -132,7 +132,7 @@ def _run_starts(rounds: Records) -> Int64:
 
 
 def _left_out(at_ms: Int64, rounds: Records, begin: Int64) -> tuple[Int64, Int64]:
-    """Of one partition: which of its rows stand for which rounds that have none of their own."""
+    """For one partition: rounds without a row of it, and the row that holds in each."""
     instant = rounds.at_ms()
     row = np.searchsorted(at_ms, instant, side="right") - 1
     last = np.where(row >= 0, at_ms[row], UNKNOWN)
@@ -141,7 +141,7 @@ def _left_out(at_ms: Int64, rounds: Records, begin: Int64) -> tuple[Int64, Int64
 
 
 def _moved(rows: Records, rounds: Records) -> Records:
-    """Rows as they would have been written in these rounds."""
+    """Copies of rows, with the instants of the rounds in which they were left out."""
     columns: dict[str, Values] = dict(rows.columns)
     columns["at_ms"] = rounds.at_ms()
     if "observed_ms" in columns:

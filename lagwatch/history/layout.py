@@ -66,7 +66,7 @@ def slots(kind: Kind, cluster: str, from_ms: int, to_ms: int) -> Iterator[Slot]:
 
 
 def slot_of(path: str) -> Slot | None:
-    """The slot a path belongs to; None when it is not one of ours."""
+    """The slot a path belongs to; None if it is not a path of the store."""
     kind, *folders = path.split("/")
     parts = dict(folder.split("=", 1) for folder in folders if "=" in folder)
     try:
@@ -78,7 +78,7 @@ def slot_of(path: str) -> Slot | None:
 
 
 def is_data(name: str) -> bool:
-    """Is it a file that readers look at?"""
+    """True if readers read this file."""
     return name.endswith(SUFFIX) and not name.startswith((".", "_"))
 
 

@@ -12,7 +12,7 @@ Int64 = NDArray[np.int64]
 
 
 def same_rows(before: ClusterSnapshot, after: ClusterSnapshot) -> bool:
-    """Do both have the same rows in the same order?
+    """True if both have the same rows in the same order.
 
     The live state lays rows out anew only when some come or go, so looking at identity suffices.
     """

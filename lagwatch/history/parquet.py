@@ -31,7 +31,7 @@ from lagwatch.ports.history import (
 )
 
 _SETTLED_MS: Final = 300_000
-"""An hour is over for compaction this long after its end: late rows have come by then."""
+"""Compaction waits this long after the end of an hour for late rows."""
 _TIDY_BACK_MS: Final = 8 * DAY_MS
 _MANY_FILES: Final = 64
 
@@ -80,7 +80,7 @@ class ParquetStore(ParquetSlots):
         return ranked(last_of_each(self.read(wanted)), by=by, limit=limit)
 
     def tidy(self, now_ms: int) -> None:
-        """Compact the hours and days of the last while that are over, or in many small files."""
+        """Compact recent hours and days that have ended, or that are in many small files."""
         recent = [
             (slot, files)
             for kind in KINDS

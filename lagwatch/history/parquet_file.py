@@ -1,4 +1,4 @@
-"""One Parquet file of the store: writing it, what its footer says, reading parts of it."""
+"""One Parquet file of the store: writes it, reads its footer, reads parts of it."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,27 +35,27 @@ Bounds = tuple[Any, Any] | None
 
 
 class ForeignFileError(Exception):
-    """A file that we did not write, or that a later release wrote; the text says which."""
+    """A file that another program, or a later release, wrote; the text says which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowGroup:
-    """What is known of some consecutive rows without reading them."""
+    """Statistics of some consecutive rows, from the footer."""
 
     number: int
     rows: int
     bounds: Mapping[str, Bounds]
     """By key column."""
     nulls: Mapping[str, bool]
-    """By key column: may there be unknown values?"""
+    """By key column: True if there may be unknown values."""
 
     def may_hold(self, name: str, value: object) -> bool:
-        """Can a row with this value be among them?"""
+        """True if a row may have this value."""
         bounds = self.bounds.get(name)
         return bounds is None or bool(bounds[0] <= value <= bounds[1])
 
     def overlaps(self, name: str, low: Any, high: Any) -> bool:  # noqa: ANN401
-        """Can a row with `low <= value < high` be among them? None is no limit."""
+        """True if a row may have `low <= value < high`. None is no limit."""
         bounds = self.bounds.get(name)
         if bounds is None or (low is None and self.nulls.get(name, True)):
             return True
@@ -64,7 +64,7 @@ class RowGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footer:
-    """What a file says about itself."""
+    """The footer of a file."""
 
     file: StoredFile
     metadata: Any
@@ -161,7 +161,7 @@ def encode(slot: Slot, records: Records, *, replaces: Iterable[str] = ()) -> Any
 
 
 def read_footer(folder: Folder, file: StoredFile, kind: Kind) -> Footer:
-    """Read what a file says about itself.
+    """Read the footer of a file.
 
     Raises:
         FileNotFoundError: somebody has removed it.

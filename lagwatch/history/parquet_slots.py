@@ -1,4 +1,4 @@
-"""The files of the Parquet store by slot: publishing, listing, reading what is wanted of them."""
+"""The files of the Parquet store by slot: publishes, lists and reads them."""
 
 import itertools
 from collections import OrderedDict
@@ -98,7 +98,7 @@ class ParquetSlots:
                     yield from rows_by_group(rows)
 
     def footers(self, slot: Slot, files: Sequence[StoredFile] | None = None) -> list[Footer]:
-        """The files of a slot as they say, in the order in which they were written.
+        """The footers of a slot's files, in the order of writing.
 
         Without those whose rows are in another one, and those that cannot be used.
         """
@@ -134,7 +134,7 @@ class ParquetSlots:
         return footer
 
     def pass_over(self, file: StoredFile, problem: str) -> None:
-        """Say once that a file is passed over; `history verify` names it, too."""
+        """Log once that a file is skipped; `history verify` lists it as well."""
         with self._lock:
             known = file.path in self._passed_over
             self._passed_over[file.path] = problem
@@ -208,7 +208,7 @@ class ParquetSlots:
     def _rows(
         self, footer: Footer, slot: Slot, groups: Sequence[int], columns: Sequence[str]
     ) -> Records | None:
-        """Columns of row groups; None, and said, when the file is torn.
+        """Columns of row groups; None, with a log line, when the file is torn.
 
         Raises:
             FileNotFoundError: somebody has removed it.
@@ -244,7 +244,7 @@ class ParquetSlots:
 
 
 def may_repeat(footers: Sequence[Footer]) -> bool:
-    """Could a record be there twice? Not in files that we wrote and whose times differ."""
+    """True if a record may occur twice. Not in files that lagwatch wrote for different times."""
     if not all(footer.ours for footer in footers):
         return True
     times = sorted(footer.between_ms for footer in footers)

@@ -1,8 +1,8 @@
 """Times in which a cluster was not recorded, kept on disk until their events are in the spool.
 
 A gap becomes two events when it ends: `dropped` at its first instant and `resumed` at its end. The
-end is written down before the events are: after a kill they are written again with the same
-instants, and so stay one record each.
+end is saved before the events: after a kill they are written again with the same instants, and so
+remain one record each.
 """
 
 import json
@@ -42,16 +42,16 @@ class Pauses:
         self._gaps = {(gap.cluster, gap.from_ms): gap for gap in _read(spool)}
 
     def all(self) -> Sequence[Pause]:
-        """Those that last and those that ended, oldest first."""
+        """Open and ended gaps, oldest first."""
         return sorted(self._gaps.values(), key=lambda gap: gap.from_ms)
 
     def keep(self, gap: Pause) -> None:
-        """Write down that it began, or how it ended."""
+        """Save that a gap began, or when it ended."""
         self._gaps[gap.cluster, gap.from_ms] = gap
         self._write()
 
     def drop(self, gaps: Sequence[Pause]) -> None:
-        """Their events are in the spool."""
+        """Delete gaps whose events are in the spool."""
         for gap in gaps:
             self._gaps.pop((gap.cluster, gap.from_ms), None)
         self._write()
@@ -60,7 +60,7 @@ class Pauses:
         data = json.dumps([asdict(gap) for gap in self._gaps.values()]).encode()
         try:
             self._spool.write_note(_NOTE, data)
-        except HistoryError as error:  # only a restart would need it
+        except HistoryError as error:  # the file matters only after a restart
             _log.warning("history_pause_not_noted", reason=str(error))
 
 

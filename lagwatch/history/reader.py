@@ -1,4 +1,7 @@
-"""The read side: which kind answers, gaps on the grid, pages (`ports.HistoryQueries`)."""
+"""Answers history queries.
+
+Chooses the kind to read, fills the grid, pages (`ports.HistoryQueries`).
+"""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -189,7 +192,7 @@ class HistoryReader:
         end_ms = min(wanted.to_ms, wanted.from_ms + (limit + 2) * self._interval_ms)
         found = self._expanded(_between(wanted, wanted.from_ms, end_ms))
         while found.size <= limit and end_ms < wanted.to_ms:
-            # there are gaps in it: look further, by more each time
+            # it has gaps: look further back, twice as far each time
             start_ms, end_ms = end_ms, min(wanted.to_ms, end_ms + 2 * (end_ms - wanted.from_ms))
             found = concat([found, self._expanded(_between(wanted, start_ms, end_ms))])
         return found

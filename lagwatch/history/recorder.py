@@ -64,7 +64,7 @@ class RecorderSettings:
 
 
 class Listener(Protocol):
-    """Who is notified that there is something in the spool."""
+    """Notified when new rows are in the spool."""
 
     def __call__(self) -> None: ...
 
@@ -73,14 +73,14 @@ class Listener(Protocol):
 class _Job:
     capture: Capture
     round_ms: int | None
-    """Instant of a regular round; None when only changes are to be written."""
+    """Instant of a regular round; None if only changes are written."""
     gaps: tuple[Pause, ...] = ()
     """Gaps that end with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Handed:
-    """Rows that somebody brought and waits for."""
+    """Rows handed in by a caller that waits for them."""
 
     records: Records
     kept: Future[None]
@@ -120,7 +120,7 @@ class Recorder:
         self._appended = appended
         self.counts = RecorderCounts()
         self.problem = ""
-        """What is wrong now; ""."""
+        """The present problem; "" when there is none."""
         self._offered: dict[str, Capture] = {}
         self._rounds: dict[str, int] = {}
         self._clusters: dict[str, _Cluster] = {}
@@ -166,7 +166,7 @@ class Recorder:
         self._enqueue(_Job(capture=now, round_ms=round_ms if due else None, gaps=gaps))
 
     def pause(self, cluster: str, at_ms: int, reason: str) -> None:
-        """Nothing of this round may be recorded: its data are stale. Never waits.
+        """Leave this round out, because its data are stale. Never waits.
 
         The gap becomes events at the next `offer`. One that never was recorded has no gap.
         """
@@ -180,9 +180,9 @@ class Recorder:
             self._wake.notify()
 
     def record_rows(self, records: Records) -> Future[None]:
-        """Have rows written that are no samples; done when they are in the spool.
+        """Record rows other than samples; the future is done when they are in the spool.
 
-        The future raises `HistoryError` when they are not. From any thread; never waits.
+        It raises `HistoryError` if they could not be written. For any thread; never waits.
         """
         handed = _Handed(records=records, kept=Future())
         with self._wake:
@@ -194,7 +194,7 @@ class Recorder:
         return handed.kept
 
     def _due(self, cluster: str, round_ms: int) -> bool:
-        """Is it the first snapshot of its interval? After the clock was set back it is again."""
+        """True for the first snapshot of an interval, and again after the clock was set back."""
         ahead_ms = self._last_round(cluster) - round_ms
         return ahead_ms < 0 or ahead_ms > _SET_BACK_INTERVALS * self._settings.interval_ms
 
@@ -234,7 +234,7 @@ class Recorder:
         self._thread.start()
 
     def stop(self, within_s: float) -> None:
-        """Write what waits, say that recording stops, and end; give up after `within_s`."""
+        """Write waiting rows, record that recording stops, and end; give up after `within_s`."""
         with self._wake:
             self._stopping = True
             self._wake.notify()
@@ -260,7 +260,7 @@ class Recorder:
         self._say_stopped()
 
     def work(self) -> None:
-        """Write what waits, in this thread; for those who do not `start`."""
+        """Write waiting rows in this thread; for callers that do not `start`."""
         while self._began:
             self._gaps.keep(self._began.popleft())
         while self._handed:
@@ -316,7 +316,7 @@ class Recorder:
         self.counts.rounds += job.round_ms is not None
 
     def _end_gaps(self, state: _Cluster, job: _Job) -> None:
-        """Write their ends down before their events, so that these are the same after a kill."""
+        """Save the ends before the events, so that a kill in between repeats the same events."""
         for gap in job.gaps:
             self._gaps.keep(gap)
         state.gaps += job.gaps
@@ -361,7 +361,7 @@ class Recorder:
         self.counts.rows += rows
         if dropped:
             self._drop("spool_full", dropped)
-            # rounds that refer to what went cannot be put back: begin anew
+            # later rounds refer to rows that were dropped: write the next one in full
             for state in self._clusters.values():
                 state.thinner.reset()
             self.problem = FULL

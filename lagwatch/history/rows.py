@@ -1,4 +1,4 @@
-"""Sorting rows by key, keeping one of each, finding the ones that are wanted."""
+"""Sorts rows by key, removes duplicates, and selects rows."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 def sort_unique(records: Records) -> tuple[Records, int]:
-    """Rows sorted by key, one of each, and how many were left out.
+    """Rows sorted by key, without duplicates, and the number of duplicates.
 
     Of equal keys the row of the better source stays, then the one that stood first.
     """
@@ -44,7 +44,7 @@ def sort_unique(records: Records) -> tuple[Records, int]:
 
 
 def source_rank(records: Records) -> Int64:
-    """Of every row how far behind others with the same key it is; lower is better."""
+    """Rank of each row's source among rows with the same key; the lowest is kept."""
     source = records.text("source")
     worst = max(SOURCE_RANK.values()) + 1
     table = np.array([*(SOURCE_RANK.get(word, worst) for word in source.words), worst], np.int64)
@@ -76,7 +76,7 @@ def _order(keys: Sequence[Int64]) -> NDArray[np.intp]:
 
 
 def matching(records: Records, wanted: HistoryRange) -> Records:
-    """The rows that are wanted; names that were not given match all."""
+    """The wanted rows; names left out match all."""
     at_ms = records.at_ms()
     mask: Bools = (at_ms >= wanted.from_ms) & (at_ms < wanted.to_ms)
     for name, value in wanted.names.items():
@@ -89,13 +89,13 @@ def matching(records: Records, wanted: HistoryRange) -> Records:
 
 
 def is_word(text: Text, word: str) -> Bools:
-    """Which rows hold this word?"""
+    """Mask of the rows that hold this word."""
     table = np.array([*(known == word for known in text.words), False], np.bool_)
     return table[text.codes]
 
 
 def between(text: Text, low: str | None, high: str | None) -> Bools:
-    """Which rows hold a word in `low <= word < high`? Unknown comes before every word."""
+    """Mask of the rows with `low <= word < high`. Unknown sorts before every word."""
     within = [(low is None or word >= low) and (high is None or word < high) for word in text.words]
     return np.array([*within, low is None], np.bool_)[text.codes]
 
@@ -144,7 +144,7 @@ def in_time_order(records: Records) -> Records:
 
 
 def gathered(parts: Iterable[Records], rows: int) -> Iterator[Records]:
-    """Parts of one kind put together until they are so many rows; empty ones are left out."""
+    """Parts of one kind, joined up to this many rows; empty ones are left out."""
     held: list[Records] = []
     size = 0
     for part in parts:
@@ -160,7 +160,7 @@ def gathered(parts: Iterable[Records], rows: int) -> Iterator[Records]:
 
 
 def digest(records: Records) -> str:
-    """Of the keys of rows, whatever their order: the same rows get the same name."""
+    """Digest of the rows' keys, independent of their order: the same rows get the same name."""
     keys = np.sort(key_hashes(records))
     return blake2b(keys.tobytes(), digest_size=8).hexdigest()
 

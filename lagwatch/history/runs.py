@@ -1,4 +1,4 @@
-"""Measures how a group did in a time range, from its samples or, when these are gone, roll-ups."""
+"""Measures a group over a time range, from samples or, where these are deleted, from roll-ups."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -31,7 +31,7 @@ class Recording:
 
     interval_ms: int
     back_ms: int
-    """How long before a time range rows may begin to matter to it."""
+    """Rows this long before a time range may still affect it."""
 
 
 def measured(

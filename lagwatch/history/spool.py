@@ -1,7 +1,7 @@
 """A bounded queue of history rows on disk, between the recorder and the store.
 
-One file per append, a *segment*: written beside its place, synced, renamed. What `append` has
-returned for survives a kill at any moment. Segments are delivered in order, several at a time; the
+One file per append, a *segment*: written beside its place, synced, renamed. Rows survive a kill at
+any moment once `append` has returned. Segments are delivered in order, several at a time; the
 *plan* on disk says which ones make the batch under way, so that a batch repeated after a kill has
 the same name and the same rows.
 
@@ -54,7 +54,7 @@ class Segment:
     first_ms: int
     """Instant of the first row."""
     series: str
-    """Of which series of rounds it holds one, at `first_ms`; "" when it holds none."""
+    """Series of the round it holds, at `first_ms`; "" if it holds no round."""
     size_bytes: int
 
     @property
@@ -64,7 +64,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _State:
-    """What is written beside the segments."""
+    """The content of `state.json`."""
 
     id: str
     acknowledged: int
@@ -75,7 +75,7 @@ class _State:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The batch under way: these segments, and no others, until it is acknowledged."""
+    """The present batch: exactly these segments, until it is acknowledged."""
 
     segments: tuple[Segment, ...]
     batch: str
@@ -98,7 +98,8 @@ class Spool:
     def __init__(self, folder: Path, *, max_bytes: int, spool_id: str) -> None:
         """Open or make the folder.
 
-        `spool_id` names a new spool for ever; an old one keeps its own. Letters and digits.
+        `spool_id` is the permanent id of a new spool; an existing one keeps its own. Letters and
+        digits.
 
         Raises:
             HistoryError: the folder cannot be used.
@@ -132,7 +133,7 @@ class Spool:
         return self._rounds.get(series)
 
     def append(self, records: Sequence[Records], *, series: str = "") -> int:
-        """Keep these rows; returns how many older ones had to go to make room for them.
+        """Store these rows; returns how many older ones were dropped to make room.
 
         `series` (letters and digits) says that they are a round, whose instant is their first.
 
@@ -170,7 +171,7 @@ class Spool:
             self._rounds[segment.series] = max(last_ms, segment.first_ms)
 
     def _make_room(self, size_bytes: int) -> int:
-        """Oldest out; those on their way to the store stay. Returns the rows that went."""
+        """Drop the oldest segments, but none of the present batch. Returns the rows dropped."""
         under_way = {segment.number for segment in self._plan.segments} if self._plan else set()
         held = sum(segment.size_bytes for segment in self._segments.values())
         dropped = 0
@@ -188,12 +189,12 @@ class Spool:
         """Keep a small file beside the segments.
 
         Raises:
-            HistoryError: it is not kept.
+            HistoryError: it could not be written.
         """
         self._publish(f"{name}.note", data)
 
     def read_note(self, name: str) -> bytes | None:
-        """What `write_note` kept; None when there is nothing.
+        """The content of a note; None if there is no such file.
 
         Raises:
             HistoryError: it cannot be read.
@@ -206,7 +207,7 @@ class Spool:
     # the delivering side
 
     def plan(self, *, max_rows: int) -> Plan | None:
-        """What to deliver next, oldest first; None when there is nothing.
+        """The next batch to deliver, oldest rows first; None when the spool is empty.
 
         The same plan again until `acknowledge` or `discard`, also after a restart.
 
@@ -251,7 +252,7 @@ class Spool:
             ) from error
 
     def acknowledge(self, plan: Plan) -> None:
-        """The store has all rows of the plan: forget them.
+        """Delete the segments of the plan, because the store has all their rows.
 
         Raises:
             HistoryError: it cannot be made durable; deliver the same plan again.
@@ -279,7 +280,7 @@ class Spool:
         )
 
     def close(self) -> None:
-        """Leave the folder to others."""
+        """Release the lock on the folder."""
         os.close(self._claim)
 
     # files
@@ -290,7 +291,7 @@ class Spool:
         return Plan(segments=tuple(segments), batch=batch)
 
     def _scan(self) -> list[Segment]:
-        """The segments in the folder; what was not published goes."""
+        """The segments in the folder; unpublished files are deleted."""
         found = []
         for entry in os.scandir(self._folder):
             if entry.name.startswith("."):
@@ -324,13 +325,14 @@ class Spool:
         except HistoryError as error:
             if error.kind != "disk_full":
                 raise
-            # on a full disk nothing could be delivered, so nothing would ever leave it
+            # a plan needs a file, too: on a full disk nothing could be delivered, so it would stay
+            # full
             (self._folder / _RESERVE).unlink(missing_ok=True)
             self._publish(_STATE, data)
         self._state = state
 
     def _set_aside(self) -> None:
-        """Keep some space for the state."""
+        """Reserve some disk space for the state."""
         with suppress(HistoryError):
             if not (self._folder / _RESERVE).exists():
                 self._publish(_RESERVE, bytes(_RESERVED_BYTES))
@@ -378,7 +380,7 @@ def _claimed(folder: Path) -> int:
 
 
 def _segment(entry: os.DirEntry[str]) -> Segment | None:
-    """What the name of a file says; None when it is no segment."""
+    """The segment that a file name describes; None if it is no segment."""
     parts = _NAMED.fullmatch(entry.name)
     return parts and Segment(
         number=int(parts[1]),

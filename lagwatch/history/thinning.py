@@ -1,9 +1,9 @@
-"""Leaving out what did not change, so that it can be put back.
+"""Leaves out rows that did not change, in a way that lets a reader restore them.
 
 A regular round writes every partition whose values differ from its last row, and for every group
 one row that says how many were looked at (`observed`), how many of them were left out
 (`unchanged`) and which round came before (`previous_ms`, unknown when that one was not recorded).
-Now and then a group is written whole. Reading it back (`lagwatch.history.grid`):
+From time to time a group is written in full. Reading it back (`lagwatch.history.grid`):
 
 - A round of which nothing was left out is whole: a partition without a row is not there.
 - A round linked to the one before carries on: a partition without a row is unchanged.
@@ -61,7 +61,7 @@ class Thinner:
         self._whole_next: set[str] = set()
 
     def reset(self) -> None:
-        """Rounds were lost: the next one stands for itself."""
+        """Write the next round so that it refers to no earlier one, because rounds were lost."""
         self._last = None
 
     def write_whole(self, groups: Collection[str]) -> None:
@@ -135,7 +135,7 @@ class Thinner:
 
 
 def _equal(values: Values, before: Values, place: Int64) -> Bools:
-    """Is each value what it was at its place before? Unknown equals unknown."""
+    """Mask of values equal to those before. Unknown equals unknown."""
     if isinstance(values, Text):
         return _equal_words(values, before, place) if isinstance(before, Text) else place < 0
     if isinstance(before, Text):

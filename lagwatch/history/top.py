@@ -1,4 +1,4 @@
-"""The groups that were worst at an instant."""
+"""Ranks groups at an instant."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Copying history from one store into another; a copy that was interrupted goes on."""
+"""Copies history from one store into another; an interrupted copy can be continued."""
 
 import json
 import os
@@ -28,7 +28,7 @@ class Choice:
 
 
 class Done:
-    """The hours and days that are copied, in a file; with it a copy goes on where it ended."""
+    """The file that lists the hours and days already copied, so that a copy can be continued."""
 
     def __init__(self, file: Path) -> None:
         """Read what an earlier run of the same copy has done.
@@ -61,7 +61,7 @@ class Done:
         self._rows[slot.path] = rows
 
     def forget(self) -> None:
-        """The whole copy is done."""
+        """Delete the file: the copy is complete."""
         self._file.unlink(missing_ok=True)
         self._rows.clear()
 
@@ -79,7 +79,7 @@ def copy(
     done: Done | None = None,
     progress: Progress | None = None,
 ) -> int:
-    """Copy the rows that are chosen; returns how many. Rows that are there already stay one.
+    """Copy the chosen rows; returns how many. Rows that the target already has are not doubled.
 
     Raises:
         HistoryError: a store failed; the same call again goes on.

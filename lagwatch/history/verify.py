@@ -63,7 +63,7 @@ def gaps(cluster: str, rounds: RoundTimes) -> Iterator[HistoryGap]:
 
 
 _IGNORED = frozenset({"_SUCCESS", "_metadata", "_common_metadata"})
-"""What other writers of Parquet leave."""
+"""Names of marker files that other writers of Parquet leave."""
 
 
 @dataclass(slots=True)
@@ -153,7 +153,7 @@ def _whole(store: ParquetSlots, slot: Slot, file: StoredFile, found: _Found) -> 
 def _keys(
     store: ParquetSlots, slot: Slot, footer: Footer, found: _Found
 ) -> Iterator[NDArray[np.uint64]]:
-    """Hashes of the keys of a file, which is read whole to see whether it can be."""
+    """Hashes of the keys of a file; reads all of it, to find torn pages."""
     columns = tuple(schema(slot.kind))
     for number in range(len(footer.groups)):
         try:

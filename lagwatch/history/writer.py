@@ -1,6 +1,6 @@
-"""Takes batches out of the spool and delivers them to the store, in order, until it has them.
+"""Delivers batches from the spool to the store, in order, with retries.
 
-The one place of the history where anything is tried again.
+No other part of the history retries.
 """
 
 import threading
@@ -35,7 +35,7 @@ class WriterSettings:
     rollups: str = "auto"
     """on: what roll-ups are made of is deleted by them alone; auto: once there are any; off."""
     max_rows: int = 500_000
-    """Rows of one batch, about."""
+    """About this many rows per batch."""
 
 
 class Writer:
@@ -54,7 +54,7 @@ class Writer:
         """Rows lost because their segment was damaged."""
         self.retries = 0
         self.problem = ""
-        """What is wrong now; ""."""
+        """The present problem; "" when there is none."""
         self._damaged: set[int] = set()
         self._backoff = Backoff(first_s=0.5, longest_s=_LONGEST_DELAY_S)
         self._delay_s = 0.0
@@ -65,7 +65,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="history-writer", daemon=True)
 
     def notify(self) -> None:
-        """There is something in the spool."""
+        """Wake the writer: the spool has new rows."""
         self._wake.set()
 
     def start(self) -> None:
@@ -73,7 +73,7 @@ class Writer:
         self._thread.start()
 
     def stop(self, within_s: float) -> None:
-        """Deliver what waits if the store takes it, and end; what is left stays in the spool."""
+        """Deliver waiting rows if the store accepts them, and end; other rows stay in the spool."""
         self._stopping.set()
         self._wake.set()
         if self._thread.is_alive():
@@ -144,7 +144,7 @@ class Writer:
         return sum(part.size for part in batch)
 
     def _say_damaged(self, segment: Segment, error: HistoryError) -> None:
-        """Once: the plan it is in may be tried many times while the store is away."""
+        """Log a damaged segment once: its plan may be tried many times while the store is away."""
         if segment.number not in self._damaged:
             self._damaged.add(segment.number)
             self.corrupt += segment.rows
@@ -163,12 +163,12 @@ class Writer:
         )
 
     def _rolled_up(self) -> bool:
-        """Are there roll-ups, so that they delete what they are made of when they have it?"""
+        """True if roll-ups exist, which then delete their source rows themselves."""
         rollups = self._settings.rollups
         return rollups == "on" or (rollups == "auto" and self._store.has(Kind.ROLLUP_5M))
 
     def _tidy(self) -> None:
-        """Retention, and whatever keeps the store quick; now and then, when nothing waits."""
+        """Apply retention and routine maintenance, from time to time, when no rows wait."""
         now_ms = self._clock.now_ms()
         if self._delay_s or now_ms - self._tidied_ms < _TIDY_EVERY_MS:
             return

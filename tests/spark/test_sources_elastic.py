@@ -261,7 +261,9 @@ def test_rows_that_are_refused_are_counted_and_the_others_are_written(
     assert written.rejected_in == str(tmp_path / "rejected")
     lines = (tmp_path / "rejected" / "rejected.jsonl").read_bytes().splitlines()
     assert [orjson.loads(line)["document"]["group"] for line in lines] == ["x" * 40_000] * 2
-    assert "Elasticsearch refused 1 rows for what they are" in str(original_error(failed.value))
+    assert "Elasticsearch rejected 1 rows because of their content" in str(
+        original_error(failed.value)
+    )
     assert read_rows(spark, ref, ever()).count() == 2
 
 

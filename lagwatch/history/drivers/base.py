@@ -1,4 +1,4 @@
-"""What a kind of store declares for the service and for whoever names a store.
+"""What a kind of store declares: how to open it, and how users name it.
 
 Each other file of this folder, but `registry.py`, is a driver: its name is the value of
 `history.store`, and it holds a `DRIVER`. Its job side is the file, or folder, of the same name in
@@ -22,13 +22,15 @@ class Driver:
 
     Its library is imported by this call, so that an installation may lack it."""
     place: Callable[[HistorySettings], str]
-    """What users call the store of these settings; may hold secrets."""
+    """The name that users write for the store of these settings; may hold secrets."""
     at: Callable[[str, HistorySettings], HistorySettings]
-    """The settings with the store that a user calls so."""
+    """The settings changed to the store of this name."""
     claims: Callable[[str], bool]
-    """Does a user who writes this mean a store of this kind? If no driver says so, it is a place of
-    the default store, `parquet`."""
+    """True if this name means a store of this kind.
+
+    A name that no driver claims is a folder or URL of the default store, `parquet`.
+    """
     folder: Callable[[HistorySettings], Path | None]
-    """The local folder of the store, which has to be there before anything can be read; or None."""
+    """The local folder that must exist before the store can be read; None without such a folder."""
     extra: str = ""
-    """The extra of lagwatch that brings its library; ""."""
+    """The extra of lagwatch that installs its library; "" when none is needed."""

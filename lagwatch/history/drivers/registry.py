@@ -22,7 +22,7 @@ def driver_of(settings: HistorySettings) -> Driver:
     """The driver of the store that is configured.
 
     Raises:
-        HistoryError: none is.
+        HistoryError: no store is configured.
     """
     if settings.store not in DRIVERS:
         raise no_store()
@@ -30,7 +30,7 @@ def driver_of(settings: HistorySettings) -> Driver:
 
 
 def no_store() -> HistoryError:
-    """The error of a history that is not kept."""
+    """The error for `history.store = "none"`."""
     names = " or ".join(f'"{name}"' for name in DRIVERS)
     return HistoryError(
         store="none",
@@ -56,7 +56,7 @@ def open_store(settings: HistorySettings) -> HistoryStore:
     """The store that is configured.
 
     Raises:
-        HistoryError: there is none, it cannot be understood, or its package is not installed.
+        HistoryError: no store is configured, its address is not valid, or its package is missing.
     """
     driver = driver_of(settings)
     try:
@@ -77,10 +77,10 @@ def missing(store: str, error: ImportError) -> HistoryError:
 
 
 def place_of(settings: HistorySettings) -> str:
-    """What users call the store that is configured; may hold secrets."""
+    """The name that users write for the configured store; may hold secrets."""
     return driver_of(settings).place(settings)
 
 
 def folder_of(settings: HistorySettings) -> Path | None:
-    """The local folder of the store, which has to be there before anything can be read; or None."""
+    """The local folder that must exist before the store can be read; None without such a folder."""
     return driver_of(settings).folder(settings)

@@ -1,8 +1,8 @@
-"""Writing documents so that each is there once, whatever happens on the way.
+"""Writes documents so that each is stored once, whatever fails on the way.
 
 Rows as recorded are only created, never overwritten, under ids made from their keys: after a fault
-the same documents are sent again, and those that had arrived answer 409, which is as good as 201.
-What is computed from them is put there again, whatever stood there.
+the same documents are sent again, and Elasticsearch answers 409 for those it already has, which
+counts as success. Computed rows are written over whatever is stored under their ids.
 """
 
 import os
@@ -31,7 +31,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectedRow:
-    """A document that was refused for what it is."""
+    """A document that Elasticsearch rejected because of its content."""
 
     index: str
     id: str
@@ -44,8 +44,8 @@ class RejectedRow:
 class RejectedRows:
     """The dead letters: `rejected.jsonl` in a folder, and the file before it.
 
-    A line holds `index`, `id`, `status`, `reason` and `document`. A row that is written again
-    because its batch is may be there more than once, with the same `id`.
+    A line holds `index`, `id`, `status`, `reason` and `document`. When a batch is sent again, its
+    rejected rows are added again, with the same `id`.
     """
 
     def __init__(self, folder: Path, *, max_bytes: int = 64_000_000) -> None:
@@ -61,7 +61,7 @@ class RejectedRows:
         return self._folder / _FILE
 
     def add(self, rows: Sequence[RejectedRow]) -> None:
-        """Keep these rows, durably, and say so.
+        """Append these rows durably, and log them.
 
         Raises:
             HistoryError: they cannot be written.
@@ -105,7 +105,7 @@ def _line(row: RejectedRow) -> bytes:
 
 _WANTED: Final = "errors,items.*.status,items.*.error"
 _SERVER_SHARE: Final = 0.5
-"""Of our deadline, for the server to wait for shards: so its reasons reach us before the end."""
+"""Share of the deadline for the server's own waiting: its reasons then still arrive in time."""
 
 _CREATE: Final = b"create"
 _INDEX: Final = b"index"
@@ -125,30 +125,30 @@ _OF_THE_PLACE: Final = frozenset(
         "validation_exception",  # the cluster holds as many shards as it may
     }
 )
-"""Errors of single documents that say nothing about the document."""
+"""Errors of single documents that are not caused by the document."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of the documents sent to one index."""
+    """Outcome for the documents sent to one index."""
 
     there: list[Document] = field(default_factory=list)
-    """Had been there before."""
+    """Documents that were already stored."""
     rejected: list[RejectedRow] = field(default_factory=list)
     later: int = 0
-    """Not taken for reasons that pass."""
+    """Documents refused for a temporary reason."""
     why_later: tuple[int, str] = (0, "")
     """Status and reason of the first of those."""
 
     def add(self, other: "Outcome") -> None:
-        """Take over what another one counted."""
+        """Add the counts of another outcome."""
         self.there += other.there
         self.rejected += other.rejected
         self.why_later = self.why_later if self.later else other.why_later
         self.later += other.later
 
     def fault(self) -> HistoryError | None:
-        """The error to raise because some documents have to come again."""
+        """The error to raise if documents must be sent again; None otherwise."""
         if not self.later:
             return None
         status, reason = self.why_later
@@ -191,7 +191,7 @@ class BulkSender:
         """Create these documents in an index where they are not there yet.
 
         Raises:
-            HistoryError: a request failed as a whole; what others achieved stays.
+            HistoryError: a whole request failed; documents of other requests stay written.
         """
         return self._all(index, documents, _CREATE)
 
@@ -199,7 +199,7 @@ class BulkSender:
         """Put these documents into an index, in the place of any with the same ids.
 
         Raises:
-            HistoryError: a request failed as a whole; what others achieved stays.
+            HistoryError: a whole request failed; documents of other requests stay written.
         """
         return self._all(index, documents, _INDEX)
 
@@ -250,7 +250,7 @@ class BulkSender:
         except HistoryError as error:
             if not _too_large(error.__cause__):
                 raise
-        if len(chunk) == 1:  # alone, and still larger than anybody between here and there lets by
+        if len(chunk) == 1:  # one document, and still larger than a proxy or the server accepts
             return Outcome(rejected=[_rejected(index, chunk[0], 413, "larger than is taken")])
         outcome = Outcome()
         for half in (chunk[: len(chunk) // 2], chunk[len(chunk) // 2 :]):
@@ -258,7 +258,7 @@ class BulkSender:
         return outcome
 
     def _once(self, index: str, chunk: Sequence[Document], action: bytes) -> Outcome:
-        operations: list[Any] = [_body(chunk, action)]  # the client takes JSON that is ready, too
+        operations: list[Any] = [_body(chunk, action)]  # the client also accepts ready-made JSON
         answer = self._client.bulk(
             index=index,
             operations=operations,
@@ -295,14 +295,14 @@ def _body(chunk: Sequence[Document], action: bytes) -> bytes:
 
 
 def _collect(under_way: deque[Future[Outcome]], outcome: Outcome) -> None:
-    """Take the results of all that is done; the first fault is raised."""
+    """Collect the results of all finished requests; raise the first fault."""
     for future in [request for request in under_way if request.done()]:
         under_way.remove(future)
         outcome.add(future.result())
 
 
 def _sorted(index: str, chunk: Sequence[Document], answer: Mapping[str, Any]) -> Outcome:
-    """What became of each; an answer that does not say so for all is none."""
+    """The outcome of each document; an answer that leaves any out counts as a failed request."""
     outcome = Outcome()
     errors, items = answer.get("errors"), answer.get("items", ())
     if errors is False:

@@ -30,7 +30,7 @@ _GRACE_S: Final = 0.01
 
 
 class DeadlineNode(Urllib3HttpNode):
-    """A node that gives up `request_timeout` seconds after it was asked, come what may."""
+    """A node that gives up `request_timeout` seconds after the request began, in every case."""
 
     def __init__(self, config: NodeConfig) -> None:
         super().__init__(config)
@@ -59,7 +59,7 @@ class DeadlineNode(Urllib3HttpNode):
         finally:
             _allowed.seconds = None
         if allowed_s is not None and time.monotonic() - started_s >= allowed_s - _GRACE_S:
-            # the socket may have been shut in the midst of the head, unnoticed below
+            # the socket may have been shut within the response head, which urllib3 does not notice
             raise _too_late(allowed_s)
         return answer
 

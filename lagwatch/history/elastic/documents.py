@@ -1,4 +1,4 @@
-"""Rows as JSON documents and back: one field per column, and none for what is unknown."""
+"""Rows as JSON documents and back: one field per column; unknown values have no field."""
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ class Document:
     body: bytes
     """JSON."""
     rank: int
-    """Of its source, as `record.SOURCE_RANK`."""
+    """Rank of its source, as in `record.SOURCE_RANK`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def rows_of(kind: Kind, sources: Sequence[Mapping[str, Any]], columns: Sequence[
     """Documents as rows; what a document lacks is unknown.
 
     Raises:
-        HistoryError: a document holds what no row of this kind can.
+        HistoryError: a document is not a valid row of this kind.
     """
     binary = [name for name in columns if schema(kind)[name].type is ColumnType.BINARY]
     try:
@@ -108,7 +108,7 @@ def rows_of(kind: Kind, sources: Sequence[Mapping[str, Any]], columns: Sequence[
         raise HistoryError(
             store=STORE,
             kind="corrupt",
-            message=f"a document among the {kind} is none of ours: {error}. "
+            message=f"a document among the {kind} was not written by lagwatch: {error}. "
             "`lagwatch history verify` names it.",
             retryable=False,
         ) from error

@@ -1,7 +1,7 @@
-"""What can go wrong with Elasticsearch, in our words.
+"""Translates errors of Elasticsearch into `HistoryError`.
 
-Everything that somebody can put right without changing the rows is `retryable`: rows wait in the
-spool until then.
+An error is `retryable` if it can be remedied without changing the rows: they wait in the spool
+until then.
 """
 
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ _NEEDED: Final = (
 
 @contextmanager
 def reported(action: str, *, prefix: str) -> Iterator[None]:
-    """Turn what the client raises into `HistoryError`; `action` says what was tried."""
+    """Turn errors of the client into `HistoryError`; `action` names the attempted operation."""
     try:
         yield
     except (TransportError, ApiError, UnsupportedProductError) as error:
@@ -70,18 +70,18 @@ def whole(answer: object, action: str) -> dict[str, Any]:
 
 
 def unusable(action: str) -> HistoryError:
-    """The error of an answer that is none."""
+    """The error for a response that is cut off or not from Elasticsearch."""
     return HistoryError(
         store=STORE,
         kind="connection",
         message=f"Elasticsearch: cannot {action}: what came back is cut off, or from no "
-        "Elasticsearch. Check history.elasticsearch.urls and what lies between.",
+        "Elasticsearch. Check history.elasticsearch.urls and the proxies in between.",
         retryable=True,
     )
 
 
 def history_error(error: Exception, action: str, *, prefix: str) -> HistoryError:
-    """The client's error in our words."""
+    """The `HistoryError` for an error of the client."""
     kind, reason, retryable = _said(error, prefix)
     return HistoryError(
         store=STORE,

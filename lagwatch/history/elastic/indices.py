@@ -1,4 +1,4 @@
-"""Names, mappings and templates of our indices: one definition for the store, Spark and the files.
+"""Names, mappings and templates of lagwatch's indices, for the store, Spark and `deploy/`.
 
 `PREFIX-KIND-2026.11.21` for raw rows and the finest roll-up, `PREFIX-KIND-2026.11` for hours and
 `PREFIX-KIND-2026` for days: those are few and kept long, and a cluster can hold only so many
@@ -66,7 +66,7 @@ def indices_between(prefix: str, kind: Kind, from_ms: int, to_ms: int) -> tuple[
 
 
 def last_day(prefix: str, kind: Kind, index: str) -> str | None:
-    """The last day an index may hold rows of (`2026-11-21`); None when it is not one of ours."""
+    """The last day an index may hold rows of (`2026-11-21`); None if it is not lagwatch's."""
     period = _PERIOD.get(kind, _DAILY)
     name = index.removeprefix(f"{alias(prefix, kind)}-")
     try:

@@ -1,4 +1,4 @@
-"""Asking questions whose answers may be larger than one page."""
+"""Searches whose answers may be larger than one page."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -22,7 +22,7 @@ EVERYTHING: Final[Json] = {"match_all": {}}
 _PAGE: Final = 5000
 """Documents of one answer; 10,000 is what an index allows."""
 _KEEP_ALIVE: Final = "2m"
-"""How long a point in time outlives a reader that does not come back."""
+"""How long a point in time stays open after its last page was read."""
 _BUCKETS: Final = 10_000
 """Of one answer; a search may make 65,535."""
 
@@ -47,7 +47,7 @@ def in_range(wanted: HistoryRange) -> Json:
 
 
 class Searcher:
-    """Searches that answer whole or not at all: a shard that is missing is an error."""
+    """Searches with complete answers only: a missing shard is an error."""
 
     def __init__(self, client: Elasticsearch, *, prefix: str) -> None:
         self._client = client
@@ -129,7 +129,7 @@ class Searcher:
                     return
                 after = hits[-1]["sort"]
         finally:
-            # it would end by itself
+            # it expires by itself
             with suppress(ApiError, TransportError):
                 self._client.close_point_in_time(id=point)
 
@@ -188,7 +188,7 @@ class Searcher:
 
 
 def _hits(answer: Json) -> Sequence[Json]:
-    """The documents of an answer; where there are none the filter leaves nothing at all."""
+    """The documents of an answer; `filter_path` drops the whole body when there are none."""
     found: Sequence[Json] = answer.get("hits", {}).get("hits", ())
     return found
 

@@ -118,7 +118,7 @@ class ElasticStore:
             self._ready = True
 
     def _prefer(self, index: str, there: Sequence[Document]) -> Outcome:
-        """Where a row of a worse source is in the place of these, replace it."""
+        """Replace stored rows of a worse source that have the keys of these."""
         outcome = Outcome()
         better = {document.id: document for document in there if document.rank < _WORST_RANK}
         if not better:
@@ -160,7 +160,7 @@ class ElasticStore:
             self.client.indices.refresh(index=index, ignore_unavailable=True)
 
     def _see(self, indices: Sequence[str] | None = None) -> str:
-        """Make what was written through this store visible in these indices, or all of ours.
+        """Make rows written through this store visible in these indices, or in all of lagwatch's.
 
         Returns the indices, as a search names them.
         """
@@ -332,7 +332,10 @@ class ElasticStore:
 
 
 def _groups_between(low: str | None, high: str | None) -> Iterator[Json]:
-    """Filters; names too long to be searched come before every other one."""
+    """Filters for groups in a range of names.
+
+    Names too long to be indexed sort before all others.
+    """
     if low is not None:
         yield {"range": {"group": {"gte": low}}}
     if high is not None:

@@ -1,4 +1,4 @@
-"""Reads everything in the indices and counts what is there, twice, foreign or out of reach."""
+"""Reads all indices and counts records, duplicates, foreign documents and unreadable indices."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -363,8 +363,8 @@ class ElasticWriter(DataSourceArrowWriter):
             raise HistoryError(
                 store=STORE,
                 kind="rejected",
-                message=f"Elasticsearch refused {rows} rows for what they are; all others are "
-                "written. The rejected rows and reasons are on the workers in "
+                message=f"Elasticsearch rejected {rows} rows because of their content. All "
+                "others are written. The rejected rows and reasons are on the workers in "
                 f"{refused[0].rejected_in}.",
                 retryable=False,
             )

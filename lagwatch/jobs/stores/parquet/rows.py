@@ -196,7 +196,7 @@ def _foreign_types(footer: Footer, kind: Kind) -> str:
         if ours is not None and column.physical_type not in _PHYSICAL[ours.type]:
             return (
                 f"{footer.file.path}: column {column.path} is {column.physical_type}, "
-                f"not {ours.type}. It is none of ours: move it out of the store."
+                f"not {ours.type}. lagwatch did not write it: move it out of the store."
             )
     return ""
 
