@@ -152,7 +152,8 @@ def group_view(verdict: GroupVerdict, info: GroupInfo | None = None) -> GroupVie
         members=None if info is None else info.member_count,
         stale=verdict.stale,
         since_ms=verdict.since_ms,
-        since_at_least=any(_may_be_older(each) for each in verdict.partitions),
+        since_at_least=verdict.since_ms is not None
+        and any(_may_be_older(each) for each in verdict.partitions),
     )
 
 
