@@ -1,8 +1,8 @@
-"""How many consumers and partitions a group needs for a topic, from what it was seen doing.
+"""How many consumers and partitions a group needs for a topic, from its recorded rates.
 
-What one consumer can do shows only while it is saturated: while messages wait all the time. A group
-that always keeps up does what is produced, not what it could; then the data cannot tell, and this
-says so instead of guessing.
+The capacity of a consumer can be measured only while it is saturated, that is, while messages wait
+all the time. The rate of a group that always keeps up is that of the producers; its capacity is
+then unknown, and the advice says so instead of guessing.
 """
 
 import math
@@ -12,11 +12,11 @@ from enum import StrEnum, unique
 from typing import Final
 
 MIN_BUCKETS: Final = 6
-"""Saturated five-minute buckets below which a rate is not taken for what a consumer can do."""
+"""A rate counts as a consumer's capacity from this many saturated five-minute buckets on."""
 KEPT_UP: Final = 0.99
 """Share of what is produced that a group must have read to have kept up."""
 _MOST: Final = 1e15
-"""A rate next to nothing makes a quotient that is no number any more."""
+"""Lower rates count as 0: their quotients would overflow."""
 _ROUNDING: Final = 1e-9
 """A quotient of rates this close to an integer counts as that integer."""
 
@@ -30,25 +30,25 @@ class AdviceKind(StrEnum):
     ADD_CONSUMERS = "add_consumers"
     ENOUGH = "enough"
     UNTOLD = "untold"
-    """The data cannot tell; the reason says why."""
+    """The data do not suffice; `reason` says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What a group was seen doing with one topic, in buckets of five minutes."""
+    """The recorded load of a group on one topic, in buckets of five minutes."""
 
     peak_per_s: float | None
     """Messages produced per second at peak (95th percentile of buckets); None unknown."""
     buckets: int
-    """Of which the rate produced is known."""
+    """Buckets with a known rate produced."""
     rate_per_s: float | None
     """Messages per second of one saturated consumer (median); None: never saturated."""
     saturated_buckets: int
-    """In which at least one consumer, known by its host, was saturated."""
+    """Buckets in which at least one consumer, known by its host, was saturated."""
     unowned_buckets: int
-    """In which messages waited all the time, and the owner of the partition was not known."""
+    """Buckets in which messages waited all the time in a partition whose owner is unknown."""
     partly_buckets: int
-    """In which messages waited all the time in some partitions of a consumer, not in all."""
+    """Buckets in which messages waited all the time in only some partitions of a consumer."""
     read_share: float | None
     """Messages read as a share of those produced; None unknown."""
     partitions: int
@@ -62,7 +62,10 @@ class Advice:
 
     kind: AdviceKind
     needed: int | None
-    """Consumers, and so at least as many partitions; None when the data cannot tell."""
+    """Number of consumers, and the least number of partitions.
+
+    None when the data do not suffice.
+    """
     reason: str
 
 
@@ -137,7 +140,7 @@ def _why_untold(load: Load) -> str:
 
 
 def _obstacle(load: Load) -> Iterator[str]:
-    """The first thing in the way of an answer, and what can be said all the same."""
+    """The first reason why there is no answer, and what is known nevertheless."""
     if load.peak_per_s is None:
         yield "it is not known how much was produced."
     elif load.peak_per_s == 0:

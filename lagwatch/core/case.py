@@ -1,4 +1,4 @@
-"""What is known of a group when the cause of its verdict is sought."""
+"""Facts about a group from which the cause of its verdict is found."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ Place = tuple[str, int]
 _EXPLAIN_LAG: Final = frozenset(
     {Rule.NOT_SUBSCRIBED, Rule.WAITS_FOR_TRANSACTION, Rule.CONTROL_RECORDS_ONLY}
 )
-"""Rules that are OK although there is lag: the cause says why."""
+"""Rules with status OK despite lag: their cause is shown as well."""
 
 
 class Event(Protocol):
@@ -53,16 +53,16 @@ class Case:
     outlook: GroupOutlook
     info: GroupInfo | None = None
     events: Sequence[Event] = ()
-    """Its story, oldest first."""
+    """Its events, oldest first."""
     leaderless: frozenset[Place] = frozenset()
     """Partitions without a leader."""
     produced_before_per_s: float | None = None
-    """To the partitions in trouble, before the trouble began; None: not known."""
+    """Rate produced to the partitions in trouble, before the trouble began; None when unknown."""
     produced_since_per_s: float | None = None
 
     @cached_property
     def worst(self) -> PartitionVerdict | None:
-        """The partition to be explained; None where there is nothing to explain."""
+        """The partition to explain; None if nothing is wrong."""
         unknown = self.verdict.status is GroupStatus.UNKNOWN
         found = self.troubled or [
             each
@@ -92,7 +92,7 @@ class Case:
 
     @cached_property
     def holders(self) -> dict[Place, Member]:
-        """Which member holds a partition."""
+        """The member that holds each partition."""
         return {
             (topic, partition): member
             for member in (self.info.members if self.info else ())
@@ -102,12 +102,12 @@ class Case:
 
     @property
     def members_known(self) -> bool:
-        """Could the group be described?"""
+        """True if the group could be described."""
         return self.info is not None and self.info.state != "Unknown"
 
     @property
     def empty(self) -> bool:
-        """Is the group known to have no members?"""
+        """True if the group is known to have no members."""
         info = self.info
         return info is not None and info.state in {"Empty", "Dead"} and not info.members
 
@@ -137,7 +137,7 @@ class Case:
         )
 
     def age_ms(self, event: Event) -> int:
-        """How long ago it was noticed."""
+        """Time since the event was noticed."""
         return max(0, self.verdict.at_ms - event.at_ms)
 
 

@@ -24,7 +24,7 @@ from lagwatch.core.words import Evidence, fill
 
 
 class CauseName(StrEnum):
-    """What can be the cause; `CAUSES` has the meanings."""
+    """Names of the causes; `CAUSES` has their meanings."""
 
     BROKER_AWAY = "broker_away"
     TOPIC_RECREATED = "topic_recreated"
@@ -45,12 +45,12 @@ class CauseName(StrEnum):
 
 
 class Certainty(StrEnum):
-    """How far a cause can be relied on."""
+    """How reliable a cause is."""
 
     CERTAIN = "certain"
     """What Kafka says admits no other cause."""
     LIKELY = "likely"
-    """The likeliest that fits; `refuted_by` says how to check it."""
+    """The most likely cause; `refuted_by` says how to check it."""
     UNKNOWN = "unknown"
     """No cause is named."""
 
@@ -64,7 +64,7 @@ class Cause:
     certainty: Certainty
     text: str
     refuted_by: str
-    """What would show that it is another cause; "" while none is named."""
+    """What would disprove the cause; "" when no cause is named."""
     evidence: Evidence
     topic: str | None
     """With `partition`: the partition that decides the verdict."""
@@ -84,27 +84,27 @@ class CauseRow:
     """With `{number:form}`; see `words.fill`."""
     refuted_by: str
     proved: Callable[[Case, PartitionVerdict], bool] | None = None
-    """Is it certain? None: it is never more than likely."""
+    """Condition for "certain"; None if the cause is never more than likely."""
     certain_when: str = ""
-    """The same for the documentation; "" for never."""
+    """The condition in words, for the documentation; "" if never certain."""
 
 
 _SILENT: Final = frozenset({Rule.STOPPED, Rule.SILENT_BEFORE_START})
 _STUCK: Final = frozenset({Rule.STOPPED, Rule.STALLED})
 _SLOW: Final = frozenset({Rule.FALLING_BEHIND, Rule.LAG_NOT_DECREASING})
 _WITHOUT_READER: Final = _SILENT | _SLOW
-"""Rules that may hold because no consumer is there."""
+"""Rules that may hold because the group has no consumer."""
 _LEFT: Final = (EventName.MEMBER_LEFT, EventName.STATIC_MEMBER_AWAY)
 _STORM_RECENT_MS: Final = 120_000
-"""A storm whose last rebalance is older explains nothing any more."""
+"""A storm explains a verdict for this long after its last rebalance."""
 _RECREATED_MS: Final = 900_000
-"""A topic that was made anew longer ago does not explain a rewind or a loss."""
+"""A re-created topic explains a rewind or a loss for this long."""
 _LEAVES_WITHIN_MS: Final = 60_000
-"""A consumer that died is a member until its session ends, 45 s by default."""
+"""A dead consumer remains a member until its session times out, 45 s by default."""
 _MUCH: Final = 2.0
-"""So many times as much is produced: a hot partition, a burst."""
+"""Factor of the rate produced from which it counts as a hot partition or a burst."""
 _AS_FAST: Final = 0.8
-"""Reading at this share of the earlier speed is no slowing down."""
+"""A group that reads at this share of its earlier rate, or more, has not slowed down."""
 
 
 def _is_on(*rules: Rule, evidence: tuple[str, ...] = ()) -> Callable[..., Evidence | None]:
@@ -246,7 +246,7 @@ def _no_members(case: Case, worst: PartitionVerdict) -> Evidence | None:
 
 
 def _members_were_seen_to_leave(case: Case, worst: PartitionVerdict) -> bool:
-    """Did the last member leave when the silence began?
+    """True if the last member left when the silence began.
 
     If it left long after, something else was wrong first. And a consumer that assigns partitions
     itself is no member: it may commit to a group that was never seen to have one.
@@ -282,7 +282,10 @@ def _was_assigned_before(case: Case, _: PartitionVerdict) -> bool:
 
 
 def _slow_partition(case: Case, worst: PartitionVerdict) -> Evidence | None:
-    """One of many: its member reads its other partitions, or much more is written to it."""
+    """Evidence that one partition alone is slow.
+
+    Its member reads its others, or it gets far more messages.
+    """
     holder, own = case.holder(worst), case.outlook_of(worst)
     others = [each for each in case.moving if each.topic == worst.topic]
     if worst.rule not in _STUCK | _SLOW or holder is None or own is None:
@@ -600,9 +603,9 @@ CAUSES: Final[Sequence[CauseRow]] = (
 
 
 def cause_of(case: Case) -> Cause | None:
-    """The likeliest cause; None where there is nothing to explain.
+    """The most likely cause; None if nothing is wrong.
 
-    Data that are stale make nothing certain but that a leader is away.
+    With stale data only a missing leader is certain.
     """
     worst = case.worst
     if worst is None:

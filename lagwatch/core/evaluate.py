@@ -32,8 +32,8 @@ class Evaluation:
         """Judge as of `seen.now_ms`; pauses between blocks of rows, see `Judged.round`.
 
         Args:
-            seen: what is judged by.
-            touched: stored rows that something happened to since the last round.
+            seen: the inputs of the round.
+            touched: stored rows that changed since the last round.
             whole: judge all rows.
         """
         self._number += 1

@@ -39,7 +39,7 @@ class WindowInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """A verdict with the rule that decided and what it saw."""
+    """A verdict with its rule and the evidence."""
 
     status: PartitionStatus
     rule: Rule
@@ -95,7 +95,7 @@ def _rows(inputs: Sequence[WindowInput]) -> Rows:
 
 
 def _pace(inputs: Sequence[WindowInput]) -> Pace:
-    """What the windows themselves show of their rows' pace."""
+    """The pace of rows as far as their windows show it."""
     pace = Pace()
     pace.make_room(len(inputs))
     for row, each in enumerate(inputs):

@@ -1,8 +1,8 @@
 """When a group will have caught up and when it will lose messages, from its rates.
 
-The forecast is lag / (consumed - produced). Its interval is to hold nine times of ten. It takes in
-that this speed varies from commit to commit, in the window as in the time to come, and that it
-drifts: the further ahead, the more. `make bench ONLY=forecast` replays traces against it.
+The forecast is lag / (consumed - produced). Its interval is to hold nine times of ten. It accounts
+for speeds that vary from commit to commit, and that drift, the more the longer ahead. `make bench
+ONLY=forecast` replays traces against it.
 """
 
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ Float64 = NDArray[np.float64]
 _SURE: Final = 1.645
 """Standard deviations to each side that nine of ten are within."""
 _DRIFT: Final = 0.014
-"""By what part speeds change within a window's time, as a standard deviation."""
+"""Relative drift of speeds within the time of a window, as a standard deviation."""
 _LONGEST_S: Final = 366 * 86_400
-"""A forecast beyond a year is none."""
+"""A forecast beyond a year is given as unknown."""
 
 
 class CatchUpReason(StrEnum):
-    """Why a group catches up when it does, or why that cannot be said."""
+    """Why a group has, or lacks, a catch-up time."""
 
     CAUGHT_UP = "caught_up"
     CATCHING_UP = "catching_up"
@@ -149,7 +149,7 @@ def outlooks(
 
 
 def _chance(rates: Rates, takes_s: Float64) -> Float64:
-    """How far the mean speed of the time to come may be from that of the window, by chance.
+    """By how much the future mean speed may differ by chance from that of the window.
 
     Both are means of speeds that vary alike. With few of them the normal distribution is too
     narrow; the factor is close to Student's t.
@@ -175,7 +175,7 @@ _RANK: Final = {
 def of_group(
     partitions: dict[tuple[str, int], Outlook], lags: dict[tuple[str, int], int | None]
 ) -> GroupOutlook:
-    """The group's: as late as its slowest partition, as near to a loss as its nearest."""
+    """Outlook of the group: that of its slowest partition, and of the one nearest to a loss."""
     each = list(partitions.values())
     behind = {place: outlook for place, outlook in partitions.items() if (lags[place] or 0) > 0}
     slowest = max(

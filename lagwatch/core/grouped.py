@@ -89,7 +89,7 @@ def _rolled_up(rows: RowColumns, intervals: int, chosen: Int64, heads: Int64) ->
     commits = rows.commits[chosen]
     severity = _SEVERITY[rows.status[chosen]]
     worst = np.maximum.reduceat(severity, heads)
-    # of several that are equally bad the one with the greatest lag speaks for the group
+    # of equally bad partitions the one with the greatest lag decides rule and evidence
     rank = np.where(severity == worst[group], readable, _NO_RANK)
     status = np.minimum(worst, GroupStatus.ERR).astype(np.int64)
     status[worst == GroupStatus.NOTFOUND] = GroupStatus.UNKNOWN

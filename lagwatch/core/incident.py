@@ -1,4 +1,4 @@
-"""What a verdict makes of a group's incident: open, remind, escalate, de-escalate, close; and why.
+"""Decides what a verdict does to a group's incident: open, remind, escalate, de-escalate, close.
 
 A pure state machine, one state per group and cluster. `step` takes the last state, what is seen
 now, the policy and the instant, and returns the next state and a decision. The same function
@@ -17,12 +17,12 @@ from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.core.trouble import Kinds, worse
 
 NEVER: Final = GroupStatus.UNKNOWN
-"""As a threshold: no verdict is bad enough."""
+"""As a threshold: no verdict opens an incident."""
 
 
 @unique
 class Act(StrEnum):
-    """What happens to the incident."""
+    """Change of the incident."""
 
     NONE = "none"
     OPEN = "open"
@@ -33,7 +33,7 @@ class Act(StrEnum):
 
 @unique
 class Tell(StrEnum):
-    """What is sent to the channels."""
+    """Kind of notice that is sent to the channels."""
 
     NOTHING = "nothing"
     OPEN = "open"
@@ -56,7 +56,7 @@ class Reason(StrEnum):
     BELOW_FLOOR = "below_floor"
     """Bad by its rule, but under the policy's floor of messages or seconds."""
     WAITING = "waiting"
-    """Bad, but not for long enough yet."""
+    """Bad for less time than `open_after_ms`."""
     FIRST = "first"
     ESCALATED = "escalated"
     DE_ESCALATED = "de_escalated"
@@ -76,7 +76,7 @@ class Reason(StrEnum):
     STILL_OPEN = "still_open"
     """Sent late: the incident is still open after the pause that follows a close."""
     HEALING = "healing"
-    """Good, but not for long enough yet."""
+    """Good for less time than `close_after_ms`."""
     HEALED = "healed"
     GROUP_GONE = "group_gone"
     HELD_BY_MUTE = "held_by_mute"
@@ -128,7 +128,7 @@ class Observation:
     time_lag_ms: int = -1
     """-1 unknown."""
     time_lag_open: bool = False
-    """Is `time_lag_ms` only known to be at least that?"""
+    """True if `time_lag_ms` is only a lower bound."""
     since_ms: int = -1
     """When the trouble began; -1 unknown."""
     lost: int = 0
@@ -142,7 +142,7 @@ class Graded:
     """Severity of an observation under a policy."""
 
     severity: GroupStatus | None
-    """OK, WARN or ERR; None: nothing can be said."""
+    """OK, WARN or ERR; None when it cannot be judged."""
     reason: Reason
     since_ms: EpochMs | None = None
     """When the trouble began, as far as the verdict says."""
@@ -174,15 +174,15 @@ class Incident:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """All that is remembered of a group between two verdicts; `QUIET` is the beginning."""
+    """State of a group between two verdicts; a new group has `QUIET`."""
 
     incident: Incident | None = None
     bad_since_ms: EpochMs | None = None
-    """No incident yet, bad without a break since."""
+    """Without an incident: bad without a break since."""
     good_since_ms: EpochMs | None = None
-    """Incident open, good without a break since."""
+    """With an open incident: good without a break since."""
     other_since_ms: EpochMs | None = None
-    """Incident open, of another severity without a break since."""
+    """With an open incident: of another severity without a break since."""
     other: GroupStatus | None = None
     worse_since_ms: EpochMs | None = None
     """Incident open, with a worse kind of trouble than it has named without a break since."""
@@ -191,7 +191,7 @@ class State:
     quiet_until_ms: EpochMs | None = None
     """After a close: the next notice waits until then, unless the incident is worse."""
     quiet_told: GroupStatus | None = None
-    """Severity of the incident before."""
+    """Severity of the previous incident."""
 
     @property
     def idle(self) -> bool:
@@ -276,7 +276,7 @@ def _without(state: State, graded: Graded, policy: Policy, now_ms: EpochMs, *, m
 
 
 def _rest(state: State, now_ms: EpochMs) -> State:
-    """Good and without an incident: only the pause after a close is still worth remembering."""
+    """State of a good group without an incident: keeps only the pause after a close."""
     if state.quiet_until_ms is None or now_ms >= state.quiet_until_ms:
         return QUIET
     return State(quiet_until_ms=state.quiet_until_ms, quiet_told=state.quiet_told)

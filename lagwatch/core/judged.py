@@ -2,8 +2,8 @@
 
 A row is judged when a commit, its partition, its members or its pace changed (its owner says so by
 `touched`, or it shows in the columns of partitions), and when its instant has come: `judge` says of
-each row when its verdict can change by itself. Everything is judged when something changes that all
-rows depend on. What is found is the same as if all rows were judged.
+each row when its verdict can change by itself. All rows are judged when something changes that all
+depend on. The result is the same as if all rows were judged in every round.
 """
 
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ _DOWN = np.isin(np.arange(len(Rule)), (Rule.STOPPED, Rule.STALLED))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """What one round judges by."""
+    """Inputs of one round."""
 
     windows: Windows
     layout: Layout
@@ -77,13 +77,13 @@ class Judged:
     """The verdicts of one cluster, in the order of its layout. One owner calls `round`."""
 
     compares: ClassVar[bool] = False
-    """For tests: does each round judge all rows as well, and compare?"""
+    """For tests: if True, each round also judges all rows, and compares."""
 
     def __init__(self) -> None:
         self._columns = {name: np.zeros(0, dtype) for name, dtype in _TYPES.items()}
         self._status: Int8 = np.zeros(0, np.int8)
         self._own: set[str] = set()
-        """Columns that no snapshot holds: they may be written to."""
+        """Columns that no snapshot refers to, so they may be written in place."""
         self._layout: Layout | None = None
         self._place: Int32 = np.zeros(0, np.int32)
         """Position in the layout of each stored row; -1 unused."""
@@ -136,7 +136,7 @@ class Judged:
         self._layout = layout
 
     def _all_change(self, seen: Inputs) -> bool:
-        """Has something changed that all rows depend on?"""
+        """True if something changed that all rows depend on."""
         around, commits = seen.around, seen.around.facts.commits
         known_ms = np.zeros(0, np.int64) if commits is None else commits.known_ms
         basis = (
@@ -167,7 +167,7 @@ class Judged:
         return np.flatnonzero(due)
 
     def _judge(self, seen: Inputs, part: "_Part") -> Index:
-        """Judge some rows; returns stored rows of which the next verdict depends on this one."""
+        """Judge some rows; returns the stored rows whose next verdict depends on this one."""
         around, row, at = seen.around, part.row, part.at
         has = part.windows.count > 0
         committed = np.where(has, part.windows.newest_offset, UNKNOWN)
@@ -253,7 +253,7 @@ class Judged:
                 raise AssertionError(f"{name} of rows {other[:5]} ({rules}): {known}, now {new}")
 
     def _join_readable(self) -> None:
-        """Hold one column where everything up to the log end is readable."""
+        """Use one array for both lags if everything up to the log end is readable."""
         lag, readable = self._columns["lag"], self._columns["readable_lag"]
         if readable is not lag and np.array_equal(lag, readable):
             self._columns["readable_lag"] = lag
@@ -359,7 +359,7 @@ def window_columns(windows: Windows, rows: Index | None = None) -> WindowColumns
 
 
 def _news(pace: Pace, row: Index, rule: Int8) -> Bools:
-    """Which rows got a verdict that their pace does not know yet."""
+    """Rows with a verdict that their pace has not recorded yet."""
     news: Bools = _DOWN[rule] & ~pace.down[row]
     news |= (rule == Rule.SILENT_BEFORE_START) & ~pace.may_be_job[row]
     news |= (rule == Rule.FALLING_BEHIND) != pace.behind[row]
@@ -371,7 +371,7 @@ def _absences(commits: object) -> tuple[bytes, ...]:
 
 
 def _changed(before: PartitionColumns, after: PartitionColumns) -> Bools:
-    """Which topic-partitions changed in more than the instant up to which they are known."""
+    """Mask of topic-partitions that changed in more than the instant up to which they are known."""
     known_before, known = before.known_ms, after.known_ms
     changed: Bools = (known < known_before) | ((known < 0) != (known_before < 0))
     for field in fields(PartitionColumns):
@@ -419,7 +419,7 @@ def _log_ends(around: Around, history: LogEndHistory, row: Index, at: Int32, at_
 
 
 def _readable(around: Around, row: Index, at: Int32, committed: Int64, lag: Int64) -> Int64:
-    """What of the lag each group can read; `lag` itself when that is all of it everywhere."""
+    """The readable part of each lag; the array `lag` itself if all of it is readable everywhere."""
     behind = np.flatnonzero(lag > 0)
     partitions, facts = around.partitions, around.facts
     some, where = committed[behind], at[behind]
@@ -444,7 +444,7 @@ def _readable(around: Around, row: Index, at: Int32, committed: Int64, lag: Int6
 
 
 def _waits(seen: Inputs, at: Int32, committed: Int64, lag: Int64) -> Waits:
-    """Since when the oldest unread message of each row waits, as the log end history knows it."""
+    """Instant since which the oldest unread message of each row waits, by the log end history."""
     reason = np.full(lag.size, TimeLagReason.CAUGHT_UP, np.int8)
     reason[lag < 0] = TimeLagReason.LOG_END_UNKNOWN
     reason[committed < 0] = TimeLagReason.NEVER_COMMITTED
@@ -464,7 +464,7 @@ def _waits(seen: Inputs, at: Int32, committed: Int64, lag: Int64) -> Waits:
 def _gap_ends_ms(
     history: LogEndHistory, at: Int32, committed: Int64, reason: Int8, skew_ms: int
 ) -> Int64 | None:
-    """When the first unread message was there, of rows whose messages came within a gap.
+    """Instant by which the first unread message arrived, for rows whose messages came in a gap.
 
     The end of the gap: so the silence of a group is never taken for longer than it was.
     """

@@ -30,7 +30,7 @@ _THIN_EVERY = 16
 _NEWEST = 16
 """Samples that are searched first."""
 _SHORT_GAP_MS = 60_000
-"""Over a gap up to this long the line is drawn all the same."""
+"""Across a gap of up to this long, log ends are interpolated as usual."""
 
 
 class Age(NamedTuple):
@@ -58,7 +58,7 @@ class LogEndHistory:
         self.restored_ms = UNKNOWN
         """Newest sample of an earlier process; -1 when there is none."""
         self.revision = 0
-        """Changes when samples do that were there: then instants read from them may, too."""
+        """Version of the stored samples; when it changes, instants read earlier may change, too."""
         self._gaps: list[tuple[int, int]] = []
         """Last sample before each gap, first one after it; both are samples still."""
 
@@ -80,7 +80,7 @@ class LogEndHistory:
 
     @property
     def interrupted(self) -> bool:
-        """Are all samples of an earlier process? Then nothing is known after the newest."""
+        """True if all samples are of an earlier process: then nothing is known after the newest."""
         return self._interrupted
 
     @property
@@ -149,7 +149,7 @@ class LogEndHistory:
         self.revision += 1
 
     def _open_gaps(self, now_ms: int) -> list[tuple[int, int]]:
-        """Gaps that are coarser than samples of their age; those between which none is left."""
+        """Gaps longer than the sample distance of their age; thinning ends the others."""
         return [
             (first, last)
             for first, last in self._gaps
@@ -180,7 +180,7 @@ class LogEndHistory:
         near = self._count - _NEWEST
         if near < _NEWEST:
             return self._search(partition, offset, 0, self._count)
-        # most groups are close behind the log end: few samples are looked at for them
+        # most groups are close behind the log end: search the newest few samples first
         found = self._search(partition, offset, near + 1, self._count)
         far = np.flatnonzero(self._ends[near, partition] > offset)
         if far.size:
@@ -221,7 +221,7 @@ class LogEndHistory:
         return ends
 
     def _known(self, partition: Index, ends: Int64) -> Int64:
-        """The same log ends; the first known one where a partition was not known yet."""
+        """Log ends with the first known value in place of unknown ones before it."""
         unknown = np.flatnonzero(ends < 0)
         if unknown.size:
             ends[unknown] = self._first_known(partition[unknown])

@@ -47,7 +47,7 @@ class PartitionStatus(IntEnum):
     STALL = 5
     REWIND = 6
     UNKNOWN = 7
-    """Cannot be judged, or not yet. Never makes a group worse."""
+    """Cannot be judged (yet). Never makes a group worse."""
 
 
 @unique
@@ -62,7 +62,7 @@ class GroupStatus(IntEnum):
     WARN = 2
     ERR = 3
     UNKNOWN = 7
-    """Not one of the partitions the group committed to could be judged."""
+    """None of the partitions that the group committed to could be judged."""
 
 
 @unique
@@ -112,7 +112,7 @@ class RuleSet(StrEnum):
 
 @unique
 class Membership(IntEnum):
-    """What is known of the consumers of a group-partition."""
+    """Whether a member holds a group-partition."""
 
     UNKNOWN = 0
     """The group could not be described (yet)."""
@@ -126,10 +126,10 @@ class Membership(IntEnum):
 
 
 class TimeLagMethod(StrEnum):
-    """Where a time lag comes from."""
+    """How a time lag was measured."""
 
     CAUGHT_UP = "caught_up"
-    """Nothing waits to be read."""
+    """Every message is read."""
     LOG_END_HISTORY = "log_end_history"
     """When the log end passed the committed offset, as this process saw it."""
     STORED_HISTORY = "stored_history"
@@ -237,7 +237,7 @@ class WindowEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharePartition:
-    """How far a share group (KIP-932) has come in one partition.
+    """Position of a share group (KIP-932) in one partition.
 
     Its committed offset is `start_offset + completed`: see `lagwatch.core.share`.
     """
@@ -272,8 +272,11 @@ class PartitionVerdict:
     current_lag: int | None
     """Log end offset - committed offset."""
     readable_lag: int | None
-    """What of it this group can still read: without deleted records, control records and, for a
-    read_committed reader, records of open transactions."""
+    """The part of it that the group can still read.
+
+    Without deleted records, control records and, for a read_committed reader, records of open
+    transactions.
+    """
     since_ms: EpochMs | None
     """When the trouble began; None for a verdict of OK or UNKNOWN."""
     complete: float

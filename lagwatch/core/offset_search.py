@@ -1,4 +1,4 @@
-"""Finds when the records at many offsets were written, by asking for offsets by time.
+"""Finds the times of the records at many offsets, by requests for offsets by time.
 
 A question is an instant; the answer is the first record of that time or later (ListOffsets by
 timestamp). With t the time of a record, f(t) its offset: f rises with t, and the greatest time
@@ -27,9 +27,9 @@ Bools = NDArray[np.bool_]
 MOST_ROUNDS: Final = 64
 """Enough to halve a year down to the precision; three or four are usual."""
 _PRECISION: Final = 500
-"""A range narrower than this part of the age is good enough."""
+"""The search ends when the range is narrower than this part of the age."""
 _TURNS: Final = 2
-"""After so many answers on one side the next question is for the middle."""
+"""After this many answers on one side the next question is for the middle."""
 _CLOSE_MS: Final = 250
 
 
@@ -65,7 +65,7 @@ class OffsetSearch:
     ) -> None:
         """Take offset and time of the first record, and of the first with the greatest time.
 
-        Of partitions that did not answer, and of empty logs, nothing is searched.
+        Partitions that did not answer, and empty logs, are not searched.
         """
         (first_at, first_ms), (newest_at, newest_ms) = first, newest
         usable = answered & (first_at >= 0) & (first_ms >= 0) & (newest_ms >= first_ms)
@@ -83,7 +83,10 @@ class OffsetSearch:
             column[rows] = at_ms[rows]
 
     def questions(self) -> tuple[NDArray[np.intp], Int64]:
-        """Which offsets to ask for next, and the instants to ask for; none when all is done."""
+        """The next questions.
+
+        Offsets (positions) and instants; empty when the search is complete.
+        """
         width_ms = self._most_ms - self._low_ms
         enough_ms = np.maximum((self._now_ms - self._most_ms) // _PRECISION, _CLOSE_MS)
         self._open &= (width_ms > 0) & ((width_ms > enough_ms) | (self._rounds == 0))
@@ -133,7 +136,7 @@ class OffsetSearch:
         self._side[rows] = np.where(np.abs(side) > _TURNS + 1, np.sign(side), side)
 
     def found(self) -> Found:
-        """What is known now."""
+        """The present bounds."""
         return Found(
             low_ms=self._low_ms.copy(),
             high_ms=self._most_ms.copy(),

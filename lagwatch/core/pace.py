@@ -1,4 +1,4 @@
-"""What is remembered of each row beyond its window: its last progress, its usual pauses and rises.
+"""State of each row beyond its window: its last progress, its usual pauses and rises.
 
 A window of ten commits shows seconds of a busy consumer. Whether it is late can only be judged from
 how it usually behaves, and that must cost a few bytes: so a row keeps the longest pause it usually
@@ -144,9 +144,9 @@ class Pace:
         self.moves = np.empty(0, np.uint8)
         """Movements seen, up to 255."""
         self.down = np.empty(0, np.bool_)
-        """Was it judged stopped or stalled, and has not moved since?"""
+        """True if it was judged stopped or stalled, and has not moved since."""
         self.returned_s = np.empty(0, np.uint32)
-        """When it last moved after that; 0 never."""
+        """When it last moved after a stop; 0 never."""
         self.pauses = Usual(np.empty(0, np.uint16), np.empty(0, np.uint16))
         self.past = Usual(np.empty(0, np.uint16), np.empty(0, np.uint16))
         """Pauses between commits that were made before lagwatch watched."""
@@ -156,12 +156,14 @@ class Pace:
         self.left_s = np.empty(0, np.uint32)
         """When its last member went; 0 while one holds it, and before."""
         self.seen_without = np.empty(0, np.bool_)
-        """Was it once known that no member holds the partition? Else its member may have held it
-        long before it was first seen."""
+        """True if once no member held the partition.
+
+        Otherwise its member may have held it long before it was first seen.
+        """
         self.may_be_job = np.empty(0, np.bool_)
-        """Was it silent when it was first seen, and have no members stayed since?"""
+        """True if it was silent when first seen, and no member has stayed since."""
         self.behind = np.empty(0, np.bool_)
-        """Was it judged to fall behind in the last round?"""
+        """True if the last round judged it to fall behind."""
         self.waited_ms: Int64 | None = None
         """When the row last waited for a transaction, or nothing but control records was left; -1
         never. None: no row ever did."""
@@ -180,11 +182,11 @@ class Pace:
         self._base = np.empty(0, np.float32)
         """Lowest lag before it began to rise."""
         self._calm = np.empty(0, np.float32)
-        """Its peak when it last paused near its base; infinite: it did not."""
+        """Its peak when it last paused near its base; infinite if it never did."""
         self._calm_steps = np.empty(0, np.uint16)
         """Steps since then."""
         self._late = np.empty(0, np.bool_)
-        """Was it late while its lag rose?"""
+        """True if it was late while its lag rose."""
         self._step = UNKNOWN
         self._forgotten_ms = UNKNOWN
 
@@ -287,7 +289,7 @@ class Pace:
         self.down[moved] = False
 
     def _may_recur(self, rows: Rows, at_ms: Int64, pause_ms: Int64) -> Bools | None:
-        """Whose pause, which ends now, may be usual because one like it was seen before.
+        """Mask of rows whose ending pause may be usual because a similar one was seen before.
 
         An ordinary pause may; one that was judged a stop when the group rests much of its time, or
         comes back as a schedule does. None: all may.
@@ -316,7 +318,7 @@ class Pace:
         return units.astype(np.int64) * UNIT_MS
 
     def wait(self, rows: Rows, at_ms: Int64) -> None:
-        """These rows had read all that they could read, although there was more."""
+        """Note that these rows had read everything readable, although the log goes on."""
         if self.waited_ms is None:
             self.waited_ms = np.full(self.moved_ms.size, UNKNOWN, np.int64)
         self.waited_ms[rows] = at_ms
@@ -404,7 +406,7 @@ class Pace:
             self._step = now_ms // self.step_ms
 
     def leave_out(self, rows: Rows, absent_ms: Int64) -> None:
-        """The lags of these rows were not known for so long: that is no time in which they rose."""
+        """Leave this time out of the rises of these rows, because their lags were unknown."""
         steps = np.minimum(self._under_way[rows], absent_ms // self.step_ms)
         self._under_way[rows] -= steps.astype(np.uint16)
 
@@ -472,7 +474,7 @@ class Pace:
         self._calm_steps[rows] = np.minimum(calm_steps, _MOST_UNITS)
 
     def _pause(self, rows: Rows, under_way: Int64) -> None:
-        """The lags of these rows did not go on rising, but have not ended to rise either."""
+        """Pause the rises of these rows: no higher peak, but not ended either."""
         if not rows.size:
             return
         peak, calm, base = self._floor_before[rows], self._calm[rows], self._base[rows]
@@ -483,7 +485,7 @@ class Pace:
         self._calm_steps[rows] = np.where(creeps, 0, steps)
 
     def _break_off(self, shown: Rows) -> None:
-        """For some steps nothing was known: rises go on only where they are shown."""
+        """End the rises across steps without data, except those that are shown."""
         ends = self.rising > 0
         ends[shown] = False
         self.rising[ends] = 0
@@ -491,7 +493,10 @@ class Pace:
         self._late[ends] = False
 
     def _start_over(self, rows: Rows) -> None:
-        """These rows go on after a stop: what their lags did meanwhile was no rise."""
+        """Restart the rises of rows that move again after a stop.
+
+        Their lags did not rise by themselves.
+        """
         for name in ("rising", "level", "_under_way", "_late"):
             getattr(self, name)[rows] = 0
         self._floor[rows] = self._floor_before[rows] = _NO_FLOOR
@@ -503,7 +508,8 @@ class Pace:
         if units:
             before = self._forgotten_ms // _FORGET_EVERY_MS
             self._forgotten_ms += units * _FORGET_EVERY_MS
-            # slower, so that a length is still like itself when it recurs after 24 times its length
+            # noted lengths shrink slower: one that recurs after 24 times its length must still be
+            # similar
             noted = (before + units) // 3 - before // 3
             for usual in (self.pauses, self.past, self.rises):
                 usual.forget(units, noted=noted)

@@ -16,9 +16,9 @@ Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
 
 _FEWEST: Final = 3
-"""Commits of a window from which a speed can be told."""
+"""Commits that a window needs for a rate."""
 _SHORTEST_MS: Final = 5_000
-"""Time that a window must span for it."""
+"""Time that a window must span for a rate."""
 _COMPARED_MS: Final = 20_000
 """Time before and after an instant from which speeds are compared."""
 
@@ -32,7 +32,7 @@ class Rates:
     spread_per_s: Float64
     """Standard deviation of consumed less produced from commit to commit."""
     steps: Int64
-    """How many such speeds it is of."""
+    """Number of speeds it is computed from."""
     span_s: Float64
     """The time that they were measured over."""
 
@@ -123,7 +123,7 @@ def _sum_between(
 def _produced(
     at: NDArray[np.integer], history: LogEndHistory, from_ms: Int64, to_ms: int
 ) -> Float64:
-    """What was appended to partitions per second from each instant on, as far as it was sampled."""
+    """Messages appended per second from each instant on, as far as samples reach."""
     if not history.at_ms.size or not at.size:
         return np.full(at.size, np.nan)
     known_ms = min(to_ms, int(history.at_ms[-1]))

@@ -1,4 +1,4 @@
-"""Back to the offsets of a deployment: what can be set, what would be read again, what is gone."""
+"""Plans a rollback to the offsets of a deployment: what can be set, read again, or is deleted."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ Place = tuple[str, int]
 
 @unique
 class RollbackState(StrEnum):
-    """What can be done about a partition."""
+    """Whether the recorded offset of a partition can be set."""
 
     EXACT = "exact"
     """The recorded offset still exists."""

@@ -1,4 +1,4 @@
-"""What the rules look at: the windows of rows to be judged, and what is known around them.
+"""Inputs of the rules: the windows of the rows to judge, and the facts around them.
 
 Columns of windows are rings as in `window`: slots first, rows second. A slot's predecessor is the
 slot before it, except for the oldest entry, which has none.
@@ -21,7 +21,7 @@ Bools = NDArray[np.bool_]
 Slots = NDArray[np.integer]
 
 _LEAVE_MS: Final = 6_000
-"""From a job's last commit until its members are seen to have left; sessions end later."""
+"""Time from a job's last commit until its members are seen to leave; sessions end later."""
 _POLLED_LEAVE_MS: Final = 30_000
 _NO_LAG: Final = np.iinfo(np.int64).max
 _LONG_AGO_MS: Final = -(1 << 60)
@@ -199,9 +199,9 @@ def longer_from_ms(
     back_ms: Int64,
     clear_ms: Int64,
 ) -> Int64:
-    """From when on `uninterrupted_ms` since an instant is longer than this.
+    """Instant from which `uninterrupted_ms` exceeds this.
 
-    Far in the past where it was so before the last absence.
+    Far in the past if it did before the last absence.
     """
     interrupted = since_ms < back_ms
     before = away_ms - np.maximum(since_ms, clear_ms)
@@ -211,16 +211,19 @@ def longer_from_ms(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFacts:
-    """What is known of each stored row beside its window and pace; None where it is of no row."""
+    """Facts about each stored row beside its window and pace.
+
+    A column is None if no row has the fact.
+    """
 
     membership: Int8
     """`Membership`"""
     left_ms: Int64 | None
     """Since when no member of the group, which has some, subscribes to the topic; -1 it does."""
     mirrored: Bools | None
-    """Are the offsets written by a mirror of another cluster?"""
+    """True if a mirror of another cluster writes the offsets."""
     read_committed: Bools | None
-    """Is the group known to read committed records only?"""
+    """True if the group is known to read committed records only."""
     rewound_from: Int64 | None
     """Committed offset before it went back; -1."""
     rewound_ms: Int64 | None
@@ -259,7 +262,7 @@ class CommitFacts:
     clear_ms: Int64
     """The `back_ms` of the absence before; -1."""
     polled: Bools
-    """Are offsets polled, so that only their changes are seen?"""
+    """True if offsets are polled, so that only changes are visible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,7 +280,7 @@ class OffsetTimes:
     high_ms: Int64
     """Not appended after this; means nothing where times are producers' own."""
     by_broker: Bools
-    """Did the broker give the records their times (`LogAppendTime`)?"""
+    """True if the broker sets record times (`LogAppendTime`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,12 +307,12 @@ class Limits:
 
     @property
     def unsure_ms(self) -> int:
-        """What a row of which little is known gets instead of `stop_after_ms`: five minutes."""
+        """Limit, instead of `stop_after_ms`, of a row of which little is known: five minutes."""
         return 5 * self.step_ms
 
     @property
     def next_run_ms(self) -> int:
-        """A job of which little is known, and that has ended, gets so long: seven minutes."""
+        """Limit of a job that has ended and of which little is known: seven minutes."""
         return 7 * self.step_ms
 
     @property
@@ -320,7 +323,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Around:
-    """What is known around the windows of one cluster."""
+    """Facts about one cluster, beside its windows."""
 
     pace: Pace
     facts: RowFacts
@@ -339,8 +342,8 @@ class Around:
 class Rows:
     """Rows to be judged. Instants are on Kafka's clock. Derived columns are made when asked for.
 
-    All that depends on how late it is asks `come` or `note`: so it is known when a verdict can
-    change although nothing happens.
+    Every condition that depends on the present time calls `come` or `note`, which collect the
+    instants at which a verdict can change although nothing happens.
     """
 
     def __init__(
@@ -383,11 +386,11 @@ class Rows:
         self.allowed_lag = allowed_lag
         self.appended_ms = appended_ms
         self.due_ms = np.full(row.size, NEVER_MS, np.int64)
-        """The next instant at which something of what was asked so far changes by itself."""
+        """The next instant at which an answer given so far changes by itself."""
         self._noted_ms: list[tuple[Int64 | int, Bools]] = []
 
     def come(self, at_ms: Int64 | int, where: Bools | None = None) -> Bools:
-        """Has this instant come for each row? Where not, the row is due when it comes.
+        """Mask of rows for which this instant has come; the others are due when it comes.
 
         `where`: rows for which the answer matters.
         """
@@ -482,7 +485,7 @@ class Rows:
         return values
 
     def holds(self, name: str) -> Bools:
-        """A column of `RowFacts` that says yes or no."""
+        """A boolean column of `RowFacts`, by row."""
         return self.fact(name, 0).astype(np.bool_)
 
     # silence
@@ -493,14 +496,14 @@ class Rows:
 
     @cached_property
     def gone(self) -> Bools:
-        """Is no consumer there to read the partition?"""
+        """Mask of rows without a consumer for the partition."""
         unheld = np.isin(self.membership, (Membership.EMPTY, Membership.UNHELD))
         # the last commits of members that have just left may still be on their way
         return unheld & self.come(self._left_ms + self.limits.step_ms, unheld)
 
     @cached_property
     def _held(self) -> Bools:
-        """Does a member hold the partition, as far as is known? Not known is no change."""
+        """Mask of rows whose partition a member holds; where unknown, the last known answer."""
         pace = self.around.pace
         held: Bools = (pace.held_s[self.row] > 0) & (pace.left_s[self.row] == 0)
         return held & np.isin(self.membership, (Membership.HELD, Membership.UNKNOWN))
@@ -536,7 +539,7 @@ class Rows:
 
     @cached_property
     def quiet_ms(self) -> Int64:
-        """How long that has been, without the time in which Kafka was away.
+        """Length of that silence, without times in which Kafka was away.
 
         After it was away a group has to find its broker, and rejoin: so the time before and the
         time after are not added up, the longer of them counts.
@@ -547,7 +550,7 @@ class Rows:
         )
 
     def quiet_longer(self, than_ms: Int64 | int) -> Bools:
-        """Where `quiet_ms` is longer than this."""
+        """Mask of rows with `quiet_ms` longer than this."""
         since_ms = self._counted_since_ms
         return self.come(
             np.maximum(*(longer_from_ms(since_ms, than_ms, *each) for each in self._absences))
@@ -555,7 +558,7 @@ class Rows:
 
     @cached_property
     def _counted_since_ms(self) -> Int64:
-        """From when on quiet counts."""
+        """Instant from which silence counts."""
         if self.around.complete_ms < 0:
             return self.quiet_since_ms
         # a pace that is not known yet is learned from what is seen, not from the past
@@ -597,25 +600,27 @@ class Rows:
 
     @property
     def ended(self) -> Bools:
-        """Did the members leave right behind a commit, as a job does that has done its work?"""
+        """Mask of rows whose members left right after a commit, as a finished job does."""
         left_after_ms = self._left_ms - self.around.pace.moved_ms[self.row]
         ended: Bools = np.abs(left_after_ms) <= self._leave_ms
         return ended
 
     @cached_property
     def _leave_ms(self) -> Int64:
-        """Who leaves within this time of a commit does so of its own accord, as far as is seen."""
+        """Members that leave within this time after a commit count as finished, not as dead."""
         polled = self.commit_fact("polled") == 1
         return np.where(polled, _POLLED_LEAVE_MS, _LEAVE_MS)
 
     @cached_property
     def overdue(self) -> Bools:
-        """Has the row been quiet for longer than it may?"""
+        """Mask of rows that have been quiet for longer than their limit."""
         return self.quiet_longer(self.limit_ms) | self.around.pace.down[self.row]
 
     @cached_property
     def watched(self) -> Bools:
-        """Has lagwatch watched long enough to say so? A silence before its start may be its own.
+        """Mask of rows that lagwatch has watched long enough.
+
+        A silence before its start may be its own.
 
         A minute, for a row that pauses longer three times its pause, up to five minutes.
         """
@@ -642,7 +647,7 @@ class Rows:
 
     @cached_property
     def commits_on(self) -> Bools:
-        """Does somebody still commit, or would if polls could see it?"""
+        """Mask of rows that still commit, or may do so unseen by polls."""
         steps = np.maximum(self.windows.count.astype(np.int64) - 1, 1)
         usual_ms = np.maximum(3 * self.span_ms // steps, self.limits.step_ms)
         seen = ~self.come(self.commit_ms + usual_ms + 1)
@@ -652,7 +657,10 @@ class Rows:
 
     @cached_property
     def moves(self) -> Bools:
-        """Does the offset move in the rhythm of its last commits? A group between runs does not."""
+        """Mask of rows whose offset moves in the rhythm of its last commits.
+
+        Not so between two runs of a job.
+        """
         steps = np.maximum(self.windows.count.astype(np.int64) - 1, 1)
         rhythm_ms = np.maximum(3 * self.span_ms // steps, self.limits.step_ms)
         return ~self.come(self.around.pace.moved_ms[self.row] + rhythm_ms + 1)
@@ -673,16 +681,16 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Movement:
-    """How the entries of each window follow one another."""
+    """Changes from entry to entry within each window."""
 
     falls: Bools
-    """An offset is below the one before it."""
+    """True if an offset is below the one before it."""
     still: Bools
-    """All offsets are equal."""
+    """True if all offsets are equal."""
     shrinks: Bools
-    """A lag is below the one before it; where lags are unknown, this means nothing."""
+    """True if a lag is below the one before it; undefined where lags are unknown."""
     gaps: Bools
-    """A lag is unknown."""
+    """True if a lag is unknown."""
     lowest_lag: Int64
     """Lowest known lag; the highest integer when none is known."""
 

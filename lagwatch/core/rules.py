@@ -72,13 +72,13 @@ def _nothing_to_read(rows: Rows) -> Bools:
 
 
 def _beyond(rows: Rows) -> Bools:
-    """Is the committed offset beyond the log end, as far as is known yet?"""
+    """Mask of rows whose committed offset is beyond the log end."""
     log_end = rows.partition("log_end")
     return (log_end >= 0) & (rows.committed > log_end)
 
 
 def silent_longer_than_the_window(rows: Rows) -> Bools:
-    """Has the group been silent for longer than its whole window spans, and was not at the end?
+    """Mask of rows silent for longer than their window spans, and not recently at the log end.
 
     A window of one commit spans no time, so any silence counts. A group that was at the log end a
     short while ago had nothing to commit.
@@ -91,7 +91,7 @@ def silent_longer_than_the_window(rows: Rows) -> Bools:
 
 
 def first_rewind(windows: WindowColumns) -> tuple[Bools, Int64, Int64]:
-    """Did the offset fall and not come back to where it was? With the offsets around the fall.
+    """Mask of rows whose offset fell and did not recover, with the offsets around the fall.
 
     Only the first fall is looked at.
 
@@ -130,7 +130,7 @@ def _still(rows: Rows) -> Bools:
 
 
 def never_decreases(windows: WindowColumns) -> Bools:
-    """Do the known lags never fall from one to the next? True for none and for one.
+    """Mask of rows whose known lags never fall from one to the next; True for fewer than two.
 
     Source: checkIfLagNotDecreasing.
     """
@@ -213,7 +213,7 @@ def _rewound(rows: Rows) -> Bools:
 
 
 def _warming_up(rows: Rows) -> Bools:
-    # neither seen to move nor quiet for long enough to be sure
+    # it has not moved yet, but is not quiet for long enough to be sure
     unseen = (rows.windows.count < _TWO_COMMITS) & ~rows.overdue
     return unseen | (rows.overdue & ~rows.watched) | _beyond(rows)
 
@@ -262,9 +262,9 @@ def _falling_behind(rows: Rows) -> Bools:
 
 
 def late_for(time_lag_ms: Int64, limit_ms: Int64) -> Bools:
-    """Is the oldest unread message as old as the limit, or older?
+    """Mask of rows whose oldest unread message is at least as old as the limit.
 
-    It is, too, where the history of log ends does not reach back to it.
+    True, too, where it is older than the history of log ends.
     """
     return (time_lag_ms >= limit_ms) | (time_lag_ms < 0)
 
@@ -695,7 +695,7 @@ class Judgement:
     lowest_lag: Int64 | None
     """Lowest known lag in the window; -1 when none is known, None when no window was looked at."""
     limit_ms: Int32
-    """How long a quiet row may be quiet; -1 where the rule that decided did not look at it."""
+    """Longest silence that counts as usual; -1 if the deciding rule did not use it."""
     due_ms: Int64
     """When the verdict may change although nothing happens: judge again then."""
 
@@ -746,7 +746,7 @@ def judge(table: Sequence[RuleRow], rows: Rows) -> Judgement:
 def _keep(
     row: RuleRow, rows: Rows, judged: Judgement, decided: NDArray[np.intp], place: NDArray[np.intp]
 ) -> None:
-    """Keep what was worked out about the rows that a rule decided, for their evidence."""
+    """Keep the values of the rows that a rule decided, for their evidence."""
     if row.since is not None:
         judged.since_ms[place[decided]] = row.since(rows)[decided]
     if not _LIMIT_IS_SHOWN.isdisjoint(row.evidence):
@@ -755,7 +755,7 @@ def _keep(
 
 
 def looks_at_windows(table: Sequence[RuleRow]) -> bool:
-    """Do rules of this table look at the lags within windows?"""
+    """True if rules of this table use the lags within windows."""
     return any("lowest_lag" in row.evidence for row in table)
 
 
@@ -765,7 +765,7 @@ def evidence(row: RuleRow, numbers: Numbers) -> Evidence:
 
 
 def sentence(row: RuleRow, numbers: Numbers, *, unknown_because: str = "") -> str:
-    """What the rule says, in words."""
+    """The rule's sentence with its evidence filled in."""
     because = unknown_because or "the log end offset is not known"
     phrases = {
         "unknown_because": because,
@@ -811,7 +811,7 @@ def _transaction(numbers: Numbers) -> str:
 
 
 def _before_start(numbers: Numbers) -> str:
-    """How much of a silence lagwatch has not seen; of polled offsets that is not known."""
+    """Clause: how much of a silence lagwatch has seen itself."""
     if numbers.get("runs_seen"):
         return ", since a run that lagwatch saw"
     if numbers.get("silent_before_ms") is None:
@@ -820,7 +820,7 @@ def _before_start(numbers: Numbers) -> str:
 
 
 def _counted(numbers: Numbers) -> str:
-    """How much of a silence counts, where Kafka or lagwatch was away meanwhile."""
+    """Clause: how much of a silence counts, if Kafka or lagwatch was away meanwhile."""
     quiet_ms, counted_ms = numbers.get("quiet_ms"), numbers.get("counted_ms")
     if not isinstance(quiet_ms, int) or not isinstance(counted_ms, int):
         return ""
@@ -832,7 +832,7 @@ def _counted(numbers: Numbers) -> str:
 
 
 def _commits_seen(numbers: Numbers) -> Mapping[str, str]:
-    """What may be said of the commits of a group without progress: polls see offsets only."""
+    """Clause about the commits of a group without progress: polls see offsets only."""
     if numbers.get("commits_are") == "polled":
         return {
             "nothing": "no progress seen",
@@ -847,7 +847,7 @@ def _commits_seen(numbers: Numbers) -> Mapping[str, str]:
 
 
 def _meanwhile(numbers: Numbers) -> str:
-    """By how much the log grew since the window began: log end = committed offset + lag.
+    """Messages appended since the window began, by log end = committed offset + lag.
 
     The newest lag is younger than that of the last commit, which may have been interpolated.
     """

@@ -1,13 +1,13 @@
 """How many consumers a group needs, from its rates and the time lag it may have.
 
 A number of pending messages says nothing about time: 10,000 messages are a second of one group and
-a day of another. So what is computed is a rate. The group needs
+a day of another. So the goal is a rate. The group needs
 
     produced + lag / target          (messages per second)
 
-to work off within the target what waits, and never less than `produced / BUSY`, so that consumers
-are not busy all the time. Divided by what one consumer does while messages wait, that is a number
-of consumers. What one consumer does is learned from the group itself.
+to work off its lag within the target, and never less than `produced / BUSY`, so that consumers are
+not busy all the time. Divided by what one consumer does while messages wait, that is
+a number of consumers. The capacity of one consumer is learned from the group itself.
 
 Damping is that of Kubernetes' HorizontalPodAutoscaler: more at once, fewer only when no advice of
 the last minutes was higher (`stabilizationWindowSeconds`).
@@ -21,25 +21,25 @@ from statistics import median
 from typing import Final
 
 BUSY: Final = 0.8
-"""Share of its time that a consumer should work."""
+"""Share of its time for which a consumer should be busy."""
 WINDOW_MS: Final = 60_000
-"""Over which rates are measured."""
+"""Time over which rates are measured."""
 SHORTEST_MS: Final = 20_000
-"""Of measured time, below which there is no rate."""
+"""Least measured time for a rate."""
 CALM_MS: Final = 300_000
-"""How long advice must have been lower before it is lowered."""
+"""Advice is lowered only after it was lower for this long."""
 _LONGEST_STEP_MS: Final = 60_000
-"""Between two observations further apart nothing is known."""
+"""Two observations further apart than this give no rate."""
 _SATURATED_S: Final = 10.0
-"""A lag that takes longer to read than this is no mere interval between commits."""
+"""A lag that takes longer to read is real; a shorter one may just await the next commit."""
 _CAPACITIES: Final = 30
-"""Measurements of what one consumer does that are kept."""
+"""Number of capacity measurements that are kept."""
 _ROUNDING: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """What is asked for."""
+    """The goal of an autoscaler."""
 
     time_lag_s: float
     least: int = 1
@@ -61,7 +61,7 @@ class Seen:
     consumers: int | None
     """Members that hold partitions; None where it is not known."""
     partitions: int
-    """Of all topics of the group that can be held: more consumers have nothing to do."""
+    """Partitions of all topics of the group: more consumers would be idle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +72,11 @@ class Advice:
     """When it was last computed from complete data; -1 never."""
     desired: int | None
     held: str
-    """Why this is the last good number and not a new one; "" for a new one."""
+    """Why the last good number was kept; "" for a new number."""
     produced_per_s: float | None
     consumed_per_s: float | None
     per_consumer_per_s: float | None
-    """What one consumer does while messages wait; None: not learned yet."""
+    """Capacity of one consumer, in messages per second; None if not learned yet."""
     lag: int | None
     consumers: int | None
     partitions: int | None
@@ -84,7 +84,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """What moved between two observations."""
+    """Advances between two observations."""
 
     at_ms: int
     took_ms: int
@@ -105,7 +105,7 @@ class Scaler:
         self._capacity: deque[float] = deque(maxlen=_CAPACITIES)
         self._measured_ms = 0
         self._wanted: deque[tuple[int, int]] = deque()
-        """What was wanted lately, by instant."""
+        """Recent results before damping, by instant."""
         self.advice = Advice(
             at_ms=-1,
             desired=None,
@@ -119,13 +119,13 @@ class Scaler:
         )
 
     def hold(self, why: str) -> Advice:
-        """Nothing can be seen now: the last good number stays in force."""
+        """Keep the last good number, because there are no data now."""
         self._before = None
         self._steps.clear()
         return self._held(why)
 
     def observe(self, seen: Seen) -> Advice:
-        """Take in what is seen now and advise."""
+        """Take an observation and advise."""
         if self._before is not None and seen.at_ms <= self._before.at_ms:
             return self.advice
         before, self._before = self._before, seen
@@ -142,7 +142,7 @@ class Scaler:
         return self._computed(seen, lag)
 
     def _take(self, before: Seen, seen: Seen, lag: int) -> bool:
-        """Note what moved; False while that is too little for rates."""
+        """Note the advances; False while they do not suffice for rates."""
         took_ms = seen.at_ms - before.at_ms
         lag_before = _lag(before)
         joined = before.places == seen.places and took_ms <= _LONGEST_STEP_MS
@@ -182,7 +182,7 @@ class Scaler:
         return self.advice
 
     def _learn(self, at_ms: int, consumed: float) -> None:
-        """What one consumer does shows only while messages wait all the time."""
+        """Learn the capacity of one consumer; it shows only while messages wait all the time."""
         consumers = {step.consumers for step in self._steps}
         least = min(min(step.lag, step.lag_before) for step in self._steps)
         if len(consumers) > 1 or 0 in consumers or consumed <= 0:
@@ -246,7 +246,7 @@ class Scaler:
 
 
 def _lag(seen: Seen) -> int | None:
-    """Sum over the partitions; None when one is not known: a part of the lag is none of it."""
+    """Sum over the partitions; None when one is unknown, because a partial sum would mislead."""
     total = 0
     for committed, log_end in zip(seen.committed, seen.log_end, strict=True):
         if committed < 0 or log_end < 0:

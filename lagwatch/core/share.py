@@ -1,4 +1,4 @@
-"""How far a share group (KIP-932) has come in one partition, from the records of its state.
+"""Position of a share group (KIP-932) in one partition, from the records of its state.
 
 A share group has no committed offset. Everything before its start offset is done, and so are some
 records behind it. `position` is the start offset plus the number of those: it grows by one with
@@ -48,7 +48,7 @@ class ShareState:
         return ShareState(start_offset=start, completed=completed, batches=batches)
 
     def shown(self) -> SharePartition:
-        """What is shown of it."""
+        """The state as readers see it."""
         waiting = [each for each in self.batches if each.state == DeliveryState.AVAILABLE]
         return SharePartition(
             start_offset=self.start_offset,

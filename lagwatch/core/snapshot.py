@@ -72,7 +72,7 @@ class GroupTimes(NamedTuple):
 class RowColumns:
     """One row per committed group-partition; shape [rows] each.
 
-    Time lags grow from round to round: they are worked out for who asks.
+    Time lags change with every round, so they are computed on request.
     """
 
     topic: Int32
@@ -93,7 +93,10 @@ class RowColumns:
     lag: Int64
     """Log end offset - committed offset."""
     readable_lag: Int64
-    """What of it the group can read; the same array as `lag` where that is all of it."""
+    """The part of it that the group can read.
+
+    The same array as `lag` if that is all of it everywhere.
+    """
     since_ms: Int64
     """When the trouble began; -1 where there is none."""
     limit_ms: Int32
@@ -173,7 +176,7 @@ class GroupColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSnapshot:
-    """What was known about one cluster at `at_ms`."""
+    """State of one cluster at `at_ms`."""
 
     cluster: str
     at_ms: EpochMs
@@ -240,7 +243,7 @@ class ClusterSnapshot:
         return ages_ms
 
     def stale_groups(self) -> NDArray[np.bool_]:
-        """Which groups' data are older than they may be; shape [groups]."""
+        """Mask of groups whose data are stale; shape [groups]."""
         if self.stale:
             return np.ones(len(self.groups), np.bool_)
         stale: NDArray[np.bool_] = self.group_ages_ms() > self.stale_after_ms

@@ -1,4 +1,4 @@
-"""Time lags as they are shown: each with its method, its bound and its error; a group's of these.
+"""Time lags as shown, of rows and groups: each with its method, bound and error.
 
 The rules judge by what the log end history has measured, and by nothing else (`LogEndHistory.age`).
 What is shown adds bounds where that has no value: the samples between which the message came, and
@@ -23,7 +23,7 @@ Float32 = NDArray[np.float32]
 Bools = NDArray[np.bool_]
 
 _ROUND_MS: Final = 250
-"""How exactly the instant of a sample is known: a round of log ends takes about this."""
+"""Uncertainty of a sample's instant: about the duration of a round of log ends."""
 _COARSE: Final = 8
 """Samples that are apart by more than this part of an age do not measure it: see `LogEndHistory`,
 which thins to a sixteenth."""
@@ -35,14 +35,14 @@ _BEHIND: Final = np.isin(
     np.arange(len(TimeLagReason)),
     (TimeLagReason.MEASURED, TimeLagReason.BEYOND_HISTORY, TimeLagReason.NOT_SAMPLED),
 )
-"""What the log end history says of rows that are behind."""
+"""Age of the oldest unread messages, by the log end history."""
 _NEVER: Final = np.iinfo(np.int64).max
 NOTHING_UNREAD: Final = -2
 """In `Waits.since_ms`: the row has read everything."""
 
 
 class Waits(NamedTuple):
-    """How the log end history knows since when rows wait; columns of equal length."""
+    """Since when rows wait, and how the log end history knows; columns of equal length."""
 
     since_ms: Int64
     """When the oldest unread message was appended, on lagwatch's clock.
@@ -68,7 +68,7 @@ class Waits(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimesOfRows:
-    """The time lags of a snapshot, for who asks; nothing of it changes."""
+    """Computes time lags of a snapshot on request; immutable."""
 
     waits: Waits
     at: Int32
@@ -113,7 +113,7 @@ class TimesOfRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimesOfGroups:
-    """The time lags of the groups of a snapshot, for who asks."""
+    """Computes time lags of a snapshot's groups on request."""
 
     rows: RowColumns
     first: Int64
@@ -150,7 +150,7 @@ def shown(
     restored_ms: int,
     spacing_ms: int,
 ) -> RowTimes:
-    """What to show of rows that are behind.
+    """The time lags to show for rows that are behind.
 
     Args:
         age: how old their oldest unread messages are, by the log end history.

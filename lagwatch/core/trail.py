@@ -1,7 +1,7 @@
 """The lag of every group of a cluster over the last hour, for small curves beside its name.
 
 The history keeps more, but on disk and behind a query per group; this is a few bytes per group in
-memory, so that a list of groups can show where each is going. A restart begins anew.
+memory, so that a list of groups can show the trend of each. A restart begins anew.
 """
 
 from typing import Final

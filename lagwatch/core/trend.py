@@ -90,7 +90,7 @@ TEST: Final = (
     f"{LEAST_CHANGE:.0%} beyond the range of those days. It takes {FEWEST_DAYS} days before and "
     f"{FEWEST_HOURS} hours in common."
 )
-"""What is done, in words."""
+"""The method in words."""
 
 Hours = Mapping[int, float]
 """Hour of the day → value; hours that are not known are missing."""
@@ -108,13 +108,13 @@ class Comparison:
     """Of the days before."""
     highest: float
     p: float
-    """That differences as large come by chance; not corrected."""
+    """Probability of such differences by chance; not corrected."""
     hours: int
     """Pairs that were compared."""
 
     @property
     def matters(self) -> bool:
-        """Is it beyond all that was, and by enough?"""
+        """True if it is outside the range of all days before, by enough."""
         above = self.now > self.highest * (1 + LEAST_CHANGE)
         return above or self.now < self.lowest * (1 - LEAST_CHANGE)
 

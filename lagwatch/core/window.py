@@ -142,7 +142,7 @@ class Windows:
         self.newest[rows] = UNKNOWN
 
     def newer_than(self, order: int, rows: Rows) -> Bools:
-        """Is the newest commit of each row newer than `order`? An empty row's is not."""
+        """Mask of rows whose newest commit is newer than `order`; False for empty rows."""
         newest = self.newest[rows]
         distance = _distance(np.uint32(order & 0xFFFFFFFF), self.order[newest, rows])
         return (newest >= 0) & (distance < 0)
@@ -156,7 +156,7 @@ class Windows:
         self.newest[rows], self.count[rows] = 0, 1
 
     def advances(self, rows: Rows, order: Int64) -> Bools:
-        """Is a commit of this order newer than the newest one of its row?"""
+        """Mask of commits that are newer than the newest one of their row."""
         newest = self.newest[rows]
         distance = _distance(order.astype(np.uint32), self.order[newest, rows])
         return (newest < 0) | (distance > 0)

@@ -29,7 +29,7 @@ OBSERVED: Final = "observed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capture:
-    """A snapshot and what of the live windows goes with it; does not change any more."""
+    """A snapshot with copies of the live columns that rows need; immutable."""
 
     snapshot: ClusterSnapshot
     committed_offset: Int64
@@ -192,7 +192,7 @@ _NO_MEMBERS: Final[Mapping[tuple[str, int], Member]] = {}
 
 
 def _states(snapshot: ClusterSnapshot) -> Text:
-    """Kafka's word for the state of every group; unknown where it could not be asked."""
+    """Kafka's word for the state of every group; unknown where it could not be described."""
     infos = map(snapshot.info.get, snapshot.groups)
     return Text.of(info.state if info is not None else None for info in infos)
 

@@ -60,7 +60,7 @@ class Source(StrEnum):
 
 
 SOURCE_RANK: Final[Mapping[str, int]] = {Source.LIVE: 0, Source.TELEGRAF: 1, Source.BACKFILL: 2}
-"""Of two rows with the same key the one with the lower rank stays, then the one written first."""
+"""Of rows with the same key the one with the lowest rank is kept, then the one written first."""
 
 
 @unique
@@ -75,7 +75,7 @@ class Reason(StrEnum):
 
 @unique
 class EventName(StrEnum):
-    """What happened."""
+    """Names of events."""
 
     PARTITION_STATUS = "partition_status"
     GROUP_STATUS = "group_status"
@@ -150,9 +150,9 @@ class Column:
     name: str
     type: ColumnType
     unit: str = ""
-    """ms | s | messages | offset | rows | 1/s | share; "" for what is counted in nothing."""
+    """ms | s | messages | offset | rows | 1/s | share; "" without a unit."""
     nullable: bool = True
-    """May it be unknown? Unknown is null outside, -1 or NaN in numpy columns; never 0."""
+    """True if values may be unknown: null outside, -1 or NaN in numpy columns; never 0."""
     meaning: str = ""
 
 

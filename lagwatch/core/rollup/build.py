@@ -2,8 +2,8 @@
 
 Every regular sample stands for its round; those that were left out because nothing had changed are
 put back. Quantiles, sums and greatest values are over rounds; time in a status also sees changes
-between rounds. What was produced and consumed is how far log end and committed offset moved on
-between two samples with no round missing between them: nothing is said about gaps.
+between rounds. Messages produced and consumed are the advance of log end and committed offset
+between two samples without a missing round in between; gaps do not count.
 """
 
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ _NEVER: Final[dict[str, tuple[str, ...]]] = {
     PARTITION: ("ERR", "NOTFOUND"),
     TOPIC: ("ERR", "NOTFOUND"),
 }
-"""Statuses that there are not at a level: their time is unknown, not 0."""
+"""Statuses that a level cannot have: their time is unknown, not 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class Raw:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Series:
-    """What the series of a level are about; all [series], -1 for what is not theirs."""
+    """Keys of the series of a level; all [series], -1 where a key does not apply."""
 
     group: Int64
     topic: Int64
@@ -92,7 +92,7 @@ class _Names:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Frame:
-    """What all levels have in common."""
+    """Columns that all levels share."""
 
     span: Span
     rounds: Rounds
@@ -297,7 +297,7 @@ def _groups(raw: Raw, names: _Names, frame: _Frame) -> _Part:
 
 
 def _rebalances(events: Records, names: _Names, span: Span, rows: Series, live: Bools) -> Int64:
-    """Per bucket; none where the group was recorded live and nothing is said of any."""
+    """Rebalances per bucket; 0 where the group was recorded live and has no event."""
     size = len(names.groups) * span.buckets
     group = coded(events.text("group"), names.groups)
     wanted = _is(events.text("event"), EventName.REBALANCE) & span.within(events.at_ms())

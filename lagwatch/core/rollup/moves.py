@@ -1,8 +1,7 @@
-"""How far offsets moved on, and in how much time that was measured.
+"""Advance of offsets, and the time in which it was measured.
 
-A rate is what moved divided by the time in which that was measured. Time in which an offset was
-unknown, went back, or was not recorded is in neither. So a rate does not fall because less was
-seen.
+A rate is the advance divided by that time. Time in which an offset was unknown, went back, or was
+not recorded is in neither. So a rate does not fall because less was seen.
 
 Partitions of a topic may have been measured for different times. Their rates add up, their times do
 not: the time of a topic is that in which all that is known to have moved would have moved at the

@@ -41,7 +41,7 @@ class Span:
         return (self.to_ms - self.from_ms) // self.step_ms
 
     def within(self, at_ms: Int64) -> NDArray[np.bool_]:
-        """Which instants are in it?"""
+        """Mask of the instants in the span."""
         return (at_ms >= self.from_ms) & (at_ms < self.to_ms)
 
     def cells(self, series: Int64, at_ms: Int64) -> Int64:
@@ -74,7 +74,7 @@ _HELD: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
-    """What the rows are about; all [rows]."""
+    """Keys of the rows; all [rows]."""
 
     cluster: Text
     level: Text
@@ -165,9 +165,9 @@ def coded(text: Text, words: tuple[str, ...]) -> Int64:
 
 
 def _measured_ms(rows: Records, name: str, held_ms: Int64) -> Int64:
-    """How long what moved was measured for.
+    """Time in which advances were measured.
 
-    Rows of earlier releases do not say; these divided by all the time that was observed.
+    Rows of earlier releases lack it; they divided by the whole observed time.
     """
     measured_ms = _milliseconds(rows.reals(f"{name}_s"))
     silent = (measured_ms < 0) & (rows.numbers(name) >= 0)
@@ -229,7 +229,7 @@ def sorted_by(*columns: Int64) -> NDArray[np.intp] | None:
 
 
 def changes(*columns: Int64) -> NDArray[np.bool_]:
-    """In which rows does any of these columns differ from the row before?"""
+    """Mask of rows in which any of these columns differs from the row before."""
     new = np.ones(columns[0].size, np.bool_)
     new[1:] = False
     for column in columns:

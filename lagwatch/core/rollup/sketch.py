@@ -132,7 +132,7 @@ def bin_numbers(middle: Int64) -> Int64:
 
 
 def _bits_too_many(value: Int64) -> Int64:
-    """How many of the lowest bits of each value its bin does not keep."""
+    """Number of low bits of each value that its bin drops."""
     _, length = np.frexp(value.astype(np.float64))
     # a number that a real cannot hold may have been rounded up to the next power of two
     length = length - ((value >> np.maximum(length.astype(np.int64) - 1, 0)) == 0)

@@ -1,4 +1,4 @@
-"""What is counted of a bucket, in a form in which buckets add up to longer ones exactly.
+"""Counts of a bucket, in a form that adds up exactly to longer buckets.
 
 Everything is integers: sums do not depend on their order. -1 is unknown; a sum is unknown
 only when all its parts are.

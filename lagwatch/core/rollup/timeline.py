@@ -1,4 +1,4 @@
-"""Series of samples in time: which rounds each row counts for, and for how long it holds.
+"""Arranges samples in time: for which rounds each row counts, and for how long it holds.
 
 Rows of a series are those of one partition of one group (or of one group) in order of time. A row
 counts for its own round and for those that follow in which the partition was left out because
@@ -28,7 +28,7 @@ class Rounds:
     interval_ms: Int64
 
     def begins(self) -> Int64:
-        """From which instant on rows still hold in each round: that of the first of its run.
+        """Instant from which rows still hold in each round: that of the first round of its run.
 
         A run begins with a complete round, or one that is not linked to the one before.
         """
@@ -55,7 +55,7 @@ class Series:
     """The group of the series, as in `Rounds`; -1 where it has no rounds."""
     at_ms: Int64
     regular: Bools
-    """Is it a sample of a round? Else a change of status between rounds."""
+    """True for a sample of a round; False for a change of status between rounds."""
 
     @property
     def size(self) -> int:
@@ -74,7 +74,7 @@ class Entries:
     """Samples with those that were left out, by series and instant; all [entries]."""
 
     row: NDArray[np.intp]
-    """The row that says it."""
+    """The row with its values."""
     at_ms: Int64
     regular: Bools
 

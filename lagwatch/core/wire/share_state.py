@@ -1,8 +1,8 @@
-"""Decodes `__share_group_state`: how far share groups (KIP-932) have come in each partition.
+"""Decodes `__share_group_state`: positions of share groups (KIP-932) in each partition.
 
 A share group commits no offsets. The share coordinator writes a snapshot of each share-partition
 now and then, and an update for each change between. Both hold the start offset, before which
-everything is done, and what became of the records behind it.
+everything is done, and the delivery states of the records behind it.
 
 Source: Kafka 4.2, share-coordinator/src/main/resources/common/message/ShareSnapshotKey.json,
 ShareSnapshotValue.json, ShareUpdateKey.json and ShareUpdateValue.json; delivery states:
@@ -30,7 +30,7 @@ _COMPLETE_COUNT_TAG: Final = 0
 
 @unique
 class DeliveryState(IntEnum):
-    """What became of a record; records in flight (acquired) are stored as available."""
+    """Delivery state of a record; records in flight (acquired) are stored as available."""
 
     AVAILABLE = 0
     ACQUIRED = 1
