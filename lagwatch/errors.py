@@ -7,6 +7,7 @@ LagwatchError
 ├── NotFoundError    a cluster, group or topic that is not known
 ├── NameTakenError   a name that something else already has
 ├── SourceError      Kafka refused or did not answer; `kind` says how
+├── ProgressError    progress that a job keeps outside of Kafka cannot be read
 ├── NotifyError      a receiver of notices refused or did not answer
 ├── HistoryError     a history store refused, did not answer or holds what it must not
 ├── JobError         a Spark job cannot begin or go on
@@ -83,6 +84,10 @@ class SourceError(LagwatchError):
         self.kind = kind
         self.retryable = retryable
         super().__init__(message)
+
+
+class ProgressError(LagwatchError):
+    """Progress that a job keeps outside of Kafka cannot be read; the text says why."""
 
 
 class HistoryError(LagwatchError):

@@ -135,7 +135,11 @@ class Service:
             RecordedDeployments(self.queries, self.history, clock) if self.history else None
         )
         self.scaling = FollowedGroups(self.queries, clock)
-        self.progress = ReportedProgress(self.monitors, clock)
+        self.progress = ReportedProgress(
+            self.monitors,
+            clock,
+            read={name: cluster.progress for name, cluster in settings.clusters.items()},
+        )
         self._reload_problem = ""
         self.metrics = Exporter(settings.metrics, collect=self.state, clock=clock)
 

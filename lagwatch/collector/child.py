@@ -26,6 +26,7 @@ from lagwatch.pollers.known import KeyRows, KnownCommits, LastOffsets
 from lagwatch.pollers.log_ends import LogEndPoller
 from lagwatch.pollers.loop import ConnectionPoller, Pace, Poller, PollLoop, Send, Wake
 from lagwatch.pollers.offsets_topic import OffsetsTopicPoller
+from lagwatch.pollers.progress import ProgressPoller
 from lagwatch.pollers.record_times import RecordTimePoller
 from lagwatch.pollers.share_state import (
     SHARE_STATE_TOPIC,
@@ -137,6 +138,7 @@ class Collector:
             KafkaTransactions(self._settings, clock), clock=clock, send=send
         )
         self._helpers = (self._held, tails, transactions, record_times)
+        self._progress = self._progress_poller() if self._settings.progress else None
 
     async def run(self) -> None:
         """Poll until cancelled."""
@@ -164,6 +166,8 @@ class Collector:
             for helper in (*self._helpers, self._shares):
                 tasks.create_task(self._quiet_loop(helper).run())
             tasks.create_task(self._commits())
+            if self._progress is not None:
+                tasks.create_task(self._loop(self._progress, settings.progress_interval_s).run())
 
     async def _commits(self) -> None:
         """The offsets topic where it may be read, else the Admin API."""
@@ -180,6 +184,23 @@ class Collector:
         await self._loop(
             self._committed(), self._settings.committed_interval_s, self._committed_wake
         ).run()
+
+    def _progress_poller(self) -> ProgressPoller:
+        # pyarrow takes memory and a while to import
+        from lagwatch.spark_checkpoint import SparkCheckpoint  # noqa: PLC0415
+
+        return ProgressPoller(
+            {
+                name: SparkCheckpoint(job.path, self._clock)
+                for name, job in self._settings.progress.items()
+            },
+            filters=self._filters,
+            topics=self._topics,
+            groups=self._groups,
+            clock=self._clock,
+            send=self._send,
+            interval_s=self._settings.progress_interval_s,
+        )
 
     def _held_poller(self) -> HeldPoller:
         return HeldPoller(

@@ -1,10 +1,10 @@
-"""Section `[clusters.NAME]` with `.tls` and `.sasl`: one Kafka cluster, and what to read of it."""
+"""Section `[clusters.NAME]` with `.tls`, `.sasl` and `.progress`: a Kafka cluster, what is read."""
 
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field
 
-from lagwatch.config.secret import REVEAL, Properties, Secret
+from lagwatch.config.secret import REVEAL, Place, Properties, Secret
 from lagwatch.config.section import (
     Interval,
     OrFile,
@@ -55,6 +55,21 @@ class SaslSettings(Section):
         default=None, description="password; prefer `password_file`"
     )
 
+
+class ProgressSettings(Section):
+    """A job that keeps its progress outside of Kafka. NAME is the group that it is shown as."""
+
+    kind: Literal["spark-checkpoint"] = Field(
+        description="what keeps the progress: the checkpoint of a Spark Structured Streaming query"
+    )
+    path: Annotated[Place, Field(min_length=1)] = Field(
+        description=(
+            "folder of the checkpoint (`checkpointLocation`), or a URL that pyarrow or fsspec opens"
+        )
+    )
+
+
+GroupName = Annotated[str, Field(min_length=1, max_length=249)]
 
 CommitsMode = Literal["auto", "offsets-topic", "admin"]
 Start = Literal["earliest", "latest"]
@@ -128,6 +143,13 @@ class ClusterSettings(Section):
             "longer is followed by the next at once"
         ),
     )
+    progress_interval_s: Interval = Field(
+        default=5.0,
+        description=(
+            "seconds between two looks at the checkpoints of `progress`; three times this is the "
+            "least age at which data of this cluster count as stale"
+        ),
+    )
     read_committed_groups: Regex = Field(
         default="",
         description=(
@@ -143,6 +165,9 @@ class ClusterSettings(Section):
     )
     tls: TlsSettings = Field(default=TlsSettings(), description="encryption")
     sasl: SaslSettings | None = Field(default=None, description="authentication")
+    progress: dict[GroupName, ProgressSettings] = Field(
+        default={}, description="jobs that keep their progress outside of Kafka, by name"
+    )
     client: Properties = Field(
         default=Properties(),
         description='properties for librdkafka: `"socket.timeout.ms" = 30000`',
@@ -151,7 +176,8 @@ class ClusterSettings(Section):
     @property
     def stale_after_s(self) -> float:
         """Age from which on log ends, and commits that are not polled, count as stale."""
-        return max(STALE_AT_LEAST_S, STALE_ROUNDS * self.log_end_interval_s)
+        looks_s = self.progress_interval_s if self.progress else 0.0
+        return max(STALE_AT_LEAST_S, STALE_ROUNDS * max(self.log_end_interval_s, looks_s))
 
     @property
     def polled_stale_after_s(self) -> float:

@@ -182,6 +182,8 @@ def _resolve(root: Schema, field: Schema) -> Schema:
 
 
 def _kind(shape: Schema) -> str:
+    if "const" in shape:
+        return f"`{shape['const']}`"
     if "enum" in shape:
         return " / ".join(f"`{choice}`" if choice else '`""`' for choice in shape["enum"])
     return _KINDS[shape.get("format", shape["type"])] + _range(shape)

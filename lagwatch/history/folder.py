@@ -20,6 +20,7 @@ from pyarrow import fs
 
 from lagwatch.config.secret import Place
 from lagwatch.errors import HistoryError
+from lagwatch.places import CannotOpenError, open_place
 
 STORE: Final = "parquet"
 _TEMPORARY: Final = ".tmp"
@@ -85,29 +86,18 @@ def open_folder(where: str) -> Folder:
     if where.startswith("file://"):
         return LocalFolder(Path(where.removeprefix("file://")))
     try:
-        filesystem, path = fs.FileSystem.from_uri(where)
-    except (pa.ArrowException, ValueError, OSError) as first:
-        filesystem, path = _through_fsspec(where, str(first))
-    return RemoteFolder(filesystem, path)
-
-
-def _through_fsspec(where: str, reason: str) -> tuple[Any, str]:
-    try:
-        import fsspec  # noqa: PLC0415 optional: only for what pyarrow does not open itself
-
-        filesystem, path = fsspec.core.url_to_fs(where)
-    except (ImportError, ValueError, OSError) as error:
-        scheme = where.partition("://")[0]
-        shown = Place.shown(where)
-        causes = f"{reason}; {error}".replace(where, shown)
+        filesystem, path = open_place(where)
+    except CannotOpenError as error:
+        scheme, shown = where.partition("://")[0], Place.shown(where)
         raise HistoryError(
             store=STORE,
             kind="schema",
-            message=f"history.url = {shown}: cannot be opened ({causes}). Install fsspec "
-            f"and the package it needs for {scheme}://, or write a folder.",
+            message=f"history.url = {shown}: cannot be opened "
+            f"({str(error).replace(where, shown)}). Install fsspec and the package it needs for "
+            f"{scheme}://, or write a folder.",
             retryable=False,
         ) from error
-    return fs.PyFileSystem(fs.FSSpecHandler(filesystem)), path
+    return RemoteFolder(filesystem, path)
 
 
 _MAKE_ROOM: Final = "Make room on that disk."

@@ -52,6 +52,7 @@ from lagwatch.ports.reports import (
     LogEnds,
     OpenTransactions,
     Progress,
+    ProgressKnown,
     Report,
     SharesSeen,
     SourceHealth,
@@ -299,7 +300,7 @@ class ClusterMonitor:
     def _note(self, report: Report, now_ms: EpochMs) -> None:
         """Reports that only say what is known."""
         match report:
-            case CommitsKnown():
+            case CommitsKnown() | ProgressKnown():
                 self._commits_known(report)
             case GroupsSeen():
                 self._watch.groups(report, now_ms)
@@ -602,8 +603,9 @@ class ClusterMonitor:
 
     # commits
 
-    def _commits_known(self, report: CommitsKnown) -> None:
-        if self._known.take(report):
+    def _commits_known(self, report: CommitsKnown | ProgressKnown) -> None:
+        known = self._known
+        if known.take(report) if isinstance(report, CommitsKnown) else known.take_progress(report):
             ids = self._table.ids()
             rows = np.flatnonzero(ids.group >= 0)
             groups = [ids.group_names[group] for group in ids.group[rows].tolist()]
@@ -612,7 +614,10 @@ class ClusterMonitor:
 
     def _note_polls(self) -> None:
         """Polls count as known once no polled offset waits for log ends."""
-        if not any(isinstance(each, Commits) and each.only_changes for each, *_ in self._waiting):
+        if not any(
+            isinstance(each, Progress) or (isinstance(each, Commits) and each.only_changes)
+            for each, *_ in self._waiting
+        ):
             self._known.polls_admitted()
 
     def _commits(self, report: Commits, now_ms: EpochMs) -> None:

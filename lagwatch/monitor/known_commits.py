@@ -1,4 +1,8 @@
-"""Up to when all commits are known, by partition of the offsets topic and by row."""
+"""Up to when all commits are known, by source and by row.
+
+Sources are the partitions of the offsets topic and, behind them, the jobs whose progress is read
+outside of Kafka.
+"""
 
 from functools import lru_cache
 
@@ -8,17 +12,21 @@ from numpy.typing import NDArray
 from lagwatch.core.model import UNKNOWN, offsets_partition
 from lagwatch.core.rows import CommitFacts
 from lagwatch.monitor.partitions import shifted
-from lagwatch.ports.reports import CommitsKnown
+from lagwatch.ports.reports import CommitsKnown, ProgressKnown
 
 Int64 = NDArray[np.int64]
 
 
 class KnownCommits:
-    """What `CommitsKnown` reports say. One owner writes."""
+    """What `CommitsKnown` and `ProgressKnown` reports say. One owner writes."""
 
     def __init__(self, *, away_after_ms: int) -> None:
         """Commits that were not known for longer than `away_after_ms` were away."""
         self._away_after_ms = away_after_ms
+        self._partitions = 0
+        """Partitions of the offsets topic; the first places of the columns."""
+        self._jobs: dict[str, int] = {}
+        """Job → its place behind the partitions."""
         self._until_ms = np.zeros(0, np.int64)
         self._away_ms = np.zeros(0, np.int64)
         self._back_ms = np.zeros(0, np.int64)
@@ -27,20 +35,23 @@ class KnownCommits:
         self._polls_ms = self._until_ms
         """The same without polls whose offsets are not admitted yet."""
         self._place = np.zeros(0, np.int16)
-        """Partition of the offsets topic, by row."""
+        """Place in the columns, by row."""
 
     @property
     def until_ms(self) -> int:
         """The latest instant up to which any commits are known; -1 when none has been told."""
-        return int(self._until_ms.max()) if self._until_ms.size else UNKNOWN
+        told = self._until_ms[: self._partitions]
+        return int(told.max()) if told.size else UNKNOWN
 
     @property
     def absences(self) -> tuple[Int64, ...]:
         """`ABSENCE` by partition of the offsets topic; -1 never."""
-        return self._away_ms, self._back_ms, self._clear_ms
+        columns = self._away_ms, self._back_ms, self._clear_ms
+        return tuple(column[: self._partitions] for column in columns)
 
     def restore(self, away_ms: Int64, back_ms: Int64, clear_ms: Int64) -> None:
         """Remember the absences of an earlier process; the time since is no absence."""
+        self._partitions = away_ms.size
         self._until_ms = np.full(away_ms.size, UNKNOWN, np.int64)
         self._away_ms, self._back_ms, self._clear_ms = away_ms, back_ms, clear_ms
 
@@ -48,19 +59,41 @@ class KnownCommits:
         """Take a report in; True when the number of partitions changed: place all rows anew."""
         until_ms = report.until_ms
         self._polled = report.polled
-        if until_ms.size != self._until_ms.size:
-            self._until_ms = until_ms.copy()
-            self._away_ms = np.full(until_ms.size, UNKNOWN, np.int64)
-            self._back_ms = np.full(until_ms.size, UNKNOWN, np.int64)
-            self._clear_ms = np.full(until_ms.size, UNKNOWN, np.int64)
+        if until_ms.size != self._partitions:
+            jobs = slice(self._partitions, None)
+            nothing = np.full(until_ms.size, UNKNOWN, np.int64)
+            self._until_ms = np.append(until_ms, self._until_ms[jobs])
+            self._away_ms = np.append(nothing, self._away_ms[jobs])
+            self._back_ms = np.append(nothing, self._back_ms[jobs])
+            self._clear_ms = np.append(nothing, self._clear_ms[jobs])
+            self._partitions = until_ms.size
             return True
+        known = np.append(until_ms, self._until_ms[self._partitions :])
+        self._advance(known, self._away_after_ms)
+        return False
+
+    def take_progress(self, report: ProgressKnown) -> bool:
+        """The same of jobs whose progress is read; True when one is new."""
+        new = [job for job in report.until_ms if job not in self._jobs]
+        self._jobs |= {job: len(self._jobs) + number for number, job in enumerate(new)}
+        nothing = np.full(len(new), UNKNOWN, np.int64)
+        self._until_ms = np.append(self._until_ms, nothing)
+        self._away_ms = np.append(self._away_ms, nothing)
+        self._back_ms = np.append(self._back_ms, nothing)
+        self._clear_ms = np.append(self._clear_ms, nothing)
+        known = self._until_ms.copy()
+        for job, until_ms in report.until_ms.items():
+            known[self._partitions + self._jobs[job]] = until_ms
+        self._advance(known, report.away_after_ms)
+        return bool(new)
+
+    def _advance(self, until_ms: Int64, away_after_ms: int) -> None:
         gap_ms = until_ms - self._until_ms
-        away = (self._until_ms >= 0) & (gap_ms > self._away_after_ms)
+        away = (self._until_ms >= 0) & (gap_ms > away_after_ms)
         self._clear_ms[away] = self._back_ms[away]
         self._away_ms[away] = self._until_ms[away]
         self._back_ms[away] = until_ms[away]
         self._until_ms = np.maximum(until_ms, self._until_ms)
-        return False
 
     def polls_admitted(self) -> None:
         """The offsets of all polls so far were admitted."""
@@ -72,14 +105,16 @@ class KnownCommits:
             grown = np.zeros(capacity, np.int16)
             grown[: self._place.size] = self._place
             self._place = grown
-        number = self._until_ms.size
-        if number:
-            self._place[rows] = [_partition(group, number) for group in groups]
+        if self._partitions:
+            self._place[rows] = [self._place_of(group) for group in groups]
+
+    def _place_of(self, group: str) -> int:
+        job = self._jobs.get(group)
+        return _partition(group, self._partitions) if job is None else self._partitions + job
 
     def facts(self, *, skew_ms: int, all_polled: bool) -> CommitFacts | None:
         """All of it with instants on Kafka's clock; None when nothing was told."""
-        size = self._until_ms.size
-        if not size:
+        if not self._partitions:
             if not all_polled:
                 return None
             unknown = np.full(1, UNKNOWN, np.int64)
@@ -91,7 +126,10 @@ class KnownCommits:
                 clear_ms=unknown,
                 polled=np.ones(1, np.bool_),
             )
-        polled = np.full(size, all_polled, np.bool_)
+        size = self._until_ms.size
+        # progress is as old as the look at it, as a poll is
+        polled = np.ones(size, np.bool_)
+        polled[: self._partitions] = all_polled
         polled[list(self._polled)] = True
         known_ms = self._until_ms
         if self._polls_ms.size == size:

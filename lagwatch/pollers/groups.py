@@ -80,6 +80,10 @@ class GroupPoller:
         """A record says that this is a share or a streams group."""
         self._kinds[name] = kind
 
+    def is_listed(self, name: str) -> bool:
+        """Does Kafka list this group?"""
+        return name in self._listed or name in self._other
+
     def any_listed(self) -> bool:
         """Are there groups at all?"""
         return bool(self._listed)

@@ -105,6 +105,11 @@ class TopicPoller:
         self._doubt = self._doubt or ids
         self._wake.call()
 
+    @property
+    def listed(self) -> bool:
+        """Have the topics been listed once?"""
+        return self._told is not None
+
     def partitions_of(self, name: str) -> int:
         """How many partitions a topic has, monitored or not; 0 when it is not visible."""
         return self._counts.get(name, 0)

@@ -1,6 +1,7 @@
-"""Takes reports from jobs that keep their positions outside Kafka."""
+"""Takes positions of jobs that keep them outside Kafka: reported by them, or read."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 Positions = Mapping[str, Mapping[int, int]]
@@ -25,5 +26,31 @@ class ProgressSink(Protocol):
         Raises:
             NotFoundError: the cluster is not known.
             NameTakenError: Kafka itself has a group of this name.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """How far a job had come at an instant."""
+
+    positions: Positions
+    at_ms: int | None
+    """By the clock of what keeps the progress; None: not known."""
+
+
+class ProgressReader(Protocol):
+    """Reads the progress of one job from where the job keeps it."""
+
+    @property
+    def kind(self) -> str:
+        """What keeps the progress."""
+        ...
+
+    async def read(self) -> Sequence[Step]:
+        """The steps since the last call, oldest first, some of them at the first call.
+
+        Raises:
+            ProgressError: it cannot be read now; the text says why and what to do.
         """
         ...

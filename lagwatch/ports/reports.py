@@ -62,7 +62,7 @@ class CommitsKnown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Positions of a job that keeps them outside Kafka; made by the serving process."""
+    """Positions of a job that keeps them outside Kafka."""
 
     group: str
     """The name that it is shown by."""
@@ -74,6 +74,18 @@ class Progress:
     """The next one to be read."""
     at_ms: EpochMs
     """When the job was at these positions, on lagwatch's clock; each instant counts once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressKnown:
+    """Up to when the progress of jobs that is kept outside of Kafka was read, by job.
+
+    Where it cannot be read the instant stays where it is: that silence is not the job's.
+    """
+
+    until_ms: Mapping[str, EpochMs]
+    away_after_ms: int
+    """Progress that was not read for longer than this was away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +203,7 @@ class SourceKind(StrEnum):
     TOPICS = "topics"
     LOG_ENDS = "log_ends"
     CONNECTION = "connection"
+    PROGRESS = "progress"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,6 +256,7 @@ Report = (
     | Commits
     | CommitsKnown
     | Progress
+    | ProgressKnown
     | EmptyTails
     | AppendTimes
     | OpenTransactions

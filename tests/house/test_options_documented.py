@@ -79,6 +79,8 @@ def _keys(table: dict[str, object], above: str) -> list[str]:
 def _unnamed(key: str) -> str:
     """`alerts.webhook.hook.headers.Team` → `alerts.webhook.local.headers`."""
     parts = key.split(".")
+    if parts[0] == "clusters" and parts[2] == "progress":
+        return ".".join([*parts[:3], "local", *parts[4:]])
     if parts[0] != "alerts" or len(parts) <= 3:
         return key
     return ".".join([*parts[:2], "local", parts[3]])

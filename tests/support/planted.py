@@ -29,6 +29,7 @@ _BESIDE: Final = {
     "host": "127.0.0.1",
     "sender": "lagwatch@example.com",
     "to": ["ops@example.com"],
+    "kind": "spark-checkpoint",
 }
 """Options that must be given beside the secrets."""
 

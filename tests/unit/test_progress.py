@@ -4,10 +4,12 @@ import asyncio
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 
-from lagwatch.core.model import GroupStatus
+from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.monitor.progress import ReportedProgress
+from lagwatch.ports.reports import CommitsKnown, ProgressKnown
 from lagwatch.query import SnapshotQueries
 from lagwatch_api import create_app
 from tests.support.api_doubles import GivenSettings, RecordingCommands
@@ -144,6 +146,40 @@ def test_a_name_that_a_group_of_kafka_has_is_refused(job: _Job) -> None:
 
     assert answer.status_code == 409
     assert "by another name" in answer.json()["message"]
+
+
+def test_a_name_whose_progress_is_read_is_refused(job: _Job) -> None:
+    job.sink = ReportedProgress({"here": job.live.monitor}, job.clock, read={"here": {"sums": 1}})
+
+    answer = job.report(1, 2)
+
+    assert answer.status_code == 409
+    assert "[clusters.here.progress.sums]" in answer.json()["message"]
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_silence_is_a_stop_only_of_a_job_whose_progress_could_be_read(
+    job: _Job, *, readable: bool
+) -> None:
+    def known(until_ms: int) -> None:
+        everything = CommitsKnown(until_ms=np.full(4, job.live.now_ms, np.int64))
+        progress = ProgressKnown(until_ms={"sums": EpochMs(until_ms)}, away_after_ms=15_000)
+        for report in (everything, progress):
+            job.live.monitor.apply(report, EpochMs(job.live.now_ms))
+
+    for step in range(60):
+        job.live.produce("orders", 0, 5)
+        job.report(100 + 5 * step, 100)
+        job.round(10)
+        known(job.live.now_ms)
+    seen_ms = job.live.now_ms
+    for _ in range(180):
+        job.live.produce("orders", 0, 5)
+        job.round(10)
+        known(job.live.now_ms if readable else seen_ms)
+
+    assert job.status() is (GroupStatus.ERR if readable else GroupStatus.OK)
+    assert job.verdict.stale is not readable
 
 
 @pytest.mark.parametrize(
