@@ -17,7 +17,14 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-from lagwatch.cli.views import GroupView, PartitionView, Readiness, readiness, worst_of
+from lagwatch.cli.views import (
+    NO_STATE,
+    GroupView,
+    PartitionView,
+    Readiness,
+    readiness,
+    worst_of,
+)
 from lagwatch.errors import NotFoundError, SourceError
 
 _SCHEMES: Final = ("http", "https")
@@ -86,14 +93,14 @@ class RemoteSource:
         """What `/v3` does not have of a group, by field of `GroupView`; of a Burrow nothing."""
         try:
             if not alone:
-                return self._beyond_of_all.get((cluster, group), {})
+                return self._beyond_of_all.get((cluster, group), {"state": NO_STATE})
             path = f"/api/v1/clusters/{quote(cluster, safe='')}/groups/{quote(group, safe='')}"
             told = self.document(path)
         except NotFoundError:
             return {}
         info, worst = told["info"] or {}, told["worst"] or {}
         return {
-            "state": info.get("state", ""),
+            "state": info.get("state", NO_STATE),
             "members": info.get("members"),
             "since_at_least": worst.get("at_least") is True,
         }

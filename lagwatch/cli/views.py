@@ -64,6 +64,8 @@ class GroupView:
     """Why the status is unknown although the group was seen; ""."""
 
 
+NO_STATE: Final = "Unknown"
+"""The state of a group that Kafka has not been asked about yet, as the fleet spells it."""
 NOT_ENOUGH_SEEN: Final = "not enough seen"
 """A look of a few seconds shows neither progress nor trouble."""
 
@@ -148,7 +150,7 @@ def group_view(verdict: GroupVerdict, info: GroupInfo | None = None) -> GroupVie
         partitions=partitions,
         worst=worst_of(verdict.status.name, partitions),
         at_ms=verdict.at_ms,
-        state="" if info is None else info.state,
+        state=NO_STATE if info is None else info.state,
         members=None if info is None else info.member_count,
         stale=verdict.stale,
         since_ms=verdict.since_ms,

@@ -23,9 +23,11 @@ from lagwatch.cli.remote import RemoteSource
 from lagwatch.cli.reporting import Exit
 from lagwatch.cli.status import look
 from lagwatch.cli.status_table import draw_groups
+from lagwatch.cli.views import StatusSource
 from lagwatch.core.model import GroupStatus, GroupVerdict, PartitionStatus, Rule, RuleSet
 from lagwatch.core.rules import LAGWATCH
 from lagwatch.errors import NotFoundError
+from lagwatch.ports.queries import GroupDetail
 from lagwatch_api import create_app
 from tests.support.api_doubles import (
     NOW_MS,
@@ -51,7 +53,7 @@ OK = group_verdict(
     status=GroupStatus.OK,
     rule=Rule.PROGRESSING,
 )
-WARN = group_verdict(partition_verdict(), group="behind / odd?")
+WARN = group_verdict(partition_verdict(), group="behind / odd?", since_ms=None)
 ERR = group_verdict(
     partition_verdict(status=PartitionStatus.STOP, rule=Rule.STOPPED),
     unknown_partition(),
@@ -71,7 +73,9 @@ UNKNOWN = group_verdict(
 
 
 def queries(*verdicts: GroupVerdict, ready: bool = True, problems: tuple[str, ...] = ()):
-    clusters = {"c1": GivenCluster(verdicts={verdict.group: verdict for verdict in verdicts})}
+    names = {verdict.group: verdict for verdict in verdicts}
+    details = dict.fromkeys(names, GroupDetail(topics={}))
+    clusters = {"c1": GivenCluster(verdicts=names, details=details)}
     return GivenQueries(clusters, [cluster_health("c1", ready=ready, problems=problems)])
 
 
@@ -128,6 +132,14 @@ def burrow_at(handler: type[http.server.BaseHTTPRequestHandler] = _RecordedBurro
         server.shutdown()
         thread.join(10)
         server.server_close()
+
+
+def table_of(source: StatusSource, clusters: tuple[str, ...], *, width: int = 10_000) -> str:
+    """What is drawn of all groups."""
+    console = Console(width=width, color_system=None, force_terminal=False)
+    with console.capture() as captured:
+        draw_groups(console, look(source, clusters, None).groups)
+    return captured.get()
 
 
 def status(*arguments: str) -> Result:
@@ -301,6 +313,7 @@ class TestOutput:
         titles = ["VERDICT", "GROUP", "CLUSTER", "FOR", "LAG", "TIME LAG"]
         assert re.split(r" {2,}", shown.splitlines()[0].strip())[:6] == titles
         assert shown == top
+        assert table_of(LocalSource(fleet.queries), ("here",)) == top
         assert re.search(r"STOP +broken +here +[\d.]+ (s|min)", shown)
 
     @pytest.mark.parametrize("width", [60, 80, 120])
@@ -309,12 +322,9 @@ class TestOutput:
     ) -> None:
         names = ["team." + "x" * 290 + end for end in ("-one", "-two")]
         source = LocalSource(queries(*(replace(OK, group=name) for name in names)))
-        console = Console(width=width, color_system=None, force_terminal=False)
 
-        with console.capture() as captured:
-            draw_groups(console, look(source, ["c1"], None).groups)
+        text = table_of(source, ("c1",), width=width)
 
-        text = captured.get()
         assert text.count("1,234,567") == 2
         assert "-one " in text
         assert "-two " in text
