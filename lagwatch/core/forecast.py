@@ -5,8 +5,10 @@ for speeds that vary from commit to commit, and that drift, the more the longer 
 ONLY=forecast` replays traces against it.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -109,21 +111,10 @@ def outlooks(
 ) -> Outlooks:
     """Forecasts of rows; -1 is unknown in the columns given."""
     drain = -rates.trend_per_s
-    reason = np.full(lag.size, _REASONS.index(CatchUpReason.CATCHING_UP), np.int8)
+    takes_s, reason = _catch_up(lag, drain, rates.consumed_per_s)
+    caught_up = reason == _REASONS.index(CatchUpReason.CAUGHT_UP)
+    will = reason == _REASONS.index(CatchUpReason.CATCHING_UP)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        takes_s = np.where(drain > 0, lag / drain, np.nan)
-        for why, where in (
-            (CatchUpReason.TOO_SLOW, takes_s > _LONGEST_S),
-            (CatchUpReason.FALLING_BEHIND, drain <= 0),
-            (CatchUpReason.NOT_MOVING, rates.consumed_per_s == 0),
-            (CatchUpReason.RATES_UNKNOWN, np.isnan(drain)),
-            (CatchUpReason.CAUGHT_UP, lag == 0),
-            (CatchUpReason.LAG_UNKNOWN, lag < 0),
-        ):
-            reason[where] = _REASONS.index(why)
-        caught_up = reason == _REASONS.index(CatchUpReason.CAUGHT_UP)
-        will = reason == _REASONS.index(CatchUpReason.CATCHING_UP)
-        takes_s = np.where(caught_up, 0.0, np.where(will, takes_s, np.nan))
         flow = rates.consumed_per_s + rates.produced_per_s
         drift = _DRIFT * flow * np.sqrt(1 + takes_s / rates.span_s)
         unsure = np.sqrt(_chance(rates, takes_s) ** 2 + (_SURE * drift) ** 2)
@@ -146,6 +137,62 @@ def outlooks(
         loss_in_s=loss_s,
         retention_used=used,
     )
+
+
+def _catch_up(
+    lag: Int64, drain: Float64, consumed_per_s: Float64
+) -> tuple[Float64, NDArray[np.int8]]:
+    """Seconds until rows have caught up, not a number unless they will; and the reasons."""
+    reason = np.full(lag.size, _REASONS.index(CatchUpReason.CATCHING_UP), np.int8)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        takes_s = np.where(drain > 0, lag / drain, np.nan)
+        for why, where in (
+            (CatchUpReason.TOO_SLOW, takes_s > _LONGEST_S),
+            (CatchUpReason.FALLING_BEHIND, drain <= 0),
+            (CatchUpReason.NOT_MOVING, consumed_per_s == 0),
+            (CatchUpReason.RATES_UNKNOWN, np.isnan(drain)),
+            (CatchUpReason.CAUGHT_UP, lag == 0),
+            (CatchUpReason.LAG_UNKNOWN, lag < 0),
+        ):
+            reason[where] = _REASONS.index(why)
+    caught_up = reason == _REASONS.index(CatchUpReason.CAUGHT_UP)
+    will = reason == _REASONS.index(CatchUpReason.CATCHING_UP)
+    return np.where(caught_up, 0.0, np.where(will, takes_s, np.nan)), reason
+
+
+def from_lags(lags: Sequence[tuple[int, int]]) -> float | None:
+    """Seconds until it has caught up where only lags are known; `remaining_s` says how.
+
+    `lags` are (instant in ms, messages), oldest first; the speed is that from the first to the
+    last.
+    """
+    (first_ms, first), (last_ms, last) = lags[0], lags[-1]
+    if last_ms <= first_ms:
+        return None
+    drain = np.array([(first - last) * 1000 / (last_ms - first_ms)])
+    takes_s, reason = _catch_up(np.array([last], np.int64), drain, np.array([np.nan]))
+    return _remaining_s(_known(takes_s[0]), _REASONS[reason[0]])
+
+
+def remaining_s(outlooks: Iterable[Outlook]) -> float | None:
+    """Seconds until the slowest has caught up; infinite: it will not; None: not known."""
+    late = max(
+        outlooks,
+        key=lambda each: (_RANK[each.catch_up_reason], each.catch_up_s or 0.0),
+        default=None,
+    )
+    return None if late is None else _remaining_s(late.catch_up_s, late.catch_up_reason)
+
+
+_NEVER: Final = (
+    CatchUpReason.NOT_MOVING,
+    CatchUpReason.FALLING_BEHIND,
+    CatchUpReason.TOO_SLOW,
+)
+
+
+def _remaining_s(takes_s: float | None, reason: CatchUpReason) -> float | None:
+    return inf if reason in _NEVER else takes_s
 
 
 def _chance(rates: Rates, takes_s: Float64) -> Float64:

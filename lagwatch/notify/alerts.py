@@ -215,7 +215,8 @@ class Alerts:
             return
         rules = active(self._mutes, now_ms)
         muted = partial(_is_muted, rules, snapshot.cluster)
-        decided = watch.decide(snapshot, now_ms, muted)
+        outlook = partial(queries.outlook, snapshot.cluster)
+        decided = watch.decide(snapshot, now_ms, muted, outlook)
         if now_ms - self._budgets_kept_ms[snapshot.cluster] >= _KEEP_BUDGETS_EVERY_MS:
             self._keep_budgets(snapshot.cluster, watch, now_ms)
         if not decided:

@@ -6,9 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from lagwatch.core.forecast import from_lags
 from lagwatch.core.incident import QUIET, Observation, Policy, State, Tell, grade, step
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.core.record import Kind, Records
@@ -18,6 +20,8 @@ from lagwatch.notify.policies import PolicyBook
 from lagwatch.ports.history import HistoryRange, HistoryStore
 
 _UNKNOWN: Final = -1
+_SPEED_OVER_MS: Final = 300_000
+"""Time over which the speed of a group is told from its lags."""
 _STATUSES: Final[Mapping[str, GroupStatus]] = {
     **{status.name: status for status in GroupStatus},
     "WARNING": GroupStatus.WARN,
@@ -60,6 +64,7 @@ class BackTest:
     """Notices by (cluster, group)."""
     _states: dict[tuple[str, str], State] = field(default_factory=dict)
     _policies: dict[tuple[str, str], Policy | None] = field(default_factory=dict)
+    _lags: dict[tuple[str, str], list[tuple[int, int]]] = field(default_factory=dict)
     _objectives: Objectives = field(init=False)
 
     def __post_init__(self) -> None:
@@ -75,7 +80,10 @@ class BackTest:
             if policy is None:
                 continue
             name = "/".join(key)
-            seen, _ = self._objectives.judged(name, policy.name, sample.seen, sample.at_ms)
+            lags = self._remember(key, sample)
+            seen, _ = self._objectives.judged(
+                name, policy.name, sample.seen, sample.at_ms, partial(from_lags, lags)
+            )
             state, decision = step(
                 self._states.get(key, QUIET),
                 grade(seen, policy),
@@ -96,6 +104,14 @@ class BackTest:
                 reason=decision.reason.value,
                 severity=incident.severity.name,
             )
+
+    def _remember(self, key: tuple[str, str], sample: Sample) -> list[tuple[int, int]]:
+        """The group's lags over the last minutes: the history has no rates."""
+        lags = self._lags.setdefault(key, [])
+        lags.append((sample.at_ms, sample.seen.total_lag))
+        while sample.at_ms - lags[0][0] > _SPEED_OVER_MS:
+            del lags[0]
+        return lags
 
     def _policy(self, key: tuple[str, str]) -> Policy | None:
         if key not in self._policies:

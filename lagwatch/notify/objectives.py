@@ -8,8 +8,9 @@ trouble. Time in which lagwatch did not run for more than two minutes counts as 
 Source: Google, "The Site Reliability Workbook", chapter 5, multiwindow, multi-burn-rate alerts.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Final
 
 from lagwatch.config.alerts import PolicySettings
@@ -25,10 +26,12 @@ _SHORT: Final = 12
 """A window's last part, in which the budget must be spent as fast."""
 _FAST_MS, _FAST_SHARE = 3_600_000, 0.02
 _SLOW_MS, _SLOW_SHARE = LONGEST_MS, 0.05
-_STEP_MS: Final = 10_000
-_SPEED_OVER_MS: Final = 300_000
+_FORECAST_EVERY_MS: Final = 10_000
 BEHIND_MS: Final = 60_000
-"""Time lag of a group from which its speed is measured, and for how long that takes."""
+"""Time lag from which a group must catch up, and for how long it must have had it."""
+
+Forecast = Callable[[], float | None]
+"""Seconds until the group has caught up (`core.forecast.remaining_s`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +51,10 @@ class Objective:
         """Time in a month in which the limits may be missed."""
         return (1 - self.share) * _BUDGET_OF_MS
 
-    def missed(self, seen: Observation, speed: float | None) -> str:
+    def missed(self, seen: Observation, remaining_s: float | None) -> str:
         """Which limit is missed and by how much; "" when none is, or too little is known.
 
-        `speed` is in messages per second by which the lag shrinks; None: unknown.
+        `remaining_s`: until it has caught up; infinite: it will not; None: not known.
         """
         if seen.status not in (*_JUDGED, GroupStatus.ERR):
             return ""
@@ -64,19 +67,18 @@ class Objective:
             return (
                 f"{counted(seen.total_lag, 'message')} behind, more than {self.max_lag:,} allowed"
             )
-        return self._too_slow(seen, speed) if self.catch_up_within_ms else ""
+        return self._too_slow(seen, remaining_s)
 
-    def _too_slow(self, seen: Observation, speed: float | None) -> str:
-        if speed is None:
+    def _too_slow(self, seen: Observation, remaining_s: float | None) -> str:
+        if not self.catch_up_within_ms or remaining_s is None:
             return ""
         behind = f"{counted(seen.total_lag, 'message')} behind"
         limit = duration(self.catch_up_within_ms / 1000)
-        if speed <= 0:
-            return f"{behind}, and the lag does not shrink; it may take {limit} to catch up"
-        needs_s = seen.total_lag / speed
-        if needs_s * 1000 <= self.catch_up_within_ms:
+        if remaining_s == inf:
+            return f"{behind}, and does not catch up at its speed; allowed are {limit}"
+        if remaining_s * 1000 <= self.catch_up_within_ms:
             return ""
-        return f"{behind}, caught up in about {duration(needs_s)}; allowed are {limit}"
+        return f"{behind}, caught up in about {duration(remaining_s)}; allowed are {limit}"
 
 
 def objective(settings: PolicySettings) -> Objective | None:
@@ -94,8 +96,18 @@ def objective(settings: PolicySettings) -> Objective | None:
     )
 
 
+@dataclass(slots=True, kw_only=True)
+class _Behind:
+    """A group that is a minute behind or more."""
+
+    since_ms: int
+    asked_ms: int | None = None
+    """When its forecast was asked."""
+    remaining_s: float | None = None
+
+
 class Objectives:
-    """Judges what is seen by the objectives; remembers speeds and spent budgets by group."""
+    """Judges what is seen by the objectives; remembers who is behind and what was spent."""
 
     def __init__(
         self, by_policy: Mapping[str, Objective], spent: Mapping[Key, Spent] | None = None
@@ -103,13 +115,13 @@ class Objectives:
         """`spent`: what is kept from before the start."""
         self.by_policy = by_policy
         self._spent: dict[Key, Spent] = dict(spent or {})
-        self._lags: dict[Key, list[tuple[int, int]]] = {}
+        self._behind: dict[Key, _Behind] = {}
         self._now_ms = self._before_ms = 0
         """This round and the one before."""
 
     def groups(self) -> Iterable[str]:
         """Groups of which something is remembered: they must be judged in every round."""
-        return {group for group, _ in (*self._spent, *self._lags)}
+        return {group for group, _ in (*self._spent, *self._behind)}
 
     def spent_since(self, since_ms: int, now_ms: int) -> Mapping[Key, Spent]:
         """Budgets of which something was spent after an instant.
@@ -122,9 +134,12 @@ class Objectives:
         return {key: spent for key, spent in self._spent.items() if spent.last_ms > since_ms}
 
     def judged(
-        self, group: str, policy: str, seen: Observation, now_ms: int
+        self, group: str, policy: str, seen: Observation, now_ms: int, forecast: Forecast
     ) -> tuple[Observation, str]:
-        """What is seen, as bad as the objective makes it, and why ("" if it does not)."""
+        """What is seen, as bad as the objective makes it, and why ("" if it does not).
+
+        `forecast` is asked where a limit depends on it, at most every ten seconds.
+        """
         found = self.by_policy.get(policy)
         if found is None:
             return seen, ""
@@ -132,7 +147,7 @@ class Objectives:
             self._before_ms, self._now_ms = self._now_ms, now_ms
         key = group, policy
         severity = found.severity
-        missed = found.missed(seen, self._speed(key, found, seen, now_ms))
+        missed = found.missed(seen, self._remaining_s(key, found, seen, now_ms, forecast))
         if not missed and found.max_time_lag_ms and seen.time_lag_open and not found.share:
             # whether it is kept is not known: an incident stays as it is
             unknown = seen.status is GroupStatus.OK
@@ -143,20 +158,19 @@ class Objectives:
             return seen, missed
         return replace(seen, status=severity), missed
 
-    def _speed(self, key: Key, found: Objective, seen: Observation, now_ms: int) -> float | None:
-        """Messages per second by which the lag of a group shrinks that is behind for a while."""
+    def _remaining_s(
+        self, key: Key, found: Objective, seen: Observation, now_ms: int, forecast: Forecast
+    ) -> float | None:
+        """When a group that has been behind for a while will have caught up."""
         if not found.catch_up_within_ms or seen.time_lag_ms < BEHIND_MS:
-            self._lags.pop(key, None)
+            self._behind.pop(key, None)
             return None
-        lags = self._lags.setdefault(key, [])
-        if not lags or now_ms - lags[-1][0] >= _STEP_MS:
-            lags.append((now_ms, seen.total_lag))
-        while now_ms - lags[0][0] > _SPEED_OVER_MS:
-            del lags[0]
-        past_ms = now_ms - lags[0][0]
-        if past_ms < BEHIND_MS:
+        behind = self._behind.setdefault(key, _Behind(since_ms=now_ms))
+        if now_ms - behind.since_ms < BEHIND_MS:
             return None
-        return (lags[0][1] - seen.total_lag) / (past_ms / 1000)
+        if behind.asked_ms is None or now_ms - behind.asked_ms >= _FORECAST_EVERY_MS:
+            behind.asked_ms, behind.remaining_s = now_ms, forecast()
+        return behind.remaining_s
 
     def _burnt(
         self, key: Key, found: Objective, missed: str, now_ms: int

@@ -7,11 +7,13 @@ snapshot, and only these and the groups with stored state are looked at individu
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lagwatch.core.forecast import GroupOutlook, remaining_s
 from lagwatch.core.incident import (
     QUIET,
     Decision,
@@ -39,6 +41,8 @@ _SETTLING_MS: Final = 600_000
 
 Topics = frozenset[str]
 Muted = Callable[[str], bool]
+OutlookOf = Callable[[str], GroupOutlook]
+"""Rates and forecast of a group of the snapshot."""
 
 
 @dataclass(slots=True)
@@ -75,6 +79,16 @@ class Decided:
     """The objective that is missed, in words; ""."""
     kinds: Kinds
     """The kinds of trouble it has now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Round:
+    """What one round of decisions is about."""
+
+    snapshot: ClusterSnapshot
+    now_ms: EpochMs
+    muted: Muted
+    outlook: OutlookOf
 
 
 class Watch:
@@ -117,7 +131,9 @@ class Watch:
         """Error budgets of which something was spent after an instant."""
         return self._objectives.spent_since(since_ms, now_ms)
 
-    def decide(self, snapshot: ClusterSnapshot, now_ms: EpochMs, muted: Muted) -> list[Decided]:
+    def decide(
+        self, snapshot: ClusterSnapshot, now_ms: EpochMs, muted: Muted, outlook: OutlookOf
+    ) -> list[Decided]:
         """Decisions to store and then to `apply`.
 
         Silent ones take effect at once and are not returned.
@@ -141,8 +157,9 @@ class Watch:
         looked_at = sum(number is not None for number in numbers.values())
         self.reasons[Reason.HEALTHY] += len(snapshot.groups) - looked_at
         decided = []
+        this = _Round(snapshot=snapshot, now_ms=now_ms, muted=muted, outlook=outlook)
         for group, number in numbers.items():
-            decision = self._look(snapshot, group, number, now_ms, muted)
+            decision = self._look(this, group, number)
             if decision is not None:
                 decided.append(decision)
         return decided
@@ -177,16 +194,10 @@ class Watch:
             restored=bool(kept.incident),
         )
 
-    def _look(
-        self,
-        snapshot: ClusterSnapshot,
-        group: str,
-        number: int | None,
-        now_ms: EpochMs,
-        muted: Muted,
-    ) -> Decided | None:
+    def _look(self, this: _Round, group: str, number: int | None) -> Decided | None:
+        snapshot, now_ms = this.snapshot, this.now_ms
         tracked = self._tracked.get(group)
-        policy, graded, missed = self._graded(snapshot, group, number, tracked, now_ms)
+        policy, graded, missed = self._graded(this, group, number, tracked)
         if policy is None:
             return None
         if tracked is None:
@@ -201,7 +212,7 @@ class Watch:
             tracked.complete = float(snapshot.group.complete[number])
             _sample(tracked.samples, now_ms, int(snapshot.group.total_lag[number]))
         before = tracked.state
-        after, decision = step(before, graded, policy, now_ms, muted=muted(group))
+        after, decision = step(before, graded, policy, now_ms, muted=this.muted(group))
         if number is None or is_bad or before is not QUIET:
             self.reasons[decision.reason] += 1
         if decision.silent:
@@ -230,12 +241,7 @@ class Watch:
             self._tracked[group] = tracked
 
     def _graded(
-        self,
-        snapshot: ClusterSnapshot,
-        group: str,
-        number: int | None,
-        tracked: _Tracked | None,
-        now_ms: EpochMs,
+        self, this: _Round, group: str, number: int | None, tracked: _Tracked | None
     ) -> tuple[Policy | None, Graded, str]:
         """The policy that decides, how bad it finds the group, and which objective is missed.
 
@@ -248,8 +254,14 @@ class Watch:
         if number is None:
             return before, gone(), ""
         found = []
-        for policy, seen in self._seen(snapshot, group, number):
-            judged, missed = self._objectives.judged(group, policy.name, seen, now_ms)
+        for policy, seen, topics in self._seen(this.snapshot, group, number):
+            judged, missed = self._objectives.judged(
+                group,
+                policy.name,
+                seen,
+                this.now_ms,
+                partial(_remaining_s, this.outlook, group, topics),
+            )
             found.append((policy, grade(judged, policy), missed))
         bad = [finding for finding in found if finding[1].severity not in (None, GroupStatus.OK)]
         if bad:
@@ -264,8 +276,8 @@ class Watch:
 
     def _seen(
         self, snapshot: ClusterSnapshot, group: str, number: int
-    ) -> list[tuple[Policy, Observation]]:
-        """Each policy that applies to (topics of) the group, with what it observes."""
+    ) -> list[tuple[Policy, Observation, Topics | None]]:
+        """Each policy that applies to the group, with what it observes of which topics."""
         policies = self._policies.get(group)
         if policies is None:
             policies = self._policies[group] = self._book.of(
@@ -274,15 +286,13 @@ class Watch:
         kinds = {id(policy): policy for policy in policies.values()}
         if len(kinds) == 1:
             policy = next(iter(kinds.values()))
-            return [] if policy is None else [(policy, _group(snapshot, number))]
-        return [
-            (
-                policy,
-                _part(snapshot, number, frozenset(t for t, p in policies.items() if p is policy)),
-            )
+            return [] if policy is None else [(policy, _group(snapshot, number), None)]
+        parts = [
+            (policy, frozenset(topic for topic, each in policies.items() if each is policy))
             for policy in kinds.values()
             if policy is not None
         ]
+        return [(policy, _part(snapshot, number, topics), topics) for policy, topics in parts]
 
     def _is_settling(
         self,
@@ -296,6 +306,14 @@ class Watch:
         if graded.severity is not GroupStatus.OK or now_ms - self._started_ms >= _SETTLING_MS:
             return False
         return number is None or float(snapshot.group.complete[number]) < tracked.complete
+
+
+def _remaining_s(outlook: OutlookOf, group: str, topics: Topics | None) -> float | None:
+    """Seconds until the group has caught up in these topics; None: in all it reads."""
+    found = outlook(group)
+    if topics is None:
+        return remaining_s([found.whole])
+    return remaining_s(each for place, each in found.partitions.items() if place[0] in topics)
 
 
 def _losers(snapshot: ClusterSnapshot) -> NDArray[np.bool_]:

@@ -1,5 +1,7 @@
 """An open incident outlives the time in which its group cannot be judged."""
 
+from functools import partial
+
 from lagwatch.config.alerts import AlertsSettings
 from lagwatch.core.incident import Act, Incident, State
 from lagwatch.core.model import EpochMs, GroupStatus, Rule
@@ -7,6 +9,7 @@ from lagwatch.notify.policies import PolicyBook
 from lagwatch.notify.store import Kept
 from lagwatch.notify.watch import Decided, Watch
 from lagwatch.ports.reports import Backlog
+from lagwatch.query import SnapshotQueries
 from tests.support.history import NOON_MS, Live
 
 
@@ -27,7 +30,9 @@ def _watch() -> Watch:
 
 
 def _decided(watch: Watch, live: Live) -> list[Decided]:
-    return watch.decide(live.judge(), EpochMs(live.now_ms), lambda _: False)
+    queries = SnapshotQueries({"here": live.monitor}, health=tuple)
+    outlook = partial(queries.outlook, "here")
+    return watch.decide(live.judge(), EpochMs(live.now_ms), lambda _: False, outlook)
 
 
 def test_an_incident_stays_open_while_a_partition_of_its_group_is_warming_up() -> None:

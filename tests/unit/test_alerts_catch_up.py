@@ -1,0 +1,130 @@
+"""The limit `catch_up_within_s` is about the forecast that the API and the page show."""
+
+from functools import partial
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lagwatch.config.alerts import AlertsSettings
+from lagwatch.core.forecast import CatchUpReason, from_lags
+from lagwatch.core.incident import Observation
+from lagwatch.core.model import EpochMs, GroupStatus
+from lagwatch.core.words import duration
+from lagwatch.notify.backtest import BackTest, Sample
+from lagwatch.notify.policies import PolicyBook
+from lagwatch.notify.watch import Decided, Watch
+from lagwatch.query import SnapshotQueries
+from tests.support.history import Live
+
+_STEP_S = 5
+
+
+def _book(**policy: object) -> PolicyBook:
+    return PolicyBook(AlertsSettings(policies={"p": {"close_for_s": 0, **policy}}))
+
+
+class Scene:
+    """A group that is far behind and reads at a constant speed, while 10/s are produced."""
+
+    def __init__(self, **policy: object) -> None:
+        self.live = Live()
+        self.live.topics(orders=1)
+        self.queries = SnapshotQueries({"here": self.live.monitor}, health=tuple)
+        self.watch = Watch("here", _book(**policy), [], {}, started_ms=self.live.now_ms)
+        self.committed = 0
+        self.decided: list[Decided] = []
+
+    def reads(self, per_s: int, for_s: int) -> None:
+        for _ in range(0, for_s, _STEP_S):
+            self.live.produce("orders", 0, 10 * _STEP_S)
+            self.committed += per_s * _STEP_S
+            self.live.wait(_STEP_S)
+            self.live.commit(("a", "orders", 0, self.committed))
+            outlook = partial(self.queries.outlook, "here")
+            snapshot = self.live.judge()
+            found = self.watch.decide(snapshot, EpochMs(self.live.now_ms), lambda _: False, outlook)
+            self.watch.apply(found)
+            self.decided += found
+
+
+@pytest.mark.parametrize("per_s", [5, 12, 15, 40])
+def test_the_limit_is_missed_when_the_forecast_of_the_group_says_so(per_s: int) -> None:
+    scene = Scene(catch_up_within_s=600)
+    scene.reads(6, 600)
+    before = len(scene.decided)
+    lag = scene.live.ends["orders", 0] - scene.committed
+    scene.reads(per_s, 60)
+
+    whole = scene.queries.outlook("here", "a").whole
+    late = whole.catch_up_reason is not CatchUpReason.CATCHING_UP or (
+        whole.catch_up_s is not None and whole.catch_up_s > 600
+    )
+    is_open = scene.watch.open_incidents == 1
+
+    assert lag > 2_000
+    assert before >= 1, "it falls behind, which is no error by its verdict"
+    assert "does not catch up at its speed" in scene.decided[0].missed
+    assert is_open is late
+    assert late is (per_s < 15)
+
+
+def test_a_policy_for_one_topic_asks_when_that_topic_is_read() -> None:
+    scene = Scene(catch_up_within_s=600, topic="^orders$")
+    scene.live.topics(orders=1, mail=1)
+    scene.live.commit(("a", "mail", 0, 0))
+    scene.reads(6, 600)
+
+    assert scene.watch.open_incidents == 1
+
+
+@pytest.mark.parametrize(
+    ("per_second", "remaining_s"), [(10, 880.0), (5, 1880.0), (0, inf), (-1, inf)]
+)
+def test_the_back_test_tells_the_speed_from_recorded_lags(per_second, remaining_s) -> None:
+    lags = [(s * 1000, 10_000 - per_second * s) for s in range(0, 121, 30)]
+
+    assert from_lags(lags) == remaining_s
+
+
+def test_the_back_test_opens_when_the_recorded_lags_shrink_too_slowly() -> None:
+    run = BackTest(book=_book(catch_up_within_s=1800))
+    samples = [
+        Sample(
+            at_ms=s * 1000,
+            cluster="here",
+            group="a",
+            seen=Observation(status=GroupStatus.OK, total_lag=10_000 - 5 * s, time_lag_ms=600_000),
+        )
+        for s in range(0, 1201, 30)
+    ]
+
+    told = list(run.replay(samples))
+
+    assert [(each.at_ms, each.tell.value) for each in told] == [
+        (60_000, "open"),
+        # 7,650 messages at 5/s are half an hour and 470 s less: it will be in time
+        (next(ms for ms, lag in _lags(samples) if lag / 5 <= 1800), "close"),
+    ]
+
+
+def _lags(samples):
+    return [(sample.at_ms, sample.seen.total_lag) for sample in samples]
+
+
+@given(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(1, 10**7))
+def test_a_lag_that_shrinks_is_read_in_the_time_it_takes_at_that_speed(first, last, past_ms):
+    found = from_lags([(0, first), (past_ms, last)])
+
+    if last == 0:
+        assert found == 0
+    elif last >= first:
+        assert found == inf
+    else:
+        assert found is not None
+        years = last / ((first - last) * 1000 / past_ms) > 366 * 86_400
+        assert found == (
+            inf if years else pytest.approx(last * past_ms / 1000 / (first - last), abs=1e-3)
+        )
+        assert duration(min(found, 1e9))
