@@ -27,6 +27,7 @@ from lagwatch.pollers.log_ends import LogEndPoller
 from lagwatch.pollers.loop import ConnectionPoller, Pace, Poller, PollLoop, Send, Wake
 from lagwatch.pollers.offsets_topic import OffsetsTopicPoller
 from lagwatch.pollers.progress import ProgressPoller
+from lagwatch.pollers.quiet import QuietPartitions
 from lagwatch.pollers.record_times import RecordTimePoller
 from lagwatch.pollers.share_state import (
     SHARE_STATE_TOPIC,
@@ -139,6 +140,7 @@ class Collector:
         )
         self._helpers = (self._held, tails, transactions, record_times)
         self._progress = self._progress_poller() if self._settings.progress else None
+        self._quiet = QuietPartitions(self._last, rows, clock)
 
     async def run(self) -> None:
         """Poll until cancelled."""
@@ -150,6 +152,7 @@ class Collector:
             clock=self._clock,
             send=self._send,
             offsets_topic=settings.offsets_topic,
+            quiet=self._quiet,
             listeners=[each.note for each in (self._known, *self._helpers)],
         )
         async with asyncio.TaskGroup() as tasks:

@@ -128,7 +128,7 @@ class ClusterSettings(Section):
     topic_allow: Regex = Field(default="", description="watch only topics whose name matches")
     topic_deny: Regex = Field(default="", description="do not watch topics whose name matches")
     log_end_interval_s: Interval = Field(
-        default=5.0, description="seconds between two requests of all log end offsets"
+        default=5.0, description="seconds between two requests of log end offsets"
     )
     topic_interval_s: Interval = Field(
         default=60.0, description="seconds between two requests of topics, partitions and leaders"

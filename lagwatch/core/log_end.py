@@ -61,6 +61,11 @@ class LogEndHistory:
         """Version of the stored samples; when it changes, instants read earlier may change, too."""
         self._gaps: list[tuple[int, int]] = []
         """Last sample before each gap, first one after it; both are samples still."""
+        self._asked_ms: Int64 = np.zeros(0, np.int64)
+        """The last sample for which each partition was asked; -1 none."""
+        self._leap_first_ms: Int64 = np.zeros(0, np.int64)
+        self._leap_last_ms: Int64 = np.zeros(0, np.int64)
+        """The last samples between which each partition grew without being asked; -1 none."""
 
     @property
     def gaps(self) -> tuple[tuple[int, int], ...]:
@@ -74,6 +79,9 @@ class LogEndHistory:
         self._ends = np.full((self._at_ms.size, ends.shape[1]), UNKNOWN, np.int64)
         self._ends[: self._count] = ends
         self._gaps = [(first, last) for first, last in gaps]
+        self._asked_ms = np.full(ends.shape[1], at_ms[-1] if self._count else UNKNOWN, np.int64)
+        self._leap_first_ms = np.full(ends.shape[1], UNKNOWN, np.int64)
+        self._leap_last_ms = self._leap_first_ms.copy()
         self._interrupted = self._count > 0
         self.restored_ms = int(at_ms[-1]) if self._count else UNKNOWN
         self.revision += 1
@@ -117,13 +125,21 @@ class LogEndHistory:
         kept = np.flatnonzero(source >= 0)
         ends[: self._count, kept] = self.ends[:, source[kept]]
         self._ends = ends
+        self._asked_ms = np.append(self._asked_ms, UNKNOWN)[source]
+        self._leap_first_ms = np.append(self._leap_first_ms, UNKNOWN)[source]
+        self._leap_last_ms = np.append(self._leap_last_ms, UNKNOWN)[source]
         self.revision += 1
 
-    def add(self, at_ms: int, log_end: Int64) -> None:
-        """Add one round of samples, -1 where unknown.
+    def add(self, at_ms: int, log_end: Int64, asked: NDArray[np.bool_] | None = None) -> None:
+        """Add one round of samples, -1 where unknown; `asked`: of which partitions, None: of all.
+
+        The others are taken to rest. One that has grown when it is asked again did so on the line
+        from the sample for which it was asked before (a *leap*): nothing between is known of it.
 
         A round not newer than the last (the clock was set back) takes the last one's place.
         """
+        if asked is not None:
+            log_end = np.where(asked, log_end, UNKNOWN)
         before = self.latest()
         fell = np.flatnonzero((log_end >= 0) & (log_end < before))
         if fell.size:
@@ -133,6 +149,9 @@ class LogEndHistory:
             self._thin(at_ms)
         if self._interrupted:
             self._end_gap(at_ms)
+        if self._count and not again:
+            self._draw_leaps(at_ms, before, log_end)
+        self._asked_ms[slice(None) if asked is None else asked] = at_ms
         place = self._count - 1 if again else self._count
         self._ends[place] = np.where(log_end >= 0, log_end, before)
         if again:
@@ -140,6 +159,22 @@ class LogEndHistory:
         else:
             self._at_ms[place] = at_ms
             self._count += 1
+
+    def _draw_leaps(self, at_ms: int, before: Int64, log_end: Int64) -> None:
+        """Put the samples for which partitions that grew were not asked on their line."""
+        newest_ms = self._at_ms[self._count - 1]
+        asked_ms = self._asked_ms
+        leap = np.flatnonzero(
+            (log_end > before) & (before >= 0) & (asked_ms >= 0) & (asked_ms < newest_ms)
+        )
+        for since_ms in np.unique(asked_ms[leap]).tolist():
+            grown = leap[asked_ms[leap] == since_ms]
+            first = int(np.searchsorted(self.at_ms, since_ms, side="right"))
+            share = (self.at_ms[first:] - since_ms) / (at_ms - since_ms)
+            more = np.outer(share, log_end[grown] - before[grown])
+            self._ends[first : self._count, grown] = before[grown] + np.floor(more).astype(np.int64)
+        self._leap_first_ms[leap] = asked_ms[leap]
+        self._leap_last_ms[leap] = at_ms
 
     def _end_gap(self, at_ms: int) -> None:
         last_ms = int(self._at_ms[self._count - 1])
@@ -289,11 +324,22 @@ class LogEndHistory:
         reason = np.where(passed, reason, TimeLagReason.CAUGHT_UP)
         never = self.latest()[partition] < 0
         reason = np.where(never, TimeLagReason.LOG_END_UNKNOWN, reason)
+        before_ms, after_ms = self._without_leaps(partition, before_ms, after_ms)
         return Age(
             np.where(never, UNKNOWN, lag_ms),
             reason.astype(np.int8),
             np.where(known, before_ms, UNKNOWN),
             np.where(passed & ~never, after_ms, UNKNOWN),
+        )
+
+    def _without_leaps(
+        self, partition: Index, before_ms: Int64, after_ms: Int64
+    ) -> tuple[Int64, Int64]:
+        """The same samples, or the ends of the leap that they are inside of."""
+        first_ms, last_ms = self._leap_first_ms[partition], self._leap_last_ms[partition]
+        return (
+            np.where((first_ms < before_ms) & (before_ms < last_ms), first_ms, before_ms),
+            np.where((first_ms < after_ms) & (after_ms < last_ms), last_ms, after_ms),
         )
 
     def _in_gap(self, before_ms: Int64, after_ms: Int64) -> NDArray[np.bool_]:

@@ -30,6 +30,7 @@ _RENEW_EVERY: Final = 4
 """Rounds without any answer until another client tries."""
 
 Int64 = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 Answers = Mapping[TopicPartition, ListOffsetsResultInfo | KafkaError]
 
 
@@ -56,13 +57,20 @@ def ask_offsets(
     return answer
 
 
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """All partitions of a listing by row; made once, for most rounds ask the same."""
+
+    names: list[tuple[str, int]]
+    latest: list[TopicPartition]
+
+
 @dataclass(slots=True)
 class _Columns:
     """The answers of one round, one row per partition of the listing."""
 
     topics: TopicListing
-    topic_of: NDArray[np.int64]
-    partition_of: NDArray[np.int64]
+    places: _Places
     log_start: Int64 | None
     log_end: Int64
     last_stable: Int64
@@ -72,6 +80,19 @@ class _Columns:
     replaced: bool = False
     silent: Counter[tuple[int, str]] = field(default_factory=Counter)
     """(leader, reason) → partitions without an answer."""
+
+    def is_of(self, topics: TopicListing) -> bool:
+        """Has each partition the same row in a listing?"""
+        return self.topics.names == topics.names and np.array_equal(
+            self.topics.partitions, topics.partitions
+        )
+
+    def follow(self, before: "_Columns", wanted: Bools | None) -> None:
+        """Take from the round before what it tells of this one, and what is not wanted now."""
+        self.stable_at = np.where(before.last_stable == before.log_end, before.log_end, UNKNOWN)
+        if wanted is not None:
+            self.log_end[~wanted] = before.log_end[~wanted]
+            self.last_stable[~wanted] = before.last_stable[~wanted]
 
 
 class KafkaLogEnds:
@@ -84,19 +105,27 @@ class KafkaLogEnds:
         self._before: _Columns | None = None
         """The last round."""
 
-    async def log_ends(self, topics: TopicListing, *, with_log_start: bool) -> LogEndRound:
+    async def log_ends(
+        self, topics: TopicListing, *, with_log_start: bool, wanted: Bools | None = None
+    ) -> LogEndRound:
         """Ask all leaders at once; a broker that is silent only costs its own partitions."""
         admin = self._clients.admin
-        columns = _columns(topics, with_log_start=with_log_start)
-        columns.stable_at = _stable_at(self._before, topics)
-        by_leader = _rows_by_leader(topics.leader)
+        before = self._before
+        if before is not None and not before.is_of(topics):
+            before = None
+        places = _places(topics) if before is None else before.places
+        columns = _columns(topics, places, with_log_start=with_log_start)
+        if before is not None:
+            columns.follow(before, wanted)
+        by_leader = _rows_by_leader(topics.leader, wanted)
         async with asyncio.TaskGroup() as group:
             for leader, rows in by_leader.items():
                 group.create_task(self._ask_leader(leader, rows, columns))
-        if (columns.log_end >= 0).any():
+        asked = columns.log_end if wanted is None else columns.log_end[wanted]
+        if (asked >= 0).any():
             self._clients.answered()
             self._silent_rounds = 0
-        elif columns.log_end.size > 0:
+        elif asked.size > 0:
             self._silent_rounds += 1
             if self._silent_rounds % _RENEW_EVERY == 0:
                 self._clients.renew_admin(admin)
@@ -161,13 +190,6 @@ class _Chunk:
         self.columns = columns
         self._leader = leader
         self._rows = rows
-        names = columns.topics.names
-        self._names = [
-            (names[topic], partition)
-            for topic, partition in zip(
-                columns.topic_of[rows].tolist(), columns.partition_of[rows].tolist(), strict=True
-            )
-        ]
 
     def maybe_open(self) -> "_Chunk | None":
         """Those of which a transaction may be open; None: of none.
@@ -181,7 +203,11 @@ class _Chunk:
         return None if rests.all() else _Chunk(self._leader, rows[~rests], columns)
 
     def partitions(self, spec: int) -> list[TopicPartition]:
-        return [TopicPartition(name, partition, spec) for name, partition in self._names]
+        places, rows = self.columns.places, self._rows.tolist()
+        if spec == LATEST:
+            return [places.latest[row] for row in rows]
+        names = [places.names[row] for row in rows]
+        return [TopicPartition(name, partition, spec) for name, partition in names]
 
     async def take(self, column: Int64, answer: Awaitable[Answers]) -> None:
         """Write what was answered into the column; count what was not."""
@@ -197,7 +223,8 @@ class _Chunk:
                 refused[each.code()].append(each)
             elif each.offset >= 0:  # else its leader said nothing, and no error is reported
                 offsets[partition.topic, partition.partition] = each.offset
-        column[self._rows] = [offsets.get(name, UNKNOWN) for name in self._names]
+        names = self.columns.places.names
+        column[self._rows] = [offsets.get(names[row], UNKNOWN) for row in self._rows.tolist()]
         for errors in refused.values():
             self._silent(errors[0], len(errors), column)
         answered = len(offsets) + sum(map(len, refused.values()))
@@ -212,15 +239,23 @@ class _Chunk:
             self.columns.silent[self._leader, error.str() or error.name()] += count
 
 
-def _columns(topics: TopicListing, *, with_log_start: bool) -> _Columns:
-    counts = topics.partitions
-    rows = int(counts.sum())
-    topic_of = np.repeat(np.arange(len(counts)), counts)
-    first = np.concatenate(([0], np.cumsum(counts)[:-1])) if len(counts) else counts
+def _places(topics: TopicListing) -> _Places:
+    names = [
+        (name, partition)
+        for name, count in zip(topics.names, topics.partitions.tolist(), strict=True)
+        for partition in range(count)
+    ]
+    return _Places(
+        names=names,
+        latest=[TopicPartition(name, partition, LATEST) for name, partition in names],
+    )
+
+
+def _columns(topics: TopicListing, places: _Places, *, with_log_start: bool) -> _Columns:
+    rows = len(places.names)
     return _Columns(
         topics=topics,
-        topic_of=topic_of,
-        partition_of=np.arange(rows) - first[topic_of],
+        places=places,
         log_start=_unknown(rows) if with_log_start else None,
         log_end=_unknown(rows),
         last_stable=_unknown(rows),
@@ -228,24 +263,16 @@ def _columns(topics: TopicListing, *, with_log_start: bool) -> _Columns:
     )
 
 
-def _stable_at(before: _Columns | None, topics: TopicListing) -> Int64:
-    """`_Columns.stable_at` for a round of these topics."""
-    same = (
-        before is not None
-        and before.topics.names == topics.names
-        and np.array_equal(before.topics.partitions, topics.partitions)
-    )
-    if before is None or not same:
-        return _unknown(int(topics.partitions.sum()))
-    return np.where(before.last_stable == before.log_end, before.log_end, UNKNOWN)
-
-
 def _unknown(rows: int) -> Int64:
     return np.full(rows, UNKNOWN, np.int64)
 
 
-def _rows_by_leader(leader: NDArray[np.int32]) -> dict[int, NDArray[np.int64]]:
+def _rows_by_leader(
+    leader: NDArray[np.int32], wanted: Bools | None
+) -> dict[int, NDArray[np.int64]]:
     order = np.argsort(leader, kind="stable")
+    if wanted is not None:
+        order = order[wanted[order]]
     leaders, first = np.unique(leader[order], return_index=True)
     parts: Sequence[NDArray[np.int64]] = np.split(order, first[1:])
     return {each: rows for each, rows in zip(leaders.tolist(), parts, strict=False) if each >= 0}

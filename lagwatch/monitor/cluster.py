@@ -860,7 +860,8 @@ class ClusterMonitor:
         if report.version != self._topics_version:
             return False
         new = self.history.latest() < 0
-        self.history.add((report.started_ms + report.finished_ms) // 2, report.log_end)
+        at_ms = (report.started_ms + report.finished_ms) // 2
+        self.history.add(at_ms, report.log_end, report.asked)
         latest = self.history.latest()
         before = self._topics
         self._note_cuts(report, before)
@@ -886,7 +887,13 @@ class ClusterMonitor:
         """Log ends that went back: a re-created topic is read before its new id is known."""
         cut = np.flatnonzero((report.log_end >= 0) & (report.log_end < before.log_end))
         for topic in np.unique(np.searchsorted(before.first, cut, side="right") - 1).tolist():
-            self._cut_ms[before.names[topic]] = self._data_ms
+            self._cut_ms[before.names[topic]] = self._ends_read_ms(topic)
+
+    def _ends_read_ms(self, topic: int) -> EpochMs:
+        """Up to when the log ends of all partitions of a topic were read, by its number."""
+        first, end = self._topics.first[topic : topic + 2].tolist()
+        read_ms = self._partitions.answered_ms[first:end]
+        return EpochMs(min(self._data_ms, int(read_ms[read_ms >= 0].min(initial=self._data_ms))))
 
     def _note_complete(self, report: LogEnds, now_ms: EpochMs) -> None:
         """The first round of log ends that began after the backlog was read makes all complete.
@@ -921,6 +928,11 @@ class ClusterMonitor:
 
     def _new_topics(self, report: Topics, now_ms: EpochMs) -> None:
         found = change(self._topics, self._topic_ids, report)
+        read_ms = {
+            name: self._ends_read_ms(self._topics.index[name])
+            for name in found.recreated
+            if name in self._topics.index
+        }
         self._note_topics(found, now_ms)
         self.history.remap(found.source)
         self._partitions.remap(found.source)
@@ -930,7 +942,7 @@ class ClusterMonitor:
         if self._restored is not None and self._restored.offsets_topic in found.recreated:
             self._forget_restored(f"{self._restored.offsets_topic} was replaced")
         for name in found.recreated:
-            self._begin_anew(name, report)
+            self._begin_anew(name, report, read_ms.get(name, self._data_ms))
         self._topic_ids |= {
             name: topic_id
             for name, topic_id in zip(report.names, report.ids, strict=True)
@@ -953,14 +965,16 @@ class ClusterMonitor:
         }
         self._watch.topics(groups, self._topics, found.columns, found.recreated, now_ms)
 
-    def _begin_anew(self, topic: str, report: Topics) -> None:
+    def _begin_anew(self, topic: str, report: Topics, read_ms: EpochMs) -> None:
         """A topic was re-created: only commits of the new one stay.
+
+        `read_ms`: up to when its log ends were read.
 
         Where commits name their topic's id it is known which these are; else those that are newer
         than the last round in which the log ends were the old topic's, and rows that came into
         being since the old topic was last seen.
         """
-        seen_ms = max(self._topics_ms, self._data_ms)
+        seen_ms = max(self._topics_ms, read_ms)
         # while the topic was missing, log ends were read without it
         seen_ms = EpochMs(min(seen_ms, self._missing_since.get(topic, seen_ms)))
         cut_ms = self._cut_ms.pop(topic, UNKNOWN)

@@ -25,6 +25,8 @@ class PartitionStates:
         """A partition that was not read for longer than `away_after_ms` was away."""
         self._away_after_ms = away_after_ms
         self._columns = {name: np.zeros(0, np.int64) for name in _COLUMNS}
+        self.answered_ms: Int64 = np.zeros(0, np.int64)
+        """The last round for which each partition was asked and answered; -1 none."""
 
     def copied(self) -> dict[str, Int64]:
         """All columns by name, copied."""
@@ -34,21 +36,32 @@ class PartitionStates:
         """Take the columns of an earlier process; the time since is not held for an absence."""
         self._columns = {name: columns[name].copy() for name in _COLUMNS}
         self._columns["known_ms"].fill(UNKNOWN)
+        self.answered_ms = self._columns["known_ms"].copy()
 
     def remap(self, source: Int64) -> None:
         """Renumber: new column i is old column `source[i]`, or a new one for -1."""
         self._columns = {
             name: np.append(column, UNKNOWN)[source] for name, column in self._columns.items()
         }
+        self.answered_ms = np.append(self.answered_ms, UNKNOWN)[source]
 
     def round(self, report: LogEnds, before: TopicColumns) -> Bools:
         """Take in a round of log ends; `before` are the offsets known until then.
+
+        One that was not asked is taken to rest; when it is asked in vain, that is known only up to
+        its last answer.
 
         Returns the partitions that have come back after an absence.
         """
         at_ms = report.started_ms
         answered = report.log_end >= 0
         known_ms = self._columns["known_ms"]
+        if report.asked is not None:
+            known_ms[~report.asked & (known_ms >= 0)] = at_ms
+            answered &= report.asked
+        vain = report.log_end < 0
+        known_ms[vain] = np.minimum(known_ms, self.answered_ms)[vain]
+        self.answered_ms[answered] = at_ms
         away = answered & (known_ms >= 0) & (at_ms - known_ms > self._away_after_ms)
         if away.any():
             self._columns["clear_ms"][away] = self._columns["back_ms"][away]

@@ -1,22 +1,20 @@
 """Log start, log end and last stable offsets of all partitions, round by round."""
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lagwatch.clock import Clock
 from lagwatch.core.model import EpochMs
 from lagwatch.errors import SourceError
 from lagwatch.pollers.loop import EndsRound, Int64, Listener, PartitionEnds, Send
+from lagwatch.pollers.quiet import FEW_PARTITIONS, WHOLE_EVERY_S, QuietPartitions
 from lagwatch.pollers.topics import TopicPoller
 from lagwatch.ports.kafka import LogEndRound, LogEndSource, TopicListing
 from lagwatch.ports.reports import LogEnds, SourceKind
 
-_FEW_PARTITIONS: Final = 2_000
-"""Up to here log starts are asked for in every round."""
-_LOG_START_INTERVAL_S: Final = 30.0
-"""They move by retention only, which Kafka looks after every few minutes."""
+Bools = NDArray[np.bool_]
 
 
 class LogEndPoller:
@@ -33,19 +31,26 @@ class LogEndPoller:
         clock: Clock,
         send: Send,
         offsets_topic: str = "",
+        quiet: QuietPartitions | None = None,
         listeners: Sequence[Listener] = (),
     ) -> None:
-        """`listeners` get every round; it includes the offsets topic, filtered out or not."""
+        """`listeners` get every round; it includes the offsets topic, filtered out or not.
+
+        Without `quiet` every round asks for everything.
+        """
         self._source = log_ends
         self._cluster = cluster
         self._topics = topics
         self._clock = clock
         self._send = send
         self._offsets_topic = offsets_topic
-        self._listeners = listeners
+        self._quiet = quiet
+        self._listeners = listeners if quiet is None else (quiet.note, *listeners)
         self._version = 0
         self._log_start: Int64 = np.zeros(0, np.int64)
         self._log_start_s = 0.0
+        self._failed = False
+        """Did a partition give no answer in the last round?"""
         self._log_end: Int64 = np.zeros(0, np.int64)
 
     async def poll_once(self) -> Sequence[str]:
@@ -60,10 +65,17 @@ class LogEndPoller:
         fresh = version != self._version
         started_ms = self._clock.now_ms()
         whole = self._with_offsets_topic(listing)
+        every = fresh or self._failed or self._whole_due(int(whole.partitions.sum()))
+        asked = None if every or self._quiet is None else self._quiet.wanted()
         answer = await self._source.log_ends(
-            whole, with_log_start=fresh or self._log_start_due(int(whole.partitions.sum()))
+            whole, with_log_start=every, wanted=self._and_offsets_topic(asked, whole)
         )
-        seen = self._seen(version, started_ms, (listing, whole), answer)
+        if asked is not None and _failed(answer):
+            # where a leader is silent, nothing is known of its partitions that were not asked for
+            asked, started_ms = None, self._clock.now_ms()
+            answer = await self._source.log_ends(whole, with_log_start=True)
+        self._failed = _failed(answer)
+        seen = self._seen(version, started_ms, (listing, whole), answer, asked)
         if answer.stale:
             self._topics.suspect(ids=answer.replaced)
         elif not fresh and self._went_back(seen.ends.log_end):
@@ -79,6 +91,7 @@ class LogEndPoller:
                 log_start=self._log_start,
                 log_end=seen.ends.log_end,
                 last_stable=seen.ends.last_stable,
+                asked=asked,
             )
         )
         for listener in self._listeners:
@@ -96,12 +109,24 @@ class LogEndPoller:
             leader=np.concatenate((listing.leader, hidden.leader)),
         )
 
+    def _and_offsets_topic(self, asked: Bools | None, whole: TopicListing) -> Bools | None:
+        """What to ask for, the offsets topic included: it tells how far the reader must come."""
+        if asked is None:
+            return None
+        rows = np.append(asked, np.ones(int(whole.partitions.sum()) - asked.size, np.bool_))
+        if self._offsets_topic in whole.names:
+            at = whole.names.index(self._offsets_topic)
+            first = int(whole.partitions[:at].sum())
+            rows[first : first + int(whole.partitions[at])] = True
+        return rows
+
     def _seen(
         self,
         version: int,
         started_ms: EpochMs,
-        asked: tuple[TopicListing, TopicListing],
+        listings: tuple[TopicListing, TopicListing],
         answer: LogEndRound,
+        asked: Bools | None,
     ) -> EndsRound:
         """Take the answer apart again: our topics, and the offsets topic."""
 
@@ -110,7 +135,7 @@ class LogEndPoller:
             log_end, last_stable = answer.log_end[rows], answer.last_stable[rows]
             return PartitionEnds(started_ms=started_ms, log_end=log_end, last_stable=last_stable)
 
-        listing, whole = asked
+        listing, whole = listings
         offsets_topic = None
         if self._offsets_topic in whole.names:
             at = whole.names.index(self._offsets_topic)
@@ -120,11 +145,12 @@ class LogEndPoller:
             topics=listing,
             ends=ends(0, int(listing.partitions.sum())),
             offsets_topic=offsets_topic,
+            asked=asked,
         )
 
-    def _log_start_due(self, partitions: int) -> bool:
+    def _whole_due(self, partitions: int) -> bool:
         passed_s = self._clock.monotonic_s() - self._log_start_s
-        return partitions <= _FEW_PARTITIONS or passed_s >= _LOG_START_INTERVAL_S
+        return partitions <= FEW_PARTITIONS or passed_s >= WHOLE_EVERY_S
 
     def _went_back(self, log_end: Int64) -> bool:
         """A log that got shorter: the topic may be another one under the same name."""
@@ -144,3 +170,7 @@ class LogEndPoller:
             self._log_start_s = self._clock.monotonic_s()
         self._version = seen.version
         self._log_end = seen.ends.log_end
+
+
+def _failed(answer: LogEndRound) -> bool:
+    return answer.stale or bool(answer.problems)

@@ -232,6 +232,8 @@ class EndsRound:
     ends: PartitionEnds
     offsets_topic: PartitionEnds | None
     """Also while the filter hides that topic; None while it does not exist or is not visible."""
+    asked: NDArray[np.bool_] | None = None
+    """As `LogEnds.asked`."""
 
 
 Listener = Callable[[EndsRound], None]

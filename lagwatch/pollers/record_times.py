@@ -6,7 +6,7 @@ more than half a day ago, or while the log end was not read. It asks beside the 
 answer for as long as the committed offset stays, and asks for a bounded number of offsets a pass.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +19,7 @@ from lagwatch.core.model import UNKNOWN
 from lagwatch.core.offset_search import Found, OffsetSearch
 from lagwatch.pollers.known import KeyRows, LastOffsets
 from lagwatch.pollers.loop import EndsRound, Int64, Send
+from lagwatch.pollers.renumber import rows_before
 from lagwatch.ports.kafka import RecordTimes, RecordTimeSource, TopicListing, TopicTimes
 from lagwatch.ports.reports import AppendTimes, SourceKind
 
@@ -61,6 +62,8 @@ class _Passed:
             self._renumber(seen.topics)
         own, log_end, at_ms = self._columns, seen.ends.log_end, seen.ends.started_ms
         answered = log_end >= 0
+        if seen.asked is not None:
+            answered &= seen.asked
         fell = answered & (log_end < own["end"])
         for name in ("old", "young", "low", "high"):
             own[name][fell] = 0
@@ -83,26 +86,11 @@ class _Passed:
         return unseen
 
     def _renumber(self, listing: TopicListing) -> None:
-        rows = int(listing.partitions.sum())
-        source = np.full(rows, UNKNOWN, np.int64)
-        if self._listing is not None:
-            before = dict(zip(self._listing.names, _spans(self._listing), strict=True))
-            for name, span in zip(listing.names, _spans(listing), strict=True):
-                old = before.get(name)
-                if old is not None:
-                    size = min(len(span), len(old))
-                    source[span.start : span.start + size] = np.arange(old.start, old.start + size)
+        source = rows_before(self._listing, listing)
         for name, column in self._columns.items():
             empty = UNKNOWN if name in {"end", "at_ms"} else 0
             self._columns[name] = np.append(column, empty)[source]
         self._listing = listing
-
-
-def _spans(listing: TopicListing) -> Iterable[range]:
-    ends = np.cumsum(listing.partitions.astype(np.int64)).tolist()
-    return [
-        range(end - size, end) for end, size in zip(ends, listing.partitions.tolist(), strict=True)
-    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,6 +84,8 @@ class TopicPoller:
         self._on_anew = on_anew
         self._interval_s = interval_s
         self._told: Topics | None = None
+        self._listing = _NO_TOPICS
+        """As told."""
         self._counts: dict[str, int] = {}
         self._everything = _NO_TOPICS
         self._ids: dict[str, str] = {}
@@ -177,12 +179,7 @@ class TopicPoller:
 
     def current(self) -> tuple[int, TopicListing]:
         """The version last reported and its topics; version 0: none yet."""
-        if self._told is None:
-            return 0, _NO_TOPICS
-        told = self._told
-        return told.version, TopicListing(
-            names=told.names, partitions=told.partitions, leader=told.leader
-        )
+        return 0 if self._told is None else self._told.version, self._listing
 
     async def poll_once(self) -> Sequence[str]:
         """List; ask for ids where they can be new; report changes."""
@@ -197,6 +194,9 @@ class TopicPoller:
         topics = self._report(listing)
         if self._told is None or _changed(self._told, topics):
             self._told = topics
+            self._listing = TopicListing(
+                names=topics.names, partitions=topics.partitions, leader=topics.leader
+            )
             await self._send(topics)
             self._on_change()
             _log.info("topics_changed", topics=len(topics.names), version=topics.version)

@@ -117,7 +117,18 @@ class LogEndRound:
 class LogEndSource(Protocol):
     """Log start, log end and last stable offsets."""
 
-    async def log_ends(self, topics: TopicListing, *, with_log_start: bool) -> LogEndRound: ...
+    async def log_ends(
+        self,
+        topics: TopicListing,
+        *,
+        with_log_start: bool,
+        wanted: NDArray[np.bool_] | None = None,
+    ) -> LogEndRound:
+        """Ask for all partitions, or for those `wanted`.
+
+        The others have the log end and last stable offset of the round before.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -183,6 +183,11 @@ class LogEnds:
     log_start: NDArray[np.int64]
     log_end: NDArray[np.int64]
     last_stable: NDArray[np.int64]
+    asked: NDArray[np.bool_] | None = None
+    """Of which partitions the log end was asked for; None: of all.
+
+    The others rested for long: they have the offsets of the round in which they were asked last.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

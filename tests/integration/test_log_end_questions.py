@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from confluent_kafka import IsolationLevel, Producer
 
@@ -49,10 +50,13 @@ class _Rounds:
             leader=every.leader[first : first + PARTITIONS],
         )
 
-    def next(self) -> tuple[LogEndRound, int]:
+    def next(self, *wanted: int) -> tuple[LogEndRound, int]:
         """One more round, and of how many partitions it asked for the last stable offset."""
         self.clients.last_stable = 0
-        found = self._runner.run(self._source.log_ends(self._listing, with_log_start=True))
+        rows = np.isin(np.arange(PARTITIONS), wanted) if wanted else None
+        found = self._runner.run(
+            self._source.log_ends(self._listing, with_log_start=True, wanted=rows)
+        )
         return found, self.clients.last_stable
 
 
@@ -99,3 +103,19 @@ def test_while_a_transaction_is_open_its_partition_is_asked_on(
     assert [each.last_stable[2] < each.log_end[2] for each in (held, still)] == [True, True]
     # the broker writes the mark of its end a moment after it has answered
     eventually(ends, "everything is stable")
+
+
+def test_partitions_that_are_not_wanted_have_the_offsets_of_the_round_before(
+    kafka: EmbeddedKafka, rounds: _Rounds
+) -> None:
+    produce(kafka, rounds.topic, 3)
+    rounds.next()
+    produce(kafka, rounds.topic, 2)
+    produce(kafka, rounds.topic, 4, partition=1)
+
+    some, _ = rounds.next(1, 2)
+    every, _ = rounds.next()
+
+    assert some.log_end.tolist() == some.last_stable.tolist() == [3, 4, 0]
+    assert some.problems == ()
+    assert every.log_end.tolist() == every.last_stable.tolist() == [5, 4, 0]

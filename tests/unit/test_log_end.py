@@ -202,3 +202,63 @@ def test_a_gap_counts_until_samples_of_its_age_are_as_far_apart() -> None:
 
     assert before[1] is TimeLagReason.NOT_SAMPLED
     assert after[1] is TimeLagReason.MEASURED
+
+
+def _asked_now_and_then(*samples: tuple[int, int, bool]) -> LogEndHistory:
+    history = LogEndHistory(horizon_ms=DAY_MS)
+    history.remap(np.array([-1]))
+    for at_ms, end, asked in samples:
+        history.add(at_ms, np.array([end]), np.array([asked]))
+    return history
+
+
+def test_what_grew_without_being_asked_grew_on_the_line_since_it_was_asked() -> None:
+    history = _asked_now_and_then(
+        (0, 50, True),
+        (5000, 50, True),
+        (10_000, 50, False),
+        (15_000, 50, False),
+        (20_000, 80, True),
+    )
+
+    assert [_at(history, at_ms) for at_ms in (5000, 10_000, 12_500, 15_000)] == [50, 60, 65, 70]
+
+
+def test_the_samples_around_a_message_are_those_for_which_its_partition_was_asked() -> None:
+    history = _asked_now_and_then(
+        (0, 50, True),
+        (5000, 50, False),
+        (10_000, 50, False),
+        (15_000, 80, True),
+        (20_000, 90, True),
+    )
+
+    leap, later = (history.age(ONE, np.array([offset]), 20_000) for offset in (60, 85))
+
+    assert (int(leap.after_ms[0]), int(leap.before_ms[0])) == (0, 15_000)
+    assert (int(later.after_ms[0]), int(later.before_ms[0])) == (15_000, 20_000)
+
+
+def test_the_last_value_of_a_partition_that_is_not_asked_holds() -> None:
+    history = _asked_now_and_then((0, 50, True), (5000, 7, False))
+
+    assert (_at(history, 5000), int(history.latest()[0])) == (50, 50)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.booleans()), min_size=2, max_size=14),
+    st.integers(0, 70_000),
+)
+def test_rounds_for_which_it_was_not_asked_change_nothing(
+    rounds: list[tuple[int, bool]], at_ms: int
+) -> None:
+    grown = np.cumsum([growth for growth, _ in rounds]).tolist()
+    asked = [True, *(flag for _, flag in rounds[1:-1]), True]
+    samples = [
+        (number * 5000, end, flag)
+        for number, (end, flag) in enumerate(zip(grown, asked, strict=True))
+    ]
+
+    thinned = _history(*((at, end) for at, end, flag in samples if flag))
+
+    assert abs(_at(_asked_now_and_then(*samples), at_ms) - _at(thinned, at_ms)) <= 1

@@ -76,7 +76,7 @@ class Story:
             )
         )
 
-    def ends(self, **ends) -> None:
+    def ends(self, *, asked: bool = True, **ends) -> None:
         column = [end for name in self._shape for end in _each(ends[name], self._shape[name])]
         log_end = np.array(column, np.int64)
         self.apply(
@@ -87,6 +87,7 @@ class Story:
                 log_start=np.where(log_end >= 0, 0, -1),
                 log_end=log_end,
                 last_stable=log_end,
+                asked=np.full(log_end.size, asked),
             )
         )
 
@@ -349,6 +350,23 @@ def test_a_recreated_topic_starts_anew(story) -> None:
     story.ends(t=3)
 
     assert story.groups() == ()
+
+
+def test_commits_made_since_log_ends_were_asked_for_are_of_the_recreated_topic(story) -> None:
+    story.topics(t=1)
+    story.commit(("g", "t", 0, 900))
+    story.wait(1)
+    story.ends(t=1000)
+    story.wait(5)
+    story.commit(("g", "t", 0, 3))
+    story.wait(5)
+    story.ends(asked=False, t=1000)
+
+    story.wait(1)
+    story.topics(t=1, ids={"t": "another"})
+    story.ends(t=5)
+
+    assert story.verdict().total_lag == 2
 
 
 def test_a_commit_to_a_topic_that_is_missing_stays_whenever_the_topic_is_listed(story) -> None:

@@ -392,7 +392,7 @@ class TestClockSkew:
 
 
 class TestPartitionStates:
-    def round(self, at_s: int, log_end, last_stable=None) -> LogEnds:
+    def round(self, at_s: int, log_end, last_stable=None, asked=None) -> LogEnds:
         ends = columns(*log_end)
         return LogEnds(
             version=1,
@@ -401,6 +401,7 @@ class TestPartitionStates:
             log_start=np.zeros_like(ends),
             log_end=ends,
             last_stable=ends if last_stable is None else columns(*last_stable),
+            asked=None if asked is None else np.array(asked, np.bool_),
         )
 
     def states(self, partitions: int) -> PartitionStates:
@@ -427,6 +428,27 @@ class TestPartitionStates:
         assert back_ms.tolist() == [UNKNOWN, 50_000, UNKNOWN]
         assert clear_ms.tolist() == [UNKNOWN, UNKNOWN, UNKNOWN]
         assert self.read(states, "known_ms", 5, 5) == [50_000, 50_000]
+
+    def test_a_partition_that_was_not_asked_is_taken_to_rest(self) -> None:
+        states = self.states(2)
+        for at_s, asked in ((0, None), (10, (True, False)), (20, (True, False)), (30, None)):
+            states.round(self.round(at_s, (5, 5), asked=asked), topics(5, 5))
+
+        assert self.read(states, "known_ms", 5, 5) == [30_000, 30_000]
+        assert self.read(states, "back_ms", 5, 5) == [UNKNOWN, UNKNOWN]
+
+    def test_one_that_is_asked_in_vain_is_known_up_to_its_last_answer(self) -> None:
+        states = self.states(2)
+        for at_s, asked in ((0, None), (10, (True, False)), (20, (True, False))):
+            states.round(self.round(at_s, (5, 5), asked=asked), topics(5, 5))
+        states.round(self.round(30, (5, -1)), topics(5, 5))
+        known = self.read(states, "known_ms", 5, 5)
+
+        states.round(self.round(40, (5, 5)), topics(5, 5))
+
+        assert known == [30_000, 0]
+        away_ms, back_ms, _ = states.absences(np.array([0, 1]), skew_ms=0)
+        assert (away_ms.tolist(), back_ms.tolist()) == ([UNKNOWN, 0], [UNKNOWN, 40_000])
 
     def test_a_transaction_holds_since_the_last_stable_offset_rests(self) -> None:
         states = self.states(1)

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from lagwatch.config import ClusterSettings
 from lagwatch.core.model import EpochMs
@@ -15,10 +16,11 @@ from lagwatch.pollers.committed import CommittedPoller
 from lagwatch.pollers.facts import Facts, sentences
 from lagwatch.pollers.filters import Filters
 from lagwatch.pollers.groups import GroupPoller
-from lagwatch.pollers.known import LastOffsets
+from lagwatch.pollers.known import KeyRows, LastOffsets
 from lagwatch.pollers.log_ends import LogEndPoller
 from lagwatch.pollers.loop import Pace, PollLoop, Wake
 from lagwatch.pollers.offsets_topic import HOLD_S, Tombstones
+from lagwatch.pollers.quiet import FEW_PARTITIONS, RESTS_AFTER_S, WHOLE_EVERY_S, QuietPartitions
 from lagwatch.pollers.topics import TopicPoller
 from lagwatch.ports.kafka import (
     CommittedOffsets,
@@ -385,11 +387,19 @@ class InMemoryLogEnds:
     def __init__(self) -> None:
         self.ends: list[int] = []
         self.stale = False
-        self.asked_log_start: list[bool] = []
+        self.asked: list[tuple[bool, list[int] | None]] = []
+        """Of each round: with log starts? Of which rows; None: of all."""
 
-    async def log_ends(self, topics: TopicListing, *, with_log_start: bool) -> LogEndRound:
+    async def log_ends(
+        self,
+        topics: TopicListing,
+        *,
+        with_log_start: bool,
+        wanted: NDArray[np.bool_] | None = None,
+    ) -> LogEndRound:
         assert len(self.ends) == len(topics.leader)
-        self.asked_log_start.append(with_log_start)
+        rows = None if wanted is None else np.flatnonzero(wanted).tolist()
+        self.asked.append((with_log_start, rows))
         ends = np.array(self.ends, np.int64)
         return LogEndRound(
             log_start=np.zeros_like(ends) if with_log_start else None,
@@ -401,8 +411,17 @@ class InMemoryLogEnds:
         )
 
 
-def log_end_poller(desk: Desk, ends: InMemoryLogEnds) -> LogEndPoller:
-    return LogEndPoller(ends, cluster="c", topics=desk.topics, clock=desk.clock, send=desk.outbox)
+def log_end_poller(
+    desk: Desk, ends: InMemoryLogEnds, quiet: QuietPartitions | None = None
+) -> LogEndPoller:
+    return LogEndPoller(
+        ends,
+        cluster="c",
+        topics=desk.topics,
+        clock=desk.clock,
+        send=desk.outbox,
+        quiet=quiet,
+    )
 
 
 def test_a_round_without_any_answer_is_a_failure_and_tells_nothing() -> None:
@@ -429,6 +448,100 @@ def test_a_log_that_got_shorter_makes_the_ids_be_asked_for() -> None:
     source.topics["a"] = ("2", [1])
 
     assert [each.ids for each in desk.poll()] == [("2",)]
+
+
+class Resting:
+    """A large cluster in which nothing happens, and one group with a commit at row 7."""
+
+    def __init__(self, partitions: int = FEW_PARTITIONS + 1) -> None:
+        self.desk = Desk(InMemoryTopics({"a": ("1", [1] * partitions)}))
+        self.ends, self.last = InMemoryLogEnds(), LastOffsets()
+        self.ends.ends = [10] * partitions
+        quiet = QuietPartitions(self.last, KeyRows(self.last), self.desk.clock)
+        self.desk.poll()
+        self.poller = log_end_poller(self.desk, self.ends, quiet)
+        self.commit(3)
+
+    def commit(self, offset: int) -> None:
+        new = not len(self.last)
+        self.last.note(
+            Commits(
+                first_new_id=0,
+                new_groups=("g",) if new else (),
+                new_topics=("a",) if new else (),
+                new_partitions=(7,) if new else (),
+                key=np.zeros(1, np.int32),
+                offset=np.array([offset], np.int64),
+                commit_ms=np.zeros(1, np.int64),
+                order=np.zeros(1, np.int64),
+                observed_ms=EpochMs(0),
+            )
+        )
+
+    def rounds(self, passed_s: float) -> list[tuple[bool, list[int] | None]]:
+        """What is asked for meanwhile, every five seconds."""
+        before = len(self.ends.asked)
+        for _ in range(round(passed_s / 5)):
+            asyncio.run(self.desk.clock.sleep(5))
+            asyncio.run(_awaited(self.poller.poll_once))
+        return self.ends.asked[before:]
+
+
+Asked = tuple[bool, list[int] | None]
+WHOLE: Asked = (True, None)
+HEARTBEAT: Asked = (False, [0])
+"""One partition of the only leader."""
+
+
+def test_partitions_that_rest_are_asked_for_every_thirty_seconds() -> None:
+    scene = Resting()
+    scene.rounds(RESTS_AFTER_S)
+
+    asked = scene.rounds(2 * WHOLE_EVERY_S)
+
+    assert sorted(asked, key=str) == [HEARTBEAT] * 10 + [WHOLE] * 2
+    assert WHOLE in asked[:6]
+    told = scene.desk.outbox.of(LogEnds)[-1]
+    assert told.log_end.tolist() == scene.ends.ends, "what is not asked for is told as it was"
+
+
+def test_before_they_have_rested_for_long_every_round_asks_for_all() -> None:
+    scene = Resting()
+
+    assert {rows for _, rows in scene.rounds(RESTS_AFTER_S - 10) if rows is not None} == set()
+
+
+def test_a_message_or_a_commit_makes_a_partition_be_asked_for_in_every_round() -> None:
+    scene = Resting()
+    scene.rounds(RESTS_AFTER_S + WHOLE_EVERY_S)
+    scene.commit(4)
+    (committed,) = scene.rounds(5)
+    scene.ends.ends[100] += 1
+    scene.rounds(WHOLE_EVERY_S)
+
+    asked = scene.rounds(WHOLE_EVERY_S)
+
+    assert committed in (WHOLE, (False, [0, 7]))
+    assert [rows for _, rows in asked if rows is not None] == [[0, 7, 100]] * 5
+
+
+def test_a_small_cluster_is_asked_for_everything_in_every_round() -> None:
+    scene = Resting(FEW_PARTITIONS)
+
+    assert set(map(str, scene.rounds(2 * RESTS_AFTER_S))) == {str(WHOLE)}
+
+
+def test_when_a_leader_does_not_answer_everything_is_asked_for() -> None:
+    scene = Resting()
+    scene.rounds(RESTS_AFTER_S + WHOLE_EVERY_S)
+    while scene.rounds(5) != [WHOLE]:
+        pass
+    scene.ends.stale = True
+
+    asked = scene.rounds(10)
+
+    assert asked == [HEARTBEAT, WHOLE, WHOLE]
+    assert scene.desk.outbox.of(LogEnds)[-2].asked is None
 
 
 def test_log_ends_name_the_version_of_the_topics_they_are_about() -> None:

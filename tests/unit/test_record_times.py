@@ -82,7 +82,9 @@ class Scene:
             )
         )
 
-    def round(self, passed_s: float = 5) -> dict[int, tuple[int, int, int, bool]]:
+    def round(
+        self, passed_s: float = 5, *, asked: bool = True
+    ) -> dict[int, tuple[int, int, int, bool]]:
         """Key → (offset, low, high in seconds after the start, by broker) of what is reported."""
         self.at_ms += round(passed_s * 1000)
         asyncio.run(self.clock.sleep(passed_s))
@@ -90,7 +92,13 @@ class Scene:
             started_ms=EpochMs(self.at_ms), log_end=self.log_end.copy(), last_stable=self.log_end
         )
         self.poller.note(
-            EndsRound(version=self.version, topics=self.listing, ends=ends, offsets_topic=None)
+            EndsRound(
+                version=self.version,
+                topics=self.listing,
+                ends=ends,
+                offsets_topic=None,
+                asked=np.full(self.log_end.size, asked),
+            )
         )
         before = len(self.reports)
         asyncio.run(self._poll())
@@ -284,3 +292,14 @@ class TestKept:
         again = Kept()
         again.put(0, {})
         assert again.times is None
+
+
+def test_what_came_while_a_partition_was_not_asked_for_is_asked_of_the_brokers() -> None:
+    scene = Scene()
+    scene.round()
+    scene.commit(0, 100)
+    for _ in range(5):
+        scene.round(asked=False)
+    scene.log_end[0] = 103
+
+    assert 0 in scene.round()
