@@ -70,6 +70,19 @@ class Cause:
     """With `partition`: the partition that decides the verdict."""
     partition: int | None
 
+    @property
+    def sentence(self) -> str:
+        """The cause with its certainty, the same in every notice and on the page."""
+        return cause_sentence(self.certainty, self.text, self.refuted_by)
+
+
+def cause_sentence(certainty: str, text: str, refuted_by: str) -> str:
+    """`Cause (likely): … Refuted if …`, `Cause (certain): …`, or `Cause: not known, because …`."""
+    if certainty == Certainty.UNKNOWN:
+        return f"Cause: {text}."
+    refuted = f" Refuted if {refuted_by}." if certainty == Certainty.LIKELY else ""
+    return f"Cause ({certainty}): {text}.{refuted}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseRow:

@@ -43,6 +43,11 @@ _UNITS: Final = (
 )
 
 
+def spoken(word: str) -> str:
+    """The word of a rule as people read it: `falling behind`."""
+    return word.replace("_", " ")
+
+
 def counted(number: float, noun: str) -> str:
     """`1 message`, `1,200 messages`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

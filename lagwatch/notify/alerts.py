@@ -17,6 +17,7 @@ from lagwatch.clock import Clock
 from lagwatch.config.alerts import AlertsSettings
 from lagwatch.config.alerts_channels import ChannelSettings
 from lagwatch.config.settings import Settings
+from lagwatch.core.causes import Cause, Certainty
 from lagwatch.core.incident import Reason, Tell
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.core.snapshot import ClusterSnapshot
@@ -43,7 +44,7 @@ from lagwatch.notify.policies import THRESHOLDS, PolicyBook
 from lagwatch.notify.records import Records
 from lagwatch.notify.review import review, template_faults
 from lagwatch.notify.store import Change, IncidentStore, Listener
-from lagwatch.notify.verdict import nothing_known, verdict_json
+from lagwatch.notify.verdict import cause_json, nothing_known, verdict_json
 from lagwatch.notify.watch import Decided, Watch
 from lagwatch.ports.alerts import (
     IncidentAsk,
@@ -69,6 +70,17 @@ _LOGGED_INCIDENTS: Final = 20
 _DETAILED: Final = 20
 """Notices of one round whose curve may be read from the windows, which takes a while."""
 
+_EXPLAINED_PARTITIONS: Final = 10_000
+"""Partitions of all groups of one round whose cause is looked for."""
+_TOO_MANY: Final = Cause(
+    name=None,
+    certainty=Certainty.UNKNOWN,
+    text="not looked for, because too many incidents changed at once; `lagwatch explain` looks",
+    refuted_by="",
+    evidence={},
+    topic=None,
+    partition=None,
+)
 _NARROW: Final = 200
 """Partitions of a group up to which its windows are read for a curve."""
 
@@ -221,6 +233,7 @@ class Alerts:
             self._keep_budgets(snapshot.cluster, watch, now_ms)
         if not decided:
             return
+        explained = _explained(decided, snapshot)
         changes = [
             self._change(
                 decision,
@@ -228,6 +241,7 @@ class Alerts:
                 queries,
                 now_ms,
                 with_windows=number < _DETAILED and _is_narrow(snapshot, decision),
+                explained=decision.group in explained,
             )
             for number, decision in enumerate(decided)
         ]
@@ -397,10 +411,15 @@ class Alerts:
         now_ms: EpochMs,
         *,
         with_windows: bool,
+        explained: bool,
     ) -> Change:
         verdict = _verdict(decided, snapshot.cluster, queries, now_ms)
         told = decided.decision.tell is not Tell.NOTHING
         policy = decided.policy
+        notice = self._notice(decided, snapshot, verdict, queries, with_windows and told)
+        if told and decided.decision.tell is not Tell.CLOSE:
+            cause = _cause(queries, snapshot.cluster, decided.group) if explained else _TOO_MANY
+            notice = replace(notice, cause=None if cause is None else cause_json(cause))
         return Change(
             incident=decided.incident,
             cluster=snapshot.cluster,
@@ -410,7 +429,7 @@ class Alerts:
             after=decided.after,
             decision=decided.decision,
             complete=decided.complete,
-            notice=self._notice(decided, snapshot, verdict, queries, with_windows and told),
+            notice=notice,
             listeners=tuple(
                 self._listeners[name] for name in _channels(decided) if name in self._listeners
             ),
@@ -666,6 +685,26 @@ def _channels(decided: Decided) -> tuple[str, ...]:
         return policy.escalate_to
     handed_on = incident is not None and incident.handed_on
     return (*policy.channels, *policy.escalate_to) if handed_on else policy.channels
+
+
+def _explained(decided: Sequence[Decided], snapshot: ClusterSnapshot) -> frozenset[str]:
+    """The groups whose cause is looked for: in a storm some of them, because it takes a while."""
+    chosen, room = set(), _EXPLAINED_PARTITIONS
+    for each in decided:
+        if each.number is not None and each.decision.tell is not Tell.NOTHING:
+            room -= int(snapshot.group.partition_count[each.number])
+            if room >= 0:
+                chosen.add(each.group)
+    return frozenset(chosen)
+
+
+def _cause(queries: Queries, cluster: str, group: str) -> Cause | None:
+    """Why the group has its verdict; None: nothing is wrong, or the group is gone."""
+    try:
+        verdict = queries.verdict(cluster, group, show_all=True)
+        return queries.cause(verdict, queries.outlook(cluster, group))
+    except NotFoundError:
+        return None
 
 
 def _is_narrow(snapshot: ClusterSnapshot, decided: Decided) -> bool:

@@ -99,6 +99,9 @@ class Notice:
     """The rules by which the group is bad, the worst first."""
     kinds_before: tuple[str, ...] = ()
     """Those that earlier notices of the incident have named."""
+    cause: Json | None = None
+    """Why the group is bad: `name` (None: not known), `certainty`, `text`, `refuted_by`,
+    `sentence`; None where there is nothing to explain."""
     about: About = About.GROUP
     runbook: str = ""
     """Of the policy: what to do, usually a URL; ""."""
@@ -135,6 +138,7 @@ class Notice:
             "team": self.team,
             "kinds": list(self.kinds),
             "kinds_before": list(self.kinds_before),
+            "cause": self.cause,
             "verdict": self.verdict,
             "thread": self.thread,
             "thread_open": self.thread_open,
@@ -251,6 +255,7 @@ def unpack(body: bytes) -> Notice:
             curve_of=str(document.get("curve_of", "")),
             kinds=tuple(map(str, document.get("kinds", ()))),
             kinds_before=tuple(map(str, document.get("kinds_before", ()))),
+            cause=document.get("cause"),
         )
     except (zlib.error, ValueError, KeyError, TypeError) as error:
         problem = f"is not readable: {type(error).__name__}: {error}"

@@ -6,13 +6,14 @@ import contextlib
 import json
 import sqlite3
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from lagwatch.core.model import GroupStatus
 from lagwatch.errors import InputError, NotFoundError
 from lagwatch.notify.database import Database
-from lagwatch.notify.notice import level, unpack
+from lagwatch.notify.notice import Notice, level, unpack
 from lagwatch.notify.store import SUMMARY
+from lagwatch.notify.words import headline
 from lagwatch.ports.alerts import (
     IncidentAsk,
     IncidentRecord,
@@ -230,6 +231,9 @@ def _queue_again(connection: sqlite3.Connection, found: str, value: str, to: str
 
 
 def _incident(row: sqlite3.Row, transitions: tuple[Transition, ...]) -> IncidentRecord:
+    notice = _newest(row)
+    # the whole verdict while the incident is open, its main figures afterwards
+    summary = {**dict.fromkeys(SUMMARY), **json.loads(row["summary"])}
     return IncidentRecord(
         id=row["id"],
         about=row["about"],
@@ -243,17 +247,19 @@ def _incident(row: sqlite3.Row, transitions: tuple[Transition, ...]) -> Incident
         told_ms=row["told_ms"],
         acknowledged_ms=row["acknowledged_ms"],
         acknowledged_by=row["acknowledged_by"],
-        verdict=_verdict(row),
+        verdict=summary if notice is None else notice.verdict,
+        headline="" if notice is None else headline(notice),
+        cause="" if notice is None or notice.cause is None else notice.cause["sentence"],
         transitions=transitions,
     )
 
 
-def _verdict(row: sqlite3.Row) -> Mapping[str, object]:
-    """The whole verdict while the incident is open, its main figures afterwards."""
+def _newest(row: sqlite3.Row) -> Notice | None:
+    """The newest notice of an open incident; None once it has ended, or if it is not readable."""
     if row["body"] is not None:
         with contextlib.suppress(InputError):
-            return unpack(row["body"]).verdict
-    return {**dict.fromkeys(SUMMARY), **json.loads(row["summary"])}
+            return unpack(row["body"])
+    return None
 
 
 def _transition(row: sqlite3.Row) -> Transition:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
+from lagwatch.core.causes import Cause, CauseName, Certainty
 from lagwatch.core.incident import Reason, Tell
 from lagwatch.core.model import (
     EpochMs,
@@ -16,9 +17,23 @@ from lagwatch.core.model import (
     WindowEntry,
 )
 from lagwatch.notify.notice import Message, Notice
-from lagwatch.notify.verdict import verdict_json
+from lagwatch.notify.verdict import cause_json, verdict_json
 
 _AT_MS: Final = 1_800_000_000_000
+
+
+_CAUSE: Final = Cause(
+    name=CauseName.NO_MEMBERS,
+    certainty=Certainty.CERTAIN,
+    text=(
+        "the group has no members (state Empty); the last one that was seen to leave: sample-1 "
+        "/192.0.2.7"
+    ),
+    refuted_by="a consumer runs that assigns partitions itself: it is not a member",
+    evidence={},
+    topic="sample-topic",
+    partition=0,
+)
 
 
 def sample_messages(
@@ -33,6 +48,7 @@ def sample_messages(
         key=f"{id_}.2.{channel}",
         event=Tell.CLOSE,
         kinds=(),
+        cause=None,
         reason=Reason.HEALED.value,
         at_ms=at_ms + 60_000,
         thread_open=0,
@@ -56,6 +72,7 @@ def _notice(at_ms: int, id_: str) -> Notice:
         at_ms=at_ms,
         url="",
         kinds=("stopped",),
+        cause=cause_json(_CAUSE),
         verdict=verdict_json(_verdict(at_ms)),
         curve=tuple((at_ms - 90_000 + 1000 * second, 13 * second) for second in range(90)),
         curve_of="total lag",

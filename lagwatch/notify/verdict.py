@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from lagwatch.core.causes import Cause
 from lagwatch.core.model import GroupVerdict, PartitionVerdict, WindowEntry
 from lagwatch.core.rules import row_of, sentence
 
@@ -44,6 +45,17 @@ def verdict_json(verdict: GroupVerdict) -> dict[str, Any]:
         else shown.get((most.topic, most.partition)) or _partition(most),
         "partitions": list(shown.values()),
         "partitions_left_out": max(0, len(worst) - WORST_PARTITIONS),
+    }
+
+
+def cause_json(cause: Cause) -> dict[str, Any]:
+    """The cause of a verdict and the sentence that texts show."""
+    return {
+        "name": None if cause.name is None else cause.name.value,
+        "certainty": cause.certainty.value,
+        "text": cause.text,
+        "refuted_by": cause.refuted_by,
+        "sentence": cause.sentence,
     }
 
 

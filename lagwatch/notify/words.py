@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from lagwatch.core.incident import Reason, Tell
 from lagwatch.core.model import Rule
-from lagwatch.core.words import bounded, counted, duration
+from lagwatch.core.words import bounded, counted, duration, spoken
 from lagwatch.notify.notice import About, Earlier, Message, Notice
 
 SHOWN_NOTICES: Final = 20
@@ -181,7 +181,7 @@ def worst(notices: Sequence[Notice]) -> list[Notice]:
 
 def rule(verdict: Mapping[str, Any]) -> str:
     """`falling behind`; "" when there is none."""
-    return str(verdict.get("rule") or "").replace("_", " ")
+    return spoken(str(verdict.get("rule") or ""))
 
 
 def behind(verdict: Mapping[str, Any]) -> Iterator[str]:
@@ -275,6 +275,8 @@ def _trouble(notice: Notice) -> Iterator[str]:
     affected = _affected(verdict)
     of = f" ({affected} affected)" if affected else ""
     yield f"{total[:1].upper()}{total[1:]}{f', {change}' if change else ''}{of}."
+    if notice.cause:
+        yield notice.cause["sentence"]
     for partition in partitions[:_SHOWN_PARTITIONS]:
         yield f"{_BULLET}{where(partition)}"
     more = count - min(len(partitions), _SHOWN_PARTITIONS)
@@ -292,7 +294,7 @@ def _became(notice: Notice) -> str:
     new = [kind for kind in notice.kinds if kind not in notice.kinds_before]
     if notice.event is not Tell.ESCALATE or not new or not notice.kinds_before:
         return ""
-    now, before = (", ".join(map(_kind, kinds)) for kinds in (new, notice.kinds_before))
+    now, before = (", ".join(map(spoken, kinds)) for kinds in (new, notice.kinds_before))
     return f"It has become worse: {now}. Before: {before}."
 
 
@@ -301,11 +303,7 @@ def _rules(notice: Notice) -> str:
     found = rule(notice.verdict)
     lost = Rule.RECORDS_LOST.word
     hidden = lost in notice.kinds and notice.verdict.get("rule") != lost
-    return f"{found} and {_kind(lost)}" if hidden else found
-
-
-def _kind(word: str) -> str:
-    return word.replace("_", " ")
+    return f"{found} and {spoken(lost)}" if hidden else found
 
 
 def _affected(verdict: Mapping[str, Any]) -> str:

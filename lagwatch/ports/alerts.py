@@ -60,6 +60,10 @@ class IncidentRecord:
     acknowledged_by: str
     verdict: Mapping[str, object]
     """At the last transition."""
+    headline: str = ""
+    """What was wrong at the last transition, in the words of its notices; "" once it has ended."""
+    cause: str = ""
+    """Why, with its certainty, in the same words; "" when nothing is known, or it has ended."""
     transitions: tuple[Transition, ...] = ()
     """Oldest first; () in lists, filled where one incident is read by its id."""
 

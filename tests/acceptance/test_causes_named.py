@@ -37,6 +37,10 @@ class Scene:
         """The cause that is shown now; {} while there is none."""
         return (self.watched.group(group) or {}).get("cause") or {}
 
+    def notices(self, group: str) -> list[Mapping[str, Any]]:
+        """Those that the webhook received about a group."""
+        return [each for each in self.watched.receiver.notices if each["group"] == group]
+
     def named(self, group: str, name: str, certainty: str) -> Mapping[str, Any]:
         """Wait for this cause; until then no other one may be called certain."""
         seen: list[Mapping[str, Any]] = [{}]
@@ -83,6 +87,10 @@ def _stuck(scene: Scene) -> None:
     ):
         cause = scene.named(group, "stuck_on_record", "likely")
         assert cause["evidence"]["offset"] == 5
+        eventually(lambda: bool(scene.notices(group)), "the notice")
+        (notice,) = scene.notices(group)
+        assert notice["cause"]["sentence"] == cause["sentence"]
+        assert cause["sentence"].startswith("Cause (likely): the consumer does not get past")
 
 
 def _open_transaction(scene: Scene) -> None:

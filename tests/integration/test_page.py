@@ -258,6 +258,9 @@ class TestUse:
         eventually(
             lambda: "Acknowledge" in browser.text("#incident-list"), "the incident can be taken"
         )
+        said = browser.text("#incident-list")
+        assert f"ERROR: {scene.stalled} on " in said, "the words of its notices"
+        assert "\nCause" in said
 
         browser.click("#incident-list button")
         eventually(lambda: "acknowledged" in browser.text("#incident-list"), "it is taken")

@@ -3,13 +3,27 @@
 from dataclasses import replace
 from typing import Final
 
+from lagwatch.core.causes import Cause, CauseName, Certainty
 from lagwatch.core.incident import Tell
 from lagwatch.notify.notice import About, Earlier, Message, Notice
 from lagwatch.notify.sample import sample_messages
-from lagwatch.notify.verdict import nothing_known
+from lagwatch.notify.verdict import cause_json, nothing_known
 
 AT_MS: Final = 1_796_000_000_000
 _PAGE: Final = "https://lagwatch.example.com/?group={group}&of=prod"
+
+
+_LIKELY: Final = cause_json(
+    Cause(
+        name=CauseName.NO_MEMBERS,
+        certainty=Certainty.LIKELY,
+        text="the group has no members (state Empty); the last one that was seen to leave: unknown",
+        refuted_by="a consumer runs that assigns partitions itself: it is not a member",
+        evidence={},
+        topic="sample-topic",
+        partition=0,
+    )
+)
 
 
 def situations() -> dict[str, Message]:
@@ -48,6 +62,7 @@ def situations() -> dict[str, Message]:
                 heard=True,
                 kinds=("stopped", "records_lost"),
                 kinds_before=("records_lost",),
+                cause=_LIKELY,
             ),
         ),
         "healed_with_messages_left": _message("m3", healed),
@@ -66,6 +81,7 @@ def situations() -> dict[str, Message]:
                 stopped,
                 about=About.CLUSTER,
                 kinds=(),
+                cause=None,
                 group="",
                 policy="lagwatch",
                 team="",
@@ -119,6 +135,7 @@ def _ended(notice: Notice, reason: str, *, status: str, lag: int | None) -> Noti
         event=Tell.CLOSE,
         reason=reason,
         kinds=(),
+        cause=None,
         heard=True,
         at_ms=AT_MS + 1_500_000,
         thread="m1",

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lagwatch.core.case import Case
-from lagwatch.core.causes import CAUSES, Cause, CauseName, Certainty, cause_of
+from lagwatch.core.causes import CAUSES, Cause, CauseName, Certainty, cause_of, cause_sentence
 from lagwatch.core.forecast import CatchUpReason, GroupOutlook, Outlook, of_group
 from lagwatch.core.model import (
     EpochMs,
@@ -521,6 +521,18 @@ def test_the_evidence_of_an_unknown_number_is_null() -> None:
 
     assert cause.evidence["left_ago_ms"] is None
     assert "unknown" in cause.text
+
+
+@pytest.mark.parametrize(
+    ("certainty", "sentence"),
+    [
+        (Certainty.CERTAIN, "Cause (certain): it rains."),
+        (Certainty.LIKELY, "Cause (likely): it rains. Refuted if the street is dry."),
+        (Certainty.UNKNOWN, "Cause: it rains."),
+    ],
+)
+def test_a_cause_says_how_certain_it_is(certainty: Certainty, sentence: str) -> None:
+    assert cause_sentence(certainty, "it rains", "the street is dry") == sentence
 
 
 def test_the_words_of_a_cause_say_its_numbers() -> None:

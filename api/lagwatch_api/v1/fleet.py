@@ -297,7 +297,7 @@ def _time_lag(seen: GroupVerdict | PartitionVerdict) -> dict[str, object]:
 
 def _cause(cause: Cause | None) -> dict[str, object] | None:
     """Why the group has its verdict; null where nothing is wrong."""
-    return None if cause is None else asdict(cause)
+    return None if cause is None else {**asdict(cause), "sentence": cause.sentence}
 
 
 def _outlook(outlook: Outlook | None) -> dict[str, object]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from lagwatch.core.words import spoken
 from lagwatch.jobs.report.model import Report
 from lagwatch.jobs.report.words import clock, duration, factor, plural, rate, share
 
@@ -57,7 +58,7 @@ def _incidents(report: Report) -> Iterator[str]:
         )
         if since == "all day" and incident.to_ms is not None:
             since = "from the day before"
-        rule = f" ({incident.rule.replace('_', ' ')})" if incident.rule else ""
+        rule = f" ({spoken(incident.rule)})" if incident.rule else ""
         yield f"{incident.worst} {incident.group} on {incident.cluster}{rule} {since}{until}"
     yield from _more(len(report.incidents), "incident")
 

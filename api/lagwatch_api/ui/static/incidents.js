@@ -66,7 +66,8 @@ export class Incidents {
     const seen = one.acknowledged_ms === null ? "" : ` · acknowledged${by} ${instant(one.acknowledged_ms)}`;
     const may = one.closed_ms === null && one.acknowledged_ms === null && mayOperate();
     const button = may ? make("button", { type: "button", onclick: () => this.#acknowledge(one.id) }, "Acknowledge") : null;
-    return make("li", {}, `${instant(one.since_ms)} · ${one.severity} · ${end} · policy ${one.policy}${seen} `, button);
+    const said = [one.headline, one.cause].filter(Boolean).map((line) => make("p", { class: "said" }, line));
+    return make("li", {}, `${instant(one.since_ms)} · ${one.severity} · ${end} · policy ${one.policy}${seen} `, button, ...said);
   }
 
   #acknowledge(id) {
