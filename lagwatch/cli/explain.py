@@ -1,6 +1,7 @@
 """`lagwatch explain`: why a group has its verdict; or judge windows given as JSON."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import quote
 
@@ -9,27 +10,45 @@ import typer
 from lagwatch.cli import words
 from lagwatch.cli.ask import Cluster, ask, only_cluster
 from lagwatch.cli.documents import Fields, read
+from lagwatch.cli.observed import WAIT_S, Wait, Watch, observed
+from lagwatch.cli.options import Bootstrap, ConfigFile
 from lagwatch.cli.output import console, print_json, printable
-from lagwatch.cli.reporting import reported
+from lagwatch.cli.reporting import Exit, complain, reported
 from lagwatch.core.model import UNKNOWN, RuleSet
+from lagwatch.errors import NotFoundError
 
 if TYPE_CHECKING:  # numpy and rich take a while to import
     from rich.console import Console
     from rich.text import Text
 
     from lagwatch.core.explain import Explained, WindowInput
+    from lagwatch.service import Observation
 
 Rules = Annotated[RuleSet, typer.Option("--rules", help="Whose rules judge.")]
+Answer = Mapping[str, Any]
+"""As `/api/v1/clusters/{cluster}/groups/{group}` gives it."""
+_NOT_SEEN: Final[Answer] = {
+    "name": None,
+    "certainty": "unknown",
+    "refuted_by": "",
+    "evidence": {},
+    "topic": None,
+    "partition": None,
+}
 _CELLS_AT_ONCE: Final = 2_000_000
 """Windows are judged together in columns as long as the longest of them."""
 
 EPILOG = """
 With `--url` it asks a running lagwatch for the cause of a group's verdict: **certain**, **likely**
-or not known, its evidence, and what would refute it.
+or not known, its evidence, and what would refute it. With `--bootstrap` or `--config` it watches
+the cluster itself for a short time: some causes show only after minutes, so a running lagwatch
+knows more.
 
 **Examples**
 
 `lagwatch explain billing --url http://lagwatch:8000`
+
+`lagwatch explain billing --bootstrap kafka-1:9092 --for 2m`
 
 `lagwatch explain window.json`
 
@@ -45,14 +64,19 @@ def explain(
         str,
         typer.Argument(
             metavar="FILE|-|GROUP",
-            help="JSON, `-` is the standard input; with --url the group's exact name.",
+            help="JSON, `-` is the standard input; with --url, --bootstrap or --config the "
+            "group's exact name.",
         ),
     ],
     *,
     url: Annotated[
         str, typer.Option(metavar="URL", help="Root of a running lagwatch: explain a group.")
     ] = "",
+    bootstrap: Bootstrap = None,
+    config: ConfigFile = None,
     cluster: Cluster = "",
+    wait: Wait = WAIT_S,
+    watch: Watch = "30s",
     rules: Rules = RuleSet.BURROW,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -62,8 +86,15 @@ def explain(
     `timestamp` in ms, `lag` or null), **broker_offsets**, **current_lag**, **time_now** in seconds
     and **allowed_lag** in messages (0 when absent).
     """
+    if url and bootstrap:
+        raise typer.BadParameter("either --url or --bootstrap", param_hint="--url")
     if url:
-        _explain_group(url, cluster or only_cluster(url), file, as_json=as_json)
+        _show(_asked(url, cluster or only_cluster(url), file), as_json=as_json)
+        return
+    if (bootstrap or config) and file != "-" and not Path(file).is_file():
+        seen = observed(config, bootstrap, cluster or None, wait_s=wait, watch=watch)
+        for of_cluster in _seen(seen, file):
+            _show(of_cluster, as_json=as_json)
         return
     document = read(file)
     windows = [window(item, index) for index, item in enumerate(document.items)]
@@ -74,14 +105,45 @@ def explain(
         _draw(verdicts, numbered=not document.single)
 
 
-def _explain_group(url: str, cluster: str, group: str, *, as_json: bool) -> None:
+def _asked(url: str, cluster: str, group: str) -> "Answer":
     path = f"/api/v1/clusters/{quote(cluster, safe='')}/groups/{quote(group, safe='')}"
-    explained = ask(url, "GET", path, missing=("group", f"{group} on {cluster}"))
+    answer: Answer = ask(url, "GET", path, missing=("group", f"{group} on {cluster}"))
+    return answer
+
+
+def _seen(seen: "Observation", group: str) -> Iterator["Answer"]:
+    """What a short look found out about the group, on each cluster that has it."""
+    from lagwatch.cli.local import LocalSource
+    from lagwatch_api.v1.fleet import group_answer
+
+    source, found, ready = LocalSource(seen.queries, seen.first), False, True
+    for cluster in source.clusters():
+        readiness = source.readiness(cluster)
+        ready &= readiness.ready
+        for problem in readiness.problems:
+            complain(f"cluster {cluster!r}: {problem}")
+        if group not in source.groups(cluster):
+            continue
+        found = True
+        view = source.group(cluster, group, show_all=False)
+        answer = {**group_answer(seen.queries, cluster, group, None), "status": view.status}
+        if view.note and answer["cause"] is None:
+            # nothing was seen to be wrong, and that is not yet well
+            answer["cause"] = {**_NOT_SEEN, "text": f"not known: {view.note}; watch longer (--for)"}
+        yield answer
+    if not found:
+        if ready:
+            raise NotFoundError(kind="group", name=group)
+        complain(f"group {group!r} is not known so far")
+        raise typer.Exit(Exit.UNKNOWN)
+
+
+def _show(answer: "Answer", *, as_json: bool) -> None:
     if as_json:
         names = ("cluster", "group", "at_ms", "status", "rule", "cause")
-        print_json([{name: explained.get(name) for name in names}], single=True)
+        print_json([{name: answer.get(name) for name in names}], single=True)
         return
-    _draw_group(explained)
+    _draw_group(answer)
 
 
 def _draw_group(explained: Mapping[str, Any]) -> None:

@@ -1,6 +1,5 @@
 """`lagwatch status`: one look, with an exit code for scripts."""
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -9,13 +8,13 @@ from typing import Annotated, Final
 
 import typer
 
-from lagwatch.cli.options import DEFAULT_CLUSTER, Bootstrap, ConfigFile, configured
+from lagwatch.cli.observed import WAIT_S, Wait, Watch, observed
+from lagwatch.cli.options import Bootstrap, ConfigFile
 from lagwatch.cli.output import console, print_json
 from lagwatch.cli.reporting import Exit, complain, reported
 from lagwatch.cli.views import GroupView, StatusSource
 from lagwatch.errors import NotFoundError
 
-_WAIT_S: Final = 30.0
 _EXIT_OF_STATUS: Final = {"OK": Exit.OK, "WARN": Exit.WARNING, "ERR": Exit.ERROR}
 _SEVERITY: Final = (Exit.OK, Exit.UNKNOWN, Exit.WARNING, Exit.ERROR)
 """Known trouble comes before unknown states."""
@@ -67,20 +66,12 @@ def status(
     bootstrap: Bootstrap = None,
     config: ConfigFile = None,
     cluster: Annotated[str | None, typer.Option(metavar="NAME", help="Only this cluster.")] = None,
-    wait: Annotated[
-        float, typer.Option(min=0.1, help="Seconds to wait for answers, at most.")
-    ] = _WAIT_S,
-    watch: Annotated[
-        str,
-        typer.Option(
-            "--for", metavar="DURATION", help="Without --url: watch for so long; 0 = one look."
-        ),
-    ] = "10s",
+    wait: Wait = WAIT_S,
+    watch: Watch = "10s",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show every group and its verdict once; the exit code is the worst of them."""
-    for_s = _seconds(watch)
-    with _source(url, bootstrap, config, cluster, wait, for_s=for_s) as source:
+    with _source(url, bootstrap, config, cluster, wait, watch=watch) as source:
         seen = look(source, _chosen(source, cluster), group)
     for problem in seen.problems:
         complain(problem)
@@ -129,7 +120,7 @@ def _source(
     cluster: str | None,
     wait_s: float,
     *,
-    for_s: float,
+    watch: str,
 ) -> Iterator[StatusSource]:
     if url is not None:
         if bootstrap is not None:
@@ -139,28 +130,10 @@ def _source(
         with RemoteSource(url, timeout_s=wait_s) as remote:
             yield remote
         return
-    settings = configured(
-        config, bootstrap=bootstrap, cluster_name=cluster or DEFAULT_CLUSTER
-    ).settings
-    if cluster is not None:
-        _known(cluster, tuple(settings.clusters))
-        settings = settings.model_copy(update={"clusters": {cluster: settings.clusters[cluster]}})
-
-    from lagwatch import log, service
     from lagwatch.cli.local import LocalSource
 
-    log.configure(level="fatal", form=settings.log.format)  # what is wrong, `problems` say
-    seen = service.observe(settings, wait_s=wait_s, for_s=for_s)
+    seen = observed(config, bootstrap, cluster, wait_s=wait_s, watch=watch)
     yield LocalSource(seen.queries, seen.first)
-
-
-def _seconds(text: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)?", text)
-    if found is None:
-        raise typer.BadParameter(
-            f"{text!r} is no duration. Write 0, 10s or 2m.", param_hint="--for"
-        )
-    return float(found[1]) * {"m": 60, "h": 3600}.get(found[2], 1)
 
 
 def _chosen(source: StatusSource, cluster: str | None) -> tuple[str, ...]:
