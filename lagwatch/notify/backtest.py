@@ -5,21 +5,25 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from lagwatch.core.forecast import from_lags
 from lagwatch.core.incident import QUIET, Observation, Policy, State, Tell, grade, step
-from lagwatch.core.model import EpochMs, GroupStatus
-from lagwatch.core.record import Kind, Records
+from lagwatch.core.model import EpochMs, GroupStatus, Rule
+from lagwatch.core.record import EventName, Kind, Records
+from lagwatch.core.trouble import kinds_of
 from lagwatch.errors import InputError
 from lagwatch.notify.objectives import Objectives
 from lagwatch.notify.policies import PolicyBook
 from lagwatch.ports.history import HistoryRange, HistoryStore
 
 _UNKNOWN: Final = -1
+_BAD: Final = (GroupStatus.WARN, GroupStatus.ERR)
+_LOSS_SHOWN_MS: Final = 3_600_000
+"""The default of `evaluator.loss_shown_s`."""
 _SPEED_OVER_MS: Final = 300_000
 """Time over which the speed of a group is told from its lags."""
 _STATUSES: Final[Mapping[str, GroupStatus]] = {
@@ -123,17 +127,63 @@ class BackTest:
 def from_history(
     store: HistoryStore, *, from_ms: int, to_ms: int, cluster: str | None, group: str | None
 ) -> list[Sample]:
-    """What is recorded of groups, in the order of time."""
-    wanted = HistoryRange(
+    """What is recorded of groups, in the order of time, with what they have lost by then.
+
+    Acknowledgements are not recorded: what is lost counts until the end.
+    """
+    of = HistoryRange(
         kind=Kind.GROUP_SAMPLES,
         from_ms=from_ms,
         to_ms=to_ms,
         cluster=cluster,
         group=group,
-        columns=("status", "complete", "total_lag", "time_lag_s"),
+        columns=("status", "rule", "complete", "total_lag", "time_lag_s"),
     )
-    samples = [sample for records in store.read(wanted) for sample in _rows(records)]
-    return sorted(samples, key=lambda sample: sample.at_ms)
+    events = replace(of, kind=Kind.EVENTS, columns=("event", "count"))
+    losses = [loss for records in store.read(events) for loss in _losses(records)]
+    samples = [sample for records in store.read(of) for sample in _rows(records)]
+    return list(_with_losses(sorted(samples, key=lambda sample: sample.at_ms), losses))
+
+
+class _Loss(NamedTuple):
+    """Messages of a group that were deleted before it read them."""
+
+    at_ms: int
+    cluster: str
+    group: str
+    messages: int
+
+
+def _losses(records: Records) -> Iterator[_Loss]:
+    columns = (
+        records.text("event").tolist(),
+        records.at_ms().tolist(),
+        records.text("cluster").tolist(),
+        records.text("group").tolist(),
+        records.numbers("count").tolist(),
+    )
+    for event, at_ms, cluster, group, messages in zip(*columns, strict=True):
+        if event == EventName.RECORDS_LOST:
+            yield _Loss(at_ms, cluster or "", group or "", max(0, messages))
+
+
+def _with_losses(samples: Iterable[Sample], losses: Iterable[_Loss]) -> Iterator[Sample]:
+    """The samples, in the order of time, with the messages lost until then."""
+    coming = sorted(losses, reverse=True)
+    lost: Counter[tuple[str, str]] = Counter()
+    newest_ms: dict[tuple[str, str], int] = {}
+    for sample in samples:
+        while coming and coming[-1].at_ms <= sample.at_ms:
+            loss = coming.pop()
+            lost[loss.cluster, loss.group] += loss.messages
+            newest_ms[loss.cluster, loss.group] = loss.at_ms
+        key = sample.cluster, sample.group
+        seen = sample.seen
+        if key in newest_ms:
+            seen = replace(seen, lost=lost[key])
+            if seen.kinds and sample.at_ms - newest_ms[key] < _LOSS_SHOWN_MS:
+                seen = replace(seen, kinds=seen.kinds | {Rule.RECORDS_LOST})
+        yield replace(sample, seen=seen)
 
 
 def _rows(records: Records) -> Iterator[Sample]:
@@ -142,13 +192,16 @@ def _rows(records: Records) -> Iterator[Sample]:
         records.text("cluster").tolist(),
         records.text("group").tolist(),
         records.text("status").tolist(),
+        records.text("rule").tolist(),
         records.reals("complete").tolist(),
         records.numbers("total_lag").tolist(),
         records.reals("time_lag_s").tolist(),
     )
-    for at_ms, cluster, group, status, complete, lag, time_lag_s in zip(*columns, strict=True):
+    for at_ms, cluster, group, word, rule, complete, lag, time_lag_s in zip(*columns, strict=True):
+        status = _STATUSES.get(word or "", GroupStatus.UNKNOWN)
         seen = Observation(
-            status=_STATUSES.get(status or "", GroupStatus.UNKNOWN),
+            status=status,
+            kinds=kinds_of([rule or ""]) if status in _BAD else frozenset(),
             complete=0.0 if math.isnan(complete) else complete,
             total_lag=max(0, lag),
             time_lag_ms=_UNKNOWN if math.isnan(time_lag_s) else round(time_lag_s * 1000),
@@ -160,7 +213,7 @@ def from_file(path: Path, *, from_ms: int, to_ms: int) -> list[Sample]:
     """Samples of a file, in the order of time: CSV, or JSON with one object a line.
 
     Columns: `at_ms`, `cluster`, `group`, `status`, and if known `total_lag`, `time_lag_s`,
-    `complete`.
+    `complete`, `rule`, and `lost` (messages deleted unread, 0 once the loss is acknowledged).
 
     Raises:
         InputError: a row cannot be used, or the file not read.
@@ -201,6 +254,8 @@ def _sample(row: Mapping[str, Any], number: int) -> Sample:
             complete=_number(row, "complete", number, otherwise=1.0) or 0.0,
             total_lag=int(_number(row, "total_lag", number, otherwise=0.0) or 0),
             time_lag_ms=_UNKNOWN if time_lag_s is None else round(time_lag_s * 1000),
+            lost=int(_number(row, "lost", number, otherwise=0.0) or 0),
+            kinds=kinds_of([str(row.get("rule") or "")]) if status in _BAD else frozenset(),
         ),
     )
 

@@ -1,6 +1,7 @@
 """The back-test over recorded history decides as the live alerts would have."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,11 @@ import numpy as np
 from typer.testing import CliRunner
 
 from lagwatch.cli.app import app
-from lagwatch.core.record import Kind, Records, Text, schema
+from lagwatch.core.record import Kind, Records, Text, from_rows, schema
 from lagwatch.core.record.records import DTYPE
 from lagwatch.history.parquet import ParquetStore
+from lagwatch.notify.backtest import from_file
+from tests.support.history import happening
 
 _START_MS = 1_800_000_000_000
 _KIND = Kind.GROUP_SAMPLES
@@ -42,12 +45,81 @@ def test_recorded_verdicts_are_replayed(tmp_path: Path) -> None:
     ]
 
 
-def _recorded(verdicts: list[tuple[str, int]]) -> Records:
+def test_a_recorded_loss_misses_its_objective_from_the_event_on(tmp_path: Path) -> None:
+    """In the range of the replay: what was lost before may have been acknowledged."""
+    store = ParquetStore(str(tmp_path / "history"))
+    store.write([_recorded([("OK", 0)] * 6)], batch="b1")
+    losses = [
+        happening(
+            cluster="prod", event="records_lost", at_ms=_START_MS + at_ms, count=count, **other
+        )
+        for at_ms, count, other in (
+            (10_000, 40, {}),
+            (80_000, 60, {"partition": 1}),
+            (20_000, 500, {"group": "another"}),
+            (-10_000, 500, {"partition": 2}),
+        )
+    ]
+    store.write([from_rows(Kind.EVENTS, losses)], batch="b2")
+    store.close()
+
+    notices = _replayed(tmp_path, "lost_records = 100\nclose_for_s = 0\n", from_ms=_START_MS)
+
+    assert [(notice["event"], notice["at_ms"] - _START_MS) for notice in notices] == [
+        ("open", 90_000)
+    ]
+
+
+def test_a_stop_after_a_recorded_loss_is_sent(tmp_path: Path) -> None:
+    store = ParquetStore(str(tmp_path / "history"))
+    rules = ["records_lost", "records_lost", "stopped", "stopped"]
+    store.write([_recorded([("ERR", 50)] * 4, rules=rules)], batch="b1")
+    store.close()
+
+    notices = _replayed(tmp_path, "")
+
+    assert [(notice["event"], notice["reason"]) for notice in notices] == [
+        ("open", "first"),
+        ("escalate", "worse_kind"),
+    ]
+
+
+def test_samples_of_a_file_may_say_what_is_lost(tmp_path: Path) -> None:
+    (tmp_path / "samples.csv").write_text(
+        "at_ms,cluster,group,status,lost\n1000,prod,a,OK,\n2000,prod,a,OK,100\n3000,prod,a,OK,0\n"
+    )
+
+    samples = from_file(tmp_path / "samples.csv", from_ms=0, to_ms=10_000)
+
+    assert [sample.seen.lost for sample in samples] == [0, 100, 0]
+
+
+def _replayed(folder: Path, policy: str, *, from_ms: int = 0) -> list[dict[str, Any]]:
+    """What `lagwatch alert backtest` prints of the recorded history under a policy."""
+    (folder / "lagwatch.toml").write_text(
+        f'[clusters.prod]\nbootstrap = ["x:1"]\n[history]\nurl = "{folder / "history"}"\n'
+    )
+    (folder / "policy.toml").write_text(f"[alerts.policies.p]\n{policy}")
+    begin = ["--from", datetime.fromtimestamp(from_ms / 1000, UTC).isoformat()] if from_ms else []
+    result = CliRunner().invoke(
+        app,
+        [
+            *("alert", "backtest", "--policy", str(folder / "policy.toml"), "--json"),
+            *("-c", str(folder / "lagwatch.toml"), *begin),
+        ],
+    )
+    assert result.exit_code == 0, result.output
+    found: list[dict[str, Any]] = json.loads(result.stdout)["notices"]
+    return found
+
+
+def _recorded(verdicts: list[tuple[str, int]], *, rules: list[str] | None = None) -> Records:
     size = len(verdicts)
     given: dict[str, Any] = {
         "cluster": Text.same("prod", size),
         "group": Text.same("billing", size),
         "status": Text.of([status for status, _ in verdicts]),
+        "rule": Text.of(rules or ["progressing"] * size),
         "at_ms": np.arange(size, dtype=np.int64) * 30_000 + _START_MS,
         "total_lag": np.array([lag for _, lag in verdicts], np.int64),
         "complete": np.ones(size),
