@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lagwatch.core.model import UNKNOWN, GroupStatus, PartitionStatus, Rule
+from lagwatch.core.model import UNKNOWN, GroupStatus, Rule
 from lagwatch.core.record import (
     SCHEMA_VERSION,
     Capture,
@@ -16,9 +16,11 @@ from lagwatch.core.record import (
     Reason,
     Records,
     Source,
+    concat,
     from_rows,
     group_samples,
     samples,
+    status_events,
 )
 from lagwatch.core.record.records import Value
 from lagwatch.core.snapshot import ClusterSnapshot
@@ -31,15 +33,37 @@ Row = Mapping[str, Value]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """Rows to write at once."""
+    """Rows to write at once; those of partitions and groups are made when they are asked for."""
 
-    samples: Records
-    """Partitions whose status changed."""
-    groups: Records
-    """Groups whose status changed."""
     events: Records
-    changed_groups: tuple[str, ...]
-    """Groups of the samples."""
+    after: Capture
+    interval_ms: int
+    rows: NDArray[np.intp]
+    """Partitions whose status changed, by row of the later snapshot."""
+    group_rows: NDArray[np.intp]
+    """Groups whose status changed."""
+
+    @property
+    def samples(self) -> Records:
+        at_ms = self.after.snapshot.at_ms
+        return samples(self.after, self.rows, at_ms=at_ms, reason=Reason.CHANGE)
+
+    @property
+    def groups(self) -> Records:
+        return group_samples(
+            self.after,
+            self.group_rows,
+            at_ms=self.after.snapshot.at_ms,
+            reason=Reason.CHANGE,
+            interval_ms=self.interval_ms,
+        )
+
+    @property
+    def changed_groups(self) -> tuple[str, ...]:
+        """Groups of the samples."""
+        snapshot = self.after.snapshot
+        numbers = np.unique(group_of_rows(snapshot)[self.rows]).tolist()
+        return tuple(snapshot.groups[number] for number in numbers)
 
     @property
     def records(self) -> list[Records]:
@@ -60,21 +84,16 @@ def differ(before: Capture, new: ClusterSnapshot, rebalances: Mapping[str, int])
 def changes(before: Capture, after: Capture, *, interval_ms: int) -> Changes:
     """Changes between two captures of a cluster, at the instant of the later one."""
     old, new = before.snapshot, after.snapshot
-    rows = _changed(old.rows.status, new.rows.status, positions(old, new))
-    groups = _changed(old.group.status, new.group.status, group_positions(old, new))
-    events = [
-        *_partition_events(before, after, rows),
-        *_group_events(before, after),
-        *_rebalances(before, after),
-    ]
-    names = np.unique(group_of_rows(new)[rows]).tolist()
+    place = positions(old, new)
+    rows = _changed(old.rows.status, new.rows.status, place)
+    of_rows = status_events(after, rows, old.rows.status[place[rows]])
+    of_groups = from_rows(Kind.EVENTS, [*_group_events(before, after), *_rebalances(before, after)])
     return Changes(
-        samples=samples(after, rows, at_ms=new.at_ms, reason=Reason.CHANGE),
-        groups=group_samples(
-            after, groups, at_ms=new.at_ms, reason=Reason.CHANGE, interval_ms=interval_ms
-        ),
-        events=from_rows(Kind.EVENTS, events),
-        changed_groups=tuple(new.groups[name] for name in names),
+        events=concat([part for part in (of_rows, of_groups) if part.size] or [of_groups]),
+        after=after,
+        interval_ms=interval_ms,
+        rows=rows,
+        group_rows=_changed(old.group.status, new.group.status, group_positions(old, new)),
     )
 
 
@@ -93,26 +112,6 @@ def event(cluster: str, at_ms: int, name: EventName, **values: Value) -> Row:
         "schema_version": SCHEMA_VERSION,
         **values,
     }
-
-
-def _partition_events(before: Capture, after: Capture, rows: NDArray[np.intp]) -> Iterator[Row]:
-    old, new = before.snapshot, after.snapshot
-    place = positions(old, new)
-    group = group_of_rows(new)
-    for row in rows.tolist():
-        lag = int(new.rows.lag[row])
-        yield event(
-            new.cluster,
-            new.at_ms,
-            EventName.PARTITION_STATUS,
-            group=new.groups[int(group[row])],
-            topic=new.topic_names[int(new.rows.topic[row])],
-            partition=int(new.rows.partition[row]),
-            before=PartitionStatus(int(old.rows.status[place[row]])).name,
-            after=PartitionStatus(int(new.rows.status[row])).name,
-            rule=Rule(int(new.rows.rule[row])).word,
-            lag=None if lag < 0 else lag,
-        )
 
 
 def _group_events(before: Capture, after: Capture) -> Iterator[Row]:

@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lagwatch.core.model import EpochMs, RuleSet
-from lagwatch.core.record import Kind, Records, concat, from_rows
+from lagwatch.core.model import EpochMs, PartitionStatus, RuleSet
+from lagwatch.core.record import Kind, Records, Text, concat, from_rows, status_events
+from lagwatch.core.record.records import plain_values
 from lagwatch.errors import HistoryError
 from lagwatch.history.changes import as_events
 from lagwatch.history.grid import expand
-from lagwatch.history.recorder import Recorder, RecorderSettings
+from lagwatch.history.match import group_of_rows
+from lagwatch.history.recorder import Recorder, RecorderSettings, capture
 from lagwatch.history.spool import Spool
 from lagwatch.ports.queries import Loss
 from tests.support.history import NOON_MS, Live, SetClock, in_order
@@ -503,3 +505,31 @@ def _freeze(live: Live, recording: Recorder) -> int:
 def _said(spool: Kept) -> list[tuple[str, str | None]]:
     rows = [row for row in spool.rows(Kind.EVENTS) if row["event"] == "recording"]
     return [(row["after"], row["detail"]) for row in rows]
+
+
+def test_events_made_as_columns_are_the_rows_that_they_stand_for(lagging: Live) -> None:
+    snapshot = lagging.judge()
+    rows = np.arange(snapshot.rows.status.size)
+    taken = capture(snapshot, lagging.monitor.windows, {})
+
+    made = status_events(taken, rows, np.full(rows.size, PartitionStatus.WARN, np.int8))
+
+    told = list(made.rows())
+    again = from_rows(Kind.EVENTS, told)
+    assert list(made.columns) == list(again.columns)
+    assert {each["before"] for each in told} == {"WARN"}
+    assert [(each["group"], each["topic"], each["partition"]) for each in told] == [
+        (snapshot.groups[group], snapshot.topic_names[topic], partition)
+        for group, topic, partition in zip(
+            group_of_rows(snapshot).tolist(),
+            snapshot.rows.topic.tolist(),
+            snapshot.rows.partition.tolist(),
+            strict=True,
+        )
+    ]
+    for name, column in made.columns.items():
+        other = again.columns[name]
+        assert plain_values(column) == plain_values(other)
+        assert isinstance(column, Text) == isinstance(other, Text)
+        if not (isinstance(column, Text) or isinstance(other, Text)):
+            assert column.dtype == other.dtype, name

@@ -1,6 +1,6 @@
 """The flat history rows: one definition for the service, the stores, Spark and everybody's SQL."""
 
-from lagwatch.core.record.build import Capture, group_samples, samples
+from lagwatch.core.record.build import Capture, group_samples, samples, status_events
 from lagwatch.core.record.columns import (
     BY_WORST,
     KINDS,
@@ -39,4 +39,5 @@ __all__ = [
     "record_ids",
     "samples",
     "schema",
+    "status_events",
 ]

@@ -15,7 +15,7 @@ from lagwatch.core.model import (
     Rule,
     TimeLagReason,
 )
-from lagwatch.core.record.columns import SCHEMA_VERSION, Kind, Reason, Source
+from lagwatch.core.record.columns import SCHEMA_VERSION, EventName, Kind, Reason, Source
 from lagwatch.core.record.records import Records, Text, Values
 from lagwatch.core.snapshot import ClusterSnapshot
 
@@ -139,6 +139,34 @@ def group_samples(
     )
 
 
+def status_events(capture: Capture, rows: Index, before: NDArray[np.int8]) -> Records:
+    """One row of kind `events` for each of these rows of the snapshot; `before`: their old status.
+
+    A storm changes hundreds of thousands at once.
+    """
+    snapshot, size = capture.snapshot, rows.size
+    columns = snapshot.rows
+    group = np.searchsorted(snapshot.group.first, rows, side="right") - 1
+    return _records(
+        Kind.EVENTS,
+        size,
+        {
+            "cluster": Text.same(snapshot.cluster, size),
+            "group": Text(group.astype(np.int32), snapshot.groups),
+            "topic": Text(columns.topic[rows], snapshot.topic_names),
+            "partition": columns.partition[rows],
+            "event": Text.same(EventName.PARTITION_STATUS, size),
+            "at_ms": _same(snapshot.at_ms, size),
+            "before": Text(_PARTITION_CODE[before], _PARTITION_WORDS),
+            "after": Text(_PARTITION_CODE[columns.status[rows]], _PARTITION_WORDS),
+            "rule": Text(columns.rule[rows].astype(np.int32), _RULES),
+            "lag": np.maximum(columns.lag[rows], UNKNOWN),
+            "count": _same(UNKNOWN, size),
+            "detail": Text.same(None, size),
+        },
+    )
+
+
 def _records(kind: Kind, size: int, columns: dict[str, Values]) -> Records:
     columns["source"] = Text.same(Source.LIVE, size)
     columns["schema_version"] = np.full(size, SCHEMA_VERSION, np.int32)
@@ -164,18 +192,21 @@ def _seconds(time_lag_ms: Int64) -> NDArray[np.float64]:
 
 def _owners(snapshot: ClusterSnapshot, group: Index, rows: Index) -> tuple[Text, Text]:
     """Host and client id of the member that holds each row's partition."""
-    topics = snapshot.rows.topic[rows].tolist()
-    partitions = snapshot.rows.partition[rows].tolist()
     held = [snapshot.owners.get(name, _NO_MEMBERS) for name in snapshot.groups]
     names = snapshot.topic_names
     number: dict[int, int] = {}
     members: list[Member] = []
     codes = np.full(rows.size, UNKNOWN, np.int32)
-    for row, (number_of_group, topic, partition) in enumerate(
-        zip(group.tolist(), topics, partitions, strict=True)
+    with_members = np.flatnonzero(np.array([bool(owners) for owners in held], np.bool_)[group])
+    there = rows[with_members]
+    for row, number_of_group, topic, partition in zip(
+        with_members.tolist(),
+        group[with_members].tolist(),
+        snapshot.rows.topic[there].tolist(),
+        snapshot.rows.partition[there].tolist(),
+        strict=True,
     ):
-        owners = held[number_of_group]
-        member = owners.get((names[topic], partition)) if owners else None
+        member = held[number_of_group].get((names[topic], partition))
         if member is not None:
             code = number.setdefault(id(member), len(number))
             if code == len(members):
