@@ -1,13 +1,10 @@
 """`/status` of 1,000 groups x 100 partitions, one after the other, beside a constant route."""
 
-import contextlib
 import itertools
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
@@ -19,6 +16,7 @@ from tests.bench.commit_load import (
     write_commits,
 )
 from tests.bench.figures import Figure
+from tests.bench.large_cluster import steady
 from tests.support.served import Served, serving
 
 LOAD = Load(groups=1000, topics=20, partitions=50, topics_per_group=2)
@@ -26,14 +24,16 @@ COMMITS_PER_S = 2000
 SWEEPS = 10
 KEEPS_UP_S = 12
 """Two rounds of log ends, and the sampling of groups."""
-ROOT = Path(__file__).parents[2]
 
 
 def run() -> Iterator[Figure]:
     with EmbeddedKafka(offsets_partitions=OFFSETS_PARTITIONS) as kafka:
         make_topics(kafka, LOAD)
         write_commits(kafka, LOAD, sweeps=10)
-        with serving(kafka.bootstrap_servers) as served, _steady(kafka) as commits:
+        with (
+            serving(kafka.bootstrap_servers) as served,
+            steady(kafka, COMMITS_PER_S, __name__) as commits,
+        ):
             served.wait_ready()
             _wait_for_commits(served)
             status_ms, constant_ms = _ask(served)
@@ -90,15 +90,3 @@ def _behind_s(served: Served) -> float:
         for partition in (served.status(group) or {})["partitions"]
     )
     return time.time() - newest_ms / 1000
-
-
-@contextlib.contextmanager
-def _steady(kafka: EmbeddedKafka) -> Iterator[subprocess.Popen[bytes]]:
-    """Commits at a steady rate, from a process of their own."""
-    command = [sys.executable, "-m", "tests.bench.steady_commits", kafka.bootstrap_servers]
-    process = subprocess.Popen([*command, str(COMMITS_PER_S)], cwd=ROOT)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait()

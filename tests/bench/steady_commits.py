@@ -1,20 +1,23 @@
-"""Commits at a steady rate until ended: `steady_commits.py BOOTSTRAP RATE`."""
+"""Commits at a steady rate until ended: `steady_commits.py BOOTSTRAP RATE MODULE`.
 
+The groups and partitions are those of `LOAD` in the module.
+"""
+
+import importlib
 import itertools
 import sys
 import time
 
 from confluent_kafka import Producer
 
-from tests.bench.bench_status import LOAD
-from tests.bench.commit_load import OFFSETS_TOPIC, steady_commits
+from tests.bench.commit_load import OFFSETS_TOPIC, Load, steady_commits
 
 TICK_S = 0.05
 
 
-def main(bootstrap: str, rate: int) -> None:
+def main(bootstrap: str, rate: int, load: Load) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "client.id": "__admin_client"})
-    commits = steady_commits(LOAD.keys(), 1000)
+    commits = steady_commits(load.keys(), 1000)
     started_s, sent = time.monotonic(), 0
     while True:
         time.sleep(TICK_S)
@@ -26,4 +29,4 @@ def main(bootstrap: str, rate: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), importlib.import_module(sys.argv[3]).LOAD)
