@@ -1,15 +1,21 @@
-"""The page over 10,000 groups: what its JSON costs, how soon it shows, how fast it filters."""
+"""The page over 10,000 groups: what its JSON costs, how soon it shows, how fast it filters.
+
+How soon it shows is given in milliseconds, and beside a page of ten groups in the same browser:
+that ratio says what the groups cost, on a machine that is busy, too.
+"""
 
 import time
 from collections.abc import Iterator
 
 from lagwatch_api.v1.fleet import fleet_rows
 from tests.bench.figures import Figure
-from tests.support.browser import browsing
+from tests.support.browser import Browser, browsing
 from tests.support.fleet import CLUSTER, Fleet, ShiftedClock
 from tests.support.many_groups import NAMES, open_fleet, serving_many
+from tests.support.waiting import eventually
 
 _ROUNDS = 7
+_MARK = "return performance.getEntriesByName('groups-shown')[0]?.startTime ?? null"
 _TYPE = """
 const field = document.querySelector("#q");
 const times = [];
@@ -27,15 +33,26 @@ return times.sort((a, b) => a - b)[3];
 def run() -> Iterator[Figure]:
     """Rows of the fleet in this process; the rest in a real Chromium."""
     yield Figure(name="page_fleet_rows", value=_rows_ms(), unit="ms", target=250)
-    with (
-        browsing() as browser,
-        serving_many(browser) as url,
-    ):
+    with browsing() as browser:
         browser.look(1280, 800, "light")
+        with serving_many(browser, NAMES[:10]) as url:
+            few_ms = _shown_ms(browser, url)
+        with serving_many(browser) as url:
+            many_ms = _shown_ms(browser, url)
+            yield Figure(name="page_shown", value=many_ms, unit="ms", target=500)
+            yield Figure(name="page_shown_ratio", value=many_ms / few_ms, unit="x", target=3)
+            yield Figure(name="page_typing", value=browser.run(_TYPE), unit="ms", target=50)
+
+
+def _shown_ms(browser: Browser, url: str) -> float:
+    """From the question for the page until its first rows are drawn; the median of some rounds."""
+    took = []
+    for _ in range(_ROUNDS):
+        browser.forget()  # as who opens the page for the first time
         open_fleet(browser, url)
-        shown_ms = browser.run("return performance.getEntriesByName('groups-shown')[0].startTime")
-        yield Figure(name="page_shown", value=shown_ms, unit="ms", target=2000)
-        yield Figure(name="page_typing", value=browser.run(_TYPE), unit="ms", target=100)
+        eventually(lambda: browser.run(_MARK) is not None, "the mark of the page")
+        took.append(float(browser.run(_MARK)))
+    return sorted(took)[_ROUNDS // 2]
 
 
 def _rows_ms() -> float:

@@ -250,6 +250,30 @@ class TestUse:
         assert browser.text("#g-members-said") == "No members: nothing reads for this group."
         assert "Caught up in" in browser.text("#g-facts")
 
+    def test_a_group_names_the_cause_and_what_would_refute_it(
+        self, browser: Browser, scene: Scene
+    ) -> None:
+        open_group(browser, scene.at(scene.stalled))
+        eventually(lambda: "Cause (likely)" in browser.text("#g-cause-name"), "the cause")
+        said = browser.text("#g-cause"), browser.text("#g-refuted")
+
+        open_group(browser, scene.at(scene.current))
+
+        assert (
+            said[0] == "The consumer does not get past offset 7, which it commits again and again."
+        )
+        assert said[1].startswith("It is another cause if: the consumer is paused on purpose")
+        assert browser.run("return document.querySelector('#g-cause-box').hidden")
+
+    def test_a_group_that_is_opened_first_has_the_totals_over_it(
+        self, browser: Browser, scene: Scene
+    ) -> None:
+        browser.look(1280, 800, "light")
+
+        open_group(browser, scene.at(scene.stalled))
+
+        eventually(lambda: "in error" in browser.text("#totals"), "the totals come")
+
     def test_an_incident_is_acknowledged_in_place_and_the_list_shows_it(
         self, browser: Browser, scene: Scene
     ) -> None:
@@ -286,6 +310,14 @@ class TestUse:
 
         eventually(lambda: "every notice is sent" in browser.text("#all-mutes"), "it has ended")
         assert barriers == []
+
+    def test_without_alerts_no_mute_is_offered(self, browser: Browser) -> None:
+        with serving("127.0.0.1:1", sections='[history]\nstore = "none"') as lagwatch:
+            browser.open(f"{lagwatch.base}/?page=mutes")
+            eventually(lambda: "Alerts may be" in browser.text("#all-mutes"), "the list is there")
+
+            assert browser.run("return document.querySelector('#new-mute').hidden")
+            browser.open("about:blank")
 
     def test_a_mute_is_made_and_ended(self, browser: Browser, scene: Scene) -> None:
         browser.look(1280, 800, "light")
@@ -380,11 +412,52 @@ class TestTenThousandGroups:
         path = browser.run("return document.querySelector('.spark path').getAttribute('d')")
         assert path.startswith("M")
 
-    def test_on_a_phone_the_cluster_is_seen(self, browser: Browser, url: str) -> None:
+    def test_on_a_phone_the_cluster_is_seen_and_numbers_say_what_they_are(
+        self, browser: Browser, url: str
+    ) -> None:
         browser.look(390, 844, "dark")
-        open_fleet(browser, url)
+        open_fleet(browser, f"{url}?status=STOP")
 
         assert browser.texts(f"{ROW} .c-cluster")[0] == "here"
+        before = "return getComputedStyle(document.querySelector(given[0]), '::before').content"
+        cells = [browser.run(before, f"{ROW} .{name}") for name in ("c-lag", "c-since", "c-time")]
+        assert cells == ['"lag "', '"for "', '"late "']
+        browser.look(1280, 800, "light")
+
+    def test_a_group_that_keeps_up_is_steady_and_needs_not_catch_up(
+        self, browser: Browser, url: str
+    ) -> None:
+        browser.open(url)
+        words = "const { trend } = await import('/ui/trends.js'); const { catchUp, keepsUp } = "
+        words += "await import('/ui/words.js'); "
+        known = {"lags": [30, 60, 36], "stepMs": 60_000, "speed": {"consumed_per_s": 120}}
+        speed = {"catch_up_s": None, "catch_up_reason": "falling_behind"}
+
+        seen = browser.run(words + "return [trend(given[0], true), trend(given[0], false)]", known)
+        told = browser.run(
+            words + "return ['OK', 'WARN'].map((status) => catchUp({ ...given[0], status }))", speed
+        )
+
+        assert seen == ["steady", "+0.05/s"]
+        assert told == ["keeps up", "never at this rate"]
+
+    def test_no_title_and_no_verdict_of_the_list_is_cut_off(
+        self, browser: Browser, url: str
+    ) -> None:
+        browser.look(1440, 900, "light")
+        open_fleet(browser, url)
+        browser.run(
+            "const { mark } = await import('/ui/words.js');"
+            "document.querySelector(given[0]).replaceChildren(mark('REWIND', true))",
+            f"{ROW} .c-mark",
+        )
+
+        cut = browser.run(
+            "return [...document.querySelectorAll('#head > *, .scroll .c-mark, .scroll .c-rate')]"
+            ".filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.innerText)"
+        )
+
+        assert cut == []
         browser.look(1280, 800, "light")
 
     def test_every_group_can_be_scrolled_to(self, browser: Browser, url: str) -> None:

@@ -36,6 +36,10 @@ class Browser:
     def open(self, url: str) -> None:
         self._driver.get(url)
 
+    def forget(self) -> None:
+        """Keep no file of any page."""
+        self._driver.execute_cdp_cmd("Network.clearBrowserCache", {})
+
     def back(self) -> None:
         self._driver.back()
 

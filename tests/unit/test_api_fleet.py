@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from lagwatch.core.causes import Cause, CauseName, Certainty
 from lagwatch.core.model import PartitionStatus, Rule, RuleSet, UnknownReason
 from lagwatch_api import create_app
 from lagwatch_api.ui.routes import STATIC
 from lagwatch_api.v1.fleet import COLUMNS
 from lagwatch_api.v1.stream import events
-from lagwatch_api.v1.wording import sentence
+from lagwatch_api.v1.wording import sentence, steps
 from tests.support.api_doubles import (
     GivenCluster,
     GivenQueries,
@@ -254,6 +255,26 @@ async def closed_after(stream: AsyncGenerator[bytes, None]) -> bytes:
     chunk = await anext(stream)
     await stream.aclose()
     return chunk
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [(CauseName.NO_MEMBERS, "No members?"), (CauseName.ALL_SLOW, "Compare the rates"), (None, "")],
+)
+def test_where_nobody_reads_the_first_step_is_to_start_the_service(
+    name: CauseName | None, first: str
+) -> None:
+    cause = Cause(
+        name=name,
+        certainty=Certainty.LIKELY,
+        text="",
+        refuted_by="",
+        evidence={},
+        topic=None,
+        partition=None,
+    )
+
+    assert steps(PartitionStatus.WARN, cause)[0].startswith(first)
 
 
 def parsed(event: str) -> tuple[str, dict[str, Any]]:

@@ -30,7 +30,7 @@ from lagwatch.errors import NotFoundError
 from lagwatch.ports.queries import ClusterHealth, Queries
 from lagwatch_api.answers import json_answer
 from lagwatch_api.routing import Answer, Endpoint
-from lagwatch_api.v1.wording import OF_THE_WINDOW, TO_DO, sentence
+from lagwatch_api.v1.wording import OF_THE_WINDOW, sentence, steps
 
 TAG: Final = "Fleet"
 NO_CACHE: Final = {"Cache-Control": "no-store"}
@@ -218,6 +218,7 @@ def group_answer(
     """
     verdict = queries.verdict(cluster, group, show_all=True)
     outlook = queries.outlook(cluster, group)
+    cause = queries.cause(verdict, outlook)
     worst = _worst(verdict)
     places = {(partition.topic, partition.partition): partition for partition in verdict.partitions}
     chosen = places.get(place, worst) if place is not None else worst
@@ -231,7 +232,7 @@ def group_answer(
         "status": verdict.status.name,
         "rule": verdict.rule.word if verdict.rule is not None else None,
         "worst": None if worst is None else _partition(worst),
-        "cause": _cause(queries.cause(verdict, outlook)),
+        "cause": _cause(cause),
         "lag": verdict.known_lag,
         "time_lag_s": verdict.time_lag_s,
         **_time_lag(verdict),
@@ -242,7 +243,7 @@ def group_answer(
         "unknown_partitions": verdict.unknown_partitions,
         "complete": verdict.complete,
         "since_ms": verdict.since_ms,
-        "to_do": () if worst is None else TO_DO[worst.status],
+        "to_do": () if worst is None else steps(worst.status, cause),
         "info": None if info is None else _info(info),
         "members": None if info is None else [_member(member) for member in info.members],
         "partitions": [

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from lagwatch.core import rules
+from lagwatch.core.causes import Cause, CauseName
 from lagwatch.core.model import PartitionStatus, PartitionVerdict, RuleSet, UnknownReason
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -120,7 +121,7 @@ def sentence(verdict: PartitionVerdict) -> Sentence:
 OF_THE_WINDOW: Final = frozenset({PartitionStatus.WARN, PartitionStatus.STALL})
 """Burrow's rules look no further back than the window."""
 
-TO_DO: Final[Mapping[PartitionStatus, Sequence[str]]] = {
+_TO_DO: Final[Mapping[PartitionStatus, Sequence[str]]] = {
     PartitionStatus.OK: (),
     PartitionStatus.UNKNOWN: (),
     PartitionStatus.STOP: (
@@ -154,3 +155,9 @@ TO_DO: Final[Mapping[PartitionStatus, Sequence[str]]] = {
     ),
 }
 """First steps for the worst partition's status, the likeliest first; as in the runbooks."""
+
+
+def steps(worst: PartitionStatus, cause: Cause | None) -> Sequence[str]:
+    """What to do first. Where nobody reads, rates need not be compared, whatever the verdict."""
+    alone = cause is not None and cause.name is CauseName.NO_MEMBERS
+    return _TO_DO[PartitionStatus.STOP if alone else worst]

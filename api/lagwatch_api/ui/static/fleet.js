@@ -92,8 +92,14 @@ export class Fleet {
     this.#describe();
     this.#sortedBy = "";
     this.#choices();
-    this.#totals();
+    this.#totals(this.#all.map((one) => one.status));
     this.show();
+  }
+
+  /** New rows have come while the list is not shown. */
+  count() {
+    const at = this.#live.columns.indexOf("status");
+    this.#totals([...this.#live.clusters.values()].flatMap(({ rows }) => [...rows.values()].map((cells) => cells[at])));
   }
 
   /** Show what the address asks for. */
@@ -202,9 +208,9 @@ export class Fleet {
   }
 
   /** How many groups have each status; each total is a filter. */
-  #totals() {
+  #totals(statuses) {
     const counts = {};
-    for (const one of this.#all) counts[one.status] = (counts[one.status] ?? 0) + 1;
+    for (const status of statuses) counts[status] = (counts[status] ?? 0) + 1;
     const box = $("totals");
     if (!box.children.length) {
       const button = (status) => make("button", { type: "button", class: "total", "data-status": status, "data-level": LEVELS[status] ?? "unknown", "aria-pressed": "false" });

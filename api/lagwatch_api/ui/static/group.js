@@ -91,6 +91,7 @@ export class Group {
     const back = make("a", { href: address({ group: "", of: "", topic: "", partition: "", range: "", from: "", to: "", curve: "" }), "data-go": "" }, "← All groups");
     const title = make("div", { class: "title" }, make("h2", { id: "group-name", tabindex: "-1" }, group), make("span", { id: "g-mark" }), make("span", { class: "soft" }, `on ${cluster ?? ""}`));
     const said = make("div", { class: "card verdict", id: "g-verdict" }, make("p", { class: "old", id: "g-old" }), make("p", { id: "g-sentence" }, "Asking …"), make("p", { class: "soft", id: "g-where" }),
+      make("div", { id: "g-cause-box", hidden: true }, make("h3", { id: "g-cause-name" }), make("p", { id: "g-cause" }), make("p", { class: "soft", id: "g-refuted" })),
       make("div", { id: "g-to-do-box", hidden: true }, make("h3", {}, "What to do"), make("ol", { id: "g-to-do" })),
       make("p", { class: "links" }, make("span", { id: "g-runbook" }), make("button", { type: "button", id: "share", onclick: share }, "Copy link"), make("span", { id: "shared", role: "status" })));
     const facts = make("dl", { class: "card facts", id: "g-facts" });
@@ -122,13 +123,14 @@ export class Group {
   #fill(told) {
     const worst = told.worst;
     $("g-facts").hidden = false;
-    $("g-mark").replaceChildren(mark(worst?.status ?? told.status));
+    $("g-mark").replaceChildren(mark(worst?.status ?? told.status, told.stale));
     $("g-verdict").dataset.level = LEVELS[worst?.status] ?? "unknown";
     say($("g-sentence"), worst ? verdict(worst) : "UNKNOWN: nothing has been committed.");
     $("g-mark").parentElement.toggleAttribute("data-stale", told.stale);
     say($("g-old"), told.stale ? `The data of this group are ${Math.round(told.data_age_s)} s old.` : "");
     const many = told.partitions.length > 1 && worst;
     say($("g-where"), many ? `This is ${key(worst)}, the worst of ${number(told.partitions.length)} partitions.` : "");
+    this.#cause(told.cause);
     const steps = told.to_do ?? [];
     $("g-to-do-box").hidden = !steps.length;
     if ($("g-to-do").children.length !== steps.length || $("g-to-do").textContent !== steps.join("")) {
@@ -141,11 +143,20 @@ export class Group {
     this.#table(told);
   }
 
+  /** Why it has its verdict, how far that can be relied on, and how to check it. */
+  #cause(cause) {
+    $("g-cause-box").hidden = !cause;
+    if (!cause) return;
+    say($("g-cause-name"), cause.name ? `Cause (${cause.certainty}): ${cause.name.replaceAll("_", " ")}` : "Cause: not known");
+    say($("g-cause"), sentence(cause.text));
+    say($("g-refuted"), cause.refuted_by ? `It is another cause if: ${cause.refuted_by}` : "");
+  }
+
   #facts(told) {
     const lag = told.lag !== null && told.unknown_partitions ? `≥ ${number(told.lag)}` : number(told.lag);
     const facts = [
       ["Lag", lag],
-      ["Time lag", timeLag(told)],
+      ["Time lag", bounded(told.time_lag_s, told.time_lag_bound), REASONS[told.time_lag_reason]],
       ["In trouble since", told.since_ms === null ? "–" : `${told.worst?.at_least ? "at least " : ""}${instant(told.since_ms)}`],
       ["Produced", rate(told.produced_per_s)],
       ["Read", rate(told.consumed_per_s)],
@@ -160,11 +171,12 @@ export class Group {
     ];
     const box = $("g-facts");
     while (box.children.length > facts.length) box.lastChild.remove();
-    while (box.children.length < facts.length) box.append(make("div", {}, make("dt"), make("dd")));
-    facts.forEach(([name, value], index) => {
+    while (box.children.length < facts.length) box.append(make("div", {}, make("dt"), make("dd", {}, make("span"), make("small"))));
+    facts.forEach(([name, value, note = ""], index) => {
       const [term, definition] = box.children[index].children;
       say(term, name);
-      say(definition, value);
+      say(definition.firstChild, value);
+      say(definition.lastChild, note);
     });
   }
 
@@ -246,6 +258,8 @@ export class Group {
   }
 }
 
+const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
+
 /** The worst ones, if there are too many; in the order in which they came. */
 function worstOf(partitions, most) {
   if (partitions.length <= most) return partitions;
@@ -267,12 +281,6 @@ function grouped(partitions) {
     found.get(one.topic).push(one);
   }
   return found;
-}
-
-function timeLag(one) {
-  const reason = REASONS[one.time_lag_reason];
-  if (one.time_lag_s === null) return reason ? `unknown: ${reason}` : "unknown";
-  return `${bounded(one.time_lag_s, one.time_lag_bound)}${reason ? ` (${reason})` : ""}`;
 }
 
 /** Copy the address of what is shown. */

@@ -24,6 +24,11 @@ export class Live {
     addEventListener("pageshow", (event) => event.persisted && this.#connect());
   }
 
+  /** Connect at once, if it is not. */
+  retry() {
+    if (!this.connected && this.#failures) this.#again(0);
+  }
+
   /** Are the data of a cluster too old to be trusted? */
   isStale(cluster) {
     return this.clusters.get(cluster)?.state.stale === true;

@@ -15,7 +15,7 @@ const alerts = new Alerts();
 const fleet = new Fleet(live, alerts);
 const group = new Group(live, alerts);
 const mutes = new Mutes(alerts);
-let inGroup = false; // or on another page over the list
+let inGroup = true; // or on another page over the list, or before it is known what to show
 let marked = false;
 let pending = false; // rows came while a group was shown
 
@@ -32,9 +32,18 @@ function route() {
     if (pending) fleet.take();
     else fleet.show();
     pending = false;
+    mark();
     document.title = "lagwatch";
   }
   inGroup = wanted || muting;
+}
+
+/** Note when the first groups are on the screen, for who measures it. */
+function mark() {
+  if (!marked && live.clusters.size) {
+    marked = true;
+    requestAnimationFrame(() => performance.mark("groups-shown"));
+  }
 }
 
 function age() {
@@ -90,10 +99,12 @@ function problems() {
 live.onChange((rowsChanged) => {
   if (inGroup) {
     pending ||= rowsChanged;
+    if (rowsChanged) fleet.count();
     if (read().group) group.refresh();
-  } else if (rowsChanged) fleet.take();
-  if (!marked) requestAnimationFrame(() => performance.mark("groups-shown"));
-  marked = true;
+  } else if (rowsChanged) {
+    fleet.take();
+    mark();
+  }
   age();
   freshness();
   problems();
@@ -128,9 +139,10 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+live.start(); // the groups come while it is asked who looks
 await enter();
+live.retry(); // the stream, too, is open only for who may read
 route();
-live.start();
 alerts.onChange(() => {
   const active = alerts.mutes.filter((one) => one.active).length;
   $("to-mutes").hidden = !alerts.known;

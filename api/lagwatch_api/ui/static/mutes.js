@@ -24,13 +24,12 @@ export class Mutes {
   }
 
   #build() {
-    const form = make("form", { class: "tools", onsubmit: (event) => this.#mute(event) },
+    const form = make("form", { id: "new-mute", class: "tools", onsubmit: (event) => this.#mute(event) },
       make("label", {}, "Cluster", make("input", { id: "new-cluster", placeholder: "all", autocomplete: "off" })),
       make("label", {}, "Group", make("input", { id: "new-group", placeholder: "all; billing-*", autocomplete: "off" })),
       make("label", {}, "For", make("select", { id: "new-for" }, ...durations())),
       make("label", {}, "Reason", make("input", { id: "new-reason", required: true, maxlength: "1000", autocomplete: "off" })),
       make("button", { type: "submit" }, "Mute"));
-    form.hidden = !mayOperate();
     this.#box.replaceChildren(
       make("a", { href: "./" }, "← All groups"),
       make("h2", { tabindex: "-1" }, "Mutes"),
@@ -40,6 +39,7 @@ export class Mutes {
   }
 
   #list() {
+    $("new-mute").hidden = !mayOperate() || !this.#alerts.known;
     const lines = this.#alerts.mutes.map((one) => muteLine(one, (id) => this.#end(id)));
     const none = this.#alerts.known ? "No mutes: every notice is sent." : "The mutes are not known. Alerts may be switched off.";
     $("all-mutes").replaceChildren(...(lines.length ? lines : [make("li", { class: "empty" }, none)]));

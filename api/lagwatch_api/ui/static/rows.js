@@ -2,7 +2,7 @@
 
 import { address } from "./place.js";
 import { draw, sparkline, trend } from "./trends.js";
-import { LEVELS, REASONS, VERDICTS, bounded, brief, catchUpBrief, instant, make, mark, number, rate, say } from "./words.js";
+import { LEVELS, REASONS, VERDICTS, bounded, brief, catchUpBrief, instant, keepsUp, make, mark, number, rate, say } from "./words.js";
 
 export const COLUMNS = [
   { key: "trouble", name: "Verdict", cell: "c-mark", sortable: true },
@@ -78,10 +78,11 @@ export function fillGroup(slot, one, { known, stale, note, now }) {
   cells[AT.since].title = one.since === null ? "" : `since ${one.atLeast ? "at least " : ""}${instant(one.since)}`;
   say(cells[AT.lag], one.lag !== null && one.unknown ? `≥ ${number(one.lag)}` : number(one.lag));
   draw(slot.spark, known);
-  say(slot.slope, trend(known));
+  const going = trend(known, one.status === "OK");
+  say(slot.slope, going);
   const speed = known?.speed;
   say(cells[AT.rate], speed ? rate(speed.consumed_per_s) : "");
-  say(cells[AT.up], speed && one.lag !== 0 ? catchUpBrief(speed) : "");
+  say(cells[AT.up], speed && one.lag !== 0 && going !== "steady" && !keepsUp(one.status, speed) ? catchUpBrief(speed) : "");
   say(cells[AT.time], timeLag(one));
   cells[AT.time].title = REASONS[one.reason] ?? "";
   say(cells[AT.state], one.members === null ? one.state : `${one.state}, ${number(one.members)}`);

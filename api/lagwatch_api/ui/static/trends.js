@@ -65,11 +65,15 @@ export function slope({ lags, stepMs } = {}) {
   return (lags[last] - lags[first]) / (((last - first) * stepMs) / 1000);
 }
 
-/** `+12/s`, `steady`, `−3/s`; "" when it is not known. */
-export function trend(known) {
+/**
+ * `+12/s`, `steady`, `−3/s`; "" when it is not known. The lag of a group that keeps up wobbles: less
+ * than a hundredth of what it reads is no trend.
+ */
+export function trend(known, keepsUp = false) {
   const perS = slope(known);
   if (perS === null) return "";
-  if (Math.abs(perS) < 0.005) return "steady";
+  const wobble = keepsUp ? (known.speed?.consumed_per_s ?? 0) / 100 : 0;
+  if (Math.abs(perS) < Math.max(0.005, wobble)) return "steady";
   return `${perS > 0 ? "+" : "−"}${rate(Math.abs(perS))}`;
 }
 
