@@ -249,6 +249,7 @@ def step(
     state: State, graded: Graded, policy: Policy, now_ms: EpochMs, *, muted: bool = False
 ) -> Step:
     """The next state and what to do about it."""
+    state = _by_clock(state, policy, now_ms)
     if policy.burrow:
         return _as_burrow(state, graded, policy, now_ms, muted=muted)
     if graded.severity is None:
@@ -258,6 +259,32 @@ def step(
     if graded.severity is GroupStatus.OK:
         return _better(state, state.incident, graded, policy, now_ms, muted=muted)
     return _still_bad(state, state.incident, graded, policy, now_ms, muted=muted)
+
+
+def _by_clock(state: State, policy: Policy, now_ms: EpochMs) -> State:
+    """Begin waits anew that a clock which was set back would make longer than the policy says."""
+    sinces = state.bad_since_ms, state.good_since_ms, state.other_since_ms, state.worse_since_ms
+    if max(at_ms or 0 for at_ms in sinces) > now_ms:
+        bad_ms, good_ms, other_ms, worse_ms = (_at_most(at_ms, now_ms) for at_ms in sinces)
+        state = replace(
+            state,
+            bad_since_ms=bad_ms,
+            good_since_ms=good_ms,
+            other_since_ms=other_ms,
+            worse_since_ms=worse_ms,
+        )
+    quiet_ms = EpochMs(now_ms + policy.reopen_ms)
+    if not policy.burrow and (state.quiet_until_ms or 0) > quiet_ms:
+        state = replace(state, quiet_until_ms=quiet_ms)
+    incident = state.incident
+    if incident is None or max(incident.opened_ms, incident.told_ms or 0) <= now_ms:
+        return state
+    opened_ms, told_ms = min(incident.opened_ms, now_ms), _at_most(incident.told_ms, now_ms)
+    return replace(state, incident=replace(incident, opened_ms=opened_ms, told_ms=told_ms))
+
+
+def _at_most(at_ms: EpochMs | None, now_ms: EpochMs) -> EpochMs | None:
+    return None if at_ms is None else min(at_ms, now_ms)
 
 
 def _without(state: State, graded: Graded, policy: Policy, now_ms: EpochMs, *, muted: bool) -> Step:

@@ -46,6 +46,8 @@ class Spent:
     def note(self, now_ms: int, *, missed: bool) -> None:
         past_ms = now_ms - self.seen_ms
         self.seen_ms = now_ms
+        if past_ms < 0:  # the clock was set back: what is remembered was as long ago as before
+            self.at_ms = [at_ms + past_ms for at_ms in self.at_ms]
         if missed and 0 < past_ms <= _LONGEST_ROUND_MS:
             total_ms = (self.missed_ms[-1] if self.missed_ms else 0) + past_ms
             if self.at_ms and now_ms - self.at_ms[-1] < _STEP_MS and len(self.at_ms) > 1:

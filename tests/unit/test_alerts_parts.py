@@ -257,6 +257,57 @@ class TestObjectives:
 
         assert judged.status is GroupStatus.OK
 
+    @pytest.mark.parametrize(
+        ("kept_s", "down_s", "late_s"),
+        [
+            (300, 20, 0),
+            (300, 115, 0),
+            (300, 130, 130),
+            (300, 600, 600),
+            # killed: the last minute was not kept
+            (240, 20, 0),
+            (240, 130, 190),
+        ],
+    )
+    def test_a_restart_delays_a_burn_only_by_time_that_was_not_seen(
+        self, kept_s, down_s, late_s
+    ) -> None:
+        """An objective of 99 % is missed from the beginning; lagwatch ends after five minutes."""
+
+        def opened_s(judging: Objectives, from_s: int, until_s: int) -> int | None:
+            for s in range(from_s, until_s, 5):
+                judged, _ = judging.judged("g", "p", seen(lag=11), s * 1000, unasked)
+                if judged.status is GroupStatus.ERR:
+                    return s
+            return None
+
+        limits = {"max_lag": 10, "objective_share": 0.99}
+        without = opened_s(objectives(**limits), 5, 7200)
+        before = objectives(**limits)
+        opened_s(before, 5, kept_s + 1)
+        kept = {
+            key: Spent.unpacked(spent.packed()) for key, spent in before.spent_since(0, 1).items()
+        }
+        after = opened_s(Objectives(before.by_policy, kept), 300 + down_s, 7200)
+
+        assert without is not None
+        assert after is not None
+        assert abs(after - without - late_s) <= 10
+
+    def test_a_clock_that_is_set_back_changes_nothing_of_what_was_spent(self) -> None:
+        spent = Spent(seen_ms=0)
+        for s in range(1, 600):
+            spent.note(s * 1000, missed=True)
+        before = [spent.within(spent.seen_ms, window_s * 1000) for window_s in (60, 300, 3600)]
+
+        spent.note(spent.seen_ms - 3_600_000, missed=True)
+        at_once = [spent.within(spent.seen_ms, window_s * 1000) for window_s in (60, 300, 3600)]
+        for _ in range(60):
+            spent.note(spent.seen_ms + 1000, missed=True)
+
+        assert at_once == before
+        assert spent.within(spent.seen_ms, 3_600_000) == before[2] + 60_000
+
     @given(
         st.lists(st.tuples(st.integers(1_000, 90_000), st.booleans()), max_size=60),
         st.integers(0, 60),

@@ -178,6 +178,46 @@ class TestTiming:
         assert story.heard == [Tell.OPEN, Tell.REMIND, Tell.REMIND, Tell.REMIND]
 
 
+class TestClockSetBack:
+    """An hour: every wait begins anew at most, and none takes an hour longer."""
+
+    BACK_S = -3600
+
+    def test_an_opening_waits_no_longer_than_twice(self) -> None:
+        story = Story(Policy(name="p", threshold=WARN, open_for_ms=10_000))
+        story.sees(WARN)
+        story.sees(WARN, after_s=self.BACK_S)
+
+        assert story.sees(WARN, after_s=10).act is Act.OPEN
+
+    def test_a_close_waits_no_longer_than_twice(self) -> None:
+        story = Story(Policy(name="p", threshold=WARN, close_for_ms=60_000))
+        story.sees(WARN)
+        story.sees(OK)
+        story.sees(OK, after_s=self.BACK_S)
+
+        assert story.sees(OK, after_s=60).act is Act.CLOSE
+
+    def test_reminders_and_escalation_go_on(self) -> None:
+        policy = Policy(name="p", remind_ms=60_000, escalate_ms=90_000, escalate_to=("boss",))
+        story = Story(policy)
+        story.sees(ERR)
+        story.sees(ERR, after_s=self.BACK_S)
+
+        reasons = [story.sees(ERR, after_s=30).reason for _ in range(4)]
+
+        assert Reason.REMINDER_DUE in reasons
+        assert Reason.HANDED_ON in reasons
+
+    def test_the_pause_after_a_close_is_no_longer_than_the_policy_says(self) -> None:
+        story = Story(Policy(name="p", threshold=WARN, reopen_ms=60_000))
+        story.sees(WARN)
+        story.sees(OK)
+        story.sees(WARN, after_s=self.BACK_S)
+
+        assert story.sees(WARN, after_s=60).reason is Reason.STILL_OPEN
+
+
 LOST, STOPPED, STALLED, REWOUND = (
     Rule.RECORDS_LOST,
     Rule.STOPPED,
