@@ -10,10 +10,12 @@ _FIRST_S: Final = 1.0
 _LONGEST_S: Final = 300.0
 _SLOW_FIRST_S: Final = 30.0
 _SLOW_LONGEST_S: Final = 900.0
+_SLOW: Final = (Refusal.NOT_ACCEPTED, Refusal.TOO_LARGE)
+"""Too large although it cannot be made smaller: the receiver takes nothing now."""
 
 
 class ChannelBackoff:
-    """From one second to five minutes; 30 s to 15 minutes where somebody must act (401, 404)."""
+    """From a second to five minutes; 30 s to 15 minutes where somebody must act (401, 404)."""
 
     def __init__(self, chance: Random) -> None:
         self._usual = Backoff(first_s=_FIRST_S, longest_s=_LONGEST_S, chance=chance)
@@ -23,7 +25,7 @@ class ChannelBackoff:
         self, failures: int, retry_after_s: float | None, refusal: Refusal = Refusal.UNAVAILABLE
     ) -> float:
         """After so many failures in a row; not before the receiver wants to be asked again."""
-        backoff = self._slow if refusal is Refusal.NOT_ACCEPTED else self._usual
+        backoff = self._slow if refusal in _SLOW else self._usual
         return backoff.delay_s(failures, retry_after_s)
 
 

@@ -331,9 +331,8 @@ class Deliverer:
         now_s = self._clock.monotonic_s()
         tried_ms = 0 if self._failed_s is None else round((now_s - self._failed_s) * 1000)
         give_up_ms = self.outlet.settings.give_up_after_s * 1000
-        hopeless = error.refusal in (Refusal.CONTENT, Refusal.TOO_LARGE)
         self._note_failure(error)
-        if hopeless or message.tried_ms + tried_ms >= give_up_ms:
+        if error.refusal is Refusal.CONTENT or message.tried_ms + tried_ms >= give_up_ms:
             self._give_up(message, error)
             return
         self._failed_s = now_s

@@ -353,6 +353,19 @@ def test_a_message_that_is_too_large_is_split_until_it_fits(tmp_path) -> None:
         assert len(keys) == len(set(keys)) == 50
 
 
+def test_a_receiver_that_finds_everything_too_large_for_a_while_loses_nothing(tmp_path) -> None:
+    answers = iter([too_large()] * 12)
+    receiver = Unsteady(lambda: next(answers, None))
+    with world(tmp_path, receiver) as here:
+        for group in ("billing", "orders"):
+            here.bad(group, GroupStatus.ERR)
+
+        here.deliver_for(10_000)
+
+        assert receiver.word == {"billing": "error", "orders": "error"}
+        assert here.outbox.depth(CHANNEL) == (0, 0)
+
+
 def test_a_receiver_that_wants_credentials_is_tried_until_it_is_given_up(tmp_path) -> None:
     receiver = Unsteady(REFUSALS[3])
     with world(tmp_path, receiver) as here:

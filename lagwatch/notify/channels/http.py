@@ -1,5 +1,6 @@
 """Sending over HTTP: TLS, authentication, which answers are worth another try, and chats."""
 
+import asyncio
 import json
 import ssl
 from abc import ABC, abstractmethod
@@ -23,6 +24,9 @@ _HEALING: Final = frozenset({408, 425, 429})
 _NOT_ACCEPTED: Final = frozenset({401, 402, 403, 404, 405, 407, 410})
 """Refusals of the address or the credentials: somebody has to mend the receiver or its options."""
 _SHOWN_CHARACTERS: Final = 200
+_MOST_READ: Final = 16_384
+"""Bytes read of the body of an answer: a receiver cannot fill the memory."""
+_READ_WITHIN_S: Final = 2.0
 _LONGEST_WAIT_S: Final = 3600.0
 
 
@@ -53,7 +57,11 @@ class HttpSender:
             verify=tls,
             transport=egress.transport(settings, tls) if limited else None,
             auth=_auth(settings),
-            headers={"User-Agent": f"lagwatch/{__version__}"} | _bearer(settings),
+            headers={
+                "User-Agent": f"lagwatch/{__version__}",
+                "Accept-Encoding": "identity",
+                **_bearer(settings),
+            },
             timeout=settings.timeout_s,
             follow_redirects=False,
         )
@@ -69,7 +77,8 @@ class HttpSender:
 
         given = [(name.encode(), _one_line(value)) for name, value in headers.items()]
         try:
-            response = await self._client.request(method, url, content=body, headers=given)
+            request = self._client.build_request(method, url, content=body, headers=given)
+            response = await self._client.send(request, stream=True)
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             raise self._failed(f"the URL cannot be used: {error}", retryable=False) from error
         except httpx.TimeoutException as error:
@@ -85,12 +94,13 @@ class HttpSender:
         except httpx.HTTPError as error:
             reason = str(error) or type(error).__name__
             raise self._failed(f"no answer: {reason}", retryable=True) from error
+        shown = await _shown(response)
         if response.is_success:
-            return _shown(response)
+            return shown
         status = response.status_code
         raise NotifyError(
             channel=self._channel,
-            message=_shown(response),
+            message=shown,
             retryable=refusal(status) is Refusal.UNAVAILABLE,
             retry_after_s=_retry_after_s(response),
             refusal=refusal(status),
@@ -155,12 +165,41 @@ def refusal(status: int) -> Refusal:
     return Refusal.CONTENT
 
 
-def _shown(response: "httpx.Response") -> str:
-    text = " ".join(response.text.split())
+async def _shown(response: "httpx.Response") -> str:
+    """The answer in one line. Its status counts, also when the body never ends."""
+    text = _printable(await _beginning(response))
     if len(text) > _SHOWN_CHARACTERS:
         text = text[:_SHOWN_CHARACTERS] + "…"
-    head = f"{response.status_code} {response.reason_phrase}".strip()
+    head = _printable(f"{response.status_code} {response.reason_phrase}")
     return f"{head}: {text}" if text else head
+
+
+async def _beginning(response: "httpx.Response") -> str:
+    """The first bytes of the body as text; "" if it is compressed, which nobody asked for."""
+    import httpx
+
+    found = bytearray()
+    try:
+        async with asyncio.timeout(_READ_WITHIN_S):
+            async for part in response.aiter_raw():
+                found += part
+                if len(found) >= _MOST_READ:
+                    break
+    except (TimeoutError, httpx.HTTPError):
+        pass  # the receiver has answered all the same
+    finally:
+        await response.aclose()
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        return ""
+    return found[:_MOST_READ].decode(errors="replace")
+
+
+def _printable(text: str) -> str:
+    """On one line and without control characters: it is shown on terminals."""
+    line = " ".join(text.split())
+    return "".join(
+        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line
+    )
 
 
 def _retry_after_s(response: "httpx.Response") -> float | None:
