@@ -9,6 +9,9 @@ import pyarrow as pa
 from lagwatch.core.model import UNKNOWN
 from lagwatch.core.record import Column, ColumnType, Kind, Records, Text, Values, schema
 
+# pyarrow's own pool keeps what a batch needed; the C library's gives it back (`lagwatch.memory`)
+pa.set_memory_pool(pa.system_memory_pool())
+
 _PLAIN: Final[Mapping[ColumnType, Any]] = {
     ColumnType.TEXT: pa.string(),
     ColumnType.INT32: pa.int32(),

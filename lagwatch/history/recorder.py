@@ -28,6 +28,7 @@ from lagwatch.history.pauses import Pause, Pauses, ended
 from lagwatch.history.pauses import events as events_of_pauses
 from lagwatch.history.spool import Spool
 from lagwatch.history.thinning import Thinner
+from lagwatch.memory import give_back
 
 
 def capture(snapshot: ClusterSnapshot, windows: Windows, rebalances: Mapping[str, int]) -> Capture:
@@ -257,6 +258,8 @@ class Recorder:
                 self._keep(handed)
             if job is not None:
                 self._guarded(job)
+                if job.round_ms is not None:
+                    give_back()
         self._say_stopped()
 
     def work(self) -> None:

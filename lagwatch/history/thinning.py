@@ -42,7 +42,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Last:
-    """The round before, with all its rows."""
+    """The round before, with what its rows say about partitions."""
 
     snapshot: ClusterSnapshot
     at_ms: int
@@ -86,7 +86,8 @@ class Thinner:
             unchanged=count,
             previous_ms=self._links(snapshot),
         )
-        self._last = _Last(snapshot=snapshot, at_ms=at_ms, rows=rows)
+        compared = rows.select([name for name in rows.columns if name not in _MOMENT])
+        self._last = _Last(snapshot=snapshot, at_ms=at_ms, rows=compared)
         self._whole_next.clear()
         return Round(
             samples=rows.take(~left_out) if left_out.any() else rows,

@@ -16,6 +16,7 @@ from lagwatch.core.record import RAW, Kind, Records, concat
 from lagwatch.errors import HistoryError
 from lagwatch.history.layout import DAY_MS, day_of
 from lagwatch.history.spool import Plan, Segment, Spool
+from lagwatch.memory import give_back
 from lagwatch.ports.history import HistoryStore
 
 _LONGEST_DELAY_S: Final = 30.0
@@ -86,7 +87,7 @@ class Writer:
             if self._delay_s and self._stopping.wait(self._delay_s):
                 break
             while self._due() and self.deliver():
-                pass
+                give_back()
             self._tidy()
         while self._delay_s == 0.0 and self.deliver():
             pass
