@@ -24,7 +24,8 @@ from lagwatch.ports.kafka import Records, Span
 
 BATCH: Final = 10_000
 """Records taken at once; also the most rows a batch can have."""
-_WAIT_S: Final = 0.25
+_WAIT_S: Final = 0.5
+"""A batch is what comes in this time: each costs about the same, however few records it has."""
 
 
 class KafkaOffsetsTopic:

@@ -88,6 +88,8 @@ class TopicPoller:
         """As told."""
         self._counts: dict[str, int] = {}
         self._everything = _NO_TOPICS
+        self._one: dict[str, TopicListing] = {}
+        """Of `_everything`, by name, those that were asked for."""
         self._ids: dict[str, str] = {}
         self._by_id: dict[str, str] = {}
         self._names_of = self._ids
@@ -127,14 +129,16 @@ class TopicPoller:
         """One topic, monitored or not; None when it is not visible."""
         if name not in self._counts:
             return None
-        every = self._everything
-        at = every.names.index(name)
-        first, count = int(every.partitions[:at].sum()), self._counts[name]
-        return TopicListing(
-            names=(name,),
-            partitions=every.partitions[at : at + 1],
-            leader=every.leader[first : first + count],
-        )
+        if name not in self._one:
+            every = self._everything
+            at = every.names.index(name)
+            first, count = int(every.partitions[:at].sum()), self._counts[name]
+            self._one[name] = TopicListing(
+                names=(name,),
+                partitions=every.partitions[at : at + 1],
+                leader=every.leader[first : first + count],
+            )
+        return self._one[name]
 
     def mention(self, names: Iterable[str]) -> None:
         """Commits name these topics; those we do not know are looked for at once."""
@@ -185,6 +189,7 @@ class TopicPoller:
         """List; ask for ids where they can be new; report changes."""
         everything = await self._source.list_topics()
         self._everything = everything
+        self._one.clear()
         if len(self._named) > _NAMED:
             listed = set(everything.names)
             self._named = {name: ids for name, ids in self._named.items() if name in listed}
