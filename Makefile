@@ -22,7 +22,7 @@ COMPILE     := $(BIN)/uv pip compile --quiet --upgrade --universal --python-vers
 	--generate-hashes --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: help install jars demo test unit check format docs bench lock clean
+.PHONY: help install jars demo test unit check format docs pictures bench lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -54,6 +54,9 @@ format: $(STAMPS)/project  ## format and apply the linter's safe fixes
 
 docs: $(STAMPS)/project  ## write the generated parts of the manual, and the output it shows
 	$(BIN)/python -m docs.build
+
+pictures: install  ## make the pictures of the manual anew, from the demo: ten minutes
+	$(BIN)/python -m docs.pictures
 
 bench: install  ## measure speed and memory against their targets [ONLY=name,name]
 	$(BIN)/python tests/bench/run.py $(ONLY)

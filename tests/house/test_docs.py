@@ -16,6 +16,7 @@ import yaml
 from starlette.routing import compile_path
 
 from docs import build, consoles, parts
+from docs.pictures import NAMES
 from lagwatch.config.load import load
 from lagwatch.config.reference import options
 from lagwatch.history.parquet import ParquetStore
@@ -102,7 +103,8 @@ def test_pictures_are_small_and_shown() -> None:
     texts = "".join(path.read_text(encoding="utf-8") for path in PAGES)
     pictures = list((ROOT / "docs" / "pictures").iterdir())
 
-    assert pictures
+    assert {picture.stem for picture in pictures} == set(NAMES), "run: make pictures"
+    assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
     assert [picture.name for picture in pictures if picture.stat().st_size > PICTURE_BYTES] == []
     assert [picture.name for picture in pictures if f"pictures/{picture.name})" not in texts] == []
 
