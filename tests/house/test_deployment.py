@@ -14,6 +14,7 @@ import yaml
 
 from lagwatch.config.load import load
 from lagwatch.config.tokens import read_tokens
+from lagwatch.core.record.columns import ROLLUP_STEP_MS
 from tests.support.dashboards import boards
 from tests.support.prometheus import program
 
@@ -90,6 +91,7 @@ def test_compose_brings_everything_up() -> None:
         "grafana",
         "alertmanager",
         "lagwatch",
+        "rollup",
         "tokens",
     }
     assert set(services) == wanted
@@ -145,6 +147,40 @@ def test_grafana_finds_dashboards_and_provisioning_where_compose_mounts_them() -
     assert places["/etc/grafana/provisioning"] == GRAFANA / "provisioning"
     assert places[provider["options"]["path"]] == GRAFANA / "dashboards"
     assert (places[str(Path(home).parent)] / Path(home).name).is_file()
+
+
+def test_the_history_dashboard_has_the_rollups_of_the_history_that_lagwatch_writes() -> None:
+    services = compose()["services"]
+    of_rollup = {target: path for name, path, target in mounts() if name == "rollup"}
+    of_service = {target: path for name, path, target in mounts() if name == "lagwatch"}
+    settings = load(of_rollup["/etc/lagwatch/lagwatch.toml"], {})
+
+    (script,) = services["rollup"]["command"]
+    checked_script = subprocess.run(
+        ["sh", "-n"],  # noqa: S607
+        input=script.replace("$$", "$"),
+        capture_output=True,
+        text=True,
+        timeout=_DEADLINE_S,
+        check=False,
+    )
+    assert checked_script.returncode == 0, checked_script.stderr
+    assert "lagwatch rollup --config /etc/lagwatch/lagwatch.toml" in script
+    assert of_rollup == of_service
+    assert "spark" in services["rollup"]["build"]["args"]["EXTRAS"].split(",")
+    assert settings.history.store == "elasticsearch"
+
+
+def test_grafana_asks_for_no_buckets_that_are_narrower_than_those_of_the_rollups() -> None:
+    (sources,) = documents(GRAFANA / "provisioning/datasources/lagwatch.yaml")
+
+    found = {
+        source["jsonData"]["index"].rpartition("-")[2]: source["jsonData"]["timeInterval"]
+        for source in sources["datasources"]
+        if source["type"] == "elasticsearch"
+    }
+
+    assert found == {kind.value: kind.value.removeprefix("rollup_") for kind in ROLLUP_STEP_MS}
 
 
 def test_every_kind_of_data_source_that_a_dashboard_asks_for_is_provisioned() -> None:

@@ -14,6 +14,7 @@ from lagwatch.history.elastic.indices import alias
 from tests.support.dashboards import boards, panels
 from tests.support.elastic_history import open_store, unique_prefix
 from tests.support.elasticsearch import EmbeddedElasticsearch
+from tests.support.grafana_shows import Shown, as_shown
 from tests.support.history import NOON_MS
 
 BOARD = boards()["lagwatch-history"]
@@ -164,6 +165,89 @@ def test_of_many_groups_those_with_the_greatest_values_are_shown(
     shown = {curve["key"] for curve in curves}
     assert {f"g{number:02}" for number in range(10, 15)} <= shown
     assert len(shown) == 10
+
+
+def as_frames(target: Mapping[str, Any], answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An answer of Elasticsearch as the curves that Grafana's server makes of it.
+
+    Source: Grafana, pkg/tsdb/elasticsearch/response_parser.go, processMetrics
+    """
+    terms, over_time = target["bucketAggs"]
+    (metric,) = target["metrics"]
+    curves = [
+        {
+            "metric": {terms["field"]: curve["key"]},
+            "values": [
+                # a bucket without documents has no value: a gap
+                [bucket["key"] / 1000, "NaN" if found is None else found]
+                for bucket in curve[over_time["id"]]["buckets"]
+                for found in [bucket[metric["id"]]["value"]]
+            ],
+        }
+        for curve in answer[terms["id"]]["buckets"]
+    ]
+    return {"resultType": "matrix", "result": curves}
+
+
+def named(target: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The query with the name that its curves get.
+
+    Source: the same file, getFieldName: the alias, or the terms alone where there is one metric
+    """
+    alias_or_terms = target.get("alias") or f"{{{{term {target['bucketAggs'][0]['field']}}}}}"
+    return {**target, "legendFormat": alias_or_terms.replace("{{term ", "{{")}
+
+
+def seen(client: Elasticsearch, index: str) -> dict[str, Shown]:
+    """What Grafana's own code shows of every panel, by its title."""
+    every = list(panels(BOARD))
+    asked = [
+        {
+            "panel": {**panel, "targets": [named(target) for target in panel["targets"]]},
+            "answers": {
+                target["refId"]: as_frames(target, search(client, index, target))
+                for target in panel["targets"]
+            },
+        }
+        for panel in every
+    ]
+    return {panel["title"]: one for panel, one in zip(every, as_shown(asked), strict=True)}
+
+
+def test_grafana_shows_every_panel_with_names_values_and_units(index) -> None:
+    client, name = index
+
+    found = seen(client, name)
+
+    names = {title: [curve["name"] for curve in one["series"]] for title, one in found.items()}
+    worst = found["Greatest lag"]["series"][0]["cells"]
+    assert names.pop("Greatest lag by topic") == ["payments"]
+    assert names.pop("Time falling behind or in error") == [
+        "orders falling behind",
+        "orders in error",
+    ]
+    assert {tuple(each) for each in names.values()} == {("orders",)}
+    assert [cell["value"] for cell in worst] == [0, 10, 20, 30, 40]
+    assert found["Greatest time lag"]["series"][0]["cells"][0]["text"] == "3.50 s"
+    assert found["Written"]["series"][0]["cells"][0]["text"] == "3.50 c/s"
+
+
+def test_an_hour_without_rollups_is_a_gap_and_not_zero(
+    elasticsearch: EmbeddedElasticsearch, tmp_path: Path
+) -> None:
+    prefix = unique_prefix()
+    store = open_store(elasticsearch.url, prefix, tmp_path)
+    try:
+        rows = [rollup(hour, level=level) for hour in (0, 2) for level in ("group", "topic")]
+        store.write([from_rows(KIND, rows)], batch="rollups")
+        with elasticsearch.client() as client:
+            client.indices.refresh(index=f"{prefix}-*")
+            found = seen(client, alias(prefix, KIND))
+    finally:
+        store.close()
+
+    values = [cell["value"] for cell in found["Greatest lag"]["series"][0]["cells"]]
+    assert values == [3, None, 3]
 
 
 @pytest.mark.parametrize("name", ["cluster", "group"])
