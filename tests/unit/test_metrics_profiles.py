@@ -3,7 +3,9 @@
 import re
 import shutil
 import subprocess
+import tomllib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,10 @@ from lagwatch.metrics.metric import Format
 from lagwatch.metrics.profiles import PROFILES
 from tests.support.scraped import Cluster, Scrape, info, text
 
+ROOT = Path(__file__).parents[2]
+RECORDED = tomllib.loads((ROOT / "tests/data/exporter_series.toml").read_text(encoding="utf-8"))
+"""Of each exporter `series` (name → labels), the labels that we add, and what is `left_out`: words
+of the manual by name."""
 CLUSTER = {"cluster": "here"}
 ROW = {"topic": "t", "partition": "0"}
 
@@ -82,6 +88,61 @@ def test_kafka_exporter(name, value, labels) -> None:
 
     assert scrape.values(name, **labels) == [value]
     assert CLUSTER | labels in scrape.labels(name)
+
+
+def with_everything() -> Cluster:
+    """A cluster of which every series of every exporter has a value."""
+    busy = info("g", holds=[("t", 0)])
+    idle = replace(busy.members[0], member_id="m-2", assignment=())
+    made = Cluster(
+        topics={"t": [(10, 100)]},
+        commits={("g", "t", 0): 60},
+        infos=[replace(busy, members=(*busy.members, idle))],
+        silent_s=60,
+        rules=RuleSet.BURROW,
+    )
+    snapshot = made.monitor.snapshot
+    assert snapshot is not None
+    snapshot.rows.commits[:] = snapshot.intervals  # its window is full
+    return made
+
+
+def printed_by(profile: str) -> Scrape:
+    """All that is printed with the names of one exporter on."""
+    settings: dict[str, Any] = {profile: True}
+    return Scrape(with_everything(), **settings)
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES))
+def test_a_profile_prints_the_series_of_its_exporter_with_their_labels_and_no_other(
+    profile: str,
+) -> None:
+    recorded = RECORDED[profile]
+    own = {sample.name for sample in Scrape(with_everything()).samples}
+
+    scrape = printed_by(profile)
+
+    printed = {
+        sample.name: sorted(sample.labels) for sample in scrape.samples if sample.name not in own
+    }
+    assert printed == {
+        name: sorted([*labels, *recorded["adds"]]) for name, labels in recorded["series"].items()
+    }
+
+
+def test_what_a_profile_leaves_out_is_not_printed_and_is_in_the_manual() -> None:
+    manual = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    rows = {
+        found[1]: found[2]
+        for found in re.finditer(r"^\| `metrics\.(\w+)` \|.*\| (.*) \|$", manual, re.MULTILINE)
+    }
+
+    assert set(rows) == set(PROFILES) == set(RECORDED)
+    for profile, recorded in RECORDED.items():
+        names = {sample.name for sample in printed_by(profile).samples}
+        for name, words in recorded.get("left_out", {}).items():
+            assert name not in names
+            assert words in rows[profile], f"{name}: {words}"
 
 
 MEMBER = {"member_host": "/10.0.0.7", "consumer_id": "m-1", "client_id": "client"}
