@@ -149,8 +149,8 @@ class NotifyError(LagwatchError):
 class JobError(LagwatchError):
     """A Spark job cannot begin or go on.
 
-    `kind` is one of `locked`, `spark`, `input`: a stable word for logs and labels. The text says
-    what to do. With `retryable` the same command may succeed later.
+    `kind` is one of `locked`, `fenced`, `spark`, `input`: a stable word for logs and labels. The
+    text says what to do. With `retryable` the same command may succeed later.
     """
 
     def __init__(self, *, kind: str, message: str, retryable: bool) -> None:

@@ -143,7 +143,7 @@ def _begun(
         def start_spark() -> "SparkSession":
             from lagwatch.jobs.session import spark_session
 
-            return running.enter_context(spark_session(jobs_settings, name=name))
+            return running.enter_context(spark_session(jobs_settings, name=name, lock=run.lock))
 
         if SUBMITTED in os.environ:
             # YARN in cluster mode calls a program that takes no session a failure

@@ -61,6 +61,7 @@ def rollup(
             RollupRequest(from_ms=from_ms, to_ms=to_ms, clusters=tuple(cluster or ()), tidy=tidy),
             now_ms=begun.now_ms,
             log_step=lambda event, values: begun.run.log_step(event, **values),
+            fence=begun.run.lock.fence if begun.run.lock is not None else None,
         )
         begun.run.clusters |= set(result.clusters)
         for what, number in result.counts().items():

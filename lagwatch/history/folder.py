@@ -9,7 +9,7 @@ import errno
 import os
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -20,13 +20,23 @@ from pyarrow import fs
 
 from lagwatch.config.secret import Place
 from lagwatch.errors import HistoryError
+from lagwatch.history.conditional import created
 from lagwatch.places import CannotOpenError, open_place
 
 STORE: Final = "parquet"
 _TEMPORARY: Final = ".tmp"
 _LISTINGS: Final = 10
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+"""What file systems without hard links say: FAT, some network shares."""
 _OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
+
+
+Allowed = Callable[[], None]
+
+
+def always() -> None:
+    """Nothing speaks against it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +72,18 @@ class Folder(Protocol):
         """
         ...
 
-    def publish(self, path: str, data: Any) -> None:  # noqa: ANN401
-        """Write a complete file, durably, in place of any earlier one; `data` is a buffer."""
+    def publish(self, path: str, data: Any, *, allowed: Allowed = always) -> None:  # noqa: ANN401
+        """Put a whole file there, durably, in the place of any before it; `data` is a buffer.
+
+        `allowed` is called right before the file takes its place; what it raises stops that.
+        """
+        ...
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Put a whole file where there is none, in one step; False: there is one.
+
+        Of several that do so at once, on any machines, one succeeds.
+        """
         ...
 
     def delete(self, path: str) -> None:
@@ -97,7 +117,7 @@ def open_folder(where: str) -> Folder:
             f"{scheme}://, or write a folder.",
             retryable=False,
         ) from error
-    return RemoteFolder(filesystem, path)
+    return RemoteFolder(filesystem, path, where)
 
 
 _MAKE_ROOM: Final = "Make room on that disk."
@@ -187,22 +207,39 @@ class LocalFolder:
         with reported("read", self._root / path):
             return pa.OSFile(str(self._root / path))
 
-    def publish(self, path: str, data: Any) -> None:  # noqa: ANN401
+    def publish(self, path: str, data: Any, *, allowed: Allowed = always) -> None:  # noqa: ANN401
         place = self._root / path
-        temporary = place.with_name(f".{place.name}.{uuid.uuid4().hex[:8]}{_TEMPORARY}")
         with reported("write", place):
-            self._make(place.parent)
-            try:
-                with temporary.open("wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
+            with self._written_beside(place, data) as temporary:
+                allowed()
                 temporary.replace(place)
-            except BaseException:
-                with suppress(OSError):
-                    temporary.unlink(missing_ok=True)
-                raise
             sync_folder(place.parent)
+
+    def create(self, path: str, data: bytes) -> bool:
+        place = self._root / path
+        with reported("write", place):
+            with self._written_beside(place, data) as temporary:
+                try:
+                    _link(temporary, place)
+                except FileExistsError:
+                    return False
+            sync_folder(place.parent)
+        return True
+
+    @contextmanager
+    def _written_beside(self, place: Path, data: Any) -> Iterator[Path]:  # noqa: ANN401
+        """A synced file beside its place, under a name of its own; gone at the end, or moved."""
+        self._make(place.parent)
+        temporary = place.with_name(f".{place.name}.{uuid.uuid4().hex[:8]}{_TEMPORARY}")
+        try:
+            with temporary.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            yield temporary
+        finally:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
 
     def _make(self, folder: Path) -> None:
         """Create a folder and its parents; each is synced into its parent."""
@@ -232,12 +269,27 @@ class LocalFolder:
             folder.rmdir()
 
 
+def _link(source: Path, place: Path) -> None:
+    """Give a file a second name, unless there is such a name."""
+    try:
+        os.link(source, place)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        with place.open("xb") as file:  # of several that do so one succeeds here, too
+            file.write(source.read_bytes())
+            file.flush()
+            os.fsync(file.fileno())
+
+
 class RemoteFolder:
     """A folder of any Arrow file system."""
 
-    def __init__(self, filesystem: Any, root: str) -> None:  # noqa: ANN401
+    def __init__(self, filesystem: Any, root: str, where: str) -> None:  # noqa: ANN401
+        """`where` is the URL that was opened: `create` needs more than Arrow offers."""
         self._fs = filesystem
         self._root = PurePosixPath(root)
+        self._where = where
         # an object appears when its upload is closed; elsewhere a file grows while it is written
         self._atomic = filesystem.type_name.partition("+")[0] in _OBJECT_STORES
 
@@ -265,15 +317,61 @@ class RemoteFolder:
         with reported("read", self._path(path)):
             return self._fs.open_input_file(self._path(path))
 
-    def publish(self, path: str, data: Any) -> None:  # noqa: ANN401
+    def publish(self, path: str, data: Any, *, allowed: Allowed = always) -> None:  # noqa: ANN401
         place = PurePosixPath(self._path(path))
-        target = place if self._atomic else place.with_name(f".{place.name}{_TEMPORARY}")
         with reported("write", place):
             self._fs.create_dir(str(place.parent), recursive=True)
-            with self._fs.open_output_stream(str(target)) as stream:
-                stream.write(data)
-            if target != place:
-                self._replace(target, place)
+            if self._atomic:
+                allowed()
+                self._upload(place, data)
+                return
+            target = place.with_name(f".{place.name}{_TEMPORARY}")
+            self._upload(target, data)
+            allowed()
+            self._replace(target, place)
+
+    def create(self, path: str, data: bytes) -> bool:
+        place = PurePosixPath(self._path(path))
+        with reported("write", place):
+            if self._atomic and self._fs.type_name in _OBJECT_STORES:
+                return self._create_object(path, data)
+            self._fs.create_dir(str(place.parent), recursive=True)
+            if isinstance(self._fs, fs.PyFileSystem):
+                return self._create_through_fsspec(place, data)
+            # HDFS refuses to rename onto a file that is there
+            target = place.with_name(f".{place.name}.{uuid.uuid4().hex[:8]}{_TEMPORARY}")
+            self._upload(target, data)
+            try:
+                self._fs.move(str(target), str(place))
+            except OSError:
+                self._fs.delete_file(str(target))
+                if self._fs.get_file_info(str(place)).type == fs.FileType.NotFound:
+                    raise
+                return False
+            return True
+
+    def _create_object(self, path: str, data: bytes) -> bool:
+        try:
+            return created(self._where, path, data)
+        except ImportError as error:
+            raise HistoryError(
+                store=STORE,
+                kind="closed",
+                message=f"history.url = {Place.shown(self._where)}: the lock of a job in an object "
+                "store needs the package obstore. Install lagwatch[spark].",
+                retryable=False,
+            ) from error
+
+    def _create_through_fsspec(self, place: PurePosixPath, data: bytes) -> bool:
+        try:
+            self._fs.handler.fs.pipe_file(str(place), data, mode="create")
+        except FileExistsError:
+            return False
+        return True
+
+    def _upload(self, place: PurePosixPath, data: Any) -> None:  # noqa: ANN401
+        with self._fs.open_output_stream(str(place)) as stream:
+            stream.write(data)
 
     def _replace(self, source: PurePosixPath, place: PurePosixPath) -> None:
         try:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import structlog
 
 from lagwatch.core.record import Kind, Records, concat
-from lagwatch.history.folder import Folder, StoredFile, open_folder
+from lagwatch.history.folder import Allowed, Folder, StoredFile, always, open_folder
 from lagwatch.history.layout import (
     Slot,
     cluster_of,
@@ -50,8 +50,12 @@ _log = structlog.get_logger()
 class ParquetSlots:
     """Slots of a folder or file system; used from several threads."""
 
-    def __init__(self, where: str, *, chunk_rows: int = CHUNK_ROWS) -> None:
+    def __init__(
+        self, where: str, *, chunk_rows: int = CHUNK_ROWS, allowed: Allowed = always
+    ) -> None:
+        """`allowed` is called right before a file takes its place; what it raises stops that."""
         self.where = where
+        self._allowed = allowed
         self._chunk_rows = chunk_rows
         self.folder: Folder = open_folder(where)
         self._footers: OrderedDict[tuple[str, int, int], Footer] = OrderedDict()
@@ -71,7 +75,7 @@ class ParquetSlots:
         unique, _ = sort_unique(rows)
         data = encode(slot, unique, replaces=replaces)
         path = slot.file(batch)
-        self.folder.publish(path, data)
+        self.folder.publish(path, data, allowed=self._allowed)
         return StoredFile(path=path, size_bytes=data.size, version=0)
 
     def read_slot(self, slot: Slot, wanted: HistoryRange) -> Iterator[Records]:

@@ -1,10 +1,12 @@
-"""One run of a job at a time on a store.
+"""One run of a job at a time on a store, and proof of it.
 
-A run leaves a note in the store, says now and then that it is still there, and takes the note away
-at the end. A note not renewed for a while, or whose process on this machine is dead, is of a run
-that died: the next one takes its place. Of two runs that begin at the same moment one is refused:
-in Elasticsearch by the version of the note, in a local folder by the kernel's lock on a file.
-Object stores promise nothing of the kind: two that begin within an instant may both go on there.
+A run leaves a note in the store, says now and then that it is still there, and marks the note as
+ended at the end. A note not renewed for a while, or whose processes on this machine are dead, is of
+a run that died: the next one takes its place. Notes are swapped in one step, so of two runs that
+begin at the same moment one is refused; in a local folder the kernel's lock on a file comes first.
+
+Each run has a token, a number greater than that of every run before. A run that lost its lock, for
+instance because its machine slept, learns it from the token at the moment of writing (`NoteFence`).
 """
 
 import os
@@ -12,7 +14,8 @@ import secrets
 import socket
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -26,8 +29,31 @@ from lagwatch.jobs.stores.registry import job_store
 
 RENEW_EVERY_S: Final = 10.0
 _DEAD_AFTER_MS: Final = 60_000
+_LOOK_AGAIN_S: Final = 0.1
+_LOOKS: Final = 300
+"""How often a lock is tried whose driver is dead and whose processes are just being ended."""
 
 _log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteFence:
+    """A `Fence` that reads the note; goes to the workers, secrets and all. Never log it."""
+
+    settings: HistorySettings
+    job: str
+    token: int
+
+    def check(self) -> None:
+        """Raises as `Fence`, and `HistoryError` when the store does not answer."""
+        held = job_store(self.settings).state().load(_note(self.job))
+        if held.get("token") != self.token:
+            raise JobError(
+                kind="fenced",
+                message=f"lagwatch {self.job} lost its lock, to {_named(held)}: this run was not "
+                "heard of for a minute. It replaces nothing any more. What it wrote is sound.",
+                retryable=True,
+            )
 
 
 @contextmanager
@@ -38,106 +64,183 @@ def only_run(
     clock: Clock,
     *,
     renew_every_s: float = RENEW_EVERY_S,
-) -> Iterator[None]:
+) -> Iterator["Held"]:
     """Hold the lock of a job on a store, and renew its note every `renew_every_s`.
+
+    Where the run before was killed and its processes are just being ended this waits for that.
 
     Raises:
         JobError: `locked`: another run holds it; the text says which.
         HistoryError: the store cannot be reached.
     """
-    with job_store(settings).exclusive(job) as free:
-        if not free:
-            raise locked(job, state.load(_note(job)))
-        note = _Note(job, state, clock)
-        note.take()
+    with ExitStack() as stack:
+        held = _taken(stack, _Note(job, state, clock), settings)
         renewing = threading.Thread(
-            target=note.renew, args=(renew_every_s,), name=f"lock-{job}", daemon=True
+            target=held.note.renew, args=(renew_every_s,), name=f"lock-{job}", daemon=True
         )
         renewing.start()
         try:
-            yield
+            yield held
         finally:
-            note.ended.set()
+            held.note.ended.set()
             renewing.join()
-            note.drop()
+            held.note.drop()
+
+
+def _taken(stack: ExitStack, note: "_Note", settings: HistorySettings) -> "Held":
+    """The lock; what holds it stays open in `stack`."""
+    for _ in range(_LOOKS):
+        with ExitStack() as trying:
+            mine = trying.enter_context(job_store(settings).exclusive(note.job))
+            if mine.free and note.take():
+                stack.push(trying.pop_all())
+                return Held(note=note, descriptors=mine.descriptors, settings=settings)
+        if not note.is_ending():
+            break
+        threading.Event().wait(_LOOK_AGAIN_S)
+    raise locked(note.job, note.found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A lock that this run has."""
+
+    note: "_Note"
+    descriptors: tuple[int, ...]
+    """Of the kernel's lock: a process that inherits them holds it, too."""
+    settings: HistorySettings
+
+    @property
+    def fence(self) -> NoteFence:
+        return NoteFence(settings=self.settings, job=self.note.job, token=self.note.token)
+
+    def guarded_by(self, pid: int) -> None:
+        """The run counts as dead only when this process is, too, beside its own.
+
+        Raises:
+            HistoryError: the store did not take the note.
+        """
+        self.note.guarded_by(pid)
 
 
 class _Note:
     """What is in the store as long as a run goes on."""
 
     def __init__(self, job: str, state: JobState, clock: Clock) -> None:
-        self._job = job
+        self.job = job
         self._name = _note(job)
         self._state = state
         self._clock = clock
         self._since_ms = clock.now_ms()
-        self._token = secrets.token_hex(8)
-        self._held: Mapping[str, Any] = {}
+        self._guard = 0
+        self._lock = threading.Lock()
+        self._run = secrets.token_hex(8)
+        self.token = 0
+        self.found: Mapping[str, Any] = {}
         """What is there."""
         self.ended = threading.Event()
 
-    def take(self) -> None:
-        self._held = self._state.load(self._name)
-        if self._held and not self._is_dead(self._held):
-            raise locked(self._job, self._held)
-        if not self._put():
-            raise locked(self._job, self._held)
+    def take(self) -> bool:
+        """Put the note where there is none, or one of a run that has ended or died."""
+        self.found = self._state.load(self._name)
+        if not (_is_over(self.found) or self._is_dead(self.found)):
+            return False
+        # names of files are made of it: no run may have one that an earlier run had, or a lower one
+        self.token = max(self._since_ms, _number(self.found.get("token")) + 1)
+        return self._put()
+
+    def is_ending(self) -> bool:
+        """Is the run that holds the lock dead but for processes that are being ended?"""
+        self.found = self._state.load(self._name)
+        return _is_over(self.found) or _is_headless(self.found)
 
     def renew(self, every_s: float) -> None:
         while not self.ended.wait(every_s):
             try:
-                if not self._put():
-                    _log.error("job_lock_lost", job=self._job)
-                    return
+                with self._lock:
+                    if not self._put():
+                        _log.error("job_lock_lost", job=self.job)
+                        return
             except HistoryError as error:
-                _log.warning("job_lock_not_renewed", job=self._job, reason=str(error))
+                _log.warning("job_lock_not_renewed", job=self.job, reason=str(error))
+
+    def guarded_by(self, pid: int) -> None:
+        with self._lock:
+            self._guard = pid
+            self._put()
 
     def drop(self) -> None:
+        """Mark it as ended; it stays, because the next token must be greater."""
         try:
-            if self._state.load(self._name).get("token") == self._token:
-                self._state.delete(self._name)
+            held = self._state.load(self._name)
+            if held.get("run") == self._run:
+                self._state.swap(self._name, held, {"token": self.token, "ended": True})
         except HistoryError as error:
-            _log.warning("job_lock_not_removed", job=self._job, reason=str(error))
+            _log.warning("job_lock_not_removed", job=self.job, reason=str(error))
 
     def _put(self) -> bool:
         """Write the note, unless another one came in between."""
         note = {
-            "token": self._token,
+            "token": self.token,
+            "run": self._run,
             "host": socket.gethostname(),
             "pid": os.getpid(),
+            "guard": self._guard,
             "since_ms": self._since_ms,
             "seen_ms": self._clock.now_ms(),
         }
-        if self._state.swap(self._name, self._held, note):
-            self._held = note
+        if self._state.swap(self._name, self.found, note):
+            self.found = note
             return True
         # ours may have come through although no answer did
-        self._held = self._state.load(self._name)
-        return self._held.get("token") == self._token
+        self.found = self._state.load(self._name)
+        return self.found.get("run") == self._run
 
     def _is_dead(self, held: Mapping[str, Any]) -> bool:
-        if held.get("host") == socket.gethostname() and not _runs(int(held.get("pid", 0))):
+        if _is_headless(held) and not _runs(_number(held.get("guard"))):
             return True
-        return self._clock.now_ms() - int(held.get("seen_ms", 0)) > _DEAD_AFTER_MS
+        return self._clock.now_ms() - _number(held.get("seen_ms")) > _DEAD_AFTER_MS
 
 
 def _note(job: str) -> str:
     return f"{job}.lock"
 
 
+def _is_over(held: Mapping[str, Any]) -> bool:
+    return not held or bool(held.get("ended"))
+
+
+def _is_headless(held: Mapping[str, Any]) -> bool:
+    """Is the process of the run dead? Known of this machine only."""
+    return held.get("host") == socket.gethostname() and not _runs(_number(held.get("pid")))
+
+
+def _number(value: object) -> int:
+    """Zero for what an earlier release wrote."""
+    return value if isinstance(value, int) else 0
+
+
+def _named(held: Mapping[str, Any]) -> str:
+    if _is_over(held):
+        return "a run that has just begun or ended"
+    since = datetime.fromtimestamp(_number(held.get("since_ms")) / 1000, UTC)
+    return f"process {held.get('pid')} on {held.get('host')} since {since:%Y-%m-%dT%H:%M:%SZ}"
+
+
 def locked(job: str, held: Mapping[str, Any]) -> JobError:
     """The error about a run that goes on."""
-    since = datetime.fromtimestamp(int(held.get("since_ms", 0)) / 1000, UTC)
     return JobError(
         kind="locked",
-        message=f"lagwatch {job} works on this store already: process {held.get('pid')} on "
-        f"{held.get('host')} since {since:%Y-%m-%dT%H:%M:%SZ}. Wait for its end, or stop it.",
+        message=f"lagwatch {job} works on this store already: {_named(held)}. Wait for its end, or "
+        "stop it.",
         retryable=True,
     )
 
 
 def _runs(pid: int) -> bool:
     """Is there such a process on this machine? One of another user counts."""
+    if pid <= 0:
+        return False
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

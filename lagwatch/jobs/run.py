@@ -15,7 +15,7 @@ from lagwatch.core.record import SCHEMA_VERSION, EventName, Kind, Source, from_r
 from lagwatch.errors import HistoryError, JobError
 from lagwatch.history.drivers.registry import open_store
 from lagwatch.jobs.last_run import LastRun, Outcome, write_textfile
-from lagwatch.jobs.lock import only_run
+from lagwatch.jobs.lock import Held, only_run
 from lagwatch.jobs.state import JobState
 from lagwatch.jobs.stores.registry import open_state
 
@@ -36,6 +36,8 @@ class JobRun:
         """Clusters processed; each gets an event."""
         self.set_aside: list[str] = []
         """Files and records that could not be used, a sentence each."""
+        self.lock: Held | None = None
+        """None: a dry run."""
 
     def count(self, what: str, number: int) -> None:
         """Add to what is counted: rows_read, rows_written and so on."""
@@ -77,7 +79,7 @@ def job_run(
     started_ms = clock.now_ms()
     outcome: Outcome | None = Outcome.FAILED
     try:
-        with only_run(job, state, history, clock):
+        with only_run(job, state, history, clock) as run.lock:
             run.log_step("job_started")
             yield run
             outcome = run.outcome

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -18,6 +19,8 @@ from lagwatch.errors import JobError
 from lagwatch.java import cache_dir
 from lagwatch.jobs.faults import translated
 from lagwatch.jobs.java import java_home
+from lagwatch.jobs.jvm import guarded_jvm, running_jvm
+from lagwatch.jobs.lock import Held
 from lagwatch.jobs.package import SUBMITTED, write_package
 
 _ALWAYS: Final[Mapping[str, str]] = {
@@ -51,23 +54,33 @@ _LOG: Final = Path(__file__).with_name("log4j2.properties")
 
 
 @contextmanager
-def spark_session(settings: JobsSettings, *, name: str) -> Iterator[SparkSession]:
+def spark_session(
+    settings: JobsSettings, *, name: str, lock: Held | None = None
+) -> Iterator[SparkSession]:
     """A session as configured, stopped at the end; one that runs already (spark-submit) is taken.
+
+    A JVM that is started for it ends when this process does, and before `lock` is free.
 
     Raises:
         JobError: Spark could not be started or reached, or a task failed; the text says why.
     """
     running = SparkSession.getActiveSession()
     with translated(), tempfile.TemporaryDirectory(prefix="lagwatch-jobs-") as folder:
-        spark = running if running is not None else start(settings, name=name, folder=Path(folder))
+        if running is not None:
+            yield running
+            return
+        spark = start(settings, name=name, folder=Path(folder), lock=lock)
         try:
             yield spark
         finally:
-            if running is None:
-                spark.stop()
+            spark.stop()
+            if (jvm := running_jvm()) is not None:
+                jvm.idle()
 
 
-def start(settings: JobsSettings, *, name: str, folder: Path | None = None) -> SparkSession:
+def start(
+    settings: JobsSettings, *, name: str, folder: Path | None = None, lock: Held | None = None
+) -> SparkSession:
     """A new session; the caller stops it.
 
     `folder` is where the package for other machines is put; a Spark of this machine needs none.
@@ -86,6 +99,11 @@ def start(settings: JobsSettings, *, name: str, folder: Path | None = None) -> S
     for key, value in chosen.items():
         builder = builder.config(key, value)
     try:
+        if SUBMITTED not in os.environ and not _is_connect(settings):
+            conf = SparkConf().setAll(list(chosen.items())).setAppName(f"lagwatch {name}")
+            conf = conf.setMaster(settings.master.get_secret_value())
+            # the builder takes the context that is there
+            SparkContext(conf=conf, gateway=guarded_jvm(conf, lock).gateway)
         spark = builder.getOrCreate()
     except (PySparkException, OSError, RuntimeError) as error:
         raise _not_started(settings, error) from error
@@ -133,10 +151,14 @@ def is_local(settings: JobsSettings) -> bool:
     return str(settings.master).startswith("local")
 
 
+def _is_connect(settings: JobsSettings) -> bool:
+    return str(settings.master).startswith("sc://")
+
+
 def _addressed(builder: SparkSession.Builder, settings: JobsSettings) -> SparkSession.Builder:
     # workers run this interpreter, not the first python3 of the path
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if str(settings.master).startswith("sc://"):
+    if _is_connect(settings):
         return builder.remote(settings.master.get_secret_value())
     os.environ["JAVA_HOME"] = str(java_home(cache_dir()))
     return builder.master(settings.master.get_secret_value())
@@ -145,7 +167,7 @@ def _addressed(builder: SparkSession.Builder, settings: JobsSettings) -> SparkSe
 def properties(settings: JobsSettings) -> Mapping[str, str]:
     """Spark's properties: what the jobs need, then what the configuration says."""
     chosen = dict(_ALWAYS)
-    if str(settings.master).startswith("sc://"):
+    if _is_connect(settings):
         return {**chosen, **settings.spark}
     chosen |= _OWN
     chosen["spark.driver.memory"] = f"{settings.driver_memory_mb}m"

@@ -1,6 +1,6 @@
 """State that jobs keep from one run to the next: watermarks, ledgers, intents. Kept in the store.
 
-`_jobs/NAME.json` below the folder of a Parquet store, a document of the index `PREFIX-jobs` in
+Files below `_jobs` in the folder of a Parquet store, a document of the index `PREFIX-jobs` in
 Elasticsearch: so any machine may do the next run.
 """
 
@@ -28,8 +28,7 @@ class JobState(Protocol):
     def swap(self, name: str, before: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
         """Replace `before` ({}: no document); False when the document differs from it.
 
-        In Elasticsearch exactly one of several concurrent calls succeeds. Files do not guarantee
-        that.
+        Exactly one of several concurrent calls succeeds, on whatever machines they are.
         """
         ...
 

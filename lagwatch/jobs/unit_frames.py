@@ -28,9 +28,15 @@ def units_frame(spark: SparkSession, units: Sequence[Unit]) -> DataFrame:
 
 
 def spread(
-    spark: SparkSession, rows: Sequence[tuple[object, ...]], schema: T.StructType
+    spark: SparkSession,
+    rows: Sequence[tuple[object, ...]],
+    schema: T.StructType,
+    *,
+    tasks: int | None = None,
 ) -> DataFrame:
-    """Few rows that mean much work: each in a partition of its own."""
+    """Rows that mean work, dealt out in turn to so many tasks; None: each has a task of its own."""
+    parts = max(1, len(rows) if tasks is None else min(tasks, len(rows)))
     numbered = T.StructType([*schema.fields, T.StructField(_NUMBER, T.IntegerType())])
-    frame = spark.createDataFrame([(*row, number) for number, row in enumerate(rows)], numbered)
-    return frame.repartitionById(max(1, len(rows)), F.col(_NUMBER)).select(*schema.names)
+    dealt = [(*row, number % parts) for number, row in enumerate(rows)]
+    frame = spark.createDataFrame(dealt, numbered)
+    return frame.repartitionById(parts, F.col(_NUMBER)).select(*schema.names)

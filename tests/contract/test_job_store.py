@@ -144,8 +144,8 @@ def test_what_the_store_holds_against_a_second_run_is_free_again_afterwards(
     jobs: JobStore,
 ) -> None:
     for _ in range(2):
-        with jobs.exclusive("rollup") as free:
-            assert free
+        with jobs.exclusive("rollup") as mine:
+            assert mine.free
 
 
 def test_an_act_that_succeeds_is_done_once(jobs: JobStore) -> None:

@@ -19,6 +19,7 @@ from lagwatch.jobs.rollup.rows import rolled_up
 from lagwatch.jobs.schemas import column_names, struct_type
 from lagwatch.jobs.stores.making import as_rows
 from lagwatch.jobs.stores.parquet.rollups import FILE_TYPE, other_rows
+from lagwatch.jobs.stores.registry import job_store, open_state
 from lagwatch.jobs.tables import StoreRef
 from lagwatch.jobs.unit_frames import UNIT_TYPE, spread, units_frame
 from lagwatch.jobs.units import Unit
@@ -256,11 +257,10 @@ def test_what_a_killed_run_left_half_written_is_made_again(
     wrong = [dict(row, lag_max=1) for row in held(store, Kind.ROLLUP_5M)[:20]]
     # of a later run, so its rows count; it wrote this much and did not come to its end
     store.write([from_rows(Kind.ROLLUP_5M, wrong)], batch="rollup-000000000000-half")
-    state = (tmp_path / "_jobs" / "rollup.json").read_text(encoding="utf-8")
-    intent = f'"intent":[[{NOON_MS},{NOON_MS + HOUR_MS}],[{NOON_MS + HOUR_MS},{SOON_MS}]],'
-    (tmp_path / "_jobs" / "rollup.json").write_text(
-        state.replace('"here":{', '"here":{' + intent), encoding="utf-8"
-    )
+    state = open_state(ref(tmp_path).settings)
+    marks = state.load("rollup")
+    intent = [[NOON_MS, NOON_MS + HOUR_MS], [NOON_MS + HOUR_MS, SOON_MS]]
+    state.save("rollup", {"here": {**marks["here"], "intent": intent}})
 
     run(spark, ref(tmp_path))
 
@@ -350,3 +350,27 @@ def test_nothing_recorded_gives_an_empty_result(
     result = run(spark, ref(tmp_path / "history"), clusters=names)
 
     assert (result.lines(), result.clusters) == (("nothing is due",), ())
+
+
+def test_many_small_slots_are_compacted_in_few_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    store = ParquetStore(str(tmp_path))
+    hours = 40
+    for hour in range(hours):
+        for file in range(2):
+            at_ms = DAY_START_MS + hour * HOUR_MS + file * INTERVAL_MS
+            store.write([from_rows(Kind.SAMPLES, [sample(at_ms=at_ms)])], batch=f"b{hour}-{file}")
+    rollups = job_store(ref(tmp_path).settings).rollups()
+    spark.sparkContext.setJobGroup("compaction", "few tasks")
+
+    done = rollups.compact(lambda: spark, ["here"], DAY_START_MS + 100 * HOUR_MS)
+
+    assert (done.merged, done.written) == (2 * hours, hours)
+    assert len(held(store, Kind.SAMPLES)) == 2 * hours
+    assert 1 < max(_tasks_of_stages(spark, "compaction")) <= 16
+
+
+def _tasks_of_stages(spark: SparkSession, group: str) -> list[int]:
+    tracker = spark.sparkContext.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+    return [stage.numTasks for stage in stages if stage]

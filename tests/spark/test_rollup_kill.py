@@ -42,6 +42,14 @@ def ref(folder: Path) -> StoreRef:
     return StoreRef(settings=HistorySettings(url=str(folder), retention=forever))
 
 
+def configured(place: Path, store: Path) -> Path:
+    """A configuration of this store, which keeps all rows."""
+    retention = "\n".join(f"{kind.value}_days = 0" for kind in Kind)
+    config = place / "lagwatch.toml"
+    config.write_text(_CONFIG.format(folder=store, retention=retention), encoding="utf-8")
+    return config
+
+
 def record(folder: Path) -> None:
     """Some hours of each day, in groups of several clusters."""
     for number in range(DAYS * 8):
@@ -87,9 +95,7 @@ def test_a_run_that_is_killed_and_run_again_leaves_what_an_undisturbed_run_leave
 
 def _start_and_kill(folder: Path, place: Path, *, at_first_file_of: Kind) -> None:
     """Run the command, and kill it with all its processes when it has begun to write a kind."""
-    retention = "\n".join(f"{kind.value}_days = 0" for kind in Kind)
-    config = place / "lagwatch.toml"
-    config.write_text(_CONFIG.format(folder=folder, retention=retention), encoding="utf-8")
+    config = configured(place, folder)
     command = [sys.executable, "-m", "lagwatch", "rollup", "-c", str(config)]
     with (place / "output").open("wb") as output:
         child = subprocess.Popen(

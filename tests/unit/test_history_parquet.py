@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lagwatch.core.record import Kind, concat, schema
 from lagwatch.errors import HistoryError
 from lagwatch.history.compact import compact, compact_slot
-from lagwatch.history.folder import LocalFolder
+from lagwatch.history.folder import LocalFolder, always
 from lagwatch.history.layout import Slot, day_of, slot_of
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.history.rows import key_hashes, sort_unique
@@ -256,9 +256,9 @@ class Mortal(LocalFolder):
             raise KilledError
         self.left -= 1
 
-    def publish(self, path, data) -> None:
+    def publish(self, path, data, *, allowed=always) -> None:
         self._count()
-        super().publish(path, data)
+        super().publish(path, data, allowed=allowed)
 
     def delete(self, path) -> None:
         self._count()

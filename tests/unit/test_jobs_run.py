@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import zipfile
 
 import pytest
@@ -11,6 +12,7 @@ from structlog.testing import capture_logs
 from lagwatch.clock import SystemClock
 from lagwatch.config.history import HistorySettings
 from lagwatch.config.jobs import JobsSettings
+from lagwatch.core.model import EpochMs
 from lagwatch.core.record import Kind
 from lagwatch.errors import HistoryError, JobError, SourceError
 from lagwatch.history.drivers.registry import open_store
@@ -20,6 +22,7 @@ from lagwatch.jobs.last_run import LastRun, Outcome, write_textfile
 from lagwatch.jobs.lock import only_run
 from lagwatch.jobs.package import write_package
 from lagwatch.jobs.run import job_run
+from lagwatch.jobs.state import JobState
 from lagwatch.jobs.stores.parquet.state import FolderState
 from lagwatch.jobs.stores.registry import open_state
 from lagwatch.ports.history import HistoryRange
@@ -44,6 +47,11 @@ with only_run("rollup", open_state(settings), settings, SystemClock()):
 @pytest.fixture
 def history(tmp_path) -> HistorySettings:
     return HistorySettings(url=str(tmp_path / "history"))
+
+
+def is_free(state: JobState) -> bool:
+    """Does the note say that the run has ended?"""
+    return sorted(state.load("rollup.lock")) == ["ended", "token"]
 
 
 @pytest.fixture
@@ -140,7 +148,7 @@ def test_a_note_whose_answer_was_lost_is_ours_all_the_same(history) -> None:
 
     assert held["pid"] == os.getpid()
     assert {line["event"] for line in logs} == {"job_lock_not_renewed"}
-    assert state.load("rollup.lock") == {}
+    assert is_free(state)
 
 
 def test_a_run_whose_place_was_taken_says_so_and_leaves_the_note(history) -> None:
@@ -153,6 +161,56 @@ def test_a_run_whose_place_was_taken_says_so_and_leaves_the_note(history) -> Non
 
     assert [line["event"] for line in logs] == ["job_lock_lost"]
     assert state.load("rollup.lock") == other
+
+
+def test_a_run_whose_place_was_taken_replaces_nothing_any_more(history) -> None:
+    with only_run("rollup", open_state(history), history, CLOCK) as held:
+        held.fence.check()
+        state = open_state(history)
+        later = {**state.load("rollup.lock"), "token": held.fence.token + 1, "run": "x"}
+        state.save("rollup.lock", {**later, "host": "elsewhere"})
+
+        with pytest.raises(JobError, match=r"lost its lock, to process \d+ on elsewhere") as lost:
+            held.fence.check()
+
+    assert lost.value.kind == "fenced"
+
+
+def test_the_token_of_a_run_is_greater_than_that_of_every_run_before(history) -> None:
+    class Still(SystemClock):
+        """A clock that was set back."""
+
+        def now_ms(self) -> EpochMs:
+            return EpochMs(1)
+
+    tokens = []
+    for clock in (CLOCK, Still(), Still(), CLOCK):
+        with only_run("rollup", open_state(history), history, clock) as held:
+            tokens.append(held.fence.token)
+
+    assert tokens == sorted(set(tokens))
+
+
+def test_a_lock_is_not_free_as_long_as_a_guard_of_its_dead_driver_runs(history, holder) -> None:
+    state = open_state(history)
+    guard = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    state.save("rollup.lock", {**state.load("rollup.lock"), "guard": guard.pid})
+    holder.kill()
+    holder.wait()
+    taken = []
+
+    def take() -> None:
+        with only_run("rollup", open_state(history), history, CLOCK):
+            taken.append(guard.poll())
+
+    taking = threading.Thread(target=take)
+    taking.start()
+    taking.join(0.5)
+    assert taking.is_alive()
+    guard.communicate(b"end\n")
+    taking.join(30)
+
+    assert taken == [0]
 
 
 def test_another_job_may_run_on_the_same_store(history, holder) -> None:
@@ -168,7 +226,7 @@ def test_the_lock_of_a_killed_run_is_free_at_once(history, holder) -> None:
         held = open_state(history).load("rollup.lock")
 
     assert held["pid"] == os.getpid()
-    assert open_state(history).load("rollup.lock") == {}
+    assert is_free(open_state(history))
 
 
 @pytest.mark.parametrize(("ago_ms", "free"), [(0, False), (120_000, True)])
@@ -213,7 +271,7 @@ def test_a_run_that_fails_is_remembered_as_failed(history, tmp_path) -> None:
         'lagwatch_job_succeeded{job_name="rollup"} 0.0'
         in (tmp_path / "lagwatch_rollup.prom").read_text()
     )
-    assert open_state(history).load("rollup.lock") == {}
+    assert is_free(open_state(history))
 
 
 def test_a_dry_run_leaves_nothing_behind(history, tmp_path) -> None:

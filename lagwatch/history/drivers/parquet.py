@@ -17,7 +17,7 @@ def _at(where: str, settings: HistorySettings) -> HistorySettings:
 
 
 def _folder(settings: HistorySettings) -> Path | None:
-    where = _place(settings)
+    where = _place(settings).removeprefix("file://")
     return None if "://" in where else Path(where)
 
 

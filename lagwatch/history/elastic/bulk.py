@@ -195,15 +195,24 @@ class BulkSender:
         """
         return self._all(index, documents, _CREATE)
 
-    def put(self, index: str, documents: Iterable[Document]) -> Outcome:
+    def put(
+        self, index: str, documents: Iterable[Document], *, version: int | None = None
+    ) -> Outcome:
         """Put these documents into an index, in the place of any with the same ids.
+
+        With a version not in the place of those with a greater one: these count as `there`.
 
         Raises:
             HistoryError: a whole request failed; documents of other requests stay written.
         """
-        return self._all(index, documents, _INDEX)
+        if version is None:
+            return self._all(index, documents, _INDEX)
+        options = b',"version":%d,"version_type":"external_gte"' % version
+        return self._all(index, documents, _INDEX, options)
 
-    def _all(self, index: str, documents: Iterable[Document], action: bytes) -> Outcome:
+    def _all(
+        self, index: str, documents: Iterable[Document], action: bytes, options: bytes = b""
+    ) -> Outcome:
         outcome = Outcome()
         under_way: deque[Future[Outcome]] = deque()
         try:
@@ -211,7 +220,7 @@ class BulkSender:
                 if len(under_way) == self._connections:
                     wait(under_way, return_when=FIRST_COMPLETED)
                     _collect(under_way, outcome)
-                under_way.append(self._pool.submit(self._send, index, chunk, action))
+                under_way.append(self._pool.submit(self._send, index, chunk, action, options))
         finally:
             wait(under_way)
         _collect(under_way, outcome)
@@ -243,10 +252,12 @@ class BulkSender:
             outcome.there.clear()
         return outcome
 
-    def _send(self, index: str, chunk: Sequence[Document], action: bytes) -> Outcome:
+    def _send(
+        self, index: str, chunk: Sequence[Document], action: bytes, options: bytes
+    ) -> Outcome:
         try:
             with reported(f"write to {index}", prefix=self._prefix):
-                return self._once(index, chunk, action)
+                return self._once(index, chunk, action, options)
         except HistoryError as error:
             if not _too_large(error.__cause__):
                 raise
@@ -254,11 +265,15 @@ class BulkSender:
             return Outcome(rejected=[_rejected(index, chunk[0], 413, "larger than is taken")])
         outcome = Outcome()
         for half in (chunk[: len(chunk) // 2], chunk[len(chunk) // 2 :]):
-            outcome.add(self._send(index, half, action))
+            outcome.add(self._send(index, half, action, options))
         return outcome
 
-    def _once(self, index: str, chunk: Sequence[Document], action: bytes) -> Outcome:
-        operations: list[Any] = [_body(chunk, action)]  # the client also accepts ready-made JSON
+    def _once(
+        self, index: str, chunk: Sequence[Document], action: bytes, options: bytes
+    ) -> Outcome:
+        operations: list[Any] = [
+            _body(chunk, action, options)
+        ]  # the client takes JSON that is ready, too
         answer = self._client.bulk(
             index=index,
             operations=operations,
@@ -286,10 +301,10 @@ def chunks(documents: Iterable[Document], max_bytes: int) -> Iterator[list[Docum
 _FRAME: Final = len('{"create":{"_id":""}}\n\n')
 
 
-def _body(chunk: Sequence[Document], action: bytes) -> bytes:
+def _body(chunk: Sequence[Document], action: bytes, options: bytes) -> bytes:
     lines = []
     for document in chunk:
-        lines.append(b'{"%b":{"_id":"%b"}}' % (action, document.id.encode("ascii")))
+        lines.append(b'{"%b":{"_id":"%b"%b}}' % (action, document.id.encode("ascii"), options))
         lines.append(document.body)
     return b"\n".join(lines)
 

@@ -11,7 +11,7 @@ from lagwatch.errors import HistoryError
 from lagwatch.history.elastic.bulk import BulkSender, Outcome, RejectedRow, RejectedRows
 from lagwatch.history.elastic.client import connect
 from lagwatch.history.elastic.documents import Document, by_index, documents, rows_of
-from lagwatch.history.elastic.faults import reported
+from lagwatch.history.elastic.faults import STORE, reported
 from lagwatch.history.elastic.indices import (
     all_indices,
     holdings,
@@ -76,13 +76,30 @@ class ElasticStore:
     def write(self, records: Sequence[Records], *, batch: str) -> None:  # noqa: ARG002 ids do it
         self._deliver(records, self._create)
 
-    def replace(self, records: Sequence[Records]) -> None:
+    def replace(self, records: Sequence[Records], *, token: int | None = None) -> None:
         """Make these rows durable in the place of those with the same keys, whoever wrote them.
 
+        With a token they take the place only of rows that were put with none or a lower one:
+        Elasticsearch compares it as the version of the document.
+
         Raises:
-            HistoryError: the cluster did not answer, or did not take all of them yet.
+            HistoryError: the cluster did not answer, did not take all of them yet, or has rows of a
+                greater token.
         """
-        self._deliver(records, self._bulk.put)
+
+        def put(index: str, sent: Iterator[Document]) -> Outcome:
+            outcome = self._bulk.put(index, sent, version=token)
+            if outcome.there:
+                raise HistoryError(
+                    store=STORE,
+                    kind="rejected",
+                    message=f"{len(outcome.there)} rows of {index} were replaced by a later run "
+                    "of the job: this one has lost its lock and replaces nothing any more",
+                    retryable=False,
+                )
+            return outcome
+
+        self._deliver(records, put)
 
     def _deliver(
         self,

@@ -5,10 +5,14 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import orjson
+
 from lagwatch.core.record import RAW, Kind
 from lagwatch.core.record.columns import ROLLUP_STEP_MS
+from lagwatch.errors import JobError
 from lagwatch.history.build import retention_days
 from lagwatch.history.layout import DAY_MS, day_of, day_start_ms
+from lagwatch.jobs.fence import Fence
 from lagwatch.jobs.rollup.plan import ROLLUPS, Makeable, buckets, due, end_of, makeable, units
 from lagwatch.jobs.rollup.rows import back_ms, rolled_up
 from lagwatch.jobs.sources.sink import Written
@@ -109,21 +113,31 @@ def run_rollup(
     *,
     now_ms: int,
     log_step: LogStep,
+    fence: Fence | None = None,
 ) -> RollupResult:
     """Roll up what is due, compact, delete what is old.
 
     Spark is started only when there is something to roll up or to compact. Running it again changes
-    nothing. One run at a time: the caller holds the lock.
+    nothing. One run at a time: the caller holds the lock, and `fence` says whether it still does.
 
     Raises:
+        JobError: `fenced`: another run has the lock by now.
         HistoryError: the store refused or did not answer; what is written stays, and the next run
             does the rest.
         PySparkException: the same, in a task.
     """
     with closing(ref.open()) as store, closing(job_store(ref.settings).rollups()) as rollups:
-        return _Run(
-            start_spark, ref, store, rollups, request, now_ms=now_ms, log_step=log_step
-        ).run()
+        run = _Run(
+            start_spark,
+            ref,
+            store,
+            rollups,
+            request,
+            now_ms=now_ms,
+            log_step=log_step,
+            fence=fence,
+        )
+        return run.run()
 
 
 class _Run:
@@ -137,8 +151,10 @@ class _Run:
         *,
         now_ms: int,
         log_step: LogStep,
+        fence: Fence | None,
     ) -> None:
         self._start_spark = start_spark
+        self._fence = fence
         self._ref = ref
         self._store = store
         self._rollups = rollups
@@ -147,6 +163,8 @@ class _Run:
         self._log_step = log_step
         self._state: JobState = job_store(ref.settings).state()
         self._problems: dict[str, None] = {}
+        self._saved: Mapping[str, Any] = {}
+        """The marks as they are in the store."""
         self._rejected = 0
 
     def run(self) -> RollupResult:
@@ -156,6 +174,7 @@ class _Run:
             cluster for cluster in self._rollups.clusters() if not asked or cluster in asked
         )
         marks: dict[str, Mark] = self._state.load(STATE)
+        self._saved = dict(marks)
         seen = {
             cluster: self._rollups.look(cluster, marks.get(cluster, {})) for cluster in clusters
         }
@@ -248,6 +267,7 @@ class _Run:
                 make=rolled_up(self._ref, kind),
                 ranges=ranges,
                 now_ms=self._now_ms,
+                fence=self._fence,
             ),
         )
         self._problems |= dict.fromkeys(made.problems)
@@ -261,7 +281,7 @@ class _Run:
         for cluster, ranges in due_in.items():
             intent = ranges[Kind.ROLLUP_5M]
             marks[cluster] = {**marks.get(cluster, {}), "intent": intent}
-        self._state.save(STATE, marks)
+        self._save(marks)
 
     def _remember(self, marks: dict[str, Mark], seen: Mapping[str, Seen]) -> None:
         for cluster, look in seen.items():
@@ -269,7 +289,19 @@ class _Run:
                 marks[cluster].pop("intent")
             else:
                 marks[cluster] = {**look.mark, "before_ms": end_of(Kind.ROLLUP_5M, self._now_ms)}
-        self._state.save(STATE, marks)
+        self._save(marks)
+
+    def _save(self, marks: Mapping[str, Mark]) -> None:
+        """Put marks in the place of those that this run knows, and of no others."""
+        fresh = orjson.loads(orjson.dumps(marks))
+        if not self._state.swap(STATE, self._saved, fresh):
+            raise JobError(
+                kind="fenced",
+                message="another run has rolled up this store since this one began: nothing is "
+                "marked as done. The next run does what is left.",
+                retryable=True,
+            )
+        self._saved = fresh
 
     def _tidy(
         self, clusters: tuple[str, ...], marks: Mapping[str, Mark]
@@ -295,6 +327,8 @@ class _Run:
             if kind in RAW and unrolled < day:
                 self._log_step("kept_for_rollup", {"kind": kind.value, "from_day": unrolled})
                 day = unrolled
+            if self._fence is not None:
+                self._fence.check()
             gone[kind] = self._store.delete_before(kind, day)
         return {kind: rows for kind, rows in gone.items() if rows}
 

@@ -45,6 +45,7 @@ from lagwatch.history.elastic import ElasticStore, RejectedRows
 from lagwatch.history.elastic.documents import rows_of
 from lagwatch.history.elastic.faults import STORE
 from lagwatch.history.elastic.search import Json, Share
+from lagwatch.jobs.fence import Fence
 from lagwatch.jobs.schemas import struct_type, to_batches
 from lagwatch.jobs.sources import pushdown, telegraf
 from lagwatch.jobs.sources.options import (
@@ -96,10 +97,22 @@ def rows_frame(
 class Replacing(Sink):
     """Puts rows in the place of those with the same keys."""
 
+    fence: Fence | None = None
+    """Of a run; rows of a later run stay."""
+
     def open(self) -> tuple[HistoryStore, Callable[[Records], None]]:
         rejected = RejectedRows(self.settings.spool / "rejected")
         store = ElasticStore(self.settings.elasticsearch, rejected)
-        return store, lambda rows: store.replace([rows])
+        fence = self.fence
+
+        def put(rows: Records) -> None:
+            if fence is None:
+                store.replace([rows])
+                return
+            fence.check()
+            store.replace([rows], token=fence.token)
+
+        return store, put
 
 
 class ElasticSource(DataSource):

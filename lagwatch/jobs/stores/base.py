@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from lagwatch.core.record import Kind, Records
+from lagwatch.jobs.fence import Fence
 from lagwatch.jobs.sources.sink import Sink, Written
 from lagwatch.jobs.state import JobState
 from lagwatch.jobs.units import Range, Ranges
@@ -56,6 +57,8 @@ class Making:
     ranges: Mapping[str, Ranges]
     """Ranges of buckets that are replaced as a whole, by cluster."""
     now_ms: int
+    fence: Fence | None = None
+    """None: nobody else can be at work, as in tests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +117,16 @@ class Rollups(Protocol):
     def close(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exclusive:
+    """What a store offers against a second run."""
+
+    free: bool
+    """False: somebody else holds it."""
+    descriptors: tuple[int, ...] = ()
+    """Open files of which every copy holds it, those of other processes too, until it is freed."""
+
+
 class JobStore(Protocol):
     """The job side of a store."""
 
@@ -121,11 +134,10 @@ class JobStore(Protocol):
         """State that the jobs keep from one run to the next."""
         ...
 
-    def exclusive(self, job: str) -> AbstractContextManager[bool]:
+    def exclusive(self, job: str) -> AbstractContextManager[Exclusive]:
         """Hold the store's own lock against a second run, beside the note in `state`.
 
-        False if another process holds it. A store that offers nothing, or whose `state` swaps in
-        one step, gives True.
+        A store without one is always free.
         """
         ...
 

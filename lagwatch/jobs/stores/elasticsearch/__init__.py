@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lagwatch.config.history import HistorySettings
 from lagwatch.core.record import Kind
-from lagwatch.jobs.stores.base import Aside, Result
+from lagwatch.jobs.stores.base import Aside, Exclusive, Result
 from lagwatch.jobs.stores.elasticsearch.rollups import ElasticRollups
 from lagwatch.jobs.stores.elasticsearch.state import ElasticState
 from lagwatch.ports.history import HistoryRange
@@ -27,8 +27,8 @@ class ElasticJobs:
     def state(self) -> ElasticState:
         return ElasticState(self._settings.elasticsearch)
 
-    def exclusive(self, job: str) -> AbstractContextManager[bool]:  # noqa: ARG002 `swap` does it
-        return nullcontext(enter_result=True)
+    def exclusive(self, job: str) -> AbstractContextManager[Exclusive]:  # noqa: ARG002
+        return nullcontext(Exclusive(free=True))
 
     def rows(
         self,

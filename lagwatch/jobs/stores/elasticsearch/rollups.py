@@ -82,7 +82,8 @@ class ElasticRollups:
             for span in ranges
         )
         rows = making.units.transform(as_rows(making.make, UNIT_TYPE, kind))
-        written = write(rows, Replacing(settings=self._settings, kind=kind, batch="replace"))
+        sink = Replacing(settings=self._settings, kind=kind, batch="replace", fence=making.fence)
+        written = write(rows, sink)
         self._refresh(kind)
         return Made(written=written, replaced=replaced)
 

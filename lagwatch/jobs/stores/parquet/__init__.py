@@ -15,7 +15,17 @@ from lagwatch.core.record import RAW, Kind
 from lagwatch.history.drivers.registry import folder_of
 from lagwatch.history.folder import open_folder
 from lagwatch.history.parquet import ParquetStore
-from lagwatch.jobs.stores.base import Aside, Made, Making, Mark, Result, Seen, StartSpark, Weighed
+from lagwatch.jobs.stores.base import (
+    Aside,
+    Exclusive,
+    Made,
+    Making,
+    Mark,
+    Result,
+    Seen,
+    StartSpark,
+    Weighed,
+)
 from lagwatch.jobs.stores.parquet.state import FolderState, kernel_lock
 from lagwatch.jobs.stores.parquet.watch import crowded, look, weigh
 from lagwatch.jobs.units import Range
@@ -36,9 +46,9 @@ class ParquetJobs:
     def state(self) -> FolderState:
         return FolderState(open_folder(self._where))
 
-    def exclusive(self, job: str) -> AbstractContextManager[bool]:
+    def exclusive(self, job: str) -> AbstractContextManager[Exclusive]:
         folder = folder_of(self._settings)
-        return nullcontext(enter_result=True) if folder is None else kernel_lock(folder, job)
+        return nullcontext(Exclusive(free=True)) if folder is None else kernel_lock(folder, job)
 
     def rows(
         self, spark: "SparkSession", wanted: HistoryRange, *, aside: Aside | None, distinct: bool

@@ -5,10 +5,14 @@ of other buckets; then the old files are deleted. As long as both are there, and
 compacts them at that moment, the newer row counts: of rows with the same key the one of the first
 file by name stays, and newer files come first. A run that is killed leaves its intent, and the next
 one does it again.
+
+Names are made of the token of the run's lock. So a run that lost its lock and publishes a file in
+the instant after it was checked (no file system offers both in one step) replaces no row either:
+the files of the run that has the lock come before its own.
 """
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -20,16 +24,19 @@ from pyspark.sql import types as T
 from lagwatch.config.history import HistorySettings
 from lagwatch.core.record import Kind, Records, schema
 from lagwatch.history.compact import compact_slot
+from lagwatch.history.folder import always
 from lagwatch.history.layout import Slot, slots
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.history.parquet_file import Footer, read_rows
+from lagwatch.history.rows import digest
+from lagwatch.jobs.fence import Fence
 from lagwatch.jobs.sources.options import batch_of
 from lagwatch.jobs.sources.sink import Sink, Written
 from lagwatch.jobs.stores.base import Made, MakeRows, Making
 from lagwatch.jobs.stores.making import as_files
 from lagwatch.jobs.unit_frames import UNIT_TYPE, spread
 from lagwatch.jobs.units import Ranges, contains
-from lagwatch.ports.history import Compacted
+from lagwatch.ports.history import Compacted, HistoryStore
 
 _MADE: Final = "made"
 """Column: True if the rows were made, False if only moved from one file to another."""
@@ -54,9 +61,21 @@ class OldFile:
     """True if it holds no rows of other buckets."""
 
 
-def batch_name(now_ms: int) -> str:
+def batch_name(token: int) -> str:
     """A name for the files of one run: before those of earlier runs, and no other run's."""
-    return f"rollup-{_LAST_MS - now_ms:012x}-{secrets.token_hex(4)}"
+    return f"rollup-{_LAST_MS - token:012x}-{secrets.token_hex(4)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FencedSink(Sink):
+    """Files that take their place only while the run has its lock."""
+
+    fence: Fence | None
+
+    def open(self) -> tuple[HistoryStore, Callable[[Records], None]]:
+        allowed = always if self.fence is None else self.fence.check
+        store = ParquetStore(self.settings.url.get_secret_value(), allowed=allowed)
+        return store, lambda rows: store.write([rows], batch=f"{self.batch}-{digest(rows)}")
 
 
 def old_files(store: ParquetStore, kind: Kind, ranges: Mapping[str, Ranges]) -> list[OldFile]:
@@ -72,13 +91,16 @@ def old_files(store: ParquetStore, kind: Kind, ranges: Mapping[str, Ranges]) -> 
     ]
 
 
-def delete(store: ParquetStore, files: Sequence[OldFile]) -> None:
+def delete(store: ParquetStore, files: Sequence[OldFile], fence: Fence | None) -> None:
     """Remove files whose rows are elsewhere now.
 
     Raises:
         HistoryError: the store refused.
+        JobError: `fenced`: another run has the lock by now.
     """
     for file in files:
+        if fence is not None:
+            fence.check()
         # files merged into it, which a killed compaction did not delete, would be read again
         for name in (*sorted(file.footer.replaces), file.footer.file.name):
             store.folder.delete(f"{file.slot.path}/{name}")
@@ -134,10 +156,12 @@ def replace(spark: SparkSession, history: HistorySettings, making: Making) -> Ma
 
     Raises:
         HistoryError: a file could not be deleted.
+        JobError: `fenced`: another run has the lock by now.
         PySparkException: a store refused, or was away for long.
     """
-    kind, ranges = making.kind, making.ranges
-    sink = Sink(settings=history, kind=kind, batch=batch_name(making.now_ms))
+    kind, ranges, fence = making.kind, making.ranges, making.fence
+    batch = batch_name(making.now_ms if fence is None else fence.token)
+    sink = FencedSink(settings=history, kind=kind, batch=batch, fence=fence)
     where = history.url.get_secret_value()
     store = ParquetStore(where)
     try:
@@ -149,7 +173,7 @@ def replace(spark: SparkSession, history: HistorySettings, making: Making) -> Ma
             left = old_frame(spark, old).transform(as_files(others, FILE_TYPE, sink))
             outcomes = outcomes.unionByName(left.withColumn(_MADE, F.lit(False)))  # noqa: FBT003
         made = _collected(outcomes, sum(file.footer.rows for file in old))
-        delete(store, old)
+        delete(store, old, fence)
     finally:
         store.close()
     return made
@@ -182,8 +206,12 @@ _DONE: Final = T.StructType(
 )
 
 
+_COMPACTION_TASKS: Final = 16
+"""At most so many: a task costs more than to put the files of a small slot together."""
+
+
 def compact(spark: SparkSession, where: str, crowded: Sequence[Slot]) -> Compacted:
-    """Make few files of many, slot by slot, each in a task.
+    """Make few files of many, slot by slot; each task does several slots.
 
     Raises:
         PySparkException: a file could not be written; nothing is lost.
@@ -198,5 +226,6 @@ def compact(spark: SparkSession, where: str, crowded: Sequence[Slot]) -> Compact
         here.close()
 
     rows = [(slot.kind.value, slot.cluster, slot.from_ms) for slot in crowded]
-    outcomes = spread(spark, rows, _SLOT).mapInArrow(task, _DONE).collect()
+    dealt = spread(spark, rows, _SLOT, tasks=_COMPACTION_TASKS)
+    outcomes = dealt.mapInArrow(task, _DONE).collect()
     return sum((Compacted(**row.asDict()) for row in outcomes), Compacted())
