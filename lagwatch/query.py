@@ -172,7 +172,7 @@ class _Row(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """A row and what is around it, for its evidence."""
+    """A row and the facts around it, for its evidence."""
 
     snapshot: ClusterSnapshot
     windows: Windows
@@ -212,7 +212,10 @@ class _Seen(NamedTuple):
 
     @property
     def counted_ms(self) -> int:
-        """What of `quiet_ms` the rules count: Kafka was there, and lagwatch watched."""
+        """The part of `quiet_ms` that the rules count.
+
+        While Kafka was there and lagwatch watched.
+        """
         around, window = self.snapshot.around, self.row.window
         since_ms = self.now_ms - self.quiet_ms
         if around.complete_ms >= 0 and around.pace.moves[window] < KNOWN_AFTER:
@@ -226,7 +229,7 @@ class _Seen(NamedTuple):
 
     @property
     def polled(self) -> bool:
-        """Are the group's offsets polled, so that only their changes are seen?"""
+        """True if the group's offsets are polled, so that only changes are visible."""
         commits = self.snapshot.around.facts.commits
         return commits is not None and bool(commits.polled[commits.place[self.row.window]])
 
@@ -281,7 +284,7 @@ def _transaction_age_ms(seen: _Seen) -> int | None:
 
 
 def _judged_from(seen: _Seen) -> int:
-    """When a row that stays quiet can be judged."""
+    """The instant at which a row that stays quiet can be judged."""
     left_ms = max(seen.row.limit_ms - seen.counted_ms, 0)
     around = seen.snapshot.around
     return max(seen.now_ms + left_ms, around.complete_ms + around.limits.step_ms)

@@ -1,4 +1,4 @@
-"""Orders to a running lagwatch over `/api/v1`, and the command `loss`."""
+"""Sends commands to a running lagwatch over `/api/v1`; the command `loss`."""
 
 import http.client
 import json
@@ -29,7 +29,7 @@ def ask(
     *,
     missing: tuple[str, str] = ("", ""),
 ) -> Any:  # noqa: ANN401 JSON of the server
-    """What it answers; None for nothing.
+    """The answer of the server; None without a body.
 
     Raises:
         NotFoundError: it does not know `missing` (kind, name).
@@ -68,10 +68,10 @@ def ask(
 
 
 def only_cluster(url: str) -> str:
-    """The cluster that is watched, where there is one.
+    """The name of the only watched cluster.
 
     Raises:
-        SourceError: there are several, and it must be said which.
+        SourceError: there are several, or none.
     """
     clusters = ask(url, "GET", "/v3/kafka")["clusters"]
     if len(clusters) == 1:

@@ -31,7 +31,7 @@ _CERTAIN: Final = (
 
 
 def undecided(before: ClusterSnapshot, after: ClusterSnapshot) -> Mapping[str, bool]:
-    """Group → could one of its partitions not be judged between the two snapshots?
+    """Group → True if one of its partitions could not be judged between the two snapshots.
 
     A partition is judged when there is nothing to read, its committed offset moved, or a rule
     found it bad.

@@ -107,7 +107,7 @@ class _Look:
         self._thread.start()
 
     def close(self) -> None:
-        """Ask no more. A question that is still open ends with the process."""
+        """Stop asking. A pending question ends with the process."""
         self._stop.set()
         if self._thread is None or not self._thread.is_alive():
             self._source.close()

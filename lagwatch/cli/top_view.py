@@ -148,7 +148,7 @@ def _one_line(text: str, style: str) -> Text:
 
 
 def _old(cluster: Mapping[str, Any]) -> str:
-    """What is to be said of a cluster whose data are not fresh; "" of one whose are."""
+    """Sentence on a cluster whose data are not fresh; "" when they are."""
     if cluster["ready"]:
         return ""
     if cluster.get("stale") and cluster["round"] is not None:

@@ -1,4 +1,4 @@
-"""What `status` shows of a group, from our own monitor, another lagwatch or a Burrow."""
+"""The data that `status` shows of a group, from this process, another lagwatch or a Burrow."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class GroupView:
     """Kafka's word; "" when it was not given."""
     members: int | None = None
     stale: bool = False
-    """The verdict is of data that were too old."""
+    """True if the verdict is based on stale data."""
     since_ms: int | None = None
     """When the trouble began; None while there is none, and of a Burrow."""
     since_at_least: bool = False
@@ -72,7 +72,7 @@ NOT_ENOUGH_SEEN: Final = "not enough seen"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readiness:
-    """Is a cluster's data complete and current?"""
+    """Whether a cluster's data are complete and current."""
 
     ready: bool
     problems: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Options that contradict each other; most are found in the tables as read, before any default."""
+"""Finds options that contradict each other, mostly in the tables as read, before defaults."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final, cast
@@ -197,7 +197,7 @@ _ROUNDS_OF_A_SAMPLE: Final = 2
 
 
 def interval_faults(settings: Settings) -> Iterator[Fault]:
-    """Samples are taken from evaluations: there must be one in every interval, come what may."""
+    """Samples are taken from evaluations, so there must be at least one in every interval."""
     sampled_s, judged_s = settings.history.interval_s, settings.evaluator.interval_s
     if settings.history.store != "none" and sampled_s < _ROUNDS_OF_A_SAMPLE * judged_s:
         yield Fault(

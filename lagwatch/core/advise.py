@@ -16,7 +16,7 @@ MIN_BUCKETS: Final = 6
 KEPT_UP: Final = 0.99
 """Share of what is produced that a group must have read to have kept up."""
 _MOST: Final = 1e15
-"""Lower rates count as 0: their quotients would overflow."""
+"""Greater numbers of consumers are cut to this: a rate near 0 makes the quotient infinite."""
 _ROUNDING: Final = 1e-9
 """A quotient of rates this close to an integer counts as that integer."""
 

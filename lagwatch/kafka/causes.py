@@ -1,4 +1,4 @@
-"""Why a cluster does not answer, in words that say what to do.
+"""Explains why a cluster does not answer, with the remedy.
 
 The client library names the cause of a failed connection only in events; the failed call itself
 says no more than "transport failure".
@@ -137,7 +137,7 @@ _BY_CODE: Final[tuple[tuple[frozenset[int], str, Remedy], ...]] = (
 )
 
 _RANK: Final = ("authentication", "tls", "authorization", "connection", "timeout")
-"""Which of several events says most about the cause, best first."""
+"""Kinds of events by how much they say about the cause, best first."""
 
 
 _VAGUE: Final = ("the broker hangs up", "no answer from")
@@ -166,7 +166,7 @@ class Causes:
         return min(candidates, key=_rank)
 
     def misconfigured(self, error: KafkaException) -> SourceError:
-        """A client that could not even be made."""
+        """The error for a configuration that the client library refuses."""
         text = _text(error.args[0])
         kind = "tls" if "ssl" in text.lower() else "protocol"
         return SourceError(

@@ -21,7 +21,7 @@ from lagwatch.kafka.causes import Causes
 REQUEST_TIMEOUT_S: Final = 5.0
 """Deadline of a request; a broker that needs longer counts as not answering."""
 GRACE_S: Final = 2.0
-"""The client library keeps its deadlines; this is for a busy machine, and for when it does not."""
+"""Grace beyond the client library's own deadlines, for a busy machine or a missed deadline."""
 _SHORT_S: Final = 1.0
 _FULL_EVERY: Final = 4
 
@@ -29,7 +29,7 @@ _FULL_EVERY: Final = 4
 class AdaptiveTimeout:
     """Full deadlines as long as answers come; after a miss short ones, and every 4th time full.
 
-    So a dead broker delays others only shortly, and one that is only slow is heard again.
+    So a dead broker delays others only briefly, and a slow one gets another chance.
     """
 
     def __init__(self) -> None:
@@ -173,7 +173,7 @@ class KafkaClients:
             raise KafkaException(KafkaError(codes.TIMED_OUT)) from error
 
     async def explain(self, error: KafkaError, *, doing: str) -> SourceError:
-        """Why a request failed; takes a moment to hear the client library's events."""
+        """Why a request failed; waits a moment for events of the client library."""
         await asyncio.to_thread(self.admin.poll, _LISTEN_S)
         return self.causes.best(self._events.recent(), error, doing=doing)
 
@@ -190,17 +190,17 @@ class KafkaClients:
             raise self.causes.best(recent, lost)
 
     def answered(self) -> None:
-        """The cluster answers: what went wrong before is over."""
+        """Forget earlier problems, because the cluster answers."""
         self._events.clear()
 
     def renew_admin(self, admin: AdminClient) -> None:
         """Replace this admin client, unless that was done already, by one that remembers nothing.
 
-        After a broker's restart the client library may let requests wait without end, or go on with
-        leaders that are none.
+        After a broker's restart the client library may never send waiting requests, or keep using
+        former leaders.
         """
         if self.admin is admin:
-            with suppress(SourceError):  # a file with a secret is away: the old one must do
+            with suppress(SourceError):  # a file with a secret is missing now: keep the old client
                 self.admin = self.another_admin()
 
     def _made(self, make: Callable[[], T]) -> T:

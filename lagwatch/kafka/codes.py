@@ -1,4 +1,4 @@
-"""Error codes of the client library, sorted by what they mean to us.
+"""Error codes of the client library, grouped by their meaning for lagwatch.
 
 Codes with a leading underscore are librdkafka's own and public, whatever the name looks like.
 """
@@ -64,7 +64,7 @@ STALE_LEADER: Final = NO_TOPIC | {
     KafkaError.KAFKA_STORAGE_ERROR,
     KafkaError.REPLICA_NOT_AVAILABLE,
 }
-"""The client's picture of topics and leaders is old: listing the topics renews it."""
+"""The client's metadata of topics and leaders is old: listing the topics refreshes it."""
 OTHER_TOPIC: Final = NO_TOPIC | {KafkaError.UNKNOWN_LEADER_EPOCH}
 """The topic was deleted; perhaps another one has its name."""
 NO_GROUP: Final = frozenset(

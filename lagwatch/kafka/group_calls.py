@@ -1,8 +1,8 @@
 """Asks group coordinators, one request for each group and many under way.
 
 After a broker's restart the client library may abort the process during these calls, or leave them
-unanswered until a new client is made. The former is why they are made in a process that
-may die; the latter is dealt with here.
+unanswered until a new client is made. Because of the former they run in a process that may die;
+this module handles the latter.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ Ask = Callable[[AdminClient, str, float], Future[T]]
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[T]):
-    """What came back for one group, and when."""
+    """The answer for one group, with its times."""
 
     group: str
     value: T | KafkaError
@@ -42,7 +42,7 @@ class Answer(Generic[T]):
 
 
 class GroupCalls(Generic[T]):
-    """One kind of request, with a client of its own that is replaced when it falls silent."""
+    """One kind of request, with its own client, which is replaced when it stops answering."""
 
     def __init__(self, clients: KafkaClients, ask: Ask[T]) -> None:
         self._clients = clients

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 _ALL_EVERY_S: Final = 30.0
 _ALL_SHARE: Final = 100.0
-"""The list of groups of all kinds may take a hundredth of the time, no more."""
+"""Listing groups of all kinds may use at most a hundredth of the time."""
 
 _STATES: Final[Mapping[object, str]] = {
     ConsumerGroupState.STABLE: "Stable",
@@ -130,7 +130,7 @@ class KafkaGroups:
         )
 
     async def may_list_all(self) -> bool:
-        """Whether we hold DESCRIBE on the cluster; a broker that says nothing refuses by that."""
+        """True if lagwatch holds DESCRIBE on the cluster; no answer counts as a refusal."""
         asked = self._clients.admin.describe_cluster(
             include_authorized_operations=True, request_timeout=REQUEST_TIMEOUT_S
         )

@@ -43,11 +43,11 @@ _UNUSABLE: Final = -3
 
 
 class LogEndMethod(StrEnum):
-    """How a log end of the past is known."""
+    """How a past log end was found."""
 
     OFFSETS_FOR_TIMES = "offsets_for_times"
     LATEST = "latest"
-    """No record is as young: the log end is where it was when we asked."""
+    """No record is that young: the log end is the present one."""
     RETENTION = "retention"
     """Not known: the records of that time are deleted."""
     COMPACTION = "compaction"
@@ -82,7 +82,7 @@ class Visible:
     """Of those asked for: they do not exist."""
 
     def sentences(self) -> list[str]:
-        """What could not be seen and the ACL that would show it."""
+        """What is invisible, and the ACL that would show it."""
         return [
             *(
                 f"topic {name} is not visible; grant: Allow DESCRIBE on TOPIC {name}"
@@ -187,7 +187,7 @@ class _Grid:
         self._ends[rows] = np.where(named, self._ends[rows], latest[rows, None])
 
     def _forget_deleted(self, before: Int64, now: Int64) -> None:
-        """Where the first record left was found, a deleted one before it may be what was meant."""
+        """Forget answers that name the first remaining record: the right one may be deleted."""
         first = now[:, None]
         deleted = (self._ends <= first) & (first > 0)
         # exactly at its time nothing before the first record is needed

@@ -108,7 +108,7 @@ class KafkaLogEnds:
     async def log_ends(
         self, topics: TopicListing, *, with_log_start: bool, wanted: Bools | None = None
     ) -> LogEndRound:
-        """Ask all leaders at once; a broker that is silent only costs its own partitions."""
+        """Ask all leaders at once; a silent broker affects only its own partitions."""
         admin = self._clients.admin
         before = self._before
         if before is not None and not before.is_of(topics):
@@ -192,7 +192,7 @@ class _Chunk:
         self._rows = rows
 
     def maybe_open(self) -> "_Chunk | None":
-        """Those of which a transaction may be open; None: of none.
+        """Partitions that may have an open transaction; None without any.
 
         Where the last stable offset was the log end and nothing was appended since, it still is.
         """
@@ -210,7 +210,7 @@ class _Chunk:
         return [TopicPartition(name, partition, spec) for name, partition in names]
 
     async def take(self, column: Int64, answer: Awaitable[Answers]) -> None:
-        """Write what was answered into the column; count what was not."""
+        """Write the answers into the column; count the missing ones."""
         try:
             answers = await answer
         except KafkaException as error:

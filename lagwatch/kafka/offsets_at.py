@@ -1,4 +1,4 @@
-"""Which offset a partition had at a time: ListOffsets by timestamp, many partitions at once."""
+"""Finds offsets by time: ListOffsets by timestamp, many partitions at once."""
 
 import asyncio
 from collections.abc import Sequence
@@ -77,10 +77,11 @@ class KafkaOffsetsAt:
         self._timeout_s = timeout_s
 
     async def ask(self, places: Sequence[Place], at: Int64) -> OffsetsAt:
-        """For each the first record of `at` (epoch ms) or later, or what `LATEST` and so on say.
+        """The first record of `at` (epoch ms) or later of each place.
 
-        A place may occur several times. An offset of -1 is an answer, too: `OffsetsAt` has
-        what it means.
+        `LATEST` and the like as in Kafka.
+
+        A place may occur several times. An offset of -1 is an answer, too: see `OffsetsAt`.
 
         Raises:
             SourceError: some partitions got no answer, not even after a while.

@@ -103,7 +103,10 @@ class KafkaOffsetsTopic:
         )
 
     def _sift(self, messages: list[Message]) -> list[Message]:
-        """Keep the records; note what the others say."""
+        """Keep the records.
+
+        Handle the messages that are not records: ends of partitions, errors.
+        """
         for message in messages:
             error, partition, offset = message.error(), message.partition(), message.offset()
             if error is None or partition is None or offset is None:

@@ -25,7 +25,7 @@ _SECURITY: Final = ("ssl.", "sasl.", "security.", "enable.ssl.", "bootstrap.", "
 
 
 class UnavailableError(Exception):
-    """There is no client; the text says why. Never leaves `lagwatch.kafka`."""
+    """No client could be made; the text says why. Never leaves `lagwatch.kafka`."""
 
 
 @contextmanager
@@ -62,7 +62,7 @@ class Questions:
         self._asking: asyncio.Task[object] | None = None
 
     async def ask(self, question: Callable[[], T]) -> tuple[T | None, Exception | None]:
-        """The answer, or what was raised; neither: no answer in time."""
+        """The answer, or the exception; neither if there was no answer in time."""
         if self._asking is not None and not self._asking.done():
             return None, None
         # a thread cannot be ended: it is left alone when it is late, and no other is started

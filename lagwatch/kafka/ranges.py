@@ -23,7 +23,7 @@ from lagwatch.ports.kafka import Span
 _WAIT_S: Final = 0.25
 _LOOK_AFTER_S: Final = 2.0
 _STALLED_S: Final = 30.0
-"""Without any record for so long a range cannot be read."""
+"""A range counts as unreadable after this long without a record."""
 UNUSABLE: Final = -2
 """In place of an offset: the time index names no record of the time although there may be some."""
 _BORDER_MS: Final = 60_000

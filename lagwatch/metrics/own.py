@@ -1,4 +1,4 @@
-"""The service about itself: a few dozen lines that are no columns."""
+"""Metrics of the service itself: a few dozen lines that are not columns of a snapshot."""
 
 import platform
 from collections.abc import Callable, Iterator, Mapping
@@ -36,7 +36,7 @@ Sample = tuple[tuple[str, ...], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScrapeTimes:
-    """What the exporter knows of itself."""
+    """Number of scrapes, and the duration of the last."""
 
     scrapes: int
     last_s: float | None
@@ -135,7 +135,7 @@ _OF_COLLECTORS: Final = (
 
 
 def _collectors(clusters: tuple[ClusterState, ...]) -> Iterator[tuple[Metric, list[Sample]]]:
-    """What the processes that read the clusters cost; nothing of one that does not run."""
+    """CPU time and memory of the collectors; no lines for one that does not run."""
     costs = {
         cluster.health.cluster: _process(cluster.collector_pid)
         for cluster in clusters
@@ -146,7 +146,7 @@ def _collectors(clusters: tuple[ClusterState, ...]) -> Iterator[tuple[Metric, li
 
 
 def _process(pid: int) -> dict[str, float]:
-    """What the system counts of a process; nothing where there is no /proc, or no such process."""
+    """The system's counts of a process; empty without /proc or without such a process."""
     found = ProcessCollector(pid=lambda: pid, registry=None).collect()
     return {sample.name: sample.value for family in found for sample in family.samples}
 

@@ -1,4 +1,4 @@
-"""What brokers say about when the messages at committed offsets were appended, by stored row."""
+"""When the messages at committed offsets were appended, as brokers report it, by stored row."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,11 +25,11 @@ class AppendTimes:
 
     @property
     def times(self) -> OffsetTimes | None:
-        """What is known; None: of no row. Never changed in place."""
+        """The known times; None without any. Never changed in place."""
         return self._times
 
     def take(self, report: Report, table: RowTable) -> None:
-        """Take a report in; keys without a row are left out, for they are reported again."""
+        """Take a report; keys without a row are skipped, because they are reported again."""
         announced = np.flatnonzero(report.key < table.keys)
         rows = table.find(report.key[announced])
         found = announced[rows >= 0]

@@ -32,9 +32,9 @@ _WINDOW: Final = ("offset", "commit_ms", "order", "lag", "observed_s")
 
 
 def capture(monitor: ClusterMonitor, *, slice_rows: int = SLICE_ROWS) -> Iterator[Part]:
-    """All that outlives a restart; the first part decides as of when.
+    """Everything that survives a restart.
 
-    Nothing else may change the monitor while a part is made.
+    The first part sets its instant. Nothing else may change the monitor while a part is made.
     """
     kept = monitor.kept()
     at_ms, ends = monitor.history.at_ms.copy(), monitor.history.ends
@@ -184,7 +184,7 @@ def _kept(part: Part, state: Mapping[str, Any]) -> Kept:
 
 
 def _unique(slices: Sequence[Part]) -> list[Part]:
-    """Without rows that moved to another place while they were captured: the later copy counts."""
+    """Drop the earlier copy of rows that moved to another place while they were captured."""
     if not slices:
         return []
     identity = [_joined(slices, name) for name in ("partition", "topic", "group")]

@@ -5,8 +5,8 @@ magic line | header length, 4 bytes | header, JSON | columns | BLAKE2b of all be
 ```
 
 The header says what the file is of, and which columns follow with their types and sizes. The file
-is written beside its place, synced and renamed: at its place it is always complete. A file that is
-not, for whatever reason, is found out by its checksum.
+is written beside its place, synced and renamed: at its place it is always complete. The checksum
+reveals any file that is not.
 """
 
 import math
@@ -200,7 +200,7 @@ class CheckpointFile:
             raise UnusableError(f"it cannot be read: {error.strerror or error}") from error
 
     def write(self, whole: bytes, number: int) -> None:
-        """Put the file in its place, durably; a `number` below that of the last one is left out.
+        """Write the file durably; skipped if `number` is below that of the last write.
 
         Raises:
             OSError: the folder cannot be made or written to.

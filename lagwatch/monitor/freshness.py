@@ -1,4 +1,4 @@
-"""How old what is known of a cluster is, what is missing, and when it counts as stale."""
+"""Age of a cluster's data: what is missing, and when it counts as stale."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -49,7 +49,7 @@ class Known:
         return min(known, default=UNKNOWN)
 
     def is_stale(self, now_ms: EpochMs, fresh_for: FreshFor) -> bool:
-        """Is one of them too old?"""
+        """True if one of them is too old."""
         ages = (
             (self.log_ends_ms, fresh_for.log_ends_ms),
             (self.commits_ms, fresh_for.of_commits_ms(polled=self.polled)),

@@ -39,7 +39,7 @@ class KnownCommits:
 
     @property
     def until_ms(self) -> int:
-        """The latest instant up to which any commits are known; -1 when none has been told."""
+        """The latest instant up to which any commits are known; -1 before the first report."""
         told = self._until_ms[: self._partitions]
         return int(told.max()) if told.size else UNKNOWN
 
@@ -113,7 +113,7 @@ class KnownCommits:
         return _partition(group, self._partitions) if job is None else self._partitions + job
 
     def facts(self, *, skew_ms: int, all_polled: bool) -> CommitFacts | None:
-        """All of it with instants on Kafka's clock; None when nothing was told."""
+        """All of it with instants on Kafka's clock; None before the first report."""
         if not self._partitions:
             if not all_polled:
                 return None

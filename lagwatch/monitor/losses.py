@@ -35,9 +35,9 @@ interval is not known."""
 _HUNG_MS: Final = 30_000
 """Nor has one that is silent for longer than this, at least."""
 _FAR: Final = 10
-"""Lag in steps from one commit to the next: a consumer so far behind did not read all it passed."""
+"""A consumer whose lag is this many times its usual step cannot have read all it passed."""
 _MOST_LOSSES: Final = 10_000
-"""Losses kept for whoever records them."""
+"""At most this many losses wait to be recorded."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -166,7 +166,7 @@ class Losses:
         self._compared_ms = UNKNOWN
         """`LogStarts.since_ms` of the log starts that were last compared with all rows."""
         self._rows_came = False
-        """Were rows made since then?"""
+        """True if rows were made since then."""
         self._found: deque[Loss] = deque(maxlen=_MOST_LOSSES)
 
     def rows_came(self) -> None:

@@ -1,4 +1,4 @@
-"""Groups, their members, and what follows for each row: is anybody there to read it?"""
+"""Groups and their members, and for each row whether a member reads it."""
 
 import re
 from collections import Counter
@@ -287,7 +287,7 @@ class Groups:
         return found
 
     def holds(self, identity: Identity) -> bool:
-        """Does a member hold this partition now, as far as known?"""
+        """True if a member is known to hold this partition now."""
         group, topic, partition = identity
         return group in self._remembered or (topic, partition) in self.owners.get(group, {})
 

@@ -1,4 +1,4 @@
-"""How rows move: teaches their pace from commits and from lags."""
+"""Teaches the pace of rows from commits and from lags."""
 
 from typing import Final
 
@@ -98,7 +98,7 @@ class Movements:
             self._pace.move(row[part], commit_ms[part], pause_ms[part], past=unwatched)
 
     def _began_unwatched(self, since_ms: Int64, first_ms: EpochMs) -> Bools:
-        """Which pauses began before lagwatch watched the cluster for the first time?"""
+        """Mask of pauses that began before lagwatch first watched the cluster."""
         if first_ms < 0:
             return np.ones(since_ms.size, np.bool_)
         return since_ms + self._skew.corrected_ms < first_ms
@@ -160,7 +160,7 @@ class Movements:
 
     @staticmethod
     def _known(snapshot: ClusterSnapshot, some: NDArray[np.intp] | slice, away: Bools) -> Bools:
-        """Whose lag says how fast the group reads."""
+        """Mask of rows whose lag shows how fast the group reads."""
         rows = snapshot.rows
         known: Bools = (rows.readable_lag[some] >= 0) & _AT_WORK[rows.rule[some]]
         if away.any():

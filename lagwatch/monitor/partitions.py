@@ -1,4 +1,4 @@
-"""What is known of topic-partitions beside their log ends: absences, open transactions, tails."""
+"""Facts about topic-partitions beside their log ends: absences, open transactions, tails."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -77,7 +77,7 @@ class PartitionStates:
         return (known_ms >= 0) & (now_ms - known_ms > self._away_after_ms)
 
     def _hold(self, report: LogEnds, before: TopicColumns) -> None:
-        """Since when the last stable offset has not moved although the log goes on."""
+        """Note since when the last stable offset has not moved although the log grows."""
         held_ms, last_stable = self._columns["held_ms"], report.last_stable
         held = (last_stable >= 0) & (last_stable < report.log_end)
         if not held.any() and not (held_ms >= 0).any():

@@ -1,4 +1,4 @@
-"""What is checked once after a restart: does the state of the earlier process still fit Kafka?"""
+"""Checks once after a restart whether the state of the earlier process still fits Kafka."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Which group-partition has which row of the window store, and which row a collector key means."""
+"""Maps group-partitions and collector keys to rows of the window store."""
 
 import bisect
 from collections import Counter
@@ -187,7 +187,7 @@ class RowTable:
         topics: Sequence[str],
         partitions: Sequence[int],
     ) -> None:
-        """Learn who the keys from `first_key` on are."""
+        """Learn the group-partitions of the keys from `first_key` on."""
         number = len(groups)
         self._announced.append(
             _Announced(
@@ -241,7 +241,7 @@ class RowTable:
         self._ids[4, rows] = keys
 
     def _identities(self, keys: list[int]) -> list[Identity]:
-        """Who keys without a row are; asked once for each."""
+        """Group-partitions of keys without a row; each is asked for once."""
         found: list[Identity] = []
         place = 0
         while place < len(keys):
@@ -319,7 +319,7 @@ class RowTable:
         return np.array(rows, np.int32)
 
     def has(self, identity: Identity) -> bool:
-        """Does this group-partition have a row?"""
+        """True if this group-partition has a row."""
         group, topic, partition = identity
         return bool((self._ids[2, self.of_group(group, topic)] == partition).any())
 
@@ -329,7 +329,7 @@ class RowTable:
         return self._groups.names[group], self._topics.names[topic], partition
 
     def free(self, rows: Rows | Int32) -> None:
-        """Give these rows up; their keys get new ones with their next commit."""
+        """Release these rows; their keys get new rows with their next commit."""
         for row in rows.tolist():
             group, topic, partition, _, key = self._ids[:, row].tolist()
             if group < 0:

@@ -10,7 +10,7 @@ from lagwatch.errors import NotFoundError
 from lagwatch.ports.queries import Queries
 
 _FORGOTTEN_MS: Final = 3_600_000
-"""Who is not asked about for this long is no longer followed."""
+"""A group is no longer followed after this long without a question."""
 _MOST: Final = 1000
 
 _Key = tuple[str, str, Goal]
@@ -23,7 +23,7 @@ class _Followed:
 
 
 class FollowedGroups:
-    """`ports.Scaling`. Costs nothing for groups that nobody asks about."""
+    """`ports.Scaling`. Only groups that an autoscaler asks about cost anything."""
 
     def __init__(self, queries: Queries, clock: Clock) -> None:
         self._queries = queries

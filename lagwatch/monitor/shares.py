@@ -1,4 +1,4 @@
-"""How far share groups (KIP-932) have come, as last reported."""
+"""The last reported states of share groups (KIP-932)."""
 
 from collections import defaultdict
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What happened to each group, in order: the newest events, in memory."""
+"""The newest events of each group, in memory."""
 
 from collections import OrderedDict, deque
 from collections.abc import Mapping

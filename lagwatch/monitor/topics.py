@@ -1,4 +1,4 @@
-"""What is known about topics: which came, went, or were re-created."""
+"""Compares lists of topics: finds new, deleted and re-created ones."""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ def no_topics() -> TopicColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicChange:
-    """The difference a new list of topics makes."""
+    """Differences between two lists of topics."""
 
     columns: TopicColumns
     source: Int64
@@ -39,7 +39,7 @@ class TopicChange:
 
 
 def change(before: TopicColumns, ids: dict[str, str], report: Topics) -> TopicChange:
-    """Compare a report with what was known; `ids` are the topic ids known so far, by name."""
+    """Compare a report with the topics before; `ids` are the topic ids known so far, by name."""
     first = np.concatenate(([0], np.cumsum(report.partitions, dtype=np.int64)))
     index_of = {name: index for index, name in enumerate(report.names)}
     source = np.full(report.leader.size, UNKNOWN, np.int64)

@@ -163,7 +163,7 @@ class CommittedPoller:
             _log.info("groups_gone", groups=len(gone))
 
     def _note_pace(self, groups: int, took_s: float) -> None:
-        """Say when rounds take so long that commits are noticed late."""
+        """Log it when rounds take so long that commits are noticed late."""
         if took_s <= 2 * self._interval_s:
             self._slow_s = 0.0
             self._facts.unseen("pace", ())

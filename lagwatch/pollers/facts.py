@@ -1,4 +1,4 @@
-"""What a collector finds out about itself: its mode, what it cannot see, what it cannot decode."""
+"""Facts of a collector: its mode, what it cannot see, what it cannot decode."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,7 +39,7 @@ class Facts:
         _log.warning("commits_fall_back", mode=mode, reason=reason)
 
     def unseen(self, about: str, sentences: Sequence[str]) -> None:
-        """Replace what cannot be seen `about` something; empty: all of it can."""
+        """Replace the sentences on what is invisible `about` something; empty: nothing is."""
         now = tuple(sentences)
         if now == self._unseen.get(about, ()):
             return

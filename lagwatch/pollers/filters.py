@@ -34,5 +34,5 @@ class Filters:
         return self._topics.keeps(name)
 
     def commit(self, group: str, topic: str) -> bool:
-        """Is a commit of this group on this topic monitored?"""
+        """True if a commit of this group on this topic is monitored."""
         return self._groups.keeps(group) and self._topics.keeps(topic)

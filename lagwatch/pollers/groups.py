@@ -67,7 +67,7 @@ class GroupPoller:
         """Share and streams groups, as last described."""
         self._described: set[str] = set()
         self._hidden: dict[str, str] = {}
-        """Those that could not be described, and why."""
+        """Groups that could not be described, with the reason."""
         self._kinds: dict[str, str] = {}
         """`share` or `streams`, as their records or commits say."""
 
@@ -85,7 +85,7 @@ class GroupPoller:
         return name in self._listed or name in self._other
 
     def any_listed(self) -> bool:
-        """Are there groups at all?"""
+        """True if any group is listed."""
         return bool(self._listed)
 
     def mention(self, names: Iterable[str]) -> None:

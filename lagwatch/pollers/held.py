@@ -26,10 +26,10 @@ from lagwatch.ports.kafka import CommittedOffsets, CommittedSource, GroupSource,
 from lagwatch.ports.reports import Commits, SourceKind
 
 _HELD_MS: Final = 2_000
-"""Most transactions are over by then, and the reader continues."""
+"""Polling begins after this time: most transactions end earlier, and the reader continues."""
 _POLL_EVERY_S: Final = 4.0
 _OLD_MS: Final = 5_000
-"""Log ends older than this are asked for again."""
+"""Log ends older than this are requested again."""
 _NAMES: Final = 100_000
 
 _log = structlog.get_logger(__name__)
@@ -206,7 +206,7 @@ class HeldPoller:
         await self._send_rows(rows, first_new_id)
 
     def _was_read(self, partition: int, poll: "_Poll") -> bool:
-        """The transaction ended meanwhile, and the reader knows more than the poll."""
+        """True if the transaction ended meanwhile, so that the reader knows more than the poll."""
         return self._positions().get(partition, 0) > poll.order(partition)
 
     def _compare(

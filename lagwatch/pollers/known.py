@@ -1,4 +1,4 @@
-"""Up to when all commits are known, the topic ids they name, and the last offset of each key."""
+"""Tracks up to when all commits are known, topic ids in commits, and the last offset per key."""
 
 from array import array
 from collections import deque
@@ -17,7 +17,7 @@ from lagwatch.ports.reports import Commits, CommitsKnown
 _ROUNDS: Final = 64
 """Rounds that wait for the reader; beyond that the oldest is dropped."""
 _WAIT_S: Final = 1.0
-"""How long a round waits for the reader to come to its log ends, before it is reported as it is."""
+"""A round waits at most this long for the reader to reach its log ends, then it is reported."""
 
 
 class KnownCommits:

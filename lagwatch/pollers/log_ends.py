@@ -18,7 +18,10 @@ Bools = NDArray[np.bool_]
 
 
 class LogEndPoller:
-    """One report a round; what does not fit the topics' listing makes that be renewed."""
+    """Sends one report per round.
+
+    Has the topics listed again when an answer contradicts the listing.
+    """
 
     source = SourceKind.LOG_ENDS
 
@@ -128,7 +131,7 @@ class LogEndPoller:
         answer: LogEndRound,
         asked: Bools | None,
     ) -> EndsRound:
-        """Take the answer apart again: our topics, and the offsets topic."""
+        """Split the answer into the monitored topics and the offsets topic."""
 
         def ends(first: int, count: int) -> PartitionEnds:
             rows = slice(first, first + count)

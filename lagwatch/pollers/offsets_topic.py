@@ -35,7 +35,7 @@ class Tombstones:
         self._held: dict[str, _Held] = {}
 
     def __bool__(self) -> bool:
-        """Whether any is held back; then positions must not be reported yet."""
+        """True if any is held back; positions must not be reported then."""
         return bool(self._held)
 
     def add(self, records: Iterable[GroupRecord], *, now_s: float) -> None:
@@ -171,7 +171,10 @@ class OffsetsTopicPoller:
             _log.info("offsets_topic_assigned", partitions=len(self._positions), new=len(new))
 
     def _demand_visible(self, spans: Mapping[int, Span]) -> None:
-        """Groups without an offsets topic: it may be new at first; the second time it is hidden."""
+        """Check that the topic is visible.
+
+        If groups exist without it twice in a row, it is hidden.
+        """
         self._absences = self._absences + 1 if not spans and self._groups.any_listed() else 0
         if self._absences >= _ABSENCES:
             raise SourceError(
@@ -247,7 +250,7 @@ class OffsetsTopicPoller:
         return self._backlog is not None and self._backlog.ready
 
     async def _tell_known(self) -> None:
-        """Sent after the commits that it declares known: reports keep their order."""
+        """Report known commits, after those commits: reports keep their order."""
         known = self._known.read(self._positions)
         if known is not None:
             await self._send(known)
@@ -270,7 +273,7 @@ class OffsetsTopicPoller:
 
 
 class _Backlog:
-    """How much is read of what the topic held at the start."""
+    """Progress in reading what the topic held at the start."""
 
     def __init__(
         self, positions: Mapping[int, int], ends: Mapping[int, int], topic_id: str

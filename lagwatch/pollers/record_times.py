@@ -1,9 +1,9 @@
-"""Finds when the records at committed offsets were appended that lagwatch has not seen come.
+"""Finds when records at committed offsets were appended, where lagwatch's log ends do not show it.
 
-The serving process knows since when the log end has been past an offset as far as log ends were
-read. This poller asks brokers about the others: offsets that were passed before this process began,
-more than half a day ago, or while the log end was not read. It asks beside the rounds, keeps an
-answer for as long as the committed offset stays, and asks for a bounded number of offsets a pass.
+The serving process knows when the log end passed an offset, as far as log ends were read. This
+poller asks brokers about the others: offsets that were passed before this process began, more than
+half a day ago, or while the log end was not read. It asks beside the rounds, keeps an answer for as
+long as the committed offset stays, and asks for a bounded number of offsets a pass.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from lagwatch.ports.kafka import RecordTimes, RecordTimeSource, TopicListing, To
 from lagwatch.ports.reports import AppendTimes, SourceKind
 
 _AWAY_MS: Final = 20_000
-"""What was appended while a log end was not read for longer is asked for."""
+"""Offsets appended while a log end was not read for longer than this are asked for."""
 _GENERATION_MS: Final = 6 * 3_600_000
 """Offsets passed more than one or two of these ago are asked for: log ends are kept for a day."""
 _MOST_OFFSETS: Final = 10_000
@@ -33,7 +33,7 @@ _MOST_MOVED: Final = 500
 """Of these, offsets of keys that were answered before and have moved on."""
 _MOVED_AFTER_S: Final = 15.0
 _TRY_AGAIN_S: Final = 60.0
-"""After an answer that could not be had."""
+"""Wait after a failed question."""
 _SAY_AGAIN_S: Final = 60.0
 """The serving process may not have had a place for an answer yet."""
 _CONFIGURED_FOR_S: Final = 600.0
@@ -45,7 +45,7 @@ Place = tuple[str, int]
 
 
 class _Passed:
-    """By partition: which offsets the log end passed when it was not read, or long ago."""
+    """Per partition, the offsets that the log end passed while unread, or long ago."""
 
     def __init__(self) -> None:
         self._listing: TopicListing | None = None
@@ -78,7 +78,7 @@ class _Passed:
             self._since_ms = at_ms
 
     def unseen(self, row: Int64, offset: Int64) -> Bools:
-        """Are these offsets, of partitions by row, before the log end and not seen to come?"""
+        """Mask of offsets below the log end whose arrival was not seen; partitions by row."""
         own = self._columns
         behind = offset < own["end"][row]
         missed = (offset >= own["low"][row]) & (offset < own["high"][row])
@@ -95,7 +95,7 @@ class _Passed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answers:
-    """What is known; columns, sorted by key."""
+    """Answers as columns, sorted by key."""
 
     key: Int64
     offset: Int64
@@ -241,7 +241,10 @@ class RecordTimePoller:
             search.answer(rows, at_ms, _pair(answer), answer.answered)
 
     async def _configured(self, topics: set[str]) -> Mapping[str, TopicTimes]:
-        """By topic; where it may not be read, times may be anybody's and records may be missing."""
+        """Configuration by topic.
+
+        If unreadable, producers may set times and compaction may be on.
+        """
         now_s = self._clock.monotonic_s()
         due = sorted(
             name

@@ -1,8 +1,8 @@
-"""Follows `__share_group_state`: how far share groups (KIP-932) have come.
+"""Follows `__share_group_state`, the positions of share groups (KIP-932).
 
-What a share group has done is sent as if it were committed: `ShareState.position` takes the place
-of the committed offset. Where committed offsets are polled, the poll gets it through
-`CommittedWithShares` instead.
+The progress of a share group is sent as commits: `ShareState.position` takes the place of the
+committed offset. Where committed offsets are polled, the poll gets it through `CommittedWithShares`
+instead.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -145,7 +145,10 @@ class ShareStatePoller:
         self._facts.unseen("share groups", hidden if problem and number else ())
 
     async def _forget(self) -> None:
-        """It may not be read any more: what is not known must not look like silence."""
+        """Drop all states, because the topic may not be read any more.
+
+        Unknown must not look like silence.
+        """
         gone = [_Row(key, UNKNOWN, self._clock.now_ms(), 1 << 62) for key in self._places]
         self._states.clear()
         self._unnamed.clear()

@@ -1,4 +1,4 @@
-"""Finds committed offsets that rest just before a log end where no record is left to read.
+"""Finds committed offsets short of a log end without any record left to read.
 
 A transaction ends with a control record, which takes an offset and is handed out to no consumer: a
 group that has read everything rests one or more offsets short of the log end.

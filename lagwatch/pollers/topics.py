@@ -105,7 +105,10 @@ class TopicPoller:
         """Topic → ids that commits name, each with its earliest commit (epoch ms)."""
 
     def suspect(self, *, ids: bool) -> None:
-        """Something does not fit the listing: list anew, and with `ids` ask for all of them."""
+        """List the topics again, because something contradicts the listing.
+
+        With `ids` ask for all ids.
+        """
         self._doubt = self._doubt or ids
         self._wake.call()
 
@@ -115,7 +118,7 @@ class TopicPoller:
         return self._told is not None
 
     def partitions_of(self, name: str) -> int:
-        """How many partitions a topic has, monitored or not; 0 when it is not visible."""
+        """Number of partitions of a topic, monitored or not; 0 when it is not visible."""
         return self._counts.get(name, 0)
 
     def name_of(self, topic_id: str) -> str | None:
@@ -141,7 +144,7 @@ class TopicPoller:
         return self._one[name]
 
     def mention(self, names: Iterable[str]) -> None:
-        """Commits name these topics; those we do not know are looked for at once."""
+        """Note topics that commits name; unknown ones are looked for at once."""
         known = self._ids.keys() | self._mentioned.keys()
         new = [name for name in set(names) if name not in known]
         if new and len(self._mentioned) < _MENTIONS:
@@ -154,7 +157,7 @@ class TopicPoller:
         return self._gone.keys()
 
     def committed_to(self, names: Iterable[str]) -> None:
-        """These topics have committed offsets; those that went away are looked for at once."""
+        """Note committed topics; those that disappeared are looked for at once."""
         again = [name for name in names if name in self._gone and self._gone[name].looks < _LOOKS]
         if again:
             self.mention(again)
