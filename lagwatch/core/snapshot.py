@@ -8,7 +8,7 @@ topic `t` are `topics.first[t]:topics.first[t + 1]`. In all integer columns -1 m
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,12 +68,37 @@ class GroupTimes(NamedTuple):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class RowColumns:
-    """One row per committed group-partition; shape [rows] each.
+TimesT = TypeVar("TimesT", RowTimes, GroupTimes)
 
-    Time lags change with every round, so they are computed on request.
-    """
+
+class _WithTimes(Generic[TimesT]):
+    """Time lags change with every round, so they are computed on request."""
+
+    times: Callable[[slice], TimesT]
+
+    @cached_property
+    def every_time(self) -> TimesT:
+        """The time lags of all."""
+        return self.times(slice(None))
+
+    @property
+    def time_lag_ms(self) -> Int64:
+        """A bound where `time_lag_reason` says so; of a group that of its oldest partition."""
+        return self.every_time.lag_ms
+
+    @property
+    def time_lag_reason(self) -> Int8:
+        return self.every_time.reason
+
+    @property
+    def time_lag_error_ms(self) -> Float32:
+        """By how much the true time lag may differ, as the bound says; not a number: unknown."""
+        return self.every_time.error_ms
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowColumns(_WithTimes[RowTimes]):
+    """One row per committed group-partition; shape [rows] each."""
 
     topic: Int32
     """Index into `ClusterSnapshot.topic_names`."""
@@ -106,29 +131,10 @@ class RowColumns:
     times: Callable[[slice], RowTimes]
     """The time lags of a range of rows."""
 
-    @cached_property
-    def every_time(self) -> RowTimes:
-        """The time lags of all rows."""
-        return self.times(slice(None))
-
-    @property
-    def time_lag_ms(self) -> Int64:
-        """A bound where `time_lag_reason` says so."""
-        return self.every_time.lag_ms
-
-    @property
-    def time_lag_reason(self) -> Int8:
-        return self.every_time.reason
-
-    @property
-    def time_lag_error_ms(self) -> Float32:
-        """By how much the true time lag may differ, as the bound says; not a number: unknown."""
-        return self.every_time.error_ms
-
 
 @dataclass(frozen=True, kw_only=True)
-class GroupColumns:
-    """One entry per group; shape [groups] each. Time lags as in `RowColumns`."""
+class GroupColumns(_WithTimes[GroupTimes]):
+    """One entry per group; shape [groups] each."""
 
     first: Int64
     """[groups + 1]"""
@@ -148,30 +154,6 @@ class GroupColumns:
     """Rows whose lag is not known."""
     times: Callable[[slice], GroupTimes]
     """The time lags of a range of groups."""
-
-    @cached_property
-    def every_time(self) -> GroupTimes:
-        """The time lags of all groups."""
-        return self.times(slice(None))
-
-    @property
-    def time_lag_ms(self) -> Int64:
-        """That of its oldest partition; the greatest lower bound when another may be older."""
-        return self.every_time.lag_ms
-
-    @property
-    def time_lag_reason(self) -> Int8:
-        """Of the partition that may be the oldest."""
-        return self.every_time.reason
-
-    @property
-    def time_lag_error_ms(self) -> Float32:
-        return self.every_time.error_ms
-
-    @property
-    def time_lag_row(self) -> Int64:
-        """The row that `time_lag_ms` is of; -1 when it is not known of any."""
-        return self.every_time.row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -148,7 +148,7 @@ class History:
         """State of recording and delivery."""
         recorder, writer, spool = self._recorder, self._writer, self._spool
         if recorder is None or writer is None or spool is None:
-            return _not_recording(self._problem)
+            return RecorderHealth(enabled=True, problem=self._problem)
         fill = spool.fill()
         dropped = {**recorder.counts.dropped}
         if writer.corrupt:
@@ -184,22 +184,6 @@ def _problem(recording: str, delivering: str) -> str:
 def _log_if_not_kept(done: Future[None], cluster: str) -> None:
     if error := done.exception():
         _log.warning("events_not_recorded", cluster=cluster, reason=str(error))
-
-
-def _not_recording(problem: str) -> RecorderHealth:
-    return RecorderHealth(
-        enabled=True,
-        problem=problem,
-        rounds=0,
-        rows=0,
-        unchanged=0,
-        dropped={},
-        spool_bytes=0,
-        spool_segments=0,
-        oldest_ms=None,
-        delivered=0,
-        retries=0,
-    )
 
 
 def _interval_ms(settings: HistorySettings) -> int:

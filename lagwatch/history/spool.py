@@ -345,13 +345,13 @@ class Spool:
                 with temporary.open("wb") as file:
                     file.write(data)
                     file.flush()
-                    os.fsync(file.fileno())
+                    os.fsync(file.fileno())  # before the rename: a crash must not leave it empty
                 temporary.replace(place)
             except BaseException:
                 with suppress(OSError):
                     temporary.unlink(missing_ok=True)
                 raise
-            sync_folder(self._folder)
+            sync_folder(self._folder)  # the new name, too, is on disk only after this
 
     def _remove(self, segment: Segment) -> None:
         with reported("delete", self._folder / segment.name, store=_NAME):

@@ -6,7 +6,7 @@ them are in `lagwatch.kafka.messages`.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from lagwatch.config import ClusterSettings
@@ -116,12 +116,7 @@ class _Question:
 
     async def _send(self, kind: str, names: Sequence[str]) -> list[Any]:
         """Ask the groups' coordinators; what comes back are groups as the schema has them."""
-        from lagwatch.kafka.describe_messages import (  # noqa: PLC0415 - optional
-            ShareGroupDescribeRequest,
-            StreamsGroupDescribeRequest,
-        )
-
-        made = ShareGroupDescribeRequest if kind == "share" else StreamsGroupDescribeRequest
+        made = _describe_request("ShareGroup" if kind == "share" else "StreamsGroup")
         by_coordinator = defaultdict(list)
         found = await self._client._find_coordinator_ids(list(names))  # noqa: SLF001 as above
         for name, node in found.items():
@@ -189,6 +184,21 @@ def _of_share(assignment: Any) -> Iterator[tuple[str, int]]:  # noqa: ANN401 as 
     for topic in assignment.topic_partitions:
         for partition in topic.partitions:
             yield topic.topic_name, partition
+
+
+@cache
+def _describe_request(kind: str) -> Any:  # noqa: ANN401 kafka-python has no types
+    """The class of a request that kafka-python lacks, from its schema in `lagwatch.kafka.messages`.
+
+    That of the response is made, too: kafka-python then finds it by its key when an answer comes.
+    """
+    from kafka.protocol.api_message import ApiMessage  # noqa: PLC0415 - optional
+
+    def message(name: str) -> Any:  # noqa: ANN401
+        return type(ApiMessage)(name, (ApiMessage,), {}, load_json="lagwatch.kafka.messages")
+
+    message(f"{kind}DescribeResponse")
+    return message(f"{kind}DescribeRequest")
 
 
 def _topics_of_tasks(topology: Any) -> Mapping[str, Sequence[str]]:  # noqa: ANN401 as above

@@ -47,7 +47,7 @@ def families(
 ) -> Iterator[tuple[Metric, list[Sample]]]:
     """Each metric with its samples."""
     yield from _clusters(state.clusters, views)
-    yield from _history(state.recorder or _NOTHING_RECORDED)
+    yield from _history(state.recorder or RecorderHealth(enabled=False))
     yield (
         table.DEPLOYED,
         [
@@ -166,21 +166,6 @@ def _counted(
 
 def _from_zero(words: tuple[str, ...], counts: Mapping[str, int]) -> dict[str, int]:
     return {**dict.fromkeys(words, 0), **counts}
-
-
-_NOTHING_RECORDED: Final = RecorderHealth(
-    enabled=False,
-    problem="",
-    rounds=0,
-    rows=0,
-    unchanged=0,
-    dropped={},
-    spool_bytes=0,
-    spool_segments=0,
-    oldest_ms=None,
-    delivered=0,
-    retries=0,
-)
 
 
 def _history(recorder: RecorderHealth) -> Iterator[tuple[Metric, list[Sample]]]:

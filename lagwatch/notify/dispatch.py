@@ -46,7 +46,6 @@ class DeliveryCounts:
     failed: int = 0
     """Attempts that will be repeated."""
     dead: int = 0
-    keep_alives_failed: int = 0
     failing_since_ms: int | None = None
     """First of the failures in a row; None: the last attempt succeeded."""
     last_error: str = ""
@@ -215,7 +214,6 @@ class Deliverer:
                 async with asyncio.timeout(self.outlet.settings.timeout_s):
                     await channel.keep_alive(standing)
             except (NotifyError, TimeoutError, sqlite3.Error) as error:
-                self.outlet.counts.keep_alives_failed += 1
                 reason = str(error) or "no answer in time"
                 _log.warning("keep_alive_failed", channel=self.outlet.name, reason=reason)
             _heed_cancellation()

@@ -1,7 +1,7 @@
 """Questions about the stored history, and the operations of a store."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -301,20 +301,20 @@ class RecorderHealth:
     """State of the recorder, for `/readyz`, metrics and the log."""
 
     enabled: bool
-    problem: str
+    problem: str = ""
     """The present problem and its remedy; "" when there is none."""
-    rounds: int
+    rounds: int = 0
     """Regular rounds recorded."""
-    rows: int
+    rows: int = 0
     """Rows that reached the spool."""
-    unchanged: int
+    unchanged: int = 0
     """Rows left out because nothing had changed."""
-    dropped: Mapping[str, int]
+    dropped: Mapping[str, int] = field(default_factory=dict)
     """Rows lost, by reason: behind, disk_full, io, spool_full, corrupt, rejected."""
-    spool_bytes: int
-    spool_segments: int
-    oldest_ms: int | None
+    spool_bytes: int = 0
+    spool_segments: int = 0
+    oldest_ms: int | None = None
     """Instant of the oldest row not delivered yet."""
-    delivered: int
+    delivered: int = 0
     """Rows acknowledged by the store."""
-    retries: int
+    retries: int = 0

@@ -1,6 +1,7 @@
 """Fills one cluster's gaps by replaying what Kafka, or a copy, still has of them."""
 
 import contextlib
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -15,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lagwatch.core.record import SCHEMA_VERSION, EventName, Kind, Source, from_rows
+from lagwatch.errors import HistoryError, JobError
 from lagwatch.history.layout import HOUR_MS
 from lagwatch.jobs.backfill.coverage import Read, look_at, within
 from lagwatch.jobs.backfill.inputs import Input, log_end_instants, sample_instants
@@ -23,7 +25,6 @@ from lagwatch.jobs.backfill.recorded import gaps_of
 from lagwatch.jobs.backfill.request import BackfillRequest, ClusterBackfill, Progress
 from lagwatch.jobs.backfill.shard import COUNTED, RECEIPTS, ShardWork, before
 from lagwatch.jobs.backfill.stream import for_shards, in_time_order, sharded
-from lagwatch.jobs.backfill.watch import watched
 from lagwatch.jobs.run import JobRun
 from lagwatch.jobs.sources.sink import persist
 from lagwatch.jobs.tables import StoreRef
@@ -33,6 +34,7 @@ BACKFILLED: Final = "backfilled"
 
 _SHARDS_PER_CORE: Final = 2
 _QUARANTINED: Final = 1_000
+_LOOK_EVERY_S: Final = 1.0
 
 
 class Filling:
@@ -155,7 +157,7 @@ class Filling:
             plan=plan, settings=settings, complete_from=dict(read.complete_from), ref=self._ref
         )
         self._progress.step(f"{plan.cluster}: judging")
-        with watched(self._plans, plan, self._progress, total=self._parts(plan, read)):
+        with _watched(self._plans, plan, self._progress, total=self._parts(plan, read)):
             receipts = (
                 stream.transform(in_time_order(plan.shards)).mapInArrow(work, RECEIPTS).collect()
             )
@@ -218,3 +220,24 @@ def _parallelism(spark: SparkSession) -> int:
         return max(1, spark.sparkContext.defaultParallelism)
     except (PySparkException, AttributeError):
         return max(1, int(spark.conf.get("spark.sql.shuffle.partitions", "8") or 8) // 2)
+
+
+@contextlib.contextmanager
+def _watched(plans: Plans, plan: Plan, progress: Progress, *, total: int) -> Iterator[None]:
+    """Show how many parts the ledgers list while the block runs; `total` is an estimate."""
+    stop = threading.Event()
+
+    def look() -> None:
+        while not stop.wait(_LOOK_EVERY_S):
+            with contextlib.suppress(HistoryError, JobError):  # it only shows progress
+                done = sum(ledger.parts for ledger in plans.ledgers(plan))
+                progress.move(min(done, total), total)
+
+    watcher = threading.Thread(target=look, name="backfill-progress", daemon=True)
+    watcher.start()
+    try:
+        yield
+        progress.move(total, total)
+    finally:
+        stop.set()
+        watcher.join()
