@@ -63,6 +63,7 @@ class _Sender:
         self._turn = asyncio.Lock()
 
     async def __call__(self, report: Report) -> None:
+        # two threads writing to the pipe would mix their reports
         async with self._turn:
             try:
                 await asyncio.to_thread(self._end.send, report)

@@ -81,6 +81,7 @@ class ServingEnd:
     def hang_up(self) -> None:
         """End a `receive` under way in another thread; the child takes it as its own end."""
         with suppress(OSError):
+            # closing would not wake a thread that reads, and could free a descriptor in use
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
@@ -175,6 +176,7 @@ class Inbox:
         try:
             await ended.wait()
         except asyncio.CancelledError:
+            # unblocks `recv_bytes` in the thread, which no cancellation can reach
             end.hang_up()
             self._room.release()  # it could wait for room without end
             raise
@@ -188,6 +190,7 @@ class Inbox:
                 self._has_room = False
                 self._room.acquire()
                 self._has_room = True
+                # an asyncio queue is not thread-safe
                 loop.call_soon_threadsafe(self._add, report)
             loop.call_soon_threadsafe(ended.set)
         except RuntimeError:  # the event loop is closed: no task waits

@@ -99,6 +99,7 @@ def _rolled_up(rows: RowColumns, intervals: int, chosen: Int64, heads: Int64) ->
         "status": status,
         "worst_row": chosen[first_of(rank, np.maximum.reduceat(rank, heads), group)],
         "max_lag_row": np.where(max_lag >= 0, max_lag_row, UNKNOWN),
+        # unknown lags (-1) must not take one away from the sum
         "total_lag": np.add.reduceat(np.maximum(lag, 0), heads),
         "readable_lag": np.add.reduceat(np.maximum(readable, 0), heads),
         "since_ms": _oldest(rows.since_ms[chosen], heads),

@@ -141,6 +141,7 @@ class LogEndHistory:
         if asked is not None:
             log_end = np.where(asked, log_end, UNKNOWN)
         before = self.latest()
+        # a log end that fell is another log: old samples would give negative lags and wrong ages
         fell = np.flatnonzero((log_end >= 0) & (log_end < before))
         if fell.size:
             self._ends[: self._count, fell] = UNKNOWN
@@ -153,6 +154,8 @@ class LogEndHistory:
             self._draw_leaps(at_ms, before, log_end)
         self._asked_ms[slice(None) if asked is None else asked] = at_ms
         place = self._count - 1 if again else self._count
+        # a partition that was not asked, or has no leader, keeps its last value: as far as is known
+        # nothing was appended to it
         self._ends[place] = np.where(log_end >= 0, log_end, before)
         if again:
             self.revision += 1
@@ -227,6 +230,8 @@ class LogEndHistory:
         low = np.full(partition.size, first, np.int64)
         high = np.full(partition.size, end, np.int64)
         for _ in range((end - first).bit_length()):
+            # bisection of all pairs at once: each step gathers one value per pair, without a Python
+            # loop
             middle = np.minimum((low + high) >> 1, max(self._count - 1, 0))
             above = self._ends[middle, partition] > offset
             high = np.where(above, np.minimum(high, middle), high)
@@ -247,7 +252,9 @@ class LogEndHistory:
         before = np.maximum(after - 1, 0)
         low, high = self._ends[before, partition], self._ends[after, partition]
         span_ms = np.maximum(self._at_ms[after] - self._at_ms[before], 1)
+        # clipped, so that nothing is extrapolated beyond the oldest and the newest sample
         share = np.clip((at_ms - self._at_ms[before]) / span_ms, 0.0, 1.0)
+        # rounded down: not one message more than the line says
         ends = np.where(low >= 0, low + np.floor((high - low) * share).astype(np.int64), high)
         ends = self._known(partition, ends)
         for first, last in self._gaps:
@@ -312,8 +319,10 @@ class LogEndHistory:
         known = passed & (after > 0) & (low >= 0)
         before_ms, after_ms = self._at_ms[before], self._at_ms[after]
         span_ms = after_ms - before_ms
+        # of m = high - low messages the next unread one is number committed - low + 1
         share = (committed - low + 1) / np.maximum(high - low + 1, 1)
         at_ms = before_ms + (span_ms * np.clip(share, 0.0, 1.0)).astype(np.int64)
+        # `now_ms` is before the newest sample where commits are known less far than log ends
         lag_ms = np.where(known, np.maximum(now_ms - at_ms, 0), UNKNOWN)
         lag_ms = np.where(passed, lag_ms, 0)
         reason = np.where(known, TimeLagReason.MEASURED, TimeLagReason.BEYOND_HISTORY)

@@ -102,6 +102,7 @@ class Usual:
         Lengths from `believe_ms` on are believed when they are seen first. Where `may_recur` is
         False, the length is not believed because it was noted before. Where `believed`, it is.
         """
+        # rounded up: an expected pause must never look shorter than it was
         units = np.minimum(-(-length_ms // UNIT_MS), _MOST_UNITS).astype(np.int64)
         known, noted = self.known[rows].astype(np.int64), self.noted[rows].astype(np.int64)
         usual = known if also is None else np.maximum(known, also.known[rows])

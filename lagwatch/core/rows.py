@@ -711,6 +711,7 @@ def _movement(windows: WindowColumns) -> Movement:
         still &= (offset == before) | ~follows
         shrinks |= follows & (lag < lag_before)
         known = used & (lag >= 0)
+        # `known` implies `used`, so this is: used, but unknown
         gaps |= used ^ known
         np.minimum(lowest, lag, out=lowest, where=known)
     return Movement(falls=falls, still=still, shrinks=shrinks, gaps=gaps, lowest_lag=lowest)

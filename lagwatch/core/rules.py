@@ -105,6 +105,7 @@ def first_rewind(windows: WindowColumns) -> tuple[Bools, Int64, Int64]:
     valid = np.arange(1, slots)[:, None] < windows.count[None, :]
     falls = (offsets[1:] < offsets[:-1]) & valid
     fell = falls.any(axis=0)
+    # `argmax` of a mask is its first True; without any it is 0, which `fell` leaves out
     first = falls.argmax(axis=0)
     rows = windows.rows
     before, after = offsets[first, rows], offsets[np.minimum(first + 1, slots - 1), rows]
@@ -136,6 +137,7 @@ def never_decreases(windows: WindowColumns) -> Bools:
     """
     lags = windows.in_time(windows.lag)
     known = (lags >= 0) & (np.arange(lags.shape[0])[:, None] < windows.count[None, :])
+    # compared with the highest before: as long as lags never fell, that is the previous known one
     highest = np.maximum.accumulate(np.where(known, lags, UNKNOWN), axis=0)
     falls: Bools = np.logical_or.reduce(known & (lags < highest), axis=0)
     return ~falls
@@ -728,6 +730,7 @@ def judge(table: Sequence[RuleRow], rows: Rows) -> Judgement:
         if decided.size:
             judged.rule[place[decided]] = each.rule
             _keep(each, rows, judged, decided, place)
+        # only rows that were still undecided may be due because of what this rule asked
         rows.settle(left)
         left &= ~holds
         if judged.lowest_lag is not None and looked and decided.size:
@@ -735,6 +738,7 @@ def judge(table: Sequence[RuleRow], rows: Rows) -> Judgement:
         undecided = int(np.count_nonzero(left))
         if not undecided:
             break
+        # copying rows costs as much as a rule or two: worth it only when many are decided
         if undecided < _NARROW_BELOW * rows.size:
             judged.due_ms[place] = rows.due_ms
             kept = np.flatnonzero(left)

@@ -168,6 +168,7 @@ def shown(
     low_ms = np.where(age.before_ms >= 0, np.maximum(read_ms - age.before_ms, 0), UNKNOWN)
     high_ms = np.where(after_ms >= 0, np.maximum(read_ms - after_ms, 0), UNKNOWN)
     measured = reason == TimeLagReason.MEASURED
+    # one and a half times the usual distance: a late round must not turn a measurement into a bound
     apart_ms = max(_PAUSE_MS, spacing_ms * 3 // 2)
     coarse = measured & (high_ms - low_ms > np.maximum(lag_ms // _COARSE, apart_ms))
     reason[coarse] = TimeLagReason.SAMPLES_APART
@@ -297,5 +298,6 @@ def first_of(
     """Per group: its first row whose value is the best of the group; `group` is that of rows."""
     rows = np.flatnonzero(values == best[group])
     found = np.empty(best.size, np.int64)
+    # of repeated indices numpy keeps the last value: reversed, that is the first row
     found[group[rows[::-1]]] = rows[::-1]
     return found

@@ -235,6 +235,7 @@ class Windows:
         """
         if commits.row.size == 0:
             return np.zeros(0, np.bool_)
+        # most callers pass rows in order already: looking costs far less than sorting
         if (commits.row[1:] < commits.row[:-1]).any():
             by_row = stable_order(commits.row)
             arrived = np.empty(by_row.size, np.bool_)
@@ -248,6 +249,7 @@ class Windows:
         before = self._previous(
             order, ordered.row, starts, self.order, order[starts] - np.uint32(1)
         )
+        # unsigned subtraction wraps, so this is right across the overflow of the lower 32 bits
         late = _distance(order, before) <= 0
         in_order = ~late
         if late.any():
@@ -279,6 +281,7 @@ class Windows:
         if commits.row.size == 0:
             return
         starts = _starts(commits.row)
+        # half of the lowest integer: subtracting it below must not overflow
         no_predecessor = np.iinfo(np.int64).min // 2
         before_ms = self._previous(
             commits.commit_ms, commits.row, starts, self.commit_ms, no_predecessor
@@ -297,6 +300,7 @@ class Windows:
     def _append_slots(self, commits: CommitColumns, starts: Bools) -> None:
         """Append, each commit into a slot of its own."""
         rank = _rank(starts)
+        # `newest` is int8: as int64, or adding the rank of a long batch would overflow
         slot = (self.newest[commits.row] + np.int64(1) + rank) % self.intervals
         last = np.append(starts[1:], True)
         number = rank[last] + 1
@@ -330,6 +334,7 @@ class Windows:
         if hot.any():
             for start, end in _segments(starts, hot, rank.size):
                 self._append_hot(commits, start, end)
+            # hot rows are done: rank -1 sorts them before rank 0, where the loop below skips them
             rank = np.where(hot, UNKNOWN, rank)
         by_rank = stable_order(rank + 1)
         bounds = np.searchsorted(rank[by_rank], np.arange(int(rank.max()) + 2))
@@ -367,6 +372,7 @@ class Windows:
         """
         row = int(commits.row[start])
         times = commits.commit_ms[start:end]
+        # jumping needs rising times; the clock of a coordinator may go back
         if (times[1:] < times[:-1]).any():
             for index in range(start, end):
                 self._append_each(commits.take(np.array([index])))
@@ -392,6 +398,7 @@ class Windows:
         """Insert one commit wherever it belongs; True when it is the newest of its row."""
         row, order = int(commits.row[index]), int(commits.order[index])
         held = self.entries(row)
+        # the stored 32 bits cannot be compared with a full order, nor with each other
         held.order[:] = [unwrapped(low, near=order) for low in held.order]
         if not held.order or order > held.order[-1]:
             self._append_each(commits.take(np.array([index])))
@@ -453,6 +460,7 @@ def _starts(rows: Rows) -> Bools:
 def _rank(starts: Bools) -> Int64:
     """The position of each commit among those of its row, from 0."""
     position = np.arange(starts.size)
+    # the running maximum of the heads is the head of each entry's own row
     return position - np.maximum.accumulate(np.where(starts, position, 0))
 
 

@@ -159,6 +159,8 @@ class Spool:
                 series=series,
                 size_bytes=len(data),
             )
+            # written before it is in memory: if the disk fails, nothing is announced that is not
+            # there
             self._publish(segment.name, data)
             self._next += 1
             self._segments[segment.number] = segment
@@ -172,6 +174,7 @@ class Spool:
 
     def _make_room(self, size_bytes: int) -> int:
         """Drop the oldest segments, but none of the present batch. Returns the rows dropped."""
+        # a batch that is repeated must have the same rows, so its segments stay
         under_way = {segment.number for segment in self._plan.segments} if self._plan else set()
         held = sum(segment.size_bytes for segment in self._segments.values())
         dropped = 0
@@ -226,6 +229,7 @@ class Spool:
                     rows += segment.rows
                 plan = self._as_plan(chosen)
                 numbers = tuple(segment.number for segment in plan.segments)
+                # before the first attempt: after a kill the same batch must get the same name again
                 self._write_state(replace(self._state, plan=numbers))
                 self._plan = plan
             return self._plan
@@ -263,6 +267,8 @@ class Spool:
                 replace(self._state, acknowledged=last, plan=(), rounds=dict(self._rounds))
             )
             self._plan = None
+            # after the state: a kill in between leaves segments that the next start removes as
+            # acknowledged
             for segment in plan.segments:
                 self._segments.pop(segment.number, None)
                 self._remove(segment)

@@ -630,6 +630,8 @@ class ClusterMonitor:
             )
         self._compare(report)
         if report.key.size == 0:
+            # positions must not pass commits that still wait: a checkpoint would skip them at a
+            # restart
             if not self._waiting:
                 self.positions.update(report.positions)
             return
@@ -640,6 +642,7 @@ class ClusterMonitor:
 
     def _take(self, report: _Waiting, now_ms: EpochMs, *, number: int) -> None:
         """Admit at once what is of the past; else let it wait for the next log ends."""
+        # never past commits that wait: windows take the commits of a row in their order
         if not self._waiting and self._is_past(report):
             self._admit(report, now_ms)
             return
@@ -860,6 +863,7 @@ class ClusterMonitor:
         if report.version != self._topics_version:
             return False
         new = self.history.latest() < 0
+        # leaders answer at any time in the round: its middle is off by half a round at most
         at_ms = (report.started_ms + report.finished_ms) // 2
         self.history.add(at_ms, report.log_end, report.asked)
         latest = self.history.latest()
@@ -869,12 +873,15 @@ class ClusterMonitor:
         if back.any():
             self._movements.leave_out(back)
         self._topics = with_offsets(before, report, latest)
+        # the start, not the end: only commits made before it are surely at or below these log ends
         self._data_ms = report.started_ms
         if self.settings.rules is RuleSet.BURROW:
             self._fill_lags(np.flatnonzero(new & (latest >= 0)))
+        # in order of arrival, after the history has this round: their lags lie on the line up to it
         while self._waiting and _seen_ms(*self._waiting[0]) <= report.started_ms:
             self._admit_next(now_ms)
         self._note_polls()
+        # first: the log starts of this round are newer than the commits known so far
         self._losses.count(now_ms, skew_ms=self.skew.corrected_ms)
         self._losses.starts.add(self._topics.log_start, report.finished_ms)
         commits = self._known.facts(skew_ms=0, all_polled=False)

@@ -111,6 +111,7 @@ def held_by_worst(
     cells = size * span.buckets
     held = np.zeros((cells, STATUSES), np.int64)
     worse = np.zeros(cells, np.int64)
+    # from the worst down: time with at least this status, less the time with a worse one
     for level in range(STATUSES - 1, -1, -1):
         if not (some & (status == level)).any():
             continue
@@ -121,6 +122,7 @@ def held_by_worst(
         np.add.at(total, span.cells(whose[row], bucket), length)
         held[:, level] = total - worse
         worse = total
+    # after the loop `worse` is all time with a known status
     held[worse == 0] = UNKNOWN
     return held
 

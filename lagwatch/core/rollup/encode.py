@@ -128,9 +128,11 @@ def _numbers(sketches: Sketches, sizes: Int64) -> Int64:
     step = value.copy()
     step[1:] -= value[:-1]
     begin = sketches.first[:-1][known]
+    # the first value of a sketch has none before it: undo the difference to another sketch
     step[begin] = value[begin]
     many = sketches.count > 1
     heads = np.repeat(np.cumsum(known), sizes)
+    # each entry is shifted by the head of its sketch, and by one for each count written before it
     entry = heads + np.arange(step.size) + np.cumsum(many) - many
     numbers = np.empty(int(known.sum() + step.size + many.sum()), np.int64)
     numbers[entry[begin] - 1] = np.where(sketches.binned[known], _BINS, _VALUES)
@@ -155,6 +157,7 @@ def _to_leb128(numbers: Int64, held: Int64) -> tuple[Bytes, Int64]:
     end = np.zeros(numbers.size + 1, np.int64)
     np.cumsum(length, out=end[1:])
     data = np.empty(int(end[-1]), np.uint8)
+    # the cast keeps the lowest eight bits; of long numbers the eighth becomes the "more" bit
     low = numbers.astype(np.uint8)
     low[many] |= _MORE
     data[end[:-1]] = low
@@ -181,6 +184,7 @@ def _from_leb128(data: Bytes, offsets: Int64) -> tuple[Int64, Int64]:
     last = data < _MORE
     ends = np.flatnonzero(last)
     borders = offsets[1:][np.diff(offsets) > 0]
+    # a number that runs on into the next sketch would shift all that follow
     if not bool(last[borders - 1].all()):
         raise ValueError("a sketch ends within a number")
     start = np.concatenate([[0], ends + 1])[: ends.size]

@@ -38,6 +38,7 @@ class Moved:
         count = sums(self.count, cell, size)
         known = self.measured_ms > 0
         rate = np.zeros(size, np.float64)
+        # rates of parts add up even if measured over different times; counts and times would not
         np.add.at(rate, cell[known], self.count[known] / self.measured_ms[known])
         # where nothing moved there is no rate to divide by, and any time is right
         measured_ms = greatest(self.measured_ms, cell, size)

@@ -119,6 +119,7 @@ def take_sketches(sketches: Sketches, index: NDArray[np.intp]) -> Sketches:
 def bins(value: Int64) -> Int64:
     """The middle of the bin of each value; a middle stays where it is."""
     drop = _bits_too_many(value)
+    # the middle is in its own bin, so binning twice changes nothing: merging in any order agrees
     half = np.where(drop > 0, np.int64(1) << np.maximum(drop - 1, 0), 0)
     middle: Int64 = ((value >> drop) << drop) + half
     return middle
@@ -156,6 +157,7 @@ def _gathered(place: Int64, value: Int64, count: Int64 | None, binned: Bools) ->
 def _binned(place: Int64, value: Int64, count: Int64, binned: Bools) -> Sketches:
     """Entries in order to sketches, binned where they must be."""
     size = binned.size
+    # counted after merging: two sketches may share values, and only distinct ones count
     crowded = binned | (np.bincount(place, minlength=size) > MOST)
     if crowded.any():
         coarse = crowded[place]
@@ -179,6 +181,7 @@ def _runs(place: Int64, value: Int64, count: Int64 | None) -> tuple[Int64, Int64
         return none, none, none
     columns = (place, value) if count is None else (place, value, count)
     widths = [int(column.max()).bit_length() for column in columns]
+    # beyond 63 bits the packed number would overflow; `lexsort` is slow, but always right
     if sum(widths) <= _WIDEST:
         place, value, *counts = _sorted_as_one(columns, widths)
         count = counts[0] if counts else None

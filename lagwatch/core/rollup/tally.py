@@ -146,6 +146,7 @@ def sums(values: Int64, place: Int64, size: int) -> Int64:
     if not known.all():
         values, place = values[known], place[known]
     total = np.zeros(size, np.int64)
+    # `add.at` counts repeated places, which `total[place] += values` would not
     np.add.at(total, place, values)
     seen = np.zeros(size, np.bool_)
     seen[place] = True
@@ -174,6 +175,7 @@ def worst_owner(lag: Int64, owner: Text, place: Int64, size: int) -> tuple[Int64
     owner = in_order(owner)
     lag = np.where(owner.codes < 0, UNKNOWN, lag)
     most = greatest(lag, place, size)
+    # of equal lags the first name decides, whatever the order in which buckets are merged
     theirs = np.flatnonzero((lag >= 0) & (lag == most[place]))
     nobody = len(owner.words)
     first = np.full(size, nobody, np.int64)

@@ -124,6 +124,7 @@ class _Places:
 
     def _packed(self, group: Int64, at_ms: Int64) -> Int64:
         """Group and instant as one number that sorts like the pair."""
+        # an instant outside must not spill over into the numbers of the next group
         inside = np.clip(at_ms - self._least, 0, self._width - 1)
         return group * self._width + inside
 
@@ -135,6 +136,7 @@ class _Places:
             return none, none
         own = self._packed(rows.group, rows.at_ms)
         first = np.searchsorted(self._instants, own, side="right")
+        # `left`: the round of the next row is already its own
         upto = np.searchsorted(self._instants, self._packed(rows.group, next_ms), side="left")
         runs = self._packed(rounds.group, rounds.begins())
         last = np.minimum(upto, np.searchsorted(runs, own, side="right"))

@@ -31,6 +31,8 @@ class KeyIndex:
         """Numbers of many keys, `ABSENT` for those not there."""
         self._settle()
         wanted = np.fromiter(map(hash, keys), np.int64, len(keys))
+        # the size is a power of two, so the mask replaces a division; SipHash spreads the low bits
+        # well
         slot = wanted & self._mask
         numbers: NDArray[np.int32] = self._numbers[slot]
         astray = np.flatnonzero((self._hashes[slot] != wanted) & (numbers != ABSENT))
