@@ -38,7 +38,7 @@ demo: install  ## real Kafka, groups in every state, their verdicts [SECONDS=60]
 test: install  ## all tests [WORKERS=0]
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile
 
-unit: $(STAMPS)/project  ## the quick tests that need no server, with few examples each: 25 s of one core
+unit: $(STAMPS)/project  ## the quick tests that need no server, with few examples each: about half a minute
 	$(BIN)/pytest --quiet --numprocesses 0 -m "not server and not slow" \
 		--hypothesis-profile quick tests/unit tests/scenarios tests/contract
 

@@ -5,18 +5,17 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 ROOT: Final = Path(__file__).parents[2]
-CONTRACTS: Final = [
-    contract["name"]
-    for contract in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
-        "contracts"
-    ]
-]
+_PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())
+_CONTRACTS: Final = _PROJECT["tool"]["importlinter"]["contracts"]
+CONTRACTS: Final = [contract["name"] for contract in _CONTRACTS]
 FORBIDDEN: Final = {
     "lagwatch is layered; adapters never import each other": {
         "lagwatch/history/top.py": "import lagwatch.notify.mutes",
@@ -47,8 +46,24 @@ FORBIDDEN: Final = {
 }
 
 
+CLIENT_FREE: Final = {
+    "lagwatch.service": "lagwatch/service.py",
+    "lagwatch.history.top": "lagwatch/history/top.py",
+    "lagwatch.metrics.metric": "lagwatch/metrics/metric.py",
+    "lagwatch.monitor.skew": "lagwatch/monitor/skew.py",
+    "lagwatch_api.ops": "api/lagwatch_api/ops.py",
+}
+"""A module of each package that must not load the Kafka client library."""
+
+
 def verdicts(tree: Path) -> dict[str, str]:
-    """KEPT or BROKEN for every contract, by the program itself."""
+    """KEPT or BROKEN for every contract."""
+    lines = re.findall(r"^(.+) (KEPT|BROKEN)$", printed(tree), re.MULTILINE)
+    return {name.strip(): verdict for name, verdict in lines}
+
+
+def printed(tree: Path) -> str:
+    """What the program itself says of a tree."""
     program = Path(sys.executable).with_name("lint-imports")
     found = subprocess.run(
         [program, "--no-cache", "--no-logo"],
@@ -58,8 +73,20 @@ def verdicts(tree: Path) -> dict[str, str]:
         text=True,
         check=False,
     )
-    lines = re.findall(r"^(.+) (KEPT|BROKEN)$", found.stdout, re.MULTILINE)
-    return {name.strip(): verdict for name, verdict in lines}
+    return found.stdout
+
+
+@contextmanager
+def added(tree: Path, lines: Mapping[str, str]) -> Iterator[None]:
+    """Files of the tree end with these lines while the block runs."""
+    before = {name: (tree / name).read_text() for name in lines}
+    for name, line in lines.items():
+        (tree / name).write_text(f"{before[name]}\n{line}\n")
+    try:
+        yield
+    finally:
+        for name, text in before.items():
+            (tree / name).write_text(text)
 
 
 @pytest.fixture(scope="module")
@@ -75,19 +102,35 @@ def test_every_contract_has_an_import_that_it_forbids() -> None:
     assert list(FORBIDDEN) == CONTRACTS
 
 
+def test_every_package_is_held_to_have_no_kafka_client_but_two() -> None:
+    name = "only lagwatch.kafka and the demo know the Kafka client library"
+    (contract,) = (each for each in _CONTRACTS if each["name"] == name)
+    packages = {
+        f"lagwatch.{path.stem}"
+        for path in (ROOT / "lagwatch").iterdir()
+        if (path / "__init__.py").exists() or (path.suffix == ".py" and path.stem[0] != "_")
+    }
+
+    left_out = packages - set(contract["source_modules"])
+
+    assert left_out == {"lagwatch.kafka", "lagwatch.demo"}
+
+
 def test_the_project_keeps_them(copy: Path) -> None:
     assert verdicts(copy) == dict.fromkeys(CONTRACTS, "KEPT")
 
 
 @pytest.mark.parametrize("contract", FORBIDDEN)
 def test_an_import_that_it_forbids_breaks_it(copy: Path, contract: str) -> None:
-    before = {}
-    for name, line in FORBIDDEN[contract].items():
-        before[name] = (copy / name).read_text()
-        (copy / name).write_text(f"{before[name]}\n{line}\n")
-
-    try:
+    with added(copy, FORBIDDEN[contract]):
         assert verdicts(copy)[contract] == "BROKEN"
-    finally:
-        for name, text in before.items():
-            (copy / name).write_text(text)
+
+
+def test_the_kafka_client_is_found_in_every_package_that_must_not_load_it(copy: Path) -> None:
+    with added(copy, dict.fromkeys(CLIENT_FREE.values(), "import confluent_kafka")):
+        said = printed(copy)
+
+    for module in CLIENT_FREE:
+        assert re.search(rf"^-?\s*{re.escape(module)} -> confluent_kafka\b", said, re.MULTILINE), (
+            said
+        )
