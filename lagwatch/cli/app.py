@@ -18,6 +18,7 @@ from lagwatch.cli import (
     explain,
     history,
     jobs,
+    nightly,
     replay,
     report,
     rollup,
@@ -46,6 +47,7 @@ app.command(epilog=deployments.EPILOG)(deployments.deployment)
 app.command(epilog=backfill.EPILOG)(backfill.backfill)
 app.command(epilog=rollup.EPILOG)(rollup.rollup)
 app.command(epilog=report.EPILOG)(report.report)
+app.command(epilog=nightly.EPILOG)(nightly.nightly)
 app.command(epilog=token.EPILOG)(token.token)
 app.add_typer(config.config, name="config")
 app.add_typer(alert.alert, name="alert")

@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -18,6 +17,7 @@ from lagwatch.errors import ConfigError, HistoryError, JobError, LagwatchError, 
 if TYPE_CHECKING:  # pyspark, pyarrow and pydantic take a while to import
     from pyspark.sql import SparkSession
 
+    from lagwatch.config.jobs import JobsSettings
     from lagwatch.config.settings import Settings
     from lagwatch.jobs.run import JobRun
     from lagwatch.jobs.stores.base import StartSpark
@@ -96,34 +96,95 @@ def job(
     Raises:
         typer.Exit: always, at the end.
     """
-    try:
-        with _begun(name, config=config, store=store, master=master, dry=dry) as begun:
+    with leaving() as outcomes, prepared(config=config, store=store, master=master) as place:
+        with place.begun(name, dry=dry) as begun:
             yield begun
+        outcomes.append(begun.run)
+
+
+@contextmanager
+def leaving() -> Iterator["list[JobRun]"]:
+    """Leave with the exit code of the runs that are put into the list, or of what went wrong.
+
+    Raises:
+        typer.Exit: always, at the end.
+    """
+    runs: list[JobRun] = []
+    try:
+        yield runs
     except ConfigError:
         raise
     except (JobError, SourceError, HistoryError) as error:
         complain(str(error))
         bad = isinstance(error, JobError) and error.kind == "input"
         raise typer.Exit(Exit.BAD_INPUT if bad else Exit.UNKNOWN) from None
-    raise typer.Exit(Exit.WARNING if begun.run.set_aside else Exit.OK)
+    raise typer.Exit(Exit.WARNING if any(run.set_aside for run in runs) else Exit.OK)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A store and a Spark for the runs of one command, one after the other."""
+
+    settings: "Settings | None"
+    jobs_settings: "JobsSettings"
+    ref: "StoreRef"
+    running: ExitStack
+    sessions: "list[SparkSession]"
+    """Of Spark once it was started; every run uses it."""
+
+    @contextmanager
+    def begun(self, name: str, *, dry: bool = False) -> Iterator[Job]:
+        """A run of a job, alone on the store.
+
+        Raises:
+            JobError: another run of the job works on the store.
+            HistoryError: the store cannot be reached.
+        """
+        from lagwatch.clock import SystemClock
+        from lagwatch.jobs.package import SUBMITTED
+        from lagwatch.jobs.run import job_run
+
+        clock = SystemClock()
+        with job_run(name, self.ref.settings, self.jobs_settings, clock, dry=dry) as run:
+
+            def start_spark() -> "SparkSession":
+                return self._spark(name, run)
+
+            if SUBMITTED in os.environ:
+                # YARN in cluster mode calls a program that takes no session a failure
+                start_spark()
+            yield Job(
+                start_spark=start_spark,
+                ref=self.ref,
+                settings=self.settings,
+                run=run,
+                now_ms=clock.now_ms(),
+            )
+
+    def _spark(self, name: str, run: "JobRun") -> "SparkSession":
+        from lagwatch.jobs.jvm import running_jvm
+        from lagwatch.jobs.session import spark_session
+
+        if not self.sessions:
+            started = spark_session(self.jobs_settings, name=name, lock=run.lock)
+            self.sessions.append(self.running.enter_context(started))
+        elif run.lock is not None and (jvm := running_jvm()) is not None:
+            run.lock.guarded_by(jvm.guard_pid)
+        return self.sessions[0]
 
 
 @contextmanager
-def _begun(
-    name: str, *, config: Path | None, store: str | None, master: str | None, dry: bool
-) -> Iterator[Job]:
+def prepared(*, config: Path | None, store: str | None, master: str | None) -> Iterator[Place]:
+    """What the runs of a command share; Spark is stopped at the end."""
     settings = configured(config).settings if config is not None else None
     _require_spark()
 
     from lagwatch import log
-    from lagwatch.clock import SystemClock
+    from lagwatch.config import secret
     from lagwatch.config.history import HistorySettings
     from lagwatch.config.jobs import JobsSettings
-    from lagwatch.config.secret import Place
     from lagwatch.config.settings import LogSettings
     from lagwatch.config.walk import hidden_texts
-    from lagwatch.jobs.package import SUBMITTED
-    from lagwatch.jobs.run import job_run
     from lagwatch.jobs.tables import StoreRef
 
     said = settings.log if settings is not None else LogSettings()
@@ -131,25 +192,11 @@ def _begun(
     log.configure(level=said.level, form=said.format, secrets=secrets)
     jobs_settings = settings.jobs if settings is not None else JobsSettings()
     if master is not None:
-        jobs_settings = jobs_settings.model_copy(update={"master": Place(master)})
+        jobs_settings = jobs_settings.model_copy(update={"master": secret.Place(master)})
     ref = StoreRef.of(store, settings.history if settings is not None else HistorySettings())
-    clock = SystemClock()
-    with (
-        job_run(name, ref.settings, jobs_settings, clock, dry=dry) as run,
-        ExitStack() as running,
-    ):
-
-        @cache
-        def start_spark() -> "SparkSession":
-            from lagwatch.jobs.session import spark_session
-
-            return running.enter_context(spark_session(jobs_settings, name=name, lock=run.lock))
-
-        if SUBMITTED in os.environ:
-            # YARN in cluster mode calls a program that takes no session a failure
-            start_spark()
-        yield Job(
-            start_spark=start_spark, ref=ref, settings=settings, run=run, now_ms=clock.now_ms()
+    with ExitStack() as running:
+        yield Place(
+            settings=settings, jobs_settings=jobs_settings, ref=ref, running=running, sessions=[]
         )
 
 

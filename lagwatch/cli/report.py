@@ -65,10 +65,27 @@ def report(
         check(names, settings.alerts, key="jobs.report.channels")
     with job("report", config=config, store=store, master=master) as begun:
         for chosen in days:
-            result = _made(begun, chosen, wanted, cluster or ())
-            _written(begun, result, folder or wanted.folder)
-            if names and settings is not None:
-                _sent(begun, result, names, settings)
+            report_day(begun, chosen, wanted, folder=folder, names=names, clusters=cluster or ())
+
+
+def report_day(
+    begun: Job,
+    day: "Day",
+    settings: "ReportSettings",
+    *,
+    folder: Path | None = None,
+    names: tuple[str, ...] = (),
+    clusters: list[str] | tuple[str, ...] = (),
+) -> None:
+    """Make the report of a day, write it, and send its text to these channels.
+
+    Raises:
+        HistoryError, JobError: the store or Spark refused.
+    """
+    result = _made(begun, day, settings, clusters)
+    _written(begun, result, folder or settings.folder)
+    if names and begun.settings is not None:
+        _sent(begun, result, names, begun.settings)
 
 
 def _made(

@@ -1,12 +1,15 @@
 """`lagwatch rollup`: 5 minutes, hours and days from what was recorded."""
 
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from lagwatch.cli.jobs import EXIT_CODES, Clusters, Master, Store, job
+from lagwatch.cli.jobs import EXIT_CODES, Clusters, Job, Master, Store, job
 from lagwatch.cli.options import INSTANT_HELP, ConfigFile, instant_ms
 from lagwatch.cli.reporting import reported
+
+if TYPE_CHECKING:  # pyarrow and pydantic take a while to import
+    from lagwatch.jobs.rollup.job import RollupRequest
 
 EPILOG: Final = f"""
 Each run does what is new since the last one; rows that came late re-open their buckets only. Then
@@ -53,20 +56,34 @@ def rollup(
     if from_ms is not None and to_ms is not None and from_ms >= to_ms:
         raise typer.BadParameter("must be after --from", param_hint="--to")
     with job("rollup", config=config, store=store, master=master) as begun:
-        from lagwatch.jobs.rollup.job import RollupRequest, run_rollup
+        from lagwatch.jobs.rollup.job import RollupRequest
 
-        result = run_rollup(
-            begun.start_spark,
-            begun.ref,
+        roll_up(
+            begun,
             RollupRequest(from_ms=from_ms, to_ms=to_ms, clusters=tuple(cluster or ()), tidy=tidy),
-            now_ms=begun.now_ms,
-            log_step=lambda event, values: begun.run.log_step(event, **values),
-            fence=begun.run.lock.fence if begun.run.lock is not None else None,
         )
-        begun.run.clusters |= set(result.clusters)
-        for what, number in result.counts().items():
-            begun.run.count(what, number)
-        for problem in result.set_aside:
-            begun.run.put_aside(problem)
-        for line in result.lines():
-            typer.echo(line)
+
+
+def roll_up(begun: Job, request: "RollupRequest") -> None:
+    """Roll up, and show what was done.
+
+    Raises:
+        HistoryError, JobError: the store or Spark refused, or the lock is lost.
+    """
+    from lagwatch.jobs.rollup.job import run_rollup
+
+    result = run_rollup(
+        begun.start_spark,
+        begun.ref,
+        request,
+        now_ms=begun.now_ms,
+        log_step=lambda event, values: begun.run.log_step(event, **values),
+        fence=begun.run.lock.fence if begun.run.lock is not None else None,
+    )
+    begun.run.clusters |= set(result.clusters)
+    for what, number in result.counts().items():
+        begun.run.count(what, number)
+    for problem in result.set_aside:
+        begun.run.put_aside(problem)
+    for line in result.lines():
+        typer.echo(line)

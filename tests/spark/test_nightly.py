@@ -75,6 +75,8 @@ def test_the_night_is_rolled_up_and_reported_though_a_file_is_torn(folder, yeste
     )
 
     assert done.returncode == 0, done.stderr
+    # each JVM says so: Spark's launcher, and the one driver of both jobs
+    assert done.stderr.count("Picked up JAVA_TOOL_OPTIONS") == 2
     lines = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
     ended = [(line["job"], line["outcome"]) for line in lines if line["event"] == "job_ended"]
     assert ended == [("rollup", "set_aside"), ("report", "set_aside")]
