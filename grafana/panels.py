@@ -43,6 +43,7 @@ STATE_COLORS: Final[Mapping[str, str]] = {
     "CompletingRebalance": "yellow",
     "Assigning": "yellow",
     "Reconciling": "yellow",
+    "NotReady": "orange",
     "Dead": "dark-red",
 }
 

@@ -33,6 +33,7 @@ from lagwatch.history.deployments import RecordedDeployments
 from lagwatch.http_server import AddressError, ASGIApp, HttpServer
 from lagwatch.memory import give_back, keep_little
 from lagwatch.metrics import ClusterState, Exporter, NoticeState, ServiceState
+from lagwatch.metrics.explained import explained
 from lagwatch.monitor import ClusterMonitor
 from lagwatch.monitor.keeper import CheckpointKeeper
 from lagwatch.monitor.progress import ReportedProgress
@@ -202,7 +203,10 @@ class Service:
             version=__version__,
             clusters=tuple(
                 _cluster_state(
-                    self.monitors[health.cluster], health, self.supervisors[health.cluster].pid
+                    self.monitors[health.cluster],
+                    health,
+                    self.supervisors[health.cluster].pid,
+                    self.queries,
                 )
                 for health in self.health()
             ),
@@ -378,7 +382,10 @@ def _notices(counts: AlertCounts) -> Mapping[str, NoticeState]:
 
 
 def _cluster_state(
-    monitor: ClusterMonitor, health: ClusterHealth, collector_pid: int | None
+    monitor: ClusterMonitor,
+    health: ClusterHealth,
+    collector_pid: int | None,
+    queries: Queries,
 ) -> ClusterState:
     return ClusterState(
         health=health,
@@ -388,6 +395,7 @@ def _cluster_state(
         waiting_commits=monitor.waiting,
         errors=dict(monitor.errors),
         malformed=dict(monitor.facts.malformed) if monitor.facts else {},
+        explained=explained(queries, monitor.snapshot) if monitor.snapshot else (),
         collector_pid=collector_pid,
     )
 

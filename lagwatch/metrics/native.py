@@ -139,6 +139,12 @@ COLUMNS: Final[tuple[Source, ...]] = (
         labels=by.of_groups,
         values=lambda view: _of_detailed(view, view.group_since_s),
     ),
+    Column(
+        metric=table.GROUP_KIND,
+        labels=by.of_groups,
+        values=lambda view: _of_detailed(view, view.kind_known),
+        tails=lambda view: [f',kind="{escape(kind)}"' for kind in view.group_kind],
+    ),
     States(
         metric=table.GROUP_STATE,
         labels=by.of_groups,

@@ -7,6 +7,7 @@ from typing import Final
 
 from prometheus_client import ProcessCollector
 
+from lagwatch.core.forecast import Outlook
 from lagwatch.core.wire import Fault
 from lagwatch.metrics import table
 from lagwatch.metrics.labels import escape
@@ -108,9 +109,42 @@ def _clusters(
             if cluster.health.clock_skew_s is not None
         ],
     )
+    yield from _explained(clusters, views)
     yield from _collectors(clusters)
     yield table.ERRORS, _counted(clusters, _ERROR_KINDS, lambda cluster: cluster.errors)
     yield table.MALFORMED, _counted(clusters, _MALFORMED, lambda cluster: cluster.malformed)
+
+
+def _explained(
+    clusters: tuple[ClusterState, ...], views: Mapping[str, View]
+) -> Iterator[tuple[Metric, list[Sample]]]:
+    """Causes, rates and forecasts of groups with all their series; what is not known is absent."""
+    groups = [
+        ((view.snapshot.cluster, each.group), each)
+        for cluster in clusters
+        if (view := views.get(cluster.health.cluster)) is not None
+        for each in cluster.explained
+        if view.detailed[view.snapshot.group_index[each.group]]
+    ]
+    yield (
+        table.GROUP_CAUSE,
+        [
+            ((*labels, each.cause.name or "unknown", each.cause.certainty), 1)
+            for labels, each in groups
+            if each.cause is not None
+        ],
+    )
+    for metric, value_of in _OUTLOOK:
+        values = ((labels, value_of(each.outlook)) for labels, each in groups)
+        yield metric, [(labels, value) for labels, value in values if value is not None]
+
+
+_OUTLOOK: Final[tuple[tuple[Metric, Callable[[Outlook], float | None]], ...]] = (
+    (table.GROUP_PRODUCED, lambda outlook: outlook.produced_per_s),
+    (table.GROUP_CONSUMED, lambda outlook: outlook.consumed_per_s),
+    (table.GROUP_CATCH_UP, lambda outlook: outlook.catch_up_s),
+    (table.GROUP_LOSS_IN, lambda outlook: outlook.loss_in_s),
+)
 
 
 _BY_CLUSTER: Final[tuple[tuple[Metric, Callable[[ClusterState], float]], ...]] = (

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.metrics.explained import Explained
 from lagwatch.ports.deployments import Deployment
 from lagwatch.ports.history import RecorderHealth
 from lagwatch.ports.queries import ClusterHealth
@@ -26,6 +27,8 @@ class ClusterState:
     """Failed rounds since the start, by `SourceError.kind`."""
     malformed: Mapping[str, int] = field(default_factory=dict)
     """Records that could not be decoded, by reason."""
+    explained: tuple[Explained, ...] = ()
+    """Groups in trouble."""
     collector_pid: int | None = None
     """Process id of the collector; None between two."""
 

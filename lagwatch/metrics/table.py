@@ -118,6 +118,43 @@ GROUP_SINCE = Metric(
     unit="seconds",
     help="When the oldest trouble of the group began; absent without trouble.",
 )
+GROUP_CAUSE = Metric(
+    name="lagwatch_group_cause_info",
+    labels=(*_GROUP, "cause", "certainty"),
+    kind=Kind.INFO,
+    help="The likeliest cause of the verdict on a group that is not OK. This and the next four "
+    "metrics are of the groups with the greatest lag that have 5,000 partitions together.",
+)
+GROUP_PRODUCED = Metric(
+    name="lagwatch_group_produced_messages_per_second",
+    labels=_GROUP,
+    help="Messages written per second to the partitions of a group that is not OK.",
+)
+GROUP_CONSUMED = Metric(
+    name="lagwatch_group_consumed_messages_per_second",
+    labels=_GROUP,
+    help="Messages that a group that is not OK reads per second.",
+)
+GROUP_CATCH_UP = Metric(
+    name="lagwatch_group_catch_up_seconds",
+    labels=_GROUP,
+    unit="seconds",
+    help="Time until a group that is not OK has caught up at its present speed; absent where it "
+    "never will, or that is not known.",
+)
+GROUP_LOSS_IN = Metric(
+    name="lagwatch_group_loss_in_seconds",
+    labels=_GROUP,
+    unit="seconds",
+    help="Time until retention deletes messages that a group that is not OK has not read; absent "
+    "where it does not come closer, or that is not known.",
+)
+GROUP_KIND = Metric(
+    name="lagwatch_group_info",
+    labels=(*_GROUP, "kind"),
+    kind=Kind.INFO,
+    help="Kind of the group: classic, consumer, streams, share, or what keeps its progress.",
+)
 GROUP_STATE = Metric(
     name="lagwatch_group_state",
     labels=(*_GROUP, "state"),

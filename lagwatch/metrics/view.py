@@ -42,8 +42,9 @@ STATES = (
     "Assigning",
     "Reconciling",
     "Dead",
+    "NotReady",
 )
-"""Kafka's words for the state of a group, classic and KIP-848."""
+"""Kafka's words for the state of a group; NotReady is of streams groups (KIP-1071)."""
 
 
 class View:
@@ -308,6 +309,17 @@ class View:
     @property
     def group_complete(self) -> Float64:
         return self.snapshot.group.complete.astype(np.float64).round(4)
+
+    @cached_property
+    def group_kind(self) -> list[str]:
+        """Kafka's word for the kind of group, or what keeps its progress; "" unknown."""
+        return ["" if info is None else info.type for info in self.infos]
+
+    @property
+    def kind_known(self) -> Int64:
+        """1 where the kind is known, else -1."""
+        known = np.array([bool(kind) for kind in self.group_kind], np.bool_)
+        return np.where(known, 1, UNKNOWN)
 
     @cached_property
     def group_state(self) -> Int64:

@@ -12,11 +12,13 @@ from lagwatch.clock import SystemClock
 from lagwatch.config.settings import MetricsSettings
 from lagwatch.core.model import EpochMs, GroupInfo, Member, RuleSet
 from lagwatch.metrics import ClusterState, Exporter, ServiceState
+from lagwatch.metrics.explained import Explained, explained
 from lagwatch.metrics.metric import Format
 from lagwatch.monitor import ClusterMonitor
 from lagwatch.monitor.cluster import MonitorSettings
 from lagwatch.ports.queries import ClusterHealth
 from lagwatch.ports.reports import Commits, GroupsSeen, LogEnds, Topics
+from lagwatch.query import SnapshotQueries
 
 START_MS = 1_800_000_000_000
 _ROUND_S = 10
@@ -137,7 +139,15 @@ class Cluster:
             commits=self.monitor.admitted,
             waiting_commits=0,
             errors={"timeout": 4},
+            explained=self.explained(),
         )
+
+    def explained(self) -> tuple[Explained, ...]:
+        """Groups in trouble, as the service explains them."""
+        if self.monitor.snapshot is None:
+            return ()
+        queries = SnapshotQueries({self.name: self.monitor}, health=lambda: ())
+        return explained(queries, self.monitor.snapshot)
 
 
 def info(group: str, state: str = "Stable", *, holds: Sequence[tuple[str, int]] = ()) -> GroupInfo:

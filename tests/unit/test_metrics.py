@@ -9,11 +9,14 @@ from dataclasses import replace
 
 import pytest
 
+from lagwatch.core.causes import CAUSES
 from lagwatch.core.model import EpochMs, GroupStatus, RuleSet, TimeLagReason
 from lagwatch.metrics import ClusterState, table
 from lagwatch.metrics.metric import Format, Kind
 from lagwatch.ports.deployments import Deployment
 from lagwatch.ports.reports import GroupsGone
+from lagwatch.query import SnapshotQueries
+from tests.support.history import Live
 from tests.support.scraped import START_MS, Cluster, Scrape, exporter, info, text
 
 BOTH = pytest.mark.parametrize("form", list(Format), ids=lambda form: form.name.lower())
@@ -109,6 +112,96 @@ def test_a_group_that_is_ok_has_no_trouble() -> None:
     assert scrape.value("lagwatch_group_status", status="OK") == 1
     for name in ("partitions", "rule_info", "trouble_start_timestamp_seconds"):
         assert scrape.labels(f"lagwatch_group_{name}") == []
+
+
+def test_the_kind_of_a_group_is_shown_where_it_is_known() -> None:
+    cluster = behind()
+    scrape = Scrape(cluster)
+    unknown = Scrape(Cluster(topics={"t": [(0, 9)]}, commits={("g", "t", 0): 9}))
+
+    assert [labels["kind"] for labels in scrape.labels("lagwatch_group_info")] == ["classic"]
+    assert unknown.labels("lagwatch_group_info") == []
+
+
+def test_a_streams_group_that_is_not_ready_has_that_state() -> None:
+    infos = [info("g", "NotReady")]
+    scrape = Scrape(Cluster(topics={"t": [(0, 9)]}, commits={("g", "t", 0): 9}, infos=infos))
+
+    assert scrape.value("lagwatch_group_state", state="NotReady") == 1
+    assert (
+        Scrape(
+            Cluster(topics={"t": [(0, 9)]}, commits={("g", "t", 0): 9}, infos=infos),
+            kafka_lag_exporter=True,
+        ).values("kafka_consumergroup_group_state")
+        == []
+    )
+
+
+class TestExplained:
+    """Cause, rates and forecast of groups in trouble."""
+
+    NAMES = (
+        *("produced_messages_per_second", "consumed_messages_per_second"),
+        *("catch_up_seconds", "loss_in_seconds"),
+    )
+
+    def test_the_cause_of_a_group_in_trouble_has_its_certainty(self) -> None:
+        (labels,) = Scrape(behind()).labels("lagwatch_group_cause_info")
+
+        assert (labels["group"], labels["certainty"]) == ("g", "likely")
+        assert labels["cause"] in {row.cause for row in CAUSES}
+
+    def test_what_is_not_known_is_absent(self) -> None:
+        scrape = Scrape(behind())
+
+        # one commit shows no speed, and nothing is deleted
+        for name in self.NAMES:
+            assert scrape.values(f"lagwatch_group_{name}") == []
+
+    def test_rates_and_forecast_are_those_of_the_api(self) -> None:
+        live = Live()
+        live.topics(t=1)
+        for step in range(40):
+            live.produce("t", 0, 50)
+            live.commit(("g", "t", 0, 20 * step))
+            live.wait(10)
+            live.judge()
+        cluster = behind()
+        cluster.monitor = live.monitor
+
+        scrape = Scrape(cluster)
+
+        queries = SnapshotQueries({"here": live.monitor}, health=lambda: ())
+        outlook = queries.outlook("here", "g").whole
+        assert queries.verdict("here", "g", show_all=False).status is GroupStatus.WARN
+        shown = [scrape.values(f"lagwatch_group_{name}") for name in self.NAMES]
+        assert shown == [[outlook.produced_per_s], [outlook.consumed_per_s], [], []]
+        assert outlook.produced_per_s == pytest.approx(5, rel=0.1)
+        (labels,) = scrape.labels("lagwatch_group_cause_info")
+        assert labels["cause"] == "all_slow"
+
+    def test_a_group_that_is_ok_or_stale_has_none(self) -> None:
+        well = Cluster(topics={"t": [(0, 9)]}, commits={("g", "t", 0): 9}, silent_s=960)
+        stale = behind()
+        assert stale.monitor.snapshot is not None
+        stale.monitor.snapshot = replace(stale.monitor.snapshot, stale=True)
+
+        assert Scrape(well).labels("lagwatch_group_cause_info") == []
+        assert Scrape(stale).labels("lagwatch_group_cause_info") == []
+
+    def test_groups_are_explained_until_the_partitions_are_spent(self) -> None:
+        trouble = Cluster(
+            topics={"t": [(0, 2000)] * 3000, "s": [(0, 2000)]},
+            commits={("small", "s", 0): 1900}
+            | {("large", "t", number): 900 for number in range(3000)}
+            | {("other", "t", number): 1000 for number in range(3000)},
+            infos=[info(group, "Empty") for group in ("small", "large", "other")],
+            silent_s=960,
+        )
+
+        shown = {labels["group"] for labels in Scrape(trouble).labels("lagwatch_group_cause_info")}
+
+        assert shown == {"large", "small"}
 
 
 def test_a_group_that_could_not_be_asked_has_neither_state_nor_members() -> None:

@@ -20,7 +20,10 @@ _STATES: Final = (
     *("Unknown", "PreparingRebalance", "CompletingRebalance", "Stable"),
     *("Dead", "Empty", "Assigning", "Reconciling"),
 )
-_NUMBERS: Final = np.array([*map(_STATES.index, STATES), UNKNOWN], np.int64)
+_NUMBERS: Final = np.array(
+    [_STATES.index(state) if state in _STATES else UNKNOWN for state in STATES] + [UNKNOWN],
+    np.int64,
+)
 
 
 def _owner(owner: Member | None) -> str:
