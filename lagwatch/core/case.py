@@ -21,6 +21,8 @@ from lagwatch.core.record import EventName
 Place = tuple[str, int]
 """Topic and partition."""
 
+_OF_KAFKA: Final = frozenset({"", "unknown", "classic", "consumer", "share", "streams"})
+"""Kinds of groups that Kafka knows, and words for one that is not known."""
 _EXPLAIN_LAG: Final = frozenset(
     {Rule.NOT_SUBSCRIBED, Rule.WAITS_FOR_TRANSACTION, Rule.CONTROL_RECORDS_ONLY}
 )
@@ -104,6 +106,11 @@ class Case:
     def members_known(self) -> bool:
         """True if the group could be described."""
         return self.info is not None and self.info.state != "Unknown"
+
+    @property
+    def kept_elsewhere(self) -> bool:
+        """Is the progress kept outside of Kafka, which then knows no members?"""
+        return self.info is not None and self.info.type not in _OF_KAFKA
 
     @property
     def empty(self) -> bool:

@@ -301,7 +301,7 @@ def _slow_partition(case: Case, worst: PartitionVerdict) -> Evidence | None:
     """
     holder, own = case.holder(worst), case.outlook_of(worst)
     others = [each for each in case.moving if each.topic == worst.topic]
-    if worst.rule not in _STUCK | _SLOW or holder is None or own is None:
+    if worst.rule not in _STUCK | _SLOW or holder is None or own is None or _repeats(worst):
         return None
     if len(case.troubled) > len(others):
         return None
@@ -332,6 +332,8 @@ def _slow_member(case: Case, worst: PartitionVerdict) -> Evidence | None:
     if worst.rule not in _STUCK | _SLOW:
         return None
     behind = [case.holder(each) for each in case.troubled]
+    if len(behind) == 1 and _repeats(worst):
+        return None
     fine = [holder for each in case.moving if (holder := case.holder(each)) is not None]
     holders = [holder for holder in behind if holder is not None]
     if not fine or len(holders) < len(behind):
@@ -363,9 +365,14 @@ def _not_committing(case: Case, worst: PartitionVerdict) -> Evidence | None:
     }
 
 
+def _repeats(worst: PartitionVerdict) -> bool:
+    """Does one offset go on being committed? Then the consumer is not slow there, but stuck."""
+    return worst.rule is Rule.STALLED and worst.evidence.get("commits_are") != "polled"
+
+
 def _stuck_on_record(case: Case, worst: PartitionVerdict) -> Evidence | None:
     del case
-    if worst.rule is not Rule.STALLED or worst.evidence.get("commits_are") == "polled":
+    if not _repeats(worst):
         return None
     offset = worst.evidence.get("committed_offset", worst.evidence.get("end_offset"))
     return {"offset": offset, "client_id": worst.client_id or None, "host": worst.owner or None}
@@ -549,7 +556,8 @@ CAUSES: Final[Sequence[CauseRow]] = (
         cause=CauseName.SLOW_PARTITION,
         meaning=(
             "Not more partitions are behind than keep up; much more is written to this one (twice "
-            "the median of the others), or its member keeps up with its others."
+            "the median of the others), or its member keeps up with its others; and no offset is "
+            "committed again and again."
         ),
         find=_slow_partition,
         sentence=(
@@ -657,6 +665,16 @@ _NO_LOG_END: Final = {
 }
 
 
+_NOT_DESCRIBED: Final = (
+    "the group's members are not known (lagwatch has not described the group yet, or lacks "
+    "DESCRIBE on it)"
+)
+_NO_MEMBERS_OF_A_JOB: Final = (
+    "the job keeps its progress outside of Kafka, which knows no members of it: look at the job "
+    "itself"
+)
+
+
 def _unknown_because(case: Case, worst: PartitionVerdict) -> str:
     if worst.unknown_reason in _NO_LOG_END:
         return _NO_LOG_END[worst.unknown_reason]
@@ -668,10 +686,7 @@ def _unknown_because(case: Case, worst: PartitionVerdict) -> str:
             "it, is away"
         )
     if not case.members_known:
-        return (
-            "the group's members are not known (lagwatch has not described the group yet, or "
-            "lacks DESCRIBE on it)"
-        )
+        return _NO_MEMBERS_OF_A_JOB if case.kept_elsewhere else _NOT_DESCRIBED
     if worst.rule in _SLOW and case.outlook.whole.consumed_per_s is None:
         return "its rates are not known yet: too few commits, or log ends that were not read"
     return "what is known of its members, offsets and rates fits none of the causes"

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.log_end import LogEndHistory
+from lagwatch.core.model import UNKNOWN
 from lagwatch.core.rows import WindowColumns
 
 Int64 = NDArray[np.int64]
@@ -19,8 +20,10 @@ _FEWEST: Final = 3
 """Commits that a window needs for a rate."""
 _SHORTEST_MS: Final = 5_000
 """Time that a window must span for a rate."""
-_COMPARED_MS: Final = 20_000
+_COMPARED_MS: Final = 10_000
 """Time before and after an instant from which speeds are compared."""
+_BEFORE_MS: Final = 3_600_000
+"""How far back before the instant: the night says nothing about the morning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,30 +97,36 @@ def produced_around(
 ) -> tuple[float | None, float | None]:
     """What was appended per second to all of these partitions, before an instant and since.
 
-    None where one of them is not known, or was sampled for less than 20 s.
+    Before it: within an hour at most, and of each partition since it was first known. None where
+    one of them is not known, or was sampled for less than 10 s.
 
     Args:
         at: the topic-partitions.
         history: log ends.
         since_ms: the instant, on lagwatch's clock.
     """
-    if not history.at_ms.size:
+    if not history.at_ms.size or not at.size or (at < 0).any():
         return None, None
-    first_ms, last_ms = int(history.at_ms[0]), int(history.at_ms[-1])
-    return _sum_between(at, history, first_ms, since_ms), _sum_between(
-        at, history, since_ms, last_ms
+    first = history.first_above(at, np.full(at.size, UNKNOWN, np.int64))
+    if (first >= history.at_ms.size).any():
+        return None, None
+    # a topic that is new was not written slowly before it was there
+    from_ms = np.maximum(history.at_ms[first], since_ms - _BEFORE_MS)
+    return _sum_between(at, history, from_ms, since_ms), _sum_between(
+        at, history, np.maximum(from_ms, since_ms), int(history.at_ms[-1])
     )
 
 
 def _sum_between(
-    at: NDArray[np.integer], history: LogEndHistory, from_ms: int, to_ms: int
+    at: NDArray[np.integer], history: LogEndHistory, from_ms: Int64, to_ms: int
 ) -> float | None:
-    if to_ms - from_ms < _COMPARED_MS or not at.size or (at < 0).any():
+    span_ms = to_ms - from_ms
+    if (span_ms < _COMPARED_MS).any():
         return None
-    before, after = (history.at(at, np.full(at.size, each_ms)) for each_ms in (from_ms, to_ms))
+    before, after = history.at(at, from_ms), history.at(at, np.full(at.size, to_ms))
     if (before < 0).any() or (after < before).any():
         return None
-    return float((after - before).sum()) * 1000 / (to_ms - from_ms)
+    return float(((after - before) * 1000 / span_ms).sum())
 
 
 def _produced(

@@ -369,6 +369,26 @@ NAMED: Final[dict[str, tuple[Case, CauseName, Certainty]]] = {
         CauseName.NOT_COMMITTING,
         LIKELY,
     ),
+    "the same offset again and again in one of a member's partitions": (
+        told(Part(by="a-1", rule=STALLED, consumed=0, evidence=SILENT), Part(by="a-1")),
+        CauseName.STUCK_ON_RECORD,
+        LIKELY,
+    ),
+    "the same offset again and again in the only partition of one member": (
+        told(Part(by="a-1", rule=STALLED, consumed=0, evidence=SILENT), Part(by="b-1")),
+        CauseName.STUCK_ON_RECORD,
+        LIKELY,
+    ),
+    "a member that repeats the offsets of all its partitions": (
+        told(
+            Part(by="a-1", rule=STALLED, consumed=0, evidence=SILENT),
+            Part(by="a-1", rule=STALLED, consumed=0, evidence=SILENT),
+            Part(by="b-1"),
+            Part(by="b-1"),
+        ),
+        CauseName.SLOW_MEMBER,
+        LIKELY,
+    ),
     "the same offset again and again": (
         told(Part(by="a-1", rule=STALLED, consumed=0, evidence=SILENT)),
         CauseName.STUCK_ON_RECORD,
@@ -609,3 +629,14 @@ def test_an_outlook_without_partitions_is_no_fault() -> None:
     empty: GroupOutlook = of_group({}, {})
 
     assert found(replace(case, outlook=empty)).name is None
+
+
+def test_of_a_job_that_keeps_its_progress_elsewhere_kafka_knows_no_members() -> None:
+    case = told(Part(rule=STOPPED), state="Unknown")
+    assert case.info is not None
+
+    elsewhere = found(replace(case, info=replace(case.info, type="spark-checkpoint")))
+
+    assert elsewhere.name is None
+    assert "outside of Kafka" in elsewhere.text
+    assert "lacks DESCRIBE" in found(case).text

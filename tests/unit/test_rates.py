@@ -75,9 +75,29 @@ def test_what_was_written_before_an_instant_and_since_is_compared() -> None:
 def test_what_was_written_is_not_known_from_a_few_seconds_or_for_a_hidden_topic() -> None:
     history, here = _history(4), np.zeros(1, np.int64)
 
-    assert produced_around(here, history, 15_000) == (None, 4.0)
+    assert produced_around(here, history, 8_000) == (None, 4.0)
     assert produced_around(here, history, 95_000) == (4.0, None)
     assert produced_around(np.array([0, -1]), history, 50_000) == (None, None)
+
+
+def test_a_partition_that_is_new_was_not_written_slowly_before_it_was_there() -> None:
+    history = LogEndHistory(horizon_ms=86_400_000)
+    history.remap(np.array([-1, -1]))
+    for second in range(0, 201, 5):
+        new = 10 * (second - 100) if second >= 100 else -1
+        history.add(second * 1000, np.array([4 * second, new]))
+
+    assert produced_around(np.array([0, 1]), history, 150_000) == (14.0, 14.0)
+    assert produced_around(np.array([0, 1]), history, 108_000) == (None, 14.0)
+
+
+def test_what_was_written_hours_before_does_not_count() -> None:
+    history = LogEndHistory(horizon_ms=86_400_000)
+    history.remap(np.array([-1]))
+    for minute in range(600):  # at night nothing is written
+        history.add(minute * 60_000, np.array([max(0, minute - 480) * 600]))
+
+    assert produced_around(np.zeros(1, np.int64), history, 570 * 60_000) == (10.0, 10.0)
 
 
 def test_two_commits_tell_no_speed() -> None:

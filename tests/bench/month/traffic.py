@@ -182,6 +182,11 @@ class Traffic:
         self._newest = no_commits()
 
     @property
+    def rates(self) -> Floats:
+        """Messages a second that are usually written; shape [rows]."""
+        return self._rows.rate
+
+    @property
     def now_s(self) -> float:
         """Chunks were made up to here."""
         return float(self._next_chunk * CHUNK_S)

@@ -1,0 +1,1 @@
+"""Traces of groups that catch up, and forecasts replayed against them."""
