@@ -303,7 +303,12 @@ class Watch:
         now_ms: int,
     ) -> bool:
         """True if the group may look well only because little is known yet after a start."""
-        if graded.severity is not GroupStatus.OK or now_ms - self._started_ms >= _SETTLING_MS:
+        if graded.severity is not GroupStatus.OK:
+            return False
+        started_ms = now_ms - self._started_ms
+        if number is not None and started_ms < _unmoved_ms(snapshot, number, tracked.state):
+            return True
+        if started_ms >= _SETTLING_MS:
             return False
         return number is None or float(snapshot.group.complete[number]) < tracked.complete
 
@@ -352,6 +357,23 @@ def _lost(snapshot: ClusterSnapshot, rows: slice) -> NDArray[np.int64]:
         return np.zeros(len(window), np.int64)
     lost: NDArray[np.int64] = np.where(facts.lost_ms[window] >= 0, facts.lost[window], 0)
     return lost
+
+
+def _unmoved_ms(snapshot: ClusterSnapshot, number: int, state: State) -> int:
+    """For how long after a start a group may look well although nothing was read since it was bad.
+
+    After a crash the silence before it does not count: a partition that had stopped only pauses,
+    until it is silent for its limit again. 0: all that pauses has been read from since then.
+    """
+    if state.incident is None:
+        return 0
+    rows = slice(int(snapshot.group.first[number]), int(snapshot.group.first[number + 1]))
+    columns, around = snapshot.rows, snapshot.around
+    moved_ms = around.pace.moved_ms[columns.window[rows]] + around.skew_ms
+    unmoved = (columns.rule[rows] == Rule.PAUSED) & (moved_ms <= state.incident.opened_ms)
+    if not unmoved.any():
+        return 0
+    return max(_SETTLING_MS, int(columns.limit_ms[rows][unmoved].max()) + _SETTLING_MS)
 
 
 _NOT_JUDGED: Final = (Rule.WARMING_UP, Rule.SILENT_BEFORE_START)

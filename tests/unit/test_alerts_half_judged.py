@@ -76,3 +76,61 @@ def test_it_stays_open_where_it_is_not_known_since_when_the_group_is_silent() ->
     assert live.judge().rows.rule.tolist() == [Rule.SILENT_BEFORE_START]
     assert _decided(watch, live) == []
     assert watch.open_incidents == 1
+
+
+def _silent_since_a_minute(started_ago_s: int, opened_ago_s: int) -> tuple[Live, Watch]:
+    """A group that has read for a while and nothing more for 80 s; what pauses is no stop yet."""
+    live = Live()
+    live.topics(orders=1)
+    for number in range(20):
+        live.produce("orders", 0, 10)
+        live.wait(5)
+        live.commit(("a", "orders", 0, 110 + 10 * number))
+    for _ in range(16):
+        live.produce("orders", 0, 10)
+        live.wait(5)
+        live.judge()
+    opened_ms = EpochMs(live.now_ms - opened_ago_s * 1000)
+    incident = Incident(since_ms=opened_ms, opened_ms=opened_ms, severity=GroupStatus.ERR)
+    kept = Kept(
+        cluster="here",
+        group="a",
+        incident="i1",
+        policy="default",
+        complete=0.0,
+        state=State(incident=incident),
+    )
+    book = PolicyBook(AlertsSettings(policies={"default": {"close_for_s": 0}}))
+    started_ms = live.now_ms - started_ago_s * 1000
+    return live, Watch("here", book, [kept], {}, started_ms=started_ms)
+
+
+def test_after_a_crash_a_group_that_has_read_nothing_since_has_not_healed() -> None:
+    live, watch = _silent_since_a_minute(started_ago_s=20, opened_ago_s=40)
+
+    paused = live.judge().rows.rule.tolist()
+    before = _decided(watch, live)
+    live.commit(("a", "orders", 0, live.ends["orders", 0]))
+    live.wait(1)
+    (after,) = _decided(watch, live)
+
+    assert paused == [Rule.PAUSED]
+    assert before == []
+    assert after.decision.act is Act.CLOSE
+
+
+def test_a_group_that_has_read_since_may_pause() -> None:
+    live, watch = _silent_since_a_minute(started_ago_s=20, opened_ago_s=100)
+
+    (decided,) = _decided(watch, live)
+
+    assert live.judge().rows.rule.tolist() == [Rule.PAUSED]
+    assert decided.decision.act is Act.CLOSE
+
+
+def test_a_group_that_pauses_for_longer_than_its_limit_after_a_start_has_healed() -> None:
+    live, watch = _silent_since_a_minute(started_ago_s=7200, opened_ago_s=40)
+
+    (decided,) = _decided(watch, live)
+
+    assert decided.decision.act is Act.CLOSE
