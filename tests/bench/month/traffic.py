@@ -1,6 +1,6 @@
 """Turns a plan into log ends and commits, half an hour at a time.
 
-A grid of 5 s holds, per row, what was produced and what the group has processed: a queue whose
+A grid of 10 s holds, per row, what was produced and what the group has processed: a queue whose
 server is as fast as the group's members are at that moment. Between the grid's points both are on
 a line, so that a commit at any instant has an offset of its own, never above the log end.
 """
@@ -28,7 +28,7 @@ from tests.bench.month.plan import (
     Plan,
 )
 
-STEP_S: Final = 5
+STEP_S: Final = 10
 CHUNK_S: Final = 1800
 STEPS: Final = CHUNK_S // STEP_S
 TAIL: Final = 1000
@@ -405,7 +405,7 @@ class Traffic:
         running = np.flatnonzero(grid.speed[row] > 0)
         if queue.processed[row, 0] >= lowest or not running.size:
             return
-        at = int(running[0]) + int(rng.integers(4, 25))
+        at = int(running[0]) + int(rng.integers(2, 13))
         if at < STEPS and queue.processed[row, at] < lowest:
             queue.go_on(row, at, lowest)
 
@@ -440,6 +440,8 @@ class Traffic:
         before[heads] = self._last_offset[row[heads]]
         kept = np.flatnonzero(always | self._rows.when_idle[row] | (offset != before))
         row, at_ms, offset = row[kept], at_ms[kept] + START_MS + int(start_s * 1000), offset[kept]
+        if not row.size:
+            return no_commits()
         last = np.append(heads_of(row)[1:], row.size) - 1
         self._last_offset[row[last]] = np.maximum(offset[last], 0)
         by_time = stable_order(at_ms)

@@ -19,6 +19,8 @@ SHORTEST_COMMITS: Final = 3
 """Nor those that end before so many commits were due, unless the members are gone."""
 SLOW_S: Final = 120.0
 """A slow-down whose time lag stays below need not be found."""
+_USUAL_S: Final = 10.0
+"""A queue of so many seconds is what a working group has."""
 _GIVE_UP_S: Final = 2 * 86_400.0
 
 
@@ -84,8 +86,7 @@ def _settle(watch: _Watch, life: Life) -> None:
     during = (at_s >= trouble.start_s) & (at_s < trouble.end_s)
     seen = (lost if trouble.label is Label.LOSS else unread > 0).any(axis=0) & during
     trouble.true_s = float(at_s[seen.argmax()]) if seen.any() else None
-    # a queue of some seconds is what a working group has
-    usual = np.maximum(1, life.rate * 2 * STEP_S)
+    usual = np.maximum(1, life.rate * _USUAL_S)
     done = (unread <= usual).all(axis=0) & ~lost.any(axis=0) & (at_s >= trouble.end_s)
     trouble.caught_up_s = float(at_s[done.argmax()]) if done.any() else None
     trouble.worst_time_lag_s = (
