@@ -181,6 +181,8 @@ class Judged:
         waits = appended_ms >= 0
         time_lag_ms = np.where(waits, np.maximum(seen.now_ms - appended_ms, 0), appended_ms)
         time_lag_ms[appended_ms == NOTHING_UNREAD] = 0
+        measured = np.flatnonzero(waits)
+        around.pace.unread_s[row[measured]] = appended_ms[measured] // 1000
         rows = Rows(
             around,
             part.windows,

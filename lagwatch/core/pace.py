@@ -17,6 +17,10 @@ rests much of its time, or where both ended a whole number of days or a common n
 apart: so two failures of like length do not excuse a third. What is usual is forgotten as time
 passes, by a second every 24 seconds: what recurs within 24 times its length stays known.
 
+A *period* is the time from the first movement after a long pause to the next such movement. A job
+that runs every half hour for twenty minutes or so pauses for five minutes or for fifteen; but it
+begins every half hour.
+
 Of commits made before lagwatch watched it is not known whether there was something to read between
 them. Their pauses are kept apart: they count until members are seen to stay through half an hour
 without moving, or for six hours. Then the group does not leave between runs, and its pauses were
@@ -64,6 +68,12 @@ KNOWN_AFTER: Final = 3
 """Movements after which the pace of a row is known."""
 RESTS: Final = 3
 """A group rests much of its time when it works at most this many times as long as it pauses."""
+_RESTED: Final = 8
+"""A job rests for this part of its period at least."""
+_LATE_STEPS: Final = 3
+_LATE_PART: Final = 13
+"""A run may begin so many steps late, or this part of its period: of nightly runs that begin up to
+an hour and a half late, one in ten thousand is later, and a run that failed is missed after two."""
 _HOUR_MS: Final = 3_600_000
 _DAYS: Final = 7
 _SCHEDULE_MS: Final = np.array(
@@ -95,18 +105,22 @@ class Usual:
         also: "Usual | None" = None,
         may_recur: Bools | None = None,
         believed: Bools | None = None,
+        may_expect: Bools | None = None,
     ) -> None:
         """Take in one length for each of these rows; a row must not occur twice.
 
-        Expected are lengths up to twice the usual one, here or in `also`, and `slack_ms` more.
-        Lengths from `believe_ms` on are believed when they are seen first. Where `may_recur` is
-        False, the length is not believed because it was noted before. Where `believed`, it is.
+        Expected are lengths up to twice the usual one, here or in `also`, and `slack_ms` more, but
+        not where `may_expect` is False. Lengths from `believe_ms` on are believed when they are
+        seen first. Where `may_recur` is False, the length is not believed because it was noted
+        before. Where `believed`, it is.
         """
         # rounded up: an expected pause must never look shorter than it was
         units = np.minimum(-(-length_ms // UNIT_MS), _MOST_UNITS).astype(np.int64)
         known, noted = self.known[rows].astype(np.int64), self.noted[rows].astype(np.int64)
         usual = known if also is None else np.maximum(known, also.known[rows])
         expected = units <= 2 * usual + slack_ms // UNIT_MS
+        if may_expect is not None:
+            expected &= may_expect
         recurs = (units <= _LIKE * noted) & (noted <= _LIKE * units)
         if may_recur is not None:
             recurs &= may_recur
@@ -135,59 +149,68 @@ class Usual:
 class Pace:
     """The pace of all rows of one cluster; rows are those of the window store. One owner writes."""
 
+    moved_ms: NDArray[np.int64]
+    """Last commit at which the offset changed; -1 before the first commit."""
+    since_s: NDArray[np.uint32]
+    """First commit that was seen."""
+    moves: NDArray[np.uint8]
+    """Movements seen, up to 255."""
+    down: NDArray[np.bool_]
+    """True if it was judged stopped or stalled, and has not moved since."""
+    returned_s: NDArray[np.uint32]
+    """When it last moved after a stop; 0 never."""
+    unread_s: NDArray[np.uint32]
+    """When its first unread message was appended, as last measured; 0 never."""
+    run_s: NDArray[np.uint32]
+    """First movement after its last long pause; 0 never."""
+    held_s: NDArray[np.uint32]
+    """When a member came to hold the partition, short interruptions left out; 0 never."""
+    left_s: NDArray[np.uint32]
+    """When its last member went; 0 while one holds it, and before."""
+    seen_without: NDArray[np.bool_]
+    """True if once no member held the partition.
+
+    Otherwise its member may have held it long before it was first seen.
+    """
+    may_be_job: NDArray[np.bool_]
+    """True if it was silent when first seen, and no member has stayed since."""
+    behind: NDArray[np.bool_]
+    """True if the last round judged it to fall behind."""
+    _floor: NDArray[np.float32]
+    """Lowest lag of the time under way: a step, or more for a row that pauses longer."""
+    _floor_before: NDArray[np.float32]
+    """Lowest lag of the time before; of a lag that rises, the highest of these."""
+    _under_way: NDArray[np.uint16]
+    """Steps of the time under way so far."""
+    rising: NDArray[np.uint16]
+    """Steps for which the lag rose up to its peak, its small ups and downs before included."""
+    level: NDArray[np.uint16]
+    """Steps since that peak."""
+    rises_s: NDArray[np.uint32]
+    """When the lag began to rise (epoch seconds, on the clock of `see_lags`)."""
+    _base: NDArray[np.float32]
+    """Lowest lag before it began to rise."""
+    _calm: NDArray[np.float32]
+    """Its peak when it last paused near its base; infinite if it never did."""
+    _calm_steps: NDArray[np.uint16]
+    """Steps since then."""
+    _late: NDArray[np.bool_]
+    """True if it was late while its lag rose."""
+
     def __init__(self, *, step_ms: int = 60_000) -> None:
         """`step_ms`: lowest lags are compared in steps of this length."""
         self.step_ms = step_ms
-        self.moved_ms = np.empty(0, np.int64)
-        """Last commit at which the offset changed; -1 before the first commit."""
-        self.since_s = np.empty(0, np.uint32)
-        """First commit that was seen."""
-        self.moves = np.empty(0, np.uint8)
-        """Movements seen, up to 255."""
-        self.down = np.empty(0, np.bool_)
-        """True if it was judged stopped or stalled, and has not moved since."""
-        self.returned_s = np.empty(0, np.uint32)
-        """When it last moved after a stop; 0 never."""
+        for name, (dtype, _) in _COLUMNS.items():
+            setattr(self, name, np.empty(0, dtype))
         self.pauses = Usual(np.empty(0, np.uint16), np.empty(0, np.uint16))
         self.past = Usual(np.empty(0, np.uint16), np.empty(0, np.uint16))
         """Pauses between commits that were made before lagwatch watched."""
         self.rises = Usual(np.empty(0, np.uint16), np.empty(0, np.uint16))
-        self.held_s = np.empty(0, np.uint32)
-        """When a member came to hold the partition, short interruptions left out; 0 never."""
-        self.left_s = np.empty(0, np.uint32)
-        """When its last member went; 0 while one holds it, and before."""
-        self.seen_without = np.empty(0, np.bool_)
-        """True if once no member held the partition.
-
-        Otherwise its member may have held it long before it was first seen.
-        """
-        self.may_be_job = np.empty(0, np.bool_)
-        """True if it was silent when first seen, and no member has stayed since."""
-        self.behind = np.empty(0, np.bool_)
-        """True if the last round judged it to fall behind."""
+        self.periods = Usual(np.empty(0, np.uint16), np.empty(0, np.uint16))
+        """From the first movement after a long pause to the next such: from run to run of a job."""
         self.waited_ms: Int64 | None = None
         """When the row last waited for a transaction, or nothing but control records was left; -1
         never. None: no row ever did."""
-        self._floor = np.empty(0, np.float32)
-        """Lowest lag of the time under way: a step, or more for a row that pauses longer."""
-        self._floor_before = np.empty(0, np.float32)
-        """Lowest lag of the time before; of a lag that rises, the highest of these."""
-        self._under_way = np.empty(0, np.uint16)
-        """Steps of the time under way so far."""
-        self.rising = np.empty(0, np.uint16)
-        """Steps for which the lag rose up to its peak, its small ups and downs before included."""
-        self.level = np.empty(0, np.uint16)
-        """Steps since that peak."""
-        self.rises_s = np.empty(0, np.uint32)
-        """When the lag began to rise (epoch seconds, on the clock of `see_lags`)."""
-        self._base = np.empty(0, np.float32)
-        """Lowest lag before it began to rise."""
-        self._calm = np.empty(0, np.float32)
-        """Its peak when it last paused near its base; infinite if it never did."""
-        self._calm_steps = np.empty(0, np.uint16)
-        """Steps since then."""
-        self._late = np.empty(0, np.bool_)
-        """True if it was late while its lag rose."""
         self._step = UNKNOWN
         self._forgotten_ms = UNKNOWN
 
@@ -196,22 +219,22 @@ class Pace:
         old = self.moved_ms.size
         if capacity <= old:
             return
-        for name, empty in _EMPTY.items():
+        for name, (_, empty) in _COLUMNS.items():
             setattr(self, name, _grown(getattr(self, name), capacity, empty))
         if self.waited_ms is not None:
             self.waited_ms = _grown(self.waited_ms, capacity, UNKNOWN)
-        for name in ("pauses", "past", "rises"):
+        for name in ("pauses", "past", "rises", "periods"):
             usual: Usual = getattr(self, name)
             grown = (_grown(column, capacity, 0) for column in (usual.known, usual.noted))
             setattr(self, name, Usual(*grown))
 
     def clear(self, rows: Rows) -> None:
         """Forget everything about these rows."""
-        for name, empty in _EMPTY.items():
+        for name, (_, empty) in _COLUMNS.items():
             getattr(self, name)[rows] = empty
         if self.waited_ms is not None:
             self.waited_ms[rows] = UNKNOWN
-        for usual in (self.pauses, self.past, self.rises):
+        for usual in (self.pauses, self.past, self.rises, self.periods):
             usual.known[rows] = 0
             usual.noted[rows] = 0
 
@@ -235,13 +258,15 @@ class Pace:
 
     def _columns(self) -> dict[str, NDArray[np.generic]]:
         return {
-            **{name: getattr(self, name) for name in _EMPTY},
+            **{name: getattr(self, name) for name in _COLUMNS},
             "pauses": self.pauses.known,
             "pauses_noted": self.pauses.noted,
             "past": self.past.known,
             "past_noted": self.past.noted,
             "rises": self.rises.known,
             "rises_noted": self.rises.noted,
+            "periods": self.periods.known,
+            "periods_noted": self.periods.noted,
         }
 
     @property
@@ -273,6 +298,9 @@ class Pace:
             ordinary = ~self.down[rows[chosen]]
             may_recur = self._may_recur(rows[chosen], at_ms[chosen], pause_ms[chosen])
             age_ms = at_ms[chosen] - self.since_s[rows[chosen]].astype(np.int64) * 1000
+            self._learn_period(
+                rows[chosen], at_ms[chosen], pause_ms[chosen], may_recur, ordinary=ordinary
+            )
             usual.learn(
                 rows[chosen],
                 pause_ms[chosen],
@@ -288,6 +316,56 @@ class Pace:
         self.moved_ms[moved] = np.maximum(self.moved_ms[moved], last_ms)
         self.moves[moved] = np.minimum(self.moves[moved] + times, 255)
         self.down[moved] = False
+
+    def _learn_period(
+        self,
+        rows: Rows,
+        at_ms: Int64,
+        pause_ms: Int64,
+        may_recur: Bools | None,
+        *,
+        ordinary: Bools,
+    ) -> None:
+        """A pause of these rows ended: learn how long after the last such end.
+
+        Runs of a job differ in length, and so do the pauses between them; its period does not. A
+        pause too short to be noticed for itself counts where a run is due. A period that was
+        judged a stop is only believed when it recurs.
+        """
+        period_ms, run_ms = self.periods.length_ms(rows), self.run_s[rows].astype(np.int64) * 1000
+        since_ms = at_ms - run_ms
+        runs = np.maximum((since_ms + period_ms // 2) // np.maximum(period_ms, 1), 1)
+        off_ms = np.abs(since_ms - runs * period_ms)
+        # what was forgotten since counts as often as a run was left out
+        near = off_ms <= runs * period_ms // _RESTED
+        due = near & (pause_ms >= self.step_ms) & (run_ms > 0)
+        begins = due | (pause_ms >= np.maximum(2 * self.step_ms, self.pause_ms(rows) // 2))
+        again = np.flatnonzero(begins & (run_ms > 0) & (since_ms > 0))
+        self.periods.learn(
+            rows[again],
+            np.where(due, since_ms // runs, since_ms)[again],
+            slack_ms=self.step_ms,
+            may_recur=None if may_recur is None else may_recur[again],
+            # where one run failed, and the next came when it was due, the period is as it was
+            may_expect=(ordinary | due)[again],
+        )
+        self.run_s[rows[begins]] = at_ms[begins] // 1000
+
+    def next_run_ms(self, rows: Rows) -> Int64:
+        """When the next run of each row is due at the latest; -1 for one that is no job.
+
+        A job rests for an eighth of its period at least. A period is forgotten by a twenty-fourth
+        until it has passed, see `_forget`. A run that began soon after the one before was not
+        noticed: so its beginning is counted on in whole periods.
+        """
+        period_ms = self.periods.length_ms(rows)
+        rests = (period_ms > 0) & (_RESTED * self.pause_ms(rows) >= period_ms)
+        run_ms = self.run_s[rows].astype(np.int64) * 1000
+        worked_ms = np.maximum(self.moved_ms[rows] - run_ms, 0)
+        runs = 1 + worked_ms // np.maximum(period_ms, 1)
+        late_ms = np.maximum(_LATE_STEPS * self.step_ms, period_ms // _LATE_PART)
+        slack_ms = period_ms // 24 + late_ms
+        return np.where(rests, run_ms + runs * period_ms + slack_ms, UNKNOWN)
 
     def _may_recur(self, rows: Rows, at_ms: Int64, pause_ms: Int64) -> Bools | None:
         """Mask of rows whose ending pause may be usual because a similar one was seen before.
@@ -512,32 +590,35 @@ class Pace:
             # noted lengths shrink slower: one that recurs after 24 times its length must still be
             # similar
             noted = (before + units) // 3 - before // 3
-            for usual in (self.pauses, self.past, self.rises):
+            for usual in (self.pauses, self.past, self.rises, self.periods):
                 usual.forget(units, noted=noted)
 
 
-_EMPTY: Final[Mapping[str, float]] = {
-    "moved_ms": UNKNOWN,
-    "since_s": 0,
-    "moves": 0,
-    "down": False,
-    "returned_s": 0,
-    "held_s": 0,
-    "left_s": 0,
-    "seen_without": False,
-    "may_be_job": False,
-    "behind": False,
-    "_floor": float("inf"),
-    "_floor_before": float("inf"),
-    "_under_way": 0,
-    "rising": 0,
-    "level": 0,
-    "rises_s": 0,
-    "_base": float("inf"),
-    "_calm": float("inf"),
-    "_calm_steps": 0,
-    "_late": False,
+_COLUMNS: Final[Mapping[str, tuple[type[np.generic], float]]] = {
+    "moved_ms": (np.int64, UNKNOWN),
+    "since_s": (np.uint32, 0),
+    "moves": (np.uint8, 0),
+    "down": (np.bool_, False),
+    "returned_s": (np.uint32, 0),
+    "unread_s": (np.uint32, 0),
+    "run_s": (np.uint32, 0),
+    "held_s": (np.uint32, 0),
+    "left_s": (np.uint32, 0),
+    "seen_without": (np.bool_, False),
+    "may_be_job": (np.bool_, False),
+    "behind": (np.bool_, False),
+    "_floor": (np.float32, float("inf")),
+    "_floor_before": (np.float32, float("inf")),
+    "_under_way": (np.uint16, 0),
+    "rising": (np.uint16, 0),
+    "level": (np.uint16, 0),
+    "rises_s": (np.uint32, 0),
+    "_base": (np.float32, float("inf")),
+    "_calm": (np.float32, float("inf")),
+    "_calm_steps": (np.uint16, 0),
+    "_late": (np.bool_, False),
 }
+"""Type of each column, and what it holds of a row of which nothing is known."""
 
 
 def _heads(rows: Rows) -> NDArray[np.intp]:

@@ -20,9 +20,6 @@ Int8 = NDArray[np.int8]
 Bools = NDArray[np.bool_]
 Slots = NDArray[np.integer]
 
-_LEAVE_MS: Final = 6_000
-"""Time from a job's last commit until its members are seen to leave; sessions end later."""
-_POLLED_LEAVE_MS: Final = 30_000
 _NO_LAG: Final = np.iinfo(np.int64).max
 _LONG_AGO_MS: Final = -(1 << 60)
 NEVER_MS: Final = 1 << 60
@@ -299,6 +296,10 @@ class Limits:
     stall_after_ms: int = 300_000
     """A group with members is not stopped or stalled before."""
     loss_shown_ms: int = 3_600_000
+    leave_ms: int = 6_000
+    """From a job's last commit until its members are seen to have left; sessions end later."""
+    polled_leave_ms: int = 30_000
+    """The same where offsets and groups are polled."""
 
     @property
     def step_ms(self) -> int:
@@ -314,6 +315,11 @@ class Limits:
     def next_run_ms(self) -> int:
         """Limit of a job that has ended and of which little is known: seven minutes."""
         return 7 * self.step_ms
+
+    @property
+    def deployed_ms(self) -> int:
+        """So long after its members left, a group may only be deployed: two and a half minutes."""
+        return self.step_ms * 5 // 2
 
     @property
     def young_ms(self) -> int:
@@ -498,8 +504,8 @@ class Rows:
     def gone(self) -> Bools:
         """Mask of rows without a consumer for the partition."""
         unheld = np.isin(self.membership, (Membership.EMPTY, Membership.UNHELD))
-        # the last commits of members that have just left may still be on their way
-        return unheld & self.come(self._left_ms + self.limits.step_ms, unheld)
+        # a deployment is under way, or the last commits of its members still are
+        return unheld & self.come(self._left_ms + self.limits.deployed_ms, unheld)
 
     @cached_property
     def _held(self) -> Bools:
@@ -530,7 +536,11 @@ class Rows:
         known = self.time_lag_ms >= 0
         latest = UNKNOWN if self.appended_ms is None else self.appended_ms
         appended = np.where(known, self.around.asked_ms - self.time_lag_ms, latest)
-        since_ms: Int64 = np.maximum(self.around.pace.moved_ms[self.row], appended)
+        moved_ms = self.around.pace.moved_ms[self.row]
+        # what was measured stays known when the history of log ends does not reach back to it
+        measured_ms = self.around.pace.unread_s[self.row].astype(np.int64) * 1000
+        appended = np.where(~known & (measured_ms >= moved_ms), measured_ms, appended)
+        since_ms: Int64 = np.maximum(moved_ms, appended)
         held = self._held
         came_ms = self.around.pace.held_s[self.row].astype(np.int64) * 1000 - self.around.skew_ms
         since_ms = np.where(held, np.maximum(since_ms, came_ms), since_ms)
@@ -592,8 +602,14 @@ class Rows:
         # a job of every five minutes
         floor_ms = np.where(young & self.ended, limits.next_run_ms, floor_ms)
         gone_ms = np.maximum(floor_ms, pause_ms * 3 // 2 + limits.step_ms)
+        due_ms = self.around.pace.next_run_ms(self.row)
+        moved_ms = self.around.pace.moved_ms[self.row]
+        job_ms = np.maximum(due_ms, moved_ms + pause_ms * 9 // 8 + 2 * limits.step_ms)
+        job_ms = np.maximum(job_ms - self.quiet_since_ms, floor_ms)
+        gone_ms = np.where((due_ms >= 0) & self.ended, job_ms, gone_ms)
         patience_ms = np.where(self.pace_known, limits.stall_after_ms, 3 * limits.stall_after_ms)
-        there_ms = np.maximum(patience_ms, 3 * pause_ms)
+        # the last commit is not the last moment at which it read
+        there_ms = np.maximum(patience_ms + pause_ms * 3 // 2, 3 * pause_ms)
         unknown = (self.membership == Membership.UNKNOWN) & ~self._held
         there_ms = np.where(unknown, gone_ms, there_ms)
         return np.where(self.gone, gone_ms, there_ms)
@@ -609,12 +625,16 @@ class Rows:
     def _leave_ms(self) -> Int64:
         """Members that leave within this time after a commit count as finished, not as dead."""
         polled = self.commit_fact("polled") == 1
-        return np.where(polled, _POLLED_LEAVE_MS, _LEAVE_MS)
+        return np.where(polled, self.limits.polled_leave_ms, self.limits.leave_ms)
 
     @cached_property
     def overdue(self) -> Bools:
-        """Mask of rows that have been quiet for longer than their limit."""
-        return self.quiet_longer(self.limit_ms) | self.around.pace.down[self.row]
+        """Mask of rows that have been quiet for longer than their limit.
+
+        Without groups that have just unsubscribed from the topic: see the rule `not_subscribed`.
+        """
+        quiet = self.quiet_longer(self.limit_ms) & (self.fact("left_ms") < 0)
+        return quiet | self.around.pace.down[self.row]
 
     @cached_property
     def watched(self) -> Bools:

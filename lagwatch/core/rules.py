@@ -235,7 +235,8 @@ def _silent_before_start(rows: Rows) -> Bools:
     silent_ms = first_ms - moved_ms
     # who was seen to work for much longer than it has been silent now is no batch job
     worked_ms = moved_ms - pace.since_s[rows.row].astype(np.int64) * 1000
-    may_rest = (silent_ms >= _LONG_STEPS * step_ms) & (worked_ms <= RESTS * silent_ms)
+    rested_ms = np.where(silent_ms < _LONG_STEPS * step_ms, silent_ms, RESTS * silent_ms)
+    may_rest = (silent_ms >= _WHILE_STEPS * step_ms) & (worked_ms <= rested_ms)
     # polls do not say how long the offset had been there when it was first seen
     still = (rows.commit_fact("polled") == 1) & (pace.moves[rows.row] <= 1) & (silent_ms >= 0)
     may_rest |= still
@@ -279,6 +280,8 @@ _SETTLED_MS: Final = 10_000
 _HELD_MS: Final = 900_000
 """The longest time Kafka lets a transaction stay open by default (`transaction.max.timeout.ms`)."""
 _TWO_COMMITS: Final = 2
+_WHILE_STEPS: Final = 5
+"""Five minutes by default."""
 _LONG_STEPS: Final = 60
 """An hour by default."""
 _DAY_STEPS: Final = 25 * 60
@@ -583,9 +586,9 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
         status=PartitionStatus.WARN,
         holds=_silent_before_start,
         meaning=(
-            "The group without members had been silent for more than an hour when lagwatch first "
-            "saw it: a batch job between two runs, or stopped. It is no STOP for a day and an "
-            "hour, unless it was seen to work for much longer than it has been silent. The same "
+            "The group without members had been silent for five minutes or more when lagwatch "
+            "first saw it: a batch job between two runs, or stopped. It is no STOP for a day and "
+            "an hour, unless it was seen to work for longer than it has been silent. The same "
             "holds after its first runs, when its members left right behind a commit."
         ),
         evidence=(

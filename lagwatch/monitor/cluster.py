@@ -103,6 +103,10 @@ class MonitorSettings:
     stop_after_ms: int = 180_000
     stall_after_ms: int = 300_000
     loss_shown_ms: int = 3_600_000
+    leave_ms: int = 6_000
+    """From a job's last commit until its members are seen to have left."""
+    polled_leave_ms: int = 30_000
+    """The same where offsets and groups are polled."""
     away_after_ms: int = 20_000
     """A partition that was not read for longer than this was away."""
     patterns: GroupPatterns = field(default_factory=GroupPatterns)
@@ -117,6 +121,8 @@ class MonitorSettings:
             stop_after_ms=self.stop_after_ms,
             stall_after_ms=self.stall_after_ms,
             loss_shown_ms=self.loss_shown_ms,
+            leave_ms=self.leave_ms,
+            polled_leave_ms=self.polled_leave_ms,
         )
 
 

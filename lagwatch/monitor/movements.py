@@ -144,12 +144,12 @@ class Movements:
         self._lags_ms, self._gap_ms = now_ms, self._away_after_ms
         away = np.append(self._partitions.away(now_ms), False)
         some = slice(None) if changed is None else changed
-        known = self._known(snapshot, some, away)
+        known = self._known(snapshot, some, away, now_ms)
         stepped = self._pace.see_lags(
             rows.window[some][known], rows.readable_lag[some][known], now_ms
         )
         if stepped:
-            known = self._known(snapshot, slice(None), away)
+            known = self._known(snapshot, slice(None), away, now_ms)
             # a bound is no measurement: the rules do not look at it either
             measured_ms = np.where(_MEASURED[rows.time_lag_reason], rows.time_lag_ms, UNKNOWN)
             late = late_for(measured_ms, self._pace.pause_ms(rows.window) + self._pace.step_ms)
@@ -158,11 +158,20 @@ class Movements:
             )
         return stepped
 
-    @staticmethod
-    def _known(snapshot: ClusterSnapshot, some: NDArray[np.intp] | slice, away: Bools) -> Bools:
+    def _known(
+        self,
+        snapshot: ClusterSnapshot,
+        some: NDArray[np.intp] | slice,
+        away: Bools,
+        now_ms: EpochMs,
+    ) -> Bools:
         """Mask of rows whose lag shows how fast the group reads."""
         rows = snapshot.rows
-        known: Bools = (rows.readable_lag[some] >= 0) & _AT_WORK[rows.rule[some]]
+        rule, window = rows.rule[some], rows.window[some]
+        # each round may find a group that commits seldom in the middle between two commits
+        quiet_ms = now_ms - self._skew.corrected_ms - self._pace.moved_ms[window]
+        paused = (rule == Rule.PAUSED) & (quiet_ms <= self._pace.pause_ms(window))
+        known: Bools = (rows.readable_lag[some] >= 0) & (_AT_WORK[rule] | paused)
         if away.any():
             away[-1] = True  # of a topic that is not visible nothing is known either
             known &= ~away[rows.at[some]]

@@ -12,6 +12,8 @@ _HISTORY_MS: Final = 24 * 3_600_000
 _AWAY_ROUNDS: Final = 1.5
 """A round that is left out is an absence; one that takes longer is not."""
 _AWAY_AT_LEAST_MS: Final = 20_000
+_LEAVES_WITHIN_MS: Final = 1_000
+"""A job that has done its work commits and leaves."""
 
 
 def monitor_settings(
@@ -19,6 +21,8 @@ def monitor_settings(
 ) -> MonitorSettings:
     """The sections `[windows]`, `[evaluator]` and `[clusters.NAME]` as a monitor takes them."""
     interval_ms = 0 if cluster is None else round(cluster.log_end_interval_s * 1000)
+    groups_ms = 0 if cluster is None else round(cluster.group_interval_s * 1000)
+    leave_ms = max(6_000, interval_ms + _LEAVES_WITHIN_MS)
     ages = FreshFor()
     if cluster is not None:
         ages = FreshFor(
@@ -37,6 +41,8 @@ def monitor_settings(
         stop_after_ms=round(evaluator.stop_after_s * 1000),
         stall_after_ms=round(evaluator.stall_after_s * 1000),
         loss_shown_ms=round(evaluator.loss_shown_s * 1000),
+        leave_ms=leave_ms,
+        polled_leave_ms=max(30_000, groups_ms) + leave_ms,
         away_after_ms=max(_AWAY_AT_LEAST_MS, round(_AWAY_ROUNDS * interval_ms)),
         fresh_for=ages,
         patterns=GroupPatterns(

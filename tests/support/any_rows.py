@@ -104,6 +104,9 @@ class _Drawn:
         pace.down = self._yes(0.1)
         pace.pauses = Usual(self._units(0, 3, 40), self._units(0))
         pace.past = Usual(self._units(0, 0, 60), self._units(0))
+        pace.periods = Usual(self._units(0, 0, 60, 360), self._units(0))
+        pace.run_s = (self._instant(20, 400, 3000) // 1000).astype(np.uint32)
+        pace.may_be_job = self._yes(0.2)
         if self._rng.random() < 0.5:
             pace.waited_ms = self._instant(UNKNOWN, UNKNOWN, 100, 2000)
         ages_s = self._instant(100, 5000, 5000) // 1000

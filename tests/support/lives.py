@@ -1,8 +1,9 @@
 """Lives of a group, told in a small notation and judged by the real monitor in virtual time.
 
 A life is a block of lines. Its first line says why it ends as it does; a line of settings may
-follow (`commits=polled`: offsets are polled, every round); the others are `WHEN ACTION` or
-`WHEN EXPECTATION`. Rounds of log ends are read, and the group is judged, every five seconds.
+follow (`commits=polled`: offsets are polled, every round; `rounds=60`: rounds a minute apart); the
+others are `WHEN ACTION` or `WHEN EXPECTATION`. In each round, every five seconds by default, log
+ends are read and the group is judged.
 
 WHEN is `90s`, `5m`, `2h`, a range `5m..2h`, or a range with a step `5m..2h/30s`.
 
@@ -164,7 +165,8 @@ def live(life: Life) -> list[Shown]:
         key=lambda event: event[:2],
     )
     shown, place = [], 0
-    for at_s in range(0, life.seconds + ROUND_S, ROUND_S):
+    round_s = int(life.settings.get("rounds", ROUND_S))
+    for at_s in range(0, life.seconds + round_s, round_s):
         while place < len(events) and events[place][0] <= at_s:
             world.act(events[place][2], at_s=events[place][0])
             place += 1
@@ -266,6 +268,7 @@ class World:
                 allowed_lag=int(settings.get("allowed_lag", "0")),
                 minimum_complete=float(settings.get("minimum_complete", "0")),
                 history_ms=86_400_000,
+                away_after_ms=max(20_000, 1500 * int(settings.get("rounds", ROUND_S))),
                 stop_after_ms=1000 * int(settings.get("stop_after", "180")),
                 stall_after_ms=1000 * int(settings.get("stall_after", "300")),
                 patterns=GroupPatterns(
