@@ -59,10 +59,13 @@ def test_kafkas_own_tool_takes_the_rollback_plan(kafka: EmbeddedKafka, tmp_path:
         _delete_before(kafka, topic, 0, 50)
         eventually(lambda: _offsets(lagwatch, group) == [70, 95], "the later commits")
         command = ("deployments", "rollback-plan", group, "4.1")
-        eventually(
-            lambda: json.loads(_asked(lagwatch, *command, "--json").stdout)["deleted"],
-            "the deletion",
-        )
+
+        def planned() -> bool:
+            plan = json.loads(_asked(lagwatch, *command, "--json").stdout)
+            standing = [each["committed_offset"] for each in plan["partitions"]]
+            return bool(plan["deleted"]) and standing == [70, 95]
+
+        eventually(planned, "the deletion and the later commits, as judged")
         plan = _asked(lagwatch, *command)
         numbers = json.loads(_asked(lagwatch, *command, "--json").stdout)
 

@@ -17,6 +17,7 @@ from lagwatch.kafka.log_end_grid import log_ends_at
 from lagwatch.kafka.ranges import OffsetRange, plan_ranges, read_range
 from lagwatch.ports.history import EVER_MS
 from tests.support.kafka import ANSWER_TIMEOUT_S, create_topic
+from tests.support.waiting import eventually
 
 _FIRST_MS = 1_790_000_040_000
 
@@ -81,11 +82,11 @@ def test_a_topic_that_is_deleted_before_it_is_read_ends_the_reading_with_an_erro
     (wanted,) = ranges(kafka, topic)
     admin = AdminClient(kafka.admin_config())
     admin.delete_topics([topic])[topic].result(ANSWER_TIMEOUT_S)
+    # a slow broker goes on answering for a moment
+    eventually(lambda: ranges(kafka, topic) == [], "the topic to be gone")
 
     with pytest.raises(SourceError, match="were there and are gone"):
         list(read_range("here", cluster(kafka, topic), wanted))
-
-    assert ranges(kafka, topic) == []
 
 
 def test_a_time_behind_which_all_records_are_deleted_is_read_from_what_is_left(
