@@ -18,7 +18,9 @@ def _explain(folder: Path, kafka: EmbeddedKafka, group: str, *more: str) -> Resu
         "[evaluator]\nstop_after_s = 10\n[clusters.here]\nlog_end_interval_s = 1\n"
         f'group_interval_s = 1\nbootstrap = "{kafka.bootstrap_servers}"\n'
     )
-    return CliRunner().invoke(app, ["explain", group, "-c", str(file), *more])
+    return CliRunner().invoke(
+        app, ["explain", group, "-c", str(file), *more], catch_exceptions=False
+    )
 
 
 @pytest.fixture
@@ -37,6 +39,7 @@ def test_a_short_look_names_the_cause_with_its_evidence(
     with running(producer_of(kafka, topic, rate=20)):
         seen = _explain(tmp_path, kafka, group, "--for", "20s", "--json")
 
+    assert seen.exit_code == 0, seen.output
     answer = json.loads(seen.output)
     assert (answer["status"], answer["cause"]["name"]) == ("ERR", "no_members")
     # its last member was not seen to leave
