@@ -72,7 +72,7 @@ def create_app(
             *fleet.endpoints(queries),
             *losses.endpoints(commands),
             *stream.endpoints(queries),
-            *trends.endpoints(queries, trails or {}),
+            *trends.endpoints(queries, trails or {}, alerts),
             *scraped,
             *(events_route.endpoints(events) if events is not None and history is None else ()),
             *_documentation(),

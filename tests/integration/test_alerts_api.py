@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import httpx
@@ -14,7 +14,8 @@ from lagwatch_api import create_app
 from lagwatch_api.openapi import DocumentedApp
 from lagwatch_api.v1.alerts import router
 from tests.support.api_doubles import GivenQueries, GivenSettings, RecordingCommands
-from tests.support.fleet import Fleet, ShiftedClock, alert_settings
+from tests.support.fleet import CLUSTER, Fleet, ShiftedClock, alert_settings
+from tests.support.serving import ask as asked
 
 ROOT = "/api/v1/alerts"
 
@@ -61,6 +62,35 @@ def ask(alerts: Alerts, method: str, path: str, **more) -> httpx.Response:
             return await client.request(method, ROOT + path, **more)
 
     return asyncio.run(asked())
+
+
+def test_a_group_has_the_teams_of_its_policies_in_their_order_of_precedence(
+    tmp_path, clock
+) -> None:
+    fleet = Fleet(["billing", "mailer"], clock, topic="orders")
+    settings = alert_settings(
+        tmp_path,
+        '[alerts.policies.other-topic]\ntopic = "returns"\nteam = "shops"\n'
+        '[alerts.policies.money]\ngroup = "^bill"\nteam = "payments"\n'
+        '[alerts.policies.rest]\nteam = ""\n'
+        '[alerts.webhook.hook]\nurl = "http://127.0.0.1:1"\n',
+    )
+    with closing(Alerts(settings, clock)) as alerts:
+        app = create_app(
+            fleet.queries,
+            RecordingCommands(),
+            GivenSettings(),
+            alerts=alerts,
+            hostname="h",
+            version="0",
+        )
+
+        groups = asked(app, f"/api/v1/clusters/{CLUSTER}/subscriptions").json["groups"]
+
+    assert {name: group["teams"] for name, group in groups.items()} == {
+        "billing": ["payments"],
+        "mailer": [],
+    }
 
 
 def test_incidents_open_and_past_are_paged_newest_first(alerts, clock) -> None:

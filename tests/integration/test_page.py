@@ -24,6 +24,8 @@ _QUICK = (
     "[windows]\nintervals = 5\nmin_distance_s = 0\n"
     "[history]\ninterval_s = 2\nflush_s = 1\n"
     '[alerts.webhook.nobody]\nurl = "http://127.0.0.1:1"\n'
+    '[alerts.policies.storage]\ngroup = "^stalled"\nteam = "storage"\n'
+    "[alerts.policies.rest]\n"
 )
 
 
@@ -170,6 +172,38 @@ class TestUse:
         eventually(lambda: browser.text("#group-name") == scene.stalled, "the group opens")
         browser.press("\ue00c")  # escape
         eventually(lambda: len(browser.texts(ROW)) == 1, "back among the groups")
+
+    def test_by_team_groups_are_under_the_team_of_their_alert_policy(
+        self, browser: Browser, scene: Scene
+    ) -> None:
+        open_fleet(browser, f"{scene.lagwatch.base}/?view=team")
+        eventually(
+            lambda: "storage · 1 group, 1 in trouble" in browser.texts(".heading"), "the team"
+        )
+
+        browser.click(".heading[data-heading='storage']")
+        eventually(lambda: scene.stalled in " ".join(browser.texts(ROW)), "it opens")
+        first, *others = browser.texts(".heading:not([hidden])")
+        browser.open(f"{scene.lagwatch.base}/?q=storage&view=team")  # teams are searched as well
+        eventually(lambda: browser.text("#shown").startswith("1 of "), "the team is found")
+
+        assert first.startswith("storage")
+        assert any(text.startswith("(no alert policy names a team) · ") for text in others)
+
+    def test_a_prefix_is_a_heading_only_where_groups_share_it(
+        self, browser: Browser, scene: Scene
+    ) -> None:
+        browser.open(scene.lagwatch.base)
+        call = "const { arranged } = await import('/ui/views.js');"
+        call += "const all = given[0].map((group) => ({ group, trouble: 1, worst: 'OK' }));"
+        call += "return [all, all.slice(0, 1)].map((found) => arranged(found, 'prefix', new Set(),"
+        call += " all).map((one) => [one.heading, one.count]))"
+        names = ["billing-a", "billing-b", "team.x-1", "team.x-2", "team", "alone-1", "other"]
+
+        whole, searched = browser.run(call, names)
+
+        assert whole == [["team", 3], ["billing", 2], ["(no prefix shared)", 2]]
+        assert searched == [["billing", 1]]
 
     def test_a_filter_by_status_leaves_only_these(self, browser: Browser, scene: Scene) -> None:
         open_fleet(browser, f"{scene.lagwatch.base}/?status=STALL")

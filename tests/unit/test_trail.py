@@ -113,8 +113,8 @@ class TestRoutes:
         answer = ask(app_of(fleet, Trail()), f"/api/v1/clusters/{CLUSTER}/subscriptions").json
 
         assert answer["groups"] == {
-            "a": {"topics": ["orders"], "clients": []},
-            "b": {"topics": ["orders"], "clients": []},
+            "a": {"topics": ["orders"], "clients": [], "teams": []},
+            "b": {"topics": ["orders"], "clients": [], "teams": []},
         }
 
     @pytest.mark.parametrize("route", ["trends", "subscriptions"])

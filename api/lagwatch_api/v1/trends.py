@@ -1,7 +1,7 @@
 """What a list of groups shows beside each: where its lag is going, and what it reads.
 
 Kept apart from the fleet, whose rows are sent to every reader in every round: this is asked for the
-groups on the screen, or when they are arranged by topic or client.
+groups on the screen, or when they are arranged by topic, client or team.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +17,7 @@ from typing_extensions import TypedDict
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.trail import STEP_MS, Trail
 from lagwatch.errors import NotFoundError
+from lagwatch.ports.alerts import AlertsView
 from lagwatch.ports.queries import Queries
 from lagwatch_api.answers import json_answer
 from lagwatch_api.routing import Answer, Endpoint
@@ -51,10 +52,11 @@ class Trends(TypedDict):
 
 
 class Subscription(TypedDict):
-    """What a group reads, and with which clients."""
+    """What a group reads, with which clients, and which teams are responsible for it."""
 
     topics: Sequence[str]
     clients: Annotated[Sequence[str], Field(description="client ids of its members")]
+    teams: Annotated[Sequence[str], Field(description="`team` of its alert policies")]
 
 
 class Subscriptions(TypedDict):
@@ -63,8 +65,10 @@ class Subscriptions(TypedDict):
     groups: Mapping[str, Subscription]
 
 
-def endpoints(queries: Queries, trails: Trails) -> Iterator[Endpoint]:
-    """The routes."""
+def endpoints(
+    queries: Queries, trails: Trails, alerts: AlertsView | None = None
+) -> Iterator[Endpoint]:
+    """The routes; without `alerts` no group has a team."""
 
     async def trends(request: Request) -> Response:
         cluster = request.path_params["cluster"]
@@ -80,6 +84,8 @@ def endpoints(queries: Queries, trails: Trails) -> Iterator[Endpoint]:
         queries.groups(cluster)
         snapshot = newest(queries, cluster)
         groups = {} if snapshot is None else subscriptions_of(snapshot)
+        if alerts is not None:
+            add_teams(groups, cluster, alerts)
         return json_answer({"groups": groups}, headers=NO_CACHE)
 
     yield Endpoint(
@@ -95,7 +101,7 @@ def endpoints(queries: Queries, trails: Trails) -> Iterator[Endpoint]:
         method="GET",
         path="/api/v1/clusters/{cluster}/subscriptions",
         handler=subscriptions,
-        summary="The topics and client ids of every group",
+        summary="The topics, client ids and teams of every group",
         tag=TAG,
         answers={200: Answer(description="by group", model=Subscriptions)},
     )
@@ -137,9 +143,24 @@ def subscriptions_of(snapshot: ClusterSnapshot) -> dict[str, Subscription]:
         group: {
             "topics": names[bounds[number] : bounds[number + 1]],
             "clients": _clients(snapshot, group),
+            "teams": (),
         }
         for number, group in enumerate(snapshot.groups)
     }
+
+
+def add_teams(groups: Mapping[str, Subscription], cluster: str, alerts: AlertsView) -> None:
+    """Fill in the teams of these groups: of each group those that its policies name."""
+    teams = {
+        policy.name: str(team)
+        for policy in alerts.policies()
+        if (team := policy.settings.get("team"))
+    }
+    if not teams:
+        return  # looking up policies costs a regular expression per group
+    for group, known in groups.items():
+        policies = alerts.policy_of(cluster, group, known["topics"]).values()
+        known["teams"] = sorted({teams[policy] for policy in policies if policy in teams})
 
 
 def _clients(snapshot: ClusterSnapshot, group: str) -> list[str]:

@@ -32,7 +32,7 @@ export class Fleet {
   #found = 0; // groups that match
   #shown = []; // lines: groups, and headings in a view
   #open = new Set(); // headings
-  #subscriptions = new Map(); // cluster → { group: { topics, clients } }
+  #subscriptions = new Map(); // cluster → { group: { topics, clients, teams } }
   #subscribedAt = -Infinity;
   #pool = [];
   #pad = make("div", { class: "pad", "aria-hidden": "true" });
@@ -123,7 +123,7 @@ export class Fleet {
     const view = asked.view in VIEWS ? asked.view : "";
     if (needsSubscriptions(view)) this.#subscribe();
     this.#found = found.length;
-    this.#shown = view ? arranged(found, view, this.#open) : found;
+    this.#shown = view ? arranged(found, view, this.#open, this.#all) : found;
     this.#sorting(sort, asked.order === "reverse");
     $("table").setAttribute("aria-rowcount", this.#shown.length + 1);
     say($("shown"), matches.fault ? `${matches.fault} All groups are shown.` : this.#summary());
@@ -161,7 +161,8 @@ export class Fleet {
       if (!known) continue;
       one.topics = known.topics;
       one.clients = known.clients;
-      one.find = [one.group, one.cluster, ...known.topics, ...known.clients].join("\n").toLowerCase();
+      one.teams = known.teams;
+      one.find = [one.group, one.cluster, ...known.topics, ...known.clients, ...known.teams].join("\n").toLowerCase();
     }
   }
 

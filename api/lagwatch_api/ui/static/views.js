@@ -1,6 +1,6 @@
-// Groups under headings: by cluster, topic, client or the first part of their names.
+// Groups under headings: by cluster, topic, client, team or the first part of their names.
 
-export const VIEWS = { "": "All groups", cluster: "By cluster", topic: "By topic", client: "By client", prefix: "By prefix" };
+export const VIEWS = { "": "All groups", cluster: "By cluster", topic: "By topic", client: "By client", team: "By team", prefix: "By prefix" };
 
 const PREFIX = /^[^./:]+(?=[./:])|^[^-_]+/; // team-7.orders → team-7, billing-orders → billing
 const NUMBERED = /[-_.]?(\d+|[0-9a-f]{8}-[0-9a-f-]{27})$/; // members of one service differ in the end
@@ -9,21 +9,26 @@ const HEADINGS = {
   cluster: (one) => [one.cluster],
   topic: (one) => one.topics ?? [],
   client: (one) => [...new Set((one.clients ?? []).map((client) => client.replace(NUMBERED, "") || client))],
-  prefix: (one) => [PREFIX.exec(one.group)?.[0] ?? one.group],
+  team: (one) => one.teams ?? [],
+  prefix: (one, shared) => [prefix(one)].filter((name) => shared.has(name)),
 };
-const NONE = { topic: "(no topic known)", client: "(no members)" };
+const NONE = { topic: "(no topic known)", client: "(no members)", team: "(no alert policy names a team)", prefix: "(no prefix shared)" };
+
+const prefix = (one) => PREFIX.exec(one.group)?.[0] ?? one.group;
 
 /** Does the view need what groups read? */
-export const needsSubscriptions = (view) => view === "topic" || view === "client";
+export const needsSubscriptions = (view) => ["topic", "client", "team"].includes(view);
 
 /**
  * Headings and, under those that are open, groups in the order given. A heading is
- * { heading, count, bad, worst, open }; the worst comes first.
+ * { heading, count, bad, worst, open }; the worst comes first. `all` groups say which prefixes are
+ * shared: a search must not change the heading of what it finds.
  */
-export function arranged(groups, view, open) {
+export function arranged(groups, view, open, all) {
+  const shared = view === "prefix" ? repeated(all.map(prefix)) : null;
   const found = new Map();
   for (const one of groups) {
-    const names = HEADINGS[view](one);
+    const names = HEADINGS[view](one, shared);
     for (const name of names.length ? names : [NONE[view] ?? "(none)"]) {
       if (!found.has(name)) found.set(name, []);
       found.get(name).push(one);
@@ -37,6 +42,13 @@ export function arranged(groups, view, open) {
     open: open.has(heading),
   }));
   const rank = (one) => Math.max(...[one.members[0].trouble, one.bad ? 3 : 0]);
-  sections.sort((a, b) => rank(b) - rank(a) || b.bad - a.bad || b.count - a.count || (a.heading < b.heading ? -1 : 1));
+  const rest = (one) => (one.heading === NONE[view] ? 1 : 0); // after the named ones that are as bad
+  sections.sort((a, b) => rank(b) - rank(a) || rest(a) - rest(b) || b.bad - a.bad || b.count - a.count || (a.heading < b.heading ? -1 : 1));
   return sections.flatMap((one) => (one.open ? [one, ...one.members] : [one]));
+}
+
+/** Those that are there twice or more. */
+function repeated(names) {
+  const once = new Set();
+  return new Set(names.filter((name) => once.has(name) || !once.add(name)));
 }
