@@ -24,6 +24,9 @@ _BULLET: Final = "• "
 _LONGEST_LINE: Final = 700
 _LONGEST_NAME: Final = 120
 """Characters of a name in a headline: what follows it must be read, too."""
+_LONGEST_LINK: Final = 2000
+"""Characters of a URL. Slack takes 3,000, a card of Teams 28 KB in all, and in the URL of a group
+each letter that is not ASCII takes six or more."""
 _COUNT_ROOM: Final = 40
 """Characters for the line that counts what is left out."""
 _EVENTS: Final = {Tell.REMIND: "still ", Tell.ESCALATE: "now ", Tell.DE_ESCALATE: "now only "}
@@ -98,9 +101,9 @@ def plain_text(message: Message, limit: int = 100_000) -> str:
     return "\n".join([cut(subject(message), limit // 4), body(message, limit * 3 // 4)]).strip()
 
 
-def body(message: Message, limit: int, *, link: bool = True) -> str:
+def body(message: Message, limit: int, *, linked: bool = True) -> str:
     """What follows the subject; what does not fit is counted, and the link is kept."""
-    page = overview(message) if link else ""
+    page = overview(message) if linked else ""
     room = limit - len(page) - _COUNT_ROOM
     if len(message.notices) == 1:
         lines = [(line, 1) for line in details(message.notices[0])]
@@ -161,8 +164,13 @@ def cut(text: str, limit: int) -> str:
 def overview(message: Message) -> str:
     """URL of the page, or of the group's page if there is one notice; ""."""
     if len(message.notices) == 1:
-        return message.notices[0].url
+        return link(message.notices[0])
     return next((notice.url.partition("?")[0] for notice in message.notices if notice.url), "")
+
+
+def link(notice: Notice) -> str:
+    """URL of the group's page; of the page where the group's name makes it too long; ""."""
+    return notice.url if len(notice.url) <= _LONGEST_LINK else notice.url.partition("?")[0]
 
 
 def worst(notices: Sequence[Notice]) -> list[Notice]:

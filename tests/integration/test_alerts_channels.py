@@ -1,5 +1,6 @@
 """The other channels: a real Alertmanager, a real SMTP server, and what the chats are sent."""
 
+import asyncio
 import email
 import email.policy
 import socket
@@ -16,6 +17,9 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult
 from structlog.testing import capture_logs
 
+from lagwatch.clock import SystemClock
+from lagwatch.notify.channels.alertmanager import Alertmanager, AlertmanagerSettings
+from tests.support.alert_situations import hostile, situations
 from tests.support.alertmanager import alertmanager
 from tests.support.certificates import self_signed
 from tests.support.fleet import Fleet, ShiftedClock, alert_settings
@@ -81,6 +85,26 @@ class TestAlertmanager:
                 eventually(lambda: len(peer.alerts()) == 1, "the alert")
                 first = peer.alerts()[0]["endsAt"]
                 eventually(lambda: peer.alerts()[0]["endsAt"] > first, "a later end")
+
+    @pytest.mark.parametrize("situation", ["odd_names", "emoji alone", "cyrillic storm"])
+    def test_it_takes_names_of_four_thousand_characters(
+        self, tmp_path, receiver, situation
+    ) -> None:
+        message = (situations() | hostile())[situation]
+        groups = {(notice.cluster, notice.group) for notice in message.notices}
+
+        async def send(url: str) -> str:
+            channel = Alertmanager("am", AlertmanagerSettings(urls=[url]), SystemClock())
+            try:
+                return await channel.send(message)
+            finally:
+                await channel.close()
+
+        with alertmanager(tmp_path / "am", receiver.url) as peer:
+            assert asyncio.run(send(peer.url)) == "accepted by 1 of 1 peers"
+            taken = {(a["labels"]["cluster"], a["labels"]["group"]) for a in peer.alerts()}
+
+        assert taken == groups
 
     def test_a_watchdog_fires_while_all_is_well_and_only_then(self, tmp_path, clock) -> None:
         well = [True]

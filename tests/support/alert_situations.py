@@ -5,13 +5,13 @@ from typing import Final
 
 from lagwatch.core.causes import Cause, CauseName, Certainty
 from lagwatch.core.incident import Tell
+from lagwatch.notify.alerts import page_link
 from lagwatch.notify.notice import About, Earlier, Message, Notice
 from lagwatch.notify.sample import sample_messages
 from lagwatch.notify.verdict import cause_json, nothing_known
 
 AT_MS: Final = 1_796_000_000_000
-_PAGE: Final = "https://lagwatch.example.com/?group={group}&of=prod"
-
+_ROOT: Final = "https://lagwatch.example.com"
 
 _LIKELY: Final = cause_json(
     Cause(
@@ -35,7 +35,7 @@ def situations() -> dict[str, Message]:
         group="billing",
         policy="payments",
         since_ms=AT_MS - 195_000,
-        url=_PAGE.format(group="billing"),
+        url=page_link(_ROOT, "prod", "billing"),
         runbook="https://wiki.example.com/billing",
         team="payments",
         zone="Europe/Berlin",
@@ -174,9 +174,8 @@ def _storm(notice: Notice, groups: int) -> list[Notice]:
 
 
 def _named(notice: Notice, group: str) -> Notice:
-    return replace(
-        notice, group=group, url=_PAGE.format(group="x"), verdict={**notice.verdict, "group": group}
-    )
+    url = page_link(_ROOT, notice.cluster, group)
+    return replace(notice, group=group, url=url, verdict={**notice.verdict, "group": group})
 
 
 def _several_causes(notice: Notice) -> list[Notice]:

@@ -8,7 +8,6 @@ Source: Alertmanager, api/v2/openapi.yaml, postAlerts.
 """
 
 import asyncio
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
@@ -21,9 +20,9 @@ from lagwatch.config.secret import Properties
 from lagwatch.core.incident import Tell
 from lagwatch.errors import NotifyError
 from lagwatch.notify.channels.base import Kind, Limits
-from lagwatch.notify.channels.http import HttpSender
+from lagwatch.notify.channels.http import HttpSender, as_json
 from lagwatch.notify.notice import About, Level, Message, Notice
-from lagwatch.notify.words import details, headline
+from lagwatch.notify.words import cut, details, headline
 
 _NAMES: Final[Mapping[About, str]] = {
     About.GROUP: "KafkaConsumerGroupLag",
@@ -33,7 +32,10 @@ _NAMES: Final[Mapping[About, str]] = {
 }
 _LIVES: Final = 5
 """An alert ends by itself after so many keep-alive intervals."""
-_CHUNK: Final = 500
+_MOST_ALERTS: Final = 500
+_MOST_BYTES: Final = 262_144
+"""Of one post: Alertmanager takes any number, but a proxy before it often no more than 1 MB."""
+_LONGEST_TEXT: Final = 8000
 _SEVERITIES: Final[tuple[Level, ...]] = ("warning", "error")
 
 
@@ -91,9 +93,11 @@ class Alertmanager:
         return self._settings.keep_alive_s
 
     async def send(self, message: Message) -> str:
-        return await self._post(
-            [alert for notice in message.notices for alert in self._alerts(notice)]
-        )
+        return await self._post(self.alerts(message))
+
+    def alerts(self, message: Message) -> list[dict[str, Any]]:
+        """The alerts that a message sets or ends."""
+        return [alert for notice in message.notices for alert in self._alerts(notice)]
 
     async def keep_alive(self, standing: Sequence[Notice]) -> None:
         if standing:
@@ -108,8 +112,9 @@ class Alertmanager:
         Raises:
             NotifyError: no peer accepted it.
         """
+        posts = list(bodies(alerts))
         answers = await asyncio.gather(
-            *(self._post_to(url, alerts) for url in self._urls), return_exceptions=True
+            *(self._post_to(url, posts) for url in self._urls), return_exceptions=True
         )
         errors = [answer for answer in answers if isinstance(answer, BaseException)]
         for error in errors:
@@ -126,12 +131,10 @@ class Alertmanager:
             refusal=refusals[0].refusal,
         )
 
-    async def _post_to(self, url: str, alerts: Sequence[dict[str, Any]]) -> None:
-        for first in range(0, len(alerts), _CHUNK):
-            body = json.dumps(alerts[first : first + _CHUNK]).encode()
-            await self._http.send(
-                "POST", url, body=body, headers={"Content-Type": "application/json"}
-            )
+    async def _post_to(self, url: str, posts: Sequence[bytes]) -> None:
+        headers = {"Content-Type": "application/json"}
+        for body in posts:
+            await self._http.send("POST", url, body=body, headers=headers)
 
     def _alerts(self, notice: Notice) -> Iterator[dict[str, Any]]:
         """The alert, and the end of an alert with the other severity, if there may be one."""
@@ -158,6 +161,20 @@ class Alertmanager:
         return alert | {"generatorURL": notice.url} if notice.url else alert
 
 
+def bodies(alerts: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
+    """The alerts in their order as JSON lists, none of them much larger than `_MOST_BYTES`."""
+    part: list[bytes] = []
+    size = 0
+    for text in map(as_json, alerts):
+        if part and (len(part) == _MOST_ALERTS or size + len(text) > _MOST_BYTES):
+            yield b"[" + b",".join(part) + b"]"
+            part, size = [], 0
+        part.append(text)
+        size += len(text)
+    if part:
+        yield b"[" + b",".join(part) + b"]"
+
+
 def _subject(notice: Notice) -> dict[str, str]:
     """The labels of the group, cluster or channel."""
     name = "channel" if notice.about is About.CHANNEL else "group"
@@ -168,7 +185,7 @@ def _subject(notice: Notice) -> dict[str, str]:
 def _annotations(notice: Notice) -> Iterable[tuple[str, str]]:
     verdict = notice.verdict
     yield "summary", headline(notice)
-    yield "description", "\n".join(details(notice))
+    yield "description", cut("\n".join(details(notice)), _LONGEST_TEXT)
     if notice.runbook:
         yield "runbook_url", notice.runbook
     if notice.team:
@@ -177,14 +194,10 @@ def _annotations(notice: Notice) -> Iterable[tuple[str, str]]:
     yield "policy", notice.policy
     yield "rule", str(verdict.get("rule") or "")
     yield "since", _time(notice.since_ms)
-    yield "owners", ", ".join(verdict.get("owners", ()))
-    yield (
-        "partitions",
-        ", ".join(
-            f"{partition['topic']}/{partition['partition']}"
-            for partition in verdict.get("partitions", ())
-        ),
-    )
+    yield "owners", cut(", ".join(verdict.get("owners", ())), _LONGEST_TEXT)
+    partitions = verdict.get("partitions", ())
+    names = ", ".join(f"{each['topic']}/{each['partition']}" for each in partitions)
+    yield "partitions", cut(names, _LONGEST_TEXT)
 
 
 def _time(at_ms: int) -> str:

@@ -19,7 +19,7 @@ from lagwatch.errors import Fault
 from lagwatch.notify.channels.base import Kind, Limits
 from lagwatch.notify.channels.http import HttpSender, as_json
 from lagwatch.notify.notice import Message, Notice
-from lagwatch.notify.words import cut, details, headline, instant, worst
+from lagwatch.notify.words import cut, details, headline, instant, link, worst
 
 _PAGERDUTY: Final = "https://events.pagerduty.com/"
 _KEY_LENGTH: Final = 32
@@ -115,7 +115,7 @@ def _trigger(message: Message, thread: str, notices: list[Notice]) -> dict[str, 
         },
     }
     if first.url:
-        event["client_url"] = first.url
+        event["client_url"] = link(first)
     if first.runbook.startswith(("http://", "https://")):
         event["links"] = [{"href": first.runbook, "text": "Runbook"}]
     return event

@@ -22,7 +22,6 @@ _LONGEST_TEXT: Final = 2900
 """Slack refuses a text block of more than 3,000 characters."""
 _LIMITS: Final = (2900, 2000, 1000, 500)
 """Tried in turn: escaped, a character may be five."""
-_LONGEST_URL: Final = 3000
 _LONGEST_SUMMARY: Final = 500
 
 
@@ -43,7 +42,7 @@ class Slack(ChatWebhook):
 
     def payload(self, message: Message) -> dict[str, Any]:
         summary = cut(subject(message), _LONGEST_SUMMARY)
-        texts = (_escaped(body(message, limit, link=False)) for limit in _LIMITS)
+        texts = (_escaped(body(message, limit, linked=False)) for limit in _LIMITS)
         text = next(short for short in texts if len(short) <= _LONGEST_TEXT)
         colour = _COLOURS["close" if message.closing else message.severity]
         attachment = {
@@ -78,7 +77,7 @@ def _sections(text: str) -> list[dict[str, Any]]:
 
 
 def _button(url: str) -> list[dict[str, Any]]:
-    if not url or len(url) > _LONGEST_URL:
+    if not url:
         return []
     label = {"type": "plain_text", "text": "Open in lagwatch"}
     return [{"type": "actions", "elements": [{"type": "button", "text": label, "url": url}]}]

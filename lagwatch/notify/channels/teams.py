@@ -42,7 +42,7 @@ class Teams(ChatWebhook):
     def payload(self, message: Message) -> dict[str, Any]:
         colour = _COLOURS["close" if message.closing else message.severity]
         title = cut(subject(message), _LONGEST_SUMMARY)
-        lines = body(message, _LONGEST_TEXT, link=False).splitlines()
+        lines = body(message, _LONGEST_TEXT, linked=False).splitlines()
         blocks = [_text(title, weight="Bolder", size="Medium", color=colour), *map(_text, lines)]
         return _carried(_card(blocks, overview(message)))
 
