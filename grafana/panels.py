@@ -281,7 +281,9 @@ def status(title: str, selector: str, *, about: str) -> stat.Panel:
         str(code): models.ValueMappingResult(text=name, color=STATUS_COLORS[name], index=code)
         for name, code in STATUS_CODES.items()
     }
-    return number(title, cases, about=about).mappings([models.ValueMap(options=words)])
+    return number(title, cases, span=QUARTER, about=about).mappings(
+        [models.ValueMap(options=words)]
+    )
 
 
 def word(title: str, query: prometheus.Dataquery, *, about: str, missing: str) -> stat.Panel:
@@ -295,7 +297,7 @@ def word(title: str, query: prometheus.Dataquery, *, about: str, missing: str) -
         .graph_mode(kinds.BigValueGraphMode.NONE)
         .color_mode(kinds.BigValueColorMode.NONE)
         .no_value(missing)
-        .span(SIXTH)
+        .span(QUARTER)
         .height(4)
         .with_target(query)
     )

@@ -61,7 +61,7 @@ def _numbers(board: builders.Dashboard) -> None:
 
 def _worst(board: builders.Dashboard) -> None:
     lag = f"lagwatch_group_lag_messages{_OF}"
-    catch_up = f"{lag} / (-deriv({lag}[10m]) > 0)"
+    catch_up, loss_in = (f"lagwatch_group_{what}_seconds{_OF}" for what in ("catch_up", "loss_in"))
     since = f"1000 * lagwatch_group_trouble_start_timestamp_seconds{_OF}"
     board.with_panel(
         p.listing(
@@ -75,20 +75,24 @@ def _worst(board: builders.Dashboard) -> None:
                 p.now(_of_not_ok(since), "F"),
                 p.now(_of_not_ok(catch_up), "G"),
                 p.now(_word_of_not_ok("lagwatch_group_max_lag_seconds_bound", "bound"), "H"),
+                p.now(_word_of_not_ok("lagwatch_group_cause_info", "cause"), "I"),
+                p.now(_of_not_ok(loss_in), "J"),
             ],
             names={
                 "cluster": "Cluster",
                 "group": "Group",
                 "status": "Status",
-                "rule": "Cause",
+                "rule": "Rule",
+                "cause": "Cause",
                 "Value #B": "Lag",
                 "bound": "Bound",
                 "Value #C": "Time lag",
                 "Value #D": "Members",
                 "Value #F": "Since",
                 "Value #G": "Catches up in",
+                "Value #J": "Loses messages in",
             },
-            hidden=("Value #A", "Value #E", "Value #H"),
+            hidden=("Value #A", "Value #E", "Value #H", "Value #I"),
             sort="Lag",
             overrides=(
                 ("Status", p.COLORED_STATUS),
@@ -96,11 +100,13 @@ def _worst(board: builders.Dashboard) -> None:
                 ("Bound", {"noValue": "-"}),
                 ("Since", p.AGO),
                 ("Catches up in", {"unit": "s", "noValue": "-"}),
+                ("Loses messages in", {"unit": "s", "noValue": "-"}),
                 ("Group", {"links": [{"title": "Open the group", "url": _TO_GROUP}]}),
             ),
-            about="Groups that are OK are not listed. Cause is the rule that decided. Bound: the "
-            "time lag is at least or at most so much; a dash: it is exact, or unknown. A dash "
-            "under Catches up in: it does not, or its lag has not been known for ten minutes.",
+            about="Groups that are OK are not listed. Rule is what decided the verdict, Cause the "
+            "likeliest reason for it. Bound: the time lag is at least or at most so much; a dash: "
+            "it is exact, or unknown. Catches up in, Loses messages in: at its present speed; a "
+            "dash: it does not, or its rates are not known.",
         )
     )
 

@@ -6,6 +6,7 @@ from grafana import panels as p
 
 _WHICH = 'cluster="$cluster",group="$group"'
 _OF = f"{{{_WHICH}}}"
+_NOT_OK = f'lagwatch_group_status{{{_WHICH},status!="OK"}} == 1'
 _PARTITION = "cluster, group, topic, partition"
 _OF_TOPIC = f'{{{_WHICH},topic=~"$topic"}}'
 _TO_TOPIC = (
@@ -50,20 +51,48 @@ def _annotations(board: builders.Dashboard) -> None:
     )
 
 
+def _cause() -> str:
+    """The cause with its certainty as the label `said`; `unknown` where there is trouble alone."""
+    cause = f"lagwatch_group_cause_info{_OF}"
+    said = f'label_join({cause}, "said", ", ", "cause", "certainty")'
+    nameless = f"{_NOT_OK} unless on (cluster, group) {cause}"
+    unknown = f'label_replace({nameless}, "said", "unknown", "", "")'
+    return f"max by (said) ({said} or {unknown})"
+
+
 def _numbers(board: builders.Dashboard) -> None:
     lag = f"lagwatch_group_lag_messages{_OF}"
+    catch_up = f"lagwatch_group_catch_up_seconds{_OF}"
     board.with_panel(
         p.status("Status", _WHICH, about="lagwatch's verdict; UNKNOWN while the data are stale.")
     )
     board.with_panel(
         p.word(
-            "Cause",
+            "Rule",
             p.latest(f"max by (rule) (lagwatch_group_rule_info{_OF})").legend_format("{{rule}}"),
-            about="The rule that decided, for a group that is not OK.",
+            about="What decided the verdict, for a group that is not OK.",
             missing="-",
         )
     )
-    board.with_panel(p.number("Lag", f"max({lag})", about="Messages to read, where that is known."))
+    board.with_panel(
+        p.word(
+            "Cause",
+            p.latest(_cause()).legend_format("{{said}}"),
+            about="The likeliest reason for the verdict, and how sure it is. A dash: it is OK.",
+            missing="-",
+        )
+    )
+    board.with_panel(
+        p.number(
+            "Messages lost",
+            f"sum(max by (topic) (increase(lagwatch_lost_messages_total{_OF}[$__range])))",
+            span=p.QUARTER,
+            bad_from=1,
+            about="Removed by retention before the group read them, within the time shown.",
+        )
+    )
+    about = "Messages to read, where that is known."
+    board.with_panel(p.number("Lag", f"max({lag})", span=p.QUARTER, about=about))
     late = f"max by (cluster, group) (lagwatch_group_max_lag_seconds{_OF})"
     bound = f"max by (cluster, group, bound) (lagwatch_group_max_lag_seconds_bound{_OF})"
     bounded = f"{late} * on (cluster, group) group_right () ({bound})"
@@ -73,6 +102,7 @@ def _numbers(board: builders.Dashboard) -> None:
             "Time lag",
             f"{bounded} or {exact}",
             unit="s",
+            span=p.QUARTER,
             about="Age of the oldest message not read: exact, at least or at most so much.",
             legend="{{bound}}",
         )
@@ -80,18 +110,24 @@ def _numbers(board: builders.Dashboard) -> None:
     board.with_panel(
         p.number(
             "Catches up in",
-            f"max({lag} / (-deriv({lag}[10m]) > 0))",
+            f"max({catch_up}) or max({lag} / (-deriv({lag}[10m]) > 0) unless on (cluster, group) "
+            f"({_NOT_OK}))",
             unit="s",
-            about="If it goes on as in the last ten minutes. A dash: it does not catch up.",
+            span=p.QUARTER,
+            about="At its present speed; while it is OK: as in the last ten minutes. A dash: "
+            "it does not catch up, or its rates are not known.",
             missing="-",
         )
     )
     board.with_panel(
         p.number(
-            "Messages lost",
-            f"sum(max by (topic) (increase(lagwatch_lost_messages_total{_OF}[$__range])))",
-            bad_from=1,
-            about="Removed by retention before the group read them, within the time shown.",
+            "Loses messages in",
+            f"max(lagwatch_group_loss_in_seconds{_OF})",
+            unit="s",
+            span=p.QUARTER,
+            about="Until retention deletes what a group that is not OK has not read, at its "
+            "present speed. A dash: that does not come closer, or is not known.",
+            missing="-",
         )
     )
 

@@ -172,10 +172,11 @@ def test_a_group_that_is_well_is_green_and_its_other_verdicts_are_invisible(scen
 
 
 def test_a_group_that_stopped_says_so_with_its_cause_and_what_is_unknown(scene: Scene) -> None:
-    status, timeline, cause, lag, time_lag = see(
+    status, timeline, rule, cause, lag, time_lag = see(
         scene,
         panel_of("group", "Status", "stat"),
         panel_of("group", "Status", "state-timeline"),
+        panel_of("group", "Rule"),
         panel_of("group", "Cause"),
         panel_of("group", "Lag"),
         panel_of("group", "Time lag", "stat"),
@@ -185,8 +186,10 @@ def test_a_group_that_stopped_says_so_with_its_cause_and_what_is_unknown(scene: 
     assert (only_cell(status)["text"], only_cell(status)["color"]) == ("ERR", "red")
     (held,) = [series for series in timeline["series"] if series["cells"][-1]["value"] == 1]
     assert (held["name"], held["cells"][-1]["color"]) == ("ERR", "red")
-    (series,) = cause["series"]
+    (series,) = rule["series"]
     assert series["name"] in {"stopped", "records_lost"}
+    (series,) = cause["series"]
+    assert series["name"] == "no_members, likely"
     assert only_cell(lag)["text"] == "40"
     (series,) = time_lag["series"]
     assert series["name"] in {"at_least", "at_most"}
