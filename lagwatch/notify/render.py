@@ -16,19 +16,24 @@ from lagwatch.core.words import duration
 from lagwatch.errors import Fault
 from lagwatch.notify.notice import Message, brief
 from lagwatch.notify.words import (
+    LONGEST_LINE,
     SHOWN_NOTICES,
+    cut,
     details,
     headline,
     instant,
     plain_text,
     subject,
+    tone,
     worst,
 )
 
 if TYPE_CHECKING:  # loaded with the first template: the configuration alone needs none of it
     from jinja2 import Environment, Template, nodes
 
-VARIABLES: Final = ("message", "notices", "notice", "verdict", "subject", "text", "entries")
+VARIABLES: Final = (
+    *("message", "notices", "notice", "verdict", "subject", "text", "tone", "entries"),
+)
 
 
 def document(message: Message) -> dict[str, Any]:
@@ -132,10 +137,11 @@ def variables(message: Message) -> Mapping[str, Any]:
         "verdict": first["verdict"],
         "subject": seen["subject"],
         "text": plain_text(message),
+        "tone": tone(message).value,
         "entries": [
             {
                 "headline": headline(notice),
-                "lines": list(details(notice)),
+                "lines": [cut(line, LONGEST_LINE) for line in details(notice)],
                 "notice": notice.as_json(),
             }
             for notice in worst(message.notices)[:SHOWN_NOTICES]

@@ -6,6 +6,7 @@ group that no longer exists, REMOVED for a group that was removed from lagwatch 
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from enum import StrEnum, unique
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -21,7 +22,7 @@ _SHOWN_OF_CAUSE: Final = 3
 _SHOWN_PARTITIONS: Final = 5
 _BULLET: Final = "• "
 """Begins the lines of a list: mail and cards drop spaces at the beginning of a line."""
-_LONGEST_LINE: Final = 700
+LONGEST_LINE: Final = 700
 _LONGEST_NAME: Final = 120
 """Characters of a name in a headline: what follows it must be read, too."""
 _LONGEST_LINK: Final = 2000
@@ -29,7 +30,10 @@ _LONGEST_LINK: Final = 2000
 each letter that is not ASCII takes six or more."""
 _COUNT_ROOM: Final = 40
 """Characters for the line that counts what is left out."""
-_EVENTS: Final = {Tell.REMIND: "still ", Tell.ESCALATE: "now ", Tell.DE_ESCALATE: "now only "}
+_EVENTS: Final = {Tell.REMIND: "Still ", Tell.ESCALATE: "Now ", Tell.DE_ESCALATE: "Now only "}
+_OWN_END: Final = "Ended"
+"""The end of an incident of lagwatch itself, among others."""
+_HEALED: Final = frozenset({"OK again", _OWN_END})
 _GROWTH: Final = 0.05
 """Share of the lag by which it must have changed to be called growing or shrinking."""
 
@@ -50,6 +54,26 @@ def subject(message: Message) -> str:
         words = {_end_word(notice) for notice in message.notices}
         word = words.pop() if len(words) == 1 else "Ended"
     return f"{word}: {counted(len(message.notices), noun)}{where}{listed}"
+
+
+@unique
+class Tone(StrEnum):
+    """What the colour of a message says."""
+
+    GOOD = "good"
+    """Every group of it is OK again."""
+    NEUTRAL = "neutral"
+    """Incidents ended otherwise: a group that is gone is not OK."""
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def tone(message: Message) -> Tone:
+    """The colour in which a message is shown."""
+    if not message.closing:
+        return Tone(message.severity)
+    healed = all(_end_word(notice) in _HEALED for notice in message.notices)
+    return Tone.GOOD if healed else Tone.NEUTRAL
 
 
 def headline(notice: Notice, *, with_cluster: bool = True) -> str:
@@ -112,7 +136,7 @@ def body(message: Message, limit: int, *, linked: bool = True) -> str:
         lines, left, noun = list(_by_cause(message.notices)), len(message.notices), ""
     shown: list[str] = []
     for line, counts in lines:
-        short = cut(line, _LONGEST_LINE)
+        short = cut(line, LONGEST_LINE)
         room -= len(short) + 1
         if room < 0:
             break
@@ -128,8 +152,11 @@ def _by_cause(notices: Sequence[Notice]) -> Iterator[tuple[str, int]]:
     causes: dict[tuple[str, str, str], list[Notice]] = {}
     for notice in worst(notices):
         causes.setdefault(_cause(notice), []).append(notice)
-    room = SHOWN_NOTICES
+    room, shown = SHOWN_NOTICES, False
     for (cluster, policy, topic), found in sorted(causes.items(), key=lambda item: -len(item[1])):
+        if shown:
+            yield "", 0
+        shown = True
         if cluster:
             yield _cause_heading(cluster, policy, topic, found), 0
         most = min(room, max(_SHOWN_OF_CAUSE, SHOWN_NOTICES // len(causes)))
@@ -323,7 +350,7 @@ def _affected(verdict: Mapping[str, Any]) -> str:
 
 def _end_word(notice: Notice) -> str:
     if notice.about is not About.GROUP:
-        return "Ended"
+        return _OWN_END
     if notice.reason == Reason.GROUP_GONE.value:
         return "REMOVED" if notice.verdict.get("removed") else "GONE"
     if notice.verdict.get("status") in {"WARN", "ERR"}:

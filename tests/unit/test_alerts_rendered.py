@@ -6,6 +6,7 @@ Write the files anew with `REWRITE=1 pytest tests/unit/test_alerts_rendered.py`,
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from lagwatch.notify.channels.slack import Slack, SlackSettings
 from lagwatch.notify.channels.teams import Teams, TeamsSettings
 from lagwatch.notify.channels.webhook import Webhook, WebhookSettings
 from lagwatch.notify.notice import Message
-from lagwatch.notify.words import body, plain_text, subject
+from lagwatch.notify.words import Tone, body, plain_text, subject, tone
 from tests.support.alert_situations import AT_MS, situations
 
 _FOLDER = Path(__file__).parents[1] / "data" / "alerts_rendered"
@@ -103,7 +104,7 @@ def test_a_storm_counts_what_it_leaves_out_and_keeps_the_link() -> None:
 def test_a_storm_is_sorted_by_what_may_have_one_cause() -> None:
     lines = plain_text(SITUATIONS["several_causes"], 2900).splitlines()
 
-    headings = [line for line in lines if line[0].isdigit()]
+    headings = [line for line in lines if line[:1].isdigit()]
     assert [line.partition(",")[0] for line in headings] == [
         "12 consumer groups of topic sample-topic on prod",
         "2 consumer groups of topic mail on prod",
@@ -126,6 +127,15 @@ def test_a_group_that_is_gone_is_never_ok() -> None:
 
     assert "OK" not in text
     assert text.startswith("GONE: billing on prod")
+    assert tone(SITUATIONS["gone"]) is Tone.NEUTRAL
+
+
+def test_only_a_message_about_groups_that_healed_is_green() -> None:
+    healed, gone = SITUATIONS["healed_with_messages_left"], SITUATIONS["gone"]
+
+    assert tone(healed) is Tone.GOOD
+    assert tone(replace(healed, notices=(*healed.notices, *gone.notices))) is Tone.NEUTRAL
+    assert tone(SITUATIONS["stopped"]) is Tone.ERROR
 
 
 def test_an_end_says_for_how_long_and_what_is_left() -> None:

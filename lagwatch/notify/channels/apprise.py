@@ -15,12 +15,17 @@ from lagwatch.config.section import OrFile
 from lagwatch.errors import ConfigError, Fault, NotifyError
 from lagwatch.notify.channels.base import Kind, Limits
 from lagwatch.notify.notice import Bulletin, Message
-from lagwatch.notify.words import body, subject
+from lagwatch.notify.words import Tone, body, subject, tone
 
 _LONGEST_TEXT: Final = 4000
 
-_TYPES: Final = {"close": "success", "warning": "warning", "error": "failure"}
-"""Apprise's words for a severity."""
+_TYPES: Final = {
+    Tone.GOOD: "success",
+    Tone.NEUTRAL: "info",
+    Tone.WARNING: "warning",
+    Tone.ERROR: "failure",
+}
+"""Apprise's words for a tone."""
 _INSTALL: Final = "Install it: pip install 'lagwatch[apprise]'."
 
 
@@ -66,7 +71,7 @@ class AppriseChannel:
             raise ConfigError(faults)
 
     async def send(self, message: Message) -> str:
-        kind = _TYPES["close" if message.closing else message.severity]
+        kind = _TYPES[tone(message)]
         return await self._notify(subject(message), body(message, _LONGEST_TEXT), kind)
 
     async def send_bulletin(self, bulletin: Bulletin) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from email.message import EmailMessage
 from email.utils import format_datetime, parseaddr
+from html import escape
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -17,7 +18,7 @@ from lagwatch.config.section import OrFile, ReadableFile, TextFile
 from lagwatch.errors import Fault, NotifyError, Refusal
 from lagwatch.notify.channels.base import Kind, Limits, TemplateText
 from lagwatch.notify.channels.http import tls_context
-from lagwatch.notify.curve import HEIGHT, WIDTH, png
+from lagwatch.notify.curve import WIDTH, png
 from lagwatch.notify.notice import Bulletin, Message
 from lagwatch.notify.render import Renderer, RenderError, Templates
 from lagwatch.notify.words import cut
@@ -159,10 +160,11 @@ class Email:
         if picture is None:
             mail.add_alternative(html.replace(_CURVE, ""), subtype="html")
             return
+        of = escape(cut(first.curve_of, _LONGEST_SUBJECT))
         highest = max(lag for _, lag in first.curve)
         shown = (
-            f'<p><img src="cid:curve" width="{WIDTH}" height="{HEIGHT}" alt="{first.curve_of}">'
-            f"<br><small>{first.curve_of}, 0 to {highest:,} messages</small></p>"
+            f'<p><img src="cid:curve" width="{WIDTH}" style="max-width:100%;height:auto"'
+            f' alt="{of}"><br><small>{of}, 0 to {highest:,} messages</small></p>'
         )
         mail.add_alternative(html.replace(_CURVE, shown), subtype="html")
         html_part = mail.get_body(("html",))

@@ -15,9 +15,14 @@ from lagwatch.config.section import OrFile
 from lagwatch.notify.channels.base import Kind
 from lagwatch.notify.channels.http import ChatWebhook
 from lagwatch.notify.notice import Bulletin, Message
-from lagwatch.notify.words import body, cut, overview, subject
+from lagwatch.notify.words import Tone, body, cut, overview, subject, tone
 
-_COLOURS: Final = {"close": "#1a7f37", "warning": "#bf8700", "error": "#c0392b"}
+_COLOURS: Final = {
+    Tone.GOOD: "#1a7f37",
+    Tone.NEUTRAL: "#57606a",
+    Tone.WARNING: "#bf8700",
+    Tone.ERROR: "#c0392b",
+}
 _LONGEST_TEXT: Final = 2900
 """Slack refuses a text block of more than 3,000 characters."""
 _LIMITS: Final = (2900, 2000, 1000, 500)
@@ -44,9 +49,8 @@ class Slack(ChatWebhook):
         summary = cut(subject(message), _LONGEST_SUMMARY)
         texts = (_escaped(body(message, limit, linked=False)) for limit in _LIMITS)
         text = next(short for short in texts if len(short) <= _LONGEST_TEXT)
-        colour = _COLOURS["close" if message.closing else message.severity]
         attachment = {
-            "color": colour,
+            "color": _COLOURS[tone(message)],
             "fallback": summary,
             "blocks": [*_sections(text), *_button(overview(message))],
         }

@@ -6,6 +6,7 @@ Source: Microsoft, "Create incoming webhooks with Workflows for Microsoft Teams"
 Adaptive Cards 1.4.
 """
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Final
 
 from pydantic import Field
@@ -16,9 +17,14 @@ from lagwatch.config.section import OrFile
 from lagwatch.notify.channels.base import Kind
 from lagwatch.notify.channels.http import ChatWebhook
 from lagwatch.notify.notice import Bulletin, Message
-from lagwatch.notify.words import body, cut, overview, subject
+from lagwatch.notify.words import Tone, body, cut, overview, subject, tone
 
-_COLOURS: Final = {"close": "Good", "warning": "Warning", "error": "Attention"}
+_COLOURS: Final = {
+    Tone.GOOD: "Good",
+    Tone.NEUTRAL: "Default",
+    Tone.WARNING: "Warning",
+    Tone.ERROR: "Attention",
+}
 _LONGEST_TEXT: Final = 6000
 """Teams refuses cards of more than 28 KB; a character may take four bytes."""
 _LONGEST_SUMMARY: Final = 500
@@ -40,17 +46,17 @@ class Teams(ChatWebhook):
         super().__init__(name, url, settings)
 
     def payload(self, message: Message) -> dict[str, Any]:
-        colour = _COLOURS["close" if message.closing else message.severity]
+        colour = _COLOURS[tone(message)]
         title = cut(subject(message), _LONGEST_SUMMARY)
-        lines = body(message, _LONGEST_TEXT, linked=False).splitlines()
-        blocks = [_text(title, weight="Bolder", size="Medium", color=colour), *map(_text, lines)]
+        lines = _lines(body(message, _LONGEST_TEXT, linked=False))
+        blocks = [_text(title, weight="Bolder", size="Medium", color=colour), *lines]
         return _carried(_card(blocks, overview(message)))
 
     def bulletin(self, bulletin: Bulletin) -> dict[str, Any]:
         text = cut(bulletin.text.removeprefix(bulletin.subject).strip(), _LONGEST_TEXT)
         blocks = [
             _text(bulletin.subject, weight="Bolder", size="Medium"),
-            *map(_text, text.splitlines()),
+            *_lines(text),
         ]
         return _carried(_card(blocks, ""))
 
@@ -73,8 +79,17 @@ def _carried(card: dict[str, Any]) -> dict[str, Any]:
     return {"type": "message", "attachments": [attachment]}
 
 
+def _lines(text: str) -> Iterator[dict[str, Any]]:
+    """A block of each line; more space in place of an empty line, which takes none in a card."""
+    spacing = "Small"
+    for line in text.splitlines():
+        if line.strip():
+            yield _text(line) | {"spacing": spacing}
+        spacing = "Small" if line.strip() else "Medium"
+
+
 def _text(text: str, **looks: str) -> dict[str, Any]:
-    run = {"type": "TextRun", "text": text or " ", **looks}
+    run = {"type": "TextRun", "text": text, **looks}
     return {"type": "RichTextBlock", "inlines": [run], "spacing": "Small"}
 
 
