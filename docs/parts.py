@@ -10,6 +10,7 @@ from typing import Any, Final
 import typer.main
 import yaml
 
+from docs.board_pictures import BOARDS
 from lagwatch.cli import app as command
 from lagwatch.config import reference
 from lagwatch.core import causes as cause_table
@@ -19,6 +20,7 @@ from lagwatch.core.record.columns import schema
 from lagwatch.metrics import table as metric_table
 from lagwatch_api import create_app
 from tests.support.api_doubles import GivenQueries, GivenSettings, RecordingCommands
+from tests.support.dashboards import boards, panels
 
 _ROOT: Final = Path(__file__).parents[1]
 _BENCH: Final = _ROOT / "tests" / "bench"
@@ -258,11 +260,26 @@ def _table(head: Sequence[str], rows: Iterator[Sequence[str]] | Sequence[Sequenc
     return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])
 
 
+def dashboards() -> str:
+    """Every dashboard with its picture and its panels."""
+    return "\n\n".join(_dashboard(board) for board in boards().values())
+
+
+def _dashboard(board: Mapping[str, Any]) -> str:
+    name = str(board["uid"]).removeprefix("lagwatch-")
+    shown = f"![{board['title']}, drawn from the demo](pictures/board-{name}.svg)\n\n"
+    every = [(panel["title"], panel["description"]) for panel in panels(board)]
+    return (
+        f"## {name.capitalize()}\n\n{board['description']}\n\n"
+        f"{shown if name in BOARDS else ''}{_table(('Panel', 'What it shows'), every)}"
+    )
+
+
 PARTS: Final[Mapping[str, Callable[[], str]]] = {
     part.__name__: part
     for part in (
         options, rules, causes, metrics, commands, routes, layers, forbidden, figures, runbook,
-        columns,
+        columns, dashboards,
     )
 }  # fmt: skip
 """What a page may ask for, by name."""

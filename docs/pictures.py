@@ -2,7 +2,7 @@
 
 The page and the terminal are shown over the groups of `lagwatch demo`, in a headless Chromium. A
 report is of a whole day, which the demo does not last: its picture is of the made-up day of the
-tests.
+tests. The boards are drawn from what a Prometheus has scraped of the demo.
 """
 
 import contextlib
@@ -21,6 +21,7 @@ from typing import Any, Final
 from rich.console import Console, RenderableType
 from rich.terminal_theme import MONOKAI
 
+from docs.board_pictures import BOARDS, picture
 from lagwatch.cli.remote import RemoteSource
 from lagwatch.cli.status import look
 from lagwatch.cli.status_table import draw_group
@@ -28,6 +29,9 @@ from lagwatch.cli.top_view import View, read, screen
 from lagwatch.demo.groups import CAST, Role
 from lagwatch.kafka.embedded.ports import free_ports
 from tests.support.browser import Browser, browsing
+from tests.support.dashboards import RULES, boards, panels
+from tests.support.grafana_shows import shown
+from tests.support.prometheus import Prometheus, scraping
 from tests.support.waiting import eventually
 
 FOLDER: Final = Path(__file__).parent / "pictures"
@@ -37,7 +41,7 @@ _SHOWN: Final = "click-stats"
 _SERVER: Final = "http://lagwatch:8000"
 """The name of the server in the manual."""
 NAMES: Final = ("fleet", "group", "report", "status", "top")
-"""Of all pictures."""
+"""Of all PNG pictures."""
 _VERDICTS_S: Final = 180
 _CURVES_S: Final = 300
 _MOST_WAIT_S: Final = 900
@@ -55,7 +59,8 @@ def main() -> int:
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place, browsing() as browser:
         folder = Path(place)
-        with _demo(folder) as base:
+        with _demo(folder) as (base, prometheus):
+            _boards(prometheus)
             _page(browser, base)
             _terminals(browser, base, folder)
             browser.open("about:blank")  # an open stream would hold the server up
@@ -64,18 +69,26 @@ def main() -> int:
 
 
 @contextlib.contextmanager
-def _demo(folder: Path) -> Iterator[str]:
-    """The address of a demo whose groups have their verdicts, and curves behind them."""
+def _demo(folder: Path) -> Iterator[tuple[str, Prometheus]]:
+    """The address of a demo whose groups have their verdicts, and curves behind them.
+
+    With a Prometheus that has scraped it.
+    """
     (port,) = free_ports(1)
     base = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "lagwatch", "demo", "--port", str(port)]
     with (folder / "demo.log").open("wb") as log:
         process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)  # noqa: S603 ours
     try:
-        for role in CAST:
-            eventually(lambda role=role: _is_right(base, role), role.group, timeout_s=_VERDICTS_S)  # type: ignore[misc]
-        eventually(lambda: _trouble_s(base) > _CURVES_S, "long curves", timeout_s=_MOST_WAIT_S)
-        yield base
+        with scraping(f"127.0.0.1:{port}", folder, rules=RULES) as prometheus:
+            for role in CAST:
+                eventually(
+                    lambda role=role: _is_right(base, role),  # type: ignore[misc]
+                    role.group,
+                    timeout_s=_VERDICTS_S,
+                )
+            eventually(lambda: _trouble_s(base) > _CURVES_S, "long curves", timeout_s=_MOST_WAIT_S)
+            yield base, prometheus
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=60)
@@ -97,6 +110,24 @@ def _trouble_s(base: str) -> float:
 def _json(url: str) -> Any:  # noqa: ANN401 JSON
     with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 loopback
         return json.load(answer)
+
+
+def _boards(prometheus: Prometheus) -> None:
+    """What Grafana's code shows of the demo, board by board."""
+    topic = next(role.topic for role in CAST if role.group == _SHOWN)
+    at_s = prometheus.last_scrape_s()
+    for name in BOARDS:
+        board = boards()[f"lagwatch-{name}"]
+        every = list(panels(board))
+        seen = shown(
+            prometheus,
+            every,
+            choices={"cluster": _CLUSTER, "group": _SHOWN, "topic": topic, "find": ".*"},
+            at_s=at_s,
+            over_s=_CURVES_S,
+        )
+        drawn = picture(board["title"], every, seen)
+        (FOLDER / f"board-{name}.svg").write_text(drawn, encoding="utf-8")
 
 
 def _page(browser: Browser, base: str) -> None:

@@ -315,7 +315,9 @@ def listing(
     height: int = 10,
     about: str,
 ) -> table.Panel:
-    """A table: the queries joined by their labels; `names` maps their columns to headings.
+    """A table: the queries joined by their labels.
+
+    `names` maps their columns to headings, in the order in which they are shown.
 
     A cell without a value says unknown.
     """
@@ -335,7 +337,11 @@ def listing(
     panel.with_transformation(
         models.DataTransformerConfig(
             id_val="organize",
-            options={"excludeByName": excluded, "renameByName": dict(names)},
+            options={
+                "excludeByName": excluded,
+                "indexByName": {name: place for place, name in enumerate(names)},
+                "renameByName": dict(names),
+            },
         )
     )
     # Grafana shows the default of noValue in place of an empty table: that is not unknown

@@ -4,10 +4,12 @@ import re
 import shlex
 import subprocess
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import duckdb
 import pandas as pd
@@ -16,11 +18,13 @@ import yaml
 from starlette.routing import compile_path
 
 from docs import build, consoles, parts
+from docs.board_pictures import BOARDS, NOTE
 from docs.pictures import NAMES
 from lagwatch.config.load import load
 from lagwatch.config.reference import options
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.metrics import table as metrics
+from tests.support.dashboards import boards, panels
 from tests.support.history import group_sample, group_samples, sample, samples
 
 ROOT = Path(__file__).parents[2]
@@ -103,10 +107,22 @@ def test_pictures_are_small_and_shown() -> None:
     texts = "".join(path.read_text(encoding="utf-8") for path in PAGES)
     pictures = list((ROOT / "docs" / "pictures").iterdir())
 
-    assert {picture.stem for picture in pictures} == set(NAMES), "run: make pictures"
-    assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
+    names = {*(f"{name}.png" for name in NAMES), *(f"board-{name}.svg" for name in BOARDS)}
+    assert {picture.name for picture in pictures} == names, "run: make pictures"
+    begins = {".png": b"\x89PNG", ".svg": b"<svg "}
+    assert all(picture.read_bytes().startswith(begins[picture.suffix]) for picture in pictures)
     assert [picture.name for picture in pictures if picture.stat().st_size > PICTURE_BYTES] == []
     assert [picture.name for picture in pictures if f"pictures/{picture.name})" not in texts] == []
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_the_picture_of_a_board_has_every_panel_and_is_not_passed_off_as_grafana(name: str) -> None:
+    drawn = ET.parse(ROOT / "docs" / "pictures" / f"board-{name}.svg")  # noqa: S314 ours
+    texts = [element.text for element in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    titles = [panel["title"] for panel in panels(boards()[f"lagwatch-{name}"])]
+
+    assert Counter(titles) <= Counter(texts), "run: make pictures"
+    assert NOTE in texts
 
 
 def test_the_architecture_names_every_package() -> None:
