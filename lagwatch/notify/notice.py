@@ -113,6 +113,8 @@ class Notice:
     """True if the channel received an earlier notice of the incident."""
     earlier: tuple[Earlier, ...] = ()
     """Incidents of the group that ended before the channel received their end, oldest first."""
+    earlier_left_out: int = 0
+    """How many more of them there are."""
 
     @property
     def closing(self) -> bool:
@@ -144,6 +146,7 @@ class Notice:
             "thread_open": self.thread_open,
             "heard": self.heard,
             "earlier": [incident.as_json() for incident in self.earlier],
+            "earlier_left_out": self.earlier_left_out,
         }
 
 

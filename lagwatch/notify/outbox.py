@@ -52,13 +52,23 @@ _WAITING: Final = (
     " WHERE n.channel = ? AND n.state <> 'delivered' AND n.state = 'waiting' ORDER BY n.number"
 )
 _OVERTAKEN: Final = (
+    # what is new is listed once and looked up: a join by name would read all incidents each time
     "SELECT DISTINCT m.id FROM messages m JOIN contents c ON c.message = m.number"
     " JOIN notices sealed ON sealed.number = c.notice"
     " JOIN incidents was ON was.number = sealed.incident"
-    " JOIN incidents i ON i.cluster = was.cluster AND i.name = was.name AND i.about = was.about"
-    " JOIN notices n ON n.incident = i.number AND n.channel = m.channel"
-    " WHERE m.channel = ? AND n.state <> 'delivered' AND n.state = 'waiting'"
+    " WHERE m.channel = ?1 AND (was.about, was.cluster, was.name) IN ("
+    "  SELECT i.about, i.cluster, i.name FROM notices n JOIN incidents i ON i.number = n.incident"
+    "  WHERE n.channel = ?1 AND n.state <> 'delivered' AND n.state = 'waiting')"
 )
+_OF_MESSAGE: Final = (
+    "number IN (SELECT c.notice FROM messages m JOIN contents c ON c.message = m.number"
+    " WHERE m.id = {id}) AND message = {id} AND state = 'queued'"
+)
+"""The notices that a message still stands for."""
+_MOST_EARLIER: Final = 50
+"""Earlier incidents of a group that a notice holds; of others that were not heard it says how
+many there are. A group may fail and heal all the time while a receiver is away for days."""
+_BYTES_OF_EARLIER: Final = 250
 
 
 class Outbox:
@@ -186,7 +196,7 @@ class Outbox:
         _log.debug("messages_packed_anew", channel=channel, messages=len(identities))
 
     def _message(self, row: sqlite3.Row) -> Message | None:
-        """The message; deleted, and None, if none of its notices can be read."""
+        """The message; dissolved, and None, if none of its notices can be read."""
         contents = self._database.connection.execute(
             "SELECT c.*, c.notice AS number, n.thread, n.heard, n.channel, i.number AS incident,"
             " i.id AS incident_id, i.about, i.cluster, i.name, i.since_ms, i.closed_ms, p.body"
@@ -214,15 +224,12 @@ class Outbox:
                     thread=content["thread"] or "",
                     thread_open=still_open.get(content["thread"], 0),
                     heard=content["heard"] is not None,
-                    earlier=tuple(earlier.get(_subject(content), ())),
+                    earlier=(kept := _newest(earlier.get(_subject(content), ()))),
+                    earlier_left_out=len(earlier.get(_subject(content), ())) - len(kept),
                 )
             )
         if not notices:
-            self._database.write(
-                lambda connection: connection.execute(
-                    "DELETE FROM messages WHERE number = ?", (row["number"],)
-                )
-            )
+            self._database.write(lambda connection: _dissolve(connection, [row["id"]]))
             return None
         return Message(
             id=row["id"],
@@ -284,11 +291,13 @@ def _batches(news: Sequence[_News], limits: Limits) -> Iterator[list[_News]]:
         batch: list[_News] = []
         size = 0
         for item in kind:
-            size += item.main["size"] or 0
+            most = min(len(item.earlier), _MOST_EARLIER)
+            own = (item.main["size"] or 0) + _BYTES_OF_EARLIER * most
+            size += own
             too_large = limits.most_bytes is not None and size > limits.most_bytes * _ROOM
             if batch and (too_large or len(batch) >= limits.most_notices):
                 yield batch
-                batch, size = [], item.main["size"] or 0
+                batch, size = [], own
             batch.append(item)
         yield batch
 
@@ -302,30 +311,38 @@ def _seal(
     tried_ms = 0
     for item in news:
         for row in item.rows:
+            # of an older incident only its row is sent
+            payload = row["payload"] if row is item.main else None
             tried_ms = max(tried_ms, row["tried_ms"])
             connection.execute(
                 "INSERT INTO contents VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     *(message, row["number"], int(row is item.main), row["step"], row["event"]),
-                    *(row["severity"], row["at_ms"], row["payload"]),
+                    *(row["severity"], row["at_ms"], payload),
                 ),
             )
             # the thread is that of the first message in which the receiver may have seen it
             connection.execute(
-                "UPDATE notices SET state = 'queued', message = ?1, thread = coalesce(thread, ?1)"
-                " WHERE number = ?2",
-                (identity, row["number"]),
+                "UPDATE notices SET state = 'queued', message = ?1, thread = coalesce(thread, ?1),"
+                " payload = ?3 WHERE number = ?2",
+                (identity, row["number"], payload),
             )
     connection.execute("UPDATE messages SET tried_ms = ? WHERE number = ?", (tried_ms, message))
+
+
+def _newest(earlier: Sequence[Earlier]) -> tuple[Earlier, ...]:
+    """Those that the receiver has heard of, and the newest of the others, in their order."""
+    first = len(earlier) - _MOST_EARLIER
+    return tuple(one for number, one in enumerate(earlier) if number >= first or one.heard)
 
 
 def _dissolve(connection: sqlite3.Connection, identities: Sequence[str]) -> None:
     """Let the notices wait again, except those that were replaced; keep the time tried so far."""
     for identity in identities:
         connection.execute(
-            "UPDATE notices SET state = 'waiting', message = NULL, (attempts, tried_ms, last_error)"
+            "UPDATE notices SET state = 'waiting', message = NULL, (attempts, tried_ms, last_error)"  # noqa: S608 fixed
             " = (SELECT attempts, tried_ms, last_error FROM messages WHERE id = ?1)"
-            " WHERE message = ?1 AND state = 'queued'",
+            f" WHERE {_OF_MESSAGE.format(id='?1')}",
             (identity,),
         )
         connection.execute("DELETE FROM messages WHERE id = ?", (identity,))
@@ -342,11 +359,11 @@ def _end(
         (message.id,),
     )
     connection.execute(
-        "UPDATE notices SET state = ?1, attempts = ?2, last_error = ?3, ended_ms = ?4,"
+        "UPDATE notices SET state = ?1, attempts = ?2, last_error = ?3, ended_ms = ?4,"  # noqa: S608 fixed
         " payload = CASE ?1 WHEN 'delivered' THEN NULL ELSE payload END,"
         # once delivered, the id of the first message is not kept twice
         " message = CASE ?1 WHEN 'delivered' THEN nullif(message, thread) ELSE message END"
-        " WHERE message = ?5 AND state = 'queued'",
+        f" WHERE {_OF_MESSAGE.format(id='?5')}",
         (state, message.attempts + 1, error, now_ms, message.id),
     )
     connection.execute("DELETE FROM messages WHERE id = ?", (message.id,))

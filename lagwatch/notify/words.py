@@ -20,6 +20,8 @@ SHOWN_NOTICES: Final = 20
 _SHOWN_OF_CAUSE: Final = 3
 """Groups that a message lists of each cause at least, as long as there is room."""
 _SHOWN_PARTITIONS: Final = 5
+_SHOWN_EARLIER: Final = 5
+"""Incidents that a channel missed, of which a text says from when to when they lasted."""
 _BULLET: Final = "• "
 """Begins the lines of a list: mail and cards drop spaces at the beginning of a line."""
 LONGEST_LINE: Final = 700
@@ -112,8 +114,11 @@ def details(notice: Notice) -> Iterator[str]:
             yield left
     else:
         yield from _trouble(notice)
-    for incident in notice.earlier:
+    for incident in notice.earlier[-_SHOWN_EARLIER:]:
         yield before(incident, notice.zone)
+    more = notice.earlier_left_out + max(0, len(notice.earlier) - _SHOWN_EARLIER)
+    if more:
+        yield f"… and {counted(more, 'incident')} before that."
     if notice.team:
         yield f"Team: {notice.team}"
     if notice.runbook and not notice.closing:

@@ -1,6 +1,7 @@
 """The last word a receiver hears about a group is true, however the receiver fails."""
 
 import asyncio
+import json
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from lagwatch.notify.dispatch import Deliverer, Outlet
 from lagwatch.notify.notice import Message, Notice
 from lagwatch.notify.outbox import Outbox
 from lagwatch.notify.store import Change, IncidentStore, Listener
+from lagwatch.notify.words import details
 
 CHANNEL = "hook"
 GROUPS = ("billing", "orders", "mail")
@@ -411,6 +413,51 @@ def test_a_day_of_storms_costs_few_bytes_per_incident(tmp_path) -> None:
     # 72,000 incidents, as of 3,000 groups in a day of hourly failures, make less than 50 MB
     assert payloads == 0
     assert (pages - free - 40) * 4096 / (24 * len(groups)) < 650
+
+
+def test_a_notice_holds_few_of_the_incidents_that_a_channel_missed(tmp_path) -> None:
+    away = {"on": False}
+    receiver = Unsteady(lambda: down() if away["on"] else None)
+    with world(tmp_path, receiver) as here:
+        here.bad("billing", GroupStatus.ERR)
+        here.deliver_for(30)
+        away["on"] = True
+        for _ in range(200):
+            here.good("billing")
+            here.deliver_for(60)
+            here.bad("billing", GroupStatus.ERR)
+            here.deliver_for(60)
+        away["on"] = False
+        here.deliver_for(2000)
+
+        (notice,) = receiver.heard[-1].notices
+        assert (notice.event, notice.incident) == (Tell.OPEN, "i201")
+        assert notice.earlier[0].heard
+        assert [one.incident for one in notice.earlier[-2:]] == ["i199", "i200"]
+        assert len(notice.earlier) + notice.earlier_left_out == 200
+        assert len(json.dumps(notice.as_json())) < 20_000
+        assert list(details(notice))[-1] == "… and 195 incidents before that."
+        assert here.outbox.depth(CHANNEL) == (0, 0)
+
+
+def test_what_overtakes_is_found_without_a_look_at_every_incident_for_each(tmp_path) -> None:
+    def steps(groups: int) -> int:
+        receiver = Unsteady(down)
+        with world(tmp_path, receiver, seed=groups) as here:
+            for _ in range(4):
+                for number in range(groups):
+                    here.bad(f"g{number}", GroupStatus.ERR)
+                here.deliver_for(1.5)
+                for number in range(groups):
+                    here.good(f"g{number}")
+            counted = [0]
+            connection = here.database.connection
+            connection.set_progress_handler(lambda: counted.__setitem__(0, counted[0] + 1), 100)
+            here.outbox.sealed(CHANNEL)
+            connection.set_progress_handler(None, 0)
+            return counted[0]
+
+    assert steps(400) < 16 * steps(50)  # eight times as many groups
 
 
 def test_a_rolling_failure_makes_few_messages_and_the_first_at_once(tmp_path) -> None:
