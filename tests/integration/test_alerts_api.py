@@ -1,14 +1,19 @@
 """`/api/v1/alerts` over the real alerts."""
 
 import asyncio
+import socket
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
+import uvicorn
 from fastapi import FastAPI
+from typer.testing import CliRunner
 
+from lagwatch.cli import app
 from lagwatch.notify.alerts import Alerts
 from lagwatch_api import create_app
 from lagwatch_api.openapi import DocumentedApp
@@ -16,6 +21,7 @@ from lagwatch_api.v1.alerts import router
 from tests.support.api_doubles import GivenQueries, GivenSettings, RecordingCommands
 from tests.support.fleet import CLUSTER, Fleet, ShiftedClock, alert_settings
 from tests.support.serving import ask as asked
+from tests.support.waiting import eventually
 
 ROOT = "/api/v1/alerts"
 
@@ -44,6 +50,29 @@ def clock() -> ShiftedClock:
 def alerts(tmp_path: Path, clock: ShiftedClock) -> Iterator[Alerts]:
     with opened(tmp_path, clock) as alerts:
         yield alerts
+
+
+@contextmanager
+def served(folder: Path, clock: ShiftedClock, *groups: str) -> Iterator[str]:
+    """The alerts of these groups behind a real server; its URL."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    found: list[uvicorn.Server] = []
+
+    def serve() -> None:
+        with opened(folder, clock) as alerts:  # in the thread that uses them
+            Fleet(list(groups), clock).shown_to(alerts)
+            found.append(uvicorn.Server(uvicorn.Config(app_of(alerts), log_config=None)))
+            found[0].run(sockets=[listener])
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        eventually(lambda: bool(found) and found[0].started, "the server listens")
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        found[0].should_exit = True
+        thread.join(30)
+        listener.close()
 
 
 def app_of(alerts: Alerts) -> FastAPI:
@@ -216,6 +245,17 @@ def test_a_mute_says_how_many_groups_it_is_for(alerts, clock) -> None:
 
     assert (both.json()["matching"], mistyped.json()["matching"]) == (2, 0)
     assert states == {"orders"}
+
+
+def test_the_command_warns_of_a_mute_that_matches_no_group(tmp_path, clock) -> None:
+    with served(tmp_path, clock, "billing-eu", "orders") as url:
+        words = ("--for", "2h", "--reason", "x", "--url", url)
+        mistyped = CliRunner().invoke(app, ["alert", "mute", "add", "biling*", *words])
+        meant = CliRunner().invoke(app, ["alert", "mute", "add", "billing*", *words])
+
+    assert mistyped.exit_code == meant.exit_code == 0
+    assert "No group that is seen now has such a name" in mistyped.stderr
+    assert not meant.stderr
 
 
 def test_the_documentation_has_every_route(alerts) -> None:

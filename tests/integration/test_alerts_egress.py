@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from lagwatch.errors import NotifyError
+from lagwatch.errors import NotifyError, Refusal
 from lagwatch.notify.channels.http import HttpSender
 from lagwatch.notify.channels.webhook import WebhookSettings
 from tests.support.receiver import Reply, receiving
@@ -56,6 +56,25 @@ def test_other_names_of_this_machine_are_refused_too(host: str) -> None:
         sent(f"http://{host}:{receiver.url.rpartition(':')[2]}/", private_networks=False)
 
     assert receiver.requests == []
+
+
+@pytest.mark.parametrize(
+    ("statuses", "kind"),
+    [
+        ((301, 302, 303, 307, 308, 401, 402, 403, 404, 405, 407, 410), Refusal.NOT_ACCEPTED),
+        ((408, 425, 429, 500, 502, 503, 504), Refusal.UNAVAILABLE),
+        ((413,), Refusal.TOO_LARGE),
+        ((400, 409, 422), Refusal.CONTENT),
+    ],
+)
+def test_only_what_is_wrong_with_the_content_is_given_up_soon(
+    statuses: tuple[int, ...], kind: Refusal
+) -> None:
+    for status in statuses:
+        with receiving(Reply(status=status)) as receiver, pytest.raises(NotifyError) as raised:
+            sent(receiver.url)
+
+        assert raised.value.refusal is kind, status
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])

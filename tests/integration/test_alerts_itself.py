@@ -214,6 +214,59 @@ def test_a_group_removed_by_request_is_not_ok_again(tmp_path, clock) -> None:
     assert receiver.taken[1].json["subject"].startswith(f"REMOVED: billing on {CLUSTER}")
 
 
+def test_a_group_that_kafka_deletes_is_gone_and_not_ok_again(tmp_path, clock) -> None:
+    fleet = Fleet(["billing", "orders"], clock)
+    with (
+        receiving() as receiver,
+        running(alert_settings(tmp_path, POLICY + hook(receiver.url)), clock) as alerts,
+    ):
+        fleet.fail("billing")
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.notices) == 1, "the opening")
+        fleet.delete("billing")
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.notices) == 2, "the end")
+
+    assert receiver.taken[1].json["subject"].startswith(f"GONE: billing on {CLUSTER}")
+    assert receiver.notices[1]["reason"] == "group_gone"
+    assert "OK" not in receiver.taken[1].json["subject"]
+
+
+def test_a_notice_says_since_when_the_group_has_read_nothing(tmp_path, clock) -> None:
+    fleet = Fleet(["billing", "orders"], clock)
+    with (
+        receiving() as receiver,
+        running(alert_settings(tmp_path, POLICY + hook(receiver.url)), clock) as alerts,
+    ):
+        alerts.sees(fleet)
+        last_commit_ms = clock.now_ms()
+        fleet.fail("billing")
+        fleet.pass_time(30)
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.notices) == 1, "the opening")
+
+    (notice,) = receiver.notices
+    assert abs(notice["since_ms"] - last_commit_ms) <= 2000
+    assert notice["opened_ms"] >= last_commit_ms + 30_000
+
+
+def test_what_was_given_up_counts_after_a_restart(tmp_path, clock) -> None:
+    fleet = Fleet(["billing"], clock)
+    with receiving(*[Reply(status=400)] * 10) as bad:
+        settings = alert_settings(tmp_path, POLICY + hook(bad.url))
+        with running(settings, clock) as alerts:
+            fleet.fail("billing")
+            alerts.sees(fleet)
+            eventually(lambda: alerts.call(alerts.alerts.counts).dead["hook"] == 1, "a dead letter")
+        with running(settings, clock) as alerts:
+            look(alerts)
+            counts = alerts.call(alerts.alerts.counts)
+            problem = alerts.alerts.problem
+
+    assert counts.dead == {"hook": 1}
+    assert "1 notice given up" in problem
+
+
 def test_an_odd_row_is_set_aside_and_the_others_are_delivered(tmp_path, clock) -> None:
     fleet = Fleet(["a", "b"], clock)
     settings = alert_settings(tmp_path, POLICY + hook("http://127.0.0.1:1"))

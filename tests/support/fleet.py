@@ -124,6 +124,25 @@ class Fleet:
         self.failing -= set(groups)
         self.pass_time(1)
 
+    def delete(self, group: str) -> None:
+        """Remove its commits, as Kafka does when they expire or the group is deleted."""
+        self.failing.add(group)
+        self._order += 1
+        self._tell(
+            Commits(
+                first_new_id=len(self.groups),
+                new_groups=(),
+                new_topics=(),
+                new_partitions=(),
+                key=np.array([self.groups.index(group)], np.int32),
+                offset=np.array([-1], np.int64),
+                commit_ms=np.array([self._clock.now_ms()], np.int64),
+                order=np.array([self._order], np.int64),
+                observed_ms=self._clock.now_ms(),
+            )
+        )
+        self.pass_time(1)
+
     def shown_to(self, alerts: Alerts) -> None:
         """One round, as the service makes it."""
         self.judge()

@@ -415,6 +415,18 @@ def test_a_day_of_storms_costs_few_bytes_per_incident(tmp_path) -> None:
     assert (pages - free - 40) * 4096 / (24 * len(groups)) < 650
 
 
+def test_a_warning_never_goes_out_as_an_error(tmp_path) -> None:
+    receiver = Unsteady(lambda: None)
+    with world(tmp_path, receiver, limits=Limits(one_severity=True)) as here:
+        here.bad("billing", GroupStatus.ERR)
+        here.bad("orders", GroupStatus.WARN)
+        here.bad("mail", GroupStatus.ERR)
+        here.deliver_for(10)
+
+    groups = {m.severity: {n.group for n in m.notices} for m in receiver.heard}
+    assert groups == {"error": {"billing", "mail"}, "warning": {"orders"}}
+
+
 def test_a_notice_holds_few_of_the_incidents_that_a_channel_missed(tmp_path) -> None:
     away = {"on": False}
     receiver = Unsteady(lambda: down() if away["on"] else None)

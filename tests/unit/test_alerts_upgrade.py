@@ -2,17 +2,21 @@
 
 import json
 import sqlite3
+import zlib
 from pathlib import Path
 
+import orjson
 import pytest
 
 from lagwatch.errors import ConfigError
 from lagwatch.notify.channels.base import Limits
 from lagwatch.notify.database import Database
+from lagwatch.notify.notice import pack, unpack
 from lagwatch.notify.outbox import Outbox
 from lagwatch.notify.records import Records
 from lagwatch.notify.store import IncidentStore
 from lagwatch.ports.alerts import NoticeAsk
+from tests.support.alert_situations import situations
 
 _FIRST_LAYOUT = """
 CREATE TABLE incidents (
@@ -155,6 +159,14 @@ def test_a_file_of_the_second_layout_keeps_its_incidents(tmp_path) -> None:
     assert not any(each.state.incident.handed_on for each in kept if each.state.incident)
     assert all(each.state.incident.named is None for each in kept if each.state.incident)
     assert (acknowledged.acknowledged_ms, acknowledged.acknowledged_by) == (11, "me")
+
+
+def test_what_a_later_version_wrote_into_a_notice_besides_is_ignored() -> None:
+    notice = situations()["stopped"].notices[0]
+    document = orjson.loads(zlib.decompress(pack(notice)[1]))
+    stored = zlib.compress(orjson.dumps(document | {"invented_later": {"a": [1]}}))
+
+    assert unpack(stored) == unpack(pack(notice)[1])
 
 
 def test_a_file_of_a_later_version_is_refused_and_left_alone(tmp_path) -> None:
