@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from lagwatch.cli import app
 from lagwatch.config.alerts import AlertsSettings
+from lagwatch.core.model import Rule
 from lagwatch.errors import ConfigError
 from lagwatch.jobs.report import words
 from lagwatch.jobs.report.day import QUARTER_MS, Day, quarters, yesterday
@@ -25,15 +26,18 @@ from lagwatch.jobs.report.deliver import bulletin, send
 from lagwatch.jobs.report.model import (
     VERSION,
     HeatMap,
+    Incident,
     Objectives,
     Report,
     Side,
     Trend,
 )
-from lagwatch.jobs.report.page import colour, spark
+from lagwatch.jobs.report.page import colour, html, spark
+from lagwatch.jobs.report.text import text as plain
 from lagwatch.jobs.report.words import verdict
 from lagwatch.kafka.embedded.ports import free_ports
 from lagwatch.notify.announce import check
+from lagwatch.notify.words import rule as notified
 from tests.support.history import SetClock
 from tests.support.receiver import Receiver, Reply, receiving
 
@@ -216,6 +220,26 @@ def _send(report: Report, **channels):
     alerts = AlertsSettings(**channels)
     names = [name for name, _ in alerts.channels()]
     return send(report, names, alerts, SetClock())
+
+
+@pytest.mark.parametrize("rule", Rule)
+def test_an_incident_has_the_words_of_its_notices(report, rule) -> None:
+    incident = Incident(
+        cluster="prod",
+        group="billing",
+        from_ms=report.from_ms + 60_000,
+        to_ms=None,
+        seconds=60.0,
+        worst="ERR",
+        rule=rule.word,
+        lag_max=7,
+        time_lag_max_s=None,
+    )
+    told = replace(report, incidents=(incident,))
+    noticed = notified({"rule": rule.word})
+
+    assert f">{noticed}<" in html(told)
+    assert f"({noticed})" in plain(told)
 
 
 def test_a_webhook_gets_the_documented_json(report, receiver) -> None:

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
+from lagwatch.core.words import spoken
 from lagwatch.jobs.report import words
 from lagwatch.jobs.report.model import HeatRow, Report, TopicAdvice
 
@@ -132,6 +133,7 @@ def _environment(report: Report) -> Environment:
         loader=FunctionLoader(_shipped),
     )
     environment.filters |= {
+        "spoken": spoken,
         "duration": words.duration,
         "number": words.number,
         "rate": words.rate,
