@@ -53,6 +53,10 @@ _SHARED: Final = (
 """Columns that a snapshot shows as they are."""
 _KNOWN_MS: Final = "known_ms"
 _DOWN = np.isin(np.arange(len(Rule)), (Rule.STOPPED, Rule.STALLED))
+_TIMED = np.isin(
+    np.arange(len(TimeLagReason)),
+    (TimeLagReason.MEASURED, TimeLagReason.STORED, TimeLagReason.SAMPLES_APART),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,8 +185,10 @@ class Judged:
         waits = appended_ms >= 0
         time_lag_ms = np.where(waits, np.maximum(seen.now_ms - appended_ms, 0), appended_ms)
         time_lag_ms[appended_ms == NOTHING_UNREAD] = 0
-        measured = np.flatnonzero(waits)
-        around.pace.unread_s[row[measured]] = appended_ms[measured] // 1000
+        measured = waits & _TIMED[reason]
+        unread_ms = _unread_ms(around.pace, row, appended_ms, measured)
+        earlier = (lag > 0) & ~measured & (unread_ms >= 0)
+        time_lag_ms[earlier] = np.maximum(seen.now_ms - unread_ms[earlier], 0)
         rows = Rows(
             around,
             part.windows,
@@ -461,6 +467,18 @@ def _waits(seen: Inputs, at: Int32, committed: Int64, lag: Int64) -> Waits:
         nothing = age.reason == TimeLagReason.CAUGHT_UP
         since_ms[behind] = np.where(nothing, NOTHING_UNREAD, waits_ms)
     return Waits(since_ms, reason, after_ms, before_ms)
+
+
+def _unread_ms(pace: Pace, row: Index, appended_ms: Int64, measured: Bools) -> Int64:
+    """When the first unread message of each row was appended, as last measured; -1 unknown.
+
+    It stays known when the history of log ends does not reach back to it any more: a silence of
+    two days is not one of a day.
+    """
+    found = np.flatnonzero(measured)
+    pace.unread_s[row[found]] = appended_ms[found] // 1000
+    unread_ms = pace.unread_s[row].astype(np.int64) * 1000
+    return np.where(unread_ms > 0, unread_ms, UNKNOWN)
 
 
 def _gap_ends_ms(

@@ -19,7 +19,7 @@ passes, by a second every 24 seconds: what recurs within 24 times its length sta
 
 A *period* is the time from the first movement after a long pause to the next such movement. A job
 that runs every half hour for twenty minutes or so pauses for five minutes or for fifteen; but it
-begins every half hour.
+begins every half hour. It is the average of what was seen, and is not forgotten as time passes.
 
 Of commits made before lagwatch watched it is not known whether there was something to read between
 them. Their pauses are kept apart: they count until members are seen to stay through half an hour
@@ -74,6 +74,14 @@ _LATE_STEPS: Final = 3
 _LATE_PART: Final = 13
 """A run may begin so many steps late, or this part of its period: of nightly runs that begin up to
 an hour and a half late, one in ten thousand is later, and a run that failed is missed after two."""
+_OFTEN_STEPS: Final = 30
+"""A run of a job that runs often may begin half its period late, but not more steps than this: such
+runs wait for each other, and differ in length."""
+_NEAR: Final = 6
+"""A run that begins within this part of the period around the instant it is due came as due."""
+_AVERAGE: Final = 4
+_SHORTEN: Final = 8
+"""A period follows runs that come as due by this part of the difference, earlier ones by this."""
 _HOUR_MS: Final = 3_600_000
 _DAYS: Final = 7
 _SCHEDULE_MS: Final = np.array(
@@ -134,6 +142,12 @@ class Usual:
         # what recurs is noted anew, or it would be believed only every second time
         self.noted[rows] = np.where(recurs, units, np.where(believes, noted, unlike))
 
+    def approach(self, rows: Rows, length_ms: Int64, part: int) -> None:
+        """Change the known lengths of these rows by this part of the difference to others."""
+        known = self.known[rows].astype(np.int64)
+        off = length_ms // UNIT_MS - known
+        self.known[rows] = known + np.rint(off / part).astype(np.int64)
+
     def forget(self, units: int, *, noted: int) -> None:
         """Shorten the usual lengths by `units`, and those noted once by `noted`."""
         for column, by in ((self.known, units), (self.noted, noted)):
@@ -160,7 +174,7 @@ class Pace:
     returned_s: NDArray[np.uint32]
     """When it last moved after a stop; 0 never."""
     unread_s: NDArray[np.uint32]
-    """When its first unread message was appended, as last measured; 0 never."""
+    """When its first unread message was appended, as measured since it moved; 0 not yet."""
     run_s: NDArray[np.uint32]
     """First movement after its last long pause; 0 never."""
     held_s: NDArray[np.uint32]
@@ -298,12 +312,13 @@ class Pace:
             ordinary = ~self.down[rows[chosen]]
             may_recur = self._may_recur(rows[chosen], at_ms[chosen], pause_ms[chosen])
             age_ms = at_ms[chosen] - self.since_s[rows[chosen]].astype(np.int64) * 1000
-            self._learn_period(
+            left_out = self._learn_period(
                 rows[chosen], at_ms[chosen], pause_ms[chosen], may_recur, ordinary=ordinary
             )
             usual.learn(
                 rows[chosen],
-                pause_ms[chosen],
+                # what a job usually pauses does not become longer when its runs fail
+                np.where(left_out, 0, pause_ms[chosen]),
                 slack_ms=self.step_ms,
                 believe_ms=_SCHEDULED_MS if past else _NEVER_MS,
                 also=self.past,
@@ -316,6 +331,7 @@ class Pace:
         self.moved_ms[moved] = np.maximum(self.moved_ms[moved], last_ms)
         self.moves[moved] = np.minimum(self.moves[moved] + times, 255)
         self.down[moved] = False
+        self.unread_s[moved] = 0
 
     def _learn_period(
         self,
@@ -325,47 +341,53 @@ class Pace:
         may_recur: Bools | None,
         *,
         ordinary: Bools,
-    ) -> None:
+    ) -> Bools:
         """A pause of these rows ended: learn how long after the last such end.
 
         Runs of a job differ in length, and so do the pauses between them; its period does not. A
         pause too short to be noticed for itself counts where a run is due. A period that was
         judged a stop is only believed when it recurs.
+
+        Returns a mask of the pauses that were stops, because runs were left out: the next run
+        came when one was due.
         """
         period_ms, run_ms = self.periods.length_ms(rows), self.run_s[rows].astype(np.int64) * 1000
         since_ms = at_ms - run_ms
         runs = np.maximum((since_ms + period_ms // 2) // np.maximum(period_ms, 1), 1)
-        off_ms = np.abs(since_ms - runs * period_ms)
-        # what was forgotten since counts as often as a run was left out
-        near = off_ms <= runs * period_ms // _RESTED
+        near = np.abs(since_ms - runs * period_ms) <= period_ms // _NEAR
         due = near & (pause_ms >= self.step_ms) & (run_ms > 0)
         begins = due | (pause_ms >= np.maximum(2 * self.step_ms, self.pause_ms(rows) // 2))
-        again = np.flatnonzero(begins & (run_ms > 0) & (since_ms > 0))
+        again = begins & ~due & (run_ms > 0) & (since_ms > 0)
         self.periods.learn(
             rows[again],
-            np.where(due, since_ms // runs, since_ms)[again],
+            since_ms[again],
             slack_ms=self.step_ms,
             may_recur=None if may_recur is None else may_recur[again],
-            # where one run failed, and the next came when it was due, the period is as it was
-            may_expect=(ordinary | due)[again],
+            may_expect=ordinary[again],
         )
+        shorter = again & (since_ms < period_ms)
+        self.periods.approach(rows[shorter], since_ms[shorter], _SHORTEN)
+        self.periods.approach(rows[due], (since_ms // runs)[due], _AVERAGE)
+        left_out: Bools = due & (runs > 1) & ~ordinary
         self.run_s[rows[begins]] = at_ms[begins] // 1000
+        return left_out
 
-    def next_run_ms(self, rows: Rows) -> Int64:
-        """When the next run of each row is due at the latest; -1 for one that is no job.
+    def next_run_ms(self, rows: Rows, since_ms: Int64) -> Int64:
+        """When the first run of each row after this is due at the latest; -1: it is no job.
 
-        A job rests for an eighth of its period at least. A period is forgotten by a twenty-fourth
-        until it has passed, see `_forget`. A run that began soon after the one before was not
-        noticed: so its beginning is counted on in whole periods.
+        A job rests for an eighth of its period at least. A run that found nothing to read, or
+        began soon after the one before, was not noticed: so the beginning is counted on in whole
+        periods.
         """
         period_ms = self.periods.length_ms(rows)
         rests = (period_ms > 0) & (_RESTED * self.pause_ms(rows) >= period_ms)
         run_ms = self.run_s[rows].astype(np.int64) * 1000
-        worked_ms = np.maximum(self.moved_ms[rows] - run_ms, 0)
-        runs = 1 + worked_ms // np.maximum(period_ms, 1)
-        late_ms = np.maximum(_LATE_STEPS * self.step_ms, period_ms // _LATE_PART)
-        slack_ms = period_ms // 24 + late_ms
-        return np.where(rests, run_ms + runs * period_ms + slack_ms, UNKNOWN)
+        runs = 1 + np.maximum(since_ms - run_ms, 0) // np.maximum(period_ms, 1)
+        often_ms = np.minimum(_OFTEN_STEPS * self.step_ms, period_ms // 2)
+        late_ms = np.maximum(
+            np.maximum(_LATE_STEPS * self.step_ms, often_ms), period_ms // _LATE_PART
+        )
+        return np.where(rests, run_ms + runs * period_ms + late_ms, UNKNOWN)
 
     def _may_recur(self, rows: Rows, at_ms: Int64, pause_ms: Int64) -> Bools | None:
         """Mask of rows whose ending pause may be usual because a similar one was seen before.
@@ -590,8 +612,10 @@ class Pace:
             # noted lengths shrink slower: one that recurs after 24 times its length must still be
             # similar
             noted = (before + units) // 3 - before // 3
-            for usual in (self.pauses, self.past, self.rises, self.periods):
+            for usual in (self.pauses, self.past, self.rises):
                 usual.forget(units, noted=noted)
+            # a job does not change its schedule because it did not run
+            self.periods.forget(0, noted=noted)
 
 
 _COLUMNS: Final[Mapping[str, tuple[type[np.generic], float]]] = {

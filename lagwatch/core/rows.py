@@ -20,6 +20,8 @@ Int8 = NDArray[np.int8]
 Bools = NDArray[np.bool_]
 Slots = NDArray[np.integer]
 
+_REJOIN_MS: Final = 300_000
+"""After Kafka was away a group finds its broker, and rejoins, within this time."""
 _NO_LAG: Final = np.iinfo(np.int64).max
 _LONG_AGO_MS: Final = -(1 << 60)
 NEVER_MS: Final = 1 << 60
@@ -177,15 +179,24 @@ ABSENCE: Final = ("away_ms", "back_ms", "clear_ms")
 
 
 def uninterrupted_ms(
-    since_ms: Int64, until_ms: Int64, away_ms: Int64, back_ms: Int64, clear_ms: Int64
+    since_ms: Int64,
+    until_ms: Int64,
+    away_ms: Int64,
+    back_ms: Int64,
+    clear_ms: Int64,
+    *,
+    rejoin_ms: int = _REJOIN_MS,
 ) -> Int64:
-    """The longest stretch between two instants in which Kafka was there; 0 when there is none.
+    """How long between two instants Kafka was there, and groups could read; 0: never.
 
-    Two absences are remembered: with every further one the time before the last but one is
-    forgotten. A broker that comes and goes thus never makes a silence longer than it was.
+    The longest stretch, or the time before and after the last absence without the `rejoin_ms` that
+    groups may take to come back. Two absences are remembered: with every further one the time
+    before the last but one is forgotten. A broker that comes and goes thus never makes a silence
+    longer than it was.
     """
-    before = away_ms - np.maximum(since_ms, clear_ms)
-    apart = np.maximum(before, until_ms - back_ms)
+    before = np.maximum(away_ms - np.maximum(since_ms, clear_ms), 0)
+    after = until_ms - back_ms
+    apart = np.maximum(np.maximum(before, after), before + after - rejoin_ms)
     return np.maximum(np.where(since_ms < back_ms, apart, until_ms - since_ms), 0)
 
 
@@ -195,14 +206,17 @@ def longer_from_ms(
     away_ms: Int64,
     back_ms: Int64,
     clear_ms: Int64,
+    *,
+    rejoin_ms: int = _REJOIN_MS,
 ) -> Int64:
-    """Instant from which `uninterrupted_ms` exceeds this.
+    """From when on `uninterrupted_ms` since an instant is longer than this.
 
-    Far in the past if it did before the last absence.
+    Far in the past where it was so before the last absence.
     """
     interrupted = since_ms < back_ms
     before = away_ms - np.maximum(since_ms, clear_ms)
-    from_ms = np.where(interrupted, back_ms, since_ms) + than_ms + 1
+    counted = np.maximum(before - rejoin_ms, 0)
+    from_ms = np.where(interrupted, back_ms - counted, since_ms) + than_ms + 1
     return np.where(interrupted & (before > than_ms), _LONG_AGO_MS, from_ms)
 
 
@@ -537,9 +551,6 @@ class Rows:
         latest = UNKNOWN if self.appended_ms is None else self.appended_ms
         appended = np.where(known, self.around.asked_ms - self.time_lag_ms, latest)
         moved_ms = self.around.pace.moved_ms[self.row]
-        # what was measured stays known when the history of log ends does not reach back to it
-        measured_ms = self.around.pace.unread_s[self.row].astype(np.int64) * 1000
-        appended = np.where(~known & (measured_ms >= moved_ms), measured_ms, appended)
         since_ms: Int64 = np.maximum(moved_ms, appended)
         held = self._held
         came_ms = self.around.pace.held_s[self.row].astype(np.int64) * 1000 - self.around.skew_ms
@@ -551,19 +562,27 @@ class Rows:
     def quiet_ms(self) -> Int64:
         """Length of that silence, without times in which Kafka was away.
 
-        After it was away a group has to find its broker, and rejoin: so the time before and the
-        time after are not added up, the longer of them counts.
+        After it was away a group has to find its broker, and rejoin: five minutes for that do not
+        count either, see `uninterrupted_ms`.
         """
         since_ms = self._counted_since_ms
         return np.minimum(
-            *(uninterrupted_ms(since_ms, self.now_ms, *absence) for absence in self._absences)
+            *(
+                uninterrupted_ms(since_ms, self.now_ms, *each, rejoin_ms=self.limits.unsure_ms)
+                for each in self._absences
+            )
         )
 
     def quiet_longer(self, than_ms: Int64 | int) -> Bools:
         """Mask of rows with `quiet_ms` longer than this."""
         since_ms = self._counted_since_ms
         return self.come(
-            np.maximum(*(longer_from_ms(since_ms, than_ms, *each) for each in self._absences))
+            np.maximum(
+                *(
+                    longer_from_ms(since_ms, than_ms, *each, rejoin_ms=self.limits.unsure_ms)
+                    for each in self._absences
+                )
+            )
         )
 
     @cached_property
@@ -602,11 +621,13 @@ class Rows:
         # a job of every five minutes
         floor_ms = np.where(young & self.ended, limits.next_run_ms, floor_ms)
         gone_ms = np.maximum(floor_ms, pause_ms * 3 // 2 + limits.step_ms)
-        due_ms = self.around.pace.next_run_ms(self.row)
-        moved_ms = self.around.pace.moved_ms[self.row]
-        job_ms = np.maximum(due_ms, moved_ms + pause_ms * 9 // 8 + 2 * limits.step_ms)
-        job_ms = np.maximum(job_ms - self.quiet_since_ms, floor_ms)
-        gone_ms = np.where((due_ms >= 0) & self.ended, job_ms, gone_ms)
+        due_ms = self.around.pace.next_run_ms(self.row, self.quiet_since_ms)
+        pause_ends_ms = self.around.pace.moved_ms[self.row] + pause_ms * 9 // 8 + 2 * limits.step_ms
+        job_ms = np.maximum(due_ms, pause_ends_ms) - self.quiet_since_ms
+        job_ms = np.maximum(job_ms, floor_ms)
+        # a partition with few messages may have been read long before
+        done = self.ended | (self.quiet_since_ms > self._left_ms)
+        gone_ms = np.where((due_ms >= 0) & done, job_ms, gone_ms)
         patience_ms = np.where(self.pace_known, limits.stall_after_ms, 3 * limits.stall_after_ms)
         # the last commit is not the last moment at which it read
         there_ms = np.maximum(patience_ms + pause_ms * 3 // 2, 3 * pause_ms)
@@ -617,7 +638,9 @@ class Rows:
     @property
     def ended(self) -> Bools:
         """Mask of rows whose members left right after a commit, as a finished job does."""
-        left_after_ms = self._left_ms - self.around.pace.moved_ms[self.row]
+        left_after_ms = self._left_ms - np.maximum(
+            self.commit_ms, self.around.pace.moved_ms[self.row]
+        )
         ended: Bools = np.abs(left_after_ms) <= self._leave_ms
         return ended
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN, Membership, PartitionStatus, Rule, RuleSet
-from lagwatch.core.pace import RESTS
+from lagwatch.core.pace import RESTS, UNIT_MS
 from lagwatch.core.rows import NEVER_MS, Rows, WindowColumns, lowest_known
 from lagwatch.core.words import Evidence, Numbers, counted, fill
 
@@ -227,15 +227,17 @@ def _silent_before_start(rows: Rows) -> Bools:
     pace = rows.around.pace
     moved_ms = pace.moved_ms[rows.row]
     # one run does not show yet when the next one begins; who dies at work leaves later
-    ran = pace.may_be_job[rows.row] & (moved_ms > first_ms)
+    ran = pace.may_be_job[rows.row] & (moved_ms > first_ms) & (pace.periods.known[rows.row] == 0)
     if ran.any():
         ran &= ~rows.come(moved_ms + _DAY_STEPS * step_ms, ran) & rows.ended
     if not (new | ran).any():
         return new
     silent_ms = first_ms - moved_ms
     # who was seen to work for much longer than it has been silent now is no batch job
-    worked_ms = moved_ms - pace.since_s[rows.row].astype(np.int64) * 1000
-    rested_ms = np.where(silent_ms < _LONG_STEPS * step_ms, silent_ms, RESTS * silent_ms)
+    began_s = np.where(_rested(rows), pace.run_s[rows.row], pace.since_s[rows.row])
+    worked_ms = moved_ms - began_s.astype(np.int64) * 1000
+    long = silent_ms >= _LONG_STEPS * step_ms
+    rested_ms = np.where(long, RESTS * silent_ms, silent_ms * 3 // 2)
     may_rest = (silent_ms >= _WHILE_STEPS * step_ms) & (worked_ms <= rested_ms)
     # polls do not say how long the offset had been there when it was first seen
     still = (rows.commit_fact("polled") == 1) & (pace.moves[rows.row] <= 1) & (silent_ms >= 0)
@@ -244,6 +246,14 @@ def _silent_before_start(rows: Rows) -> Bools:
     without = pace.held_s[rows.row] == 0
     holds: Bools = ((new & may_rest & without) | ran) & rows.overdue & ~pace.down[rows.row]
     return holds
+
+
+def _rested(rows: Rows) -> Bools:
+    """Mask of rows that once paused for more than five minutes before they worked last."""
+    pace = rows.around.pace
+    units = np.maximum(pace.past.noted[rows.row], pace.past.known[rows.row])
+    rested: Bools = units.astype(np.int64) * UNIT_MS > _WHILE_STEPS * rows.limits.step_ms
+    return rested & (pace.run_s[rows.row] > 0)
 
 
 def _stopped(rows: Rows) -> Bools:

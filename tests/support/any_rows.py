@@ -107,6 +107,8 @@ class _Drawn:
         pace.periods = Usual(self._units(0, 0, 60, 360), self._units(0))
         pace.run_s = (self._instant(20, 400, 3000) // 1000).astype(np.uint32)
         pace.may_be_job = self._yes(0.2)
+        unread_s = self._instant(100, 5000, 90_000) // 1000
+        pace.unread_s = np.where(self._yes(0.5), 0, unread_s).astype(np.uint32)
         if self._rng.random() < 0.5:
             pace.waited_ms = self._instant(UNKNOWN, UNKNOWN, 100, 2000)
         ages_s = self._instant(100, 5000, 5000) // 1000

@@ -17,7 +17,7 @@ from lagwatch.core.model import (
     Membership,
     offsets_partition,
 )
-from lagwatch.core.rows import uninterrupted_ms
+from lagwatch.core.rows import longer_from_ms, uninterrupted_ms
 from lagwatch.core.snapshot import TopicColumns
 from lagwatch.monitor.known_commits import KnownCommits
 from lagwatch.monitor.members import GroupPatterns, Groups
@@ -534,3 +534,27 @@ class TestUninterrupted:
         assert found[0] <= longest
         if len(absences) <= 1:
             assert found[0] == longest
+
+    @given(
+        since=st.integers(0, 1000),
+        away=st.integers(0, 1000),
+        absent=st.integers(1, 300),
+        than=st.integers(0, 2000),
+        rejoin=st.integers(0, 300),
+    )
+    def test_the_time_on_both_sides_of_an_absence_counts_but_for_that_to_rejoin(
+        self, since, away, absent, than, rejoin
+    ) -> None:
+        absence = [np.array([each]) for each in (away, away + absent, UNKNOWN)]
+        first = np.array([since])
+
+        from_ms = longer_from_ms(first, than, *absence, rejoin_ms=rejoin)
+        until = np.maximum(from_ms, away + absent)
+        long = uninterrupted_ms(first, until, *absence, rejoin_ms=rejoin)[0]
+        short = uninterrupted_ms(first, until - 1, *absence, rejoin_ms=rejoin)[0]
+
+        assert long > than
+        assert short <= than or until[0] == away + absent or from_ms[0] < since
+        if since < away:
+            rest = max(until[0] - away - absent, 0)
+            assert long == max(away - since, rest, away - since + rest - rejoin)

@@ -376,6 +376,68 @@ def test_an_ordinary_pause_is_usual_at_its_second_time_after_however_much_work(p
     assert pause(pace, 20) == 20
 
 
+def runs(pace: Pace, *begin_min: float, length_min: float = 30, stopped: bool = False) -> None:
+    """A job runs for half an hour from each of these instants on, with a commit a minute."""
+    for begins in begin_min:
+        at_ms = round(begins * MINUTE_MS)
+        pace.down[ROW] = stopped
+        pace.move(ROW, np.array([at_ms]), at_ms - pace.moved_ms[ROW])
+        for minute in range(1, round(length_min) + 1):
+            pace.move(ROW, np.array([at_ms + minute * MINUTE_MS]), np.array([MINUTE_MS]))
+        see(pace, 0, begins, late=False)  # time passes: what is usual is forgotten
+
+
+def due_min(pace: Pace) -> float:
+    """Until when the job's next run is to begin, in minutes; -1 / 60000: it is no job."""
+    return pace.next_run_ms(ROW, pace.moved_ms[ROW])[0] / MINUTE_MS
+
+
+@given(st.lists(st.floats(0, 95), min_size=6, max_size=30))
+def test_no_nightly_run_comes_later_than_its_period_says(late_min) -> None:
+    pace = Pace()
+    pace.make_room(1)
+    runs(pace, *(1440 * night for night in range(1, 9)))
+
+    for night, late in enumerate(late_min, start=9):
+        assert due_min(pace) >= 1440 * night + late
+        runs(pace, 1440 * night + late)
+
+    # and it is missed soon enough
+    assert due_min(pace) < 1440 * (9 + len(late_min)) + 4 * 60
+
+
+def test_runs_that_fail_neither_change_the_period_nor_lengthen_the_usual_pause() -> None:
+    pace = Pace()
+    pace.make_room(1)
+    runs(pace, *(1440 * night for night in range(1, 9)))
+    period_ms = pace.periods.length_ms(ROW)[0]
+
+    for night in (10, 12):
+        runs(pace, 1440 * night - 60, stopped=True)
+        runs(pace, 1440 * (night + 1))
+
+    assert pace.periods.length_ms(ROW)[0] == pytest.approx(period_ms, abs=20 * MINUTE_MS)
+    assert pace.pause_ms(ROW)[0] <= 25 * HOUR_MS
+    assert 1440 * 14 < due_min(pace) < 1440 * 14 + 150
+
+
+def test_a_period_follows_a_new_schedule() -> None:
+    pace = Pace()
+    pace.make_room(1)
+    runs(pace, *(120 * number for number in range(1, 9)), length_min=5)
+    runs(pace, *(8 * 120 + 60 * number for number in range(1, 40)), length_min=5)
+
+    assert pace.periods.length_ms(ROW)[0] / MINUTE_MS == pytest.approx(60, abs=3)
+
+
+def test_runs_that_found_nothing_to_read_are_counted(pace: Pace) -> None:
+    runs(pace, *(1500 + 60 * number for number in range(1, 9)), length_min=5)
+    waits_since_ms = np.array([round((1500 + 60 * 10 + 20) * MINUTE_MS)])
+
+    # two runs had nothing to read before this message came
+    assert pace.next_run_ms(ROW, waits_since_ms)[0] >= (1500 + 60 * 11) * MINUTE_MS
+
+
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 120)), max_size=12))
 def test_movements_taken_in_together_teach_what_they_teach_one_by_one(moves) -> None:
     moves = sorted(moves, key=lambda move: move[0])
