@@ -494,6 +494,29 @@ class TestTenThousandGroups:
         assert cut == []
         browser.look(1280, 800, "light")
 
+    @pytest.mark.parametrize("width", [1440, 390])
+    def test_no_time_lag_of_the_list_is_cut_off(
+        self, browser: Browser, url: str, width: int
+    ) -> None:
+        browser.look(width, 844, "light")
+        open_fleet(browser, f"{url}?status=STOP")
+
+        cut = browser.run(
+            "const { boundedBrief } = await import('/ui/words.js');"
+            "const cell = document.querySelector(given[0]);"
+            "return [59.9, 599, 1493, 35940].map((seconds) => {"
+            "  cell.textContent = boundedBrief(seconds, 'at_most');"
+            "  return [cell.innerText, cell.scrollWidth > cell.clientWidth];"
+            "})",
+            f"{ROW} .c-time",
+        )
+
+        assert cut == [
+            *(["≤ 59.9 s", False], ["≤ 9 min 59 s", False]),
+            *(["≤ 24 min", False], ["≤ 9 h 59 min", False]),
+        ]
+        browser.look(1280, 800, "light")
+
     def test_every_group_can_be_scrolled_to(self, browser: Browser, url: str) -> None:
         open_fleet(browser, f"{url}?sort=group")
 

@@ -2,7 +2,7 @@
 
 import { address } from "./place.js";
 import { draw, sparkline, trend } from "./trends.js";
-import { LEVELS, REASONS, VERDICTS, bounded, brief, catchUpBrief, instant, keepsUp, make, mark, number, rate, say } from "./words.js";
+import { LEVELS, REASONS, VERDICTS, bounded, boundedBrief, brief, catchUpBrief, instant, keepsUp, make, mark, number, rate, say } from "./words.js";
 
 export const COLUMNS = [
   { key: "trouble", name: "Verdict", cell: "c-mark", sortable: true },
@@ -84,11 +84,11 @@ export function fillGroup(slot, one, { known, stale, note, now }) {
   say(cells[AT.rate], speed ? rate(speed.consumed_per_s) : "");
   say(cells[AT.up], speed && one.lag !== 0 && going !== "steady" && !keepsUp(one.status, speed) ? catchUpBrief(speed) : "");
   say(cells[AT.time], timeLag(one));
-  cells[AT.time].title = REASONS[one.reason] ?? "";
+  cells[AT.time].title = [one.time === null ? "" : bounded(one.time, one.bound), REASONS[one.reason]].filter(Boolean).join(": ");
   say(cells[AT.state], one.members === null ? one.state : `${one.state}, ${number(one.members)}`);
 }
 
-const timeLag = (one) => (one.time === null ? (REASONS[one.reason] || "unknown") : bounded(one.time, one.bound));
+const timeLag = (one) => (one.time === null ? (REASONS[one.reason] || "unknown") : boundedBrief(one.time, one.bound));
 
 function kind(slot, heading) {
   slot.over.hidden = !heading;

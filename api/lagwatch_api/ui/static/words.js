@@ -24,6 +24,9 @@ const SIGNS = { at_least: "≥ ", at_most: "≤ " };
 /** A time lag with the sign of its bound. */
 export const bounded = (seconds, bound) => (seconds === null || seconds === undefined ? "" : (SIGNS[bound] ?? "")) + duration(seconds);
 
+/** The same for a narrow column: from ten minutes on without seconds. */
+export const boundedBrief = (seconds, bound) => (seconds < 600 ? bounded(seconds, bound) : (SIGNS[bound] ?? "") + brief(seconds));
+
 /** Why a time lag is a bound, or not known. */
 export const REASONS = {
   measured: "", caught_up: "", stored: "", offset_time: "",
