@@ -134,6 +134,28 @@ def test_a_channel_that_gives_up_is_reported_through_the_fallback(tmp_path, cloc
     assert "channel bad" in problem
 
 
+def test_history_that_is_not_recorded_is_an_incident_until_it_is(tmp_path, clock) -> None:
+    problem = ["the spool is full"]
+    with receiving() as receiver:
+        text = "undelivered_after_s = 60\n" + POLICY + hook(receiver.url)
+        with running(alert_settings(tmp_path, text), clock) as alerts:
+            alerts.call(lambda: alerts.alerts.look_after(tuple, lambda: problem[0]))
+            look(alerts)
+            early = alerts.call(lambda: alerts.alerts.incidents(IncidentAsk()))[0]
+            clock.ahead_ms += 61_000
+            look(alerts)
+            eventually(lambda: len(receiver.notices) == 1, "word about it")
+            problem[0] = ""
+            look(alerts)
+            eventually(lambda: len(receiver.notices) == 2, "the end")
+
+    opened, ended = receiver.notices
+    assert early == []
+    assert (opened["about"], opened["event"]) == ("history", "open")
+    assert "the spool is full" in opened["verdict"]["problem"]
+    assert (ended["incident"], ended["event"]) == (opened["incident"], "close")
+
+
 def test_wrong_credentials_are_retried_and_reported(tmp_path, clock) -> None:
     with receiving(*[Reply(status=401)] * 50) as bad, receiving() as good:
         text = "undelivered_after_s = 0\n" + POLICY
