@@ -357,17 +357,19 @@ class Pace:
         near = np.abs(since_ms - runs * period_ms) <= period_ms // _NEAR
         due = near & (pause_ms >= self.step_ms) & (run_ms > 0)
         begins = due | (pause_ms >= np.maximum(2 * self.step_ms, self.pause_ms(rows) // 2))
-        again = begins & ~due & (run_ms > 0) & (since_ms > 0)
-        self.periods.learn(
-            rows[again],
-            since_ms[again],
-            slack_ms=self.step_ms,
-            may_recur=None if may_recur is None else may_recur[again],
-            may_expect=ordinary[again],
-        )
-        shorter = again & (since_ms < period_ms)
-        self.periods.approach(rows[shorter], since_ms[shorter], _SHORTEN)
-        self.periods.approach(rows[due], (since_ms // runs)[due], _AVERAGE)
+        again = np.flatnonzero(begins & ~due & (run_ms > 0) & (since_ms > 0))
+        if again.size:
+            self.periods.learn(
+                rows[again],
+                since_ms[again],
+                slack_ms=self.step_ms,
+                may_recur=None if may_recur is None else may_recur[again],
+                may_expect=ordinary[again],
+            )
+            shorter = again[since_ms[again] < period_ms[again]]
+            self.periods.approach(rows[shorter], since_ms[shorter], _SHORTEN)
+        if due.any():
+            self.periods.approach(rows[due], (since_ms // runs)[due], _AVERAGE)
         left_out: Bools = due & (runs > 1) & ~ordinary
         self.run_s[rows[begins]] = at_ms[begins] // 1000
         return left_out
