@@ -70,10 +70,12 @@ RESTS: Final = 3
 """A group rests much of its time when it works at most this many times as long as it pauses."""
 _RESTED: Final = 8
 """A job rests for this part of its period at least."""
-_LATE_STEPS: Final = 3
+_LATE_STEPS: Final = 6
+"""A run may begin so many steps late: one of a job of every five minutes may be too short to be
+seen."""
 _LATE_PART: Final = 13
-"""A run may begin so many steps late, or this part of its period: of nightly runs that begin up to
-an hour and a half late, one in ten thousand is later, and a run that failed is missed after two."""
+"""Or this part of its period: of nightly runs that begin up to an hour and a half late, one in ten
+thousand is later, and a run that failed is missed after two."""
 _OFTEN_STEPS: Final = 30
 """A run of a job that runs often may begin half its period late, but not more steps than this: such
 runs wait for each other, and differ in length."""

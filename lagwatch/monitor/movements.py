@@ -126,6 +126,8 @@ class Movements:
             since_ms = np.where(measured, np.maximum(since_ms, commit_ms - waited_ms), since_ms)
             nothing = (at >= 0) & (reason == TimeLagReason.CAUGHT_UP)
             since_ms = np.where(nothing, commit_ms, since_ms)
+        if self._pace.waited_ms is not None:  # for a transaction to end
+            since_ms = np.maximum(since_ms, np.minimum(self._pace.waited_ms[row], commit_ms))
         absences = self._partitions.absences(at, skew_ms=skew_ms)
         return uninterrupted_ms(since_ms, commit_ms, *absences)
 

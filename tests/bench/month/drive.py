@@ -126,9 +126,10 @@ class Month:
         if outage:
             self._send([*reports, *collector.health(now_s, ok=False)], now_s)
             return
-        reports += collector.topics(now_s)
         news = self._news(now_s - _SEEN_AFTER_S)
         reports += collector.commits(news, now_s)
+        # commits are read all the time: those of a topic that is re-created come before that
+        reports += collector.topics(now_s)
         reports += collector.gone(
             now_s - self._plan.size.round_s, now_s, int(news.order[-1]) if len(news) else 0
         )

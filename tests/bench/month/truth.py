@@ -18,7 +18,9 @@ SHORTEST_S: Final = 900.0
 SHORTEST_COMMITS: Final = 3
 """Nor those that end before so many commits were due, unless the members are gone."""
 SLOW_S: Final = 120.0
-"""A slow-down whose time lag stays below need not be found."""
+SLOW_COMMITS: Final = 2
+"""A slow-down whose time lag stays below that and so many times between two commits need not be
+found: between two commits any group is that far behind."""
 _USUAL_S: Final = 10.0
 """A queue of so many seconds is what a working group has."""
 _GIVE_UP_S: Final = 2 * 86_400.0
@@ -111,7 +113,8 @@ def must_be_found(trouble: Trouble, life: Life) -> bool:
     """Is missing it a fault? Long enough, and one that could be seen."""
     if not trouble.label.must_be_found or trouble.true_s is None:
         return False
-    if trouble.label is Label.SLOW and trouble.worst_time_lag_s < SLOW_S:
+    slow_s = SLOW_S + SLOW_COMMITS * life.cadence_s
+    if trouble.label is Label.SLOW and trouble.worst_time_lag_s < slow_s:
         return False
     shortest_s = SHORTEST_S
     if trouble.label is not Label.STOP:
