@@ -350,8 +350,8 @@ class Pace:
         pause too short to be noticed for itself counts where a run is due. A period that was
         judged a stop is only believed when it recurs.
 
-        Returns a mask of the pauses that were stops, because runs were left out: the next run
-        came when one was due.
+        Returns a mask of the pauses in which runs were left out: the next run came when one was
+        due. Whether that was judged a stop, or an outage hid it, makes no difference.
         """
         period_ms, run_ms = self.periods.length_ms(rows), self.run_s[rows].astype(np.int64) * 1000
         since_ms = at_ms - run_ms
@@ -372,7 +372,7 @@ class Pace:
             self.periods.approach(rows[shorter], since_ms[shorter], _SHORTEN)
         if due.any():
             self.periods.approach(rows[due], (since_ms // runs)[due], _AVERAGE)
-        left_out: Bools = due & (runs > 1) & ~ordinary
+        left_out: Bools = due & (runs > 1)
         self.run_s[rows[begins]] = at_ms[begins] // 1000
         return left_out
 

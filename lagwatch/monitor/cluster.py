@@ -81,6 +81,8 @@ _CUT_COUNTS_MS = 600_000
 _REJOINED_MS = 60_000
 """Members that were not seen for so long have not just lost and found their coordinator."""
 _NEVER_MS = 1 << 60
+_LOADED_MS = 120_000
+"""A coordinator has loaded its groups in this time; a silent group is no STOP before."""
 _MOST_WAITING = 500_000
 _LONGEST_WAIT_MS = 60_000
 _EXPIRY_EVERY_MS = 60_000
@@ -311,7 +313,7 @@ class ClusterMonitor:
             case GroupsSeen():
                 self._watch.groups(report, now_ms)
                 self.groups.take(report)
-                self._drop_unlisted(report)
+                self._drop_unlisted(report, now_ms)
             case SharesSeen():
                 self._shares.take(report)
             case EmptyTails():
@@ -440,16 +442,22 @@ class ClusterMonitor:
         if self._restored is not None and (reason := self._restored.misfit(report)):
             self._forget_restored(reason)
 
-    def _drop_unlisted(self, report: GroupsSeen) -> None:
+    def _drop_unlisted(self, report: GroupsSeen, now_ms: EpochMs) -> None:
         """Drop groups that Kafka listed before the restart, does not list now, and that rest.
 
-        Their tombstones may be compacted away, so that they are never read.
+        Their tombstones may be compacted away, so that they are never read. A broker that has just
+        started lists only the groups that it has loaded: so they must be missing for a while.
         """
-        if self._restored is None or not report.complete:
+        restored = self._restored
+        if restored is None or not report.complete or not restored.groups:
             return
         listed = {info.group for info in report.groups}.union(report.refused)
-        self._table.free(self._table.absent(self._restored.groups - listed))
-        self._restored.groups = frozenset()
+        restored.groups -= listed
+        if restored.lacking_ms == UNKNOWN:
+            restored.lacking_ms = now_ms
+        if now_ms - restored.lacking_ms >= _LOADED_MS:
+            self._table.free(self._table.absent(restored.groups))
+            restored.groups = frozenset()
 
     def judge(self, now_ms: EpochMs) -> ClusterSnapshot:
         """Judge what may have changed and publish the snapshot."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lagwatch.core.model import UNKNOWN
 from lagwatch.ports.reports import Backlog, Commits
 
 
@@ -18,7 +19,9 @@ class Restored:
     offsets_topic_id: str
     """"" unknown."""
     groups: frozenset[str] = field(default_factory=frozenset)
-    """Groups that Kafka listed before; empty once the first list has been compared."""
+    """Groups that Kafka listed before and has not listed since; empty once they are dropped."""
+    lacking_ms: int = UNKNOWN
+    """When they were first missing in a list; -1 not yet."""
     compared: bool = False
 
     def other_topic(self, report: Backlog) -> str:

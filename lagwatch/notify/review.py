@@ -7,7 +7,7 @@ from typing import Final
 
 from lagwatch.clock import SystemClock
 from lagwatch.config.alerts import AlertsSettings, MuteSettings, PolicySettings
-from lagwatch.config.alerts_channels import HTTP
+from lagwatch.config.alerts_channels import HTTP, ChannelSettings
 from lagwatch.config.settings import Settings
 from lagwatch.errors import ConfigError, Fault
 from lagwatch.notify.channels.registry import kind_of, open_channel
@@ -32,16 +32,25 @@ def review(settings: Settings) -> list[Fault]:
 def template_faults(alerts: AlertsSettings) -> Iterator[Fault]:
     """What is wrong with the templates of all channels."""
     for name, settings in alerts.channels():
-        kind = kind_of(settings)
-        for template in kind.templates(settings):
-            if template.source:
-                key = f"alerts.{kind.table}.{name}.{template.option}"
-                yield from Templates(html=template.html).faults(key, template.source)
+        yield from _of_templates(name, settings)
+
+
+def _of_templates(name: str, settings: ChannelSettings) -> Iterator[Fault]:
+    kind = kind_of(settings)
+    for template in kind.templates(settings):
+        if template.source:
+            key = f"alerts.{kind.table}.{name}.{template.option}"
+            yield from Templates(html=template.html).faults(key, template.source)
 
 
 def opening_faults(alerts: AlertsSettings) -> Iterator[Fault]:
-    """What is wrong with certificates, libraries and URLs: found only by opening the channels."""
+    """What is wrong with certificates, libraries and URLs: found only by opening the channels.
+
+    A channel with a broken template cannot be opened: that is said by `template_faults`.
+    """
     for name, settings in alerts.channels():
+        if any(_of_templates(name, settings)):
+            continue
         try:
             open_channel(name, settings, SystemClock())
         except ConfigError as error:

@@ -114,6 +114,20 @@ def test_config_check_shows_the_policy_of_a_group_and_broken_templates(tmp_path)
     assert "alerts.webhook.h.body: line 1: there is no variable 'nix'" in bad.stderr
 
 
+def test_config_check_says_where_a_template_ends_too_early(tmp_path) -> None:
+    """Beside the faults of the other channels."""
+    path = written(
+        tmp_path,
+        '[alerts.webhook.h]\nurl = "http://x"\nbody = "{{ notice.group "\n'
+        '[alerts.webhook.i]\nurl = "http://x"\nbody = "{{ nix }}"',
+    )
+    checked = CliRunner().invoke(app, ["config", "check", "-c", str(path)])
+
+    assert checked.exit_code == 2
+    assert "alerts.webhook.h.body: line 1: unexpected end of template" in checked.stderr
+    assert "alerts.webhook.i.body: line 1: there is no variable 'nix'" in checked.stderr
+
+
 class TestCommands:
     def test_test_sends_a_sample_and_shows_the_answer(self, tmp_path) -> None:
         with receiving() as receiver:

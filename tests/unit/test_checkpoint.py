@@ -275,8 +275,29 @@ def test_a_group_that_is_not_listed_any_more_goes_although_its_tombstone_is_gone
 
     told.restart(away_s=5)
     told.list_groups("h")
+    after_start = list(_windows(told.monitor))
+    told.wait(120)
+    told.list_groups("h")
 
+    assert after_start == [(group, "t", 0) for group in GROUPS]  # Kafka may not have loaded it yet
     assert list(_windows(told.monitor)) == [("h", "t", 0)]
+
+
+def test_groups_that_a_starting_coordinator_lists_late_stay() -> None:
+    told = begun()
+    for group in GROUPS:
+        told.commit(group, "t", 0, 10)
+    told.list_groups(*GROUPS)
+    told.ends()
+
+    told.restart(away_s=5)
+    told.list_groups("h")
+    told.wait(60)
+    told.list_groups(*GROUPS)
+    told.wait(120)
+    told.list_groups("h")  # deleted since: its tombstones are still to be read
+
+    assert list(_windows(told.monitor)) == [(group, "t", 0) for group in GROUPS]
 
 
 def test_a_group_that_was_never_listed_stays() -> None:
