@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lagwatch.core.log_end import LogEndHistory
 from lagwatch.core.model import UNKNOWN, EpochMs, TimeLagReason
-from lagwatch.core.window import CommitColumns, Windows
+from lagwatch.core.window import CommitColumns, Entries, Windows
 from lagwatch.monitor.rows import RowTable
 from lagwatch.monitor.setbacks import Setbacks
 from lagwatch.ports.queries import Loss
@@ -225,7 +225,11 @@ class Losses:
                 waited_ms, reason = self._history.waited(*unread)
                 waited_ms[reason == TimeLagReason.CAUGHT_UP] = 0
                 took_ms = _reading_ms(window.commit_ms, took_ms, waited_ms=int(waited_ms[0]))
-            readable = _PLAUSIBLE * _fastest(window.offset, window.commit_ms) * max(took_ms, 0)
+            # what producers kept while Kafka was away is read at once afterwards
+            took_ms = max(took_ms, 0) + self._away_ms(
+                int(row[index]), window, committed_ms[index], skew_ms
+            )
+            readable = _PLAUSIBLE * _fastest(window.offset, window.commit_ms) * took_ms
             if start[index] in offset[:index][same[:index]]:
                 continue  # a consumer has its messages deleted up to a commit of its own
             # a lag proves nothing while the messages may have been there when they were committed
@@ -273,6 +277,12 @@ class Losses:
             if held[index] and self._may_read_on(row, skew_ms):
                 continue
             self._lose(row, int(counted[index]), end, now_ms, exact=not held[index])
+
+    def _away_ms(self, row: int, window: Entries, committed_ms: int, skew_ms: int) -> int:
+        """For how long a row's partition was away since the first commit of its window."""
+        first_ms = window.commit_ms[0] + skew_ms if window.commit_ms else int(committed_ms)
+        there_ms = self._seen_ms(row, first_ms, committed_ms)
+        return max(int(committed_ms) - first_ms - there_ms, 0)
 
     def _may_read_on(self, row: int, skew_ms: int) -> bool:
         """Has the consumer not hung since its last commit, as far as is known?"""

@@ -147,6 +147,10 @@ class Alerts:
             for cluster in settings.clusters
         }
         self._own = OwnIncidents(incident for incident in kept if incident.about is not About.GROUP)
+        for name, since_ms in self._own.channels().items():
+            if name in self._outlets:  # it fails until an attempt succeeds
+                self._outlets[name].counts.failing_since_ms = since_ms
+                self._outlets[name].counts.last_error = "none since lagwatch started"
         self._health: Callable[[], Sequence[ClusterHealth]] = tuple
         self._history_problem: Callable[[], str] = str
         self._history_since_ms: int | None = None

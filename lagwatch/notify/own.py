@@ -67,6 +67,14 @@ class OwnIncidents:
     def open_incidents(self) -> int:
         return sum(tracked.state.incident is not None for tracked in self._tracked.values())
 
+    def channels(self) -> dict[str, EpochMs]:
+        """Since when each channel has not delivered that has an open incident."""
+        return {
+            name: tracked.state.incident.since_ms
+            for (about, _, name), tracked in self._tracked.items()
+            if about == About.CHANNEL.value and tracked.state.incident is not None
+        }
+
     def changes(
         self, conditions: Sequence[Condition], every: tuple[Listener, ...], now_ms: EpochMs
     ) -> list[Change]:

@@ -175,6 +175,32 @@ def test_wrong_credentials_are_retried_and_reported(tmp_path, clock) -> None:
     assert "401" in good.notices[1]["verdict"]["problem"]
 
 
+def test_a_channel_that_does_not_deliver_is_not_well_again_because_of_a_restart(
+    tmp_path, clock
+) -> None:
+    with receiving(Reply(status=503), *[Reply(after_s=60)] * 9) as bad, receiving() as good:
+        text = "undelivered_after_s = 0\n" + POLICY
+        channels = hook(bad.url, "bad") + hook(good.url, "good")
+        settings = alert_settings(tmp_path, text + channels)
+        fleet = Fleet(["billing"], clock)
+        with running(settings, clock) as alerts:
+            fleet.fail("billing")
+            alerts.sees(fleet)
+            eventually(lambda: len(bad.requests) == 1, "the refused attempt")
+            look(alerts)
+            eventually(lambda: len(good.notices) == 2, "word about the refusal")
+        with running(settings, clock) as alerts:
+            look(alerts)
+            clock.ahead_ms += 11_000
+            look(alerts)
+            clock.ahead_ms += 11_000
+            look(alerts)
+            open_now = alerts.call(lambda: alerts.alerts.incidents(IncidentAsk(state="open")))[0]
+
+    assert "bad" in [each.group for each in open_now]
+    assert {notice["event"] for notice in good.notices} == {"open"}
+
+
 def test_a_renamed_channel_loses_nothing(tmp_path, clock) -> None:
     fleet = Fleet(["billing"], clock)
     with receiving(*[Reply(status=503)] * 100) as away:

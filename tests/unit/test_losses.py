@@ -163,6 +163,32 @@ def test_an_outage_is_no_silence_of_a_member_that_deletes_what_it_has_read(round
     assert rounds.lost() == 0
 
 
+def test_what_producers_kept_during_an_outage_is_read_at_once_afterwards(rounds: Rounds) -> None:
+    rounds.hold()
+    rounds.round(0, 40)
+    rounds.commit(40)
+    rounds.round(0, 40)
+    end = 40
+    for number in range(60):
+        end += 10
+        if number % 6 == 5:
+            rounds.commit(end - 10)
+        rounds.round(end - 12, end)
+    rounds.now_ms += 130_000  # Kafka is away: no messages, no rounds, no commits
+    rounds.round(end - 12, end)
+    rounds.commit(end)
+    rounds.round(end - 12, end)
+    end += 350  # what was kept; read and deleted before the next commit
+    for _ in range(5):
+        end += 10
+        rounds.round(end - 12, end)
+    rounds.commit(end)
+    rounds.round(end - 12, end)
+    rounds.round(end - 12, end)
+
+    assert rounds.lost() == 0
+
+
 def test_a_member_of_which_little_is_known_has_time_to_commit(rounds: Rounds) -> None:
     """It reads and deletes all the time, and commits every 150 s."""
     rounds.hold()
