@@ -6,11 +6,13 @@ On a machine without Java or Kafka's jars the tests that need them are skipped, 
 under `CI=true` nothing may be skipped.
 """
 
+import logging
 import os
 from collections.abc import Iterator
 from typing import TypeVar
 
 import pytest
+import structlog
 from hypothesis import settings
 
 from lagwatch.core.judged import Judged
@@ -38,6 +40,21 @@ settings.register_profile("quick", deadline=None, max_examples=10)
 settings.load_profile("full")
 # in every test each round judges all rows as well: what was not judged must be the same
 Judged.compares = True
+
+
+@pytest.fixture(autouse=True)
+def _own_log() -> Iterator[None]:
+    """Undo what a test does to the log: its stream may be one that ends with the test.
+
+    A command run in this process sets the log up, as every command does. What a later test writes
+    to a stream that is closed by then would come out as an error on that test's stderr.
+    """
+    root = logging.getLogger()
+    handlers, level, structlog_settings = root.handlers[:], root.level, structlog.get_config()
+    yield
+    root.setLevel(level)
+    root.handlers[:] = handlers
+    structlog.configure(**structlog_settings)
 
 
 @pytest.fixture(scope="session")
