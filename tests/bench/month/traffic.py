@@ -179,7 +179,7 @@ class Traffic:
         self._last_offset = np.maximum(whole(self._processed) - plan.rows.control, 0)
         self._tail = np.full((3, self.number, TAIL), -1, np.int64)
         self._tail_number = np.zeros(self.number, np.int64)
-        self._newest = no_commits()
+        self._newest = self._before = no_commits()
 
     @property
     def rates(self) -> Floats:
@@ -194,32 +194,29 @@ class Traffic:
     def tail(self, now_s: float, since: int = 0) -> Commits:
         """What a reader of the offsets topic finds: the last days, and the last by key.
 
-        Who goes on at a place in it reads commits from the order `since` on.
+        Who goes on at a place in it reads commits from the order `since` on: no more than half an
+        hour of them, see `_remember`.
         """
-        _, at_ms, order = self._tail
+        until = int(np.searchsorted(self._newest.at_ms, START_MS + int(now_s * 1000)))
+        newest = self._newest.part(0, until)
         if since:
-            # all of them are much younger than what is compacted away
-            rows = np.flatnonzero(order.max(axis=1) >= since)
-            row, slot = np.nonzero(order[rows] >= since)
-            found = self._sorted(rows[row], slot, now_s)
+            found = self._before.followed_by(newest)
             return found.part(int(np.searchsorted(found.order, since)), len(found))
+        return self._held_by_topic(now_s).followed_by(newest)
+
+    def _held_by_topic(self, now_s: float) -> Commits:
+        """Commits of the tail in the order they were made, but for the newest chunk's."""
+        offset, at_ms, order = self._tail
         kept = at_ms >= START_MS + int((now_s - BEFORE_S) * 1000)
         kept[np.arange(self.number), (self._tail_number - 1) % TAIL] = True
         age = (self._tail_number[:, None] - 1 - np.arange(TAIL)) % TAIL
         kept &= age < np.where(self._rows.cadence_s < _FAST_S, FAST_TAIL, TAIL)[:, None]
         row, slot = np.nonzero(kept & (at_ms >= 0))
-        return self._sorted(row, slot, now_s)
-
-    def _sorted(self, row: Ints, slot: Ints, now_s: float) -> Commits:
-        """Commits of the tail in the order they were made, and those made since."""
-        offset, at_ms, order = self._tail
         by_order = np.argsort(order[row, slot])
         row, slot = row[by_order], slot[by_order]
-        older = Commits(
+        return Commits(
             row=row, offset=offset[row, slot], at_ms=at_ms[row, slot], order=order[row, slot]
         )
-        until = np.searchsorted(self._newest.at_ms, START_MS + int(now_s * 1000))
-        return older.followed_by(self._newest.part(0, int(until)))
 
     def chunk(self) -> Chunk:
         """The next half hour."""
@@ -250,7 +247,7 @@ class Traffic:
             _Extra(at_s=at_s, row=row, offset=-1)
             for at_s, row in self._removals.pop(self._next_chunk, [])
         ]
-        self._remember(self._newest)
+        self._remember()
         commits = self._commits(start_s, grid, produced, processed, extras=finals + extras, rng=rng)
         self._newest = commits
         self._produced, self._processed = produced[:, -1].copy(), processed[:, -1].copy()
@@ -533,8 +530,14 @@ class Traffic:
         for start, end in zip(heads[places].tolist(), ends[places].tolist(), strict=True):
             np.maximum.accumulate(offset[start:end], out=offset[start:end])
 
-    def _remember(self, made: Commits) -> None:
-        """Keep the newest commits of each row; removed ones and those before them are gone."""
+    def _remember(self) -> None:
+        """Keep the newest commits of each row; removed ones and those before them are gone.
+
+        Only until the monitor starts: after that it goes on from a checkpoint, which is minutes old.
+        """
+        made = self._before = self._newest
+        if self._next_chunk >= 0:
+            return
         kept = np.ones(len(made), np.bool_)
         for place in np.flatnonzero(made.offset < 0).tolist():
             row = made.row[place]
