@@ -110,7 +110,9 @@ class Refusal(StrEnum):
     """Why a receiver did not accept a message: decides what is tried next."""
 
     UNAVAILABLE = "unavailable"
-    """No answer, or one that says to come again: 408, 425, 429, 5xx."""
+    """No answer, or one that says to come again: 408, 425, 429."""
+    FAILED = "failed"
+    """5xx: the receiver is down, or it fails on what is in the message."""
     CUT = "cut"
     """The connection ended in the middle of the request: the receiver may be down, or a proxy may
     cut what is too large."""

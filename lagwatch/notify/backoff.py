@@ -18,6 +18,7 @@ class ChannelBackoff:
     """From a second to five minutes; 30 s to 15 minutes where somebody must act (401, 404)."""
 
     def __init__(self, chance: Random) -> None:
+        self.chance = chance
         self._usual = Backoff(first_s=_FIRST_S, longest_s=_LONGEST_S, chance=chance)
         self._slow = Backoff(first_s=_SLOW_FIRST_S, longest_s=_SLOW_LONGEST_S, chance=chance)
 

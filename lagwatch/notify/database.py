@@ -86,6 +86,9 @@ CREATE TABLE IF NOT EXISTS budgets (
   cluster TEXT NOT NULL, name TEXT NOT NULL, policy TEXT NOT NULL, last_ms INTEGER NOT NULL,
   body BLOB NOT NULL, PRIMARY KEY (cluster, name, policy)
 ) WITHOUT ROWID, STRICT;
+CREATE TABLE IF NOT EXISTS pauses (
+  channel TEXT PRIMARY KEY, until_ms INTEGER NOT NULL
+) WITHOUT ROWID, STRICT;
 """
 """Tables that files of this version may lack. An older program leaves them alone."""
 

@@ -20,11 +20,14 @@ from lagwatch.notify.backoff import Allowance, ChannelBackoff
 from lagwatch.notify.channels.base import Channel, KeepsAlive, Limits
 from lagwatch.notify.notice import Message
 from lagwatch.notify.outbox import Outbox
+from lagwatch.notify.suspects import Suspects
 
 _LONGEST_SLEEP_S: Final = 60.0
 _AFTER_TROUBLE_S: Final = 5.0
 """Pause after the file could not be read or written."""
 _CLOSE_WITHIN_S: Final = 2.0
+_LONGEST_ASKED_S: Final = 3600.0
+"""Longest wait that a receiver may ask for."""
 _PROMPT_MESSAGES: Final = 2
 """Messages within two intervals that are sent without waiting for one to end."""
 _CUTS_BEFORE_SPLIT: Final = 2
@@ -167,7 +170,8 @@ class Deliverer:
         self._failures = 0
         """In a row, of whatever message."""
         self._cuts = 0
-        self._paused_until_s = now_s
+        self._paused_until_s = now_s + self._asked_pause_s()
+        self._suspects = Suspects(backoff.chance)
         self._failed_s: float | None = None
         """When the last attempt failed; None: it succeeded."""
         self._sent_s: deque[float] = deque()
@@ -187,6 +191,13 @@ class Deliverer:
     def try_now(self) -> None:
         self._paused_until_s = self._clock.monotonic_s()
         self.wake()
+
+    def _asked_pause_s(self) -> float:
+        """How long the receiver still wants no request, as it said before a restart."""
+        until_ms = self._outbox.paused_until_ms(self.outlet.name)
+        self._asked_to_wait = until_ms is not None
+        left_s = 0.0 if until_ms is None else (until_ms - self._clock.now_ms()) / 1000
+        return min(max(0.0, left_s), _LONGEST_ASKED_S)
 
     async def run(self) -> None:
         while True:
@@ -229,20 +240,40 @@ class Deliverer:
         """Make at most one attempt; returns for how many seconds there is nothing to do."""
         self._note_delivery()
         now_s = self._clock.monotonic_s()
-        pause_s = max(self._paused_until_s - now_s, self._allowance.wait_s(now_s))
+        pause_s, later = self._pause(now_s)
+        pause_s = max(pause_s, self._allowance.wait_s(now_s))
         if pause_s > 0:
             return pause_s
-        message = self._outbox.sealed(self.outlet.name)
+        message = self._outbox.sealed(self.outlet.name, later)
         if message is None:
             pause_s = self._packed(now_s)
             if pause_s > 0:
-                return pause_s
-            message = self._outbox.sealed(self.outlet.name)
+                return min((pause_s, *later.values()))
+            message = self._outbox.sealed(self.outlet.name, later)
         if message is None:
-            return _LONGEST_SLEEP_S
+            return min((_LONGEST_SLEEP_S, *later.values()))
         self._allowance.take(now_s)
         await self._attempt(message)
         return 0.0
+
+    def _pause(self, now_s: float) -> tuple[float, dict[str, float]]:
+        """(seconds in which nothing is sent, messages that wait longer and the seconds left).
+
+        One message that fails again and again holds up no other: while the channel pauses because
+        of it alone, another one may go, once, and shows whether the receiver is down.
+        """
+        pause_s = self._paused_until_s - now_s
+        later = self._suspects.waiting(now_s)
+        lone = self._suspects.lone()
+        if pause_s > 0 and lone and self._has_others(lone):
+            later[lone] = pause_s
+            pause_s = min(pause_s, self._suspects.probe_in_s(now_s))
+        return pause_s, later
+
+    def _has_others(self, lone: str) -> bool:
+        name = self.outlet.name
+        waiting = set(self._outbox.on_its_way(name)) - {lone}
+        return bool(waiting) or self._outbox.waiting(name)
 
     def _packed(self, now_s: float) -> float:
         """Seal a message once news has waited for more; returns the seconds left to wait."""
@@ -301,11 +332,11 @@ class Deliverer:
         self._paused_until_s = self._clock.monotonic_s()
         self._failed_s = None
         counts = self.outlet.counts
-        counts.failing_since_ms, counts.last_error = None, ""
         counts.delivered += 1
         counts.notices += len(message.notices)
         self._sent_s.append(self._clock.monotonic_s())
         self._not_noted = message
+        self._suspects.passed(message.id)
         self._note_delivery()
         _log.info(
             "notices_delivered",
@@ -322,22 +353,27 @@ class Deliverer:
         if self._not_noted is not None:
             self._outbox.delivered(self._not_noted, self._clock.now_ms())
             self._not_noted = None
+            if self._asked_to_wait:
+                self._outbox.unpause(self.outlet.name)
+                self._asked_to_wait = False
+            self._note_health()
 
     def _failed(self, message: Message, error: NotifyError) -> None:
         if self._made_smaller(message, error):
             return
         now_s = self._clock.monotonic_s()
-        tried_ms = 0 if self._failed_s is None else round((now_s - self._failed_s) * 1000)
+        blamed = self._suspects.blamed(message, error)
+        since_s = self._suspects.failed(message, error, now_s)
+        if since_s is None and self._failed_s is not None:
+            since_s = now_s - self._failed_s
+        tried_ms = round((since_s or 0.0) * 1000)
         give_up_ms = self.outlet.settings.give_up_after_s * 1000
         self._note_failure(error)
         if error.refusal is Refusal.CONTENT or message.tried_ms + tried_ms >= give_up_ms:
             self._give_up(message, error)
             return
-        self._failed_s = now_s
-        self._failures += 1
-        delay_s = self._backoff.delay_s(self._failures, error.retry_after_s, error.refusal)
-        self._paused_until_s = now_s + delay_s
         self._outbox.failed(message, str(error), tried_ms)
+        delay_s = self._next_delay_s(message, error, now_s, blamed=blamed)
         self.outlet.counts.failed += 1
         # the same failure again and again is no news
         level = _log.warning if str(error) != message.last_error else _log.debug
@@ -350,25 +386,60 @@ class Deliverer:
             reason=str(error),
         )
 
+    def _next_delay_s(
+        self, message: Message, error: NotifyError, now_s: float, *, blamed: bool
+    ) -> float:
+        """Pause the channel, or the message alone if it is to blame; returns for how long."""
+        known = self._suspects.is_aside(message.id)
+        aside_s: float | None = None
+        cut_short = self._is_cut_short(message, error)
+        if cut_short or self._suspects.to_split(message, error, blamed=blamed):
+            self._split(message)  # the back-off goes on: the receiver may as well be down
+        elif blamed and len(message.notices) == 1:
+            aside_s = self._suspects.set_aside(message, error, now_s, self._clock.now_ms())
+        if known and aside_s is not None:
+            return aside_s  # that it fails says nothing about the receiver
+        self._failed_s = now_s
+        self._failures += 1
+        if blamed and self._failures == 1:
+            return aside_s or 0.0  # others passed just before
+        delay_s = self._backoff.delay_s(self._failures, error.retry_after_s, error.refusal)
+        self._paused_until_s = now_s + delay_s
+        if error.retry_after_s is not None:
+            self._outbox.pause(self.outlet.name, self._clock.now_ms() + round(delay_s * 1000))
+            self._asked_to_wait = True
+        return delay_s
+
     def _made_smaller(self, message: Message, error: NotifyError) -> bool:
-        """Whether the message was split or shortened, because that may help."""
-        self._cuts = self._cuts + 1 if error.refusal is Refusal.CUT else 0
-        too_large = error.refusal is Refusal.TOO_LARGE
-        cut = error.refusal is Refusal.CUT and self._cuts >= _CUTS_BEFORE_SPLIT
-        if cut and message.splits < _MOST_SPLITS_BY_CUTS:
-            # the back-off goes on all the same: the receiver may as well be down
-            self._outbox.split(message)
-            return False
-        if too_large and self._outbox.split(message):
-            return True
-        if too_large and not message.brief:
-            self._outbox.shorten(message)
-            return True
+        """Whether the message was split or shortened, because it may pass at once then."""
+        if error.refusal is Refusal.TOO_LARGE:
+            if self._split(message):
+                return True
+            if not message.brief:
+                self._outbox.shorten(message)
+                return True
         return (
             error.refusal is Refusal.CONTENT
             and message.splits < _CONTENT_SPLITS
-            and self._outbox.split(message)
+            and self._split(message)
         )
+
+    def _is_cut_short(self, message: Message, error: NotifyError) -> bool:
+        """True if a smaller message may pass what cuts the connection."""
+        self._cuts = self._cuts + 1 if error.refusal is Refusal.CUT else 0
+        return self._cuts >= _CUTS_BEFORE_SPLIT and message.splits < _MOST_SPLITS_BY_CUTS
+
+    def _split(self, message: Message) -> bool:
+        parts = self._outbox.split(message)
+        self._suspects.divided(message.id, parts)
+        return bool(parts)
+
+    def _note_health(self) -> None:
+        """After a success: the channel is well, but for messages that fail by themselves."""
+        if self._suspects.any:
+            self._suspects.keep_only(self._outbox.on_its_way(self.outlet.name))
+        counts = self.outlet.counts
+        counts.failing_since_ms, counts.last_error = self._suspects.trouble()
 
     def _note_failure(self, error: NotifyError) -> None:
         counts = self.outlet.counts

@@ -7,6 +7,7 @@ the message has been delivered, it is dissolved and packed anew: what a receiver
 group is what is true.
 """
 
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -86,12 +87,26 @@ class Outbox:
         ).fetchone()
         return bool(row[0])
 
-    def sealed(self, channel: str) -> Message | None:
-        """The oldest message that is on its way; messages overtaken by newer news are dissolved."""
+    def on_its_way(self, channel: str) -> list[str]:
+        """Ids of the messages that are sealed and not delivered."""
+        rows = self._database.connection.execute(
+            "SELECT id FROM messages WHERE channel = ?", (channel,)
+        )
+        return [row["id"] for row in rows]
+
+    def sealed(self, channel: str, skipped: Iterable[str] = ()) -> Message | None:
+        """The message that was tried least, the oldest of these; None if all are `skipped`.
+
+        Messages overtaken by newer news are dissolved.
+        """
         self._dissolve_overtaken(channel)
+        left_out = json.dumps([*skipped])
         while True:
             row = self._database.connection.execute(
-                "SELECT * FROM messages WHERE channel = ? ORDER BY number LIMIT 1", (channel,)
+                "SELECT * FROM messages WHERE channel = ?"
+                " AND id NOT IN (SELECT value FROM json_each(?))"
+                " ORDER BY attempts, number LIMIT 1",
+                (channel, left_out),
             ).fetchone()
             if row is None:
                 return None
@@ -135,12 +150,32 @@ class Outbox:
             )
         )
 
-    def split(self, message: Message) -> bool:
-        """Put its notices into two messages; False when it holds one only."""
+    def split(self, message: Message) -> tuple[str, ...]:
+        """Put its notices into two messages; returns their ids, () when it holds one only."""
         if len(message.notices) == 1:
-            return False
-        self._database.write(lambda connection: _split(connection, message))
-        return True
+            return ()
+        return self._database.write(lambda connection: _split(connection, message))
+
+    def pause(self, channel: str, until_ms: int) -> None:
+        """Remember, also over a restart, that a receiver wants no request before an instant."""
+        self._database.write(
+            lambda connection: connection.execute(
+                "INSERT OR REPLACE INTO pauses VALUES (?, ?)", (channel, until_ms)
+            )
+        )
+
+    def unpause(self, channel: str) -> None:
+        self._database.write(
+            lambda connection: connection.execute(
+                "DELETE FROM pauses WHERE channel = ?", (channel,)
+            )
+        )
+
+    def paused_until_ms(self, channel: str) -> int | None:
+        row = self._database.connection.execute(
+            "SELECT until_ms FROM pauses WHERE channel = ?", (channel,)
+        ).fetchone()
+        return None if row is None else int(row[0])
 
     def shorten(self, message: Message) -> None:
         """Send it without the partitions: it is too large although it holds one notice."""
@@ -370,7 +405,7 @@ def _end(
     drop_unused_payloads(connection)
 
 
-def _split(connection: sqlite3.Connection, message: Message) -> None:
+def _split(connection: sqlite3.Connection, message: Message) -> tuple[str, ...]:
     """Two messages instead of one; all news of a group stays in one of them."""
     groups = {
         (notice.about.value, notice.cluster, notice.group): number
@@ -390,8 +425,8 @@ def _split(connection: sqlite3.Connection, message: Message) -> None:
     for row in contents:
         place = groups.get(_subject(row), 0)
         parts[int(place >= half)].append(row["notice"])
-    for part in parts:
-        identity = new_id()
+    identities = new_id(), new_id()
+    for identity, part in zip(identities, parts, strict=True):
         new = connection.execute(
             "INSERT INTO messages (id, channel, at_ms, attempts, tried_ms, last_error, splits)"
             " SELECT ?, channel, at_ms, attempts, tried_ms, last_error, splits + 1"
@@ -407,6 +442,7 @@ def _split(connection: sqlite3.Connection, message: Message) -> None:
             [(identity, notice, message.id) for notice in part],
         )
     connection.execute("DELETE FROM messages WHERE number = ?", (old,))
+    return identities
 
 
 def _set_aside(connection: sqlite3.Connection, notice: int, error: str) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # loaded with the first channel: the configuration alone need
 
 _HEALING: Final = frozenset({408, 425, 429})
 """Refusals that may heal by themselves."""
+_RETRYABLE: Final = (Refusal.UNAVAILABLE, Refusal.FAILED)
 _NOT_ACCEPTED: Final = frozenset({401, 402, 403, 404, 405, 407, 410})
 """Refusals of the address or the credentials: somebody has to mend the receiver or its options."""
 _SHOWN_CHARACTERS: Final = 200
@@ -101,7 +102,7 @@ class HttpSender:
         raise NotifyError(
             channel=self._channel,
             message=shown,
-            retryable=refusal(status) is Refusal.UNAVAILABLE,
+            retryable=refusal(status) in _RETRYABLE,
             retry_after_s=_retry_after_s(response),
             refusal=refusal(status),
         )
@@ -156,8 +157,10 @@ def _one_line(value: str) -> bytes:
 
 def refusal(status: int) -> Refusal:
     """What an answer other than 2xx means for the next attempt."""
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _HEALING:
+    if status in _HEALING:
         return Refusal.UNAVAILABLE
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return Refusal.FAILED
     if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         return Refusal.TOO_LARGE
     if status in _NOT_ACCEPTED or status < HTTPStatus.BAD_REQUEST:

@@ -1,0 +1,221 @@
+"""A channel whose time passes only when a test says so; its receiver fails as the test decides."""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lagwatch.core.incident import Act, Decision, Incident, Reason, State, Tell
+from lagwatch.core.model import EpochMs, GroupStatus
+from lagwatch.errors import NotifyError, Refusal
+from lagwatch.notify.backoff import ChannelBackoff
+from lagwatch.notify.channels.base import Limits
+from lagwatch.notify.channels.webhook import WebhookSettings
+from lagwatch.notify.database import Database
+from lagwatch.notify.dispatch import Deliverer, Outlet
+from lagwatch.notify.notice import Message, Notice
+from lagwatch.notify.outbox import Outbox
+from lagwatch.notify.store import Change, IncidentStore, Listener
+
+CHANNEL = "hook"
+
+
+class SteppedClock:
+    """Time passes only when a test says so."""
+
+    def __init__(self) -> None:
+        self.s = 0.0
+        self.wall_ms = 1_800_000_000_000
+
+    def now_ms(self) -> EpochMs:
+        return EpochMs(self.wall_ms)
+
+    def monotonic_s(self) -> float:
+        return self.s
+
+    async def sleep(self, delay_s: float) -> None:
+        raise AssertionError(f"nothing sleeps {delay_s} s here")
+
+    def pass_s(self, seconds: float) -> None:
+        self.s += seconds
+        self.wall_ms += round(seconds * 1000)
+
+
+@dataclass
+class Unsteady:
+    """A receiver that keeps the last word about each group; `fails` decides about each attempt.
+
+    A failure after the fact (the answer is lost) counts as heard.
+    """
+
+    fails: Callable[[], NotifyError | None]
+    loses_answer: Callable[[], bool] = lambda: False
+    word: dict[str, str] = field(default_factory=dict)
+    heard: list[Message] = field(default_factory=list)
+    attempts: int = 0
+    limits: Limits = Limits()  # noqa: RUF009 it is frozen
+
+    async def send(self, message: Message) -> str:
+        self.attempts += 1
+        error = self.fails()
+        if error is not None and not self.loses_answer():
+            raise error
+        self.heard.append(message)
+        for notice in message.notices:
+            self.word[notice.group] = "ok" if notice.closing else notice.severity
+        if error is not None:
+            raise error
+        return "fine"
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+class World:
+    """Incidents decided by a test, kept and delivered by the real parts."""
+
+    def __init__(
+        self,
+        database: Database,
+        receiver: Unsteady,
+        limits: Limits,
+        chance: random.Random,
+        runner: asyncio.Runner,
+        *,
+        interval_s: float,
+    ) -> None:
+        self._runner = runner
+        self.clock = SteppedClock()
+        self.database = database
+        self.store = IncidentStore(database)
+        self.outbox = Outbox(database)
+        self.receiver = receiver
+        self.state: dict[str, tuple[str, Incident]] = {}
+        self._made = 0
+        settings = WebhookSettings(url="http://127.0.0.1:1/", per_minute=6000)
+        outlet = Outlet(
+            name=CHANNEL,
+            channel=receiver,
+            settings=settings,
+            wait_s=1.0,
+            interval_s=interval_s,
+            limits=limits,
+        )
+        self.outlet = outlet
+        self.deliverer = Deliverer(self.outbox, outlet, self.clock, ChannelBackoff(chance))
+
+    def restart(self) -> None:
+        """Another process goes on with the same file."""
+        backoff = ChannelBackoff(random.Random(0))  # noqa: S311
+        self.deliverer = Deliverer(self.outbox, self.outlet, self.clock, backoff)
+
+    @property
+    def truth(self) -> dict[str, str]:
+        words = {GroupStatus.WARN: "warning", GroupStatus.ERR: "error"}
+        return {group: words[incident.severity] for group, (_, incident) in self.state.items()}
+
+    def bad(self, group: str, severity: GroupStatus) -> None:
+        now_ms = self.clock.now_ms()
+        known = self.state.get(group)
+        if known is not None and known[1].severity is severity:
+            return
+        if known is None:
+            self._made += 1
+            identity, before = f"i{self._made}", None
+            after = Incident(since_ms=now_ms, opened_ms=now_ms, severity=severity, told=severity)
+            act, tell, reason = Act.OPEN, Tell.OPEN, Reason.FIRST
+        else:
+            identity, before = known
+            after = Incident(
+                since_ms=before.since_ms,
+                opened_ms=before.opened_ms,
+                severity=severity,
+                told=severity,
+            )
+            worse = severity > before.severity
+            act = Act.ESCALATE if worse else Act.DE_ESCALATE
+            tell = Tell.ESCALATE if worse else Tell.DE_ESCALATE
+            reason = Reason.ESCALATED if worse else Reason.DE_ESCALATED
+        self.state[group] = (identity, after)
+        self._record(group, identity, before, after, Decision(act=act, tell=tell, reason=reason))
+
+    def good(self, group: str) -> None:
+        known = self.state.pop(group, None)
+        if known is not None:
+            decision = Decision(act=Act.CLOSE, tell=Tell.CLOSE, reason=Reason.HEALED)
+            self._record(group, known[0], known[1], None, decision)
+
+    def deliver_for(self, seconds: float) -> None:
+        """Let the deliverer work for so long."""
+        end_s = self.clock.s + seconds
+        while self.clock.s < end_s:
+            pause_s = self._runner.run(self.deliverer.turn())
+            self.clock.pass_s(min(pause_s or 0.02, max(0.001, end_s - self.clock.s)))
+
+    def _record(
+        self,
+        group: str,
+        identity: str,
+        before: Incident | None,
+        after: Incident | None,
+        decision: Decision,
+    ) -> None:
+        incident = after or before
+        assert incident is not None
+        now_ms = self.clock.now_ms()
+        notice = Notice(
+            key="",
+            incident=identity,
+            event=decision.tell,
+            cluster="here",
+            group=group,
+            severity="error" if incident.severity is GroupStatus.ERR else "warning",
+            reason=decision.reason.value,
+            policy="all",
+            since_ms=incident.since_ms,
+            opened_ms=incident.opened_ms,
+            at_ms=now_ms,
+            url="",
+            verdict={"rule": "stopped", "total_lag": 7},
+        )
+        change = Change(
+            incident=identity,
+            cluster="here",
+            group=group,
+            policy="all",
+            before=State(incident=before),
+            after=State(incident=after),
+            decision=decision,
+            complete=1.0,
+            notice=notice,
+            listeners=(Listener(channel=CHANNEL, threshold=GroupStatus.WARN),),
+            as_burrow=False,
+        )
+        self.store.record([change], now_ms)
+
+
+@contextmanager
+def world(
+    folder: Path,
+    receiver: Unsteady,
+    *,
+    seed: int = 0,
+    limits: Limits = Limits(),  # noqa: B008 it is frozen
+    interval_s: float = 0.0,
+) -> Iterator[World]:
+    chance = random.Random(seed)  # noqa: S311
+    with (
+        Database(folder / f"{seed}.sqlite", now_ms=0) as database,
+        asyncio.Runner() as runner,
+    ):
+        yield World(database, receiver, limits, chance, runner, interval_s=interval_s)
+
+
+def down() -> NotifyError:
+    return NotifyError(channel=CHANNEL, message="503", retryable=True)
+
+
+def too_large() -> NotifyError:
+    return NotifyError(channel=CHANNEL, message="413", retryable=False, refusal=Refusal.TOO_LARGE)
