@@ -533,7 +533,7 @@ class Traffic:
     def _remember(self) -> None:
         """Keep the newest commits of each row; removed ones and those before them are gone.
 
-        Only until the monitor starts: after that it goes on from a checkpoint, which is minutes old.
+        Only until the monitor starts: it then goes on from a checkpoint, which is minutes old.
         """
         made = self._before = self._newest
         if self._next_chunk >= 0:
