@@ -181,8 +181,8 @@ GROUP_LOST = Metric(
     name="lagwatch_group_lost_messages",
     labels=_GROUP,
     unit="messages",
-    help="Messages between the committed offset and the log start: gone before the group read "
-    "them, and not skipped yet.",
+    help="Messages between the committed offset and the log start of partitions with a counted "
+    "loss: gone before the group read them, and not skipped yet.",
 )
 GROUP_RETENTION_USED = Metric(
     name="lagwatch_group_retention_used_ratio",

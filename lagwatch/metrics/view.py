@@ -254,10 +254,15 @@ class View:
     @property
     def pair_lost(self) -> Int64:
         """Messages deleted unread, so far."""
+        return _sums(self._lost, self.pair_first)
+
+    @cached_property
+    def _lost(self) -> Int64:
+        """Messages of each row that were counted as deleted unread, so far."""
         lost = self.snapshot.around.facts.lost
         if lost is None:
-            return np.zeros(self.pair_first.size, np.int64)
-        return _sums(np.maximum(lost[self.rows.window], 0), self.pair_first)
+            return np.zeros(self.rows.lag.size, np.int64)
+        return np.maximum(lost[self.rows.window], 0)
 
     # groups
 
@@ -343,11 +348,15 @@ class View:
 
     @property
     def group_lost(self) -> Int64:
-        """Messages that retention removed before they were read; unknown when nothing is known."""
+        """Messages that were lost and are not skipped yet; unknown when nothing is known.
+
+        Only of rows with a counted loss: a consumer that has its messages deleted once they are
+        read, as Kafka Streams does, commits after that and loses nothing.
+        """
         start = self.at_topic_partition(self.topics.log_start)
         known = (start >= 0) & (self.rows.committed >= 0)
-        lost = np.where(known, np.maximum(start - self.rows.committed, 0), UNKNOWN)
-        return _known_sum(lost, self.snapshot.group.first[:-1])
+        gone = np.where(self._lost > 0, np.maximum(start - self.rows.committed, 0), 0)
+        return _known_sum(np.where(known, gone, UNKNOWN), self.snapshot.group.first[:-1])
 
     @property
     def group_retention_used(self) -> Float64:

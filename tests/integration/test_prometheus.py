@@ -6,13 +6,16 @@ Every expression of every dashboard must find some, and every rule must be under
 import json
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
 
 from lagwatch.kafka.embedded import EmbeddedKafka
 from tests.support.dashboards import Expression, expressions, for_all, metrics_in, rules
-from tests.support.scene import CLUSTER, Scene, watched_scene
+from tests.support.kafka import create_topic, produce, unique
+from tests.support.scene import CLUSTER, Scene, remove, watched_scene
 from tests.support.waiting import eventually
 
 _DEADLINE_S = 90
@@ -112,6 +115,54 @@ def test_a_group_that_stopped_and_lost_messages_raises_its_alerts(scene: Scene) 
         "both alerts are pending or firing",
         timeout_s=_DEADLINE_S,
     )
+
+
+def test_a_consumer_that_has_its_messages_deleted_before_it_commits_raises_no_alert(
+    scene: Scene, kafka: EmbeddedKafka
+) -> None:
+    """As Kafka Streams does with its repartition topics."""
+    topic, group = create_topic(kafka), unique("streams")
+    of_topic = f'topic="{topic}"'
+    produce(kafka, topic, 20)
+
+    def found(query: str) -> bool:
+        return bool(scene.prometheus.query(query))
+
+    with _member(kafka, group, topic) as consumer:
+        assert len(consumer.consume(10, _DEADLINE_S)) == 10
+        consumer.commit(asynchronous=False)
+        eventually(
+            lambda: found(f"lagwatch_partition_owner_info{{{of_topic}}}"),
+            "lagwatch knows the member",
+            timeout_s=_DEADLINE_S,
+        )
+        remove(kafka, topic, before=20)
+        eventually(
+            lambda: found(f"lagwatch_log_start_offset{{{of_topic}}} == 20"),
+            "messages after the committed offset are gone",
+            timeout_s=_DEADLINE_S,
+        )
+        behind = scene.prometheus.query(f"lagwatch_committed_offset{{{of_topic}}}")
+        lost = scene.prometheus.query(f'lagwatch_group_lost_messages{{group="{group}"}}')
+        alerts = scene.prometheus.query(f'ALERTS{{group="{group}"}}')
+
+    assert [float(series["value"][1]) for series in behind] == [10]
+    assert [float(series["value"][1]) for series in lost] == [0]
+    assert [alert["metric"]["alertname"] for alert in alerts if "Lost" in str(alert)] == []
+
+
+@contextmanager
+def _member(kafka: EmbeddedKafka, group: str, topic: str) -> Iterator[Consumer]:
+    """The only member of a group, which reads from the beginning and commits when told to."""
+    consumer = Consumer(
+        kafka.admin_config()
+        | {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    )
+    try:
+        consumer.subscribe([topic])
+        yield consumer
+    finally:
+        consumer.close()
 
 
 def test_what_prometheus_holds_is_what_the_api_says(scene: Scene) -> None:

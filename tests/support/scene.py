@@ -56,7 +56,7 @@ def watched_scene(kafka: EmbeddedKafka, folder: Path) -> Iterator[Scene]:
     commit(kafka, idle, lossy, 50)
     commit(kafka, catching_up, topic, 100)
     commit(kafka, stopped, lossy, 10)
-    _remove(kafka, lossy, before=20)
+    remove(kafka, lossy, before=20)
     with serving(folder / "log", "--config", str(_configuration(kafka, folder))) as url:
         target = url.removeprefix("http://")
         with scraping(target, folder, rules=RULES) as prometheus:
@@ -119,7 +119,7 @@ def _configuration(kafka: EmbeddedKafka, folder: Path) -> Path:
     return path
 
 
-def _remove(kafka: EmbeddedKafka, topic: str, *, before: int) -> None:
+def remove(kafka: EmbeddedKafka, topic: str, *, before: int) -> None:
     """Take the oldest messages away, as retention does."""
     admin = AdminClient(kafka.admin_config())
     (result,) = admin.delete_records([TopicPartition(topic, 0, before)]).values()

@@ -255,7 +255,9 @@ def test_the_owner_stands_beside_the_partition_it_holds() -> None:
 
 def test_messages_that_retention_took_and_how_near_it_is() -> None:
     cluster = Cluster(
-        topics={"t": [(70, 100), (60, 100)]}, commits={("g", "t", 0): 55, ("h", "t", 1): 80}
+        topics={"t": [(70, 100), (60, 100)]},
+        commits={("g", "t", 0): 55, ("h", "t", 1): 80},
+        silent_s=10,
     )
 
     scrape = Scrape(cluster)

@@ -66,9 +66,8 @@ def test_readable_lag_stands_beside_the_lag() -> None:
     assert scrape.value("lagwatch_group_readable_lag_messages", group="g") == 40
 
 
-def test_lost_messages_are_a_counter_that_begins_at_zero() -> None:
-    cluster = _cluster()
-    before = Scrape(cluster)
+def _delete_15_messages(cluster: Cluster) -> None:
+    """Messages after the committed offset are deleted, and lagwatch sees it."""
     for seconds in (1, 2):
         at_ms = EpochMs(cluster.now_ms + 1000 * seconds)
         cluster.monitor.apply(
@@ -84,8 +83,32 @@ def test_lost_messages_are_a_counter_that_begins_at_zero() -> None:
         )
     cluster.monitor.judge(EpochMs(cluster.now_ms + 2000))
 
+
+def test_lost_messages_are_a_counter_that_begins_at_zero() -> None:
+    cluster = _cluster()
+    before = Scrape(cluster)
+
+    _delete_15_messages(cluster)
+
+    after = Scrape(cluster)
     assert before.value("lagwatch_lost_messages_total", group="g", topic="t") == 0
-    assert Scrape(cluster).value("lagwatch_lost_messages_total", group="g", topic="t") == 15
+    assert after.value("lagwatch_lost_messages_total", group="g", topic="t") == 15
+    assert after.value("lagwatch_group_lost_messages", group="g") == 15
+
+
+def test_messages_that_a_member_may_have_read_and_had_deleted_are_not_lost() -> None:
+    cluster = Cluster(
+        topics={"t": [(10, 100)]},
+        commits={("g", "t", 0): 60},
+        infos=[info("g", holds=[("t", 0)])],
+    )
+
+    _delete_15_messages(cluster)
+
+    after = Scrape(cluster)
+    assert after.value("lagwatch_log_start_offset", topic="t") == 75
+    assert after.value("lagwatch_lost_messages_total", group="g", topic="t") == 0
+    assert after.value("lagwatch_group_lost_messages", group="g") == 0
 
 
 @pytest.mark.parametrize(("skew_s", "lines"), [(None, 0), (30.0, 1), (-0.5, 1)])
