@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -125,7 +126,7 @@ class Service:
         self.stories = Stories(self.monitors)
         self.alerts = Alerts(settings, clock) if settings.alerts.active and not only_looks else None
         self.history = (
-            History(settings.history, clock)
+            History(settings.history, clock, partial(explained, self.queries))
             if settings.history.store != "none" and not only_looks
             else None
         )

@@ -16,6 +16,7 @@ from lagwatch.core.window import Windows
 from lagwatch.errors import HistoryError
 from lagwatch.history.changes import as_events, as_rows
 from lagwatch.history.drivers.registry import open_store
+from lagwatch.history.insights import Explain
 from lagwatch.history.reader import HistoryReader
 from lagwatch.history.recorder import FULL, Recorder, RecorderSettings
 from lagwatch.history.spool import Spool
@@ -33,10 +34,16 @@ _log = structlog.get_logger()
 class History:
     """Records rows, delivers them and answers queries. `offer` never raises and never waits."""
 
-    def __init__(self, settings: HistorySettings, clock: Clock) -> None:
-        """Raises `HistoryError` when the store cannot be understood; nothing is opened yet."""
+    def __init__(
+        self, settings: HistorySettings, clock: Clock, explain: Explain | None = None
+    ) -> None:
+        """Raises `HistoryError` when the store cannot be understood; nothing is opened yet.
+
+        `explain` finds causes and forecasts; without it none are recorded.
+        """
         self._settings = settings
         self._clock = clock
+        self._explain = explain
         self.store = open_store(settings)
         self.queries = HistoryReader(
             self.store,
@@ -68,7 +75,11 @@ class History:
         self._problem = ""
         writer = Writer(spool, self.store, _writer_settings(self._settings), self._clock)
         recorder = Recorder(
-            spool, recorder_settings(self._settings), self._clock, appended=writer.notify
+            spool,
+            recorder_settings(self._settings),
+            self._clock,
+            appended=writer.notify,
+            explain=self._explain,
         )
         self._spool, self._writer, self._recorder = spool, writer, recorder
         writer.start()

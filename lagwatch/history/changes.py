@@ -81,6 +81,14 @@ def differ(before: Capture, new: ClusterSnapshot, rebalances: Mapping[str, int])
     )
 
 
+def changed_status(old: ClusterSnapshot | None, new: ClusterSnapshot) -> frozenset[str]:
+    """Groups that are new or have another status than before."""
+    if old is None:
+        return frozenset(new.groups)
+    was = np.append(old.group.status, UNKNOWN)[group_positions(old, new)]
+    return frozenset(new.groups[number] for number in np.flatnonzero(was != new.group.status))
+
+
 def changes(before: Capture, after: Capture, *, interval_ms: int) -> Changes:
     """Changes between two captures of a cluster, at the instant of the later one."""
     old, new = before.snapshot, after.snapshot
@@ -121,6 +129,7 @@ def _group_events(before: Capture, after: Capture) -> Iterator[Row]:
     for number in np.flatnonzero(np.append(old.group.status, UNKNOWN)[place] != new.group.status):
         was = int(place[number])
         worst = int(new.group.worst_row[number])
+        insight = after.insights.get(new.groups[number])
         yield event(
             new.cluster,
             new.at_ms,
@@ -130,6 +139,9 @@ def _group_events(before: Capture, after: Capture) -> Iterator[Row]:
             after=GroupStatus(int(new.group.status[number])).name,
             rule=None if worst < 0 else Rule(int(new.rows.rule[worst])).word,
             lag=int(new.group.total_lag[number]),
+            cause=insight.cause if insight else None,
+            cause_certainty=insight.cause_certainty if insight else None,
+            detail=(insight.cause_text or None) if insight else None,
         )
     for name in set(old.groups).difference(new.groups) if old.groups is not new.groups else ():
         status = GroupStatus(int(old.group.status[old.group_index[name]]))

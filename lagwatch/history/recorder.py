@@ -8,7 +8,7 @@ samples, which are counted, never a round.
 import hashlib
 import threading
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
@@ -18,21 +18,29 @@ import structlog
 
 from lagwatch.clock import Clock
 from lagwatch.core.model import UNKNOWN
-from lagwatch.core.record import Capture, EventName, Kind, Records, from_rows
+from lagwatch.core.record import Capture, EventName, Insight, Kind, Records, from_rows
 from lagwatch.core.record.build import floor_ms
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.window import Windows
 from lagwatch.errors import HistoryError
-from lagwatch.history.changes import changes, differ, event
+from lagwatch.history.changes import changed_status, changes, differ, event
+from lagwatch.history.insights import Explain, insights
 from lagwatch.history.pauses import Pause, Pauses, ended
 from lagwatch.history.pauses import events as events_of_pauses
 from lagwatch.history.spool import Spool
 from lagwatch.history.thinning import Thinner
 from lagwatch.memory import give_back
 
+_NOTHING_FOUND: Final[Mapping[str, Insight]] = {}
 
-def capture(snapshot: ClusterSnapshot, windows: Windows, rebalances: Mapping[str, int]) -> Capture:
-    """The snapshot with the newest commit of each of its rows.
+
+def capture(
+    snapshot: ClusterSnapshot,
+    windows: Windows,
+    rebalances: Mapping[str, int],
+    found: Mapping[str, Insight] = _NOTHING_FOUND,
+) -> Capture:
+    """The snapshot with the newest commit of each of its rows, and what is known of its groups.
 
     Must be called where the windows are written, right after the snapshot was taken.
     """
@@ -44,6 +52,7 @@ def capture(snapshot: ClusterSnapshot, windows: Windows, rebalances: Mapping[str
         committed_offset=np.where(known, windows.offset[newest, rows], UNKNOWN),
         commit_ms=np.where(known, windows.commit_ms[newest, rows], UNKNOWN),
         rebalances=dict(rebalances),
+        insights=found,
     )
 
 
@@ -113,12 +122,20 @@ class Recorder:
     """Records all clusters. `offer` from one thread; `start` and `stop` once each."""
 
     def __init__(
-        self, spool: Spool, settings: RecorderSettings, clock: Clock, *, appended: Listener
+        self,
+        spool: Spool,
+        settings: RecorderSettings,
+        clock: Clock,
+        *,
+        appended: Listener,
+        explain: Explain | None = None,
     ) -> None:
+        """`explain` finds causes and forecasts; without it none are recorded."""
         self._spool = spool
         self._settings = settings
         self._clock = clock
         self._appended = appended
+        self._explain = explain
         self.counts = RecorderCounts()
         self.problem = ""
         """The present problem; "" when there is none."""
@@ -160,11 +177,21 @@ class Recorder:
         news = due or bool(gaps) or before is None or differ(before, snapshot, rebalances)
         if not news:
             return
-        now = capture(snapshot, windows, rebalances)
+        old = None if before is None else before.snapshot
+        found = self._insights(snapshot, None if due else changed_status(old, snapshot))
+        now = capture(snapshot, windows, rebalances, found)
         self._offered[cluster] = now
         if due:
             self._rounds[cluster] = round_ms
         self._enqueue(_Job(capture=now, round_ms=round_ms if due else None, gaps=gaps))
+
+    def _insights(
+        self, snapshot: ClusterSnapshot, only: Collection[str] | None
+    ) -> Mapping[str, Insight]:
+        """Causes and forecasts, here and not in the thread: they come from the live windows."""
+        if self._explain is None or (only is not None and not only):
+            return _NOTHING_FOUND
+        return insights(snapshot, self._explain(snapshot, only))
 
     def pause(self, cluster: str, at_ms: int, reason: str) -> None:
         """Leave this round out, because its data are stale. Never waits.

@@ -98,7 +98,7 @@ def group_sample(**changes: Any) -> dict[str, Any]:  # noqa: ANN401
         "source": Source.LIVE.value,
         "schema_version": 1,
     }
-    return row | changes
+    return dict.fromkeys(schema(Kind.GROUP_SAMPLES)) | row | changes
 
 
 def happening(**changes: Any) -> dict[str, Any]:  # noqa: ANN401

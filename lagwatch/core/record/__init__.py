@@ -1,6 +1,6 @@
 """The flat history rows: one definition for the service, the stores, Spark and everybody's SQL."""
 
-from lagwatch.core.record.build import Capture, group_samples, samples, status_events
+from lagwatch.core.record.build import Capture, Insight, group_samples, samples, status_events
 from lagwatch.core.record.columns import (
     BY_WORST,
     KINDS,
@@ -27,6 +27,7 @@ __all__ = [
     "Column",
     "ColumnType",
     "EventName",
+    "Insight",
     "Kind",
     "Reason",
     "Records",

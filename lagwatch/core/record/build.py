@@ -1,7 +1,7 @@
 """From one snapshot to history rows, all at once."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -28,6 +28,24 @@ OBSERVED: Final = "observed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Insight:
+    """Why a group is WARN or ERR and what is ahead of it, as it is recorded. Durations in s."""
+
+    cause: str | None
+    """A `CauseName`; None: not known."""
+    cause_certainty: str
+    """A `Certainty`."""
+    cause_text: str
+    """The cause in one sentence, without a full stop."""
+    catch_up_s: float | None
+    catch_up_reason: str
+    """A `CatchUpReason`."""
+    loss_in_s: float | None
+    loss_reason: str
+    """A `LossReason`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Capture:
     """A snapshot with copies of the live columns that rows need; immutable."""
 
@@ -37,6 +55,8 @@ class Capture:
     commit_ms: Int64
     rebalances: Mapping[str, int]
     """Rebalances of each group, counted since the service started."""
+    insights: Mapping[str, Insight] = field(default_factory=dict)
+    """Of groups in trouble that were looked at, by name."""
 
 
 def floor_ms(at_ms: int, interval_ms: int) -> int:
@@ -135,6 +155,7 @@ def group_samples(
             "previous_ms": _or_unknown(previous_ms, size),
             "interval_ms": np.full(size, interval_ms, np.int32),
             "reason": Text.same(reason, size),
+            **_insights(capture, groups),
         },
     )
 
@@ -163,8 +184,31 @@ def status_events(capture: Capture, rows: Index, before: NDArray[np.int8]) -> Re
             "lag": np.maximum(columns.lag[rows], UNKNOWN),
             "count": _same(UNKNOWN, size),
             "detail": Text.same(None, size),
+            "cause": Text.same(None, size),
+            "cause_certainty": Text.same(None, size),
         },
     )
+
+
+def _insights(capture: Capture, groups: Index) -> dict[str, Values]:
+    """Columns of what is known of groups in trouble; all unknown in the rows of others."""
+    found = [capture.insights.get(capture.snapshot.groups[number]) for number in groups.tolist()]
+
+    def words(name: str) -> Text:
+        return Text.of(None if each is None else getattr(each, name) for each in found)
+
+    def seconds(name: str) -> NDArray[np.float64]:
+        values = (None if each is None else getattr(each, name) for each in found)
+        return np.array([np.nan if value is None else value for value in values], np.float64)
+
+    return {
+        "cause": words("cause"),
+        "cause_certainty": words("cause_certainty"),
+        "catch_up_s": seconds("catch_up_s"),
+        "catch_up_reason": words("catch_up_reason"),
+        "loss_in_s": seconds("loss_in_s"),
+        "loss_reason": words("loss_reason"),
+    }
 
 
 def _records(kind: Kind, size: int, columns: dict[str, Values]) -> Records:

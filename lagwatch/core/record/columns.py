@@ -199,6 +199,10 @@ _ORIGIN = (
     _text("source", "live | backfill | telegraf"),
     _small("schema_version", nullable=False),
 )
+_CAUSE = (
+    _text("cause", "likeliest cause of WARN or ERR; null: see cause_certainty", nullable=True),
+    _text("cause_certainty", "certain | likely | unknown; null: not looked for", nullable=True),
+)
 
 _SAMPLES = (
     _CLUSTER,
@@ -250,6 +254,11 @@ _GROUP_SAMPLES = (
     _instant("previous_ms", "at_ms of the round before, when none was left out between"),
     _small("interval_ms", "ms", "the sampling interval in force"),
     _text("reason", "interval | change"),
+    *_CAUSE,
+    _real("catch_up_s", "s", "until it has caught up; null: see catch_up_reason"),
+    _text("catch_up_reason", "how that is known, or why not; of WARN and ERR", nullable=True),
+    _real("loss_in_s", "s", "until messages are deleted unread; null: see loss_reason"),
+    _text("loss_reason", "how that is known, or why not; of WARN and ERR", nullable=True),
     *_ORIGIN,
 )
 
@@ -266,6 +275,7 @@ _EVENTS = (
     _count("lag", "messages"),
     _count("count", "rows", "how many, of what is counted: rebalances, messages lost"),
     _text("detail", "one sentence, or JSON", nullable=True),
+    *_CAUSE,
     *_ORIGIN,
 )
 
