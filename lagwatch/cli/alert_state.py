@@ -2,9 +2,10 @@
 
 import getpass
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Final
 from urllib.parse import quote, urlencode
+from zoneinfo import ZoneInfo
 
 import typer
 
@@ -57,14 +58,20 @@ def incidents(
         "group": group,
         "limit": limit,
     }
-    found = ask(url, "GET", f"{_ROOT}/incidents?{_query(wanted)}")["incidents"]
+    answer = ask(url, "GET", f"{_ROOT}/incidents?{_query(wanted)}")
+    found, zone = answer["incidents"], _zone(answer)
     if as_json:
         print_json(found, single=False)
         return
     rows = [
         (
-            *(incident["id"], _name(incident), incident["severity"], _at(incident["since_ms"])),
-            *(_at(incident["closed_ms"]), _acknowledged(incident), _rule(incident)),
+            *(
+                incident["id"],
+                _name(incident),
+                incident["severity"],
+                _at(incident["since_ms"], zone),
+            ),
+            *(_at(incident["closed_ms"], zone), _acknowledged(incident), _rule(incident)),
         )
         for incident in found
     ]
@@ -98,7 +105,8 @@ def notices(
 ) -> None:
     """Show the newest notice of each incident and channel, and why it is not delivered."""
     wanted = {"state": state, "channel": channel, "limit": limit}
-    found = ask(url, "GET", f"{_ROOT}/notices?{_query(wanted)}")["notices"]
+    answer = ask(url, "GET", f"{_ROOT}/notices?{_query(wanted)}")
+    found, zone = answer["notices"], _zone(answer)
     if as_json:
         print_json(found, single=False)
         return
@@ -111,7 +119,7 @@ def notices(
                 f"{notice['cluster']}/{notice['group']}",
             ),
             *(
-                _at(notice["at_ms"]),
+                _at(notice["at_ms"], zone),
                 str(notice["attempts"]),
                 notice["message"] or "-",
                 notice["last_error"],
@@ -140,7 +148,8 @@ def retry(
         raise typer.Exit(Exit.ERROR)
     kind, name = ("messages", message) if message else ("channels", channel)
     path = f"{_ROOT}/{kind}/{quote(name, safe='')}/retry?{_query({'to': to})}"
-    done = ask(url, "POST", path, missing=(kind.removesuffix("s"), name))
+    known = (kind.removesuffix("s"), name)
+    done = ask(url, "POST", path, missing=known, or_missing=("channel", to))
     typer.echo(f"{done['notices']} notices are sent again")
 
 
@@ -162,10 +171,18 @@ def _rule(incident: dict[str, Any]) -> str:
     return str(verdict.get("rule") or verdict.get("problem") or "-").replace("_", " ")
 
 
-def _at(at_ms: int | None) -> str:
+def _zone(answer: dict[str, Any]) -> ZoneInfo:
+    """The server's `alerts.time_zone`; UTC from servers that do not say it or if unknown here."""
+    try:
+        return ZoneInfo(answer.get("time_zone") or "UTC")
+    except (KeyError, ValueError, OSError):
+        return ZoneInfo("UTC")
+
+
+def _at(at_ms: int | None, zone: ZoneInfo) -> str:
     if at_ms is None:
         return "-"
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(" ", "seconds")
+    return f"{datetime.fromtimestamp(at_ms / 1000, zone):%Y-%m-%d %H:%M:%S %Z}"
 
 
 def _print(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:

@@ -28,11 +28,12 @@ def ask(
     body: Mapping[str, object] | None = None,
     *,
     missing: tuple[str, str] = ("", ""),
+    or_missing: tuple[str, str] = ("", ""),
 ) -> Any:  # noqa: ANN401 JSON of the server
     """The answer of the server; None without a body.
 
     Raises:
-        NotFoundError: it does not know `missing` (kind, name).
+        NotFoundError: it does not know `missing` (kind, name), or `or_missing` if it names that.
         SourceError: it cannot be reached, refuses, or has no such route.
     """
     from lagwatch.cli.remote import authorization, refused, shown_url
@@ -40,8 +41,8 @@ def ask(
     shown = shown_url(root)
     parts = urlsplit(root if "://" in root else f"http://{root}")
     secure = parts.scheme == "https"
-    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-    connection = kind(parts.hostname or "", parts.port, timeout=_TIMEOUT_S)
+    opened = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+    connection = opened(parts.hostname or "", parts.port, timeout=_TIMEOUT_S)
     try:
         headers = {"Content-Type": "application/json"} | authorization(parts)
         connection.request(
@@ -57,7 +58,9 @@ def ask(
     if response.status in {http.client.UNAUTHORIZED, http.client.FORBIDDEN}:
         raise refused(shown, response.status)
     if response.status == http.client.NOT_FOUND and missing[0] and b"is not known" in text:
-        raise NotFoundError(kind=missing[0], name=missing[1])
+        named = f"{or_missing[1]!r} is not known".encode() in text
+        kind, name = or_missing if or_missing[1] and named else missing
+        raise NotFoundError(kind=kind, name=name)
     if response.status == http.client.NOT_FOUND:
         message = f"{shown} has no {path}: it is another server, or that part is switched off there"
         raise SourceError(cluster="", kind="protocol", message=message, retryable=False)

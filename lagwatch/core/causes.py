@@ -20,7 +20,7 @@ from lagwatch.core.model import (
     UnknownReason,
 )
 from lagwatch.core.record import EventName
-from lagwatch.core.words import Evidence, fill
+from lagwatch.core.words import Evidence, client, fill
 
 
 class CauseName(StrEnum):
@@ -253,7 +253,7 @@ def _no_members(case: Case, worst: PartitionVerdict) -> Evidence | None:
     return {
         "state": None if case.info is None else case.info.state,
         "left_ago_ms": None if left is None else case.age_ms(left),
-        "last_member": ", ".join(f"{member['client_id']} {member['host']}" for member in named)
+        "last_member": ", ".join(client(member["client_id"], member["host"]) for member in named)
         or None,
     }
 
@@ -571,8 +571,9 @@ CAUSES: Final[Sequence[CauseRow]] = (
         meaning="All partitions that are behind are of one member or one host; others keep up.",
         find=_slow_member,
         sentence=(
-            "one slow member or host: {client_id} on {host} holds all {partitions_behind} "
-            "partitions that are behind; {partitions_that_keep_up} of others keep up"
+            "one slow member or host: client {client_id} on {host:host} holds all "
+            "{partitions_behind} partitions that are behind; {partitions_that_keep_up} of others "
+            "keep up"
         ),
         refuted_by="the same partitions stay behind when another member gets them",
     ),
@@ -581,7 +582,7 @@ CAUSES: Final[Sequence[CauseRow]] = (
         meaning="A member holds the partition, and no commit comes.",
         find=_not_committing,
         sentence=(
-            "{client_id} on {host} holds the partition and has not committed for "
+            "client {client_id} on {host:host} holds the partition and has not committed for "
             "{without_commit_ms:span}: it reads without committing, or it hangs"
         ),
         refuted_by=(

@@ -78,6 +78,8 @@ class Reason(StrEnum):
     HEALING = "healing"
     """Good for less time than `close_after_ms`."""
     HEALED = "healed"
+    ENDED_WHILE_MUTED = "ended_while_muted"
+    """Healed while muted; sent when the mute has ended."""
     GROUP_GONE = "group_gone"
     HELD_BY_MUTE = "held_by_mute"
     """Healed while muted: the end is sent when the mute ends."""
@@ -320,6 +322,9 @@ def _better(
 ) -> Step:
     """The group of an open incident is good."""
     since_ms = now_ms if state.good_since_ms is None else state.good_since_ms
+    held = state.held_back is Reason.HELD_BY_MUTE and state.good_since_ms is not None
+    if state.held_back is Reason.HELD_BY_MUTE and not held:
+        state = replace(state, held_back=None)  # it was bad again since then
     healing = replace(
         state, good_since_ms=since_ms, other=None, other_since_ms=None, worse_since_ms=None
     )
@@ -328,14 +333,17 @@ def _better(
     if incident.told is None:
         return _rest(state, now_ms), Decision(act=Act.CLOSE, reason=Reason.NEVER_TOLD)
     if muted and policy.send_close:
-        return healing, Decision(reason=Reason.HELD_BY_MUTE)
+        held_back = replace(healing, held_back=Reason.HELD_BY_MUTE)
+        return held_back, Decision(reason=Reason.HELD_BY_MUTE)
     closed = State(
         quiet_until_ms=EpochMs(now_ms + policy.reopen_ms) if policy.reopen_ms else None,
         quiet_told=incident.told if policy.reopen_ms else None,
     )
     if not policy.send_close:
         return closed, Decision(act=Act.CLOSE, reason=Reason.SEND_CLOSE_OFF)
-    why = Reason.GROUP_GONE if graded.reason is Reason.GROUP_GONE else Reason.HEALED
+    why = Reason.ENDED_WHILE_MUTED if held else Reason.HEALED
+    if graded.reason is Reason.GROUP_GONE:
+        why = Reason.GROUP_GONE
     return closed, Decision(act=Act.CLOSE, tell=Tell.CLOSE, reason=why)
 
 

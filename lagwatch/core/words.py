@@ -53,6 +53,17 @@ def counted(number: float, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def client(client_id: str, host: str) -> str:
+    """A member of a group: `client mailer-1 on 10.0.3.14`; "" when neither is known.
+
+    `host` as Kafka writes it, with or without its slash.
+    """
+    host = host.lstrip("/")
+    if client_id and host:
+        return f"client {client_id} on {host}"
+    return f"client {client_id}" if client_id else host and f"host {host}"
+
+
 _MEMBERS: Final = {
     "unknown": "its members are not known",
     "empty": "the group has no members",
@@ -69,18 +80,29 @@ class _Shown:
         self._value = value
 
     def __format__(self, form: str) -> str:
-        """`span`: milliseconds as a duration; `members`: a clause; a noun: so many of it."""
+        """In the form asked for.
+
+        `span`: milliseconds as a duration; `members`: a clause; `host`: without its slash; a noun:
+        so many of it.
+        """
         value = self._value
         if value is None:
             return _UNKNOWN.get(form, f"an unknown number of {form}s")
         if isinstance(value, str):
+            if form == "host":
+                return value.lstrip("/")
             return _MEMBERS.get(value, value) if form == "members" else value
         if form == "span":
             return duration(value / 1000)
         return counted(value, form) if form else f"{value:,}"
 
 
-_UNKNOWN: Final = {"span": "an unknown time", "": "unknown", "members": _MEMBERS["unknown"]}
+_UNKNOWN: Final = {
+    "span": "an unknown time",
+    "": "unknown",
+    "host": "an unknown host",
+    "members": _MEMBERS["unknown"],
+}
 
 
 class _Values(dict[str, _Shown]):

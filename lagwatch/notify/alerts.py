@@ -293,6 +293,10 @@ class Alerts:
             open_incidents={name: watch.open_incidents for name, watch in self._watches.items()},
         )
 
+    @property
+    def time_zone(self) -> str:
+        return self._settings.alerts.time_zone
+
     def incidents(self, ask: IncidentAsk) -> tuple[Sequence[IncidentRecord], str]:
         return self._records.incidents(ask)
 
@@ -455,6 +459,10 @@ class Alerts:
             curve, curve_of = _window_curve(snapshot.cluster, verdict, queries) or (curve, curve_of)
         now_ms = snapshot.at_ms if incident is None else incident.opened_ms
         policy = self._settings.alerts.policies.get(decided.policy.name)
+        if decided.decision.reason is Reason.ENDED_WHILE_MUTED:
+            verdict = {**verdict, "ended_ms": decided.before.good_since_ms}
+        if decided.lost:
+            verdict = {**verdict, "lost": decided.lost, "lost_ms": decided.lost_ms}
         if decided.missed:
             verdict = {**verdict, "objective": decided.missed}
         removed = self._removed.pop((snapshot.cluster, decided.group), None)

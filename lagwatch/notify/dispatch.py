@@ -7,7 +7,7 @@ import asyncio
 import sqlite3
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
@@ -222,8 +222,9 @@ class Deliverer:
             await self._clock.sleep(channel.keep_alive_s)
             try:
                 standing = self._outbox.standing(self.outlet.name)
+                now_ms = self._clock.now_ms()
                 async with asyncio.timeout(self.outlet.settings.timeout_s):
-                    await channel.keep_alive(standing)
+                    await channel.keep_alive([replace(one, sent_ms=now_ms) for one in standing])
             except (NotifyError, TimeoutError, sqlite3.Error) as error:
                 reason = str(error) or "no answer in time"
                 _log.warning("keep_alive_failed", channel=self.outlet.name, reason=reason)
@@ -313,7 +314,7 @@ class Deliverer:
         name, limit_s = self.outlet.name, self.outlet.settings.timeout_s
         try:
             async with asyncio.timeout(limit_s):
-                answer = await self.outlet.channel.send(message)
+                answer = await self.outlet.channel.send(message.sent_at(self._clock.now_ms()))
         except NotifyError as error:
             self._failed(message, error)
         except TimeoutError:

@@ -5,7 +5,7 @@
 
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum, unique
 from typing import Any, Final, Literal
 
@@ -115,6 +115,8 @@ class Notice:
     """Incidents of the group that ended before the channel received their end, oldest first."""
     earlier_left_out: int = 0
     """How many more of them there are."""
+    sent_ms: int = field(default=0, compare=False)
+    """When it is sent; 0: not yet."""
 
     @property
     def closing(self) -> bool:
@@ -178,6 +180,12 @@ class Message:
     def severity(self) -> Level:
         """The worst of its notices."""
         return "error" if any(notice.severity == "error" for notice in self.notices) else "warning"
+
+    def sent_at(self, now_ms: int) -> "Message":
+        """The message as it is sent now: figures that are old by then say so."""
+        return replace(
+            self, notices=tuple(replace(notice, sent_ms=now_ms) for notice in self.notices)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -188,17 +188,27 @@ def unseen(
         if state.ready or 0 < state.backlog_read < state.backlog_total:
             continue
         seen = [problem for problem in state.problems if not problem.startswith(_OWN_PARTS)]
-        reasons = dict.fromkeys(filter(None, (state.reason, *seen)))
+        reason = _said_once(state.reason, seen)
         yield Condition(
             about=About.CLUSTER,
             cluster=state.cluster,
             name="",
             since_ms=now_ms - round(state.data_age_s * 1000),
             open_for_s=unseen_s,
-            problem=f"No fresh data of it: {'; '.join(reasons) or 'the reason is not known'}. "
+            problem=f"No fresh data of it: {reason or 'the reason is not known'}. "
             "Incidents of its groups neither open nor close meanwhile.",
             listeners=listeners,
         )
+
+
+def _said_once(reason: str, problems: Iterable[str]) -> str:
+    """The reason, and problems it does not name yet: several parts may fail for the same cause."""
+    said = reason
+    for problem in problems:
+        _, _, message = problem.partition(": ")
+        if (message or problem) not in said:
+            said = f"{said}; {problem}" if said else problem
+    return said
 
 
 def undelivered(

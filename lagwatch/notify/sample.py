@@ -26,8 +26,8 @@ _CAUSE: Final = Cause(
     name=CauseName.NO_MEMBERS,
     certainty=Certainty.CERTAIN,
     text=(
-        "the group has no members (state Empty); the last one that was seen to leave: sample-1 "
-        "/192.0.2.7"
+        "the group has no members (state Empty); the last one that was seen to leave: client "
+        "sample-1 on 192.0.2.7"
     ),
     refuted_by="a consumer runs that assigns partitions itself: it is not a member",
     evidence={},

@@ -249,14 +249,23 @@ class _Recording:
         known = {
             row["channel"]: row
             for row in self._connection.execute(
-                "SELECT channel, event, heard, state FROM notices WHERE incident = ?",
+                "SELECT channel, event, heard, state,"
+                " EXISTS (SELECT 1 FROM channels c WHERE c.name = channel) AS configured"
+                " FROM notices WHERE incident = ?",
                 (self._incident,),
             )
         }
         tell = self._change.decision.tell
         thresholds = {listener.channel: listener.threshold for listener in self._change.listeners}
-        # those that received it under another policy receive the end, too
-        others = known.keys() - thresholds.keys() if tell is Tell.CLOSE else ()
+        # those that received it under another policy receive the end, too; a channel that is no
+        # longer configured does only if older news waits for it
+        others = [
+            channel
+            for channel, row in known.items()
+            if tell is Tell.CLOSE
+            and channel not in thresholds
+            and (row["configured"] or row["state"] != "delivered")
+        ]
         made = 0
         for channel in (*thresholds, *others):
             event = self._event(thresholds.get(channel, GroupStatus.OK), known.get(channel))

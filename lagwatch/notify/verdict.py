@@ -35,6 +35,7 @@ def verdict_json(verdict: GroupVerdict) -> dict[str, Any]:
         "complete": round(verdict.complete, 4),
         "partition_count": verdict.partition_count,
         "total_lag": verdict.known_lag,
+        "readable_lag": None if most is None else verdict.readable_lag,
         "unknown_partitions": verdict.unknown_partitions,
         "time_lag_s": verdict.time_lag_s,
         "time_lag_reason": verdict.time_lag_reason.word,
@@ -66,7 +67,9 @@ def nothing_known(cluster: str, group: str, at_ms: int, status: str = "") -> dic
         "group": group,
         "at_ms": at_ms,
         "status": status,
-        **dict.fromkeys(("rule", "complete", "partition_count", "total_lag", "time_lag_s")),
+        **dict.fromkeys(
+            ("rule", "complete", "partition_count", "total_lag", "time_lag_s", "readable_lag")
+        ),
         **dict.fromkeys(("unknown_partitions", "time_lag_reason", "time_lag_bound", "max_lag")),
         "owners": [],
         "partitions": [],

@@ -79,6 +79,10 @@ class Decided:
     """The objective that is missed, in words; ""."""
     kinds: Kinds
     """The kinds of trouble it has now."""
+    lost: int
+    """Messages deleted unread, if that is one of its kinds of trouble."""
+    lost_ms: int | None
+    """When the last of them were noticed missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,6 +223,7 @@ class Watch:
             tracked.policy, tracked.policy_name = policy, policy.name
             self._set(group, tracked, after)
             return None
+        lost, lost_ms = _loss(snapshot, number, graded.kinds)
         return Decided(
             group=group,
             number=number,
@@ -231,6 +236,8 @@ class Watch:
             samples=tuple(tracked.samples),
             missed=missed,
             kinds=graded.kinds,
+            lost=lost,
+            lost_ms=lost_ms,
         )
 
     def _set(self, group: str, tracked: _Tracked, state: State) -> None:
@@ -302,8 +309,8 @@ class Watch:
         graded: Graded,
         now_ms: int,
     ) -> bool:
-        """True if the group may look well only because little is known yet after a start."""
-        if graded.severity is not GroupStatus.OK:
+        """True if the group may look better only because little is known yet after a start."""
+        if not _is_better(graded, tracked.state):
             return False
         started_ms = now_ms - self._started_ms
         if number is not None and started_ms < _unmoved_ms(snapshot, number, tracked.state):
@@ -359,6 +366,16 @@ def _lost(snapshot: ClusterSnapshot, rows: slice) -> NDArray[np.int64]:
     return lost
 
 
+def _loss(snapshot: ClusterSnapshot, number: int | None, kinds: Kinds) -> tuple[int, int | None]:
+    """(messages lost, when the last of them were noticed missing), if that is the trouble."""
+    facts = snapshot.around.facts
+    if number is None or Rule.RECORDS_LOST not in kinds or facts.lost_ms is None:
+        return 0, None
+    rows = slice(int(snapshot.group.first[number]), int(snapshot.group.first[number + 1]))
+    noticed_ms = int(facts.lost_ms[snapshot.rows.window[rows]].max(initial=-1))
+    return int(_lost(snapshot, rows).sum()), noticed_ms if noticed_ms >= 0 else None
+
+
 def _unmoved_ms(snapshot: ClusterSnapshot, number: int, state: State) -> int:
     """For how long after a start a group may look well although nothing was read since it was bad.
 
@@ -379,6 +396,14 @@ def _unmoved_ms(snapshot: ClusterSnapshot, number: int, state: State) -> int:
 _NOT_JUDGED: Final = (Rule.WARMING_UP, Rule.SILENT_BEFORE_START)
 
 
+def _is_better(graded: Graded, state: State) -> bool:
+    """True if the group is less bad than its open incident."""
+    incident = state.incident
+    return incident is not None and (
+        graded.severity is not None and graded.severity < incident.severity
+    )
+
+
 def _is_half_judged(
     snapshot: ClusterSnapshot, number: int | None, tracked: _Tracked, graded: Graded
 ) -> bool:
@@ -387,7 +412,7 @@ def _is_half_judged(
     Of a group that was silent before lagwatch began anew it is not known whether it has stopped:
     what was in error then has not healed.
     """
-    if number is None or tracked.state.incident is None or graded.severity is not GroupStatus.OK:
+    if number is None or not _is_better(graded, tracked.state):
         return False
     rows = slice(int(snapshot.group.first[number]), int(snapshot.group.first[number + 1]))
     return bool(np.isin(snapshot.rows.rule[rows], _NOT_JUDGED).any())

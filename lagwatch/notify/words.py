@@ -1,7 +1,8 @@
 """The text of notices for people: the same in every channel.
 
-The end of an incident says why it ended: OK again for a group that healed, GONE (never OK) for a
-group that no longer exists, REMOVED for a group that was removed from lagwatch by request.
+The end of an incident says why it ended: OK again for a group that healed, Ended while muted for
+one that healed while its notices were held back, GONE (never OK) for a group that no longer exists,
+REMOVED for a group that was removed from lagwatch by request.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from lagwatch.core.incident import Reason, Tell
 from lagwatch.core.model import Rule
-from lagwatch.core.words import bounded, counted, duration, spoken
+from lagwatch.core.words import bounded, client, counted, duration, spoken
 from lagwatch.notify.notice import About, Earlier, Message, Notice
 
 SHOWN_NOTICES: Final = 20
@@ -35,7 +36,13 @@ _COUNT_ROOM: Final = 40
 _EVENTS: Final = {Tell.REMIND: "Still ", Tell.ESCALATE: "Now ", Tell.DE_ESCALATE: "Now only "}
 _OWN_END: Final = "Ended"
 """The end of an incident of lagwatch itself, among others."""
-_HEALED: Final = frozenset({"OK again", _OWN_END})
+_ENDED_MUTED: Final = "Ended while muted"
+_HEALED: Final = frozenset({"OK again", _ENDED_MUTED, _OWN_END})
+_OLD_MS: Final = 60_000
+"""Figures that are older when they are sent say of when they are."""
+_HALF_A_DAY_MS: Final = 12 * 3_600_000
+_LEAST_SPAN_MS: Final = 30_000
+"""A shorter curve does not say how fast the lag grows."""
 _GROWTH: Final = 0.05
 """Share of the lag by which it must have changed to be called growing or shrinking."""
 
@@ -51,7 +58,9 @@ def subject(message: Message) -> str:
     more = len(message.notices) - 3
     listed = f": {names}" + (f" and {more} more" if more > 0 else "") if names else ""
     noun = "consumer group" if len(groups) == len(message.notices) else "incident"
-    word = message.severity.upper()
+    events = {_EVENTS.get(notice.event, "") for notice in message.notices}
+    # a message of reminders alone is no new failure
+    word = (events.pop() if len(events) == 1 else "") + message.severity.upper()
     if message.closing:
         words = {_end_word(notice) for notice in message.notices}
         word = words.pop() if len(words) == 1 else "Ended"
@@ -87,15 +96,16 @@ def headline(notice: Notice, *, with_cluster: bool = True) -> str:
     if notice.closing:
         parts = [f"after {lasted(notice)}"]
         left = notice.verdict.get("total_lag")
-        if _end_word(notice) == "OK again" and isinstance(left, int) and left:
-            parts.append(f"{counted(left, 'message')} left to read")
+        healed = _end_word(notice) in _HEALED
+        if healed and isinstance(left, int) and left:
+            parts.append(f"{counted(left, 'message')} left to read{_as_of(notice)}")
         if notice.verdict.get("status") in {"WARN", "ERR"}:
             parts.append(f"still {notice.verdict['status']}, no longer bad enough for its policy")
         return f"{_end_word(notice)}: {name}, {', '.join(parts)}"
     parts = [_rules(notice), *behind(notice.verdict), _affected(notice.verdict)]
     if notice.verdict.get("objective"):
         parts = [str(notice.verdict["objective"])]
-    shown = ", ".join(part for part in parts if part)
+    shown = ", ".join(part for part in parts if part) + _as_of(notice)
     event = _EVENTS.get(notice.event, "")
     return f"{event}{notice.severity.upper()}: {name}: {shown}, since {clock_time(notice)}"
 
@@ -106,12 +116,14 @@ def details(notice: Notice) -> Iterator[str]:
         yield from (line for line in (notice.verdict.get("problem"),) if line)
     elif notice.closing:
         yield _why_it_ended(notice)
-        span = f"{instant(notice.since_ms, notice.zone)} to {instant(notice.at_ms, notice.zone)}"
+        span = (
+            f"{instant(notice.since_ms, notice.zone)} to {instant(_ended_ms(notice), notice.zone)}"
+        )
         yield f"It was {notice.severity.upper()} from {span}, for {lasted(notice)}."
         if not notice.heard:
             yield "This channel could not be reached in between."
         if left := left_to_read(notice.verdict):
-            yield left
+            yield f"{left.removesuffix('.')}{_as_of(notice)}."
     else:
         yield from _trouble(notice)
     for incident in notice.earlier[-_SHOWN_EARLIER:]:
@@ -200,6 +212,13 @@ def overview(message: Message) -> str:
     return next((notice.url.partition("?")[0] for notice in message.notices if notice.url), "")
 
 
+def runbook(message: Message) -> str:
+    """URL of what to do, if all notices have the same one; ""."""
+    found = {notice.runbook for notice in message.notices}
+    url = found.pop() if len(found) == 1 and not message.closing else ""
+    return url if url.startswith(("http://", "https://")) and len(url) <= _LONGEST_LINK else ""
+
+
 def link(notice: Notice) -> str:
     """URL of the group's page; of the page where the group's name makes it too long; ""."""
     return notice.url if len(notice.url) <= _LONGEST_LINK else notice.url.partition("?")[0]
@@ -227,14 +246,24 @@ def rule(verdict: Mapping[str, Any]) -> str:
 def behind(verdict: Mapping[str, Any]) -> Iterator[str]:
     """How far behind, in messages and time; what is unknown says so."""
     lag = verdict.get("total_lag")
+    lost, readable = verdict.get("lost"), verdict.get("readable_lag")
+    if lost and isinstance(readable, int):  # of the rest of the lag nothing is left to read
+        lag = readable
     yield f"{counted(lag, 'message')} behind" if isinstance(lag, int) else "lag unknown"
+    if lost:
+        yield f"{counted(lost, 'message')} lost"
     if verdict.get("time_lag_s"):
         yield f"{bounded(verdict['time_lag_s'], verdict.get('time_lag_bound', ''))} in time"
 
 
 def lasted(notice: Notice) -> str:
     """Duration of the incident so far."""
-    return duration(max(0, notice.at_ms - notice.since_ms) // 1000)
+    return duration(max(0, _ended_ms(notice) - notice.since_ms) // 1000)
+
+
+def _ended_ms(notice: Notice) -> int:
+    """When the incident ended: before its notice, where a mute held that back."""
+    return int(notice.verdict.get("ended_ms") or notice.at_ms)
 
 
 def instant(at_ms: float, zone: str = "UTC") -> str:
@@ -245,8 +274,17 @@ def instant(at_ms: float, zone: str = "UTC") -> str:
 def clock_time(notice: Notice) -> str:
     """`22:00:00 UTC`; with the date when it is longer ago than half a day."""
     since = datetime.fromtimestamp(notice.since_ms / 1000, ZoneInfo(notice.zone))
-    recent = notice.at_ms - notice.since_ms < 12 * 3_600_000
+    recent = notice.at_ms - notice.since_ms < _HALF_A_DAY_MS
     return since.strftime("%H:%M:%S %Z" if recent else "%Y-%m-%d %H:%M %Z")
+
+
+def _as_of(notice: Notice) -> str:
+    """` (as of 22:00 UTC)`, of figures that are old when they are sent; ""."""
+    if notice.sent_ms - notice.at_ms <= _OLD_MS:
+        return ""
+    seen = datetime.fromtimestamp(notice.at_ms / 1000, ZoneInfo(notice.zone))
+    recent = notice.sent_ms - notice.at_ms < _HALF_A_DAY_MS
+    return f" (as of {seen.strftime('%H:%M %Z' if recent else '%Y-%m-%d %H:%M %Z')})"
 
 
 def before(incident: Earlier, zone: str) -> str:
@@ -269,11 +307,7 @@ def where(partition: Mapping[str, Any]) -> str:
 
 def owner(partition: Mapping[str, Any]) -> str:
     """`client consumer-1 on 10.0.3.14`; "" when no member was seen."""
-    host = str(partition.get("owner") or "").lstrip("/")
-    client = str(partition.get("client_id") or "")
-    if client and host:
-        return f"client {client} on {host}"
-    return f"client {client}" if client else host and f"host {host}"
+    return client(str(partition.get("client_id") or ""), str(partition.get("owner") or ""))
 
 
 def left_to_read(verdict: Mapping[str, Any]) -> str:
@@ -288,9 +322,13 @@ def left_to_read(verdict: Mapping[str, Any]) -> str:
     return f"Left to read: {counted(lag, 'message')}."
 
 
-def growth(curve: Sequence[tuple[int, int]]) -> str:
-    """Whether the lag grows: "" when too little is known."""
-    if len(curve) < 2 or curve[-1][0] <= curve[0][0]:  # noqa: PLR2004 a line has two ends
+def growth(curve: Sequence[tuple[int, int]], since_ms: int) -> str:
+    """Whether the lag has grown since the trouble began: "" when too little is known.
+
+    The quiet time before does not count: over it, a lag that shoots up seems to creep.
+    """
+    curve = [point for point in curve if point[0] >= since_ms]
+    if len(curve) < 2 or curve[-1][0] - curve[0][0] < _LEAST_SPAN_MS:  # noqa: PLR2004 a line has two ends
         return ""
     (first_ms, first), (last_ms, last) = curve[0], curve[-1]
     per_minute = (last - first) / ((last_ms - first_ms) / 60_000)
@@ -309,12 +347,16 @@ def _trouble(notice: Notice) -> Iterator[str]:
     if became := _became(notice):
         yield became
     yield f"Since {began}, for {lasted(notice)}."
-    change = growth(notice.curve)
+    change = _change(notice)
     total = ", ".join(behind(verdict))
     count = len(partitions) + (verdict.get("partitions_left_out") or 0)
     affected = _affected(verdict)
     of = f" ({affected} affected)" if affected else ""
-    yield f"{total[:1].upper()}{total[1:]}{f', {change}' if change else ''}{of}."
+    yield f"{total[:1].upper()}{total[1:]}{f', {change}' if change else ''}{of}{_as_of(notice)}."
+    if verdict.get("lost"):
+        noticed_ms = verdict.get("lost_ms")
+        noticed = f", noticed at {instant(noticed_ms, notice.zone)}" if noticed_ms else ""
+        yield f"Deleted before the group read them: {counted(verdict['lost'], 'message')}{noticed}."
     if notice.cause:
         yield notice.cause["sentence"]
     for partition in partitions[:_SHOWN_PARTITIONS]:
@@ -327,6 +369,14 @@ def _trouble(notice: Notice) -> Iterator[str]:
         yield f"Last owner: {'; '.join(owners[:3])}"
     elif partitions:
         yield "No member of the group holds these partitions."
+
+
+def _change(notice: Notice) -> str:
+    """Whether the lag grows; of one of several partitions with its name; ""."""
+    change = growth(notice.curve, notice.since_ms)
+    partition = notice.curve_of.removeprefix("lag of ")
+    whole = partition == notice.curve_of or notice.verdict.get("partition_count") == 1
+    return change if whole or not change else f"{partition} {change}"
 
 
 def _became(notice: Notice) -> str:
@@ -360,7 +410,7 @@ def _end_word(notice: Notice) -> str:
         return "REMOVED" if notice.verdict.get("removed") else "GONE"
     if notice.verdict.get("status") in {"WARN", "ERR"}:
         return "Incident ended"
-    return "OK again"
+    return _ENDED_MUTED if notice.reason == Reason.ENDED_WHILE_MUTED.value else "OK again"
 
 
 def _why_it_ended(notice: Notice) -> str:
@@ -372,6 +422,8 @@ def _why_it_ended(notice: Notice) -> str:
                 "The group has no committed offsets in Kafka any more: it was deleted, or its "
                 "offsets have expired. It did not catch up."
             )
+        case word if word == _ENDED_MUTED:
+            return "The group keeps up again; it recovered while it was muted."
         case "Incident ended":
             return "The group is still behind, but not as badly as its policy asks for."
         case _:

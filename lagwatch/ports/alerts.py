@@ -151,6 +151,11 @@ class AlertsView(Protocol):
     Raises `NotFoundError` for an id that is not known and `InputError` for an invalid cursor.
     """
 
+    @property
+    def time_zone(self) -> str:
+        """Time zone in which texts write instants."""
+        ...
+
     def incidents(self, ask: IncidentAsk) -> tuple[Sequence[IncidentRecord], str]:
         """A page and the cursor of the next; "" after the last."""
         ...

@@ -48,6 +48,7 @@ def test_what_was_given_up_is_counted_after_a_restart_and_sent_by_a_command(
     with receiving(*[Reply(status=400, body="no such room")] * 1000) as receiver:
         sections = (
             f'{_QUICK}[alerts]\nfile = "{tmp_path / "alerts.sqlite"}"\ngroup_wait_s = 0.1\n'
+            'time_zone = "Asia/Tokyo"\n'
             f'[alerts.policies.all]\ngroup = "^{group}$"\n'
             f'[alerts.webhook.hook]\nurl = "{receiver.url}"\n'
         )
@@ -72,6 +73,9 @@ def test_what_was_given_up_is_counted_after_a_restart_and_sent_by_a_command(
                 served.wait_ready()
                 after = undelivered(served)
                 (kept,) = listed(served, "incidents", "--group", group)
+                shown = said(served, "incidents", "--group", group)
+                words = ["alert", "retry", "--channel", "hook", "--to", "nope"]
+                wrong = CliRunner().invoke(app, [*words, "--url", served.base])
                 receiver.replies.clear()
                 said(served, "retry", "--channel", "hook")
                 eventually(lambda: undelivered(served) == 0, "the delivery", timeout_s=60)
@@ -82,6 +86,8 @@ def test_what_was_given_up_is_counted_after_a_restart_and_sent_by_a_command(
     assert "no such room" in given_up["last_error"]
     assert "acknowledged by anna" in told
     assert after == 1
+    assert "JST" in shown
+    assert "'nope' is not known" in wrong.output
     assert (kept["id"], kept["acknowledged_by"]) == (incident["id"], "anna")
     assert receiver.notices[0]["group"] == group
 

@@ -227,6 +227,28 @@ def test_a_renamed_channel_loses_nothing(tmp_path, clock) -> None:
     assert moved == 0, "the new channel has this incident already"
 
 
+def test_a_renamed_channel_does_not_come_back_when_its_incident_ends(tmp_path, clock) -> None:
+    fleet = Fleet(["billing"], clock)
+    with receiving() as receiver:
+        with running(alert_settings(tmp_path, POLICY + hook(receiver.url, "old")), clock) as alerts:
+            fleet.fail("billing")
+            alerts.sees(fleet)
+            eventually(lambda: len(receiver.notices) >= 1 and alerts.idle(), "the opening")
+        with running(alert_settings(tmp_path, POLICY + hook(receiver.url, "new")), clock) as alerts:
+            eventually(lambda: len(receiver.notices) >= 2, "the opening on the new channel")
+            fleet.heal("billing")
+            alerts.sees(fleet)
+            clock.ahead_ms += 700_000
+            alerts.sees(fleet)
+            eventually(lambda: receiver.notices[-1]["event"] == "close", "the end")
+            look(alerts)
+            counts = alerts.call(alerts.alerts.counts)
+            problem = alerts.alerts.problem
+
+    assert counts.undelivered.get("old", 0) == 0
+    assert problem == ""
+
+
 def test_what_waits_for_a_removed_channel_goes_to_another(tmp_path, clock) -> None:
     fleet = Fleet(["billing"], clock)
     with receiving(*[Reply(status=503)] * 100) as away, receiving() as receiver:

@@ -134,3 +134,40 @@ def test_a_group_that_pauses_for_longer_than_its_limit_after_a_start_has_healed(
     (decided,) = _decided(watch, live)
 
     assert decided.decision.act is Act.CLOSE
+
+
+def test_it_is_not_called_better_while_windows_fill_after_a_start() -> None:
+    """Without a checkpoint a group that was in ERROR may look like WARN at first."""
+    live = Live()
+    live.topics(orders=1)
+    live.wait(1)
+    live.commit(("a", "orders", 0, 100))
+    live.wait(1)
+    snapshot = live.judge()
+    snapshot.group.status[:] = GroupStatus.WARN
+    snapshot.rows.rule[:] = Rule.FALLING_BEHIND
+    snapshot.group.complete[:] = 0.2
+    at_ms = EpochMs(live.now_ms)
+    incident = Incident(
+        since_ms=at_ms, opened_ms=at_ms, severity=GroupStatus.ERR, told=GroupStatus.ERR
+    )
+    kept = Kept(
+        cluster="here",
+        group="a",
+        incident="i1",
+        policy="all",
+        complete=1.0,
+        state=State(incident=incident),
+    )
+    book = PolicyBook(AlertsSettings(policies={"all": {"threshold": "warning", "close_for_s": 0}}))
+    watch = Watch("here", book, [kept], {}, started_ms=live.now_ms)
+    queries = SnapshotQueries({"here": live.monitor}, health=tuple)
+
+    def acts() -> list[Act]:
+        outlook = partial(queries.outlook, "here")
+        decided = watch.decide(snapshot, EpochMs(live.now_ms), lambda _: False, outlook)
+        return [decision.decision.act for decision in decided]
+
+    assert acts() == []
+    snapshot.group.complete[:] = 1.0
+    assert acts() == [Act.DE_ESCALATE]

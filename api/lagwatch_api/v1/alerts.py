@@ -37,6 +37,7 @@ class IncidentPage(TypedDict):
 
     incidents: Sequence[IncidentRecord]
     next: Annotated[str, Field(description='cursor of the next page; "" after the last')]
+    time_zone: Annotated[str, Field(description="`alerts.time_zone`, for texts")]
 
 
 class IncidentAnswer(TypedDict):
@@ -51,6 +52,7 @@ class NoticePage(TypedDict):
 
     notices: Sequence[NoticeRecord]
     next: Annotated[str, Field(description='cursor of the next page; "" after the last')]
+    time_zone: Annotated[str, Field(description="`alerts.time_zone`, for texts")]
 
 
 class MuteList(TypedDict):
@@ -134,7 +136,7 @@ def _incidents(routes: APIRouter, alerts: AlertsView) -> None:
             found, following = alerts.incidents(ask)
         except InputError as error:
             raise HTTPException(400, str(error)) from error
-        return {"incidents": found, "next": following}
+        return {"incidents": found, "next": following, "time_zone": alerts.time_zone}
 
     @routes.get("/incidents/{incident}", summary="One incident with its transitions and notices")
     async def one_incident(incident: str) -> IncidentAnswer:
@@ -169,7 +171,7 @@ def _notices(routes: APIRouter, alerts: AlertsView) -> None:
             found, following = alerts.notices(ask)
         except InputError as error:
             raise HTTPException(400, str(error)) from error
-        return {"notices": found, "next": following}
+        return {"notices": found, "next": following, "time_zone": alerts.time_zone}
 
     @routes.post("/messages/{message}/retry", summary="Send the notices of a dead message again")
     async def retry(message: str, to: To = "") -> Retried:

@@ -15,7 +15,7 @@ from lagwatch.config.section import OrFile
 from lagwatch.notify.channels.base import Kind
 from lagwatch.notify.channels.http import ChatWebhook
 from lagwatch.notify.notice import Bulletin, Message
-from lagwatch.notify.words import Tone, body, cut, overview, subject, tone
+from lagwatch.notify.words import Tone, body, cut, overview, runbook, subject, tone
 
 _COLOURS: Final = {
     Tone.GOOD: "#1a7f37",
@@ -52,7 +52,7 @@ class Slack(ChatWebhook):
         attachment = {
             "color": _COLOURS[tone(message)],
             "fallback": summary,
-            "blocks": [*_sections(text), *_button(overview(message))],
+            "blocks": [*_sections(text), *_buttons(message)],
         }
         return _framed(summary) | {"attachments": [attachment]}
 
@@ -80,11 +80,14 @@ def _sections(text: str) -> list[dict[str, Any]]:
     return [{"type": "section", "text": {"type": "plain_text", "text": text, "emoji": False}}]
 
 
-def _button(url: str) -> list[dict[str, Any]]:
-    if not url:
-        return []
-    label = {"type": "plain_text", "text": "Open in lagwatch"}
-    return [{"type": "actions", "elements": [{"type": "button", "text": label, "url": url}]}]
+def _buttons(message: Message) -> list[dict[str, Any]]:
+    wanted = (("Open in lagwatch", overview(message)), ("Runbook", runbook(message)))
+    buttons = [
+        {"type": "button", "text": {"type": "plain_text", "text": label}, "url": url}
+        for label, url in wanted
+        if url
+    ]
+    return [{"type": "actions", "elements": buttons}] if buttons else []
 
 
 KIND: Final = Kind(

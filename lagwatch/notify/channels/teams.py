@@ -6,7 +6,7 @@ Source: Microsoft, "Create incoming webhooks with Workflows for Microsoft Teams"
 Adaptive Cards 1.4.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final
 
 from pydantic import Field
@@ -17,7 +17,7 @@ from lagwatch.config.section import OrFile
 from lagwatch.notify.channels.base import Kind
 from lagwatch.notify.channels.http import ChatWebhook
 from lagwatch.notify.notice import Bulletin, Message
-from lagwatch.notify.words import Tone, body, cut, overview, subject, tone
+from lagwatch.notify.words import Tone, body, cut, overview, runbook, subject, tone
 
 _COLOURS: Final = {
     Tone.GOOD: "Good",
@@ -50,7 +50,8 @@ class Teams(ChatWebhook):
         title = cut(subject(message), _LONGEST_SUMMARY)
         lines = _lines(body(message, _LONGEST_TEXT, linked=False))
         blocks = [_text(title, weight="Bolder", size="Medium", color=colour), *lines]
-        return _carried(_card(blocks, overview(message)))
+        links = {"Open in lagwatch": overview(message), "Runbook": runbook(message)}
+        return _carried(_card(blocks, links))
 
     def bulletin(self, bulletin: Bulletin) -> dict[str, Any]:
         text = cut(bulletin.text.removeprefix(bulletin.subject).strip(), _LONGEST_TEXT)
@@ -58,10 +59,10 @@ class Teams(ChatWebhook):
             _text(bulletin.subject, weight="Bolder", size="Medium"),
             *_lines(text),
         ]
-        return _carried(_card(blocks, ""))
+        return _carried(_card(blocks, {}))
 
 
-def _card(blocks: list[dict[str, Any]], url: str) -> dict[str, Any]:
+def _card(blocks: list[dict[str, Any]], links: Mapping[str, str]) -> dict[str, Any]:
     card: dict[str, Any] = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",
@@ -69,9 +70,12 @@ def _card(blocks: list[dict[str, Any]], url: str) -> dict[str, Any]:
         "body": blocks,
         "msteams": {"width": "Full"},
     }
-    if url:
-        card["actions"] = [{"type": "Action.OpenUrl", "title": "Open in lagwatch", "url": url}]
-    return card
+    actions = [
+        {"type": "Action.OpenUrl", "title": title, "url": url}
+        for title, url in links.items()
+        if url
+    ]
+    return card | {"actions": actions} if actions else card
 
 
 def _carried(card: dict[str, Any]) -> dict[str, Any]:
