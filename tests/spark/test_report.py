@@ -381,6 +381,53 @@ def test_incidents(told, sql) -> None:
     assert told["incidents"][0]["to_ms"] is None
 
 
+def test_each_incident_has_the_cause_that_was_named_most_often(told, sql) -> None:
+    expected = sql(
+        f"""
+        with e as (select *, lead(at_ms) over (partition by cluster, "group" order by at_ms) next_ms
+          from events where event = 'group_status'),
+        i as (select cluster, "group", at_ms from_ms, greatest(at_ms, {FROM_MS}) b,
+            least(coalesce(next_ms, {TO_MS}), {TO_MS}) z
+          from e where after in ('WARN', 'ERR') and coalesce(next_ms, {TO_MS}) > {FROM_MS}),
+        c as (select i.cluster, i."group", from_ms, cause, cause_certainty, count(*) n
+          from i join group_samples s on s.cluster = i.cluster and s."group" = i."group"
+            and s.at_ms >= b and s.at_ms < z and s.cause_certainty is not null
+          group by all)
+        select cluster, "group", from_ms, arg_max(cause, n) filter (cause is not null) cause,
+          arg_max(cause_certainty, n) filter (cause is not null) cause_certainty,
+          max(n) filter (cause is not null)::double / sum(n) cause_share
+        from c group by all
+        """
+    )
+
+    found = [row for row in told["incidents"] if row["cause"] is not None]
+    _same(found, expected, "cluster", "group", "from_ms")
+    assert {(row["group"], row["cause"]) for row in found} == {
+        *(("mailer", "no_members"), ("audit-archive", "not_committing"))
+    }
+    (mailer,) = (row for row in found if row["group"] == "mailer")
+    assert mailer["cause_text"].startswith("Cause (certain): the group is empty")
+    assert all(row["cause_text"] is None for row in told["incidents"] if row not in found)
+
+
+def test_what_to_do_are_the_groups_in_trouble_when_the_day_ended(told, sql) -> None:
+    expected = sql(
+        f"""
+        with l as (select *, row_number() over (partition by cluster, "group" order by at_ms desc) r
+          from group_samples where at_ms >= {FROM_MS} and at_ms < {TO_MS})
+        select cluster, "group", at_ms, status, total_lag lag, time_lag_s, catch_up_reason,
+          loss_in_s, loss_reason
+        from l where r = 1 and status in ('WARN', 'ERR')
+        """
+    )
+
+    _same(told["to_do"], expected, "cluster", "group")
+    assert [row["group"] for row in told["to_do"]] == ["audit-archive"]
+    (row,) = told["to_do"]
+    assert (row["cause"], row["cause_certainty"]) == ("not_committing", "likely")
+    assert row["lost"] == sum(risk["lost"] for risk in told["retention"]) > 0
+
+
 def test_retention(told, sql) -> None:
     expected = sql(
         f"""
@@ -455,6 +502,17 @@ def test_deployments(told, sql) -> None:
         _same([deployment["after"]], after)
         assert (deployment["at_ms"], deployment["partitions"]) == (event["at_ms"], event["count"])
         assert deployment["note"] == json.loads(event["detail"])["note"]
+        newest = sql(
+            f"""
+            select arg_max(committed_offset, at_ms) committed from samples
+            where "group" = '{event["group"]}' and partition = 0
+              and at_ms >= {FROM_MS} and at_ms < {TO_MS}
+            """
+        )
+        then, plan = deployment["offsets"][0], deployment["rollback"]
+        assert then["committed_offset"] == 1
+        assert plan["read_again"] == newest[0]["committed"] - 1
+        assert plan["csv"] == f"{then['topic']},0,1\n"
     assert [deployment["verdict"] for deployment in told["deployments"]] == ["better", "worse"]
 
 
@@ -514,7 +572,11 @@ def test_the_text_is_short_and_names_what_matters(result) -> None:
 
     assert len(lines) <= MOST_LINES
     assert lines[0] == "Consumer lag on 2026-10-25: 5 incidents in 5 of 46 groups"
-    assert "ERR mailer on prod (stopped) from 02:12 until 05:06" in lines
+    assert lines[1].startswith("lab was recorded for 23.0 of 25 hours")
+    assert lines[2].startswith("To do: audit-archive on prod is ERR: lag ")
+    assert lines[3].startswith("  Cause (likely): ")
+    mailer = "ERR mailer on prod (stopped) from 02:12 until 05:06: no members (certain); lag "
+    assert any(line.startswith(mailer) for line in lines)
     assert any(line.startswith("Scale: billing on orders needs 11 consumers") for line in lines)
 
 
@@ -625,9 +687,9 @@ def test_the_page_shows_the_numbers_of_the_json(browser, page, told) -> None:
     ]
     rows = browser.run(
         "return [...document.querySelectorAll('#incidents tbody tr')].map((row) =>"
-        " [...row.cells].slice(0, 5).map((cell) => cell.innerText))"
+        " [...row.cells].slice(0, 6).map((cell) => cell.innerText))"
     )
-    assert rows[1] == ["mailer prod", "ERR", "stopped", "02:12", "05:06"]
+    assert rows[1] == ["mailer prod", "ERR", "stopped", "no members certain", "02:12", "05:06"]
     assert len(rows) == len(told["incidents"])
     bands = browser.run("return document.querySelectorAll('.heat svg').length")
     late = sum(

@@ -60,6 +60,8 @@ class Group:
     blind: bool = False
     """No log end offset is known."""
     unowned: bool = False
+    causes: tuple[tuple[float, str | None, str], ...] = ()
+    """Hour from which on a cause is named in trouble, the cause, its certainty."""
     retained: int = 0
     """The broker holds so many messages of each partition; 0 = all."""
 
@@ -75,6 +77,11 @@ FLEET: Final = (
         can_per_s=90,
         consumers=2,
         stopped=(3.2, 6.1),
+        causes=(
+            (3.2, None, "unknown"),
+            (4.0, "no_members", "certain"),
+            (5.8, "all_slow", "likely"),
+        ),
     ),
     Group(
         name="search-indexer",
@@ -101,6 +108,7 @@ FLEET: Final = (
         partitions=3,
         per_s=30,
         stopped=(-150, 1e9),
+        causes=((-150, "not_committing", "likely"),),
         retained=2_500_000,
     ),
     Group(
@@ -359,7 +367,31 @@ class _Series:
             observed=np.full(size, group.partitions),
             interval_ms=np.full(size, STEP_MS),
             reason="interval",
+            **self._found(chosen),
         )
+
+    def _found(self, chosen: Bools) -> dict[str, Any]:
+        """Causes and forecasts of the rounds in which the group is in trouble."""
+        group, hours = self.group, self.hours[chosen]
+        bad = (self.stopped | self.warned)[chosen]
+        if not group.causes:
+            return {}
+        named = np.searchsorted([begin for begin, _, _ in group.causes], hours, side="right") - 1
+        causes = [group.causes[max(number, 0)] for number in named.tolist()]
+        return {
+            "cause": [
+                each[1] if is_bad else None for each, is_bad in zip(causes, bad, strict=True)
+            ],
+            "cause_certainty": [
+                each[2] if is_bad else None for each, is_bad in zip(causes, bad, strict=True)
+            ],
+            "catch_up_reason": ["not_moving" if is_bad else None for is_bad in bad],
+            "loss_in_s": np.where(bad & (group.retained > 0), 7200.0, np.nan),
+            "loss_reason": [
+                ("nearing" if group.retained else "nothing_deleted") if is_bad else None
+                for is_bad in bad
+            ],
+        }
 
     def _samples(self) -> Records:
         """Partitions every half hour of the day."""

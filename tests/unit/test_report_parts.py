@@ -18,7 +18,9 @@ from typer.testing import CliRunner
 
 from lagwatch.cli import app
 from lagwatch.config.alerts import AlertsSettings
+from lagwatch.core.advise import Load
 from lagwatch.core.model import Rule
+from lagwatch.core.rollback import Standing
 from lagwatch.errors import ConfigError
 from lagwatch.jobs.report import words
 from lagwatch.jobs.report.day import QUARTER_MS, Day, quarters, yesterday
@@ -33,6 +35,7 @@ from lagwatch.jobs.report.model import (
     Trend,
 )
 from lagwatch.jobs.report.page import colour, html, spark
+from lagwatch.jobs.report.parts import deployment_day, to_do, topic_advice, urgency, with_cause
 from lagwatch.jobs.report.text import text as plain
 from lagwatch.jobs.report.words import verdict
 from lagwatch.kafka.embedded.ports import free_ports
@@ -98,9 +101,9 @@ def test_numbers_are_written_for_people() -> None:
         "unknown",
         "0 s",
         "0.3 s",
-        "1 min",
+        "59.6 s",
         "1 h 1 min",
-        "25 h",
+        "1 d 1 h",
         "2 d 7 h",
     ]
     assert [words.number(each) for each in (None, 0, 9999, 12_345, 4_567_890, 0.123, 1e15)] == [
@@ -188,6 +191,7 @@ def report() -> Report:
         to_ms=day.to_ms,
         seconds=day.seconds,
         made_ms=day.to_ms,
+        to_do=none,
         clusters=none,
         groups=none,
         objectives=Objectives(objective_s=60, objective_share=0.99, budget_days=28, groups=none),
@@ -240,6 +244,182 @@ def test_an_incident_has_the_words_of_its_notices(report, rule) -> None:
 
     assert f">{noticed}<" in html(told)
     assert f"({noticed})" in plain(told)
+
+
+_INCIDENT = Incident(
+    cluster="prod",
+    group="billing",
+    from_ms=None,
+    to_ms=None,
+    seconds=60.0,
+    worst="ERR",
+    rule="stopped",
+    lag_max=7,
+    time_lag_max_s=None,
+)
+
+
+def _rounds(*counted: tuple[str | None, str, int]) -> list[dict]:
+    return [
+        {"cause": cause, "cause_certainty": certainty, "rounds": number}
+        for cause, certainty, number in counted
+    ]
+
+
+def test_an_incident_has_the_known_cause_that_was_named_most_often() -> None:
+    rounds = _rounds(
+        (None, "unknown", 60), ("no_members", "certain", 25), ("no_members", "likely", 5),
+        ("all_slow", "likely", 10),
+    )  # fmt: skip
+
+    found = with_cause(_INCIDENT, rounds, {"no_members": "the group has no members"})
+
+    assert (found.cause, found.cause_certainty) == ("no_members", "certain")
+    assert found.cause_share == pytest.approx(0.3)
+    assert found.cause_text == "Cause (certain): the group has no members."
+
+
+def test_without_a_recorded_sentence_a_cause_is_told_by_its_meaning() -> None:
+    found = with_cause(_INCIDENT, _rounds(("no_members", "likely", 1)), {})
+
+    assert found.cause_text is not None
+    assert found.cause_text.startswith(
+        "Cause (likely): the group is empty, and commits have ended. Refuted if "
+    )
+
+
+def test_as_many_likely_as_certain_samples_are_no_certainty() -> None:
+    rounds = _rounds(("no_members", "certain", 3), ("no_members", "likely", 3))
+
+    assert with_cause(_INCIDENT, rounds, {}).cause_certainty == "likely"
+
+
+def test_a_cause_that_was_looked_for_and_not_found_is_not_one_that_was_not_recorded() -> None:
+    unknown = with_cause(_INCIDENT, _rounds((None, "unknown", 3)), {})
+
+    assert (unknown.cause, unknown.cause_certainty) == (None, "unknown")
+    assert unknown.cause_text == "Cause: not known."
+    assert with_cause(_INCIDENT, [], {}) == _INCIDENT
+
+
+def _standing(**changes) -> dict:
+    row = {
+        "cluster": "prod",
+        "group": "billing",
+        "at_ms": 0,
+        "status": "ERR",
+        "total_lag": 104_000_000,
+        "time_lag_s": 11_000.0,
+        "time_lag_reason": "beyond_history",
+        "catch_up_s": None,
+        "catch_up_reason": "falling_behind",
+        "loss_in_s": 18_000.0,
+        "loss_reason": "nearing",
+    }
+    return row | changes
+
+
+def test_text_and_page_lead_with_what_to_do(report) -> None:
+    incident = with_cause(_INCIDENT, _rounds(("all_slow", "likely", 1)), {"all_slow": "too slow"})
+    told = replace(report, to_do=(to_do(_standing(), incident, 0),), incidents=(incident,))
+
+    lines = plain(told).splitlines()
+
+    assert lines[2:4] == [
+        (
+            "To do: billing on prod is ERR: lag 104 M; time lag ≥ 3 h 3 min; "
+            "catch-up: never, more is written than it reads; loss: in 5 h"
+        ),
+        f"  {incident.cause_text}",
+    ]
+    page = html(told)
+    for shown in ("≥ 3 h 3 min", "104 M", "never, more is written than it reads", "in 5 h"):
+        assert f">{shown}<" in page
+    assert page.index('id="today"') < page.index('id="heat"')
+    assert "Cause (likely): too slow." in page
+    assert told.as_json()["to_do"][0]["loss_in_s"] == 18_000.0
+
+
+def test_what_is_not_known_ahead_of_a_group_is_said_and_not_shown_as_0() -> None:
+    old = to_do(
+        _standing(time_lag_s=None, catch_up_reason=None, loss_in_s=None, loss_reason=None), None, 0
+    )
+
+    assert words.time_lag(old.time_lag_s, old.time_lag_bound) == "unknown"
+    assert words.catch_up(old.catch_up_s, old.catch_up_reason) == "unknown"
+    assert words.loss(old.loss_in_s, old.loss_reason) == "unknown"
+    assert words.loss(None, "not_nearing", 1234) == "not in sight, 1,234 lost already"
+    assert words.catch_up(0.0, "caught_up") == "in 0 s"
+
+
+def test_a_loss_within_a_day_is_the_most_urgent() -> None:
+    rows = [
+        to_do(_standing(group=name, **changes), None, 0)
+        for name, changes in (
+            ("late", {"loss_in_s": None, "time_lag_s": 1e6}),
+            ("warned", {"loss_in_s": None, "time_lag_s": 2e6, "status": "WARN"}),
+            ("loses", {"loss_in_s": 600.0, "time_lag_s": 1.0, "status": "WARN"}),
+            ("unknown", {"loss_in_s": None, "time_lag_s": None}),
+        )
+    ]
+
+    assert [row.group for row in sorted(rows, key=urgency)] == [
+        *("loses", "late", "unknown", "warned")
+    ]
+
+
+def test_the_headroom_is_a_formula_with_both_answers() -> None:
+    load = Load(
+        peak_per_s=350.0,
+        buckets=100,
+        rate_per_s=100.0,
+        saturated_buckets=10,
+        unowned_buckets=0,
+        partly_buckets=0,
+        read_share=1.0,
+        partitions=8,
+        consumers=4,
+    )
+    row = {name: getattr(load, name) for name in Load.__slots__}
+
+    advised = topic_advice(row | {"cluster": "prod", "group": "g", "topic": "t"}, 0.7)
+
+    assert (advised.needed_bare, advised.needed) == (4, 5)
+    assert advised.formula == (
+        "350/s ÷ 100/s = 3.5 → 4; with headroom 0.7: 350/s ÷ (100/s \u00d7 0.7) = 5 → 5"
+    )
+
+
+def test_a_deployment_has_its_offsets_and_the_way_back() -> None:
+    detail = {
+        "version": "2",
+        "note": "n",
+        "offsets": {"t": [100, 5, None]},
+        "log_start": {"t": [0, 0, 0]},
+        "log_end": {"t": [120, 9, 0]},
+    }
+    sides = {f"{side}_{name}": getattr(_CALM, name) for side in ("before", "after")
+             for name in Side.__slots__}  # fmt: skip
+    row = {"cluster": "c", "group": "g", "at_ms": 1, "version": "2", "partitions": 3} | sides
+    now = {
+        ("t", 0): Standing(committed=150, log_start=0, log_end=200),
+        ("t", 1): Standing(committed=50, log_start=20, log_end=60),
+        ("t", 2): Standing(committed=3, log_start=0, log_end=3),
+    }
+
+    found = deployment_day(row | {"detail": json.dumps(detail)}, now)
+
+    assert [(each.committed_offset, each.log_end_offset) for each in found.offsets] == [
+        *((100, 120), (5, 9), (None, 0))
+    ]
+    assert found.rollback is not None
+    assert [each.state.value for each in found.rollback.partitions] == [
+        *("exact", "deleted", "not_committed_then")
+    ]
+    assert (found.rollback.read_again, found.rollback.deleted) == (50 + 30, 15)
+    assert found.rollback.csv == "t,0,100\nt,1,20\n"
+    other = deployment_day(row | {"detail": "by another program"}, now)
+    assert (other.note, other.offsets, other.rollback) == ("", (), None)
 
 
 def test_a_webhook_gets_the_documented_json(report, receiver) -> None:

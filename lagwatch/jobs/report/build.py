@@ -1,18 +1,21 @@
 """Builds the report from the history: runs the transforms and sorts their results."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lagwatch import __version__
 from lagwatch.config.jobs import ReportSettings
 from lagwatch.core.advise import AdviceKind
 from lagwatch.core.record import Kind
+from lagwatch.core.rollback import Standing
 from lagwatch.core.trend import TEST, significant
 from lagwatch.jobs.report import (
     deployments,
@@ -23,6 +26,7 @@ from lagwatch.jobs.report import (
     retention,
     skew,
     trends,
+    troubles,
     turnover,
 )
 from lagwatch.jobs.report.day import HOUR_MS, Day
@@ -49,6 +53,7 @@ from lagwatch.jobs.report.model import (
     Report,
     RetentionRisk,
     Skew,
+    ToDo,
     TopicAdvice,
     Trend,
     Turn,
@@ -62,7 +67,10 @@ from lagwatch.jobs.report.parts import (
     heat_row,
     least_first,
     names,
+    to_do,
     topic_advice,
+    urgency,
+    with_cause,
 )
 from lagwatch.jobs.tables import StoreRef, on_sound_files
 
@@ -152,6 +160,7 @@ class _Builder:
             to_ms=day.to_ms,
             seconds=day.seconds,
             made_ms=now_ms,
+            to_do=self._to_do(found, risks),
             clusters=days,
             groups=of_groups,
             objectives=self._objectives(),
@@ -324,7 +333,7 @@ class _Builder:
                 incidents.of_day(self._day, buckets)
             ),
         )
-        found = [Incident(**row) for row in rows]
+        found = self._with_causes([Incident(**row) for row in rows])
         return sorted(
             found,
             key=lambda incident: (
@@ -335,11 +344,74 @@ class _Builder:
             ),
         )
 
+    def _with_causes(self, found: Sequence[Incident]) -> list[Incident]:
+        if not found:
+            return []
+        day = self._day
+        spells = self._history.spark.createDataFrame(
+            [
+                (
+                    number,
+                    *names(each),
+                    max(each.from_ms or day.from_ms, day.from_ms),
+                    min(each.to_ms or day.to_ms, day.to_ms),
+                )
+                for number, each in enumerate(found)
+            ],
+            troubles.SPELLS,
+        )
+        rounds = self._rounds.where(within("at_ms", day.from_ms, day.to_ms))
+        counted = self._collected("causes", rounds.transform(troubles.causes(spells)))
+        said = self._collected("sentences", self._events.transform(troubles.sentences(spells)))
+        return [
+            with_cause(
+                incident,
+                [row for row in counted if row["incident"] == number],
+                {row["cause"]: row["sentence"] for row in said if row["incident"] == number},
+            )
+            for number, incident in enumerate(found)
+        ]
+
+    def _to_do(self, found: Sequence[Incident], risks: Sequence[RetentionRisk]) -> list[ToDo]:
+        rows = self._collected("to_do", self._rounds.transform(troubles.standing(self._day)))
+        open_now = {names(each): each for each in found if each.to_ms is None}
+        lost: Counter[tuple[str, str]] = Counter()
+        for risk in risks:
+            lost[names(risk)] += risk.lost
+        return sorted(
+            (
+                to_do(row, open_now.get((row["cluster"], row["group"])), lost[place])
+                for row in rows
+                for place in ((row["cluster"], row["group"]),)
+            ),
+            key=urgency,
+        )
+
     def _deployments(self, buckets: DataFrame) -> list[DeploymentDay]:
         transform = deployments.around(self._day, buckets)
         rows = self._collected("deployments", self._events.transform(transform))
-        found = [deployment_day(row) for row in rows]
+        now = self._newest_offsets({(row["cluster"], row["group"]) for row in rows})
+        found = [deployment_day(row, now.get((row["cluster"], row["group"]))) for row in rows]
         return sorted(found, key=lambda deployment: (deployment.at_ms, *names(deployment)))
+
+    def _newest_offsets(
+        self, wanted: Collection[tuple[str, str]]
+    ) -> dict[tuple[str, str], dict[tuple[str, int], Standing]]:
+        """Of the partitions of these groups, by group, then topic and partition."""
+        if not wanted:
+            return {}
+        groups_wanted = [group for _, group in wanted]
+        samples = self._history.rows(Kind.SAMPLES, self._day.from_ms, self._day.to_ms, OFFSETS)
+        mine = samples.where(F.col("group").isin(*groups_wanted))
+        found: dict[tuple[str, str], dict[tuple[str, int], Standing]] = {}
+        for row in self._collected("offsets", mine.transform(troubles.newest_offsets)):
+            of_group = found.setdefault((row["cluster"], row["group"]), {})
+            of_group[row["topic"], row["partition"]] = Standing(
+                committed=row["committed_offset"],
+                log_start=row["log_start_offset"],
+                log_end=row["log_end_offset"],
+            )
+        return found
 
     def _retention(self) -> tuple[list[RetentionRisk], bool]:
         """Partitions at risk, and whether there is anything to judge by."""

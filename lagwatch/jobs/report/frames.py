@@ -33,10 +33,13 @@ PARTITION_BUCKETS: Final = (
     "owner",
 )
 GROUP_ROUNDS: Final = (
-    *("status", "time_lag_s", "time_lag_reason", "members", "interval_ms", "reason"),
+    *("status", "total_lag", "time_lag_s", "time_lag_reason", "members", "interval_ms", "reason"),
+    *("cause", "cause_certainty", "catch_up_s", "catch_up_reason", "loss_in_s", "loss_reason"),
 )
 OFFSETS: Final = ("committed_offset", "log_end_offset", "log_start_offset")
-EVENT_COLUMNS: Final = ("before", "after", "rule", "lag", "count", "detail")
+EVENT_COLUMNS: Final = (
+    *("before", "after", "rule", "lag", "count", "detail", "cause", "cause_certainty"),
+)
 QUARTERS: Final = T.StructType(
     [
         T.StructField("quarter_ms", T.LongType()),

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from lagwatch.core.rollback import RollbackPartition
+
 VERSION: Final = 1
 """Of the JSON; grows when a key changes its meaning or goes."""
 
@@ -181,6 +183,42 @@ class Incident:
     lag_max: int | None
     """In buckets of the day that it touches."""
     time_lag_max_s: float | None
+    cause: str | None = None
+    """The cause that was named most often in the day; None: not known, or not recorded."""
+    cause_certainty: str | None = None
+    """certain, likely, unknown; None: not recorded."""
+    cause_share: float | None = None
+    """Share of the samples with a cause looked for that name this one."""
+    cause_text: str | None = None
+    """A sentence with the certainty and what would refute it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToDo:
+    """A group that was WARN or ERR when it was last recorded in the day: numbers of then."""
+
+    cluster: str
+    group: str
+    at_ms: int
+    """When it was last recorded."""
+    status: str
+    since_ms: int | None
+    """Begin of its open incident; None: before anything that is known."""
+    lag: int | None
+    time_lag_s: float | None
+    time_lag_bound: str | None
+    """exact, at_least, at_most; None: the time lag is not known."""
+    catch_up_s: float | None
+    catch_up_reason: str | None
+    """None: not recorded."""
+    loss_in_s: float | None
+    loss_reason: str | None
+    lost: int
+    """Messages deleted unread: see `retention`."""
+    cause: str | None
+    cause_certainty: str | None
+    cause_text: str | None
+    """As in its incident."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,6 +274,31 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeployedOffset:
+    """A partition at a deployment; None is unknown or not committed."""
+
+    topic: str
+    partition: int
+    committed_offset: int | None
+    log_start_offset: int | None
+    log_end_offset: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollback:
+    """The way back to the offsets of a deployment, as of the last samples of the day."""
+
+    partitions: Sequence[RollbackPartition]
+    read_again: int
+    """Messages, over the partitions where it is known."""
+    skipped: int
+    deleted: int
+    """Offsets that no longer exist."""
+    csv: str
+    """As Kafka's tool takes them: `topic,partition,offset`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeploymentDay:
     """A deployment and the hours around it."""
 
@@ -250,6 +313,10 @@ class DeploymentDay:
     after: Side
     verdict: str
     """better, worse, same, unknown."""
+    offsets: Sequence[DeployedOffset] = ()
+    """At the deployment, by topic and partition."""
+    rollback: Rollback | None = None
+    """None: no offsets were recorded with the event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,6 +329,11 @@ class TopicAdvice:
     kind: str
     """add_partitions, add_consumers, enough, untold."""
     needed: int | None
+    """With headroom."""
+    needed_bare: int | None
+    """Without: each consumer is used to all it can do."""
+    formula: str
+    """How both follow from peak, rate and headroom; "" where the data cannot tell."""
     partitions: int
     consumers: int | None
     peak_per_s: float | None
@@ -288,6 +360,8 @@ class Report:
     to_ms: int
     seconds: float
     made_ms: int
+    to_do: Sequence[ToDo]
+    """Groups in trouble when the day ended, the most urgent first."""
     clusters: Sequence[ClusterDay]
     groups: Sequence[GroupDay]
     """By worst time lag, then lag."""

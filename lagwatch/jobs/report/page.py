@@ -135,6 +135,9 @@ def _environment(report: Report) -> Environment:
     environment.filters |= {
         "spoken": spoken,
         "duration": words.duration,
+        "time_lag": words.time_lag,
+        "catch_up": words.catch_up,
+        "loss": words.loss,
         "number": words.number,
         "rate": words.rate,
         "share": words.share,
@@ -146,6 +149,7 @@ def _environment(report: Report) -> Environment:
         "at": lambda at_ms: _at(at_ms, report, zone),
         "place": lambda at_ms: _place(at_ms, report),
         "value": _value,
+        "offset": words.offset,
         "capitalize_first": lambda text: text[:1].upper() + text[1:],
     }
     environment.globals["plural"] = words.plural

@@ -1,18 +1,27 @@
 """From the rows of the transforms to the parts of the report, in the order shown."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
-from lagwatch.core.advise import Load, advise
+from lagwatch.core.advise import Load, advise, needed_consumers, rate
+from lagwatch.core.causes import CAUSES, Certainty, cause_sentence
+from lagwatch.core.model import TimeLagReason
+from lagwatch.core.rollback import RollbackPlan, Standing, partitions
 from lagwatch.core.trend import Comparison
 from lagwatch.jobs.report.model import (
     Change,
     ClusterDay,
+    DeployedOffset,
     DeploymentDay,
     GroupDay,
     HeatRow,
+    Incident,
+    Rollback,
     Side,
+    ToDo,
     TopicAdvice,
 )
 from lagwatch.jobs.report.words import verdict
@@ -86,8 +95,87 @@ def change(row: Mapping[str, Any], found: Comparison, p: float) -> Change:
     )
 
 
-def deployment_day(row: Mapping[str, Any]) -> DeploymentDay:
-    """A row of `deployments.around`."""
+def with_cause(
+    incident: Incident, rounds: Sequence[Mapping[str, Any]], sentences: Mapping[str | None, str]
+) -> Incident:
+    """An incident with the known cause that was named most often in it.
+
+    `rounds` are its rows of `troubles.causes`, `sentences` has the last one of each cause.
+    """
+    counted: Counter[str | None] = Counter()
+    for row in rounds:
+        counted[row["cause"]] += row["rounds"]
+    if not counted:
+        return incident
+    named = min(counted, key=lambda cause: (cause is None, -counted[cause], cause or ""))
+    surest = {row["cause_certainty"]: row["rounds"] for row in rounds if row["cause"] == named}
+    certainty = min(surest, key=lambda word: (-surest[word], word == Certainty.CERTAIN))
+    return replace(
+        incident,
+        cause=named,
+        cause_certainty=certainty,
+        cause_share=counted[named] / counted.total(),
+        cause_text=_cause_text(named, certainty, sentences.get(named)),
+    )
+
+
+_CAUSES: Final = {row.cause.value: row for row in CAUSES}
+
+
+def _cause_text(cause: str | None, certainty: str, sentence: str | None) -> str:
+    """In the words of the notices; where no sentence was recorded, what the cause means."""
+    row = _CAUSES.get(cause or "")
+    if row is None:
+        return cause_sentence(Certainty.UNKNOWN, sentence or "not known", "")
+    text = sentence or row.meaning[0].lower() + row.meaning[1:].rstrip(".")
+    return cause_sentence(certainty, text, row.refuted_by)
+
+
+def to_do(row: Mapping[str, Any], incident: Incident | None, lost: int) -> ToDo:
+    """A row of `troubles.standing` with the open incident of the group."""
+    return ToDo(
+        cluster=row["cluster"],
+        group=row["group"],
+        at_ms=row["at_ms"],
+        status=row["status"],
+        since_ms=incident.from_ms if incident else None,
+        lag=row["total_lag"],
+        time_lag_s=row["time_lag_s"],
+        time_lag_bound=None if row["time_lag_s"] is None else _BOUNDS.get(row["time_lag_reason"]),
+        catch_up_s=row["catch_up_s"],
+        catch_up_reason=row["catch_up_reason"],
+        loss_in_s=row["loss_in_s"],
+        loss_reason=row["loss_reason"],
+        lost=lost,
+        cause=incident.cause if incident else None,
+        cause_certainty=incident.cause_certainty if incident else None,
+        cause_text=incident.cause_text if incident else None,
+    )
+
+
+_BOUNDS: Final = {reason.word: reason.bound.value for reason in TimeLagReason}
+_SOON_S: Final = 86_400.0
+"""A loss within a day goes before everything else."""
+
+
+def urgency(row: ToDo) -> tuple[object, ...]:
+    """Sort key, the most urgent first: a loss within a day, ERR, time lag, lag."""
+    soon = row.loss_in_s is not None and row.loss_in_s < _SOON_S
+    return (
+        least_first(row.loss_in_s if soon else None),
+        row.status != "ERR",
+        greatest_first(row.time_lag_s),
+        greatest_first(row.lag),
+        *names(row),
+    )
+
+
+def deployment_day(
+    row: Mapping[str, Any], now: Mapping[tuple[str, int], Standing] | None = None
+) -> DeploymentDay:
+    """A row of `deployments.around`; `now` has the newest offsets of the group's partitions."""
+    detail = _detail(row["detail"])
+    offsets = deployed_offsets(detail)
     sides = [
         Side(**{name: row[f"{side}_{name}"] for name in Side.__slots__})
         for side in ("before", "after")
@@ -97,21 +185,67 @@ def deployment_day(row: Mapping[str, Any]) -> DeploymentDay:
         group=row["group"],
         at_ms=row["at_ms"],
         version=row["version"],
-        note=_note(row["detail"]),
+        note=str(detail.get("note", "")),
         partitions=row["partitions"],
         before=sides[0],
         after=sides[1],
         verdict=verdict(*sides),
+        offsets=offsets,
+        rollback=_rollback(offsets, now or {}) if offsets else None,
     )
 
 
-def _note(detail: str | None) -> str:
-    """The note in an event's detail; "" when there is none, or another program wrote the event."""
+def _detail(detail: str | None) -> Mapping[str, Any]:
+    """What is in an event's detail; nothing when another program wrote the event."""
     try:
         found = json.loads(detail or "{}")
     except ValueError:
-        return ""
-    return str(found.get("note", "")) if isinstance(found, dict) else ""
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def deployed_offsets(detail: Mapping[str, Any]) -> tuple[DeployedOffset, ...]:
+    """The offsets in the detail of a deployment; earlier releases kept committed ones only."""
+    found = detail.get("offsets", {})
+    starts, ends = detail.get("log_start", {}), detail.get("log_end", {})
+    return tuple(
+        DeployedOffset(
+            topic=topic,
+            partition=number,
+            committed_offset=offset,
+            log_start_offset=_nth(starts.get(topic, ()), number),
+            log_end_offset=_nth(ends.get(topic, ()), number),
+        )
+        for topic in sorted(found)
+        for number, offset in enumerate(found[topic])
+    )
+
+
+def _nth(offsets: Sequence[int | None], number: int) -> int | None:
+    return offsets[number] if number < len(offsets) else None
+
+
+def _rollback(
+    offsets: Sequence[DeployedOffset], now: Mapping[tuple[str, int], Standing]
+) -> Rollback:
+    """The plan of `lagwatch deployments rollback-plan`, from recorded offsets."""
+    recorded = {(each.topic, each.partition): each.committed_offset for each in offsets}
+    plan = RollbackPlan(
+        cluster="",
+        group="",
+        deployed_ms=0,
+        version="",
+        at_ms=0,
+        members=None,
+        partitions=tuple(partitions(recorded, now)),
+    )
+    return Rollback(
+        partitions=plan.partitions,
+        read_again=plan.read_again,
+        skipped=plan.skipped,
+        deleted=plan.deleted,
+        csv=plan.csv(),
+    )
 
 
 def topic_advice(row: Mapping[str, Any], headroom: float) -> TopicAdvice:
@@ -122,6 +256,22 @@ def topic_advice(row: Mapping[str, Any], headroom: float) -> TopicAdvice:
         **row,
         kind=advice.kind.value,
         needed=advice.needed,
+        needed_bare=None if advice.needed is None else _needed(load, 1.0),
+        formula="" if advice.needed is None else formula(load, headroom),
         headroom=headroom,
         reason=advice.reason,
     )
+
+
+def _needed(load: Load, headroom: float) -> int:
+    return needed_consumers(load.peak_per_s or 0.0, load.rate_per_s or 1.0, headroom)
+
+
+def formula(load: Load, headroom: float) -> str:
+    """Both answers: `350/s ÷ 100/s = 3.5 → 4; with headroom 0.7: … = 5 → 5`."""
+    peak, each = load.peak_per_s or 0.0, load.rate_per_s or 1.0
+    bare = f"{rate(peak)}/s ÷ {rate(each)}/s = {rate(peak / each)} → {_needed(load, 1.0):,}"
+    used = (
+        f"{rate(peak)}/s ÷ ({rate(each)}/s \u00d7 {headroom:g}) = {rate(peak / (each * headroom))}"
+    )
+    return f"{bare}; with headroom {headroom:g}: {used} → {_needed(load, headroom):,}"

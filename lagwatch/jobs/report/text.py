@@ -6,9 +6,19 @@ from zoneinfo import ZoneInfo
 
 from lagwatch.core.words import spoken
 from lagwatch.jobs.report.model import Report
-from lagwatch.jobs.report.words import clock, duration, factor, plural, rate, share
+from lagwatch.jobs.report.words import (
+    catch_up,
+    clock,
+    duration,
+    factor,
+    loss,
+    number,
+    plural,
+    share,
+    time_lag,
+)
 
-MOST_LINES: Final = 20
+MOST_LINES: Final = 30
 _SHOWN: Final = 3
 """Of each kind of trouble."""
 
@@ -37,12 +47,27 @@ def text(report: Report) -> str:
 def _lines(report: Report) -> Iterator[str]:
     yield subject(report)
     yield from report.notes[:_SHOWN]
+    yield from _to_do(report)
     yield from _incidents(report)
     yield from _objectives(report)
     yield from _retention(report)
     yield from _advice(report)
     yield from _deployments(report)
     yield from _rest(report)
+
+
+def _to_do(report: Report) -> Iterator[str]:
+    """Each group in trouble with its numbers, and its cause in the line below."""
+    for row in report.to_do[:_SHOWN]:
+        yield (
+            f"To do: {row.group} on {row.cluster} is {row.status}: lag {number(row.lag)}; "
+            f"time lag {time_lag(row.time_lag_s, row.time_lag_bound)}; "
+            f"catch-up: {catch_up(row.catch_up_s, row.catch_up_reason)}; "
+            f"loss: {loss(row.loss_in_s, row.loss_reason, row.lost)}"
+        )
+        if row.cause_text:
+            yield f"  {row.cause_text}"
+    yield from _more(len(report.to_do), "group in trouble", "groups in trouble")
 
 
 def _incidents(report: Report) -> Iterator[str]:
@@ -59,7 +84,10 @@ def _incidents(report: Report) -> Iterator[str]:
         if since == "all day" and incident.to_ms is not None:
             since = "from the day before"
         rule = f" ({spoken(incident.rule)})" if incident.rule else ""
-        yield f"{incident.worst} {incident.group} on {incident.cluster}{rule} {since}{until}"
+        cause = f": {spoken(incident.cause)} ({incident.cause_certainty})" if incident.cause else ""
+        lags = f"; lag {number(incident.lag_max)}, time lag {duration(incident.time_lag_max_s)}"
+        place = f"{incident.worst} {incident.group} on {incident.cluster}{rule}"
+        yield f"{place} {since}{until}{cause}{lags}"
     yield from _more(len(report.incidents), "incident")
 
 
@@ -94,15 +122,18 @@ def _advice(report: Report) -> Iterator[str]:
             f"Scale: {advised.group} on {advised.topic} needs "
             f"{plural(advised.needed or 0, 'consumer')} "
             f"({advised.consumers if advised.consumers is not None else 'unknown'} now, "
-            f"{plural(advised.partitions, 'partition')}); peak {rate(advised.peak_per_s)}, "
-            f"one does {rate(advised.rate_per_s)}"
+            f"{plural(advised.partitions, 'partition')}): {advised.formula}"
         )
     yield from _more(len(wanted), "group to scale", "groups to scale")
 
 
 def _deployments(report: Report) -> Iterator[str]:
     for deployment in report.deployments[:_SHOWN]:
-        yield f"Deployed: {deployment.group} {deployment.version or ''}: {deployment.verdict}"
+        plan = deployment.rollback
+        back = f"; back: {number(plan.read_again)} messages again" if plan else ""
+        gone = f", {number(plan.deleted)} deleted" if plan and plan.deleted else ""
+        what = f"{deployment.group} {deployment.version or ''}: {deployment.verdict}"
+        yield f"Deployed: {what}{back}{gone}"
 
 
 def _rest(report: Report) -> Iterator[str]:

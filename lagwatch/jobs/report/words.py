@@ -5,34 +5,55 @@ from datetime import datetime
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from lagwatch.core import words
+from lagwatch.core.forecast import CatchUpReason
+from lagwatch.history.insights import LossReason
 from lagwatch.jobs.report.model import Side
 
 UNKNOWN: Final = "unknown"
 _MANY: Final = 10_000
 _FACTOR_DIGITS: Final = 10
-_UNITS: Final = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
-_DAYS_FROM_S: Final = 172_800
-"""Up to two days are given in hours: a day may have 25."""
 _SCALES: Final = (("bn", 1e9), ("M", 1e6), ("k", 1e3))
-_LAST: Final = 2
-"""Units of a duration that are shown."""
 
 
 def duration(seconds: float | None) -> str:
-    """`3 d 2 h`, `25 h`, `3 h 4 min`, `5 min 6 s`, `0.3 s`; two units at most, days from two on."""
-    if seconds is None:
-        return UNKNOWN
-    if 0 < abs(seconds) < 10:  # noqa: PLR2004 below it a tenth matters
-        return f"{seconds:.1f}".removesuffix(".0") + " s"
-    whole, sign = round(abs(seconds)), "-" if seconds < 0 else ""
-    shown = []
-    for unit, size in _UNITS if whole >= _DAYS_FROM_S else _UNITS[1:]:
-        count, whole = divmod(whole, size)
-        if count:
-            shown.append(f"{count} {unit}")
-        elif shown:
-            break
-    return sign + (" ".join(shown[:_LAST]) or "0 s")
+    """As everywhere in lagwatch; `unknown`."""
+    return UNKNOWN if seconds is None else words.duration(seconds)
+
+
+def time_lag(seconds: float | None, bound: str | None) -> str:
+    """With the sign of its bound: `≥ 9 min 30 s`."""
+    return UNKNOWN if seconds is None else words.bounded(seconds, bound or "")
+
+
+def catch_up(seconds: float | None, reason: str | None) -> str:
+    """When a group will have caught up, or why it will not; no verb: `in 2 h`."""
+    if seconds is not None:
+        return f"in {duration(seconds)}"
+    return _NO_CATCH_UP.get(reason or "", UNKNOWN)
+
+
+_NO_CATCH_UP: Final = {
+    CatchUpReason.NOT_MOVING.value: "never, it reads nothing",
+    CatchUpReason.FALLING_BEHIND.value: "never, more is written than it reads",
+    CatchUpReason.TOO_SLOW.value: "in more than a year",
+}
+
+
+def loss(seconds: float | None, reason: str | None, lost: int = 0) -> str:
+    """When a group loses messages: `in 5 h`, `not in sight`."""
+    already = f"{number(lost)} lost already" if lost else ""
+    if seconds is not None:
+        ahead = f"in {duration(seconds)}"
+    else:
+        ahead = _NO_LOSS.get(reason or "", "" if lost else UNKNOWN)
+    return ", ".join(part for part in (ahead, already) if part)
+
+
+_NO_LOSS: Final = {
+    LossReason.NOT_NEARING.value: "not in sight",
+    LossReason.NOTHING_DELETED.value: "nothing is deleted yet",
+}
 
 
 def number(value: float | None) -> str:
@@ -46,6 +67,11 @@ def number(value: float | None) -> str:
     if isinstance(value, int) or abs(value) >= 100:  # noqa: PLR2004 three figures
         return f"{value:,.0f}"
     return f"{value:.3g}"
+
+
+def offset(value: int | None, unknown: str = UNKNOWN) -> str:
+    """All figures: an offset is a name."""
+    return unknown if value is None else str(value)
 
 
 def rate(value: float | None) -> str:

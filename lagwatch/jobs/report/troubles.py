@@ -1,0 +1,88 @@
+"""Groups that are in trouble when the day ends, and the causes of incidents."""
+
+from collections.abc import Callable
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from lagwatch.jobs.report.day import Day
+from lagwatch.jobs.report.frames import BAD, GROUP, PARTITION, within
+
+_STANDING: Final = (
+    *("at_ms", "status", "total_lag", "time_lag_s", "time_lag_reason"),
+    *("catch_up_s", "catch_up_reason", "loss_in_s", "loss_reason"),
+)
+SPELLS: Final = T.StructType(
+    [
+        T.StructField("incident", T.IntegerType()),
+        T.StructField("cluster", T.StringType()),
+        T.StructField("group", T.StringType()),
+        T.StructField("from_ms", T.LongType()),
+        T.StructField("to_ms", T.LongType()),
+    ]
+)
+"""Incidents by number, each with an instant at which it begins and ends."""
+
+Transform = Callable[[DataFrame], DataFrame]
+
+
+def standing(day: Day) -> Transform:
+    """Rounds of groups → the last of each group that was recorded in the day, if it was bad."""
+
+    def transform(rounds: DataFrame) -> DataFrame:
+        last = F.max_by(F.struct(*_STANDING), "at_ms").alias("last")
+        return (
+            rounds.where(within("at_ms", day.from_ms, day.to_ms))
+            .groupBy(*GROUP)
+            .agg(last)
+            .where(F.col("last.status").isin(*BAD))
+            .select(*GROUP, *(f"last.{name}" for name in _STANDING))
+        )
+
+    return transform
+
+
+def causes(spells: DataFrame) -> Transform:
+    """Rounds of groups → how often each cause was named in each of `SPELLS`."""
+
+    def transform(rounds: DataFrame) -> DataFrame:
+        looked_for = F.col("status").isin(*BAD) & F.col("cause_certainty").isNotNull()
+        return (
+            rounds.where(looked_for)
+            .join(spells, on=list(GROUP), how="inner")
+            .where((F.col("at_ms") >= F.col("from_ms")) & (F.col("at_ms") < F.col("to_ms")))
+            .groupBy("incident", "cause", "cause_certainty")
+            .agg(F.count("at_ms").alias("rounds"))
+            .select("incident", "cause", "cause_certainty", "rounds")
+        )
+
+    return transform
+
+
+def sentences(spells: DataFrame) -> Transform:
+    """Events → the last sentence of each cause, of the changes of status in each of `SPELLS`."""
+
+    def transform(events: DataFrame) -> DataFrame:
+        return (
+            events.where((F.col("event") == "group_status") & F.col("cause_certainty").isNotNull())
+            .select(*GROUP, "at_ms", "cause", "detail")
+            .join(spells, on=list(GROUP), how="inner")
+            .where((F.col("at_ms") >= F.col("from_ms")) & (F.col("at_ms") < F.col("to_ms")))
+            .groupBy("incident", "cause")
+            .agg(F.max_by("detail", "at_ms").alias("sentence"))
+            .select("incident", "cause", "sentence")
+        )
+
+    return transform
+
+
+def newest_offsets(samples: DataFrame) -> DataFrame:
+    """Samples of partitions → the newest one of each."""
+    offsets = ("committed_offset", "log_start_offset", "log_end_offset")
+    return (
+        samples.groupBy(*PARTITION)
+        .agg(F.max_by(F.struct("at_ms", *offsets), "at_ms").alias("last"))
+        .select(*PARTITION, "last.at_ms", *(f"last.{name}" for name in offsets))
+    )
