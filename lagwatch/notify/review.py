@@ -12,6 +12,8 @@ from lagwatch.config.settings import Settings
 from lagwatch.errors import ConfigError, Fault
 from lagwatch.notify.channels.registry import kind_of, open_channel
 from lagwatch.notify.render import Templates
+from lagwatch.notify.review_addresses import address_doubts
+from lagwatch.notify.review_policies import file_doubts, mute_doubts, policy_doubts
 
 _ALL: Final = frozenset({"", ".*", ".+", "^.*$", "^.+$"})
 """Patterns that match every name."""
@@ -25,6 +27,10 @@ def review(settings: Settings) -> list[Fault]:
         *_patterns(alerts.policies, "policies", settings.clusters),
         *_patterns(alerts.mutes, "mutes", settings.clusters),
         *_page(alerts),
+        *policy_doubts(alerts),
+        *mute_doubts(alerts),
+        *file_doubts(alerts),
+        *address_doubts(alerts),
         *_doubts(alerts),
     ]
 

@@ -255,6 +255,168 @@ class TestReview:
                 "alerts.page_url: is no http(s) URL",
             ),
             ('[alerts.apprise.a]\nservice_urls = ["nosuch://x"]', "Apprise does not know this URL"),
+            (
+                '[alerts.alertmanager.a]\nurls = ["http://a:9093"]\nlabels = { "my-team" = "x" }',
+                'alerts.alertmanager.a.labels = "my-team": is no name of a label',
+            ),
+            (
+                '[alerts.alertmanager.a]\nurls = ["http://a:9093/api/v2/"]',
+                "alerts.alertmanager.a.urls[0] = http://a:9093/…: ends with the path of the API",
+            ),
+            (
+                (
+                    "[alerts.slack.s]\n"
+                    'webhook_url = "https://hooks.example.com/x"\n'
+                    'allow_hosts = ["*.example.org"]'
+                ),
+                "alerts.slack.s.allow_hosts = *.example.org: leaves out the channel's own host",
+            ),
+            (
+                '[alerts.webhook.h]\nurl = "http://127.0.0.1:9/x"\nprivate_networks = false',
+                "alerts.webhook.h.private_networks = false: refuses the channel's own host",
+            ),
+            (
+                '[alerts.webhook.h]\nurl = "http://[fd00::1]/x"\nprivate_networks = false',
+                "refuses the channel's own host fd00::1",
+            ),
+            (
+                (
+                    "[alerts.webhook.h]\n"
+                    'url = "http://localhost/{{ notice.group }}"\n'
+                    "private_networks = false"
+                ),
+                "refuses the channel's own host localhost",
+            ),
+            (
+                '[alerts.webhook.h]\nurl = "http://x:99999/y"',
+                "alerts.webhook.h.url = http://x:99999/…: its port is not a number from 1 to 65535",
+            ),
+            (
+                '[alerts.heartbeat]\nurl = "http://x:99999/"',
+                "alerts.heartbeat.url = http://x:99999/: its port",
+            ),
+            (
+                (
+                    "[alerts.webhook.h]\n"
+                    'url = "http://x"\n'
+                    "[alerts.policies.p]\n"
+                    "max_lag = 5\n"
+                    'objective_severity = "warning"'
+                ),
+                'alerts.policies.p.objective_severity = "warning": is below threshold',
+            ),
+            (
+                (
+                    "[alerts.webhook.h]\n"
+                    'url = "http://x"\n'
+                    "[alerts.policies.p]\n"
+                    "max_lag = 5\n"
+                    'threshold = "never"'
+                ),
+                (
+                    'alerts.policies.p.threshold = "never": opens '
+                    "no incident, so max_lag has no effect"
+                ),
+            ),
+            (
+                '[alerts.webhook.h]\nurl = "http://x"\n[alerts.policies.p]\nobjective_share = 0.99',
+                "alerts.policies.p.objective_share = 0.99: has no limit to keep to",
+            ),
+            (
+                (
+                    "[alerts.webhook.h]\n"
+                    'url = "http://x"\n'
+                    "[alerts.policies.p]\n"
+                    "max_lag = 5\n"
+                    "minimum_lag = 50"
+                ),
+                "alerts.policies.p.minimum_lag = 50: is above max_lag (5)",
+            ),
+            (
+                (
+                    "[alerts.webhook.h]\n"
+                    'url = "http://x"\n'
+                    "[alerts.policies.p]\n"
+                    "max_time_lag_s = 5\n"
+                    "minimum_time_lag_s = 50"
+                ),
+                "is above max_time_lag_s (5)",
+            ),
+            (
+                '[alerts.webhook.h]\nurl = "http://x"\n[alerts.policies.p]\ngroup = "^$"',
+                'alerts.policies.p.group = "^$": matches no name',
+            ),
+            (
+                (
+                    "[alerts.webhook.h]\n"
+                    'url = "http://x"\n'
+                    "[alerts.mutes.m]\n"
+                    'reason = "x"\n'
+                    'group = "^$"\n'
+                    'starts = "2040-01-01"\n'
+                    'ends = "2040-01-02"'
+                ),
+                'alerts.mutes.m.group = "^$": matches no name',
+            ),
+            (
+                (
+                    "[alerts.webhook.h]\n"
+                    'url = "http://x"\n'
+                    "[alerts.policies.p]\n"
+                    'channels = ["h"]\n'
+                    "escalate_after_s = 60\n"
+                    'escalate_to = ["h"]'
+                ),
+                'alerts.policies.p.escalate_to = "h": gets the notices of the policy already',
+            ),
+            (
+                (
+                    "[alerts.webhook.h]\n"
+                    'url = "http://x"\n'
+                    "[alerts.mutes.m]\n"
+                    'reason = "x"\n'
+                    'starts = "2020-01-01"\n'
+                    'ends = "2020-01-02"'
+                ),
+                'alerts.mutes.m.ends = "2020-01-02": is past',
+            ),
+            (
+                (
+                    "[alerts]\n"
+                    'file = "/dev/null/alerts.sqlite"\n'
+                    "[alerts.webhook.h]\n"
+                    'url = "http://x"\n'
+                ),
+                'alerts.file = "/dev/null/alerts.sqlite": /dev/null is no folder',
+            ),
+            (
+                (
+                    "[alerts.webhook.h]\n"
+                    'url = "http://x"\n'
+                    "[alerts.policies.p]\n"
+                    'runbook = "javascript:alert(1)"'
+                ),
+                'alerts.policies.p.runbook = "javascript:alert(1)": is no http(s) URL',
+            ),
+            (
+                (
+                    "[alerts.webhook.h]\n"
+                    'url = "http://x"\n'
+                    "[alerts.policies.p]\n"
+                    'runbook = "wiki.example.com/billing"'
+                ),
+                "is no http(s) URL, so it is no link",
+            ),
+            (
+                (
+                    "[alerts.email.m]\n"
+                    'host = "h"\n'
+                    'username = "u"\n'
+                    'sender = "a@example.com"\n'
+                    'to = ["b@example.com"]'
+                ),
+                'alerts.email.m.username = "u": has no password',
+            ),
         ],
     )
     @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # Apprise's
@@ -265,6 +427,36 @@ class TestReview:
 
         assert done.exit_code != 0
         assert found in done.output
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            '[alerts.policies.p]\nrunbook = "call Anna: +49 1"',
+            "[alerts.policies.p]\nmax_lag = 50\nminimum_lag = 50",
+            '[alerts.policies.p]\ngroup = "^(|a)$"',
+            (
+                '[alerts.policies.p]\nescalate_after_s = 60\nescalate_to = ["h"]\n'
+                '[alerts.webhook.i]\nurl = "http://8.8.8.8/"\nprivate_networks = false\n'
+                'allow_hosts = ["8.8.*"]'
+            ),
+            '[alerts.webhook.i]\nurl = "http://{{ notice.cluster }}:99999/"\nallow_hosts = ["x"]',
+        ],
+    )
+    def test_what_works_is_not_doubted(self, tmp_path, text) -> None:
+        path = written(tmp_path, f'[alerts.webhook.h]\nurl = "http://x"\n{text}')
+
+        done = CliRunner().invoke(app, ["config", "check", "-c", str(path)])
+
+        assert done.exit_code == 0, done.output
+
+    def test_a_port_that_is_too_large_is_no_traceback_of_alert_test(self, tmp_path) -> None:
+        path = written(tmp_path, '[alerts.webhook.h]\nurl = "http://127.0.0.1:99999/y"')
+
+        done = run("test", "h", "-c", path)
+
+        assert done.exit_code == 2
+        assert "the URL cannot be used" in done.output
+        assert isinstance(done.exception, SystemExit)
 
     def test_what_is_meant_is_fine(self, tmp_path) -> None:
         text = (

@@ -8,9 +8,11 @@ Source: Alertmanager, api/v2/openapi.yaml, postAlerts.
 """
 
 import asyncio
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
@@ -18,7 +20,7 @@ from lagwatch.clock import Clock
 from lagwatch.config.alerts_channels import AuthenticatedSettings, HttpUrls
 from lagwatch.config.secret import Properties
 from lagwatch.core.incident import Tell
-from lagwatch.errors import NotifyError
+from lagwatch.errors import Fault, NotifyError
 from lagwatch.notify.channels.base import Kind, Limits
 from lagwatch.notify.channels.http import HttpSender, as_json
 from lagwatch.notify.notice import About, Level, Message, Notice
@@ -30,6 +32,8 @@ _NAMES: Final[Mapping[About, str]] = {
     About.CHANNEL: "LagwatchAlertsUndelivered",
     About.HISTORY: "LagwatchHistoryNotRecorded",
 }
+_LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+"""Source: Prometheus, "Data model", label names."""
 _LIVES: Final = 5
 """An alert ends by itself after so many keep-alive intervals."""
 _MOST_ALERTS: Final = 500
@@ -204,10 +208,31 @@ def _time(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
+def _doubts(settings: AlertmanagerSettings) -> Iterator[Fault]:
+    for name in settings.labels:
+        if not _LABEL.fullmatch(name):
+            yield Fault(
+                key="labels",
+                value=f'"{name}"',
+                problem="is no name of a label, so Alertmanager refuses every alert",
+                remedy="Use letters, digits and _, and no digit at the beginning.",
+            )
+    for number, url in enumerate(settings.urls):
+        path = urlsplit(url.get_secret_value()).path.rstrip("/")
+        if path.endswith(("/api/v2", "/api/v2/alerts", "/api/v1", "/api/v1/alerts")):
+            yield Fault(
+                key=f"urls[{number}]",
+                value=str(url),
+                problem="ends with the path of the API, which lagwatch adds itself",
+                remedy="Write http://host:9093.",
+            )
+
+
 KIND: Final = Kind(
     table="alertmanager",
     about="Prometheus Alertmanagers",
     settings=AlertmanagerSettings,
     open=Alertmanager,
+    doubts=_doubts,
     takes_bulletins=False,
 )

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from lagwatch.clock import Clock
 from lagwatch.config.alerts_channels import ChannelSettings, Texts
-from lagwatch.config.secret import Secret
+from lagwatch.config.secret import HIDDEN, Secret
 from lagwatch.config.section import OrFile, ReadableFile, TextFile
 from lagwatch.errors import Fault, NotifyError, Refusal
 from lagwatch.notify.channels.base import Kind, Limits, TemplateText
@@ -222,6 +222,20 @@ def _doubts(settings: EmailSettings) -> Iterator[Fault]:
             value=f"{_SMTPS}",
             problem="is the port of SMTP over TLS, where STARTTLS does not work",
             remedy='Set security = "tls", or port = 587.',
+        )
+    if settings.username and not settings.password:
+        yield Fault(
+            key="username",
+            value=f'"{settings.username}"',
+            problem="has no password, so the server refuses the log-in",
+            remedy="Set password_file, or remove username.",
+        )
+    if settings.password and not settings.username:
+        yield Fault(
+            key="password",
+            value=HIDDEN,
+            problem="has no username, so it is not used",
+            remedy="Set username, or remove the password.",
         )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lagwatch import __version__
 from lagwatch.config.alerts_channels import AuthenticatedSettings, HttpChannelSettings
+from lagwatch.config.section import MAX_PORT
 from lagwatch.errors import ConfigError, Fault, NotifyError, Refusal
 from lagwatch.notify.channels.base import Limits
 from lagwatch.notify.notice import Bulletin, Message
@@ -79,6 +80,7 @@ class HttpSender:
         given = [(name.encode(), _one_line(value)) for name, value in headers.items()]
         try:
             request = self._client.build_request(method, url, content=body, headers=given)
+            _check_port(request)
             response = await self._client.send(request, stream=True)
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             raise self._failed(f"the URL cannot be used: {error}", retryable=False) from error
@@ -216,6 +218,18 @@ def _retry_after_s(response: "httpx.Response") -> float | None:
         return min(max(0.0, (until - now).total_seconds()), _LONGEST_WAIT_S)
     except (TypeError, ValueError):
         return None
+
+
+def _check_port(request: "httpx.Request") -> None:
+    """The network libraries raise errors of their own for a port that is too large.
+
+    Raises:
+        httpx.InvalidURL: the port is.
+    """
+    import httpx
+
+    if (request.url.port or 0) > MAX_PORT:
+        raise httpx.InvalidURL(f"its port is more than {MAX_PORT}")
 
 
 def _auth(settings: HttpChannelSettings) -> "httpx.BasicAuth | None":

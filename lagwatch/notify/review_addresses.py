@@ -1,0 +1,99 @@
+"""Finds URLs of channels that can never be reached: by their port, or as the channel may not."""
+
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+from lagwatch.config.alerts import AlertsSettings
+from lagwatch.config.alerts_channels import ChannelSettings, HttpChannelSettings
+from lagwatch.config.secret import Url
+from lagwatch.errors import Fault
+from lagwatch.notify.channels.registry import kind_of
+
+_MARKS: Final = ("{{", "{%")
+"""Begin what a template puts in."""
+
+
+def address_doubts(alerts: AlertsSettings) -> Iterator[Fault]:
+    """All URLs of channels, of the heartbeat and of the page."""
+    for option in ("page_url", "heartbeat.url"):
+        place = alerts.page_url if option == "page_url" else alerts.heartbeat.url
+        yield from _port(f"alerts.{option}", place.get_secret_value())
+    for name, settings in alerts.channels():
+        prefix = f"alerts.{kind_of(settings).table}.{name}"
+        for option, url in _urls(settings).items():
+            yield from _port(f"{prefix}.{option}", url)
+            if isinstance(settings, HttpChannelSettings):
+                yield from _allowed(prefix, url, settings)
+
+
+def _urls(settings: ChannelSettings) -> Mapping[str, str]:
+    """The URLs of a channel by option."""
+    found = {}
+    for option in type(settings).model_fields:
+        value = getattr(settings, option)
+        urls = value if isinstance(value, tuple) else (value,)
+        for number, url in enumerate(urls):
+            if isinstance(url, Url) and url.get_secret_value():
+                place = f"{option}[{number}]" if isinstance(value, tuple) else option
+                found[place] = url.get_secret_value()
+    return found
+
+
+def _parts(url: str) -> SplitResult | None:
+    """The parts of a URL; None if its host is not known before a template is filled in."""
+    beginning, mark, _ = url.partition("://")
+    host = url[len(beginning) + len(mark) :].partition("/")[0]
+    if not mark or any(sign in host for sign in _MARKS):
+        return None
+    try:
+        return urlsplit(f"{beginning}://{host}")
+    except ValueError:
+        return None
+
+
+def _port(key: str, url: str) -> Iterator[Fault]:
+    parts = _parts(url)
+    if parts is None:
+        return
+    try:
+        wrong = parts.port == 0
+    except ValueError:
+        wrong = True
+    if wrong:
+        problem, remedy = "its port is not a number from 1 to 65535", "Correct the port."
+        yield Fault(key=key, value=Url.shown(url), problem=problem, remedy=remedy)
+
+
+def _allowed(prefix: str, url: str, settings: HttpChannelSettings) -> Iterator[Fault]:
+    parts = _parts(url)
+    host = (parts.hostname or "") if parts is not None else ""
+    if not host:
+        return
+    allowed = tuple(name.lower() for name in settings.allow_hosts)
+    if allowed and not any(fnmatchcase(host, name) for name in allowed):
+        yield Fault(
+            key=f"{prefix}.allow_hosts",
+            value=", ".join(allowed),
+            problem=f"leaves out the channel's own host {host}: nothing is sent",
+            remedy=f"Add {host}.",
+        )
+    if not settings.private_networks and _is_private(host):
+        yield Fault(
+            key=f"{prefix}.private_networks",
+            value="false",
+            problem=f"refuses the channel's own host {host}: nothing is sent",
+            remedy="Set it to true, or name a public host.",
+        )
+
+
+def _is_private(host: str) -> bool:
+    """True of an address that is not public; other names are looked up when they are used."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return not ip_address(host).is_global
+    except ValueError:
+        return False
