@@ -428,6 +428,8 @@ class Alerts:
         if told and decided.decision.tell is not Tell.CLOSE:
             cause = _cause(queries, snapshot.cluster, decided.group) if explained else _TOO_MANY
             notice = replace(notice, cause=None if cause is None else cause_json(cause))
+            if cause is not None and explained:
+                notice = self._with_last_owner(notice, cause)
         return Change(
             incident=decided.incident,
             cluster=snapshot.cluster,
@@ -443,6 +445,13 @@ class Alerts:
             ),
             as_burrow=policy.burrow,
         )
+
+    def _with_last_owner(self, notice: Notice, cause: Cause) -> Notice:
+        """Who left the group last; after a restart only earlier notices of the incident know."""
+        seen = cause.evidence.get("last_member")
+        last = str(seen) if seen else self._store.last_owner(notice.incident)
+        verdict = {**notice.verdict, "last_owner": last} if last else notice.verdict
+        return replace(notice, verdict=verdict)
 
     def _notice(
         self,

@@ -12,8 +12,9 @@ import structlog
 from lagwatch.core.incident import Act, Decision, Incident, Reason, State, Tell, told_to
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.core.trouble import kind_words, kinds_of
+from lagwatch.errors import InputError
 from lagwatch.notify.database import Database
-from lagwatch.notify.notice import About, Json, Notice, pack
+from lagwatch.notify.notice import About, Json, Notice, pack, unpack
 
 SUMMARY: Final = (
     *("status", "rule", "total_lag", "time_lag_s", "partition_count", "unknown_partitions"),
@@ -102,6 +103,17 @@ class IncidentStore:
                     reason=str(error),
                 )
         return found
+
+    def last_owner(self, incident: str) -> str:
+        """The last member of the group that notices of an open incident have named; ""."""
+        row = self._database.connection.execute(
+            "SELECT p.body FROM incidents i JOIN payloads p ON p.number = i.payload WHERE i.id = ?",
+            (incident,),
+        ).fetchone()
+        try:
+            return "" if row is None else str(unpack(row["body"]).verdict.get("last_owner") or "")
+        except InputError:
+            return ""
 
     def record(self, changes: Sequence[Change], now_ms: int) -> int:
         """Store all changes or none; returns the number of notices."""

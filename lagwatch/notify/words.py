@@ -369,6 +369,9 @@ def _trouble(notice: Notice) -> Iterator[str]:
         yield f"Last owner: {'; '.join(owners[:3])}"
     elif partitions:
         yield "No member of the group holds these partitions."
+        last = str(verdict.get("last_owner") or "")
+        if last and last not in (notice.cause or {}).get("sentence", ""):
+            yield f"Last owner: {last}"
 
 
 def _change(notice: Notice) -> str:

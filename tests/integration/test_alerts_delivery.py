@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from lagwatch.core.model import RuleSet
+from lagwatch.core.model import GroupInfo, Member, RuleSet
 from lagwatch.errors import NotFoundError
 from lagwatch.ports.alerts import IncidentAsk, NoticeAsk
+from lagwatch.ports.reports import GroupsSeen
 from tests.support.fleet import Fleet, ShiftedClock, alert_settings
 from tests.support.receiver import Receiver, Reply, receiving
 from tests.support.running_alerts import Running, running
@@ -491,3 +492,47 @@ def test_a_group_that_misses_its_objective_says_which(tmp_path, clock, receiver)
         eventually(lambda: len(receiver.notices) == 1, "the notice")
 
     assert "more than 100 allowed" in receiver.notices[0]["verdict"]["objective"]
+
+
+def test_a_restart_does_not_forget_who_owned_the_partitions_last(tmp_path, clock, receiver) -> None:
+    def members(fleet: Fleet, *held: Member) -> None:
+        state = "Stable" if held else "Empty"
+        info = GroupInfo(
+            group="billing",
+            type="classic",
+            state=state,
+            assignor="range",
+            coordinator=1,
+            members=held,
+        )
+        report = GroupsSeen(groups=(info,), complete=False)
+        fleet.monitor.apply(report, clock.now_ms())
+
+    settings = alert_settings(tmp_path, POLICY + "remind_s = 60\n" + hook(receiver))
+    fleet = Fleet(["billing"], clock, rules=RuleSet.LAGWATCH)
+    owner = Member(
+        member_id="m",
+        client_id="billing-1",
+        host="/10.0.3.14",
+        instance_id="",
+        assignment=(("orders", (0,)),),
+    )
+    members(fleet, owner)
+    fleet.fail("billing")
+    members(fleet)
+    fleet.pass_time(1)
+    with running(settings, clock) as alerts:
+        alerts.sees(fleet)
+        eventually(lambda: bool(receiver.notices) and alerts.idle(), "the opening")
+
+    again = Fleet(["billing"], clock, rules=RuleSet.LAGWATCH)
+    again.fail("billing")
+    members(again)
+    again.pass_time(1)
+    with running(settings, clock) as alerts:
+        alerts.sees(again)
+        eventually(lambda: len(receiver.notices) > 1, "the reminder")
+
+    assert [notice["verdict"].get("last_owner") for notice in receiver.notices] == [
+        "client billing-1 on 10.0.3.14"
+    ] * 2

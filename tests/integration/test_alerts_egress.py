@@ -62,7 +62,8 @@ def test_other_names_of_this_machine_are_refused_too(host: str) -> None:
     ("statuses", "kind"),
     [
         ((301, 302, 303, 307, 308, 401, 402, 403, 404, 405, 407, 410), Refusal.NOT_ACCEPTED),
-        ((408, 425, 429, 500, 502, 503, 504), Refusal.UNAVAILABLE),
+        ((408, 425, 429), Refusal.UNAVAILABLE),
+        ((500, 502, 503, 504), Refusal.FAILED),
         ((413,), Refusal.TOO_LARGE),
         ((400, 409, 422), Refusal.CONTENT),
     ],

@@ -208,3 +208,15 @@ class TestEndedWhileMuted:
         assert "to 2026-11-30 01:58:20 CET" in said
         assert "OK again" not in said
         assert tone(Message(id="m", channel="c", at_ms=0, notices=(ended,))) is Tone.GOOD
+
+
+def test_the_last_owner_that_an_earlier_notice_named_is_said_after_a_restart() -> None:
+    partitions = [{**each, "owner": "", "client_id": ""} for each in STOPPED.verdict["partitions"]]
+    verdict = {**STOPPED.verdict, "partitions": partitions, "last_owner": "client a-1 on 192.0.2.9"}
+    unknown = SITUATIONS["a_worse_kind"].notices[0].cause
+
+    assert "Last owner: client a-1 on 192.0.2.9" in text(
+        replace(STOPPED, verdict=verdict, cause=unknown)
+    )
+    named = {**(unknown or {}), "sentence": "the last one: client a-1 on 192.0.2.9."}
+    assert "Last owner:" not in text(replace(STOPPED, verdict=verdict, cause=named))
