@@ -11,10 +11,11 @@ from lagwatch_api.v1.fleet import fleet_rows
 from tests.bench.figures import Figure
 from tests.support.browser import Browser, browsing
 from tests.support.fleet import CLUSTER, Fleet, ShiftedClock
-from tests.support.many_groups import NAMES, open_fleet, serving_many
+from tests.support.many_groups import NAMES, ROW, open_fleet, serving_many
 from tests.support.waiting import eventually
 
 _ROUNDS = 7
+_VIEWS = ("team", "prefix", "topic")
 _MARK = "return performance.getEntriesByName('groups-shown')[0]?.startTime ?? null"
 _TYPE = """
 const field = document.querySelector("#q");
@@ -42,6 +43,10 @@ def run() -> Iterator[Figure]:
             yield Figure(name="page_shown", value=many_ms, unit="ms", target=500)
             yield Figure(name="page_shown_ratio", value=many_ms / few_ms, unit="x", target=3)
             yield Figure(name="page_typing", value=browser.run(_TYPE), unit="ms", target=50)
+            typed_ms = {view: _typed_ms(browser, url, view) for view in _VIEWS}
+            yield Figure(name="page_typing_team", value=typed_ms["team"], unit="ms", target=50)
+            yield Figure(name="page_typing_prefix", value=typed_ms["prefix"], unit="ms", target=50)
+            yield Figure(name="page_typing_topic", value=typed_ms["topic"], unit="ms", target=50)
 
 
 def _shown_ms(browser: Browser, url: str) -> float:
@@ -53,6 +58,15 @@ def _shown_ms(browser: Browser, url: str) -> float:
         eventually(lambda: browser.run(_MARK) is not None, "the mark of the page")
         took.append(float(browser.run(_MARK)))
     return sorted(took)[_ROUNDS // 2]
+
+
+def _typed_ms(browser: Browser, url: str, view: str) -> float:
+    """With the first heading of the view open."""
+    browser.open(f"{url}?view={view}")
+    eventually(lambda: bool(browser.texts(".heading:not([hidden])")), "headings are shown")
+    browser.click(".heading:not([hidden])")
+    eventually(lambda: bool(browser.texts(ROW)), "groups under the heading are shown")
+    return float(browser.run(_TYPE))
 
 
 def _rows_ms() -> float:

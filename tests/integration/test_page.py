@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
-from urllib.parse import quote
+from typing import Any
+from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
+from confluent_kafka import Consumer
 
 from lagwatch.config.tokens import line, new_token
 from lagwatch.core.words import duration
@@ -25,8 +28,36 @@ _QUICK = (
     "[history]\ninterval_s = 2\nflush_s = 1\n"
     '[alerts.webhook.nobody]\nurl = "http://127.0.0.1:1"\n'
     '[alerts.policies.storage]\ngroup = "^stalled"\nteam = "storage"\n'
+    'runbook = "https://wiki.example.com/storage"\n'
     "[alerts.policies.rest]\n"
 )
+
+_SEEN = (
+    "return [...document.querySelectorAll(given[0])].filter((one) => one.checkVisibility())"
+    ".map((one) => one.innerText)"
+)
+_CURVES = "return !!document.querySelector('#g-past .u-over')"
+_STRIP = """
+const canvas = document.querySelector("#g-past canvas");
+const over = document.querySelector("#g-past .u-over").getBoundingClientRect();
+const box = canvas.getBoundingClientRect(), scale = canvas.width / box.width;
+const paint = document.createElement("canvas").getContext("2d");
+const level = (name) => {
+  paint.fillStyle = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`);
+  paint.fillRect(0, 0, 1, 1);
+  return [...paint.getImageData(0, 0, 1, 1).data].join();
+};
+const y = Math.round((over.bottom - box.top) * scale) - 3;
+const row = canvas.getContext("2d").getImageData(0, y, canvas.width, 1).data;
+const found = { ok: 0, warn: 0, err: 0, all: 0 };
+const names = Object.fromEntries(["ok", "warn", "err"].map((name) => [level(name), name]));
+for (let at = 0; at < row.length; at += 4) {
+  const name = names[[...row.slice(at, at + 4)].join()];
+  if (name) { found[name] += 1; found.all += 1; }
+}
+return found;
+"""
+"""How many pixels of the strip below the curves have the colour of each level."""
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +76,11 @@ class Scene:
     odd: str
     """Its name is markup."""
     topic: str
+
+    def subscriptions(self) -> dict[str, Any]:
+        """Group → its topics, clients and teams."""
+        path = f"/api/v1/clusters/{self.lagwatch.cluster}/subscriptions"
+        return dict(self.lagwatch.get(path)["groups"])
 
     def at(self, group: str) -> str:
         return f"{self.lagwatch.base}/?group={quote(group, safe='')}&of={self.lagwatch.cluster}"
@@ -190,6 +226,34 @@ class TestUse:
         assert first.startswith("storage")
         assert any(text.startswith("(no alert policy names a team) · ") for text in others)
 
+    def test_by_client_groups_are_under_the_client_that_reads_for_them(
+        self, browser: Browser, scene: Scene, own_kafka: EmbeddedKafka
+    ) -> None:
+        group = unique("read")
+        consumer = Consumer(
+            own_kafka.admin_config() | {"group.id": group, "client.id": "billing-7"}
+        )
+        try:
+            consumer.subscribe([scene.topic])
+            eventually(lambda: consumer.poll(0.1) is not None, "it reads", timeout_s=90)
+            consumer.commit(asynchronous=False)
+            eventually(
+                lambda: (scene.subscriptions().get(group) or {}).get("clients") == ["billing-7"],
+                "lagwatch knows the client",
+            )
+
+            open_fleet(browser, f"{scene.lagwatch.base}/?view=client")
+            eventually(
+                lambda: any(
+                    text.startswith("billing · 1 group") for text in browser.texts(".heading")
+                ),
+                "the client, without its number",
+            )
+            browser.click(".heading[data-heading='billing']")
+            eventually(lambda: group in " ".join(browser.texts(ROW)), "it opens")
+        finally:
+            consumer.close()
+
     def test_a_prefix_is_a_heading_only_where_groups_share_it(
         self, browser: Browser, scene: Scene
     ) -> None:
@@ -276,6 +340,56 @@ class TestUse:
 
         eventually(lambda: "range=own" not in browser.url, "the whole range is back")
         assert [error for error in browser.errors() if "SEVERE" in error] == []
+
+    def test_the_usual_range_begins_where_the_data_begin(
+        self, browser: Browser, scene: Scene
+    ) -> None:
+        browser.look(1280, 800, "light")
+        open_group(browser, scene.at(scene.stalled))
+        eventually(lambda: browser.run(_CURVES), "curves")
+        width = browser.run("return document.querySelector('#g-past .u-over').clientWidth")
+        chosen = browser.run("return document.querySelector('#range').value")
+
+        browser.drag("#g-past .u-over", 200)
+        eventually(lambda: "range=own" in browser.url, "the address has the range")
+
+        asked = parse_qs(urlsplit(browser.url).query)
+        begin, end = (datetime.fromisoformat(asked[name][0]) for name in ("from", "to"))
+        shown = (end - begin) * (width / 200)
+        assert chosen == "6h"
+        assert timedelta(0) < shown < timedelta(hours=1)  # lagwatch has watched for minutes
+
+    def test_a_strip_under_the_curves_has_the_colours_of_the_verdicts(
+        self, browser: Browser, scene: Scene
+    ) -> None:
+        browser.look(1280, 800, "light")
+        strips = {}
+        for group in (scene.stalled, scene.current):
+            open_group(browser, scene.at(group))
+            eventually(lambda: browser.run(_CURVES), "curves")
+            eventually(lambda: browser.run(_STRIP)["all"] > 0, "a strip")
+            strips[group] = browser.run(_STRIP)
+
+        assert strips[scene.stalled]["err"] > 0
+        assert strips[scene.current]["err"] == 0
+        assert strips[scene.current]["ok"] > 0
+
+    def test_a_group_has_its_runbook_and_its_address_to_share(
+        self, browser: Browser, scene: Scene
+    ) -> None:
+        browser.look(1280, 800, "light")
+        open_group(browser, scene.at(scene.stalled))
+        eventually(lambda: browser.text("#g-runbook") == "Runbook", "the runbook of its policy")
+        runbook = browser.run("return document.querySelector('#g-runbook a').href")
+        shared = browser.url
+
+        browser.click("#share")
+        eventually(lambda: browser.text("#shared") == "Copied.", "it is copied")
+        browser.type("#mute-reason", "\ue009v\ue000")  # control and v
+
+        assert runbook == "https://wiki.example.com/storage"
+        pasted = browser.run("return document.querySelector('#mute-reason').value")
+        assert pasted == shared
 
     def test_a_group_says_what_to_do_and_who_is_in_it(self, browser: Browser, scene: Scene) -> None:
         open_group(browser, scene.at(scene.stalled))
@@ -560,3 +674,39 @@ def test_the_page_asks_for_a_token_and_forgets_it_when_told(
 
         browser.click("#log-out")
         eventually(lambda: browser.text("#log-in") != "", "it asks again")
+
+
+def test_a_reader_sees_no_buttons(
+    browser: Browser, own_kafka: EmbeddedKafka, scene: Scene, tmp_path: Path
+) -> None:
+    tokens = {"read": new_token(), "operate": new_token()}
+    lines = "".join(line(f"a-{right}", right, token) for right, token in tokens.items())
+    (tmp_path / "tokens").write_text(lines)
+    sections = f'{_QUICK}[server.auth]\ntokens_file = "{tmp_path}/tokens"\n'
+    browser.look(1280, 800, "light")
+    seen = {}
+    options: dict[str, object] = {"log_end_interval_s": 1, "group_interval_s": 2}
+    with serving(own_kafka.bootstrap_servers, cluster=options, sections=sections) as lagwatch:
+        for right, token in tokens.items():
+            browser.open(lagwatch.base)
+            eventually(lambda: browser.run(_SEEN, "#log-in button"), "it asks for a token")
+            browser.type("#token", token)
+            browser.click("#log-in button")
+            eventually(
+                lambda right=right: browser.text("#who-name") == f"a-{right} ({right})",  # type: ignore[misc]
+                "it is accepted",
+            )
+            open_group(browser, f"{lagwatch.base}/?group={scene.stalled}&of={lagwatch.cluster}")
+            eventually(lambda: browser.text("#incident-list") != "", "incidents")
+            buttons = browser.run(_SEEN, "#incidents button")
+            browser.open(f"{lagwatch.base}/?page=mutes")
+            eventually(lambda: "every notice is sent" in browser.text("#all-mutes"), "mutes")
+            seen[right] = [*buttons, *browser.run(_SEEN, "#mutes-page button")]
+            browser.open(lagwatch.base)
+            eventually(lambda: browser.run(_SEEN, "#log-out"), "it knows who looks")
+            browser.click("#log-out")
+            eventually(lambda: browser.run(_SEEN, "#log-in button"), "it asks again")
+        browser.open("about:blank")
+
+    assert seen["read"] == []
+    assert seen["operate"] == ["Mute this group", "Mute"]
