@@ -12,6 +12,7 @@ from lagwatch.cli import words
 from lagwatch.cli.group_table import Line, table, trouble
 from lagwatch.cli.output import plain
 from lagwatch.cli.views import GroupView, PartitionView
+from lagwatch.core.words import client
 
 _NONE: Final = "-"
 
@@ -97,7 +98,7 @@ def _cells(partition: PartitionView) -> tuple[Text, ...]:
         Text(words.number(partition.current_lag)),
         Text(words.time_lag(partition.time_lag_s, partition.time_lag_bound)),
         Text(_NONE if partition.committed_offset is None else f"{partition.committed_offset:,}"),
-        plain(f"{partition.client_id} {partition.owner}".strip() or _NONE),
+        plain(client(partition.client_id, partition.owner) or _NONE),
     )
 
 

@@ -281,6 +281,13 @@ class TestOutput:
         assert len(every["groups"][0]["partitions"]) == 1
         assert bad["groups"][0]["partitions"] == []
 
+    def test_owners_are_named_as_in_notices(self) -> None:
+        with lagwatch_at(WARN) as url:
+            shown = status(WARN.group, "--url", url).stdout
+
+        assert "client billing-1 on 10.0.0.7" in shown
+        assert "/10.0.0.7" not in shown
+
     def test_the_table_begins_with_the_worst_and_shows_unknown_as_such(self) -> None:
         with lagwatch_at(OK, WARN, ERR, UNKNOWN) as url:
             lines = status("--url", url).stdout.splitlines()
