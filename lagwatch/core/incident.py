@@ -200,6 +200,11 @@ class State:
         """True if it equals a new state."""
         return self == QUIET
 
+    @property
+    def held_ms(self) -> EpochMs | None:
+        """Since when the group is good, if a mute holds the end of its incident back."""
+        return self.good_since_ms if self.held_back is Reason.HELD_BY_MUTE else None
+
 
 QUIET: Final = State()
 
@@ -322,7 +327,7 @@ def _better(
 ) -> Step:
     """The group of an open incident is good."""
     since_ms = now_ms if state.good_since_ms is None else state.good_since_ms
-    held = state.held_back is Reason.HELD_BY_MUTE and state.good_since_ms is not None
+    held = state.held_ms is not None
     if state.held_back is Reason.HELD_BY_MUTE and not held:
         state = replace(state, held_back=None)  # it was bad again since then
     healing = replace(

@@ -146,6 +146,8 @@ class Alerts:
             )
             for cluster in settings.clusters
         }
+        self._held = {cluster: watch.held_ms() for cluster, watch in self._watches.items()}
+        """As stored: ends of incidents that a mute holds back, by cluster."""
         self._own = OwnIncidents(incident for incident in kept if incident.about is not About.GROUP)
         for name, since_ms in self._own.channels().items():
             if name in self._outlets:  # it fails until an attempt succeeds
@@ -235,6 +237,7 @@ class Alerts:
         decided = watch.decide(snapshot, now_ms, muted, outlook)
         if now_ms - self._budgets_kept_ms[snapshot.cluster] >= _KEEP_BUDGETS_EVERY_MS:
             self._keep_budgets(snapshot.cluster, watch, now_ms)
+        self._keep_held(snapshot.cluster, watch)
         if not decided:
             return
         explained = _explained(decided, snapshot)
@@ -403,6 +406,20 @@ class Alerts:
             _log.warning("budgets_not_kept", cluster=cluster, reason=str(error))
         else:
             self._budgets_kept_ms[cluster] = now_ms
+
+    def _keep_held(self, cluster: str, watch: Watch) -> None:
+        """Store what has changed about ends that a mute holds back."""
+        before, held = self._held[cluster], watch.held_ms()
+        if held == before:
+            return
+        no_longer = dict.fromkeys(before.keys() - held.keys())
+        changed = {name: at_ms for name, at_ms in held.items() if before.get(name) != at_ms}
+        try:
+            self._store.hold({**no_longer, **changed})
+        except sqlite3.Error as error:  # the next round tries again
+            _log.warning("alerts_not_kept", cluster=cluster, reason=str(error))
+        else:
+            self._held[cluster] = held
 
     def _is_trustworthy(self, snapshot: ClusterSnapshot, queries: Queries) -> bool:
         if snapshot.data_ms < 0 or snapshot.stale:

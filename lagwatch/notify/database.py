@@ -32,7 +32,7 @@ CREATE TABLE incidents (
   told INTEGER, told_ms INTEGER, held_back TEXT,
   quiet_until_ms INTEGER, complete REAL NOT NULL, summary TEXT NOT NULL,
   payload INTEGER, handed_on INTEGER NOT NULL DEFAULT 0,
-  acknowledged_ms INTEGER, acknowledged_by TEXT NOT NULL DEFAULT '', named TEXT
+  acknowledged_ms INTEGER, acknowledged_by TEXT NOT NULL DEFAULT '', named TEXT, held_ms INTEGER
 ) STRICT;
 CREATE INDEX incidents_open ON incidents (cluster, name) WHERE closed_ms IS NULL;
 CREATE INDEX incidents_by_time ON incidents (opened_ms, number);
@@ -91,6 +91,8 @@ CREATE TABLE IF NOT EXISTS pauses (
 ) WITHOUT ROWID, STRICT;
 """
 """Tables that files of this version may lack. An older program leaves them alone."""
+_ADDED_TO_INCIDENTS: Final = (("named", "TEXT"), ("held_ms", "INTEGER"))
+"""Columns that it leaves alone, too. `held_ms`: since when the end is held back by a mute."""
 
 _OLD_TABLES: Final = ("incidents", "transitions", "messages", "notices", "mutes")
 
@@ -283,8 +285,9 @@ def _prepare(connection: sqlite3.Connection) -> None:
         raise sqlite3.OperationalError(f"it has version {version}, this program {_VERSION}")
     connection.executescript(_ADDED)
     columns = {row["name"] for row in connection.execute("PRAGMA table_info(incidents)")}
-    if "named" not in columns:  # an older program leaves it alone, too
-        connection.execute("ALTER TABLE incidents ADD COLUMN named TEXT")
+    for name, kind in _ADDED_TO_INCIDENTS:
+        if name not in columns:
+            connection.execute(f"ALTER TABLE incidents ADD COLUMN {name} {kind}")
 
 
 def _from_version_1(connection: sqlite3.Connection) -> None:

@@ -124,6 +124,18 @@ class IncidentStore:
 
         return self._database.write(work)
 
+    def hold(self, held: Mapping[str, int | None]) -> None:
+        """Store since when the group of an open incident is good; None: its end is not held back.
+
+        Without it a restart during a mute would say that the group has only just recovered.
+        """
+        self._database.write(
+            lambda connection: connection.executemany(
+                "UPDATE incidents SET held_ms = ? WHERE id = ? AND closed_ms IS NULL",
+                [(at_ms, incident) for incident, at_ms in held.items()],
+            )
+        )
+
     def greet(
         self, listeners: Mapping[str, Listener], policies: Mapping[str, Sequence[str]]
     ) -> int:
@@ -342,9 +354,12 @@ def _kept(row: sqlite3.Row) -> Kept:
             named=None if row["named"] is None else kinds_of(row["named"].split()),
             eased=bool(row["eased"]),
         )
+        held_ms = _instant(row["held_ms"])
+        held_back = None if row["held_back"] is None else Reason(row["held_back"])
         state = State(
             incident=incident,
-            held_back=None if row["held_back"] is None else Reason(row["held_back"]),
+            good_since_ms=held_ms,
+            held_back=held_back if held_ms is None else Reason.HELD_BY_MUTE,
             quiet_until_ms=_instant(row["quiet_until_ms"]),
         )
     return Kept(

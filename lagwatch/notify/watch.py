@@ -131,6 +131,11 @@ class Watch:
     def open_incidents(self) -> int:
         return sum(tracked.state.incident is not None for tracked in self._tracked.values())
 
+    def held_ms(self) -> dict[str, int]:
+        """Incidents whose end is held back by a mute, and since when their group is good."""
+        held = {each.incident: each.state.held_ms for each in self._tracked.values()}
+        return {incident: at_ms for incident, at_ms in held.items() if at_ms is not None}
+
     def spent_since(self, since_ms: int, now_ms: int) -> Mapping[Key, Spent]:
         """Error budgets of which something was spent after an instant."""
         return self._objectives.spent_since(since_ms, now_ms)

@@ -124,6 +124,50 @@ def test_an_incident_survives_a_restart_and_is_closed_after_it(tmp_path: Path) -
     assert opened["incident"] == closed["incident"]
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["healed", "bad again"])
+def test_an_end_held_back_by_a_mute_survives_a_restart(tmp_path: Path, again: bool) -> None:  # noqa: FBT001
+    clock = ShiftedClock()
+    with receiving() as receiver:
+        settings = _settings(tmp_path, receiver)
+        fleet = Fleet(["billing"], clock)
+        with running(settings, clock) as before:
+            fleet.fail("billing")
+            before.sees(fleet)
+            eventually(lambda: len(receiver.notices) == 1 and before.idle(), "the opening")
+            mute = before.call(partial(_mute, before, clock.now_ms()))
+            fleet.heal("billing")
+            healed_ms = clock.now_ms()
+            before.sees(fleet)
+            if again:
+                fleet.fail("billing")
+                fleet.pass_time(60)  # its window spans the failure before
+                before.sees(fleet)
+        if again:
+            fleet.heal("billing")
+
+        with running(settings, clock) as after:
+            fleet.pass_time(30)
+            after.sees(fleet)
+            fleet.pass_time(30)
+            after.call(partial(after.alerts.unmute, mute))
+            after.sees(fleet)
+            eventually(lambda: len(receiver.notices) == 2, "the end, after the mute")
+
+    closed = receiver.notices[-1]
+    assert closed["event"] == "close"
+    assert closed["reason"] == "ended_while_muted"
+    if again:
+        assert closed["verdict"]["ended_ms"] > healed_ms + 30_000
+    else:
+        assert abs(closed["verdict"]["ended_ms"] - healed_ms) < 5_000
+
+
+def _mute(alerts: Running, now_ms: int) -> str:
+    return alerts.alerts.mute(
+        cluster="", group="*", reason="x", author="me", starts_ms=now_ms, ends_ms=now_ms + 10**8
+    ).id
+
+
 @pytest.mark.parametrize("how", ["stop", "crash"])
 def test_a_restart_in_the_middle_of_a_burn_delays_no_alert(tmp_path: Path, how: str) -> None:
     clock = ShiftedClock()
