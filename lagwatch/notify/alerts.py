@@ -46,6 +46,7 @@ from lagwatch.notify.review import review, template_faults
 from lagwatch.notify.store import Change, IncidentStore, Listener
 from lagwatch.notify.verdict import cause_json, nothing_known, verdict_json
 from lagwatch.notify.watch import Decided, Watch
+from lagwatch.notify.window_curve import TOTAL, window_curve
 from lagwatch.ports.alerts import (
     IncidentAsk,
     IncidentRecord,
@@ -55,7 +56,7 @@ from lagwatch.ports.alerts import (
     NoticeRecord,
     PolicyRecord,
 )
-from lagwatch.ports.queries import ClusterHealth, Queries
+from lagwatch.ports.queries import ClusterHealth, GroupDetail, Queries
 
 _PRUNE_EVERY_S: Final = 3600.0
 _REMOVED_FOR_MS: Final = 3_600_000
@@ -480,10 +481,13 @@ class Alerts:
     ) -> Notice:
         incident = decided.after.incident or decided.before.incident
         severity = incident.severity if incident is not None else GroupStatus.ERR
-        curve, curve_of = decided.samples, "total lag"
-        if len(curve) < _FEW_SAMPLES and with_windows:
-            curve, curve_of = _window_curve(snapshot.cluster, verdict, queries) or (curve, curve_of)
         now_ms = snapshot.at_ms if incident is None else incident.opened_ms
+        since_ms = incident.since_ms if incident is not None else now_ms
+        curve, curve_of = decided.samples, TOTAL
+        if len(curve) < _FEW_SAMPLES and with_windows:
+            detail = _detail(queries, snapshot.cluster, decided.group)
+            found = detail and window_curve(detail, verdict, since_ms)
+            curve, curve_of = found or (curve, curve_of)
         policy = self._settings.alerts.policies.get(decided.policy.name)
         if decided.decision.reason is Reason.ENDED_WHILE_MUTED:
             verdict = {**verdict, "ended_ms": decided.before.good_since_ms}
@@ -503,7 +507,7 @@ class Alerts:
             severity=level(severity),
             reason=decided.decision.reason.value,
             policy=decided.policy.name,
-            since_ms=incident.since_ms if incident is not None else now_ms,
+            since_ms=since_ms,
             opened_ms=now_ms,
             at_ms=self._clock.now_ms(),
             url=page_link(
@@ -767,27 +771,12 @@ def _verdict(decided: Decided, cluster: str, queries: Queries, now_ms: int) -> J
         return nothing_known(cluster, decided.group, now_ms, GroupStatus.NOTFOUND.name)
 
 
-def _window_curve(
-    cluster: str, verdict: Json, queries: Queries
-) -> tuple[tuple[tuple[int, int], ...], str] | None:
-    """Lag at the commits in the window of the partition that lags most, and now."""
-    worst = verdict.get("max_lag")
-    if not worst:
-        return None
+def _detail(queries: Queries, cluster: str, group: str) -> GroupDetail | None:
+    """The windows of a group; None: it is gone."""
     try:
-        detail = queries.detail(cluster, verdict["group"])
-        window = detail.topics[worst["topic"]][worst["partition"]].window
-    except (NotFoundError, KeyError, IndexError):
+        return queries.detail(cluster, group)
+    except NotFoundError:
         return None
-    points = [
-        (commit.commit_ms, commit.lag)
-        for commit in window
-        if commit is not None and commit.lag is not None
-    ]
-    if worst["current_lag"] is not None:
-        points.append((verdict["at_ms"], worst["current_lag"]))
-    points = [point for at, point in enumerate(points) if at == 0 or point[0] > points[at - 1][0]]
-    return tuple(points), f"lag of {worst['topic']}/{worst['partition']}"
 
 
 def _log_changes(cluster: str, changes: Sequence[Change]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 
@@ -15,11 +16,12 @@ from lagwatch.core.incident import (
     grade,
     step,
 )
-from lagwatch.core.model import EpochMs, GroupStatus
+from lagwatch.core.model import EpochMs, GroupStatus, WindowEntry
 from lagwatch.notify.notice import Message, Notice
 from lagwatch.notify.own import unseen
-from lagwatch.notify.words import Tone, details, headline, subject, tone
-from lagwatch.ports.queries import ClusterHealth
+from lagwatch.notify.window_curve import window_curve
+from lagwatch.notify.words import Tone, details, growth, headline, subject, tone
+from lagwatch.ports.queries import ClusterHealth, GroupDetail, PartitionDetail
 from tests.support.alert_situations import AT_MS, situations
 from tests.support.stepped_delivery import Unsteady, down, world
 from tests.unit.test_alerts_rendered import CHANNELS
@@ -94,6 +96,55 @@ class TestGrowth:
         one = replace(STOPPED, curve=points, curve_of="lag of orders/0")
 
         assert "orders/0 growing by 600 messages a minute" in text(one)
+
+
+class TestCurveOfWindows:
+    """The first notice: its curve is of the commits in the windows."""
+
+    NOW_MS = 1_000_000
+    VERDICT: ClassVar = {"at_ms": NOW_MS, "max_lag": {"topic": "t", "partition": 0}}
+
+    def partition(self, lag: int | None, *commits: tuple[int, int | None]) -> PartitionDetail:
+        window = [
+            WindowEntry(offset=0, commit_ms=at_ms, observed_ms=at_ms, lag=behind)
+            for at_ms, behind in ((EpochMs(self.NOW_MS - ago * 1000), lag) for ago, lag in commits)
+        ]
+        return PartitionDetail(window=(None, *window), owner="", client_id="", current_lag=lag)
+
+    def curve(self, *partitions: PartitionDetail):
+        never = PartitionDetail(window=(), owner="", client_id="", current_lag=None)
+        detail = GroupDetail(topics={"t": [*partitions, never]})
+        return window_curve(detail, self.VERDICT, since_ms=self.NOW_MS - 120_000)
+
+    def test_growth_is_the_groups_where_all_partitions_are_known(self) -> None:
+        found = self.curve(
+            self.partition(700, (120, 100), (60, 400)),
+            self.partition(240, (180, 0), (90, 60)),
+        )
+
+        assert found is not None
+        points, shows = found
+        assert shows == "total lag"
+        assert points[0] == (self.NOW_MS - 120_000, 140)
+        assert points[-1] == (self.NOW_MS, 940)
+        assert growth(points, self.NOW_MS - 120_000) == "growing by 400 messages a minute"
+
+    def test_else_it_is_that_of_the_worst_partition_by_its_name(self) -> None:
+        worst = self.partition(700, (120, 100))
+        for other in (
+            self.partition(None, (120, 100)),
+            self.partition(50, (120, None)),
+            self.partition(50, (10, 40)),
+        ):
+            points = ((self.NOW_MS - 120_000, 100), (self.NOW_MS, 700))
+            assert self.curve(worst, other) == (points, "lag of t/0")
+
+    def test_of_nothing_known_there_is_none(self) -> None:
+        found = window_curve(
+            GroupDetail(topics={}), {"at_ms": self.NOW_MS, "max_lag": None}, since_ms=0
+        )
+
+        assert found is None
 
 
 def test_a_loss_within_a_stop_counts_what_can_still_be_read_and_says_when() -> None:
