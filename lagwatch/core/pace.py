@@ -480,6 +480,15 @@ class Pace:
         counted_ms = self.rising[rows].astype(np.int64) * self.step_ms
         return np.clip(rose_ms, 0, counted_ms)
 
+    def rose_by(self, rows: Rows) -> Float32:
+        """How far the lags of these rows rose up to their peak, in messages.
+
+        Infinite where an earlier version saw the rise begin.
+        """
+        with np.errstate(invalid="ignore"):
+            rose = self._floor_before[rows] - self._base[rows]
+        return np.where(np.isfinite(rose), rose, _NO_FLOOR)
+
     def see_lags(self, rows: Rows, lag: Int64, now_ms: int) -> bool:
         """Take in a round of known lags, those that are unknown left out; True once a step.
 

@@ -266,6 +266,8 @@ def _falling_behind(rows: Rows) -> Bools:
     long = rows.rising_ms >= np.maximum(5 * step_ms, usual_ms * 3 // 2 + step_ms)
     # between two commits any lag rises, and between the first ones that is not yet known
     long &= rows.pace_known & (rows.rising_ms >= 2 * rows.pause_ms)
+    # a group far behind whose lag is about the same all the time has peaks now and then, too
+    long &= pace.rose_by(rows.row) * _MUCH >= rows.readable_lag
     # it has caught up at half of that: at the limit itself a time lag goes to and fro
     enough_ms = rows.pause_ms + step_ms
     enough_ms = np.where(pace.behind[rows.row], enough_ms, 2 * enough_ms)
@@ -287,6 +289,8 @@ def _paused(rows: Rows) -> Bools:
 
 
 _SETTLED_MS: Final = 10_000
+_MUCH: Final = 50
+"""A lag rises when it has risen by this part of itself."""
 _HELD_MS: Final = 900_000
 """The longest time Kafka lets a transaction stay open by default (`transaction.max.timeout.ms`)."""
 _TWO_COMMITS: Final = 2
@@ -654,9 +658,10 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
         status=PartitionStatus.WARN,
         holds=_falling_behind,
         meaning=(
-            "The group moves, its lag has been rising for longer than is usual for it, and its "
-            "oldest unread message is older than two minutes and two usual pauses. It has caught "
-            "up when that message is half as old, or its lag has not risen for a while."
+            "The group moves, its lag has been rising for longer than is usual for it and by 2 % of "
+            "itself at least, and its oldest unread message is older than two minutes and two "
+            "usual pauses. It has caught up when that message is half as old, or its lag has not "
+            "risen for a while."
         ),
         evidence=(*_MOVEMENT, "rising_ms", "usual_rise_ms", "time_lag_ms"),
         sentence=(
