@@ -164,14 +164,14 @@ def _mirrored(rows: Rows) -> Bools:
 def _ahead(rows: Rows) -> Bools:
     # a commit may be younger than the log end it is compared with
     beyond = _beyond(rows)
-    ahead: Bools = beyond & rows.come(rows.commit_ms + _SETTLED_MS, beyond)
+    ahead: Bools = beyond & rows.come(rows.commit_ms + _READ_LATER_MS, beyond)
     seen_ms = rows.seen_ms
     if seen_ms is None or not ahead.any():
         return ahead
     # that holds by lagwatch's clock alone, too: how it differs from Kafka's may not be known yet
     read_ms = rows.partition("known_ms") + rows.around.skew_ms
-    settled = read_ms - seen_ms >= _SETTLED_MS
-    rows.note(seen_ms + _SETTLED_MS - rows.around.skew_ms, ahead & ~settled)
+    settled = read_ms - seen_ms >= _READ_LATER_MS
+    rows.note(seen_ms + _READ_LATER_MS - rows.around.skew_ms, ahead & ~settled)
     return ahead & settled
 
 
@@ -288,7 +288,10 @@ def _paused(rows: Rows) -> Bools:
     return rows.quiet_longer(rows.limits.step_ms // 2)
 
 
-_SETTLED_MS: Final = 10_000
+_READ_LATER_MS: Final = 5_000
+"""A log end read so long after a commit was seen is younger than the commit."""
+_LITTLE_MS: Final = 10_000
+"""Less silence left out of the count is not worth a word."""
 _MUCH: Final = 50
 """A lag rises when it has risen by this part of itself."""
 _HELD_MS: Final = 900_000
@@ -846,7 +849,7 @@ def _counted(numbers: Numbers) -> str:
     quiet_ms, counted_ms = numbers.get("quiet_ms"), numbers.get("counted_ms")
     if not isinstance(quiet_ms, int) or not isinstance(counted_ms, int):
         return ""
-    if quiet_ms - counted_ms < _SETTLED_MS:
+    if quiet_ms - counted_ms < _LITTLE_MS:
         return ""
     return fill(
         " ({counted_ms:span} count: before, Kafka or lagwatch was away)", {"counted_ms": counted_ms}

@@ -57,6 +57,17 @@ def test_one_look_says_where_it_has_not_seen_enough(kafka: EmbeddedKafka) -> Non
     assert "not enough seen" in result.stdout
 
 
+def test_one_look_finds_a_committed_offset_beyond_the_log_end(kafka: EmbeddedKafka) -> None:
+    topic, group = create_topic(kafka), unique("beyond")
+    produce(kafka, topic, 10)
+    commit(kafka, group, topic, 500)
+
+    result = lagwatch("status", group, "--bootstrap", kafka.bootstrap_servers)
+
+    assert result.returncode == 2, result.stdout
+    assert "beyond the log end" in result.stdout
+
+
 def test_a_broker_that_is_not_there_is_unknown_with_the_reason() -> None:
     result = lagwatch("status", "--bootstrap", "127.0.0.1:1", "--wait", "8")
 
