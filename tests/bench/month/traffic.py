@@ -432,7 +432,7 @@ class Traffic:
         )
         before = np.concatenate(([-1], offset[:-1]))
         heads = heads_of(row)
-        self._never_back(row, offset, heads, extras)
+        self._never_back(row, at_ms, offset, heads, extras=extras, start_s=start_s)
         before[1:] = offset[:-1]
         before[heads] = self._last_offset[row[heads]]
         kept = np.flatnonzero(always | self._rows.when_idle[row] | (offset != before))
@@ -518,17 +518,34 @@ class Traffic:
         by_place = stable_order(row * (2 * CHUNK_S * 1000) + at_ms)
         return row[by_place], at_ms[by_place], offset[by_place], always[by_place]
 
-    def _never_back(self, row: Ints, offset: Ints, heads: Ints, extras: Sequence[_Extra]) -> None:
+    def _never_back(
+        self,
+        row: Ints,
+        at_ms: Ints,
+        offset: Ints,
+        heads: Ints,
+        *,
+        extras: Sequence[_Extra],
+        start_s: float,
+    ) -> None:
         """Who commits on closing what is processed does not commit less a moment later."""
         jumping = {each.row for each in extras if each.offset is not None}
         first = offset[heads]
         stays = ~np.isin(row[heads], list(jumping))
         offset[heads] = np.where(stays, np.maximum(first, self._last_offset[row[heads]]), first)
         ends = np.append(heads[1:], row.size)
-        closing = {each.row for each in extras} - jumping
-        places = np.searchsorted(row[heads], sorted(closing))
-        for start, end in zip(heads[places].tolist(), ends[places].tolist(), strict=True):
-            np.maximum.accumulate(offset[start:end], out=offset[start:end])
+        closing = [each for each in extras if each.offset is None]
+        places = np.searchsorted(row[heads], [each.row for each in closing])
+        for each, start, end in zip(
+            closing, heads[places].tolist(), ends[places].tolist(), strict=True
+        ):
+            from_ms = int((each.at_s - start_s) * 1000)
+            after = at_ms[start:end]
+            # events begin at a point of the grid: until then it commits what it processed before
+            last = np.searchsorted(after, from_ms + STEP_S * 1000)
+            part = offset[start + np.searchsorted(after, from_ms) : start + last]
+            if (part >= 0).all():
+                np.maximum.accumulate(part, out=part)
 
     def _remember(self) -> None:
         """Keep the newest commits of each row; removed ones and those before them are gone.
