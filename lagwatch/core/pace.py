@@ -27,7 +27,7 @@ without moving, or for six hours. Then the group does not leave between runs, an
 idleness.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -376,12 +376,15 @@ class Pace:
         self.run_s[rows[begins]] = at_ms[begins] // 1000
         return left_out
 
-    def next_run_ms(self, rows: Rows, since_ms: Int64) -> Int64:
+    def next_run_ms(
+        self, rows: Rows, since_ms: Int64, *, absences: Sequence[tuple[Int64, Int64]] = ()
+    ) -> Int64:
         """When the first run of each row after this is due at the latest; -1: it is no job.
 
         A job rests for an eighth of its period at least. A run that found nothing to read, or
         began soon after the one before, was not noticed: so the beginning is counted on in whole
-        periods.
+        periods. Nor could one begin that was due in one of the `absences` of Kafka, from and until
+        when.
         """
         period_ms = self.periods.length_ms(rows)
         rests = (period_ms > 0) & (_RESTED * self.pause_ms(rows) >= period_ms)
@@ -391,6 +394,11 @@ class Pace:
         late_ms = np.maximum(
             np.maximum(_LATE_STEPS * self.step_ms, often_ms), period_ms // _LATE_PART
         )
+        for away_ms, back_ms in absences:
+            due_ms = run_ms + runs * period_ms
+            fell_out = (due_ms <= back_ms) & (away_ms <= due_ms + late_ms)
+            later = 1 + (back_ms - run_ms) // np.maximum(period_ms, 1)
+            runs = np.where(fell_out, np.maximum(runs + 1, later), runs)
         return np.where(rests, run_ms + runs * period_ms + late_ms, UNKNOWN)
 
     def _may_recur(self, rows: Rows, at_ms: Int64, pause_ms: Int64) -> Bools | None:

@@ -621,7 +621,8 @@ class Rows:
         # a job of every five minutes
         floor_ms = np.where(young & self.ended, limits.next_run_ms, floor_ms)
         gone_ms = np.maximum(floor_ms, pause_ms * 3 // 2 + limits.step_ms)
-        due_ms = self.around.pace.next_run_ms(self.row, self.quiet_since_ms)
+        absences = [(away_ms, back_ms) for away_ms, back_ms, _ in self._absences]
+        due_ms = self.around.pace.next_run_ms(self.row, self.quiet_since_ms, absences=absences)
         pause_ends_ms = self.around.pace.moved_ms[self.row] + pause_ms * 9 // 8 + 2 * limits.step_ms
         job_ms = np.maximum(due_ms, pause_ends_ms) - self.quiet_since_ms
         job_ms = np.maximum(job_ms, floor_ms)
@@ -630,7 +631,7 @@ class Rows:
         gone_ms = np.where((due_ms >= 0) & done, job_ms, gone_ms)
         patience_ms = np.where(self.pace_known, limits.stall_after_ms, 3 * limits.stall_after_ms)
         # the last commit is not the last moment at which it read
-        there_ms = np.maximum(patience_ms + pause_ms * 3 // 2, 3 * pause_ms)
+        there_ms = np.maximum(patience_ms + pause_ms * 2, 3 * pause_ms)
         unknown = (self.membership == Membership.UNKNOWN) & ~self._held
         there_ms = np.where(unknown, gone_ms, there_ms)
         return np.where(self.gone, gone_ms, there_ms)

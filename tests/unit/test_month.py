@@ -9,7 +9,7 @@ from tests.bench.month.drive import Month, run, run_shard
 from tests.bench.month.plan import BEFORE_S, DAY_S, START_MS, Label, Size
 from tests.bench.month.score import Episodes
 from tests.bench.month.traffic import CHUNK_S, STEP_S, Traffic, whole
-from tests.bench.month.truth import Excuses, Truth, must_be_found
+from tests.bench.month.truth import Excuses, Truth, must_be_found, worst_time_lag_s
 
 pytestmark = pytest.mark.slow
 
@@ -27,6 +27,14 @@ def lived():
         truth.follow(chunks[-1])
     truth.finish()
     return plan, chunks
+
+
+def test_a_part_of_a_message_is_nothing_to_read() -> None:
+    at_s = np.arange(0.0, 100.0, 10.0)
+    written = np.full(10, 7.8)
+
+    assert worst_time_lag_s(at_s, written, written) == 0
+    assert worst_time_lag_s(at_s, written, written - 1) == 90
 
 
 def test_the_same_seed_makes_the_same_month() -> None:

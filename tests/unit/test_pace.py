@@ -430,6 +430,24 @@ def test_a_period_follows_a_new_schedule() -> None:
     assert pace.periods.length_ms(ROW)[0] / MINUTE_MS == pytest.approx(60, abs=3)
 
 
+@pytest.mark.parametrize(("away_min", "back_min", "next_run"), [(58, 62, 2), (58, 125, 3)])
+def test_a_run_that_was_due_while_kafka_was_away_is_not_waited_for(
+    pace: Pace, away_min: float, back_min: float, next_run: int
+) -> None:
+    runs(pace, *(1500 + 60 * number for number in range(1, 9)), length_min=5)
+    last_min = 1500 + 60 * 8
+    (late_ms,) = pace.next_run_ms(ROW, pace.moved_ms[ROW]) - (last_min + 60) * MINUTE_MS
+    away, back = (np.array([(last_min + each) * MINUTE_MS]) for each in (away_min, back_min))
+
+    (due_ms,) = pace.next_run_ms(ROW, pace.moved_ms[ROW], absences=[(away, back)])
+
+    assert due_ms - late_ms == pytest.approx((last_min + next_run * 60) * MINUTE_MS, abs=MINUTE_MS)
+    # an absence that was over before then, or never was, changes nothing
+    over = [(away - 30 * MINUTE_MS, away - 20 * MINUTE_MS), (np.array([-1]), np.array([-1]))]
+    (usual_ms,) = pace.next_run_ms(ROW, pace.moved_ms[ROW], absences=over)
+    assert usual_ms == (last_min + 60) * MINUTE_MS + late_ms
+
+
 def test_runs_that_found_nothing_to_read_are_counted(pace: Pace) -> None:
     runs(pace, *(1500 + 60 * number for number in range(1, 9)), length_min=5)
     waits_since_ms = np.array([round((1500 + 60 * 10 + 20) * MINUTE_MS)])

@@ -93,7 +93,7 @@ def _settle(watch: _Watch, life: Life) -> None:
     trouble.caught_up_s = float(at_s[done.argmax()]) if done.any() else None
     trouble.worst_time_lag_s = (
         max(
-            _worst_time_lag_s(at_s[during], reachable[row, during], processed[row, during])
+            worst_time_lag_s(at_s[during], reachable[row, during], processed[row, during])
             for row in range(reachable.shape[0])
         )
         if during.any()
@@ -101,9 +101,9 @@ def _settle(watch: _Watch, life: Life) -> None:
     )
 
 
-def _worst_time_lag_s(at_s: NDArray[Any], reachable: Floats, processed: Floats) -> float:
-    """Age of the oldest message not processed, at its greatest."""
-    ends = np.maximum.accumulate(reachable)
+def worst_time_lag_s(at_s: NDArray[Any], reachable: Floats, processed: Floats) -> float:
+    """Age of the oldest message not processed, at its greatest; a part of a message is none."""
+    ends = np.maximum.accumulate(whole(reachable))
     arrived = np.searchsorted(ends, whole(processed).astype(np.float64) + 0.5)
     arrived = np.minimum(arrived, np.arange(at_s.size))
     return float((at_s - at_s[arrived]).max())
