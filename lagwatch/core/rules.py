@@ -661,8 +661,8 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
         status=PartitionStatus.WARN,
         holds=_falling_behind,
         meaning=(
-            "The group moves, its lag has been rising for longer than is usual for it and by 2 % of "
-            "itself at least, and its oldest unread message is older than two minutes and two "
+            "The group moves, its lag has been rising for longer than is usual for it and by 2 % "
+            "of itself at least, and its oldest unread message is older than two minutes and two "
             "usual pauses. It has caught up when that message is half as old, or its lag has not "
             "risen for a while."
         ),
