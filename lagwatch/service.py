@@ -167,6 +167,7 @@ class Service:
             backlog_read=monitor.backlog.read,
             backlog_total=monitor.backlog.total,
             commits_mode=monitor.facts.commits_mode if monitor.facts else "",
+            offsets_retention_ms=monitor.facts.offsets_retention_ms if monitor.facts else None,
             collector_restarts=self.supervisors[monitor.cluster].restarts,
             problems=(
                 *(

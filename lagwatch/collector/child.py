@@ -15,6 +15,7 @@ from lagwatch.kafka.log_ends import KafkaLogEnds
 from lagwatch.kafka.offsets_topic import KafkaOffsetsTopic
 from lagwatch.kafka.other_groups import KafkaOtherGroups
 from lagwatch.kafka.record_times import KafkaRecordTimes
+from lagwatch.kafka.retention import KafkaOffsetsRetention
 from lagwatch.kafka.tails import KafkaTails
 from lagwatch.kafka.transactions import KafkaTransactions
 from lagwatch.pollers.committed import CommittedPoller
@@ -29,6 +30,7 @@ from lagwatch.pollers.offsets_topic import OffsetsTopicPoller
 from lagwatch.pollers.progress import ProgressPoller
 from lagwatch.pollers.quiet import QuietPartitions
 from lagwatch.pollers.record_times import RecordTimePoller
+from lagwatch.pollers.retention import RETENTION_EVERY_S, RetentionPoller
 from lagwatch.pollers.share_state import (
     SHARE_STATE_TOPIC,
     CommittedWithShares,
@@ -168,6 +170,8 @@ class Collector:
             )
             for helper in (*self._helpers, self._shares):
                 tasks.create_task(self._quiet_loop(helper).run())
+            retention = RetentionPoller(KafkaOffsetsRetention(self._clients), facts=self._facts)
+            tasks.create_task(self._quiet_loop(retention, RETENTION_EVERY_S).run())
             tasks.create_task(self._commits())
             if self._progress is not None:
                 tasks.create_task(self._loop(self._progress, settings.progress_interval_s).run())
@@ -266,9 +270,9 @@ class Collector:
             first_id=len(self._last),
         )
 
-    def _quiet_loop(self, poller: Poller) -> PollLoop:
+    def _quiet_loop(self, poller: Poller, interval_s: float = _LOOK_EVERY_S) -> PollLoop:
         """Run a poller without a health report of its own, because it only helps another poller."""
-        return PollLoop(poller, pace=Pace(interval_s=_LOOK_EVERY_S), clock=self._clock, send=_drop)
+        return PollLoop(poller, pace=Pace(interval_s=interval_s), clock=self._clock, send=_drop)
 
     def _loop(
         self,

@@ -18,6 +18,7 @@ from lagwatch.config.alerts import AlertsSettings
 from lagwatch.config.alerts_channels import ChannelSettings
 from lagwatch.config.settings import Settings
 from lagwatch.core.causes import Cause, Certainty
+from lagwatch.core.departure import DEFAULT_RETENTION_MS, departure
 from lagwatch.core.incident import Reason, Tell
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.core.snapshot import ClusterSnapshot
@@ -498,6 +499,8 @@ class Alerts:
         removed = self._removed.pop((snapshot.cluster, decided.group), None)
         if removed is not None and verdict.get("status") == GroupStatus.NOTFOUND.name:
             verdict = {**verdict, "removed": True}
+        elif decided.gone_ms is not None:
+            verdict = {**verdict, **self._departed(decided, snapshot.cluster, queries)}
         return Notice(
             key="",
             incident=decided.incident,
@@ -524,6 +527,21 @@ class Alerts:
             curve=curve,
             curve_of=curve_of,
         )
+
+    def _departed(self, decided: Decided, cluster: str, queries: Queries) -> Json:
+        """How a group went that is in Kafka no more, and what that is known by."""
+        known_ms = {each.cluster: each.offsets_retention_ms for each in queries.health()}
+        retention_ms, last = known_ms.get(cluster), decided.last
+        gone_ms = decided.gone_ms or 0
+        forget_ms = round(self._settings.windows.expire_group_s * 1000)
+        went = departure(last, gone_ms, retention_ms=retention_ms, forget_ms=forget_ms)
+        kept_ms = DEFAULT_RETENTION_MS if retention_ms is None else retention_ms
+        return {
+            "gone": went.value,
+            "gone_ms": gone_ms,
+            "last_sign_ms": None if last is None or last.alive_ms < 0 else last.alive_ms,
+            "offsets_retention_s": kept_ms // 1000,
+        }
 
     def _check_channel(self, name: str) -> None:
         if name and name not in self._outlets:

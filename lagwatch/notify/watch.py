@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from lagwatch.core.departure import LastSeen
 from lagwatch.core.forecast import GroupOutlook, remaining_s
 from lagwatch.core.incident import (
     QUIET,
@@ -59,6 +60,10 @@ class _Tracked:
     """Its incident is from before the start and has not been seen bad since."""
     samples: list[tuple[int, int]] = field(default_factory=list)
     """(instant in ms, total lag) since it turned bad."""
+    last: LastSeen | None = None
+    """Its last signs of life, since lagwatch started."""
+    gone_ms: int | None = None
+    """When it was first not in the snapshot any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +88,10 @@ class Decided:
     """Messages deleted unread, if that is one of its kinds of trouble."""
     lost_ms: int | None
     """When the last of them were noticed missing."""
+    last: LastSeen | None
+    """The last signs of life of a group that no longer exists, if they are known."""
+    gone_ms: int | None
+    """When it was first missed; None while it exists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +188,7 @@ class Watch:
             tracked = self._tracked.setdefault(decision.group, _Tracked())
             tracked.policy, tracked.policy_name = decision.policy, decision.policy.name
             tracked.incident = decision.incident if decision.after.incident is not None else ""
+            tracked.last = decision.last
             self._set(decision.group, tracked, decision.after)
 
     def acknowledge(self, incident: str) -> None:
@@ -211,6 +221,7 @@ class Watch:
             return None
         if tracked is None:
             tracked = _Tracked()
+        _note_life(tracked, this, group, number)
         if (
             tracked.restored and self._is_settling(snapshot, number, tracked, graded, now_ms)
         ) or _is_half_judged(snapshot, number, tracked, graded):
@@ -243,6 +254,8 @@ class Watch:
             kinds=graded.kinds,
             lost=lost,
             lost_ms=lost_ms,
+            last=tracked.last,
+            gone_ms=tracked.gone_ms,
         )
 
     def _set(self, group: str, tracked: _Tracked, state: State) -> None:
@@ -323,6 +336,29 @@ class Watch:
         if started_ms >= _SETTLING_MS:
             return False
         return number is None or float(snapshot.group.complete[number]) < tracked.complete
+
+
+def _note_life(tracked: _Tracked, this: _Round, group: str, number: int | None) -> None:
+    """Note the last signs of life of a group, and when it was first missed."""
+    if number is None:
+        tracked.gone_ms = this.now_ms if tracked.gone_ms is None else tracked.gone_ms
+        return
+    tracked.gone_ms = None
+    snapshot = this.snapshot
+    info = snapshot.info.get(group)
+    if info is not None and (info.type == "share" or info.state == "Unknown"):
+        return  # the positions of share groups, and of jobs that keep their own, do not expire
+    first, end = snapshot.group.first[number : number + 2].tolist()
+    commit_ms = int(snapshot.rows.commit_ms[first:end].max(initial=-1))
+    if commit_ms >= 0:
+        commit_ms += snapshot.around.skew_ms
+    has_members = info is not None and info.state not in _WITHOUT_MEMBERS
+    alive_ms = int(snapshot.judged_ms) if has_members else commit_ms
+    before_ms = -1 if tracked.last is None else tracked.last.alive_ms
+    tracked.last = LastSeen(commit_ms=commit_ms, alive_ms=max(commit_ms, alive_ms, before_ms))
+
+
+_WITHOUT_MEMBERS: Final = frozenset({"Empty", "Dead"})
 
 
 def _remaining_s(outlook: OutlookOf, group: str, topics: Topics | None) -> float | None:

@@ -1,8 +1,9 @@
 """The text of notices for people: the same in every channel.
 
 The end of an incident says why it ended: OK again for a group that healed, Ended while muted for
-one that healed while its notices were held back, GONE (never OK) for a group that no longer exists,
-REMOVED for a group that was removed from lagwatch by request.
+one that healed while its notices were held back, DELETED or EXPIRED (never OK) for a group that no
+longer exists, GONE where it is not known which, REMOVED for a group that was removed from lagwatch
+by request.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from enum import StrEnum, unique
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
+from lagwatch.core.departure import Departure
 from lagwatch.core.incident import Reason, Tell
 from lagwatch.core.model import Rule
 from lagwatch.core.words import bounded, client, counted, duration, spoken
@@ -37,6 +39,14 @@ _EVENTS: Final = {Tell.REMIND: "Still ", Tell.ESCALATE: "Now ", Tell.DE_ESCALATE
 _OWN_END: Final = "Ended"
 """The end of an incident of lagwatch itself, among others."""
 _ENDED_MUTED: Final = "Ended while muted"
+_GONE_WORDS: Final[Mapping[str, str]] = {
+    Departure.DELETED: "DELETED",
+    Departure.LIKELY_DELETED: "LIKELY DELETED",
+    Departure.EXPIRED: "EXPIRED",
+    Departure.LIKELY_EXPIRED: "LIKELY EXPIRED",
+    Departure.FORGOTTEN: "FORGOTTEN",
+}
+"""How a group went; anything else is GONE."""
 _HEALED: Final = frozenset({"OK again", _ENDED_MUTED, _OWN_END})
 _OLD_MS: Final = 60_000
 """Figures that are older when they are sent say of when they are."""
@@ -410,7 +420,9 @@ def _end_word(notice: Notice) -> str:
     if notice.about is not About.GROUP:
         return _OWN_END
     if notice.reason == Reason.GROUP_GONE.value:
-        return "REMOVED" if notice.verdict.get("removed") else "GONE"
+        if notice.verdict.get("removed"):
+            return "REMOVED"
+        return _GONE_WORDS.get(notice.verdict.get("gone", ""), "GONE")
     if notice.verdict.get("status") in {"WARN", "ERR"}:
         return "Incident ended"
     return _ENDED_MUTED if notice.reason == Reason.ENDED_WHILE_MUTED.value else "OK again"
@@ -425,12 +437,48 @@ def _why_it_ended(notice: Notice) -> str:
                 "The group has no committed offsets in Kafka any more: it was deleted, or its "
                 "offsets have expired. It did not catch up."
             )
+        case word if word in _GONE_WORDS.values():
+            return _how_it_went(notice)
         case word if word == _ENDED_MUTED:
             return "The group keeps up again; it recovered while it was muted."
         case "Incident ended":
             return "The group is still behind, but not as badly as its policy asks for."
         case _:
             return "The group keeps up again."
+
+
+def _how_it_went(notice: Notice) -> str:
+    """Deleted, expired or forgotten, and by which signs."""
+    verdict = notice.verdict
+    silent_ms = verdict["gone_ms"] - (verdict["last_sign_ms"] or verdict["gone_ms"])
+    sign = f"its last commit or member was seen {duration(max(0, silent_ms) // 1000)} before"
+    kept = duration(verdict["offsets_retention_s"])
+    match Departure(verdict["gone"]):
+        case Departure.DELETED:
+            said = (
+                f"The group, its offsets or its topics were deleted: {sign}, and Kafka keeps "
+                f"offsets for {kept}."
+            )
+        case Departure.LIKELY_DELETED:
+            said = (
+                f"The group, its offsets or its topics were most likely deleted: {sign}, and "
+                f"Kafka keeps offsets for {kept} by default."
+            )
+        case Departure.EXPIRED:
+            said = (
+                f"Kafka expired the offsets of the group: {sign}, and Kafka keeps them for {kept}."
+            )
+        case Departure.LIKELY_EXPIRED:
+            said = (
+                f"The offsets of the group have most likely expired: {sign}, and Kafka keeps them "
+                f"for {kept} by default."
+            )
+        case _:
+            said = (
+                f"lagwatch forgot the group, because it did not commit for long "
+                f"(windows.expire_group_s): {sign}. Kafka may still hold it."
+            )
+    return f"{said} It did not catch up."
 
 
 def _own_headline(notice: Notice) -> str:

@@ -27,6 +27,7 @@ class Facts:
         self._send = send
         self._mode = commits_mode
         self._reason = ""
+        self.offsets_retention_ms: int | None = None
         self._unseen: dict[str, tuple[str, ...]] = {}
         self._malformed: Counter[str] = Counter()
         self._logged_s: dict[str, float] = {}
@@ -76,6 +77,7 @@ class Facts:
             reason=self._reason,
             unseen=tuple(each for about in sorted(self._unseen) for each in self._unseen[about]),
             malformed=dict(self._malformed),
+            offsets_retention_ms=self.offsets_retention_ms,
         )
         self._sent_s = self._clock.monotonic_s()
         if facts != self._told:

@@ -131,6 +131,17 @@ class LogEndSource(Protocol):
         ...
 
 
+class OffsetsRetentionSource(Protocol):
+    """For how long offsets of a group without members are kept."""
+
+    async def shortest_ms(self) -> int | None:
+        """The shortest `offsets.retention.minutes` of all brokers.
+
+        None: a broker did not answer, or refuses (it needs DESCRIBE_CONFIGS on the cluster).
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordTimes:
     """Records found by time, one per question; -1 where the leader named none."""

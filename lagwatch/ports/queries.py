@@ -77,6 +77,8 @@ class ClusterHealth:
     """Why the cluster is not ready; "" when it is."""
     clock_skew_s: float | None = None
     """How far lagwatch's clock is ahead of Kafka's; None: not known."""
+    offsets_retention_ms: int | None = None
+    """The shortest `offsets.retention.minutes` of all brokers; None: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -247,6 +247,8 @@ class CollectorFacts:
     """What is invisible, and the ACL that would show it; one sentence each."""
     malformed: Mapping[str, int] = field(default_factory=dict)
     """Records that could not be decoded, by reason; totals of this process."""
+    offsets_retention_ms: int | None = None
+    """The shortest `offsets.retention.minutes` of all brokers; None: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -297,9 +297,36 @@ def test_a_group_that_kafka_deletes_is_gone_and_not_ok_again(tmp_path, clock) ->
         alerts.sees(fleet)
         eventually(lambda: len(receiver.notices) == 2, "the end")
 
-    assert receiver.taken[1].json["subject"].startswith(f"GONE: billing on {CLUSTER}")
+    assert receiver.taken[1].json["subject"].startswith(f"LIKELY DELETED: billing on {CLUSTER}")
+    assert receiver.notices[1]["verdict"]["gone"] == "likely_deleted"
     assert receiver.notices[1]["reason"] == "group_gone"
     assert "OK" not in receiver.taken[1].json["subject"]
+
+
+def test_a_deletion_during_a_long_mute_is_no_expiry(tmp_path, clock) -> None:
+    fleet = Fleet(["billing", "orders"], clock)
+    with (
+        receiving() as receiver,
+        running(alert_settings(tmp_path, POLICY + hook(receiver.url)), clock) as alerts,
+    ):
+        fleet.fail("billing")
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.notices) == 1, "the opening")
+        now_ms = clock.now_ms()
+        mute = {"cluster": "", "group": "billing", "reason": "x", "author": "me"}
+        made = alerts.call(
+            lambda: alerts.alerts.mute(**mute, starts_ms=now_ms, ends_ms=now_ms + 10**9)
+        )
+        fleet.delete("billing")
+        alerts.sees(fleet)
+        clock.ahead_ms += 8 * 86_400_000
+        fleet.pass_time(1)
+        alerts.sees(fleet)
+        alerts.call(lambda: alerts.alerts.unmute(made.id))
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.notices) == 2, "the end")
+
+    assert receiver.notices[1]["verdict"]["gone"] == "likely_deleted"
 
 
 def test_a_notice_says_since_when_the_group_has_read_nothing(tmp_path, clock) -> None:

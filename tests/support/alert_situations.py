@@ -1,9 +1,10 @@
-"""Ten situations that receivers read about, made by hand."""
+"""Twelve situations that receivers read about, made by hand."""
 
 from dataclasses import replace
 from typing import Final
 
 from lagwatch.core.causes import Cause, CauseName, Certainty
+from lagwatch.core.departure import Departure
 from lagwatch.core.incident import Tell
 from lagwatch.notify.alerts import page_link
 from lagwatch.notify.notice import About, Earlier, Message, Notice
@@ -41,6 +42,7 @@ def situations() -> dict[str, Message]:
         zone="Europe/Berlin",
     )
     healed = _ended(stopped, "healed", status="OK", lag=9040)
+    gone = _ended(stopped, "group_gone", status="NOTFOUND", lag=None)
     return {
         "stopped": _message("m1", stopped),
         "escalated": _message(
@@ -66,7 +68,11 @@ def situations() -> dict[str, Message]:
             ),
         ),
         "healed_with_messages_left": _message("m3", healed),
-        "gone": _message("m4", _ended(stopped, "group_gone", status="NOTFOUND", lag=None)),
+        "gone": _message("m4", gone),
+        "deleted": _message("m11", _went(gone, Departure.DELETED, silent_ms=210_000)),
+        "likely_expired": _message(
+            "m12", _went(gone, Departure.LIKELY_EXPIRED, silent_ms=7 * 86_400_000 + 300_000)
+        ),
         "overtaken_while_unreachable": _message(
             "m5", replace(stopped, earlier=(_earlier(AT_MS - 3_600_000),))
         ),
@@ -142,6 +148,16 @@ def _ended(notice: Notice, reason: str, *, status: str, lag: int | None) -> Noti
         thread_open=0,
         verdict=verdict,
     )
+
+
+def _went(notice: Notice, how: Departure, *, silent_ms: int) -> Notice:
+    signs = {
+        "gone": how.value,
+        "gone_ms": notice.at_ms,
+        "last_sign_ms": notice.at_ms - silent_ms,
+        "offsets_retention_s": 7 * 86_400,
+    }
+    return replace(notice, verdict={**notice.verdict, **signs})
 
 
 def _earlier(since_ms: int) -> Earlier:

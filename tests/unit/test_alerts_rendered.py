@@ -1,4 +1,4 @@
-"""What every channel sends in ten situations, kept as files to be read.
+"""What every channel sends in twelve situations, kept as files to be read.
 
 Write the files anew with `REWRITE=1 pytest tests/unit/test_alerts_rendered.py`, and read them.
 """
