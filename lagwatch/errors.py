@@ -122,6 +122,8 @@ class Refusal(StrEnum):
     """The receiver's address or credentials are wrong: 401, 403, 404 and redirects."""
     CONTENT = "content"
     """This message is wrong for the receiver: 400, 422 and the like."""
+    SOME_RECIPIENTS = "some_recipients"
+    """Delivered to the others: the same message again would reach those twice."""
 
 
 class NotifyError(LagwatchError):

@@ -376,7 +376,9 @@ def _notices(counts: AlertCounts) -> Mapping[str, NoticeState]:
             dead=made.dead,
             failed_attempts=made.failed,
             queued=queued,
-            undelivered=counts.dead[channel] + (queued if made.failing_since_ms is not None else 0),
+            undelivered=counts.dead[channel]
+            + made.partly
+            + (queued if made.failing_since_ms is not None else 0),
         )
         for channel, queued in counts.undelivered.items()
         for made in (counts.deliveries.get(channel, nothing),)

@@ -432,7 +432,8 @@ NOTICES_QUEUED = Metric(
 NOTICES_UNDELIVERED = Metric(
     name="lagwatch_notices_undelivered",
     labels=("channel",),
-    help="Notices given up, and those that wait for a channel that fails or is not configured.",
+    help="Notices given up, those that wait for a channel that fails or is not configured, and "
+    "those that some recipients of a mail refused.",
 )
 
 # the process

@@ -606,15 +606,10 @@ class Alerts:
             if outlet is None:
                 since_ms, problem = now_ms, not_configured(channel, waiting + dead)
             else:
-                failing_ms = outlet.counts.failing_since_ms
-                since_ms = now_ms if failing_ms is None else failing_ms
-                problem = undelivered(
-                    channel,
-                    failing_since_ms=failing_ms,
-                    error=outlet.counts.last_error,
-                    waiting=waiting,
-                    dead=dead,
-                )
+                counts = outlet.counts
+                begun = (counts.failing_since_ms, counts.partly_since_ms)
+                since_ms = min((at_ms for at_ms in begun if at_ms is not None), default=now_ms)
+                problem = undelivered(channel, counts, waiting=waiting, dead=dead)
             if not problem:
                 continue
             problems.append(f"channel {channel}: {problem}")

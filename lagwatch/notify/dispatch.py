@@ -53,6 +53,12 @@ class DeliveryCounts:
     """First of the failures in a row; None: the last attempt succeeded."""
     last_error: str = ""
     """Of the failures in a row."""
+    partly: int = 0
+    """Notices that some recipients refused, since the last message that all of them accepted."""
+    partly_since_ms: int | None = None
+    """First of those refusals; None: there is none."""
+    partly_error: str = ""
+    """The last of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,7 +322,10 @@ class Deliverer:
             async with asyncio.timeout(limit_s):
                 answer = await self.outlet.channel.send(message.sent_at(self._clock.now_ms()))
         except NotifyError as error:
-            self._failed(message, error)
+            if error.refusal is Refusal.SOME_RECIPIENTS:
+                self._partly_delivered(message, str(error))
+            else:
+                self._failed(message, error)
         except TimeoutError:
             text = f"no answer within {limit_s:g} s"
             self._failed(message, NotifyError(channel=name, message=text, retryable=True))
@@ -324,7 +333,25 @@ class Deliverer:
             text = f"{type(error).__name__}: {error}"
             self._failed(message, NotifyError(channel=name, message=text, retryable=True))
         else:
+            counts = self.outlet.counts
+            counts.partly, counts.partly_since_ms, counts.partly_error = 0, None, ""
             self._delivered(message, answer)
+
+    def _partly_delivered(self, message: Message, reason: str) -> None:
+        """Not sent again, because the others would get it twice; but a problem of the channel."""
+        counts = self.outlet.counts
+        counts.partly += len(message.notices)
+        counts.partly_error = reason
+        if counts.partly_since_ms is None:
+            counts.partly_since_ms = self._clock.now_ms()
+        _log.warning(
+            "recipients_refused",
+            channel=self.outlet.name,
+            message=message.id,
+            notices=len(message.notices),
+            reason=reason,
+        )
+        self._delivered(message, reason)
 
     def _delivered(self, message: Message, answer: str) -> None:
         """All that waits for the receiver may go now."""

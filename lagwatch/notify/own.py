@@ -11,6 +11,7 @@ from typing import Final
 from lagwatch.core.incident import QUIET, Graded, Policy, Reason, State, step
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.core.words import counted
+from lagwatch.notify.dispatch import DeliveryCounts
 from lagwatch.notify.notice import About, Notice, level
 from lagwatch.notify.store import Change, Kept, Listener, new_id
 from lagwatch.notify.verdict import nothing_known
@@ -211,13 +212,13 @@ def _said_once(reason: str, problems: Iterable[str]) -> str:
     return said
 
 
-def undelivered(
-    channel: str, *, failing_since_ms: int | None, error: str, waiting: int, dead: int
-) -> str:
+def undelivered(channel: str, counts: DeliveryCounts, *, waiting: int, dead: int) -> str:
     """What a channel could not deliver, in words; "" if nothing."""
     parts = []
-    if waiting and failing_since_ms is not None:
-        parts.append(f"{counted(waiting, 'notice')} waiting, last answer: {error}")
+    if waiting and counts.failing_since_ms is not None:
+        parts.append(f"{counted(waiting, 'notice')} waiting, last answer: {counts.last_error}")
+    if counts.partly:
+        parts.append(f"{counted(counts.partly, 'notice')} not for all: {counts.partly_error}")
     if dead:
         remedy = f"`lagwatch alert retry --channel {channel}` sends them again"
         parts.append(f"{counted(dead, 'notice')} given up; {remedy}")

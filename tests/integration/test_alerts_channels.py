@@ -16,15 +16,18 @@ import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult
 from structlog.testing import capture_logs
+from typer.testing import CliRunner
 
+from lagwatch.cli.app import app
 from lagwatch.clock import SystemClock
 from lagwatch.notify.channels.alertmanager import Alertmanager, AlertmanagerSettings
+from lagwatch.service import _notices
 from tests.support.alert_situations import hostile, situations
 from tests.support.alertmanager import alertmanager
 from tests.support.certificates import self_signed
 from tests.support.fleet import Fleet, ShiftedClock, alert_settings
 from tests.support.receiver import Receiver, Reply, receiving
-from tests.support.running_alerts import running
+from tests.support.running_alerts import Running, running
 from tests.support.waiting import eventually
 
 POLICY = '[alerts.policies.all]\nthreshold = "warning"\nclose_for_s = 0\nreopen_s = 0\n'
@@ -180,6 +183,67 @@ class TestEmail:
 
         assert mailbox.mails == []
 
+    def test_a_refused_recipient_is_a_problem_and_the_other_gets_the_mail_once(
+        self, tmp_path, clock
+    ) -> None:
+        with smtp_server(None, None) as mailbox, receiving() as other:
+            mailbox.refused = {"gone@example.com"}
+            text = (
+                'fallback = ["hook"]\nundelivered_after_s = 1\n[alerts.policies.all]\n'
+                'channels = ["ops"]\nclose_for_s = 0\nreopen_s = 0\n'
+                f'[alerts.webhook.hook]\nurl = "{other.url}"\n'
+                f'[alerts.email.ops]\nhost = "localhost"\nport = {mailbox.port}\n'
+                'security = "none"\nsender = "lagwatch@example.com"\n'
+                'to = ["ops@example.com", "gone@example.com"]\n'
+            )
+            fleet = Fleet(["billing"], clock)
+            with (
+                capture_logs() as logs,
+                running(alert_settings(tmp_path, text), clock) as alerts,
+            ):
+                fleet.fail("billing")
+                alerts.sees(fleet)
+                eventually(alerts.idle, "the mail, to the other recipient")
+                clock.ahead_ms += 2000
+                alerts.call(alerts.alerts._check_itself)  # noqa: SLF001
+                problem = alerts.alerts.problem
+                counted = _notices(alerts.call(alerts.alerts.counts))["ops"].undelivered
+                eventually(lambda: len(other.notices) == 1, "the fallback")
+                mailbox.refused = set()
+                fleet.heal("billing")
+                alerts.sees(fleet)
+                eventually(lambda: len(mailbox.mails) == 2, "the end, to both")
+                eventually(lambda: not refusals(alerts), "the end of the problem")
+                alerts.call(alerts.alerts._check_itself)  # noqa: SLF001
+                after = alerts.alerts.problem
+
+        assert mailbox.recipients == [
+            ["ops@example.com"],
+            ["ops@example.com", "gone@example.com"],
+        ]
+        assert "channel ops: 1 notice not for all" in problem
+        assert "gone@example.com: 550 5.1.1 no such user" in problem
+        assert (counted, after) == (1, "")
+        assert other.notices[0]["about"] == "channel"
+        (warning,) = [log for log in logs if log["event"] == "recipients_refused"]
+        assert warning["log_level"] == "warning"
+        assert "gone@example.com: 550 5.1.1 no such user" in warning["reason"]
+
+    def test_a_trial_fails_when_a_recipient_is_refused(self, tmp_path) -> None:
+        config = tmp_path / "lagwatch.toml"
+        with smtp_server(None, None) as mailbox:
+            mailbox.refused = {"gone@example.com"}
+            config.write_text(
+                '[clusters.here]\nbootstrap = ["localhost:9092"]\n[history]\nstore = "none"\n'
+                f'[alerts.email.ops]\nhost = "localhost"\nport = {mailbox.port}\n'
+                'security = "none"\nsender = "lagwatch@example.com"\n'
+                'to = ["ops@example.com", "gone@example.com"]\n'
+            )
+            result = CliRunner().invoke(app, ["alert", "test", "ops", "-c", str(config)])
+
+        assert result.exit_code == 2
+        assert "gone@example.com: 550 5.1.1 no such user" in result.stderr
+
 
 class TestChats:
     def test_slack_gets_blocks_with_names_escaped(self, tmp_path, clock, receiver) -> None:
@@ -244,6 +308,11 @@ class TestPagerDuty:
         assert events[0]["payload"]["summary"].startswith("2 consumer groups in trouble; ERROR:")
 
 
+def refusals(alerts: Running) -> int:
+    """Notices that a recipient of the mails refused."""
+    return alerts.call(alerts.alerts.counts).deliveries["ops"].partly
+
+
 def in_the_past() -> ShiftedClock:
     """A clock that is right after a fleet has begun and failed: Alertmanager has its own."""
     clock = ShiftedClock()
@@ -257,13 +326,25 @@ class Mailbox:
     def __init__(self) -> None:
         self.mails: list[EmailMessage] = []
         self.encrypted: list[bool] = []
+        self.recipients: list[list[str]] = []
+        self.refused: set[str] = set()
         self.port = 0
+
+    async def handle_RCPT(  # noqa: N802 aiosmtpd's name
+        self, server, session, envelope, address, options
+    ) -> str:
+        del server, session, options
+        if address in self.refused:
+            return "550 5.1.1 no such user"
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
 
     async def handle_DATA(self, server, session, envelope) -> str:  # noqa: N802 aiosmtpd's name
         del server
         mail = email.message_from_bytes(envelope.content, policy=email.policy.default)
         assert isinstance(mail, EmailMessage)
         self.encrypted.append(session.ssl is not None)
+        self.recipients.append(list(envelope.rcpt_tos))
         self.mails.append(mail)
         return "250 taken"
 

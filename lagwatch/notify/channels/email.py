@@ -1,7 +1,7 @@
 """E-mail: text and HTML, with the lag curve as an inline picture; messages of a thread together."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from email.message import EmailMessage
 from email.utils import format_datetime, parseaddr
@@ -107,7 +107,9 @@ class Email:
             raise self._failed(error, _refusal(error.code)) from error
         except (aiosmtplib.SMTPException, OSError) as error:
             raise self._failed(error, Refusal.UNAVAILABLE) from error
-        return f"{answer}; refused: {', '.join(refused)}" if refused else answer
+        if refused:
+            raise self._failed(_partly(refused, answer), Refusal.SOME_RECIPIENTS)
+        return answer
 
     def compose(self, message: Message) -> EmailMessage:
         """The e-mail of a message.
@@ -174,13 +176,19 @@ class Email:
     def _id(self, message: str) -> str:
         return f"<{message}@{self._domain}>"
 
-    def _failed(self, error: Exception, refusal: Refusal) -> NotifyError:
+    def _failed(self, error: object, refusal: Refusal) -> NotifyError:
         text = " ".join(str(error).split()) or type(error).__name__
         retryable = refusal is Refusal.UNAVAILABLE
         return NotifyError(channel=self._name, message=text, retryable=retryable, refusal=refusal)
 
     async def close(self) -> None:
         """Each message has a connection of its own."""
+
+
+def _partly(refused: Mapping[str, tuple[int, str]], answer: str) -> str:
+    """Which recipients the server refused and why; `answer` is that for all others."""
+    each = "; ".join(f"{address}: {code} {text}" for address, (code, text) in refused.items())
+    return f"recipients refused: {each} (delivered to the others: {answer})"
 
 
 def _refusal(code: int) -> Refusal:
