@@ -92,6 +92,16 @@ class Case:
             if each.status is PartitionStatus.OK and (self._consumed(each) or 0.0) > 0
         ]
 
+    def committed_within(self, age_ms: int) -> list[PartitionVerdict]:
+        """Partitions without trouble whose newest commit is at most so old."""
+        return [
+            each
+            for each in self.verdict.partitions
+            if each.status is PartitionStatus.OK
+            and each.end is not None
+            and self.verdict.at_ms - each.end.commit_ms <= age_ms
+        ]
+
     @cached_property
     def holders(self) -> dict[Place, Member]:
         """The member that holds each partition."""

@@ -249,6 +249,8 @@ def _no_members(case: Case, worst: PartitionVerdict) -> Evidence | None:
     silent = worst.rule in _SILENT
     if not case.empty or not (silent or (left is not None and worst.rule in _SLOW)):
         return None
+    if silent and _read_without_it(case, worst):
+        return None
     named = json.loads(left.detail or "[]") if left is not None else []
     return {
         "state": None if case.info is None else case.info.state,
@@ -258,6 +260,20 @@ def _no_members(case: Case, worst: PartitionVerdict) -> Evidence | None:
     }
 
 
+def _read_without_it(case: Case, worst: PartitionVerdict) -> int:
+    """Partitions for which commits come although this one is silent; 0: silence is of all.
+
+    Of a group without members that is a consumer which assigns partitions itself.
+    """
+    quiet_ms = _quiet_ms(worst)
+    return len(case.committed_within(min(quiet_ms // 3, _LEAVES_WITHIN_MS))) if quiet_ms else 0
+
+
+def _quiet_ms(worst: PartitionVerdict) -> int | None:
+    quiet_ms = worst.evidence.get("quiet_ms", worst.evidence.get("silent_ms"))
+    return quiet_ms if isinstance(quiet_ms, int) else None
+
+
 def _members_were_seen_to_leave(case: Case, worst: PartitionVerdict) -> bool:
     """True if the last member left when the silence began.
 
@@ -265,12 +281,12 @@ def _members_were_seen_to_leave(case: Case, worst: PartitionVerdict) -> bool:
     itself is no member: it may commit to a group that was never seen to have one.
     """
     newest = case.last(*_LEFT, EventName.MEMBER_JOINED, EventName.STATIC_MEMBER_BACK)
-    quiet_ms = worst.evidence.get("quiet_ms", worst.evidence.get("silent_ms"))
+    quiet_ms = _quiet_ms(worst)
     return (
         worst.rule in _SILENT
         and newest is not None
         and newest.event in _LEFT
-        and isinstance(quiet_ms, int)
+        and quiet_ms is not None
         and quiet_ms <= case.age_ms(newest) + _LEAVES_WITHIN_MS
     )
 
@@ -530,7 +546,7 @@ CAUSES: Final[Sequence[CauseRow]] = (
     ),
     CauseRow(
         cause=CauseName.NO_MEMBERS,
-        meaning="The group is empty, and commits have ended.",
+        meaning="The group is empty, and commits have ended for all its partitions.",
         find=_no_members,
         sentence=(
             "the group has no members (state {state}); the last one that was seen to leave: "
@@ -686,11 +702,25 @@ def _unknown_because(case: Case, worst: PartitionVerdict) -> str:
             f"the data are {case.verdict.data_age_s:.0f} s old: Kafka, or lagwatch's reading of "
             "it, is away"
         )
-    if not case.members_known:
-        return _NO_MEMBERS_OF_A_JOB if case.kept_elsewhere else _NOT_DESCRIBED
+    if of_members := _because_of_members(case, worst):
+        return of_members
     if worst.rule in _SLOW and case.outlook.whole.consumed_per_s is None:
         return "its rates are not known yet: too few commits, or log ends that were not read"
     return "what is known of its members, offsets and rates fits none of the causes"
+
+
+def _because_of_members(case: Case, worst: PartitionVerdict) -> str:
+    """What is not known of its members, or does not fit; "" if neither."""
+    if not case.members_known:
+        return _NO_MEMBERS_OF_A_JOB if case.kept_elsewhere else _NOT_DESCRIBED
+    others = _read_without_it(case, worst)
+    if not (case.empty and worst.rule in _SILENT and others):
+        return ""
+    return fill(
+        "the group has no members, but commits for {others:other partition} come: a consumer that "
+        "assigns partitions itself runs, and does not read this one",
+        {"others": others},
+    )
 
 
 def markdown() -> str:

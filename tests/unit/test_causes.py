@@ -26,7 +26,7 @@ from lagwatch.core.model import (
 from lagwatch.core.record import EventName
 from lagwatch.core.rules import STATUS_BY_RULE
 from lagwatch.ports.queries import GroupEvent
-from tests.support.api_doubles import NOW_MS, group_verdict, partition_verdict
+from tests.support.api_doubles import NOW_MS, entry, group_verdict, partition_verdict
 
 CERTAIN, LIKELY, UNKNOWN = Certainty.CERTAIN, Certainty.LIKELY, Certainty.UNKNOWN
 
@@ -42,6 +42,7 @@ class Part:
     consumed: float | None = 10.0
     lag: int | None = 100
     topic: str = "orders"
+    committed_ago_s: float = 400
     evidence: tuple[tuple[str, Any], ...] = ()
     why_unknown: UnknownReason | None = None
 
@@ -56,6 +57,7 @@ class Part:
             client_id=self.by,
             owner=host(self.by) if self.by else "",
             current_lag=self.lag,
+            end=entry(170, lag=self.lag, at_ms=NOW_MS - round(self.committed_ago_s * 1000)),
             unknown_reason=self.why_unknown,
         )
 
@@ -622,6 +624,16 @@ def test_without_a_story_no_cause_that_needs_one_is_certain(case: Case) -> None:
 
     by_story = {CauseName.NO_MEMBERS, CauseName.OFFSETS_RESET, CauseName.MEMBER_WITHOUT_ASSIGNMENT}
     assert cause is None or cause.name not in by_story or cause.certainty is not CERTAIN
+
+
+def test_a_group_without_members_that_commits_other_partitions_is_not_down() -> None:
+    stuck, read = Part(rule=STOPPED, evidence=SILENT), Part(committed_ago_s=5)
+
+    cause = found(told(stuck, read, read))
+
+    assert cause.name is None
+    assert "commits for 2 other partitions come" in cause.text
+    assert found(told(stuck, Part())).name is CauseName.NO_MEMBERS
 
 
 def test_an_outlook_without_partitions_is_no_fault() -> None:
