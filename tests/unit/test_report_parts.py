@@ -284,7 +284,8 @@ def test_without_a_recorded_sentence_a_cause_is_told_by_its_meaning() -> None:
 
     assert found.cause_text is not None
     assert found.cause_text.startswith(
-        "Cause (likely): the group is empty, and commits have ended. Refuted if "
+        "Cause (likely): the group is empty, and commits have ended for all its partitions. "
+        "Refuted if "
     )
 
 
