@@ -76,6 +76,7 @@ seen."""
 _LATE_PART: Final = 13
 """Or this part of its period: of nightly runs that begin up to an hour and a half late, one in ten
 thousand is later, and a run that failed is missed after two."""
+_SOON_STEPS: Final = 5
 _OFTEN_STEPS: Final = 30
 """A run of a job that runs often may begin half its period late, but not more steps than this: such
 runs wait for each other, and differ in length."""
@@ -396,7 +397,9 @@ class Pace:
         )
         for away_ms, back_ms in absences:
             due_ms = run_ms + runs * period_ms
-            fell_out = (due_ms <= back_ms) & (away_ms <= due_ms + late_ms)
+            # most runs begin soon after they are due
+            begun_ms = due_ms + _SOON_STEPS * self.step_ms
+            fell_out = (due_ms <= back_ms) & (away_ms <= begun_ms)
             later = 1 + (back_ms - run_ms) // np.maximum(period_ms, 1)
             runs = np.where(fell_out, np.maximum(runs + 1, later), runs)
         return np.where(rests, run_ms + runs * period_ms + late_ms, UNKNOWN)

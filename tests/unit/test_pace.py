@@ -444,6 +444,8 @@ def test_a_run_that_was_due_while_kafka_was_away_is_not_waited_for(
     assert due_ms - late_ms == pytest.approx((last_min + next_run * 60) * MINUTE_MS, abs=MINUTE_MS)
     # an absence that was over before then, or never was, changes nothing
     over = [(away - 30 * MINUTE_MS, away - 20 * MINUTE_MS), (np.array([-1]), np.array([-1]))]
+    # nor one that began when the run was late already
+    over += [(away + 15 * MINUTE_MS, away + 20 * MINUTE_MS)]
     (usual_ms,) = pace.next_run_ms(ROW, pace.moved_ms[ROW], absences=over)
     assert usual_ms == (last_min + 60) * MINUTE_MS + late_ms
 
