@@ -64,6 +64,8 @@ class _Tracked:
     """Its last signs of life, since lagwatch started."""
     gone_ms: int | None = None
     """When it was first not in the snapshot any more."""
+    bad_ms: dict[int, int] = field(default_factory=dict)
+    """When each of its windows was last seen bad."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,13 +225,16 @@ class Watch:
             tracked = _Tracked()
         _note_life(tracked, this, group, number)
         if (
-            tracked.restored and self._is_settling(snapshot, number, tracked, graded, now_ms)
-        ) or _is_half_judged(snapshot, number, tracked, graded):
+            (tracked.restored and self._is_settling(snapshot, number, tracked, graded, now_ms))
+            or _is_half_judged(snapshot, number, tracked, graded)
+            or _has_gone_quiet(snapshot, number, tracked, graded, policy)
+        ):
             graded = Graded(severity=None, reason=Reason.NOT_JUDGED)
         is_bad = graded.severity in (GroupStatus.WARN, GroupStatus.ERR)
         if is_bad and number is not None:
             tracked.restored = False
             tracked.complete = float(snapshot.group.complete[number])
+            tracked.bad_ms |= dict.fromkeys(_bad_windows(snapshot, number), now_ms)
             _sample(tracked.samples, now_ms, int(snapshot.group.total_lag[number]))
         before = tracked.state
         after, decision = step(before, graded, policy, now_ms, muted=this.muted(group))
@@ -457,6 +462,36 @@ def _is_half_judged(
         return False
     rows = slice(int(snapshot.group.first[number]), int(snapshot.group.first[number + 1]))
     return bool(np.isin(snapshot.rows.rule[rows], _NOT_JUDGED).any())
+
+
+def _has_gone_quiet(
+    snapshot: ClusterSnapshot,
+    number: int | None,
+    tracked: _Tracked,
+    graded: Graded,
+    policy: Policy,
+) -> bool:
+    """True if a partition that was in trouble only pauses: it may have died, which is not better.
+
+    A stop takes a while to be sure. Until then the partition is OK by its verdict, as long as its
+    offset does not move. One that has moved for `close_for_s` since it was bad may pause again.
+    """
+    if number is None or policy.burrow or not _is_better(graded, tracked.state):
+        return False
+    rows = slice(int(snapshot.group.first[number]), int(snapshot.group.first[number + 1]))
+    columns, around = snapshot.rows, snapshot.around
+    paused = columns.window[rows][columns.rule[rows] == Rule.PAUSED]
+    moved_ms = around.pace.moved_ms[paused] + around.skew_ms
+    return any(
+        window in tracked.bad_ms and at_ms <= tracked.bad_ms[window] + policy.close_for_ms
+        for window, at_ms in zip(paused.tolist(), moved_ms.tolist(), strict=True)
+    )
+
+
+def _bad_windows(snapshot: ClusterSnapshot, number: int) -> list[int]:
+    rows = slice(int(snapshot.group.first[number]), int(snapshot.group.first[number + 1]))
+    windows: list[int] = snapshot.rows.window[rows][_IS_BAD[snapshot.rows.status[rows]]].tolist()
+    return windows
 
 
 def _topics(snapshot: ClusterSnapshot, number: int) -> list[str]:

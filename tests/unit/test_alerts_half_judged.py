@@ -171,3 +171,81 @@ def test_it_is_not_called_better_while_windows_fill_after_a_start() -> None:
     assert acts() == []
     snapshot.group.complete[:] = 1.0
     assert acts() == [Act.DE_ESCALATE]
+
+
+class Falling:
+    """A group under a policy for warnings that reads 5/s of 20/s until it has fallen behind."""
+
+    def __init__(self, *, partitions: int = 1, close_for_s: float = 60) -> None:
+        self.live = Live()
+        self.live.topics(orders=partitions)
+        policy = {"threshold": "warning", "close_for_s": close_for_s}
+        book = PolicyBook(AlertsSettings(policies={"all": policy}))
+        self.watch = Watch("here", book, [], {}, started_ms=self.live.now_ms)
+        self.committed = [0] * partitions
+        self.acts: list[Act] = []
+        self.rules: list[Rule] = []
+        """Of partition 0."""
+        self.reads(900, *[5] * partitions)
+
+    def reads(self, for_s: int, *per_s: int) -> None:
+        for _ in range(0, for_s, 5):
+            self.live.wait(5)
+            for partition, speed in enumerate(per_s):
+                self.live.produce("orders", partition, 100)
+                end = self.live.ends["orders", partition]
+                if speed:
+                    self.committed[partition] = min(self.committed[partition] + speed * 5, end)
+                    self.live.commit(("a", "orders", partition, self.committed[partition]))
+            self.rules.append(Rule(int(self.live.judge().rows.rule[0])))
+            decided = _decided(self.watch, self.live)
+            self.watch.apply(decided)
+            self.acts += [each.decision.act for each in decided]
+
+
+def test_an_incident_stays_open_while_a_group_that_was_behind_is_not_yet_a_stop() -> None:
+    group = Falling()
+    before = len(group.rules)
+
+    group.reads(900, 0)
+
+    quiet = group.rules[before:]
+    assert list(dict.fromkeys(quiet))[-2:] == [Rule.PAUSED, Rule.STOPPED]
+    assert quiet.count(Rule.PAUSED) * 5 > 60, "longer than the policy waits to close"
+    assert group.acts == [Act.OPEN, Act.ESCALATE], "one incident, with one beginning"
+
+
+def test_it_ends_when_the_quiet_group_reads_all() -> None:
+    group = Falling()
+    group.reads(150, 0)
+    quiet, acts = group.rules[-1], list(group.acts)
+
+    group.reads(400, 100)
+
+    assert (quiet, acts) == (Rule.PAUSED, [Act.OPEN])
+    assert group.acts == [Act.OPEN, Act.CLOSE]
+
+
+def test_it_stays_open_when_the_group_dies_soon_after_it_read_again() -> None:
+    group = Falling()
+    group.reads(75, 150)
+    again = group.rules[-1]
+
+    group.reads(150, 0)
+
+    assert (again, group.rules[-1]) == (Rule.PROGRESSING, Rule.PAUSED)
+    assert group.acts == [Act.OPEN]
+
+
+def test_a_partition_that_has_read_well_for_long_enough_may_pause() -> None:
+    group = Falling(partitions=2)
+    group.reads(500, 30, 5)
+    well = group.rules[-1]
+    group.reads(100, 0, 150)
+    before = len(group.rules)
+
+    group.reads(60, 0, 150)
+
+    assert well is Rule.PROGRESSING
+    assert set(group.rules[before:]) == {Rule.PAUSED}
+    assert group.acts == [Act.OPEN, Act.CLOSE]
