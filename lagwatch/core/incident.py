@@ -189,7 +189,7 @@ class State:
     worse_since_ms: EpochMs | None = None
     """Incident open, with a worse kind of trouble than it has named without a break since."""
     held_back: Reason | None = None
-    """Why no notice was sent when the incident opened."""
+    """Why no notice was sent when the incident opened; or that a mute has begun since."""
     quiet_until_ms: EpochMs | None = None
     """After a close: the next notice waits until then, unless the incident is worse."""
     quiet_told: GroupStatus | None = None
@@ -417,13 +417,18 @@ def _tell(
 ) -> Step:
     """Which notice of an open incident is sent now, if any."""
     tell, reason = _due(state, incident, policy, now_ms)
+    if tell is Tell.NOTHING and not muted and _may_remind_after_mute(state, incident, policy):
+        tell = Tell.REMIND
     if tell is Tell.NOTHING:
-        if incident.told is None and state.held_back is not reason:
-            state = replace(state, held_back=reason)
+        held_back: Reason | None = reason
+        if incident.told is not None:
+            held_back = Reason.MUTED if muted else None
+        if state.held_back is not held_back:
+            state = replace(state, held_back=held_back)
         return state, Decision(reason=reason)
     if muted:
         return replace(state, held_back=Reason.MUTED), Decision(reason=Reason.MUTED)
-    if state.held_back is Reason.MUTED and reason is not Reason.HANDED_ON:
+    if state.held_back in _BY_MUTE and reason is not Reason.HANDED_ON:
         reason = Reason.MUTE_ENDED
     if reason is Reason.HANDED_ON:
         return replace(state, incident=replace(incident, handed_on=True)), Decision(
@@ -437,6 +442,15 @@ def _tell(
     )
     told_state = replace(state, incident=told, held_back=None, worse_since_ms=None)
     return told_state, Decision(tell=tell, reason=reason)
+
+
+_BY_MUTE: Final = (Reason.MUTED, Reason.HELD_BY_MUTE)
+
+
+def _may_remind_after_mute(state: State, incident: Incident, policy: Policy) -> bool:
+    """True if a mute has just ended: what is open still is said, also if it opened before it."""
+    ended = incident.told is not None and state.held_back in _BY_MUTE
+    return ended and not (policy.send_once or incident.acknowledged)
 
 
 def _due(state: State, incident: Incident, policy: Policy, now_ms: EpochMs) -> tuple[Tell, Reason]:

@@ -4,9 +4,11 @@ import hashlib
 import hmac
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 
+from lagwatch.config.alerts import DAYS
 from lagwatch.core.model import GroupInfo, Member, RuleSet
 from lagwatch.errors import NotFoundError
 from lagwatch.ports.alerts import IncidentAsk, NoticeAsk
@@ -397,6 +399,45 @@ def test_a_mute_holds_notices_back_until_it_ends(tmp_path, clock, receiver) -> N
     assert muted.open_incidents == {"here": 1}
     assert muted.undelivered == {"hook": 0}
     assert receiver.notices[0]["reason"] == "mute_ended"
+
+
+@pytest.mark.parametrize("kind", ["run_time", "recurring"])
+def test_what_opened_before_a_mute_is_said_when_it_is_still_open_after_it(
+    tmp_path, clock, receiver, kind
+) -> None:
+    fleet = Fleet(["billing"], clock)
+    soon = datetime.fromtimestamp(clock.now_ms() / 1000 + 600, UTC)
+    weekly = (
+        f'[alerts.mutes.work]\nreason = "work"\ndays = ["{DAYS[soon.weekday()]}"]\n'
+        f'at = "{soon:%H:%M}"\nduration_s = 1200\ntimezone = "UTC"\n'
+    )
+    text = POLICY + hook(receiver) + (weekly if kind == "recurring" else "")
+    with running(alert_settings(tmp_path, text), clock) as alerts:
+        fleet.fail("billing")
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.taken) == 1, "the opening")
+        if kind == "run_time":
+            starts_ms = clock.now_ms() + 600_000
+            alerts.call(
+                lambda: alerts.alerts.mute(
+                    cluster="",
+                    group="billing",
+                    reason="work",
+                    author="me",
+                    starts_ms=starts_ms,
+                    ends_ms=starts_ms + 1_200_000,
+                )
+            )
+        fleet.pass_time(900)
+        alerts.sees(fleet)
+        within = len(receiver.taken)
+        fleet.pass_time(1200)
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.taken) == 2, "the notice after the mute")
+
+    assert within == 1
+    assert [each["event"] for each in receiver.notices] == ["open", "remind"]
+    assert receiver.notices[1]["reason"] == "mute_ended"
 
 
 def test_verdicts_on_stale_log_ends_decide_nothing(tmp_path, clock, receiver) -> None:

@@ -424,6 +424,37 @@ class TestMutes:
         assert held.reason is Reason.HELD_BY_MUTE
         assert after.tell is Tell.CLOSE
 
+    def test_one_told_before_the_mute_is_told_once_when_it_is_still_open_after_it(self) -> None:
+        story = Story(WARNS)
+        story.sees(WARN)
+
+        muted = [story.sees(WARN, muted=True).tell for _ in range(2)]
+        after = [story.sees(WARN) for _ in range(2)]
+
+        assert muted == [Tell.NOTHING] * 2
+        assert after[0] == Decision(tell=Tell.REMIND, reason=Reason.MUTE_ENDED)
+        assert after[1].silent
+
+    def test_it_is_told_too_when_it_was_good_for_a_while_within_the_mute(self) -> None:
+        story = Story(WARNS)
+        story.sees(WARN)
+        story.sees(OK, muted=True)
+
+        assert story.sees(WARN).reason is Reason.MUTE_ENDED
+
+    def test_after_a_mute_nothing_is_said_again_of_what_is_acknowledged_or_sent_once(self) -> None:
+        once, seen = Story(replace(WARNS, send_once=True)), Story(WARNS)
+        for story in (once, seen):
+            story.sees(WARN)
+        assert seen.state.incident is not None
+        acknowledged = replace(seen.state.incident, acknowledged=True)
+        seen.state = replace(seen.state, incident=acknowledged)
+
+        for story in (once, seen):
+            story.sees(WARN, muted=True)
+            assert story.sees(WARN).silent
+            assert story.sees(ERR).reason is Reason.ESCALATED
+
     def test_an_escalation_within_a_mute_is_told_after_it(self) -> None:
         story = Story(WARNS)
         story.sees(WARN)
