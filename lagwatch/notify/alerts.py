@@ -45,7 +45,7 @@ from lagwatch.notify.policies import THRESHOLDS, PolicyBook
 from lagwatch.notify.records import Records
 from lagwatch.notify.review import review, template_faults
 from lagwatch.notify.store import Change, IncidentStore, Listener
-from lagwatch.notify.verdict import cause_json, nothing_known, verdict_json
+from lagwatch.notify.verdict import cause_json, growth_json, nothing_known, verdict_json
 from lagwatch.notify.watch import Decided, Watch
 from lagwatch.notify.window_curve import TOTAL, window_curve
 from lagwatch.ports.alerts import (
@@ -492,6 +492,8 @@ class Alerts:
         policy = self._settings.alerts.policies.get(decided.policy.name)
         if decided.decision.reason is Reason.ENDED_WHILE_MUTED:
             verdict = {**verdict, "ended_ms": decided.before.good_since_ms}
+        if decided.decision.tell is Tell.CLOSE and verdict.get("status") == GroupStatus.OK.name:
+            verdict = {**verdict, **_growth(queries, snapshot.cluster, decided.group)}
         if decided.lost:
             verdict = {**verdict, "lost": decided.lost, "lost_ms": decided.lost_ms}
         if decided.missed:
@@ -760,6 +762,15 @@ def _cause(queries: Queries, cluster: str, group: str) -> Cause | None:
         return queries.cause(verdict, queries.outlook(cluster, group))
     except NotFoundError:
         return None
+
+
+def _growth(queries: Queries, cluster: str, group: str) -> Json:
+    """The growth of a group that reads again and still falls behind; else empty."""
+    try:
+        verdict = queries.verdict(cluster, group, show_all=True)
+        return growth_json(verdict, queries.outlook(cluster, group))
+    except NotFoundError:
+        return {}
 
 
 def _is_narrow(snapshot: ClusterSnapshot, decided: Decided) -> bool:

@@ -3,11 +3,13 @@
 from typing import Any, Final
 
 from lagwatch.core.causes import Cause
+from lagwatch.core.forecast import CatchUpReason, GroupOutlook
 from lagwatch.core.model import GroupVerdict, PartitionVerdict, WindowEntry
 from lagwatch.core.rules import row_of, sentence
 
 WORST_PARTITIONS: Final = 10
 """Partitions listed in a notice; the number left out is given with them."""
+_LATE_S: Final = 120.0
 
 
 def verdict_json(verdict: GroupVerdict) -> dict[str, Any]:
@@ -58,6 +60,20 @@ def cause_json(cause: Cause) -> dict[str, Any]:
         "refuted_by": cause.refuted_by,
         "sentence": cause.sentence,
     }
+
+
+def growth_json(verdict: GroupVerdict, outlook: GroupOutlook) -> dict[str, float]:
+    """`lag_grows_per_s` (messages) of a group that reads and still falls behind; else empty.
+
+    A healthy group is always a few messages behind, and their number goes up and down: that counts
+    only where the oldest unread message is two minutes old, as for the rule `falling_behind`.
+    """
+    grows_per_s = outlook.whole.lag_trend_per_s
+    falls = outlook.whole.catch_up_reason is CatchUpReason.FALLING_BEHIND
+    late = verdict.time_lag_s is not None and verdict.time_lag_s >= _LATE_S
+    if not falls or not late or grows_per_s is None or grows_per_s <= 0:
+        return {}
+    return {"lag_grows_per_s": grows_per_s}
 
 
 def nothing_known(cluster: str, group: str, at_ms: int, status: str = "") -> dict[str, Any]:

@@ -109,6 +109,8 @@ def headline(notice: Notice, *, with_cluster: bool = True) -> str:
         healed = _end_word(notice) in _HEALED
         if healed and isinstance(left, int) and left:
             parts.append(f"{counted(left, 'message')} left to read{_as_of(notice)}")
+        if grows_per_s := notice.verdict.get("lag_grows_per_s"):
+            parts.append(f"still behind: its lag grows by {per_second(grows_per_s)}")
         if notice.verdict.get("status") in {"WARN", "ERR"}:
             parts.append(f"still {notice.verdict['status']}, no longer bad enough for its policy")
         return f"{_end_word(notice)}: {name}, {', '.join(parts)}"
@@ -332,6 +334,13 @@ def left_to_read(verdict: Mapping[str, Any]) -> str:
     return f"Left to read: {counted(lag, 'message')}."
 
 
+def per_second(messages: float) -> str:
+    """`15 messages per second`; of less than one, a minute's."""
+    if messages >= 1:
+        return f"{counted(round(messages), 'message')} per second"
+    return f"{counted(max(1, round(messages * 60)), 'message')} per minute"
+
+
 def growth(curve: Sequence[tuple[int, int]], since_ms: int) -> str:
     """Whether the lag has grown since the trouble began: "" when too little is known.
 
@@ -423,7 +432,7 @@ def _end_word(notice: Notice) -> str:
         if notice.verdict.get("removed"):
             return "REMOVED"
         return _GONE_WORDS.get(notice.verdict.get("gone", ""), "GONE")
-    if notice.verdict.get("status") in {"WARN", "ERR"}:
+    if notice.verdict.get("status") in {"WARN", "ERR"} or notice.verdict.get("lag_grows_per_s"):
         return "Incident ended"
     return _ENDED_MUTED if notice.reason == Reason.ENDED_WHILE_MUTED.value else "OK again"
 
@@ -442,7 +451,13 @@ def _why_it_ended(notice: Notice) -> str:
         case word if word == _ENDED_MUTED:
             return "The group keeps up again; it recovered while it was muted."
         case "Incident ended":
-            return "The group is still behind, but not as badly as its policy asks for."
+            grows_per_s = notice.verdict.get("lag_grows_per_s")
+            return (
+                "The group is still behind: it reads again, but its lag grows by "
+                f"{per_second(grows_per_s)}."
+                if grows_per_s
+                else "The group is still behind, but not as badly as its policy asks for."
+            )
         case _:
             return "The group keeps up again."
 

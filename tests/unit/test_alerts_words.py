@@ -19,10 +19,13 @@ from lagwatch.core.incident import (
 from lagwatch.core.model import EpochMs, GroupStatus, WindowEntry
 from lagwatch.notify.notice import Message, Notice
 from lagwatch.notify.own import unseen
+from lagwatch.notify.verdict import growth_json
 from lagwatch.notify.window_curve import window_curve
 from lagwatch.notify.words import Tone, details, growth, headline, subject, tone
 from lagwatch.ports.queries import ClusterHealth, GroupDetail, PartitionDetail
+from lagwatch.query import SnapshotQueries
 from tests.support.alert_situations import AT_MS, situations
+from tests.support.history import Live
 from tests.support.stepped_delivery import Unsteady, down, world
 from tests.unit.test_alerts_rendered import CHANNELS
 
@@ -271,3 +274,38 @@ def test_the_last_owner_that_an_earlier_notice_named_is_said_after_a_restart() -
     )
     named = {**(unknown or {}), "sentence": "the last one: client a-1 on 192.0.2.9."}
     assert "Last owner:" not in text(replace(STOPPED, verdict=verdict, cause=named))
+
+
+def test_an_end_of_a_group_whose_lag_grows_says_still_behind_and_not_ok() -> None:
+    ended = replace(HEALED, verdict={**HEALED.verdict, "lag_grows_per_s": 15.02})
+
+    said = text(ended)
+
+    assert headline(ended) == (
+        "Incident ended: billing on prod, after 28 min 15 s, "
+        "still behind: its lag grows by 15 messages per second"
+    )
+    assert "The group is still behind: it reads again, but its lag grows by 15 messages" in said
+    assert "Left to read: 9,040 messages." in said
+    assert "keeps up" not in said
+    assert tone(Message(id="m", channel="c", at_ms=0, notices=(ended,))) is Tone.NEUTRAL
+
+
+@pytest.mark.parametrize(
+    ("per_s", "for_s", "grows_per_s"), [(5, 600, 15), (5, 60, 0), (40, 600, 0)]
+)
+def test_the_lag_of_a_group_that_reads_too_slowly_grows(per_s, for_s, grows_per_s) -> None:
+    live = Live()
+    live.topics(orders=1)
+    live.commit(("a", "orders", 0, 0))
+    for number in range(1, for_s // 5 + 1):
+        live.produce("orders", 0, 100)
+        live.wait(5)
+        read = min(per_s * 5 * number, live.ends["orders", 0])
+        live.commit(("a", "orders", 0, read))
+    live.judge()
+    queries = SnapshotQueries({"here": live.monitor}, health=tuple)
+
+    found = growth_json(queries.verdict("here", "a", show_all=True), queries.outlook("here", "a"))
+
+    assert found.get("lag_grows_per_s", 0) == pytest.approx(grows_per_s, rel=0.1)
