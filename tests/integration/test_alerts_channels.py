@@ -272,6 +272,7 @@ class TestChats:
         assert body["type"] == "failure"
 
     def sent(self, folder: Path, clock: ShiftedClock, receiver: Receiver, kind: str, option: str):
+        receiver.replies.append(Reply(body="1" if kind == "teams" else "ok"))
         fleet = Fleet(["<b>"], clock)
         text = f"{POLICY}[alerts.{kind}.chat]\n{option}\n"
         with running(alert_settings(folder, text), clock) as alerts:
@@ -285,7 +286,7 @@ class TestPagerDuty:
     def test_what_fails_together_pages_once_and_is_resolved_by_the_last(
         self, tmp_path, clock
     ) -> None:
-        with receiving(*[Reply(status=202)] * 9) as receiver:
+        with receiving(*[Reply(status=202, body='{"status":"success"}')] * 9) as receiver:
             text = (
                 f'{POLICY}[alerts.pagerduty.pager]\nrouting_key = "key"\nurl = "{receiver.url}"\n'
             )

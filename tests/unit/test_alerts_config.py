@@ -139,7 +139,10 @@ class TestCommands:
             assert [request.json["event"] for request in receiver.taken] == ["open", "close"]
 
     def test_test_without_a_name_tries_every_channel(self, tmp_path) -> None:
-        with receiving() as good, receiving(Reply(status=403, body="go away")) as bad:
+        with (
+            receiving(Reply(body="ok"), Reply(body="ok")) as good,
+            receiving(Reply(status=403, body="go away")) as bad,
+        ):
             text = (
                 f'[alerts.webhook.bad]\nurl = "{bad.url}"\n'
                 f'[alerts.slack.chat]\nwebhook_url = "{good.url}"\n'
@@ -148,8 +151,37 @@ class TestCommands:
             result = run("test", "-c", written(tmp_path, text))
 
         assert result.exit_code == 2
-        assert sorted(result.stdout.splitlines()) == ["chat: 200 OK: fine", "good: 200 OK: fine"]
+        assert sorted(result.stdout.splitlines()) == ["chat: 200 OK: ok", "good: 200 OK: ok"]
         assert "bad: 403 Forbidden: go away" in result.stderr
+
+    @pytest.mark.parametrize(
+        ("channel", "status", "answer", "accepted"),
+        [
+            ("slack.webhook_url", 200, "ok", True),
+            ("slack.webhook_url", 200, '{"success":true}', True),
+            ("slack.webhook_url", 200, "invalid_payload", False),
+            ("slack.webhook_url", 200, "<html>log in</html>", False),
+            ("slack.webhook_url", 200, "", False),
+            ("teams.webhook_url", 202, "", True),
+            ("teams.webhook_url", 200, "1", True),
+            ("teams.webhook_url", 200, "Teams returned HTTP error 429 with", False),
+            ("pagerduty.url", 202, '{"status":"success","dedup_key":"k"}', True),
+            ("pagerduty.url", 202, '{"status":"invalid event"}', False),
+            ("pagerduty.url", 200, "<html>log in</html>", False),
+            ("webhook.url", 200, "invalid_payload", True),
+        ],
+    )
+    def test_an_error_in_a_2xx_is_a_refusal(
+        self, tmp_path, channel, status, answer, accepted
+    ) -> None:
+        kind, option = channel.split(".")
+        key = 'routing_key = "k"\n' if kind == "pagerduty" else ""
+        with receiving(Reply(status=status, body=answer)) as receiver:
+            text = f'[alerts.{kind}.it]\n{key}{option} = "{receiver.url}"\n'
+            result = run("test", "it", "-c", written(tmp_path, text))
+
+        assert result.exit_code == (0 if accepted else 2)
+        assert answer in (result.stdout if accepted else result.stderr)
 
     def test_test_shows_why_a_receiver_refuses(self, tmp_path) -> None:
         with receiving(Reply(status=403, body="go away")) as receiver:

@@ -448,6 +448,7 @@ def test_a_template_made_for_alerts_is_told_and_not_sent(report, receiver) -> No
 
 
 def test_chats_get_subject_and_text(report, receiver) -> None:
+    receiver.replies += [Reply(status=202, body="ok")] * 2  # what Slack and what Teams accept
     hook = {"webhook_url": receiver.url}
 
     told = _send(report, slack={"slack": hook}, teams={"teams": hook})

@@ -4,7 +4,7 @@ import asyncio
 import json
 import ssl
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -20,6 +20,8 @@ from lagwatch.notify.notice import Bulletin, Message
 if TYPE_CHECKING:  # loaded with the first channel: the configuration alone needs none of it
     import httpx
 
+RefusedIn = Callable[[int, str], Refusal | None]
+"""(status 2xx, body) → why that is a refusal; None: it is none."""
 _HEALING: Final = frozenset({408, 425, 429})
 """Refusals that may heal by themselves."""
 _RETRYABLE: Final = (Refusal.UNAVAILABLE, Refusal.FAILED)
@@ -68,8 +70,16 @@ class HttpSender:
             follow_redirects=False,
         )
 
-    async def send(self, method: str, url: str, *, body: bytes, headers: Mapping[str, str]) -> str:
-        """The answer in one line, if it is 2xx.
+    async def send(
+        self,
+        method: str,
+        url: str,
+        *,
+        body: bytes,
+        headers: Mapping[str, str],
+        refused: RefusedIn | None = None,
+    ) -> str:
+        """The answer in one line, if it is 2xx and `refused` finds no error in its body.
 
         Raises:
             NotifyError: it is another one, or there is none; the URL, which may hold a secret, is
@@ -97,16 +107,20 @@ class HttpSender:
         except httpx.HTTPError as error:
             reason = str(error) or type(error).__name__
             raise self._failed(f"no answer: {reason}", retryable=True) from error
-        shown = await _shown(response)
-        if response.is_success:
+        text = await _beginning(response)
+        shown, status = _shown(response, text or ""), response.status_code
+        why = None if response.is_success else refusal(status)
+        # a body that cannot be read says nothing: then the status is the answer
+        if response.is_success and refused is not None and text is not None:
+            why = refused(status, text.strip())
+        if why is None:
             return shown
-        status = response.status_code
         raise NotifyError(
             channel=self._channel,
             message=shown,
-            retryable=refusal(status) in _RETRYABLE,
+            retryable=why in _RETRYABLE,
             retry_after_s=_retry_after_s(response),
-            refusal=refusal(status),
+            refusal=why,
         )
 
     async def close(self) -> None:
@@ -133,6 +147,10 @@ class ChatWebhook(ABC):
     def bulletin(self, bulletin: Bulletin) -> dict[str, Any]:
         """The document of a bulletin."""
 
+    @abstractmethod
+    def refused(self, status: int, body: str) -> Refusal | None:
+        """Why an answer 2xx is a refusal all the same; None: it is none."""
+
     async def send(self, message: Message) -> str:
         return await self._post(message.id, self.payload(message))
 
@@ -141,7 +159,9 @@ class ChatWebhook(ABC):
 
     async def _post(self, key: str, document: dict[str, Any]) -> str:
         headers = {"Content-Type": "application/json", "Idempotency-Key": key}
-        return await self._http.send("POST", self._url, body=as_json(document), headers=headers)
+        return await self._http.send(
+            "POST", self._url, body=as_json(document), headers=headers, refused=self.refused
+        )
 
     async def close(self) -> None:
         await self._http.close()
@@ -150,6 +170,15 @@ class ChatWebhook(ABC):
 def as_json(document: Mapping[str, Any]) -> bytes:
     """JSON as UTF-8: receivers count bytes, and an escaped character may take twelve."""
     return json.dumps(document, ensure_ascii=False).encode(errors="replace")
+
+
+def json_object(text: str) -> Mapping[str, Any]:
+    """The JSON object of an answer; empty if it is none."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _one_line(value: str) -> bytes:
@@ -170,20 +199,23 @@ def refusal(status: int) -> Refusal:
     return Refusal.CONTENT
 
 
-async def _shown(response: "httpx.Response") -> str:
-    """The answer in one line. Its status counts, also when the body never ends."""
-    text = _printable(await _beginning(response))
+def _shown(response: "httpx.Response", body: str) -> str:
+    """The answer in one line."""
+    text = _printable(body)
     if len(text) > _SHOWN_CHARACTERS:
         text = text[:_SHOWN_CHARACTERS] + "…"
     head = _printable(f"{response.status_code} {response.reason_phrase}")
     return f"{head}: {text}" if text else head
 
 
-async def _beginning(response: "httpx.Response") -> str:
-    """The first bytes of the body as text; "" if it is compressed, which nobody asked for."""
+async def _beginning(response: "httpx.Response") -> str | None:
+    """The first bytes of the body as text.
+
+    None: it did not come in time, or is compressed, which was not asked for.
+    """
     import httpx
 
-    found = bytearray()
+    found, ended = bytearray(), True
     try:
         async with asyncio.timeout(_READ_WITHIN_S):
             async for part in response.aiter_raw():
@@ -191,12 +223,12 @@ async def _beginning(response: "httpx.Response") -> str:
                 if len(found) >= _MOST_READ:
                     break
     except (TimeoutError, httpx.HTTPError):
-        pass  # the receiver has answered all the same
+        ended = False  # the receiver has answered all the same
     finally:
         await response.aclose()
     if response.headers.get("Content-Encoding", "identity") != "identity":
-        return ""
-    return found[:_MOST_READ].decode(errors="replace")
+        return None
+    return found[:_MOST_READ].decode(errors="replace") if ended or found else None
 
 
 def _printable(text: str) -> str:

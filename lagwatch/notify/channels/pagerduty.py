@@ -15,9 +15,9 @@ from lagwatch.clock import Clock
 from lagwatch.config.alerts_channels import HttpChannelSettings, HttpUrl
 from lagwatch.config.secret import HIDDEN, Secret
 from lagwatch.config.section import OrFile
-from lagwatch.errors import Fault
+from lagwatch.errors import Fault, Refusal
 from lagwatch.notify.channels.base import Kind, Limits
-from lagwatch.notify.channels.http import HttpSender, as_json
+from lagwatch.notify.channels.http import HttpSender, as_json, json_object
 from lagwatch.notify.notice import Message, Notice
 from lagwatch.notify.words import cut, details, headline, instant, link, worst
 
@@ -59,11 +59,22 @@ class PagerDuty:
         for event in events(message):
             body = as_json({"routing_key": self._key, **event})
             headers = {"Content-Type": "application/json"}
-            received = await self._http.send("POST", self._url, body=body, headers=headers)
+            received = await self._http.send(
+                "POST", self._url, body=body, headers=headers, refused=_refused
+            )
         return received
 
     async def close(self) -> None:
         await self._http.close()
+
+
+def _refused(status: int, body: str) -> Refusal | None:
+    """PagerDuty accepts with 202 and `{"status":"success"}`."""
+    del status
+    said = json_object(body).get("status")
+    if said == "success":
+        return None
+    return Refusal.CONTENT if said == "invalid event" else Refusal.NOT_ACCEPTED
 
 
 def events(message: Message) -> list[dict[str, Any]]:

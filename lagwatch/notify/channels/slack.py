@@ -12,8 +12,9 @@ from pydantic import Field
 from lagwatch.clock import Clock
 from lagwatch.config.alerts_channels import HttpChannelSettings, HttpUrl
 from lagwatch.config.section import OrFile
+from lagwatch.errors import Refusal
 from lagwatch.notify.channels.base import Kind
-from lagwatch.notify.channels.http import ChatWebhook
+from lagwatch.notify.channels.http import ChatWebhook, json_object
 from lagwatch.notify.notice import Bulletin, Message
 from lagwatch.notify.words import Tone, body, cut, overview, runbook, subject, tone
 
@@ -28,6 +29,10 @@ _LONGEST_TEXT: Final = 2900
 _LIMITS: Final = (2900, 2000, 1000, 500)
 """Tried in turn: escaped, a character may be five."""
 _LONGEST_SUMMARY: Final = 500
+_OF_THE_MESSAGE: Final = frozenset(
+    {"invalid_payload", "invalid_blocks", "invalid_attachments", "no_text", "msg_too_long"}
+)
+_HEALING: Final = frozenset({"rate_limited", "ratelimited", "rollup_error"})
 
 
 class SlackSettings(HttpChannelSettings):
@@ -63,6 +68,16 @@ class Slack(ChatWebhook):
         return _framed(bulletin.subject) | {
             "blocks": [*_sections(_escaped(bulletin.subject)), *_sections(text)]
         }
+
+    def refused(self, status: int, body: str) -> Refusal | None:
+        """Slack, Mattermost say `ok`, Rocket.Chat `{"success":true}`; all else is an error text."""
+        del status
+        answer = json_object(body)
+        if body.lower() == "ok" or answer.get("ok") is True or answer.get("success") is True:
+            return None
+        if body in _OF_THE_MESSAGE:
+            return Refusal.CONTENT
+        return Refusal.UNAVAILABLE if body in _HEALING else Refusal.NOT_ACCEPTED
 
 
 def _framed(summary: str) -> dict[str, Any]:

@@ -6,7 +6,9 @@ Source: Microsoft, "Create incoming webhooks with Workflows for Microsoft Teams"
 Adaptive Cards 1.4.
 """
 
+import re
 from collections.abc import Iterator, Mapping
+from http import HTTPStatus
 from typing import Annotated, Any, Final
 
 from pydantic import Field
@@ -14,8 +16,9 @@ from pydantic import Field
 from lagwatch.clock import Clock
 from lagwatch.config.alerts_channels import HttpChannelSettings, HttpUrl
 from lagwatch.config.section import OrFile
+from lagwatch.errors import Refusal
 from lagwatch.notify.channels.base import Kind
-from lagwatch.notify.channels.http import ChatWebhook
+from lagwatch.notify.channels.http import ChatWebhook, refusal
 from lagwatch.notify.notice import Bulletin, Message
 from lagwatch.notify.words import Tone, body, cut, overview, runbook, subject, tone
 
@@ -28,6 +31,8 @@ _COLOURS: Final = {
 _LONGEST_TEXT: Final = 6000
 """Teams refuses cards of more than 28 KB; a character may take four bytes."""
 _LONGEST_SUMMARY: Final = 500
+_NAMED_STATUS: Final = re.compile(r"HTTP error ([45]\d\d)")
+"""In the body of a 200: what an old connector got from Teams."""
 
 
 class TeamsSettings(HttpChannelSettings):
@@ -60,6 +65,14 @@ class Teams(ChatWebhook):
             *_lines(text),
         ]
         return _carried(_card(blocks, {}))
+
+    def refused(self, status: int, body: str) -> Refusal | None:
+        """Workflows answer 202, old connectors 200 with `1`; 200 with a text is an error."""
+        if found := _NAMED_STATUS.search(body):
+            return refusal(int(found[1]))
+        if status != HTTPStatus.OK or body in {"", "1"}:
+            return None
+        return Refusal.NOT_ACCEPTED
 
 
 def _card(blocks: list[dict[str, Any]], links: Mapping[str, str]) -> dict[str, Any]:
