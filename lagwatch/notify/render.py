@@ -88,10 +88,10 @@ class Templates:
 
     def _trial(self, key: str, source: str) -> Iterator[Fault]:
         """Render the samples: a wrong attribute shows only then."""
-        from lagwatch.notify.sample import sample_messages
+        from lagwatch.notify.sample import trial_messages
 
         renderer = self.compile(source)
-        for message in sample_messages():
+        for message in trial_messages():
             try:
                 renderer.render(message)
             except RenderError as error:

@@ -1,7 +1,7 @@
 """A made-up message: for trying templates and channels."""
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from lagwatch.core.causes import Cause, CauseName, Certainty
 from lagwatch.core.incident import Reason, Tell
@@ -16,8 +16,8 @@ from lagwatch.core.model import (
     TimeLagReason,
     WindowEntry,
 )
-from lagwatch.notify.notice import Message, Notice
-from lagwatch.notify.verdict import cause_json, verdict_json
+from lagwatch.notify.notice import About, Message, Notice
+from lagwatch.notify.verdict import cause_json, nothing_known, verdict_json
 
 _AT_MS: Final = 1_800_000_000_000
 
@@ -52,9 +52,39 @@ def sample_messages(
         reason=Reason.HEALED.value,
         at_ms=at_ms + 60_000,
         thread_open=0,
+        verdict=verdict_json(_healed(at_ms + 60_000)),
     )
     closing = Message(id=f"{id_}-close", channel=channel, at_ms=at_ms + 60_000, notices=(closed,))
     return opening, closing
+
+
+def trial_messages() -> tuple[Message, ...]:
+    """One of each form that a template must take.
+
+    An opening and a close, a group that is gone, and incidents of lagwatch itself, which have no
+    verdict but the problem.
+    """
+    opening, closing = sample_messages()
+    gone = nothing_known("sample", "lagwatch-sample", _AT_MS, GroupStatus.NOTFOUND.name)
+    return (
+        opening,
+        closing,
+        _with(closing, verdict=gone, reason=Reason.GROUP_GONE.value),
+        *(_of_lagwatch(message, About.CLUSTER, "sample", "") for message in (opening, closing)),
+        *(_of_lagwatch(message, About.CHANNEL, "", "chat") for message in (opening, closing)),
+    )
+
+
+def _of_lagwatch(message: Message, about: About, cluster: str, name: str) -> Message:
+    """The message as an incident of lagwatch itself."""
+    verdict = nothing_known(cluster, name, message.at_ms) | {"problem": "a sample"}
+    return _with(
+        message, about=about, cluster=cluster, group=name, verdict=verdict, kinds=(), cause=None
+    )
+
+
+def _with(message: Message, **fields: Any) -> Message:  # noqa: ANN401 of a notice
+    return replace(message, notices=(replace(message.notices[0], **fields),))
 
 
 def _notice(at_ms: int, id_: str) -> Notice:
@@ -129,6 +159,21 @@ def _verdict(at_ms: int) -> GroupVerdict:
         unknown_partitions=0,
         time_lag_s=194.0,
         time_lag_reason=TimeLagReason.MEASURED,
+    )
+
+
+def _healed(at_ms: int) -> GroupVerdict:
+    """As it is judged at its end: no partition is bad any more, so none is listed."""
+    return replace(
+        _verdict(at_ms),
+        status=GroupStatus.OK,
+        rule=None,
+        partitions=(),
+        max_lag=None,
+        total_lag=0,
+        readable_lag=0,
+        since_ms=None,
+        time_lag_s=0.0,
     )
 
 

@@ -357,6 +357,17 @@ class TestTemplates:
         assert "line 4" in fault.problem
         assert "Id" in fault.problem
 
+    @pytest.mark.parametrize(
+        "source",
+        [
+            "{{ verdict.partitions[0].client_id.upper() }}",
+            "{{ verdict.partitions[0].topic if not message.event == 'close' }}",
+            "{{ verdict.total_lag + 1 }}",
+        ],
+    )
+    def test_what_fails_on_a_close_or_without_a_verdict_is_found(self, source) -> None:
+        assert len(Templates().faults("body", source)) == 1
+
     def test_a_syntax_error_is_named_with_its_line(self) -> None:
         (fault,) = Templates().faults("body", "\n{% if %}")
 

@@ -7,7 +7,7 @@
 import hashlib
 import hmac
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Final, Literal
 from urllib.parse import quote
 
@@ -183,17 +183,22 @@ def _doubts(settings: WebhookSettings) -> Iterator[Fault]:
             problem, remedy = "is no http(s) URL", "Write https://host/path."
             yield Fault(key=option, value="", problem=problem, remedy=remedy)
     if "json" in settings.content_type.lower():
-        from lagwatch.notify.sample import sample_messages
+        from lagwatch.notify.sample import trial_messages
 
-        opening, closing = sample_messages()
+        samples = trial_messages()
+        opening = [message for message in samples if not message.closing]
+        closing = [message for message in samples if message.closing]
         yield from _not_json("body", settings.body, opening)
         yield from _not_json("close_body", settings.close_body or settings.body, closing)
 
 
-def _not_json(option: str, template: Template, message: Message) -> Iterator[Fault]:
+def _not_json(option: str, template: Template, messages: Iterable[Message]) -> Iterator[Fault]:
+    """The first of the samples of which the template makes no JSON."""
     if template:
+        renderer = Templates().compile(template.get_secret_value())
         try:
-            json.loads(Templates().compile(template.get_secret_value()).render(message))
+            for message in messages:
+                json.loads(renderer.render(message))
         except ValueError as error:
             yield Fault(
                 key=option,
