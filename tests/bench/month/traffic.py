@@ -504,19 +504,18 @@ class Traffic:
         reached = whole(_at(processed, more, since_s))
         control = self._rows.control[more]
         reached[control] -= whole(_at(produced, more, since_s))[control] == reached[control]
-        row, at_ms, offset, always = (
-            np.concatenate(pair)
-            for pair in (
-                (row, more),
-                (at_ms, (since_s * 1000).astype(np.int64)),
-                (offset, np.where(given == -2, np.maximum(reached, 0), given)),
-                (np.zeros(row.size, np.bool_), given != -2),
-            )
+        more_ms = (since_s * 1000).astype(np.int64)
+        more_offset = np.where(given == -2, np.maximum(reached, 0), given)
+        forced = np.ones(more.size, np.bool_) if start_s == -BEFORE_S else given != -2
+        # the others are in that order already
+        by_place = stable_order(_place(more, more_ms))
+        at = np.searchsorted(_place(row, at_ms), _place(more, more_ms)[by_place], side="right")
+        return (
+            np.insert(row, at, more[by_place]),
+            np.insert(at_ms, at, more_ms[by_place]),
+            np.insert(offset, at, more_offset[by_place]),
+            np.insert(np.zeros(row.size, np.bool_), at, forced[by_place]),
         )
-        if start_s == -BEFORE_S:
-            always[-len(extras) :] = True
-        by_place = stable_order(row * (2 * CHUNK_S * 1000) + at_ms)
-        return row[by_place], at_ms[by_place], offset[by_place], always[by_place]
 
     def _never_back(
         self,
@@ -572,6 +571,11 @@ class Traffic:
         index, flat = index[fits], row[fits] * TAIL + slot[fits]
         for column, values in zip(self._tail, (made.offset, made.at_ms, made.order), strict=True):
             column.ravel()[flat] = values[index]
+
+
+def _place(row: Ints, at_ms: Ints) -> Ints:
+    """A number that sorts by row, then by the instant within the chunk."""
+    return row * (2 * CHUNK_S * 1000) + at_ms
 
 
 def heads_of(rows: Ints) -> Ints:
