@@ -171,7 +171,8 @@ def _ahead(rows: Rows) -> Bools:
     # that holds by lagwatch's clock alone, too: how it differs from Kafka's may not be known yet
     read_ms = rows.partition("known_ms") + rows.around.skew_ms
     settled = read_ms - seen_ms >= _READ_LATER_MS
-    rows.note(seen_ms + _READ_LATER_MS - rows.around.skew_ms, ahead & ~settled)
+    # the answer of a round comes later than its question: so look again in the next one
+    rows.note(rows.now_ms, ahead & ~settled)
     return ahead & settled
 
 

@@ -22,6 +22,7 @@ from lagwatch.ports.reports import (
     Backlog,
     CollectorStarted,
     Commits,
+    CommitsKnown,
     GroupsGone,
     GroupsSeen,
     LogEnds,
@@ -782,6 +783,23 @@ def test_a_commit_that_stays_ahead_of_the_log_end_is_found(story) -> None:
     for _ in range(2):
         story.wait(4)
         story.ends(t=[100])
+
+    assert story.verdict().rule is Rule.AHEAD_OF_LOG_END
+
+
+def test_an_old_commit_is_ahead_of_a_log_end_that_was_read_after_the_newest_commits(story) -> None:
+    story.topics(t=1)
+    story.ends(t=[100])
+    story.commit(("g", "t", 0, 150), at_ms=story.now_ms - 100_000)
+    story.wait(1)
+    story.ends(t=[100])
+    story.apply(CommitsKnown(until_ms=np.array([story.now_ms])))
+    for _ in range(4):
+        assert story.verdict().rule is not Rule.AHEAD_OF_LOG_END
+        story.wait(2)
+
+    # commits are known until eight seconds before
+    story.ends(t=[100])
 
     assert story.verdict().rule is Rule.AHEAD_OF_LOG_END
 
