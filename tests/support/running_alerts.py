@@ -34,7 +34,7 @@ class Running:
         async def on_loop() -> T:
             return work()
 
-        return asyncio.run_coroutine_threadsafe(on_loop(), self._loop).result(timeout=60)
+        return asyncio.run_coroutine_threadsafe(on_loop(), self._loop).result(timeout=300)
 
 
 @contextmanager
