@@ -73,7 +73,7 @@ def _killed(scene: Scene) -> None:
             process.kill()
         cause = scene.named(group, "no_members", "certain")
         assert cause["evidence"]["state"] == "Empty"
-        assert "/127.0.0.1" in cause["evidence"]["last_member"]
+        assert " on 127.0.0.1" in cause["evidence"]["last_member"]
         url = scene.watched.served.base
         told = CliRunner().invoke(command, ["explain", group, "--url", url])
         assert "cause (certain): no_members" in told.output

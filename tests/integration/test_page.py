@@ -347,6 +347,7 @@ class TestUse:
         browser.look(1280, 800, "light")
         open_group(browser, scene.at(scene.stalled))
         eventually(lambda: browser.run(_CURVES), "curves")
+        eventually(lambda: browser.run(_STRIP)["all"] > 0, "data")
         width = browser.run("return document.querySelector('#g-past .u-over').clientWidth")
         chosen = browser.run("return document.querySelector('#range').value")
 
