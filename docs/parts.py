@@ -212,21 +212,26 @@ def _figure_name(node: ast.expr) -> str:
 
 def runbook() -> str:
     """What to do for each alerting rule."""
-    return "\n\n".join(_alert(rule) for rule in _alerts())
-
-
-def _alerts() -> Iterator[Mapping[str, Any]]:
     groups = yaml.safe_load(_ALERTS.read_text(encoding="utf-8"))["groups"]
-    return (rule for group in groups for rule in group["rules"] if "alert" in rule)
+    rules = [rule for group in groups for rule in group["rules"]]
+    held = {
+        rule["labels"]["alertname"]: rule["expr"]
+        for rule in rules
+        if "alertname" in rule.get("labels", ())
+    }
+    return "\n\n".join(_alert(rule, held) for rule in rules if "alert" in rule)
 
 
-def _alert(rule: Mapping[str, Any]) -> str:
+def _alert(rule: Mapping[str, Any], held: Mapping[str, str]) -> str:
+    """One alert; `held` has the conditions of those that also fire while theirs is not known."""
     notes = rule["annotations"]
+    condition = " ".join(held.get(rule["alert"], rule["expr"]).split())
+    unknown = ", or so when last known" if rule["alert"] in held else ""
     lasting = f", after {rule['for']}" if "for" in rule else ""
     kept = f", kept for {rule['keep_firing_for']}" if "keep_firing_for" in rule else ""
     return (
         f"### {rule['alert']}\n\n"
-        f"{rule['labels']['severity']}{lasting}{kept}: `{' '.join(rule['expr'].split())}`\n\n"
+        f"{rule['labels']['severity']}{lasting}{kept}: `{condition}`{unknown}\n\n"
         f"{notes['runbook'].rstrip()}"
     )
 

@@ -25,7 +25,7 @@ from docs.board_pictures import BOARDS, picture
 from lagwatch.cli.remote import RemoteSource
 from lagwatch.cli.status import look
 from lagwatch.cli.status_table import draw_group
-from lagwatch.cli.top_view import View, read, screen
+from lagwatch.cli.top_view import TopView, read, screen
 from lagwatch.demo.groups import CAST, Role
 from lagwatch.kafka.embedded.ports import free_ports
 from tests.support.browser import Browser, browsing
@@ -148,7 +148,7 @@ def _page(browser: Browser, base: str) -> None:
 def _terminals(browser: Browser, base: str, folder: Path) -> None:
     """What the commands draw, in their colours."""
     seen = read(_json(f"{base}/api/v1/fleet"))
-    top = screen(seen, View(), width=_COLUMNS, height=len(seen.lines) + 6)
+    top = screen(seen, TopView(), width=_COLUMNS, height=len(seen.lines) + 6)
     _terminal(browser, folder, "top", f"lagwatch top --url {_SERVER}", top)
     with RemoteSource(base, timeout_s=10) as source:
         (group,) = look(source, (_CLUSTER,), _SHOWN).groups

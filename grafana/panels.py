@@ -63,6 +63,14 @@ COLORED_STATUS: Final[Mapping[str, object]] = {
 STATUS_CODES: Final = {"OK": 1, "WARN": 2, "ERR": 3, "UNKNOWN": 4}
 """Numbers that stand for statuses inside a panel only."""
 
+_UNKNOWN: Final = models.SpecialValueMap(
+    options=models.DashboardSpecialValueMapOptions(
+        match=models.SpecialValueMatch.NA_N,
+        result=models.ValueMappingResult(text="unknown", index=0),
+    )
+)
+"""How a table shows the values that `or_unknown` puts in."""
+
 AGO: Final[Mapping[str, object]] = {"unit": "dateTimeFromNow"}
 """What a column of instants in milliseconds needs to say how long ago they were."""
 
@@ -71,6 +79,9 @@ TO_GROUP: Final = (
     "&var-cluster=${__field.labels.cluster}&var-group=${__field.labels.group}&${__url_time_range}"
 )
 """The group that a curve is of; its labels must be cluster and group."""
+
+OLD_DATA_S: Final = 60.0
+"""Age from which data are shown in red."""
 
 Override = tuple[str, Mapping[str, object]]
 """Name of a field, and what is different about it."""
@@ -172,6 +183,29 @@ def over_time(expr: str, legend: str = "") -> prometheus.Dataquery:
     return prometheus.Dataquery().expr(expr).legend_format(legend).range()
 
 
+def rate(offset: str, by: str) -> str:
+    """Messages a second, over five minutes or the time for which the offset is known, if shorter.
+
+    `by` names the labels to keep, the cluster among them. Nothing is shown for about the first
+    minute, nor while the offset is not known. Divisor and dividend are of the same two samples.
+    """
+    moved = f"delta({offset}[5m:30s]) / (delta(timestamp({offset})[5m:30s]) > 45)"
+    ready = "max by (cluster) (lagwatch_cluster_ready) == 1"
+    return (
+        f"clamp_min(max by ({by}) ({moved}), 0) and on ({by}) {offset} and on (cluster) ({ready})"
+    )
+
+
+def lost(selector: str, by: str) -> str:
+    """Messages lost within the time shown, as a whole number.
+
+    `increase` extrapolates, so it is asked only where the counter began again.
+    """
+    counter = f"lagwatch_lost_messages_total{selector}[$__range]"
+    counted = f"max_over_time({counter}) - min_over_time({counter}) unless resets({counter}) > 0"
+    return f"sum(max by ({by}) ({counted} or round(increase({counter}))))"
+
+
 def latest(expr: str) -> prometheus.Dataquery:
     """A query that gives the present value of each series; a series that ended has none."""
     return prometheus.Dataquery().expr(expr).instant()
@@ -270,6 +304,19 @@ def number(
     return panel.text_mode(kinds.BigValueTextMode.VALUE_AND_NAME) if legend else panel
 
 
+def clusters_not_ready(selector: str) -> str:
+    """How many clusters have not been read completely, or not lately.
+
+    Clusters whose names Prometheus has moved to `exported_cluster` count one by one.
+    """
+    return f"sum(1 - max by (cluster, exported_cluster) (lagwatch_cluster_ready{selector}))"
+
+
+def oldest_data(selector: str) -> str:
+    """Age in seconds of the data of the cluster that was read least lately."""
+    return f"max(lagwatch_data_age_seconds{selector})"
+
+
 def status(title: str, selector: str, *, about: str) -> stat.Panel:
     """The status of one group, in its color."""
     metric = f"lagwatch_group_status{{{selector}"
@@ -303,6 +350,15 @@ def word(title: str, query: prometheus.Dataquery, *, about: str, missing: str) -
     )
 
 
+def or_unknown(expr: str, rows: str) -> str:
+    """The value, and one that is shown as unknown for each of the rows that has none.
+
+    Both have the same labels. A table needs it in more than one column: Grafana names the values
+    otherwise where a single query answers, and leaves out columns without any.
+    """
+    return f"{expr} or NaN * ({rows})"
+
+
 def listing(
     title: str,
     queries: Sequence[prometheus.Dataquery],
@@ -327,6 +383,7 @@ def listing(
         .description(about)
         .datasource(PROMETHEUS)
         .filterable(True)
+        .mappings([_UNKNOWN])
         .span(span)
         .height(height)
     )

@@ -48,7 +48,7 @@ class AccessControl:
         return self._tokens is not None
 
     def caller(self, headers: Mapping[bytes, bytes], peer: str) -> Caller:
-        """A wrong token is not made good by a cookie or a proxy."""
+        """The caller; a wrong token is refused, even beside a valid cookie or proxy header."""
         if self._open:
             return EVERYBODY
         given = headers.get(b"authorization")
@@ -101,7 +101,7 @@ class _Tokens:
     def holder(self, token: bytes) -> Caller:
         self._refresh()
         given, found = hashed(token), NOBODY
-        for known, caller in self._tokens:  # to the end: the time must not tell which one is near
+        for known, caller in self._tokens:  # compares all: timing must not reveal a near match
             if compare_digest(known, given):
                 found = caller
         return found
@@ -116,7 +116,7 @@ class _Tokens:
         self._seen = now
         try:
             self._tokens = _callers(read_tokens(self._path))
-        except ConfigError as error:  # those read before stay good
+        except ConfigError as error:  # tokens that were read before stay valid
             _log.error("tokens_not_read", file=str(self._path), reason=str(error))
             return
         _log.info("tokens_read", file=str(self._path), tokens=len(self._tokens))

@@ -5,7 +5,10 @@ LagwatchError
 ├── ConfigError      the configuration cannot be used; lists every fault at once
 ├── InputError       a file or argument given by the user cannot be used
 ├── NotFoundError    a cluster, group or topic that is not known
+├── AmbiguousError   several ids begin with what was given
 ├── NameTakenError   a name that something else already has
+├── PositionError    reported progress cannot be right
+├── RollbackError    offsets cannot set a group of this kind back
 ├── SourceError      Kafka refused or did not answer; `kind` says how
 ├── ProgressError    progress that a job keeps outside of Kafka cannot be read
 ├── NotifyError      a receiver of notices refused or did not answer
@@ -67,8 +70,25 @@ class NotFoundError(LagwatchError):
         super().__init__(f"{kind} {name!r} is not known")
 
 
+class AmbiguousError(LagwatchError):
+    """Several ids begin with what was given."""
+
+    def __init__(self, *, kind: str, start: str, ids: Sequence[str]) -> None:
+        super().__init__(
+            f"several {kind}s begin with {start!r}: {', '.join(ids)}; write more of it"
+        )
+
+
 class NameTakenError(LagwatchError):
     """Something else has this name; the text says what."""
+
+
+class PositionError(LagwatchError):
+    """Reported progress cannot be right; the text says what, and what to send instead."""
+
+
+class RollbackError(LagwatchError):
+    """Offsets cannot set a group of this kind back; the text says what can."""
 
 
 class SourceError(LagwatchError):
@@ -164,4 +184,4 @@ class JobError(LagwatchError):
 
 
 class MissingPartError(LagwatchError):
-    """This machine has no fit Java, or no jars of a server and no way to get them."""
+    """This machine has no suitable Java, or lacks a server's jars and cannot download them."""

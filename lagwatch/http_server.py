@@ -46,7 +46,7 @@ _log = structlog.get_logger(__name__)
 
 
 class AddressError(LagwatchError):
-    """The HTTP address cannot be listened on."""
+    """The server cannot listen on its address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ class _Uvicorn(uvicorn.Server):
         self._most = most
         self._timeouts = timeouts
         self._opening: set[asyncio.Task[None]] = set()
-        """Connections that are not yet the protocol's: TLS is being agreed on."""
+        """Connections whose TLS handshake is not finished."""
         self._accepts = False
 
     @contextlib.contextmanager
@@ -237,13 +237,13 @@ class _Protocol(HttpToolsProtocol):
         super().__init__(config, server_state, app_state)
         self._on_lost = on_lost
         self._since_s = 0.0
-        """When the first byte came of what is not yet a complete request; 0 = nothing did."""
+        """When the first byte of a still incomplete request arrived; 0 = no such request."""
         self._head_bytes = 0
-        """Received since the last request was complete: at least what its head takes."""
+        """Bytes received since the last complete request: an upper bound of the next one's head."""
         self._in_head = True
         self._refused = False
         self._left: tuple[int, float] = (0, 0.0)
-        """Bytes that the client has not taken, and since when they are as many."""
+        """Bytes not yet sent to the client, and since when their number has not changed."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn
         super().connection_made(transport)
@@ -332,7 +332,7 @@ class Certificate:
             ) from error
 
     def renew(self) -> None:
-        """Read the files again if they have changed; what cannot be used changes nothing."""
+        """Read the files again if they have changed; files that cannot be used are ignored."""
         versions = self._versions()
         if versions == self._seen:
             return
@@ -360,7 +360,7 @@ class Certificate:
 
 
 def _most_connections(settings: ServerSettings) -> int:
-    """As many as the limit of open files leaves, which is first raised as far as allowed."""
+    """Number of connections that the limit on open files allows; raises that limit first."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = settings.max_connections + _OWN_FILES
     if soft == resource.RLIM_INFINITY:

@@ -1,4 +1,4 @@
-"""Gives memory back to the system that the C library only keeps for later."""
+"""Returns memory that the C library keeps in reserve to the system."""
 
 import contextlib
 import ctypes
@@ -14,9 +14,9 @@ _LARGE_BYTES: Final = 1 << 20
 def keep_little() -> None:
     """Have large blocks released as soon as they are freed; to be called at a process's start.
 
-    Otherwise glibc raises the size from which it does so with each large block that is freed: then
-    the columns that grew while a backlog was read stay in the heap, as gaps. And each thread would
-    have an arena of its own, which keeps what the thread needed once.
+    Otherwise glibc raises its threshold for this with each large block that is freed; the columns
+    that grew while a backlog was read would then stay in the heap, as gaps. Each thread would also
+    have an arena of its own, which keeps the most memory that the thread ever needed.
 
     Source: mallopt(3)
     """

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
@@ -10,6 +11,7 @@ from lagwatch.core.case import Case
 from lagwatch.core.causes import Cause, cause_of
 from lagwatch.core.evaluate import window_columns
 from lagwatch.core.forecast import GroupOutlook, of_group, outlooks
+from lagwatch.core.lags import Lags
 from lagwatch.core.log_end import LogEndHistory
 from lagwatch.core.model import (
     UNKNOWN,
@@ -27,11 +29,11 @@ from lagwatch.core.model import (
     UnknownReason,
     WindowEntry,
 )
-from lagwatch.core.pace import KNOWN_AFTER
 from lagwatch.core.rates import produced_around, rates
-from lagwatch.core.rows import ABSENCE, uninterrupted_ms
+from lagwatch.core.rows import ABSENCE
 from lagwatch.core.rules import first_rewind, membership_word, row_of
 from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.core.time_lags import NOT_READ
 from lagwatch.core.window import Entries, Windows
 from lagwatch.errors import NotFoundError
 from lagwatch.ports.queries import ClusterHealth, GroupDetail, GroupEvent, PartitionDetail
@@ -47,6 +49,7 @@ _MEASURED: Final = (
     TimeLagReason.CAUGHT_UP,
 )
 """How the rules know a time lag."""
+_BEHIND_TRANSACTION: Final = (Rule.WAITS_FOR_TRANSACTION, Rule.HELD_BY_TRANSACTION)
 _NOBODY: Final = Member(member_id="", client_id="", host="", instance_id="", assignment=())
 
 
@@ -61,6 +64,9 @@ class Moment(Protocol):
 
     @property
     def history(self) -> LogEndHistory: ...
+
+    @property
+    def past_lags(self) -> Lags: ...
 
     @property
     def story(self) -> "GroupEvents": ...
@@ -217,15 +223,13 @@ class _Seen(NamedTuple):
         While Kafka was there and lagwatch watched.
         """
         around, window = self.snapshot.around, self.row.window
-        since_ms = self.now_ms - self.quiet_ms
-        if around.complete_ms >= 0 and around.pace.moves[window] < KNOWN_AFTER:
-            since_ms = max(since_ms, around.complete_ms)
-        absences = [[getattr(around.partitions, name)[[self.row.at]] for name in ABSENCE]]
+        since_ms = np.array([self.now_ms - self.quiet_ms])
+        absences = [tuple(getattr(around.partitions, name)[[self.row.at]] for name in ABSENCE)]
         if (commits := around.facts.commits) is not None:
             place = commits.place[[window]]
-            absences.append([getattr(commits, name)[place] for name in ABSENCE])
-        stretch = np.array([since_ms]), np.array([self.now_ms])
-        return min(int(uninterrupted_ms(*stretch, *absence)[0]) for absence in absences)
+            absences.append(tuple(getattr(commits, name)[place] for name in ABSENCE))
+        counts_ms = around.counts_from_ms(np.array([window]), since_ms)
+        return int(around.counted_ms(counts_ms, np.array([self.now_ms]), absences)[0])
 
     @property
     def polled(self) -> bool:
@@ -286,8 +290,12 @@ def _transaction_age_ms(seen: _Seen) -> int | None:
 def _judged_from(seen: _Seen) -> int:
     """The instant at which a row that stays quiet can be judged."""
     left_ms = max(seen.row.limit_ms - seen.counted_ms, 0)
-    around = seen.snapshot.around
-    return max(seen.now_ms + left_ms, around.complete_ms + around.limits.step_ms)
+    around, since_ms = seen.snapshot.around, seen.now_ms - seen.quiet_ms
+    from_ms = seen.now_ms + left_ms
+    if since_ms >= around.complete_ms:
+        return from_ms
+    row, silences = np.array([seen.row.window]), np.array([since_ms])
+    return max(from_ms, int(around.watched_from_ms(row, silences)[0]))
 
 
 _NUMBERS: Final[Mapping[str, Callable[[_Seen], int | float | str | None]]] = {
@@ -347,6 +355,7 @@ _NUMBERS: Final[Mapping[str, Callable[[_Seen], int | float | str | None]]] = {
     "held_for_ms": lambda seen: _passed(
         seen, int(seen.snapshot.around.pace.since_s[seen.row.window]) * 1000
     ),
+    "interrupted": lambda seen: int(seen.snapshot.around.pace.seen_without[seen.row.window]),
     "lost_messages": lambda seen: max(seen.fact("lost"), 0),
     "lost_is": lambda seen: "upper_bound" if seen.fact("lost_bound") > 0 else "exact",
 }
@@ -389,18 +398,23 @@ class _GroupReader:
             max_lag=self._partitions([max_lag_row])[0] if max_lag_row >= 0 else None,
             total_lag=int(columns.total_lag[number]),
             readable_lag=int(columns.readable_lag[number]),
+            left_behind_lag=int(columns.left_behind_lag[number]),
             since_ms=_instant(int(columns.since_ms[number])),
             unknown_partitions=int(columns.unknown[number]),
             time_lag_s=None if time_lag_ms < 0 else time_lag_ms / 1000,
             time_lag_reason=TimeLagReason(int(time.reason[0])),
             time_lag_error_s=_error_s(float(time.error_ms[0])),
             time_lag_partition=self._place(int(time.row[0])),
+            time_lag_at_ms=_instant(snapshot.time_lags_ms),
             stale=snapshot.stale or age_ms > snapshot.stale_after_ms,
             data_age_s=max(age_ms, snapshot.data_age_ms) / 1000,
         )
 
     def outlook(self) -> GroupOutlook:
-        """Rates and forecasts; of the partitions that were committed to."""
+        """Rates and forecasts of the partitions that were committed to.
+
+        Those of the whole group are of the partitions that it reads itself.
+        """
         snapshot, columns, topics = self._snapshot, self._snapshot.rows, self._snapshot.topics
         rows = np.arange(self._rows.start, self._rows.stop)
         rows = rows[columns.commits[rows] > 0]
@@ -411,20 +425,26 @@ class _GroupReader:
             self._moment.history,
             now_ms=around.asked_ms,
             skew_ms=around.skew_ms,
+            stopped=columns.status[rows] == PartitionStatus.STOP,
         )
         found = outlooks(
             measured,
             lag=columns.readable_lag[rows],
+            waits=np.isin(columns.rule[rows], _BEHIND_TRANSACTION),
             committed=columns.committed[rows],
             log_start=np.append(topics.log_start, UNKNOWN)[at],
             log_end=np.append(topics.log_end, UNKNOWN)[at],
+            past=self._moment.past_lags.of(columns.window[rows]),
         )
         places = [self._place(row) or ("", UNKNOWN) for row in rows.tolist()]
         lags = [_known(lag) for lag in columns.readable_lag[rows].tolist()]
-        return of_group(
-            {place: found[number] for number, place in enumerate(places)},
-            dict(zip(places, lags, strict=True)),
+        every = {place: found[number] for number, place in enumerate(places)}
+        reads = dict(zip(places, (~NOT_READ[columns.rule[rows]]).tolist(), strict=True))
+        whole = of_group(
+            {place: each for place, each in every.items() if reads[place]},
+            {place: lag for place, lag in zip(places, lags, strict=True) if reads[place]},
         )
+        return replace(whole, partitions=every)
 
     def cause(self, verdict: GroupVerdict, outlook: GroupOutlook) -> Cause | None:
         """Why it has this verdict, which is of all its partitions."""
@@ -437,6 +457,7 @@ class _GroupReader:
         if behind.any():
             since_ms = int(columns.since_ms[rows[behind]].min()) + snapshot.around.skew_ms
             before, since = produced_around(at[behind], self._moment.history, since_ms)
+        known = snapshot.around.facts.read_committed
         return cause_of(
             Case(
                 verdict=verdict,
@@ -448,6 +469,8 @@ class _GroupReader:
                 ),
                 produced_before_per_s=before,
                 produced_since_per_s=since,
+                read_committed=known is not None and bool(known[columns.window[rows]].any()),
+                skew_ms=snapshot.around.skew_ms,
             )
         )
 
@@ -503,7 +526,10 @@ class _GroupReader:
             return []
         columns = self._snapshot.rows
         windows = columns.window[wanted]
-        oldest, newest = self._moment.windows.oldest_and_newest(windows)
+        # windows go on while the snapshot stands: a commit since then is not part of this answer
+        oldest, newest = self._moment.windows.oldest_and_newest(
+            windows, columns.committed[wanted], columns.commit_ms[wanted]
+        )
         rows = (
             columns.topic[wanted].tolist(),
             columns.partition[wanted].tolist(),

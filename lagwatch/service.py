@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -26,15 +26,17 @@ from lagwatch.config.burrow import BurrowView
 from lagwatch.config.settings import Settings
 from lagwatch.core.model import EpochMs
 from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.core.stored_search import Enclosed
 from lagwatch.core.trail import Trail
 from lagwatch.core.words import duration
-from lagwatch.errors import ConfigError
+from lagwatch.errors import ConfigError, HistoryError
+from lagwatch.history.append_times import enclosed
 from lagwatch.history.build import History
 from lagwatch.history.deployments import RecordedDeployments
 from lagwatch.http_server import AddressError, ASGIApp, HttpServer
 from lagwatch.memory import give_back, keep_little
-from lagwatch.metrics import ClusterState, Exporter, NoticeState, ServiceState
-from lagwatch.metrics.explained import explained
+from lagwatch.metrics import ClusterMetrics, Exporter, NoticeState, ServiceState
+from lagwatch.metrics.explained import explained, explained_in_turns
 from lagwatch.monitor import ClusterMonitor
 from lagwatch.monitor.keeper import CheckpointKeeper
 from lagwatch.monitor.progress import ReportedProgress
@@ -42,12 +44,13 @@ from lagwatch.monitor.scaling import FollowedGroups
 from lagwatch.monitor.settings import monitor_settings
 from lagwatch.monitor.skew import TOLERATED_MS
 from lagwatch.monitor.story import Stories
+from lagwatch.monitor.unseen import unseen
 from lagwatch.notify.alerts import AlertCounts, Alerts
 from lagwatch.notify.dispatch import DeliveryCounts
 from lagwatch.ports.access import Access
 from lagwatch.ports.alerts import AlertsView
 from lagwatch.ports.deployments import Deployments
-from lagwatch.ports.history import HistoryQueries
+from lagwatch.ports.history import HistoryQueries, HistoryStore
 from lagwatch.ports.metrics import Metrics
 from lagwatch.ports.progress import ProgressSink
 from lagwatch.ports.queries import (
@@ -86,6 +89,7 @@ class MakeApp(Protocol):
 _STOP_WITHIN_S = 2
 _HISTORY_STOP_S = 1.5
 _CHECKPOINT_STOP_S = 1.5
+_SEED_LOOK_S = 0.1
 _END_WITHIN_S = 8.0
 """From the signal to the end of the process, even if something hangs: less than the ten seconds
 that Docker waits by default. The parts above, one after the other, take less."""
@@ -124,6 +128,12 @@ class Service:
         self.queries = SnapshotQueries(self.monitors, health=self.health)
         self.trails = {cluster: Trail() for cluster in self.monitors}
         self.stories = Stories(self.monitors)
+        self.scaling = FollowedGroups(self.queries, clock)
+        self.checkpoints = (
+            None
+            if only_looks
+            else CheckpointKeeper(settings, clock, self.monitors, scaling=self.scaling)
+        )
         self.alerts = Alerts(settings, clock) if settings.alerts.active and not only_looks else None
         self.history = (
             History(settings.history, clock, partial(explained, self.queries))
@@ -132,11 +142,9 @@ class Service:
         )
         if self.alerts is not None:
             self.alerts.look_after(self.health, self._history_problem)
-        self.checkpoints = None if only_looks else CheckpointKeeper(settings, clock, self.monitors)
         self.deployments = (
             RecordedDeployments(self.queries, self.history, clock) if self.history else None
         )
-        self.scaling = FollowedGroups(self.queries, clock)
         self.progress = ReportedProgress(
             self.monitors,
             clock,
@@ -182,6 +190,8 @@ class Service:
             stale=stale,
             data_age_s=max(0, now_ms - since_ms) / 1000,
             reason=monitor.not_ready_because(now_ms),
+            unreachable=monitor.is_unreachable(now_ms),
+            since_ms=None if monitor.complete and not stale else since_ms,
             clock_skew_s=None if skew_ms is None else skew_ms / 1000,
         )
 
@@ -199,16 +209,24 @@ class Service:
     def _history_problem(self) -> str:
         return self.history.health().problem if self.history is not None else ""
 
-    def state(self) -> ServiceState:
-        """One moment of everything, for the metrics; it does not change any more."""
+    async def state(self) -> ServiceState:
+        """One moment of everything, for the metrics; it does not change any more.
+
+        Causes and forecasts are those of the moments that follow it: others may work in between.
+        """
+        state = self._moment()
+        clusters = [
+            replace(cluster, explained=await explained_in_turns(self.queries, cluster.snapshot))
+            for cluster in state.clusters
+        ]
+        return replace(state, clusters=tuple(clusters))
+
+    def _moment(self) -> ServiceState:
         return ServiceState(
             version=__version__,
             clusters=tuple(
                 _cluster_state(
-                    self.monitors[health.cluster],
-                    health,
-                    self.supervisors[health.cluster].pid,
-                    self.queries,
+                    self.monitors[health.cluster], health, self.supervisors[health.cluster].pid
                 )
                 for health in self.health()
             ),
@@ -275,6 +293,8 @@ class Service:
                 tasks.create_task(supervisor.run(), name=f"collect {name}")
                 tasks.create_task(self._follow(name), name=f"follow {name}")
                 tasks.create_task(self._judge(name), name=f"judge {name}")
+                if self.history is not None:
+                    tasks.create_task(self._seed(name, self.history), name=f"seed {name}")
             if self.alerts is not None:
                 tasks.create_task(self.alerts.run(), name="deliver alerts")
 
@@ -297,6 +317,8 @@ class Service:
             self.alerts.close()
         if self.history is not None:
             self.history.stop(_HISTORY_STOP_S)
+        if self.checkpoints is not None:
+            self.checkpoints.release()
 
     async def _follow(self, cluster: str) -> None:
         """Take in what the collector reports."""
@@ -315,6 +337,36 @@ class Service:
         while True:
             self._round(monitor)
             await self._clock.sleep(self._settings.evaluator.interval_s)
+
+    async def _seed(self, cluster: str, history: History) -> None:
+        """Once: tell from the stored history since when those wait that were behind at the start.
+
+        Until brokers have answered, and where they cannot.
+        """
+        monitor = self.monitors[cluster]
+        while monitor.snapshot is None:
+            await self._clock.sleep(_SEED_LOOK_S)
+        began_s = self._clock.monotonic_s()
+        behind = unseen(monitor.snapshot)
+
+        def ask(store: HistoryStore) -> Enclosed:
+            now_ms, monotonic_s = self._clock.now_ms(), self._clock.monotonic_s
+            return enclosed(store, behind.question, now_ms=now_ms, monotonic_s=monotonic_s)
+
+        try:
+            found = await history.queries.using(ask)
+        except HistoryError as error:
+            _log.warning("time_lags_not_seeded", cluster=cluster, reason=str(error))
+            return
+        monitor.append_times.seed(behind.answer(found, monitor.table))
+        self._judged(monitor)
+        _log.info(
+            "time_lags_seeded",
+            cluster=cluster,
+            rows=int(behind.row.size),
+            unknown=int(((found.low_ms < 0) & (found.high_ms < 0)).sum()),
+            took_s=round(self._clock.monotonic_s() - began_s, 3),
+        )
 
     def _round(self, monitor: ClusterMonitor) -> None:
         """Judge, then notify the parts that act on verdicts; none of these calls waits."""
@@ -389,17 +441,15 @@ def _cluster_state(
     monitor: ClusterMonitor,
     health: ClusterHealth,
     collector_pid: int | None,
-    queries: Queries,
-) -> ClusterState:
-    return ClusterState(
+) -> ClusterMetrics:
+    return ClusterMetrics(
         health=health,
         snapshot=monitor.snapshot,
-        rebalances=dict(monitor.rebalances),
+        rebalances=None if monitor.rebalances is None else dict(monitor.rebalances),
         commits=monitor.admitted,
         waiting_commits=monitor.waiting,
         errors=dict(monitor.errors),
         malformed=dict(monitor.facts.malformed) if monitor.facts else {},
-        explained=explained(queries, monitor.snapshot) if monitor.snapshot else (),
         collector_pid=collector_pid,
     )
 
@@ -409,6 +459,7 @@ def run(settings: Settings, make_app: MakeApp, load: Callable[[], Settings]) -> 
 
     Raises:
         AddressError: the HTTP address is taken or not of this machine.
+        ConfigError: as by `Service`, or another lagwatch uses the checkpoints.
     """
     keep_little()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -433,6 +484,8 @@ async def _serve(settings: Settings, make_app: MakeApp, load: Callable[[], Setti
         access=AccessControl(settings.server, clock),
     )
     server = HttpServer(app, settings.server, clock)
+    if service.checkpoints is not None:
+        service.checkpoints.hold()
     _log.info("serving", url=server.url, clusters=sorted(settings.clusters))
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -486,7 +539,7 @@ def _waiting_threads() -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
+class ShortLook:
     """What was seen while the clusters were watched for a short time."""
 
     queries: Queries
@@ -494,7 +547,7 @@ class Observation:
     """The first complete round by cluster; without those that were not complete in time."""
 
 
-def observe(settings: Settings, *, wait_s: float, for_s: float = 0.0) -> Observation:
+def observe(settings: Settings, *, wait_s: float, for_s: float = 0.0) -> ShortLook:
     """Wait until every cluster is complete, at most `wait_s`, then watch for `for_s` more."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_observe(_looking_often(settings, for_s), wait_s, for_s))
@@ -517,7 +570,7 @@ def _looking_often(settings: Settings, for_s: float) -> Settings:
     return settings.model_copy(update={"clusters": clusters})
 
 
-async def _observe(settings: Settings, wait_s: float, for_s: float) -> Observation:
+async def _observe(settings: Settings, wait_s: float, for_s: float) -> ShortLook:
     clock = SystemClock()
     service = Service(settings, clock, only_looks=True)
     watching = asyncio.create_task(service.watch())
@@ -536,7 +589,7 @@ async def _observe(settings: Settings, wait_s: float, for_s: float) -> Observati
     watching.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await watching
-    return Observation(queries=service.queries, first=first)
+    return ShortLook(queries=service.queries, first=first)
 
 
-__all__ = ["AddressError", "Observation", "Service", "observe", "run"]
+__all__ = ["AddressError", "Service", "ShortLook", "observe", "run"]

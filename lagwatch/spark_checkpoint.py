@@ -93,7 +93,7 @@ class CheckpointFolder:
         commits = filesystem.get_file_info(f"{root}/commits")
         if commits.type is fs.FileType.NotFound:
             raise ProgressError(self._nothing(filesystem.get_file_info(root)))
-        # object stores tell no time of a folder: there it is listed each time
+        # object stores keep no time of a folder: there it is listed each time
         changed_ns: int | None = commits.mtime_ns
         if changed_ns is not None and changed_ns == self._changed_ns:
             return ()

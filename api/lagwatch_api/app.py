@@ -34,7 +34,7 @@ from lagwatch_api.v3.reply import Reply
 
 _DESCRIPTION: Final = (
     "Is every Kafka consumer group keeping up, and if not, since when and why. "
-    "Under /v3 a client of Burrow finds all it knows; what we add stands beside it."
+    "Under /v3 a client of Burrow finds all it knows; lagwatch adds keys at the end of documents."
 )
 
 

@@ -1,4 +1,4 @@
-"""What the handlers are given: the ports, and who is answering."""
+"""The arguments of every handler: the ports, and the name of this server."""
 
 from dataclasses import dataclass
 

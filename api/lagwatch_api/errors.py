@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from lagwatch.errors import NotFoundError
+from lagwatch.errors import AmbiguousError, NotFoundError
 from lagwatch_api.answers import text_error
 from lagwatch_api.routing import METHOD_NOT_ALLOWED, RouteTable
 from lagwatch_api.v3.reply import Reply
@@ -22,6 +22,7 @@ def install(app: FastAPI, table: RouteTable, reply: Reply) -> None:
     app.add_exception_handler(HTTPException, failures.http)
     app.add_exception_handler(RequestValidationError, failures.invalid)
     app.add_exception_handler(NotFoundError, failures.not_found)
+    app.add_exception_handler(AmbiguousError, failures.ambiguous)
     # Starlette answers with this one and raises the error again, so that the server logs it.
     app.add_exception_handler(Exception, failures.unexpected)
     app.router.default = _last_resort(table, app.router.default)
@@ -48,8 +49,11 @@ class _Failures:
     async def not_found(self, request: Request, error: Exception) -> Response:
         return self._reply.failed(request, 404, str(error))
 
+    async def ambiguous(self, request: Request, error: Exception) -> Response:
+        return self._reply.failed(request, 400, str(error))
+
     async def unexpected(self, request: Request, error: Exception) -> Response:
-        del error  # its text may hold what is nobody's business; the server's log has it
+        del error  # the text may hold internals or secrets: it goes to the server's log only
         return self._reply.failed(request, 500, "internal error; the log of lagwatch says more")
 
 

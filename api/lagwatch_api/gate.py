@@ -1,4 +1,4 @@
-"""Before any route: is the request meant for this server, is it sound, and may its sender do it?"""
+"""Checks before any route: `Host`, origin, body, and the scope of the sender."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -39,7 +39,7 @@ class Gate:
                 raise _not_ours(host)
             caller = scope[_CALLER] = self._access.caller(headers, _peer(scope))
             if scope["method"] in _READS:
-                if caller.scope is not Right.ADMIN:  # who may do all
+                if caller.scope is not Right.ADMIN:  # callers with every scope
                     self._check_right(scope, caller)
                 await self._app(scope, receive, send)
             else:
@@ -81,7 +81,7 @@ class Gate:
         raise _RefusedError(403, f"this needs the scope {needed.word!r}; {has}")
 
     def _needed(self, method: str, path: str) -> Right:
-        """The rule of scopes: one for all routes, also for those added later."""
+        """The scope that a request needs; one rule covers all routes, also later ones."""
         if path == SESSION:
             return Right.NONE
         if method not in _READS:

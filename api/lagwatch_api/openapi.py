@@ -115,7 +115,7 @@ def _route(endpoint: Endpoint) -> APIRoute:
 
 
 async def _never_called() -> None:
-    """Stands in for the endpoint; nothing but its documentation is used."""
+    """Placeholder of the endpoint: FastAPI uses only its documentation."""
 
 
 def _parameters(endpoint: Endpoint) -> Iterable[dict[str, object]]:

@@ -1,4 +1,4 @@
-"""Health: is the process alive, and is what it says fresh?"""
+"""Health: is the process alive, and are its data fresh?"""
 
 from collections.abc import Iterator
 from typing import Annotated, Final
@@ -28,14 +28,14 @@ class Health(TypedDict):
 
 
 class BacklogProgress(TypedDict):
-    """How much of the offsets topic, as it stood at the start, has been read; records."""
+    """Records of the offsets topic at the start, and how many of them have been read."""
 
     read: int
     total: int
 
 
 class ClusterReadiness(TypedDict):
-    """How one cluster fares."""
+    """State of one cluster."""
 
     ready: Annotated[
         bool, Field(description="its first complete round is judged, and its data are fresh")

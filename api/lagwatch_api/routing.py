@@ -34,9 +34,9 @@ class Answer:
 
     description: str
     model: type[object] | None = None
-    """The type of the JSON document; None when it is none."""
+    """The type of the JSON document; None for an answer that is not JSON."""
     media_type: str = "text/plain"
-    """Of an answer without `model`."""
+    """Content type of an answer without `model`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,15 +57,23 @@ class Endpoint:
     """Parameters that may be given, by name, with what each means."""
 
 
+_DOTS = frozenset({b".;", b"..;"})
+"""How browsers can ask for names that are dots.
+
+Without `;`, even if encoded, they are steps of a path, which browsers take before they ask. A name
+that has a `;` is sent with `%3B`.
+"""
+
+
 @dataclass(slots=True)
 class _Node:
     words: dict[bytes, "_Node"] = field(default_factory=dict)
     name: "_Node | None" = None
-    """Where any other segment leads."""
+    """The node for any other segment, which is a name."""
     endpoints: dict[str, Endpoint] = field(default_factory=dict)
     """By method."""
     names: tuple[str, ...] = ()
-    """What the segments taken by `name` on the way here are called."""
+    """Names of the parameters in the path up to here."""
 
 
 class RouteTable(BaseRoute):
@@ -79,7 +87,8 @@ class RouteTable(BaseRoute):
         self._root = _Node()
         for endpoint in self.endpoints:
             self._add(endpoint)
-        # Enough splits to tell a path that is too long; a hostile one costs no more than that.
+        # Splits once more than the longest path needs: enough to see that a path is too long, and a
+        # hostile one costs no more.
         self._splits = max((route.path.count("/") for route in self.endpoints), default=0) + 1
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
@@ -192,6 +201,8 @@ def raw_path(scope: Scope) -> bytes:
 
 
 def _decoded(segment: bytes) -> str:
+    if segment in _DOTS:
+        return segment.decode()[:-1]
     plain = unquote_to_bytes(segment) if b"%" in segment else segment
     return plain.decode("utf-8", "replace")
 

@@ -6,7 +6,12 @@ from grafana import panels as p
 
 _WHICH = 'cluster=~"$cluster",group=~"$find"'
 _OF = f"{{{_WHICH}}}"
+_OF_CLUSTER = '{cluster=~"$cluster"}'
 _NOT_OK = f'lagwatch_group_status{{{_WHICH},status!="OK"}} == 1'
+_NOT_READY = (
+    "Not read completely yet, or not seen: their groups are Unknown, whatever they do. "
+    "While LagwatchLabelsClash fires, the other panels mix clusters up."
+)
 _TO_GROUP = (
     "/d/lagwatch-group?${datasource:queryparam}&var-cluster=${__data.fields.Cluster}"
     "&var-group=${__data.fields.Group}&${__url_time_range}"
@@ -31,6 +36,7 @@ def dashboard() -> builders.Dashboard:
 
 
 def _numbers(board: builders.Dashboard) -> None:
+    bad_from: float | None
     for title, status, bad_from, about in (
         ("Groups OK", "OK", None, "Groups that keep up."),
         ("Falling behind", "WARN", 1, "Groups that make progress, but too little."),
@@ -39,24 +45,40 @@ def _numbers(board: builders.Dashboard) -> None:
     ):
         of_status = f'lagwatch_group_status{{{_WHICH},status="{status}"}}'
         expr = f"sum(max by (cluster, group) ({of_status}))"
-        board.with_panel(p.number(title, expr, bad_from=bad_from, about=about))
-    board.with_panel(
-        p.number(
+        board.with_panel(p.number(title, expr, span=p.QUARTER, bad_from=bad_from, about=about))
+    for title, expr, unit, bad_from, about in (
+        (
             "Greatest time lag",
             f"max(lagwatch_group_max_lag_seconds{_OF})",
-            unit="s",
-            about="Age of the oldest message that a group has not read, as far as that is known.",
-        )
-    )
-    board.with_panel(
-        p.number(
+            "s",
+            None,
+            "Age of the oldest message that a group has not read, as far as that is known.",
+        ),
+        (
             "Messages lost",
-            "sum(max by (cluster, group, topic) "
-            f"(increase(lagwatch_lost_messages_total{_OF}[$__range])))",
-            bad_from=1,
-            about="Removed by retention before a group read them, within the time shown.",
+            p.lost(_OF, "cluster, group, topic"),
+            "short",
+            1,
+            "Removed by retention before a group read them, within the time shown.",
+        ),
+        (
+            "Clusters not ready",
+            p.clusters_not_ready(_OF_CLUSTER),
+            "short",
+            1,
+            _NOT_READY,
+        ),
+        (
+            "Oldest data",
+            p.oldest_data(_OF_CLUSTER),
+            "s",
+            p.OLD_DATA_S,
+            "Of all clusters; what the other panels say of that cluster is as old.",
+        ),
+    ):
+        board.with_panel(
+            p.number(title, expr, unit=unit, span=p.QUARTER, bad_from=bad_from, about=about)
         )
-    )
 
 
 def _worst(board: builders.Dashboard) -> None:
@@ -71,12 +93,12 @@ def _worst(board: builders.Dashboard) -> None:
                 p.now(_of_not_ok(lag), "B"),
                 p.now(_of_not_ok(f"lagwatch_group_max_lag_seconds{_OF}"), "C"),
                 p.now(_of_not_ok(f"lagwatch_group_members{_OF}"), "D"),
-                p.now(_word_of_not_ok("lagwatch_group_rule_info", "rule"), "E"),
+                p.now(_word_or_unknown("lagwatch_group_rule_info", "rule"), "E"),
                 p.now(_of_not_ok(since), "F"),
-                p.now(_of_not_ok(catch_up), "G"),
+                p.now(_of_not_ok_known(catch_up), "G"),
                 p.now(_word_of_not_ok("lagwatch_group_max_lag_seconds_bound", "bound"), "H"),
-                p.now(_word_of_not_ok("lagwatch_group_cause_info", "cause"), "I"),
-                p.now(_of_not_ok(loss_in), "J"),
+                p.now(_word_or_unknown("lagwatch_group_cause_info", "cause"), "I"),
+                p.now(_of_not_ok_known(loss_in), "J"),
             ],
             names={
                 "cluster": "Cluster",
@@ -112,7 +134,12 @@ def _worst(board: builders.Dashboard) -> None:
 
 
 def _of_not_ok(expr: str) -> str:
-    """The value for each group that is not OK."""
+    """The value for each group that is not OK, or unknown."""
+    return p.or_unknown(_of_not_ok_known(expr), f"max by (cluster, group) ({_NOT_OK})")
+
+
+def _of_not_ok_known(expr: str) -> str:
+    """The value for each group that is not OK and has one."""
     return f"max by (cluster, group) ({expr}) and on (cluster, group) ({_NOT_OK})"
 
 
@@ -120,6 +147,13 @@ def _word_of_not_ok(metric: str, label: str) -> str:
     """A label of the metric for each group that is not OK."""
     of_not_ok = f"{metric}{_OF} and on (cluster, group) ({_NOT_OK})"
     return f"max by (cluster, group, {label}) ({of_not_ok})"
+
+
+def _word_or_unknown(metric: str, label: str) -> str:
+    """The same, or the word unknown."""
+    nameless = f"max by (cluster, group) ({_NOT_OK}) unless on (cluster, group) {metric}{_OF}"
+    unknown = f'label_replace({nameless}, "{label}", "unknown", "", "")'
+    return f"{_word_of_not_ok(metric, label)} or {unknown}"
 
 
 def _trends(board: builders.Dashboard) -> None:

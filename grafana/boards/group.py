@@ -85,7 +85,7 @@ def _numbers(board: builders.Dashboard) -> None:
     board.with_panel(
         p.number(
             "Messages lost",
-            f"sum(max by (topic) (increase(lagwatch_lost_messages_total{_OF}[$__range])))",
+            p.lost(_OF, "topic"),
             span=p.QUARTER,
             bad_from=1,
             about="Removed by retention before the group read them, within the time shown.",
@@ -134,14 +134,9 @@ def _numbers(board: builders.Dashboard) -> None:
 
 def _curves(board: builders.Dashboard) -> None:
     lag = f"max by (topic) (lagwatch_group_topic_lag_messages{_OF_TOPIC})"
-    written = (
-        "clamp_min(max by (topic) (delta(lagwatch_topic_log_end_offset"
-        '{cluster="$cluster",topic=~"$topic"}[5m])), 0) / 300'
-    )
-    read = (
-        "clamp_min(max by (topic) "
-        f"(delta(lagwatch_group_topic_committed_offset{_OF_TOPIC}[5m])), 0) / 300"
-    )
+    ends = 'lagwatch_topic_log_end_offset{cluster="$cluster",topic=~"$topic"}'
+    written = p.rate(ends, "cluster, topic")
+    read = p.rate(f"lagwatch_group_topic_committed_offset{_OF_TOPIC}", "cluster, topic")
     board.with_panel(
         p.curves(
             "Lag by topic",
@@ -165,7 +160,8 @@ def _curves(board: builders.Dashboard) -> None:
                 p.over_time(read, "read {{topic}}"),
             ],
             unit="cps",
-            about="Messages a second, over five minutes. Written above read: it falls behind.",
+            about="Messages a second, over five minutes, or less after a start. "
+            "Written above read: it falls behind. A gap is unknown.",
         )
     )
     board.with_panel(
@@ -210,10 +206,10 @@ def _partitions(board: builders.Dashboard) -> None:
         p.listing(
             "Partitions",
             [
-                p.now(_by_partition("lagwatch_lag_messages"), "A"),
-                p.now(_by_partition("lagwatch_lag_seconds"), "B"),
-                p.now(_by_partition("lagwatch_commit_age_seconds"), "C"),
-                p.now(_by_partition("lagwatch_committed_offset"), "D"),
+                p.now(_or_unknown("lagwatch_lag_messages"), "A"),
+                p.now(_or_unknown("lagwatch_lag_seconds"), "B"),
+                p.now(_or_unknown("lagwatch_commit_age_seconds"), "C"),
+                p.now(_or_unknown("lagwatch_committed_offset"), "D"),
                 p.now(_statuses(), "E"),
                 p.now(
                     _by_partition(
@@ -252,6 +248,12 @@ def _by_partition(metric: str, others: str = "") -> str:
     """The metric's value for each partition, with `others` as further labels."""
     by = f"{_PARTITION}, {others}" if others else _PARTITION
     return f"max by ({by}) ({metric}{_OF_TOPIC})"
+
+
+def _or_unknown(metric: str) -> str:
+    """The metric's value for each partition, or unknown."""
+    known = f"lagwatch_committed_offset{_OF_TOPIC} or lagwatch_partition_status{_OF_TOPIC}"
+    return p.or_unknown(_by_partition(metric), f"max by ({_PARTITION}) ({known})")
 
 
 def _statuses() -> str:

@@ -40,14 +40,14 @@ def _numbers(board: builders.Dashboard) -> None:
     for title, expr, unit, bad_from, about in (
         (
             "Oldest data",
-            f"max(lagwatch_data_age_seconds{_OF})",
+            p.oldest_data(_OF),
             "s",
-            60.0,
+            p.OLD_DATA_S,
             "Of all clusters; it grows while a cluster cannot be read.",
         ),
         (
             "Clusters not ready",
-            f"sum(1 - max by (cluster) (lagwatch_cluster_ready{_OF}))",
+            p.clusters_not_ready(_OF),
             "short",
             1.0,
             "Not read completely yet, or stale.",

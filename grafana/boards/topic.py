@@ -6,7 +6,8 @@ from grafana import panels as p
 
 _PAIR = "cluster, group, topic"
 _OF = '{cluster="$cluster",topic="$topic"}'
-_WRITTEN = f"clamp_min(max by (topic) (delta(lagwatch_topic_log_end_offset{_OF}[5m])), 0) / 300"
+_WRITTEN = p.rate(f"lagwatch_topic_log_end_offset{_OF}", "cluster, topic")
+_OVER = "Messages a second, over five minutes, or less after a start."
 _TO_GROUP = (
     "/d/lagwatch-group?${datasource:queryparam}&${cluster:queryparam}"
     "&var-group=${__data.fields.Group}&${__url_time_range}"
@@ -43,7 +44,7 @@ def _numbers(board: builders.Dashboard) -> None:
             "short",
             "Groups that have committed offsets on it, and whose lag is known.",
         ),
-        ("Written", f"max({_WRITTEN})", "cps", "Messages a second, over five minutes."),
+        ("Written", f"max({_WRITTEN})", "cps", _OVER),
         (
             "Retained messages",
             f"sum({retained})",
@@ -67,13 +68,12 @@ def _numbers(board: builders.Dashboard) -> None:
 
 
 def _curves(board: builders.Dashboard) -> None:
-    read = f"delta(lagwatch_group_topic_committed_offset{_OF}[5m])"
     for title, expr, unit, about in (
         (
             "Read",
-            f"clamp_min(max by (cluster, group) ({read}), 0) / 300",
+            p.rate(f"lagwatch_group_topic_committed_offset{_OF}", "cluster, group"),
             "cps",
-            "Messages a second by group, over five minutes.",
+            f"By group. {_OVER} A gap is unknown.",
         ),
         (
             "Lag by group",
@@ -95,7 +95,7 @@ def _curves(board: builders.Dashboard) -> None:
             "Written",
             [p.over_time(_WRITTEN, "{{topic}}")],
             unit="cps",
-            about="Messages a second, over five minutes.",
+            about=f"{_OVER} A gap is unknown.",
         )
     )
     written = f"max by (partition) (delta(lagwatch_log_end_offset{_OF}[5m]))"
@@ -110,8 +110,8 @@ def _curves(board: builders.Dashboard) -> None:
         p.listing(
             "Groups",
             [
-                p.now(f"max by ({_PAIR}) (lagwatch_group_topic_lag_messages{_OF})", "A"),
-                p.now(f"max by ({_PAIR}) (lagwatch_lag_seconds{_OF})", "B"),
+                p.now(_or_unknown("lagwatch_group_topic_lag_messages"), "A"),
+                p.now(_or_unknown("lagwatch_lag_seconds"), "B"),
                 p.now(_not_ok(), "C"),
             ],
             names={
@@ -129,6 +129,12 @@ def _curves(board: builders.Dashboard) -> None:
             about="Groups that have committed offsets on the topic.",
         )
     )
+
+
+def _or_unknown(metric: str) -> str:
+    """The metric's greatest value for each group, or unknown."""
+    known = f"lagwatch_group_topic_committed_offset{_OF} or lagwatch_partition_status{_OF}"
+    return p.or_unknown(f"max by ({_PAIR}) ({metric}{_OF})", f"max by ({_PAIR}) ({known})")
 
 
 def _not_ok() -> str:

@@ -11,8 +11,10 @@ from lagwatch.cli import alert_mute, alert_state
 from lagwatch.cli.options import INSTANT_HELP, ConfigFile, configured, instant_ms
 from lagwatch.cli.output import console, plain, print_json
 from lagwatch.cli.reporting import Exit, complain, reported
+from lagwatch.core.words import counted
 
 if TYPE_CHECKING:
+    from lagwatch.config.alerts import AlertsSettings
     from lagwatch.config.alerts_channels import ChannelSettings
     from lagwatch.config.settings import Settings
     from lagwatch.notify.backtest import BackTest, Sample, WouldTell
@@ -31,7 +33,7 @@ _TEST = """
 
 `lagwatch alert test -c lagwatch.toml`
 
-`lagwatch alert test ops -c lagwatch.toml`
+`lagwatch alert test ops pager -c lagwatch.toml`
 
 `lagwatch alert test pager --close -c lagwatch.toml`
 """
@@ -54,33 +56,45 @@ _BACKTEST = """
 @alert.command("test", epilog=_TEST)
 @reported(Exit.ERROR)
 def send_sample(
-    channel: Annotated[
-        str, typer.Argument(help="Name of a channel, as configured; every channel, if not given.")
-    ] = "",
+    chosen: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[CHANNEL]...", help="Names of channels, as configured; all, if none is given."
+        ),
+    ] = None,
     *,
     config: ConfigFile = None,
     close: Annotated[
         bool, typer.Option("--close", help="Send the end of the sample's incident afterwards.")
     ] = False,
 ) -> None:
-    """Send a real sample, once, to a channel or to all, and show what each receiver answers."""
-    channels = dict(configured(config).settings.alerts.channels())
+    """Send a real sample, once, to some channels or all, and show what each receiver answers."""
+    alerts = configured(config).settings.alerts
+    channels = dict(alerts.channels())
 
     from lagwatch.errors import ConfigError, Fault
 
-    if not channels or channel not in ("", *channels):
-        fault = Fault(
-            key=f"channel {channel}".strip(),
+    names = list(dict.fromkeys(chosen or channels))
+    faults = [
+        Fault(
+            key=f"channel {name}",
             value="",
-            problem="no channel has this name" if channel else "there is none",
+            problem="no channel has this name",
             remedy=f"Known: {', '.join(channels) or 'none'}.",
         )
-        raise ConfigError([fault])
+        for name in names
+        if name not in channels
+    ]
+    if not names:
+        remedy = "Add one, for example [alerts.webhook.NAME]."
+        faults = [Fault(key="channel", value="", problem="there is none", remedy=remedy)]
+    if faults:
+        raise ConfigError(faults)
     failed = False
-    for name in [channel] if channel else channels:
-        answers, problem = asyncio.run(_send_samples(name, channels[name], close=close))
+    for name in names:
+        answers, problem = asyncio.run(_send_samples(name, channels[name], alerts, close=close))
         for answer in answers:
-            typer.echo(answer if channel else f"{name}: {answer}")
+            typer.echo(f"{name}: {answer}" if len(names) > 1 else answer)
         if problem:
             complain(f"{name}: {problem}")
             failed = True
@@ -89,19 +103,26 @@ def send_sample(
 
 
 async def _send_samples(
-    name: str, settings: "ChannelSettings", *, close: bool
+    name: str, settings: "ChannelSettings", alerts: "AlertsSettings", *, close: bool
 ) -> tuple[list[str], str]:
-    """(answers, why a sample was not taken or "")."""
+    """(the receivers' answers, the reason why a sample was refused or "")."""
     import uuid
 
     from lagwatch.clock import SystemClock
     from lagwatch.errors import NotifyError
+    from lagwatch.notify.alerts import page_link
     from lagwatch.notify.channels.registry import open_channel
-    from lagwatch.notify.sample import sample_messages
+    from lagwatch.notify.sample import GROUP, LASTS_MS, sample_messages
 
     clock = SystemClock()
     receiver = open_channel(name, settings, clock)
-    samples = sample_messages(name, at_ms=clock.now_ms(), id_=f"test-{uuid.uuid4().hex}")
+    samples = sample_messages(
+        name,
+        at_ms=clock.now_ms() - LASTS_MS,  # so that it does not end in the future
+        id_=f"test-{uuid.uuid4().hex}",
+        zone=alerts.time_zone,
+        url=page_link(alerts.page_url.get_secret_value(), *GROUP),
+    )
     answers: list[str] = []
     try:
         for message in samples if close else samples[:1]:
@@ -201,7 +222,7 @@ def _recorded(
 
 
 def _policies(path: Path) -> "Settings":
-    """The file as it is, or with a cluster put beside it: a file of policies needs none."""
+    """The settings of the file; a cluster is added if it has none, which only `serve` needs."""
     import tomllib
 
     from lagwatch.config.load import load
@@ -226,7 +247,7 @@ def _show(run: "BackTest", notices: "list[WouldTell]", *, as_json: bool) -> None
             "notices": [_as_json(notice) for notice in notices],
             "per_group": [
                 {"cluster": cluster, "group": name, "notices": count}
-                for (cluster, name), count in run.told.most_common()
+                for (cluster, name), count in run.sent.most_common()
             ],
         }
         print_json([answer], single=True)
@@ -246,10 +267,12 @@ def _show(run: "BackTest", notices: "list[WouldTell]", *, as_json: bool) -> None
     table = Table(box=None, padding=(0, 2), header_style="dim")
     for title in ("cluster", "group", "notices"):
         table.add_column(title, justify="right" if title == "notices" else "left", no_wrap=True)
-    for (cluster, name), count in run.told.most_common():
+    for (cluster, name), count in run.sent.most_common():
         table.add_row(plain(cluster), plain(name), str(count))
     screen.print(table)
-    screen.print(f"{len(notices)} notices from {run.samples} samples of {len(run.groups)} groups")
+    counts = (len(notices), "notice"), (run.samples, "sample"), (len(run.groups), "group")
+    sent, samples, groups = (counted(number, noun) for number, noun in counts)
+    screen.print(f"{sent} from {samples} of {groups}")
 
 
 def _as_json(notice: "WouldTell") -> dict[str, object]:

@@ -1,14 +1,13 @@
 """`lagwatch alert mute`: mutes of a running lagwatch, over its API."""
 
 import getpass
-from datetime import UTC, datetime
 from typing import Annotated, Final
 from urllib.parse import quote
 
 import typer
 
 from lagwatch.cli.ask import HERE, Url, ask
-from lagwatch.cli.output import console, plain, print_json
+from lagwatch.cli.output import local_time, print_json, zone_of
 from lagwatch.cli.reporting import Exit, complain, reported
 from lagwatch.errors import SourceError
 
@@ -48,11 +47,10 @@ def add(
         "duration_s": _seconds(duration),
     }
     made = ask(url, "POST", _PATH, order)
-    typer.echo(f"{made['id']}  until {_shown(made['ends_ms'])}")
+    zone = zone_of(ask(url, "GET", _PATH))
+    typer.echo(f"{made['id']}  until {local_time(made['ends_ms'], zone)}")
     if not made["matching"]:
-        complain(
-            "No group that is seen now has such a name: check it; the mute holds all the same."
-        )
+        complain("No known group has this name now: check it. The mute is in force all the same.")
     elif made["matching"] > 1:
         typer.echo(f"{made['matching']:,} groups are muted")
 
@@ -65,29 +63,31 @@ def list_(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the mutes that are open or still to come."""
-    mutes = ask(url, "GET", _PATH)["mutes"]
+    answer = ask(url, "GET", _PATH)
+    mutes, zone = answer["mutes"], zone_of(answer)
     if as_json:
         print_json(mutes, single=False)
         return
-    from rich.table import Table
+    from lagwatch.cli.listing import print_listing
 
-    table = Table(box=None, padding=(0, 2), header_style="dim")
-    for title in ("id", "active", "cluster", "group", "groups", "until", "by", "reason"):
-        table.add_column(title, no_wrap=title != "reason")
-    for entry in mutes:
-        active = "yes" if entry["active"] else "no"
-        names = (plain(entry["cluster"] or "all"), plain(entry["group"] or "all"))
-        table.add_row(
-            *(entry["id"], active, *names, str(entry["matching"]), _shown(entry["ends_ms"])),
-            *(plain(entry["author"]), plain(entry["reason"])),
+    rows = [
+        (
+            *(entry["id"], "yes" if entry["active"] else "no"),
+            *(entry["cluster"] or "all", entry["group"] or "all", str(entry["matching"])),
+            *(local_time(entry["ends_ms"], zone), entry["author"], entry["reason"]),
         )
-    console().print(table)
+        for entry in mutes
+    ]
+    titles = ("id", "active", "cluster", "group", "groups", "until", "by", "reason")
+    print_listing(titles, rows, first=("id", "cluster", "group"))
 
 
 @mute.command()
 @reported(Exit.ERROR)
 def remove(
-    id_: Annotated[str, typer.Argument(metavar="ID", help="As `mute list` shows it.")],
+    id_: Annotated[
+        str, typer.Argument(metavar="ID", help="As `mute list` shows it, or its first characters.")
+    ],
     *,
     url: Url = HERE,
 ) -> None:
@@ -103,9 +103,3 @@ def _seconds(text: str) -> float:
         message = f"--for {text}: is no duration. Write 90s, 30m, 2h or 1d."
         raise SourceError(cluster="", kind="protocol", message=message, retryable=False) from None
     return seconds
-
-
-def _shown(at_ms: int | None) -> str:
-    if at_ms is None:
-        return "-"
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(" ", "seconds")

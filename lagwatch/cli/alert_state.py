@@ -1,8 +1,7 @@
 """`lagwatch alert incidents|acknowledge|notices|retry`: alerts of a running lagwatch, over HTTP."""
 
 import getpass
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 from urllib.parse import quote, urlencode
 from zoneinfo import ZoneInfo
@@ -10,14 +9,19 @@ from zoneinfo import ZoneInfo
 import typer
 
 from lagwatch.cli.ask import HERE, Url, ask
-from lagwatch.cli.output import console, plain, print_json
+from lagwatch.cli.output import local_time, print_json, zone_of
 from lagwatch.cli.reporting import Exit, complain, reported
+from lagwatch.core.words import counted
 
 _ROOT: Final = "/api/v1/alerts"
 _PARTS: Final = {"cluster": "cluster {cluster}", "channel": "channel {group}", "history": "history"}
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Limit = Annotated[int, typer.Option(min=1, max=1000, help="Entries at most, newest first.")]
+Limit = Annotated[int, typer.Option(min=1, help="Entries at most, newest first.")]
+_PAGE: Final = 1000
+"""Most entries that one request asks for."""
+_COUNTED: Final = 10_000
+"""Up to so many entries that are not shown are counted."""
 
 _ACKNOWLEDGE = """
 **Examples**
@@ -56,12 +60,11 @@ def incidents(
         "state": "" if state == "all" else state,
         "cluster": cluster,
         "group": group,
-        "limit": limit,
     }
-    answer = ask(url, "GET", f"{_ROOT}/incidents?{_query(wanted)}")
-    found, zone = answer["incidents"], _zone(answer)
+    found, more, zone = _newest(url, "incidents", wanted, limit)
     if as_json:
         print_json(found, single=False)
+        _say_more(more, limit, err=True)
         return
     rows = [
         (
@@ -69,18 +72,25 @@ def incidents(
                 incident["id"],
                 _name(incident),
                 incident["severity"],
-                _at(incident["since_ms"], zone),
+                local_time(incident["since_ms"], zone),
             ),
-            *(_at(incident["closed_ms"], zone), _acknowledged(incident), _rule(incident)),
+            *(local_time(incident["closed_ms"], zone), _acknowledged(incident), _rule(incident)),
         )
         for incident in found
     ]
-    _print(("id", "what", "severity", "since", "ended", "acknowledged", "rule"), rows)
+    from lagwatch.cli.listing import print_listing
+
+    titles = ("id", "what", "severity", "since", "ended", "acknowledged", "rule")
+    print_listing(titles, rows, first=("id", "what", "severity"))
+    _say_more(more, limit)
 
 
 @reported(Exit.ERROR)
 def acknowledge(
-    incident: Annotated[str, typer.Argument(help="Id of an incident, as `incidents` shows it.")],
+    incident: Annotated[
+        str,
+        typer.Argument(help="Id of an incident, as `incidents` shows it, or its first characters."),
+    ],
     *,
     author: Annotated[str, typer.Option(help="Who works on it; you, if not given.")] = "",
     url: Url = HERE,
@@ -104,11 +114,11 @@ def notices(
     as_json: AsJson = False,
 ) -> None:
     """Show the newest notice of each incident and channel, and why it is not delivered."""
-    wanted = {"state": state, "channel": channel, "limit": limit}
-    answer = ask(url, "GET", f"{_ROOT}/notices?{_query(wanted)}")
-    found, zone = answer["notices"], _zone(answer)
+    wanted = {"state": state, "channel": channel}
+    found, more, zone = _newest(url, "notices", wanted, limit)
     if as_json:
         print_json(found, single=False)
+        _say_more(more, limit, err=True)
         return
     rows = [
         (
@@ -119,7 +129,7 @@ def notices(
                 f"{notice['cluster']}/{notice['group']}",
             ),
             *(
-                _at(notice["at_ms"], zone),
+                local_time(notice["at_ms"], zone),
                 str(notice["attempts"]),
                 notice["message"] or "-",
                 notice["last_error"],
@@ -127,13 +137,20 @@ def notices(
         )
         for notice in found
     ]
-    _print(("channel", "state", "event", "group", "at", "tried", "message", "last answer"), rows)
+    from lagwatch.cli.listing import print_listing
+
+    titles = ("channel", "state", "event", "group", "at", "tried", "message", "last answer")
+    print_listing(titles, rows, first=("message", "state", "channel", "group"))
+    _say_more(more, limit)
 
 
 @reported(Exit.ERROR)
 def retry(
     message: Annotated[
-        str, typer.Argument(help="Id of a dead message, as `notices` shows it.")
+        str,
+        typer.Argument(
+            help="Id of a dead message, as `notices` shows it, or its first characters."
+        ),
     ] = "",
     *,
     channel: Annotated[
@@ -150,7 +167,36 @@ def retry(
     path = f"{_ROOT}/{kind}/{quote(name, safe='')}/retry?{_query({'to': to})}"
     known = (kind.removesuffix("s"), name)
     done = ask(url, "POST", path, missing=known, or_missing=("channel", to))
-    typer.echo(f"{done['notices']} notices are sent again")
+    typer.echo(f"{counted(done['notices'], 'notice')} sent again")
+
+
+def _newest(
+    url: str, kind: str, wanted: Mapping[str, object], limit: int
+) -> tuple[list[dict[str, Any]], int, ZoneInfo]:
+    """(the newest entries, how many more there are, the server's time zone).
+
+    Those that are left out are counted up to `_COUNTED`.
+    """
+    found: list[dict[str, Any]] = []
+    cursor, more = "", 0
+    while True:
+        left = limit - len(found)
+        page = {**wanted, "limit": min(left, _PAGE) if left else _PAGE, "cursor": cursor}
+        answer = ask(url, "GET", f"{_ROOT}/{kind}?{_query(page)}")
+        if left:
+            found += answer[kind]
+        else:
+            more += len(answer[kind])
+        cursor = answer.get("next", "")
+        if not cursor or more >= _COUNTED:
+            return found, more, zone_of(answer)
+
+
+def _say_more(more: int, limit: int, *, err: bool = False) -> None:
+    """Say how many entries are not shown, and how to see them."""
+    if more:
+        count = f"{more:,}" if more < _COUNTED else f"{_COUNTED:,} or"
+        typer.echo(f"… and {count} more: --limit {limit + more}", err=err)
 
 
 def _query(given: dict[str, object]) -> str:
@@ -167,30 +213,10 @@ def _acknowledged(incident: dict[str, Any]) -> str:
 
 
 def _rule(incident: dict[str, Any]) -> str:
+    """What is wrong: the rule of a bad verdict, and the limit that is missed."""
     verdict = incident["verdict"]
-    return str(verdict.get("rule") or verdict.get("problem") or "-").replace("_", " ")
-
-
-def _zone(answer: dict[str, Any]) -> ZoneInfo:
-    """The server's `alerts.time_zone`; UTC from servers that do not say it or if unknown here."""
-    try:
-        return ZoneInfo(answer.get("time_zone") or "UTC")
-    except (KeyError, ValueError, OSError):
-        return ZoneInfo("UTC")
-
-
-def _at(at_ms: int | None, zone: ZoneInfo) -> str:
-    if at_ms is None:
-        return "-"
-    return f"{datetime.fromtimestamp(at_ms / 1000, zone):%Y-%m-%d %H:%M:%S %Z}"
-
-
-def _print(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2), header_style="dim")
-    for title in titles:
-        table.add_column(title, no_wrap=title not in {"last answer", "rule"})
-    for row in rows:
-        table.add_row(*map(plain, row))
-    console().print(table)
+    if verdict.get("problem"):
+        return str(verdict["problem"])
+    bad = verdict.get("status") not in {"OK", "UNKNOWN", "NOTFOUND"}
+    rule = str(verdict.get("rule") or "").replace("_", " ") if bad else ""
+    return "; ".join(filter(None, (rule, verdict.get("objective")))) or "-"

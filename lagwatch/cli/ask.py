@@ -16,7 +16,7 @@ Url = Annotated[
     str, typer.Option(metavar="URL", envvar="LAGWATCH_URL", help="Root of the running lagwatch.")
 ]
 Cluster = Annotated[
-    str, typer.Option(metavar="NAME", help="Its cluster; not needed where there is only one.")
+    str, typer.Option(metavar="NAME", help="Its cluster; needed only where several have it.")
 ]
 _TIMEOUT_S: Final = 10.0
 
@@ -70,17 +70,31 @@ def ask(
     return json.loads(text) if text else None
 
 
-def only_cluster(url: str) -> str:
-    """The name of the only watched cluster.
+def cluster_of(url: str, group: str) -> str:
+    """The name of the cluster that has the group.
 
     Raises:
-        SourceError: there are several, or none.
+        NotFoundError: no cluster knows it.
+        SourceError: several clusters have it.
     """
-    clusters = ask(url, "GET", "/v3/kafka")["clusters"]
+    clusters = [str(each) for each in ask(url, "GET", "/v3/kafka")["clusters"]]
     if len(clusters) == 1:
-        return str(clusters[0])
-    message = f"{url} watches {', '.join(clusters) or 'no cluster'}: say which with --cluster"
+        return clusters[0]
+    found = [each for each in clusters if _has(url, each, group)]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise NotFoundError(kind="group", name=f"{group} on {', '.join(clusters)}")
+    message = f"{group} is on {', '.join(found)}: say which with --cluster"
     raise SourceError(cluster="", kind="protocol", message=message, retryable=False)
+
+
+def _has(url: str, cluster: str, group: str) -> bool:
+    try:
+        ask(url, "GET", group_path(cluster, group), missing=("group", group))
+    except NotFoundError:
+        return False
+    return True
 
 
 loss = typer.Typer(no_args_is_help=True, help="Lost messages of a group.")
@@ -108,7 +122,7 @@ def acknowledge(
     url: Url = HERE,
 ) -> None:
     """Stop showing the lost messages of a group as an error."""
-    name = cluster or only_cluster(url)
+    name = cluster or cluster_of(url, group)
     answer = _post(url, name, group, "losses", "acknowledge")
     number = int(answer["partitions"])
     typer.echo(f"{group} on {name}: losses of {number} partition{'' if number == 1 else 's'}")

@@ -13,7 +13,7 @@ from lagwatch.cli.reporting import reported
 if TYPE_CHECKING:  # pyspark, numpy and pydantic take a while to import
     from rich.progress import Progress as Bar
 
-    from lagwatch.jobs.backfill.request import BackfillRequest, Progress
+    from lagwatch.jobs.backfill.request import BackfillRequest, ProgressDisplay
 
 _DAY_MS: Final = 86_400_000
 _DEFAULT_DAYS: Final = 7
@@ -165,7 +165,7 @@ def _request(
 
 
 @contextmanager
-def _shown(begun: Job) -> "Iterator[Progress]":
+def _shown(begun: Job) -> "Iterator[ProgressDisplay]":
     """A bar on stderr where that is a terminal, else lines of the log."""
     import sys
 

@@ -61,7 +61,7 @@ def check(
 
 
 def _check_server(settings: "Settings") -> None:
-    """Read the files that only `serve` needs: tokens and certificates."""
+    """Check the files that only `serve` reads: tokens and certificates."""
     from lagwatch.config.tokens import read_tokens
     from lagwatch.http_server import Certificate
 

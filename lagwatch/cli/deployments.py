@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import typer
 
-from lagwatch.cli.ask import HERE, Cluster, Url, ask, group_path, only_cluster
+from lagwatch.cli.ask import HERE, Cluster, Url, ask, cluster_of, group_path
 from lagwatch.cli.output import print_json, printable
 from lagwatch.cli.reporting import Exit, reported
 from lagwatch.cli.words import instant
@@ -33,13 +33,13 @@ def deployment(
     group: Group,
     *,
     version: Annotated[str, typer.Option(help="What went live: a version, tag or commit.")],
-    note: Annotated[str, typer.Option(help="What else there is to say.")] = "",
+    note: Annotated[str, typer.Option(help="A note on this deployment.")] = "",
     cluster: Cluster = "",
     url: Url = HERE,
     as_json: AsJson = False,
 ) -> None:
     """Remember that a version of a group's consumers went live now."""
-    name = cluster or only_cluster(url)
+    name = cluster or cluster_of(url, group)
     body = {"version": version, "note": note}
     path = group_path(name, group, "deployments")
     made = ask(url, "POST", path, body, missing=("group", f"{group} on {name}"))
@@ -61,7 +61,7 @@ def listed(
     group: Group, *, cluster: Cluster = "", url: Url = HERE, as_json: AsJson = False
 ) -> None:
     """List the deployments of a group, oldest first."""
-    name = cluster or only_cluster(url)
+    name = cluster or cluster_of(url, group)
     noted = ask(url, "GET", group_path(name, group, "deployments"))
     if as_json:
         print_json(noted, single=False)
@@ -89,10 +89,12 @@ versions.
 `lagwatch deployments diff billing 1763726400000 4.2 --last 10m`
 """
 _LINES: Final[tuple[tuple[str, str, str], ...]] = (
+    ("live", "lived_s", "s"),
     ("recorded", "recorded_s", "s"),
     ("lag, average", "lag_avg", "messages"),
     ("lag, highest", "lag_max", "messages"),
     ("time lag, highest", "time_lag_max_s", "s"),
+    ("rates over", "rates_over_s", "s"),
     ("produced", "produced_per_s", "per s"),
     ("consumed", "consumed_per_s", "per s"),
     ("time in OK", "ok_s", "s"),
@@ -117,7 +119,7 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """Compare lag, rates and verdicts under two versions."""
-    name = cluster or only_cluster(url)
+    name = cluster or cluster_of(url, group)
     path = group_path(name, group, "deployments", before, "diff", after) + f"?last={quote(last)}"
     found = ask(url, "GET", path, missing=_missing(name, group, f"{before} or {after}"))
     if as_json:
@@ -151,7 +153,8 @@ def _value(value: float | None, unit: str) -> str:
 
 _PLAN_EPILOG = """
 The CSV goes to standard output, what it means to standard error. Nothing is reset: to do so, stop
-the group's members and give the file to Kafka's own tool.
+the group's members and give the file to Kafka's own tool. For share groups, and for progress
+that is kept outside of Kafka, there is no such file: the command says what to do instead.
 
 **Examples**
 
@@ -176,7 +179,7 @@ def rollback_plan(
     as_json: AsJson = False,
 ) -> None:
     """Print the offsets of a deployment as CSV that Kafka's own reset tool takes."""
-    name = cluster or only_cluster(url)
+    name = cluster or cluster_of(url, group)
     path = group_path(name, group, "deployments", deployment, "rollback-plan")
     plan = ask(url, "GET", path, missing=_missing(name, group, deployment))
     if as_json:

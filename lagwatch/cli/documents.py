@@ -21,7 +21,7 @@ _HIGHEST_MS: Final = 2**62 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class InputDocument:
     """The items of a document in their order."""
 
     items: tuple[object, ...]
@@ -29,7 +29,7 @@ class Document:
     """One object, not an array of one: it is answered by one object."""
 
 
-def read(file: str) -> Document:
+def read(file: str) -> InputDocument:
     """Read a file, or the standard input for `-`.
 
     Raises:
@@ -47,7 +47,7 @@ def read(file: str) -> Document:
         raise InputError(index=0, field=ITEM, problem=problem) from error
 
 
-def parse(text: str) -> Document:
+def parse(text: str) -> InputDocument:
     """Take a document apart.
 
     Raises:
@@ -61,14 +61,14 @@ def parse(text: str) -> Document:
         lines = _lines(text)
         if text.lstrip().startswith("[") or len(lines) == 1:
             raise _not_json(0, error, error.lineno) from error
-        return Document(items=_items(lines), single=False)
+        return InputDocument(items=_items(lines), single=False)
     if isinstance(whole, list):
-        return Document(items=tuple(whole), single=False)
-    return Document(items=(whole,), single=True)
+        return InputDocument(items=tuple(whole), single=False)
+    return InputDocument(items=(whole,), single=True)
 
 
 def _lines(text: str) -> list[tuple[int, str]]:
-    """Number and text of the lines that hold something; only a line feed ends one."""
+    """Number and text of the lines that are not blank; only a line feed ends a line."""
     return [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
 
 
@@ -136,7 +136,7 @@ class Fields:
         return self._in_range(name, value, lowest, highest)
 
     def whole_or_none(self, name: str) -> int | None:
-        """A whole number from 0 on; null and absence mean: not known."""
+        """A whole number from 0 on; None when the field is null or absent (unknown)."""
         value = self.values.get(name)
         return None if value is None else self._in_range(name, value, 0, _HIGHEST)
 
@@ -183,7 +183,7 @@ class Fields:
         )
 
     def wrong(self, name: str, problem: str) -> InputError:
-        """What to raise for a field."""
+        """The error for a field."""
         return InputError(index=self.index, field=self._at(name), problem=problem)
 
     def _at(self, name: str) -> str:

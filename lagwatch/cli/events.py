@@ -7,11 +7,11 @@ from urllib.parse import quote
 
 import typer
 
-from lagwatch.cli.ask import HERE, Cluster, Url, ask, only_cluster
+from lagwatch.cli.ask import HERE, Cluster, Url, ask, cluster_of
 from lagwatch.cli.output import print_json, printable
 from lagwatch.cli.reporting import Exit, reported
 from lagwatch.cli.words import instant
-from lagwatch.core.words import counted
+from lagwatch.core.words import client, counted, duration
 
 EPILOG = """
 Prints the newest 200 events since lagwatch started, oldest first: members that came and went,
@@ -40,7 +40,7 @@ def events(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """What happened to a group, in order."""
-    name = cluster or only_cluster(url)
+    name = cluster or cluster_of(url, group)
     query = f"from={quote(begin, safe='')}&limit=10000" if begin else "source=memory"
     path = f"/api/v1/clusters/{quote(name, safe='')}/groups/{quote(group, safe='')}/events?{query}"
     points = ask(url, "GET", path, missing=("group", f"{group} on {name}"))["points"]
@@ -75,12 +75,15 @@ def _change(point: _Point) -> str:
 
 
 def _members(point: _Point) -> str:
-    members = [
-        " ".join(filter(None, (member["client_id"], member["host"], member.get("instance_id"))))
-        for member in _detail(point)
-    ]
+    members = [_member(member) for member in _detail(point)]
     more = (point["count"] or 0) - len(members)
     return ", ".join([*members, *([f"and {more} more"] if more > 0 else [])])
+
+
+def _member(member: Mapping[str, str]) -> str:
+    instance = member.get("instance_id")
+    who = client(member["client_id"], member["host"])
+    return f"{who} (instance {instance})" if instance else who
 
 
 def _reset(point: _Point) -> str:
@@ -114,7 +117,7 @@ _WORDS: Final[Mapping[str, Callable[[_Point], str]]] = {
     "rebalance_storm": _storm,
     "unassigned": lambda it: f"no member holds a partition (state {it['after']})",
     "assigned": lambda it: (
-        f"partitions are assigned again after {_detail(it)['unassigned_s']:.0f} s"
+        f"partitions are assigned again after {duration(_detail(it)['unassigned_s'])}"
     ),
     "offsets_reset": lambda it: f"offsets were set while the group had no members: {_reset(it)}",
     "topic_recreated": lambda _: "the topic was deleted and made anew",

@@ -8,13 +8,14 @@ from urllib.parse import quote
 import typer
 
 from lagwatch.cli import words
-from lagwatch.cli.ask import Cluster, ask, only_cluster
+from lagwatch.cli.ask import Cluster, ask, cluster_of
 from lagwatch.cli.documents import Fields, read
 from lagwatch.cli.observed import WAIT_S, Wait, Watch, observed
 from lagwatch.cli.options import Bootstrap, ConfigFile
 from lagwatch.cli.output import console, print_json, printable
 from lagwatch.cli.reporting import Exit, complain, reported
 from lagwatch.core.model import UNKNOWN, RuleSet
+from lagwatch.core.words import duration
 from lagwatch.errors import NotFoundError
 
 if TYPE_CHECKING:  # numpy and rich take a while to import
@@ -22,7 +23,7 @@ if TYPE_CHECKING:  # numpy and rich take a while to import
     from rich.text import Text
 
     from lagwatch.core.explain import Explained, WindowInput
-    from lagwatch.service import Observation
+    from lagwatch.service import ShortLook
 
 Rules = Annotated[RuleSet, typer.Option("--rules", help="Whose rules judge.")]
 Answer = Mapping[str, Any]
@@ -89,7 +90,11 @@ def explain(
     if url and bootstrap:
         raise typer.BadParameter("either --url or --bootstrap", param_hint="--url")
     if url:
-        _show(_asked(url, cluster or only_cluster(url), file), as_json=as_json)
+        found = _asked(url, cluster or cluster_of(url, file), file)
+        _show(found, as_json=as_json)
+        if found.get("stale"):
+            complain(f"the data of {file} are {duration(found['data_age_s'])} old")
+            raise typer.Exit(Exit.UNKNOWN)  # as of `status`
         return
     if (bootstrap or config) and file != "-" and not Path(file).is_file():
         seen = observed(config, bootstrap, cluster or None, wait_s=wait, watch=watch)
@@ -111,8 +116,8 @@ def _asked(url: str, cluster: str, group: str) -> "Answer":
     return answer
 
 
-def _seen(seen: "Observation", group: str) -> Iterator["Answer"]:
-    """What a short look found out about the group, on each cluster that has it."""
+def _seen(seen: "ShortLook", group: str) -> Iterator["Answer"]:
+    """Findings of a short look at the group, for each cluster that has it."""
     from lagwatch.cli.local import LocalSource
     from lagwatch_api.v1.fleet import group_answer
 
@@ -128,7 +133,7 @@ def _seen(seen: "Observation", group: str) -> Iterator["Answer"]:
         view = source.group(cluster, group, show_all=False)
         answer = {**group_answer(seen.queries, cluster, group, None), "status": view.status}
         if view.note and answer["cause"] is None:
-            # nothing was seen to be wrong, and that is not yet well
+            # a short look that saw no fault does not prove that the group is well
             answer["cause"] = {**_NOT_SEEN, "text": f"not known: {view.note}; watch longer (--for)"}
         yield answer
     if not found:
@@ -140,7 +145,7 @@ def _seen(seen: "Observation", group: str) -> Iterator["Answer"]:
 
 def _show(answer: "Answer", *, as_json: bool) -> None:
     if as_json:
-        names = ("cluster", "group", "at_ms", "status", "rule", "cause")
+        names = ("cluster", "group", "at_ms", "stale", "data_age_s", "status", "rule", "cause")
         print_json([{name: answer.get(name) for name in names}], single=True)
         return
     _draw_group(answer)
@@ -150,7 +155,7 @@ def _draw_group(explained: Mapping[str, Any]) -> None:
     from rich.text import Text
 
     screen, cause, worst = console(), explained.get("cause"), explained["worst"]
-    head = Text(printable(f"{explained['group']}  "))
+    head = Text(printable(f"{explained['group']}  {'was ' if explained.get('stale') else ''}"))
     head.append(explained["status"], style=words.COLOURS.get(explained["status"], "dim"))
     screen.print(head.append(f"  {explained['rule'] or ''}"))
     if worst is not None:

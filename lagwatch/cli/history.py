@@ -156,7 +156,7 @@ def verify(store: Where = None, *, config: ConfigFile = None, as_json: AsJson = 
     if as_json:
         print_json([_verified(found)], single=True)
     else:
-        _tell(found)
+        _print_verification(found)
     raise typer.Exit(Exit.OK if found.sound else Exit.WARNING)
 
 
@@ -290,7 +290,7 @@ def _moving(bar: "Bar", what: str) -> "Progress":
     return move
 
 
-# telling
+# output
 
 
 def _draw_stats(found: "tuple[StoredKind, ...]") -> None:
@@ -312,7 +312,7 @@ def _draw_stats(found: "tuple[StoredKind, ...]") -> None:
     console().print(table)
 
 
-def _tell(found: "Verification") -> None:
+def _print_verification(found: "Verification") -> None:
     for kind, rows in found.rows.items():
         if rows:
             typer.echo(f"{kind.value}: {rows:,} records")
@@ -331,7 +331,7 @@ def _tell(found: "Verification") -> None:
 
 
 def _duplicates(found: "Verification") -> str:
-    """What that number means."""
+    """What the number of duplicates means."""
     if found.repeated:
         return f", {found.repeated:,} of them twice in one file, which no writer of ours does"
     if found.duplicates:

@@ -66,10 +66,10 @@ def package(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A run that has begun."""
+    """A running job."""
 
     start_spark: "StartSpark"
-    """Spark runs from the first call to the end of the job."""
+    """Starts Spark at the first call; Spark then runs until the job ends."""
     ref: "StoreRef"
     settings: "Settings | None"
     """The whole configuration; None without one."""
@@ -122,7 +122,7 @@ def leaving() -> Iterator["list[JobRun]"]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class JobPlace:
     """A store and a Spark for the runs of one command, one after the other."""
 
     settings: "Settings | None"
@@ -174,7 +174,7 @@ class Place:
 
 
 @contextmanager
-def prepared(*, config: Path | None, store: str | None, master: str | None) -> Iterator[Place]:
+def prepared(*, config: Path | None, store: str | None, master: str | None) -> Iterator[JobPlace]:
     """What the runs of a command share; Spark is stopped at the end."""
     settings = configured(config).settings if config is not None else None
     _require_spark()
@@ -195,13 +195,13 @@ def prepared(*, config: Path | None, store: str | None, master: str | None) -> I
         jobs_settings = jobs_settings.model_copy(update={"master": secret.Place(master)})
     ref = StoreRef.of(store, settings.history if settings is not None else HistorySettings())
     with ExitStack() as running:
-        yield Place(
+        yield JobPlace(
             settings=settings, jobs_settings=jobs_settings, ref=ref, running=running, sessions=[]
         )
 
 
 def _require_spark() -> None:
-    # only looked for: the import takes a while, and a run with nothing to do needs none
+    # looks for the package only: importing it takes a while, and an idle run does not need it
     if find_spec("pyspark") is None:
         raise LagwatchError(
             "Spark is not installed (no package pyspark). Install lagwatch[spark], and Java 17 or "

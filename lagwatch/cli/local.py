@@ -1,16 +1,18 @@
 """Asks the monitor in this process."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.cli.views import (
+    BAD,
     NOT_ENOUGH_SEEN,
     GroupView,
-    Readiness,
+    ReadinessView,
+    found,
     group_view,
     readiness,
 )
@@ -25,9 +27,8 @@ _CERTAIN: Final = (
     Rule.NOT_SUBSCRIBED,
     Rule.MIRRORED,
     Rule.CONTROL_RECORDS_ONLY,
-    Rule.WAITS_FOR_TRANSACTION,
 )
-"""Rules that say OK in spite of lag, and need no progress for it."""
+"""Rules under which a partition with lag is OK without progress."""
 
 
 def undecided(before: ClusterSnapshot, after: ClusterSnapshot) -> Mapping[str, bool]:
@@ -47,11 +48,25 @@ def _decided(before: ClusterSnapshot, after: ClusterSnapshot) -> Bools:
     bad = (rows.status != PartitionStatus.OK) & (rows.status != PartitionStatus.UNKNOWN)
     known = rows.lag >= 0
     nothing = known & (rows.readable_lag >= 0) & (rows.readable_lag <= after.allowed_lag)
-    # there is nothing to read beyond the log end either, but nothing is well there
+    # an offset beyond the log end has nothing to read either, but it is a fault
     nothing &= rows.rule != Rule.WARMING_UP
+    # how long it waits is the question, and a short look does not see that
+    waits = rows.rule == Rule.WAITS_FOR_TRANSACTION
     certain = np.isin(rows.rule, [rule.value for rule in _CERTAIN])
-    decided: Bools = bad | nothing | certain | (known & _moved(before, after))
+    decided: Bools = bad | nothing & ~waits | certain | (known & _moved(before, after))
+    decided |= waits & _age_known(after)
     return decided
+
+
+def _age_known(snapshot: ClusterSnapshot) -> Bools:
+    """Rows that wait for a transaction of which the broker says when it began."""
+    rows = snapshot.rows
+    known = np.zeros(rows.rule.size, np.bool_)
+    for row in np.flatnonzero(rows.rule == Rule.WAITS_FOR_TRANSACTION).tolist():
+        place = snapshot.topic_names[int(rows.topic[row])], int(rows.partition[row])
+        found = snapshot.transactions.get(place)
+        known[row] = found is not None and found.started_ms is not None
+    return known
 
 
 def _moved(before: ClusterSnapshot, after: ClusterSnapshot) -> Bools:
@@ -80,7 +95,7 @@ class LocalSource:
     def clusters(self) -> tuple[str, ...]:
         return self._queries.clusters()
 
-    def readiness(self, cluster: str) -> Readiness:
+    def readiness(self, cluster: str) -> ReadinessView:
         health = next(each for each in self._queries.health() if each.cluster == cluster)
         return readiness(
             ready=health.ready,
@@ -96,8 +111,12 @@ class LocalSource:
 
     def group(self, cluster: str, group: str, *, show_all: bool) -> GroupView:
         verdict = self._queries.verdict(cluster, group, show_all=show_all)
-        view = group_view(verdict, self._queries.info(cluster, group))
-        return self._as_far_as_known(view)
+        view = self._as_far_as_known(group_view(verdict, self._queries.info(cluster, group)))
+        outlook, cause = self._queries.outlook(cluster, group), None
+        if view.status in BAD:
+            whole = verdict if show_all else self._queries.verdict(cluster, group, show_all=True)
+            cause = self._queries.cause(whole, outlook)
+        return replace(view, **asdict(found(outlook, cause)))
 
     def _as_far_as_known(self, view: GroupView) -> GroupView:
         """OK and UNKNOWN of a short look: only what was seen counts."""

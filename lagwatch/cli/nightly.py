@@ -39,14 +39,14 @@ def nightly(
     from lagwatch.config.jobs import ReportSettings
     from lagwatch.jobs.report.day import yesterday
     from lagwatch.jobs.rollup.job import RollupRequest
-    from lagwatch.notify.announce import check
+    from lagwatch.notify.broadcast import check
 
     settings = configured(config).settings if config is not None else None
     wanted = settings.jobs.report if settings is not None else ReportSettings()
     names = wanted.channels if send else ()
     if names and settings is not None:
         check(names, settings.alerts, key="jobs.report.channels")
-    # of the instant in which the command was started, however long the roll-ups take
+    # the day before the command was started, however long the roll-ups take
     day = yesterday(SystemClock().now_ms(), ZoneInfo(wanted.time_zone))
     with leaving() as runs, prepared(config=config, store=store, master=master) as place:
         with place.begun("rollup") as begun:

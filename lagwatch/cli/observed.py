@@ -10,7 +10,7 @@ from lagwatch.cli.options import DEFAULT_CLUSTER, configured
 from lagwatch.errors import NotFoundError
 
 if TYPE_CHECKING:  # they take a while to import
-    from lagwatch.service import Observation
+    from lagwatch.service import ShortLook
 
 WAIT_S: Final = 30.0
 Wait = Annotated[float, typer.Option(min=0.1, help="Seconds to wait for answers, at most.")]
@@ -25,7 +25,7 @@ _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(s|m|h)?")
 
 def observed(
     config: Path | None, bootstrap: str | None, cluster: str | None, *, wait_s: float, watch: str
-) -> "Observation":
+) -> "ShortLook":
     """Watch the configured clusters, or only `cluster`, for the time that `watch` says.
 
     Raises:
@@ -44,7 +44,7 @@ def observed(
 
     from lagwatch import log, service
 
-    log.configure(level="fatal", form=settings.log.format)  # what is wrong, `problems` say
+    log.configure(level="fatal", form=settings.log.format)  # `problems` say what is wrong
     return service.observe(settings, wait_s=wait_s, for_s=for_s)
 
 

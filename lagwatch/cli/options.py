@@ -61,7 +61,7 @@ INSTANT_HELP: Final = "as 2026-11-21, or an instant: 2026-11-21T03:10:00Z."
 
 
 def instant(text: str, flag: str, zone: tzinfo = UTC) -> datetime:
-    """An instant, or the first of a day, in this zone; where it names none it is of this zone.
+    """An instant, or the first instant of a day; without a zone of its own it is in `zone`.
 
     Raises:
         BadParameter: it is no day and no instant.

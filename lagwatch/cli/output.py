@@ -1,9 +1,11 @@
-"""Where a command writes: one console for people, plain lines of JSON for programs."""
+"""How a command writes: one console for people, lines of JSON for programs, instants."""
 
 import json
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+from zoneinfo import ZoneInfo
 
 import typer
 
@@ -12,7 +14,9 @@ if TYPE_CHECKING:  # rich takes a while to import: only when something is drawn
     from rich.text import Text
 
 _NO_TERMINAL_COLUMNS: Final = 10_000
-"""Wide enough that nothing is cut off in a file or a pipe."""
+"""Width of output to a file or pipe: wide enough to cut nothing off."""
+_PADDED: Final = 40
+"""In a file or pipe a longer cell does not make its column wider."""
 
 
 def console() -> "Console":
@@ -21,6 +25,37 @@ def console() -> "Console":
 
     width = None if sys.stdout.isatty() else _NO_TERMINAL_COLUMNS
     return Console(width=width, highlight=False, emoji=False, soft_wrap=False)
+
+
+def terminal_width(screen: "Console") -> int | None:
+    """Characters of a line of the terminal; None for a file or pipe."""
+    return None if screen.width >= _NO_TERMINAL_COLUMNS else screen.width
+
+
+def aligned(
+    rows: Sequence[Sequence[str]], *, right: Collection[int] = (), most: int | None = None
+) -> list[str]:
+    """Rows as lines with columns; a cell longer than `most` shifts its own line alone.
+
+    Without `most`, for files and pipes, names of usual length are aligned. `right`: columns whose
+    texts end below each other.
+    """
+    from rich.cells import cell_len
+
+    longest = _PADDED if most is None else most
+    widths = [
+        max((size for size in map(cell_len, column) if size <= longest), default=0)
+        for column in zip(*rows, strict=True)
+    ]
+    lines = []
+    for row in rows:
+        blanks = [" " * (size - cell_len(cell)) for cell, size in zip(row, widths, strict=True)]
+        cells = [
+            blank + cell if at in right else cell + blank
+            for at, (cell, blank) in enumerate(zip(row, blanks, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines
 
 
 def plain(text: str, style: str = "") -> "Text":
@@ -47,3 +82,18 @@ def print_json(answers: Sequence[object], *, single: bool) -> None:
         typer.echo("[\n" + ",\n".join(lines) + "\n]")
     else:
         typer.echo("[]")
+
+
+def zone_of(answer: Mapping[str, Any]) -> ZoneInfo:
+    """The server's `alerts.time_zone`; UTC from servers that do not send it or if unknown here."""
+    try:
+        return ZoneInfo(answer.get("time_zone") or "UTC")
+    except (KeyError, ValueError, OSError):
+        return ZoneInfo("UTC")
+
+
+def local_time(at_ms: int | None, zone: ZoneInfo) -> str:
+    """`2027-01-31 23:00:00 CET`; `-` for no instant."""
+    if at_ms is None:
+        return "-"
+    return f"{datetime.fromtimestamp(at_ms / 1000, zone):%Y-%m-%d %H:%M:%S %Z}"

@@ -9,26 +9,33 @@ import os
 import socket
 import ssl
 from base64 import b64encode
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
-from urllib.parse import SplitResult, quote, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
 
 from lagwatch.cli.views import (
+    BAD,
     NO_STATE,
+    Found,
     GroupView,
     PartitionView,
-    Readiness,
+    ReadinessView,
     readiness,
     worst_of,
 )
+from lagwatch.core.words import spoken
 from lagwatch.errors import NotFoundError, SourceError
 
 _SCHEMES: Final = ("http", "https")
 _WHO: Final = "the server"
+_ASKED_AT_ONCE: Final = 50
+"""Groups, so that the address of a question stays short."""
+_FEW: Final = 500
+"""Of a cluster with more groups only those in trouble are asked for speeds."""
 
 # JSON of others: its values are of any type; a wrong one is a SourceError of kind `protocol`.
 _Json = Mapping[str, Any]
@@ -67,13 +74,13 @@ class RemoteSource:
     def clusters(self) -> tuple[str, ...]:
         return self._read(self._found("/v3/kafka", "server", self._root), lambda it: it["clusters"])
 
-    def readiness(self, cluster: str) -> Readiness:
+    def readiness(self, cluster: str) -> ReadinessView:
         status, answer = self._get("/readyz")
         if isinstance(answer, dict) and isinstance(answer.get("clusters"), dict):
             return _readiness(answer["clusters"].get(cluster, {}))
         status, _ = self._get("/burrow/admin/ready")
         ready = status != http.client.SERVICE_UNAVAILABLE
-        return Readiness(ready=ready, problems=() if ready else (f"{_WHO} is still starting",))
+        return ReadinessView(ready=ready, problems=() if ready else (f"{_WHO} is still starting",))
 
     def groups(self, cluster: str) -> tuple[str, ...]:
         path = f"/v3/kafka/{quote(cluster, safe='')}/consumer"
@@ -90,32 +97,58 @@ class RemoteSource:
         return replace(view, **beyond)
 
     def _beyond(self, cluster: str, group: str, *, alone: bool) -> _Json:
-        """What `/v3` does not have of a group, by field of `GroupView`; of a Burrow nothing."""
+        """Fields of `GroupView` that `/v3` lacks; {} from a Burrow."""
         try:
             if not alone:
                 return self._beyond_of_all.get((cluster, group), {"state": NO_STATE})
             path = f"/api/v1/clusters/{quote(cluster, safe='')}/groups/{quote(group, safe='')}"
-            told = self.document(path)
+            answer = self.document(path)
         except NotFoundError:
             return {}
-        info, worst = told["info"] or {}, told["worst"] or {}
+        info, worst = answer["info"] or {}, answer["worst"] or {}
+        cause = answer.get("cause") or {}
+        found = _speeds(answer, spoken(cause.get("name") or ""), cause.get("sentence", ""))
         return {
             "state": info.get("state", NO_STATE),
             "members": info.get("members"),
             "since_at_least": worst.get("at_least") is True,
+            **asdict(found),
         }
 
     @cached_property
     def _beyond_of_all(self) -> Mapping[tuple[str, str], _Json]:
-        """The same of every group, in one question."""
+        """The same for every group, in a few requests."""
         fleet = self.document("/api/v1/fleet")
         wanted = ("state", "members", "since_at_least")
-        return {
-            (cluster["cluster"], cells["group"]): {name: cells.get(name) for name in wanted}
-            for cluster in fleet["clusters"]
-            for row in cluster["rows"]
-            for cells in [dict(zip(fleet["columns"], row, strict=True))]
-        }
+        found: dict[tuple[str, str], _Json] = {}
+        for cluster in fleet["clusters"]:
+            rows = [dict(zip(fleet["columns"], row, strict=True)) for row in cluster["rows"]]
+            few = len(rows) <= _FEW
+            asked = [cells["group"] for cells in rows if few or cells["status"] in BAD]
+            beside = self.found(cluster["cluster"], asked)
+            for cells in rows:
+                group = cells["group"]
+                found[cluster["cluster"], group] = {
+                    **{name: cells.get(name) for name in wanted},
+                    **(asdict(beside[group]) if group in beside else {}),
+                }
+        return found
+
+    def found(self, cluster: str, groups: Sequence[str]) -> Mapping[str, Found]:
+        """Causes and speeds of these groups; none from an older server."""
+        found: dict[str, Found] = {}
+        for first in range(0, len(groups), _ASKED_AT_ONCE):
+            asked = [("group", group) for group in groups[first : first + _ASKED_AT_ONCE]]
+            path = f"/api/v1/clusters/{quote(cluster, safe='')}/trends?{urlencode(asked)}"
+            try:
+                answer = self.document(path)
+            except NotFoundError:
+                break
+            causes = answer.get("causes", {})
+            for group, speed in answer.get("speeds", {}).items():
+                cause = causes.get(group, {})
+                found[group] = _speeds(speed, cause.get("words", ""), cause.get("sentence", ""))
+        return found
 
     def document(self, path: str) -> _Json:
         """The JSON object at a path of a lagwatch.
@@ -184,6 +217,18 @@ class RemoteSource:
         return SourceError(cluster="", kind="protocol", message=message, retryable=False)
 
 
+def _speeds(answer: _Json, cause: str, sentence: str) -> Found:
+    """Of an answer with the speeds of a group; older servers have none."""
+    return Found(
+        cause=cause,
+        cause_sentence=sentence,
+        consumed_per_s=answer.get("consumed_per_s"),
+        lag_trend_per_s=answer.get("lag_trend_per_s"),
+        catch_up_s=answer.get("catch_up_s"),
+        catch_up_reason=answer.get("catch_up_reason", ""),
+    )
+
+
 def _connection(
     url: str, timeout_s: float
 ) -> tuple[http.client.HTTPConnection, str, dict[str, str]]:
@@ -202,7 +247,7 @@ def _connection(
 
 
 def refused(root: str, status: int) -> SourceError:
-    """What a server says to a caller without rights."""
+    """The error for a caller without rights, with the server's text."""
     message = (
         f"{root} refused: {status}. Set LAGWATCH_TOKEN, or --token-file before the command, "
         "to a token with enough rights."
@@ -237,7 +282,7 @@ def shown_url(url: str) -> str:
     return scheme + separator + rest.rpartition("@")[2]
 
 
-def _readiness(cluster: _Json) -> Readiness:
+def _readiness(cluster: _Json) -> ReadinessView:
     backlog = cluster.get("backlog") or {}
     return readiness(
         ready=cluster.get("ready") is True,

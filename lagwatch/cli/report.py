@@ -55,7 +55,7 @@ def report(
     """Report on a day: groups, objectives, incidents, trends, partitions needed."""
     from lagwatch.clock import SystemClock
     from lagwatch.config.jobs import ReportSettings
-    from lagwatch.notify.announce import check
+    from lagwatch.notify.broadcast import check
 
     settings = configured(config).settings if config is not None else None
     wanted = settings.jobs.report if settings is not None else ReportSettings()

@@ -73,5 +73,5 @@ def _faults(error: ConfigError) -> str:
 
 
 def _leave_the_pipe() -> None:
-    """Our output is not read any more: let the flush at exit have somewhere to go."""
+    """Nothing reads our output any more: send the flush at exit to the null device."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

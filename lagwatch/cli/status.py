@@ -41,12 +41,14 @@ A known problem goes before what is unknown.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What was seen."""
+    """The groups and clusters that a look has found."""
 
     groups: tuple[GroupView, ...]
     whole: bool
-    """False when a cluster was not ready: silence about a group then says nothing."""
+    """False if a cluster was not ready: a group that is missing may then exist all the same."""
     problems: tuple[str, ...]
+    clusters: int = 1
+    """How many were asked."""
 
     @property
     def code(self) -> Exit:
@@ -73,34 +75,40 @@ def status(
     """Show every group and its verdict once; the exit code is the worst of them."""
     with _source(url, bootstrap, config, cluster, wait, watch=watch) as source:
         seen = look(source, _chosen(source, cluster), group)
-    for problem in seen.problems:
-        complain(problem)
+    if group is None:
+        _complain(seen)
     if as_json:
         print_json([_answer(seen)], single=True)
     else:
         _draw(seen, single=group is not None)
+    if group is not None:  # the answer comes first
+        _complain(seen)
     raise typer.Exit(seen.code)
 
 
 def look(source: StatusSource, clusters: Sequence[str], group: str | None) -> Look:
     """Ask for all groups, or for one.
 
+    For a group that is found, only the clusters that have it count.
+
     Raises:
         NotFoundError: no cluster knows the group.
     """
-    groups: list[GroupView] = []
-    problems: list[str] = []
-    whole = True
-    for cluster in clusters:
-        readiness = source.readiness(cluster)
-        whole &= readiness.ready
-        problems += [f"cluster {cluster!r}: {problem}" for problem in readiness.problems]
-        groups += _groups(source, cluster, group)
+    found = {cluster: tuple(_groups(source, cluster, group)) for cluster in clusters}
+    groups = [view for views in found.values() for view in views]
+    relevant = [cluster for cluster in clusters if group is None or not groups or found[cluster]]
+    readiness = {cluster: source.readiness(cluster) for cluster in relevant}
+    whole = all(each.ready for each in readiness.values())
+    problems = [
+        f"cluster {cluster!r}: {problem}"
+        for cluster, each in readiness.items()
+        for problem in each.problems
+    ]
     if group is not None and not groups:
         if whole:
             raise NotFoundError(kind="group", name=group)
         problems.append(f"group {group!r} is not known so far")
-    return Look(groups=tuple(groups), whole=whole, problems=tuple(problems))
+    return Look(groups=tuple(groups), whole=whole, problems=tuple(problems), clusters=len(clusters))
 
 
 def _groups(source: StatusSource, cluster: str, group: str | None) -> Iterator[GroupView]:
@@ -109,7 +117,7 @@ def _groups(source: StatusSource, cluster: str, group: str | None) -> Iterator[G
         try:
             yield source.group(cluster, name, show_all=group is not None)
         except NotFoundError:
-            continue  # it went meanwhile, or lives in another cluster
+            continue  # it was deleted meanwhile, or is in another cluster
 
 
 @contextmanager
@@ -150,7 +158,7 @@ def _known(cluster: str, clusters: Sequence[str]) -> None:
 
 
 def _code(group: GroupView) -> Exit:
-    """Of stale data no status is known."""
+    """The exit code for a group; stale data count as UNKNOWN."""
     return Exit.UNKNOWN if group.stale else _EXIT_OF_STATUS.get(group.status, Exit.UNKNOWN)
 
 
@@ -166,6 +174,11 @@ def _answer(seen: Look) -> dict[str, object]:
     }
 
 
+def _complain(seen: Look) -> None:
+    for problem in seen.problems:
+        complain(problem)
+
+
 def _draw(seen: Look, *, single: bool) -> None:
     from lagwatch.cli.status_table import draw_group, draw_groups
 
@@ -174,6 +187,6 @@ def _draw(seen: Look, *, single: bool) -> None:
         for group in seen.groups:
             draw_group(screen, group)
     elif seen.groups:
-        draw_groups(screen, seen.groups)
+        draw_groups(screen, seen.groups, clusters=seen.clusters)
     else:
         screen.print("no groups" if seen.whole else "no groups so far")

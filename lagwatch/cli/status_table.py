@@ -10,18 +10,18 @@ from rich.text import Text
 
 from lagwatch.cli import words
 from lagwatch.cli.group_table import Line, table, trouble
-from lagwatch.cli.output import plain
+from lagwatch.cli.output import plain, terminal_width
 from lagwatch.cli.views import GroupView, PartitionView
 from lagwatch.core.words import client
 
 _NONE: Final = "-"
 
 
-def draw_groups(screen: Console, groups: Sequence[GroupView]) -> None:
-    """One line per group, the worst first, as `top` shows them."""
+def draw_groups(screen: Console, groups: Sequence[GroupView], *, clusters: int = 0) -> None:
+    """One line per group, the worst first, as `top` shows them; `clusters`: how many were asked."""
     lines = [_line(group) for group in groups]
     lines.sort(key=lambda line: (*trouble(line), line.group, line.cluster))
-    screen.print(table(lines, width=screen.width))
+    screen.print(table(lines, width=terminal_width(screen), clusters=clusters))
 
 
 def draw_group(screen: Console, group: GroupView) -> None:
@@ -33,6 +33,8 @@ def draw_group(screen: Console, group: GroupView) -> None:
     screen.print(head)
     if said := _sentence(group):
         screen.print(plain(said))
+    if group.cause_sentence:
+        screen.print(plain(group.cause_sentence))
     facts = [
         f"lag {_total(group)}",
         f"time lag {words.time_lag(group.time_lag_s, group.time_lag_bound)}",
@@ -74,6 +76,11 @@ def _line(group: GroupView) -> Line:
         since_s=None if since_ms is None or at_ms is None else (at_ms - since_ms) / 1000,
         since_at_least=group.since_at_least,
         note=group.note,
+        cause=group.cause,
+        consumed_per_s=group.consumed_per_s,
+        lag_trend_per_s=group.lag_trend_per_s,
+        catch_up_s=group.catch_up_s,
+        catch_up_reason=group.catch_up_reason,
     )
 
 

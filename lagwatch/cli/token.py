@@ -21,7 +21,7 @@ lagwatch reads `server.auth.tokens_file` again within seconds. To revoke a token
 """
 
 
-class Scope(StrEnum):
+class TokenScope(StrEnum):
     """What the holder may do; each includes those before it."""
 
     READ = "read"
@@ -34,8 +34,9 @@ def token(
     name: Annotated[str, typer.Argument(help="Who will hold it; shown in the log.")],
     *,
     scope: Annotated[
-        Scope, typer.Option(help="operate: mute, acknowledge, forget, retry; admin: log level.")
-    ] = Scope.READ,
+        TokenScope,
+        typer.Option(help="operate: mute, acknowledge, forget, retry; admin: log level."),
+    ] = TokenScope.READ,
     file: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Append the line here; without it, it is shown."),

@@ -1,11 +1,12 @@
 """`lagwatch top`: every group, live in a terminal."""
 
+import math
 import os
 import select
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Final
@@ -16,11 +17,16 @@ from lagwatch.cli.reporting import Exit, complain, reported
 from lagwatch.errors import LagwatchError, NotFoundError, SourceError
 
 if TYPE_CHECKING:  # rich takes a while to import
-    from lagwatch.cli.top_view import Seen, View
+    from lagwatch.cli.top_view import LastAnswer, TopView
+    from lagwatch.cli.views import Found
 
 _ANSWER_S: Final = 10.0
 _KEY_S: Final = 0.2
 _FLEET: Final = "/api/v1/fleet"
+_FOUND_S: Final = 10.0
+"""Between two questions for causes and speeds: the server looks at each group's partitions."""
+_MOST_ASKED: Final = 50
+"""Groups: more than a screen shows."""
 
 EPILOG = """
 Type to filter, Tab sorts by the next column, Shift-Tab turns the order round, Ctrl-C quits.
@@ -51,20 +57,22 @@ def top(
 ) -> None:
     """Show every group of a running lagwatch live, the worst first."""
     from lagwatch.cli.group_table import table
-    from lagwatch.cli.output import console
-    from lagwatch.cli.top_view import SORTS, View, chosen
+    from lagwatch.cli.output import console, terminal_width
+    from lagwatch.cli.top_view import SORTS, TopView, chosen
 
     if sort not in SORTS:
         raise typer.BadParameter(f"{sort!r} is not one of {', '.join(SORTS)}", param_hint="--sort")
-    view = View(wanted=wanted, sort=sort)
+    view = TopView(wanted=wanted, sort=sort)
     look = _Look(url)
+    look.view = view
     try:
         first = look.now()  # a wrong URL is reported at once, on a screen that stays
         if once or not (sys.stdout.isatty() and sys.stdin.isatty()):
             for sentence in first.old:
                 complain(sentence)
             screen = console()
-            screen.print(table(chosen(first, view), width=screen.width))
+            lines, width = chosen(first, view), terminal_width(screen)
+            screen.print(table(lines, width=width, clusters=first.clusters))
         else:
             _watch(look, first, view, every_s=every)
     finally:
@@ -80,20 +88,28 @@ class _Look:
         self._source = RemoteSource(url, timeout_s=_ANSWER_S)
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self.seen: Seen | None = None
+        self.seen: LastAnswer | None = None
         """Replaced, never changed in place."""
         self.seen_at_s = time.monotonic()
+        self.view: TopView | None = None
+        """Which groups are on the screen; replaced."""
+        self._found: Mapping[tuple[str, str], Found] = {}
+        self._found_at_s = -math.inf
 
-    def now(self) -> "Seen":
+    def now(self) -> "LastAnswer":
         """Ask once.
 
         Raises:
             SourceError: there is no lagwatch that answers.
         """
-        from lagwatch.cli.top_view import read
+        from lagwatch.cli.top_view import read, with_found
 
         try:
-            return read(self._source.document(_FLEET))
+            seen = read(self._source.document(_FLEET))
+            if time.monotonic() - self._found_at_s >= _FOUND_S:
+                self._found = self._asked(seen)
+                self._found_at_s = time.monotonic()
+            return with_found(seen, self._found)
         except NotFoundError as error:
             raise _no_fleet(
                 "it has no fleet to show; a lagwatch is needed, not a Burrow"
@@ -101,7 +117,22 @@ class _Look:
         except (KeyError, TypeError, ValueError) as error:
             raise _no_fleet("its answer is not that of a lagwatch") from error
 
-    def start(self, first: "Seen", *, every_s: float) -> None:
+    def _asked(self, seen: "LastAnswer") -> Mapping[tuple[str, str], "Found"]:
+        """Causes and speeds of the groups that are shown, by cluster and group."""
+        from lagwatch.cli.top_view import TopView, chosen
+
+        view = self.view or TopView()
+        lines = chosen(seen, view)
+        first = max(0, min(view.top, len(lines) - _MOST_ASKED))
+        shown = lines[first : first + _MOST_ASKED]
+        found: dict[tuple[str, str], Found] = {}
+        for cluster in {line.cluster for line in shown}:
+            groups = [line.group for line in shown if line.cluster == cluster]
+            of_cluster = self._source.found(cluster, groups)
+            found |= {(cluster, group): each for group, each in of_cluster.items()}
+        return found
+
+    def start(self, first: "LastAnswer", *, every_s: float) -> None:
         self.seen = first
         self._thread = threading.Thread(target=self._keep_asking, args=(every_s,), daemon=True)
         self._thread.start()
@@ -112,7 +143,7 @@ class _Look:
         if self._thread is None or not self._thread.is_alive():
             self._source.close()
 
-    def aged(self) -> "Seen":
+    def aged(self) -> "LastAnswer":
         """The last answer, with its present age."""
         seen, at_s = self.seen, self.seen_at_s
         if seen is None:
@@ -132,7 +163,7 @@ class _Look:
             self.seen, self.seen_at_s = seen, time.monotonic()
 
 
-def _watch(look: _Look, first: "Seen", view: "View", *, every_s: float) -> None:
+def _watch(look: _Look, first: "LastAnswer", view: "TopView", *, every_s: float) -> None:
     from rich.console import Console
     from rich.live import Live
 
@@ -142,7 +173,7 @@ def _watch(look: _Look, first: "Seen", view: "View", *, every_s: float) -> None:
     terminal = Console(highlight=False, emoji=False)
     with keyboard() as keys, Live(console=terminal, screen=True, auto_refresh=False) as live:
         while not view.done:
-            size = terminal.size
+            size, look.view = terminal.size, view
             seen = screen(look.aged(), view, width=size.width, height=size.height)
             live.update(seen, refresh=True)
             for key in keys.pressed(_KEY_S):

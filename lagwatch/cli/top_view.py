@@ -1,6 +1,7 @@
 """What `top` shows: which groups, in which order, and how they look."""
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from rich.text import Text
 from lagwatch.cli import words
 from lagwatch.cli.group_table import Line, or_less, table, trouble
 from lagwatch.cli.output import printable
+from lagwatch.cli.views import BAD, Found
 from lagwatch.core.words import duration
 
 _FRAME_LINES: Final = 4
@@ -19,21 +21,25 @@ HELP: Final = "type to filter · Esc clear · Tab sort · Shift-Tab reverse · �
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class LastAnswer:
     """The last answer."""
 
     lines: tuple[Line, ...] = ()
+    clusters: int = 0
+    """Watched by the server, also those of which nothing is known."""
+    unknown: tuple[str, ...] = ()
+    """Clusters of which no group is known because they are not ready."""
     old: tuple[str, ...] = ()
     """A sentence for each cluster whose data are old or not complete."""
     problems: tuple[str, ...] = ()
     age_s: float | None = None
-    """Of the data, of the cluster whose are oldest; None before the first."""
+    """Age of the oldest cluster's data; None before the first answer."""
     failed: str = ""
-    """Why the newest question got no answer; ""."""
+    """Why the newest request failed; "" if it did not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class TopView:
     """What the user chose."""
 
     wanted: str = ""
@@ -55,7 +61,7 @@ _SORTS: Final[Mapping[str, Badness]] = {
 SORTS: Final = tuple(_SORTS)
 
 
-def read(fleet: Mapping[str, Any]) -> Seen:
+def read(fleet: Mapping[str, Any]) -> LastAnswer:
     """The answer of `/api/v1/fleet`.
 
     Raises:
@@ -80,15 +86,41 @@ def read(fleet: Mapping[str, Any]) -> Seen:
         if problem not in cluster.get("reason", "")
     ]
     ages = [cluster["age_s"] for cluster in fleet["clusters"] if cluster["age_s"] is not None]
-    return Seen(
+    return LastAnswer(
         lines=tuple(lines),
+        clusters=len(fleet["clusters"]),
+        unknown=tuple(
+            cluster["cluster"]
+            for cluster in fleet["clusters"]
+            if not cluster["ready"] and not cluster["rows"]
+        ),
         old=tuple(old),
         problems=tuple(problems),
         age_s=max(ages) if ages else None,
     )
 
 
-def pressed(view: View, key: str) -> View:
+def with_found(seen: LastAnswer, found: Mapping[tuple[str, str], Found]) -> LastAnswer:
+    """The answer with speeds, and with the causes of groups that are still in trouble."""
+    return replace(
+        seen, lines=tuple(_with(line, found.get((line.cluster, line.group))) for line in seen.lines)
+    )
+
+
+def _with(line: Line, found: Found | None) -> Line:
+    if found is None or line.stale:
+        return line
+    return replace(
+        line,
+        cause=found.cause if line.status in BAD else "",
+        consumed_per_s=found.consumed_per_s,
+        lag_trend_per_s=found.lag_trend_per_s,
+        catch_up_s=found.catch_up_s,
+        catch_up_reason=found.catch_up_reason,
+    )
+
+
+def pressed(view: TopView, key: str) -> TopView:
     """The view after a key."""
     match key:
         case "quit":
@@ -105,8 +137,8 @@ def pressed(view: View, key: str) -> View:
             return replace(view, wanted=view.wanted + key, top=0)
 
 
-def chosen(seen: Seen, view: View) -> list[Line]:
-    """The groups to show, in their order; equals go by name."""
+def chosen(seen: LastAnswer, view: TopView) -> list[Line]:
+    """The groups to show, sorted; equal groups by name."""
     wanted = view.wanted.lower().split()
     found = [line for line in seen.lines if all(word in line.group.lower() for word in wanted)]
     badness = _SORTS[view.sort]
@@ -114,31 +146,36 @@ def chosen(seen: Seen, view: View) -> list[Line]:
     return found
 
 
-def screen(seen: Seen, view: View, *, width: int, height: int) -> RenderableType:
-    """Everything, in so many characters and lines."""
+def screen(seen: LastAnswer, view: TopView, *, width: int, height: int) -> RenderableType:
+    """The whole screen, `width` by `height` characters."""
     lines = chosen(seen, view)
     problem = seen.failed or "; ".join(seen.problems)
     room = max(1, height - _FRAME_LINES - len(seen.old) - (1 if problem else 0))
     top = max(0, min(view.top, len(lines) - room))
-    parts: list[RenderableType] = [_head(seen)]
+    parts: list[RenderableType] = [_head(seen, lines)]
     parts += [_one_line(sentence, "bold red") for sentence in seen.old]
     if problem:
         parts.append(_one_line(problem, "yellow"))
-    parts.append(table(lines[top : top + room], width=width, room=room))
+    parts.append(table(lines[top : top + room], width=width, room=room, clusters=seen.clusters))
     order = f"{view.sort}{', reversed' if view.reverse else ''}"
     said = f"filter: {view.wanted}▏ {len(lines):,} of {len(seen.lines):,} groups · by {order}"
     parts += [_one_line(said, "bold"), _one_line(HELP, "dim")]
     return Group(*parts)
 
 
-def _head(seen: Seen) -> Text:
-    counts = dict.fromkeys(("ERR", "WARN", "UNKNOWN", "OK"), 0)
-    for line in seen.lines:
-        counts[line.status] = counts.get(line.status, 0) + 1
+def _head(seen: LastAnswer, lines: Sequence[Line]) -> Text:
+    """How many of these lines have each status, and how many of them old data."""
+    counts = Counter(line.status for line in lines)
+    old = Counter(line.status for line in lines if line.stale)
     head = Text("lagwatch top  ", style="bold", no_wrap=True, overflow="ellipsis")
-    for status, count in counts.items():
-        if count or status == "OK":
-            head.append(f"{count:,} {status}  ", style=words.COLOURS.get(status, "dim"))
+    for status in dict.fromkeys(("ERR", "WARN", "UNKNOWN", "OK", *counts)):
+        count, aged = counts[status], old[status]
+        if count or (status == "OK" and not (seen.unknown and not lines)):
+            of_them = f"{aged:,} old" if aged < count else "old"
+            said = f"{count:,} {status}{f' ({of_them})' if aged else ''}  "
+            head.append(said, style="dim" if aged else words.COLOURS.get(status, "dim"))
+    if seen.unknown:
+        head.append(printable(f"{', '.join(seen.unknown)}: unknown  "), style="dim")
     age = "nothing read yet" if seen.age_s is None else f"data {duration(seen.age_s)} old"
     return head.append(age, style="dim")
 
@@ -178,7 +215,7 @@ def _line(cluster: str, cells: Mapping[str, Any], *, stale: bool, at_ms: int | N
     )
 
 
-def _sorted(view: View, *, turn: bool) -> View:
+def _sorted(view: TopView, *, turn: bool) -> TopView:
     if turn:
         return replace(view, reverse=not view.reverse, top=0)
     following = SORTS[(SORTS.index(view.sort) + 1) % len(SORTS)]

@@ -1,11 +1,18 @@
-"""The data that `status` shows of a group, from this process, another lagwatch or a Burrow."""
+"""What `status` shows of a group: from this process, another lagwatch or a Burrow."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from lagwatch.core.model import GroupInfo, GroupVerdict, PartitionStatus, PartitionVerdict, RuleSet
-from lagwatch.core.words import Numbers, duration
+from lagwatch.core.words import Numbers, duration, spoken
+
+if TYPE_CHECKING:  # numpy takes a while to import
+    from lagwatch.core.causes import Cause
+    from lagwatch.core.forecast import GroupOutlook
+
+BAD: Final = frozenset({"WARN", "ERR"})
+"""A group with such a status is in trouble."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +33,21 @@ class PartitionView:
     evidence: Numbers
     time_lag_bound: str = ""
     """A word of `TimeLagBound`; "" when it was not given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What is found out about a group beside its verdict: why, and until when."""
+
+    cause: str
+    """The likeliest cause of trouble in a word or two; "" if it is not known, or has none."""
+    cause_sentence: str
+    """The same with its certainty and evidence."""
+    consumed_per_s: float | None
+    lag_trend_per_s: float | None
+    catch_up_s: float | None
+    catch_up_reason: str
+    """A `CatchUpReason`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +84,13 @@ class GroupView:
     """A word of `TimeLagBound`; "" when it was not given."""
     note: str = ""
     """Why the status is unknown although the group was seen; ""."""
+    cause: str = ""
+    """This and what follows as in `Found`; "" and None also when it was not given."""
+    cause_sentence: str = ""
+    consumed_per_s: float | None = None
+    lag_trend_per_s: float | None = None
+    catch_up_s: float | None = None
+    catch_up_reason: str = ""
 
 
 NO_STATE: Final = "Unknown"
@@ -71,7 +100,7 @@ NOT_ENOUGH_SEEN: Final = "not enough seen"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Readiness:
+class ReadinessView:
     """Whether a cluster's data are complete and current."""
 
     ready: bool
@@ -87,7 +116,7 @@ def readiness(
     reason: str,
     problems: Iterable[str],
     backlog: tuple[object, object],
-) -> Readiness:
+) -> ReadinessView:
     """Whether a cluster is ready, with a sentence for everything that is wrong.
 
     `backlog`: records of the offsets topic that were read, and that there are.
@@ -100,7 +129,7 @@ def readiness(
     elif not ready and not found:
         read, total = backlog
         found = [f"not read to the end yet ({read} of {total} records of the offsets topic)"]
-    return Readiness(ready=ready, problems=tuple(found))
+    return ReadinessView(ready=ready, problems=tuple(found))
 
 
 class StatusSource(Protocol):
@@ -108,7 +137,7 @@ class StatusSource(Protocol):
 
     def clusters(self) -> tuple[str, ...]: ...
 
-    def readiness(self, cluster: str) -> Readiness: ...
+    def readiness(self, cluster: str) -> ReadinessView: ...
 
     def groups(self, cluster: str) -> tuple[str, ...]: ...
 
@@ -156,6 +185,18 @@ def group_view(verdict: GroupVerdict, info: GroupInfo | None = None) -> GroupVie
         since_ms=verdict.since_ms,
         since_at_least=verdict.since_ms is not None
         and any(_may_be_older(each) for each in verdict.partitions),
+    )
+
+
+def found(outlook: "GroupOutlook", cause: "Cause | None") -> Found:
+    """What this process has found out about a group."""
+    return Found(
+        cause="" if cause is None else spoken(cause.name or ""),
+        cause_sentence="" if cause is None else cause.sentence,
+        consumed_per_s=outlook.whole.consumed_per_s,
+        lag_trend_per_s=outlook.whole.lag_trend_per_s,
+        catch_up_s=outlook.whole.catch_up_s,
+        catch_up_reason=outlook.whole.catch_up_reason.value,
     )
 
 

@@ -23,9 +23,9 @@ from lagwatch.pollers.facts import Facts
 from lagwatch.pollers.filters import Filters
 from lagwatch.pollers.groups import GroupPoller
 from lagwatch.pollers.held import HeldPoller
-from lagwatch.pollers.known import KeyRows, KnownCommits, LastOffsets
+from lagwatch.pollers.known import KeyRows, LastOffsets, ReaderProgress
 from lagwatch.pollers.log_ends import LogEndPoller
-from lagwatch.pollers.loop import ConnectionPoller, Pace, Poller, PollLoop, Send, Wake
+from lagwatch.pollers.loop import ConnectionPoller, Poller, PollLoop, PollPace, Send, Wake
 from lagwatch.pollers.offsets_topic import OffsetsTopicPoller
 from lagwatch.pollers.progress import ProgressPoller
 from lagwatch.pollers.quiet import QuietPartitions
@@ -36,6 +36,7 @@ from lagwatch.pollers.share_state import (
     CommittedWithShares,
     ShareStatePoller,
 )
+from lagwatch.pollers.surroundings import Surroundings
 from lagwatch.pollers.tails import TailPoller
 from lagwatch.pollers.topics import TopicPoller
 from lagwatch.pollers.transactions import TransactionPoller
@@ -86,7 +87,7 @@ class Collector:
         self._topics_wake, self._groups_wake, self._log_ends_wake = Wake(), Wake(), Wake()
         self._committed_wake = Wake()
         self._group_source = KafkaGroups(clients)
-        self._known = KnownCommits(clock)
+        self._known = ReaderProgress(clock)
         self._keys = CommitKeys(self._filters.commit)
         self._last = LastOffsets()
         self._reading = self._settings.commits != "admin"
@@ -109,18 +110,22 @@ class Collector:
             send=send,
             wake=self._groups_wake,
             interval_s=self._settings.group_interval_s,
+            counts=lambda: self._reading,
             others=KafkaOtherGroups(self._settings),
         )
-        self._shares = ShareStatePoller(
-            lambda: KafkaOffsetsTopic(clients, SHARE_STATE_TOPIC, with_times=True),
-            keys=self._keys,
-            last=self._last,
+        self._around = Surroundings(
             filters=self._filters,
             topics=self._topics,
             groups=self._groups,
             facts=self._facts,
+            last=self._last,
             clock=clock,
             send=send,
+        )
+        self._shares = ShareStatePoller(
+            lambda: KafkaOffsetsTopic(clients, SHARE_STATE_TOPIC, with_times=True),
+            self._around,
+            keys=self._keys,
             commits=lambda: self._reading,
         )
         self._reader = self._offsets_topic()
@@ -201,11 +206,7 @@ class Collector:
                 name: SparkCheckpoint(job.path, self._clock)
                 for name, job in self._settings.progress.items()
             },
-            filters=self._filters,
-            topics=self._topics,
-            groups=self._groups,
-            clock=self._clock,
-            send=self._send,
+            self._around,
             interval_s=self._settings.progress_interval_s,
         )
 
@@ -214,18 +215,12 @@ class Collector:
             KafkaCommitted(self._clients),
             self._group_source,
             KafkaLogEnds(self._clients),
+            self._around,
             offsets_topic=self._settings.offsets_topic,
             keys=self._keys,
-            last=self._last,
             known=self._known,
             positions=lambda: {} if self._reader is None else self._reader.positions(),
             active=lambda: self._reading,
-            filters=self._filters,
-            topics=self._topics,
-            groups=self._groups,
-            facts=self._facts,
-            clock=self._clock,
-            send=self._send,
         )
 
     def _offsets_topic(self) -> OffsetsTopicPoller | None:
@@ -233,17 +228,11 @@ class Collector:
             return None
         return OffsetsTopicPoller(
             KafkaOffsetsTopic(self._clients),
+            self._around,
             cluster=self._assignment.cluster,
             topic=self._settings.offsets_topic,
-            filters=self._filters,
-            topics=self._topics,
-            groups=self._groups,
-            facts=self._facts,
-            clock=self._clock,
-            send=self._send,
             known=self._known,
             keys=self._keys,
-            last=self._last,
             problems=lambda: self._held.problems,
             start=self._settings.start,
             resume=self._assignment.resume,
@@ -259,20 +248,15 @@ class Collector:
                 clock=self._clock,
             ),
             self._group_source,
-            filters=self._filters,
-            topics=self._topics,
-            groups=self._groups,
-            facts=self._facts,
-            last=self._last,
-            clock=self._clock,
-            send=self._send,
+            self._around,
             interval_s=self._settings.committed_interval_s,
             first_id=len(self._last),
+            sent=self._shares.polled,
         )
 
     def _quiet_loop(self, poller: Poller, interval_s: float = _LOOK_EVERY_S) -> PollLoop:
         """Run a poller without a health report of its own, because it only helps another poller."""
-        return PollLoop(poller, pace=Pace(interval_s=interval_s), clock=self._clock, send=_drop)
+        return PollLoop(poller, pace=PollPace(interval_s=interval_s), clock=self._clock, send=_drop)
 
     def _loop(
         self,
@@ -284,7 +268,7 @@ class Collector:
     ) -> PollLoop:
         return PollLoop(
             poller,
-            pace=Pace(interval_s=interval_s),
+            pace=PollPace(interval_s=interval_s),
             clock=self._clock,
             send=self._send,
             wake=wake,
@@ -293,7 +277,7 @@ class Collector:
 
 
 async def _drop(_: Report) -> None:
-    """Nowhere."""
+    """Drop the report: such a poller has no health of its own."""
 
 
 def _first_mode(settings: ClusterSettings) -> str:

@@ -57,7 +57,7 @@ class ServingEnd:
         self._connection = Connection(os.dup(end.fileno()))
 
     def assign(self, assignment: Assignment) -> None:
-        """Send the one message that goes down; a child that is gone already does not matter."""
+        """Send the assignment, the only message to the child; a dead child is ignored."""
         message = orjson.dumps(
             {
                 "cluster": assignment.cluster,
@@ -71,7 +71,7 @@ class ServingEnd:
             self._connection.send_bytes(message)
 
     def receive(self) -> Report | None:
-        """Wait for the next report; None: the child is gone, or we hung up."""
+        """Wait for the next report; None if the child is gone or `hang_up` was called."""
         try:
             report: Report = pickle.loads(self._connection.recv_bytes())  # noqa: S301 - our child's
         except (EOFError, OSError):
@@ -178,7 +178,7 @@ class Inbox:
         except asyncio.CancelledError:
             # unblocks `recv_bytes` in the thread, which no cancellation can reach
             end.hang_up()
-            self._room.release()  # it could wait for room without end
+            self._room.release()  # else it could wait for room for ever
             raise
 
     def _receive(

@@ -25,7 +25,7 @@ class _Kind(Protocol):
     settings: type[ChannelSettings]
 
 
-# by name, as for a plug-in: a channel is one file, which is above the configuration
+# channels are found by name, like plug-ins: `config` must not import `notify`, which is above it
 _KINDS: Final[Mapping[str, _Kind]] = import_module("lagwatch.notify.channels.registry").KINDS
 KINDS: Final = tuple(_KINDS)
 """Tables of channels below `[alerts]`."""

@@ -84,7 +84,7 @@ class HttpChannelSettings(ChannelSettings):
     verify: bool = Field(default=True, description="check certificates and host names")
     allow_hosts: Texts = Field(
         default=(),
-        description="hosts that may be connected to, such as `*.example.com`; none named = all",
+        description="hosts that may be connected to, such as `*.example.com`; empty = all",
     )
     private_networks: bool = Field(
         default=True,

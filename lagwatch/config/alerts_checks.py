@@ -1,4 +1,4 @@
-"""What does not fit together in `[alerts]`."""
+"""Finds options of `[alerts]` that contradict each other."""
 
 from collections.abc import Iterator
 from typing import cast

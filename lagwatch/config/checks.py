@@ -48,8 +48,8 @@ _UNUSED: Final[Mapping[str, tuple[str, ...]]] = {
 """By mode: options that mean nothing in it. Writing down their default does no harm."""
 
 
-def contradictions(name: str, cluster: Tree) -> Iterator[Fault]:
-    """What does not fit together in one cluster."""
+def cluster_faults(name: str, cluster: Tree) -> Iterator[Fault]:
+    """Finds options of one cluster that contradict each other."""
     prefix = f"clusters.{name}"
     yield from _commits(prefix, cluster)
     yield from _filters(prefix, cluster)

@@ -24,9 +24,11 @@ class EvaluatorSettings(Section):
         ),
     )
     stall_after_s: Annotated[float, Field(allow_inf_nan=False, ge=10, le=86_400)] = Field(
-        default=300.0,
+        default=360.0,
         description=(
-            "seconds without progress before a partition that a member holds is stalled or stopped"
+            "seconds without progress before a partition that a member holds is stalled or "
+            "stopped; a minute more than Kafka's default of `max.poll.interval.ms`, by which a "
+            "member that hangs has left the group"
         ),
     )
     loss_shown_s: Annotated[float, Field(allow_inf_nan=False, ge=0, le=604_800)] = Field(

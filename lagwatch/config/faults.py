@@ -1,4 +1,4 @@
-"""What pydantic found, in our words: key, value, problem, remedy."""
+"""Translates pydantic's errors into faults: key, value, problem, remedy."""
 
 import json
 from collections.abc import Mapping
@@ -114,7 +114,7 @@ def _key(location: Location) -> str:
 
 
 def _at(tree: Tree, location: Location, otherwise: object) -> object:
-    """The value as it was written, before anything was made of it."""
+    """The value as the user wrote it, before any conversion."""
     value: object = tree
     for part in location:
         match value, part:

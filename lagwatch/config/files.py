@@ -15,9 +15,9 @@ _LONGEST_PATH: Final = 1024
 
 
 def file_faults(tree: Tree) -> Iterator[Fault]:
-    """Put what every `X_file` names into the tree as `X`; yield what is wrong with the files.
+    """Read the file of every `X_file` into the tree as `X`; yield a fault for each unusable file.
 
-    Whoever compares `X` with other options as they were written does so before.
+    Checks that compare options as the user wrote them must run before this.
     """
     for path, model, table in tables(tree):
         for name, field in model.model_fields.items():
@@ -30,7 +30,7 @@ def file_faults(tree: Tree) -> Iterator[Fault]:
 
 
 def version(path: Path) -> tuple[int, int, int]:
-    """Another one when the file was written or replaced."""
+    """A value that changes whenever the file is written or replaced."""
     try:
         found = path.stat()
     except OSError:

@@ -11,7 +11,7 @@ from lagwatch.config.elasticsearch import ElasticsearchSettings
 from lagwatch.config.secret import Place
 from lagwatch.config.section import Section
 
-# the kinds of stores are found by name, as plug-ins: what is below does not import what is above
+# stores are found by name, like plug-ins: `config` must not import `history`, which is above it
 STORES: Final = tuple(
     file.name
     for file in iter_modules(import_module("lagwatch.history.drivers").__path__)

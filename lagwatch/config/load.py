@@ -14,7 +14,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from lagwatch.config.alerts_checks import alerts_faults
-from lagwatch.config.checks import contradictions, elasticsearch_faults, interval_faults
+from lagwatch.config.checks import cluster_faults, elasticsearch_faults, interval_faults
 from lagwatch.config.faults import translate
 from lagwatch.config.files import file_faults
 from lagwatch.config.reference import ENV_PREFIX
@@ -123,7 +123,7 @@ def _cluster_faults(tree: Tree) -> Iterator[Fault]:
         return
     for name, cluster in clusters.items():
         if isinstance(cluster, dict):
-            yield from contradictions(name, cluster)
+            yield from cluster_faults(name, cluster)
 
 
 def _leaves(tree: Tree, above: KeyPath) -> Iterator[KeyPath]:

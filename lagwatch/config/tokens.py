@@ -1,7 +1,7 @@
 """The file with tokens of `[server.auth]`: one line `NAME SCOPE sha256:HASH` for each.
 
 A token is random and long, so a fast hash without salt is enough: it cannot be guessed. Only
-`lagwatch token` makes tokens; nobody chooses one.
+`lagwatch token` makes tokens; users cannot choose their own.
 """
 
 import re

@@ -23,6 +23,8 @@ Place = tuple[str, int]
 
 _OF_KAFKA: Final = frozenset({"", "unknown", "classic", "consumer", "share", "streams"})
 """Kinds of groups that Kafka knows, and words for one that is not known."""
+_MUCH_SLOWER: Final = 2
+"""Over a window of commits what is read differs by less from what is written."""
 _EXPLAIN_LAG: Final = frozenset(
     {Rule.NOT_SUBSCRIBED, Rule.WAITS_FOR_TRANSACTION, Rule.CONTROL_RECORDS_ONLY}
 )
@@ -61,6 +63,10 @@ class Case:
     produced_before_per_s: float | None = None
     """Rate produced to the partitions in trouble, before the trouble began; None when unknown."""
     produced_since_per_s: float | None = None
+    read_committed: bool = False
+    """Is it configured that the group reads with `read_committed`? Kafka does not say it."""
+    skew_ms: int = 0
+    """lagwatch's clock less Kafka's."""
 
     @cached_property
     def worst(self) -> PartitionVerdict | None:
@@ -92,6 +98,20 @@ class Case:
             if each.status is PartitionStatus.OK and (self._consumed(each) or 0.0) > 0
         ]
 
+    @cached_property
+    def keeping_up(self) -> list[PartitionVerdict]:
+        """Those of them of which about as much is read as is written.
+
+        Partitions that are judged a little later may be as slow as those in trouble.
+        """
+        return [each for each in self.moving if not self._much_slower(each)]
+
+    def _much_slower(self, partition: PartitionVerdict) -> bool:
+        found = self.outlook_of(partition)
+        if found is None or found.produced_per_s is None or found.consumed_per_s is None:
+            return False
+        return found.consumed_per_s * _MUCH_SLOWER < found.produced_per_s
+
     def committed_within(self, age_ms: int) -> list[PartitionVerdict]:
         """Partitions without trouble whose newest commit is at most so old."""
         return [
@@ -101,6 +121,21 @@ class Case:
             and each.end is not None
             and self.verdict.at_ms - each.end.commit_ms <= age_ms
         ]
+
+    @cached_property
+    def committed_ms(self) -> int | None:
+        """When the newest commit of all its partitions was made, on lagwatch's clock.
+
+        Not later than lagwatch saw it, whatever the clocks say.
+        """
+        return max(
+            (
+                min(each.end.commit_ms + self.skew_ms, each.end.observed_ms + 1000)
+                for each in self.verdict.partitions
+                if each.end is not None
+            ),
+            default=None,
+        )
 
     @cached_property
     def holders(self) -> dict[Place, Member]:

@@ -15,6 +15,7 @@ from typing import Final
 from lagwatch.core.case import Case, Event
 from lagwatch.core.forecast import Outlook
 from lagwatch.core.model import (
+    UNKNOWN,
     PartitionVerdict,
     Rule,
     UnknownReason,
@@ -27,15 +28,19 @@ class CauseName(StrEnum):
     """Names of the causes; `CAUSES` has their meanings."""
 
     BROKER_AWAY = "broker_away"
+    PROGRESS_UNREAD = "progress_unread"
     TOPIC_RECREATED = "topic_recreated"
     RECORDS_LOST = "records_lost"
     OFFSETS_RESET = "offsets_reset"
     CONTROL_RECORDS = "control_records"
     OPEN_TRANSACTION = "open_transaction"
     UNSUBSCRIBED_TOPIC = "unsubscribed_topic"
+    CRASH_LOOP = "crash_loop"
+    STUCK_REBALANCE = "stuck_rebalance"
     REBALANCE_STORM = "rebalance_storm"
     NO_MEMBERS = "no_members"
     MEMBER_WITHOUT_ASSIGNMENT = "member_without_assignment"
+    STUCK_PARTITION = "stuck_partition"
     SLOW_PARTITION = "slow_partition"
     SLOW_MEMBER = "slow_member"
     NOT_COMMITTING = "not_committing"
@@ -100,6 +105,13 @@ class CauseRow:
     """Condition for "certain"; None if the cause is never more than likely."""
     certain_when: str = ""
     """The condition in words, for the documentation; "" if never certain."""
+    phrases: Callable[[Evidence], Evidence] | None = None
+    """Clauses of the sentence that depend on the evidence, by name."""
+
+    def text(self, found: Evidence) -> str:
+        """The sentence with this evidence."""
+        phrases = {} if self.phrases is None else self.phrases(found)
+        return fill(self.sentence, {**found, **phrases})
 
 
 _SILENT: Final = frozenset({Rule.STOPPED, Rule.SILENT_BEFORE_START})
@@ -108,12 +120,23 @@ _SLOW: Final = frozenset({Rule.FALLING_BEHIND, Rule.LAG_NOT_DECREASING})
 _WITHOUT_READER: Final = _SILENT | _SLOW
 """Rules that may hold because the group has no consumer."""
 _LEFT: Final = (EventName.MEMBER_LEFT, EventName.STATIC_MEMBER_AWAY)
+_CAME: Final = (EventName.MEMBER_JOINED, EventName.STATIC_MEMBER_BACK)
+_LOOP_MS: Final = 900_000
+"""What starts a member that dies waits for five minutes at most: three starts take as long."""
+_LOOP_STARTS: Final = 3
+_REBALANCE_MS: Final = 300_000
+"""A member that does not rejoin within `max.poll.interval.ms` is left out of a rebalance."""
+_REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance"})
 _STORM_RECENT_MS: Final = 120_000
 """A storm explains a verdict for this long after its last rebalance."""
 _RECREATED_MS: Final = 900_000
 """A re-created topic explains a rewind or a loss for this long."""
 _LEAVES_WITHIN_MS: Final = 60_000
 """A dead consumer remains a member until its session times out, 45 s by default."""
+_COMMITS_LATE_MS: Final = 15_000
+"""A last commit may be seen so long after its member left: clocks differ, and polls take time."""
+_MEMBERS_LATE_MS: Final = 30_000
+"""Members are described so rarely, by default: they may be seen to come and go so late."""
 _MUCH: Final = 2.0
 """Factor of the rate produced from which it counts as a hot partition or a burst."""
 _AS_FAST: Final = 0.8
@@ -141,10 +164,18 @@ def _broker_away(case: Case, worst: PartitionVerdict) -> Evidence | None:
     leaderless |= worst.unknown_reason is UnknownReason.NO_LEADER
     info = case.info
     no_coordinator = case.verdict.stale and info is not None and info.coordinator < 0
+    no_coordinator &= not case.kept_elsewhere
     if not leaderless and not no_coordinator:
         return None
     what = "the partition has no leader" if leaderless else "the group has no known coordinator"
     return {"away": what, "data_age_ms": round(case.verdict.data_age_s * 1000)}
+
+
+def _progress_unread(case: Case, _: PartitionVerdict) -> Evidence | None:
+    """What keeps the progress cannot be read, or nothing was reported for a while."""
+    if not case.kept_elsewhere or not case.verdict.stale or case.troubled:
+        return None
+    return {"data_age_ms": round(case.verdict.data_age_s * 1000)}
 
 
 def _topic_recreated(case: Case, worst: PartitionVerdict) -> Evidence | None:
@@ -187,32 +218,82 @@ def _reset_of(case: Case, worst: PartitionVerdict) -> Event | None:
 def _offsets_reset(case: Case, worst: PartitionVerdict) -> Evidence | None:
     if worst.rule is not Rule.REWOUND:
         return None
-    event = _reset_of(case, worst)
+    if _reset_of(case, worst) is not None:
+        how = "it was set while the group had no members; Kafka does not say by whom"
+    elif case.empty:
+        how = "by Kafka's tool or another program: no member was there when Kafka last described it"
+    else:
+        how = "a member committed it, or another program did"
     return {
         "offset_before": worst.evidence.get("offset_before"),
         "offset_after": worst.evidence.get("committed_offset", worst.evidence.get("offset_after")),
-        "how": (
-            "a member committed it, or another program did"
-            if event is None
-            else "it was set while the group had no members; Kafka does not say by whom"
-        ),
+        "how": how,
     }
 
 
 # transactions
 
 
+def _control_records(case: Case, worst: PartitionVerdict) -> Evidence | None:
+    if worst.rule is not Rule.CONTROL_RECORDS_ONLY:
+        return None
+    names = ("current_lag", "committed_offset", "log_end_offset")
+    return {**{name: worst.evidence.get(name) for name in names}, "reads": _reads(case)}
+
+
+def _nothing_left(case: Case, worst: PartitionVerdict) -> bool:
+    """True if there is no message for this group in what is left, and not only for some readers.
+
+    An aborted message is followed by the mark that ends its transaction: a single offset up to the
+    log end, in which a read_committed consumer gets nothing, is a mark. No reader gets a message
+    there.
+    """
+    return case.read_committed or worst.evidence.get("current_lag") == 1
+
+
+def _nothing_wrong(found: Evidence) -> Evidence:
+    if found["current_lag"] == 1:
+        left = "there is only the mark of a transaction, which counts as lag"
+        return {"nothing_wrong": "nothing is wrong", "left": left}
+    known = found["reads"] is not None
+    return {
+        "nothing_wrong": "nothing is wrong"
+        if known
+        else "nothing is wrong if the group reads committed",
+        "left": "there are only marks of transactions and aborted messages, which count as lag",
+    }
+
+
+def _reads(case: Case) -> str | None:
+    """How the group reads, where that is configured: Kafka does not say it."""
+    return "read_committed" if case.read_committed else None
+
+
 def _open_transaction(case: Case, worst: PartitionVerdict) -> Evidence | None:
-    del case
     if worst.rule not in {Rule.HELD_BY_TRANSACTION, Rule.WAITS_FOR_TRANSACTION}:
         return None
     names = ("last_stable_offset", "transaction_age_ms", "producer_id", "transactional_id")
-    return {name: worst.evidence.get(name) for name in names}
+    return {**{name: worst.evidence.get(name) for name in names}, "reads": _reads(case)}
+
+
+def _waits(found: Evidence) -> Evidence:
+    known = found["reads"] is not None
+    return {
+        "waits": "the group, which reads committed, gets nothing beyond it"
+        if known
+        else "the group gets nothing beyond it if it reads committed"
+    }
 
 
 def _transaction_named(case: Case, worst: PartitionVerdict) -> bool:
-    """A group that has stopped at this very offset does not wait for the transaction."""
-    return worst.evidence.get("producer_id") is not None and case.holder(worst) is not None
+    """A group that has stopped at this very offset does not wait for the transaction.
+
+    Nor does one that reads uncommitted: it has stopped there for a reason of its own.
+    """
+    stable = worst.evidence.get("last_stable_offset")
+    beyond = isinstance(stable, int) and worst.end is not None and worst.end.offset > stable
+    named = worst.evidence.get("producer_id") is not None
+    return named and case.read_committed and not beyond and case.holder(worst) is not None
 
 
 # members
@@ -231,17 +312,72 @@ def _unsubscribed(case: Case, worst: PartitionVerdict) -> Evidence | None:
     }
 
 
+def _crash_loop(case: Case, worst: PartitionVerdict) -> Evidence | None:
+    """Members that come and go, more of them than a deployment replaces, without progress.
+
+    In a storm of rebalances the group reads a little between two of them.
+    """
+    without_ms = worst.evidence.get("held_for_ms", _quiet_ms(worst))
+    if worst.rule not in _STUCK | _SILENT | {Rule.NEVER_COMMITS} or not isinstance(without_ms, int):
+        return None
+    within_ms = min(without_ms, _LOOP_MS)
+    recent = [each for each in case.events if case.age_ms(each) <= within_ms]
+    came = [each for each in recent if each.event in _CAME]
+    left = [each for each in recent if each.event in _LEFT]
+    joined, gone = (sum(each.count or 1 for each in seen) for seen in (came, left))
+    at_once = max([each.count or 1 for each in came], default=0)
+    if case.info is not None:
+        at_once = max(at_once, len(case.info.members))
+    if joined < max(_LOOP_STARTS, 2 * at_once) or gone < _LOOP_STARTS:
+        return None
+    return {
+        "members_joined": joined,
+        "members_left": gone,
+        "within_ms": case.age_ms(next(each for each in recent if each.event in (*_CAME, *_LEFT))),
+        "last_member": _named(left[-1]),
+    }
+
+
+def _named(event: Event) -> str | None:
+    """The members that an event names."""
+    named = json.loads(event.detail or "[]")
+    return ", ".join(client(member["client_id"], member["host"]) for member in named) or None
+
+
+def _stuck_rebalance(case: Case, worst: PartitionVerdict) -> Evidence | None:
+    """A rebalance that takes longer than a member may take to rejoin."""
+    info = case.info
+    if info is None or info.state not in _REBALANCING:
+        return None
+    if worst.rule not in _STUCK | {Rule.NEVER_COMMITS}:
+        return None
+    newest = case.last(EventName.UNASSIGNED, EventName.ASSIGNED)
+    began = newest is not None and newest.event == EventName.UNASSIGNED
+    lasting_ms = case.age_ms(newest) if newest is not None and began else None
+    if lasting_ms is not None and lasting_ms < _REBALANCE_MS:
+        return None
+    return {"state": info.state, "lasting_ms": lasting_ms, "members": len(info.members)}
+
+
 def _rebalance_storm(case: Case, worst: PartitionVerdict) -> Evidence | None:
     storm, newest = case.last(EventName.REBALANCE_STORM), case.last(EventName.REBALANCE)
     if storm is None or storm.after != "began" or newest is None:
         return None
     if case.age_ms(newest) > _STORM_RECENT_MS or worst.rule not in _STUCK | _SLOW:
         return None
+    if case.empty and not _came_since(case, newest):
+        return None
     since = [each for each in case.events if each.event == EventName.REBALANCE]
     return {
         "rebalances": sum(each.count or 0 for each in since),
         "lasting_ms": case.age_ms(since[0]),
     }
+
+
+def _came_since(case: Case, rebalance: Event) -> bool:
+    """Did members come after the last ones were seen to leave? Leaving makes a rebalance, too."""
+    left = case.last(*_LEFT)
+    return left is None or case.age_ms(left) - case.age_ms(rebalance) > _MEMBERS_LATE_MS
 
 
 def _no_members(case: Case, worst: PartitionVerdict) -> Evidence | None:
@@ -251,13 +387,33 @@ def _no_members(case: Case, worst: PartitionVerdict) -> Evidence | None:
         return None
     if silent and _read_without_it(case, worst):
         return None
-    named = json.loads(left.detail or "[]") if left is not None else []
+    came_since = left is not case.last(*_LEFT, *_CAME)
+    after_ms = None if left is None or came_since else _committed_after_ms(case, left)
     return {
         "state": None if case.info is None else case.info.state,
         "left_ago_ms": None if left is None else case.age_ms(left),
-        "last_member": ", ".join(client(member["client_id"], member["host"]) for member in named)
-        or None,
+        "last_member": None if left is None else _named(left),
+        **({} if after_ms is None else {"committed_after_ms": after_ms}),
     }
+
+
+def _committed_after_ms(case: Case, left: Event) -> int | None:
+    """How long after the last member left the group still committed; None if it did not.
+
+    Who commits then is no member: a consumer that assigns partitions itself, or a tool.
+    """
+    after_ms = UNKNOWN if case.committed_ms is None else case.committed_ms - left.at_ms
+    return after_ms if after_ms > _COMMITS_LATE_MS else None
+
+
+def _afterwards(found: Evidence) -> Evidence:
+    if "committed_after_ms" not in found:
+        return {"afterwards": ""}
+    clause = (
+        "; a commit was seen {committed_after_ms:span} after that, perhaps of a consumer that "
+        "assigns partitions itself"
+    )
+    return {"afterwards": fill(clause, found)}
 
 
 def _read_without_it(case: Case, worst: PartitionVerdict) -> int:
@@ -278,7 +434,8 @@ def _members_were_seen_to_leave(case: Case, worst: PartitionVerdict) -> bool:
     """True if the last member left when the silence began.
 
     If it left long after, something else was wrong first. And a consumer that assigns partitions
-    itself is no member: it may commit to a group that was never seen to have one.
+    itself is no member: it may commit to a group that was never seen to have one, or go on when
+    the last member has left.
     """
     newest = case.last(*_LEFT, EventName.MEMBER_JOINED, EventName.STATIC_MEMBER_BACK)
     quiet_ms = _quiet_ms(worst)
@@ -288,6 +445,7 @@ def _members_were_seen_to_leave(case: Case, worst: PartitionVerdict) -> bool:
         and newest.event in _LEFT
         and quiet_ms is not None
         and quiet_ms <= case.age_ms(newest) + _LEAVES_WITHIN_MS
+        and _committed_after_ms(case, newest) is None
     )
 
 
@@ -310,14 +468,30 @@ def _was_assigned_before(case: Case, _: PartitionVerdict) -> bool:
 # speed
 
 
+def _stuck_partition(case: Case, worst: PartitionVerdict) -> Evidence | None:
+    """Nothing is read of this partition, while its member reads its others."""
+    holder = case.holder(worst)
+    if worst.rule not in _STUCK or holder is None or _repeats(worst):
+        return None
+    read = [each for each in case.moving if case.holder(each) == holder]
+    if not read:
+        return None
+    return {
+        "client_id": holder.client_id,
+        "host": holder.host,
+        "quiet_ms": _quiet_ms(worst),
+        "partitions_that_it_reads": len(read),
+    }
+
+
 def _slow_partition(case: Case, worst: PartitionVerdict) -> Evidence | None:
     """Evidence that one partition alone is slow.
 
     Its member reads its others, or it gets far more messages.
     """
     holder, own = case.holder(worst), case.outlook_of(worst)
-    others = [each for each in case.moving if each.topic == worst.topic]
-    if worst.rule not in _STUCK | _SLOW or holder is None or own is None or _repeats(worst):
+    others = [each for each in case.keeping_up if each.topic == worst.topic]
+    if worst.rule not in _SLOW or holder is None or own is None:
         return None
     if len(case.troubled) > len(others):
         return None
@@ -350,7 +524,7 @@ def _slow_member(case: Case, worst: PartitionVerdict) -> Evidence | None:
     behind = [case.holder(each) for each in case.troubled]
     if len(behind) == 1 and _repeats(worst):
         return None
-    fine = [holder for each in case.moving if (holder := case.holder(each)) is not None]
+    fine = [holder for each in case.keeping_up if (holder := case.holder(each)) is not None]
     holders = [holder for holder in behind if holder is not None]
     if not fine or len(holders) < len(behind):
         return None
@@ -364,6 +538,9 @@ def _slow_member(case: Case, worst: PartitionVerdict) -> Evidence | None:
         "client_id": ", ".join(sorted({each.client_id for each in holders})),
         "partitions_behind": len(behind),
         "partitions_that_keep_up": len(fine),
+        "what": "one member or host that reads nothing"
+        if all(each.rule in _STUCK for each in case.troubled)
+        else "one slow member or host",
     }
 
 
@@ -374,11 +551,36 @@ def _not_committing(case: Case, worst: PartitionVerdict) -> Evidence | None:
     if worst.rule is not Rule.NEVER_COMMITS and not (silent and holder is not None):
         return None
     name = "held_for_ms" if worst.rule is Rule.NEVER_COMMITS else "quiet_ms"
+    without_ms = worst.evidence.get(name, worst.evidence.get("silent_ms"))
     return {
-        "without_commit_ms": worst.evidence.get(name, worst.evidence.get("silent_ms")),
+        "without_commit_ms": without_ms,
         "client_id": worst.client_id or (holder.client_id if holder else None),
         "host": worst.owner or (holder.host if holder else None),
+        **_members_changed(case, without_ms),
     }
+
+
+def _members_changed(case: Case, without_ms: object) -> Evidence:
+    """When members last came or left, if that was well within this time; else nothing."""
+    changed = case.last(*_MAY_MOVE_PARTITIONS)
+    if changed is None or not isinstance(without_ms, int):
+        return {}
+    changed_ms = case.age_ms(changed)
+    return {"changed_ago_ms": changed_ms} if changed_ms < without_ms - _MEMBERS_LATE_MS else {}
+
+
+_MAY_MOVE_PARTITIONS: Final = (
+    *(*_LEFT, *_CAME),
+    *(EventName.REBALANCE, EventName.UNASSIGNED, EventName.ASSIGNED),
+)
+
+
+def _whose_silence(found: Evidence) -> Evidence:
+    """The member may have got the partition when members last came or left: then it is not its."""
+    if "changed_ago_ms" not in found:
+        return {"now": "and has"}
+    clause = "now (members came, left or rebalanced {changed_ago_ms:span} ago), and the group has"
+    return {"now": fill(clause, found)}
 
 
 def _repeats(worst: PartitionVerdict) -> bool:
@@ -446,6 +648,19 @@ CAUSES: Final[Sequence[CauseRow]] = (
         certain_when="Kafka's metadata name no leader and the log end is not known",
     ),
     CauseRow(
+        cause=CauseName.PROGRESS_UNREAD,
+        meaning=(
+            "The job keeps its progress outside of Kafka, the data are stale, and it had no "
+            "trouble before."
+        ),
+        find=_progress_unread,
+        sentence=(
+            "the progress that the job keeps outside of Kafka has not been read for "
+            "{data_age_ms:span}: `/readyz` and the log say why"
+        ),
+        refuted_by="`/readyz` names another source that cannot be read",
+    ),
+    CauseRow(
         cause=CauseName.TOPIC_RECREATED,
         meaning=(
             "The committed offset is beyond the log end; or it went back, or messages are "
@@ -492,17 +707,18 @@ CAUSES: Final[Sequence[CauseRow]] = (
     CauseRow(
         cause=CauseName.CONTROL_RECORDS,
         meaning="Only marks of transactions and aborted messages are left.",
-        find=_is_on(
-            Rule.CONTROL_RECORDS_ONLY,
-            evidence=("current_lag", "committed_offset", "log_end_offset"),
+        find=_control_records,
+        sentence="{nothing_wrong}: up to the log end {log_end_offset} {left}",
+        refuted_by=(
+            "a read_committed consumer that starts at the committed offset gets a message, or the "
+            "group's consumers read uncommitted"
         ),
-        sentence=(
-            "nothing is wrong: up to the log end {log_end_offset} there are only marks of "
-            "transactions and aborted messages, which count as lag"
+        proved=_nothing_left,
+        certain_when=(
+            "the group is one of `read_committed_groups`, or the lag is a single mark: lagwatch "
+            "has read that range as a read_committed consumer"
         ),
-        refuted_by="a read_committed consumer that starts at the committed offset gets a message",
-        proved=lambda _, __: True,
-        certain_when="always: lagwatch has read that range as a read_committed consumer",
+        phrases=_nothing_wrong,
     ),
     CauseRow(
         cause=CauseName.OPEN_TRANSACTION,
@@ -510,14 +726,17 @@ CAUSES: Final[Sequence[CauseRow]] = (
         find=_open_transaction,
         sentence=(
             "a transaction has been open for {transaction_age_ms:span} at offset "
-            "{last_stable_offset} (transactional id: {transactional_id}); a read_committed "
-            "consumer gets nothing beyond it"
+            "{last_stable_offset} (transactional id: {transactional_id}); {waits}"
         ),
         refuted_by=(
             "the group does not move when the transaction ends, or its consumers read uncommitted"
         ),
         proved=_transaction_named,
-        certain_when="the broker names the transaction, and a member holds the partition",
+        certain_when=(
+            "the broker names the transaction, a member holds the partition, and the group is one "
+            "of `read_committed_groups` and has committed nothing beyond the last stable offset"
+        ),
+        phrases=_waits,
     ),
     CauseRow(
         cause=CauseName.UNSUBSCRIBED_TOPIC,
@@ -532,10 +751,38 @@ CAUSES: Final[Sequence[CauseRow]] = (
         certain_when="the rule `not_subscribed` decided",
     ),
     CauseRow(
+        cause=CauseName.CRASH_LOOP,
+        meaning=(
+            "The group does not move or never commits, and meanwhile, within the last fifteen "
+            "minutes, at least three members joined and three left, twice as many as there are at "
+            "once."
+        ),
+        find=_crash_loop,
+        sentence=(
+            "a crash loop: {members_joined:member} joined and {members_left:member} left within "
+            "{within_ms:span}, and nothing was read; the last one: {last_member}"
+        ),
+        refuted_by="the members' own logs show that they end on purpose",
+    ),
+    CauseRow(
+        cause=CauseName.STUCK_REBALANCE,
+        meaning=(
+            "The group does not move or never commits, is in state `PreparingRebalance` or "
+            "`CompletingRebalance`, and was not seen to enter it within the last five minutes."
+        ),
+        find=_stuck_rebalance,
+        sentence=(
+            "a rebalance does not end: the group has been in state {state} for {lasting_ms:span}; "
+            "its {members:member} read nothing until all of them have rejoined"
+        ),
+        refuted_by="the group becomes Stable by itself",
+    ),
+    CauseRow(
         cause=CauseName.REBALANCE_STORM,
         meaning=(
             "Five rebalances came within five minutes and the last one at most two minutes ago: "
-            "members have little time to read."
+            "members have little time to read. A group without members had one after its last "
+            "member was seen to leave."
         ),
         find=_rebalance_storm,
         sentence=(
@@ -550,11 +797,15 @@ CAUSES: Final[Sequence[CauseRow]] = (
         find=_no_members,
         sentence=(
             "the group has no members (state {state}); the last one that was seen to leave: "
-            "{last_member}"
+            "{last_member}{afterwards}"
         ),
         refuted_by="a consumer runs that assigns partitions itself: it is not a member",
         proved=_members_were_seen_to_leave,
-        certain_when="its last member left, as seen, at most a minute after the group last moved",
+        certain_when=(
+            "its last member left, as seen, at most a minute after the group last moved, and "
+            "nothing was committed later than fifteen seconds after that"
+        ),
+        phrases=_afterwards,
     ),
     CauseRow(
         cause=CauseName.MEMBER_WITHOUT_ASSIGNMENT,
@@ -569,11 +820,25 @@ CAUSES: Final[Sequence[CauseRow]] = (
         certain_when="no member holds any partition, and they were seen to lose them",
     ),
     CauseRow(
+        cause=CauseName.STUCK_PARTITION,
+        meaning=(
+            "The partition has stopped or stalled, its member reads its other partitions, and the "
+            "offset is not committed again and again."
+        ),
+        find=_stuck_partition,
+        sentence=(
+            "one dead partition: client {client_id} on {host:host} holds it and has read nothing "
+            "of it for {quiet_ms:span}, but reads {partitions_that_it_reads:other partition}: "
+            "what works on it hangs or has died"
+        ),
+        refuted_by="the consumer has paused this partition on purpose",
+    ),
+    CauseRow(
         cause=CauseName.SLOW_PARTITION,
         meaning=(
             "Not more partitions are behind than keep up; much more is written to this one (twice "
-            "the median of the others), or its member keeps up with its others; and no offset is "
-            "committed again and again."
+            "the median of the others), or its member keeps up with its others; and the group "
+            "reads it."
         ),
         find=_slow_partition,
         sentence=(
@@ -587,7 +852,7 @@ CAUSES: Final[Sequence[CauseRow]] = (
         meaning="All partitions that are behind are of one member or one host; others keep up.",
         find=_slow_member,
         sentence=(
-            "one slow member or host: client {client_id} on {host:host} holds all "
+            "{what}: client {client_id} on {host:host} holds all "
             "{partitions_behind} partitions that are behind; {partitions_that_keep_up} of others "
             "keep up"
         ),
@@ -598,9 +863,10 @@ CAUSES: Final[Sequence[CauseRow]] = (
         meaning="A member holds the partition, and no commit comes.",
         find=_not_committing,
         sentence=(
-            "client {client_id} on {host:host} holds the partition and has not committed for "
+            "client {client_id} on {host:host} holds the partition {now} not committed for "
             "{without_commit_ms:span}: it reads without committing, or it hangs"
         ),
+        phrases=_whose_silence,
         refuted_by=(
             "the consumer's own metrics show that it reads nothing (records-consumed-rate 0): "
             "then it hangs"
@@ -658,7 +924,7 @@ def cause_of(case: Case) -> Cause | None:
         return Cause(
             name=row.cause,
             certainty=Certainty.CERTAIN if proved else Certainty.LIKELY,
-            text=fill(row.sentence, found),
+            text=row.text(found),
             refuted_by=row.refuted_by,
             evidence=found,
             topic=worst.topic,

@@ -1,4 +1,4 @@
-"""Why a group has no committed offsets any more: somebody deleted it, or its offsets expired.
+"""Why a group has no committed offsets any more: it was deleted, or its offsets expired.
 
 Kafka removes the offsets of a group that has been without members, and has not committed, for
 `offsets.retention.minutes`, and writes the same tombstones as for a deletion. So the last sign of
@@ -38,6 +38,8 @@ class LastSeen:
     """Its newest commit; -1 unknown."""
     alive_ms: int
     """Its newest commit, or when it was last seen with members, whichever is later."""
+    at_least: bool = False
+    """It may have lived on after that: lagwatch did not look all the time."""
 
 
 def departure(
@@ -52,9 +54,12 @@ def departure(
         return Departure.UNKNOWN
     silent_ms = gone_ms - last.alive_ms
     kept_ms = DEFAULT_RETENTION_MS if retention_ms is None else retention_ms
+    forgotten = gone_ms - last.commit_ms >= forget_ms - _MARGIN_MS
+    if last.at_least and (silent_ms >= kept_ms or forgotten):
+        return Departure.UNKNOWN
     if silent_ms >= kept_ms:
         return Departure.LIKELY_EXPIRED if retention_ms is None else Departure.EXPIRED
-    if gone_ms - last.commit_ms >= forget_ms - _MARGIN_MS:
+    if forgotten:
         return Departure.FORGOTTEN
     if silent_ms >= kept_ms - min(_MARGIN_MS, kept_ms // 10):
         return Departure.UNKNOWN

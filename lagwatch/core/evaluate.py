@@ -51,7 +51,7 @@ class Evaluation:
         owners: Mapping[str, Mapping[tuple[str, int], Member]],
     ) -> ClusterSnapshot:
         """The verdicts of the round that ended, as of `seen.now_ms`: at most `at_ms`."""
-        rows, layout = self._judged.rows(seen), seen.layout
+        rows, layout = self._judged.rows(seen, topics.read_ms), seen.layout
         group = self._grouped.round(
             layout,
             rows,
@@ -65,6 +65,7 @@ class Evaluation:
             at_ms=at_ms,
             judged_ms=seen.now_ms,
             data_ms=data_ms,
+            time_lags_ms=EpochMs(seen.read_ms),
             round=self._number,
             intervals=seen.windows.intervals,
             allowed_lag=seen.around.limits.allowed_lag,

@@ -1,8 +1,9 @@
 """When a group will have caught up and when it will lose messages, from its rates.
 
 The forecast is lag / (consumed - produced). Its interval is to hold nine times of ten. It accounts
-for speeds that vary from commit to commit, and that drift, the more the longer ahead. `make bench
-ONLY=forecast` replays traces against it.
+for speeds that vary from commit to commit, and that drift, the more the longer ahead; for how wrong
+such forecasts of the same row were over the last minutes; and for speeds that grow or fall. `make
+bench ONLY=forecast` replays traces against it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,15 +15,22 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lagwatch.core.rates import Rates
+from lagwatch.core.lags import POINTS, STEP_MS, PastLags
+from lagwatch.core.rates import Rates, Turn, turn
 
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
 
 _SURE: Final = 1.645
 """Standard deviations to each side that nine of ten are within."""
-_DRIFT: Final = 0.014
+_DRIFT: Final = 0.007
 """Relative drift of speeds within the time of a window, as a standard deviation."""
+_WEIGHT: Final = 1.0
+"""So many past forecasts say as much as what is known without any."""
+_LASTS: Final = 2.0
+"""Speeds that grow or fall go on doing so for so many times as long as that was seen."""
+_FEWEST_STEPS: Final = 6
+"""Steps of past lags that a change of speed is looked for in, at least."""
 _LONGEST_S: Final = 366 * 86_400
 """A forecast beyond a year is given as unknown."""
 
@@ -40,6 +48,8 @@ class CatchUpReason(StrEnum):
     """At this speed it takes more than a year."""
     RATES_UNKNOWN = "rates_unknown"
     """Too few commits, or log ends that were not read."""
+    WAITS_FOR_TRANSACTION = "waits_for_transaction"
+    """Nothing more can be read before an open transaction ends."""
     LAG_UNKNOWN = "lag_unknown"
 
 
@@ -107,19 +117,33 @@ class GroupOutlook:
 
 
 def outlooks(
-    rates: Rates, *, lag: Int64, committed: Int64, log_start: Int64, log_end: Int64
+    rates: Rates,
+    *,
+    lag: Int64,
+    waits: NDArray[np.bool_],
+    committed: Int64,
+    log_start: Int64,
+    log_end: Int64,
+    past: PastLags,
 ) -> Outlooks:
-    """Forecasts of rows; -1 is unknown in the columns given."""
+    """Forecasts of rows; -1 is unknown in the columns given; `past` as `Lags.of` has it.
+
+    `lag` counts what can be read; `waits`: rows with more behind an open transaction.
+    """
     drain = -rates.trend_per_s
-    takes_s, reason = _catch_up(lag, drain, rates.consumed_per_s)
+    left = _left(lag, rates)
+    takes_s, reason = _catch_up(lag, left, drain, rates.consumed_per_s)
+    held = waits & (lag == 0)
+    takes_s[held], reason[held] = np.nan, _REASONS.index(CatchUpReason.WAITS_FOR_TRANSACTION)
     caught_up = reason == _REASONS.index(CatchUpReason.CAUGHT_UP)
     will = reason == _REASONS.index(CatchUpReason.CATCHING_UP)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        flow = rates.consumed_per_s + rates.produced_per_s
-        drift = _DRIFT * flow * np.sqrt(1 + takes_s / rates.span_s)
-        unsure = np.sqrt(_chance(rates, takes_s) ** 2 + (_SURE * drift) ** 2)
-        low_s = np.where(will, lag / (drain + unsure), takes_s)
-        high_s = np.where(will & (drain > unsure), lag / (drain - unsure), np.nan)
+        unsure = _unsure(rates, past, takes_s)
+        change = _change(rates, past, takes_s)
+        low_s = np.where(will, left / (drain + unsure + np.maximum(change, 0)), takes_s)
+        least = drain - unsure + np.minimum(change, 0)
+        # that it has caught up shows at its next commit
+        high_s = np.where(will & (least > 0), left / least + rates.gap_s, np.nan)
         high_s = np.where(caught_up, 0.0, high_s)
         length = log_end - log_start
         trimmed = (log_start > 0) & (length > 0) & (lag >= 0)
@@ -139,13 +163,40 @@ def outlooks(
     )
 
 
+def _unsure(rates: Rates, past: PastLags, takes_s: Float64) -> Float64:
+    """By how much the speed ahead may differ from the measured one, to either side."""
+    flow = rates.consumed_per_s + rates.produced_per_s
+    drift = _DRIFT * flow * np.sqrt(1 + takes_s / rates.span_s)
+    before2 = _chance(rates, takes_s) ** 2 + (_SURE * drift) ** 2
+    error2, number = _past_errors(past, rates.span_s, takes_s)
+    found2 = (_WEIGHT * before2 + number * _SURE**2 * error2) / (_WEIGHT + number)
+    unsure: Float64 = np.sqrt(found2)
+    return unsure
+
+
+def _change(rates: Rates, past: PastLags, takes_s: Float64) -> Float64:
+    """By how much the speed ahead differs if it goes on growing or falling."""
+    turned = rates.turn.or_surer(_past_turn(past, rates.span_s, takes_s))
+    # from the middle of the window to that of the time ahead
+    ahead_s = (rates.span_s + np.minimum(takes_s, _LASTS * turned.over_s)) / 2
+    change: Float64 = turned.beyond_chance * ahead_s
+    return change
+
+
+def _left(lag: Int64, rates: Rates) -> Float64:
+    """Messages still to be read, less those that were probably read since the last commit."""
+    read = np.nan_to_num(rates.consumed_per_s * rates.since_s)
+    left: Float64 = np.where(lag > 0, np.maximum(lag - read, 0.0), lag)
+    return left
+
+
 def _catch_up(
-    lag: Int64, drain: Float64, consumed_per_s: Float64
+    lag: Int64, left: Float64 | Int64, drain: Float64, consumed_per_s: Float64
 ) -> tuple[Float64, NDArray[np.int8]]:
     """Seconds until rows have caught up, not a number unless they will; and the reasons."""
     reason = np.full(lag.size, _REASONS.index(CatchUpReason.CATCHING_UP), np.int8)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        takes_s = np.where(drain > 0, lag / drain, np.nan)
+        takes_s = np.where(drain > 0, left / drain, np.nan)
         for why, where in (
             (CatchUpReason.TOO_SLOW, takes_s > _LONGEST_S),
             (CatchUpReason.FALLING_BEHIND, drain <= 0),
@@ -170,7 +221,8 @@ def from_lags(lags: Sequence[tuple[int, int]]) -> float | None:
     if last_ms <= first_ms:
         return None
     drain = np.array([(first - last) * 1000 / (last_ms - first_ms)])
-    takes_s, reason = _catch_up(np.array([last], np.int64), drain, np.array([np.nan]))
+    lag = np.array([last], np.int64)
+    takes_s, reason = _catch_up(lag, lag, drain, np.array([np.nan]))
     return _remaining_s(_known(takes_s[0]), _REASONS[reason[0]])
 
 
@@ -208,14 +260,63 @@ def _chance(rates: Rates, takes_s: Float64) -> Float64:
     return chance
 
 
+def _past_errors(past: PastLags, span_s: Float64, takes_s: Float64) -> tuple[Float64, Float64]:
+    """How wrong such forecasts were of late: mean square, and of how many that do not overlap.
+
+    A past forecast is the speed over as long as the window; it is compared with the speed that
+    came, over as much of the time ahead as the lags reach back. Rows without any have 0 of them.
+    """
+    error2, number = np.zeros(span_s.size), np.zeros(span_s.size)
+    step_s = STEP_MS / 1000
+    unbroken = np.cumprod(~np.isnan(past.lag[::-1]), axis=0).sum(axis=0)
+    with np.errstate(invalid="ignore"):
+        back = _power(np.minimum(span_s / step_s, unbroken / 3))
+        ahead = _power(np.minimum(takes_s / step_s, (unbroken - 1 - back) / 2))
+    some = (unbroken > back + ahead) & ~np.isnan(takes_s)
+    for before, after in {*zip(back[some].tolist(), ahead[some].tolist(), strict=True)}:
+        rows = np.flatnonzero(some & (back == before) & (ahead == after))
+        lag, commit_s = past.lag[:, rows].astype(np.float64), past.commit_ms[:, rows] / 1000
+        speed = _speed(lag, commit_s, before)[: POINTS - before - after]
+        off = _speed(lag, commit_s, after)[before:] - speed
+        counts = (np.arange(off.shape[0])[:, None] >= POINTS - unbroken[rows]) & ~np.isnan(off)
+        tries = counts.sum(axis=0)
+        error2[rows] = (np.where(counts, off, 0.0) ** 2).sum(axis=0) / np.maximum(tries, 1)
+        number[rows] = tries / max(before, after)
+    return error2, number
+
+
+def _past_turn(past: PastLags, span_s: Float64, takes_s: Float64) -> Turn:
+    """How speeds grew or fell over as long as the window, or the time ahead if that is longer."""
+    lag, commit_s = past.lag.astype(np.float64), past.commit_ms / 1000
+    speed = _speed(lag, commit_s, 1)
+    steps = np.nan_to_num(np.fmax(span_s, takes_s)) / (STEP_MS / 1000)
+    recent = np.arange(POINTS - 1)[:, None] >= POINTS - 1 - np.maximum(steps, _FEWEST_STEPS)
+    unbroken = np.cumprod(~np.isnan(past.lag[::-1]), axis=0)[::-1][:-1] > 0
+    known = recent & unbroken & ~np.isnan(speed)
+    return turn(speed, (commit_s[1:] + commit_s[:-1]) / 2, known)
+
+
+def _speed(lag: Float64, commit_s: Float64, steps: int) -> Float64:
+    """How fast the lag shrank from each point to that so many steps later."""
+    gone_s = commit_s[steps:] - commit_s[:-steps]
+    return (lag[:-steps] - lag[steps:]) / np.where(gone_s > 0, gone_s, np.nan)
+
+
+def _power(steps: Float64) -> Int64:
+    """The greatest power of two that is not more; at least 1."""
+    exponent = np.floor(np.log2(np.maximum(np.nan_to_num(steps), 1.0)))
+    return (2**exponent).astype(np.int64)
+
+
 _RANK: Final = {
     CatchUpReason.CAUGHT_UP: 0,
     CatchUpReason.LAG_UNKNOWN: 1,
     CatchUpReason.CATCHING_UP: 2,
-    CatchUpReason.RATES_UNKNOWN: 3,
-    CatchUpReason.TOO_SLOW: 4,
-    CatchUpReason.FALLING_BEHIND: 5,
-    CatchUpReason.NOT_MOVING: 6,
+    CatchUpReason.WAITS_FOR_TRANSACTION: 3,
+    CatchUpReason.RATES_UNKNOWN: 4,
+    CatchUpReason.TOO_SLOW: 5,
+    CatchUpReason.FALLING_BEHIND: 6,
+    CatchUpReason.NOT_MOVING: 7,
 }
 
 
@@ -224,7 +325,11 @@ def of_group(
 ) -> GroupOutlook:
     """Outlook of the group: that of its slowest partition, and of the one nearest to a loss."""
     each = list(partitions.values())
-    behind = {place: outlook for place, outlook in partitions.items() if (lags[place] or 0) > 0}
+    behind = {
+        place: outlook
+        for place, outlook in partitions.items()
+        if (lags[place] or 0) > 0 or outlook.catch_up_reason is CatchUpReason.WAITS_FOR_TRANSACTION
+    }
     slowest = max(
         behind or partitions,
         key=lambda place: (

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.layout import Layout
-from lagwatch.core.model import UNKNOWN, GroupStatus, PartitionStatus
+from lagwatch.core.model import UNKNOWN, GroupStatus, PartitionStatus, Rule
 from lagwatch.core.snapshot import GroupColumns, GroupTimes, RowColumns
-from lagwatch.core.time_lags import TimesOfGroups, first_of
+from lagwatch.core.time_lags import NOT_READ, TimesOfGroups, first_of
 
 Int64 = NDArray[np.int64]
 Int8 = NDArray[np.int8]
@@ -95,6 +95,8 @@ def _rolled_up(rows: RowColumns, intervals: int, chosen: Int64, heads: Int64) ->
     status[worst == GroupStatus.NOTFOUND] = GroupStatus.UNKNOWN
     max_lag = np.maximum.reduceat(lag, heads)
     max_lag_row = chosen[first_of(lag, max_lag, group)]
+    # a partition that was never committed has no lag that could be known, unless it is read
+    unknown = (lag < 0) & ((commits > 0) | (rows.rule[chosen] == Rule.NEVER_COMMITS))
     return {
         "status": status,
         "worst_row": chosen[first_of(rank, np.maximum.reduceat(rank, heads), group)],
@@ -102,10 +104,12 @@ def _rolled_up(rows: RowColumns, intervals: int, chosen: Int64, heads: Int64) ->
         # unknown lags (-1) must not take one away from the sum
         "total_lag": np.add.reduceat(np.maximum(lag, 0), heads),
         "readable_lag": np.add.reduceat(np.maximum(readable, 0), heads),
+        "left_behind_lag": np.add.reduceat(
+            np.where(NOT_READ[rows.rule[chosen]], np.maximum(lag, 0), 0), heads
+        ),
         "since_ms": _oldest(rows.since_ms[chosen], heads),
         "full": np.add.reduceat((commits == intervals).astype(np.int64), heads),
-        # a partition that was never committed has no lag that could be known
-        "unknown": np.add.reduceat(((lag < 0) & (commits > 0)).astype(np.int64), heads),
+        "unknown": np.add.reduceat(unknown.astype(np.int64), heads),
     }
 
 
@@ -125,6 +129,7 @@ def _no_groups() -> GroupColumns:
         max_lag_row=none,
         total_lag=none,
         readable_lag=none,
+        left_behind_lag=none,
         since_ms=none,
         complete=np.zeros(0, np.float32),
         partition_count=none,

@@ -5,7 +5,7 @@ now, the policy and the instant, and returns the next state and a decision. The 
 serves the live monitor and the back-test.
 
 The *incident* (it opens, changes severity and closes) is separate from the notices about it
-(`Tell`, `told`). An incident may be open without a notice (muted, or re-opened too soon); if no
+(`Tell`, `notified`). An incident may be open without a notice (muted, or re-opened too soon); if no
 notice of it was sent, none is sent of its end.
 """
 
@@ -67,7 +67,7 @@ class Reason(StrEnum):
     """Open for so long that it is sent to further channels of the policy."""
     ACKNOWLEDGED = "acknowledged"
     """No reminder: the incident is acknowledged."""
-    ALREADY_TOLD = "already_told"
+    ALREADY_SENT = "already_sent"
     SEND_ONCE = "send_once"
     """A notice was sent, and the policy sends no more."""
     MUTED = "muted"
@@ -81,11 +81,25 @@ class Reason(StrEnum):
     ENDED_WHILE_MUTED = "ended_while_muted"
     """Healed while muted; sent when the mute has ended."""
     GROUP_GONE = "group_gone"
+    LIMIT_REMOVED = "limit_removed"
+    """A limit was missed, and the policy has none any more."""
+    LIMIT_CHANGED = "limit_changed"
+    """A limit was missed, and still would be, as the policy was before."""
+    NO_POLICY = "no_policy"
+    """No policy applies to the group any more."""
+    NOT_FOLLOWED = "not_followed"
+    """The cluster's filters leave the group out."""
     HELD_BY_MUTE = "held_by_mute"
     """Healed while muted: the end is sent when the mute ends."""
-    NEVER_TOLD = "never_told"
+    NEVER_SENT = "never_sent"
     """Closed without a notice, because no notice of its opening was sent."""
     SEND_CLOSE_OFF = "send_close_off"
+
+
+UNWATCHED: Final = frozenset(
+    {Reason.LIMIT_REMOVED, Reason.LIMIT_CHANGED, Reason.NO_POLICY, Reason.NOT_FOLLOWED}
+)
+"""The configuration has changed: it is not said that the group is well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +147,8 @@ class Observation:
     """True if `time_lag_ms` is only a lower bound."""
     since_ms: int = -1
     """When the trouble began; -1 unknown."""
+    since_at_least: bool = False
+    """It may have begun before `since_ms`, when lagwatch did not look."""
     lost: int = 0
     """Messages deleted before they were read; 0 once the loss is acknowledged."""
     kinds: Kinds = frozenset()
@@ -148,6 +164,8 @@ class Graded:
     reason: Reason
     since_ms: EpochMs | None = None
     """When the trouble began, as far as the verdict says."""
+    since_at_least: bool = False
+    """Then or before."""
     kinds: Kinds = frozenset()
     """The kinds of trouble of an observation that is bad."""
 
@@ -158,18 +176,22 @@ class Incident:
 
     since_ms: EpochMs
     """When the trouble began; when the verdict does not say, when the group was seen bad first."""
+    since_at_least: bool = False
+    """Then or before: lagwatch found the trouble when it began to look."""
     opened_ms: EpochMs
     """When the incident was opened."""
     severity: GroupStatus
-    told: GroupStatus | None = None
+    notified: GroupStatus | None = None
     """Severity of the last notice; None: no notice was sent."""
-    told_ms: EpochMs | None = None
+    notified_ms: EpochMs | None = None
     handed_on: bool = False
     """Also sent to the channels of `Policy.escalate_to`."""
     acknowledged: bool = False
     """Someone works on it: no reminders are sent."""
     named: Kinds | None = None
     """The kinds of trouble that its notices have named; None: not known, or no notice was sent."""
+    clock_set_back: bool = False
+    """The clock was set back since it was opened: its instants are shifted."""
     eased: bool = False
     """It was de-escalated before: the next time takes longer, so that nothing flaps."""
 
@@ -192,7 +214,7 @@ class State:
     """Why no notice was sent when the incident opened; or that a mute has begun since."""
     quiet_until_ms: EpochMs | None = None
     """After a close: the next notice waits until then, unless the incident is worse."""
-    quiet_told: GroupStatus | None = None
+    last_severity: GroupStatus | None = None
     """Severity of the previous incident."""
 
     @property
@@ -244,7 +266,13 @@ def grade(seen: Observation, policy: Policy) -> Graded:
     if seen.total_lag < policy.minimum_lag or behind:
         return Graded(severity=GroupStatus.OK, reason=Reason.BELOW_FLOOR)
     since_ms = None if seen.since_ms < 0 else EpochMs(seen.since_ms)
-    return Graded(severity=seen.status, reason=Reason.FIRST, since_ms=since_ms, kinds=seen.kinds)
+    return Graded(
+        severity=seen.status,
+        reason=Reason.FIRST,
+        since_ms=since_ms,
+        since_at_least=seen.since_at_least,
+        kinds=seen.kinds,
+    )
 
 
 def gone() -> Graded:
@@ -256,7 +284,7 @@ def step(
     state: State, graded: Graded, policy: Policy, now_ms: EpochMs, *, muted: bool = False
 ) -> Step:
     """The next state and what to do about it."""
-    state = _by_clock(state, policy, now_ms)
+    state = by_clock(state, policy, now_ms)
     if policy.burrow:
         return _as_burrow(state, graded, policy, now_ms, muted=muted)
     if graded.severity is None:
@@ -268,8 +296,12 @@ def step(
     return _still_bad(state, state.incident, graded, policy, now_ms, muted=muted)
 
 
-def _by_clock(state: State, policy: Policy, now_ms: EpochMs) -> State:
-    """Begin waits anew that a clock which was set back would make longer than the policy says."""
+def by_clock(state: State, policy: Policy, now_ms: EpochMs) -> State:
+    """The state after a clock was set back; the same as it is if nothing is later than now.
+
+    Waits begin anew that would be longer than the policy says. An incident that was opened in what
+    is the future now was opened now: by as much, at least, its trouble began earlier.
+    """
     sinces = state.bad_since_ms, state.good_since_ms, state.other_since_ms, state.worse_since_ms
     if max(at_ms or 0 for at_ms in sinces) > now_ms:
         bad_ms, good_ms, other_ms, worse_ms = (_at_most(at_ms, now_ms) for at_ms in sinces)
@@ -284,10 +316,16 @@ def _by_clock(state: State, policy: Policy, now_ms: EpochMs) -> State:
     if not policy.burrow and (state.quiet_until_ms or 0) > quiet_ms:
         state = replace(state, quiet_until_ms=quiet_ms)
     incident = state.incident
-    if incident is None or max(incident.opened_ms, incident.told_ms or 0) <= now_ms:
+    if incident is None or max(incident.opened_ms, incident.notified_ms or 0) <= now_ms:
         return state
-    opened_ms, told_ms = min(incident.opened_ms, now_ms), _at_most(incident.told_ms, now_ms)
-    return replace(state, incident=replace(incident, opened_ms=opened_ms, told_ms=told_ms))
+    incident = replace(incident, notified_ms=_at_most(incident.notified_ms, now_ms))
+    back_ms = incident.opened_ms - now_ms
+    if back_ms > 0:
+        since_ms = EpochMs(incident.since_ms - back_ms)
+        incident = replace(
+            incident, since_ms=since_ms, since_at_least=True, opened_ms=now_ms, clock_set_back=True
+        )
+    return replace(state, incident=incident)
 
 
 def _at_most(at_ms: EpochMs | None, now_ms: EpochMs) -> EpochMs | None:
@@ -303,17 +341,22 @@ def _without(state: State, graded: Graded, policy: Policy, now_ms: EpochMs, *, m
     if now_ms - since_ms < policy.open_for_ms:
         return replace(state, bad_since_ms=since_ms), Decision(reason=Reason.WAITING)
     began_ms = since_ms if graded.since_ms is None else min(graded.since_ms, since_ms)
-    incident = Incident(since_ms=began_ms, opened_ms=now_ms, severity=severity)
+    incident = Incident(
+        since_ms=began_ms,
+        since_at_least=graded.since_at_least,
+        opened_ms=now_ms,
+        severity=severity,
+    )
     opened = replace(state, incident=incident, bad_since_ms=None)
-    told, decision = _tell(opened, incident, graded.kinds, policy, now_ms, muted=muted)
-    return told, replace(decision, act=Act.OPEN)
+    noted, decision = _tell(opened, incident, graded.kinds, policy, now_ms, muted=muted)
+    return noted, replace(decision, act=Act.OPEN)
 
 
 def _rest(state: State, now_ms: EpochMs) -> State:
     """State of a good group without an incident: keeps only the pause after a close."""
     if state.quiet_until_ms is None or now_ms >= state.quiet_until_ms:
         return QUIET
-    return State(quiet_until_ms=state.quiet_until_ms, quiet_told=state.quiet_told)
+    return State(quiet_until_ms=state.quiet_until_ms, last_severity=state.last_severity)
 
 
 def _better(
@@ -335,20 +378,20 @@ def _better(
     )
     if now_ms - since_ms < policy.close_for_ms:
         return healing, Decision(reason=Reason.HEALING)
-    if incident.told is None:
-        return _rest(state, now_ms), Decision(act=Act.CLOSE, reason=Reason.NEVER_TOLD)
+    if incident.notified is None:
+        return _rest(state, now_ms), Decision(act=Act.CLOSE, reason=Reason.NEVER_SENT)
     if muted and policy.send_close:
         held_back = replace(healing, held_back=Reason.HELD_BY_MUTE)
         return held_back, Decision(reason=Reason.HELD_BY_MUTE)
     closed = State(
         quiet_until_ms=EpochMs(now_ms + policy.reopen_ms) if policy.reopen_ms else None,
-        quiet_told=incident.told if policy.reopen_ms else None,
+        last_severity=incident.notified if policy.reopen_ms else None,
     )
     if not policy.send_close:
         return closed, Decision(act=Act.CLOSE, reason=Reason.SEND_CLOSE_OFF)
     why = Reason.ENDED_WHILE_MUTED if held else Reason.HEALED
-    if graded.reason is Reason.GROUP_GONE:
-        why = Reason.GROUP_GONE
+    if graded.reason in (Reason.GROUP_GONE, *UNWATCHED):
+        why = graded.reason
     return closed, Decision(act=Act.CLOSE, tell=Tell.CLOSE, reason=why)
 
 
@@ -364,10 +407,10 @@ def _still_bad(
     """The group of an open incident is bad: as bad, worse or less so."""
     state, act = _severity_moved(state, incident, graded.severity, policy, now_ms)
     state = _kinds_seen(state, graded.kinds, now_ms)
-    told, decision = _tell(
+    noted, decision = _tell(
         state, state.incident or incident, graded.kinds, policy, now_ms, muted=muted
     )
-    return told, decision if act is Act.NONE else replace(decision, act=act)
+    return noted, decision if act is Act.NONE else replace(decision, act=act)
 
 
 def _severity_moved(
@@ -397,7 +440,7 @@ def _severity_moved(
 def _kinds_seen(state: State, kinds: Kinds, now_ms: EpochMs) -> State:
     """Since when there has been a worse kind of trouble than the notices of the incident name."""
     incident = state.incident
-    if incident is None or incident.told is None:
+    if incident is None or incident.notified is None:
         return state
     if incident.named is None:  # kept by a version that did not note it
         return replace(state, incident=replace(incident, named=kinds))
@@ -421,7 +464,7 @@ def _tell(
         tell = Tell.REMIND
     if tell is Tell.NOTHING:
         held_back: Reason | None = reason
-        if incident.told is not None:
+        if incident.notified is not None:
             held_back = Reason.MUTED if muted else None
         if state.held_back is not held_back:
             state = replace(state, held_back=held_back)
@@ -434,14 +477,14 @@ def _tell(
         return replace(state, incident=replace(incident, handed_on=True)), Decision(
             tell=tell, reason=reason
         )
-    told = replace(
+    reported = replace(
         incident,
-        told=incident.severity,
-        told_ms=now_ms,
+        notified=incident.severity,
+        notified_ms=now_ms,
         named=(incident.named or frozenset()) | kinds,
     )
-    told_state = replace(state, incident=told, held_back=None, worse_since_ms=None)
-    return told_state, Decision(tell=tell, reason=reason)
+    after = replace(state, incident=reported, held_back=None, worse_since_ms=None)
+    return after, Decision(tell=tell, reason=reason)
 
 
 _BY_MUTE: Final = (Reason.MUTED, Reason.HELD_BY_MUTE)
@@ -449,14 +492,14 @@ _BY_MUTE: Final = (Reason.MUTED, Reason.HELD_BY_MUTE)
 
 def _may_remind_after_mute(state: State, incident: Incident, policy: Policy) -> bool:
     """True if a mute has just ended: what is open still is said, also if it opened before it."""
-    ended = incident.told is not None and state.held_back in _BY_MUTE
+    ended = incident.notified is not None and state.held_back in _BY_MUTE
     return ended and not (policy.send_once or incident.acknowledged)
 
 
 def _due(state: State, incident: Incident, policy: Policy, now_ms: EpochMs) -> tuple[Tell, Reason]:
-    if incident.told is None:
+    if incident.notified is None:
         return _first(state, incident, now_ms)
-    if incident.severity > incident.told:
+    if incident.severity > incident.notified:
         return Tell.ESCALATE, Reason.ESCALATED
     worse_ms = state.worse_since_ms
     if worse_ms is not None and now_ms - worse_ms >= policy.open_for_ms:
@@ -464,7 +507,7 @@ def _due(state: State, incident: Incident, policy: Policy, now_ms: EpochMs) -> t
     waited_ms = now_ms - incident.opened_ms
     if policy.escalate_ms and not incident.handed_on and waited_ms >= policy.escalate_ms:
         return Tell.REMIND, Reason.HANDED_ON
-    if incident.severity < incident.told and not policy.send_once:
+    if incident.severity < incident.notified and not policy.send_once:
         return Tell.DE_ESCALATE, Reason.DE_ESCALATED
     return _repeated(incident, policy, now_ms)
 
@@ -473,9 +516,9 @@ def _repeated(incident: Incident, policy: Policy, now_ms: EpochMs) -> tuple[Tell
     """Whether a reminder is due."""
     if policy.send_once:
         return Tell.NOTHING, Reason.SEND_ONCE
-    told_ms = now_ms if incident.told_ms is None else incident.told_ms
-    if not policy.remind_ms or now_ms - told_ms < policy.remind_ms:
-        return Tell.NOTHING, Reason.ALREADY_TOLD
+    notified_ms = now_ms if incident.notified_ms is None else incident.notified_ms
+    if not policy.remind_ms or now_ms - notified_ms < policy.remind_ms:
+        return Tell.NOTHING, Reason.ALREADY_SENT
     if incident.acknowledged:
         return Tell.NOTHING, Reason.ACKNOWLEDGED
     return Tell.REMIND, Reason.REMINDER_DUE
@@ -483,7 +526,7 @@ def _repeated(incident: Incident, policy: Policy, now_ms: EpochMs) -> tuple[Tell
 
 def _first(state: State, incident: Incident, now_ms: EpochMs) -> tuple[Tell, Reason]:
     too_soon = state.quiet_until_ms is not None and now_ms < state.quiet_until_ms
-    worse = state.quiet_told is not None and incident.severity > state.quiet_told
+    worse = state.last_severity is not None and incident.severity > state.last_severity
     if too_soon and not worse:
         return Tell.NOTHING, Reason.REOPENED_TOO_SOON
     if state.held_back is Reason.REOPENED_TOO_SOON:
@@ -515,7 +558,7 @@ def _as_burrow(
     if tell is Tell.CLOSE:
         return QUIET, Decision(act=act, tell=tell, reason=reason)
     if incident is not None:
-        incident = replace(incident, told=status, told_ms=now_ms)
+        incident = replace(incident, notified=status, notified_ms=now_ms)
     sent = State(incident=incident, quiet_until_ms=now_ms)
     return sent, Decision(act=act, tell=tell, reason=reason)
 
@@ -547,11 +590,13 @@ def _burrow_due(
     if policy.send_once:
         return Tell.NOTHING, Reason.SEND_ONCE
     if now_ms - sent_ms <= policy.remind_ms:
-        return Tell.NOTHING, Reason.ALREADY_TOLD
+        return Tell.NOTHING, Reason.ALREADY_SENT
     return Tell.REMIND, Reason.REMINDER_DUE
 
 
-def told_to(tell: Tell, severity: GroupStatus, threshold: GroupStatus, *, knows: bool) -> Tell:
+def channel_event(
+    tell: Tell, severity: GroupStatus, threshold: GroupStatus, *, knows: bool
+) -> Tell:
     """The event that a channel gets, given the minimum severity sent to it.
 
     `knows`: the channel got a notice of this incident before. It then also gets the end and a

@@ -187,8 +187,8 @@ class Judged:
         time_lag_ms[appended_ms == NOTHING_UNREAD] = 0
         measured = waits & _TIMED[reason]
         unread_ms = _unread_ms(around.pace, row, appended_ms, measured)
-        earlier = (lag > 0) & ~measured & (unread_ms >= 0)
-        time_lag_ms[earlier] = np.maximum(seen.now_ms - unread_ms[earlier], 0)
+        first = (lag > 0) & (unread_ms > np.where(measured, appended_ms, UNKNOWN))
+        time_lag_ms[first] = np.maximum(seen.now_ms - unread_ms[first], 0)
         rows = Rows(
             around,
             part.windows,
@@ -205,6 +205,9 @@ class Judged:
         # control records have an age, but nothing waits to be read
         nothing_left = found.rule == Rule.CONTROL_RECORDS_ONLY
         appended_ms[nothing_left], reason[nothing_left] = NOTHING_UNREAD, TimeLagReason.CAUGHT_UP
+        # where the log was cut short, what the group will read next has not come yet
+        ahead = found.rule == Rule.AHEAD_OF_LOG_END
+        appended_ms[ahead], reason[ahead] = UNKNOWN, TimeLagReason.AHEAD_OF_LOG_END
         # a message that came after what is known of commits: how long it waits begins to count
         young = waits & (appended_ms > seen.now_ms)
         lowest = np.zeros(0, np.int64) if found.lowest_lag is None else found.lowest_lag
@@ -276,12 +279,18 @@ class Judged:
         again = self._again = again[self._place[again] >= 0]
         rule = self._columns["rule"][self._place[again]]
         # what was once found down stays so until it moves, through restarts and outages
+        new = again[_DOWN[rule] & ~pace.down[again]]
+        pace.down_since_ms[new] = self._columns["since_ms"][self._place[new]]
         pace.down[again] |= _DOWN[rule]
+        pace.stalled[again] = np.where(_DOWN[rule], rule == Rule.STALLED, pace.stalled[again])
         pace.may_be_job[again] |= rule == Rule.SILENT_BEFORE_START
         pace.behind[again] = rule == Rule.FALLING_BEHIND
 
-    def rows(self, seen: Inputs) -> RowColumns:
-        """The verdicts of the last round; columns that did not change are those before it."""
+    def rows(self, seen: Inputs, asked_ms: Int64) -> RowColumns:
+        """The verdicts of the last round; columns that did not change are those before it.
+
+        `asked_ms`: start of the round that answered last for each topic-partition; -1 unknown.
+        """
         layout, columns = seen.layout, self._columns
         shared = {name: columns[name] for name in _SHARED}
         if looks_at_windows(TABLES[seen.rules]):
@@ -306,6 +315,7 @@ class Judged:
                 at=layout.at,
                 window=layout.window,
                 committed=columns["committed"],
+                asked_ms=asked_ms,
                 read_ms=seen.read_ms,
                 around=seen.around,
                 restored_ms=seen.history.restored_ms,
@@ -368,7 +378,7 @@ def window_columns(windows: Windows, rows: Index | None = None) -> WindowColumns
 
 def _news(pace: Pace, row: Index, rule: Int8) -> Bools:
     """Rows with a verdict that their pace has not recorded yet."""
-    news: Bools = _DOWN[rule] & ~pace.down[row]
+    news: Bools = _DOWN[rule] & (~pace.down[row] | ((rule == Rule.STALLED) != pace.stalled[row]))
     news |= (rule == Rule.SILENT_BEFORE_START) & ~pace.may_be_job[row]
     news |= (rule == Rule.FALLING_BEHIND) != pace.behind[row]
     return news
@@ -470,12 +480,14 @@ def _waits(seen: Inputs, at: Int32, committed: Int64, lag: Int64) -> Waits:
 
 
 def _unread_ms(pace: Pace, row: Index, appended_ms: Int64, measured: Bools) -> Int64:
-    """When the first unread message of each row was appended, as last measured; -1 unknown.
+    """When the first unread message of each row was appended, as first measured; -1 unknown.
 
     It stays known when the history of log ends does not reach back to it any more: a silence of
-    two days is not one of a day.
+    two days is not one of a day. The first measurement is the closest one, because older parts of
+    the history are kept in fewer samples: by a later one the message may seem to have come before
+    the last run of a job had ended.
     """
-    found = np.flatnonzero(measured)
+    found = np.flatnonzero(measured & (pace.unread_s[row] == 0))
     pace.unread_s[row[found]] = appended_ms[found] // 1000
     unread_ms = pace.unread_s[row].astype(np.int64) * 1000
     return np.where(unread_ms > 0, unread_ms, UNKNOWN)

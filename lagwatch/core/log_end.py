@@ -41,9 +41,9 @@ class Age(NamedTuple):
     reason: NDArray[np.int8]
     """`TimeLagReason`"""
     after_ms: Int64
-    """Last sample before the message was there; -1 none."""
+    """When the last sample before the message was read, at the earliest; -1 none."""
     before_ms: Int64
-    """First sample that holds it; -1 none."""
+    """When the first sample that holds it was read, at the latest; -1 none."""
 
 
 class LogEndHistory:
@@ -54,6 +54,7 @@ class LogEndHistory:
         self._count = 0
         self._at_ms = np.empty(_THIN_EVERY, np.int64)
         self._ends = np.empty((_THIN_EVERY, 0), np.int64)
+        self._half_ms = np.zeros(_THIN_EVERY, np.int64)
         self._interrupted = False
         self.restored_ms = UNKNOWN
         """Newest sample of an earlier process; -1 when there is none."""
@@ -72,12 +73,20 @@ class LogEndHistory:
         """Times without samples: (last sample before, first one after) each."""
         return tuple(self._gaps)
 
-    def restore(self, at_ms: Int64, ends: Int64, gaps: Iterable[tuple[int, int]]) -> None:
+    def restore(
+        self,
+        at_ms: Int64,
+        ends: Int64,
+        gaps: Iterable[tuple[int, int]],
+        half_ms: Int64 | None = None,
+    ) -> None:
         """Take samples of an earlier process; before the next one there will be a gap."""
         self._count = at_ms.size
         self._at_ms = np.concatenate((at_ms, np.empty(_THIN_EVERY, np.int64)))
         self._ends = np.full((self._at_ms.size, ends.shape[1]), UNKNOWN, np.int64)
         self._ends[: self._count] = ends
+        self._half_ms = np.zeros(self._at_ms.size, np.int64)
+        self._half_ms[: self._count] = 0 if half_ms is None else half_ms
         self._gaps = [(first, last) for first, last in gaps]
         self._asked_ms = np.full(ends.shape[1], at_ms[-1] if self._count else UNKNOWN, np.int64)
         self._leap_first_ms = np.full(ends.shape[1], UNKNOWN, np.int64)
@@ -100,6 +109,11 @@ class LogEndHistory:
     def ends(self) -> Int64:
         """Log end offsets, -1 before a partition was first known; [samples, partitions]."""
         return self._ends[: self._count]
+
+    @property
+    def half_ms(self) -> Int64:
+        """How long before or after its instant each sample may have been read; [samples]."""
+        return self._half_ms[: self._count]
 
     @property
     def partitions(self) -> int:
@@ -130,8 +144,17 @@ class LogEndHistory:
         self._leap_last_ms = np.append(self._leap_last_ms, UNKNOWN)[source]
         self.revision += 1
 
-    def add(self, at_ms: int, log_end: Int64, asked: NDArray[np.bool_] | None = None) -> None:
+    def add(
+        self,
+        at_ms: int,
+        log_end: Int64,
+        asked: NDArray[np.bool_] | None = None,
+        *,
+        half_ms: int = 0,
+    ) -> None:
         """Add one round of samples, -1 where unknown; `asked`: of which partitions, None: of all.
+
+        Leaders answered at most `half_ms` before or after `at_ms`.
 
         The others are taken to rest. One that has grown when it is asked again did so on the line
         from the sample for which it was asked before (a *leap*): nothing between is known of it.
@@ -157,6 +180,7 @@ class LogEndHistory:
         # a partition that was not asked, or has no leader, keeps its last value: as far as is known
         # nothing was appended to it
         self._ends[place] = np.where(log_end >= 0, log_end, before)
+        self._half_ms[place] = half_ms
         if again:
             self.revision += 1
         else:
@@ -209,7 +233,10 @@ class LogEndHistory:
         ends[: len(chosen)] = self._ends[chosen]
         at_ms = np.empty(capacity, np.int64)
         at_ms[: len(chosen)] = self._at_ms[chosen]
+        half_ms = np.zeros(capacity, np.int64)
+        half_ms[: len(chosen)] = self._half_ms[chosen]
         self._ends, self._at_ms, self._count = ends, at_ms, len(chosen)
+        self._half_ms = half_ms
         self._gaps = self._open_gaps(now_ms)
         self.revision += 1
 
@@ -337,8 +364,8 @@ class LogEndHistory:
         return Age(
             np.where(never, UNKNOWN, lag_ms),
             reason.astype(np.int8),
-            np.where(known, before_ms, UNKNOWN),
-            np.where(passed & ~never, after_ms, UNKNOWN),
+            np.where(known, before_ms - self._half_ms[before], UNKNOWN),
+            np.where(passed & ~never, after_ms + self._half_ms[after], UNKNOWN),
         )
 
     def _without_leaps(

@@ -176,6 +176,12 @@ class TimeLagReason(IntEnum):
     """By the time at which the broker appended a record that the group has read since."""
     SAMPLES_APART = 10
     """The log end was not read for a while in which it passed the committed offset."""
+    RECORDED = 11
+    """Between two samples of the stored history, taken before the last restart."""
+    RECORDED_APART = 12
+    """The same, far apart, or only the later of the two."""
+    AHEAD_OF_LOG_END = 13
+    """The committed offset is beyond the log end: there is no such record."""
 
     @property
     def word(self) -> str:
@@ -199,6 +205,8 @@ _METHODS: Final = {
     TimeLagReason.NOT_SAMPLED: TimeLagMethod.LOG_END_HISTORY,
     TimeLagReason.SAMPLES_APART: TimeLagMethod.LOG_END_HISTORY,
     TimeLagReason.STORED: TimeLagMethod.STORED_HISTORY,
+    TimeLagReason.RECORDED: TimeLagMethod.STORED_HISTORY,
+    TimeLagReason.RECORDED_APART: TimeLagMethod.STORED_HISTORY,
     TimeLagReason.OFFSET_TIME: TimeLagMethod.OFFSET_TIME,
     TimeLagReason.RECORD_TIME: TimeLagMethod.RECORD_TIME,
     TimeLagReason.EARLIER_OFFSET: TimeLagMethod.OFFSET_TIME,
@@ -207,6 +215,7 @@ _BOUNDS: Final = {
     TimeLagReason.MEASURED: TimeLagBound.EXACT,
     TimeLagReason.CAUGHT_UP: TimeLagBound.EXACT,
     TimeLagReason.STORED: TimeLagBound.EXACT,
+    TimeLagReason.RECORDED: TimeLagBound.EXACT,
     TimeLagReason.OFFSET_TIME: TimeLagBound.EXACT,
     TimeLagReason.RECORD_TIME: TimeLagBound.AT_MOST,
     TimeLagReason.EARLIER_OFFSET: TimeLagBound.AT_MOST,
@@ -336,6 +345,10 @@ class GroupVerdict:
     """By how much the true time lag may differ, as `time_lag_bound` says; None: not known."""
     time_lag_partition: tuple[str, int] | None = None
     """Topic and partition that the time lag is of; None when it is not known of any."""
+    time_lag_at_ms: EpochMs | None = None
+    """The instant that the time lags of the group and its partitions are as of; None: none yet."""
+    left_behind_lag: int = 0
+    """The part of `total_lag` in topics that the group has left behind, or that are mirrored."""
 
     @property
     def time_lag_method(self) -> TimeLagMethod:

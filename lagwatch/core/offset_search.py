@@ -8,7 +8,8 @@ answers, and now and then in the middle.
 
 Where brokers give records their times (`LogAppendTime`), times rise with offsets, and what is found
 is the time of o. Where producers do (`CreateTime`), a record was appended not before any of these
-times: what is found is a lower bound.
+times: what is found is a lower bound. It holds while producers' clocks are not ahead. A partition
+that has a time in the future is not searched, because its other times may be wrong by as much.
 
 Source: Kafka 4.2, UnifiedLog.fetchOffsetByTimestamp, LogSegment.findOffsetByTimestamp.
 """
@@ -31,6 +32,11 @@ _PRECISION: Final = 500
 _TURNS: Final = 2
 """After this many answers on one side the next question is for the middle."""
 _CLOSE_MS: Final = 250
+_AHEAD_MS: Final = 60_000
+"""Times later than now by more than this are of a clock that is ahead; lagwatch's own may be late
+by less."""
+_FIRST_MS: Final = 946_684_800_000
+"""2000-01-01. There was no Kafka: a time before it is none, but 0 or a number in another unit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +49,8 @@ class Found:
     """And at most this: the first record at the offset or after it, where the log is dense."""
     next_ms: Int64
     """Time of a record at the offset or after it: the bound where compaction has removed some."""
+    removed: Bools
+    """All records up to the offset are gone, it among them: the times are of the first one left."""
 
 
 class OffsetSearch:
@@ -56,6 +64,7 @@ class OffsetSearch:
         self._most_ms = unknown.copy()
         self._next_at, self._next_ms = unknown.copy(), unknown.copy()
         self._open = np.zeros(offset.size, np.bool_)
+        self._removed = np.zeros(offset.size, np.bool_)
         self._side = np.zeros(offset.size, np.int64)
         """Answers in a row on one side: n before the offset, -n after it."""
         self._rounds = 0
@@ -65,15 +74,18 @@ class OffsetSearch:
     ) -> None:
         """Take offset and time of the first record, and of the first with the greatest time.
 
-        Partitions that did not answer, and empty logs, are not searched.
+        Partitions that did not answer, empty logs, and those with a time in the future are not
+        searched.
         """
         (first_at, first_ms), (newest_at, newest_ms) = first, newest
         usable = answered & (first_at >= 0) & (first_ms >= 0) & (newest_ms >= first_ms)
+        usable &= newest_ms <= self._now_ms + _AHEAD_MS
         self._low_at[usable], self._low_ms[usable] = first_at[usable], first_ms[usable]
         self._most_ms[usable] = newest_ms[usable]
         self._next_at[usable], self._next_ms[usable] = newest_at[usable], newest_ms[usable]
         # all records before it are gone: the first one there is the next to be read
         self._settle(usable & (first_at >= self._offset), first_ms)
+        self._removed = usable & (first_at > self._offset)
         # nothing after it is younger
         self._settle(usable & (newest_at <= self._offset), newest_ms)
         self._open = usable & (self._low_ms < self._most_ms)
@@ -99,7 +111,7 @@ class OffsetSearch:
         span = np.maximum(self._next_at[rows] - low_at, 1)
         share = np.clip((self._offset[rows] - low_at) / span, 0.0, 1.0)
         line_ms = low_ms + ((self._next_ms[rows] - low_ms) * share).astype(np.int64)
-        # the line only closes in from one side: beyond it, by more each time, lies the other one
+        # the line closes in from one side only: look beyond it, by more each time
         side = self._side[rows]
         beyond_ms = enough_ms[rows] // 2 * (1 << np.minimum(np.abs(side), _TURNS)) // 2
         guess_ms = line_ms + np.sign(side) * beyond_ms
@@ -136,9 +148,10 @@ class OffsetSearch:
         self._side[rows] = np.where(np.abs(side) > _TURNS + 1, np.sign(side), side)
 
     def found(self) -> Found:
-        """The present bounds."""
+        """The present bounds; unknown where records have no usable times."""
         return Found(
-            low_ms=self._low_ms.copy(),
+            low_ms=np.where(self._low_ms >= _FIRST_MS, self._low_ms, UNKNOWN),
             high_ms=self._most_ms.copy(),
             next_ms=np.maximum(self._next_ms, self._most_ms),
+            removed=self._removed.copy(),
         )

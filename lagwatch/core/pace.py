@@ -56,6 +56,8 @@ _STAYS_MS: Final = 6 * 3_600_000
 _IDLE_STEPS: Final = 30
 _DIP: Final = np.float32(0.8)
 """A lag that fell to less than this share of its peak does not rise any more."""
+_HIGHER: Final = np.float32(1.001)
+"""A peak is higher when it is so many times the one before: any lag goes up and down a little."""
 _LEVEL_STEPS: Final = 10
 """A lag that has had no higher peak for longer does not rise any more, see `_compare`."""
 _NOISE: Final = np.float32(0.25)
@@ -123,7 +125,7 @@ class Usual:
         Expected are lengths up to twice the usual one, here or in `also`, and `slack_ms` more, but
         not where `may_expect` is False. Lengths from `believe_ms` on are believed when they are
         seen first. Where `may_recur` is False, the length is not believed because it was noted
-        before. Where `believed`, it is.
+        before, here or in `also`. Where `believed`, it is.
         """
         # rounded up: an expected pause must never look shorter than it was
         units = np.minimum(-(-length_ms // UNIT_MS), _MOST_UNITS).astype(np.int64)
@@ -132,7 +134,9 @@ class Usual:
         expected = units <= 2 * usual + slack_ms // UNIT_MS
         if may_expect is not None:
             expected &= may_expect
-        recurs = (units <= _LIKE * noted) & (noted <= _LIKE * units)
+        recurs = _alike(units, noted)
+        if also is not None:
+            recurs |= _alike(units, also.noted[rows].astype(np.int64))
         if may_recur is not None:
             recurs &= may_recur
         believes = expected | recurs | (units >= believe_ms // UNIT_MS)
@@ -174,10 +178,14 @@ class Pace:
     """Movements seen, up to 255."""
     down: NDArray[np.bool_]
     """True if it was judged stopped or stalled, and has not moved since."""
+    down_since_ms: NDArray[np.int64]
+    """Since when it did not move when it was judged so; means nothing unless `down`."""
+    stalled: NDArray[np.bool_]
+    """True if it was last judged stalled and not stopped, and has not moved since."""
     returned_s: NDArray[np.uint32]
     """When it last moved after a stop; 0 never."""
     unread_s: NDArray[np.uint32]
-    """When its first unread message was appended, as measured since it moved; 0 not yet."""
+    """When its first unread message was appended, as first measured since it moved; 0 not yet."""
     run_s: NDArray[np.uint32]
     """First movement after its last long pause; 0 never."""
     held_s: NDArray[np.uint32]
@@ -207,6 +215,8 @@ class Pace:
     """When the lag began to rise (epoch seconds, on the clock of `see_lags`)."""
     _base: NDArray[np.float32]
     """Lowest lag before it began to rise."""
+    _leap: NDArray[np.float32]
+    """The most by which one peak of the rise was higher than the one before."""
     _calm: NDArray[np.float32]
     """Its peak when it last paused near its base; infinite if it never did."""
     _calm_steps: NDArray[np.uint16]
@@ -333,7 +343,7 @@ class Pace:
         last_ms = at_ms if heads.size == rows.size else np.maximum.reduceat(at_ms, heads)
         self.moved_ms[moved] = np.maximum(self.moved_ms[moved], last_ms)
         self.moves[moved] = np.minimum(self.moves[moved] + times, 255)
-        self.down[moved] = False
+        self.down[moved] = self.stalled[moved] = False
         self.unread_s[moved] = 0
 
     def _learn_period(
@@ -492,12 +502,13 @@ class Pace:
         return np.clip(rose_ms, 0, counted_ms)
 
     def rose_by(self, rows: Rows) -> Float32:
-        """How far the lags of these rows rose up to their peak, in messages.
+        """How far the lags of these rows rose up to their peak, in messages, but for one leap.
 
+        A backlog that came at once is no rise, even if a few messages were added to it later.
         Infinite where an earlier version saw the rise begin.
         """
         with np.errstate(invalid="ignore"):
-            rose = self._floor_before[rows] - self._base[rows]
+            rose = self._floor_before[rows] - self._base[rows] - self._leap[rows]
         return np.where(np.isfinite(rose), rose, _NO_FLOOR)
 
     def see_lags(self, rows: Rows, lag: Int64, now_ms: int) -> bool:
@@ -553,7 +564,7 @@ class Pace:
         self._under_way[:] = under_way
         known = np.isfinite(self._floor) & (under_way >= steps)
         peak, level = self._floor_before, self.level + under_way
-        higher = known & np.isfinite(peak) & (self._floor > peak)
+        higher = known & np.isfinite(peak) & (self._floor > _HIGHER * peak)
         patience = np.maximum(np.maximum(_LEVEL_STEPS, under_way), self.rising // 3)
         dips = known & ~higher & (self.rising > 0)
         goes_on = dips & (self._floor >= _DIP * peak) & (level <= patience)
@@ -590,6 +601,8 @@ class Pace:
             risen = self._floor[rows] - base
             here = ~rises | (free & (peak - base < _NOISE * risen))
             there = free & ~here & (calm - base < _NOISE * risen)
+        leap = self._floor[rows] - peak
+        self._leap[rows] = np.where(here | there, leap, np.maximum(leap, self._leap[rows]))
         length = np.where(here, np.minimum(under_way, steps)[rows], calm_steps)
         begins = np.flatnonzero(here | there)
         began_ms = (step - length[begins]) * self.step_ms
@@ -647,6 +660,8 @@ _COLUMNS: Final[Mapping[str, tuple[type[np.generic], float]]] = {
     "since_s": (np.uint32, 0),
     "moves": (np.uint8, 0),
     "down": (np.bool_, False),
+    "down_since_ms": (np.int64, UNKNOWN),
+    "stalled": (np.bool_, False),
     "returned_s": (np.uint32, 0),
     "unread_s": (np.uint32, 0),
     "run_s": (np.uint32, 0),
@@ -662,11 +677,18 @@ _COLUMNS: Final[Mapping[str, tuple[type[np.generic], float]]] = {
     "level": (np.uint16, 0),
     "rises_s": (np.uint32, 0),
     "_base": (np.float32, float("inf")),
+    "_leap": (np.float32, 0),
     "_calm": (np.float32, float("inf")),
     "_calm_steps": (np.uint16, 0),
     "_late": (np.bool_, False),
 }
 """Type of each column, and what it holds of a row of which nothing is known."""
+
+
+def _alike(units: Int64, noted: Int64) -> Bools:
+    """Is neither much longer than the other?"""
+    alike: Bools = (units <= _LIKE * noted) & (noted <= _LIKE * units)
+    return alike
 
 
 def _heads(rows: Rows) -> NDArray[np.intp]:

@@ -4,7 +4,7 @@ Rates are messages per second, columns of equal length; not a number: unknown, w
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +16,42 @@ from lagwatch.core.rows import WindowColumns
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
 
-_FEWEST: Final = 3
+FEWEST: Final = 3
 """Commits that a window needs for a rate."""
-_SHORTEST_MS: Final = 5_000
+SHORTEST_MS: Final = 5_000
 """Time that a window must span for a rate."""
+LONG_MS: Final = 60_000
+"""A group that has been silent for longer than this, and than its whole window, reads nothing."""
+_FEWEST_TURN: Final = 5
+"""Speeds that say whether they grow or fall."""
 _COMPARED_MS: Final = 10_000
 """Time before and after an instant from which speeds are compared."""
 _BEFORE_MS: Final = 3_600_000
 """How far back before the instant: the night says nothing about the morning."""
+
+
+class Turn(NamedTuple):
+    """By how much per second the speed grows at which lags shrink; columns of equal length."""
+
+    per_s2: Float64
+    """The slope of a line through speeds; not a number: too few of them."""
+    error2: Float64
+    """Its uncertainty: the square of the standard error."""
+    over_s: Float64
+    """The time that the speeds are of."""
+
+    def or_surer(self, other: "Turn") -> "Turn":
+        """Of each row that with the smaller error."""
+        mine = np.isnan(other.error2) | (self.error2 <= other.error2)
+        return Turn(*(np.where(mine, own, their) for own, their in zip(self, other, strict=True)))
+
+    @property
+    def beyond_chance(self) -> Float64:
+        """The slope less what chance explains of it; 0 where it is unknown."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            share = np.sqrt(np.maximum(1 - self.error2 / self.per_s2**2, 0.0))
+        sure: Float64 = np.nan_to_num(self.per_s2 * share)
+        return sure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +64,14 @@ class Rates:
     """Standard deviation of consumed less produced from commit to commit."""
     steps: Int64
     """Number of speeds it is computed from."""
+    turn: "Turn"
+    """Of the speeds within the window."""
     span_s: Float64
     """The time that they were measured over."""
+    gap_s: Float64
+    """Usual time between two commits."""
+    since_s: Float64
+    """Time since the last commit in which it has read on, as far as can be expected."""
 
     @property
     def trend_per_s(self) -> Float64:
@@ -52,11 +86,14 @@ def rates(
     *,
     now_ms: int,
     skew_ms: int,
+    stopped: NDArray[np.bool_] | None = None,
 ) -> Rates:
     """Rates of rows.
 
     A group that has been silent for longer than between two commits has not read since: that time
-    counts. A rewind is not negative reading: only what was read forward counts.
+    counts; after a silence longer than the window (and `LONG_MS`) it reads nothing. A rewind is not
+    negative reading: only what was read forward counts. What is produced is measured over a time as
+    long as the window, up to the newest log end, which may be older than the newest commit.
 
     Args:
         windows: their windows.
@@ -64,6 +101,7 @@ def rates(
         history: log ends, on lagwatch's clock.
         now_ms: up to when commits and log ends are known, on Kafka's clock.
         skew_ms: how far lagwatch's clock is ahead of Kafka's.
+        stopped: rows that are known to read nothing, however short their silence is.
     """
     offset, commit_ms = (windows.in_time(column) for column in (windows.offset, windows.commit_ms))
     count = windows.count.astype(np.int64)
@@ -76,19 +114,25 @@ def rates(
     span_ms = last_ms - first_ms
     usual_ms = span_ms // np.maximum(count - 1, 1)
     silent_ms = np.maximum(now_ms - last_ms - usual_ms, 0)
-    enough = (count >= _FEWEST) & (span_ms >= _SHORTEST_MS)
+    enough = (count >= FEWEST) & (span_ms >= SHORTEST_MS)
     elapsed_s = np.where(enough, (span_ms + silent_ms) / 1000, np.nan)
-    consumed = np.maximum(steps, 0).sum(axis=0) / elapsed_s
-    produced = _produced(
-        at, history, np.where(enough, first_ms, now_ms) + skew_ms, now_ms + skew_ms
-    )
-    spread, number = _spread(windows, commit_ms, slot < count)
+    silent = silent_ms > np.maximum(span_ms, LONG_MS)
+    if stopped is not None:
+        silent |= stopped
+    read = np.where(silent, 0, np.maximum(steps, 0).sum(axis=0))
+    consumed = read / elapsed_s
+    produced = _produced(at, history, first_ms + skew_ms, now_ms + skew_ms, least_ms=span_ms)
+    speed, pairs = _speeds(windows, commit_ms, slot < count)
+    spread, number = _spread(speed, pairs)
     return Rates(
         produced_per_s=np.where(enough, produced, np.nan),
         consumed_per_s=consumed,
         spread_per_s=np.where(enough, spread, np.nan),
         steps=number,
+        turn=turn(-speed, (commit_ms[1:] + commit_ms[:-1]) / 2000, pairs),
         span_s=elapsed_s,
+        gap_s=np.where(enough, usual_ms / 1000, np.nan),
+        since_s=np.where(enough, np.clip(now_ms - last_ms, 0, usual_ms) / 1000, np.nan),
     )
 
 
@@ -130,32 +174,53 @@ def _sum_between(
 
 
 def _produced(
-    at: NDArray[np.integer], history: LogEndHistory, from_ms: Int64, to_ms: int
+    at: NDArray[np.integer], history: LogEndHistory, from_ms: Int64, to_ms: int, *, least_ms: Int64
 ) -> Float64:
-    """Messages appended per second from each instant on, as far as samples reach."""
+    """Messages appended per second from each instant on, over `least_ms` at least.
+
+    As far as samples reach.
+    """
     if not history.at_ms.size or not at.size:
         return np.full(at.size, np.nan)
     known_ms = min(to_ms, int(history.at_ms[-1]))
-    from_ms = np.maximum(from_ms, history.at_ms[0])
+    from_ms = np.maximum(np.minimum(from_ms, known_ms - least_ms), history.at_ms[0])
     place = np.maximum(at, 0)
     before, after = history.at(place, from_ms), history.at(place, np.full(at.size, known_ms))
     span_ms = known_ms - from_ms
-    known = (at >= 0) & (before >= 0) & (after >= before) & (span_ms >= _SHORTEST_MS)
+    known = (at >= 0) & (before >= 0) & (after >= before) & (span_ms >= SHORTEST_MS)
     return np.where(known, (after - before) * 1000 / np.maximum(span_ms, 1), np.nan)
 
 
-def _spread(
+def _speeds(
     windows: WindowColumns, commit_ms: Int64, used: NDArray[np.bool_]
-) -> tuple[Float64, Int64]:
-    """Standard deviation of the speeds at which the lag shrank from commit to commit; how many."""
+) -> tuple[Float64, NDArray[np.bool_]]:
+    """Speeds at which the lag shrank from commit to commit, 0 where unknown; which are known."""
     lag = windows.in_time(windows.lag)
     known = used & (lag >= 0)
     pairs = known[1:] & known[:-1]
     gone_s = np.diff(commit_ms, axis=0) / 1000
     pairs &= gone_s > 0
+    return np.where(pairs, np.diff(lag, axis=0) / np.where(gone_s > 0, gone_s, 1.0), 0.0), pairs
+
+
+def _spread(speed: Float64, pairs: NDArray[np.bool_]) -> tuple[Float64, Int64]:
+    """Standard deviation of these speeds, and how many they are."""
     number = pairs.sum(axis=0)
-    speed = np.where(pairs, np.diff(lag, axis=0) / np.where(gone_s > 0, gone_s, 1.0), 0.0)
     mean = speed.sum(axis=0) / np.maximum(number, 1)
     off = np.where(pairs, speed - mean, 0.0)
     deviation = np.sqrt((off**2).sum(axis=0) / np.maximum(number - 1, 1))
-    return np.where(number >= _FEWEST - 1, deviation, np.nan), number
+    return np.where(number >= FEWEST - 1, deviation, np.nan), number
+
+
+def turn(speed: Float64, at_s: Float64, known: NDArray[np.bool_]) -> Turn:
+    """The line through known speeds at which lags shrank, at these instants; [speeds, rows]."""
+    number = np.maximum(known.sum(axis=0), 1)
+    off_s = np.where(known, at_s - np.where(known, at_s, 0.0).sum(axis=0) / number, 0.0)
+    off = np.where(known, speed - np.where(known, speed, 0.0).sum(axis=0) / number, 0.0)
+    square = (off_s**2).sum(axis=0)
+    enough = (number >= _FEWEST_TURN) & (square > 0)
+    square = np.where(enough, square, np.nan)
+    slope = (off_s * off).sum(axis=0) / square
+    rest = np.where(known, off - slope * off_s, 0.0)
+    error2 = (rest**2).sum(axis=0) / np.maximum(number - 2, 1) / square
+    return Turn(slope, error2, off_s.max(axis=0) - off_s.min(axis=0))

@@ -3,9 +3,37 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum, unique
+from typing import Final
 
 Place = tuple[str, int]
 """Topic and partition."""
+_IN_KAFKA: Final = frozenset({"classic", "consumer", "streams", "share", "unknown"})
+"""Kinds of groups of which Kafka keeps the progress; other kinds are words of what keeps it."""
+
+
+def no_plan(group: str, kind: str) -> str | None:
+    """Why no offsets for Kafka's tool can set a group of this kind back; None: they can.
+
+    The tool would make a Kafka group of the same name for progress that is kept elsewhere. A share
+    group has no committed offset; the position recorded of it is not its start offset.
+
+    Source: Kafka, tools/consumer/group/ShareGroupCommandOptions.java: `--reset-offsets` takes
+    `--to-earliest`, `--to-latest` or `--to-datetime` and no file.
+    """
+    if kind == "share":
+        return (
+            f"{group} is a share group, which has no committed offsets: reset each topic to the "
+            "time of the deployment with kafka-share-groups.sh --reset-offsets --topic TOPIC "
+            "--to-datetime TIME"
+        )
+    if kind == "spark-checkpoint":
+        return (
+            f"{group} keeps its progress in Spark's checkpoint, not in Kafka: start the query with "
+            "a copy of the checkpoint's folder of then, or with a new folder and startingOffsets"
+        )
+    if kind in _IN_KAFKA:
+        return None
+    return f"{group} keeps its progress in {kind}, not in Kafka: set it back there"
 
 
 @unique
@@ -55,18 +83,9 @@ class RollbackPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RollbackPlan:
-    """Offsets that bring a group back to a deployment. A plan only: it sets nothing."""
+class RollbackOffsets:
+    """Offsets that bring a group back to a deployment."""
 
-    cluster: str
-    group: str
-    deployed_ms: int
-    """ID of the deployment."""
-    version: str
-    at_ms: int
-    """As of when the log's bounds and the committed offsets are."""
-    members: int | None
-    """Kafka resets offsets only of a group without members; None: not known."""
     partitions: tuple[RollbackPartition, ...]
     """By topic and partition."""
 
@@ -102,6 +121,21 @@ class RollbackPlan:
             for each in self.partitions
             if each.offset is not None
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollbackPlan(RollbackOffsets):
+    """Offsets that bring a group back to a deployment. A plan only: it sets nothing."""
+
+    cluster: str
+    group: str
+    deployed_ms: int
+    """ID of the deployment."""
+    version: str
+    at_ms: int
+    """As of when the log's bounds and the committed offsets are."""
+    members: int | None
+    """Kafka resets offsets only of a group without members; None: not known."""
 
 
 def partitions(

@@ -4,7 +4,8 @@ Columns of windows are rings as in `window`: slots first, rows second. A slot's 
 slot before it, except for the oldest entry, which has none.
 """
 
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Final
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN, Membership
 from lagwatch.core.pace import KNOWN_AFTER, YOUNG_STEPS, Pace
+from lagwatch.core.watching import Unwatched
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
@@ -142,13 +144,14 @@ class WindowColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionColumns:
-    """Topic-partitions; the last element stands for those that are not visible: all unknown."""
+    """Topic-partitions; the last element is that of invisible ones: all unknown."""
 
     log_start: Int64
     log_end: Int64
     last_stable: Int64
     held_ms: Int64
-    """Since when the last stable offset has been short of the log end and has not moved; -1."""
+    """Since when the last stable offset has been short of the log end and has not moved, or since
+    when the transaction has been open that it waits for; -1."""
     known_ms: Int64
     """When the log end was last read."""
     away_ms: Int64
@@ -176,6 +179,10 @@ class PartitionColumns:
 
 ABSENCE: Final = ("away_ms", "back_ms", "clear_ms")
 """Columns that say when something was away last, in the order of `uninterrupted_ms`."""
+
+
+Absence = tuple[Int64, ...]
+"""`ABSENCE` of each row."""
 
 
 def uninterrupted_ms(
@@ -251,6 +258,8 @@ class RowFacts:
     """Up to when the commits of the rows are known; None: as of the log ends."""
     times: "OffsetTimes | None" = None
     """When brokers say that some rows' offsets were appended; the rules do not look at it."""
+    stored: "StoredTimes | None" = None
+    """The same by the stored history."""
 
     @classmethod
     def none(cls, rows: int) -> "RowFacts":
@@ -295,6 +304,21 @@ class OffsetTimes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTimes:
+    """Between which stored samples some rows' offsets were appended, on lagwatch's clock."""
+
+    row: Int32
+    """Stored rows, rising."""
+    offset: Int64
+    low_ms: Int64
+    """Appended after this; -1 unknown."""
+    high_ms: Int64
+    """Not appended after this; -1 unknown."""
+    share: NDArray[np.float32]
+    """How far between the two it is expected, 0..1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Settings of the rules."""
 
@@ -307,8 +331,12 @@ class Limits:
 
     All other times of the rules are fixed parts and multiples of it: see `step_ms`.
     """
-    stall_after_ms: int = 300_000
-    """A group with members is not stopped or stalled before."""
+    stall_after_ms: int = 360_000
+    """A group with members is not stopped or stalled before.
+
+    Kafka takes a member for healthy for `max.poll.interval.ms`, by default 300 s, after its last
+    poll; a minute later it is seen whether the member has left.
+    """
     loss_shown_ms: int = 3_600_000
     leave_ms: int = 6_000
     """From a job's last commit until its members are seen to have left; sessions end later."""
@@ -353,10 +381,49 @@ class Around:
     """Since when lagwatch has been watching without a gap of its own; -1: always."""
     first_ms: int = UNKNOWN
     """When lagwatch first watched the cluster, restarts included; -1: always."""
+    unwatched: Unwatched = field(default_factory=Unwatched)
+    """The gaps between the two."""
     skew_ms: int = 0
     """How far lagwatch's clock is ahead of Kafka's."""
     asked_ms: int = UNKNOWN
     """The instant that time lags are relative to."""
+
+    def counts_from_ms(self, row: Slots, since_ms: Int64) -> Int64:
+        """Instant from which a silence of each of these rows since an instant counts.
+
+        A pace that is not known yet is learned from what is seen, not from the past.
+        """
+        if self.first_ms < 0:
+            return since_ms
+        known = self.pace.moves[row] >= KNOWN_AFTER
+        return np.where(known, since_ms, np.maximum(since_ms, self.first_ms))
+
+    def counted_ms(self, since_ms: Int64, now_ms: Int64, absences: "Sequence[Absence]") -> Int64:
+        """How much of a silence counts, without times in which Kafka or lagwatch was away.
+
+        After Kafka was away a group has to find its broker, and rejoin: five minutes for that do
+        not count either, see `uninterrupted_ms`. The time in which lagwatch did not run counts
+        once it has run for five minutes.
+        """
+        rejoin_ms = self.limits.unsure_ms
+        stretches = [
+            uninterrupted_ms(since_ms, now_ms, *each, rejoin_ms=rejoin_ms) for each in absences
+        ]
+        young = now_ms <= self.complete_ms + rejoin_ms
+        left_out_ms = np.where(young, self.unwatched.after_ms(since_ms), 0)
+        counted_ms: Int64 = np.maximum(np.minimum.reduce(stretches) - left_out_ms, 0)
+        return counted_ms
+
+    def watched_from_ms(self, row: Slots, since_ms: Int64) -> Int64:
+        """From when on lagwatch has watched a silence from before a start long enough.
+
+        That is a minute, for a row that pauses longer three times its pause, up to five minutes.
+        What an earlier process watched of it counts.
+        """
+        pause_ms, limits = self.pace.pause_ms(row), self.limits
+        start_ms = np.maximum(since_ms, self.first_ms)
+        watch_ms = np.clip(3 * pause_ms, limits.step_ms, limits.unsure_ms)
+        return start_ms + watch_ms + self.unwatched.after_ms(start_ms)
 
 
 class Rows:
@@ -540,62 +607,73 @@ class Rows:
         return self.around.pace.pause_ms(self.row)
 
     @cached_property
+    def waits_ms(self) -> Int64:
+        """Age of the oldest message not read, or what it is at least; -1 unknown."""
+        if self.appended_ms is None:
+            return self.time_lag_ms
+        gap = (self.time_lag_ms < 0) & (self.appended_ms >= 0)
+        least_ms = np.maximum(self.around.asked_ms - self.appended_ms, 0)
+        return np.where(gap, least_ms, self.time_lag_ms)
+
+    @cached_property
     def quiet_since_ms(self) -> Int64:
         """Since when there has been something to read and the offset has not moved.
 
         From the last movement, or from when the first unread message was appended or an open
         transaction ended, if that came later: until then the consumer had nothing to do. And where
         a member holds the partition, from when it came: a job does not read between its runs.
+        Once a group was found down, members that come and leave do not end its silence.
         """
+        pace = self.around.pace
         known = self.time_lag_ms >= 0
         latest = UNKNOWN if self.appended_ms is None else self.appended_ms
         appended = np.where(known, self.around.asked_ms - self.time_lag_ms, latest)
-        moved_ms = self.around.pace.moved_ms[self.row]
-        since_ms: Int64 = np.maximum(moved_ms, appended)
-        held = self._held
-        came_ms = self.around.pace.held_s[self.row].astype(np.int64) * 1000 - self.around.skew_ms
-        since_ms = np.where(held, np.maximum(since_ms, came_ms), since_ms)
-        waited_ms = self.around.pace.waited_ms
-        return since_ms if waited_ms is None else np.maximum(since_ms, waited_ms[self.row])
+        since_ms: Int64 = np.maximum(pace.moved_ms[self.row], appended)
+        came_ms = pace.held_s[self.row].astype(np.int64) * 1000 - self.around.skew_ms
+        since_ms = np.where(self._held, np.maximum(since_ms, came_ms), since_ms)
+        if pace.waited_ms is not None:
+            since_ms = np.maximum(since_ms, pace.waited_ms[self.row])
+        # checkpoints of earlier versions do not say since when
+        down_ms = np.where(pace.down[self.row], pace.down_since_ms[self.row], UNKNOWN)
+        return np.where(down_ms >= 0, down_ms, since_ms)
 
     @cached_property
     def quiet_ms(self) -> Int64:
-        """Length of that silence, without times in which Kafka was away.
+        """The part of that silence that counts, see `Around.counted_ms`."""
+        return self.around.counted_ms(self._counted_since_ms, self.now_ms, self._absences)
 
-        After it was away a group has to find its broker, and rejoin: five minutes for that do not
-        count either, see `uninterrupted_ms`.
-        """
-        since_ms = self._counted_since_ms
-        return np.minimum(
+    def quiet_longer(self, than_ms: Int64 | int) -> Bools:
+        """Mask of rows with `quiet_ms` longer than this."""
+        whole_ms = self._longer_from_ms(than_ms)
+        left_out_ms = self._left_out_ms
+        if not left_out_ms.any():
+            return self.come(whole_ms)
+        again_ms = self.around.complete_ms + self.limits.unsure_ms + 1
+        seen_ms = self._longer_from_ms(than_ms + left_out_ms)
+        return self.come(np.minimum(seen_ms, np.maximum(whole_ms, again_ms)))
+
+    def _longer_from_ms(self, than_ms: Int64 | int) -> Int64:
+        """From when on a silence is longer than this, the gaps of lagwatch included."""
+        since_ms, rejoin_ms = self._counted_since_ms, self.limits.unsure_ms
+        return np.maximum(
             *(
-                uninterrupted_ms(since_ms, self.now_ms, *each, rejoin_ms=self.limits.unsure_ms)
+                longer_from_ms(since_ms, than_ms, *each, rejoin_ms=rejoin_ms)
                 for each in self._absences
             )
         )
 
-    def quiet_longer(self, than_ms: Int64 | int) -> Bools:
-        """Mask of rows with `quiet_ms` longer than this."""
-        since_ms = self._counted_since_ms
-        return self.come(
-            np.maximum(
-                *(
-                    longer_from_ms(since_ms, than_ms, *each, rejoin_ms=self.limits.unsure_ms)
-                    for each in self._absences
-                )
-            )
-        )
+    @cached_property
+    def _left_out_ms(self) -> Int64:
+        """Time since then in which lagwatch did not run."""
+        return self.around.unwatched.after_ms(self._counted_since_ms)
 
     @cached_property
     def _counted_since_ms(self) -> Int64:
         """Instant from which silence counts."""
-        if self.around.complete_ms < 0:
-            return self.quiet_since_ms
-        # a pace that is not known yet is learned from what is seen, not from the past
-        watched_ms = np.maximum(self.quiet_since_ms, self.around.complete_ms)
-        return np.where(self.pace_known, self.quiet_since_ms, watched_ms)
+        return self.around.counts_from_ms(self.row, self.quiet_since_ms)
 
     @cached_property
-    def _absences(self) -> tuple[tuple[Int64, ...], tuple[Int64, ...]]:
+    def _absences(self) -> "tuple[Absence, Absence]":
         """`ABSENCE` of each row's partition, and of its partition of the offsets topic."""
         return (
             tuple(self.partition(name) for name in ABSENCE),
@@ -629,7 +707,9 @@ class Rows:
         # a partition with few messages may have been read long before
         done = self.ended | (self.quiet_since_ms > self._left_ms)
         gone_ms = np.where((due_ms >= 0) & done, job_ms, gone_ms)
-        patience_ms = np.where(self.pace_known, limits.stall_after_ms, 3 * limits.stall_after_ms)
+        patience_ms = np.where(
+            self.pace_known, limits.stall_after_ms, limits.stall_after_ms * 5 // 2
+        )
         # the last commit is not the last moment at which it read
         there_ms = np.maximum(patience_ms + pause_ms * 2, 3 * pause_ms)
         unknown = (self.membership == Membership.UNKNOWN) & ~self._held
@@ -665,28 +745,26 @@ class Rows:
         """Mask of rows that lagwatch has watched long enough.
 
         A silence before its start may be its own.
-
-        A minute, for a row that pauses longer three times its pause, up to five minutes.
         """
         complete_ms = self.around.complete_ms
         if complete_ms < 0:
             return np.ones(self.size, np.bool_)
         return (
             (self.quiet_since_ms >= complete_ms)
-            | self.come(complete_ms + self._watch_ms)
+            | self.come(self._watched_from_ms)
             | self.around.pace.down[self.row]
         )
 
     @cached_property
-    def _watch_ms(self) -> Int64:
-        return np.clip(3 * self.pause_ms, self.limits.step_ms, self.limits.unsure_ms)
+    def _watched_from_ms(self) -> Int64:
+        return self.around.watched_from_ms(self.row, self.quiet_since_ms)
 
     @cached_property
     def judged_from_ms(self) -> Int64:
         """When the row can be judged if it stays quiet."""
         from_ms: Int64 = self.now_ms + np.maximum(self.limit_ms - self.quiet_ms, 0)
         if self.around.complete_ms >= 0:
-            from_ms = np.maximum(from_ms, self.around.complete_ms + self._watch_ms)
+            from_ms = np.maximum(from_ms, self._watched_from_ms)
         return from_ms
 
     @cached_property
@@ -697,7 +775,17 @@ class Rows:
         seen = ~self.come(self.commit_ms + usual_ms + 1)
         seen &= self.commit_ms > self.around.pace.moved_ms[self.row]
         polled = self.commit_fact("polled") == 1
-        return np.where(polled, self.membership == Membership.HELD, seen)
+        on: Bools = np.where(polled, self.membership == Membership.HELD, seen)
+        stalled = self.around.pace.stalled[self.row]
+        if not stalled.any():
+            return on
+        # while Kafka is away nothing gets worse, nor before its members can have come back
+        unsure = polled & (self.membership == Membership.UNKNOWN)
+        for away_ms, back_ms, _ in self._absences:
+            waits = stalled & (away_ms >= 0)
+            unsure |= waits & ~self.come(back_ms + self.limits.unsure_ms, waits)
+        stays: Bools = on | (stalled & unsure)
+        return stays
 
     @cached_property
     def moves(self) -> Bools:

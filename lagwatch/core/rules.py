@@ -182,8 +182,9 @@ def _lost(rows: Rows) -> Bools:
     lost: Bools = noticed & ~rows.come(lost_ms + rows.limits.loss_shown_ms, noticed)
     if not lost.any():
         return lost
-    # a stop that comes on top is not hidden
-    return lost & ~(rows.overdue & rows.watched & (rows.readable_lag > rows.allowed_lag))
+    # a stop that comes on top is not hidden; but a warning hides no loss
+    silent = rows.overdue & rows.watched & (rows.readable_lag > rows.allowed_lag)
+    return lost & ~(silent & ~_silent_before_start(rows))
 
 
 def _control_records_only(rows: Rows) -> Bools:
@@ -272,8 +273,8 @@ def _falling_behind(rows: Rows) -> Bools:
     # it has caught up at half of that: at the limit itself a time lag goes to and fro
     enough_ms = rows.pause_ms + step_ms
     enough_ms = np.where(pace.behind[rows.row], enough_ms, 2 * enough_ms)
-    late = late_for(rows.time_lag_ms, enough_ms)
-    rows.note(rows.around.asked_ms + enough_ms - rows.time_lag_ms, long & ~late)
+    late = late_for(rows.waits_ms, enough_ms)
+    rows.note(rows.around.asked_ms + enough_ms - rows.waits_ms, long & ~late)
     return long & late & rows.moves
 
 
@@ -457,13 +458,14 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
         status=PartitionStatus.WARN,
         holds=_empty,
         meaning=(
-            "A member has held the partition for five minutes, messages came, and the group has "
-            "not committed an offset."
+            "A member holds the partition, the first one came five minutes ago, messages came, "
+            "and the group has not committed an offset. It holds until a commit, also while "
+            "members come and go, or until none has come for fifteen minutes."
         ),
-        evidence=("commits", "held_for_ms", "log_end_offset"),
+        evidence=("commits", "held_for_ms", "interrupted", "log_end_offset"),
         sentence=(
-            "a member has held the partition for {held_for_ms:span} and messages came, but the "
-            "group has not committed any offset"
+            "{held} for {held_for_ms:span} and messages came, but the group has not committed any "
+            "offset"
         ),
         since=_since_assigned,
     ),
@@ -634,9 +636,8 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
         ),
         evidence=(*_LAG, "committed_offset", "last_commit_ms", "commits_are", *_QUIET),
         sentence=(
-            "{nothing} for {quiet_ms:span}{counted}, longer than the {limit_ms:span} that this "
-            "group may pause; {membership:members}{blind}; offset {committed_offset} with "
-            "{readable_lag:message} to read"
+            "{nothing} for {quiet_ms:span}{counted}{longer}; {membership:members}{blind}; offset "
+            "{committed_offset} with {readable_lag:message} to read"
         ),
         since=_since_quiet,
     ),
@@ -651,9 +652,8 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
         ),
         evidence=(*_LAG, "committed_offset", "last_commit_ms", "commits_are", *_QUIET),
         sentence=(
-            "offset {committed_offset} unchanged for {quiet_ms:span}{counted}, longer than the "
-            "{limit_ms:span} that this group may pause{although}{blind}; "
-            "{membership:members}; {readable_lag:message} to read"
+            "offset {committed_offset} unchanged for {quiet_ms:span}{counted}{longer}{although}"
+            "{blind}; {membership:members}; {readable_lag:message} to read"
         ),
         since=_since_quiet,
     ),
@@ -663,9 +663,9 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
         holds=_falling_behind,
         meaning=(
             "The group moves, its lag has been rising for longer than is usual for it and by 2 % "
-            "of itself at least, and its oldest unread message is older than two minutes and two "
-            "usual pauses. It has caught up when that message is half as old, or its lag has not "
-            "risen for a while."
+            "of itself at least, not counting what came at once, and its oldest unread message is "
+            "older than two minutes and two usual pauses. It has caught up when that message is "
+            "half as old, or its lag has not risen for a while."
         ),
         evidence=(*_MOVEMENT, "rising_ms", "usual_rise_ms", "time_lag_ms"),
         sentence=(
@@ -801,10 +801,30 @@ def sentence(row: RuleRow, numbers: Numbers, *, unknown_because: str = "") -> st
         "transaction": _transaction(numbers),
         "before_start": _before_start(numbers),
         "counted": _counted(numbers),
-        "up_to": "up to " if numbers.get("lost_is") == "upper_bound" else "",
+        "longer": _longer(numbers),
+        "held": "members have held the partition, with interruptions,"
+        if numbers.get("interrupted")
+        else "a member has held the partition",
+        "up_to": _lost_bound(numbers),
         **_commits_seen(numbers),
     }
     return fill(row.sentence, {**numbers, **phrases})
+
+
+def _lost_bound(numbers: Numbers) -> str:
+    if numbers.get("lost_is") == "upper_bound":
+        return "up to "
+    lost, committed, log_start = (
+        numbers.get(name) for name in ("lost_messages", "committed_offset", "log_start_offset")
+    )
+    if (
+        not isinstance(lost, int)
+        or not isinstance(committed, int)
+        or not isinstance(log_start, int)
+    ):
+        return ""
+    # what is deleted is counted a round later, when all commits made before it are known
+    return "at least " if lost < log_start - committed else ""
 
 
 def _within(numbers: Numbers) -> str:
@@ -853,8 +873,24 @@ def _counted(numbers: Numbers) -> str:
     if quiet_ms - counted_ms < _LITTLE_MS:
         return ""
     return fill(
-        " ({counted_ms:span} count: before, Kafka or lagwatch was away)", {"counted_ms": counted_ms}
+        " ({counted_ms:span} count: for the rest Kafka or lagwatch was away, or just back)",
+        {"counted_ms": counted_ms},
     )
+
+
+def _longer(numbers: Numbers) -> str:
+    """Clause: how long the group may pause.
+
+    What was once found down stays so until it moves, although the limit is higher by now: members
+    that came get more time than a group without any.
+    """
+    counted_ms, limit_ms = (
+        numbers.get("counted_ms", numbers.get("quiet_ms")),
+        numbers.get("limit_ms"),
+    )
+    if isinstance(counted_ms, int) and isinstance(limit_ms, int) and counted_ms <= limit_ms:
+        return ", and it was judged so before"
+    return fill(", longer than the {limit_ms:span} that this group may pause", numbers)
 
 
 def _commits_seen(numbers: Numbers) -> Mapping[str, str]:

@@ -15,10 +15,10 @@ the last minutes was higher (`stabilizationWindowSeconds`).
 
 import math
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 BUSY: Final = 0.8
 """Share of its time for which a consumer should be busy."""
@@ -44,7 +44,7 @@ class Goal:
     time_lag_s: float
     least: int = 1
     most: int | None = None
-    """None: as many as there are partitions."""
+    """None: as many as there are partitions; of a share group as many as are needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +62,12 @@ class Seen:
     """Members that hold partitions; None where it is not known."""
     partitions: int
     """Partitions of all topics of the group: more consumers would be idle."""
+    shared: bool = False
+    """A share group (KIP-932): several members read the same partition, and all of them count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
+class ScaleAdvice:
     """How many consumers a group should have; None is unknown."""
 
     at_ms: int
@@ -106,7 +108,7 @@ class Scaler:
         self._measured_ms = 0
         self._wanted: deque[tuple[int, int]] = deque()
         """Recent results before damping, by instant."""
-        self.advice = Advice(
+        self.advice = ScaleAdvice(
             at_ms=-1,
             desired=None,
             held="nothing is known yet",
@@ -118,13 +120,32 @@ class Scaler:
             partitions=None,
         )
 
-    def hold(self, why: str) -> Advice:
+    def kept(self) -> Mapping[str, Any]:
+        """What outlives a restart, as JSON: the last good number, and what it is damped by."""
+        return {
+            "goal": asdict(self.goal),
+            "advice": asdict(self.advice),
+            "capacity": list(self._capacity),
+            "wanted": list(self._wanted),
+        }
+
+    @classmethod
+    def restored(cls, kept: Mapping[str, Any]) -> "Scaler":
+        """From what `kept` gave; the number is held until rates are measured."""
+        scaler = cls(Goal(**kept["goal"]))
+        scaler.advice = ScaleAdvice(**kept["advice"])
+        scaler._capacity.extend(kept["capacity"])
+        scaler._wanted.extend(map(tuple, kept["wanted"]))
+        scaler.hold("rates are not measured yet since lagwatch was restarted")
+        return scaler
+
+    def hold(self, why: str) -> ScaleAdvice:
         """Keep the last good number, because there are no data now."""
         self._before = None
         self._steps.clear()
         return self._held(why)
 
-    def observe(self, seen: Seen) -> Advice:
+    def observe(self, seen: Seen) -> ScaleAdvice:
         """Take an observation and advise."""
         if self._before is not None and seen.at_ms <= self._before.at_ms:
             return self.advice
@@ -136,7 +157,7 @@ class Scaler:
         if self.advice.desired is None and seen.consumers:
             # the first advice changes nothing
             self._want(seen.at_ms, seen.consumers)
-            self._advise(seen, self._bounded(seen.consumers, seen.partitions))
+            self._advise(seen, self._bounded(seen.consumers, seen))
         if before is None or not self._take(before, seen, lag):
             return self._held("rates are not measured yet")
         return self._computed(seen, lag)
@@ -164,7 +185,7 @@ class Scaler:
             self._steps.popleft()
         return sum(step.took_ms for step in self._steps) >= SHORTEST_MS
 
-    def _computed(self, seen: Seen, lag: int) -> Advice:
+    def _computed(self, seen: Seen, lag: int) -> ScaleAdvice:
         took_s = sum(step.took_ms for step in self._steps) / 1000
         produced = sum(step.produced for step in self._steps) / took_s
         consumed = sum(step.consumed for step in self._steps) / took_s
@@ -174,7 +195,7 @@ class Scaler:
         desired = max(number for _, number in self._wanted)
         self._advise(
             seen,
-            self._bounded(desired, seen.partitions),
+            self._bounded(desired, seen),
             produced_per_s=produced,
             consumed_per_s=consumed,
             lag=lag,
@@ -215,9 +236,11 @@ class Scaler:
             self._wanted.popleft()
         self._wanted.append((at_ms, number))
 
-    def _bounded(self, number: int, partitions: int) -> int:
-        most = partitions if self.goal.most is None else min(partitions, self.goal.most)
-        return min(most, max(self.goal.least, number))
+    def _bounded(self, number: int, seen: Seen) -> int:
+        bounds = [] if seen.shared else [seen.partitions]
+        if self.goal.most is not None:
+            bounds.append(self.goal.most)
+        return min([max(self.goal.least, number), *bounds])
 
     def _advise(
         self,
@@ -228,7 +251,7 @@ class Scaler:
         consumed_per_s: float | None = None,
         lag: int | None = None,
     ) -> None:
-        self.advice = Advice(
+        self.advice = ScaleAdvice(
             at_ms=seen.at_ms,
             desired=desired,
             held="",
@@ -240,7 +263,7 @@ class Scaler:
             partitions=seen.partitions,
         )
 
-    def _held(self, why: str) -> Advice:
+    def _held(self, why: str) -> ScaleAdvice:
         self.advice = replace(self.advice, held=why)
         return self.advice
 

@@ -20,6 +20,7 @@ Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
 Int8 = NDArray[np.int8]
 Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,10 @@ class TopicColumns:
     """Last stable offset: what a read_committed consumer can reach."""
     leader: Int32
     """Broker id; -1 none."""
+    ids: tuple[str, ...]
+    """Kafka's id of each topic; "" unknown."""
+    read_ms: Int64
+    """When each log end was read, on lagwatch's clock; -1: not by this process."""
 
 
 class RowTimes(NamedTuple):
@@ -44,7 +49,7 @@ class RowTimes(NamedTuple):
     lag_ms: Int64
     """-1 where nothing is known."""
     reason: Int8
-    error_ms: Float32
+    error_ms: Float64
     """Not a number: unknown."""
 
     def part(self, rows: slice) -> "RowTimes":
@@ -57,7 +62,7 @@ class GroupTimes(NamedTuple):
 
     lag_ms: Int64
     reason: Int8
-    error_ms: Float32
+    error_ms: Float64
     row: Int64
     """Row that the time lag is of; -1 none."""
 
@@ -91,7 +96,7 @@ class _WithTimes(Generic[TimesT]):
         return self.every_time.reason
 
     @property
-    def time_lag_error_ms(self) -> Float32:
+    def time_lag_error_ms(self) -> Float64:
         """By how much the true time lag may differ, as the bound says; not a number: unknown."""
         return self.every_time.error_ms
 
@@ -145,6 +150,8 @@ class GroupColumns(_WithTimes[GroupTimes]):
     """First row with the greatest known lag; -1 when there is none."""
     total_lag: Int64
     readable_lag: Int64
+    left_behind_lag: Int64
+    """The part of `total_lag` in partitions that the group does not read itself."""
     since_ms: Int64
     """When the oldest trouble of its partitions began; -1 while it has none."""
     complete: Float32
@@ -170,6 +177,8 @@ class ClusterSnapshot:
     """
     data_ms: EpochMs
     """When the newest log end offsets were read; -1 when never."""
+    time_lags_ms: EpochMs
+    """The instant that all time lags are as of, on lagwatch's clock; -1 before any log end."""
     round: int
     intervals: int
     """Slots of a full window."""
@@ -191,6 +200,8 @@ class ClusterSnapshot:
     """Age from which on data count as stale."""
     transactions: Mapping[tuple[str, int], OpenTransaction] = field(default_factory=dict)
     """Open transactions that a last stable offset waits for, by (topic, partition)."""
+    listed: frozenset[str] | None = None
+    """Groups that Kafka listed last; None: since the start it has not listed them completely."""
     shares: Mapping[str, Mapping[tuple[str, int], SharePartition]] = field(default_factory=dict)
     """Share groups: how far they have come, by group, topic and partition."""
     stale: bool = False

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 
 def stable_order(keys: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Positions that sort whole numbers, equal ones in the order in which they stand.
+    """Positions that sort whole numbers; equal numbers keep their order.
 
     As `argsort(kind="stable")`, ten times as fast for twenty thousand: numpy sorts values with
     vector instructions, but positions one by one. So each key carries its position in its low bits.
@@ -19,3 +19,11 @@ def stable_order(keys: NDArray[np.integer]) -> NDArray[np.int64]:
     packed.sort()
     packed &= (1 << bits) - 1
     return packed
+
+
+def place_in(keys: NDArray[np.integer], wanted: NDArray[np.integer]) -> NDArray[np.intp]:
+    """Where each of `wanted` is in sorted `keys`, if it is one of them; else some other place.
+
+    0 where there are no keys.
+    """
+    return np.minimum(np.searchsorted(keys, wanted), max(keys.size - 1, 0))

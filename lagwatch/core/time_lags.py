@@ -1,8 +1,9 @@
 """Time lags as shown, of rows and groups: each with its method, bound and error.
 
 The rules judge by what the log end history has measured, and by nothing else (`LogEndHistory.age`).
-What is shown adds bounds where that has no value: the samples between which the message came, and
-the times that brokers have for offsets (`OffsetTimes`).
+What is shown adds bounds where that has no value: the samples between which the message came,
+the times that brokers have for offsets (`OffsetTimes`), and where there are none samples of the
+stored history (`StoredTimes`).
 """
 
 from dataclasses import dataclass
@@ -13,13 +14,14 @@ from numpy.typing import NDArray
 
 from lagwatch.core.log_end import Age
 from lagwatch.core.model import UNKNOWN, Rule, TimeLagBound, TimeLagReason
-from lagwatch.core.rows import Around, OffsetTimes, PartitionColumns
+from lagwatch.core.rows import Around, OffsetTimes, PartitionColumns, StoredTimes
 from lagwatch.core.snapshot import GroupTimes, RowColumns, RowTimes
+from lagwatch.core.sorting import place_in
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
 Int8 = NDArray[np.int8]
-Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 _ROUND_MS: Final = 250
@@ -29,6 +31,10 @@ _COARSE: Final = 8
 which thins to a sixteenth."""
 _PAUSE_MS: Final = 20_000
 """Samples closer than this always do."""
+_RECORDED_APART_MS: Final = 45_000
+"""The same of stored samples, which are taken every half minute."""
+_CLOCKS_MS: Final = 1_000
+"""A record time may contradict the samples by so much: clocks are not compared more closely."""
 _AT_MOST: Final = np.array([each.bound is TimeLagBound.AT_MOST for each in TimeLagReason])
 _AT_LEAST: Final = np.array([each.bound is TimeLagBound.AT_LEAST for each in TimeLagReason])
 _BEHIND: Final = np.isin(
@@ -74,6 +80,11 @@ class TimesOfRows:
     at: Int32
     window: Int32
     committed: Int64
+    asked_ms: Int64
+    """Since when the log end of each partition may have grown unseen; -1 unknown.
+
+    That is the start of the round that answered for it last, on lagwatch's clock.
+    """
     read_ms: int
     around: Around
     restored_ms: int
@@ -86,7 +97,11 @@ class TimesOfRows:
             every.since_ms[rows], every.reason[rows], every.after_ms[rows], every.before_ms[rows]
         )
         age = waits.age(self.read_ms)
-        error_ms = np.where(age.lag_ms >= 0, np.float32(0), np.float32(np.nan))
+        # a message that came after log ends were last asked for is not seen: it waits since then
+        asked_ms = np.append(self.asked_ms, UNKNOWN)[self.at[rows]]
+        unseen_ms = np.maximum(self.read_ms - asked_ms, 0).astype(np.float64)
+        known = (age.lag_ms >= 0) & (asked_ms >= 0)
+        error_ms = np.where(known, unseen_ms, np.nan)
         found = RowTimes(age.lag_ms, age.reason, error_ms)
         behind = np.flatnonzero(_BEHIND[waits.reason])
         if behind.size:
@@ -124,7 +139,7 @@ class TimesOfGroups:
         start, stop, _ = groups.indices(self.first.size - 1)
         if start >= stop:
             none = np.zeros(0, np.int64)
-            return GroupTimes(none, none.astype(np.int8), none.astype(np.float32), none)
+            return GroupTimes(none, none.astype(np.int8), none.astype(np.float64), none)
         head, sizes = self.first[start], np.diff(self.first[start : stop + 1])
         part = slice(int(head), int(self.first[stop]))
         whole = part == slice(0, self.rows.rule.size)
@@ -178,7 +193,7 @@ def shown(
     lag_ms[bounded] = low_ms[bounded]
     # "at least 0 s" alone says nothing
     lag_ms[bounded & (low_ms == 0) & (high_ms < 0)] = UNKNOWN
-    error_ms = np.maximum(lag_ms - low_ms, high_ms - lag_ms).astype(np.float32) + _ROUND_MS
+    error_ms = np.maximum(lag_ms - low_ms, high_ms - lag_ms).astype(np.float64) + _ROUND_MS
     error_ms[(high_ms < 0) | (lag_ms < 0)] = np.nan
     error_ms[reason == TimeLagReason.CAUGHT_UP] = 0
     found = RowTimes(lag_ms=lag_ms, reason=reason, error_ms=error_ms)
@@ -189,6 +204,10 @@ def shown(
         )
         rows = rows[part.known]
         lag_ms[rows], reason[rows], error_ms[rows] = part.lag_ms, part.reason, part.error_ms
+    stored = around.facts.stored
+    if stored is not None and bounded.any():
+        within = _within(stored, row, committed, (low_ms, high_ms), read_ms)
+        _add_stored(found, np.flatnonzero(bounded), within)
     return found
 
 
@@ -207,12 +226,12 @@ def _without_absences(age: Age, at: Int32, partitions: PartitionColumns, skew_ms
 
 
 class _ByTimes(NamedTuple):
-    """Time lags by what brokers say; columns have an entry for each row that is `known`."""
+    """Time lags by further times; columns have an entry for each row that is `known`."""
 
     known: Bools
     lag_ms: Int64
     reason: Int8
-    error_ms: Float32
+    error_ms: Float64
 
 
 def _by_times(
@@ -222,11 +241,16 @@ def _by_times(
     bounds: tuple[Int64, Int64],
     now_ms: int,
 ) -> _ByTimes:
-    """Time lags of rows within these bounds (least, most; -1 unknown) as of `now_ms` of Kafka."""
-    place = np.minimum(np.searchsorted(times.row, row), max(times.row.size - 1, 0))
+    """Time lags of rows within these bounds (least, most; -1 unknown) as of `now_ms` of Kafka.
+
+    A time later than the sample by which the record was there is of a clock that is ahead: it says
+    nothing. One before the sample at which the record was not there yet is not that of appending.
+    """
+    place = place_in(times.row, row)
     known = np.zeros(row.size, np.bool_)
     if times.row.size:
         known = (times.row[place] == row) & (times.offset[place] <= committed)
+        known &= now_ms - times.low_ms[place] >= np.maximum(bounds[0], 0) - _CLOCKS_MS
     place = place[known]
     low_ms, high_ms = (bound[known] for bound in bounds)
     high_ms = np.where(high_ms < 0, _NEVER, high_ms)
@@ -234,19 +258,88 @@ def _by_times(
     most_ms = np.clip(now_ms - times.low_ms[place], low_ms, high_ms)
     by_broker = times.by_broker[place]
     exact = by_broker & (times.offset[place] == committed[known])
+    exact &= now_ms - times.low_ms[place] <= np.minimum(high_ms, _NEVER - _CLOCKS_MS) + _CLOCKS_MS
     least_ms = np.where(exact, np.clip(now_ms - times.high_ms[place], low_ms, most_ms), low_ms)
     half_ms = (most_ms - least_ms) // 2
-    otherwise = np.where(by_broker, TimeLagReason.EARLIER_OFFSET, TimeLagReason.RECORD_TIME)
+    earlier = by_broker & (times.offset[place] < committed[known])
+    otherwise = np.where(earlier, TimeLagReason.EARLIER_OFFSET, TimeLagReason.RECORD_TIME)
     return _ByTimes(
         known,
         np.where(exact, most_ms - half_ms, most_ms),
         np.where(exact, TimeLagReason.OFFSET_TIME, otherwise).astype(np.int8),
-        np.where(exact, half_ms, most_ms - least_ms).astype(np.float32) + _ROUND_MS,
+        np.where(exact, half_ms, most_ms - least_ms).astype(np.float64) + _ROUND_MS,
     )
 
 
-_NOT_BEHIND: Final = np.isin(np.arange(len(Rule)), (Rule.NOT_SUBSCRIBED, Rule.MIRRORED))
-"""Rules of partitions that the group does not read itself."""
+class _Within(NamedTuple):
+    """Bounds of time lags by stored samples; columns by row."""
+
+    known: Bools
+    least_ms: Int64
+    most_ms: Int64
+    """`_NEVER`: unknown."""
+    expected_ms: Int64
+
+
+def _within(
+    stored: StoredTimes,
+    row: NDArray[np.integer],
+    committed: Int64,
+    bounds: tuple[Int64, Int64],
+    read_ms: int,
+) -> _Within:
+    """The bounds by stored samples within those by this process (least, most; -1 unknown)."""
+    low_ms, high_ms = bounds
+    place = place_in(stored.row, row)
+    same, offset = stored.row[place] == row, stored.offset[place]
+    after_ms, before_ms = stored.low_ms[place], stored.high_ms[place]
+    # what is behind an offset came after it, what is before it came before it
+    after = same & (after_ms >= 0) & (offset <= committed)
+    before = same & (before_ms >= 0) & (offset >= committed)
+    least_ms = np.where(before, np.maximum(low_ms, read_ms - before_ms), np.maximum(low_ms, 0))
+    most_ms = np.where(high_ms >= 0, high_ms, _NEVER)
+    most_ms = np.where(after, np.minimum(most_ms, read_ms - after_ms), most_ms)
+    most_ms = np.maximum(most_ms, least_ms)
+    finite = most_ms < _NEVER
+    width_ms = np.where(finite, most_ms - least_ms, 0)
+    between_ms = (stored.share[place] * (before_ms - after_ms)).astype(np.int64)
+    expected_ms = np.where(
+        after & before, read_ms - after_ms - between_ms, least_ms + width_ms // 2
+    )
+    says = (after | before) & (finite | (least_ms > 0))
+    return _Within(says, least_ms, most_ms, np.clip(expected_ms, least_ms, least_ms + width_ms))
+
+
+def _add_stored(found: RowTimes, rows: NDArray[np.intp], within: _Within) -> None:
+    """Put in what stored samples say of these rows, where nothing else does or says it better."""
+    lag_ms, reason, error_ms = found
+    rows = rows[within.known[rows]]
+    alone = rows[_AT_LEAST[reason[rows]]]
+    least_ms, most_ms = within.least_ms[alone], within.most_ms[alone]
+    finite = most_ms < _NEVER
+    apart_ms = np.maximum(within.expected_ms[alone] // _COARSE, _RECORDED_APART_MS)
+    close = finite & (most_ms - least_ms <= apart_ms)
+    value_ms = np.where(close, within.expected_ms[alone], least_ms)
+    error = np.maximum(value_ms - least_ms, most_ms - value_ms).astype(np.float64) + _ROUND_MS
+    lag_ms[alone], error_ms[alone] = value_ms, np.where(finite, error, np.nan)
+    reason[alone] = np.where(close, TimeLagReason.RECORDED, TimeLagReason.RECORDED_APART)
+    # times that producers gave are an upper bound, hours off where they send late
+    timed = rows[reason[rows] == TimeLagReason.RECORD_TIME]
+    low_ms = lag_ms[timed] - error_ms[timed]
+    # where the two exclude each other a clock was wrong
+    agree = (within.most_ms[timed] >= low_ms) & (within.least_ms[timed] <= lag_ms[timed])
+    timed, low_ms = timed[agree], low_ms[agree]
+    lag_ms[timed] = np.minimum(lag_ms[timed], within.most_ms[timed])
+    low_ms = np.maximum(low_ms, within.least_ms[timed] - _ROUND_MS)
+    error_ms[timed] = np.maximum(lag_ms[timed] - low_ms, _ROUND_MS)
+
+
+NOT_READ: Final = np.isin(np.arange(len(Rule)), (Rule.NOT_SUBSCRIBED, Rule.MIRRORED))
+"""Rules of partitions that the group does not read itself.
+
+Their lag is part of the group's, as in Kafka's own tools, and named; they count neither in its time
+lag nor in its rates and forecast.
+"""
 
 
 def of_groups(
@@ -263,7 +356,7 @@ def of_groups(
         heads: first row of each group; every group has at least one.
         group: the group of each row.
     """
-    reads = ~_NOT_BEHIND[rule] & (commits > 0)
+    reads = ~NOT_READ[rule] & (commits > 0)
     lag_ms, reason, error_ms = times
     nothing = reads & (lag_ms < 0)
     open_end = reads & _AT_LEAST[reason]
@@ -282,13 +375,22 @@ def of_groups(
         error_ms=error_ms[oldest].copy(),
         row=np.where(oldest_ms >= 0, oldest, UNKNOWN),
     )
+    over_ms = np.where(at_most, 0, np.nan_to_num(error_ms))
+    highest_ms = np.maximum.reduceat(np.where(reads, lag_ms + over_ms, 0), heads)
+    more_ms = np.where(oldest_ms >= 0, highest_ms - oldest_ms, 0)
+    upper = _AT_MOST[found.reason]
+    # another partition may be older than the oldest by its own error
+    found.error_ms[:] = np.where(
+        upper, found.error_ms + more_ms, np.maximum(found.error_ms, more_ms)
+    )
+    found.lag_ms[upper & ~unsure] += more_ms.astype(np.int64)[upper & ~unsure]
     if unsure.any():
         # why it is only a bound: first of all a partition that is behind for an unknown time
         rank = np.where(open_end, np.where(nothing, 0, lag_ms + 1), UNKNOWN)
         why = first_of(rank, np.maximum.reduceat(rank, heads), group)
         found.reason[unsure] = reason[why[unsure]]
-        highest_ms = np.where(reads, lag_ms + error_ms, 0)
-        found.error_ms[unsure] = (np.maximum.reduceat(highest_ms, heads) - oldest_ms)[unsure]
+        open_ms = np.where(reads, lag_ms + error_ms, 0)
+        found.error_ms[unsure] = (np.maximum.reduceat(open_ms, heads) - oldest_ms)[unsure]
     return found
 
 

@@ -24,6 +24,8 @@ class Trail:
         self._lag = np.full((POINTS, 0), np.nan, np.float32)
         """Row `step % POINTS`; not a number: unknown."""
         self._step = _NEVER
+        self.at_ms: int = _NEVER
+        """The instant of the newest point; -1 before the first."""
 
     @property
     def end_ms(self) -> int:
@@ -43,7 +45,7 @@ class Trail:
         # a sum that lacks partitions would look like a lag that fell
         known = (columns.max_lag_row >= 0) & (columns.unknown == 0)
         self._lag[step % POINTS] = np.where(known, columns.total_lag, np.nan)
-        self._step = step
+        self._step, self.at_ms = step, int(snapshot.at_ms)
 
     def of(self, group: str) -> list[int | None]:
         """Lags by minute, oldest first; None is unknown. `[]` for a group that was never taken."""

@@ -19,6 +19,8 @@ RANK: Final[Mapping[Rule, int]] = {
 Every other rule is a WARN at most, and ranks 0.
 """
 
+_GRAVEST: Final = max(RANK.values()) + 1
+
 
 def worse(seen: Kinds, named: Kinds) -> Kinds:
     """The kinds among `seen` that are worse than all that notices have `named`.
@@ -31,9 +33,18 @@ def worse(seen: Kinds, named: Kinds) -> Kinds:
     )
 
 
+def gravity(kinds: Iterable[Rule]) -> int:
+    """How bad the worst of these kinds is, to sort by: a loss is worse than any other; 0: none."""
+    return max(map(_gravity, kinds), default=0)
+
+
+def _gravity(rule: Rule) -> int:
+    return _GRAVEST if rule is Rule.RECORDS_LOST else RANK.get(rule, 0)
+
+
 def kind_words(kinds: Iterable[Rule]) -> tuple[str, ...]:
-    """`stopped`, `records_lost`: the worst first."""
-    worst_first = sorted(kinds, key=lambda rule: (-RANK.get(rule, 0), rule.word))
+    """`records_lost`, `stopped`: the worst first."""
+    worst_first = sorted(kinds, key=lambda rule: (-_gravity(rule), rule.word))
     return tuple(rule.word for rule in worst_first)
 
 

@@ -177,12 +177,34 @@ class Windows:
         slots = [(newest - back) % self.intervals for back in range(count - 1, -1, -1)]
         return self._taken(slots, row)
 
-    def oldest_and_newest(self, rows: Rows) -> tuple[Entries, Entries]:
-        """The oldest and the newest entry of each row, as columns; of rows that have entries."""
+    def oldest_and_newest(
+        self, rows: Rows, offset: Int64, commit_ms: Int64
+    ) -> tuple[Entries, Entries]:
+        """The oldest entry of each row, and that of the commit which is given, as columns.
+
+        That commit is the newest that its row had when it was judged. Of one that the window does
+        not hold any more the lag is not known; where nothing older is left either, it is both.
+        """
         newest = self.newest[rows].astype(np.int64)
         full = self.count[rows] == self.intervals
-        oldest = np.where(full, (newest + 1) % self.intervals, 0)
-        return self._taken(oldest, rows), self._taken(newest, rows)
+        first = np.where(full, (newest + 1) % self.intervals, 0)
+        same = (self.offset[newest, rows] == offset) & (self.commit_ms[newest, rows] == commit_ms)
+        gone = []
+        for index in np.flatnonzero(~same).tolist():
+            held = self.entries(int(rows[index]))
+            commits = list(zip(held.offset, held.commit_ms, strict=True))
+            commit = int(offset[index]), int(commit_ms[index])
+            if commit in commits:
+                later = len(commits) - 1 - commits.index(commit)
+                newest[index] = (newest[index] - later) % self.intervals
+            else:
+                gone.append((index, *commit))
+        oldest, end = self._taken(first, rows), self._taken(newest, rows)
+        for index, at, at_ms in gone:
+            for entry in (end,) if oldest.commit_ms[index] < at_ms else (oldest, end):
+                entry.offset[index], entry.commit_ms[index] = at, at_ms
+                entry.lag[index], entry.observed_s[index] = UNKNOWN, at_ms // 1000
+        return oldest, end
 
     def _taken(self, slots: Rows | list[int], rows: Rows | int) -> Entries:
         return Entries(

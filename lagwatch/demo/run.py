@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.live import Live
 
 from lagwatch.demo.groups import CAST, Role
-from lagwatch.demo.table import Line, links, plain, table
+from lagwatch.demo.table import DemoLine, links, plain, table
 from lagwatch.errors import LagwatchError
 from lagwatch.kafka.embedded import EmbeddedKafka
 
@@ -179,10 +179,10 @@ def _get(url: str) -> Any:  # noqa: ANN401 JSON
 
 def _watch(
     console: Console, base: str, seconds: float | None, stopped: list[int]
-) -> tuple[Line, ...]:
+) -> tuple[DemoLine, ...]:
     """Show the verdicts until the time is over; returns the last ones."""
     started_s = time.monotonic()
-    lines: tuple[Line, ...] = tuple(Line(role=role) for role in CAST)
+    lines: tuple[DemoLine, ...] = tuple(DemoLine(role=role) for role in CAST)
     with Live(console=console, auto_refresh=False, transient=False) as live:
         while not stopped and (seconds is None or time.monotonic() - started_s < seconds):
             since_s = time.monotonic() - started_s
@@ -198,7 +198,7 @@ def _watch(
     return lines
 
 
-def _look(base: str, line: Line, since_s: float) -> Line:
+def _look(base: str, line: DemoLine, since_s: float) -> DemoLine:
     """Ask lagwatch for one group, as any client would."""
     try:
         status = _get(f"{base}/v3/kafka/demo/consumer/{line.role.group}/status")["status"]
@@ -215,7 +215,7 @@ def _look(base: str, line: Line, since_s: float) -> Line:
     )
 
 
-def _judge(console: Console, lines: tuple[Line, ...]) -> int:
+def _judge(console: Console, lines: tuple[DemoLine, ...]) -> int:
     """Say which groups did not show their verdict."""
     wrong = [line for line in lines if not line.right]
     for line in wrong:

@@ -11,7 +11,7 @@ _COLOURS = {"OK": "green", "WARN": "yellow", "ERR": "red"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class DemoLine:
     """One group and what lagwatch says of it."""
 
     role: Role
@@ -32,7 +32,7 @@ class Line:
         lag: int,
         time_lag_s: float | None,
         since_s: float,
-    ) -> "Line":
+    ) -> "DemoLine":
         """The line after another look."""
         right = status == self.role.status and worst == self.role.worst
         first = since_s if self.right_since_s is None else self.right_since_s
@@ -56,7 +56,7 @@ class Line:
         return f"{self.status or 'unseen'} ({self.worst or self.rule or '-'})"
 
 
-def table(lines: tuple[Line, ...], since_s: float) -> Table:
+def table(lines: tuple[DemoLine, ...], since_s: float) -> Table:
     """All groups, as a table."""
     shown = Table(title=f"lagwatch demo, {since_s:.0f} s", expand=False)
     shown.add_column("group", no_wrap=True)
@@ -81,7 +81,7 @@ def table(lines: tuple[Line, ...], since_s: float) -> Table:
     return shown
 
 
-def plain(lines: tuple[Line, ...]) -> str:
+def plain(lines: tuple[DemoLine, ...]) -> str:
     """All groups on one line, for logs."""
     return " ".join(f"{line.role.group}={line.worst or line.status or '?'}" for line in lines)
 

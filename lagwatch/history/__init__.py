@@ -1,1 +1,1 @@
-"""The memory: recorder → spool → writer → store, and the reader back from there."""
+"""The history: recorder → spool → writer → store, and the reader of the store."""

@@ -86,7 +86,7 @@ class History:
         recorder.start()
 
     def offer(
-        self, snapshot: ClusterSnapshot, windows: Windows, rebalances: Mapping[str, int]
+        self, snapshot: ClusterSnapshot, windows: Windows, rebalances: Mapping[str, int] | None
     ) -> None:
         """Call after every round of judgement, in the thread that writes the windows."""
         self.start()

@@ -13,8 +13,8 @@ from lagwatch.core.record import (
     Capture,
     EventName,
     Kind,
-    Reason,
     Records,
+    SampleReason,
     Source,
     concat,
     from_rows,
@@ -46,7 +46,7 @@ class Changes:
     @property
     def samples(self) -> Records:
         at_ms = self.after.snapshot.at_ms
-        return samples(self.after, self.rows, at_ms=at_ms, reason=Reason.CHANGE)
+        return samples(self.after, self.rows, at_ms=at_ms, reason=SampleReason.CHANGE)
 
     @property
     def groups(self) -> Records:
@@ -54,7 +54,7 @@ class Changes:
             self.after,
             self.group_rows,
             at_ms=self.after.snapshot.at_ms,
-            reason=Reason.CHANGE,
+            reason=SampleReason.CHANGE,
             interval_ms=self.interval_ms,
         )
 
@@ -70,14 +70,14 @@ class Changes:
         return [part for part in (self.samples, self.groups, self.events) if part.size]
 
 
-def differ(before: Capture, new: ClusterSnapshot, rebalances: Mapping[str, int]) -> bool:
+def differ(before: Capture, new: ClusterSnapshot, rebalances: Mapping[str, int] | None) -> bool:
     """True if anything may have changed since. Cheap; True when in doubt."""
     old = before.snapshot
     return (
         not same_rows(old, new)
         or not np.array_equal(old.rows.status, new.rows.status)
         or not np.array_equal(old.group.status, new.group.status)
-        or before.rebalances != dict(rebalances)
+        or before.rebalances != rebalances
     )
 
 
@@ -157,8 +157,9 @@ def _group_events(before: Capture, after: Capture) -> Iterator[Row]:
 
 def _rebalances(before: Capture, after: Capture) -> Iterator[Row]:
     snapshot = after.snapshot
-    for group, total in after.rebalances.items():
-        number = total - before.rebalances.get(group, 0)
+    counted = before.rebalances or {}
+    for group, total in (after.rebalances or {}).items():
+        number = total - counted.get(group, 0)
         if number > 0:
             yield event(
                 snapshot.cluster, snapshot.at_ms, EventName.REBALANCE, group=group, count=number

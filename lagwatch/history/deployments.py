@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from lagwatch.clock import Clock
 from lagwatch.core.record import EventName, Kind, Records, from_rows
-from lagwatch.core.rollback import Place, RollbackPlan, Standing, partitions
+from lagwatch.core.rollback import Place, RollbackPlan, Standing, no_plan, partitions
 from lagwatch.core.snapshot import ClusterSnapshot
-from lagwatch.errors import NotFoundError
+from lagwatch.errors import NotFoundError, RollbackError
 from lagwatch.history.build import History
 from lagwatch.history.changes import Row, event
 from lagwatch.history.rows import is_word
@@ -27,16 +27,16 @@ _MOST_REMEMBERED: Final = 10_000
 
 
 class RecordedDeployments:
-    """`ports.Deployments` into the history."""
+    """Implements `ports.Deployments`: a deployment is an event of the history."""
 
     def __init__(self, queries: Queries, history: History, clock: Clock) -> None:
         self._queries = queries
         self._history = history
         self._clock = clock
         self.latest: dict[tuple[str, str], Deployment] = {}
-        """By (cluster, group): the last one announced since the start."""
+        """By (cluster, group): the newest deployment since the start."""
         self._newest: dict[tuple[str, str, int], Deployment] = {}
-        """Of this process, by cluster, group and instant: the store gets them a moment later."""
+        """Deployments of this process by cluster, group and instant; the store lacks the newest."""
 
     async def deployed(self, cluster: str, group: str, *, version: str, note: str) -> Deployment:
         offsets, log_start, log_end = _places(self._queries.snapshot(cluster), group)
@@ -96,6 +96,9 @@ class RecordedDeployments:
         chosen = _named(await self.noted(cluster, group), deployment)
         snapshot = self._queries.snapshot(cluster)
         info = self._queries.info(cluster, group)
+        why = None if info is None else no_plan(group, info.type)
+        if why is not None:
+            raise RollbackError(why)
         recorded = dict(_flat(chosen.offsets))
         return RollbackPlan(
             cluster=cluster,

@@ -9,7 +9,7 @@ import errno
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -22,6 +22,7 @@ from lagwatch.config.secret import Place
 from lagwatch.errors import HistoryError
 from lagwatch.history.conditional import created
 from lagwatch.places import CannotOpenError, open_place
+from lagwatch.ports.history import Allowed, always
 
 STORE: Final = "parquet"
 _TEMPORARY: Final = ".tmp"
@@ -30,13 +31,6 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 """What file systems without hard links say: FAT, some network shares."""
 _OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
-
-
-Allowed = Callable[[], None]
-
-
-def always() -> None:
-    """Nothing speaks against it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +62,7 @@ class Folder(Protocol):
         """The file as a `pyarrow.NativeFile`, to be read anywhere.
 
         Raises:
-            FileNotFoundError: somebody has removed it.
+            FileNotFoundError: the file was removed.
         """
         ...
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN
-from lagwatch.core.record import BY_WORST, Reason, Records, Text, Values, concat
+from lagwatch.core.record import BY_WORST, Records, SampleReason, Text, Values, concat
 from lagwatch.history.buckets import no_buckets, severity
 from lagwatch.history.rows import in_time_order, is_word
 from lagwatch.ports.history import Buckets
@@ -63,7 +63,7 @@ def joined(parts: Sequence[Buckets], *, before_ms: int | None = None) -> Buckets
 
 
 def on_grid(buckets: Buckets, grid: Int64) -> Mapping[str, Values]:
-    """Every point of the grid; one without a bucket has no samples and knows nothing."""
+    """Every point of the grid; one without a bucket has no samples and only unknown values."""
     place = np.searchsorted(grid, buckets.bucket_ms)
     worst = _spread(severity(buckets.status), place, grid.size, UNKNOWN)
     return {
@@ -88,7 +88,7 @@ def _spread_real(values: NDArray[np.float64], place: Int64, size: int) -> NDArra
     return column
 
 
-ROUND_COLUMNS = ("at_ms", "observed_ms", "unchanged", "previous_ms", "reason")
+ROUND_COLUMNS = ("at_ms", "observed_ms", "time_lag_at_ms", "unchanged", "previous_ms", "reason")
 """What `expand` needs of `group_samples`."""
 
 
@@ -98,7 +98,7 @@ def expand(samples: Records, rounds: Records) -> Records:
     `rounds` are the group's own samples. Both must reach back to a round in which the group was
     written in full; rows that cannot be restored otherwise stay left out, that is, unknown.
     """
-    regular = in_time_order(rounds.take(is_word(rounds.text("reason"), Reason.INTERVAL)))
+    regular = in_time_order(rounds.take(is_word(rounds.text("reason"), SampleReason.INTERVAL)))
     if samples.size == 0 or regular.size == 0:
         return in_time_order(samples) if samples.size else samples
     topic, partition = samples.text("topic").ranks(), samples.numbers("partition")
@@ -136,16 +136,17 @@ def _left_out(at_ms: Int64, rounds: Records, begin: Int64) -> tuple[Int64, Int64
     instant = rounds.at_ms()
     row = np.searchsorted(at_ms, instant, side="right") - 1
     last = np.where(row >= 0, at_ms[row], UNKNOWN)
-    stands = (last >= begin) & (last != instant) & (rounds.numbers("unchanged") > 0)
-    return row[stands], np.flatnonzero(stands)
+    holds = (last >= begin) & (last != instant) & (rounds.numbers("unchanged") > 0)
+    return row[holds], np.flatnonzero(holds)
 
 
 def _moved(rows: Records, rounds: Records) -> Records:
     """Copies of rows, with the instants of the rounds in which they were left out."""
     columns: dict[str, Values] = dict(rows.columns)
     columns["at_ms"] = rounds.at_ms()
-    if "observed_ms" in columns:
-        columns["observed_ms"] = rounds.numbers("observed_ms")
+    for name in ("observed_ms", "time_lag_at_ms"):
+        if name in columns:
+            columns[name] = rounds.numbers(name)
     if "reason" in columns:
         columns["reason"] = rounds.text("reason")
     return Records(kind=rows.kind, columns=columns)

@@ -90,7 +90,7 @@ def _log_starts(
 def loss_reason(
     loss_in_s: float | None, partitions: Iterable[tuple[CatchUpReason, int]]
 ) -> LossReason:
-    """The reason that says least of all partitions'; each is given by its catch-up and log start.
+    """The weakest of the partitions' reasons, each found from its catch-up and log start.
 
     A known time is that of the partitions that are known: others may lose messages earlier.
     """
@@ -114,6 +114,6 @@ def _of_partition(catch_up: CatchUpReason, log_start: int) -> LossReason:
         return LossReason.LOG_START_UNKNOWN
     if log_start == 0:
         return LossReason.NOTHING_DELETED
-    if catch_up is CatchUpReason.RATES_UNKNOWN:
+    if catch_up in {CatchUpReason.RATES_UNKNOWN, CatchUpReason.WAITS_FOR_TRANSACTION}:
         return LossReason.RATES_UNKNOWN
     return LossReason.NOT_NEARING

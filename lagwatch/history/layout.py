@@ -16,7 +16,7 @@ DAY_MS: Final = 86_400_000
 HOUR_MS: Final = 3_600_000
 SUFFIX: Final = ".parquet"
 BY_HOUR: Final = frozenset({Kind.SAMPLES, Kind.GROUP_SAMPLES})
-"""Kinds of which there is so much that a day is divided into hours."""
+"""Kinds with so many rows that their files are split by hour, others by day."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MS: Final = 253_402_300_799_999

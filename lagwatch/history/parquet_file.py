@@ -164,7 +164,7 @@ def read_footer(folder: Folder, file: StoredFile, kind: Kind) -> Footer:
     """Read the footer of a file.
 
     Raises:
-        FileNotFoundError: somebody has removed it.
+        FileNotFoundError: the file was removed.
         ForeignFileError: it is not one of ours, or of a later release.
         ArrowException: it is torn.
     """
@@ -231,7 +231,7 @@ def read_rows(
     """These columns of these row groups, every page checked against its checksum.
 
     Raises:
-        FileNotFoundError: somebody has removed it.
+        FileNotFoundError: the file was removed.
         ArrowException: it is torn.
     """
     known = schema(slot.kind)

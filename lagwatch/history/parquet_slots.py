@@ -11,7 +11,7 @@ import pyarrow as pa
 import structlog
 
 from lagwatch.core.record import Kind, Records, concat
-from lagwatch.history.folder import Allowed, Folder, StoredFile, always, open_folder
+from lagwatch.history.folder import Folder, StoredFile, open_folder
 from lagwatch.history.layout import (
     Slot,
     cluster_of,
@@ -37,7 +37,7 @@ from lagwatch.history.rows import (
     rows_by_group,
     sort_unique,
 )
-from lagwatch.ports.history import HistoryRange
+from lagwatch.ports.history import Allowed, HistoryRange, always
 
 _CACHED_FOOTERS: Final = 2048
 CHUNK_ROWS: Final = 500_000
@@ -215,7 +215,7 @@ class ParquetSlots:
         """Columns of row groups; None, with a log line, when the file is torn.
 
         Raises:
-            FileNotFoundError: somebody has removed it.
+            FileNotFoundError: the file was removed.
         """
         try:
             return read_rows(self.folder, footer, slot, groups, columns)

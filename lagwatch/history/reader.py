@@ -18,7 +18,7 @@ from lagwatch.history.buckets import aggregate, lag_column
 from lagwatch.history.grid import ROLLUP_COLUMNS, ROUND_COLUMNS, expand, joined, on_grid, rolled_up
 from lagwatch.history.layout import HOUR_MS
 from lagwatch.history.rows import in_time_order
-from lagwatch.history.runs import Recording
+from lagwatch.history.runs import RecordingIntervals
 from lagwatch.history.top import ranked
 from lagwatch.ports.history import (
     Buckets,
@@ -32,7 +32,7 @@ from lagwatch.ports.history import (
 T = TypeVar("T")
 
 _POINTS: Final = 500
-"""About as many points are given when no step is asked for."""
+"""Approximate number of points in an answer when the query names no step."""
 _STEPS_MS: Final = tuple(
     1000 * seconds
     for seconds in (
@@ -103,9 +103,9 @@ class HistoryReader:
         return plain_stream(page.columns)
 
     @property
-    def recording(self) -> Recording:
+    def recording(self) -> RecordingIntervals:
         """How the rows were recorded."""
-        return Recording(interval_ms=self._interval_ms, back_ms=self._back_ms)
+        return RecordingIntervals(interval_ms=self._interval_ms, back_ms=self._back_ms)
 
     async def using(self, work: Callable[[HistoryStore], T]) -> T:
         """Let `work` read the store, in a thread.
@@ -207,9 +207,13 @@ class HistoryReader:
             to_ms=back.to_ms,
             columns=ROUND_COLUMNS,
         )
-        samples = _all(self._store.read(back), wanted.kind)
-        found = expand(samples, _all(self._store.read(rounds), rounds.kind))
+        found = expand(self._all(back), self._all(rounds))
         return found.take(found.at_ms() >= wanted.from_ms)
+
+    def _all(self, wanted: HistoryRange) -> Records:
+        """All rows of a range; without any the same columns, empty."""
+        found = list(self._store.read(wanted))
+        return concat(found) if found else from_rows(wanted.kind, ()).select(wanted.chosen)
 
     # all groups at one instant
 
@@ -268,11 +272,6 @@ def _of_rollup(wanted: HistoryRange, kind: Kind, from_ms: int) -> HistoryRange:
         level="group" if wanted.kind is Kind.GROUP_SAMPLES else "partition",
         columns=ROLLUP_COLUMNS,
     )
-
-
-def _all(parts: Iterator[Records], kind: Kind) -> Records:
-    found = list(parts)
-    return concat(found) if found else from_rows(kind, ())
 
 
 def _first(parts: Iterator[Records], limit: int) -> Records:

@@ -37,7 +37,7 @@ _NOTHING_FOUND: Final[Mapping[str, Insight]] = {}
 def capture(
     snapshot: ClusterSnapshot,
     windows: Windows,
-    rebalances: Mapping[str, int],
+    rebalances: Mapping[str, int] | None,
     found: Mapping[str, Insight] = _NOTHING_FOUND,
 ) -> Capture:
     """The snapshot with the newest commit of each of its rows, and what is known of its groups.
@@ -51,7 +51,7 @@ def capture(
         snapshot=snapshot,
         committed_offset=np.where(known, windows.offset[newest, rows], UNKNOWN),
         commit_ms=np.where(known, windows.commit_ms[newest, rows], UNKNOWN),
-        rebalances=dict(rebalances),
+        rebalances=None if rebalances is None else dict(rebalances),
         insights=found,
     )
 
@@ -73,7 +73,7 @@ class RecorderSettings:
     """Rounds after which an unchanged partition is written all the same; 1 = every round."""
 
 
-class Listener(Protocol):
+class RowListener(Protocol):
     """Notified when new rows are in the spool."""
 
     def __call__(self) -> None: ...
@@ -127,7 +127,7 @@ class Recorder:
         settings: RecorderSettings,
         clock: Clock,
         *,
-        appended: Listener,
+        appended: RowListener,
         explain: Explain | None = None,
     ) -> None:
         """`explain` finds causes and forecasts; without it none are recorded."""
@@ -158,7 +158,7 @@ class Recorder:
     # the side of the live state
 
     def offer(
-        self, snapshot: ClusterSnapshot, windows: Windows, rebalances: Mapping[str, int]
+        self, snapshot: ClusterSnapshot, windows: Windows, rebalances: Mapping[str, int] | None
     ) -> None:
         """Record this snapshot if it is time, or if something changed. Never waits.
 

@@ -24,7 +24,7 @@ _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 def sort_unique(records: Records) -> tuple[Records, int]:
     """Rows sorted by key, without duplicates, and the number of duplicates.
 
-    Of equal keys the row of the better source stays, then the one that stood first.
+    Of equal keys the row of the better source stays, then the first of them.
     """
     if records.size == 0:
         return records, 0

@@ -5,14 +5,15 @@ from typing import Final
 
 import numpy as np
 
+from lagwatch.core.model import UNKNOWN
 from lagwatch.core.record import Kind, Records, concat, from_rows
 from lagwatch.core.record.columns import ROLLUP_STEP_MS
 from lagwatch.core.rollup import (
     EVENT_COLUMNS,
     ROUND_COLUMNS,
     SAMPLE_COLUMNS,
+    BucketSpan,
     Raw,
-    Span,
     roll_up,
 )
 from lagwatch.ports.deployments import Deployment, Run
@@ -26,7 +27,7 @@ _MEASURED: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recording:
+class RecordingIntervals:
     """How the recorder takes samples."""
 
     interval_ms: int
@@ -35,7 +36,11 @@ class Recording:
 
 
 def measured(
-    store: HistoryStore, deployment: Deployment, from_ms: int, to_ms: int, recording: Recording
+    store: HistoryStore,
+    deployment: Deployment,
+    from_ms: int,
+    to_ms: int,
+    recording: RecordingIntervals,
 ) -> Run:
     """The run of a deployment in a time range, which is at most some hours long. Blocks.
 
@@ -52,7 +57,11 @@ def measured(
 
 
 def _from_samples(
-    store: HistoryStore, deployment: Deployment, from_ms: int, to_ms: int, recording: Recording
+    store: HistoryStore,
+    deployment: Deployment,
+    from_ms: int,
+    to_ms: int,
+    recording: RecordingIntervals,
 ) -> Records:
     """Rows of the group, rolled up in buckets that begin at `from_ms`; the last may be shorter."""
 
@@ -62,16 +71,29 @@ def _from_samples(
 
     back_ms = from_ms - recording.back_ms
     raw = Raw(
-        samples=read(Kind.SAMPLES, back_ms, SAMPLE_COLUMNS),
+        samples=_without_moves(read(Kind.SAMPLES, back_ms, SAMPLE_COLUMNS), from_ms),
         rounds=read(Kind.GROUP_SAMPLES, back_ms, ROUND_COLUMNS),
         events=read(Kind.EVENTS, from_ms, EVENT_COLUMNS),
     )
     # at least one: a version may have gone live just now
     buckets = max(1, -(-(to_ms - from_ms) // _STEP_MS))
-    span = Span(kind=Kind.ROLLUP_5M, from_ms=from_ms, to_ms=from_ms + buckets * _STEP_MS)
+    span = BucketSpan(kind=Kind.ROLLUP_5M, from_ms=from_ms, to_ms=from_ms + buckets * _STEP_MS)
     rows = roll_up(raw, span, cluster=deployment.cluster, interval_ms=recording.interval_ms)
     levels = np.array(rows.text("level").tolist(), object)
     return rows.take(np.flatnonzero(levels == "group"))
+
+
+def _without_moves(samples: Records, from_ms: int) -> Records:
+    """Without offsets before an instant: what moved until the sample after it is not counted.
+
+    It moved under the version before, or under both.
+    """
+    before = samples.at_ms() < from_ms
+    unknown = {
+        name: np.where(before, UNKNOWN, samples.numbers(name))
+        for name in ("committed_offset", "log_end_offset")
+    }
+    return Records(kind=samples.kind, columns={**samples.columns, **unknown})
 
 
 def _from_rollups(store: HistoryStore, deployment: Deployment, from_ms: int, to_ms: int) -> Records:
@@ -109,12 +131,18 @@ def _run(deployment: Deployment, from_ms: int, to_ms: int, source: str, rows: Re
     times = rows.reals("time_lag_max_s")
     time_max = np.nan if np.isnan(times).all() else np.nanmax(times)
     rebalances = total["rebalances"]
+    recorded_s = sum(seconds or 0.0 for seconds in judged)
+    # the last status holds beyond the end, until the next sample is due
+    within = min(1.0, (to_ms - from_ms) / 1000 / recorded_s) if recorded_s else 1.0
+    judged = [None if seconds is None else seconds * within for seconds in judged]
     return Run(
         deployment=deployment,
         from_ms=from_ms,
         to_ms=to_ms,
         measured_from=source,
-        recorded_s=sum(seconds or 0.0 for seconds in judged),
+        recorded_s=recorded_s * within,
+        lived_s=(to_ms - deployment.at_ms) / 1000,
+        rates_over_s=total["consumed_s"],
         lag_avg=_per(total["lag_sum"], total["lag_known"]),
         lag_max=None if lag_max < 0 else int(lag_max),
         time_lag_max_s=None if np.isnan(time_max) else float(time_max),

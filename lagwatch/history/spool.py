@@ -74,7 +74,7 @@ class _State:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class DeliveryPlan:
     """The present batch: exactly these segments, until it is acknowledged."""
 
     segments: tuple[Segment, ...]
@@ -159,7 +159,7 @@ class Spool:
                 series=series,
                 size_bytes=len(data),
             )
-            # written before it is in memory: if the disk fails, nothing is announced that is not
+            # written before it is listed in memory: the list never names a file that is not there
             # there
             self._publish(segment.name, data)
             self._next += 1
@@ -209,7 +209,7 @@ class Spool:
 
     # the delivering side
 
-    def plan(self, *, max_rows: int) -> Plan | None:
+    def plan(self, *, max_rows: int) -> DeliveryPlan | None:
         """The next batch to deliver, oldest rows first; None when the spool is empty.
 
         The same plan again until `acknowledge` or `discard`, also after a restart.
@@ -255,7 +255,7 @@ class Spool:
                 retryable=False,
             ) from error
 
-    def acknowledge(self, plan: Plan) -> None:
+    def acknowledge(self, plan: DeliveryPlan) -> None:
         """Delete the segments of the plan, because the store has all their rows.
 
         Raises:
@@ -291,10 +291,10 @@ class Spool:
 
     # files
 
-    def _as_plan(self, segments: Sequence[Segment]) -> Plan:
+    def _as_plan(self, segments: Sequence[Segment]) -> DeliveryPlan:
         first, last = segments[0], segments[-1]
         batch = f"{first.first_ms:013d}-{self._state.id}-{first.number}-{last.number}"
-        return Plan(segments=tuple(segments), batch=batch)
+        return DeliveryPlan(segments=tuple(segments), batch=batch)
 
     def _scan(self) -> list[Segment]:
         """The segments in the folder; unpublished files are deleted."""

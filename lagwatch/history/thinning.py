@@ -19,14 +19,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN
-from lagwatch.core.record import Capture, Reason, Records, Text, Values, group_samples, samples
+from lagwatch.core.record import (
+    Capture,
+    Records,
+    SampleReason,
+    Text,
+    Values,
+    group_samples,
+    samples,
+)
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.history.match import group_of_rows, group_positions, positions, same_rows
 
 Int64 = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-_MOMENT: Final = frozenset({"at_ms", "observed_ms", "reason"})
+_MOMENT: Final = frozenset({"at_ms", "observed_ms", "log_end_ms", "time_lag_at_ms", "reason"})
 """Columns that differ in every sample and say nothing about the partition."""
 
 
@@ -72,7 +80,7 @@ class Thinner:
         """The rows to write at `at_ms`. Takes them as written: `reset` when they were not."""
         snapshot = capture.snapshot
         every = np.arange(snapshot.rows.partition.size)
-        rows = samples(capture, every, at_ms=at_ms, reason=Reason.INTERVAL)
+        rows = samples(capture, every, at_ms=at_ms, reason=SampleReason.INTERVAL)
         group = group_of_rows(snapshot)
         left_out = self._unchanged(snapshot, rows) & ~self._whole(snapshot)[group]
         self._number += 1
@@ -81,7 +89,7 @@ class Thinner:
             capture,
             np.arange(len(snapshot.groups)),
             at_ms=at_ms,
-            reason=Reason.INTERVAL,
+            reason=SampleReason.INTERVAL,
             interval_ms=self._interval_ms,
             unchanged=count,
             previous_ms=self._links(snapshot),

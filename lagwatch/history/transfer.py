@@ -42,7 +42,7 @@ class Done:
         self._rows = {path: int(rows) for path, rows in map(json.loads, _whole_lines(text))}
 
     def rows(self, slot: Slot) -> int | None:
-        """Rows of a slot that is done; None for one that is not."""
+        """Number of rows copied from a finished slot; None if it is not finished."""
         return self._rows.get(slot.path)
 
     def add(self, slot: Slot, rows: int) -> None:
@@ -67,7 +67,7 @@ class Done:
 
 
 def _whole_lines(text: str) -> list[str]:
-    """Lines that were written to their end."""
+    """Lines that end with a line feed; a kill can leave a part of a line."""
     return text.split("\n")[:-1]
 
 

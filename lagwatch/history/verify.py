@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lagwatch.core.record import KINDS, Kind, Reason, Records, schema
+from lagwatch.core.record import KINDS, Kind, Records, SampleReason, schema
 from lagwatch.history.folder import StoredFile
 from lagwatch.history.layout import Slot, is_data, slot_of
 from lagwatch.history.parquet_file import Footer, ForeignFileError, read_footer, read_rows, torn
@@ -32,7 +32,7 @@ class RoundTimes:
         """Take the instants of regular samples; rows of other kinds say nothing."""
         if records.kind not in {Kind.GROUP_SAMPLES, Kind.SAMPLES}:
             return
-        regular = records.take(is_word(records.text("reason"), Reason.INTERVAL))
+        regular = records.take(is_word(records.text("reason"), SampleReason.INTERVAL))
         instants, first = np.unique(regular.at_ms(), return_index=True)
         if records.kind is Kind.GROUP_SAMPLES:
             intervals = regular.numbers("interval_ms")[first]
@@ -43,7 +43,7 @@ class RoundTimes:
     def sorted(self) -> tuple[Int64, Int64]:
         """Instants, rising, and the interval in force at each, in ms.
 
-        Without samples of groups those of partitions must do, and their commonest distance.
+        Without samples of groups, those of partitions are used, with their most common distance.
         """
         if self._interval_of:
             rounds = sorted(self._interval_of.items())

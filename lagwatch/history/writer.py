@@ -15,7 +15,7 @@ from lagwatch.clock import Clock
 from lagwatch.core.record import RAW, Kind, Records, concat
 from lagwatch.errors import HistoryError
 from lagwatch.history.layout import DAY_MS, day_of
-from lagwatch.history.spool import Plan, Segment, Spool
+from lagwatch.history.spool import DeliveryPlan, Segment, Spool
 from lagwatch.memory import give_back
 from lagwatch.ports.history import HistoryStore
 
@@ -34,7 +34,7 @@ class WriterSettings:
     retention_days: Mapping[Kind, int]
     """0 = for ever."""
     rollups: str = "auto"
-    """on: what roll-ups are made of is deleted by them alone; auto: once there are any; off."""
+    """on: only roll-ups delete the rows they are made from; auto: on once a roll-up exists; off."""
     max_rows: int = 500_000
     """About this many rows per batch."""
 
@@ -116,7 +116,7 @@ class Writer:
         except HistoryError as error:
             self._failed(error)
             return False
-        except Exception as error:  # noqa: BLE001 a store that breaks its word must not end delivery
+        except Exception as error:  # noqa: BLE001 an unexpected exception of a store must not end delivery
             _log.exception("history_delivery_failed")
             self._failed(HistoryError(store="", kind="io", message=f"{error!r}", retryable=False))
             return False
@@ -129,7 +129,7 @@ class Writer:
         _log.debug("history_delivered", batch=plan.batch, rows=rows)
         return True
 
-    def _deliver(self, plan: Plan) -> int:
+    def _deliver(self, plan: DeliveryPlan) -> int:
         by_kind: dict[Kind, list[Records]] = {}
         for segment in plan.segments:
             try:

@@ -45,15 +45,15 @@ class GuardedJvm:
 
     def busy(self) -> None:
         """Spark is about to run in it."""
-        self._tell(f"+{self.pid}")
+        self._write_order(f"+{self.pid}")
 
     def idle(self) -> None:
         """Spark has stopped: when this process ends the JVM may tidy up first."""
-        self._tell(f"-{self.pid}")
+        self._write_order(f"-{self.pid}")
 
-    def _tell(self, line: str) -> None:
+    def _write_order(self, line: str) -> None:
         pipe = self._guard.stdin
-        with suppress(BrokenPipeError):  # somebody killed the guard
+        with suppress(BrokenPipeError):  # the guard was killed
             if pipe is not None:
                 pipe.write(f"{line}\n".encode("ascii"))
 

@@ -145,12 +145,12 @@ class _Note:
         self.found = self._state.load(self._name)
         if not (_is_over(self.found) or self._is_dead(self.found)):
             return False
-        # names of files are made of it: no run may have one that an earlier run had, or a lower one
+        # file names contain the token: it must be greater than that of every earlier run
         self.token = max(self._since_ms, _number(self.found.get("token")) + 1)
         return self._put()
 
     def is_ending(self) -> bool:
-        """Is the run that holds the lock dead but for processes that are being ended?"""
+        """True if the run that holds the lock is dead, and its processes are being ended."""
         self.found = self._state.load(self._name)
         return _is_over(self.found) or _is_headless(self.found)
 

@@ -9,7 +9,7 @@ import lagwatch
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """Environment variable that spark-submit sets for the program it runs."""
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
-"""The oldest time a zip can hold; a fixed time makes equal files of equal sources."""
+"""The oldest time that a zip can hold; with a fixed time equal sources make equal files."""
 _LEFT_OUT: Final = frozenset({".pyc", ".pyo"})
 
 

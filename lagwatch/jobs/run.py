@@ -14,6 +14,7 @@ from lagwatch.config.jobs import JobsSettings
 from lagwatch.core.record import SCHEMA_VERSION, EventName, Kind, Source, from_rows
 from lagwatch.errors import HistoryError, JobError
 from lagwatch.history.drivers.registry import open_store
+from lagwatch.jobs.fence import Fence, FencedState
 from lagwatch.jobs.last_run import LastRun, Outcome, write_textfile
 from lagwatch.jobs.lock import Held, only_run
 from lagwatch.jobs.state import JobState
@@ -30,7 +31,7 @@ class JobRun:
 
     def __init__(self, job: str, state: JobState) -> None:
         self.job = job
-        self.state = state
+        self._state = state
         self.counts: Counter[str] = Counter()
         self.clusters: set[str] = set()
         """Clusters processed; each gets an event."""
@@ -38,6 +39,13 @@ class JobRun:
         """Files and records that could not be used, a sentence each."""
         self.lock: Held | None = None
         """None: a dry run."""
+        self.fence: Fence | None = None
+        """Of the lock; whatever writes for the run checks it."""
+
+    @property
+    def state(self) -> JobState:
+        """What the job keeps from one run to the next; only a run that has its lock changes it."""
+        return FencedState(self._state, self.fence)
 
     def count(self, what: str, number: int) -> None:
         """Add to what is counted: rows_read, rows_written and so on."""
@@ -80,6 +88,7 @@ def job_run(
     outcome: Outcome | None = Outcome.FAILED
     try:
         with only_run(job, state, history, clock) as run.lock:
+            run.fence = run.lock.fence
             run.log_step("job_started")
             yield run
             outcome = run.outcome

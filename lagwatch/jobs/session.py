@@ -48,6 +48,7 @@ _LOCAL: Final[Mapping[str, str]] = {
 _PORTS: Final[Mapping[str, int]] = {"sc": 15002, "spark": 7077}
 """Time for a server to answer before Spark is started."""
 _ANSWERS_S: Final = 10
+_PYTHON: Final = "spark.pyspark.python"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 PACKAGE: Final = "lagwatch-jobs.zip"
 _LOG: Final = Path(__file__).with_name("log4j2.properties")
@@ -156,12 +157,17 @@ def _is_connect(settings: JobsSettings) -> bool:
 
 
 def _addressed(builder: SparkSession.Builder, settings: JobsSettings) -> SparkSession.Builder:
-    # workers run this interpreter, not the first python3 of the path
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # PySpark reads only the variable, and only spark-submit makes it of the property
+    os.environ["PYSPARK_PYTHON"] = workers_python(settings)
     if _is_connect(settings):
         return builder.remote(settings.master.get_secret_value())
     os.environ["JAVA_HOME"] = str(java_home(cache_dir()))
     return builder.master(settings.master.get_secret_value())
+
+
+def workers_python(settings: JobsSettings) -> str:
+    """The interpreter of the workers: as configured, else this one, not the first of their path."""
+    return settings.spark.get(_PYTHON) or os.environ.get("PYSPARK_PYTHON", sys.executable)
 
 
 def properties(settings: JobsSettings) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ from lagwatch.config.history import HistorySettings
 from lagwatch.core.record import Kind
 from lagwatch.errors import HistoryError
 from lagwatch.history.drivers.registry import open_store, settings_of
+from lagwatch.jobs.fence import Fence, allowed_by
 from lagwatch.jobs.sources.sink import Sink, Written
 from lagwatch.jobs.stores.base import Aside, Result
 from lagwatch.jobs.stores.registry import job_store
@@ -28,13 +29,13 @@ class StoreRef:
         """A store as users name it: folder, URL, `elasticsearch`; None: the configured one."""
         return cls(settings=settings_of(where, settings))
 
-    def open(self) -> HistoryStore:
-        """The store itself; the caller closes it.
+    def open(self, fence: Fence | None = None) -> HistoryStore:
+        """The store itself, which takes rows only of a run that has its lock; the caller closes it.
 
         Raises:
             HistoryError: it cannot be understood, or its package is not installed.
         """
-        return open_store(self.settings)
+        return open_store(self.settings, allowed=allowed_by(fence))
 
 
 def read_rows(
@@ -67,7 +68,9 @@ def on_sound_files(ref: StoreRef, act: Callable[[], Result]) -> Result:
     return job_store(ref.settings).steady(act)
 
 
-def write_rows(rows: "DataFrame", ref: StoreRef, kind: Kind, *, batch: str) -> Written:
+def write_rows(
+    rows: "DataFrame", ref: StoreRef, kind: Kind, *, batch: str, fence: Fence | None = None
+) -> Written:
     """Write rows as recorded (samples, group_samples, events) and say what became of them.
 
     Writing the same rows again, in part or whole, changes nothing, and no row of a worse source
@@ -80,7 +83,7 @@ def write_rows(rows: "DataFrame", ref: StoreRef, kind: Kind, *, batch: str) -> W
     """
     from lagwatch.jobs.stores.making import write  # noqa: PLC0415 only where Spark runs
 
-    sink = Sink(settings=ref.settings, kind=kind, batch=batch)
+    sink = Sink(settings=ref.settings, kind=kind, batch=batch, fence=fence)
     return write(rows.sortWithinPartitions(*kind.key), sink)
 
 

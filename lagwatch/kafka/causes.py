@@ -141,7 +141,7 @@ _RANK: Final = ("authentication", "tls", "authorization", "connection", "timeout
 
 
 _VAGUE: Final = ("the broker hangs up", "no answer from")
-"""What a broker that went down shows as well, less vague first."""
+"""Faults that a broker that went down can show as well, the most specific first."""
 
 
 class Causes:
@@ -188,7 +188,7 @@ class Causes:
 
 
 def _rank(error: SourceError) -> tuple[int, int]:
-    """The lowest says most: first by kind, then by how surely the text names the cause."""
+    """Sort key, the most specific first: by kind, then by how surely the text names the cause."""
     by_kind = _RANK.index(error.kind) if error.kind in _RANK else len(_RANK)
     vague = [words in str(error) for words in _VAGUE]
     return by_kind, vague.index(True) + 1 if any(vague) else 0

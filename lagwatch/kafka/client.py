@@ -60,20 +60,20 @@ class Events:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = Lock()
-        self._told: deque[tuple[float, KafkaError]] = deque(maxlen=_EVENTS)
+        self._errors: deque[tuple[float, KafkaError]] = deque(maxlen=_EVENTS)
 
     def add(self, error: KafkaError) -> None:
         with self._lock:
-            self._told.append((self._clock.monotonic_s(), error))
+            self._errors.append((self._clock.monotonic_s(), error))
 
     def recent(self) -> list[KafkaError]:
         since_s = self._clock.monotonic_s() - _EVENT_AGE_S
         with self._lock:
-            return [error for at_s, error in self._told if at_s >= since_s]
+            return [error for at_s, error in self._errors if at_s >= since_s]
 
     def clear(self) -> None:
         with self._lock:
-            self._told.clear()
+            self._errors.clear()
 
 
 class _DisconnectLog(logging.Handler):
@@ -108,7 +108,7 @@ class KafkaClients:
         self.grace_s = grace_s
         self.causes = Causes(cluster, settings)
         self._events = Events(clock)
-        # it repeats 20 times a second what its events report; who debugs it wants it all
+        # its log repeats 20 times a second what its events report; with `debug` all is kept
         _log.propagate = "debug" in settings.client
         _log.setLevel(logging.DEBUG)
         _log.handlers[:] = [_DisconnectLog(self._events)]
@@ -194,7 +194,7 @@ class KafkaClients:
         self._events.clear()
 
     def renew_admin(self, admin: AdminClient) -> None:
-        """Replace this admin client, unless that was done already, by one that remembers nothing.
+        """Replace this admin client by a new one, unless that was done already.
 
         After a broker's restart the client library may never send waiting requests, or keep using
         former leaders.

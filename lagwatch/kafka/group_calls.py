@@ -32,7 +32,7 @@ Ask = Callable[[AdminClient, str, float], Future[T]]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Generic[T]):
+class CallAnswer(Generic[T]):
     """The answer for one group, with its times."""
 
     group: str
@@ -50,7 +50,7 @@ class GroupCalls(Generic[T]):
         self._admin: AdminClient | None = None
         self._timeout = AdaptiveTimeout()
 
-    async def ask_all(self, groups: Sequence[str]) -> AsyncIterator[Sequence[Answer[T]]]:
+    async def ask_all(self, groups: Sequence[str]) -> AsyncIterator[Sequence[CallAnswer[T]]]:
         """Answers for all groups, in chunks as they come.
 
         When no broker answers for a chunk, the rest is not asked and gets the same error.
@@ -58,7 +58,7 @@ class GroupCalls(Generic[T]):
         silent = False
         starts = range(0, len(groups), _GROUPS_AT_ONCE)
         chunks = [groups[start : start + _GROUPS_AT_ONCE] for start in starts]
-        ahead: asyncio.Task[list[Answer[T]]] | None = None
+        ahead: asyncio.Task[list[CallAnswer[T]]] | None = None
         try:
             for number, chunk in enumerate(chunks):
                 answers = await (ahead or self._start(chunk))
@@ -69,7 +69,9 @@ class GroupCalls(Generic[T]):
                     yield answers
                     now_ms = self._clients.clock.now_ms()
                     yield [
-                        Answer(group, missed[0], now_ms, now_ms) for each in rest for group in each
+                        CallAnswer(group, missed[0], now_ms, now_ms)
+                        for each in rest
+                        for group in each
                     ]
                     break
                 # the next chunk is asked while the caller works on this one's answers
@@ -83,16 +85,16 @@ class GroupCalls(Generic[T]):
         if silent:
             self._admin = None
 
-    def _start(self, groups: Sequence[str]) -> asyncio.Task[list[Answer[T]]]:
+    def _start(self, groups: Sequence[str]) -> asyncio.Task[list[CallAnswer[T]]]:
         return asyncio.create_task(asyncio.to_thread(self._round, groups))
 
-    def _round(self, groups: Sequence[str]) -> list[Answer[T]]:
+    def _round(self, groups: Sequence[str]) -> list[CallAnswer[T]]:
         """Keep `_IN_FLIGHT` requests under way until all are answered."""
         if self._admin is None:
             self._admin = self._clients.another_admin()
         done: SimpleQueue[_Done[T]] = SimpleQueue()
         deadline_s = self._timeout.timeout_s
-        answers: list[Answer[T]] = []
+        answers: list[CallAnswer[T]] = []
         for number, group in enumerate(groups):
             if number >= _IN_FLIGHT:
                 answers.append(self._next(done, deadline_s))
@@ -109,7 +111,7 @@ class GroupCalls(Generic[T]):
         """Run by the client library's thread, at once when the answer comes."""
         done.put((group, asked_ms, self._clients.clock.now_ms(), future))
 
-    def _next(self, done: "SimpleQueue[_Done[T]]", deadline_s: float) -> Answer[T]:
+    def _next(self, done: "SimpleQueue[_Done[T]]", deadline_s: float) -> CallAnswer[T]:
         try:
             group, asked_ms, answered_ms, future = done.get(
                 timeout=deadline_s + self._clients.grace_s
@@ -124,7 +126,7 @@ class GroupCalls(Generic[T]):
             value: T | KafkaError = future.result(0)
         except KafkaException as error:
             value = kafka_error(error)
-        return Answer(group, value, asked_ms, answered_ms)
+        return CallAnswer(group, value, asked_ms, answered_ms)
 
 
 _Done = tuple[str, EpochMs, EpochMs, Future[T]]

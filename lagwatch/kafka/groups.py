@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from typing import Final, TypeVar
 
@@ -25,7 +26,7 @@ from lagwatch.core.model import GroupInfo, Member
 from lagwatch.errors import SourceError
 from lagwatch.kafka import codes
 from lagwatch.kafka.client import REQUEST_TIMEOUT_S, KafkaClients, kafka_error
-from lagwatch.kafka.group_calls import Answer, GroupCalls
+from lagwatch.kafka.group_calls import CallAnswer, GroupCalls
 from lagwatch.ports.kafka import CommittedOffsets, GroupDescriptions, GroupListing, ListedGroup
 
 T = TypeVar("T")
@@ -56,6 +57,7 @@ class KafkaGroups:
         self._clients = clients
         self._calls = GroupCalls(clients, _ask)
         self._all: frozenset[str] = frozenset()
+        self._others: frozenset[str] = frozenset()
         self._all_due_s = 0.0
 
     async def list_groups(self) -> GroupListing:
@@ -76,10 +78,13 @@ class KafkaGroups:
             )
             for each in answer.valid or []
         }
+        self._others = of_other_kinds(
+            self._all, found.keys(), known=self._others, complete=not errors
+        )
         return GroupListing(
             groups=tuple(found.values()),
             problem=_broker_silent(errors[0]) if errors else "",
-            others=tuple(sorted(self._all - found.keys())),
+            others=tuple(sorted(self._others)),
         )
 
     async def _list_all(self) -> None:
@@ -97,7 +102,7 @@ class KafkaGroups:
                 lambda: _every_group(self._clients.admin), doing="listing groups of all kinds"
             )
             self._all = frozenset(found)
-        except SourceError as error:  # the other list says what is wrong
+        except SourceError as error:  # the list of consumer groups reports the problem
             _log.debug("groups_of_all_kinds_unknown", reason=str(error))
         took_s = clock.monotonic_s() - started_s
         self._all_due_s = started_s + max(_ALL_EVERY_S, _ALL_SHARE * took_s)
@@ -144,6 +149,18 @@ class KafkaGroups:
         return AclOperation.DESCRIBE in (answer.authorized_operations or ())
 
 
+def of_other_kinds(
+    every: AbstractSet[str], listed: AbstractSet[str], *, known: AbstractSet[str], complete: bool
+) -> frozenset[str]:
+    """Groups that are neither classic nor KIP-848 groups: those that only the older list has.
+
+    A list that lacks the groups of a broker says nothing of those it lacks: then only those count
+    that are `known` from the last complete one.
+    """
+    others = frozenset(every - listed)
+    return others if complete else others & known
+
+
 def _every_group(admin: AdminClient) -> list[str]:
     # past `AdminClient.list_groups`, which only adds a warning that it is old
     listed = super(AdminClient, admin).list_groups(timeout=REQUEST_TIMEOUT_S)
@@ -169,11 +186,30 @@ def _info(description: ConsumerGroupDescription) -> GroupInfo:
     return GroupInfo(
         group=description.group_id,
         type=_TYPES.get(description.type, "unknown"),
-        state=_STATES.get(description.state, "Unknown"),
+        state=state_of(description),
         assignor=description.partition_assignor or "",
         coordinator=description.coordinator.id,
         members=tuple(_member(member) for member in description.members),
     )
+
+
+def state_of(description: ConsumerGroupDescription) -> str:
+    """Kafka's word, also where the client library has none: it knows no state of KIP-848 alone.
+
+    A group of that kind is Reconciling while a member does not hold what it is to hold. Without
+    such a member it may be Assigning as well.
+
+    Source: Kafka, org.apache.kafka.coordinator.group.modern.consumer.ConsumerGroup, `state`.
+    """
+    word = _STATES.get(description.state, "Unknown")
+    if word != "Unknown" or description.type != ConsumerGroupType.CONSUMER:
+        return word
+    on_the_way = any(
+        member.target_assignment is not None
+        and _assignment(member.target_assignment) != _assignment(member.assignment)
+        for member in description.members
+    )
+    return "Reconciling" if on_the_way else word
 
 
 def _member(member: MemberDescription) -> Member:
@@ -205,7 +241,7 @@ class KafkaCommitted:
         async for answers in self._calls.ask_all(groups):
             yield [self._read(answer) for answer in answers]
 
-    def _read(self, answer: Answer[ConsumerGroupTopicPartitions]) -> CommittedOffsets:
+    def _read(self, answer: CallAnswer[ConsumerGroupTopicPartitions]) -> CommittedOffsets:
         if isinstance(answer.value, KafkaError) and answer.value.code() not in codes.NO_GROUP:
             return self._no_answer(answer, answer.value)
         # a group of a kind that commits no offsets has none
@@ -223,7 +259,7 @@ class KafkaCommitted:
         )
 
     def _no_answer(
-        self, answer: Answer[ConsumerGroupTopicPartitions], error: KafkaError
+        self, answer: CallAnswer[ConsumerGroupTopicPartitions], error: KafkaError
     ) -> CommittedOffsets:
         refused = error.code() in codes.AUTHORIZATION
         reason = self._clients.causes.error(error, doing="asking for committed offsets")

@@ -142,7 +142,7 @@ class _Grid:
         self._young = np.zeros(self._ends.shape, np.bool_)
         self._gone = np.zeros(len(places), np.bool_)
         self._first_ms = np.full(len(places), UNKNOWN, np.int64)
-        """Time of the record at the log start, where it was met."""
+        """Time of the record at the log start, where an answer named that record."""
 
     async def fill(self) -> LogEndGrid:
         # makes the client know the leaders
@@ -196,7 +196,7 @@ class _Grid:
         self._ends[deleted & ~(stayed & known & sure)] = UNKNOWN
 
     async def _same(self, spec: int) -> OffsetsAt:
-        """The same question to all."""
+        """Ask all places for the same instant."""
         found = await self._asker.ask(self._places, np.full(len(self._places), spec, np.int64))
         self._gone |= found.gone
         return found
@@ -227,7 +227,8 @@ class _Grid:
 
     def _enter(self, rows: Int64, columns: Int64, found: OffsetsAt, *, start: OffsetsAt) -> None:
         self._gone[rows[found.gone]] = True
-        # instants after the newest record are not asked for: to find none means a useless index
+        # instants after the newest record are not asked for, so an answer without a record
+        # shows that the time index is unusable
         offset = np.where(found.offset == UNKNOWN, _UNUSABLE, found.offset)
         until = np.searchsorted(self._at_ms, found.timestamp, side="right")
         until = np.maximum(until, columns + 1)

@@ -88,7 +88,7 @@ class _Columns:
         )
 
     def follow(self, before: "_Columns", wanted: Bools | None) -> None:
-        """Take from the round before what it tells of this one, and what is not wanted now."""
+        """Copy from the round before: values that still hold, and partitions not asked for now."""
         self.stable_at = np.where(before.last_stable == before.log_end, before.log_end, UNKNOWN)
         if wanted is not None:
             self.log_end[~wanted] = before.log_end[~wanted]

@@ -106,7 +106,7 @@ class KafkaOffsetsAt:
         raise await self._unanswered(left.size, problem)
 
     async def ask_once(self, places: Sequence[Place], at: Int64) -> tuple[OffsetsAt, Bools]:
-        """The same in one attempt; with the answers goes who answered."""
+        """The same in one attempt; returns the answers and a mask of the places that got one."""
         found = OffsetsAt(
             offset=np.full(at.size, UNKNOWN, np.int64),
             timestamp=np.full(at.size, UNKNOWN, np.int64),

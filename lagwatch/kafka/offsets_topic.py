@@ -20,7 +20,7 @@ from lagwatch.kafka import codes
 from lagwatch.kafka.admin import printed_id
 from lagwatch.kafka.client import REQUEST_TIMEOUT_S, KafkaClients, kafka_error
 from lagwatch.kafka.log_ends import EARLIEST, LATEST, ask_offsets
-from lagwatch.ports.kafka import Records, Span
+from lagwatch.ports.kafka import ConsumedRecords, Span
 
 BATCH: Final = 10_000
 """Records taken at once; also the most rows a batch can have."""
@@ -75,7 +75,7 @@ class KafkaOffsetsTopic:
             lambda: self._consumer.assign(wanted), doing=f"assigning {self._topic}"
         )
 
-    async def read(self) -> Records:
+    async def read(self) -> ConsumedRecords:
         """Up to `BATCH` records; waits a moment for the first ones.
 
         Raises:
@@ -86,7 +86,7 @@ class KafkaOffsetsTopic:
             raise self._refused(problem)
         return await self._clients.call(self._read, doing=f"reading {self._topic}")
 
-    def _read(self) -> Records:
+    def _read(self) -> ConsumedRecords:
         messages = self._consumer.consume(BATCH, _WAIT_S)
         keys = list(map(Message.key, messages))
         if None in keys:  # what is not a record has no key: ends of partitions, errors
@@ -94,7 +94,7 @@ class KafkaOffsetsTopic:
             keys = list(map(Message.key, messages))
         orders = np.fromiter(map(Message.offset, messages), np.int64, len(messages))
         self._advance()
-        return Records(
+        return ConsumedRecords(
             keys=keys,
             values=list(map(Message.value, messages)),
             orders=orders,

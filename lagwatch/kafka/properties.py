@@ -44,7 +44,7 @@ _BULK: Final[Properties] = {
     "queued.max.messages.kbytes": 32_768,
     "fetch.message.max.bytes": 4_194_304,
     "fetch.max.bytes": 16_777_216,
-    # the end of what there is shows by an empty answer: no call waits for more
+    # an empty answer shows the end of the log: no call waits for more records
     "fetch.wait.max.ms": 10,
     # a range that is gone must not begin anew somewhere else
     "auto.offset.reset": "error",

@@ -25,7 +25,7 @@ _LOOK_AFTER_S: Final = 2.0
 _STALLED_S: Final = 30.0
 """A range counts as unreadable after this long without a record."""
 UNUSABLE: Final = -2
-"""In place of an offset: the time index names no record of the time although there may be some."""
+"""Takes the place of an offset: the time index names no record, although there may be some."""
 _BORDER_MS: Final = 60_000
 """Precision of the time from which on the time index is usable."""
 _ONLY_BROKERS_WRITE: Final = "__consumer_offsets"
@@ -168,7 +168,7 @@ class _Lookup:
         border = np.full(newest_ms.size, UNKNOWN, np.int64)
         rows = np.flatnonzero(unusable & (newest_ms >= at_ms))
         low, high = np.full(rows.size, at_ms, np.int64), newest_ms[rows]
-        middle = high  # first: is it usable at all?
+        middle = high  # check first that the index is usable at all
         while rows.size:
             found = await self._asked.ask([self._places[row] for row in rows.tolist()], middle)
             usable = found.offset != UNKNOWN

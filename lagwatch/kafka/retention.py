@@ -1,7 +1,9 @@
-"""For how long brokers keep the offsets of a group without members."""
+"""How long brokers keep the offsets of a group without members."""
+
+from concurrent.futures import Future
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import ConfigResource, ResourceType
+from confluent_kafka.admin import ConfigEntry, ConfigResource, ResourceType
 
 from lagwatch.kafka.client import REQUEST_TIMEOUT_S, KafkaClients
 
@@ -22,15 +24,17 @@ class KafkaOffsetsRetention:
     def _shortest_ms(self) -> int | None:
         admin = self._clients.admin
         try:
-            asked = admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S)
-            brokers = asked.result(REQUEST_TIMEOUT_S + 1).nodes
-            # a call of the client library takes one broker
-            return min((self._minutes(str(node.id)) * 60_000 for node in brokers), default=None)
+            found = admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S)
+            brokers = found.result(REQUEST_TIMEOUT_S + 1).nodes
+            asked = [self._asked(str(node.id)) for node in brokers]
+            minutes = [each.result(REQUEST_TIMEOUT_S + 1)[_OPTION].value for each in asked]
         except (KafkaException, TimeoutError):
             return None
+        return min((int(value) * 60_000 for value in minutes if value), default=None)
 
-    def _minutes(self, broker: str) -> int:
+    def _asked(self, broker: str) -> Future[dict[str, ConfigEntry]]:
+        """The question to one broker: a call of the client library takes no more."""
         wanted = [ConfigResource(ResourceType.BROKER, broker)]
         asked = self._clients.admin.describe_configs(wanted, request_timeout=REQUEST_TIMEOUT_S)
         (answer,) = asked.values()
-        return int(answer.result(REQUEST_TIMEOUT_S + 1)[_OPTION].value)
+        return answer

@@ -80,7 +80,7 @@ class _Reading:
         tail = self._tails[place]
         if offset < tail.end:
             self._empty_from[place] = offset + 1
-        if offset >= min(tail.end - 1, tail.offsets[-1]):  # nothing is left to find out
+        if offset >= min(tail.end - 1, tail.offsets[-1]):  # every range is read or refused
             self._open.discard(place)
 
     def _take_error(self, place: _Place, error: KafkaError, offset: int) -> None:

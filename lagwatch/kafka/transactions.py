@@ -87,36 +87,36 @@ class _Question:
         from kafka import TopicPartition  # noqa: PLC0415 - optional
 
         place = TopicPartition(held.topic, held.partition)
-        told, error = tried(lambda: self._client.describe_producers([place])[place])
+        found, error = tried(lambda: self._client.describe_producers([place])[place])
         if error is not None:
             if "Authorization" in type(error).__name__:
                 return None, f"grant: Allow READ on TOPIC {held.topic} to name its transactions"
             return None, sentence("asking for producers", error)
         begun = {
             each.current_transaction_start_offset: int(each.producer_id)
-            for each in told.active_producers
+            for each in found.active_producers
         }
         producer_id = begun.get(held.last_stable)
         return producer_id, "" if producer_id is not None else "it ended meanwhile"
 
     def _transactional_ids(self, producer_ids: Sequence[int]) -> tuple[dict[int, str], str]:
-        told, error = tried(
+        found, error = tried(
             lambda: self._client.list_transactions(producer_id_filters=list(producer_ids))
         )
         if error is not None:
             return {}, sentence("listing transactions", error)
-        listed = [each for of_broker in told.values() for each in of_broker]
+        listed = [each for of_broker in found.values() for each in of_broker]
         return {int(each.producer_id): str(each.transactional_id) for each in listed}, ""
 
     def _started_ms(self, names: Sequence[str]) -> Mapping[str, EpochMs]:
         if not names:
             return {}
-        told, error = tried(lambda: self._client.describe_transactions(names))
-        if error is not None:  # good to know, no more
+        found, error = tried(lambda: self._client.describe_transactions(names))
+        if error is not None:  # only an addition: a failure changes nothing else
             return {}
         return {
             name: EpochMs(int(each.transaction_start_time_ms))
-            for name, each in told.items()
+            for name, each in found.items()
             if each.transaction_start_time_ms >= 0
         }
 

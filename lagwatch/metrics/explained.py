@@ -1,5 +1,6 @@
-"""What is known of groups in trouble beside their columns: cause, rates and forecast."""
+"""Cause, rates and forecast of groups in trouble, which are no columns of the snapshot."""
 
+import asyncio
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -10,38 +11,35 @@ from lagwatch.core.causes import Cause
 from lagwatch.core.forecast import Outlook
 from lagwatch.core.model import GroupStatus
 from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.errors import NotFoundError
 from lagwatch.ports.queries import Queries
 
 MOST_PARTITIONS: Final = 5_000
-"""Partitions of groups that are explained for one answer: it takes about 20 µs for each."""
+"""Partitions of groups that are explained for one answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explained:
+class GroupExplanation:
     """One group that is not OK."""
 
     group: str
     cause: Cause | None
     outlook: Outlook
-    """Of the group as a whole."""
+    """Rates and forecast of the group as a whole."""
     partitions: Mapping[tuple[str, int], Outlook]
 
 
 def explained(
     queries: Queries, snapshot: ClusterSnapshot, only: Collection[str] | None = None
-) -> tuple[Explained, ...]:
+) -> Iterator[GroupExplanation]:
     """Groups in trouble, those with the greatest lag first, as long as their partitions fit.
 
-    None while the data of the whole cluster are stale. With `only`, no others than these.
+    None while the data of the whole cluster are stale. With `only`, no others than these. A group
+    takes about a millisecond, so callers on the event loop let others work in between; groups that
+    have gone meanwhile are left out.
     """
     if snapshot.stale:
-        return ()
-    return tuple(_explained(queries, snapshot, only))
-
-
-def _explained(
-    queries: Queries, snapshot: ClusterSnapshot, only: Collection[str] | None
-) -> Iterator[Explained]:
+        return
     columns, left = snapshot.group, MOST_PARTITIONS
     trouble = (columns.status == GroupStatus.WARN) | (columns.status == GroupStatus.ERR)
     chosen = np.flatnonzero(trouble & ~snapshot.stale_groups())
@@ -52,9 +50,25 @@ def _explained(
         if (size := int(columns.partition_count[number])) > left:
             continue
         left -= size
-        verdict = queries.verdict(snapshot.cluster, group, show_all=True)
-        outlook = queries.outlook(snapshot.cluster, group)
-        cause = queries.cause(verdict, outlook)
-        yield Explained(
-            group=group, cause=cause, outlook=outlook.whole, partitions=outlook.partitions
+        try:
+            verdict = queries.verdict(snapshot.cluster, group, show_all=True)
+            outlook = queries.outlook(snapshot.cluster, group)
+        except NotFoundError:
+            continue
+        yield GroupExplanation(
+            group=group,
+            cause=queries.cause(verdict, outlook),
+            outlook=outlook.whole,
+            partitions=outlook.partitions,
         )
+
+
+async def explained_in_turns(
+    queries: Queries, snapshot: ClusterSnapshot | None
+) -> tuple[GroupExplanation, ...]:
+    """The same for the event loop, which does other work after each group."""
+    found = []
+    for each in () if snapshot is None else explained(queries, snapshot):
+        found.append(each)
+        await asyncio.sleep(0)
+    return tuple(found)

@@ -1,7 +1,7 @@
 """The text of /metrics: one consistent moment as text, made outside the event loop."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from prometheus_client import (
     CollectorRegistry,
@@ -19,10 +19,10 @@ from lagwatch.config.settings import MetricsSettings
 from lagwatch.memory import give_back
 from lagwatch.metrics import own, table
 from lagwatch.metrics.labels import NATIVE, Dialect, LabelBook
-from lagwatch.metrics.metric import END_OF_OPENMETRICS, Format, Metric, Packed, header
+from lagwatch.metrics.metric import END_OF_OPENMETRICS, Format, GzipText, Metric, header
 from lagwatch.metrics.native import COLUMNS
 from lagwatch.metrics.profiles import PROFILES
-from lagwatch.metrics.source import Source
+from lagwatch.metrics.source import MetricSource
 from lagwatch.metrics.state import ServiceState
 from lagwatch.metrics.view import View
 from lagwatch.ports.metrics import Exposition
@@ -31,12 +31,16 @@ from lagwatch.ports.metrics import Exposition
 class Exporter:
     """Answers on /metrics (`ports.Metrics`).
 
-    `collect` is called on the event loop; what it returns must not change any more. Answers are
-    made one at a time, so that several scrapers at once cost no more memory than one.
+    `collect` runs on the event loop; what it returns must not change any more. Answers are made one
+    at a time, so that several scrapers at once cost no more memory than one.
     """
 
     def __init__(
-        self, settings: MetricsSettings, *, collect: Callable[[], ServiceState], clock: Clock
+        self,
+        settings: MetricsSettings,
+        *,
+        collect: Callable[[], Awaitable[ServiceState]],
+        clock: Clock,
     ) -> None:
         self._settings = settings
         self._collect = collect
@@ -65,7 +69,7 @@ class Exporter:
         zipped = accepts_gzip(accept_encoding)
         async with self._lock:
             began_s = self._clock.monotonic_s()
-            packed = await asyncio.to_thread(self.render, self._collect(), form)
+            packed = await asyncio.to_thread(self.render, await self._collect(), form)
             self._last_s = self._clock.monotonic_s() - began_s
             self._scrapes += 1
         return Exposition(
@@ -75,9 +79,9 @@ class Exporter:
             chunks=packed.zipped if zipped else packed.plain(),
         )
 
-    def render(self, state: ServiceState, form: Format) -> Packed:
+    def render(self, state: ServiceState, form: Format) -> GzipText:
         """The complete answer, or an exception."""
-        packed = Packed(self._text(state, form))
+        packed = GzipText(self._text(state, form))
         give_back()
         return packed
 
@@ -112,7 +116,7 @@ class Exporter:
             yield generate_latest(self._process).decode()
 
 
-# creation times would stand as gauges of their own in the format of Prometheus
+# in the format of Prometheus, creation times would be gauges of their own
 disable_created_metrics()  # type: ignore[no-untyped-call] # is untyped
 
 
@@ -122,7 +126,7 @@ def _histogram(metric: Metric, registry: CollectorRegistry) -> Histogram:
     )
 
 
-def _sources(settings: MetricsSettings) -> Iterator[tuple[Source, Dialect]]:
+def _sources(settings: MetricsSettings) -> Iterator[tuple[MetricSource, Dialect]]:
     for source in COLUMNS:
         yield source, NATIVE
     for name in settings.profiles:
@@ -145,7 +149,7 @@ def accepts_gzip(accept_encoding: str) -> bool:
 
 
 def _qualities(header_value: str) -> dict[str, float]:
-    """What a client accepts, and how gladly; 0 is a refusal.
+    """Accepted formats with their quality from 0 (refused) to 1.
 
     Source: RFC 9110, 12.4.2.
     """

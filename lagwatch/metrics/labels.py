@@ -13,7 +13,7 @@ from lagwatch.metrics.view import View
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """What the labels are called."""
+    """Names of the labels."""
 
     cluster: str = "cluster"
     group: str = "group"
@@ -104,7 +104,7 @@ def _pairs(
 def _numbered(
     heads: Iterable[str], sizes: Iterable[int], partitions: Sequence[int], names: Dialect
 ) -> list[str]:
-    """Each head as often as its size says, with the partitions behind them."""
+    """Repeat each head `sizes` times, followed by the number of a partition."""
     tails = [f',{names.partition}="{number}"' for number in range(max(partitions, default=-1) + 1)]
     repeated = chain.from_iterable(map(repeat, heads, sizes))
     return list(map(add, repeated, map(tails.__getitem__, partitions)))

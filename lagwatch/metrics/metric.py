@@ -1,4 +1,4 @@
-"""What a metric is: its name, kind, unit and labels, and the text of its lines."""
+"""A metric: its name, kind, unit and labels, and the text of its lines."""
 
 import zlib
 from collections.abc import Iterable, Iterator
@@ -8,14 +8,14 @@ from itertools import chain, islice, repeat
 from typing import Final
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """How the values of a metric move."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
     """Only grows, from zero at the start of the process; its name ends in `_total`."""
     INFO = "info"
-    """Always 1: what it says is in its labels; its name ends in `_info`."""
+    """Always 1: the information is in its labels; its name ends in `_info`."""
     HISTOGRAM = "histogram"
     """How often a value was at most so much; written as NAME_bucket, NAME_sum and NAME_count."""
 
@@ -28,7 +28,7 @@ class Metric:
     labels: tuple[str, ...]
     help: str
     """One line, without backslashes and quotation marks."""
-    kind: Kind = Kind.GAUGE
+    kind: MetricKind = MetricKind.GAUGE
     unit: str = ""
     """Last word of the name: messages, seconds, bytes, ratio; "" where there is none."""
     buckets: tuple[float, ...] = ()
@@ -38,9 +38,9 @@ class Metric:
     def family(self) -> str:
         """The name without the suffix of its kind: what OpenMetrics calls it."""
         match self.kind:
-            case Kind.COUNTER:
+            case MetricKind.COUNTER:
                 return self.name.removesuffix("_total")
-            case Kind.INFO:
+            case MetricKind.INFO:
                 return self.name.removesuffix("_info")
             case _:
                 return self.name
@@ -62,7 +62,7 @@ END_OF_OPENMETRICS: Final = "# EOF\n"
 def header(metric: Metric, form: Format) -> str:
     """The HELP and TYPE lines of a metric."""
     if form is Format.PROMETHEUS:
-        kind = Kind.GAUGE if metric.kind is Kind.INFO else metric.kind
+        kind = MetricKind.GAUGE if metric.kind is MetricKind.INFO else metric.kind
         return f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {kind}\n"
     family = metric.family
     unit = f"# UNIT {family} {metric.unit}\n" if metric.unit else ""
@@ -85,7 +85,7 @@ _GZIP: Final = 16 + zlib.MAX_WBITS
 _PIECE_BYTES: Final = 256 * 1024
 
 
-class Packed:
+class GzipText:
     """Text as gzip; takes all pieces at once, so the answer is always complete."""
 
     def __init__(self, pieces: Iterable[str]) -> None:

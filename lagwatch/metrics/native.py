@@ -18,7 +18,7 @@ from lagwatch.core.model import (
 from lagwatch.metrics import labels as by
 from lagwatch.metrics import table
 from lagwatch.metrics.labels import escape
-from lagwatch.metrics.source import Column, Counts, Source, States, Values
+from lagwatch.metrics.source import ColumnSource, Counts, MetricSource, States, Values
 from lagwatch.metrics.view import STATES, View
 
 _NOT_OK: Final = tuple(status for status in PartitionStatus if status is not PartitionStatus.OK)
@@ -65,12 +65,14 @@ def _bound_code(bounds: Sequence[TimeLagBound], column: NDArray[np.integer]) -> 
     return codes
 
 
-COLUMNS: Final[tuple[Source, ...]] = (
-    Column(metric=table.LAG, labels=by.of_partitions, values=lambda view: view.lag),
-    Column(
+COLUMNS: Final[tuple[MetricSource, ...]] = (
+    ColumnSource(metric=table.LAG, labels=by.of_partitions, values=lambda view: view.lag),
+    ColumnSource(
         metric=table.READABLE_LAG, labels=by.of_partitions, values=lambda view: view.readable_lag
     ),
-    Column(metric=table.TIME_LAG, labels=by.of_partitions, values=lambda view: view.time_lag_s),
+    ColumnSource(
+        metric=table.TIME_LAG, labels=by.of_partitions, values=lambda view: view.time_lag_s
+    ),
     States(
         metric=table.TIME_LAG_BOUND,
         labels=by.of_partitions,
@@ -78,8 +80,12 @@ COLUMNS: Final[tuple[Source, ...]] = (
         codes=lambda view: _bound_code(_ONE_SIDED, view.time_lag_bound),
         only_held=True,
     ),
-    Column(metric=table.COMMITTED, labels=by.of_partitions, values=lambda view: view.committed),
-    Column(metric=table.COMMIT_AGE, labels=by.of_partitions, values=lambda view: view.commit_age_s),
+    ColumnSource(
+        metric=table.COMMITTED, labels=by.of_partitions, values=lambda view: view.committed
+    ),
+    ColumnSource(
+        metric=table.COMMIT_AGE, labels=by.of_partitions, values=lambda view: view.commit_age_s
+    ),
     States(
         metric=table.PARTITION_STATUS,
         labels=by.of_partitions,
@@ -87,24 +93,24 @@ COLUMNS: Final[tuple[Source, ...]] = (
         codes=lambda view: _code(_NOT_OK, view.status),
         only_held=True,
     ),
-    Column(
+    ColumnSource(
         metric=table.OWNER,
         labels=by.of_partitions,
         values=lambda view: view.owned,
         tails=lambda view: by.of_owners(view, _owner_labels),
     ),
-    Column(metric=table.GROUP_LAG, labels=by.of_groups, values=lambda view: view.group_lag),
-    Column(
+    ColumnSource(metric=table.GROUP_LAG, labels=by.of_groups, values=lambda view: view.group_lag),
+    ColumnSource(
         metric=table.GROUP_READABLE_LAG,
         labels=by.of_groups,
         values=lambda view: _of_detailed(view, view.group_readable_lag),
     ),
-    Column(
+    ColumnSource(
         metric=table.GROUP_MAX_LAG,
         labels=by.of_groups,
         values=lambda view: _of_detailed(view, view.group_max_lag),
     ),
-    Column(
+    ColumnSource(
         metric=table.GROUP_MAX_TIME_LAG,
         labels=by.of_groups,
         values=lambda view: view.group_time_lag_s,
@@ -134,12 +140,12 @@ COLUMNS: Final[tuple[Source, ...]] = (
         codes=lambda view: np.where(view.detailed, _RULE_PLACES[view.group_rule], UNKNOWN),
         only_held=True,
     ),
-    Column(
+    ColumnSource(
         metric=table.GROUP_SINCE,
         labels=by.of_groups,
         values=lambda view: _of_detailed(view, view.group_since_s),
     ),
-    Column(
+    ColumnSource(
         metric=table.GROUP_KIND,
         labels=by.of_groups,
         values=lambda view: _of_detailed(view, view.kind_known),
@@ -152,60 +158,62 @@ COLUMNS: Final[tuple[Source, ...]] = (
         codes=lambda view: np.where(view.detailed, view.group_state, UNKNOWN),
         only_held=True,
     ),
-    Column(
+    ColumnSource(
         metric=table.GROUP_MEMBERS,
         labels=by.of_groups,
         values=lambda view: _of_detailed(view, view.group_members),
     ),
-    Column(
+    ColumnSource(
         metric=table.GROUP_COMPLETE,
         labels=by.of_groups,
         values=lambda view: _of_detailed(view, view.group_complete),
     ),
-    Column(metric=table.REBALANCES, labels=by.of_groups, values=lambda view: view.group_rebalances),
-    Column(metric=table.GROUP_LOST, labels=by.of_groups, values=lambda view: view.group_lost),
-    Column(
+    ColumnSource(
+        metric=table.REBALANCES, labels=by.of_groups, values=lambda view: view.group_rebalances
+    ),
+    ColumnSource(metric=table.GROUP_LOST, labels=by.of_groups, values=lambda view: view.group_lost),
+    ColumnSource(
         metric=table.GROUP_RETENTION_USED,
         labels=by.of_groups,
         values=lambda view: view.group_retention_used,
     ),
-    Column(
+    ColumnSource(
         metric=table.GROUP_REST_LAG,
         labels=by.of_groups,
         values=lambda view: _of_detailed(view, view.group_rest_lag),
     ),
-    Column(
+    ColumnSource(
         metric=table.GROUP_REST,
         labels=by.of_groups,
         values=lambda view: _of_detailed(view, view.group_rest),
     ),
-    Column(
+    ColumnSource(
         metric=table.GROUP_TOPIC_LAG,
         labels=by.of_group_topics,
         values=lambda view: np.where(view.pair_detailed, view.pair_lag, UNKNOWN),
     ),
-    Column(
+    ColumnSource(
         metric=table.GROUP_TOPIC_COMMITTED,
         labels=by.of_group_topics,
         values=lambda view: np.where(view.pair_detailed, view.pair_committed, UNKNOWN),
     ),
-    Column(metric=table.LOST, labels=by.of_group_topics, values=lambda view: view.pair_lost),
-    Column(
+    ColumnSource(metric=table.LOST, labels=by.of_group_topics, values=lambda view: view.pair_lost),
+    ColumnSource(
         metric=table.LOG_END,
         labels=by.of_topic_partitions,
         values=lambda view: view.shown_offsets(view.topics.log_end),
     ),
-    Column(
+    ColumnSource(
         metric=table.LOG_START,
         labels=by.of_topic_partitions,
         values=lambda view: view.shown_offsets(view.topics.log_start),
     ),
-    Column(
+    ColumnSource(
         metric=table.TOPIC_LOG_END,
         labels=by.of_topics,
         values=lambda view: view.topic_sum(view.topics.log_end),
     ),
-    Column(
+    ColumnSource(
         metric=table.TOPIC_PARTITIONS,
         labels=by.of_topics,
         values=lambda view: view.topic_partitions,

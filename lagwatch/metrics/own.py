@@ -8,11 +8,11 @@ from typing import Final
 from prometheus_client import ProcessCollector
 
 from lagwatch.core.forecast import Outlook
-from lagwatch.core.wire import Fault
+from lagwatch.core.wire import DecodeFault
 from lagwatch.metrics import table
 from lagwatch.metrics.labels import escape
 from lagwatch.metrics.metric import Metric
-from lagwatch.metrics.state import ClusterState, ServiceState
+from lagwatch.metrics.state import ClusterMetrics, ServiceState
 from lagwatch.metrics.view import View
 from lagwatch.ports.history import RecorderHealth
 
@@ -29,7 +29,7 @@ _ERROR_KINDS: Final = (
     "tls",
 )
 _DROP_REASONS: Final = ("behind", "corrupt", "disk_full", "io", "rejected", "spool_full")
-_MALFORMED: Final = tuple(fault.value for fault in Fault)
+_MALFORMED: Final = tuple(fault.value for fault in DecodeFault)
 
 Sample = tuple[tuple[str, ...], float]
 """Values of the labels, and the value."""
@@ -76,7 +76,7 @@ def _labels(metric: Metric, values: tuple[str, ...]) -> str:
 
 
 def _clusters(
-    clusters: tuple[ClusterState, ...], views: Mapping[str, View]
+    clusters: tuple[ClusterMetrics, ...], views: Mapping[str, View]
 ) -> Iterator[tuple[Metric, list[Sample]]]:
     yield (
         table.UNKNOWN_PARTITIONS,
@@ -99,6 +99,14 @@ def _clusters(
             if view.snapshot.data_ms >= 0
         ],
     )
+    yield (
+        table.TIME_LAGS_AT,
+        [
+            ((name,), view.snapshot.time_lags_ms / 1000)
+            for name, view in views.items()
+            if view.snapshot.time_lags_ms >= 0
+        ],
+    )
     for metric, value in _BY_CLUSTER:
         yield metric, [((cluster.health.cluster,), value(cluster)) for cluster in clusters]
     yield (
@@ -116,7 +124,7 @@ def _clusters(
 
 
 def _explained(
-    clusters: tuple[ClusterState, ...], views: Mapping[str, View]
+    clusters: tuple[ClusterMetrics, ...], views: Mapping[str, View]
 ) -> Iterator[tuple[Metric, list[Sample]]]:
     """Causes, rates and forecasts of groups with all their series; what is not known is absent."""
     groups = [
@@ -147,7 +155,7 @@ _OUTLOOK: Final[tuple[tuple[Metric, Callable[[Outlook], float | None]], ...]] = 
 )
 
 
-_BY_CLUSTER: Final[tuple[tuple[Metric, Callable[[ClusterState], float]], ...]] = (
+_BY_CLUSTER: Final[tuple[tuple[Metric, Callable[[ClusterMetrics], float]], ...]] = (
     (table.READY, lambda cluster: int(cluster.health.ready)),
     (table.DATA_AGE, lambda cluster: cluster.health.data_age_s),
     (table.ROUNDS, lambda cluster: cluster.snapshot.round if cluster.snapshot else 0),
@@ -168,7 +176,7 @@ _OF_COLLECTORS: Final = (
 )
 
 
-def _collectors(clusters: tuple[ClusterState, ...]) -> Iterator[tuple[Metric, list[Sample]]]:
+def _collectors(clusters: tuple[ClusterMetrics, ...]) -> Iterator[tuple[Metric, list[Sample]]]:
     """CPU time and memory of the collectors; no lines for one that does not run."""
     costs = {
         cluster.health.cluster: _process(cluster.collector_pid)
@@ -186,9 +194,9 @@ def _process(pid: int) -> dict[str, float]:
 
 
 def _counted(
-    clusters: tuple[ClusterState, ...],
+    clusters: tuple[ClusterMetrics, ...],
     words: tuple[str, ...],
-    counts: Callable[[ClusterState], Mapping[str, int]],
+    counts: Callable[[ClusterMetrics], Mapping[str, int]],
 ) -> list[Sample]:
     """Counters by word; also those at zero."""
     return [

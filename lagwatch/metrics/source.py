@@ -16,7 +16,7 @@ from lagwatch.metrics.view import View
 Values = NDArray[np.integer] | NDArray[np.floating]
 
 
-class Source(Protocol):
+class MetricSource(Protocol):
     """Where the lines of one metric come from."""
 
     @property
@@ -28,7 +28,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class ColumnSource:
     """A metric with one value for each of its labels; below zero and NaN: no line."""
 
     metric: Metric
@@ -62,7 +62,7 @@ class States:
     codes: Callable[[View], NDArray[np.integer]]
     """Index into `states`; -1 unknown: no line."""
     only_held: bool = False
-    """Leave out the zeros."""
+    """True: write no lines for states that do not hold."""
 
     def lines(self, view: View, book: LabelBook, names: Dialect) -> Iterator[str]:
         codes, labels = self.codes(view), book.get(self.labels, names)
@@ -99,11 +99,11 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """The metrics of another exporter, as far as we know their values."""
+    """Metrics of another exporter whose values lagwatch knows."""
 
     name: str
     names: Dialect
-    columns: tuple[Source, ...]
+    columns: tuple[MetricSource, ...]
 
 
 def column(
@@ -113,7 +113,7 @@ def column(
     meaning: str,
     *,
     tails: Callable[[View], Iterable[str]] | None = None,
-) -> Column:
+) -> ColumnSource:
     """A gauge; its labels are what `labels` writes in the profile's dialect."""
     metric = Metric(name=name, labels=(), help=meaning)
-    return Column(metric=metric, labels=labels, values=values, tails=tails)
+    return ColumnSource(metric=metric, labels=labels, values=values, tails=tails)

@@ -1,24 +1,24 @@
-"""What one scrape shows: taken at once on the event loop, then only read."""
+"""The data of one scrape: copied on the event loop at one moment, then only read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lagwatch.core.snapshot import ClusterSnapshot
-from lagwatch.metrics.explained import Explained
+from lagwatch.metrics.explained import GroupExplanation
 from lagwatch.ports.deployments import Deployment
 from lagwatch.ports.history import RecorderHealth
 from lagwatch.ports.queries import ClusterHealth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterState:
+class ClusterMetrics:
     """One cluster. The mappings must not change any more."""
 
     health: ClusterHealth
     snapshot: ClusterSnapshot | None
     """None before the first round."""
-    rebalances: Mapping[str, int]
-    """Seen since the start, by group."""
+    rebalances: Mapping[str, int] | None
+    """Seen since the start, by group; None: not counted."""
     commits: int
     """Taken in since the start."""
     waiting_commits: int
@@ -27,7 +27,7 @@ class ClusterState:
     """Failed rounds since the start, by `SourceError.kind`."""
     malformed: Mapping[str, int] = field(default_factory=dict)
     """Records that could not be decoded, by reason."""
-    explained: tuple[Explained, ...] = ()
+    explained: tuple[GroupExplanation, ...] = ()
     """Groups in trouble."""
     collector_pid: int | None = None
     """Process id of the collector; None between two."""
@@ -35,7 +35,7 @@ class ClusterState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeState:
-    """How notices to one channel fare, since the start but for `queued`."""
+    """Notices to one channel, counted since the start unless a field says otherwise."""
 
     delivered: int
     dead: int
@@ -52,7 +52,7 @@ class ServiceState:
     """State of the service."""
 
     version: str
-    clusters: tuple[ClusterState, ...]
+    clusters: tuple[ClusterMetrics, ...]
     """Sorted by name."""
     recorder: RecorderHealth | None = None
     """None when no history is recorded."""

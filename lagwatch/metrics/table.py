@@ -5,7 +5,7 @@ Labels of data are cluster, group, topic and partition only. Unknown is absent, 
 
 from typing import Final
 
-from lagwatch.metrics.metric import Kind, Metric
+from lagwatch.metrics.metric import Metric, MetricKind
 
 _CLUSTER: Final = ("cluster",)
 _GROUP: Final = ("cluster", "group")
@@ -60,7 +60,7 @@ PARTITION_STATUS = Metric(
 OWNER = Metric(
     name="lagwatch_partition_owner_info",
     labels=(*_PARTITION, "member_host", "client_id", "instance_id"),
-    kind=Kind.INFO,
+    kind=MetricKind.INFO,
     help="Which member of the group holds the partition.",
 )
 
@@ -109,7 +109,7 @@ GROUP_PARTITIONS = Metric(
 GROUP_RULE = Metric(
     name="lagwatch_group_rule_info",
     labels=(*_GROUP, "rule"),
-    kind=Kind.INFO,
+    kind=MetricKind.INFO,
     help="The rule that decided the verdict on a group that is not OK.",
 )
 GROUP_SINCE = Metric(
@@ -121,7 +121,7 @@ GROUP_SINCE = Metric(
 GROUP_CAUSE = Metric(
     name="lagwatch_group_cause_info",
     labels=(*_GROUP, "cause", "certainty"),
-    kind=Kind.INFO,
+    kind=MetricKind.INFO,
     help="The likeliest cause of the verdict on a group that is not OK. This and the next four "
     "metrics are of the groups with the greatest lag that have 5,000 partitions together.",
 )
@@ -152,7 +152,7 @@ GROUP_LOSS_IN = Metric(
 GROUP_KIND = Metric(
     name="lagwatch_group_info",
     labels=(*_GROUP, "kind"),
-    kind=Kind.INFO,
+    kind=MetricKind.INFO,
     help="Kind of the group: classic, consumer, streams, share, or what keeps its progress.",
 )
 GROUP_STATE = Metric(
@@ -174,8 +174,8 @@ GROUP_COMPLETE = Metric(
 REBALANCES = Metric(
     name="lagwatch_rebalances_total",
     labels=_GROUP,
-    kind=Kind.COUNTER,
-    help="Rebalances seen.",
+    kind=MetricKind.COUNTER,
+    help="Rebalances seen. No series where offsets are polled, which does not show them.",
 )
 GROUP_LOST = Metric(
     name="lagwatch_group_lost_messages",
@@ -216,7 +216,7 @@ GROUP_TOPIC_COMMITTED = Metric(
 LOST = Metric(
     name="lagwatch_lost_messages_total",
     labels=_GROUP_TOPIC,
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     unit="messages",
     help="Messages deleted before the group read them, since lagwatch has watched it.",
 )
@@ -267,6 +267,12 @@ LAST_SUCCESS = Metric(
     unit="seconds",
     help="When log end offsets were last read.",
 )
+TIME_LAGS_AT = Metric(
+    name="lagwatch_time_lag_timestamp_seconds",
+    labels=_CLUSTER,
+    unit="seconds",
+    help="The instant that all time lags of the cluster are as of.",
+)
 READY = Metric(
     name="lagwatch_cluster_ready",
     labels=_CLUSTER,
@@ -288,13 +294,13 @@ CLOCK_SKEW = Metric(
 ROUNDS = Metric(
     name="lagwatch_rounds_total",
     labels=_CLUSTER,
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Rounds of judgement.",
 )
 ROUND_TIME = Metric(
     name="lagwatch_round_duration_seconds",
     labels=_CLUSTER,
-    kind=Kind.HISTOGRAM,
+    kind=MetricKind.HISTOGRAM,
     unit="seconds",
     help="How long rounds of judgement took.",
     buckets=(0.01, 0.05, 0.25, 1.0, 5.0),
@@ -302,7 +308,7 @@ ROUND_TIME = Metric(
 COMMITS = Metric(
     name="lagwatch_commits_total",
     labels=_CLUSTER,
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Commits taken in.",
 )
 COMMITS_WAITING = Metric(
@@ -318,25 +324,25 @@ BACKLOG = Metric(
 ERRORS = Metric(
     name="lagwatch_errors_total",
     labels=("cluster", "kind"),
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Failures to read Kafka.",
 )
 MALFORMED = Metric(
     name="lagwatch_malformed_records_total",
     labels=("cluster", "reason"),
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Records of the offsets topic that could not be decoded.",
 )
 COLLECTOR_RESTARTS = Metric(
     name="lagwatch_collector_restarts_total",
     labels=_CLUSTER,
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Restarts of the process that reads the cluster.",
 )
 COLLECTOR_CPU = Metric(
     name="lagwatch_collector_cpu_seconds_total",
     labels=_CLUSTER,
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     unit="seconds",
     help="CPU time of the process that reads the cluster, since it was started.",
 )
@@ -358,25 +364,25 @@ COLLECTOR_START = Metric(
 HISTORY_ROWS = Metric(
     name="lagwatch_history_rows_total",
     labels=(),
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Rows of history recorded to the spool.",
 )
 HISTORY_DELIVERED = Metric(
     name="lagwatch_history_delivered_rows_total",
     labels=(),
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Rows of history that the store has acknowledged.",
 )
 HISTORY_DROPPED = Metric(
     name="lagwatch_history_dropped_rows_total",
     labels=("reason",),
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Rows of history that were lost.",
 )
 HISTORY_RETRIES = Metric(
     name="lagwatch_history_retries_total",
     labels=(),
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Deliveries to the history store that were tried again.",
 )
 HISTORY_SPOOL = Metric(
@@ -404,24 +410,24 @@ DEPLOYED = Metric(
 INCIDENTS = Metric(
     name="lagwatch_open_incidents",
     labels=_CLUSTER,
-    help="Incidents that are open.",
+    help="Incidents that are open: of groups, and of the cluster when it is not seen.",
 )
 NOTICES_DELIVERED = Metric(
     name="lagwatch_notices_delivered_total",
     labels=("channel",),
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Notices delivered.",
 )
 NOTICES_DEAD = Metric(
     name="lagwatch_notices_dead_total",
     labels=("channel",),
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Messages of notices that were given up.",
 )
 NOTICES_FAILED = Metric(
     name="lagwatch_notice_attempts_failed_total",
     labels=("channel",),
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Deliveries that failed and will be tried again.",
 )
 NOTICES_QUEUED = Metric(
@@ -441,13 +447,13 @@ NOTICES_UNDELIVERED = Metric(
 BUILD = Metric(
     name="lagwatch_build_info",
     labels=("version", "python"),
-    kind=Kind.INFO,
+    kind=MetricKind.INFO,
     help="Which version this is.",
 )
 SCRAPES = Metric(
     name="lagwatch_scrapes_total",
     labels=(),
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     help="Answers on /metrics before this one.",
 )
 SCRAPE_TIME = Metric(
@@ -460,7 +466,7 @@ SCRAPE_TIME = Metric(
 HTTP_TIME = Metric(
     name="lagwatch_http_request_duration_seconds",
     labels=("method", "route", "status"),
-    kind=Kind.HISTOGRAM,
+    kind=MetricKind.HISTOGRAM,
     unit="seconds",
     help="Time until an answer began, by route; other: no route took the request.",
     buckets=(0.005, 0.025, 0.1, 0.5, 2.5),

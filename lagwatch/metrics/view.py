@@ -59,7 +59,7 @@ class View:
         self,
         snapshot: ClusterSnapshot,
         *,
-        rebalances: Mapping[str, int],
+        rebalances: Mapping[str, int] | None,
         most_rows: int,
         most_groups: int = 0,
     ) -> None:
@@ -75,7 +75,7 @@ class View:
 
     @cached_property
     def rows(self) -> RowColumns:
-        """The rows; those of stale groups without what has changed since nobody knows when."""
+        """The rows; for stale groups every column that changes over time is unknown."""
         rows = self.snapshot.rows
         if not self.stale.any():
             return rows
@@ -93,7 +93,7 @@ class View:
 
     @cached_property
     def group(self) -> GroupColumns:
-        """The groups; those that are stale without what has changed since nobody knows when."""
+        """The groups; for stale groups every column that changes over time is unknown."""
         group = self.snapshot.group
         if not self.stale.any():
             return group
@@ -137,7 +137,7 @@ class View:
 
     @cached_property
     def left_out(self) -> Bools:
-        """By row: is it only in the sums?"""
+        """By row: True if only sums include it."""
         out = np.ones(self.rows.lag.size, np.bool_)
         out[self.shown] = False
         return out
@@ -343,6 +343,8 @@ class View:
 
     @property
     def group_rebalances(self) -> Int64:
+        if self.rebalance_counts is None:
+            return np.full(len(self.snapshot.groups), UNKNOWN, np.int64)
         counts = [self.rebalance_counts.get(group, 0) for group in self.snapshot.groups]
         return np.array(counts, np.int64)
 

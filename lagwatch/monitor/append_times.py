@@ -1,4 +1,4 @@
-"""When the messages at committed offsets were appended, as brokers report it, by stored row."""
+"""When the messages at committed offsets were appended, by brokers and by the stored history."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN
-from lagwatch.core.rows import OffsetTimes
+from lagwatch.core.rows import OffsetTimes, StoredTimes
+from lagwatch.core.sorting import place_in
 from lagwatch.monitor.rows import RowTable
-from lagwatch.ports.reports import AppendTimes as Report
+from lagwatch.ports.reports import AppendTimes
 
 Rows = NDArray[np.intp]
 Column = NDArray[Any]
@@ -17,18 +18,28 @@ Column = NDArray[Any]
 _COLUMNS = ("offset", "low_ms", "high_ms", "by_broker")
 
 
-class AppendTimes:
+class AppendTimeColumns:
     """Few rows have any: they are kept sorted, not by their place. One owner writes."""
 
     def __init__(self) -> None:
         self._times: OffsetTimes | None = None
+        self._stored: StoredTimes | None = None
 
     @property
     def times(self) -> OffsetTimes | None:
         """The known times; None without any. Never changed in place."""
         return self._times
 
-    def take(self, report: Report, table: RowTable) -> None:
+    @property
+    def stored(self) -> StoredTimes | None:
+        """What the stored history says; None: nothing. Never changed in place."""
+        return self._stored
+
+    def seed(self, stored: StoredTimes) -> None:
+        """Take what the stored history says, in place of what it said before."""
+        self._stored = stored if stored.row.size else None
+
+    def take(self, report: AppendTimes, table: RowTable) -> None:
         """Take a report; keys without a row are skipped, because they are reported again."""
         announced = np.flatnonzero(report.key < table.keys)
         rows = table.find(report.key[announced])
@@ -55,6 +66,8 @@ class AppendTimes:
         """Forget everything about these rows."""
         if self._times is not None:
             self._keep(~np.isin(self._times.row, rows))
+        if self._stored is not None:
+            self.seed(_part(self._stored, ~np.isin(self._stored.row, rows)))
 
     def _keep(self, kept: NDArray[np.bool_]) -> None:
         times = self._times
@@ -75,7 +88,7 @@ class AppendTimes:
         }
         columns["by_broker"] = np.zeros(size, np.bool_)
         if self._times is not None and size:
-            place = np.minimum(np.searchsorted(self._times.row, rows), self._times.row.size - 1)
+            place = place_in(self._times.row, rows)
             known = self._times.row[place] == rows
             for name, column in columns.items():
                 column[known] = getattr(self._times, name)[place[known]]
@@ -100,3 +113,7 @@ def _times(row: NDArray[np.int32], columns: Mapping[str, Column]) -> OffsetTimes
         high_ms=columns["high_ms"],
         by_broker=columns["by_broker"],
     )
+
+
+def _part(stored: StoredTimes, kept: NDArray[np.bool_]) -> StoredTimes:
+    return StoredTimes(**{name: getattr(stored, name)[kept] for name in stored.__slots__})

@@ -19,13 +19,18 @@ from lagwatch.core.evaluate import RowIds
 from lagwatch.core.rows import ABSENCE
 from lagwatch.core.snapshot import TopicColumns
 from lagwatch.core.window import WindowCopy
-from lagwatch.monitor.cluster import ClusterMonitor, Kept
+from lagwatch.monitor.cluster import ClusterMonitor
+from lagwatch.monitor.restored import KeptState
+from lagwatch.ports.queries import GroupEvent
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
 Part = Mapping[str, NDArray[Any]]
 """Columns by name; those of rows have the rows as their last axis."""
 
+_EVENTS_OF_GROUP: Final = 20
+"""Enough to find a cause; the history has them all."""
+_EVENTS_AT_ONCE: Final = 2_000
 SLICE_ROWS: Final = 8_192
 """Rows, or topic-partitions of the history, in a part: copied within a few milliseconds."""
 _WINDOW: Final = ("offset", "commit_ms", "order", "lag", "observed_s")
@@ -38,6 +43,7 @@ def capture(monitor: ClusterMonitor, *, slice_rows: int = SLICE_ROWS) -> Iterato
     """
     kept = monitor.kept()
     at_ms, ends = monitor.history.at_ms.copy(), monitor.history.ends
+    half_ms = monitor.history.half_ms.copy()
     yield {
         "state": _json(_state(monitor, kept)),
         "first": kept.topics.first,
@@ -46,6 +52,7 @@ def capture(monitor: ClusterMonitor, *, slice_rows: int = SLICE_ROWS) -> Iterato
         "last_stable": kept.topics.last_stable,
         **{f"commits_{name}": column for name, column in zip(ABSENCE, kept.absences, strict=True)},
         "sample_ms": at_ms,
+        "sample_half_ms": half_ms,
         **{f"partition.{name}": column for name, column in kept.partitions.items()},
     }
     for first in range(0, ends.shape[1], slice_rows):
@@ -58,6 +65,9 @@ def capture(monitor: ClusterMonitor, *, slice_rows: int = SLICE_ROWS) -> Iterato
         if part := _rows(monitor, monitor.table.used(first, end), groups, topics):
             yield part
         first = end
+    events = list(monitor.story.newest(_EVENTS_OF_GROUP))
+    for first in range(0, len(events), _EVENTS_AT_ONCE):
+        yield {"story": _json(events[first : first + _EVENTS_AT_ONCE])}
     yield {"names": _json({"groups": list(groups.ids), "topics": list(topics.ids)})}
 
 
@@ -99,12 +109,13 @@ def _rows(
     }
 
 
-def _state(monitor: ClusterMonitor, kept: Kept) -> Mapping[str, object]:
+def _state(monitor: ClusterMonitor, kept: KeptState) -> Mapping[str, object]:
     return {
         "positions": sorted(kept.positions.items()),
         "offsets_topic_id": kept.offsets_topic_id,
         "exact_times": kept.exact_times,
         "first_ms": kept.first_ms,
+        "unwatched": kept.unwatched,
         "data_ms": kept.data_ms,
         "topics_ms": kept.topics_ms,
         "starts_ms": kept.starts_ms,
@@ -136,7 +147,11 @@ def restore(monitor: ClusterMonitor, parts: Sequence[Part], *, offsets_topic: st
     ends = [part["ends"] for part in middle if "ends" in part]
     none = np.zeros((first["sample_ms"].size, 0), np.int64)
     monitor.history.restore(
-        first["sample_ms"], np.concatenate([none, *ends], axis=1), map(tuple, state["gaps"])
+        first["sample_ms"],
+        np.concatenate([none, *ends], axis=1),
+        map(tuple, state["gaps"]),
+        # absent in checkpoints of earlier versions
+        first.get("sample_half_ms"),
     )
     monitor.pace.clocks = tuple(state["clocks"])
     monitor.skew.seen = tuple(state["skew"])
@@ -145,18 +160,23 @@ def restore(monitor: ClusterMonitor, parts: Sequence[Part], *, offsets_topic: st
         _put(monitor, place, part)
         place += part["group"].size
     monitor.groups.remember(names["groups"], map(tuple, state["uncommitted"]))
+    for part in middle:
+        if "story" in part:
+            told = orjson.loads(part["story"].tobytes())
+            monitor.story.restore(GroupEvent(**each) for each in told)
     monitor.restored_rows()
 
 
-def _kept(part: Part, state: Mapping[str, Any]) -> Kept:
+def _kept(part: Part, state: Mapping[str, Any]) -> KeptState:
     names = tuple(state["topics"])
     prefix = "partition."
-    return Kept(
+    return KeptState(
         positions=dict(map(tuple, state["positions"])),
         # absent in checkpoints of earlier versions
         offsets_topic_id=state.get("offsets_topic_id", ""),
         exact_times=state["exact_times"],
         first_ms=state.get("first_ms", 0),
+        unwatched=tuple(map(tuple, state.get("unwatched", ()))),
         data_ms=state["data_ms"],
         topics_ms=state["topics_ms"],
         starts_ms=state["starts_ms"],
@@ -168,6 +188,8 @@ def _kept(part: Part, state: Mapping[str, Any]) -> Kept:
             log_end=part["log_end"],
             last_stable=part["last_stable"],
             leader=np.full(part["log_end"].size, -1, np.int32),
+            ids=tuple(state["topic_ids"]),
+            read_ms=np.full(part["log_end"].size, -1, np.int64),
         ),
         topic_ids={
             name: each for name, each in zip(names, state["topic_ids"], strict=True) if each

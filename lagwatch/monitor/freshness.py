@@ -18,6 +18,8 @@ _CAUSES: Final = (
     SourceKind.TOPICS,
 )
 """In the order in which they explain why there is no data."""
+_NO_ANSWER: Final = frozenset({"connection", "timeout"})
+"""`SourceError.kind` of a cluster that cannot be reached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +72,19 @@ def missing(known: Known, backlog: Backlog) -> str:
 
 def cause(sources: dict[SourceKind, SourceHealth]) -> str:
     """The first problem that explains why nothing is read; "" when there is none."""
+    failed = _failed(sources)
+    return "" if failed is None else f"{failed.source}: {failed.message}"
+
+
+def is_unreachable(sources: dict[SourceKind, SourceHealth]) -> bool:
+    """True if the first of these problems is that no broker answers."""
+    failed = _failed(sources)
+    return failed is not None and failed.error_kind in _NO_ANSWER
+
+
+def _failed(sources: dict[SourceKind, SourceHealth]) -> SourceHealth | None:
     failed = (sources[kind] for kind in _CAUSES if kind in sources and not sources[kind].ok)
-    return next((f"{health.source}: {health.message}" for health in failed), "")
+    return next(failed, None)
 
 
 def why_stale(known: Known, sources: dict[SourceKind, SourceHealth], now_ms: EpochMs) -> str:

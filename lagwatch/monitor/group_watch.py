@@ -23,6 +23,20 @@ Rows = NDArray[np.integer]
 STORM_MS: Final = 300_000
 STORM_REBALANCES: Final = 5
 """So many rebalances within `STORM_MS` are a storm; it ends when none came for as long."""
+_LEFT_MS: Final = 86_400_000
+"""A topic that is made anew after so long is news for those only that read it again."""
+_MOST_LEFT: Final = 10_000
+"""Topics of which removed offsets are remembered."""
+_OF_MEMBERS: Final = frozenset(
+    {
+        EventName.MEMBER_JOINED,
+        EventName.MEMBER_LEFT,
+        EventName.STATIC_MEMBER_AWAY,
+        EventName.UNASSIGNED,
+        EventName.ASSIGNED,
+    }
+)
+"""A group with such an event had members."""
 _NAMED: Final = 20
 """Members or partitions named in one event; beyond that, their number says how many there are."""
 
@@ -36,33 +50,58 @@ class _Group:
     had_members: bool = False
     empty_ms: int = -1
     """Since when it has no members, as far as known; -1 while it has some."""
+    seen_empty_ms: int = -1
+    """When it was last seen without members; -1 while it has some, or may have had since."""
     unassigned_ms: int = -1
     """Since when no member holds a partition; -1 while one does, or none ever did."""
     away: dict[str, int] = field(default_factory=dict)
     """Static members that left: group.instance.id → when."""
     rebalances: deque[tuple[int, int]] = field(default_factory=deque)
     """(instant, number) within `STORM_MS`."""
+    grown: deque[tuple[int, int]] = field(default_factory=deque)
+    """(instant, members more than before) within `STORM_MS`."""
     storm: bool = False
+    words: dict[EventName, str] = field(default_factory=dict)
+    """Its last protocol and assignor."""
     moved: list[tuple[Identity, int, int, int]] = field(default_factory=list)
     """Offsets set while it was empty: (place, before, after, commit time on lagwatch's clock)."""
+
+    def recall(self, event: GroupEvent) -> None:
+        """An event that an earlier process saw."""
+        self.had_members |= event.event in _OF_MEMBERS
+        if event.event == EventName.STATIC_MEMBER_AWAY:
+            self.away |= dict.fromkeys(_instances(event), event.at_ms)
+        elif event.event == EventName.STATIC_MEMBER_BACK:
+            for instance in _instances(event):
+                self.away.pop(instance, None)
+        elif event.event in {EventName.UNASSIGNED, EventName.ASSIGNED}:
+            self.unassigned_ms = event.at_ms if event.event == EventName.UNASSIGNED else -1
+        elif event.event == EventName.REBALANCE_STORM:
+            self.storm = event.after == "began"
 
 
 class GroupWatch:
     """Compares reports with what was known before; writes into a story. One owner.
 
-    What was not known before is no event: after a start nobody joins.
+    What was not known before is no event: the members found at a start have not joined. What an
+    earlier process saw begin goes on: see `_recall`.
     """
 
     def __init__(self, story: Story) -> None:
         self._story = story
         self._groups: defaultdict[str, _Group] = defaultdict(_Group)
+        self._left: dict[str, dict[str, int]] = {}
+        """Topic → groups whose offsets of it were removed → when; the newest topic last."""
+        self._sees_rebalances = True
 
     # members
 
     def groups(self, report: GroupsSeen, now_ms: EpochMs) -> None:
         """Compare with what was described before."""
-        for group, number in report.rebalances.items():
-            self._tell(now_ms, group, EventName.REBALANCE, count=number, to_record=False)
+        counted = report.rebalances or {}
+        self._sees_rebalances = report.rebalances is not None
+        for group, number in counted.items():
+            self._add(now_ms, group, EventName.REBALANCE, count=number, to_record=False)
             self._groups[group].rebalances.append((now_ms, number))
         for info in report.groups:
             # a state that the client library has no word for comes with the members
@@ -76,52 +115,68 @@ class GroupWatch:
     def _group(self, now: GroupInfo, report: GroupsSeen, now_ms: EpochMs) -> None:
         known = self._groups[now.group]
         before, known.info = known.info, now
-        if before is not None and before != now:
-            self._words(before, now, now_ms)
+        self._words(known, now, now_ms)
+        if before is None:
+            self._recall(known, now, now_ms)
+        elif before != now:
             self._members(known, before, now, now_ms)
             self._assigned(known, before, now, now_ms)
-        self._confirm(known, now, now_ms, rebalanced=now.group in report.rebalances)
-        self._storm(known, now.group, now_ms)
+        rebalanced = now.group in (report.rebalances or {})
+        self._confirm(known, now, now_ms, rebalanced=rebalanced)
+        grown = len(now.members) - (0 if before is None else len(before.members))
+        known.grown.append((now_ms, grown if before is not None or known.rebalances else 0))
+        self._storm(known, now, now_ms)
         known.had_members |= bool(now.members)
+        unsure = bool(now.members) or rebalanced
+        known.seen_empty_ms = -1 if unsure else now_ms
         if now.members:
             known.empty_ms = -1
         elif known.empty_ms < 0:
             known.empty_ms = now_ms
 
-    def _words(self, before: GroupInfo, now: GroupInfo, now_ms: EpochMs) -> None:
-        for name, was, is_now in (
-            (EventName.PROTOCOL, before.type, now.type),
-            (EventName.ASSIGNOR, before.assignor, now.assignor),
-        ):
-            if was != is_now and was not in ("", "unknown") and is_now not in ("", "unknown"):
-                self._tell(now_ms, now.group, name, before=was, after=is_now)
+    def _recall(self, known: _Group, now: GroupInfo, now_ms: EpochMs) -> None:
+        """Go on with the story of an earlier process: what it began may end now."""
+        story = self._story.of(now.group)
+        for event in story:
+            known.recall(event)
+        if known.storm:
+            known.rebalances.extend(
+                (event.at_ms, event.count or 0)
+                for event in story
+                if event.event == EventName.REBALANCE
+            )
+        if _holds(now):
+            known.unassigned_ms = -1
+        returned = [member for member in now.members if member.instance_id in known.away]
+        for member in returned:
+            del known.away[member.instance_id]
+        self._moved(now, EventName.STATIC_MEMBER_BACK, returned, now_ms)
+
+    def _words(self, known: _Group, now: GroupInfo, now_ms: EpochMs) -> None:
+        """An empty group has neither: then the words before count."""
+        for name, is_now in ((EventName.PROTOCOL, now.type), (EventName.ASSIGNOR, now.assignor)):
+            if is_now in ("", "unknown"):
+                continue
+            was = known.words.get(name, is_now)
+            known.words[name] = is_now
+            if was != is_now:
+                self._add(now_ms, now.group, name, before=was, after=is_now)
 
     def _members(self, known: _Group, before: GroupInfo, now: GroupInfo, now_ms: EpochMs) -> None:
         old = {member.member_id: member for member in before.members}
         new = {member.member_id: member for member in now.members}
         joined = [new[each] for each in new.keys() - old.keys()]
         left = [old[each] for each in old.keys() - new.keys()]
-        there = {member.instance_id for member in now.members if member.instance_id}
-        for member in left:
-            if member.instance_id and member.instance_id not in there:
-                known.away[member.instance_id] = now_ms
+        # one that was restarted between two looks has another member ID: it was away and is back
+        gone = [member for member in left if member.instance_id]
+        known.away |= {member.instance_id: now_ms for member in gone}
         self._moved(now, EventName.MEMBER_LEFT, [m for m in left if not m.instance_id], now_ms)
-        self._moved(
-            now,
-            EventName.STATIC_MEMBER_AWAY,
-            [member for member in left if member.instance_id in known.away],
-            now_ms,
-        )
-        returned = [m for m in joined if m.instance_id and self._was_there(known, before, m)]
+        self._moved(now, EventName.STATIC_MEMBER_AWAY, gone, now_ms)
+        returned = [member for member in joined if member.instance_id in known.away]
         for member in returned:
             known.away.pop(member.instance_id, None)
         self._moved(now, EventName.STATIC_MEMBER_BACK, returned, now_ms)
         self._moved(now, EventName.MEMBER_JOINED, [m for m in joined if m not in returned], now_ms)
-
-    @staticmethod
-    def _was_there(known: _Group, before: GroupInfo, member: Member) -> bool:
-        held = {each.instance_id for each in before.members}
-        return member.instance_id in known.away or member.instance_id in held
 
     def _moved(
         self, group: GroupInfo, name: EventName, members: Sequence[Member], now_ms: EpochMs
@@ -138,7 +193,7 @@ class GroupWatch:
             }
             for each in ordered[:_NAMED]
         ]
-        self._tell(now_ms, group.group, name, count=len(members), detail=_json(named))
+        self._add(now_ms, group.group, name, count=len(members), detail=_json(named))
 
     # assignments
 
@@ -146,24 +201,29 @@ class GroupWatch:
         held, holds = _holds(before), _holds(now)
         if held and not holds:
             known.unassigned_ms = now_ms
-            self._tell(now_ms, now.group, EventName.UNASSIGNED, after=now.state)
+            self._add(now_ms, now.group, EventName.UNASSIGNED, after=now.state)
         elif holds and known.unassigned_ms >= 0:
             lasted = {"unassigned_s": (now_ms - known.unassigned_ms) / 1000}
             known.unassigned_ms = -1
-            self._tell(now_ms, now.group, EventName.ASSIGNED, detail=_json(lasted))
+            self._add(now_ms, now.group, EventName.ASSIGNED, detail=_json(lasted))
 
     # rebalances
 
-    def _storm(self, known: _Group, group: str, now_ms: EpochMs) -> None:
-        while known.rebalances and now_ms - known.rebalances[0][0] > STORM_MS:
-            known.rebalances.popleft()
+    def _storm(self, known: _Group, now: GroupInfo, now_ms: EpochMs) -> None:
+        for counts in (known.rebalances, known.grown):
+            while counts and now_ms - counts[0][0] > STORM_MS:
+                counts.popleft()
         number = sum(count for _, count in known.rebalances)
+        if now.type != "classic":
+            # each member that joins is an epoch of its own, where a classic group waits for all
+            number = max(0, number - max(0, sum(count for _, count in known.grown)))
+        group = now.group
         if number >= STORM_REBALANCES and not known.storm:
             known.storm = True
-            self._tell(now_ms, group, EventName.REBALANCE_STORM, after="began", count=number)
+            self._add(now_ms, group, EventName.REBALANCE_STORM, after="began", count=number)
         elif known.storm and not number:
             known.storm = False
-            self._tell(now_ms, group, EventName.REBALANCE_STORM, after="ended")
+            self._add(now_ms, group, EventName.REBALANCE_STORM, after="ended")
 
     # offsets
 
@@ -173,16 +233,28 @@ class GroupWatch:
         before: Iterable[int],
         after: Iterable[int],
         at_ms: Iterable[int],
+        *,
+        now_ms: EpochMs,
     ) -> None:
         """Offsets changed while a group was known to be empty.
 
-        It is an event once the group is seen to be empty still: a member may have joined
-        meanwhile. A group that never had members commits as it likes; only going back is told.
+        It is an event once the group is seen to be empty after that: a member may have joined
+        meanwhile. Only an offset that goes back is an event in a group that never had members,
+        which commits as it likes, and where rebalances are not seen: there members may have come,
+        committed and gone between two looks.
         """
+        touched = set()
         for place, was, is_now, commit_ms in zip(places, before, after, at_ms, strict=True):
             known = self._groups[place[0]]
-            if 0 <= known.empty_ms < commit_ms and (known.had_members or is_now < was):
+            set_by_hand = is_now < was or (known.had_members and self._sees_rebalances)
+            if 0 <= known.empty_ms < commit_ms and set_by_hand:
                 known.moved.append((place, was, is_now, commit_ms))
+                touched.add(place[0])
+        for group in sorted(touched):
+            known = self._groups[group]
+            seen_since = max(commit_ms for *_, commit_ms in known.moved) <= known.seen_empty_ms
+            if seen_since and known.info is not None:
+                self._confirm(known, known.info, now_ms, rebalanced=False)
 
     def _confirm(self, known: _Group, now: GroupInfo, now_ms: EpochMs, *, rebalanced: bool) -> None:
         moved, known.moved = known.moved, []
@@ -197,7 +269,7 @@ class GroupWatch:
                 {"partition": partition, "before": was, "after": is_now}
                 for partition, (was, is_now) in sorted(partitions.items())[:_NAMED]
             ]
-            self._tell(
+            self._add(
                 now_ms,
                 now.group,
                 EventName.OFFSETS_RESET,
@@ -207,6 +279,18 @@ class GroupWatch:
             )
 
     # topics, losses, verdicts
+
+    def left(self, places: Iterable[Identity], now_ms: EpochMs) -> None:
+        """Committed offsets were removed: their groups may have read a topic that was deleted."""
+        for group, topic, _ in places:
+            self._left.setdefault(topic, {})[group] = int(now_ms)
+        while len(self._left) > _MOST_LEFT:
+            del self._left[next(iter(self._left))]
+
+    def _readers(self, topic: str, reading: Iterable[str], now_ms: EpochMs) -> list[str]:
+        """Groups that read a topic now, or did until their offsets of it were removed."""
+        left = self._left.pop(topic, {})
+        return sorted({*reading, *(g for g, at_ms in left.items() if now_ms - at_ms < _LEFT_MS)})
 
     def topics(
         self,
@@ -218,12 +302,12 @@ class GroupWatch:
     ) -> None:
         """Topics were made anew or grew; `groups_of` names the groups that read them."""
         for topic in recreated:
-            for group in groups_of.get(topic, ()):
-                self._tell(now_ms, group, EventName.TOPIC_RECREATED, topic=topic)
+            for group in self._readers(topic, groups_of.get(topic, ()), now_ms):
+                self._add(now_ms, group, EventName.TOPIC_RECREATED, topic=topic)
         for topic in grown(before, after):
             was, is_now = _size(before, topic), _size(after, topic)
             for group in groups_of.get(topic, ()):
-                self._tell(
+                self._add(
                     now_ms,
                     group,
                     EventName.PARTITIONS_ADDED,
@@ -236,7 +320,7 @@ class GroupWatch:
     def losses(self, losses: Iterable[Loss]) -> None:
         """Messages were deleted before they were read; the history records these itself."""
         for loss in losses:
-            self._tell(
+            self._add(
                 loss.at_ms,
                 loss.group,
                 EventName.RECORDS_LOST,
@@ -263,18 +347,19 @@ class GroupWatch:
             was, is_now = int(before.group.status[old]), int(after.group.status[number])
             if was != is_now:
                 worst = int(after.group.worst_row[number])
-                self._tell(
+                known = after.group.max_lag_row[number] >= 0
+                self._add(
                     after.at_ms,
                     after.groups[number],
                     EventName.GROUP_STATUS,
                     before=GroupStatus(was).name,
                     after=GroupStatus(is_now).name,
                     rule=Rule(int(after.rows.rule[worst])).word if worst >= 0 else None,
-                    lag=int(after.group.total_lag[number]),
+                    lag=int(after.group.total_lag[number]) if known else None,
                     to_record=False,
                 )
 
-    def _tell(self, at_ms: EpochMs, group: str, name: EventName, **values: object) -> None:
+    def _add(self, at_ms: EpochMs, group: str, name: EventName, **values: object) -> None:
         self._story.add(GroupEvent(at_ms=at_ms, group=group, event=name.value, **values))  # type: ignore[arg-type]  # names and types as in `GroupEvent`
 
 
@@ -300,6 +385,12 @@ def _size(topics: TopicColumns, name: str) -> int:
 
 def _holds(info: GroupInfo) -> bool:
     return any(member.assignment for member in info.members)
+
+
+def _instances(event: GroupEvent) -> list[str]:
+    """Static members that an event names."""
+    named = json.loads(event.detail or "[]")
+    return [each["instance_id"] for each in named if "instance_id" in each]
 
 
 def _json(value: object) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import structlog
 
@@ -11,6 +11,8 @@ from lagwatch import __version__
 from lagwatch.clock import Clock
 from lagwatch.config.settings import Settings
 from lagwatch.core.words import duration
+from lagwatch.errors import ConfigError, Fault
+from lagwatch.lock_file import locked
 from lagwatch.monitor.checkpoint import capture, restore
 from lagwatch.monitor.checkpoint_file import (
     CheckpointFile,
@@ -21,12 +23,14 @@ from lagwatch.monitor.checkpoint_file import (
     unpack,
 )
 from lagwatch.monitor.cluster import ClusterMonitor
+from lagwatch.monitor.scaling import FollowedGroups
 
 _OLDEST_MS: Final = 24 * 3_600_000
 """Kafka keeps tombstones for a day: an older checkpoint would not learn of every removal."""
 _LOOK_S: Final = 5.0
 """Losses are looked for so often."""
 _FUTURE_MS: Final = 60_000
+_LOCK: Final = "lagwatch.lock"
 _CLUSTER_OPTIONS: Final = (
     "offsets_topic",
     "commits",
@@ -45,17 +49,46 @@ class CheckpointKeeper:
     """One file per cluster in one folder. Its methods run on the monitors' event loop."""
 
     def __init__(
-        self, settings: Settings, clock: Clock, monitors: Mapping[str, ClusterMonitor]
+        self,
+        settings: Settings,
+        clock: Clock,
+        monitors: Mapping[str, ClusterMonitor],
+        scaling: FollowedGroups | None = None,
     ) -> None:
         """Nothing is read or written yet; without `checkpoint.path` nothing ever is."""
         self._settings = settings
         self._clock = clock
+        self._scaling = scaling
         self._monitors = monitors if settings.checkpoint.path else {}
         folder = Path(settings.checkpoint.path)
         self._files = {name: CheckpointFile(folder / f"{name}.checkpoint") for name in monitors}
+        self._folder = folder
+        self._lock: IO[bytes] | None = None
         self._kept: dict[str, tuple[int, ...]] = {}
         """Revision of each monitor that is on disk."""
         self._number = 0
+
+    def hold(self) -> None:
+        """Keep the folder to this process until `release`.
+
+        A folder that cannot be made is no reason not to start: writing says what is wrong.
+
+        Raises:
+            ConfigError: another lagwatch uses it.
+        """
+        if not self._monitors:
+            return
+        try:
+            self._lock = locked(self._folder / _LOCK)
+        except BlockingIOError as error:
+            raise ConfigError([_taken(self._folder)]) from error
+        except OSError as error:
+            _log.debug("checkpoint_not_locked", reason=error.strerror or str(error))
+
+    def release(self) -> None:
+        """Let another process use the folder."""
+        if self._lock is not None:
+            self._lock.close()
 
     async def restore(self) -> None:
         """Fill the monitors, which must be new; a checkpoint that cannot be used is left out."""
@@ -80,6 +113,9 @@ class CheckpointKeeper:
         self._demand_fit(name, header)
         topic = self._settings.clusters[name].offsets_topic
         restore(monitor, unpack(header, body), offsets_topic=topic)
+        if self._scaling is not None:
+            # absent in checkpoints of earlier versions
+            self._scaling.restore(name, header.get("scaling", ()))
         return int(header["written_ms"])
 
     def _demand_fit(self, name: str, header: Mapping[str, Any]) -> None:
@@ -160,6 +196,7 @@ class CheckpointKeeper:
             "cluster": name,
             "written_ms": self._clock.now_ms(),
             "options": self._options(name),
+            "scaling": [] if self._scaling is None else self._scaling.kept(name),
         }
         # a part is copied here, between two reports, and compressed in a thread
         parts = [await asyncio.to_thread(pack, part) for part in capture(monitor)]
@@ -172,3 +209,12 @@ class CheckpointKeeper:
             size_bytes=len(whole),
             took_s=round(self._clock.monotonic_s() - began_s, 2),
         )
+
+
+def _taken(folder: Path) -> Fault:
+    return Fault(
+        key="checkpoint.path",
+        value=f'"{folder}"',
+        problem="is used by another lagwatch that runs",
+        remedy='Give each lagwatch a folder of its own, or "" for no checkpoints.',
+    )

@@ -40,8 +40,8 @@ class KnownCommits:
     @property
     def until_ms(self) -> int:
         """The latest instant up to which any commits are known; -1 before the first report."""
-        told = self._until_ms[: self._partitions]
-        return int(told.max()) if told.size else UNKNOWN
+        known_ms = self._until_ms[: self._partitions]
+        return int(known_ms.max()) if known_ms.size else UNKNOWN
 
     @property
     def absences(self) -> tuple[Int64, ...]:

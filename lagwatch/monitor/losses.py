@@ -35,7 +35,9 @@ interval is not known."""
 _HUNG_MS: Final = 30_000
 """Nor has one that is silent for longer than this, at least."""
 _FAR: Final = 10
-"""A consumer whose lag is this many times its usual step cannot have read all it passed."""
+"""A consumer whose lag is this many times its step has read nearly nothing of what there is."""
+_LEAP: Final = 1.5
+"""A step of so many usual ones is more than reading on."""
 _MOST_LOSSES: Final = 10_000
 """At most this many losses wait to be recorded."""
 
@@ -146,12 +148,14 @@ class Losses:
         known_ms: Callable[[Slots], Int64],
         is_remainder: Callable[[Slots], Bools],
         held_ms: Callable[[Slots], Int64],
+        never_held: Callable[[Slots], Bools],
         seen_ms: Callable[[int, int, int], int],
     ) -> None:
         """`known_ms`: up to when all commits of some rows are admitted; -1 not known.
 
         `is_remainder`: which rows hold offsets that no consumer of this cluster reads on from.
         `held_ms`: since when a member holds the partitions of some rows; -1 none does.
+        `never_held`: rows whose partition no member was ever seen to hold.
         `seen_ms`: the longest stretch between two instants in which a row's partition was read.
         """
         self.starts = LogStarts()
@@ -162,6 +166,7 @@ class Losses:
         self._known_ms = known_ms
         self._is_remainder = is_remainder
         self._held_ms = held_ms
+        self._never_held = never_held
         self._seen_ms = seen_ms
         self._compared_ms = UNKNOWN
         """`LogStarts.since_ms` of the log starts that were last compared with all rows."""
@@ -225,19 +230,23 @@ class Losses:
                 waited_ms, reason = self._history.waited(*unread)
                 waited_ms[reason == TimeLagReason.CAUGHT_UP] = 0
                 took_ms = _reading_ms(window.commit_ms, took_ms, waited_ms=int(waited_ms[0]))
-            # what producers kept while Kafka was away is read at once afterwards
-            took_ms = max(took_ms, 0) + self._away_ms(
-                int(row[index]), window, committed_ms[index], skew_ms
-            )
-            readable = _PLAUSIBLE * _fastest(window.offset, window.commit_ms) * took_ms
+            last_ms = window.commit_ms[-1] + skew_ms if window.commit_ms else UNKNOWN
+            away_ms = self._away_ms(int(row[index]), window, committed_ms[index], skew_ms)
+            speed = _PLAUSIBLE * _fastest(window.offset, window.commit_ms)
+            # what producers kept while Kafka was away is read at once afterwards, and no more
+            at_once = speed * away_ms
+            if away_ms and exact_times:
+                at_once = min(at_once, self._appended_since(int(at[index]), last_ms))
+            readable = speed * max(took_ms, 0) + at_once
             if start[index] in offset[:index][same[:index]]:
                 continue  # a consumer has its messages deleted up to a commit of its own
             # a lag proves nothing while the messages may have been there when they were committed
             gone_ms = self.starts.gone_since_ms(int(at[index]), int(before[index]))
-            last_ms = window.commit_ms[-1] + skew_ms if window.commit_ms else UNKNOWN
             was_gone = last_ms < gone_ms <= committed_ms[index]
             step, skipped = offset[index] - before[index], start[index] - before[index]
             far = was_gone and lag[index] > _FAR * step and 2 * skipped > step
+            # one that reads on what it has fetched goes past the log start at its usual speed
+            far &= step > _LEAP * _usual(window.offset, window.commit_ms) * max(took_ms, 0)
             # Of few commits no speed is known: then only who came later cannot have read before,
             # nor fetched it. And of a poll it is not known what was committed before it.
             came_ms = int(self._held_ms(row[[index]])[0])
@@ -254,7 +263,9 @@ class Losses:
         The log start is that of the newest round after which all commits are known and admitted:
         so a consumer that committed and let its messages be deleted is not taken for a loser. Nor
         is a member that may have fetched what was deleted: clients fetch up to 100,000 messages
-        ahead. Its next commits show whether it skips them.
+        ahead. Its next commits show whether it skips them. The same holds for a consumer that
+        assigns itself its partitions, of which nothing but its commits is seen, as long as they
+        move.
         """
         newest = self.starts.newest
         if not newest.size:
@@ -271,10 +282,11 @@ class Losses:
         floor = self.starts.known_at(self._table.at[rows], self._known_ms(rows))
         counted = np.maximum(self._setbacks.counted_until(rows), committed)
         lost = (floor > counted) & ~self._is_remainder(rows)
-        held = self._held_ms(rows) >= 0
+        held, never_held = self._held_ms(rows) >= 0, self._never_held(rows)
         for index in np.flatnonzero(lost).tolist():
             row, end = int(rows[index]), int(floor[index])
-            if held[index] and self._may_read_on(row, skew_ms):
+            reads = held[index] or (never_held[index] and self._seen_to_read(row))
+            if reads and self._may_read_on(row, skew_ms):
                 continue
             self._lose(row, int(counted[index]), end, now_ms, exact=not held[index])
 
@@ -283,6 +295,19 @@ class Losses:
         first_ms = window.commit_ms[0] + skew_ms if window.commit_ms else int(committed_ms)
         there_ms = self._seen_ms(row, first_ms, committed_ms)
         return max(int(committed_ms) - first_ms - there_ms, 0)
+
+    def _appended_since(self, at: int, since_ms: int) -> float:
+        """Messages written to a partition since an instant, at most; infinite if not known."""
+        known_ms = self._history.at_ms
+        if not known_ms.size or not known_ms[0] <= since_ms:
+            return np.inf
+        before, end = int(self._history.since(since_ms)[at]), int(self._history.latest()[at])
+        return end - before if before >= 0 else np.inf
+
+    def _seen_to_read(self, row: int) -> bool:
+        """Do several commits of the window show that the consumer goes on?"""
+        offset = self._windows.entries(row).offset
+        return len(offset) > _GAPS and offset[0] < offset[-1]
 
     def _may_read_on(self, row: int, skew_ms: int) -> bool:
         """Has the consumer not hung since its last commit, as far as is known?"""
@@ -322,5 +347,15 @@ def _reading_ms(commit_ms: list[int], took_ms: int, *, waited_ms: int) -> int:
 
 def _fastest(offset: list[int], commit_ms: list[int]) -> float:
     """Most messages read per millisecond between two commits of a window."""
+    return max(_speeds(offset, commit_ms), default=0.0)
+
+
+def _usual(offset: list[int], commit_ms: list[int]) -> float:
+    """The second greatest of these speeds: the greatest may be of a leap."""
+    speeds = sorted(_speeds(offset, commit_ms))
+    return speeds[-2] if len(speeds) > 1 else max(speeds, default=0.0)
+
+
+def _speeds(offset: list[int], commit_ms: list[int]) -> list[float]:
     steps = zip(offset, offset[1:], commit_ms, commit_ms[1:], strict=False)
-    return max(((b - a) / max(t - s, 1) for a, b, s, t in steps), default=0.0)
+    return [(b - a) / max(t - s, 1) for a, b, s, t in steps]

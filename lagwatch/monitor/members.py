@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,6 +22,9 @@ Owners = Mapping[tuple[str, int], Member]
 _REBALANCING: Final = frozenset(
     {"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady"}
 )
+_LOOPS: Final = 3
+"""A group that never commits is given up when it has had no member for so many times as long as it
+takes to find it."""
 _MIRROR_TOPIC: Final = re.compile(r"^(?P<alias>.+)\.checkpoints\.internal$")
 """MirrorMaker 2 keeps one such topic on the target cluster for each source cluster."""
 
@@ -43,6 +46,8 @@ class _Uncommitted:
     """Since when no member holds it; -1 while one does."""
     log_end: int = UNKNOWN
     """Log end offset when that was first looked at; -1 unknown."""
+    found: bool = False
+    """True if the group was found never to commit."""
 
 
 class Groups:
@@ -52,7 +57,8 @@ class Groups:
         """A group never commits when it has not for `never_commits_ms`, with messages coming."""
         self.info: dict[str, GroupInfo] = {}
         self.owners: dict[str, Owners] = {}
-        self.rebalances: Counter[str] = Counter()
+        self.rebalances: Counter[str] | None = Counter()
+        """By group, since the start; None: they are not seen, because offsets are polled."""
         self.membership = np.zeros(0, np.int8)
         """`Membership`, by row of the window store."""
         self.left_ms: Int64 | None = None
@@ -101,6 +107,13 @@ class Groups:
             )
             self._remembered.add(group)
 
+    def found_before(self, identity: Identity, since_ms: int) -> None:
+        """A checkpoint says that the group was found never to commit this partition."""
+        group, topic, partition = identity
+        missing = self._uncommitted.setdefault(group, {})
+        missing.setdefault((topic, partition), _Uncommitted(since_ms=since_ms)).found = True
+        self._remembered.add(group)
+
     def _believe(self, report: GroupsSeen) -> None:
         """What is reported takes the place of what was remembered."""
         self._remembered.difference_update(info.group for info in report.groups)
@@ -128,13 +141,18 @@ class Groups:
                 for partition in partitions
             }
             self._dirty.add(info.group)
-        self.rebalances.update(report.rebalances)
+        if report.rebalances is None:
+            self.rebalances = None
+        else:
+            self.rebalances = self.rebalances or Counter()
+            self.rebalances.update(report.rebalances)
 
     def drop(self, group: str) -> None:
         """Forget a group that is gone."""
         self.info.pop(group, None)
         self.owners.pop(group, None)
-        self.rebalances.pop(group, None)
+        if self.rebalances is not None:
+            self.rebalances.pop(group, None)
         self._remembered.discard(group)
         self._dirty.add(group)
 
@@ -173,26 +191,34 @@ class Groups:
 
     # columns
 
-    def refresh(self, layout: Layout, now_ms: int) -> NDArray[np.integer]:
-        """Bring the columns of groups that changed up to date; returns the rows of these."""
+    def refresh(
+        self, layout: Layout, now_ms: int, silent: Collection[Identity] = ()
+    ) -> NDArray[np.integer]:
+        """Bring the columns of groups that changed up to date; returns the rows of these.
+
+        `silent`: those that have a row and never committed.
+        """
         touched = [np.zeros(0, np.int32)]
         for group in self._dirty:
             number = layout.group_index.get(group)
             first, end = (0, 0) if number is None else layout.group_first[number : number + 2]
             part = slice(int(first), int(end))
-            self._refresh(group, layout, part, now_ms)
+            self._refresh(group, layout, part, now_ms, silent)
             touched.append(layout.window[part])
         self._dirty.clear()
         return np.concatenate(touched)
 
-    def _refresh(self, group: str, layout: Layout, part: slice, now_ms: int) -> None:
+    def _refresh(
+        self, group: str, layout: Layout, part: slice, now_ms: int, silent: Collection[Identity]
+    ) -> None:
         rows = layout.window[part]
         topics = [layout.topic_names[topic] for topic in layout.topic[part].tolist()]
         partitions = list(zip(topics, layout.partition[part].tolist(), strict=True))
         info, owners = self.info.get(group), self.owners.get(group, {})
         if info is None and group in self._remembered:
             return
-        self._note_uncommitted(group, owners, set(partitions), now_ms)
+        committed = {each for each in partitions if (group, *each) not in silent}
+        self._note_uncommitted(group, owners, committed, now_ms)
         if not partitions:
             return
         self.membership[rows] = _memberships(info, owners, partitions)
@@ -241,7 +267,7 @@ class Groups:
         self.left_ms[rows] = np.where(left, np.where(before >= 0, before, now_ms), UNKNOWN)
 
     def came_back(self, rows: NDArray[np.integer]) -> None:
-        """These rows' offsets moved: somebody reads them, subscribed or not."""
+        """These rows' offsets moved: some consumer reads them, subscribed or not."""
         if self.left_ms is not None:
             self.left_ms[rows] = UNKNOWN
 
@@ -268,28 +294,44 @@ class Groups:
             self._uncommitted[group] = missing
 
     def _has_left(self, each: _Uncommitted, now_ms: int) -> bool:
-        return each.left_ms >= 0 and now_ms - each.left_ms >= self._never_commits_ms
+        # who is started again and again may be waited for longer: what starts it waits longer
+        # from time to time, up to five minutes
+        patience_ms = self._never_commits_ms * (_LOOPS if each.found else 1)
+        return each.left_ms >= 0 and now_ms - each.left_ms >= patience_ms
 
     def never_commit(self, topics: TopicColumns, now_ms: int) -> dict[Identity, int]:
-        """Partitions held for long, with new messages and no commit → since when."""
+        """Partitions held for long, with new messages and no commit → since when.
+
+        A partition stays one of them while members come and go: until a commit, or until none
+        has come for long.
+        """
         found = {}
         for group, missing in self._uncommitted.items():
             for (topic, partition), each in missing.items():
-                log_end = _log_end(topics, topic, partition)
+                at = position(topics, topic, partition)
+                if at < 0:
+                    continue
+                log_end = int(topics.log_end[at])
                 if each.log_end < 0:
                     each.log_end = log_end
-                elif (
-                    log_end > each.log_end
+                each.found |= (
+                    log_end > each.log_end >= 0
                     and now_ms - each.since_ms >= self._never_commits_ms
-                    and self.holds((group, topic, partition))
-                ):
+                    and self._holds(group, (topic, partition))
+                )
+                if each.found and not self._has_left(each, now_ms):
                     found[group, topic, partition] = each.since_ms
         return found
 
-    def holds(self, identity: Identity) -> bool:
+    def commits(self, group: str, partition: tuple[str, int] | None = None) -> None:
+        """This partition, or all of the group, is none of those any more."""
+        missing = self._uncommitted.get(group, {})
+        for each in [partition] if partition else list(missing):
+            missing.pop(each, None)
+
+    def _holds(self, group: str, partition: tuple[str, int]) -> bool:
         """True if a member is known to hold this partition now."""
-        group, topic, partition = identity
-        return group in self._remembered or (topic, partition) in self.owners.get(group, {})
+        return group in self._remembered or partition in self.owners.get(group, {})
 
 
 _OPTIONAL: Final[Mapping[str, int]] = {"left_ms": UNKNOWN, "mirrored": 0, "read_committed": 0}
@@ -308,11 +350,6 @@ def _memberships(
     return [
         Membership.HELD if partition in owners else Membership.UNHELD for partition in partitions
     ]
-
-
-def _log_end(topics: TopicColumns, topic: str, partition: int) -> int:
-    at = position(topics, topic, partition)
-    return int(topics.log_end[at]) if at >= 0 else UNKNOWN
 
 
 def _grown(column: NDArray[np.generic], capacity: int, empty: int) -> NDArray:  # type: ignore[type-arg]

@@ -1,12 +1,12 @@
 """Facts about topic-partitions beside their log ends: absences, open transactions, tails."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lagwatch.core.model import UNKNOWN
+from lagwatch.core.model import UNKNOWN, OpenTransaction
 from lagwatch.core.rows import ABSENCE, PartitionColumns
 from lagwatch.core.snapshot import TopicColumns
 from lagwatch.monitor.rows import position
@@ -87,6 +87,21 @@ class PartitionStates:
         self._columns["held_ms"] = np.where(
             known, np.where(held, np.where(rests, held_ms, report.started_ms), UNKNOWN), held_ms
         )
+
+    def opened(
+        self, transactions: Iterable[OpenTransaction], topics: TopicColumns, *, skew_ms: int
+    ) -> None:
+        """Coordinators say when transactions began: longer ago than lagwatch has seen them.
+
+        Their clock is Kafka's, which lagwatch's is `skew_ms` ahead of.
+        """
+        held_ms = self._columns["held_ms"]
+        for each in transactions:
+            at = position(topics, each.topic, each.partition)
+            if at < 0 or each.started_ms is None or topics.last_stable[at] != each.last_stable:
+                continue
+            if held_ms[at] >= 0:
+                held_ms[at] = min(int(held_ms[at]), each.started_ms + skew_ms)
 
     def tails(self, report: EmptyTails, topics: TopicColumns) -> None:
         """Remember where a read_committed reader found nothing."""

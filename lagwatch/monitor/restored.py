@@ -3,8 +3,39 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lagwatch.core.model import UNKNOWN
+from lagwatch.core.snapshot import TopicColumns
 from lagwatch.ports.reports import Backlog, Commits
+
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptState:
+    """What outlives a restart, beside the columns by row and the history."""
+
+    positions: Mapping[int, int]
+    offsets_topic_id: str
+    exact_times: bool | None
+    first_ms: int
+    """When lagwatch first watched the cluster; -1: not yet."""
+    unwatched: tuple[tuple[int, int], ...]
+    """From and until when no process watched since then."""
+    data_ms: int
+    topics_ms: int
+    starts_ms: int
+    topics: TopicColumns
+    topic_ids: Mapping[str, str]
+    missing_since: Mapping[str, int]
+    partitions: Mapping[str, Int64]
+    """Columns of `PartitionStates`."""
+    absences: tuple[Int64, ...]
+    """Columns of `KnownCommits`."""
+    listed: frozenset[str]
+    """Groups that Kafka lists."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -328,6 +328,10 @@ class RowTable:
         group, topic, partition = self._ids[:3, row].tolist()
         return self._groups.names[group], self._topics.names[topic], partition
 
+    def is_of(self, row: int, identity: Identity) -> bool:
+        """True if the row is in use for this group-partition."""
+        return bool(self._ids[0, row] >= 0) and self.identity(row) == identity
+
     def free(self, rows: Rows | Int32) -> None:
         """Release these rows; their keys get new rows with their next commit."""
         for row in rows.tolist():

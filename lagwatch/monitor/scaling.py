@@ -1,11 +1,13 @@
 """Follows the groups that an autoscaler asks about, and advises how many consumers each needs."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from lagwatch.clock import Clock
-from lagwatch.core.scale import Advice, Goal, Scaler, Seen
+from lagwatch.core.scale import Goal, ScaleAdvice, Scaler, Seen
 from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.core.time_lags import NOT_READ
 from lagwatch.errors import NotFoundError
 from lagwatch.ports.queries import Queries
 
@@ -30,7 +32,7 @@ class FollowedGroups:
         self._clock = clock
         self._followed: dict[_Key, _Followed] = {}
 
-    def advice(self, cluster: str, group: str, goal: Goal) -> Advice:
+    def advice(self, cluster: str, group: str, goal: Goal) -> ScaleAdvice:
         key = (cluster, group, goal)
         followed = self._followed.get(key)
         if followed is None:
@@ -52,6 +54,22 @@ class FollowedGroups:
                 del self._followed[key]
             elif key[0] == snapshot.cluster:
                 _observe(followed.scaler, snapshot, key[1])
+
+    def kept(self, cluster: str) -> list[Mapping[str, Any]]:
+        """What outlives a restart, as JSON."""
+        return [
+            {"group": group, "asked_ms": followed.asked_ms, **followed.scaler.kept()}
+            for (of, group, _), followed in self._followed.items()
+            if of == cluster
+        ]
+
+    def restore(self, cluster: str, kept: Sequence[Mapping[str, Any]]) -> None:
+        """Follow again what was followed before a restart; before the first question."""
+        for each in kept:
+            scaler = Scaler.restored(each)
+            self._followed[cluster, each["group"], scaler.goal] = _Followed(
+                scaler=scaler, asked_ms=each["asked_ms"]
+            )
 
     def _make_room(self) -> None:
         if len(self._followed) >= _MOST:
@@ -78,8 +96,8 @@ def _seen(snapshot: ClusterSnapshot, group: str, number: int) -> Seen:
         at, offset = int(rows.at[row]), int(rows.committed[row])
         log_start = int(topics.log_start[at]) if at >= 0 else -1
         newest = int(topics.log_end[at]) if at >= 0 else -1
-        if offset < 0 <= newest == log_start:
-            continue  # nothing to read, and nothing committed for that
+        if offset < 0 <= newest == log_start or NOT_READ[rows.rule[row]]:
+            continue  # nothing to read and nothing committed for that, or left behind
         committed.append(offset)
         log_end.append(newest)
         places.append((int(rows.topic[row]), int(rows.partition[row])))
@@ -91,13 +109,24 @@ def _seen(snapshot: ClusterSnapshot, group: str, number: int) -> Seen:
         log_end=log_end,
         consumers=_consumers(snapshot, group),
         partitions=int(snapshot.group.partition_count[number]),
+        shared=_shared(snapshot, group),
     )
 
 
 def _consumers(snapshot: ClusterSnapshot, group: str) -> int | None:
-    """Members that hold partitions; all of them where it is not known what they hold."""
+    """Members that hold partitions; all of them where it is not known what they hold.
+
+    Of a share group all count: the owner that is shown of a partition is one of several.
+    """
     info = snapshot.info.get(group)
     if info is None or info.state == "Unknown":
         return None
+    if _shared(snapshot, group):
+        return len(info.members)
     holding = {member.member_id for member in snapshot.owners.get(group, {}).values()}
     return len(holding) or len(info.members)
+
+
+def _shared(snapshot: ClusterSnapshot, group: str) -> bool:
+    info = snapshot.info.get(group)
+    return info is not None and info.type == "share"

@@ -1,7 +1,8 @@
 """The newest events of each group, in memory."""
 
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final, Protocol
 
 from lagwatch.errors import NotFoundError
@@ -43,6 +44,21 @@ class Story:
     def of(self, group: str) -> tuple[GroupEvent, ...]:
         """Events of a group, oldest first."""
         return tuple(self._groups.get(group, ()))
+
+    def newest(self, of_group: int) -> Iterator[GroupEvent]:
+        """So many of the newest events of every group; those whose group had one last come last."""
+        for events in self._groups.values():
+            yield from list(events)[-of_group:]
+
+    def restore(self, events: Iterable[GroupEvent]) -> None:
+        """Begin with events of an earlier process, which has recorded them."""
+        for event in events:
+            self.add(replace(event, to_record=False))
+
+    def clear(self) -> None:
+        """Forget all events but those that are still to be recorded."""
+        self._groups.clear()
+        self._number = 0
 
     def take(self) -> tuple[GroupEvent, ...]:
         """Events to be recorded since the last call."""

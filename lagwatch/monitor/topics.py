@@ -23,6 +23,8 @@ def no_topics() -> TopicColumns:
         log_end=none,
         last_stable=none,
         leader=np.zeros(0, np.int32),
+        ids=(),
+        read_ms=none,
     )
 
 
@@ -59,6 +61,11 @@ def change(before: TopicColumns, ids: dict[str, str], report: Topics) -> TopicCh
         log_end=_carry(before.log_end, source),
         last_stable=_carry(before.last_stable, source),
         leader=report.leader,
+        ids=tuple(
+            topic_id or ids.get(name, "")
+            for name, topic_id in zip(report.names, report.ids, strict=True)
+        ),
+        read_ms=_carry(before.read_ms, source),
     )
     return TopicChange(
         columns=columns,
@@ -73,7 +80,9 @@ def _carry(column: Int64, source: Int64) -> Int64:
     return np.append(column, UNKNOWN)[source]
 
 
-def with_offsets(columns: TopicColumns, ends: LogEnds, log_end: Int64) -> TopicColumns:
+def with_offsets(
+    columns: TopicColumns, ends: LogEnds, log_end: Int64, read_ms: Int64
+) -> TopicColumns:
     """The same topics with a new round of offsets; `log_end` as carried by the history."""
     return TopicColumns(
         names=columns.names,
@@ -83,4 +92,6 @@ def with_offsets(columns: TopicColumns, ends: LogEnds, log_end: Int64) -> TopicC
         log_end=log_end.copy(),
         last_stable=np.where(ends.last_stable >= 0, ends.last_stable, columns.last_stable),
         leader=columns.leader,
+        ids=columns.ids,
+        read_ms=read_ms.copy(),
     )

@@ -1,6 +1,7 @@
 """Alerts: turns snapshots into incidents and delivers notices about them."""
 
 import asyncio
+import re
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ import structlog
 from lagwatch.clock import Clock
 from lagwatch.config.alerts import AlertsSettings
 from lagwatch.config.alerts_channels import ChannelSettings
+from lagwatch.config.cluster import ClusterSettings
 from lagwatch.config.settings import Settings
 from lagwatch.core.causes import Cause, Certainty
 from lagwatch.core.departure import DEFAULT_RETENTION_MS, departure
@@ -25,6 +27,7 @@ from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.trouble import kind_words
 from lagwatch.errors import ConfigError, Fault, NotFoundError
 from lagwatch.notify.budget import BudgetStore
+from lagwatch.notify.channel_changes import ConfiguredChannels
 from lagwatch.notify.channels.registry import open_channel
 from lagwatch.notify.database import Database
 from lagwatch.notify.dispatch import DeliveryCounts, Dispatcher, Outlet
@@ -42,10 +45,17 @@ from lagwatch.notify.own import (
     unseen,
 )
 from lagwatch.notify.policies import THRESHOLDS, PolicyBook
-from lagwatch.notify.records import Records
+from lagwatch.notify.records import AlertRecords
 from lagwatch.notify.review import review, template_faults
 from lagwatch.notify.store import Change, IncidentStore, Listener
-from lagwatch.notify.verdict import cause_json, growth_json, nothing_known, verdict_json
+from lagwatch.notify.verdict import (
+    behind_json,
+    cause_json,
+    figures_json,
+    limit_json,
+    nothing_known,
+    verdict_json,
+)
 from lagwatch.notify.watch import Decided, Watch
 from lagwatch.notify.window_curve import TOTAL, window_curve
 from lagwatch.ports.alerts import (
@@ -60,11 +70,11 @@ from lagwatch.ports.alerts import (
 from lagwatch.ports.queries import ClusterHealth, GroupDetail, Queries
 
 _PRUNE_EVERY_S: Final = 3600.0
-_REMOVED_FOR_MS: Final = 3_600_000
-"""An incident that ends so long after its group was removed by request ended because of it."""
 _KEEP_BUDGETS_EVERY_MS: Final = 60_000
 """How often spent error budgets are written; a crash loses no more than this."""
 _LOOK_EVERY_S: Final = 5.0
+_NEW_FOR_MS: Final = 60_000
+"""For so long the figures of a round are those of now."""
 _RETURN_EVERY_S: Final = 5.0
 """How often a full disk is tried again."""
 _FEW_SAMPLES: Final = 5
@@ -102,7 +112,7 @@ class AlertCounts:
     dead: Mapping[str, int]
     """Dead messages that are kept, by channel."""
     open_incidents: Mapping[str, int]
-    """By cluster."""
+    """By cluster: of its groups, and of the cluster itself."""
 
 
 class Alerts:
@@ -126,13 +136,16 @@ class Alerts:
         self._book = PolicyBook(alerts)
         self._database = Database(alerts.file, now_ms=now_ms)
         self._store = IncidentStore(self._database)
+        self._channels = ConfiguredChannels(self._database)
         self._budgets = BudgetStore(self._database)
         self._budgets_kept_ms: dict[str, int] = dict.fromkeys(settings.clusters, now_ms)
         """Up to when the spent budgets of each cluster are kept."""
         self._outbox = Outbox(self._database)
-        self._records = Records(self._database)
+        self._records = AlertRecords(self._database)
         chance = chance or Random()  # noqa: S311 jitter is no secret
-        self._dispatcher = Dispatcher(self._outbox, self._outlets, clock, chance)
+        self._snapshots: dict[str, ClusterSnapshot] = {}
+        """The newest of each cluster."""
+        self._dispatcher = Dispatcher(self._outbox, self._outlets, clock, chance, self._figures_now)
         kept = list(self._store.kept(now_ms))
         self._watches = {
             cluster: Watch(
@@ -145,8 +158,9 @@ class Alerts:
                 ),
                 self._budgets.kept(cluster),
                 started_ms=now_ms,
+                follows=partial(is_followed, followed),
             )
-            for cluster in settings.clusters
+            for cluster, followed in settings.clusters.items()
         }
         self._held = {cluster: watch.held_ms() for cluster, watch in self._watches.items()}
         """As stored: ends of incidents that a mute holds back, by cluster."""
@@ -165,10 +179,6 @@ class Alerts:
             self._not_well,
             lambda: [outlet.channel for outlet in self._outlets.values()],
         )
-        self._seen: dict[str, Sequence[str]] = {}
-        """Groups of each cluster, as of its newest snapshot."""
-        self._removed: dict[tuple[str, str], int] = {}
-        """Groups removed by request, and when."""
         self._configured_mutes: tuple[MuteRule, ...] = ()
         self._mutes: tuple[MuteRule, ...] = ()
         self._problem = ""
@@ -221,7 +231,7 @@ class Alerts:
 
     def removed(self, cluster: str, group: str) -> None:
         """A group was removed by request: its incident ends as removed, not as healed."""
-        self._removed[cluster, group] = self._clock.now_ms()
+        self._watches[cluster].remove(group)
 
     def observe(self, snapshot: ClusterSnapshot, queries: Queries, now_ms: EpochMs) -> None:
         """Decide about a snapshot; the decisions are stored when this returns.
@@ -230,7 +240,7 @@ class Alerts:
         are stale changes nothing: silence of the monitor is not silence of a group.
         """
         watch = self._watches.get(snapshot.cluster)
-        self._seen[snapshot.cluster] = snapshot.groups
+        self._snapshots[snapshot.cluster] = snapshot
         if watch is None or not self._is_trustworthy(snapshot, queries):
             return
         rules = active(self._mutes, now_ms)
@@ -290,12 +300,15 @@ class Alerts:
                 reasons[reason] += count
         left = self._records.left_by_channel()
         depths = {name: left.get(name, (0, 0)) for name in {**self._outlets, **left}}
+        open_incidents = self._own.open_incidents
+        for name, watch in self._watches.items():
+            open_incidents[name] += watch.open_incidents
         return AlertCounts(
             reasons=reasons,
             deliveries={name: outlet.counts for name, outlet in self._outlets.items()},
             undelivered={name: depth[0] for name, depth in depths.items()},
             dead={name: depth[1] for name, depth in depths.items()},
-            open_incidents={name: watch.open_incidents for name, watch in self._watches.items()},
+            open_incidents=open_incidents,
         )
 
     @property
@@ -306,9 +319,10 @@ class Alerts:
         return self._records.incidents(ask)
 
     def incident(self, incident: str) -> IncidentRecord:
-        return self._records.incident(incident)
+        return self._records.incident(self._records.whole_id("incident", incident))
 
     def acknowledge(self, incident: str, *, author: str) -> IncidentRecord:
+        incident = self._records.whole_id("open incident", incident)
         self._records.acknowledge(incident, author, self._clock.now_ms())
         self._own.acknowledge(incident)
         for watch in self._watches.values():
@@ -323,6 +337,7 @@ class Alerts:
 
     def retry(self, message: str, *, to: str = "") -> int:
         self._check_channel(to)
+        message = self._records.whole_id("dead message", message)
         channel, count = self._records.retry(message, to=to)
         _log.info("dead_message_retried", channel=channel, message=message, notices=count, to=to)
         self._dispatcher.try_now(to or channel)
@@ -381,11 +396,12 @@ class Alerts:
         """Number of groups seen now that the mute covers."""
         return sum(
             rule.covers(cluster, group)
-            for cluster, groups in self._seen.items()
-            for group in groups
+            for cluster, snapshot in self._snapshots.items()
+            for group in snapshot.groups
         )
 
     def unmute(self, mute: str) -> None:
+        mute = self._records.whole_id("mute", mute)
         self._records.unmute(mute)
         self._read_mutes()
         _log.info("unmuted", mute=mute)
@@ -441,10 +457,12 @@ class Alerts:
         explained: bool,
     ) -> Change:
         verdict = _verdict(decided, snapshot.cluster, queries, now_ms)
-        told = decided.decision.tell is not Tell.NOTHING
+        if decided.missed and not verdict["partitions"]:
+            verdict = {**verdict, **_of_limit(queries, snapshot.cluster, decided.group)}
+        sends = decided.decision.tell is not Tell.NOTHING
         policy = decided.policy
-        notice = self._notice(decided, snapshot, verdict, queries, with_windows and told)
-        if told and decided.decision.tell is not Tell.CLOSE:
+        notice = self._notice(decided, snapshot, verdict, queries, with_windows and sends)
+        if sends and decided.decision.tell is not Tell.CLOSE:
             cause = _cause(queries, snapshot.cluster, decided.group) if explained else _TOO_MANY
             notice = replace(notice, cause=None if cause is None else cause_json(cause))
             if cause is not None and explained:
@@ -463,6 +481,7 @@ class Alerts:
                 self._listeners[name] for name in _channels(decided) if name in self._listeners
             ),
             as_burrow=policy.burrow,
+            last=decided.last,
         )
 
     def _with_last_owner(self, notice: Notice, cause: Cause) -> Notice:
@@ -493,16 +512,20 @@ class Alerts:
         if decided.decision.reason is Reason.ENDED_WHILE_MUTED:
             verdict = {**verdict, "ended_ms": decided.before.good_since_ms}
         if decided.decision.tell is Tell.CLOSE and verdict.get("status") == GroupStatus.OK.name:
-            verdict = {**verdict, **_growth(queries, snapshot.cluster, decided.group)}
+            verdict = {**verdict, **_behind(queries, snapshot.cluster, decided.group)}
         if decided.lost:
             verdict = {**verdict, "lost": decided.lost, "lost_ms": decided.lost_ms}
         if decided.missed:
             verdict = {**verdict, "objective": decided.missed}
-        removed = self._removed.pop((snapshot.cluster, decided.group), None)
-        if removed is not None and verdict.get("status") == GroupStatus.NOTFOUND.name:
-            verdict = {**verdict, "removed": True}
-        elif decided.gone_ms is not None:
-            verdict = {**verdict, **self._departed(decided, snapshot.cluster, queries)}
+        if decided.gone_ms is not None:
+            how = (
+                {"removed": True}
+                if decided.removed
+                else self._departed(decided, snapshot.cluster, queries)
+            )
+            verdict = {**verdict, **how, "ended_ms": min(decided.gone_ms, snapshot.at_ms)}
+        if incident is not None and incident.clock_set_back:
+            verdict = {**verdict, "clock_set_back": True}
         return Notice(
             key="",
             incident=decided.incident,
@@ -513,6 +536,7 @@ class Alerts:
             reason=decided.decision.reason.value,
             policy=decided.policy.name,
             since_ms=since_ms,
+            since_at_least=incident is not None and incident.since_at_least,
             opened_ms=now_ms,
             at_ms=self._clock.now_ms(),
             url=page_link(
@@ -545,20 +569,39 @@ class Alerts:
             "offsets_retention_s": kept_ms // 1000,
         }
 
+    def _figures_now(self, notice: Notice) -> Json | None:
+        """How far behind the group of a notice is now; None: not known."""
+        snapshot = self._snapshots.get(notice.cluster)
+        if snapshot is None or notice.about is not About.GROUP:
+            return None
+        if self._clock.now_ms() - snapshot.at_ms > _NEW_FOR_MS:
+            return None  # Kafka is away
+        return figures_json(snapshot, notice.group)
+
     def _check_channel(self, name: str) -> None:
         if name and name not in self._outlets:
             raise NotFoundError(kind="channel", name=name)
 
     def _greet(self) -> None:
-        """Queue open incidents for new channels; log what waits for channels that were removed."""
+        """Queue for new channels what they are to receive; log what removed ones do not."""
         policies = {name: policy.channels for name, policy in self._book.by_name.items()}
         policies[POLICY] = tuple(self._listeners)
-        made = self._store.greet(self._listeners, policies)
-        if made:
-            _log.info("open_incidents_for_new_channels", notices=made)
+        changes = self._channels.use(self._listeners, policies, self._fallback, self._completed)
+        if changes.opened or changes.ended:
+            _log.info("incidents_for_new_channels", opened=changes.opened, ended=changes.ended)
+        for channel, incidents in changes.removed.items():
+            # it receives their ends when it is configured again
+            _log.warning("channel_removed", channel=channel, open_incidents=incidents)
         for channel, (waiting, _) in self._records.left_by_channel().items():
             if waiting and channel not in self._listeners:
                 _log.warning("channel_not_configured", channel=channel, notices=waiting)
+
+    def _completed(self, notice: Notice) -> Notice:
+        """With the time zone and the address of the page."""
+        root, of_group = self._settings.alerts.page_url, notice.about is About.GROUP
+        page = root.get_secret_value()
+        url = page_link(page, notice.cluster, notice.group) if of_group else page
+        return replace(notice, zone=self._settings.alerts.time_zone, url=url)
 
     async def _look_after_itself(self) -> None:
         while True:
@@ -578,11 +621,6 @@ class Alerts:
     def _check_itself(self) -> None:
         """Open and close the incidents of lagwatch itself."""
         now_ms = self._clock.now_ms()
-        self._removed = {
-            group: at_ms
-            for group, at_ms in self._removed.items()
-            if now_ms - at_ms < _REMOVED_FOR_MS
-        }
         every = tuple(self._listeners.values())
         conditions = [
             *unseen(self._health(), self._settings.alerts.cluster_unseen_s, every, now_ms),
@@ -597,6 +635,11 @@ class Alerts:
             self._own.apply(changes)
             self._dispatcher.wake()
             _log_changes("", changes)
+
+    @property
+    def _fallback(self) -> tuple[str, ...]:
+        """Channels that are notified when another does not deliver."""
+        return self._settings.alerts.fallback or tuple(self._listeners)
 
     def _undelivered(self, now_ms: int) -> Iterator[Condition]:
         """Channels that do not deliver, for the others."""
@@ -616,7 +659,6 @@ class Alerts:
                 continue
             problems.append(f"channel {channel}: {problem}")
             at_once = dead > 0 or outlet is None
-            fallback = self._settings.alerts.fallback or tuple(self._listeners)
             yield Condition(
                 about=About.CHANNEL,
                 cluster="",
@@ -624,7 +666,9 @@ class Alerts:
                 since_ms=since_ms,
                 open_for_s=0.0 if at_once else self._settings.alerts.undelivered_after_s,
                 problem=problem,
-                listeners=tuple(self._listeners[name] for name in fallback if name != channel),
+                listeners=tuple(
+                    self._listeners[name] for name in self._fallback if name != channel
+                ),
             )
         self._delivery_problem = "; ".join(problems)
 
@@ -660,6 +704,7 @@ class Alerts:
         while True:
             await self._clock.sleep(_RETURN_EVERY_S)
             self._database.return_to_disk()
+            self._database.tidy()
 
     async def _prune(self) -> None:
         while True:
@@ -669,6 +714,12 @@ class Alerts:
             except sqlite3.Error as error:
                 _log.warning("alerts_not_pruned", reason=str(error))
             await self._clock.sleep(_PRUNE_EVERY_S)
+
+
+def is_followed(cluster: ClusterSettings, group: str) -> bool:
+    """Do the filters of the cluster let a group in?"""
+    allow, deny = cluster.group_allow, cluster.group_deny
+    return bool(re.search(allow, group)) and not (deny and re.search(deny, group))
 
 
 def _listeners(alerts: AlertsSettings) -> dict[str, Listener]:
@@ -764,13 +815,23 @@ def _cause(queries: Queries, cluster: str, group: str) -> Cause | None:
         return None
 
 
-def _growth(queries: Queries, cluster: str, group: str) -> Json:
-    """The growth of a group that reads again and still falls behind; else empty."""
+def _behind(queries: Queries, cluster: str, group: str) -> Json:
+    """What keeps a group behind whose verdict is good; empty if nothing does."""
     try:
         verdict = queries.verdict(cluster, group, show_all=True)
-        return growth_json(verdict, queries.outlook(cluster, group))
+        return behind_json(verdict, queries.outlook(cluster, group))
     except NotFoundError:
         return {}
+
+
+def _of_limit(queries: Queries, cluster: str, group: str) -> Json:
+    """Of a group that misses a limit and has no bad partition: those behind, and its speed."""
+    try:
+        verdict = queries.verdict(cluster, group, show_all=True)
+        trend = queries.outlook(cluster, group).whole.lag_trend_per_s
+    except NotFoundError:
+        return {}
+    return limit_json(verdict, trend)
 
 
 def _is_narrow(snapshot: ClusterSnapshot, decided: Decided) -> bool:

@@ -25,7 +25,7 @@ _BAD: Final = (GroupStatus.WARN, GroupStatus.ERR)
 _LOSS_SHOWN_MS: Final = 3_600_000
 """The default of `evaluator.loss_shown_s`."""
 _SPEED_OVER_MS: Final = 300_000
-"""Time over which the speed of a group is told from its lags."""
+"""Time over which the speed of a group is computed from its lags."""
 _STATUSES: Final[Mapping[str, GroupStatus]] = {
     **{status.name: status for status in GroupStatus},
     "WARNING": GroupStatus.WARN,
@@ -64,7 +64,7 @@ class BackTest:
     book: PolicyBook
     samples: int = 0
     groups: set[tuple[str, str]] = field(default_factory=set)
-    told: Counter[tuple[str, str]] = field(default_factory=Counter)
+    sent: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Notices by (cluster, group)."""
     _states: dict[tuple[str, str], State] = field(default_factory=dict)
     _policies: dict[tuple[str, str], Policy | None] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class BackTest:
             self._states[key] = state
             if decision.tell is Tell.NOTHING or incident is None:
                 continue
-            self.told[key] += 1
+            self.sent[key] += 1
             yield WouldTell(
                 at_ms=sample.at_ms,
                 cluster=sample.cluster,

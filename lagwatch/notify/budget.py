@@ -37,6 +37,10 @@ class Spent:
     missed_ms: list[int] = field(default_factory=list)
     seen_ms: int = 0
     """The round before."""
+    burns: bool = field(default=False, compare=False)
+    """True while it is spent too fast."""
+    ended_ms: int | None = field(default=None, compare=False)
+    """When that ended last; None: not since lagwatch started."""
 
     @property
     def last_ms(self) -> int:
@@ -48,9 +52,10 @@ class Spent:
         self.seen_ms = now_ms
         if past_ms < 0:  # the clock was set back: what is remembered was as long ago as before
             self.at_ms = [at_ms + past_ms for at_ms in self.at_ms]
+            self.ended_ms = None if self.ended_ms is None else self.ended_ms + past_ms
         if missed and 0 < past_ms <= _LONGEST_ROUND_MS:
             total_ms = (self.missed_ms[-1] if self.missed_ms else 0) + past_ms
-            if self.at_ms and now_ms - self.at_ms[-1] < _STEP_MS and len(self.at_ms) > 1:
+            if len(self.at_ms) > 1 and now_ms // _STEP_MS == self.at_ms[-1] // _STEP_MS:
                 self.at_ms.pop()
                 self.missed_ms.pop()
             self.at_ms.append(now_ms)
@@ -62,6 +67,18 @@ class Spent:
             return 0
         before = bisect_right(self.at_ms, now_ms - window_ms)
         return self.missed_ms[-1] - (self.missed_ms[before - 1] if before else 0)
+
+    def began_ms(self, now_ms: int, window_ms: int) -> int:
+        """When limits were first missed in the window that ends now, after it was burnt before.
+
+        Now if they were not.
+        """
+        from_ms = max(now_ms - window_ms, self.ended_ms or 0)
+        first = bisect_right(self.at_ms, from_ms)
+        if first == len(self.at_ms):
+            return now_ms
+        before_ms = self.missed_ms[first - 1] if first else 0
+        return max(from_ms, self.at_ms[first] - (self.missed_ms[first] - before_ms))
 
     def forget(self, until_ms: int) -> None:
         """Drop what no window reaches any more; the newest of it stays as the base."""

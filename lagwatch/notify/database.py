@@ -1,7 +1,6 @@
 """The SQLite file of the alerts: used by one process, upgraded, set aside when it is corrupt."""
 
 import contextlib
-import fcntl
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterator
@@ -12,12 +11,16 @@ from typing import IO, Final, Self, TypeVar
 import structlog
 
 from lagwatch.errors import ConfigError, Fault
+from lagwatch.lock_file import locked
 
 T = TypeVar("T")
 _VERSION: Final = 3
 _BUSY_S: Final = 0.5
 """Longest wait for a lock that somebody else holds: the event loop waits, too."""
-_LOG_BYTES: Final = 1_048_576
+_LOG_PAGES: Final = 64
+"""Pages (of 4 KiB) in the write-ahead log from which it is written into the file. SQLite's 1,000
+fill a small disk before they are any use. One large transaction makes it longer for a while."""
+_LOG_BYTES: Final = _LOG_PAGES * 4096
 """Size that the write-ahead log is cut to after a storm."""
 _FULL: Final = ("disk is full", "disk I/O error")
 """What SQLite says when the file cannot grow."""
@@ -32,7 +35,8 @@ CREATE TABLE incidents (
   told INTEGER, told_ms INTEGER, held_back TEXT,
   quiet_until_ms INTEGER, complete REAL NOT NULL, summary TEXT NOT NULL,
   payload INTEGER, handed_on INTEGER NOT NULL DEFAULT 0,
-  acknowledged_ms INTEGER, acknowledged_by TEXT NOT NULL DEFAULT '', named TEXT, held_ms INTEGER
+  acknowledged_ms INTEGER, acknowledged_by TEXT NOT NULL DEFAULT '', named TEXT, held_ms INTEGER,
+  since_at_least INTEGER, commit_ms INTEGER, alive_ms INTEGER
 ) STRICT;
 CREATE INDEX incidents_open ON incidents (cluster, name) WHERE closed_ms IS NULL;
 CREATE INDEX incidents_by_time ON incidents (opened_ms, number);
@@ -80,6 +84,7 @@ CREATE TABLE mutes (
   author TEXT NOT NULL, starts_ms INTEGER NOT NULL, ends_ms INTEGER NOT NULL
 ) STRICT;
 """
+"""`told`, `told_ms`: severity and time of the last notice of an incident."""
 
 _ADDED: Final = """
 CREATE TABLE IF NOT EXISTS budgets (
@@ -91,8 +96,15 @@ CREATE TABLE IF NOT EXISTS pauses (
 ) WITHOUT ROWID, STRICT;
 """
 """Tables that files of this version may lack. An older program leaves them alone."""
-_ADDED_TO_INCIDENTS: Final = (("named", "TEXT"), ("held_ms", "INTEGER"))
-"""Columns that it leaves alone, too. `held_ms`: since when the end is held back by a mute."""
+_ADDED_TO_INCIDENTS: Final = (
+    ("named", "TEXT"),
+    ("held_ms", "INTEGER"),
+    ("since_at_least", "INTEGER"),
+    ("commit_ms", "INTEGER"),
+    ("alive_ms", "INTEGER"),
+)
+"""Columns that it leaves alone, too. `held_ms`: since when the end is held back by a mute;
+`commit_ms`, `alive_ms`: the last signs of life of the group when the incident was written."""
 
 _OLD_TABLES: Final = ("incidents", "transitions", "messages", "notices", "mutes")
 
@@ -146,9 +158,12 @@ class Database:
         self._path = path
         self._on_disk: sqlite3.Connection | None = None
         """The file while everything is kept in memory, because the disk is full."""
+        self._wrote = True
+        """Since the last look of `tidy`."""
         self._lock = _lock(path)
         try:
             self.connection = self._opened(path, now_ms)
+            self._empty_log()
         except BaseException:
             self._lock.close()
             raise
@@ -182,6 +197,7 @@ class Database:
         Raises:
             sqlite3.Error: nothing has changed.
         """
+        self._wrote = True
         try:
             with self.transaction() as connection:
                 return work(connection)
@@ -191,6 +207,20 @@ class Database:
             self._move_into_memory(str(error))
         with self.transaction() as connection:
             return work(connection)
+
+    def tidy(self) -> None:
+        """Give the room of the write-ahead log back once nothing has been written for a while.
+
+        Called from time to time: nothing was written between two calls.
+        """
+        wrote, self._wrote = self._wrote, False
+        if not wrote and not self.in_memory:
+            self._empty_log()
+
+    def _empty_log(self) -> None:
+        """Write the log into the file and cut it to nothing, if the disk has room for that."""
+        with contextlib.suppress(sqlite3.Error):
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     @property
     def in_memory(self) -> bool:
@@ -212,6 +242,7 @@ class Database:
             return False
         self.connection.close()
         self.connection, self._on_disk = self._on_disk, None
+        self._empty_log()
         _log.info("alerts_kept_on_disk_again", file=str(self._path))
         return True
 
@@ -270,6 +301,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
     connection.execute("PRAGMA foreign_keys = ON")
     (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if found != "ok":
@@ -335,16 +367,11 @@ def _move_away(path: Path, now_ms: int) -> Path:
 
 def _lock(path: Path) -> IO[bytes]:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = path.with_name(path.name + ".lock").open("wb")
+        return locked(path.with_name(path.name + ".lock"))
+    except BlockingIOError as error:
+        raise _unusable(path, "another lagwatch uses it") from error
     except OSError as error:
         raise _unusable(path, error.strerror or str(error)) from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        lock.close()
-        raise _unusable(path, "another lagwatch uses it") from error
-    return lock
 
 
 def _unusable(path: Path, problem: str) -> ConfigError:

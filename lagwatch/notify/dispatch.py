@@ -7,7 +7,7 @@ import asyncio
 import sqlite3
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
@@ -17,8 +17,8 @@ from lagwatch.clock import Clock
 from lagwatch.config.alerts_channels import ChannelSettings
 from lagwatch.errors import NotifyError, Refusal
 from lagwatch.notify.backoff import Allowance, ChannelBackoff
-from lagwatch.notify.channels.base import Channel, KeepsAlive, Limits
-from lagwatch.notify.notice import Message
+from lagwatch.notify.channels.base import Channel, ChannelLimits, KeepsAlive
+from lagwatch.notify.notice import Message, Newest
 from lagwatch.notify.outbox import Outbox
 from lagwatch.notify.suspects import Suspects
 
@@ -72,7 +72,7 @@ class Outlet:
     """How long a notice waits for others to go with it."""
     interval_s: float = 0.0
     """In a storm, from the third message on: how long notices wait after a message."""
-    limits: Limits
+    limits: ChannelLimits
     counts: DeliveryCounts = field(default_factory=DeliveryCounts)
 
 
@@ -80,11 +80,18 @@ class Dispatcher:
     """Delivers what is in the outbox."""
 
     def __init__(
-        self, outbox: Outbox, outlets: Mapping[str, Outlet], clock: Clock, chance: Random
+        self,
+        outbox: Outbox,
+        outlets: Mapping[str, Outlet],
+        clock: Clock,
+        chance: Random,
+        newest: Newest,
     ) -> None:
+        """`newest` says how far behind the group of a notice is that is sent late."""
         self._outbox = outbox
         self._clock = clock
         self._chance = chance
+        self._newest = newest
         self._deliverers: dict[str, Deliverer] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -101,7 +108,13 @@ class Dispatcher:
             self._deliverers[name] = (
                 known
                 if known is not None and known.outlet is outlet
-                else Deliverer(self._outbox, outlet, self._clock, ChannelBackoff(self._chance))
+                else Deliverer(
+                    self._outbox,
+                    outlet,
+                    self._clock,
+                    ChannelBackoff(self._chance),
+                    newest=self._newest,
+                )
             )
         for name, deliverer in before.items():
             if self._deliverers.get(name) is not deliverer and name in self._running:
@@ -164,9 +177,16 @@ class Deliverer:
     """Sends the messages of a channel one at a time; after a failure all of them pause."""
 
     def __init__(
-        self, outbox: Outbox, outlet: Outlet, clock: Clock, backoff: ChannelBackoff
+        self,
+        outbox: Outbox,
+        outlet: Outlet,
+        clock: Clock,
+        backoff: ChannelBackoff,
+        *,
+        newest: Newest,
     ) -> None:
         self._outbox = outbox
+        self._newest = newest
         self.outlet = outlet
         self._clock = clock
         self._backoff = backoff
@@ -230,7 +250,9 @@ class Deliverer:
                 standing = self._outbox.standing(self.outlet.name)
                 now_ms = self._clock.now_ms()
                 async with asyncio.timeout(self.outlet.settings.timeout_s):
-                    await channel.keep_alive([replace(one, sent_ms=now_ms) for one in standing])
+                    await channel.keep_alive(
+                        [one.sent_at(now_ms, self._newest) for one in standing]
+                    )
             except (NotifyError, TimeoutError, sqlite3.Error) as error:
                 reason = str(error) or "no answer in time"
                 _log.warning("keep_alive_failed", channel=self.outlet.name, reason=reason)
@@ -320,7 +342,9 @@ class Deliverer:
         name, limit_s = self.outlet.name, self.outlet.settings.timeout_s
         try:
             async with asyncio.timeout(limit_s):
-                answer = await self.outlet.channel.send(message.sent_at(self._clock.now_ms()))
+                answer = await self.outlet.channel.send(
+                    message.sent_at(self._clock.now_ms(), self._newest)
+                )
         except NotifyError as error:
             if error.refusal is Refusal.SOME_RECIPIENTS:
                 self._partly_delivered(message, str(error))

@@ -1,10 +1,10 @@
-"""What is sent: notices of incidents, messages of notices to one channel, and bulletins.
+"""What is sent: notices of incidents, messages of notices to one channel, and report_messages.
 
 `pack` and `unpack` turn a notice into what the file keeps and back.
 """
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum, unique
 from typing import Any, Final, Literal
@@ -23,6 +23,8 @@ _LEVELS: Final[Mapping[GroupStatus, Level]] = {
     GroupStatus.WARN: "warning",
     GroupStatus.ERR: "error",
 }
+_OLD_MS: Final = 60_000
+"""Figures that are older when they are sent say of when they are."""
 _LEVEL_BY_NAME: Final[Mapping[str, Level]] = {level: level for level in _LEVELS.values()}
 
 
@@ -87,6 +89,8 @@ class Notice:
     """The group's page; "" when `alerts.page_url` is not set."""
     verdict: Json
     """See `lagwatch.notify.verdict`."""
+    since_at_least: bool = False
+    """It turned bad at `since_ms` or before, when lagwatch did not look."""
     curve: Sequence[tuple[int, int]] = ()
     """(instant in ms, lag), oldest first: the group's total, or its worst partition's."""
     curve_of: str = ""
@@ -117,6 +121,9 @@ class Notice:
     """How many more of them there are."""
     sent_ms: int = field(default=0, compare=False)
     """When it is sent; 0: not yet."""
+    newest: Json | None = field(default=None, compare=False)
+    """Of a notice that is sent late: how far behind the group is then, with `at_ms` and the names
+    of the verdict; None where that is not known."""
 
     @property
     def closing(self) -> bool:
@@ -135,6 +142,7 @@ class Notice:
             "reason": self.reason,
             "policy": self.policy,
             "since_ms": self.since_ms,
+            "since_at_least": self.since_at_least,
             "opened_ms": self.opened_ms,
             "at_ms": self.at_ms,
             "url": self.url,
@@ -149,7 +157,26 @@ class Notice:
             "heard": self.heard,
             "earlier": [incident.as_json() for incident in self.earlier],
             "earlier_left_out": self.earlier_left_out,
+            **({} if self.newest is None else {"newest": self.newest}),
         }
+
+    @property
+    def late(self) -> bool:
+        """True if its figures are old when it is sent."""
+        return self.sent_ms - self.at_ms > _OLD_MS
+
+    def sent_at(self, now_ms: int, newest: "Newest") -> "Notice":
+        """The notice as it is sent now."""
+        sent = replace(self, sent_ms=now_ms)
+        return replace(sent, newest=newest(sent)) if sent.late else sent
+
+
+Newest = Callable[[Notice], Json | None]
+"""How far behind the group of a notice is now; None: not known."""
+
+
+def _not_known(notice: Notice) -> None:  # noqa: ARG001 of any notice
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,15 +208,15 @@ class Message:
         """The worst of its notices."""
         return "error" if any(notice.severity == "error" for notice in self.notices) else "warning"
 
-    def sent_at(self, now_ms: int) -> "Message":
+    def sent_at(self, now_ms: int, newest: Newest = _not_known) -> "Message":
         """The message as it is sent now: figures that are old by then say so."""
         return replace(
-            self, notices=tuple(replace(notice, sent_ms=now_ms) for notice in self.notices)
+            self, notices=tuple(notice.sent_at(now_ms, newest) for notice in self.notices)
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bulletin:
+class ReportMessage:
     """What is sent."""
 
     id: str
@@ -258,6 +285,7 @@ def unpack(body: bytes) -> Notice:
             reason=str(document["reason"]),
             policy=str(document["policy"]),
             since_ms=int(document["since_ms"]),
+            since_at_least=bool(document.get("since_at_least")),
             opened_ms=int(document["opened_ms"]),
             at_ms=int(document["at_ms"]),
             url=str(document["url"]),

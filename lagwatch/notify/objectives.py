@@ -14,7 +14,7 @@ from math import inf
 from typing import Final
 
 from lagwatch.config.alerts import PolicySettings
-from lagwatch.core.incident import Observation
+from lagwatch.core.incident import Observation, Reason
 from lagwatch.core.model import GroupStatus
 from lagwatch.core.words import counted, duration
 from lagwatch.notify.budget import LONGEST_MS, Key, Spent
@@ -69,6 +69,15 @@ class Objective:
             )
         return self._too_slow(seen, remaining_s)
 
+    def since_ms(self, seen: Observation, now_ms: int) -> int:
+        """By when a limit that is missed now was missed.
+
+        The oldest unread message has waited for longer than the limit since it was that old.
+        """
+        if 0 < self.max_time_lag_ms < seen.time_lag_ms:
+            return now_ms - (seen.time_lag_ms - self.max_time_lag_ms)
+        return now_ms
+
     def _too_slow(self, seen: Observation, remaining_s: float | None) -> str:
         if not self.catch_up_within_ms or remaining_s is None:
             return ""
@@ -96,6 +105,20 @@ def objective(settings: PolicySettings) -> Objective | None:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeastShares:
+    """Shares from which a limit that is missed all the time spends the budget too fast."""
+
+    fast: float
+    slow: float
+
+
+LEAST_SHARES: Final = LeastShares(
+    fast=1 - _FAST_MS / (_FAST_SHARE * _BUDGET_OF_MS),
+    slow=1 - _SLOW_MS / (_SLOW_SHARE * _BUDGET_OF_MS),
+)
+
+
 @dataclass(slots=True, kw_only=True)
 class _Behind:
     """A group that is a minute behind or more."""
@@ -116,12 +139,43 @@ class Objectives:
         self.by_policy = by_policy
         self._spent: dict[Key, Spent] = dict(spent or {})
         self._behind: dict[Key, _Behind] = {}
+        self._missed_ms: dict[Key, int] = {}
+        """Since when each limit is missed without a break."""
+        self._first_ms: int | None = None
+        """The first round: what came before was not seen."""
         self._now_ms = self._before_ms = 0
         """This round and the one before."""
 
+    def use(self, by_policy: Mapping[str, Objective]) -> None:
+        """Judge by these from now on."""
+        self.by_policy = by_policy
+        for known in (self._behind, self._missed_ms):
+            for key in [key for key in known if key[1] not in by_policy]:
+                known.pop(key)
+
+    def not_watched(
+        self, missed: Objective | None, policy: str, seen: Observation, *, only_limits: bool
+    ) -> Reason | None:
+        """Why a group misses no limit any more, if the configuration is the reason.
+
+        `missed`: the limits that it missed last; None: it missed none, or they are not known after
+        a restart. `only_limits`: nothing else was wrong. Whether `catch_up_within_s` would still be
+        missed is not known.
+        """
+        found = self.by_policy.get(policy)
+        if missed is not None and missed != found and missed.missed(seen, None):
+            return Reason.LIMIT_REMOVED if found is None else Reason.LIMIT_CHANGED
+        return Reason.LIMIT_REMOVED if found is None and only_limits else None
+
     def groups(self) -> Iterable[str]:
         """Groups of which something is remembered: they must be judged in every round."""
-        return {group for group, _ in (*self._spent, *self._behind)}
+        return {group for group, _ in (*self._spent, *self._behind, *self._missed_ms)}
+
+    def forget(self, group: str) -> None:
+        """Drop what is remembered of a group that is gone, but for its budgets."""
+        for known in (self._behind, self._missed_ms):
+            for key in [key for key in known if key[0] == group]:
+                known.pop(key)
 
     def spent_since(self, since_ms: int, now_ms: int) -> Mapping[Key, Spent]:
         """Budgets of which something was spent after an instant.
@@ -145,6 +199,8 @@ class Objectives:
             return seen, ""
         if now_ms != self._now_ms:
             self._before_ms, self._now_ms = self._now_ms, now_ms
+        if self._first_ms is None:
+            self._first_ms = now_ms
         key = group, policy
         severity = found.severity
         missed = found.missed(seen, self._remaining_s(key, found, seen, now_ms, forecast))
@@ -152,11 +208,26 @@ class Objectives:
             # whether it is kept is not known: an incident stays as it is
             unknown = seen.status is GroupStatus.OK
             return (replace(seen, status=GroupStatus.UNKNOWN) if unknown else seen), ""
+        at_least = False
         if found.share:
-            severity, missed = self._burnt(key, found, missed, now_ms)
+            severity, missed, began_ms = self._burnt(key, found, missed, now_ms)
+        else:
+            began_ms = self._began_ms(key, found, seen, now_ms) if missed else now_ms
+            at_least = began_ms <= self._first_ms
+        if not missed:
+            self._missed_ms.pop(key, None)
         if not missed or seen.status not in _JUDGED or seen.status >= severity:
             return seen, missed
-        return replace(seen, status=severity), missed
+        if 0 <= seen.since_ms <= began_ms:
+            began_ms, at_least = seen.since_ms, False
+        judged = replace(seen, status=severity, since_ms=began_ms, since_at_least=at_least)
+        return judged, missed
+
+    def _began_ms(self, key: Key, found: Objective, seen: Observation, now_ms: int) -> int:
+        """By when the limit that is missed now was missed, as far as any round could tell."""
+        before_ms = min(self._missed_ms.get(key, now_ms), now_ms)
+        self._missed_ms[key] = min(before_ms, found.since_ms(seen, now_ms))
+        return self._missed_ms[key]
 
     def _remaining_s(
         self, key: Key, found: Objective, seen: Observation, now_ms: int, forecast: Forecast
@@ -174,12 +245,15 @@ class Objectives:
 
     def _burnt(
         self, key: Key, found: Objective, missed: str, now_ms: int
-    ) -> tuple[GroupStatus, str]:
-        """How bad it is that the budget is spent as fast as it is, and why."""
+    ) -> tuple[GroupStatus, str, int]:
+        """How bad it is that the budget is spent as fast as it is, why, and since when.
+
+        Since a limit was first missed in the window, and after the burn before ended.
+        """
         spent = self._spent.get(key)
         if spent is None:
             if not missed:
-                return found.severity, ""
+                return found.severity, "", now_ms
             spent = self._spent[key] = Spent(seen_ms=self._before_ms)
         spent.note(now_ms, missed=bool(missed))
         spent.forget(now_ms - _SLOW_MS)
@@ -193,8 +267,12 @@ class Objectives:
             gone_ms = spent.within(now_ms, window_ms)
             recent_ms = spent.within(now_ms, window_ms // _SHORT)
             if gone_ms >= allowed_ms and recent_ms >= allowed_ms / _SHORT:
-                return severity, _burn_sentence(found, gone_ms, window_ms, missed)
-        return found.severity, ""
+                spent.burns = True
+                said = _burn_sentence(found, gone_ms, window_ms, missed)
+                return severity, said, spent.began_ms(now_ms, window_ms)
+        if spent.burns:
+            spent.burns, spent.ended_ms = False, now_ms
+        return found.severity, "", now_ms
 
 
 def _burn_sentence(found: Objective, gone_ms: int, window_ms: int, missed: str) -> str:

@@ -15,9 +15,9 @@ from typing import Final
 
 import structlog
 
-from lagwatch.core.incident import Tell
+from lagwatch.core.incident import Reason, Tell
 from lagwatch.errors import InputError
-from lagwatch.notify.channels.base import Limits
+from lagwatch.notify.channels.base import ChannelLimits
 from lagwatch.notify.database import Database
 from lagwatch.notify.notice import Earlier, Message, Notice, unpack
 from lagwatch.notify.store import drop_unused_payloads, new_id
@@ -114,7 +114,7 @@ class Outbox:
             if message is not None:
                 return message
 
-    def pack(self, channel: str, limits: Limits, now_ms: int) -> bool:
+    def pack(self, channel: str, limits: ChannelLimits, now_ms: int) -> bool:
         """Seal messages of all that waits; False if nothing does. Ends go in messages of their own.
 
         Each group appears once: news that later news has overtaken goes along as `earlier`.
@@ -233,7 +233,8 @@ class Outbox:
     def _message(self, row: sqlite3.Row) -> Message | None:
         """The message; dissolved, and None, if none of its notices can be read."""
         contents = self._database.connection.execute(
-            "SELECT c.*, c.notice AS number, n.thread, n.heard, n.channel, i.number AS incident,"
+            "SELECT c.*, c.notice AS number, n.thread, n.heard, n.reason, n.channel,"
+            " i.number AS incident,"
             " i.id AS incident_id, i.about, i.cluster, i.name, i.since_ms, i.closed_ms, p.body"
             " FROM contents c JOIN notices n ON n.number = c.notice"
             " JOIN incidents i ON i.number = n.incident"
@@ -256,6 +257,7 @@ class Outbox:
                     notice,
                     key=f"{content['incident_id']}.{content['step']}.{row['channel']}",
                     event=Tell(content["event"]),
+                    reason=_reason(content, notice),
                     thread=content["thread"] or "",
                     thread_open=still_open.get(content["thread"], 0),
                     heard=content["heard"] is not None,
@@ -316,7 +318,7 @@ def _by_group(rows: Sequence[sqlite3.Row]) -> list[_News]:
     return news
 
 
-def _batches(news: Sequence[_News], limits: Limits) -> Iterator[list[_News]]:
+def _batches(news: Sequence[_News], limits: ChannelLimits) -> Iterator[list[_News]]:
     """Notices of each message: ends apart from the rest, as many as fit, in their order."""
     kinds: dict[tuple[bool, str], list[_News]] = {}
     for item in news:
@@ -452,6 +454,12 @@ def _set_aside(connection: sqlite3.Connection, notice: int, error: str) -> None:
         " WHERE number = ? AND state <> 'delivered'",
         (error, notice),
     )
+
+
+def _reason(row: sqlite3.Row, notice: Notice) -> str:
+    """Why it is sent: the first notice of a channel that it is handed on to says that."""
+    handed_on = row["reason"] == Reason.HANDED_ON.value
+    return Reason.HANDED_ON.value if handed_on and row["heard"] is None else notice.reason
 
 
 def _earlier(row: sqlite3.Row, still_open: dict[str, int]) -> Earlier:

@@ -4,6 +4,7 @@ Such an incident opens once its condition has held for long enough, and closes t
 the condition has ended. It is stored and delivered like any other.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -65,8 +66,13 @@ class OwnIncidents:
         }
 
     @property
-    def open_incidents(self) -> int:
-        return sum(tracked.state.incident is not None for tracked in self._tracked.values())
+    def open_incidents(self) -> Counter[str]:
+        """By cluster; those of parts that all clusters share are not among them."""
+        return Counter(
+            cluster
+            for (_, cluster, _), tracked in self._tracked.items()
+            if cluster and tracked.state.incident is not None
+        )
 
     def channels(self) -> dict[str, EpochMs]:
         """Since when each channel has not delivered that has an open incident."""

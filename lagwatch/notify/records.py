@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Sequence
 
 from lagwatch.core.model import GroupStatus
-from lagwatch.errors import InputError, NotFoundError
+from lagwatch.errors import AmbiguousError, InputError, NotFoundError
 from lagwatch.notify.database import Database
 from lagwatch.notify.notice import Notice, level, unpack
 from lagwatch.notify.store import SUMMARY
@@ -46,11 +46,39 @@ _INCIDENTS = (
 )
 
 
-class Records:
+_BY_START = {
+    "incident": "SELECT id FROM incidents WHERE substr(id, 1, ?2) = ?1 LIMIT 3",
+    "open incident": "SELECT id FROM incidents"
+    " WHERE substr(id, 1, ?2) = ?1 AND closed_ms IS NULL LIMIT 3",
+    "mute": "SELECT id FROM mutes WHERE substr(id, 1, ?2) = ?1 LIMIT 3",
+    "dead message": "SELECT DISTINCT message FROM notices"
+    " WHERE substr(message, 1, ?2) = ?1 AND state = 'dead' LIMIT 3",
+}
+"""By kind of id: those that begin with a text (?1) of a length (?2)."""
+_SHORTEST_START = 4
+
+
+class AlertRecords:
     """Answers for the HTTP layer."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def whole_id(self, kind: str, start: str) -> str:
+        """The only id of this kind that begins so; `start` itself when there is none.
+
+        Raises:
+            AmbiguousError: several ids begin so.
+        """
+        if len(start) < _SHORTEST_START:
+            return start
+        rows = self._database.connection.execute(_BY_START[kind], (start, len(start))).fetchall()
+        ids = [str(row[0]) for row in rows]
+        if start in ids or not ids:
+            return start
+        if len(ids) > 1:
+            raise AmbiguousError(kind=kind, start=start, ids=ids)
+        return ids[0]
 
     def incidents(self, ask: IncidentAsk) -> tuple[Sequence[IncidentRecord], str]:
         """Newest first."""
@@ -244,7 +272,7 @@ def _incident(row: sqlite3.Row, transitions: tuple[Transition, ...]) -> Incident
         since_ms=row["since_ms"],
         opened_ms=row["opened_ms"],
         closed_ms=row["closed_ms"],
-        told_ms=row["told_ms"],
+        notified_ms=row["told_ms"],
         acknowledged_ms=row["acknowledged_ms"],
         acknowledged_by=row["acknowledged_by"],
         verdict=summary if notice is None else notice.verdict,

@@ -14,19 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lagwatch.core.words import duration
 from lagwatch.errors import Fault
-from lagwatch.notify.notice import Message, brief
-from lagwatch.notify.words import (
+from lagwatch.notify.message_words import (
     LONGEST_LINE,
     SHOWN_NOTICES,
-    cut,
-    details,
-    headline,
-    instant,
     plain_text,
     subject,
     tone,
     worst,
 )
+from lagwatch.notify.notice import Message, brief
+from lagwatch.notify.words import cut, details, headline, instant
 
 if TYPE_CHECKING:  # loaded with the first template: the configuration alone needs none of it
     from jinja2 import Environment, Template, nodes

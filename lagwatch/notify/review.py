@@ -3,20 +3,18 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Final
+from math import ceil
 
 from lagwatch.clock import SystemClock
 from lagwatch.config.alerts import AlertsSettings, MuteSettings, PolicySettings
 from lagwatch.config.alerts_channels import HTTP, ChannelSettings
 from lagwatch.config.settings import Settings
+from lagwatch.core.rates import FEWEST, SHORTEST_MS
 from lagwatch.errors import ConfigError, Fault
 from lagwatch.notify.channels.registry import kind_of, open_channel
 from lagwatch.notify.render import Templates
 from lagwatch.notify.review_addresses import address_doubts
-from lagwatch.notify.review_policies import file_doubts, mute_doubts, policy_doubts
-
-_ALL: Final = frozenset({"", ".*", ".+", "^.*$", "^.+$"})
-"""Patterns that match every name."""
+from lagwatch.notify.review_policies import ALL, file_doubts, mute_doubts, policy_doubts
 
 
 def review(settings: Settings) -> list[Fault]:
@@ -27,6 +25,8 @@ def review(settings: Settings) -> list[Fault]:
         *_patterns(alerts.policies, "policies", settings.clusters),
         *_patterns(alerts.mutes, "mutes", settings.clusters),
         *_page(alerts),
+        *_unseen(settings),
+        *_rates(settings),
         *policy_doubts(alerts),
         *mute_doubts(alerts),
         *file_doubts(alerts),
@@ -78,7 +78,7 @@ def _policies(alerts: AlertsSettings) -> Iterator[Fault]:
         if catch_all:
             problem = f"is never reached: {catch_all} before it matches every group"
             yield _fault(key, "", problem, f"Put it before alerts.policies.{catch_all}.")
-        elif {policy.cluster, policy.group, policy.topic} <= _ALL:
+        elif {policy.cluster, policy.group, policy.topic} <= ALL:
             catch_all = name
         if policy.threshold != "never" and not channels:
             remedy = "Add one, for example [alerts.webhook.NAME]."
@@ -122,6 +122,43 @@ def _page(alerts: AlertsSettings) -> Iterator[Fault]:
     if url and not url.startswith(HTTP):
         problem, remedy = "is no http(s) URL, so links would not work", "Write https://host."
         yield _fault("alerts.page_url", "", problem, remedy)
+
+
+def _unseen(settings: Settings) -> Iterator[Fault]:
+    """A cluster counts as unseen only once its data are stale."""
+    unseen_s = settings.alerts.cluster_unseen_s
+    for name, cluster in settings.clusters.items():
+        polled = cluster.commits == "admin"
+        stale_s = cluster.polled_stale_after_s if polled else cluster.stale_after_s
+        if unseen_s < stale_s and "cluster_unseen_s" in settings.alerts.model_fields_set:
+            yield _fault(
+                "alerts.cluster_unseen_s",
+                f"{unseen_s:g}",
+                f"has no effect below the {stale_s:g} s after which data of {name} are stale, "
+                "three times the interval at which they are read",
+                f"Set it to {stale_s:g} or more.",
+            )
+
+
+def _rates(settings: Settings) -> Iterator[Fault]:
+    """A forecast needs a rate, and a rate a window that is long enough."""
+    windows, least_s = settings.windows, SHORTEST_MS / 1000
+    apart_s = windows.min_distance_s
+    if windows.intervals >= FEWEST and (windows.intervals - 1) * apart_s >= least_s:
+        return
+    remedy = "Set windows.min_distance_s to 1."
+    if apart_s:
+        remedy = f"Set it to {max(FEWEST, ceil(least_s / apart_s) + 1)} or more."
+    for name, policy in settings.alerts.policies.items():
+        if policy.catch_up_within_s:
+            yield _fault(
+                "windows.intervals",
+                str(windows.intervals),
+                f"gives groups that commit often no rate, so alerts.policies.{name}"
+                f".catch_up_within_s is never missed by them: a rate needs {FEWEST} commits over "
+                f"{least_s:g} s, and windows.min_distance_s is {apart_s:g}",
+                remedy,
+            )
 
 
 def _fault(key: str, value: str, problem: str, remedy: str) -> Fault:

@@ -3,14 +3,22 @@
 import os
 import re
 from collections.abc import Iterator
+from itertools import pairwise
+from math import ceil
 from pathlib import Path
 from typing import Final
 
 from lagwatch.clock import SystemClock
-from lagwatch.config.alerts import AlertsSettings, MuteSettings, PolicySettings
+from lagwatch.config.alerts import DAYS, AlertsSettings, MuteSettings, PolicySettings
 from lagwatch.config.alerts_channels import HTTP
+from lagwatch.core.words import duration
 from lagwatch.errors import Fault
+from lagwatch.notify.objectives import LEAST_SHARES
 
+ALL: Final = frozenset({"", ".*", ".+", "^.*$", "^.+$"})
+"""Patterns that match every name."""
+_LONGEST_MUTE_S: Final = 31 * 86_400
+"""Of all groups: nobody maintains everything for longer than a month."""
 _LIMITS: Final = ("max_time_lag_s", "max_lag", "catch_up_within_s", "lost_records")
 _ANCHORS: Final = re.compile(r"\\[AZ]|[\^$()]|\?:")
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:(?!\s)", re.IGNORECASE)
@@ -22,15 +30,12 @@ def policy_doubts(alerts: AlertsSettings) -> Iterator[Fault]:
     for name, policy in alerts.policies.items():
         key = f"alerts.policies.{name}"
         yield from _never_sent(key, policy)
+        yield from _never_burnt(key, policy)
+        yield from _timing(key, policy)
         yield from _floors(key, policy)
         yield from _names(key, policy)
         yield from _runbook(key, policy)
-        known = {*policy.channels, *alerts.also_to}
-        for channel in policy.escalate_to:
-            if channel in known:
-                problem = "gets the notices of the policy already, so nothing escalates"
-                remedy = "Name another channel, or remove it from channels and alerts.also_to."
-                yield _fault(f"{key}.escalate_to", channel, problem, remedy)
+        yield from _escalation(key, policy, alerts)
 
 
 def mute_doubts(alerts: AlertsSettings) -> Iterator[Fault]:
@@ -41,6 +46,9 @@ def mute_doubts(alerts: AlertsSettings) -> Iterator[Fault]:
         yield from _names(key, mute)
         if mute.ends and mute.ends_at.timestamp() * 1000 <= now_ms:
             yield _fault(f"{key}.ends", mute.ends, "is past: it mutes nothing", "Remove the mute.")
+        if {mute.cluster, mute.group} <= ALL and (for_long := _for_long(mute)):
+            problem = f"mutes all groups {for_long}, so that no group is ever reported"
+            yield _fault(key, "", problem, "Name clusters or groups, or a shorter window.")
 
 
 def file_doubts(alerts: AlertsSettings) -> Iterator[Fault]:
@@ -71,6 +79,70 @@ def _never_sent(key: str, policy: PolicySettings) -> Iterator[Fault]:
         yield _fault(f"{key}.objective_severity", "warning", problem, remedy)
 
 
+def _never_burnt(key: str, policy: PolicySettings) -> Iterator[Fault]:
+    """A share that is so low that a limit missed all the time does not spend its budget."""
+    share = policy.objective_share
+    if not share:
+        return
+    slow, fast = (ceil(least * 1000) / 1000 for least in (LEAST_SHARES.slow, LEAST_SHARES.fast))
+    if share < LEAST_SHARES.slow:
+        problem = "leaves so much that no incident ever opens"
+        yield _fault(f"{key}.objective_share", share, problem, f"Set {slow:g} or more.")
+    elif share < LEAST_SHARES.fast and policy.threshold == "error":
+        problem = (
+            "leaves so much that only its slow burn is ever found, which is a warning: "
+            'with threshold = "error" no incident opens'
+        )
+        remedy = f'Set {fast:g} or more, or threshold = "warning".'
+        yield _fault(f"{key}.objective_share", share, problem, remedy)
+
+
+def _timing(key: str, policy: PolicySettings) -> Iterator[Fault]:
+    """Times that do not fit together."""
+    if 0 < policy.escalate_after_s < policy.for_s:
+        problem = (
+            f"is less than for_s ({policy.for_s:g}); it counts from the opening, when the trouble "
+            "has lasted for_s"
+        )
+        remedy = f"Set it to {policy.for_s:g} or more."
+        yield _fault(f"{key}.escalate_after_s", f"{policy.escalate_after_s:g}", problem, remedy)
+    if 0 < policy.remind_s < policy.for_s and "remind_s" in policy.model_fields_set:
+        problem = (
+            f"is less than for_s ({policy.for_s:g}): it repeats sooner what is first reported "
+            "after that time"
+        )
+        remedy = f"Set it to {policy.for_s:g} or more; 0 sends no reminders."
+        yield _fault(f"{key}.remind_s", f"{policy.remind_s:g}", problem, remedy)
+    if policy.send_once and policy.remind_s and "remind_s" in policy.model_fields_set:
+        problem = "has no effect with send_once = true, which sends no reminders"
+        yield _fault(f"{key}.remind_s", f"{policy.remind_s:g}", problem, "Remove one of the two.")
+
+
+def _escalation(key: str, policy: PolicySettings, alerts: AlertsSettings) -> Iterator[Fault]:
+    """Channels to which nothing escalates."""
+    errors_only = {name for name, channel in alerts.channels() if channel.threshold == "error"}
+    known = {*policy.channels, *alerts.also_to}
+    for channel in policy.escalate_to:
+        if channel in known:
+            problem = "gets the notices of the policy already, so nothing escalates"
+            remedy = "Name another channel, or remove it from channels and alerts.also_to."
+            yield _fault(f"{key}.escalate_to", channel, problem, remedy)
+        elif channel in errors_only and policy.threshold == "warning":
+            problem = "gets errors only, so an incident that is a warning never escalates to it"
+            remedy = f'Set threshold = "warning" for {channel}, or name another channel.'
+            yield _fault(f"{key}.escalate_to", channel, problem, remedy)
+
+
+def _for_long(mute: MuteSettings) -> str:
+    """For how long a mute goes on without a break, in words; "" if that is not too long."""
+    if mute.starts:
+        length_s = (mute.ends_at - mute.starts_at).total_seconds()
+        return f"for {duration(length_s)}" if length_s > _LONGEST_MUTE_S else ""
+    days = sorted(DAYS.index(day) for day in mute.days)
+    breaks = [after - before for before, after in pairwise([*days, days[0] + len(DAYS)])]
+    return "at all times" if mute.duration_s >= max(breaks) * 86_400 else ""
+
+
 def _floors(key: str, policy: PolicySettings) -> Iterator[Fault]:
     """Below its floor a group counts as OK, also if it misses a limit."""
     for floor, limit in (("minimum_lag", "max_lag"), ("minimum_time_lag_s", "max_time_lag_s")):
@@ -98,5 +170,6 @@ def _runbook(key: str, policy: PolicySettings) -> Iterator[Fault]:
 
 
 def _fault(key: str, value: object, problem: str, remedy: str) -> Fault:
-    shown = f'"{value}"' if isinstance(value, str) and not value.isdigit() else str(value)
+    quoted = isinstance(value, str) and value and not value.isdigit()
+    shown = f'"{value}"' if quoted else str(value)
     return Fault(key=key, value=shown, problem=problem, remedy=remedy)

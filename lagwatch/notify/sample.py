@@ -20,6 +20,10 @@ from lagwatch.notify.notice import About, Message, Notice
 from lagwatch.notify.verdict import cause_json, nothing_known, verdict_json
 
 _AT_MS: Final = 1_800_000_000_000
+GROUP: Final = ("sample", "lagwatch-sample")
+"""Cluster and group of the sample."""
+LASTS_MS: Final = 60_000
+"""From the opening to the end."""
 
 
 _CAUSE: Final = Cause(
@@ -37,24 +41,32 @@ _CAUSE: Final = Cause(
 
 
 def sample_messages(
-    channel: str = "sample", *, at_ms: int = _AT_MS, id_: str = "sample"
+    channel: str = "sample",
+    *,
+    at_ms: int = _AT_MS,
+    id_: str = "sample",
+    zone: str = "UTC",
+    url: str = "",
 ) -> tuple[Message, Message]:
-    """A message that opens an incident, and a message that closes it."""
-    opening = Message(
-        id=f"{id_}-open", channel=channel, at_ms=at_ms, notices=(_notice(at_ms, id_),)
-    )
+    """A message that opens an incident, and a message that closes it a minute later.
+
+    `zone`: time zone in which instants are written; `url`: the group's page.
+    """
+    opened = replace(_notice(at_ms, id_), zone=zone, url=url)
+    opening = Message(id=f"{id_}-open", channel=channel, at_ms=at_ms, notices=(opened,))
     closed = replace(
-        _notice(at_ms, id_),
+        opened,
         key=f"{id_}.2.{channel}",
         event=Tell.CLOSE,
+        heard=True,
         kinds=(),
         cause=None,
         reason=Reason.HEALED.value,
-        at_ms=at_ms + 60_000,
+        at_ms=at_ms + LASTS_MS,
         thread_open=0,
-        verdict=verdict_json(_healed(at_ms + 60_000)),
+        verdict=verdict_json(_healed(at_ms + LASTS_MS)),
     )
-    closing = Message(id=f"{id_}-close", channel=channel, at_ms=at_ms + 60_000, notices=(closed,))
+    closing = Message(id=f"{id_}-close", channel=channel, at_ms=at_ms + LASTS_MS, notices=(closed,))
     return opening, closing
 
 
@@ -65,7 +77,7 @@ def trial_messages() -> tuple[Message, ...]:
     verdict but the problem.
     """
     opening, closing = sample_messages()
-    gone = nothing_known("sample", "lagwatch-sample", _AT_MS, GroupStatus.NOTFOUND.name)
+    gone = nothing_known(*GROUP, _AT_MS, GroupStatus.NOTFOUND.name)
     return (
         opening,
         closing,
@@ -92,8 +104,8 @@ def _notice(at_ms: int, id_: str) -> Notice:
         key=f"{id_}.1",
         incident=id_,
         event=Tell.OPEN,
-        cluster="sample",
-        group="lagwatch-sample",
+        cluster=GROUP[0],
+        group=GROUP[1],
         severity="error",
         reason=Reason.FIRST.value,
         policy="sample",
@@ -144,8 +156,8 @@ def _verdict(at_ms: int) -> GroupVerdict:
         lost=0,
     )
     return GroupVerdict(
-        cluster="sample",
-        group="lagwatch-sample",
+        cluster=GROUP[0],
+        group=GROUP[1],
         at_ms=EpochMs(at_ms),
         status=GroupStatus.ERR,
         rule=Rule.STOPPED,

@@ -9,7 +9,8 @@ from typing import Final
 import orjson
 import structlog
 
-from lagwatch.core.incident import Act, Decision, Incident, Reason, State, Tell, told_to
+from lagwatch.core.departure import LastSeen
+from lagwatch.core.incident import Act, Decision, Incident, Reason, State, Tell, channel_event
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.core.trouble import kind_words, kinds_of
 from lagwatch.errors import InputError
@@ -36,6 +37,8 @@ class Kept:
     """Share of full windows when the group was last seen bad."""
     state: State
     about: About = About.GROUP
+    last: LastSeen | None = None
+    """The last signs of life of the group that are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,8 @@ class Change:
     as_burrow: bool
     """Send everything to every channel, as Burrow does."""
     about: About = About.GROUP
+    last: LastSeen | None = None
+    """The last signs of life of the group."""
 
 
 def new_id() -> str:
@@ -136,32 +141,6 @@ class IncidentStore:
             )
         )
 
-    def greet(
-        self, listeners: Mapping[str, Listener], policies: Mapping[str, Sequence[str]]
-    ) -> int:
-        """Queue every open incident for channels that are new; returns how many notices were made.
-
-        `policies` names the channels of each policy.
-        """
-
-        def work(connection: sqlite3.Connection) -> int:
-            known = {row["name"] for row in connection.execute("SELECT name FROM channels")}
-            made = 0
-            for name, listener in listeners.items():
-                if name not in known:
-                    chosen = [policy for policy, channels in policies.items() if name in channels]
-                    made += _greet(connection, listener, chosen)
-            connection.executemany(
-                "INSERT OR IGNORE INTO channels VALUES (?, '')", [(name,) for name in listeners]
-            )
-            connection.execute(
-                "DELETE FROM channels WHERE name NOT IN (SELECT value FROM json_each(?))",
-                (orjson.dumps(list(listeners)).decode(),),
-            )
-            return made
-
-        return self._database.write(work)
-
     def prune(self, before_ms: int) -> None:
         """Forget incidents closed before the instant, unless a notice of them is not delivered."""
 
@@ -176,22 +155,6 @@ class IncidentStore:
             drop_unused_payloads(connection)
 
         self._database.write(work)
-
-
-def _greet(connection: sqlite3.Connection, listener: Listener, policies: Sequence[str]) -> int:
-    """Queue open incidents that other channels have received."""
-    return connection.execute(
-        "INSERT OR IGNORE INTO notices (incident, channel, step, event, severity, reason, at_ms,"
-        " state, payload) SELECT i.number, ?1, (SELECT max(t.number) FROM transitions t"
-        "  WHERE t.incident = i.number), 'open', CASE i.severity WHEN ?2 THEN 'error' ELSE"
-        "  'warning' END, 'new_channel', i.told_ms, 'waiting', i.payload FROM incidents i"
-        " WHERE i.closed_ms IS NULL AND i.told IS NOT NULL AND i.payload IS NOT NULL"
-        " AND i.severity >= ?3 AND i.policy IN (SELECT value FROM json_each(?4))",
-        (
-            *(listener.channel, int(GroupStatus.ERR), int(listener.threshold)),
-            orjson.dumps([*policies]).decode(),
-        ),
-    ).rowcount
 
 
 def drop_unused_payloads(connection: sqlite3.Connection) -> None:
@@ -232,25 +195,36 @@ class _Recording:
             "INSERT INTO incidents"
             " (id, about, cluster, name, policy, severity, since_ms, opened_ms,"
             " closed_ms, told, told_ms, held_back, quiet_until_ms, complete, summary, payload,"
-            " handed_on, named) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            " handed_on, named, since_at_least, commit_ms, alive_ms)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
             " ON CONFLICT (id) DO UPDATE SET policy = excluded.policy,"
+            # they change when the clock is set back
+            " since_ms = excluded.since_ms, opened_ms = excluded.opened_ms,"
+            " since_at_least = excluded.since_at_least,"
             " severity = excluded.severity, closed_ms = excluded.closed_ms, told = excluded.told,"
             " told_ms = excluded.told_ms, held_back = excluded.held_back,"
             " quiet_until_ms = excluded.quiet_until_ms, complete = excluded.complete,"
             " summary = excluded.summary, payload = excluded.payload,"
-            " handed_on = excluded.handed_on, named = excluded.named RETURNING number",
+            " handed_on = excluded.handed_on, named = excluded.named,"
+            " commit_ms = excluded.commit_ms, alive_ms = excluded.alive_ms RETURNING number",
             (
                 *(change.incident, change.about.value, change.cluster, change.group),
                 change.policy,
                 *(int(incident.severity), incident.since_ms, incident.opened_ms),
                 None if is_open else self._now_ms,
-                None if incident.told is None else int(incident.told),
-                incident.told_ms,
+                None if incident.notified is None else int(incident.notified),
+                incident.notified_ms,
                 None if change.after.held_back is None else change.after.held_back.value,
                 *(change.after.quiet_until_ms, change.complete, _summary(change.notice.verdict)),
                 payload if is_open else None,
                 incident.handed_on,
                 None if incident.named is None else " ".join(kind_words(incident.named)),
+                incident.since_at_least,
+                *(
+                    (None, None)
+                    if (last := change.last) is None
+                    else (last.commit_ms, last.alive_ms)
+                ),
             ),
         ).fetchone()
         return int(row[0]), int(payload or 0)
@@ -302,7 +276,7 @@ class _Recording:
         """The event for a channel, which may have missed earlier ones."""
         tell = self._change.decision.tell
         if not self._change.as_burrow:
-            tell = told_to(tell, self._severity, threshold, knows=known is not None)
+            tell = channel_event(tell, self._severity, threshold, knows=known is not None)
         overtaken = known is not None and known["heard"] is None and known["state"] != "queued"
         if overtaken and tell not in (Tell.NOTHING, Tell.CLOSE):
             return Tell.OPEN  # the opening itself has not been received yet
@@ -315,12 +289,15 @@ class _Recording:
             "INSERT INTO notices (incident, channel, step, event, severity, reason, at_ms, state,"
             " payload) VALUES (?, ?, ?, ?, ?, ?, ?, 'waiting', ?)"
             " ON CONFLICT (incident, channel) DO UPDATE SET step = excluded.step,"
-            " event = excluded.event, severity = excluded.severity, reason = excluded.reason,"
+            " event = excluded.event, severity = excluded.severity, reason = CASE"
+            # a channel that the incident is handed on to reads that first, whatever came since
+            "  WHEN heard IS NULL AND reason = ? AND excluded.event <> 'close' THEN reason"
+            "  ELSE excluded.reason END,"
             " at_ms = excluded.at_ms, state = 'waiting', payload = excluded.payload,"
             " message = NULL, attempts = 0, tried_ms = 0, last_error = '', ended_ms = NULL",
             (
                 *(self._incident, channel, step, event.value, notice.severity, notice.reason),
-                *(notice.at_ms, payload),
+                *(notice.at_ms, payload, Reason.HANDED_ON.value),
             ),
         )
 
@@ -340,15 +317,16 @@ def _kept(row: sqlite3.Row) -> Kept:
     if row["closed_ms"] is not None:
         state = State(
             quiet_until_ms=EpochMs(row["quiet_until_ms"]),
-            quiet_told=None if row["told"] is None else GroupStatus(row["told"]),
+            last_severity=None if row["told"] is None else GroupStatus(row["told"]),
         )
     else:
         incident = Incident(
             since_ms=EpochMs(row["since_ms"]),
+            since_at_least=bool(row["since_at_least"]),
             opened_ms=EpochMs(row["opened_ms"]),
             severity=GroupStatus(row["severity"]),
-            told=None if row["told"] is None else GroupStatus(row["told"]),
-            told_ms=None if row["told_ms"] is None else EpochMs(row["told_ms"]),
+            notified=None if row["told"] is None else GroupStatus(row["told"]),
+            notified_ms=None if row["told_ms"] is None else EpochMs(row["told_ms"]),
             handed_on=bool(row["handed_on"]),
             acknowledged=row["acknowledged_ms"] is not None,
             named=None if row["named"] is None else kinds_of(row["named"].split()),
@@ -370,6 +348,9 @@ def _kept(row: sqlite3.Row) -> Kept:
         complete=row["complete"],
         state=state,
         about=About(row["about"]),
+        last=None
+        if row["commit_ms"] is None
+        else LastSeen(commit_ms=row["commit_ms"], alive_ms=row["alive_ms"], at_least=True),
     )
 
 

@@ -1,11 +1,13 @@
 """Verdicts as receivers and templates get them: plain JSON; what is not known is null."""
 
+from dataclasses import replace
 from typing import Any, Final
 
 from lagwatch.core.causes import Cause
 from lagwatch.core.forecast import CatchUpReason, GroupOutlook
-from lagwatch.core.model import GroupVerdict, PartitionVerdict, WindowEntry
+from lagwatch.core.model import GroupVerdict, PartitionVerdict, TimeLagReason, WindowEntry
 from lagwatch.core.rules import row_of, sentence
+from lagwatch.core.snapshot import ClusterSnapshot
 
 WORST_PARTITIONS: Final = 10
 """Partitions listed in a notice; the number left out is given with them."""
@@ -62,18 +64,63 @@ def cause_json(cause: Cause) -> dict[str, Any]:
     }
 
 
-def growth_json(verdict: GroupVerdict, outlook: GroupOutlook) -> dict[str, float]:
-    """`lag_grows_per_s` (messages) of a group that reads and still falls behind; else empty.
+def behind_json(verdict: GroupVerdict, outlook: GroupOutlook) -> dict[str, Any]:
+    """What keeps a group behind whose verdict is good: empty, or one of two fields.
+
+    `lag_grows_per_s` (messages): it reads, too slowly. `not_read`: nothing is read of any partition
+    (`all`) or of one that waits (`some`).
 
     A healthy group is always a few messages behind, and their number goes up and down: that counts
     only where the oldest unread message is two minutes old, as for the rule `falling_behind`.
     """
-    grows_per_s = outlook.whole.lag_trend_per_s
-    falls = outlook.whole.catch_up_reason is CatchUpReason.FALLING_BEHIND
-    late = verdict.time_lag_s is not None and verdict.time_lag_s >= _LATE_S
-    if not falls or not late or grows_per_s is None or grows_per_s <= 0:
+    whole = outlook.whole
+    if verdict.time_lag_s is None or verdict.time_lag_s < _LATE_S:
+        return {}
+    if whole.catch_up_reason is CatchUpReason.NOT_MOVING:
+        return {"not_read": "some" if whole.consumed_per_s else "all"}
+    grows_per_s = whole.lag_trend_per_s
+    falls = whole.catch_up_reason is CatchUpReason.FALLING_BEHIND
+    if not falls or grows_per_s is None or grows_per_s <= 0:
         return {}
     return {"lag_grows_per_s": grows_per_s}
+
+
+def limit_json(verdict: GroupVerdict, lag_trend_per_s: float | None) -> dict[str, Any]:
+    """Fields of a group that misses a limit while none of its partitions is bad.
+
+    `partitions`: those that are at least half as far behind as the one furthest behind, in time
+    where that is known, else in messages. `lag_trend_per_s`: by how many messages the lag grows.
+    """
+    by_time = max((each.time_lag_s or 0.0 for each in verdict.partitions), default=0.0) > 0
+
+    def behind(partition: PartitionVerdict) -> float:
+        return (partition.time_lag_s if by_time else partition.current_lag) or 0.0
+
+    most = max(map(behind, verdict.partitions), default=0.0)
+    late = tuple(
+        each for each in verdict.partitions if behind(each) > 0 and 2 * behind(each) >= most
+    )
+    found = verdict_json(replace(verdict, partitions=late))
+    names = ("partitions", "partitions_left_out", "owners")
+    return {**{name: found[name] for name in names}, "lag_trend_per_s": lag_trend_per_s}
+
+
+def figures_json(snapshot: ClusterSnapshot, group: str) -> dict[str, Any] | None:
+    """How far behind a group is in a snapshot, with the names of a verdict; None: it is gone."""
+    number = snapshot.group_index.get(group)
+    if number is None:
+        return None
+    columns = snapshot.group
+    known = bool(columns.max_lag_row[number] >= 0)
+    late_ms = int(columns.time_lag_ms[number])
+    bound = TimeLagReason(int(columns.time_lag_reason[number])).bound
+    return {
+        "at_ms": int(snapshot.at_ms),
+        "total_lag": int(columns.total_lag[number]) if known else None,
+        "readable_lag": int(columns.readable_lag[number]) if known else None,
+        "time_lag_s": None if late_ms < 0 else late_ms / 1000,
+        "time_lag_bound": bound.value,
+    }
 
 
 def nothing_known(cluster: str, group: str, at_ms: int, status: str = "") -> dict[str, Any]:

@@ -23,6 +23,7 @@ from lagwatch.core.incident import (
     Policy,
     Reason,
     State,
+    by_clock,
     gone,
     grade,
     step,
@@ -31,7 +32,7 @@ from lagwatch.core.model import EpochMs, GroupStatus, PartitionStatus, Rule, Rul
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.trouble import Kinds
 from lagwatch.notify.budget import Key, Spent
-from lagwatch.notify.objectives import Objectives
+from lagwatch.notify.objectives import Objective, Objectives
 from lagwatch.notify.policies import PolicyBook
 from lagwatch.notify.store import Kept, new_id
 
@@ -39,6 +40,9 @@ _SAMPLES: Final = 240
 """Most samples of lag kept per group; older ones are thinned out."""
 _SETTLING_MS: Final = 600_000
 """After a start, windows fill again: for so long they may say that all is well too soon."""
+_GONE_FOR_MS: Final = 60_000
+"""After a start, for so long a group of an incident must be missing: a broker that has just started
+lists only the groups that it has loaded."""
 
 Topics = frozenset[str]
 Muted = Callable[[str], bool]
@@ -64,6 +68,10 @@ class _Tracked:
     """Its last signs of life, since lagwatch started."""
     gone_ms: int | None = None
     """When it was first not in the snapshot any more."""
+    removed: bool = False
+    """It was removed from lagwatch by request, and has not come back."""
+    missed: Objective | None = None
+    """The limits that it missed when it was last seen bad; None: none."""
     bad_ms: dict[int, int] = field(default_factory=dict)
     """When each of its windows was last seen bad."""
 
@@ -94,6 +102,8 @@ class Decided:
     """The last signs of life of a group that no longer exists, if they are known."""
     gone_ms: int | None
     """When it was first missed; None while it exists."""
+    removed: bool
+    """It is gone because it was removed from lagwatch by request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,11 +127,14 @@ class Watch:
         spent: Mapping[Key, Spent],
         *,
         started_ms: int,
+        follows: Callable[[str], bool] = lambda _: True,
     ) -> None:
+        """`follows`: does the cluster's configuration let a group in?"""
         self._cluster = cluster
         self._book = book
         self._objectives = Objectives(book.objectives, spent)
         self._started_ms = started_ms
+        self._follows = follows
         self._tracked: dict[str, _Tracked] = {}
         self._policies: dict[str, Mapping[str, Policy | None]] = {}
         self._layout: object = None
@@ -133,7 +146,7 @@ class Watch:
     def use(self, book: PolicyBook) -> None:
         """Decide by these policies from now on."""
         self._book = book
-        self._objectives.by_policy = book.objectives
+        self._objectives.use(book.objectives)
         self._policies.clear()
         for tracked in self._tracked.values():
             tracked.policy = book.by_name.get(tracked.policy_name)
@@ -200,12 +213,17 @@ class Watch:
                 acknowledged = replace(tracked.state.incident, acknowledged=True)
                 tracked.state = replace(tracked.state, incident=acknowledged)
 
+    def remove(self, group: str) -> None:
+        """The group is removed from lagwatch by request: its incident ends with the next round."""
+        if group in self._tracked:
+            self._tracked[group].removed = True
+
     def _restore(self, kept: Kept) -> None:
         policy = self._book.by_name.get(kept.policy)
         state = kept.state
         if policy is not None and policy.burrow and state.incident is not None:
-            told_ms = state.incident.told_ms
-            state = State(incident=state.incident, quiet_until_ms=told_ms)
+            notified_ms = state.incident.notified_ms
+            state = State(incident=state.incident, quiet_until_ms=notified_ms)
         self._tracked[kept.group] = _Tracked(
             state=state,
             policy=policy,
@@ -213,6 +231,7 @@ class Watch:
             incident=kept.incident,
             complete=kept.complete,
             restored=bool(kept.incident),
+            last=kept.last,
         )
 
     def _look(self, this: _Round, group: str, number: int | None) -> Decided | None:
@@ -225,7 +244,7 @@ class Watch:
             tracked = _Tracked()
         _note_life(tracked, this, group, number)
         if (
-            (tracked.restored and self._is_settling(snapshot, number, tracked, graded, now_ms))
+            (tracked.restored and self._is_settling(this, group, number, tracked, graded))
             or _is_half_judged(snapshot, number, tracked, graded)
             or _has_gone_quiet(snapshot, number, tracked, graded, policy)
         ):
@@ -233,11 +252,13 @@ class Watch:
         is_bad = graded.severity in (GroupStatus.WARN, GroupStatus.ERR)
         if is_bad and number is not None:
             tracked.restored = False
+            tracked.missed = self._objectives.by_policy.get(policy.name) if missed else None
             tracked.complete = float(snapshot.group.complete[number])
             tracked.bad_ms |= dict.fromkeys(_bad_windows(snapshot, number), now_ms)
             _sample(tracked.samples, now_ms, int(snapshot.group.total_lag[number]))
-        before = tracked.state
-        after, decision = step(before, graded, policy, now_ms, muted=this.muted(group))
+        before = by_clock(tracked.state, policy, now_ms)
+        waits = replace(policy, close_for_ms=0) if tracked.removed else policy
+        after, decision = step(before, graded, waits, now_ms, muted=this.muted(group))
         if number is None or is_bad or before is not QUIET:
             self.reasons[decision.reason] += 1
         if decision.silent:
@@ -261,6 +282,7 @@ class Watch:
             lost_ms=lost_ms,
             last=tracked.last,
             gone_ms=tracked.gone_ms,
+            removed=tracked.removed,
         )
 
     def _set(self, group: str, tracked: _Tracked, state: State) -> None:
@@ -282,7 +304,9 @@ class Watch:
         if before is None and tracked is not None:  # the policy is no more in the file
             before = Policy(name=tracked.policy_name)
         if number is None:
-            return before, gone(), ""
+            self._objectives.forget(group)
+            left_out = Graded(severity=GroupStatus.OK, reason=Reason.NOT_FOLLOWED)
+            return before, gone() if self._follows(group) else left_out, ""
         found = []
         for policy, seen, topics in self._seen(this.snapshot, group, number):
             judged, missed = self._objectives.judged(
@@ -292,7 +316,8 @@ class Watch:
                 this.now_ms,
                 partial(_remaining_s, this.outlook, group, topics),
             )
-            found.append((policy, grade(judged, policy), missed))
+            graded = self._unless_unwatched(grade(judged, policy), seen, tracked, policy)
+            found.append((policy, graded, missed))
         bad = [finding for finding in found if finding[1].severity not in (None, GroupStatus.OK)]
         if bad:
             return min(
@@ -301,8 +326,20 @@ class Watch:
         unjudged = next((finding for finding in found if finding[1].severity is None), None)
         first = unjudged or (found[0] if found else None)
         if first is None:  # no policy applies to the group (any more)
-            return before, Graded(severity=GroupStatus.OK, reason=Reason.BELOW_THRESHOLD), ""
+            return before, Graded(severity=GroupStatus.OK, reason=Reason.NO_POLICY), ""
         return before or first[0], first[1], first[2]
+
+    def _unless_unwatched(
+        self, graded: Graded, seen: Observation, tracked: _Tracked | None, policy: Policy
+    ) -> Graded:
+        """With the reason if a group is good only because its limit was removed or changed."""
+        incident = None if tracked is None else tracked.state.incident
+        if tracked is None or incident is None or graded.severity is not GroupStatus.OK:
+            return graded
+        reason = self._objectives.not_watched(
+            tracked.missed, policy.name, seen, only_limits=incident.named == frozenset()
+        )
+        return graded if reason is None else replace(graded, reason=reason)
 
     def _seen(
         self, snapshot: ClusterSnapshot, group: str, number: int
@@ -325,22 +362,28 @@ class Watch:
         return [(policy, _part(snapshot, number, topics), topics) for policy, topics in parts]
 
     def _is_settling(
-        self,
-        snapshot: ClusterSnapshot,
-        number: int | None,
-        tracked: _Tracked,
-        graded: Graded,
-        now_ms: int,
+        self, this: _Round, group: str, number: int | None, tracked: _Tracked, graded: Graded
     ) -> bool:
         """True if the group may look better only because little is known yet after a start."""
         if not _is_better(graded, tracked.state):
             return False
-        started_ms = now_ms - self._started_ms
-        if number is not None and started_ms < _unmoved_ms(snapshot, number, tracked.state):
+        snapshot, started_ms = this.snapshot, this.now_ms - self._started_ms
+        if number is None:
+            gone = tracked.removed or _is_surely_gone(this, group, tracked)
+            return not gone and started_ms < _SETTLING_MS
+        if started_ms < _unmoved_ms(snapshot, number, tracked.state):
             return True
         if started_ms >= _SETTLING_MS:
             return False
-        return number is None or float(snapshot.group.complete[number]) < tracked.complete
+        return float(snapshot.group.complete[number]) < tracked.complete
+
+
+def _is_surely_gone(this: _Round, group: str, tracked: _Tracked) -> bool:
+    """True if all commits are read, Kafka lists its groups, and this one is in neither."""
+    listed, gone_ms = this.snapshot.listed, tracked.gone_ms
+    if listed is None or group in listed or gone_ms is None:
+        return False
+    return this.now_ms - gone_ms >= _GONE_FOR_MS
 
 
 def _note_life(tracked: _Tracked, this: _Round, group: str, number: int | None) -> None:
@@ -348,7 +391,7 @@ def _note_life(tracked: _Tracked, this: _Round, group: str, number: int | None) 
     if number is None:
         tracked.gone_ms = this.now_ms if tracked.gone_ms is None else tracked.gone_ms
         return
-    tracked.gone_ms = None
+    tracked.gone_ms, tracked.removed = None, False
     snapshot = this.snapshot
     info = snapshot.info.get(group)
     if info is not None and (info.type == "share" or info.state == "Unknown"):
@@ -503,7 +546,12 @@ def _topics(snapshot: ClusterSnapshot, number: int) -> list[str]:
 
 _OPEN: Final = np.isin(
     np.arange(len(TimeLagReason)),
-    (TimeLagReason.BEYOND_HISTORY, TimeLagReason.NOT_SAMPLED, TimeLagReason.SAMPLES_APART),
+    (
+        TimeLagReason.BEYOND_HISTORY,
+        TimeLagReason.NOT_SAMPLED,
+        TimeLagReason.SAMPLES_APART,
+        TimeLagReason.RECORDED_APART,
+    ),
 )
 """How a time lag is known that may be greater than its value."""
 

@@ -1,4 +1,4 @@
-"""The text of notices for people: the same in every channel.
+"""The text of one notice for people: the same in every channel.
 
 The end of an incident says why it ended: OK again for a group that healed, Ended while muted for
 one that healed while its notices were held back, DELETED or EXPIRED (never OK) for a group that no
@@ -7,8 +7,8 @@ by request.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from enum import StrEnum, unique
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -16,29 +16,31 @@ from lagwatch.core.departure import Departure
 from lagwatch.core.incident import Reason, Tell
 from lagwatch.core.model import Rule
 from lagwatch.core.words import bounded, client, counted, duration, spoken
-from lagwatch.notify.notice import About, Earlier, Message, Notice
+from lagwatch.notify.notice import About, Earlier, Notice
 
-SHOWN_NOTICES: Final = 20
-"""Groups that a message lists; it says how many more there are."""
-_SHOWN_OF_CAUSE: Final = 3
-"""Groups that a message lists of each cause at least, as long as there is room."""
 _SHOWN_PARTITIONS: Final = 5
 _SHOWN_EARLIER: Final = 5
 """Incidents that a channel missed, of which a text says from when to when they lasted."""
-_BULLET: Final = "• "
+BULLET: Final = "• "
 """Begins the lines of a list: mail and cards drop spaces at the beginning of a line."""
-LONGEST_LINE: Final = 700
-_LONGEST_NAME: Final = 120
+LONGEST_NAME: Final = 120
 """Characters of a name in a headline: what follows it must be read, too."""
-_LONGEST_LINK: Final = 2000
+_NAME_OF_SEVERAL: Final = 40
+"""Characters of a name in the subject of several notices."""
+LONGEST_LINK: Final = 2000
 """Characters of a URL. Slack takes 3,000, a card of Teams 28 KB in all, and in the URL of a group
 each letter that is not ASCII takes six or more."""
-_COUNT_ROOM: Final = 40
-"""Characters for the line that counts what is left out."""
-_EVENTS: Final = {Tell.REMIND: "Still ", Tell.ESCALATE: "Now ", Tell.DE_ESCALATE: "Now only "}
+EVENTS: Final = {Tell.REMIND: "Still ", Tell.ESCALATE: "Now ", Tell.DE_ESCALATE: "Now only "}
 _OWN_END: Final = "Ended"
 """The end of an incident of lagwatch itself, among others."""
 _ENDED_MUTED: Final = "Ended while muted"
+_UNWATCHED: Final = "No longer watched"
+_WHY_UNWATCHED: Final[Mapping[str, str]] = {
+    Reason.LIMIT_REMOVED.value: "the limit was removed from the configuration",
+    Reason.LIMIT_CHANGED.value: "the limit was changed in the configuration",
+    Reason.NO_POLICY.value: "the configuration has no policy for the group any more",
+    Reason.NOT_FOLLOWED.value: "group_allow or group_deny of the cluster leaves the group out",
+}
 _GONE_WORDS: Final[Mapping[str, str]] = {
     Departure.DELETED: "DELETED",
     Departure.LIKELY_DELETED: "LIKELY DELETED",
@@ -47,9 +49,11 @@ _GONE_WORDS: Final[Mapping[str, str]] = {
     Departure.FORGOTTEN: "FORGOTTEN",
 }
 """How a group went; anything else is GONE."""
-_HEALED: Final = frozenset({"OK again", _ENDED_MUTED, _OWN_END})
-_OLD_MS: Final = 60_000
-"""Figures that are older when they are sent say of when they are."""
+HEALED: Final = frozenset({"OK again", _ENDED_MUTED, _OWN_END})
+_NOT_READ: Final[Mapping[str, str]] = {
+    "all": "it reads nothing now",
+    "some": "it does not read one of its partitions now",
+}
 _HALF_A_DAY_MS: Final = 12 * 3_600_000
 _LEAST_SPAN_MS: Final = 30_000
 """A shorter curve does not say how fast the lag grows."""
@@ -57,69 +61,83 @@ _GROWTH: Final = 0.05
 """Share of the lag by which it must have changed to be called growing or shrinking."""
 
 
-def subject(message: Message) -> str:
-    """One line about a message."""
-    if len(message.notices) == 1:
-        return headline(message.notices[0])
-    clusters = sorted({notice.cluster for notice in message.notices if notice.cluster})
-    where = f" on {', '.join(clusters)}" if clusters else ""
-    groups = [notice for notice in worst(message.notices) if notice.about is About.GROUP]
-    names = ", ".join(cut(notice.group, _LONGEST_NAME) for notice in groups[:3])
-    more = len(message.notices) - 3
-    listed = f": {names}" + (f" and {more} more" if more > 0 else "") if names else ""
-    noun = "consumer group" if len(groups) == len(message.notices) else "incident"
-    events = {_EVENTS.get(notice.event, "") for notice in message.notices}
-    # a message of reminders alone is no new failure
-    word = (events.pop() if len(events) == 1 else "") + message.severity.upper()
-    if message.closing:
-        words = {_end_word(notice) for notice in message.notices}
-        word = words.pop() if len(words) == 1 else "Ended"
-    return f"{word}: {counted(len(message.notices), noun)}{where}{listed}"
-
-
-@unique
-class Tone(StrEnum):
-    """What the colour of a message says."""
-
-    GOOD = "good"
-    """Every group of it is OK again."""
-    NEUTRAL = "neutral"
-    """Incidents ended otherwise: a group that is gone is not OK."""
-    WARNING = "warning"
-    ERROR = "error"
-
-
-def tone(message: Message) -> Tone:
-    """The colour in which a message is shown."""
-    if not message.closing:
-        return Tone(message.severity)
-    healed = all(_end_word(notice) in _HEALED for notice in message.notices)
-    return Tone.GOOD if healed else Tone.NEUTRAL
-
-
 def headline(notice: Notice, *, with_cluster: bool = True) -> str:
     """A line about a notice: what, where, how far behind, how many partitions, since when."""
     if notice.about is not About.GROUP:
         return _own_headline(notice)
-    group = cut(notice.group, _LONGEST_NAME)
+    group = cut(notice.group, LONGEST_NAME)
     name = f"{group} on {notice.cluster}" if with_cluster else group
     if notice.closing:
-        parts = [f"after {lasted(notice)}"]
-        left = notice.verdict.get("total_lag")
-        healed = _end_word(notice) in _HEALED
-        if healed and isinstance(left, int) and left:
-            parts.append(f"{counted(left, 'message')} left to read{_as_of(notice)}")
-        if grows_per_s := notice.verdict.get("lag_grows_per_s"):
-            parts.append(f"still behind: its lag grows by {per_second(grows_per_s)}")
-        if notice.verdict.get("status") in {"WARN", "ERR"}:
-            parts.append(f"still {notice.verdict['status']}, no longer bad enough for its policy")
-        return f"{_end_word(notice)}: {name}, {', '.join(parts)}"
-    parts = [_rules(notice), *behind(notice.verdict), _affected(notice.verdict)]
-    if notice.verdict.get("objective"):
-        parts = [str(notice.verdict["objective"])]
+        return f"{end_word(notice)}: {name}, {_ending(notice)}"
+    event = EVENTS.get(notice.event, "")
+    return f"{event}{notice.severity.upper()}: {name}: {_troubled(notice)}"
+
+
+def lead(notice: Notice, *, with_cluster: bool, word: bool) -> str:
+    """What one of several notices is about, for their common subject; names are cut short.
+
+    `word`: say how it ended, because the others ended otherwise.
+    """
+    if notice.about is not About.GROUP:
+        return _own_words(replace(notice, cluster=cut(notice.cluster, _NAME_OF_SEVERAL)))
+    name = cut(notice.group, _NAME_OF_SEVERAL)
+    if with_cluster:
+        name = f"{name} on {cut(notice.cluster, _NAME_OF_SEVERAL)}"
+    if notice.closing:
+        ended = f"{end_word(notice)}, " if word else ""
+        return f"{name}: {ended}{_ending(notice)}"
+    return f"{name}: {_troubled(notice, brief=True)}"
+
+
+def _ending(notice: Notice) -> str:
+    """`after 28 min, 9,040 messages left to read`."""
+    parts = [f"after {lasted(notice)}"]
+    if notice.reason in _WHY_UNWATCHED:
+        return f"{parts[0]}: {_WHY_UNWATCHED[notice.reason]}"
+    left = notice.verdict.get("total_lag")
+    if end_word(notice) in HEALED and isinstance(left, int) and left:
+        parts.append(f"{counted(left, 'message')} left to read{_as_of(notice)}")
+    if grows_per_s := notice.verdict.get("lag_grows_per_s"):
+        parts.append(f"still behind: its lag grows by {per_second(grows_per_s)}")
+    if not_read := notice.verdict.get("not_read"):
+        parts.append(f"still behind: {_NOT_READ[not_read]}")
+    if notice.verdict.get("status") in {"WARN", "ERR"}:
+        parts.append(f"still {notice.verdict['status']}, no longer bad enough for its policy")
+    return ", ".join(parts)
+
+
+def _troubled(notice: Notice, *, brief: bool = False) -> str:
+    """`stopped, 1,204 messages behind, 1 of 3 partitions, since 22:00:00 UTC`."""
+    verdict = notice.verdict
+    affected = "" if brief else _affected(verdict)
+    objective = str(verdict.get("objective") or "")
+    # the limit says how far the group is behind
+    limit = cut(objective, LONGEST_NAME) if brief else objective
+    figures = (_lost(verdict), limit) if objective else behind(verdict)
+    parts = [_rules(notice), *figures, affected, _loss_noticed(notice)]
     shown = ", ".join(part for part in parts if part) + _as_of(notice)
-    event = _EVENTS.get(notice.event, "")
-    return f"{event}{notice.severity.upper()}: {name}: {shown}, since {clock_time(notice)}"
+    return f"{shown}, {_since(notice)}"
+
+
+def _since(notice: Notice) -> str:
+    """`since 22:00:00 UTC`, `at least since …`; of a loss alone, when it was noticed."""
+    lost_ms = notice.verdict.get("lost_ms")
+    if lost_ms and _only_lost(notice):
+        return f"noticed at {clock_time(notice, lost_ms)}"
+    return f"{'at least ' if notice.since_at_least else ''}since {clock_time(notice)}"
+
+
+def _loss_noticed(notice: Notice) -> str:
+    """`loss noticed at 22:00:00 UTC`, of a loss beside other trouble; ""."""
+    lost_ms = notice.verdict.get("lost_ms")
+    if not lost_ms or _only_lost(notice):
+        return ""
+    return f"loss noticed at {clock_time(notice, lost_ms)}"
+
+
+def _only_lost(notice: Notice) -> bool:
+    """True if all that is wrong is that messages were deleted."""
+    return notice.kinds == (Rule.RECORDS_LOST.word,) and not notice.verdict.get("objective")
 
 
 def details(notice: Notice) -> Iterator[str]:
@@ -128,9 +146,9 @@ def details(notice: Notice) -> Iterator[str]:
         yield from (line for line in (notice.verdict.get("problem"),) if line)
     elif notice.closing:
         yield _why_it_ended(notice)
-        span = (
-            f"{instant(notice.since_ms, notice.zone)} to {instant(_ended_ms(notice), notice.zone)}"
-        )
+        began = instant(notice.since_ms, notice.zone)
+        began = f"{began} or before" if notice.since_at_least else began
+        span = f"{began} to {instant(_ended_ms(notice), notice.zone)}"
         yield f"It was {notice.severity.upper()} from {span}, for {lasted(notice)}."
         if not notice.heard:
             yield "This channel could not be reached in between."
@@ -138,6 +156,8 @@ def details(notice: Notice) -> Iterator[str]:
             yield f"{left.removesuffix('.')}{_as_of(notice)}."
     else:
         yield from _trouble(notice)
+    if notice.verdict.get("clock_set_back"):
+        yield "The clock of lagwatch was set back since the incident opened."
     for incident in notice.earlier[-_SHOWN_EARLIER:]:
         yield before(incident, notice.zone)
     more = notice.earlier_left_out + max(0, len(notice.earlier) - _SHOWN_EARLIER)
@@ -149,105 +169,14 @@ def details(notice: Notice) -> Iterator[str]:
         yield f"What to do: {notice.runbook}"
 
 
-def plain_text(message: Message, limit: int = 100_000) -> str:
-    """The message for people, without markup, of at most `limit` characters."""
-    return "\n".join([cut(subject(message), limit // 4), body(message, limit * 3 // 4)]).strip()
-
-
-def body(message: Message, limit: int, *, linked: bool = True) -> str:
-    """What follows the subject; what does not fit is counted, and the link is kept."""
-    page = overview(message) if linked else ""
-    room = limit - len(page) - _COUNT_ROOM
-    if len(message.notices) == 1:
-        lines = [(line, 1) for line in details(message.notices[0])]
-        left, noun = len(lines), "more line"
-    else:
-        lines, left, noun = list(_by_cause(message.notices)), len(message.notices), ""
-    shown: list[str] = []
-    for line, counts in lines:
-        short = cut(line, LONGEST_LINE)
-        room -= len(short) + 1
-        if room < 0:
-            break
-        shown.append(short)
-        left -= counts
-    if left:
-        shown.append(f"… and {counted(left, noun) if noun else f'{left:,} more'}")
-    return "\n".join([*shown, *([page] if page else [])])
-
-
-def _by_cause(notices: Sequence[Notice]) -> Iterator[tuple[str, int]]:
-    """(line, notices that it shows): what may have one cause together, the largest first."""
-    causes: dict[tuple[str, str, str], list[Notice]] = {}
-    for notice in worst(notices):
-        causes.setdefault(_cause(notice), []).append(notice)
-    room, shown = SHOWN_NOTICES, False
-    for (cluster, policy, topic), found in sorted(causes.items(), key=lambda item: -len(item[1])):
-        if shown:
-            yield "", 0
-        shown = True
-        if cluster:
-            yield _cause_heading(cluster, policy, topic, found), 0
-        most = min(room, max(_SHOWN_OF_CAUSE, SHOWN_NOTICES // len(causes)))
-        for notice in found[:most]:
-            yield _BULLET + headline(notice, with_cluster=False), 1
-        if (more := len(found) - most) > 0:
-            yield f"{_BULLET}… and {more:,} more", more
-        room -= min(most, len(found))
-
-
-def _cause(notice: Notice) -> tuple[str, str, str]:
-    """Cluster, policy, and the topic if it is a single one; "" for lagwatch itself."""
-    if notice.about is not About.GROUP:
-        return "", "", ""
-    topics = {partition["topic"] for partition in notice.verdict.get("partitions", ())}
-    return notice.cluster, notice.policy, topics.pop() if len(topics) == 1 else ""
-
-
-def _cause_heading(cluster: str, policy: str, topic: str, found: Sequence[Notice]) -> str:
-    where = f" of topic {topic}" if topic else ""
-    team = f", team {found[0].team}" if found[0].team else ""
-    groups = f"{counted(len(found), 'consumer group')}{where} on {cluster}"
-    to_do = f" What to do: {found[0].runbook}" if found[0].runbook and not found[0].closing else ""
-    return f"{groups}, policy {policy}{team}.{to_do}"
-
-
 def cut(text: str, limit: int) -> str:
     """At most so many characters; `…` says that some are missing."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def overview(message: Message) -> str:
-    """URL of the page, or of the group's page if there is one notice; ""."""
-    if len(message.notices) == 1:
-        return link(message.notices[0])
-    return next((notice.url.partition("?")[0] for notice in message.notices if notice.url), "")
-
-
-def runbook(message: Message) -> str:
-    """URL of what to do, if all notices have the same one; ""."""
-    found = {notice.runbook for notice in message.notices}
-    url = found.pop() if len(found) == 1 and not message.closing else ""
-    return url if url.startswith(("http://", "https://")) and len(url) <= _LONGEST_LINK else ""
-
-
 def link(notice: Notice) -> str:
     """URL of the group's page; of the page where the group's name makes it too long; ""."""
-    return notice.url if len(notice.url) <= _LONGEST_LINK else notice.url.partition("?")[0]
-
-
-def worst(notices: Sequence[Notice]) -> list[Notice]:
-    """Errors first, then what is furthest behind in time, then in messages."""
-    return sorted(
-        notices,
-        key=lambda notice: (
-            notice.severity != "error",
-            -(notice.verdict.get("time_lag_s") or 0),
-            -(notice.verdict.get("total_lag") or 0),
-            notice.cluster,
-            notice.group,
-        ),
-    )
+    return notice.url if len(notice.url) <= LONGEST_LINK else notice.url.partition("?")[0]
 
 
 def rule(verdict: Mapping[str, Any]) -> str:
@@ -263,14 +192,20 @@ def behind(verdict: Mapping[str, Any]) -> Iterator[str]:
         lag = readable
     yield f"{counted(lag, 'message')} behind" if isinstance(lag, int) else "lag unknown"
     if lost:
-        yield f"{counted(lost, 'message')} lost"
+        yield _lost(verdict)
     if verdict.get("time_lag_s"):
         yield f"{bounded(verdict['time_lag_s'], verdict.get('time_lag_bound', ''))} in time"
 
 
+def _lost(verdict: Mapping[str, Any]) -> str:
+    lost = verdict.get("lost")
+    return f"{counted(lost, 'message')} lost" if lost else ""
+
+
 def lasted(notice: Notice) -> str:
     """Duration of the incident so far."""
-    return duration(max(0, _ended_ms(notice) - notice.since_ms) // 1000)
+    lasted_s = max(0, _ended_ms(notice) - notice.since_ms) // 1000
+    return f"{'at least ' if notice.since_at_least else ''}{duration(lasted_s)}"
 
 
 def _ended_ms(notice: Notice) -> int:
@@ -283,20 +218,32 @@ def instant(at_ms: float, zone: str = "UTC") -> str:
     return datetime.fromtimestamp(at_ms / 1000, ZoneInfo(zone)).strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
-def clock_time(notice: Notice) -> str:
-    """`22:00:00 UTC`; with the date when it is longer ago than half a day."""
-    since = datetime.fromtimestamp(notice.since_ms / 1000, ZoneInfo(notice.zone))
-    recent = notice.at_ms - notice.since_ms < _HALF_A_DAY_MS
+def clock_time(notice: Notice, at_ms: int | None = None) -> str:
+    """`22:00:00 UTC`; with the date when it is longer ago than half a day.
+
+    Of the start of the trouble, if no other instant is given.
+    """
+    at_ms = notice.since_ms if at_ms is None else at_ms
+    since = datetime.fromtimestamp(at_ms / 1000, ZoneInfo(notice.zone))
+    recent = notice.at_ms - at_ms < _HALF_A_DAY_MS
     return since.strftime("%H:%M:%S %Z" if recent else "%Y-%m-%d %H:%M %Z")
 
 
 def _as_of(notice: Notice) -> str:
-    """` (as of 22:00 UTC)`, of figures that are old when they are sent; ""."""
-    if notice.sent_ms - notice.at_ms <= _OLD_MS:
+    """Of figures that are old when they are sent: of when they are, and what they are now; "".
+
+    ` (as of 22:00 UTC)`, ` (at 22:00 UTC; now 1,204 messages behind)`.
+    """
+    if not notice.late:
         return ""
     seen = datetime.fromtimestamp(notice.at_ms / 1000, ZoneInfo(notice.zone))
     recent = notice.sent_ms - notice.at_ms < _HALF_A_DAY_MS
-    return f" (as of {seen.strftime('%H:%M %Z' if recent else '%Y-%m-%d %H:%M %Z')})"
+    when = seen.strftime("%H:%M %Z" if recent else "%Y-%m-%d %H:%M %Z")
+    if notice.newest is None:
+        return f" (as of {when})"
+    lag = "readable_lag" if notice.verdict.get("lost") else "total_lag"
+    now = behind({**notice.newest, "total_lag": notice.newest[lag]})
+    return f" (at {when}; now {', '.join(now)})"
 
 
 def before(incident: Earlier, zone: str) -> str:
@@ -365,7 +312,9 @@ def _trouble(notice: Notice) -> Iterator[str]:
         yield "Escalated: the incident is still open; other channels were notified before."
     if became := _became(notice):
         yield became
-    yield f"Since {began}, for {lasted(notice)}."
+    if not _only_lost(notice):
+        at_least = "At least since" if notice.since_at_least else "Since"
+        yield f"{at_least} {began}, for {lasted(notice)}."
     change = _change(notice)
     total = ", ".join(behind(verdict))
     count = len(partitions) + (verdict.get("partitions_left_out") or 0)
@@ -379,23 +328,42 @@ def _trouble(notice: Notice) -> Iterator[str]:
     if notice.cause:
         yield notice.cause["sentence"]
     for partition in partitions[:_SHOWN_PARTITIONS]:
-        yield f"{_BULLET}{where(partition)}"
+        yield f"{BULLET}{where(partition)}"
     more = count - min(len(partitions), _SHOWN_PARTITIONS)
     if more > 0 and count:
-        yield f"{_BULLET}… and {counted(more, 'more partition')}"
+        yield f"{BULLET}… and {counted(more, 'more partition')}"
+    yield from _owners(notice)
+
+
+def _owners(notice: Notice) -> Iterator[str]:
+    """Who holds the partitions, or held them last."""
+    partitions = notice.verdict.get("partitions", ())
     owners = list(dict.fromkeys(filter(None, map(owner, partitions))))
     if owners:
         yield f"Last owner: {'; '.join(owners[:3])}"
     elif partitions:
-        yield "No member of the group holds these partitions."
-        last = str(verdict.get("last_owner") or "")
+        if all(map(_has_no_member, partitions)):
+            yield "No member of the group holds these partitions."
+        last = str(notice.verdict.get("last_owner") or "")
         if last and last not in (notice.cause or {}).get("sentence", ""):
             yield f"Last owner: {last}"
+
+
+def _has_no_member(partition: Mapping[str, Any]) -> bool:
+    """True if it is known that no member of the group holds it.
+
+    Of a job outside of Kafka's groups that is not known, nor where the rule does not look at it.
+    """
+    return (partition.get("evidence") or {}).get("membership") in {"empty", "unheld"}
 
 
 def _change(notice: Notice) -> str:
     """Whether the lag grows; of one of several partitions with its name; ""."""
     change = growth(notice.curve, notice.since_ms)
+    grows_per_s = notice.verdict.get("lag_trend_per_s")
+    if not change and grows_per_s:  # a limit is missed from one moment to the next
+        word = "growing" if grows_per_s > 0 else "shrinking"
+        return f"{word} by {per_second(abs(grows_per_s))}"
     partition = notice.curve_of.removeprefix("lag of ")
     whole = partition == notice.curve_of or notice.verdict.get("partition_count") == 1
     return change if whole or not change else f"{partition} {change}"
@@ -404,18 +372,35 @@ def _change(notice: Notice) -> str:
 def _became(notice: Notice) -> str:
     """What has become worse since the last notice of the incident; ""."""
     new = [kind for kind in notice.kinds if kind not in notice.kinds_before]
-    if notice.event is not Tell.ESCALATE or not new or not notice.kinds_before:
+    before = _before(notice)
+    if not new or not before:
         return ""
-    now, before = (", ".join(map(spoken, kinds)) for kinds in (new, notice.kinds_before))
-    return f"It has become worse: {now}. Before: {before}."
+    return f"It has become worse: {', '.join(map(spoken, new))}. Before: {before}."
+
+
+def _before(notice: Notice) -> str:
+    """What the notices before an update for the worse have named; ""."""
+    if notice.event is not Tell.ESCALATE:
+        return ""
+    if notice.reason == Reason.WORSE_KIND.value and not notice.kinds_before:
+        return "only a limit was missed"
+    return ", ".join(map(spoken, notice.kinds_before))
 
 
 def _rules(notice: Notice) -> str:
-    """`stopped`, `stopped and records lost`: a stop does not hide a loss."""
-    found = rule(notice.verdict)
-    lost = Rule.RECORDS_LOST.word
-    hidden = lost in notice.kinds and notice.verdict.get("rule") != lost
-    return f"{found} and {spoken(lost)}" if hidden else found
+    """`stopped`, `records lost and stopped (before: stopped)`: neither hides the other.
+
+    "" where a limit is missed and nothing else is wrong.
+    """
+    verdict = notice.verdict
+    word, lost = verdict.get("rule"), Rule.RECORDS_LOST.word
+    # while a limit is missed, the rule may be that of a group that reads well
+    found = [word] if word and (word in notice.kinds or not verdict.get("objective")) else []
+    if lost in notice.kinds and word != lost:
+        found.insert(0, lost)
+    said = " and ".join(map(spoken, found))
+    before = _before(notice)
+    return f"{said} (before: {before})" if said and before else said
 
 
 def _affected(verdict: Mapping[str, Any]) -> str:
@@ -425,41 +410,51 @@ def _affected(verdict: Mapping[str, Any]) -> str:
     return f"{count} of {counted(known, 'partition')}" if known and count else ""
 
 
-def _end_word(notice: Notice) -> str:
+def end_word(notice: Notice) -> str:
+    """How an incident ended: `OK again`, `DELETED`, `Incident ended`."""
     if notice.about is not About.GROUP:
         return _OWN_END
     if notice.reason == Reason.GROUP_GONE.value:
         if notice.verdict.get("removed"):
             return "REMOVED"
         return _GONE_WORDS.get(notice.verdict.get("gone", ""), "GONE")
-    if notice.verdict.get("status") in {"WARN", "ERR"} or notice.verdict.get("lag_grows_per_s"):
+    if notice.reason in _WHY_UNWATCHED:
+        return _UNWATCHED
+    verdict = notice.verdict
+    still_behind = verdict.get("lag_grows_per_s") or verdict.get("not_read")
+    if verdict.get("status") in {"WARN", "ERR"} or still_behind:
         return "Incident ended"
     return _ENDED_MUTED if notice.reason == Reason.ENDED_WHILE_MUTED.value else "OK again"
 
 
 def _why_it_ended(notice: Notice) -> str:
-    match _end_word(notice):
-        case "REMOVED":
-            return "The group was removed from lagwatch by request; Kafka may still hold it."
-        case "GONE":
-            return (
-                "The group has no committed offsets in Kafka any more: it was deleted, or its "
-                "offsets have expired. It did not catch up."
-            )
-        case word if word in _GONE_WORDS.values():
-            return _how_it_went(notice)
-        case word if word == _ENDED_MUTED:
-            return "The group keeps up again; it recovered while it was muted."
-        case "Incident ended":
-            grows_per_s = notice.verdict.get("lag_grows_per_s")
-            return (
-                "The group is still behind: it reads again, but its lag grows by "
-                f"{per_second(grows_per_s)}."
-                if grows_per_s
-                else "The group is still behind, but not as badly as its policy asks for."
-            )
-        case _:
-            return "The group keeps up again."
+    word = end_word(notice)
+    if word == _UNWATCHED:
+        return f"No longer watched: {_WHY_UNWATCHED[notice.reason]}."
+    if word == "Incident ended":
+        return _why_still_behind(notice.verdict)
+    if word in _GONE_WORDS.values():
+        return _how_it_went(notice)
+    return _ENDS.get(word, "The group keeps up again.")
+
+
+_ENDS: Final[Mapping[str, str]] = {
+    "REMOVED": "The group was removed from lagwatch by request; Kafka may still hold it.",
+    "GONE": (
+        "The group has no committed offsets in Kafka any more: it was deleted, or its "
+        "offsets have expired. It did not catch up."
+    ),
+    _ENDED_MUTED: "The group keeps up again; it recovered while it was muted.",
+}
+
+
+def _why_still_behind(verdict: Mapping[str, Any]) -> str:
+    if grows_per_s := verdict.get("lag_grows_per_s"):
+        said = f"it reads again, but its lag grows by {per_second(grows_per_s)}"
+        return f"The group is still behind: {said}."
+    if not_read := verdict.get("not_read"):
+        return f"The group is still behind: {_NOT_READ[not_read]}, and may only pause."
+    return "The group is still behind, but not as badly as its policy asks for."
 
 
 def _how_it_went(notice: Notice) -> str:
@@ -497,19 +492,27 @@ def _how_it_went(notice: Notice) -> str:
 
 
 def _own_headline(notice: Notice) -> str:
-    after = f", after {lasted(notice)}"
-    match notice.about:
-        case About.CLUSTER:
-            if notice.closing:
-                return f"OK again: lagwatch sees cluster {notice.cluster}{after}"
+    event = EVENTS.get(notice.event, "")
+    word = "OK again" if notice.closing else f"{event}{notice.severity.upper()}"
+    return f"{word}: {_own_words(notice)}"
+
+
+def _own_words(notice: Notice) -> str:
+    match notice.about, notice.closing:
+        case About.CLUSTER, True:
+            said = f"lagwatch sees cluster {notice.cluster}"
+        case About.CLUSTER, False:
             said = f"lagwatch does not see cluster {notice.cluster}"
-        case About.CHANNEL:
-            if notice.closing:
-                return f"OK again: alert channel {notice.group} delivers{after}"
+        case About.CHANNEL, True:
+            said = f"alert channel {notice.group} delivers"
+        case About.CHANNEL, False:
             said = f"alert channel {notice.group} does not deliver"
+        case _, True:
+            said = "lagwatch records history"
         case _:
-            if notice.closing:
-                return f"OK again: lagwatch records history{after}"
             said = "lagwatch does not record history"
-    event = _EVENTS.get(notice.event, "")
-    return f"{event}{notice.severity.upper()}: {said}, since {clock_time(notice)}"
+    return (
+        f"{said}, after {lasted(notice)}"
+        if notice.closing
+        else (f"{said}, since {clock_time(notice)}")
+    )

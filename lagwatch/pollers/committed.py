@@ -4,23 +4,17 @@ Kafka does not say when an offset was committed. So a row is sent when its offse
 the two instants between which that happened: an offset that stays the same is not a commit.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from lagwatch.clock import Clock
 from lagwatch.core.model import UNKNOWN
 from lagwatch.core.words import duration
 from lagwatch.errors import SourceError
-from lagwatch.pollers.facts import Facts
-from lagwatch.pollers.filters import Filters
-from lagwatch.pollers.groups import GroupPoller
-from lagwatch.pollers.known import LastOffsets
-from lagwatch.pollers.loop import Send
-from lagwatch.pollers.topics import TopicPoller
+from lagwatch.pollers.surroundings import Surroundings
 from lagwatch.ports.kafka import CommittedOffsets, CommittedSource, GroupSource
 from lagwatch.ports.reports import Backlog, Commits, CommitsKnown, GroupsGone, SourceKind
 
@@ -39,28 +33,21 @@ class CommittedPoller:
         self,
         committed: CommittedSource,
         listing: GroupSource,
+        around: Surroundings,
         *,
-        filters: Filters,
-        topics: TopicPoller,
-        groups: GroupPoller,
-        facts: Facts,
-        last: LastOffsets,
-        clock: Clock,
-        send: Send,
         interval_s: float,
         first_id: int = 0,
+        sent: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`first_id`: ids below it were given to others; `last` gets all that is sent."""
+        """`first_id`: ids below it were given to others; `last` gets all that is sent.
+
+        `sent` is awaited after all offsets of a round were sent.
+        """
+        self._around = around
         self._committed = committed
         self._listing = listing
-        self._filters = filters
-        self._topics = topics
-        self._groups = groups
-        self._facts = facts
-        self._clock = clock
-        self._send = send
-        self._last = last
         self._interval_s = interval_s
+        self._sent = sent
         self._rows = _Rows(first_id)
         self._asked_ms: dict[str, int] = {}
         self._order = 0
@@ -70,12 +57,12 @@ class CommittedPoller:
 
     async def poll_once(self) -> Sequence[str]:
         """Ask for all groups; send as answers come, so that memory stays small."""
-        started_ms, started_s = self._clock.now_ms(), self._clock.monotonic_s()
+        started_ms, started_s = self._around.clock.now_ms(), self._around.clock.monotonic_s()
         listing = await self._listing.list_groups()
         listed = {*(each.name for each in listing.groups), *listing.others}
-        names = sorted(name for name in listed if self._filters.group(name))
-        # grows from round to round, and from one process to the next
-        self._order = max(self._order + 1, self._clock.now_ms())
+        names = sorted(name for name in listed if self._around.filters.group(name))
+        # the order must grow from round to round, and over restarts
+        self._order = max(self._order + 1, self._around.clock.now_ms())
         problems: list[str] = [listing.problem] if listing.problem else []
         refused: list[str] = []
         batch = _Batch(self._rows)
@@ -88,17 +75,17 @@ class CommittedPoller:
                     if len(batch) >= _ROWS:
                         await self._send_batch(batch)
         except SourceError:
-            # what it holds is noted as sent, so that no later poll would send it
-            await self._send_batch(batch)
+            # the rows are noted as sent already, so that no later poll would send them
+            await self._send_last(batch)
             raise
-        await self._send_batch(batch)
+        await self._send_last(batch)
         if not listing.problem:
-            await self._tell_gone(names)
+            await self._report_gone(names)
         if not problems:
             self._until_ms = started_ms
-        await self._send(CommitsKnown(until_ms=np.array([self._until_ms], np.int64)))
-        self._note_pace(len(names), self._clock.monotonic_s() - started_s)
-        await self._tell_ready()
+        await self._around.send(CommitsKnown(until_ms=np.array([self._until_ms], np.int64)))
+        self._note_pace(len(names), self._around.clock.monotonic_s() - started_s)
+        await self._report_ready()
         return _few(problems)
 
     def _take(self, answer: CommittedOffsets, batch: "_Batch") -> None:
@@ -107,34 +94,42 @@ class CommittedPoller:
         after_ms = self._asked_ms.get(answer.group, UNKNOWN)
         self._asked_ms[answer.group] = answer.asked_ms
         before = self._rows.of(answer.group)
+        size = len(batch)
         seen = set()
         # offsets of a topic that was made anew are new, also where the numbers are the same
-        anew = self._topics.made_anew(after_ms=after_ms, until_ms=answer.asked_ms)
-        if self._topics.gone:
-            self._topics.committed_to(set(answer.topics))
+        anew = self._around.topics.made_anew(after_ms=after_ms, until_ms=answer.asked_ms)
+        if self._around.topics.gone:
+            self._around.topics.committed_to(set(answer.topics))
         for topic, partition, offset in zip(
             answer.topics, answer.partitions, answer.offsets, strict=True
         ):
-            if not self._filters.topic(topic):
+            if not self._around.filters.topic(topic):
                 continue
             name = (topic, partition)
             seen.add(name)
             row = self._rows.id(answer.group, name)
             if 0 <= offset < self._rows.last[row]:
-                self._topics.suspect(ids=True)  # it may be of another topic under the same name
+                self._around.topics.suspect(ids=True)  # may be of another topic under the same name
             if self._rows.last[row] != offset or topic in anew:
                 batch.add(row, offset, answer.answered_ms, after_ms)
         for name in before.keys() - seen:
             row = before[name]
             if self._rows.last[row] != UNKNOWN:
                 batch.add(row, UNKNOWN, answer.answered_ms, after_ms)
+        if len(batch) > size:
+            self._around.groups.committed([answer.group])
+
+    async def _send_last(self, batch: "_Batch") -> None:
+        await self._send_batch(batch)
+        if self._sent is not None:
+            await self._sent()
 
     async def _send_batch(self, batch: "_Batch") -> None:
         if not len(batch):
             return
         groups, topics, partitions = self._rows.new()
-        self._topics.mention(topics)
-        self._groups.mention(groups)
+        self._around.topics.mention(topics)
+        self._around.groups.mention(groups)
         key, columns = batch.take()
         commits = Commits(
             first_new_id=len(self._rows) - len(partitions),
@@ -145,30 +140,30 @@ class CommittedPoller:
             offset=columns[0],
             commit_ms=columns[1],
             order=np.full(len(key), self._order, np.int64),
-            observed_ms=self._clock.now_ms(),
+            observed_ms=self._around.clock.now_ms(),
             exact_times=False,
             only_changes=True,
             after_ms=columns[2],
         )
-        self._last.note(commits)
-        await self._send(commits)
+        self._around.last.note(commits)
+        await self._around.send(commits)
 
-    async def _tell_gone(self, names: Sequence[str]) -> None:
+    async def _report_gone(self, names: Sequence[str]) -> None:
         gone = self._rows.drop_all_but(names)
         for group in gone:
             self._asked_ms.pop(group, None)
         if gone:
             orders = tuple(self._order for _ in gone)
-            await self._send(GroupsGone(groups=gone, orders=orders))
+            await self._around.send(GroupsGone(groups=gone, orders=orders))
             _log.info("groups_gone", groups=len(gone))
 
     def _note_pace(self, groups: int, took_s: float) -> None:
         """Log it when rounds take so long that commits are noticed late."""
         if took_s <= 2 * self._interval_s:
             self._slow_s = 0.0
-            self._facts.unseen("pace", ())
+            self._around.facts.unseen("pace", ())
             return
-        if abs(took_s - self._slow_s) <= self._slow_s / 2:  # said already, near enough
+        if abs(took_s - self._slow_s) <= self._slow_s / 2:  # about the same was logged already
             return
         self._slow_s = took_s
         sentence = (
@@ -176,13 +171,13 @@ class CommittedPoller:
             f"than committed_interval_s = {self._interval_s:g}: commits are noticed that late; "
             "grant Allow DESCRIBE and READ on the offsets topic to read them instead"
         )
-        self._facts.unseen("pace", [sentence])
+        self._around.facts.unseen("pace", [sentence])
 
-    async def _tell_ready(self) -> None:
+    async def _report_ready(self) -> None:
         self._rounds += 1
         if self._rounds == 1:
-            await self._send(Backlog(read=0, total=0, ready=True))
-        await self._facts.send()
+            await self._around.send(Backlog(read=0, total=0, ready=True))
+        await self._around.facts.send()
 
 
 class _Rows:

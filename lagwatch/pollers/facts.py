@@ -7,7 +7,7 @@ from typing import Final
 import structlog
 
 from lagwatch.clock import Clock
-from lagwatch.core.wire import Fault, Quarantined
+from lagwatch.core.wire import DecodeFault, Quarantined
 from lagwatch.pollers.loop import Send
 from lagwatch.ports.reports import CollectorFacts
 
@@ -31,7 +31,7 @@ class Facts:
         self._unseen: dict[str, tuple[str, ...]] = {}
         self._malformed: Counter[str] = Counter()
         self._logged_s: dict[str, float] = {}
-        self._told: CollectorFacts | None = None
+        self._reported: CollectorFacts | None = None
         self._sent_s = -_SEND_EVERY_S
 
     def fall_back(self, mode: str, reason: str) -> None:
@@ -40,7 +40,7 @@ class Facts:
         _log.warning("commits_fall_back", mode=mode, reason=reason)
 
     def unseen(self, about: str, sentences: Sequence[str]) -> None:
-        """Replace the sentences on what is invisible `about` something; empty: nothing is."""
+        """Replace the sentences `about` something; each names what is invisible."""
         now = tuple(sentences)
         if now == self._unseen.get(about, ()):
             return
@@ -48,7 +48,7 @@ class Facts:
         for sentence in now:
             _log.warning("not_visible", about=about, reason=sentence)
 
-    def count_malformed(self, counts: Mapping[Fault, int]) -> None:
+    def count_malformed(self, counts: Mapping[DecodeFault, int]) -> None:
         """Add records that could not be decoded."""
         self._malformed.update({fault.value: count for fault, count in counts.items()})
 
@@ -80,8 +80,8 @@ class Facts:
             offsets_retention_ms=self.offsets_retention_ms,
         )
         self._sent_s = self._clock.monotonic_s()
-        if facts != self._told:
-            self._told = facts
+        if facts != self._reported:
+            self._reported = facts
             await self._send(facts)
 
 

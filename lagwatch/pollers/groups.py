@@ -1,7 +1,7 @@
 """Groups: state, members, rebalances."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final
@@ -19,6 +19,8 @@ from lagwatch.ports.reports import GroupsSeen, SourceKind
 
 _MENTIONS: Final = 200
 """Groups that commits name and no list shows, asked for one by one in a round."""
+_LOOKS: Final = 500
+"""Groups without members that are described because of commits, between two full rounds."""
 _WITHOUT_MEMBERS: Final = frozenset({"Empty", "Dead"})
 _ASK_RIGHTS_S: Final = 600.0
 _UNASKED: Final = "nothing describes them"
@@ -45,11 +47,16 @@ class GroupPoller:
         send: Send,
         wake: Wake,
         interval_s: float,
+        counts: Callable[[], bool],
         others: OtherGroupSource | None = None,
     ) -> None:
-        """`others` describes share and streams groups; None: their state is not known."""
+        """`counts` says whether `rebalanced` is called for every rebalance.
+
+        `others` describes share and streams groups; None: their state is not known.
+        """
         self._source = groups
         self._others = others
+        self._counts = counts
         self._filters = filters
         self._facts = facts
         self._clock = clock
@@ -61,6 +68,9 @@ class GroupPoller:
         self._rights_s: float | None = None
         self._hot: set[str] = set()
         self._rebalances: Counter[str] = Counter()
+        self._resting: set[str] = set()
+        """Groups without members in the last full round; not described since."""
+        self._looks = 0
         self._mentioned: set[str] = set()
         self._listed: frozenset[str] = frozenset()
         self._other: dict[str, GroupInfo] = {}
@@ -77,7 +87,7 @@ class GroupPoller:
         return {name for name, info in self._other.items() if info.type == "share"}
 
     def is_kind(self, name: str, kind: str) -> None:
-        """A record says that this is a share or a streams group."""
+        """Note from a record that this is a share or a streams group."""
         self._kinds[name] = kind
 
     def is_listed(self, name: str) -> bool:
@@ -98,6 +108,19 @@ class GroupPoller:
         self._hot.add(name)
         self._wake.call()
 
+    def committed(self, names: Iterable[str]) -> None:
+        """Describe soon those of these groups that had no members when they were listed.
+
+        Their offsets may have been reset. Once between two full rounds: some groups never have
+        members, and commit all the time.
+        """
+        found = self._resting.intersection(names) if self._looks > 0 else set()
+        self._looks -= len(found)
+        if found:
+            self._resting -= found
+            self._hot |= found
+            self._wake.call()
+
     async def poll_once(self) -> Sequence[str]:
         """All groups when their time has come, else those that rebalanced."""
         hot: Sequence[str] = ()
@@ -107,13 +130,13 @@ class GroupPoller:
         else:
             hot = await self._hot_ones()
         await self._facts.send()
-        # what failed in the last round of all is not mended by asking for some, or for none
+        # problems of the last full round stay until the next full round
         return list(dict.fromkeys([*self._problems, *hot]))
 
     def _round_due(self) -> bool:
         if self._round_s is None:
             return True
-        # a round a moment early is better than one that waits for the next wake
+        # rather a round slightly early than one that waits for the next wake
         return self._clock.monotonic_s() - self._round_s >= 0.9 * self._interval_s
 
     async def _all(self) -> Sequence[str]:
@@ -121,6 +144,7 @@ class GroupPoller:
         listed = {each.name: each for each in listing.groups if self._filters.group(each.name)}
         self._listed = frozenset(listed)
         idle = [each for each in listed.values() if each.state in _WITHOUT_MEMBERS]
+        self._resting, self._looks = {each.name for each in idle}, _LOOKS
         others = sorted(name for name in listing.others if self._filters.group(name))
         # of these kinds only streams groups commit offsets
         committing = self._mentioned.intersection(others) - self._kinds.keys()
@@ -135,12 +159,12 @@ class GroupPoller:
         infos = (*answer.infos, *(self._idle(each) for each in idle), *other.infos)
         failed = listing.problem or answer.problems or other.problems
         answer = replace(answer, refused=(*answer.refused, *other.refused))
-        await self._tell(infos, answer, complete=not failed)
+        await self._report(infos, answer, complete=not failed)
         await self._note_unseen(answer.refused)
         return [*([listing.problem] if listing.problem else []), *_summed(answer.problems)]
 
     async def _describe_others(self, names: Sequence[str]) -> GroupDescriptions:
-        """Share and streams groups; those never described are there without state and members.
+        """Share and streams groups; a group never described has neither state nor members.
 
         `problems` are of those that were described before: what is known of them stays.
         """
@@ -186,14 +210,14 @@ class GroupPoller:
         infos = answer.infos
         if len(ours) < len(hot):
             infos += (await self._describe_others([*self._kinds.keys() & set(hot)])).infos
-        await self._tell(infos, answer, complete=False)
+        await self._report(infos, answer, complete=False)
         return _summed(answer.problems)
 
     async def _describe(self, names: Sequence[str]) -> GroupDescriptions:
         self._hot.difference_update(names)
         return await self._source.describe(names)
 
-    async def _tell(
+    async def _report(
         self, infos: Sequence[GroupInfo], answer: GroupDescriptions, *, complete: bool
     ) -> None:
         rebalances, self._rebalances = dict(self._rebalances), Counter()
@@ -202,7 +226,7 @@ class GroupPoller:
                 groups=tuple(infos),
                 complete=complete,
                 refused=answer.refused,
-                rebalances=rebalances,
+                rebalances=rebalances if self._counts() else None,
             )
         )
         _log.debug("groups_seen", groups=len(infos), refused=len(answer.refused), whole=complete)
@@ -232,7 +256,7 @@ class GroupPoller:
             self._rights_s = now_s
             try:
                 whole = await self._source.may_list_all()
-            except SourceError as error:  # only good to know: the next time will do
+            except SourceError as error:  # only an addition: asked for again in the next round
                 _log.debug("rights_unknown", reason=str(error))
                 return
             self._facts.unseen("cluster", () if whole else (_CLUSTER_RIGHT,))

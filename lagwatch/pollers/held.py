@@ -12,16 +12,13 @@ from typing import Final
 import numpy as np
 import structlog
 
-from lagwatch.clock import Clock
 from lagwatch.core.model import UNKNOWN, EpochMs, offsets_partition
 from lagwatch.core.wire import CommitKeys
 from lagwatch.errors import SourceError
-from lagwatch.pollers.facts import Facts, sentences
-from lagwatch.pollers.filters import Filters
-from lagwatch.pollers.groups import GroupPoller
-from lagwatch.pollers.known import KnownCommits, LastOffsets
-from lagwatch.pollers.loop import EndsRound, PartitionEnds, Send
-from lagwatch.pollers.topics import TopicPoller
+from lagwatch.pollers.facts import sentences
+from lagwatch.pollers.known import ReaderProgress
+from lagwatch.pollers.loop import EndsRound, PartitionEnds
+from lagwatch.pollers.surroundings import Surroundings
 from lagwatch.ports.kafka import CommittedOffsets, CommittedSource, GroupSource, LogEndSource
 from lagwatch.ports.reports import Commits, SourceKind
 
@@ -45,39 +42,27 @@ class HeldPoller:
         committed: CommittedSource,
         listing: GroupSource,
         log_ends: LogEndSource,
+        around: Surroundings,
         *,
         offsets_topic: str,
         keys: CommitKeys,
-        last: LastOffsets,
-        known: KnownCommits,
+        known: ReaderProgress,
         positions: Callable[[], Mapping[int, int]],
         active: Callable[[], bool],
-        filters: Filters,
-        topics: TopicPoller,
-        groups: GroupPoller,
-        facts: Facts,
-        clock: Clock,
-        send: Send,
     ) -> None:
         """`keys` and `last` are those of the reader, `positions` returns how far it has read.
 
         Nothing is asked unless `active`.
         """
+        self._around = around
         self._committed = committed
         self._listing = listing
         self._log_ends = log_ends
         self._offsets_topic = offsets_topic
         self._keys = keys
-        self._last = last
         self._known = known
         self._positions = positions
         self._active = active
-        self._filters = filters
-        self._topics = topics
-        self._groups = groups
-        self._facts = facts
-        self._clock = clock
-        self._send = send
         self._ends: PartitionEnds | None = None
         self._behind: dict[int, tuple[int, int]] = {}
         """Partition → (last stable offset, since when it is behind the log end)."""
@@ -106,8 +91,8 @@ class HeldPoller:
         if not self._held:
             self._problems = ()
             return ()
-        if self._clock.monotonic_s() - self._polled_s >= _POLL_EVERY_S:
-            self._polled_s = self._clock.monotonic_s()
+        if self._around.clock.monotonic_s() - self._polled_s >= _POLL_EVERY_S:
+            self._polled_s = self._around.clock.monotonic_s()
             try:
                 await self._poll()
             except SourceError as error:
@@ -116,11 +101,11 @@ class HeldPoller:
         return self._problems
 
     async def _look(self) -> None:
-        topic = self._topics.any_listing(self._offsets_topic)
-        old = self._ends is None or self._clock.now_ms() - self._ends.started_ms > _OLD_MS
+        topic = self._around.topics.any_listing(self._offsets_topic)
+        old = self._ends is None or self._around.clock.now_ms() - self._ends.started_ms > _OLD_MS
         if topic is None or not (self._behind or old):
             return
-        started_ms = self._clock.now_ms()
+        started_ms = self._around.clock.now_ms()
         answer = await self._log_ends.log_ends(topic, with_log_start=False)
         self._take_ends(
             PartitionEnds(
@@ -141,7 +126,7 @@ class HeldPoller:
             self._behind[number] = known if known and same else (last_stable, ends.started_ms)
 
     def _hold(self) -> None:
-        now_ms = self._clock.now_ms()
+        now_ms = self._around.clock.now_ms()
         # the reader first reads what it can: else those commits would come late
         read = self._positions()
         held = frozenset(
@@ -166,13 +151,13 @@ class HeldPoller:
 
     async def _poll(self) -> None:
         """Poll all groups of the held partitions; they are known up to the start of the poll."""
-        poll = _Poll(self._held, self._ends, self._clock.now_ms())
+        poll = _Poll(self._held, self._ends, self._around.clock.now_ms())
         listing = await self._listing.list_groups()
         listed = (*(each.name for each in listing.groups), *listing.others)
         names = self._held_groups((*self._keys.groups, *listed))
         async for answers in self._committed.committed(names):
             await self._take(answers, poll)
-        self._facts.unseen(
+        self._around.facts.unseen(
             "held",
             sentences(
                 poll.refused,
@@ -183,14 +168,16 @@ class HeldPoller:
         self._problems = tuple(dict.fromkeys([*filter(None, [listing.problem]), *poll.problems]))
         if not listing.problem:
             whole = poll.partitions - {self._partition(name) for name in poll.missed}
-            await self._send(self._known.polled(whole, poll.started_ms))
+            await self._around.send(self._known.polled(whole, poll.started_ms))
 
     def _partition(self, group: str) -> int:
         return self._partition_of(group, self._size())
 
     def _held_groups(self, names: Iterable[str]) -> list[str]:
         # a share group commits nothing that a transaction could hold back
-        ours = {name for name in names if self._filters.group(name)} - self._groups.shares
+        ours = {
+            name for name in names if self._around.filters.group(name)
+        } - self._around.groups.shares
         return sorted(name for name in ours if self._partition(name) in self._held)
 
     async def _take(self, answers: Sequence[CommittedOffsets], poll: "_Poll") -> None:
@@ -216,18 +203,18 @@ class HeldPoller:
         after_ms = self._asked_ms.get(answer.group, self._known.until_ms(partition))
         self._asked_ms[answer.group] = answer.asked_ms
         stamp = (answer.answered_ms, poll.order(partition), after_ms)
-        anew = self._topics.made_anew(after_ms=after_ms, until_ms=answer.asked_ms)
+        anew = self._around.topics.made_anew(after_ms=after_ms, until_ms=answer.asked_ms)
         committed = zip(answer.topics, answer.partitions, answer.offsets, strict=True)
         offsets = {
             self._keys.id_of(answer.group, topic, number): (offset, topic in anew)
             for topic, number, offset in committed
-            if self._filters.topic(topic)
+            if self._around.filters.topic(topic)
         }
         for key, (offset, new) in offsets.items():
-            if new or key >= len(self._last) or self._last.offset[key] != offset:
+            if new or key >= len(self._around.last) or self._around.last.offset[key] != offset:
                 rows.add(key, offset, *stamp)
         for key in known:
-            if key not in offsets and self._last.offset[key] >= 0:
+            if key not in offsets and self._around.last.offset[key] >= 0:
                 rows.add(key, UNKNOWN, *stamp)
 
     async def _send_rows(self, rows: "_Rows", first_new_id: int) -> None:
@@ -235,8 +222,8 @@ class HeldPoller:
         if not rows.key and len(self._keys) == first_new_id:
             return
         groups, topics, partitions = self._keys.since(first_new_id)
-        self._topics.mention(topics)
-        self._groups.mention(groups)
+        self._around.topics.mention(topics)
+        self._around.groups.mention(groups)
         commits = Commits(
             first_new_id=first_new_id,
             new_groups=groups,
@@ -246,13 +233,13 @@ class HeldPoller:
             offset=np.array(rows.offset, np.int64),
             commit_ms=np.array(rows.commit_ms, np.int64),
             order=np.array(rows.order, np.int64),
-            observed_ms=self._clock.now_ms(),
+            observed_ms=self._around.clock.now_ms(),
             exact_times=False,
             only_changes=True,
             after_ms=np.array(rows.after_ms, np.int64),
         )
-        self._last.note(commits)
-        await self._send(commits)
+        self._around.last.note(commits)
+        await self._around.send(commits)
 
 
 class _Rows:

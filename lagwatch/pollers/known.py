@@ -20,7 +20,7 @@ _WAIT_S: Final = 1.0
 """A round waits at most this long for the reader to reach its log ends, then it is reported."""
 
 
-class KnownCommits:
+class ReaderProgress:
     """Compares the reader's positions with the log ends of each round.
 
     The log end of a round was asked for after its start, so a reader that has come so far has read

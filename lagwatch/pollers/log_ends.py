@@ -113,7 +113,7 @@ class LogEndPoller:
         )
 
     def _and_offsets_topic(self, asked: Bools | None, whole: TopicListing) -> Bools | None:
-        """What to ask for, the offsets topic included: it tells how far the reader must come."""
+        """Rows to ask for, with the offsets topic: its log ends say how far to read."""
         if asked is None:
             return None
         rows = np.append(asked, np.ones(int(whole.partitions.sum()) - asked.size, np.bool_))

@@ -59,7 +59,7 @@ class Wake:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class PollPace:
     """How often to ask."""
 
     interval_s: float
@@ -75,7 +75,7 @@ class PollLoop:
         self,
         poller: Poller,
         *,
-        pace: Pace,
+        pace: PollPace,
         clock: Clock,
         send: Send,
         wake: Wake | None = None,
@@ -175,7 +175,7 @@ class PollLoop:
 
 
 async def _first_of(*waits: Awaitable[None]) -> None:
-    """Return when one of them is over; the others are cancelled."""
+    """Return when the first of them ends; the others are cancelled."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

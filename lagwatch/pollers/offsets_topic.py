@@ -6,16 +6,11 @@ from typing import Final
 
 import structlog
 
-from lagwatch.clock import Clock
 from lagwatch.core.wire import CommitKeys, Decoded, GroupProtocol, GroupRecord, decode
 from lagwatch.errors import SourceError
-from lagwatch.pollers.facts import Facts
-from lagwatch.pollers.filters import Filters
-from lagwatch.pollers.groups import GroupPoller
-from lagwatch.pollers.known import KnownCommits, LastOffsets, NamedIds
-from lagwatch.pollers.loop import Send
-from lagwatch.pollers.topics import TopicPoller
-from lagwatch.ports.kafka import OffsetsTopicSource, Records, Span
+from lagwatch.pollers.known import NamedIds, ReaderProgress
+from lagwatch.pollers.surroundings import Surroundings
+from lagwatch.ports.kafka import ConsumedRecords, OffsetsTopicSource, Span
 from lagwatch.ports.reports import Backlog, Commits, GroupsGone, SourceKind
 
 HOLD_S: Final = 1.0
@@ -49,7 +44,7 @@ class Tombstones:
                 del self._held[record.group]
 
     def due(self, *, now_s: float) -> GroupsGone | None:
-        """Groups that are gone; None when there are none."""
+        """Groups that are gone; None when no group is."""
         gone = [each.tombstone for each in self._held.values() if each.due_s <= now_s]
         if not gone:
             return None
@@ -77,18 +72,12 @@ class OffsetsTopicPoller:
     def __init__(
         self,
         records: OffsetsTopicSource,
+        around: Surroundings,
         *,
         cluster: str,
         topic: str,
-        filters: Filters,
-        topics: TopicPoller,
-        groups: GroupPoller,
-        facts: Facts,
-        clock: Clock,
-        send: Send,
-        known: KnownCommits,
+        known: ReaderProgress,
         keys: CommitKeys,
-        last: LastOffsets,
         problems: Callable[[], Sequence[str]] = lambda: (),
         start: str,
         resume: Mapping[int, int],
@@ -98,22 +87,16 @@ class OffsetsTopicPoller:
 
         `problems` returns other reasons why commits are not known.
         """
+        self._around = around
         self._source = records
         self._cluster = cluster
         self._topic = topic
-        self._filters = filters
-        self._topics = topics
-        self._groups = groups
-        self._facts = facts
-        self._clock = clock
-        self._send = send
         self._known = known
         self._start = start
         self._resume = resume
         self._resume_id = resume_id
         self._keys = keys
         self._named = NamedIds(keys)
-        self._last = last
         self._problems = problems
         self._positions: dict[int, int] = {}
         self._backlog: _Backlog | None = None
@@ -130,11 +113,11 @@ class OffsetsTopicPoller:
             self._positions.update(records.positions)
             await self._take(records)
         else:
-            await self._clock.sleep(_LOOK_FOR_TOPIC_S)
-        await self._tell_known()
-        await self._tell_gone()
-        await self._tell_backlog()
-        await self._facts.send()
+            await self._around.clock.sleep(_LOOK_FOR_TOPIC_S)
+        await self._report_known()
+        await self._report_gone()
+        await self._report_backlog()
+        await self._around.facts.send()
         return self._problems()
 
     def positions(self) -> Mapping[int, int]:
@@ -142,10 +125,13 @@ class OffsetsTopicPoller:
         return self._positions
 
     def _look_due(self) -> bool:
-        return self._topics.partitions_of(self._topic) > len(self._positions) or not self._positions
+        return (
+            self._around.topics.partitions_of(self._topic) > len(self._positions)
+            or not self._positions
+        )
 
     async def _look(self) -> None:
-        """Find the topic's partitions; those that are new are read from their start."""
+        """Find the topic's partitions; new partitions are read from their start."""
         spans = await self._source.spans()
         self._demand_visible(spans)
         new = {number: span for number, span in spans.items() if number not in self._positions}
@@ -159,12 +145,12 @@ class OffsetsTopicPoller:
             }
             ends = {number: span.end for number, span in new.items()}
             self._backlog = _Backlog(positions, ends, self._source.topic_id)
-            await self._send(self._backlog.report(positions))
+            await self._around.send(self._backlog.report(positions))
         else:
             positions = {number: span.start for number, span in new.items()}
             if self._backlog.topic_id != self._source.topic_id:  # the topic did not exist before
                 self._backlog.topic_id = self._source.topic_id
-                await self._send(self._backlog.report(self._positions))
+                await self._around.send(self._backlog.report(self._positions))
         if new:
             self._positions.update(positions)
             await self._source.assign(self._positions)
@@ -175,7 +161,7 @@ class OffsetsTopicPoller:
 
         If groups exist without it twice in a row, it is hidden.
         """
-        self._absences = self._absences + 1 if not spans and self._groups.any_listed() else 0
+        self._absences = self._absences + 1 if not spans and self._around.groups.any_listed() else 0
         if self._absences >= _ABSENCES:
             raise SourceError(
                 cluster=self._cluster,
@@ -192,27 +178,27 @@ class OffsetsTopicPoller:
             return span.start
         return span.start if self._start == "earliest" else span.end
 
-    async def _take(self, records: Records) -> None:
+    async def _take(self, records: ConsumedRecords) -> None:
         if not records.keys:
             return
         first_new_id = len(self._keys)
         decoded = decode(records.keys, records.values, records.orders, self._keys)
-        self._facts.count_malformed(decoded.malformed)
-        self._facts.show(decoded.quarantine)
-        ours = [each for each in decoded.group_records if self._filters.group(each.group)]
+        self._around.facts.count_malformed(decoded.malformed)
+        self._around.facts.show(decoded.quarantine)
+        ours = [each for each in decoded.group_records if self._around.filters.group(each.group)]
         # the state of a share group is removed elsewhere: see `share_state`
         committing = [each for each in ours if each.protocol is not GroupProtocol.SHARE]
-        self._tombstones.add(committing, now_s=self._clock.monotonic_s())
+        self._tombstones.add(committing, now_s=self._around.clock.monotonic_s())
         for topic, topic_id, first_ms in self._named.new_in(decoded):
-            self._topics.named(topic, topic_id, first_ms)
+            self._around.topics.named(topic, topic_id, first_ms)
         await self._send_commits(decoded, first_new_id)
         self._count_rebalances(ours)
 
     async def _send_commits(self, decoded: Decoded, first_new_id: int) -> None:
         groups, topics, partitions = self._keys.since(first_new_id)
         if topics:
-            self._topics.mention(topics)
-            self._groups.mention(groups)
+            self._around.topics.mention(topics)
+            self._around.groups.mention(groups)
         commits = Commits(
             first_new_id=first_new_id,
             new_groups=groups,
@@ -222,17 +208,20 @@ class OffsetsTopicPoller:
             offset=decoded.offset,
             commit_ms=decoded.commit_ms,
             order=decoded.order,
-            observed_ms=self._clock.now_ms(),
+            observed_ms=self._around.clock.now_ms(),
             # a tombstone held back must be read again if we die
             positions={} if self._tombstones else dict(self._positions),
         )
-        self._last.note(commits)
-        if self._topics.gone:
+        self._around.last.note(commits)
+        if self._around.topics.gone:
             committed = self._keys.columns(decoded.key[decoded.offset >= 0])
-            self._topics.committed_to(
+            self._around.topics.committed_to(
                 committed.topics[number] for number in set(committed.topic.tolist())
             )
-        await self._send(commits)
+        await self._around.send(commits)
+        if self._is_ready() and decoded.key.size:
+            known = self._keys.columns(decoded.key)
+            self._around.groups.committed(known.groups[each] for each in set(known.group.tolist()))
 
     def _count_rebalances(self, records: Sequence[GroupRecord]) -> None:
         """A new generation or epoch is a rebalance; those of the backlog are not counted."""
@@ -240,36 +229,36 @@ class OffsetsTopicPoller:
             if record.generation is None:
                 continue
             if record.protocol in _OTHERS:
-                self._groups.is_kind(record.group, record.protocol.name.lower())
+                self._around.groups.is_kind(record.group, record.protocol.name.lower())
             before = self._generations.get(record.group)
             self._generations[record.group] = record.generation
             if self._is_ready() and before != record.generation:
-                self._groups.rebalanced(record.group)
+                self._around.groups.rebalanced(record.group)
 
     def _is_ready(self) -> bool:
         return self._backlog is not None and self._backlog.ready
 
-    async def _tell_known(self) -> None:
+    async def _report_known(self) -> None:
         """Report known commits, after those commits: reports keep their order."""
         known = self._known.read(self._positions)
         if known is not None:
-            await self._send(known)
+            await self._around.send(known)
 
-    async def _tell_gone(self) -> None:
-        gone = self._tombstones.due(now_s=self._clock.monotonic_s())
+    async def _report_gone(self) -> None:
+        gone = self._tombstones.due(now_s=self._around.clock.monotonic_s())
         if gone is None:
             return
         for group in gone.groups:
             self._generations.pop(group, None)
-        await self._send(gone)
+        await self._around.send(gone)
         _log.info("groups_gone", groups=len(gone.groups))
 
-    async def _tell_backlog(self) -> None:
+    async def _report_backlog(self) -> None:
         if self._backlog is None or self._backlog.ready:
             return
-        report = self._backlog.advance(self._positions, now_s=self._clock.monotonic_s())
+        report = self._backlog.advance(self._positions, now_s=self._around.clock.monotonic_s())
         if report is not None:
-            await self._send(report)
+            await self._around.send(report)
 
 
 class _Backlog:

@@ -4,13 +4,9 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from lagwatch.clock import Clock
 from lagwatch.core.model import UNKNOWN, EpochMs
 from lagwatch.errors import ProgressError
-from lagwatch.pollers.filters import Filters
-from lagwatch.pollers.groups import GroupPoller
-from lagwatch.pollers.loop import Send
-from lagwatch.pollers.topics import TopicPoller
+from lagwatch.pollers.surroundings import Surroundings
 from lagwatch.ports.progress import ProgressReader, Step
 from lagwatch.ports.reports import Progress, ProgressKnown, SourceKind
 
@@ -28,49 +24,45 @@ class ProgressPoller:
     def __init__(
         self,
         readers: Mapping[str, ProgressReader],
+        around: Surroundings,
         *,
-        filters: Filters,
-        topics: TopicPoller,
-        groups: GroupPoller,
-        clock: Clock,
-        send: Send,
         interval_s: float,
     ) -> None:
+        self._around = around
         self._jobs = [_Job(name, reader) for name, reader in readers.items()]
-        self._filters = filters
-        self._topics = topics
-        self._groups = groups
-        self._clock = clock
-        self._send = send
         self._away_after_ms = round(_AWAY_ROUNDS * interval_s * 1000)
 
     async def poll_once(self) -> Sequence[str]:
-        if not self._topics.listed:
+        if not self._around.topics.listed:
             return ()  # which topics exist is not known yet
         problems = await asyncio.gather(*(self._look(job) for job in self._jobs))
         known = {job.name: job.known_ms for job in self._jobs if job.known_ms >= 0}
         if known:
-            await self._send(ProgressKnown(until_ms=known, away_after_ms=self._away_after_ms))
+            await self._around.send(
+                ProgressKnown(until_ms=known, away_after_ms=self._away_after_ms)
+            )
         return [problem for problem in problems if problem]
 
     async def _look(self, job: "_Job") -> str:
         """Send what is new; returns what is wrong, or ""."""
-        if self._groups.is_listed(job.name):
+        if self._around.groups.is_listed(job.name):
             return (
                 f"{job.name}: Kafka has a group of this name, which is shown. Give the job another "
                 "name in the configuration."
             )
-        now_ms = self._clock.now_ms()
+        now_ms = self._around.clock.now_ms()
         try:
             steps = await job.reader.read()
         except ProgressError as error:
             return f"{job.name}: {error}"
         for step in steps:
-            await self._send(job.report(step, self._places(step), now_ms))
+            await self._around.send(job.report(step, self._places(step), now_ms))
         if not steps and (again := job.again(self._places)) is not None:
-            await self._send(again)
+            await self._around.send(again)
         job.known_ms = now_ms
-        if missing := sorted(name for name in job.topics if not self._topics.partitions_of(name)):
+        if missing := sorted(
+            name for name in job.topics if not self._around.topics.partitions_of(name)
+        ):
             return (
                 f"{job.name}: its progress names topics that the cluster does not have or does not "
                 f"show: {', '.join(missing)}. They are left out."
@@ -82,9 +74,9 @@ class ProgressPoller:
         return [
             (topic, partition, offset)
             for topic, offsets in step.positions.items()
-            if self._filters.topic(topic)
+            if self._around.filters.topic(topic)
             for partition, offset in offsets.items()
-            if partition < self._topics.partitions_of(topic)
+            if partition < self._around.topics.partitions_of(topic)
         ]
 
 
@@ -108,7 +100,7 @@ class _Job:
     def report(self, step: Step, places: Places, now_ms: int) -> Progress:
         """A new step; each has an instant after that of the one before."""
         at_ms = now_ms if step.at_ms is None else min(step.at_ms, now_ms)
-        # object stores tell whole seconds, in which several batches may end
+        # object stores give times in whole seconds, in which several batches may end
         self._sent_ms = max(at_ms, self._sent_ms + 1)
         self._newest = step
         return self._progress(places)
@@ -128,4 +120,5 @@ class _Job:
             partition=partitions,
             offset=offsets,
             at_ms=EpochMs(self._sent_ms),
+            reads=tuple(self._newest.positions) or None,
         )

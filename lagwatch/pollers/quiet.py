@@ -71,7 +71,7 @@ class QuietPartitions:
         self._log_end, self._last_stable = ends.log_end, ends.last_stable
 
     def _note_commits(self, now_s: float) -> None:
-        """Groups that move may have read what we have not seen come."""
+        """Ask for partitions of groups that commit: they may have read messages not seen here."""
         offset, row = self._last.offset, self._rows.row
         size = min(offset.size, row.size)
         before = np.full(size, UNKNOWN, np.int64)

@@ -6,7 +6,7 @@ half a day ago, or while the log end was not read. It asks beside the rounds, ke
 long as the committed offset stays, and asks for a bounded number of offsets a pass.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,13 +30,14 @@ _GENERATION_MS: Final = 6 * 3_600_000
 _MOST_OFFSETS: Final = 10_000
 """Offsets searched in one pass."""
 _MOST_MOVED: Final = 500
-"""Of these, offsets of keys that were answered before and have moved on."""
+"""Maximum number of these that belong to keys answered before which have moved on."""
 _MOVED_AFTER_S: Final = 15.0
 _TRY_AGAIN_S: Final = 60.0
 """Wait after a failed question."""
 _SAY_AGAIN_S: Final = 60.0
 """The serving process may not have had a place for an answer yet."""
 _CONFIGURED_FOR_S: Final = 600.0
+_NEVER: Final = np.iinfo(np.int64).max
 
 _log = structlog.get_logger(__name__)
 
@@ -51,13 +52,15 @@ class _Passed:
         self._listing: TopicListing | None = None
         self._since_ms = 0
         # the last log end and its round; offsets below `old` are old, below `older` surely;
-        # those from `low` to before `high` came while the log end was not read
-        self._columns: dict[str, Int64] = {
-            name: np.zeros(0, np.int64) for name in ("end", "at_ms", "old", "young", "low", "high")
-        }
+        # those from `low` to before `high` came while the log end was not read; to those from
+        # `stamped` on brokers gave their times
+        self._columns: dict[str, Int64] = {name: np.zeros(0, np.int64) for name in _EMPTY}
 
-    def note(self, seen: EndsRound) -> None:
-        """Take a round of log ends in."""
+    def note(self, seen: EndsRound, by_broker_ms: Mapping[str, int]) -> None:
+        """Take a round of log ends in.
+
+        `by_broker_ms`: since when topics are known to have their record times from brokers.
+        """
         if self._listing is not seen.topics:
             self._renumber(seen.topics)
         own, log_end, at_ms = self._columns, seen.ends.log_end, seen.ends.started_ms
@@ -76,6 +79,32 @@ class _Passed:
         if at_ms - self._since_ms > _GENERATION_MS:
             own["old"], own["young"] = own["young"], own["end"].copy()
             self._since_ms = at_ms
+        own["stamped"][fell] = _NEVER
+        self._note_stamped(seen, answered, by_broker_ms)
+
+    def _note_stamped(
+        self, seen: EndsRound, answered: Bools, by_broker_ms: Mapping[str, int]
+    ) -> None:
+        """What comes after the first log end read since the setting is known has such a time.
+
+        Records before it may have been written under another setting.
+        """
+        stamped = self._columns["stamped"]
+        if not by_broker_ms:
+            stamped[:] = _NEVER
+            return
+        since_ms = np.repeat(
+            np.array([by_broker_ms.get(name, _NEVER) for name in seen.topics.names], np.int64),
+            seen.topics.partitions,
+        )
+        stamped[since_ms == _NEVER] = _NEVER
+        first = answered & (stamped == _NEVER) & (since_ms <= seen.ends.started_ms)
+        stamped[first] = seen.ends.log_end[first]
+
+    def stamped(self, row: Int64, offset: Int64) -> Bools:
+        """Mask of offsets that came while brokers were known to give records their times."""
+        found: Bools = offset >= self._columns["stamped"][row]
+        return found
 
     def unseen(self, row: Int64, offset: Int64) -> Bools:
         """Mask of offsets below the log end whose arrival was not seen; partitions by row."""
@@ -88,9 +117,20 @@ class _Passed:
     def _renumber(self, listing: TopicListing) -> None:
         source = rows_before(self._listing, listing)
         for name, column in self._columns.items():
-            empty = UNKNOWN if name in {"end", "at_ms"} else 0
-            self._columns[name] = np.append(column, empty)[source]
+            self._columns[name] = np.append(column, _EMPTY[name])[source]
         self._listing = listing
+
+
+_EMPTY: Final = {
+    "end": UNKNOWN,
+    "at_ms": UNKNOWN,
+    "old": 0,
+    "young": 0,
+    "low": 0,
+    "high": 0,
+    "stamped": _NEVER,
+}
+"""Columns of `_Passed`, with what they hold for a partition that has just come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,11 +201,13 @@ class RecordTimePoller:
         self._answers = _NOTHING
         self._said_s = clock.monotonic_s()
         self._topics: dict[str, tuple[float, TopicTimes]] = {}
+        self._by_broker_ms: dict[str, int] = {}
+        """Since when topics are known to have their record times from brokers."""
 
     def note(self, seen: EndsRound) -> None:
         """Take a round of log ends in, and see which keys' offsets were not seen to come."""
         self._rows.follow(seen)
-        self._passed.note(seen)
+        self._passed.note(seen, self._by_broker_ms)
         offset, row = self._last.offset, self._rows.row
         key = np.flatnonzero((row >= 0) & (offset[: row.size] >= 0))
         self._unseen = key[self._passed.unseen(row[key], offset[key])]
@@ -173,6 +215,7 @@ class RecordTimePoller:
     async def poll_once(self) -> Sequence[str]:
         """Search for offsets that have no answer yet; send what is new."""
         unseen = self._unseen
+        await self._configured(self._by_broker_ms.keys(), for_s=_CONFIGURED_FOR_S)
         if not unseen.size and not self._answers.key.size:
             return ()
         self._answers = self._answers.take(np.isin(self._answers.key, unseen))
@@ -214,15 +257,22 @@ class RecordTimePoller:
         )
         pair = pair.ravel()
         places = self._rows.names(pairs[:, 0])
-        configured = await self._configured({name for name, _ in places})
+        # before the first wait: a round may give partitions other rows
+        stamped = self._passed.stamped(pairs[:, 0], pairs[:, 1])
+        # the setting must hold now as well, after these records came
+        sure = {places[each][0] for each in np.flatnonzero(stamped).tolist()}
+        await self._configured(sure, for_s=0)
+        configured = await self._configured({name for name, _ in places}, for_s=_CONFIGURED_FOR_S)
         found = await self._found(places, pairs[:, 1])
-        by_broker = np.array([configured[name].by_broker for name, _ in places], np.bool_)
+        by_broker = stamped & [configured[name].by_broker for name, _ in places]
         compacted = np.array([configured[name].compacted for name, _ in places], np.bool_)
+        # older than the first record that is left, by an unknown time
+        low_ms = np.where(compacted & found.removed, UNKNOWN, found.low_ms)
         high_ms = np.where(compacted, found.next_ms, found.high_ms)
         return _Answers(
             key=key,
             offset=offset,
-            low_ms=found.low_ms[pair],
+            low_ms=low_ms[pair],
             high_ms=high_ms[pair],
             by_broker=by_broker[pair],
             asked_s=np.full(key.size, self._clock.monotonic_s()),
@@ -240,8 +290,10 @@ class RecordTimePoller:
             answer = await self._source.first_at([places[row] for row in rows.tolist()], at_ms)
             search.answer(rows, at_ms, _pair(answer), answer.answered)
 
-    async def _configured(self, topics: set[str]) -> Mapping[str, TopicTimes]:
-        """Configuration by topic.
+    async def _configured(
+        self, topics: Collection[str], *, for_s: float
+    ) -> Mapping[str, TopicTimes]:
+        """Configuration by topic, read in the last `for_s` seconds.
 
         If unreadable, producers may set times and compaction may be on.
         """
@@ -249,12 +301,17 @@ class RecordTimePoller:
         due = sorted(
             name
             for name in topics
-            if name not in self._topics or now_s - self._topics[name][0] > _CONFIGURED_FOR_S
+            if name not in self._topics or now_s - self._topics[name][0] > for_s
         )
         if due:
             found = await self._source.topic_times(due)
+            now_ms = self._clock.now_ms()
             for name in due:
                 self._topics[name] = (now_s, found.get(name, _NOT_ANSWERED))
+                if self._topics[name][1].by_broker:
+                    self._by_broker_ms.setdefault(name, now_ms)
+                else:
+                    self._by_broker_ms.pop(name, None)
         return {name: self._topics[name][1] for name in topics}
 
     async def _say(self, answers: _Answers) -> None:

@@ -1,4 +1,4 @@
-"""For how long brokers keep the offsets of a group without members: tells expiry from deletion."""
+"""How long brokers keep the offsets of a group without members: sets expiry apart from deletion."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -83,9 +83,9 @@ class TopicPoller:
         self._on_change = on_change
         self._on_anew = on_anew
         self._interval_s = interval_s
-        self._told: Topics | None = None
+        self._reported: Topics | None = None
         self._listing = _NO_TOPICS
-        """As told."""
+        """The topics of the last report."""
         self._counts: dict[str, int] = {}
         self._everything = _NO_TOPICS
         self._one: dict[str, TopicListing] = {}
@@ -114,8 +114,8 @@ class TopicPoller:
 
     @property
     def listed(self) -> bool:
-        """Have the topics been listed once?"""
-        return self._told is not None
+        """True if the topics have been listed once."""
+        return self._reported is not None
 
     def partitions_of(self, name: str) -> int:
         """Number of partitions of a topic, monitored or not; 0 when it is not visible."""
@@ -171,7 +171,7 @@ class TopicPoller:
         )
 
     def named(self, name: str, topic_id: str, first_ms: int) -> None:
-        """A commit names this id; if it is newer than the one listed, the topic was made anew."""
+        """Note the id in a commit; if it is newer than the listed id, the topic was re-created."""
         ids = self._named.setdefault(name, {})
         news = topic_id not in ids and first_ms > max(ids.values(), default=UNKNOWN)
         ids[topic_id] = min(first_ms, ids.get(topic_id, first_ms))
@@ -186,7 +186,7 @@ class TopicPoller:
 
     def current(self) -> tuple[int, TopicListing]:
         """The version last reported and its topics; version 0: none yet."""
-        return 0 if self._told is None else self._told.version, self._listing
+        return 0 if self._reported is None else self._reported.version, self._listing
 
     async def poll_once(self) -> Sequence[str]:
         """List; ask for ids where they can be new; report changes."""
@@ -200,8 +200,8 @@ class TopicPoller:
         listing = self._ours(everything)
         await self._ask_ids(listing)
         topics = self._report(listing)
-        if self._told is None or _changed(self._told, topics):
-            self._told = topics
+        if self._reported is None or _changed(self._reported, topics):
+            self._reported = topics
             self._listing = TopicListing(
                 names=topics.names, partitions=topics.partitions, leader=topics.leader
             )
@@ -253,7 +253,7 @@ class TopicPoller:
             del self._gone[next(iter(self._gone))]
 
     def _look_again(self, absent: Iterable[str]) -> list[str]:
-        """Committed to, and not found: the broker that was asked may not know it yet."""
+        """List again for topics with commits but not found: the broker may not know them yet."""
         again = [name for name in absent if name in self._gone]
         for name in again:
             self._gone[name].looks += 1
@@ -289,7 +289,7 @@ class TopicPoller:
 
     def _report(self, listing: TopicListing) -> Topics:
         return Topics(
-            version=self._told.version + 1 if self._told is not None else 1,
+            version=self._reported.version + 1 if self._reported is not None else 1,
             names=listing.names,
             ids=tuple(self._ids[name] for name in listing.names),
             partitions=listing.partitions,

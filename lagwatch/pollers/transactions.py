@@ -61,7 +61,7 @@ class TransactionPoller:
                 earlier = _Since(held=held, since_ms=ends.started_ms)
             self._behind[topic, partition] = earlier
         for topic, partition, _ in _places(seen, np.flatnonzero(~known)):
-            if (topic, partition) in before:  # its leader is away; it comes back with it
+            if (topic, partition) in before:  # its leader is away; both come back together
                 self._behind[topic, partition] = before[topic, partition]
         self._open = self._long_open(ends.started_ms)
 

@@ -53,7 +53,7 @@ class IncidentRecord:
     """
     opened_ms: int
     closed_ms: int | None
-    told_ms: int | None
+    notified_ms: int | None
     """When a notice was sent last; None: never."""
     acknowledged_ms: int | None
     """When it was acknowledged, so that no reminders are sent; None: it was not."""
@@ -148,7 +148,9 @@ class NoticeAsk:
 class AlertsView(Protocol):
     """Incidents, notices, mutes and policies, for the HTTP layer.
 
-    Raises `NotFoundError` for an id that is not known and `InputError` for an invalid cursor.
+    An id may be cut to its first characters, four at least, if no other begins so. Raises
+    `NotFoundError` for an id that is not known, `AmbiguousError` if several begin so, and
+    `InputError` for an invalid cursor.
     """
 
     @property

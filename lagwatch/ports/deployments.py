@@ -44,6 +44,10 @@ class Run:
     """samples | rollup_5m (whole buckets of five minutes) | "" where nothing was recorded."""
     recorded_s: float
     """How much of the time was recorded."""
+    lived_s: float
+    """How long the version was live, measured or not."""
+    rates_over_s: float | None
+    """The time in which rates were measured: between samples while this version was live."""
     lag_avg: float | None
     lag_max: int | None
     time_lag_max_s: float | None
@@ -101,5 +105,6 @@ class Deployments(Protocol):
 
         Raises:
             NotFoundError: the deployment is not known, or the group is not watched.
+            RollbackError: offsets cannot set a group of this kind back.
         """
         ...

@@ -16,6 +16,14 @@ from lagwatch.core.record import Kind, Records, Text, Values, schema
 EVER_MS: Final = 4_000_000_000_000
 """Later than every instant of the history, and within the range of dates of every store."""
 
+Allowed = Callable[[], None]
+"""Called right before rows take their place; what it raises stops that."""
+
+
+def always() -> None:
+    """Allow all rows to take their place."""
+
+
 _NAMES: Final = frozenset({"cluster", "level", "group", "topic", "partition"})
 
 
@@ -141,6 +149,22 @@ class Compacted:
             written=self.written + other.written,
             rows=self.rows + other.rows,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendQuestion:
+    """Offsets of partitions whose time of appending is wanted; columns of equal length."""
+
+    cluster: str
+    groups: frozenset[str]
+    """Groups whose samples have these partitions."""
+    topics: tuple[str, ...]
+    topic_ids: tuple[str, ...]
+    """Kafka's id of each topic: samples of a topic that was deleted since say nothing."""
+    topic: NDArray[np.int64]
+    """Index into `topics`."""
+    partition: NDArray[np.int64]
+    offset: NDArray[np.int64]
 
 
 Progress = Callable[[int, int], None]

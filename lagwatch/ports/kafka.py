@@ -14,7 +14,7 @@ from lagwatch.core.model import EpochMs, GroupInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Records:
+class ConsumedRecords:
     """A batch of the offsets topic, all partitions mixed, each partition in its own order."""
 
     keys: Sequence[bytes | None]
@@ -57,7 +57,7 @@ class OffsetsTopicSource(Protocol):
         """Read these partitions from these offsets on, and no others."""
         ...
 
-    async def read(self) -> Records:
+    async def read(self) -> ConsumedRecords:
         """Wait a moment for records; may be empty."""
         ...
 

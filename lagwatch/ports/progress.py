@@ -8,13 +8,22 @@ Positions = Mapping[str, Mapping[int, int]]
 """Topic → partition → the next offset to be read."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What became of a report."""
+
+    at_ms: int
+    late: bool
+    """An earlier report was of a later instant: only partitions that it did not name are news."""
+
+
 class ProgressSink(Protocol):
     """Turns reported positions into a group like any other."""
 
     def report(
         self, cluster: str, group: str, *, kind: str, positions: Positions, at_ms: int | None
-    ) -> int:
-        """Take the positions; return their instant. The same instant again changes nothing.
+    ) -> Taken:
+        """Take the positions. The same instant again changes nothing.
 
         Args:
             cluster: whose topics these are.
@@ -26,6 +35,7 @@ class ProgressSink(Protocol):
         Raises:
             NotFoundError: the cluster is not known.
             NameTakenError: Kafka itself has a group of this name.
+            PositionError: an instant too long ago, or a partition that the topic does not have.
         """
         ...
 

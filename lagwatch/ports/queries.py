@@ -75,6 +75,10 @@ class ClusterHealth:
     """Age of the older of log ends and commits; before the first, seconds since the start."""
     reason: str = ""
     """Why the cluster is not ready; "" when it is."""
+    unreachable: bool = False
+    """True if it is not ready because no broker answers."""
+    since_ms: int | None = None
+    """Since when there have been no fresh data; None while the cluster is ready."""
     clock_skew_s: float | None = None
     """How far lagwatch's clock is ahead of Kafka's; None: not known."""
     offsets_retention_ms: int | None = None

@@ -39,7 +39,8 @@ class Commits:
     only_changes: bool = False
     """A row counts only where its offset differs from the newest one in the window.
 
-    Set for polled offsets: a poll cannot see whether the same offset was committed again.
+    Set for polled offsets: a poll cannot see whether the same offset was committed again. Set for
+    share groups: each collector reads their last snapshot anew.
     """
     after_ms: NDArray[np.int64] | None = None
     """Polled offsets: the poll before, -1 for the first; the commit came after it."""
@@ -74,6 +75,8 @@ class Progress:
     """The next one to be read."""
     at_ms: EpochMs
     """When the job was at these positions, on lagwatch's clock; each instant counts once."""
+    reads: tuple[str, ...] | None = None
+    """All topics that it reads; None: these are some, and it may read others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,8 +145,9 @@ class GroupsSeen:
     complete: bool
     refused: tuple[str, ...] = ()
     """Groups that exist and whose DESCRIBE was refused."""
-    rebalances: Mapping[str, int] = field(default_factory=dict)
-    """Rebalances seen since the last report, per group."""
+    rebalances: Mapping[str, int] | None = field(default_factory=dict)
+    """Rebalances seen since the last report, per group. None: offsets are polled, which does not
+    show them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,13 +2,13 @@
 
 from typing import Protocol
 
-from lagwatch.core.scale import Advice, Goal
+from lagwatch.core.scale import Goal, ScaleAdvice
 
 
 class Scaling(Protocol):
     """Advises how many consumers a group should have."""
 
-    def advice(self, cluster: str, group: str, goal: Goal) -> Advice:
+    def advice(self, cluster: str, group: str, goal: Goal) -> ScaleAdvice:
         """The newest advice; the first call starts observing the group.
 
         While data are missing the last good number stays, with the reason.

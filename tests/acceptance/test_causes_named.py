@@ -21,7 +21,12 @@ from tests.support.waiting import eventually
 from tests.support.watched import Oracle, Watched, watching
 
 _EVALUATOR: Final = "[evaluator]\nstop_after_s = 12\nstall_after_s = 20\n"
-_CLUSTER: Final = {"log_end_interval_s": 1, "group_interval_s": 1, "topic_interval_s": 2}
+_CLUSTER: Final[Mapping[str, Any]] = {
+    "log_end_interval_s": 1,
+    "group_interval_s": 1,
+    "topic_interval_s": 2,
+    "read_committed_groups": "^open-",
+}
 _LATE_S: Final = 90
 _RATE: Final = 50
 

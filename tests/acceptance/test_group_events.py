@@ -27,7 +27,7 @@ class Scene:
     kafka: EmbeddedKafka
     watches: Sequence[Watched]
 
-    def told(self, watched: Watched, group: str) -> list[dict[str, Any]]:
+    def events_of(self, watched: Watched, group: str) -> list[dict[str, Any]]:
         answer = watched.served.get(
             f"/api/v1/clusters/{watched.served.cluster}/groups/{group}/events"
         )
@@ -35,18 +35,18 @@ class Scene:
         return points
 
     def wait(self, group: str, name: str) -> list[dict[str, Any]]:
-        """Wait until every service tells this event; returns it as each tells it."""
+        """Wait until every service reports this event; returns all reports."""
         found = []
         for watched in self.watches:
             eventually(
                 lambda watched=watched: bool(self._named(watched, group, name)),  # type: ignore[misc]
-                f"{watched.mode} tells {name} of {group}",
+                f"{watched.mode} reports {name} of {group}",
             )
             found.append(self._named(watched, group, name)[0])
         return found
 
     def _named(self, watched: Watched, group: str, name: str) -> list[dict[str, Any]]:
-        return [each for each in self.told(watched, group) if each["event"] == name]
+        return [each for each in self.events_of(watched, group) if each["event"] == name]
 
     def members(self, group: str, number: int) -> None:
         """Wait until every service shows so many members, with partitions."""
@@ -91,7 +91,7 @@ def member(
 
 
 @pytest.mark.parametrize("kind", ["eager", "cooperative", "kip848"])
-def test_members_that_join_and_leave_are_told_by_client_id(scene: Scene, kind: str) -> None:
+def test_members_that_join_and_leave_are_reported_by_client_id(scene: Scene, kind: str) -> None:
     topic, group = create_topic(scene.kafka, partitions=2), unique(kind)
     produce(scene.kafka, topic, 10)
     with member(scene.kafka, group, topic, kind, "first") as first:
@@ -121,7 +121,7 @@ def test_members_that_join_and_leave_are_told_by_client_id(scene: Scene, kind: s
         assert json.loads(event["detail"])[0]["host"] == "/127.0.0.1"
     rebalances = [
         each["event"]
-        for each in scene.told(scene.watches[0], group)
+        for each in scene.events_of(scene.watches[0], group)
         if each["event"] == "rebalance"
     ]
     assert rebalances, "generations and epochs are counted where commits are read"
@@ -142,7 +142,7 @@ def test_a_static_member_is_away_and_comes_back(scene: Scene) -> None:
     assert [json.loads(each["detail"])[0]["instance_id"] for each in away] == ["desk-1"] * 2
 
 
-def test_offsets_reset_while_empty_and_partitions_added_are_told_and_printed(
+def test_offsets_reset_while_empty_and_partitions_added_are_reported_and_printed(
     scene: Scene,
 ) -> None:
     topic, group = create_topic(scene.kafka), unique("reset")
@@ -160,18 +160,18 @@ def test_offsets_reset_while_empty_and_partitions_added_are_told_and_printed(
 
     reset = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, 2)])
     admin.alter_consumer_group_offsets([reset])[group].result(ANSWER_TIMEOUT_S)
-    told = scene.wait(group, "offsets_reset")
+    events_of = scene.wait(group, "offsets_reset")
     admin.create_partitions([NewPartitions(topic, 3)])[topic].result(ANSWER_TIMEOUT_S)
     scene.wait(group, "partitions_added")
 
-    assert [json.loads(each["detail"]) for each in told] == [
+    assert [json.loads(each["detail"]) for each in events_of] == [
         [{"partition": 0, "before": 8, "after": 2}]
     ] * 2
     served = scene.watches[0].served
     arguments = ["events", group, "--cluster", served.cluster, "--url", served.base]
     printed = CliRunner().invoke(command, arguments)
     assert printed.exit_code == 0, printed.output
-    assert "1 member left: first /127.0.0.1" in printed.stdout
+    assert "1 member left: client first on 127.0.0.1" in printed.stdout
     assert f"{topic} offsets were set while the group had no members: 0: 8 → 2" in printed.stdout
     assert f"{topic} 3 partitions instead of 1" in printed.stdout
     times = [line[:20] for line in printed.stdout.splitlines()]

@@ -53,7 +53,11 @@ class Scene:
         return tuple(partition.get(name) for name in names)
 
     def wait(self, served: Served, *counts: object) -> None:
-        eventually(lambda: self.counts(served) == counts, f"{counts}, not {self.counts(served)}")
+        eventually(
+            lambda: self.counts(served) == counts,
+            f"{counts}, not {self.counts(served)}",
+            timeout_s=120,
+        )
 
     def sentence(self, served: Served) -> str:
         answer = served.get(f"/api/v1/clusters/here/groups/{self.group}")

@@ -35,8 +35,8 @@ class Scene:
 
     def as_kafka_says(self, group: str, topic: str) -> None:
         """Wait until start offset and lag of all partitions are those that Kafka prints."""
-        told = self.shares.offsets(group)
-        truth = {partition: each for (name, partition), each in told.items() if name == topic}
+        reply = self.shares.offsets(group)
+        truth = {partition: each for (name, partition), each in reply.items() if name == topic}
         for watched in self.watches:
             eventually(
                 lambda watched=watched: shown(watched, group, topic) == truth,  # type: ignore[misc]
@@ -57,8 +57,8 @@ def shown(watched: Watched, group: str, topic: str) -> dict[int, tuple[int, int]
 def info(watched: Watched, group: str) -> tuple[Any, ...]:
     """Kind, state and members; empty while the group is not known."""
     answer = watched.group(group) or {}
-    told = answer.get("info") or {}
-    return told.get("type"), told.get("state"), told.get("members")
+    reply = answer.get("info") or {}
+    return reply.get("type"), reply.get("state"), reply.get("members")
 
 
 @pytest.fixture(scope="module")

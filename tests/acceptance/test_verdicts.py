@@ -134,7 +134,7 @@ def test_one_cluster_that_is_down_leaves_the_other_fresh(kafka: EmbeddedKafka) -
     ):
         eventually(lambda: served.health_of("here")["ready"], "the healthy cluster ready")
         eventually(lambda: served.status(group) is not None, "the group")
-        eventually(lambda: bool(served.health_of("down")["problems"]), "the problem told")
+        eventually(lambda: bool(served.health_of("down")["problems"]), "the problem reported")
         eventually(lambda: served.health_of("here")["age_s"] < 5, "the healthy cluster fresh")
         down_health = served.health_of("down")
 

@@ -3,7 +3,7 @@
 Three kinds of traces of groups that are behind and catch up. Generated ones, by which the constants
 of the forecast were chosen: steady and noisy consumers, bursty producers, speeds that wander, and a
 daily shape; each is a commit every few seconds and a log end every five. Those recorded of real
-consumers (`tests/data/forecasts`), and those of the simulated month, by which nothing was chosen.
+consumers (`tests/data/forecasts`), and those of simulated months.
 """
 
 import sys
@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 
 from tests.bench.figures import Bound, Figure
 from tests.bench.forecasts import month, recorded
-from tests.bench.forecasts.replay import INTERVALS, Moment, Told, replayed
+from tests.bench.forecasts.replay import INTERVALS, Moment, Replay, past, replayed
 from tests.bench.month.plan import Size
 
 _KINDS = ("steady", "noisy", "bursty", "wandering", "daily")
-_TRACES = 150
+_TRACES = 500
 """Of each kind."""
 _LENGTH_S, _ROUND_S, _START_S = 7200, 5, 600
 _EVERY_S = (5, 15, 60)
 """Seconds between two commits; by trace."""
-_MONTH: Final = Size(groups=300, days=1.0, seed=3)
+_MONTHS: Final = tuple(Size(groups=300, days=1.0, seed=seed) for seed in range(3, 7))
 
 Float64 = NDArray[np.float64]
 
@@ -33,25 +33,40 @@ Float64 = NDArray[np.float64]
 def run() -> Iterator[Figure]:
     """Coverage and error of each; by kind and trace on standard error."""
     generated = {kind: _moments(kind, place) for place, kind in enumerate(_KINDS)}
-    yield from _figures("", _told(generated))
+    yield from _figures("", _replays(generated))
     files = sorted(recorded.FOLDER.glob("*.json"))
-    yield from _figures("recorded_", _told({file.stem: recorded.moments(file) for file in files}))
-    yield from _figures("month_", _told({"month": month.moments(_MONTH)}))
+    yield from _figures(
+        "recorded_", _replays({file.stem: recorded.moments(file) for file in files})
+    )
+    months = {f"month {size.seed}": month.moments(size) for size in _MONTHS}
+    yield from _figures("month_", _replays(months))
 
 
-def _told(traces: Mapping[str, Iterable[Moment]]) -> list[Told]:
+def _replays(traces: Mapping[str, Iterable[Moment]]) -> list[Replay]:
     """Forecasts of all moments, with a line for each kind."""
-    by_kind: defaultdict[str, list[Told]] = defaultdict(list)
+    by_kind: defaultdict[str, list[Replay]] = defaultdict(list)
     for kind, moments in traces.items():
         found = by_kind[kind]
-        found += [told for moment in moments if (told := replayed(moment)) is not None]
+        found += [each for moment in moments if (each := replayed(moment)) is not None]
         within = sum(each.within for each in found)
-        print(f"{kind}: {within} of {len(found)} within the interval", file=sys.stderr)
-    return [told for found in by_kind.values() for told in found]
+        wide, open_ = _shape(found)
+        print(
+            f"{kind}: {within} of {len(found)} within the interval, which is {wide:.2f} times the "
+            f"forecast long; {open_:.0%} have no upper end",
+            file=sys.stderr,
+        )
+    return [each for found in by_kind.values() for each in found]
 
 
-def _figures(name: str, told: list[Told]) -> Iterator[Figure]:
-    share = float(np.mean([each.within for each in told])) if told else float("nan")
+def _shape(found: list[Replay]) -> tuple[float, float]:
+    """Median length of intervals as a share of the forecast, and the share without an upper end."""
+    closed = [each.width for each in found if np.isfinite(each.width)]
+    wide = float(np.median(closed)) if closed else float("nan")
+    return wide, 1 - len(closed) / len(found) if found else float("nan")
+
+
+def _figures(name: str, replays: list[Replay]) -> Iterator[Figure]:
+    share = float(np.mean([each.within for each in replays])) if replays else float("nan")
     for bound, target in ((Bound.AT_LEAST, 0.85), (Bound.AT_MOST, 0.95)):
         yield Figure(
             name=f"forecast_{name}coverage_{bound}",
@@ -60,8 +75,14 @@ def _figures(name: str, told: list[Told]) -> Iterator[Figure]:
             target=target,
             bound=bound,
         )
-    off = float(np.median([each.off for each in told])) if told else float("nan")
-    yield Figure(name=f"forecast_{name}off_median", value=off, unit="share", target=0.25)
+    off = float(np.nanmedian([each.off for each in replays])) if replays else float("nan")
+    wide, open_ = _shape(replays)
+    for figure, value, target in (
+        ("off_median", off, 0.25),
+        ("width_median", wide, 1.5),
+        ("without_upper_end", open_, 0.6),
+    ):
+        yield Figure(name=f"forecast_{name}{figure}", value=value, unit="share", target=target)
 
 
 def _moments(kind: str, place: int) -> Iterator[Moment]:
@@ -105,10 +126,14 @@ def _moment(kind: str, number: int, rng: np.random.Generator) -> Moment | None:
     every_s = _EVERY_S[number % len(_EVERY_S)]
     at_s = np.arange(_START_S - (INTERVALS - 1) * every_s, _START_S + 1, every_s)
     rounds = np.arange(0, _START_S + 1, _ROUND_S)
+    all_s = np.arange(_START_S % every_s, _START_S + 1, every_s)
+    log_end = rounds * 1000, ends[rounds].astype(np.int64)
     return Moment(
         ends_ms=rounds * 1000,
         ends=ends[rounds].astype(np.int64),
         commits_ms=at_s * 1000,
         offsets=position[at_s].astype(np.int64),
-        truth_s=float(caught_up[0] - _START_S),
+        past=past(_START_S * 1000, log_end, (all_s * 1000, position[all_s].astype(np.int64))),
+        # its lag is gone at the first commit after that
+        truth_s=float(-(-(caught_up[0] - _START_S) // every_s) * every_s),
     )

@@ -1,6 +1,7 @@
 """Samples written to a real Elasticsearch by our store and by bare `helpers.parallel_bulk`.
 
-The same documents, the same mapping, the same node, by turns: a busy neighbour slows both.
+The same documents, the same mapping, the same node, by turns: a busy neighbour slows both. And how
+much disk a sample takes, when its segments are merged: every row whole, as with `full_s = 0`.
 """
 
 import tempfile
@@ -26,6 +27,8 @@ from tests.support.elasticsearch import EmbeddedElasticsearch
 PARTITIONS, ROUNDS = 20_000, 2
 """Rows of one turn: 200 groups of 100 partitions, two samples each."""
 TURNS = 6
+STORED_PARTITIONS, STORED_ROUNDS, ROUNDS_AT_ONCE = 100, 2_400, 200
+"""Rows whose size is measured: most of a day."""
 START_MS = 1_790_000_000_000 // 86_400_000 * 86_400_000
 
 
@@ -42,6 +45,7 @@ def run() -> Iterator[Figure]:
                 if turn:  # the first turn warms the server up
                     ours.append(first.size / took[0])
                     bare.append(second.size / took[1])
+            row_bytes = stored_bytes(server.url, Path(folder))
         finally:
             client.close()
             store.close()
@@ -52,6 +56,7 @@ def run() -> Iterator[Figure]:
         target=0.8,
         bound=Bound.AT_LEAST,
     )
+    yield Figure(name="history_elastic_row", value=row_bytes, unit="B", target=95)
     yield Figure(
         name="history_elastic_write",
         value=median(ours),
@@ -82,6 +87,61 @@ def bare_s(client: Elasticsearch, rows: Records) -> float:
     started_s = time.monotonic()
     deque(parallel_bulk(client, actions), maxlen=0)
     return time.monotonic() - started_s
+
+
+def stored_bytes(url: str, folder: Path) -> float:
+    """Bytes on disk of a sample, of all its fields."""
+    settings = ElasticsearchSettings(urls=(url,), prefix="stored")
+    store = ElasticStore(settings, RejectedRows(folder))
+    try:
+        for first in range(0, STORED_ROUNDS, ROUNDS_AT_ONCE):
+            store.write([rounds(first, ROUNDS_AT_ONCE)], batch="bench")
+        index = f"{settings.prefix}-samples-*"
+        client = store.client.options(request_timeout=300)
+        client.indices.forcemerge(index=index, max_num_segments=1)
+        used = client.indices.disk_usage(index=index, run_expensive_tasks=True).body
+    finally:
+        store.close()
+    total = sum(
+        used[name]["all_fields"]["total_in_bytes"] for name in used if not name.startswith("_")
+    )
+    return float(total) / (STORED_PARTITIONS * STORED_ROUNDS)
+
+
+def rounds(first: int, count: int) -> Records:
+    """Consecutive samples of groups whose lag goes up and down."""
+    size = STORED_PARTITIONS * count
+    rng = np.random.default_rng(first)
+    turn = first + np.repeat(np.arange(count), STORED_PARTITIONS)
+    row = np.tile(np.arange(STORED_PARTITIONS), count)
+    rate = 10 + row * 29 % 3000
+    at_ms = START_MS + turn * 30_000
+    end = 10**6 * (row + 1) ** 2 + rate * turn * 30 + rng.integers(0, 300, size)
+    lag = np.maximum(row * 37 % 5000 + rng.integers(-200, 200, size), 0)
+    topics = tuple(f"orders.topic-{number:03}" for number in range(40))
+    ids = tuple(f"Zk3yV0kQTxq{number:03}aBcDeFgH" for number in range(40))
+    groups = tuple(f"team-{number % 9}.service-{number:03}" for number in range(10))
+    same = samples(0).take(np.zeros(size, np.int64)).columns
+    return Records(
+        kind=Kind.SAMPLES,
+        columns={
+            **same,
+            "group": Text((row // 10).astype(np.int32), groups),
+            "topic": Text((row % 40).astype(np.int32), topics),
+            "topic_id": Text((row % 40).astype(np.int32), ids),
+            "partition": (row % 10).astype(np.int32),
+            "at_ms": at_ms,
+            "observed_ms": at_ms + 17 + turn % 7,
+            "committed_offset": end - lag,
+            "commit_ms": at_ms - rng.integers(0, 5000, size),
+            "log_end_offset": end,
+            "log_end_ms": at_ms - rng.integers(0, 9000, size),
+            "log_start_offset": 10**5 * (row + 1) ** 2,
+            "lag": lag,
+            "time_lag_s": np.round(lag / rate, 3),
+            "time_lag_at_ms": at_ms - rng.integers(0, 5000, size),
+        },
+    )
 
 
 def samples(number: int) -> Records:

@@ -163,10 +163,10 @@ from moved group by "group", topic, at_ms
 """
 _GROUPS = """
 create temp table groups as
-select told.*, worst.owner, worst.owner_lag, worst.produced, worst.consumed, worst.commits from (
+select grouped.*, worst.owner, worst.owner_lag, worst.produced, worst.consumed, worst.commits from (
   select "group", null as topic, null::int as "partition", at_ms, total_lag as lag, time_lag_s,
     status, 30000 as held
-  from read_parquet('{history}/group_samples/**/*.parquet') where at_ms < {end_ms}) as told
+  from read_parquet('{history}/group_samples/**/*.parquet') where at_ms < {end_ms}) as grouped
 left join (
   select "group", at_ms, arg_max(owner, owner_lag) as owner, max(owner_lag) as owner_lag,
     sum(produced) as produced, sum(consumed) as consumed, sum(commits) as commits

@@ -22,7 +22,7 @@ from lagwatch.config.settings import MetricsSettings
 from lagwatch.core.model import EpochMs, GroupInfo, Member
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.memory import give_back
-from lagwatch.metrics import ClusterState, Exporter, ServiceState
+from lagwatch.metrics import ClusterMetrics, Exporter, ServiceState
 from lagwatch.metrics.metric import Format
 from lagwatch.metrics.view import View
 from lagwatch.ports.queries import ClusterHealth
@@ -38,7 +38,9 @@ _ROOT = Path(__file__).parents[2]
 
 def run() -> Iterator[Figure]:
     state = busy()
-    exporter = Exporter(MetricsSettings(), collect=lambda: state, clock=SystemClock())
+    exporter = Exporter(
+        MetricsSettings(), collect=lambda: asyncio.sleep(0, state), clock=SystemClock()
+    )
     zipped_s = fastest(lambda: exporter.render(state, Format.OPENMETRICS))
     plain_s = fastest(lambda: plain(exporter, state))
     theirs = Theirs(state)
@@ -85,7 +87,7 @@ def busy() -> ServiceState:
         problems=(),
         unseen=(),
     )
-    cluster = ClusterState(
+    cluster = ClusterMetrics(
         health=health, snapshot=snapshot, rebalances={}, commits=monitor.admitted, waiting_commits=0
     )
     return ServiceState(version="0", clusters=(cluster,))
@@ -188,7 +190,9 @@ def _memory(encoding: str) -> float:
 
 def _measure(encoding: str) -> float:
     state = busy()
-    exporter = Exporter(MetricsSettings(), collect=lambda: state, clock=SystemClock())
+    exporter = Exporter(
+        MetricsSettings(), collect=lambda: asyncio.sleep(0, state), clock=SystemClock()
+    )
     give_back()
     before = rss_bytes(_self())
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the highest point, from now

@@ -1,4 +1,4 @@
-"""What a benchmark tells: one figure and the target it is held against."""
+"""what a benchmark yields: one figure and the target it is held against."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -348,16 +348,16 @@ def test_top_of_a_time_without_rows_is_empty(store: HistoryStore) -> None:
 # what there is
 
 
-def test_stats_tell_rows_and_times_by_kind_and_cluster(store: HistoryStore) -> None:
+def test_stats_say_rows_and_times_by_kind_and_cluster(store: HistoryStore) -> None:
     rows = [sample(at_ms=NOON_MS + minute * MINUTE_MS) for minute in range(3)]
     store.write([samples(rows), events([happening(cluster="there")])], batch="b1")
 
-    told = [
+    reported = [
         (entry.cluster, entry.kind, entry.rows, entry.first_ms, entry.last_ms)
         for entry in store.stats()
     ]
 
-    assert told == [
+    assert reported == [
         ("here", Kind.SAMPLES, 3, NOON_MS, NOON_MS + 2 * MINUTE_MS),
         ("there", Kind.EVENTS, 1, NOON_MS, NOON_MS),
     ]

@@ -74,14 +74,14 @@ def fill(store: HistoryStore) -> None:
 def test_a_copy_holds_the_same_records(new_store: NewStore, source: str, target: str) -> None:
     there, here = new_store(source), new_store(target)
     fill(there)
-    told: list[tuple[int, int]] = []
+    steps: list[tuple[int, int]] = []
 
-    rows = copy(there, here, Choice(), progress=lambda done, total: told.append((done, total)))
+    rows = copy(there, here, Choice(), progress=lambda done, total: steps.append((done, total)))
 
     for kind in KINDS:
         assert held(here, kind) == held(there, kind), kind
     assert rows == 2 * 6 * 4 + 6 + 1 + 1
-    assert told[-1] == (rows, rows)
+    assert steps[-1] == (rows, rows)
     assert here.verify().duplicates == 0
 
 

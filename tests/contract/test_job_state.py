@@ -20,7 +20,7 @@ from tests.support.stores import KINDS_OF_STORES, history_of
 RUNS = 6
 
 
-@pytest.fixture(params=[*KINDS_OF_STORES, "s3"])
+@pytest.fixture(params=[*KINDS_OF_STORES, pytest.param("s3", marks=pytest.mark.slow)])
 def history(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[HistorySettings]:
     if request.param != "s3":
         yield history_of(request.param, request, tmp_path)

@@ -391,7 +391,7 @@ def test_the_nightly_unit_and_pod_run_the_nightly_command() -> None:
 
 @pytest.mark.parametrize(("code", "said"), [(0, 0), (1, 0), (2, 2), (3, 3)])
 def test_cron_reports_no_failure_when_only_something_was_set_aside(tmp_path, code, said) -> None:
-    """A `lagwatch` that notes what is asked of it, and ends as it is told."""
+    """A `lagwatch` that notes what is asked of it, and ends as it is reported."""
     program_file = tmp_path / "lagwatch"
     program_file.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/ran\nexit {code}\n')
     program_file.chmod(0o755)

@@ -40,13 +40,15 @@ NOT_RUN = {
 OTHER_PROGRAMS = {
     "kafka-acls.sh": "ships with Kafka; tests/acceptance/test_rights.py grants the same rights",
     "kafka-consumer-groups.sh": "ships with Kafka",
-    "venv-pack": "packs an environment for executors; tests/spark/test_cluster.py runs without",
-    "spark-submit": "tests/spark/test_cluster.py submits the same",
+    "spark-submit": "tests/spark/test_bare_workers.py runs it",
+    "tar": "tests/spark/test_bare_workers.py runs it",
     "docker": "tests/house/test_deployment.py checks the files",
     "kubectl": "tests/house/test_deployment.py checks the files",
     "systemctl": "tests/house/test_deployment.py checks the files",
     "promtool": "tests/house/test_metrics_documented.py runs it",
     "cd": "of the shell",
+    ".": "of the shell",
+    "python3": "tests/spark/test_bare_workers.py makes the same environment",
 }
 """Programs in blocks of commands that are not started here, and why."""
 

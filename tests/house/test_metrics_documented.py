@@ -8,7 +8,7 @@ import pytest
 
 from grafana import build
 from lagwatch.metrics import table
-from lagwatch.metrics.metric import Kind
+from lagwatch.metrics.metric import MetricKind
 from tests.support.dashboards import (
     GRAFANA,
     RULES,
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 OURS = {
     metric.name + suffix
     for metric in table.ALL
-    for suffix in (("_bucket", "_sum", "_count") if metric.kind is Kind.HISTOGRAM else ("",))
+    for suffix in (("_bucket", "_sum", "_count") if metric.kind is MetricKind.HISTOGRAM else ("",))
 }
 OF_THE_PROCESS = {"process_cpu_seconds_total", "process_resident_memory_bytes"}
 

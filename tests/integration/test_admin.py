@@ -16,11 +16,11 @@ from tests.support.streams import StreamsMember
 from tests.support.waiting import eventually
 
 
-def test_committed_offsets_are_polled_and_changes_are_told(kafka: EmbeddedKafka) -> None:
+def test_committed_offsets_are_polled_and_changes_are_reported(kafka: EmbeddedKafka) -> None:
     topic, group = create_topic(kafka, partitions=2), unique("group")
     commit(kafka, group, topic, 3, partition=1)
     with collecting(settings(kafka, commits="admin")) as seen:
-        eventually(lambda: seen.offsets(group, topic, 1) == [3], "the offset is told")
+        eventually(lambda: seen.offsets(group, topic, 1) == [3], "the offset is reported")
         rounds = len(seen.of(GroupsSeen))
 
         eventually(lambda: len(seen.of(GroupsSeen)) > rounds + 2, "rounds go by")
@@ -58,6 +58,28 @@ def test_a_living_member_that_does_not_move_does_not_commit(kafka: EmbeddedKafka
     assert seen.offsets(group, topic) == [1]
 
 
+def test_a_group_that_hands_partitions_over_is_reconciling(kafka: EmbeddedKafka) -> None:
+    topic, group = create_topic(kafka, partitions=4), unique("group")
+    settings_of_one = {**kafka.admin_config(), "group.id": group, "group.protocol": "consumer"}
+    first, second = Consumer(settings_of_one), Consumer(settings_of_one)
+    first.subscribe([topic])
+    try:
+        eventually(lambda: _assigned(first), "the first member is assigned")
+        with collecting(settings(kafka, commits="admin")) as seen:
+            eventually(lambda: _state(seen, group) == "Stable", "all is assigned")
+            second.subscribe([topic])
+
+            # the first does not poll any more: it gives nothing back
+            def waits() -> bool:
+                second.poll(0.1)
+                return _state(seen, group) == "Reconciling"
+
+            eventually(waits, "the second waits for its partitions")
+    finally:
+        first.close()
+        second.close()
+
+
 def test_streams_groups_are_listed_and_polled(kafka: EmbeddedKafka) -> None:
     topic, group = create_topic(kafka), unique("streams")
     member = StreamsMember(kafka, group, topic)
@@ -88,27 +110,27 @@ def type_of(seen: Seen, group: str) -> str:
     return next((each.type for each in listed if each.group == group), "")
 
 
-def test_a_deleted_group_is_told_gone(kafka: EmbeddedKafka) -> None:
+def test_a_deleted_group_is_reported_gone(kafka: EmbeddedKafka) -> None:
     topic, group = create_topic(kafka), unique("group")
     commit(kafka, group, topic, 3)
     admin = AdminClient(kafka.admin_config())
     with collecting(settings(kafka, commits="admin")) as seen:
-        eventually(lambda: seen.offsets(group, topic) == [3], "the offset is told")
+        eventually(lambda: seen.offsets(group, topic) == [3], "the offset is reported")
 
         admin.delete_consumer_groups([group])[group].result(30)
 
         eventually(
-            lambda: any(group in each.groups for each in seen.of(GroupsGone)), "it is told gone"
+            lambda: any(group in each.groups for each in seen.of(GroupsGone)), "it is reported gone"
         )
 
 
-def test_offsets_that_leave_with_their_topic_are_told(kafka: EmbeddedKafka) -> None:
+def test_offsets_that_leave_with_their_topic_are_reported(kafka: EmbeddedKafka) -> None:
     topic, stays, group = create_topic(kafka), create_topic(kafka), unique("group")
     commit(kafka, group, topic, 3)
     commit(kafka, group, stays, 4)
     admin = AdminClient(kafka.admin_config())
     with collecting(settings(kafka, commits="admin")) as seen:
-        eventually(lambda: seen.offsets(group, stays) == [4], "the offsets are told")
+        eventually(lambda: seen.offsets(group, stays) == [4], "the offsets are reported")
 
         admin.delete_topics([topic], operation_timeout=30)[topic].result(30)
 
@@ -145,7 +167,7 @@ def test_without_the_right_to_read_the_offsets_topic_auto_polls_and_says_so(
     with collecting(settings(secure_kafka, "alice")) as seen:
         eventually(lambda: mode(seen) == "admin", "it falls back")
         eventually(lambda: seen.offsets(group, topic) == [3], "and polls")
-        eventually(lambda: seen.log_end(topic) == (0, 0, 0), "log ends are told, too")
+        eventually(lambda: seen.log_end(topic) == (0, 0, 0), "log ends are reported, too")
         eventually(
             lambda: "Allow DESCRIBE on CLUSTER kafka-cluster" in unseen(seen),
             "it says that other groups may be hidden",
@@ -170,7 +192,7 @@ def test_describe_alone_on_the_offsets_topic_is_not_enough_and_is_said(
     assert "Allow READ on TOPIC __consumer_offsets" in facts.reason
 
 
-def test_what_the_offsets_topic_names_and_may_not_be_seen_is_told_with_the_acl(
+def test_what_the_offsets_topic_names_and_may_not_be_seen_is_reported_with_the_acl(
     secure_kafka: EmbeddedKafka, rights: Rights
 ) -> None:
     topic, group = create_topic(secure_kafka), unique("group")
@@ -191,3 +213,10 @@ def test_what_the_offsets_topic_names_and_may_not_be_seen_is_told_with_the_acl(
 def _assigned(member: Consumer) -> bool:
     member.poll(0.05)
     return bool(member.assignment())
+
+
+def _state(seen: Seen, group: str) -> str:
+    """State of the group as last reported; "" while it is not known."""
+    last = seen.last(GroupsSeen)
+    states = {each.group: each.state for each in last.groups} if last is not None else {}
+    return states.get(group, "")

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -13,8 +14,12 @@ import uvicorn
 from fastapi import FastAPI
 from typer.testing import CliRunner
 
+from lagwatch.access import AccessControl
 from lagwatch.cli import app
+from lagwatch.config.server import ServerSettings
+from lagwatch.config.tokens import line
 from lagwatch.notify.alerts import Alerts
+from lagwatch.ports.access import Access
 from lagwatch_api import create_app
 from lagwatch_api.openapi import DocumentedApp
 from lagwatch_api.v1.alerts import router
@@ -24,6 +29,7 @@ from tests.support.serving import ask as asked
 from tests.support.waiting import eventually
 
 ROOT = "/api/v1/alerts"
+TOKEN = "lagwatch_" + "t" * 43
 
 
 @contextmanager
@@ -75,18 +81,25 @@ def served(folder: Path, clock: ShiftedClock, *groups: str) -> Iterator[str]:
         listener.close()
 
 
-def app_of(alerts: Alerts) -> FastAPI:
+def app_of(alerts: Alerts, access: Access | None = None) -> FastAPI:
     app = create_app(
-        GivenQueries({}), RecordingCommands(), GivenSettings(), hostname="h", version="0"
+        GivenQueries({}),
+        RecordingCommands(),
+        GivenSettings(),
+        access=access,
+        hostname="h",
+        version="0",
     )
     assert isinstance(app, DocumentedApp)
     app.include_router(router(alerts))
     return app
 
 
-def ask(alerts: Alerts, method: str, path: str, **more) -> httpx.Response:
+def ask(
+    alerts: Alerts, method: str, path: str, access: Access | None = None, **more
+) -> httpx.Response:
     async def asked() -> httpx.Response:
-        transport = httpx.ASGITransport(app=app_of(alerts))
+        transport = httpx.ASGITransport(app=app_of(alerts, access))
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
             return await client.request(method, ROOT + path, **more)
 
@@ -180,6 +193,79 @@ def test_an_incident_is_acknowledged_while_it_is_open(alerts, clock) -> None:
     assert late.status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("headers", "said", "author"),
+    [
+        ({"authorization": f"Bearer {TOKEN}"}, "", "night-shift"),
+        ({"authorization": f"Bearer {TOKEN}"}, "anna", "night-shift (said to be anna)"),
+        ({"cookie": f"lagwatch_token={TOKEN}"}, "", "night-shift"),
+        ({"x-user": "bob"}, "", "bob"),
+        ({"x-user": "bob"}, "bob", "bob"),
+    ],
+)
+def test_the_author_is_who_the_server_knows(alerts, tmp_path, headers, said, author) -> None:
+    clock = ShiftedClock()
+    tokens = tmp_path / "tokens"
+    tokens.write_text(line("night-shift", "operate", TOKEN))
+    proxy = {"addresses": ["127.0.0.1"], "user_header": "x-user", "scope": "operate"}
+    auth = {"tokens_file": tokens, "proxy": proxy}
+    settings = ServerSettings.model_validate({"address": ":1", "hosts": ["test"], "auth": auth})
+    access = AccessControl(settings, clock)
+    fleet = Fleet(["billing"], clock)
+    fleet.fail("billing")
+    fleet.shown_to(alerts)
+    (found,) = ask(alerts, "GET", "/incidents").json()["incidents"]
+    mute = {"group": "billing", "reason": "deploying", "duration_s": 60, "author": said}
+    told = {"access": access, "headers": headers}
+
+    made = ask(alerts, "POST", "/mutes", json=mute, **told)
+    path = f"/incidents/{found['id']}/acknowledge"
+    done = ask(alerts, "POST", path, json={"author": said}, **told)
+
+    assert made.json()["author"] == done.json()["acknowledged_by"] == author
+
+
+def test_an_open_server_keeps_the_author_that_is_said(alerts, clock) -> None:
+    settings = ServerSettings.model_validate({"address": ":1", "hosts": ["test"], "open": True})
+    mute = {"group": "billing", "reason": "deploying", "duration_s": 60, "author": "anna"}
+
+    made = ask(alerts, "POST", "/mutes", AccessControl(settings, clock), json=mute)
+
+    assert made.json()["author"] == "anna"
+
+
+def test_an_id_may_be_cut_to_its_first_characters(alerts, clock) -> None:
+    fleet = Fleet(["billing"], clock)
+    fleet.fail("billing")
+    fleet.shown_to(alerts)
+    (found,) = ask(alerts, "GET", "/incidents").json()["incidents"]
+    mute = {"group": "billing", "reason": "deploying", "duration_s": 60}
+    made = ask(alerts, "POST", "/mutes", json=mute).json()
+
+    shown = ask(alerts, "GET", f"/incidents/{found['id'][:6]}")
+    done = ask(alerts, "POST", f"/incidents/{found['id'][:6]}/acknowledge", json={})
+    short = ask(alerts, "DELETE", f"/mutes/{made['id'][:3]}")
+    ended = ask(alerts, "DELETE", f"/mutes/{made['id'][:6]}")
+
+    assert shown.json()["incident"]["id"] == done.json()["id"] == found["id"]
+    assert done.json()["acknowledged_ms"] is not None
+    assert (short.status_code, ended.status_code) == (404, 204)
+
+
+def test_the_first_characters_of_several_ids_are_refused_with_all_of_them(alerts, tmp_path) -> None:
+    order = {"group": "billing", "reason": "deploying", "duration_s": 60}
+    made = [ask(alerts, "POST", "/mutes", json=order).json()["id"] for _ in range(2)]
+    with closing(sqlite3.connect(tmp_path / "alerts.sqlite")) as connection, connection:
+        for number, mute in enumerate(made):
+            connection.execute("UPDATE mutes SET id = ? WHERE id = ?", (f"abcdef{number}", mute))
+
+    refused = ask(alerts, "DELETE", "/mutes/abcdef")
+
+    assert refused.status_code == 400
+    assert "abcdef0, abcdef1; write more of it" in refused.text
+    assert ask(alerts, "DELETE", "/mutes/abcdef1").status_code == 204
+
+
 @pytest.mark.parametrize("starts_ms", [2**63, 9 * 10**18, 253_402_300_799_999, -1, 1.5])
 def test_a_mute_outside_of_time_is_refused(alerts, starts_ms) -> None:
     order = {"group": "g", "reason": "r", "duration_s": 60, "starts_ms": starts_ms}
@@ -254,7 +340,7 @@ def test_the_command_warns_of_a_mute_that_matches_no_group(tmp_path, clock) -> N
         meant = CliRunner().invoke(app, ["alert", "mute", "add", "billing*", *words])
 
     assert mistyped.exit_code == meant.exit_code == 0
-    assert "No group that is seen now has such a name" in mistyped.stderr
+    assert "No known group has this name now" in mistyped.stderr
     assert not meant.stderr
 
 

@@ -306,7 +306,7 @@ class TestPagerDuty:
         assert [event["event_action"] for event in events] == ["trigger", "resolve"]
         assert len({event["dedup_key"] for event in events}) == 1
         assert events[0]["payload"]["severity"] == "critical"
-        assert events[0]["payload"]["summary"].startswith("2 consumer groups in trouble; ERROR:")
+        assert events[0]["payload"]["summary"].startswith("ERROR: 2 consumer groups on ")
 
 
 def refusals(alerts: Running) -> int:

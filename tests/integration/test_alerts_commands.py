@@ -63,7 +63,7 @@ def test_what_was_given_up_is_counted_after_a_restart_and_sent_by_a_command(
                 eventually(lambda: undelivered(served) == 1, "the metric", timeout_s=120)
                 (given_up,) = listed(served, "notices", "--state", "dead")
                 (incident,) = listed(served, "incidents", "--group", group)
-                told = said(served, "acknowledge", incident["id"], "--author", "anna")
+                output = said(served, "acknowledge", incident["id"], "--author", "anna")
                 eventually(
                     lambda: any("channel hook" in each for each in _problems(served)),
                     "the problem in /readyz",
@@ -84,7 +84,7 @@ def test_what_was_given_up_is_counted_after_a_restart_and_sent_by_a_command(
     assert (given_up["group"], given_up["channel"]) == (group, "hook")
     assert "400" in given_up["last_error"]
     assert "no such room" in given_up["last_error"]
-    assert "acknowledged by anna" in told
+    assert "acknowledged by anna" in output
     assert after == 1
     assert "JST" in shown
     assert "'nope' is not known" in wrong.output

@@ -6,6 +6,8 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
+from lagwatch.config.settings import Settings
+from lagwatch.core.model import GroupStatus
 from lagwatch.notify.database import Database
 from lagwatch.ports.alerts import IncidentAsk, NoticeAsk
 from lagwatch.ports.queries import ClusterHealth
@@ -13,6 +15,7 @@ from tests.support.fleet import CLUSTER, Fleet, ShiftedClock, alert_settings
 from tests.support.receiver import Reply, receiving
 from tests.support.running_alerts import Running, running
 from tests.support.small_disk import small_disk
+from tests.support.stepped_delivery import Unsteady, world
 from tests.support.waiting import eventually
 
 POLICY = "group_wait_s = 0.02\n[alerts.policies.all]\nclose_for_s = 0\nreopen_s = 0\n"
@@ -60,13 +63,16 @@ def test_a_cluster_that_is_not_seen_is_an_incident_with_its_reason(tmp_path, clo
             health[0] = replace(health[0], data_age_s=61.0)
             look(alerts)
             eventually(lambda: len(receiver.notices) == 1, "the incident")
+            counted = alerts.call(alerts.alerts.counts).open_incidents
             health[0] = HEALTH
             look(alerts)
             clock.ahead_ms += 11_000
             look(alerts)
             eventually(lambda: len(receiver.notices) == 2, "its end")
+            left = alerts.call(alerts.alerts.counts).open_incidents
 
     assert early == []
+    assert (counted[CLUSTER], left[CLUSTER]) == (1, 0)
     opened, closed = receiver.notices
     assert (opened["about"], opened["cluster"], opened["event"]) == ("cluster", CLUSTER, "open")
     assert "connection refused" in opened["verdict"]["problem"]
@@ -249,6 +255,55 @@ def test_a_renamed_channel_does_not_come_back_when_its_incident_ends(tmp_path, c
     assert problem == ""
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "fallback", "hears"),
+    [
+        ("ops", "ops2", "chat", False),  # it is no fallback
+        ("bad", "bad2", "chat", False),  # the one that does not deliver
+        ("chat", "chat2", "chat2", True),
+    ],
+)
+def test_a_renamed_channel_hears_of_another_that_fails_only_as_a_fallback(
+    tmp_path, clock, *, before, after, fallback, hears
+) -> None:
+    """`bad` does not deliver, which is the news of the fallback `chat` alone."""
+    with (
+        receiving(*[Reply(status=503)] * 300) as bad,
+        receiving() as ops,
+        receiving() as chat,
+    ):
+        receivers = {"bad": bad, "ops": ops, "chat": chat}
+
+        def settings(fallback: str, renamed: dict[str, str]) -> Settings:
+            channels = [
+                hook(receiver.url, renamed.get(name, name)) for name, receiver in receivers.items()
+            ]
+            head = f'undelivered_after_s = 0\nfallback = ["{fallback}"]\n'
+            return alert_settings(tmp_path, head + POLICY + "".join(channels))
+
+        fleet = Fleet(["billing"], clock)
+        with running(settings("chat", {}), clock) as alerts:
+            fleet.fail("billing")
+            alerts.sees(fleet)
+            eventually(lambda: len(bad.requests) >= 1, "the refused attempt")
+            look(alerts)
+            eventually(lambda: len(chat.notices) == 2, "word about the refusal")
+            eventually(lambda: len(ops.notices) == 1, "the opening")
+        receivers[before].replies.clear()
+        received = len(receivers[before].notices)
+        with running(settings(fallback, {before: after}), clock) as alerts:
+            eventually(lambda: len(receivers[before].notices) > received, "open incidents")
+            look(alerts)
+            eventually(
+                lambda: not alerts.call(alerts.alerts.counts).undelivered[after],
+                "all open incidents",
+            )
+
+    assert [n["about"] for n in ops.notices if n["about"] != "group"] == []
+    about_bad = [n for n in receivers[before].notices[received:] if n["about"] == "channel"]
+    assert bool(about_bad) == hears
+
+
 def test_what_waits_for_a_removed_channel_goes_to_another(tmp_path, clock) -> None:
     fleet = Fleet(["billing"], clock)
     with receiving(*[Reply(status=503)] * 100) as away, receiving() as receiver:
@@ -277,7 +332,7 @@ def test_a_group_removed_by_request_is_not_ok_again(tmp_path, clock) -> None:
         alerts.sees(fleet)
         eventually(lambda: len(receiver.notices) == 1, "the opening")
         alerts.call(lambda: alerts.alerts.removed(CLUSTER, "billing"))
-        fleet.monitor.forget("billing", None)
+        fleet.monitor.forget("billing", None)  # at once, although the policy waits to close
         alerts.sees(fleet)
         eventually(lambda: len(receiver.notices) == 2, "the end")
 
@@ -301,6 +356,29 @@ def test_a_group_that_kafka_deletes_is_gone_and_not_ok_again(tmp_path, clock) ->
     assert receiver.notices[1]["verdict"]["gone"] == "likely_deleted"
     assert receiver.notices[1]["reason"] == "group_gone"
     assert "OK" not in receiver.taken[1].json["subject"]
+
+
+def test_a_group_that_was_deleted_while_lagwatch_was_down_ends_so_within_a_minute(
+    tmp_path, clock
+) -> None:
+    fleet = Fleet(["billing", "orders"], clock)
+    with receiving() as receiver:
+        settings = alert_settings(tmp_path, POLICY + hook(receiver.url))
+        with running(settings, clock) as alerts:
+            fleet.fail("billing")
+            alerts.sees(fleet)
+            eventually(lambda: len(receiver.notices) == 1, "the opening")
+        fleet.delete("billing")
+        with running(settings, clock) as alerts:
+            fleet.lists("orders")
+            alerts.sees(fleet)
+            before = len(receiver.notices)
+            fleet.pass_time(61)
+            alerts.sees(fleet)
+            eventually(lambda: len(receiver.notices) == 2, "the end")
+
+    assert before == 1
+    assert receiver.taken[1].json["subject"].startswith(f"LIKELY DELETED: billing on {CLUSTER}")
 
 
 def test_a_deletion_during_a_long_mute_is_no_expiry(tmp_path, clock) -> None:
@@ -425,6 +503,34 @@ def test_a_disk_of_three_megabytes_is_survived_and_returned_to(tmp_path, clock) 
     assert counts.open_incidents == {CLUSTER: 100}
     assert counts.undelivered == {"hook": 0}
     assert on_disk < 3_000_000
+
+
+def test_a_disk_of_one_megabyte_is_not_filled_by_the_log_of_the_file(tmp_path) -> None:
+    groups = [f"consumer-group-{number:02}" for number in range(20)]
+    sizes = []
+    with (
+        small_disk(tmp_path / "disk", 1) as disk,
+        world(disk, Unsteady(lambda: None)) as here,
+    ):
+        for _ in range(40):
+            for group in groups:
+                here.bad(group, GroupStatus.ERR)
+            here.deliver_for(10)
+            for group in groups:
+                here.good(group)
+            here.deliver_for(10)
+            here.store.prune(here.clock.now_ms())
+            sizes.append((disk / "0.sqlite-wal").stat().st_size)
+        in_memory = here.database.in_memory
+        here.database.tidy()
+        just_written = (disk / "0.sqlite-wal").stat().st_size
+        here.database.tidy()
+        idle = (disk / "0.sqlite-wal").stat().st_size
+
+    assert not in_memory
+    assert max(sizes) < 400_000
+    assert just_written > 0, "it may be written to again at once"
+    assert idle == 0
 
 
 def test_a_full_disk_stops_nothing_and_repeats_nothing(tmp_path, clock) -> None:

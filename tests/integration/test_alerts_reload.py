@@ -4,6 +4,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from lagwatch.errors import ConfigError
 from lagwatch.kafka.embedded import EmbeddedKafka
@@ -123,6 +124,53 @@ def test_a_channel_that_is_the_same_goes_on_undisturbed(tmp_path: Path) -> None:
 
     assert paths == ["/before", "/after"]
     assert len(slow.requests) == 1
+
+
+def test_a_channel_that_was_removed_and_comes_back_hears_the_ends_it_has_missed(
+    tmp_path: Path,
+) -> None:
+    def text(*names: str) -> str:
+        hooks = [f'[alerts.webhook.{name}]\nurl = "{urls[name]}"\n' for name in names]
+        policy = "[alerts.policies.all]\nclose_for_s = 0\nreopen_s = 0\n"
+        return f'time_zone = "Asia/Tokyo"\ngroup_wait_s = 0.02\n{policy}{"".join(hooks)}'
+
+    clock = ShiftedClock()
+    fleet = Fleet(["billing", "orders"], clock)
+    with receiving() as away, receiving() as stays:
+        urls = {"away": away.url, "stays": stays.url}
+        with (
+            capture_logs() as log,
+            running_alerts(alert_settings(tmp_path, text(*urls)), clock) as alerts,
+        ):
+            fleet.fail("billing", "orders")
+            alerts.sees(fleet)
+            eventually(lambda: len(away.notices) == len(stays.notices) == 2, "the openings")
+            eventually(alerts.idle, "both as delivered")
+            without = alert_settings(tmp_path, text("stays"))
+            alerts.call(lambda: alerts.alerts.reload(without))
+            fleet.heal("billing")
+            alerts.sees(fleet)
+            eventually(lambda: len(stays.notices) == 3, "the end, for the other channel")
+            eventually(alerts.idle, "it as delivered")
+            again = alert_settings(tmp_path, text(*urls))
+            alerts.call(lambda: alerts.alerts.reload(again))
+            eventually(lambda: len(away.notices) == 3, "the end that it has missed")
+            eventually(alerts.idle, "it as delivered")
+            alerts.call(lambda: alerts.alerts.reload(without))
+            alerts.call(lambda: alerts.alerts.reload(again))
+            alerts.sees(fleet)
+            counts = alerts.call(alerts.alerts.counts)
+
+    (end,) = away.notices[2:]
+    removed = [each for each in log if each["event"] == "channel_removed"]
+    assert (end["event"], end["group"], end["reason"]) == ("close", "billing", "healed")
+    assert end["incident"] == stays.notices[2]["incident"]
+    assert away.taken[-1].json["subject"].startswith("OK again: billing on here, after")
+    assert [(each["channel"], each["open_incidents"]) for each in removed] == [
+        ("away", 2),
+        ("away", 1),
+    ]
+    assert counts.undelivered["away"] == 0, "it hears each end once"
 
 
 def test_another_file_is_refused(tmp_path: Path) -> None:

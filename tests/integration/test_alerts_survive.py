@@ -28,7 +28,7 @@ _CHILD = _ROOT / "tests" / "support" / "alerts_child.py"
 _ROUNDS = 50
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(560)
 def test_fifty_kills_between_transition_and_delivery_lose_and_double_nothing(
     tmp_path: Path,
 ) -> None:
@@ -66,7 +66,7 @@ def test_fifty_kills_between_transition_and_delivery_lose_and_double_nothing(
         assert len({n["key"] for notices in by_key.values() for n in notices}) == _ROUNDS
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(560)
 def test_thirty_kills_with_a_channel_that_is_renamed_each_time_lose_nothing(
     tmp_path: Path,
 ) -> None:

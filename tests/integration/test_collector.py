@@ -27,13 +27,13 @@ def now_ms() -> int:
 
 
 def info(seen: Seen, group: str) -> GroupInfo | None:
-    """The newest that was told of a group."""
-    told = [each for report in seen.of(GroupsSeen) for each in report.groups]
-    return next((each for each in reversed(told) if each.group == group), None)
+    """The newest description of a group."""
+    infos = [each for report in seen.of(GroupsSeen) for each in report.groups]
+    return next((each for each in reversed(infos) if each.group == group), None)
 
 
 def rebalances(seen: Seen, group: str) -> int:
-    return sum(report.rebalances.get(group, 0) for report in seen.of(GroupsSeen))
+    return sum((report.rebalances or {}).get(group, 0) for report in seen.of(GroupsSeen))
 
 
 def test_commits_arrive_with_their_exact_offsets_and_times(kafka: EmbeddedKafka) -> None:
@@ -94,7 +94,7 @@ def test_a_deleted_offset_leaves_and_so_does_a_deleted_group(kafka: EmbeddedKafk
         eventually(lambda: seen.offsets(group, topic, 1) == [6, -1], "partition 1 leaves")
 
 
-def test_a_group_with_members_once_is_told_gone_when_deleted(kafka: EmbeddedKafka) -> None:
+def test_a_group_with_members_once_is_reported_gone_when_deleted(kafka: EmbeddedKafka) -> None:
     topic, group = create_topic(kafka), unique("group")
     produce(kafka, topic, 3)
     admin = AdminClient(kafka.admin_config())
@@ -112,7 +112,7 @@ def test_a_group_with_members_once_is_told_gone_when_deleted(kafka: EmbeddedKafk
     assert gone.orders[gone.groups.index(group)] > newest
 
 
-def test_classic_members_are_told_with_their_names_and_partitions(kafka: EmbeddedKafka) -> None:
+def test_classic_members_are_reported_with_their_names_and_partitions(kafka: EmbeddedKafka) -> None:
     topic, group = create_topic(kafka, partitions=2), unique("group")
     config = kafka.admin_config() | {
         "group.id": group,
@@ -126,7 +126,7 @@ def test_classic_members_are_told_with_their_names_and_partitions(kafka: Embedde
             consumer.subscribe([topic])
             eventually(lambda: poll_assigned(consumer), "the member is assigned")
 
-            eventually(lambda: has_members(seen, group), "its members are told at once")
+            eventually(lambda: has_members(seen, group), "its members are reported at once")
             described = info(seen, group)
             eventually(lambda: rebalances(seen, group) >= 1, "the rebalance is counted")
     finally:
@@ -139,7 +139,7 @@ def test_classic_members_are_told_with_their_names_and_partitions(kafka: Embedde
     assert member.assignment == ((topic, (0, 1)),)
 
 
-def test_kip_848_members_are_told_too(kafka: EmbeddedKafka) -> None:
+def test_kip_848_members_are_reported_too(kafka: EmbeddedKafka) -> None:
     topic, group = create_topic(kafka, partitions=2), unique("group")
     config = kafka.admin_config() | {
         "group.id": group,
@@ -152,7 +152,7 @@ def test_kip_848_members_are_told_too(kafka: EmbeddedKafka) -> None:
         with collecting(settings(kafka)) as seen:
             eventually(lambda: poll_assigned(consumer), "the member is assigned")
 
-            eventually(lambda: has_members(seen, group), "its members are told")
+            eventually(lambda: has_members(seen, group), "its members are reported")
             described = info(seen, group)
     finally:
         consumer.close()

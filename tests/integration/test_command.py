@@ -18,9 +18,14 @@ _DEADLINE_S = 60
 _STOPS_WITHIN_S = 5
 
 
-def lagwatch(*arguments: str) -> "subprocess.CompletedProcess[str]":
+def lagwatch(*arguments: str, folder: Path | None = None) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [*COMMAND, *arguments], capture_output=True, text=True, timeout=_DEADLINE_S, check=False
+        [*COMMAND, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=_DEADLINE_S,
+        check=False,
+        cwd=folder,
     )
 
 
@@ -32,7 +37,7 @@ def _ready(url: str) -> bool:
         return False
 
 
-def test_one_look_at_a_broker_tells_a_group_that_is_caught_up(kafka: EmbeddedKafka) -> None:
+def test_one_look_at_a_broker_says_a_group_that_is_caught_up(kafka: EmbeddedKafka) -> None:
     topic, group = create_topic(kafka), unique("caught-up")
     produce(kafka, topic, 10)
     commit(kafka, group, topic, 10)
@@ -42,8 +47,8 @@ def test_one_look_at_a_broker_tells_a_group_that_is_caught_up(kafka: EmbeddedKaf
     )
 
     assert result.returncode == 0, result.stderr
-    (told,) = json.loads(result.stdout)["groups"]
-    assert (told["cluster"], told["status"], told["total_lag"]) == ("local", "OK", 0)
+    (shown,) = json.loads(result.stdout)["groups"]
+    assert (shown["cluster"], shown["status"], shown["total_lag"]) == ("local", "OK", 0)
 
 
 def test_one_look_says_where_it_has_not_seen_enough(kafka: EmbeddedKafka) -> None:
@@ -90,8 +95,8 @@ def test_a_service_is_asked_and_stops_cleanly_on_sigterm(
         process.send_signal(signal.SIGTERM)
         code = process.wait(_STOPS_WITHIN_S)
 
-    (told,) = json.loads(result.stdout)["groups"]
-    assert (result.returncode, told["status"], told["group"]) == (0, "OK", group)
+    (shown,) = json.loads(result.stdout)["groups"]
+    assert (result.returncode, shown["status"], shown["group"]) == (0, "OK", group)
     assert code == 0
     assert "Traceback" not in (tmp_path / "log").read_text()
 
@@ -108,7 +113,21 @@ def test_ctrl_c_stops_the_service_cleanly(kafka: EmbeddedKafka, tmp_path: Path) 
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
-def test_an_address_that_is_taken_is_told_without_a_traceback(
+def test_a_second_lagwatch_does_not_take_the_checkpoints_of_the_first(
+    kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    flags = ("--bootstrap", kafka.bootstrap_servers, "--address", "127.0.0.1:0")
+
+    with started(tmp_path / "log", *flags):
+        second = lagwatch("serve", *flags, folder=tmp_path)
+
+    assert second.returncode != 0
+    assert "checkpoint.path" in second.stderr
+    assert "is used by another lagwatch that runs" in second.stderr
+    assert "Traceback" not in second.stderr
+
+
+def test_an_address_that_is_taken_is_reported_without_a_traceback(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     flags = ("--bootstrap", kafka.bootstrap_servers, "--address")

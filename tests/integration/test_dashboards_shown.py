@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from grafana.panels import STATUS_COLORS
+from grafana.panels import OLD_DATA_S, STATUS_COLORS
 from lagwatch.kafka.embedded import EmbeddedKafka
 from tests.support.dashboards import boards, panels
-from tests.support.grafana_shows import Cell, Panel, Shown, shown
+from tests.support.grafana_shows import Cell, Panel, Shown, as_shown, shown
 from tests.support.kafka import commit, create_topic, produce, unique
 from tests.support.scene import CLUSTER, DEADLINE_S, Scene, watched_scene
 from tests.support.table_truth import TABLES, Row
@@ -164,6 +164,42 @@ def test_numbers_of_the_fleet_are_counts_and_red_where_there_is_trouble(scene: S
     assert [cell["value"] for cell in cells] == [counts["OK"], counts["WARN"], counts["ERR"]]
     assert {cell["color"] for cell in cells if cell["value"] == 0} <= {"green"}
     assert (cells[2]["value"] > 0, cells[2]["color"]) == (True, "red")
+
+
+def test_the_fleet_says_which_clusters_cannot_be_trusted_and_how_old_its_data_are(
+    scene: Scene,
+) -> None:
+    ready, age = see(
+        scene, panel_of("fleet", "Clusters not ready"), panel_of("fleet", "Oldest data")
+    )
+
+    assert (only_cell(ready)["value"], only_cell(ready)["color"]) == (0, "green")
+    assert 0 <= only_cell(age)["value"] < OLD_DATA_S
+    assert only_cell(age)["color"] == "green"
+
+
+def test_a_cluster_that_is_not_ready_is_red_on_the_fleet_and_its_age_too() -> None:
+    not_ready, old = panel_of("fleet", "Clusters not ready"), panel_of("fleet", "Oldest data")
+
+    seen = as_shown(
+        [
+            {"panel": not_ready, "answers": {"A": _number(1)}},
+            {"panel": old, "answers": {"A": _number(120)}},
+        ]
+    )
+
+    assert [(only_cell(each)["text"], only_cell(each)["color"]) for each in seen] == [
+        ("1", "red"),
+        ("2 mins", "red"),
+    ]
+
+
+def _number(value: float) -> Mapping[str, Any]:
+    """Prometheus' answer with one number and no labels."""
+    return {
+        "resultType": "vector",
+        "result": [{"metric": {}, "value": [1_790_000_000, str(value)]}],
+    }
 
 
 def test_a_group_that_is_well_is_green_and_its_other_verdicts_are_invisible(scene: Scene) -> None:

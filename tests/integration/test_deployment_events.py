@@ -28,7 +28,7 @@ def test_a_deployment_stands_among_the_events_of_its_group(kafka: EmbeddedKafka)
         lagwatch.wait_ready()
         eventually(lambda: group in lagwatch.groups(), "the group")
         arguments = ["deployment", group, "--version", "4.2", "--url", lagwatch.base, "--json"]
-        told = CliRunner().invoke(app, arguments)
+        result = CliRunner().invoke(app, arguments)
         path = f"/api/v1/clusters/here/groups/{group}/events?fields=event,after,detail"
         eventually(
             lambda: any(point["event"] == "deployment" for point in lagwatch.get(path)["points"]),
@@ -36,7 +36,7 @@ def test_a_deployment_stands_among_the_events_of_its_group(kafka: EmbeddedKafka)
         )
         events = lagwatch.get(path)["points"]
 
-    made = json.loads(told.stdout)
+    made = json.loads(result.stdout)
     [event] = [each for each in events if each["event"] == "deployment"]
     assert (event["at_ms"], event["after"]) == (made["at_ms"], "4.2")
     assert json.loads(event["detail"])["offsets"] == made["offsets"]

@@ -37,7 +37,7 @@ def trouble(seen: Seen, kind: str) -> SourceHealth | None:
 
 
 def message(options: ClusterSettings, kind: str) -> str:
-    """What is told of a cluster that cannot be reached like this."""
+    """What is reported of a cluster that cannot be reached like this."""
     with collecting(options) as seen:
         eventually(lambda: trouble(seen, kind) is not None, f"a {kind} fault")
         first = trouble(seen, kind)
@@ -45,7 +45,7 @@ def message(options: ClusterSettings, kind: str) -> str:
     return first.message
 
 
-def test_a_closed_port_is_told() -> None:
+def test_a_closed_port_is_reported() -> None:
     options = ClusterSettings(bootstrap="127.0.0.1:1")
 
     text = message(options, "connection")
@@ -54,7 +54,7 @@ def test_a_closed_port_is_told() -> None:
     assert "clusters.test.bootstrap" in text
 
 
-def test_an_unknown_host_is_told() -> None:
+def test_an_unknown_host_is_reported() -> None:
     options = ClusterSettings(bootstrap="no-such-host.invalid:9092")
 
     text = message(options, "connection")
@@ -62,7 +62,7 @@ def test_an_unknown_host_is_told() -> None:
     assert "host name of a broker cannot be resolved" in text
 
 
-def test_a_wrong_password_is_told_without_showing_it(secure_kafka: EmbeddedKafka) -> None:
+def test_a_wrong_password_is_reported_without_showing_it(secure_kafka: EmbeddedKafka) -> None:
     good = settings(secure_kafka, "alice")
     options = good.model_copy(update={"sasl": with_password(good, "nonsense")})
 
@@ -73,7 +73,7 @@ def test_a_wrong_password_is_told_without_showing_it(secure_kafka: EmbeddedKafka
     assert "nonsense" not in text
 
 
-def test_an_untrusted_authority_is_told(secure_kafka: EmbeddedKafka) -> None:
+def test_an_untrusted_authority_is_reported(secure_kafka: EmbeddedKafka) -> None:
     good = settings(secure_kafka, "alice")
     tls = good.tls.model_copy(update={"ca_file": None})
     options = good.model_copy(update={"tls": tls})
@@ -84,7 +84,7 @@ def test_an_untrusted_authority_is_told(secure_kafka: EmbeddedKafka) -> None:
     assert "clusters.test.tls.ca_file" in text
 
 
-def test_an_authority_file_that_is_not_there_is_told(secure_kafka: EmbeddedKafka) -> None:
+def test_an_authority_file_that_is_not_there_is_reported(secure_kafka: EmbeddedKafka) -> None:
     good = settings(secure_kafka, "alice")
     tls = good.tls.model_copy(update={"ca_file": "/no/such/ca.pem"})
     options = good.model_copy(update={"tls": tls})
@@ -95,7 +95,7 @@ def test_an_authority_file_that_is_not_there_is_told(secure_kafka: EmbeddedKafka
     assert "clusters.test.tls" in text
 
 
-def test_plaintext_to_a_tls_port_is_told(secure_kafka: EmbeddedKafka) -> None:
+def test_plaintext_to_a_tls_port_is_reported(secure_kafka: EmbeddedKafka) -> None:
     options = ClusterSettings(bootstrap=secure_kafka.bootstrap_servers)
 
     text = message(options, "connection")
@@ -103,7 +103,7 @@ def test_plaintext_to_a_tls_port_is_told(secure_kafka: EmbeddedKafka) -> None:
     assert "it may expect TLS or SASL" in text
 
 
-def test_tls_without_a_user_where_one_is_asked_for_is_told(secure_kafka: EmbeddedKafka) -> None:
+def test_tls_without_a_user_where_one_is_asked_for_is_reported(secure_kafka: EmbeddedKafka) -> None:
     options = settings(secure_kafka, "alice").model_copy(update={"sasl": None})
 
     text = message(options, "connection")
@@ -111,7 +111,7 @@ def test_tls_without_a_user_where_one_is_asked_for_is_told(secure_kafka: Embedde
     assert "or clusters.test.sasl" in text
 
 
-def test_a_missing_client_certificate_is_told(secure_kafka: EmbeddedKafka) -> None:
+def test_a_missing_client_certificate_is_reported(secure_kafka: EmbeddedKafka) -> None:
     good = settings(secure_kafka, "alice")
     with asks_for_certificates(secure_kafka) as address:
         text = message(good.model_copy(update={"bootstrap": (address,)}), "tls")
@@ -120,7 +120,7 @@ def test_a_missing_client_certificate_is_told(secure_kafka: EmbeddedKafka) -> No
     assert "clusters.test.tls.cert_file" in text
 
 
-def test_tls_to_a_plaintext_port_is_told(kafka: EmbeddedKafka) -> None:
+def test_tls_to_a_plaintext_port_is_reported(kafka: EmbeddedKafka) -> None:
     options = ClusterSettings.model_validate(
         {"bootstrap": kafka.bootstrap_servers, "tls": {"enabled": True}}
     )
@@ -130,7 +130,7 @@ def test_tls_to_a_plaintext_port_is_told(kafka: EmbeddedKafka) -> None:
     assert "does not speak TLS" in text
 
 
-def test_an_unknown_property_is_told(kafka: EmbeddedKafka) -> None:
+def test_an_unknown_property_is_reported(kafka: EmbeddedKafka) -> None:
     options = ClusterSettings(bootstrap=kafka.bootstrap_servers, client={"bogus": "1"})
 
     text = message(options, "protocol")
@@ -204,7 +204,7 @@ def test_a_collector_waits_for_a_cluster_that_is_down_at_first(own_kafka: Embedd
     commit(own_kafka, group, topic, 1)
     own_kafka.stop_broker(0)
     with collecting(settings(own_kafka, topic_interval_s=1)) as seen:
-        eventually(lambda: trouble(seen, "connection") is not None, "the fault is told")
+        eventually(lambda: trouble(seen, "connection") is not None, "the fault is reported")
 
         own_kafka.start_broker(0)
 
@@ -224,11 +224,11 @@ def test_while_the_broker_is_down_its_sources_are_never_well_for_a_moment(
     asked = (SourceKind.CONNECTION, SourceKind.LOG_ENDS, SourceKind.GROUPS)
     topic = create_topic(own_kafka)
     with collecting(settings(own_kafka)) as seen:
-        eventually(lambda: seen.log_end(topic) is not None, "its log end is told")
+        eventually(lambda: seen.log_end(topic) is not None, "its log end is reported")
         own_kafka.kill_broker(0)
         eventually(
             lambda: not any((last := seen.health(each)) is None or last.ok for each in asked),
-            "all three faults are told",
+            "all three faults are reported",
         )
         before = len(seen.of(SourceHealth))
         eventually(

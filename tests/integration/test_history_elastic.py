@@ -8,7 +8,7 @@ import orjson
 import pytest
 from elasticsearch import Elasticsearch
 
-from lagwatch.core.record import Kind, concat, from_rows, record_ids
+from lagwatch.core.record import Kind, concat, from_rows, record_ids, schema
 from lagwatch.errors import HistoryError
 from lagwatch.history.elastic import ElasticStore
 from lagwatch.ports.history import HistoryRange
@@ -76,9 +76,9 @@ def test_every_kind_has_a_template_with_an_explicit_mapping(
     assert {template["name"] for template in held} == {f"{prefix}-{kind}" for kind in Kind}
     assert mapped["mappings"]["dynamic"] == "false"
     assert fields["group"] == {"type": "keyword"}
-    assert fields["committed_offset"] == {"type": "long"}
+    assert fields["committed_offset"] == {"type": "long", "index": False}
     assert fields["at_ms"]["type"] == "date"
-    assert set(fields) == set(samples(1).columns)
+    assert set(fields) == {*samples(1).columns, "@timestamp"}
 
 
 def test_a_row_comes_back_as_it_was_written(store: ElasticStore) -> None:
@@ -350,6 +350,37 @@ def test_verify_names_what_cannot_be_reached_and_reads_the_rest(
     assert found.rows[Kind.SAMPLES] == 3
 
 
+def test_kibana_and_grafana_find_their_time_field_and_every_column(
+    store: ElasticStore, prefix: str, client: Elasticsearch
+) -> None:
+    store.write([samples(3)], batch="a")
+    client.indices.refresh(index=f"{prefix}-*")
+    day = {"range": {"@timestamp": {"gte": "2026-11-21", "lt": "2026-11-22"}}}
+    per_day = {"date_histogram": {"field": "@timestamp", "fixed_interval": "1d"}}
+
+    found = client.search(index=f"{prefix}-samples", query=day, aggs={"day": per_day})
+    fields = client.field_caps(index=f"{prefix}-samples", fields="*")["fields"]
+
+    assert found["hits"]["total"]["value"] == 3
+    assert [entry["doc_count"] for entry in found["aggregations"]["day"]["buckets"]] == [3]
+    assert fields["@timestamp"]["date"]["aggregatable"]
+    for name in schema(Kind.SAMPLES):
+        (field,) = fields[name].values()
+        only_read = name in {"observed_ms", "log_end_ms", "time_lag_at_ms", "topic_id"}
+        assert field["searchable"] is not only_read, name
+        assert field["aggregatable"] is not only_read, name
+
+
+def test_rows_of_a_partition_are_stored_beside_each_other(
+    store: ElasticStore, prefix: str, client: Elasticsearch
+) -> None:
+    store.write([samples(3)], batch="a")
+
+    (index,) = client.indices.get(index=f"{prefix}-samples").body.values()
+    assert index["settings"]["index"]["sort"]["field"] == list(Kind.SAMPLES.key)
+    assert index["settings"]["index"]["codec"] == "legacy_best_compression"
+
+
 def test_installations_can_add_settings_to_our_templates(
     store: ElasticStore, prefix: str, client: Elasticsearch
 ) -> None:
@@ -360,7 +391,7 @@ def test_installations_can_add_settings_to_our_templates(
 
     (index,) = client.indices.get(index=f"{prefix}-samples").body.values()
     assert index["settings"]["index"]["refresh_interval"] == "7s"
-    assert index["mappings"]["properties"]["lag"] == {"type": "long"}
+    assert index["mappings"]["properties"]["lag"] == {"type": "long", "index": False}
 
 
 def test_a_template_of_others_that_would_hide_ours_is_named(

@@ -55,10 +55,10 @@ def _run_and_kill(command: list[str], *, after_s: float) -> list[int]:
         first = child.stdout.readline()
         killer = threading.Timer(after_s, os.kill, (child.pid, signal.SIGKILL))
         killer.start()
-        told = first + child.stdout.read()
+        output = first + child.stdout.read()
         killer.join()
         assert child.wait(30) == -signal.SIGKILL
-    return _acknowledged(told)
+    return _acknowledged(output)
 
 
 def _run(command: list[str]) -> list[int]:
@@ -69,9 +69,9 @@ def _run(command: list[str]) -> list[int]:
     return _acknowledged(ended.stdout)
 
 
-def _acknowledged(told: str) -> list[int]:
+def _acknowledged(output: str) -> list[int]:
     """Instants of the lines that were written to their end."""
-    return [int(line) for line in told.split("\n")[:-1]]
+    return [int(line) for line in output.split("\n")[:-1]]
 
 
 def test_the_embedded_server_dies_with_the_process_that_started_it() -> None:

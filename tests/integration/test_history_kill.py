@@ -57,18 +57,18 @@ def _run_and_kill(folder: Path, *, after_s: float) -> list[int]:
         first = child.stdout.readline()
         killer = threading.Timer(after_s, os.kill, (child.pid, signal.SIGKILL))
         killer.start()
-        told = first + child.stdout.read()
+        output = first + child.stdout.read()
         killer.join()
         assert child.wait(30) == -signal.SIGKILL
-    return _acknowledged(told)
+    return _acknowledged(output)
 
 
 def _run(folder: Path) -> list[int]:
     """Let it end by itself: what is left is delivered."""
     with _child(folder, rounds=3) as child:
-        told, _ = child.communicate(timeout=60)
+        output, _ = child.communicate(timeout=60)
         assert child.returncode == 0
-    return _acknowledged(told)
+    return _acknowledged(output)
 
 
 def _child(folder: Path, *, rounds: int) -> subprocess.Popen[str]:
@@ -76,6 +76,6 @@ def _child(folder: Path, *, rounds: int) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=_ROOT)
 
 
-def _acknowledged(told: str) -> list[int]:
+def _acknowledged(output: str) -> list[int]:
     """Instants of the lines that were written to their end."""
-    return [int(line.split()[0]) for line in told.split("\n")[:-1]]
+    return [int(line.split()[0]) for line in output.split("\n")[:-1]]

@@ -20,26 +20,26 @@ def is_open(seen: Seen, topic: str) -> OpenTransaction | None:
     return next((each for each in listed if each.topic == topic), None)
 
 
-def test_an_open_transaction_is_told_with_its_names_until_it_ends(kafka: EmbeddedKafka) -> None:
+def test_an_open_transaction_is_reported_with_its_names_until_it_ends(kafka: EmbeddedKafka) -> None:
     pytest.importorskip("kafka", reason="kafka-python names the transactions")
     topic, transactions = create_topic(kafka), Transactions(kafka)
     produce(kafka, topic, 4)
     before_ms = SystemClock().now_ms()
     transactions.write(topic, 2)
     with collecting(settings(kafka)) as seen:
-        eventually(lambda: is_open(seen, topic) is not None, "it is told")
-        told = is_open(seen, topic)
+        eventually(lambda: is_open(seen, topic) is not None, "it is reported")
+        transaction = is_open(seen, topic)
 
         transactions.commit()
 
         eventually(lambda: is_open(seen, topic) is None, "it leaves")
 
-    assert told is not None
-    assert (told.partition, told.last_stable, told.problem) == (0, 4, "")
-    assert told.transactional_id == transactions.name
-    assert told.producer_id is not None
-    assert told.started_ms is not None
-    assert before_ms - 1000 <= told.started_ms <= told.since_ms
+    assert transaction is not None
+    assert (transaction.partition, transaction.last_stable, transaction.problem) == (0, 4, "")
+    assert transaction.transactional_id == transactions.name
+    assert transaction.producer_id is not None
+    assert transaction.started_ms is not None
+    assert before_ms - 1000 <= transaction.started_ms <= transaction.since_ms
 
 
 def test_behind_scram_and_tls_the_rights_that_are_missing_are_named(
@@ -52,12 +52,12 @@ def test_behind_scram_and_tls_the_rights_that_are_missing_are_named(
     transactions.write(topic, 2)
     try:
         with collecting(settings(secure_kafka, "alice", commits="admin")) as seen:
-            eventually(lambda: is_open(seen, topic) is not None, "it is told")
+            eventually(lambda: is_open(seen, topic) is not None, "it is reported")
             hidden = is_open(seen, topic)
         rights.grant(AclOperation.READ, ResourceType.TOPIC, topic)
         rights.grant(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactions.name)
         with collecting(settings(secure_kafka, "alice", commits="admin")) as seen:
-            eventually(lambda: is_open(seen, topic) is not None, "it is told again")
+            eventually(lambda: is_open(seen, topic) is not None, "it is reported again")
             shown = is_open(seen, topic)
     finally:
         transactions.abort()
@@ -70,7 +70,7 @@ def test_behind_scram_and_tls_the_rights_that_are_missing_are_named(
     assert (shown.transactional_id, shown.problem) == (transactions.name, "")
 
 
-def test_short_transactions_are_not_told(kafka: EmbeddedKafka) -> None:
+def test_short_transactions_are_not_reported(kafka: EmbeddedKafka) -> None:
     topic, transactions = create_topic(kafka), Transactions(kafka)
     with collecting(settings(kafka, client_id=unique("client"))) as seen:
         for _ in range(10):

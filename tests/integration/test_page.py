@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from lagwatch.config.tokens import line, new_token
-from lagwatch.core.words import duration
+from lagwatch.core.words import client, duration
 from lagwatch.kafka.embedded import EmbeddedKafka
 from lagwatch_api.v1.wording import HEADLINES
 from tests.support.browser import Browser, browsing
@@ -124,6 +124,19 @@ def test_durations_and_verdicts_read_on_the_page_as_everywhere_else(
     assert shown == [duration(each) for each in seconds]
     # a group has no rule of its own: WARN is shorter than the headline of a partition
     assert verdicts | {"WARN": ""} == {s.name: text for s, text in HEADLINES.items()} | {"WARN": ""}
+
+
+def test_members_read_on_the_page_as_everywhere_else(browser: Browser, scene: Scene) -> None:
+    members = [("a", "/10.0.3.14"), ("a", "host"), ("a", ""), ("", "/10.0.3.14"), ("", "")]
+    browser.open(scene.lagwatch.base)
+
+    shown = browser.run(
+        "const { member } = await import('/ui/words.js'); "
+        "return given[0].map(([clientId, host]) => member(clientId, host))",
+        members,
+    )
+
+    assert shown == [client(*each) for each in members]
 
 
 def open_group(browser: Browser, url: str) -> None:
@@ -298,7 +311,7 @@ class TestUse:
 
         eventually(lambda: any(new in row for row in browser.texts(ROW)), "the new group comes")
 
-    def test_a_lost_connection_is_told_and_mends_itself(
+    def test_a_lost_connection_is_reported_and_mends_itself(
         self, browser: Browser, scene: Scene, own_kafka: EmbeddedKafka
     ) -> None:
         new = unique("meanwhile")
@@ -307,7 +320,7 @@ class TestUse:
             eventually(lambda: browser.text("#live").startswith("live"), "it is live")
 
             relay.cut()
-            eventually(lambda: "connection lost" in browser.text("#live"), "the loss is told")
+            eventually(lambda: "connection lost" in browser.text("#live"), "the loss is reported")
             shown = browser.text("#live"), browser.texts(ROW)
             commit(own_kafka, new, scene.topic, 1)
             relay.mend()
@@ -336,9 +349,11 @@ class TestUse:
 
         browser.drag("#g-past .u-over", 200)
         eventually(lambda: "range=own" in browser.url, "the address has the range")
+        selected = browser.run("return document.querySelector('#g-past .u-select').clientWidth")
         browser.click("#unzoom")
 
         eventually(lambda: "range=own" not in browser.url, "the whole range is back")
+        assert selected == 0
         assert [error for error in browser.errors() if "SEVERE" in error] == []
 
     def test_the_usual_range_begins_where_the_data_begin(
@@ -413,6 +428,17 @@ class TestUse:
         )
         assert said[1].startswith("It is another cause if: the consumer is paused on purpose")
         assert browser.run("return document.querySelector('#g-cause-box').hidden")
+
+    def test_the_list_names_the_cause_beside_the_group(
+        self, browser: Browser, scene: Scene
+    ) -> None:
+        open_fleet(browser, f"{scene.lagwatch.base}/?q={scene.stalled}")
+
+        eventually(lambda: "stuck on record" in browser.texts(ROW)[0], "the cause comes")
+        browser.look(390, 844, "dark")
+        eventually(lambda: "stuck on record" in browser.texts(ROW)[0], "also on a phone")
+        assert _overflow(browser) == 0
+        browser.look(1280, 800, "light")
 
     def test_a_group_that_is_opened_first_has_the_totals_over_it(
         self, browser: Browser, scene: Scene
@@ -583,12 +609,12 @@ class TestTenThousandGroups:
         speed = {"catch_up_s": None, "catch_up_reason": "falling_behind"}
 
         seen = browser.run(words + "return [trend(given[0], true), trend(given[0], false)]", known)
-        told = browser.run(
+        texts = browser.run(
             words + "return ['OK', 'WARN'].map((status) => catchUp({ ...given[0], status }))", speed
         )
 
         assert seen == ["steady", "+0.05/s"]
-        assert told == ["keeps up", "never at this rate"]
+        assert texts == ["keeps up", "never at this rate"]
 
     def test_no_title_and_no_verdict_of_the_list_is_cut_off(
         self, browser: Browser, url: str
@@ -608,6 +634,24 @@ class TestTenThousandGroups:
 
         assert cut == []
         browser.look(1280, 800, "light")
+
+    def test_a_cause_beside_a_name_of_twenty_characters_is_not_cut_off(
+        self, browser: Browser, url: str, tmp_path: Path
+    ) -> None:
+        browser.look(1280, 800, "light")
+        open_fleet(browser, f"{url}?sort=group")
+
+        cut = browser.run(
+            "const note = document.querySelector(given[0]);"
+            "note.hidden = false;"
+            "note.textContent = 'topic recreated';"
+            "return [note, note.previousSibling].map((one) => one.scrollWidth > one.clientWidth)",
+            f"{ROW} .note",
+        )
+        browser.picture(tmp_path / "cause.png")
+
+        assert len(browser.texts(f"{ROW} .c-group a")[0]) == 20
+        assert cut == [False, False]
 
     @pytest.mark.parametrize("width", [1440, 390])
     def test_no_time_lag_of_the_list_is_cut_off(
@@ -651,7 +695,7 @@ def is_lit(browser: Browser) -> bool:
     return int(colour.removeprefix("rgb(").split(",")[0]) > 128
 
 
-def test_the_page_asks_for_a_token_and_forgets_it_when_told(
+def test_the_page_asks_for_a_token_and_forgets_it_when_asked(
     browser: Browser, tmp_path: Path
 ) -> None:
     token = new_token()
@@ -672,6 +716,7 @@ def test_the_page_asks_for_a_token_and_forgets_it_when_told(
         eventually(lambda: browser.text("#who-name") == "alice (read)", "it is accepted")
         eventually(lambda: browser.text("#live") != "connecting …", "the stream is open")
         assert browser.run("return document.cookie") == ""
+        assert browser.run("return document.activeElement.id") == "main"
 
         browser.click("#log-out")
         eventually(lambda: browser.text("#log-in") != "", "it asks again")

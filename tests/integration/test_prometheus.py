@@ -35,8 +35,11 @@ _FORECASTS = {
 """There while retention comes closer to what a group in trouble has not read, or it catches up:
 with the name that the API has for it."""
 
-_HELD = "alertname_cluster_group:lagwatch_held"
-"""Has data only while alerts fire of which nothing is known."""
+_CONDITIONS = {
+    "alertname_cluster_group:lagwatch_true",
+    "alertname_cluster_group:lagwatch_last_known",
+}
+"""Have data only for groups in a trouble that an alert is about."""
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +52,7 @@ def _every_expression() -> list[Expression]:
     recorded = [
         Expression(rule["record"], rule["expr"])
         for rule in rules()
-        if rule.get("record") not in {None, _HELD}
+        if rule.get("record") not in {None, *_CONDITIONS}
     ]
     return expressions() + recorded
 
@@ -153,7 +156,7 @@ def test_a_consumer_that_has_its_messages_deleted_before_it_commits_raises_no_al
 
 @contextmanager
 def _member(kafka: EmbeddedKafka, group: str, topic: str) -> Iterator[Consumer]:
-    """The only member of a group, which reads from the beginning and commits when told to."""
+    """The only member of a group, which reads from the beginning and commits when asked to."""
     consumer = Consumer(
         kafka.admin_config()
         | {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
@@ -166,10 +169,10 @@ def _member(kafka: EmbeddedKafka, group: str, topic: str) -> Iterator[Consumer]:
 
 
 def test_what_prometheus_holds_is_what_the_api_says(scene: Scene) -> None:
-    told = _ask(scene, f"/v3/kafka/{CLUSTER}/consumer/{scene.stopped}/lag")["status"]
+    verdict = _ask(scene, f"/v3/kafka/{CLUSTER}/consumer/{scene.stopped}/lag")["status"]
 
     (series,) = scene.prometheus.query(f'lagwatch_group_lag_messages{{group="{scene.stopped}"}}')
 
-    assert int(series["value"][1]) == told["totallag"] == 40
+    assert int(series["value"][1]) == verdict["totallag"] == 40
     (lost,) = scene.prometheus.query(f'lagwatch_group_lost_messages{{group="{scene.stopped}"}}')
     assert int(lost["value"][1]) == 10

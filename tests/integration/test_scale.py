@@ -4,6 +4,7 @@ import contextlib
 import urllib.error
 import urllib.request
 from itertools import count
+from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -52,6 +53,39 @@ def test_a_group_is_advised_more_consumers_and_keeps_them_while_it_is_not_seen(
     assert 1 < advised["desired_consumers"] <= _PARTITIONS
     assert held["desired_consumers"] >= advised["desired_consumers"]
     assert held["reason"] == "the group is not known now"
+
+
+def test_the_number_is_held_through_a_restart(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    topic, group = create_topic(kafka, "scaled", partitions=_PARTITIONS), unique("scaled")
+    options: dict[str, object] = {"log_end_interval_s": 0.5, "group_interval_s": 0.5}
+    sections = f'{_QUICK}[checkpoint]\npath = "{tmp_path / "state"}"\n'
+    member = Consumer(kafka.admin_config() | {"group.id": group, "enable.auto.commit": False})
+    path = f"/api/v1/clusters/here/groups/{group}/scale?target=5s"
+    offsets = count(1)
+    try:
+        member.subscribe([topic])
+        eventually(lambda: _holds(member) == _PARTITIONS, "the member to hold all partitions")
+        _read_on(kafka, member, topic, 0)
+        with serving(kafka.bootstrap_servers, cluster=options, sections=sections) as lagwatch:
+            lagwatch.wait_ready()
+            eventually(lambda: group in lagwatch.groups(), "the group")
+
+            def advised() -> bool:
+                _read_on(kafka, member, topic, next(offsets))
+                answer = lagwatch.get(path)
+                return not answer["held"] and answer["desired_consumers"] > 1
+
+            eventually(advised, "advice from rates", timeout_s=120)
+            before = lagwatch.get(path)
+        with serving(kafka.bootstrap_servers, cluster=options, sections=sections) as lagwatch:
+            lagwatch.wait_ready()
+            after = lagwatch.get(path)
+    finally:
+        member.close()
+
+    assert after["held"], after
+    assert after["desired_consumers"] >= before["desired_consumers"] > 1
+    assert after["at_ms"] >= before["at_ms"]
 
 
 def _holds(member: Consumer) -> int:

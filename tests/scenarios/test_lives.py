@@ -4,9 +4,91 @@ from pathlib import Path
 
 import pytest
 
+from lagwatch.core.model import Rule
 from tests.support.lives import Life, broken, live, lives
 
 LIVES = tuple(lives((Path(__file__).parent / "lives.txt").read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("first_s", [640, 670, 700, 730])
+def test_a_silence_never_seems_to_begin_earlier_than_first_measured(first_s: int) -> None:
+    # older log ends are kept in fewer samples: what came after a job had left would by and by seem
+    # to have come before
+    (life,) = lives(
+        "A consumer stops before messages come.\n"
+        "with rounds=60\n"
+        "0s members hold\n"
+        "0s..10m/60s append 1\n"
+        "0s..10m/60s commit end\n"
+        f"{first_s}s..12h/97s append 1\n"
+    )
+    evidence = [(shown.at_s, shown.verdict.evidence.get("quiet_ms")) for shown in live(life)]
+    began_ms = [at_s * 1000 - int(quiet_ms) for at_s, quiet_ms in evidence if quiet_ms is not None]
+    assert len(began_ms) > 600
+    assert min(began_ms) == began_ms[0]
+
+
+@pytest.mark.parametrize("commits", ["read", "polled"])
+def test_members_that_come_and_go_without_a_commit_do_not_begin_a_stop_anew(commits: str) -> None:
+    (life,) = lives(
+        "A consumer dies, and is started again and again.\n"
+        f"with commits={commits}\n"
+        "0s members hold\n"
+        "0s..20m/5s append 10\n"
+        "0s..5m/5s commit end\n"
+        "5m members none\n"
+        "10m..15m/2m members hold\n"
+        "605s..15m/2m members none\n"
+        "15m lagwatch away\n"
+        "905s lagwatch back\n"
+        "16m..20m/2m members hold\n"
+    )
+
+    down = [shown for shown in live(life) if shown.verdict.status.name in {"STOP", "STALL"}]
+
+    began_ms = {shown.at_s * 1000 - int(shown.verdict.evidence["quiet_ms"] or 0) for shown in down}
+    assert len(down) > 100
+    assert len(began_ms) == 1
+
+
+def test_a_crash_loop_that_never_commits_is_one_trouble_until_a_commit() -> None:
+    (life,) = lives(
+        "A consumer dies a few seconds after each start, and once waits for ten minutes.\n"
+        "0s..50m/5s append 10\n"
+        "0s..30m/12s members hold\n"
+        "4s..30m/12s members none\n"
+        "20m lagwatch away\n"
+        "1205s lagwatch back\n"
+        "40m members hold\n"
+        "45m commit end\n"
+        "6m..20m is WARN never_commits\n"
+        "1205s..44m is WARN never_commits\n"
+        "46m..50m never WARN\n"
+    )
+
+    shown = live(life)
+
+    troubled = [each for each in shown if each.verdict.rule is Rule.NEVER_COMMITS]
+    held_s = {
+        each.at_s - int(each.verdict.evidence["held_for_ms"] or 0) // 1000 for each in troubled
+    }
+    assert broken(life, shown) == []
+    assert held_s == {0}
+    assert {each.at_s for each in troubled}.issuperset(range(360, 1200, 5))
+    assert troubled[-1].verdict.evidence["interrupted"] == 1
+
+
+def test_a_consumer_that_never_commits_and_left_for_good_is_forgotten() -> None:
+    (life,) = lives(
+        "Somebody looks at a topic without a commit, and leaves.\n"
+        "0s..40m/5s append 10\n"
+        "0s members hold\n"
+        "10m members none\n"
+        "20m..24m is WARN never_commits\n"
+        "26m..40m unlisted\n"
+    )
+
+    assert broken(life, live(life)) == []
 
 
 @pytest.mark.slow

@@ -9,8 +9,11 @@ from pyspark.sql import SparkSession
 from lagwatch.config.jobs import JobsSettings
 from lagwatch.jobs.session import start
 
-_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Tests end before code that is compiled at length has paid for that."""
+_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+"""Tests end before code that is compiled at length has paid for that.
+
+The one Java of a whole run compiles more than the 48 MB that go with the quick compiler alone.
+"""
 
 
 @pytest.fixture(scope="session", autouse=True)

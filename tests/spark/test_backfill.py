@@ -101,7 +101,7 @@ def test_an_empty_range_gives_an_empty_valid_result(store: Store, copied: Copied
     assert (said["event"], said["after"], said["count"]) == ("recording", "backfilled", 0)
 
 
-def test_commits_that_compaction_removed_leave_a_gap_that_is_told(
+def test_commits_that_compaction_removed_leave_a_gap_that_is_reported(
     store: Store, copied: Copied
 ) -> None:
     for second in range(-60, HOUR_S, 10):

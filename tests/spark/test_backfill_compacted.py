@@ -114,7 +114,7 @@ def records_left(kafka: EmbeddedKafka, topic: str) -> int:
 def filled(
     spark: SparkSession, kafka: EmbeddedKafka, topic: str, folder: Path
 ) -> tuple[ClusterBackfill, Rows]:
-    """What is told of a backfill of the hour, and its samples."""
+    """What is reported of a backfill of the hour, and its samples."""
     ref = StoreRef(settings=HistorySettings(url=str(folder / topic)))
     request = BackfillRequest(
         source=From.KAFKA,
@@ -143,25 +143,25 @@ def test_rows_begin_where_the_broker_has_left_every_commit_and_are_those_of_a_wh
     sent = write_hour(kafka, orders, [compacted, whole])
     eventually(lambda: records_left(kafka, compacted) < sent, "the log cleaner", timeout_s=60)
 
-    told, rows = filled(spark, kafka, compacted, tmp_path)
-    told_of_whole, rows_of_whole = filled(spark, kafka, whole, tmp_path)
+    result, rows = filled(spark, kafka, compacted, tmp_path)
+    of_whole, rows_of_whole = filled(spark, kafka, whole, tmp_path)
 
-    (complete_from,) = told.complete_from.values()
+    (complete_from,) = result.complete_from.values()
     assert FROM_MS + HOUR_MS // 2 < complete_from < FROM_MS + 2 * HOUR_MS // 3
-    assert told_of_whole.complete_from == {}
+    assert of_whole.complete_from == {}
     assert {row["group"] for row in rows_of_whole} == {*GROUPS, ONCE}
     assert len(rows_of_whole) == (len(GROUPS) + 1) * HOUR_MS // INTERVAL_MS
     assert {row["group"] for row in rows} == {*GROUPS, ONCE}
     left_out = sum(row["at_ms"] < complete_from for row in rows_of_whole if row["group"] == ONCE)
-    assert told.count("incomplete") == left_out > 0
-    assert any("compaction removed commits of 1 partition" in line for line in told.not_covered())
-    covers = {partial.group: partial for partial in told.partly}
+    assert result.count("incomplete") == left_out > 0
+    assert any("compaction removed commits of 1 partition" in line for line in result.not_covered())
+    covers = {partial.group: partial for partial in result.partly}
     assert {partial.from_ms for partial in covers.values()} == {complete_from}
     assert [covers[name].single for name in (*GROUPS, ONCE)] == [False, False, True]
-    lines = "\n".join(told.lines(dry_run=False))
+    lines = "\n".join(result.lines(dry_run=False))
     assert f"{ONCE}: only the last commit is known, of " in lines
     assert "steady: from " in lines
-    assert told_of_whole.partly == ()
+    assert of_whole.partly == ()
     offsets = ("group", "at_ms", "committed_offset", "log_end_offset", "lag", "time_lag_s")
     first_ms = -(-complete_from // INTERVAL_MS) * INTERVAL_MS
     assert seen(rows, 0, offsets) == seen(rows_of_whole, first_ms, offsets)

@@ -26,13 +26,13 @@ def test_a_killed_run_is_carried_on_and_nothing_is_there_twice(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     where = some_hours(tmp_path / "copies", hours=HOURS, groups="abcdefghijklmnop").write()
-    until = {"until_ms": NOON_MS + HOURS * HOUR_S * 1000}
+    until_ms = NOON_MS + HOURS * HOUR_S * 1000
     unhurt = Store(spark, tmp_path / "unhurt")
-    unhurt.backfill(where, **until)
+    unhurt.backfill(where, until_ms=until_ms)
     hurt = Store(spark, tmp_path / "hurt")
 
     written = _run_and_kill(hurt.folder, where)
-    result = hurt.backfill(where, **until)
+    result = hurt.backfill(where, until_ms=until_ms)
 
     assert 0 < written < 3 * HOURS
     assert [cluster.resumed for cluster in result.clusters] == [True, False]

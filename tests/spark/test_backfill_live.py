@@ -173,7 +173,7 @@ def around(rows: list[Row], *names: str) -> Mapping[tuple[Any, ...], list[Row]]:
     return found
 
 
-def told(row: Row, near: list[Row]) -> list[str]:
+def described(row: Row, near: list[Row]) -> list[str]:
     """What differs, for the reader of a failed test."""
     names = ("at_ms", "observed_ms", "group", "partition", "status", "rule", "lag", "commit_ms")
     return [" ".join(f"{name}={sample[name]}" for name in names) for sample in (row, *near)]
@@ -195,9 +195,9 @@ def test_a_backfill_gives_the_verdicts_and_lags_that_were_recorded(
     for row in samples:
         key = (*(row[name] for name in series), row["at_ms"])
         near = live[key]
-        assert row["status"] in {sample["status"] for sample in near}, told(row, near)
+        assert row["status"] in {sample["status"] for sample in near}, described(row, near)
         lags = [sample["lag"] for sample in near]
-        assert min(lags) - PRODUCED_PER_S <= row["lag"] <= max(lags) + PRODUCED_PER_S, told(
+        assert min(lags) - PRODUCED_PER_S <= row["lag"] <= max(lags) + PRODUCED_PER_S, described(
             row, near
         )
         alike += row["status"] == by_name[key]["status"]

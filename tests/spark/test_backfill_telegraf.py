@@ -123,12 +123,12 @@ def test_verdicts_that_changed_between_rounds_are_events_and_none_over_a_missing
 
     result = take_over(store, elasticsearch, f"{prefix}-*")
 
-    told = [
+    verdicts = [
         (row["event"], (row["at_ms"] - NOON_MS) // 1000, row["before"], row["after"], row["lag"])
         for row in store.rows(Kind.EVENTS)
         if row["source"] == "telegraf"
     ]
-    assert sorted(told) == [
+    assert sorted(verdicts) == [
         ("group_status", 60, "OK", "WARN", 7),
         ("group_status", 300, "OK", "ERR", 7),
         ("partition_status", 60, "OK", "WARN", 7),

@@ -72,7 +72,7 @@ def filled(
 
 
 @pytest.mark.timeout(300)
-def test_aborted_commits_deleted_groups_and_topics_made_anew_are_told_as_they_were(
+def test_aborted_commits_deleted_groups_and_topics_made_anew_are_reported_as_they_were(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     admin = AdminClient(kafka.admin_config())
@@ -106,15 +106,15 @@ def test_aborted_commits_deleted_groups_and_topics_made_anew_are_told_as_they_we
 
     samples, events = filled(spark, kafka, tmp_path, from_ms, until_ms)
 
-    told = {name: [row for row in samples if row["group"] == name] for name in GROUPS}
-    offsets = [row["committed_offset"] for row in told["pays"]]
+    by_group = {name: [row for row in samples if row["group"] == name] for name in GROUPS}
+    offsets = [row["committed_offset"] for row in by_group["pays"]]
     assert {3, 4} <= set(offsets) <= {2, 3, 4}  # 9 was aborted
     assert offsets == sorted(offsets)
-    assert {row["lag"] for row in told["pays"] if row["at_ms"] >= deleted_ms} == {6}
-    assert max(row["at_ms"] for row in told["leaves"]) <= deleted_ms + SECOND_MS
+    assert {row["lag"] for row in by_group["pays"] if row["at_ms"] >= deleted_ms} == {6}
+    assert max(row["at_ms"] for row in by_group["leaves"]) <= deleted_ms + SECOND_MS
     assert ("group_status", "leaves", "NOTFOUND") in {
         (row["event"], row["group"], row["after"]) for row in events
     }
     # of the topic that is gone Kafka says nothing any more: no lag of it is made up
-    assert {row["lag"] for row in told["reads"] if row["committed_offset"] == 6} <= {None, 0}
-    assert {row["lag"] for row in told["reads"] if row["at_ms"] >= made_ms} == {1}
+    assert {row["lag"] for row in by_group["reads"] if row["committed_offset"] == 6} <= {None, 0}
+    assert {row["lag"] for row in by_group["reads"] if row["at_ms"] >= made_ms} == {1}

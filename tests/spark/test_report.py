@@ -24,7 +24,7 @@ from lagwatch.core.record import Kind
 from lagwatch.jobs.report.build import ReportRequest, ReportResult, run_report
 from lagwatch.jobs.report.day import Day
 from lagwatch.jobs.report.deliver import documents, write
-from lagwatch.jobs.report.frames import History
+from lagwatch.jobs.report.frames import HistoryTables
 from lagwatch.jobs.report.text import MOST_LINES
 from lagwatch.jobs.tables import StoreRef
 from tests.support.browser import Browser, browsing
@@ -64,7 +64,7 @@ def _report(spark: SparkSession, url: str, day: Day, **request: Any) -> ReportRe
 
 
 @pytest.fixture(scope="module")
-def told(result: ReportResult) -> dict[str, Any]:
+def numbers(result: ReportResult) -> dict[str, Any]:
     """The JSON, as a reader of the file gets it."""
     return dict(json.loads(documents(result.report)["json"]))
 
@@ -118,14 +118,14 @@ def _equal(found: Any, expected: Any) -> bool:  # noqa: ANN401
     return bool(found == expected)
 
 
-def test_the_day_has_the_hours_that_the_clocks_gave_it(told) -> None:
-    assert (told["from_ms"], told["to_ms"], told["seconds"]) == (FROM_MS, TO_MS, 90_000.0)
-    labels = [hour["label"] for hour in told["heat"]["hours"]]
+def test_the_day_has_the_hours_that_the_clocks_gave_it(numbers) -> None:
+    assert (numbers["from_ms"], numbers["to_ms"], numbers["seconds"]) == (FROM_MS, TO_MS, 90_000.0)
+    labels = [hour["label"] for hour in numbers["heat"]["hours"]]
     assert labels[:5] == ["00:00", "01:00", "02:00", "02:00 again", "03:00"]
     assert len(labels) == 25
 
 
-def test_groups(told, sql) -> None:
+def test_groups(numbers, sql) -> None:
     expected = sql(
         """
         select cluster, "group", max(time_lag_max_s) time_lag_max_s, max(lag_max) lag_max,
@@ -141,12 +141,12 @@ def test_groups(told, sql) -> None:
         """
     )
 
-    _same(told["groups"], expected, "cluster", "group")
-    lags = [group["time_lag_max_s"] or -1 for group in told["groups"]]
+    _same(numbers["groups"], expected, "cluster", "group")
+    lags = [group["time_lag_max_s"] or -1 for group in numbers["groups"]]
     assert lags == sorted(lags, reverse=True)
 
 
-def test_clusters(told, sql) -> None:
+def test_clusters(numbers, sql) -> None:
     expected = sql(
         f"""
         select a.cluster, a.groups, b.recorded_s, a.not_ok_s, a.produced, a.consumed, a.rebalances
@@ -158,13 +158,13 @@ def test_clusters(told, sql) -> None:
         """
     )
 
-    _same(told["clusters"], expected, "cluster")
-    assert told["notes"] == [
+    _same(numbers["clusters"], expected, "cluster")
+    assert numbers["notes"] == [
         "lab was recorded for 23.0 of 25 hours; numbers are of that time only."
     ]
 
 
-def test_the_heat_map(told, sql) -> None:
+def test_the_heat_map(numbers, sql) -> None:
     expected = sql(
         f"""
         select cluster, "group", (bucket_ms - {FROM_MS}) // 3600000 as hour,
@@ -175,7 +175,7 @@ def test_the_heat_map(told, sql) -> None:
         """
     )
 
-    shown = {(row["cluster"], row["group"]) for row in told["heat"]["rows"]}
+    shown = {(row["cluster"], row["group"]) for row in numbers["heat"]["rows"]}
     cells = [
         {
             "cluster": row["cluster"],
@@ -183,7 +183,7 @@ def test_the_heat_map(told, sql) -> None:
             "hour": hour,
             **{name: row[name][hour] for name in ("lag_max", "time_lag_max_s", "status")},
         }
-        for row in told["heat"]["rows"]
+        for row in numbers["heat"]["rows"]
         for hour in range(25)
         if row["status"][hour] is not None
     ]
@@ -193,10 +193,10 @@ def test_the_heat_map(told, sql) -> None:
         *("cluster", "group", "hour"),
     )
     assert len(shown) == 40
-    assert told["heat"]["left_out"] == len(told["groups"]) - 40
+    assert numbers["heat"]["left_out"] == len(numbers["groups"]) - 40
 
 
-def test_objectives_and_budgets(told, sql) -> None:
+def test_objectives_and_budgets(numbers, sql) -> None:
     expected = sql(
         f"""
         with rounds as (select cluster, "group", at_ms >= {FROM_MS} as today,
@@ -216,11 +216,11 @@ def test_objectives_and_budgets(told, sql) -> None:
         """
     )
 
-    _same(told["objectives"]["groups"], expected, "cluster", "group")
-    assert {group["met"] for group in told["objectives"]["groups"]} == {True, False}
+    _same(numbers["objectives"]["groups"], expected, "cluster", "group")
+    assert {group["met"] for group in numbers["objectives"]["groups"]} == {True, False}
     unknown = {"ghost"}
-    assert {group["group"] for group in told["groups"]} - {
-        group["group"] for group in told["objectives"]["groups"]
+    assert {group["group"] for group in numbers["groups"]} - {
+        group["group"] for group in numbers["objectives"]["groups"]
     } == unknown
 
 
@@ -279,7 +279,7 @@ def _metric(metric: str, cells: Sequence[Row]) -> float | None:
     return None if count == 0 else float(total / count / (1 if metric == "lag" else 300))
 
 
-def test_changes_against_the_week_before(told, sql) -> None:
+def test_changes_against_the_week_before(numbers, sql) -> None:
     compared = []
     for key, days in _series(sql):
         before = [days[number] for number in range(1, 8) if number in days]
@@ -315,15 +315,15 @@ def test_changes_against_the_week_before(told, sql) -> None:
         for key, now, means, _, hours in compared
         if corrected[key] <= 0.01 and not min(means) * 0.8 <= now <= max(means) * 1.2
     ]
-    _same(told["trend"]["changes"], expected, "cluster", "group", "metric")
-    assert told["trend"]["compared"] == len(compared)
-    assert told["trend"]["days_before"] == 7
+    _same(numbers["trend"]["changes"], expected, "cluster", "group", "metric")
+    assert numbers["trend"]["compared"] == len(compared)
+    assert numbers["trend"]["days_before"] == 7
     assert ("ledger", "produced_per_s") in {
-        (change["group"], change["metric"]) for change in told["trend"]["changes"]
+        (change["group"], change["metric"]) for change in numbers["trend"]["changes"]
     }
 
 
-def test_new_and_gone_groups(told, sql) -> None:
+def test_new_and_gone_groups(numbers, sql) -> None:
     seen = sql(
         f"""
         select cluster, "group", min(bucket_ms) first_ms, max(bucket_ms) last_ms,
@@ -352,13 +352,13 @@ def test_new_and_gone_groups(told, sql) -> None:
         for row in seen
         if row["last_ms"] < TO_MS - 3_600_000
     ]
-    _same(told["groups_new"], new, "cluster", "group")
-    _same(told["groups_gone"], gone, "cluster", "group")
+    _same(numbers["groups_new"], new, "cluster", "group")
+    _same(numbers["groups_gone"], gone, "cluster", "group")
     assert [row["group"] for row in (*new, *gone)] == ["newcomer", "leaver"]
-    assert told["turnover_known"] is True
+    assert numbers["turnover_known"] is True
 
 
-def test_incidents(told, sql) -> None:
+def test_incidents(numbers, sql) -> None:
     expected = sql(
         f"""
         with e as (select *, lead(at_ms) over (partition by cluster, "group" order by at_ms) next_ms
@@ -376,12 +376,12 @@ def test_incidents(told, sql) -> None:
         """
     )
 
-    _same(told["incidents"], expected, "cluster", "group", "from_ms")
-    assert [incident["worst"] for incident in told["incidents"]] == ["ERR"] * 3 + ["WARN"] * 2
-    assert told["incidents"][0]["to_ms"] is None
+    _same(numbers["incidents"], expected, "cluster", "group", "from_ms")
+    assert [incident["worst"] for incident in numbers["incidents"]] == ["ERR"] * 3 + ["WARN"] * 2
+    assert numbers["incidents"][0]["to_ms"] is None
 
 
-def test_each_incident_has_the_cause_that_was_named_most_often(told, sql) -> None:
+def test_each_incident_has_the_cause_that_was_named_most_often(numbers, sql) -> None:
     expected = sql(
         f"""
         with e as (select *, lead(at_ms) over (partition by cluster, "group" order by at_ms) next_ms
@@ -400,17 +400,17 @@ def test_each_incident_has_the_cause_that_was_named_most_often(told, sql) -> Non
         """
     )
 
-    found = [row for row in told["incidents"] if row["cause"] is not None]
+    found = [row for row in numbers["incidents"] if row["cause"] is not None]
     _same(found, expected, "cluster", "group", "from_ms")
     assert {(row["group"], row["cause"]) for row in found} == {
         *(("mailer", "no_members"), ("audit-archive", "not_committing"))
     }
     (mailer,) = (row for row in found if row["group"] == "mailer")
     assert mailer["cause_text"].startswith("Cause (certain): the group is empty")
-    assert all(row["cause_text"] is None for row in told["incidents"] if row not in found)
+    assert all(row["cause_text"] is None for row in numbers["incidents"] if row not in found)
 
 
-def test_what_to_do_are_the_groups_in_trouble_when_the_day_ended(told, sql) -> None:
+def test_what_to_do_are_the_groups_in_trouble_when_the_day_ended(numbers, sql) -> None:
     expected = sql(
         f"""
         with l as (select *, row_number() over (partition by cluster, "group" order by at_ms desc) r
@@ -421,14 +421,14 @@ def test_what_to_do_are_the_groups_in_trouble_when_the_day_ended(told, sql) -> N
         """
     )
 
-    _same(told["to_do"], expected, "cluster", "group")
-    assert [row["group"] for row in told["to_do"]] == ["audit-archive"]
-    (row,) = told["to_do"]
+    _same(numbers["to_do"], expected, "cluster", "group")
+    assert [row["group"] for row in numbers["to_do"]] == ["audit-archive"]
+    (row,) = numbers["to_do"]
     assert (row["cause"], row["cause_certainty"]) == ("not_committing", "likely")
-    assert row["lost"] == sum(risk["lost"] for risk in told["retention"]) > 0
+    assert row["lost"] == sum(risk["lost"] for risk in numbers["retention"]) > 0
 
 
-def test_retention(told, sql) -> None:
+def test_retention(numbers, sql) -> None:
     expected = sql(
         f"""
         with k as (select * from samples where at_ms >= {FROM_MS} and at_ms < {TO_MS}
@@ -450,12 +450,12 @@ def test_retention(told, sql) -> None:
         """
     )
 
-    _same(told["retention"], expected, "cluster", "group", "topic", "partition")
-    assert {risk["group"] for risk in told["retention"]} == {"audit-archive"}
-    assert told["retention_known"] is True
+    _same(numbers["retention"], expected, "cluster", "group", "topic", "partition")
+    assert {risk["group"] for risk in numbers["retention"]} == {"audit-archive"}
+    assert numbers["retention_known"] is True
 
 
-def test_skew(told, sql) -> None:
+def test_skew(numbers, sql) -> None:
     expected = sql(
         f"""
         with l as (select cluster, "group", topic, partition, sum(produced) produced,
@@ -472,13 +472,13 @@ def test_skew(told, sql) -> None:
         """
     )
 
-    _same(told["skew"], expected, "cluster", "group", "topic", "partition", "what")
-    assert [(skewed["topic"], skewed["partition"]) for skewed in told["skew"]] == [
+    _same(numbers["skew"], expected, "cluster", "group", "topic", "partition", "what")
+    assert [(skewed["topic"], skewed["partition"]) for skewed in numbers["skew"]] == [
         ("catalogue", 1)
     ] * 2
 
 
-def test_deployments(told, sql) -> None:
+def test_deployments(numbers, sql) -> None:
     side = """
         select count(*) * 300.0 as seconds, sum(lag_sum) / sum(lag_known) lag_avg,
           max(time_lag_max_s) time_lag_max_s,
@@ -490,10 +490,10 @@ def test_deployments(told, sql) -> None:
     """
     events = sql("select * from events where event = 'deployment' order by at_ms")
 
-    assert [deployment["version"] for deployment in told["deployments"]] == [
+    assert [deployment["version"] for deployment in numbers["deployments"]] == [
         each["after"] for each in events
     ]
-    for deployment, event in zip(told["deployments"], events, strict=True):
+    for deployment, event in zip(numbers["deployments"], events, strict=True):
         bucket = event["at_ms"] // 300_000 * 300_000
         names = {"cluster": event["cluster"], "group": event["group"]}
         before = sql(side.format(**names, begin=bucket - 3_600_000, end=bucket))
@@ -513,10 +513,10 @@ def test_deployments(told, sql) -> None:
         assert then["committed_offset"] == 1
         assert plan["read_again"] == newest[0]["committed"] - 1
         assert plan["csv"] == f"{then['topic']},0,1\n"
-    assert [deployment["verdict"] for deployment in told["deployments"]] == ["better", "worse"]
+    assert [deployment["verdict"] for deployment in numbers["deployments"]] == ["better", "worse"]
 
 
-def test_advice(told, sql) -> None:
+def test_advice(numbers, sql) -> None:
     expected = sql(
         f"""
         with b as (select *, samples > 0 and lag_known = samples and consumed > 0 and commits > 0
@@ -555,8 +555,8 @@ def test_advice(told, sql) -> None:
         """
     )
 
-    _same(told["advice"], expected, "cluster", "group", "topic")
-    advised = {row["group"]: row for row in told["advice"]}
+    _same(numbers["advice"], expected, "cluster", "group", "topic")
+    advised = {row["group"]: row for row in numbers["advice"]}
     assert advised["billing"]["needed"] == math.ceil(advised["billing"]["peak_per_s"] / 260 / 0.7)
     assert advised["billing"]["kind"] == "add_partitions"
     assert advised["mailer"]["kind"] == "add_consumers"
@@ -564,7 +564,7 @@ def test_advice(told, sql) -> None:
     assert "the load is skewed" in advised["search-indexer"]["reason"]
     assert "kept up with a peak" in advised["shipping"]["reason"]
     assert "it stood still" in advised["audit-archive"]["reason"]
-    assert all(row["kind"] == "untold" or row["needed"] for row in told["advice"])
+    assert all(row["kind"] == "untold" or row["needed"] for row in numbers["advice"])
 
 
 def test_the_text_is_short_and_names_what_matters(result) -> None:
@@ -592,7 +592,7 @@ def test_the_files_are_written_beside_each_other(result, tmp_path: Path) -> None
 def test_only_the_clusters_that_are_wanted_are_read(spark, rolled) -> None:
     clusters = {}
     for wanted in ((), ("lab",), ("lab", "nowhere")):
-        history = History(
+        history = HistoryTables(
             spark=spark,
             ref=StoreRef.of(rolled.url, HistorySettings()),
             clusters=wanted,
@@ -667,35 +667,35 @@ def test_the_page_needs_nothing_from_elsewhere(result) -> None:
     assert "http" not in re.sub(r'http-equiv="', "", html)
 
 
-def test_the_page_shows_the_numbers_of_the_json(browser, page, told) -> None:
+def test_the_page_shows_the_numbers_of_the_json(browser, page, numbers) -> None:
     browser.look(1280, 900, "light")
     browser.open(page)
 
     facts = [int(text) for text in browser.texts(".facts b")]
-    changed = {(change["cluster"], change["group"]) for change in told["trend"]["changes"]}
+    changed = {(change["cluster"], change["group"]) for change in numbers["trend"]["changes"]}
     assert facts == [
-        len(told["groups"]),
-        len(told["incidents"]),
-        sum(group["met"] is False for group in told["objectives"]["groups"]),
-        len(told["retention"]),
-        sum(advised["kind"].startswith("add_") for advised in told["advice"]),
+        len(numbers["groups"]),
+        len(numbers["incidents"]),
+        sum(group["met"] is False for group in numbers["objectives"]["groups"]),
+        len(numbers["retention"]),
+        sum(advised["kind"].startswith("add_") for advised in numbers["advice"]),
         len(changed),
     ]
     reasons = browser.texts(".advice li > p:last-child")
     assert reasons == [
-        advised["reason"] for advised in told["advice"] if advised["needed"] is not None
+        advised["reason"] for advised in numbers["advice"] if advised["needed"] is not None
     ]
     rows = browser.run(
         "return [...document.querySelectorAll('#incidents tbody tr')].map((row) =>"
         " [...row.cells].slice(0, 6).map((cell) => cell.innerText))"
     )
     assert rows[1] == ["mailer prod", "ERR", "stopped", "no members certain", "02:12", "05:06"]
-    assert len(rows) == len(told["incidents"])
+    assert len(rows) == len(numbers["incidents"])
     bands = browser.run("return document.querySelectorAll('.heat svg').length")
     late = sum(
         any((value or 0) > OBJECTIVE_S for value in row["time_lag_max_s"])
         or any(status in {"WARN", "ERR"} for status in row["status"])
-        for row in told["heat"]["rows"]
+        for row in numbers["heat"]["rows"]
     )
     assert bands == late
 

@@ -45,7 +45,7 @@ def copied(rolled, elasticsearch: EmbeddedElasticsearch, tmp_path_factory) -> St
     return ref
 
 
-def told(spark: SparkSession, ref: StoreRef) -> Report:
+def report_of(spark: SparkSession, ref: StoreRef) -> Report:
     made = run_report(
         spark,
         ref,
@@ -71,9 +71,9 @@ def rounded(value: Any) -> Any:  # noqa: ANN401 whatever a report holds
 
 
 def test_elasticsearch_and_parquet_give_the_same_report(spark, rolled, copied) -> None:
-    of_files = told(spark, StoreRef.of(rolled.url, HistorySettings()))
+    of_files = report_of(spark, StoreRef.of(rolled.url, HistorySettings()))
 
-    of_indices = told(spark, copied)
+    of_indices = report_of(spark, copied)
 
     assert {group.group for group in of_files.groups} == NAMES
     assert of_files.incidents

@@ -99,11 +99,11 @@ def test_getting_worse_and_better_again_is_one_incident(spark) -> None:
             [change(-30, None, "OK")],
             (5, 24),
             (None, None, 5700.0, "ERR", None, 123, 123.0),
-            id="it was bad and no change was ever told",
+            id="it was bad and no change was ever recorded",
         ),
     ],
 )
-def test_what_no_change_tells_is_told_by_the_buckets(spark, changes, bad, row) -> None:
+def test_what_no_change_tells_is_reported_by_the_buckets(spark, changes, bad, row) -> None:
     seen = found(spark, changes, buckets(spark, bad))
 
     assertDataFrameEqual(seen, expected(spark, row))

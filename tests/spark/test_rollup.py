@@ -9,7 +9,7 @@ from pyspark.testing import assertDataFrameEqual
 
 from lagwatch.config.history import HistorySettings, RetentionSettings
 from lagwatch.core.record import Kind, Records, from_rows
-from lagwatch.core.rollup import Span, merge, roll_up
+from lagwatch.core.rollup import BucketSpan, merge, roll_up
 from lagwatch.history.compact import compact
 from lagwatch.history.layout import DAY_MS, HOUR_MS, day_start_ms
 from lagwatch.history.parquet import ParquetStore
@@ -65,7 +65,7 @@ def stored(folder: Path) -> dict[Kind, list[Any]]:
 
 def computed(found: Recording) -> dict[Kind, list[Any]]:
     """The same without Spark, store or watermark."""
-    span = Span(kind=Kind.ROLLUP_5M, from_ms=DAY_START_MS, to_ms=DAY_START_MS + DAY_MS)
+    span = BucketSpan(kind=Kind.ROLLUP_5M, from_ms=DAY_START_MS, to_ms=DAY_START_MS + DAY_MS)
     five = roll_up(found.raw(), span, cluster="here", interval_ms=INTERVAL_MS)
     hours = merge(five, Kind.ROLLUP_1H)
     return {

@@ -21,7 +21,8 @@ from lagwatch.jobs.lock import Held, only_run
 from lagwatch.jobs.rollup.job import RollupRequest, run_rollup
 from lagwatch.jobs.rollup.plan import ROLLUPS
 from lagwatch.jobs.sources.elastic import Replacing
-from lagwatch.jobs.stores.parquet.rollups import FencedSink, batch_name
+from lagwatch.jobs.sources.sink import Sink
+from lagwatch.jobs.stores.parquet.rollups import batch_name
 from lagwatch.jobs.stores.registry import open_state
 from lagwatch.jobs.tables import StoreRef
 from lagwatch.ports.history import EVER_MS, HistoryRange
@@ -120,7 +121,7 @@ def test_a_file_published_in_the_instant_after_the_check_replaces_no_row(tmp_pat
     history = HistorySettings(url=str(tmp_path), retention=FOREVER)
 
     def write(token: int, lag_max: int) -> None:
-        sink = FencedSink(
+        sink = Sink(
             settings=history,
             kind=Kind.ROLLUP_5M,
             batch=batch_name(token),

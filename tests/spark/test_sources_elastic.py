@@ -223,10 +223,10 @@ def test_rows_of_a_later_release_are_refused_with_the_remedy(
     with pytest.raises(PySparkException) as failed:
         read_rows(spark, ref, ever()).count()
 
-    told = original_error(failed.value)
-    assert isinstance(told, HistoryError)
-    assert str(told).startswith("1 of the samples are of a schema version above 1")
-    assert "Read them with the release that wrote them" in str(told)
+    error = original_error(failed.value)
+    assert isinstance(error, HistoryError)
+    assert str(error).startswith("1 of the samples are of a schema version above 1")
+    assert "Read them with the release that wrote them" in str(error)
 
 
 def test_computed_rows_are_replaced_binary_columns_and_all(

@@ -133,7 +133,7 @@ def test_the_range_of_time_is_looked_up_and_not_read_through(
     assert rows(empty) == []
 
 
-def test_tombstones_and_deleted_groups_are_told_with_the_time_of_their_records(
+def test_tombstones_and_deleted_groups_are_reported_with_the_time_of_their_records(
     spark: SparkSession, kafka: EmbeddedKafka
 ) -> None:
     gone, changed = unique("gone"), unique("changed")
@@ -151,8 +151,8 @@ def test_tombstones_and_deleted_groups_are_told_with_the_time_of_their_records(
 
     found = rows(table(spark, settings(kafka, offsets_topic=name)))
 
-    told = [(row["what"], row["group"], row["offset"], row["commit_ms"]) for row in found]
-    assert told == [
+    read = [(row["what"], row["group"], row["offset"], row["commit_ms"]) for row in found]
+    assert read == [
         ("commit", gone, 5, 1000),
         ("removed", gone, None, 2000),
         ("gone", gone, None, 3000),
@@ -229,7 +229,7 @@ def test_only_the_columns_asked_for_are_made(spark: SparkSession, kafka: Embedde
     assert [tuple(row) for row in found.collect()] == [(0, 3), (1, None)]
 
 
-def test_a_missing_right_is_told_with_its_acl_and_without_the_password(
+def test_a_missing_right_is_reported_with_its_acl_and_without_the_password(
     spark: SparkSession, secure_kafka: EmbeddedKafka, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = unique("offsets-copy")
@@ -257,9 +257,9 @@ def test_a_missing_right_is_told_with_its_acl_and_without_the_password(
     with pytest.raises(PySparkException) as failed:
         frame.count()
 
-    told = original_error(failed.value)
-    assert isinstance(told, SourceError)
-    assert str(told) == f"{name} may not be read; grant: Allow READ on TOPIC {name}"
+    error = original_error(failed.value)
+    assert isinstance(error, SourceError)
+    assert str(error) == f"{name} may not be read; grant: Allow READ on TOPIC {name}"
     frame.explain(mode="extended")
     shown = capsys.readouterr().out
     assert "lagwatch.offsets" in shown

@@ -146,12 +146,12 @@ def test_files_that_cannot_be_used_are_named_and_set_aside(
     pq.write_table(pa.table({"x": [1]}), sound.parent / "part-foreign.parquet")
     typed = table.set_column(table.schema.get_field_index("at_ms"), "at_ms", pa.array(["noon"]))
     pq.write_table(typed, sound.parent / "part-typed.parquet")
-    told: dict[str, str] = {}
+    aside: dict[str, str] = {}
 
-    frame = read_rows(spark, ref(store), ever(), aside=told.__setitem__)
+    frame = read_rows(spark, ref(store), ever(), aside=aside.__setitem__)
 
     assert frame.count() == 1
-    reasons = {Path(file).name: reason for file, reason in told.items()}
+    reasons = {Path(file).name: reason for file, reason in aside.items()}
     assert sorted(reasons) == [
         f"part-{name}.parquet" for name in ("foreign", "later", "torn", "typed")
     ]
@@ -214,11 +214,11 @@ def test_a_file_with_a_torn_page_is_named_and_passed_over_and_a_vanished_one_is_
     middle = len(data) // 2
     data[middle : middle + 100] = bytes(100)
     torn.write_bytes(data)
-    told: dict[str, str] = {}
+    aside: dict[str, str] = {}
     calls = []
 
     def everything() -> int:
-        frame = read_rows(spark, ref(store), ever(), aside=told.__setitem__)
+        frame = read_rows(spark, ref(store), ever(), aside=aside.__setitem__)
         calls.append(frame)
         if len(calls) == 2:  # behind the look at the files
             vanishing.unlink()
@@ -228,5 +228,5 @@ def test_a_file_with_a_torn_page_is_named_and_passed_over_and_a_vanished_one_is_
 
     assert rows_read == pq.read_metadata(sound).num_rows == 2000
     assert len(calls) == 3
-    assert [Path(file) for file in told] == [torn.relative_to(store.where)]
-    assert "cannot be read" in "".join(told.values())
+    assert [Path(file) for file in aside] == [torn.relative_to(store.where)]
+    assert "cannot be read" in "".join(aside.values())

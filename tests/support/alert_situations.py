@@ -62,7 +62,7 @@ def situations() -> dict[str, Message]:
                 event=Tell.ESCALATE,
                 reason="worse_kind",
                 heard=True,
-                kinds=("stopped", "records_lost"),
+                kinds=("records_lost", "stopped"),
                 kinds_before=("records_lost",),
                 cause=_LIKELY,
             ),

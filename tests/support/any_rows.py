@@ -14,6 +14,7 @@ from lagwatch.core.rows import (
     Rows,
     WindowColumns,
 )
+from lagwatch.core.watching import Unwatched
 
 NOW_MS = 2_000_000_000
 _SLOTS = 4
@@ -27,8 +28,8 @@ def any_rows(
 ) -> Rows:
     """So many rows; the same seed gives the same, with all offsets and instants shifted.
 
-    At the `beginning` lagwatch has watched for half a minute; else for long, and windows filled
-    less than half are not judged.
+    At the `beginning` lagwatch was started again half a minute ago, and once before; else it has
+    watched for long, and windows filled less than half are not judged.
     """
     return _Drawn(seed, size, by_offset, by_s * 1000).rows(beginning=beginning)
 
@@ -82,7 +83,8 @@ class _Drawn:
                 partitions=self._partitions(committed, log_end),
                 limits=Limits(allowed_lag=5, minimum_complete=0.0 if beginning else 0.5),
                 complete_ms=NOW_MS + self._by_ms - (30_000 if beginning else 900_000),
-                first_ms=NOW_MS + self._by_ms - (30_000 if beginning else 900_000),
+                first_ms=NOW_MS + self._by_ms - (2_500_000 if beginning else 900_000),
+                unwatched=self._unwatched() if beginning else Unwatched(),
                 asked_ms=NOW_MS + self._by_ms,
             ),
             windows,
@@ -95,6 +97,13 @@ class _Drawn:
             allowed_lag=5,
         )
 
+    def _unwatched(self) -> Unwatched:
+        ages_s = ((1000, 700), (130, 30))
+        now_ms = NOW_MS + self._by_ms
+        return Unwatched.of(
+            (now_ms - 1000 * since, now_ms - 1000 * until) for since, until in ages_s
+        )
+
     def _pace(self) -> Pace:
         pace = Pace()
         pace.make_room(self._size)
@@ -102,6 +111,8 @@ class _Drawn:
         pace.since_s = (self._instant(60, 400, 5000) // 1000).astype(np.uint32)
         pace.moves = self._of(1, 5).astype(np.uint8)
         pace.down = self._yes(0.1)
+        pace.down_since_ms = self._instant(UNKNOWN, 400, 2000)
+        pace.stalled = pace.down & self._yes(0.5)
         pace.pauses = Usual(self._units(0, 3, 40), self._units(0))
         pace.past = Usual(self._units(0, 0, 60), self._units(0))
         pace.periods = Usual(self._units(0, 0, 60, 360), self._units(0))

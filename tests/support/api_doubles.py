@@ -109,7 +109,7 @@ class GivenQueries:
 
 
 class RecordingCommands:
-    """A `Commands` that remembers what it was told."""
+    """A `Commands` that remembers its calls."""
 
     def __init__(self, level: str = "info") -> None:
         self.forgotten: list[tuple[str, str, str | None]] = []
@@ -237,7 +237,7 @@ def entry(offset: int, *, lag: int | None, at_ms: int = NOW_MS) -> WindowEntry:
 
 
 def verdict_in_burrows_words(status: Mapping[str, Any]) -> GroupVerdict:
-    """The verdict that Burrow's `status` object tells of."""
+    """The verdict that Burrow's `status` object describes."""
     max_lag = status["maxlag"]
     return group_verdict(
         *map(_partition_in_burrows_words, status["partitions"]),
@@ -252,7 +252,7 @@ def verdict_in_burrows_words(status: Mapping[str, Any]) -> GroupVerdict:
 
 
 def detail_in_burrows_words(topics: Mapping[str, Sequence[Mapping[str, Any]]]) -> GroupDetail:
-    """The windows that Burrow's `topics` object tells of."""
+    """The windows that Burrow's `topics` object describes."""
     return GroupDetail(
         topics={
             topic: [

@@ -82,6 +82,10 @@ class Topic:
             self.steps = 0
         assert self.producer.flush(ANSWER_TIMEOUT_S) == 0
 
+    def record_at(self, offset: int, now_s: float) -> tuple[float, float]:
+        """When the record at an offset was sent and acknowledged; `now_s`: it has not come yet."""
+        return self.appended_s.get(offset, (now_s, now_s))
+
     def offset_after(self, at_s: float) -> int:
         """The first record sent at an instant or later."""
         return min(each for each, (sent_s, _) in self.appended_s.items() if sent_s >= at_s)
@@ -172,19 +176,19 @@ class Truth:
             commit(self._kafka, self.topics[kind].group, self.topics[kind].name, offset)
         return offsets
 
-    def line(self, kind: str, offset: int, status: dict[str, Any]) -> Line:
-        """What a group's answer of /v3 says against the truth when its log ends were read.
+    def line(self, kind: str, status: dict[str, Any]) -> Line:
+        """What a group's answer of /v3 says against the truth as of its instant.
 
-        That was after the oldest of its data, and before it was judged.
+        The truth is the age of the record at the committed offset that the answer shows.
         """
-        (told,) = status["partitions"]
-        sent_s, acknowledged_s = self.topics[kind].appended_s[offset]
-        at_s = status["at_ms"] / 1000
+        (shown,) = status["partitions"]
+        at_s = status["time_lag_at_ms"] / 1000
+        sent_s, acknowledged_s = self.topics[kind].record_at(shown["end"]["offset"], at_s)
         return Line(
             kind=kind,
-            method=told["time_lag_method"],
-            bound=told["time_lag_bound"],
-            truth_s=(at_s - status["data_age_s"] - acknowledged_s, at_s - sent_s),
-            value_s=told["time_lag_s"],
-            error_s=told["time_lag_error_s"],
+            method=shown["time_lag_method"],
+            bound=shown["time_lag_bound"],
+            truth_s=(max(at_s - acknowledged_s, 0.0), max(at_s - sent_s, 0.0)),
+            value_s=shown["time_lag_s"],
+            error_s=shown["time_lag_error_s"],
         )

@@ -12,6 +12,7 @@ from lagwatch.core.record import Kind
 from lagwatch.jobs.backfill.replay import ReplaySettings
 from lagwatch.jobs.backfill.request import BackfillRequest, BackfillResult, From
 from lagwatch.jobs.backfill.run import run_backfill
+from lagwatch.jobs.fence import Fence
 from lagwatch.jobs.run import JobRun
 from lagwatch.jobs.stores.registry import open_state
 from lagwatch.jobs.tables import StoreRef
@@ -36,7 +37,13 @@ class Store:
     def _new_run(self) -> JobRun:
         return JobRun("backfill", open_state(self.ref.settings))
 
-    def backfill(self, where: str, **changes: Any) -> BackfillResult:  # noqa: ANN401
+    def backfill(
+        self,
+        where: str,
+        *,
+        fence: Fence | None = None,
+        **changes: Any,  # noqa: ANN401
+    ) -> BackfillResult:
         request = BackfillRequest(
             source=From.PARQUET,
             where=where,
@@ -49,6 +56,7 @@ class Store:
             shards=3,
         )
         self.run = self._new_run()
+        self.run.fence = fence
         return run_backfill(
             self.spark, self.ref, replace(request, **changes), self.run, now_ms=NOON_MS
         )

@@ -47,7 +47,7 @@ class Row:
     exact: bool
     only_change: bool
     after_ms: int
-    """-1: not told."""
+    """-1: not reported."""
 
 
 class Seen:
@@ -120,7 +120,7 @@ class Seen:
         return found[-1] if found else None
 
     def healthy_since(self, at_ms: int, *sources: SourceKind) -> bool:
-        """Are these sources well, told after `at_ms`?"""
+        """Are these sources well, reported after `at_ms`?"""
         lately = [self.health(source) for source in sources]
         return all(each is not None and each.ok and each.at_ms > at_ms for each in lately)
 
@@ -158,7 +158,7 @@ def collecting(
     finally:
         stop.set()
         thread.join(30)
-        assert not thread.is_alive(), "the supervisor stops when told"
+        assert not thread.is_alive(), "the supervisor stops when asked"
 
 
 async def _run(seen: Seen, stopped: Callable[[], bool]) -> None:

@@ -14,7 +14,7 @@ _DEADLINE_S = 60
 
 @contextmanager
 def started(log: Path, *arguments: str) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
-    """The service and its URL, as its log tells it. It ends with the block.
+    """The service and its URL, as its log says. It ends with the block.
 
     It works in the folder of the log: what it writes by default does not stay with the sources.
     """

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lagwatch.monitor.cluster import MonitorSettings
+from lagwatch.monitor.settings import MonitorSettings
 from tests.support.history import NOON_MS
 from tests.support.wire import encode_group_key, encode_offset_key, encode_offset_value
 
@@ -18,7 +18,7 @@ Record = dict[str, Any]
 
 def monitor_settings(**changes: Any) -> MonitorSettings:  # noqa: ANN401
     """As configured by default, or as changed."""
-    told: dict[str, Any] = {
+    values: dict[str, Any] = {
         "intervals": 10,
         "min_distance_ms": 1000,
         "expire_ms": 7 * 86_400_000,
@@ -26,7 +26,7 @@ def monitor_settings(**changes: Any) -> MonitorSettings:  # noqa: ANN401
         "minimum_complete": 0.0,
         "history_ms": 86_400_000,
     }
-    return MonitorSettings(**(told | changes))
+    return MonitorSettings(**(values | changes))
 
 
 @dataclass

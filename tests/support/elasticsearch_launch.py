@@ -66,7 +66,7 @@ class Layout:
 
 
 def command(java: Path, jars: Path, layout: Layout, *, heap_mb: int) -> list[str]:
-    """Return the command line of a JVM that waits to be told to start a node.
+    """Return the command line of a JVM that waits for the order to start a node.
 
     Its first two lines of output are the port of its gateway and the word that opens it.
     """

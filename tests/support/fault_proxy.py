@@ -1,6 +1,6 @@
 """A real HTTP proxy on loopback that does to requests what networks and servers do at times.
 
-It reads a whole request, then behaves as it is told: passes it on, hangs, drips, cuts the answer
+It reads a whole request, then behaves as the test says: passes it on, hangs, drips, cuts the answer
 off after the server has done its work, or answers by itself. It can demand credentials and speak
 TLS, which the test server cannot.
 """
@@ -239,7 +239,7 @@ def _once_only(message: bytes) -> bytes:
 
 def _answer(behaviour: Answer) -> bytes:
     head = (
-        f"HTTP/1.1 {behaviour.status} Told\r\nContent-Type: {behaviour.content_type}\r\n"
+        f"HTTP/1.1 {behaviour.status} SteppedCluster\r\nContent-Type: {behaviour.content_type}\r\n"
         f"Content-Length: {len(behaviour.body)}\r\nConnection: close\r\n\r\n"
     )
     return head.encode("ascii") + behaviour.body

@@ -1,19 +1,20 @@
-"""Many groups of one cluster, told to the real monitor the way a collector does."""
+"""Many groups of one cluster, reported to the real monitor the way a collector does."""
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
 from lagwatch.clock import SystemClock
 from lagwatch.config.load import load
 from lagwatch.config.settings import Settings
-from lagwatch.core.model import EpochMs, RuleSet
+from lagwatch.core.model import EpochMs, GroupInfo, RuleSet
 from lagwatch.monitor import ClusterMonitor
-from lagwatch.monitor.cluster import MonitorSettings
+from lagwatch.monitor.settings import MonitorSettings
 from lagwatch.notify.alerts import Alerts
 from lagwatch.ports.queries import ClusterHealth
-from lagwatch.ports.reports import CollectorStarted, Commits, LogEnds, Topics
+from lagwatch.ports.reports import CollectorStarted, Commits, GroupsSeen, LogEnds, Report, Topics
 from lagwatch.query import SnapshotQueries
 
 CLUSTER = "here"
@@ -26,11 +27,18 @@ The default rules wait for five minutes while they have seen a group for less th
 """
 
 
+_MINUTE_MS: Final = 60_000
+_SOON_MS: Final = 5_000
+
+
 class ShiftedClock(SystemClock):
-    """The machine's clock, put forward as a test wants it."""
+    """The machine's clock, put forward as a test wants it; it begins soon after a full minute.
+
+    So no minute ends while a test runs.
+    """
 
     def __init__(self) -> None:
-        self.ahead_ms = 0
+        self.ahead_ms = _MINUTE_MS + _SOON_MS - super().now_ms() % _MINUTE_MS
 
     def now_ms(self) -> EpochMs:
         return EpochMs(super().now_ms() + self.ahead_ms)
@@ -42,7 +50,7 @@ class Fleet:
     At the end of every `pass_time` all groups but the failing have committed each second and are
     at the log end; the failing ones commit nothing while the log end moves on.
 
-    Judged by Burrow's rules unless told otherwise: they find a failure within a minute.
+    Judged by Burrow's rules unless another set is given: they find a failure within a minute.
     """
 
     def __init__(
@@ -52,6 +60,7 @@ class Fleet:
         *,
         topic: str = "orders",
         rules: RuleSet = RuleSet.BURROW,
+        intervals: int = _INTERVALS,
     ) -> None:
         self.groups = tuple(groups)
         self.failing: set[str] = set()
@@ -69,7 +78,7 @@ class Fleet:
         self.monitor = ClusterMonitor(
             CLUSTER,
             MonitorSettings(
-                intervals=_INTERVALS,
+                intervals=intervals,
                 min_distance_ms=0,
                 expire_ms=86_400_000,
                 allowed_lag=0,
@@ -80,8 +89,8 @@ class Fleet:
         )
         self.queries = SnapshotQueries({CLUSTER: self.monitor}, health=self._health)
         self._announced = False
-        self._tell(CollectorStarted(incarnation=1))
-        self._tell(
+        self._report(CollectorStarted(incarnation=1))
+        self._report(
             Topics(
                 version=1,
                 names=(topic,),
@@ -90,7 +99,7 @@ class Fleet:
                 leader=np.ones(len(self.groups), np.int32),
             )
         )
-        self.pass_time(_INTERVALS + 3)
+        self.pass_time(intervals + 3)
 
     def pass_time(self, seconds: int) -> None:
         """Let so many seconds pass, and judge."""
@@ -112,6 +121,24 @@ class Fleet:
         self.failing |= set(groups)
         self.pass_time(_STOPPED_AFTER_S[self.monitor.settings.rules])
 
+    def describe(self, group: str, *, state: str) -> None:
+        """Kafka says that a group without members is in this state."""
+        info = GroupInfo(
+            group=group, type="classic", state=state, assignor="", coordinator=1, members=()
+        )
+        self._report(GroupsSeen(groups=(info,), complete=False))
+        self.pass_time(1)
+
+    def lists(self, *groups: str) -> None:
+        """Kafka lists these groups, all without members, and no other."""
+        infos = tuple(
+            GroupInfo(
+                group=group, type="classic", state="Empty", assignor="", coordinator=1, members=()
+            )
+            for group in groups
+        )
+        self._report(GroupsSeen(groups=infos, complete=True))
+
     def delete_before(self, offset: int) -> None:
         """Delete the records below an offset of all partitions."""
         self.log_start = offset
@@ -128,7 +155,7 @@ class Fleet:
         """Remove its commits, as Kafka does when they expire or the group is deleted."""
         self.failing.add(group)
         self._order += 1
-        self._tell(
+        self._report(
             Commits(
                 first_new_id=len(self.groups),
                 new_groups=(),
@@ -157,7 +184,7 @@ class Fleet:
         self._order += len(groups)
         new = () if self._announced else self.groups
         self._announced = True
-        self._tell(
+        self._report(
             Commits(
                 first_new_id=0 if new else len(self.groups),
                 new_groups=new,
@@ -175,7 +202,7 @@ class Fleet:
         known = [group not in self.leaderless for group in self.groups]
         ends = np.where(known, np.int64(self._end), -1)
         now_ms = self._clock.now_ms()
-        self._tell(
+        self._report(
             LogEnds(
                 version=1,
                 started_ms=now_ms,
@@ -186,7 +213,7 @@ class Fleet:
             )
         )
 
-    def _tell(self, report: CollectorStarted | Topics | Commits | LogEnds) -> None:
+    def _report(self, report: Report) -> None:
         self.monitor.apply(report, self._clock.now_ms())
 
     def _health(self) -> tuple[ClusterHealth, ...]:

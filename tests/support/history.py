@@ -6,14 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from lagwatch.core.model import EpochMs, GroupInfo, Member, RuleSet
+from lagwatch.core.model import EpochMs, GroupInfo, Member, OpenTransaction, RuleSet
 from lagwatch.core.record import Kind, Records, Source, concat, from_rows, schema
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.history.recorder import Recorder
 from lagwatch.monitor import ClusterMonitor
-from lagwatch.monitor.cluster import MonitorSettings
+from lagwatch.monitor.members import GroupPatterns
+from lagwatch.monitor.settings import MonitorSettings
 from lagwatch.ports.history import HistoryRange, HistoryStore
-from lagwatch.ports.reports import CollectorStarted, Commits, GroupsSeen, LogEnds, Topics
+from lagwatch.ports.reports import (
+    CollectorStarted,
+    Commits,
+    GroupsSeen,
+    LogEnds,
+    OpenTransactions,
+    Topics,
+)
 
 NOON_MS = 1_795_262_400_000
 """2026-11-21T12:00:00Z"""
@@ -50,10 +58,13 @@ def sample(**changes: Any) -> dict[str, Any]:  # noqa: ANN401
         "committed_offset": 90,
         "commit_ms": NOON_MS - 1000,
         "log_end_offset": 100,
+        "log_end_ms": changes.get("at_ms", NOON_MS) + 600,
+        "topic_id": "4hVhKyHkR2SfMZ7Yy2xrjA",
         "log_start_offset": 0,
         "lag": 10,
         "time_lag_s": 1.5,
         "time_lag_reason": "measured",
+        "time_lag_at_ms": changes.get("at_ms", NOON_MS) + 600,
         "status": "OK",
         "rule": "progressing",
         "complete": 1.0,
@@ -94,6 +105,7 @@ def group_sample(**changes: Any) -> dict[str, Any]:  # noqa: ANN401
         "unchanged": 0,
         "previous_ms": None,
         "interval_ms": 30_000,
+        "rebalances": 0,
         "reason": "interval",
         "source": Source.LIVE.value,
         "schema_version": 1,
@@ -172,7 +184,7 @@ def in_order(rows: Iterable[Mapping[str, Any]], kind: Kind) -> list[Row]:
 
 
 class Live:
-    """A cluster whose groups and topics do as they are told; judged by the real monitor."""
+    """A cluster whose groups and topics do as the test says; judged by the real monitor."""
 
     def __init__(
         self,
@@ -180,6 +192,7 @@ class Live:
         now_ms: int = NOON_MS,
         *,
         rules: RuleSet = RuleSet.LAGWATCH,
+        read_committed: str = "",
     ) -> None:
         self.now_ms = now_ms
         self.monitor = ClusterMonitor(
@@ -192,18 +205,21 @@ class Live:
                 minimum_complete=0.0,
                 history_ms=3_600_000,
                 rules=rules,
+                patterns=GroupPatterns(read_committed=read_committed),
             ),
         )
         self.ends: dict[tuple[str, int], int] = {}
+        self.stable: dict[tuple[str, int], int] = {}
+        """Last stable offsets where a transaction is open."""
         self._keys: dict[tuple[str, str, int], int] = {}
         self._order = 0
         self._version = 0
-        self._tell(CollectorStarted(incarnation=1))
+        self._report(CollectorStarted(incarnation=1))
 
     def restart_collector(self) -> None:
         """A new collector reads on; ids of commits begin anew."""
         self._keys.clear()
-        self._tell(CollectorStarted(incarnation=2))
+        self._report(CollectorStarted(incarnation=2))
         names = dict.fromkeys(topic for topic, _ in self.ends)
         self.topics(**{name: sum(topic == name for topic, _ in self.ends) for name in names})
 
@@ -215,7 +231,7 @@ class Live:
             for topic, number in sorted(partitions.items())
             for partition in range(number)
         }
-        self._tell(
+        self._report(
             Topics(
                 version=self._version,
                 names=tuple(sorted(partitions)),
@@ -228,6 +244,21 @@ class Live:
     def produce(self, topic: str, partition: int, messages: int = 1) -> None:
         self.ends[topic, partition] += messages
 
+    def open_transaction(self, topic: str, partition: int, last_stable: int) -> None:
+        """A transaction is open from this offset on, and the broker names it."""
+        self.stable[topic, partition] = last_stable
+        transaction = OpenTransaction(
+            topic=topic,
+            partition=partition,
+            last_stable=last_stable,
+            since_ms=EpochMs(self.now_ms),
+            producer_id=7,
+            transactional_id="writer",
+            started_ms=EpochMs(self.now_ms),
+            problem="",
+        )
+        self._report(OpenTransactions(transactions=(transaction,)))
+
     def commit(self, *commits: tuple[str, str, int, int]) -> None:
         """(group, topic, partition, offset), all at this instant."""
         identities = [commit[:3] for commit in commits]
@@ -236,7 +267,7 @@ class Live:
         self._keys |= {identity: first + index for index, identity in enumerate(new)}
         number = len(commits)
         self._order += number
-        self._tell(
+        self._report(
             Commits(
                 first_new_id=first,
                 new_groups=tuple(identity[0] for identity in new),
@@ -249,6 +280,27 @@ class Live:
                 observed_ms=EpochMs(self.now_ms),
             )
         )
+
+    def describe(self, group: str, *, kind: str, members: int) -> None:
+        """The group is of this kind, and all of its members hold nothing or the same."""
+        info = GroupInfo(
+            group=group,
+            type=kind,
+            state="Stable" if members else "Empty",
+            assignor="",
+            coordinator=1,
+            members=tuple(
+                Member(
+                    member_id=f"{group}-{number}",
+                    client_id=f"{group}-client",
+                    host="/10.0.0.7",
+                    instance_id="",
+                    assignment=(("orders", (0,)),),
+                )
+                for number in range(members)
+            ),
+        )
+        self._report(GroupsSeen(groups=(info,), complete=False, rebalances={}))
 
     def assign(self, group: str, *partitions: tuple[str, int], rebalances: int = 1) -> None:
         """One member of the group holds these."""
@@ -271,7 +323,17 @@ class Live:
             coordinator=1,
             members=(member,),
         )
-        self._tell(GroupsSeen(groups=(info,), complete=False, rebalances={group: rebalances}))
+        self._report(GroupsSeen(groups=(info,), complete=False, rebalances={group: rebalances}))
+
+    def list_groups(self, *groups: str) -> None:
+        """Kafka lists these groups, all without members, and no other."""
+        infos = tuple(
+            GroupInfo(
+                group=group, type="classic", state="Empty", assignor="", coordinator=1, members=()
+            )
+            for group in groups
+        )
+        self._report(GroupsSeen(groups=infos, complete=True))
 
     def forget(self, group: str, topic: str | None = None) -> None:
         self.monitor.forget(group, topic)
@@ -280,14 +342,16 @@ class Live:
         """Time passes and the log ends are read."""
         self.now_ms += round(seconds * 1000)
         ends = np.array(list(self.ends.values()), np.int64)
-        self._tell(
+        self._report(
             LogEnds(
                 version=self._version,
                 started_ms=EpochMs(self.now_ms),
                 finished_ms=EpochMs(self.now_ms),
                 log_start=np.zeros_like(ends),
                 log_end=ends,
-                last_stable=ends,
+                last_stable=np.array(
+                    [self.stable.get(place, end) for place, end in self.ends.items()], np.int64
+                ),
             )
         )
 
@@ -299,12 +363,12 @@ class Live:
         recorder.offer(self.judge(), self.monitor.windows, self.monitor.rebalances)
         recorder.work()
 
-    def _tell(self, report: Any) -> None:  # noqa: ANN401
+    def _report(self, report: Any) -> None:  # noqa: ANN401
         self.monitor.apply(report, EpochMs(self.now_ms))
 
 
 class MemoryStore:
-    """A `HistoryStore`'s writing side that keeps batches, and fails as it is told."""
+    """A `HistoryStore`'s writing side that keeps batches, and fails as the test says."""
 
     rejected_rows = 0
 

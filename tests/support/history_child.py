@@ -44,8 +44,8 @@ def main(folder: Path, rounds: int) -> None:
         before = recorder.counts.rounds
         live.shown_to(recorder)
         if recorder.counts.rounds > before:
-            told = f"{live.now_ms // INTERVAL_MS * INTERVAL_MS} {GROUPS * PARTITIONS}\n"
-            os.write(1, told.encode())
+            note = f"{live.now_ms // INTERVAL_MS * INTERVAL_MS} {GROUPS * PARTITIONS}\n"
+            os.write(1, note.encode())
     writer.stop(60)
 
 

@@ -22,6 +22,7 @@ Actions (of partition 0, or of partition 1 after `p1`):
     kafka away, back    the cluster is unreachable: for lagwatch and for the group
     commits away, back  only the commits cannot be read
     restart             lagwatch starts again and reads all commits from the beginning
+    lagwatch away, back lagwatch does not run; it starts again with its last checkpoint
     recreate            the topic is deleted and created with another id
     notice              lagwatch learns of it
 
@@ -43,8 +44,10 @@ import numpy as np
 from lagwatch.core.model import EpochMs, GroupInfo, Member, PartitionVerdict
 from lagwatch.errors import NotFoundError
 from lagwatch.monitor import ClusterMonitor
-from lagwatch.monitor.cluster import MonitorSettings
+from lagwatch.monitor.checkpoint import capture, restore
+from lagwatch.monitor.checkpoint_file import decode, encode, pack, unpack
 from lagwatch.monitor.members import GroupPatterns
+from lagwatch.monitor.settings import MonitorSettings
 from lagwatch.ports.reports import (
     Backlog,
     CollectorStarted,
@@ -253,11 +256,14 @@ class World:
         self._version = 0
         self._known_partitions: set[int] = set()
         self._away = self._leaderless = self._commits_away = False
+        self._saved: bytes | None = None
+        """The checkpoint, while lagwatch does not run."""
         self._members = ""
         self._names = tuple(settings.get("topics", TOPIC).split(","))
         self._begin()
 
-    def _begin(self) -> None:
+    def _begin(self, saved: bytes | None = None) -> None:
+        """A new lagwatch, with the checkpoint of the one before or without any."""
         settings = self._settings
         self.monitor = ClusterMonitor(
             "here",
@@ -270,7 +276,7 @@ class World:
                 history_ms=86_400_000,
                 away_after_ms=max(20_000, 1500 * int(settings.get("rounds", ROUND_S))),
                 stop_after_ms=1000 * int(settings.get("stop_after", "180")),
-                stall_after_ms=1000 * int(settings.get("stall_after", "300")),
+                stall_after_ms=1000 * int(settings.get("stall_after", "360")),
                 patterns=GroupPatterns(
                     mirrored=settings.get("mirrored", ""),
                     read_committed=settings.get("read_committed", ""),
@@ -279,13 +285,15 @@ class World:
         )
         self._queries = SnapshotQueries({"here": self.monitor}, health=tuple)
         self._known_partitions.clear()
-        if self._polled:  # nothing is known of what was polled before
+        if saved is not None:
+            restore(self.monitor, unpack(*decode(saved)), offsets_topic="__consumer_offsets")
+        elif self._polled:  # nothing is known of what was polled before
             self._made.clear()
         self._tell(CollectorStarted(incarnation=1))
         self._tell_topics()
         if self._members:
             self._tell_members()
-        if self._made:
+        if self._made and not (self._polled and saved):
             self._send(self._made)
         self._tell(Backlog(read=len(self._made), total=len(self._made), ready=True))
 
@@ -306,6 +314,7 @@ class World:
             "kafka": lambda: setattr(self, "_away", words[0] == "away"),
             "commits": lambda: setattr(self, "_commits_away", words[0] == "away"),
             "restart": self._begin,
+            "lagwatch": lambda: self._run(runs=words[0] == "back"),
             "recreate": self._recreate,
             "notice": self._tell_topics,
         }
@@ -314,6 +323,8 @@ class World:
     def round(self, at_s: int) -> Mapping[int, PartitionVerdict]:
         """Read log ends, judge; verdicts by partition."""
         self._now_ms = START_MS + 1000 * at_s
+        if self._saved is not None:
+            return {}
         if not self._away:
             self._tell_log_ends()
             if not self._commits_away:
@@ -364,7 +375,16 @@ class World:
 
     # lagwatch
 
+    def _run(self, *, runs: bool) -> None:
+        saved, self._saved = self._saved, None
+        if runs:
+            self._begin(saved)
+        else:
+            self._saved = encode({}, map(pack, capture(self.monitor)))
+
     def _tell(self, report: Report) -> None:
+        if self._saved is not None:
+            return
         self.monitor.apply(report, EpochMs(self._now_ms))
 
     def _read_commits(self) -> None:
@@ -377,6 +397,8 @@ class World:
         self._tell(CommitsKnown(until_ms=until_ms, polled=(0,) if self._polled else ()))
 
     def _send(self, made: list[_Made]) -> None:
+        if self._saved is not None:
+            return
         new = [
             number
             for number in dict.fromkeys(each.partition for each in made)

@@ -1,4 +1,4 @@
-"""A real HTTP receiver that answers as it is told: well, badly, slowly or not at all."""
+"""A real HTTP receiver that answers as the test says: well, badly, slowly or not at all."""
 
 import json
 import threading

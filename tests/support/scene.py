@@ -18,7 +18,7 @@ from tests.support.kafka import commit, create_topic, produce, unique
 from tests.support.prometheus import Prometheus, scraping
 from tests.support.waiting import eventually
 
-DEADLINE_S = 90
+DEADLINE_S = 180
 CLUSTER = "here"
 
 

@@ -1,5 +1,6 @@
-"""A cluster told in a few words, and what its metrics say."""
+"""A cluster described in a few words, and its metrics."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -11,11 +12,11 @@ from prometheus_client.parser import text_string_to_metric_families as plain
 from lagwatch.clock import SystemClock
 from lagwatch.config.settings import MetricsSettings
 from lagwatch.core.model import EpochMs, GroupInfo, Member, RuleSet
-from lagwatch.metrics import ClusterState, Exporter, ServiceState
-from lagwatch.metrics.explained import Explained, explained
+from lagwatch.metrics import ClusterMetrics, Exporter, ServiceState
+from lagwatch.metrics.explained import GroupExplanation, explained
 from lagwatch.metrics.metric import Format
 from lagwatch.monitor import ClusterMonitor
-from lagwatch.monitor.cluster import MonitorSettings
+from lagwatch.monitor.settings import MonitorSettings
 from lagwatch.ports.queries import ClusterHealth
 from lagwatch.ports.reports import Commits, GroupsSeen, LogEnds, Topics
 from lagwatch.query import SnapshotQueries
@@ -41,7 +42,7 @@ class Cluster:
     commits: dict[tuple[str, str, int], int]
     """(group, topic, partition) → committed offset."""
     infos: Sequence[GroupInfo] = ()
-    rebalances: Mapping[str, int] = field(default_factory=dict)
+    rebalances: Mapping[str, int] | None = field(default_factory=dict)
     silent_s: int = 0
     rules: RuleSet = RuleSet.LAGWATCH
     monitor: ClusterMonitor = field(init=False)
@@ -120,9 +121,9 @@ class Cluster:
             EpochMs(self.now_ms),
         )
 
-    def state(self) -> ClusterState:
+    def state(self) -> ClusterMetrics:
         """As the service would show it."""
-        return ClusterState(
+        return ClusterMetrics(
             health=ClusterHealth(
                 cluster=self.name,
                 ready=True,
@@ -135,19 +136,19 @@ class Cluster:
                 unseen=(),
             ),
             snapshot=self.monitor.snapshot,
-            rebalances=dict(self.monitor.rebalances),
+            rebalances=self.monitor.rebalances,
             commits=self.monitor.admitted,
             waiting_commits=0,
             errors={"timeout": 4},
             explained=self.explained(),
         )
 
-    def explained(self) -> tuple[Explained, ...]:
+    def explained(self) -> tuple[GroupExplanation, ...]:
         """Groups in trouble, as the service explains them."""
         if self.monitor.snapshot is None:
             return ()
         queries = SnapshotQueries({self.name: self.monitor}, health=lambda: ())
-        return explained(queries, self.monitor.snapshot)
+        return tuple(explained(queries, self.monitor.snapshot))
 
 
 def info(group: str, state: str = "Stable", *, holds: Sequence[tuple[str, int]] = ()) -> GroupInfo:
@@ -173,7 +174,9 @@ def exporter(*clusters: Cluster, **settings: object) -> tuple[Exporter, ServiceS
     """An exporter, and the state it would collect."""
     state = ServiceState(version="1.2.3", clusters=tuple(cluster.state() for cluster in clusters))
     made = Exporter(
-        MetricsSettings.model_validate(settings), collect=lambda: state, clock=SystemClock()
+        MetricsSettings.model_validate(settings),
+        collect=lambda: asyncio.sleep(0, state),
+        clock=SystemClock(),
     )
     return made, state
 

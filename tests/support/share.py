@@ -172,11 +172,11 @@ def share_groups(kafka: EmbeddedKafka) -> Iterator[ShareGroups]:
 def _settings(jvm: JVMView, kafka: EmbeddedKafka, more: Mapping[str, str]) -> Any:  # noqa: ANN401
     """Settings of a Java client that may do everything, as a Java map."""
     ours = kafka.admin_config()
-    told = {"bootstrap.servers": str(ours["bootstrap.servers"]), **more}
+    properties = {"bootstrap.servers": str(ours["bootstrap.servers"]), **more}
     if "sasl.username" in ours:
         login = "org.apache.kafka.common.security.scram.ScramLoginModule required"
         who = f'username="{ours["sasl.username"]}" password="{ours["sasl.password"]}"'
-        told |= {
+        properties |= {
             "security.protocol": str(ours["security.protocol"]),
             "sasl.mechanism": str(ours["sasl.mechanism"]),
             "sasl.jaas.config": f"{login} {who};",
@@ -184,7 +184,7 @@ def _settings(jvm: JVMView, kafka: EmbeddedKafka, more: Mapping[str, str]) -> An
             "ssl.truststore.location": str(ours["ssl.ca.location"]),
         }
     settings = jvm.java.util.HashMap()
-    for name, value in told.items():
+    for name, value in properties.items():
         settings.put(name, value)
     return settings
 

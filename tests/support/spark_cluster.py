@@ -37,13 +37,16 @@ def environment(*, memory: str = "256m") -> Mapping[str, str]:
 
 
 @contextmanager
-def standalone(folder: Path, *, workers: int = 2) -> Iterator[str]:
+def standalone(
+    folder: Path, *, workers: int = 2, environment: Mapping[str, str] | None = None
+) -> Iterator[str]:
     """A master and workers of one core each on loopback; yields the master's URL."""
     with ExitStack() as servers:
         master = servers.enter_context(
             _server(
                 [*_class(_MASTER), "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"],
                 folder / "master.log",
+                environment,
             )
         )
         url = master.waited(r"Starting Spark master at (spark://\S+)")
@@ -52,7 +55,9 @@ def standalone(folder: Path, *, workers: int = 2) -> Iterator[str]:
             options = ["--host", "127.0.0.1", "--cores", "1", "--memory", "1g"]
             options += ["--work-dir", str(work), "--webui-port", "0"]
             worker = servers.enter_context(
-                _server([*_class(_WORKER), *options, url], folder / f"worker-{number}.log")
+                _server(
+                    [*_class(_WORKER), *options, url], folder / f"worker-{number}.log", environment
+                )
             )
             worker.waited("(Successfully registered)")
         yield url
@@ -73,7 +78,7 @@ def connect_server(folder: Path, *, port: int) -> Iterator[str]:
     for name, value in properties.items():
         command += ["--conf", f"{name}={value}"]
     command += ["--master", "local[2]", "spark-internal"]
-    with _server(command, folder / "connect.log", memory="1g") as server:
+    with _server(command, folder / "connect.log", environment(memory="1g")) as server:
         server.waited("(Spark Connect server started)")
         yield f"sc://127.0.0.1:{port}"
 
@@ -103,11 +108,13 @@ class _Server:
 
 
 @contextmanager
-def _server(command: list[str], log: Path, *, memory: str = "256m") -> Iterator[_Server]:
+def _server(
+    command: list[str], log: Path, variables: Mapping[str, str] | None
+) -> Iterator[_Server]:
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command, env=environment(memory=memory), stdout=output, stderr=subprocess.STDOUT
+            command, env=variables or environment(), stdout=output, stderr=subprocess.STDOUT
         )
         try:
             yield _Server(process, log)

@@ -6,7 +6,7 @@ from lagwatch.core.model import EpochMs
 
 
 class StepClock:
-    """Time that only passes while somebody sleeps, or when told."""
+    """Time that only passes while somebody sleeps, or when asked."""
 
     def __init__(self) -> None:
         self._at_s = 1_000.0

@@ -11,11 +11,11 @@ from lagwatch.core.incident import Act, Decision, Incident, Reason, State, Tell
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.errors import NotifyError, Refusal
 from lagwatch.notify.backoff import ChannelBackoff
-from lagwatch.notify.channels.base import Limits
+from lagwatch.notify.channels.base import ChannelLimits
 from lagwatch.notify.channels.webhook import WebhookSettings
 from lagwatch.notify.database import Database
 from lagwatch.notify.dispatch import Deliverer, Outlet
-from lagwatch.notify.notice import Message, Notice
+from lagwatch.notify.notice import Json, Message, Notice
 from lagwatch.notify.outbox import Outbox
 from lagwatch.notify.store import Change, IncidentStore, Listener
 
@@ -55,7 +55,7 @@ class Unsteady:
     word: dict[str, str] = field(default_factory=dict)
     heard: list[Message] = field(default_factory=list)
     attempts: int = 0
-    limits: Limits = Limits()  # noqa: RUF009 it is frozen
+    limits: ChannelLimits = ChannelLimits()  # noqa: RUF009 it is frozen
 
     async def send(self, message: Message) -> str:
         self.attempts += 1
@@ -80,7 +80,7 @@ class World:
         self,
         database: Database,
         receiver: Unsteady,
-        limits: Limits,
+        limits: ChannelLimits,
         chance: random.Random,
         runner: asyncio.Runner,
         *,
@@ -104,19 +104,30 @@ class World:
             limits=limits,
         )
         self.outlet = outlet
-        self.deliverer = Deliverer(self.outbox, outlet, self.clock, ChannelBackoff(chance))
+        self.newest: dict[str, Json] = {}
+        """How far behind each group is now."""
+        self.deliverer = self._deliverer(ChannelBackoff(chance))
 
     def restart(self) -> None:
         """Another process goes on with the same file."""
         backoff = ChannelBackoff(random.Random(0))  # noqa: S311
-        self.deliverer = Deliverer(self.outbox, self.outlet, self.clock, backoff)
+        self.deliverer = self._deliverer(backoff)
+
+    def _deliverer(self, backoff: ChannelBackoff) -> Deliverer:
+        return Deliverer(
+            self.outbox,
+            self.outlet,
+            self.clock,
+            backoff,
+            newest=lambda notice: self.newest.get(notice.group),
+        )
 
     @property
     def truth(self) -> dict[str, str]:
         words = {GroupStatus.WARN: "warning", GroupStatus.ERR: "error"}
         return {group: words[incident.severity] for group, (_, incident) in self.state.items()}
 
-    def bad(self, group: str, severity: GroupStatus) -> None:
+    def bad(self, group: str, severity: GroupStatus, *, since_at_least: bool = False) -> None:
         now_ms = self.clock.now_ms()
         known = self.state.get(group)
         if known is not None and known[1].severity is severity:
@@ -124,7 +135,13 @@ class World:
         if known is None:
             self._made += 1
             identity, before = f"i{self._made}", None
-            after = Incident(since_ms=now_ms, opened_ms=now_ms, severity=severity, told=severity)
+            after = Incident(
+                since_ms=now_ms,
+                since_at_least=since_at_least,
+                opened_ms=now_ms,
+                severity=severity,
+                notified=severity,
+            )
             act, tell, reason = Act.OPEN, Tell.OPEN, Reason.FIRST
         else:
             identity, before = known
@@ -132,7 +149,7 @@ class World:
                 since_ms=before.since_ms,
                 opened_ms=before.opened_ms,
                 severity=severity,
-                told=severity,
+                notified=severity,
             )
             worse = severity > before.severity
             act = Act.ESCALATE if worse else Act.DE_ESCALATE
@@ -202,7 +219,7 @@ def world(
     receiver: Unsteady,
     *,
     seed: int = 0,
-    limits: Limits = Limits(),  # noqa: B008 it is frozen
+    limits: ChannelLimits = ChannelLimits(),  # noqa: B008 it is frozen
     interval_s: float = 0.0,
 ) -> Iterator[World]:
     chance = random.Random(seed)  # noqa: S311

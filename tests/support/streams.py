@@ -90,8 +90,8 @@ class StreamsMember:
             broker.sendall(pack(">i", len(header) + len(body)) + header + body)
             answer = broker.makefile("rb")
             (size,) = unpack(">i", answer.read(4))
-            told = answer.read(size)[5:]  # behind the correlation id and its tags
-        (error,) = unpack(">h", told[error_at : error_at + 2])
+            answer_bytes = answer.read(size)[5:]  # behind the correlation id and its tags
+        (error,) = unpack(">h", answer_bytes[error_at : error_at + 2])
         return int(error)
 
 

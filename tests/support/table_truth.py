@@ -79,8 +79,10 @@ TABLES: Mapping[str, Truth] = {
             "Lag": Column(expression="lagwatch_group_lag_messages"),
             "Time lag": Column(expression="lagwatch_group_max_lag_seconds"),
             "Members": Column(expression="lagwatch_group_members"),
-            "Rule": Column(expression="lagwatch_group_rule_info", label="rule"),
-            "Cause": Column(expression="lagwatch_group_cause_info", label="cause"),
+            "Rule": Column(expression="lagwatch_group_rule_info", label="rule", default="unknown"),
+            "Cause": Column(
+                expression="lagwatch_group_cause_info", label="cause", default="unknown"
+            ),
             "Since": Column(expression="1000 * lagwatch_group_trouble_start_timestamp_seconds"),
         },
     ),

@@ -65,11 +65,11 @@ class Watched:
     def log_end(self, topic: str, partition: int = 0) -> int | None:
         """Log end offset as /v3 shows it; None while the topic is not known, -1 unknown."""
         try:
-            told = self.served.get(f"/v3/kafka/{self.served.cluster}/topic/{topic}")
+            reply = self.served.get(f"/v3/kafka/{self.served.cluster}/topic/{topic}")
         except urllib.error.HTTPError as error:
             error.close()
             return None
-        return int(told["offsets"][partition])
+        return int(reply["offsets"][partition])
 
     def commits(self, group: str, topic: str, partition: int = 0) -> int:
         """How many commits the window of a partition holds."""
@@ -219,8 +219,8 @@ class Oracle:
     def committed(self, group: str) -> dict[tuple[str, int], int]:
         """Committed offsets of a group."""
         asked = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-        told = asked[group].result(ANSWER_TIMEOUT_S).topic_partitions or []
-        return {(each.topic, each.partition): each.offset for each in told if each.offset >= 0}
+        reply = asked[group].result(ANSWER_TIMEOUT_S).topic_partitions or []
+        return {(each.topic, each.partition): each.offset for each in reply if each.offset >= 0}
 
     def log_end(self, topic: str, partition: int = 0) -> int:
         """Log end offset."""
@@ -264,9 +264,9 @@ class Oracle:
 
         def asked() -> bool:
             nonlocal offset
-            told = self._admin.list_offsets({place: which}, isolation_level=isolation)
+            reply = self._admin.list_offsets({place: which}, isolation_level=isolation)
             try:
-                offset = int(told[place].result(ANSWER_TIMEOUT_S).offset)
+                offset = int(reply[place].result(ANSWER_TIMEOUT_S).offset)
             except KafkaException:
                 return False  # on a busy machine a new topic has no leader for a moment
             return True

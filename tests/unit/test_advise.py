@@ -156,7 +156,7 @@ def test_it_always_answers_with_a_sentence(load) -> None:
         assert advice.needed > load.partitions
 
 
-def test_rates_are_told_with_three_figures() -> None:
+def test_rates_are_reported_with_three_figures() -> None:
     shown = [rate(each) for each in (12345.6, 100.4, 42.55, 0.03141, 0.0, None)]
 
     assert shown == ["12,346", "100", "42.5", "0.0314", "0", "unknown"]

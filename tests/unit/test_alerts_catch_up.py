@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from lagwatch.config.alerts import AlertsSettings
 from lagwatch.core.forecast import CatchUpReason, from_lags
-from lagwatch.core.incident import Observation
+from lagwatch.core.incident import Act, Observation, Reason
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.core.words import duration
 from lagwatch.notify.backtest import BackTest, Sample
 from lagwatch.notify.policies import PolicyBook
+from lagwatch.notify.verdict import limit_json
 from lagwatch.notify.watch import Decided, Watch
 from lagwatch.query import SnapshotQueries
 from tests.support.history import Live
@@ -34,6 +35,8 @@ class Scene:
         self.queries = SnapshotQueries({"here": self.live.monitor}, health=tuple)
         self.watch = Watch("here", _book(**policy), [], {}, started_ms=self.live.now_ms)
         self.committed = 0
+        self.back_ms = 0
+        """By how much the clock of lagwatch was set back."""
         self.decided: list[Decided] = []
 
     def reads(self, per_s: int, for_s: int) -> None:
@@ -44,7 +47,8 @@ class Scene:
             self.live.commit(("a", "orders", 0, self.committed))
             outlook = partial(self.queries.outlook, "here")
             snapshot = self.live.judge()
-            found = self.watch.decide(snapshot, EpochMs(self.live.now_ms), lambda _: False, outlook)
+            now_ms = EpochMs(self.live.now_ms - self.back_ms)
+            found = self.watch.decide(snapshot, now_ms, lambda _: False, outlook)
             self.watch.apply(found)
             self.decided += found
 
@@ -79,6 +83,75 @@ def test_a_policy_for_one_topic_asks_when_that_topic_is_read() -> None:
     assert scene.watch.open_incidents == 1
 
 
+def test_a_notice_about_a_limit_lists_who_is_behind_and_how_fast_that_grows() -> None:
+    scene = Scene(max_lag=100)
+    scene.reads(6, 600)
+    verdict = scene.queries.verdict("here", "a", show_all=True)
+    trend = scene.queries.outlook("here", "a").whole.lag_trend_per_s
+
+    found = limit_json(verdict, trend)
+
+    assert [each["partition"] for each in found["partitions"]] == [0]
+    assert found["partitions"][0]["current_lag"] > 2_000
+    assert found["lag_trend_per_s"] == pytest.approx(4, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("limits", "now", "reason"),
+    [
+        ({"max_lag": 100}, {}, Reason.LIMIT_REMOVED),
+        ({"max_lag": 100}, {"max_lag": 1_000_000}, Reason.LIMIT_CHANGED),
+        ({"max_time_lag_s": 30}, {"max_lag": 1_000_000}, Reason.LIMIT_CHANGED),
+        ({"max_lag": 100}, {"group": "^other$"}, Reason.NO_POLICY),
+    ],
+)
+def test_an_incident_whose_limit_is_taken_away_has_not_healed(limits, now, reason) -> None:
+    scene = Scene(**limits)
+    scene.reads(6, 600)
+    opened = [each.decision.act for each in scene.decided]
+
+    scene.watch.use(_book(**now))
+    scene.reads(6, 10)
+
+    assert opened == [Act.OPEN]
+    assert [each.decision.reason for each in scene.decided[1:]] == [reason]
+
+
+def test_an_incident_does_not_end_before_it_began_when_the_clock_is_set_back() -> None:
+    scene = Scene(max_lag=100)
+    scene.reads(6, 600)
+
+    scene.back_ms = 3_600_000
+    scene.watch.use(_book())
+    scene.reads(6, 5)
+
+    ended = scene.decided[-1]
+    assert ended.decision.act is Act.CLOSE
+    assert ended.before.incident is not None
+    assert ended.before.incident.since_ms <= scene.live.now_ms - 3_600_000
+    assert ended.before.incident.clock_set_back
+
+
+def test_limits_that_were_changed_before_the_incident_do_not_matter() -> None:
+    scene = Scene(max_lag=100)
+    scene.watch.use(_book(max_lag=2000))
+    scene.reads(6, 600)
+    scene.reads(20, 60)
+
+    assert scene.live.ends["orders", 0] - scene.committed > 100
+    assert [each.decision.reason for each in scene.decided] == [Reason.FIRST, Reason.HEALED]
+
+
+def test_one_that_reads_all_after_its_limit_was_changed_has_healed() -> None:
+    scene = Scene(max_lag=100)
+    scene.reads(6, 600)
+
+    scene.watch.use(_book(max_lag=200))
+    scene.reads(60, 600)
+
+    assert scene.decided[-1].decision.reason is Reason.HEALED
+
+
 @pytest.mark.parametrize(
     ("per_second", "remaining_s"), [(10, 880.0), (5, 1880.0), (0, inf), (-1, inf)]
 )
@@ -100,9 +173,9 @@ def test_the_back_test_opens_when_the_recorded_lags_shrink_too_slowly() -> None:
         for s in range(0, 1201, 30)
     ]
 
-    told = list(run.replay(samples))
+    sent = list(run.replay(samples))
 
-    assert [(each.at_ms, each.tell.value) for each in told] == [
+    assert [(each.at_ms, each.tell.value) for each in sent] == [
         (60_000, "open"),
         # 7,650 messages at 5/s are half an hour and 470 s less: it will be in time
         (next(ms for ms, lag in _lags(samples) if lag / 5 <= 1800), "close"),

@@ -138,6 +138,24 @@ class TestCommands:
             assert result.stdout == "200 OK: fine\n" * 2
             assert [request.json["event"] for request in receiver.taken] == ["open", "close"]
 
+    def test_test_takes_several_names(self, tmp_path) -> None:
+        with receiving() as one, receiving() as two, receiving() as three:
+            urls = {"a": one.url, "b": two.url, "c": three.url}
+            text = "".join(
+                f'[alerts.webhook.{name}]\nurl = "{url}"\n' for name, url in urls.items()
+            )
+            path = written(tmp_path, text)
+
+            both = run("test", "a", "b", "-c", path)
+            wrong = run("test", "a", "x", "y", "-c", path)
+
+        assert both.exit_code == 0, both.output
+        assert both.stdout.splitlines() == ["a: 200 OK: fine", "b: 200 OK: fine"]
+        assert (len(one.requests), len(two.requests), len(three.requests)) == (1, 1, 0)
+        assert wrong.exit_code == 2
+        assert "channel x" in wrong.output
+        assert "channel y" in wrong.output
+
     def test_test_without_a_name_tries_every_channel(self, tmp_path) -> None:
         with (
             receiving(Reply(body="ok"), Reply(body="ok")) as good,
@@ -449,6 +467,165 @@ class TestReview:
                 ),
                 'alerts.email.m.username = "u": has no password',
             ),
+            (
+                (
+                    "[alerts.webhook.h]\n"
+                    'url = "http://x"\n'
+                    "[alerts.policies.p]\n"
+                    "max_lag = 5\n"
+                    "objective_share = 0.9"
+                ),
+                (
+                    "alerts.policies.p.objective_share = 0.9: leaves so much that only its "
+                    "slow burn is ever found"
+                ),
+            ),
+            (
+                (
+                    "[alerts.webhook.h]\n"
+                    'url = "http://x"\n'
+                    "[alerts.policies.p]\n"
+                    'threshold = "warning"\n'
+                    "max_lag = 5\n"
+                    "objective_share = 0.8"
+                ),
+                (
+                    "alerts.policies.p.objective_share = 0.8: leaves so much that no "
+                    "incident ever opens"
+                ),
+            ),
+            (
+                '[alerts.alertmanager.a]\nurls = ["http://a:9093"]\nlabels = { group = "x" }',
+                'alerts.alertmanager.a.labels = "group": is set by lagwatch itself',
+            ),
+            (
+                (
+                    "[alerts.webhook.h]\n"
+                    'url = "http://x"\n'
+                    "[alerts.webhook.boss]\n"
+                    'url = "http://y"\n'
+                    'threshold = "error"\n'
+                    "[alerts.policies.p]\n"
+                    'threshold = "warning"\n'
+                    'channels = ["h"]\n'
+                    "escalate_after_s = 600\n"
+                    'escalate_to = ["boss"]'
+                ),
+                (
+                    'alerts.policies.p.escalate_to = "boss": gets errors only, so an '
+                    "incident that is a warning never escalates to it"
+                ),
+            ),
+            (
+                (
+                    "[alerts.webhook.h]\n"
+                    'url = "http://x"\n'
+                    "[alerts.mutes.m]\n"
+                    'reason = "x"\n'
+                    'days = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]\n'
+                    'at = "00:00"\n'
+                    "duration_s = 86400"
+                ),
+                "alerts.mutes.m: mutes all groups at all times",
+            ),
+            (
+                (
+                    "[alerts.webhook.h]\n"
+                    'url = "http://x"\n'
+                    "[alerts.mutes.m]\n"
+                    'reason = "x"\n'
+                    'group = ".*"\n'
+                    'days = ["mon"]\n'
+                    'at = "00:00"\n'
+                    "duration_s = 604800"
+                ),
+                "alerts.mutes.m: mutes all groups at all times",
+            ),
+            (
+                (
+                    "[alerts.webhook.h]\n"
+                    'url = "http://x"\n'
+                    "[alerts.mutes.m]\n"
+                    'reason = "x"\n'
+                    'starts = "2026-01-01"\n'
+                    'ends = "2199-01-01"'
+                ),
+                "alerts.mutes.m: mutes all groups for",
+            ),
+            (
+                (
+                    "[alerts.webhook.h]\n"
+                    'url = "http://x"\n'
+                    "[alerts.policies.p]\n"
+                    "for_s = 600\n"
+                    "escalate_after_s = 60\n"
+                    'escalate_to = ["i"]\n'
+                    'channels = ["h"]\n'
+                    "[alerts.webhook.i]\n"
+                    'url = "http://y"'
+                ),
+                "alerts.policies.p.escalate_after_s = 60: is less than for_s (600)",
+            ),
+            (
+                (
+                    "[alerts.webhook.h]\n"
+                    'url = "http://x"\n'
+                    "[alerts.policies.p]\n"
+                    "send_once = true\n"
+                    "remind_s = 600"
+                ),
+                "alerts.policies.p.remind_s = 600: has no effect with send_once = true",
+            ),
+            (
+                (
+                    '[alerts.webhook.h]\nurl = "http://x"\n'
+                    "[alerts.policies.p]\nfor_s = 60\nremind_s = 30"
+                ),
+                "alerts.policies.p.remind_s = 30: is less than for_s (60): it repeats sooner",
+            ),
+            (
+                (
+                    '[windows]\nintervals = 5\n[alerts.webhook.h]\nurl = "http://x"\n'
+                    "[alerts.policies.p]\ncatch_up_within_s = 60"
+                ),
+                "windows.intervals = 5: gives groups that commit often no rate",
+            ),
+            (
+                (
+                    "[windows]\nintervals = 2\nmin_distance_s = 9\n"
+                    '[alerts.webhook.h]\nurl = "http://x"\n'
+                    "[alerts.policies.p]\ncatch_up_within_s = 60"
+                ),
+                "windows.intervals = 2: gives groups that commit often no rate",
+            ),
+            (
+                '[alerts]\ncluster_unseen_s = 5\n[alerts.webhook.h]\nurl = "http://x"\n',
+                "alerts.cluster_unseen_s = 5: has no effect below the 15 s",
+            ),
+            (
+                (
+                    "[alerts.email.m]\n"
+                    'host = "h"\n'
+                    'security = "none"\n'
+                    'username = "u"\n'
+                    'password = "p"\n'
+                    'sender = "a@example.com"\n'
+                    'to = ["b@example.com"]'
+                ),
+                "alerts.email.m.password = ***: is sent without encryption",
+            ),
+            (
+                '[alerts.webhook.h]\nurl = "http://x"\nbody = \'{"a": "{{ notice.group }}"}\'',
+                "alerts.webhook.h.body: makes no JSON of a group whose name holds a quote",
+            ),
+            (
+                '[alerts.webhook.h]\nurl = "http://x"\nheaders = { Title = "a\\nb" }',
+                "alerts.webhook.h.headers.Title: holds a line break",
+            ),
+            (
+                '[alerts.webhook.h]\nurl = "http://x"\nheaders = { "A b" = "c" }',
+                "alerts.webhook.h.headers.A b: is no name of a header",
+            ),
         ],
     )
     @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # Apprise's
@@ -472,6 +649,39 @@ class TestReview:
                 'allow_hosts = ["8.8.*"]'
             ),
             '[alerts.webhook.i]\nurl = "http://{{ notice.cluster }}:99999/"\nallow_hosts = ["x"]',
+            '[alerts.policies.p]\nthreshold = "warning"\nmax_lag = 5\nobjective_share = 0.9',
+            "[alerts.policies.p]\nmax_lag = 5\nobjective_share = 0.94",
+            "[alerts.policies.p]\nsend_once = true",
+            "[alerts.policies.p]\nsend_once = true\nremind_s = 0",
+            "[alerts.policies.p]\nfor_s = 60\nremind_s = 60",
+            "[alerts.policies.p]\ncatch_up_within_s = 60",
+            "[alerts.policies.p]\nmax_lag = 60\n[windows]\nintervals = 5",
+            (
+                "[alerts.policies.p]\ncatch_up_within_s = 60\n"
+                "[windows]\nintervals = 5\nmin_distance_s = 1.3"
+            ),
+            (
+                "[alerts.mutes.m]\n"
+                'reason = "x"\n'
+                'days = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]\n'
+                'at = "00:00"\n'
+                "duration_s = 36000"
+            ),
+            (
+                "[alerts.mutes.m]\n"
+                'reason = "x"\n'
+                'group = "^test-"\n'
+                'days = ["mon"]\n'
+                'at = "00:00"\n'
+                "duration_s = 604800"
+            ),
+            '[alerts.alertmanager.a]\nurls = ["http://a:9093"]\nlabels = { team = "x" }',
+            (
+                "[alerts.webhook.i]\n"
+                'url = "http://x"\n'
+                'headers = { Title = "{{ subject }}" }\n'
+                "body = '{\"a\": {{ notice.group | json }}}'"
+            ),
         ],
     )
     def test_what_works_is_not_doubted(self, tmp_path, text) -> None:

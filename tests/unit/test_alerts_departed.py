@@ -1,12 +1,23 @@
-"""Why a group is gone: deleted, expired or forgotten are told apart by its last signs of life."""
+"""Why a group is gone: its last signs of life say whether it was deleted, expired or forgotten."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
+from lagwatch.config.alerts import AlertsSettings
+from lagwatch.config.cluster import ClusterSettings
 from lagwatch.core.departure import DEFAULT_RETENTION_MS, Departure, LastSeen, departure
+from lagwatch.core.incident import Act, Incident, Reason, State
+from lagwatch.core.model import EpochMs, GroupStatus
+from lagwatch.notify.alerts import is_followed
+from lagwatch.notify.policies import PolicyBook
+from lagwatch.notify.store import Kept
+from lagwatch.notify.watch import Decided, Watch
 from lagwatch.notify.words import details, headline
+from lagwatch.query import SnapshotQueries
 from tests.support.alert_situations import situations
+from tests.support.history import Live
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_800_000_000_000
@@ -19,12 +30,15 @@ def went(
     commit_h: float | None = None,
     kept_h: float | None = 48,
     forget_h: float = 999,
+    at_least: bool = False,
 ) -> Departure:
     """How a group went whose last member was seen `alive_h` hours before."""
     commit_h = alive_h if commit_h is None else commit_h
     return departure(
         LastSeen(
-            commit_ms=NOW_MS - round(commit_h * HOUR_MS), alive_ms=NOW_MS - round(alive_h * HOUR_MS)
+            commit_ms=NOW_MS - round(commit_h * HOUR_MS),
+            alive_ms=NOW_MS - round(alive_h * HOUR_MS),
+            at_least=at_least,
         ),
         NOW_MS,
         retention_ms=None if kept_h is None else round(kept_h * HOUR_MS),
@@ -56,6 +70,11 @@ class TestDeparture:
     def test_what_lagwatch_itself_drops_is_not_called_deleted(self) -> None:
         assert went(0, commit_h=24, forget_h=24) is Departure.FORGOTTEN
         assert went(0, commit_h=23.9, forget_h=24) is Departure.DELETED
+
+    def test_signs_of_before_a_start_can_show_a_deletion_and_nothing_else(self) -> None:
+        assert went(1, at_least=True) is Departure.DELETED
+        assert went(50, at_least=True) is Departure.UNKNOWN, "it may have lived for longer"
+        assert went(1, commit_h=24, forget_h=24, at_least=True) is Departure.UNKNOWN
 
     @pytest.mark.parametrize("last", [None, LastSeen(commit_ms=-1, alive_ms=NOW_MS)])
     def test_without_a_sign_of_life_it_is_not_known(self, last: LastSeen | None) -> None:
@@ -90,3 +109,102 @@ def test_each_has_a_word_and_a_sentence(how: Departure) -> None:
     assert sentence in said
     assert "did not catch up" in said
     assert "OK again" not in headline(notice)
+
+
+class Restarted:
+    """lagwatch has just started; the incident of group `a`, of before, is open, and `a` is gone."""
+
+    def __init__(self, *, follows: str = "") -> None:
+        self.live = Live()
+        self.live.topics(orders=2)
+        self.live.wait(1)
+        self.live.commit(("b", "orders", 1, 100))
+        self.live.wait(1)
+        at_ms = EpochMs(self.live.now_ms - HOUR_MS)
+        incident = Incident(
+            since_ms=at_ms, opened_ms=at_ms, severity=GroupStatus.ERR, notified=GroupStatus.ERR
+        )
+        kept = Kept(
+            cluster="here",
+            group="a",
+            incident="i1",
+            policy="all",
+            complete=1.0,
+            state=State(incident=incident),
+            last=LastSeen(commit_ms=at_ms, alive_ms=at_ms, at_least=True),
+        )
+        book = PolicyBook(AlertsSettings(policies={"all": {"close_for_s": 30}}))
+        cluster = ClusterSettings(
+            bootstrap=["kafka:9092"], group_deny=follows and f"^(?!{follows})"
+        )
+        self.watch = Watch(
+            "here",
+            book,
+            [kept],
+            {},
+            started_ms=self.live.now_ms,
+            follows=partial(is_followed, cluster),
+        )
+
+    def sees(self, for_s: int) -> list[Decided]:
+        """What is decided in rounds for so long."""
+        queries = SnapshotQueries({"here": self.live.monitor}, health=tuple)
+        outlook = partial(queries.outlook, "here")
+        decided = []
+        for _ in range(0, for_s, 5):
+            self.live.wait(5)
+            now_ms = EpochMs(self.live.now_ms)
+            found = self.watch.decide(self.live.judge(), now_ms, lambda _: False, outlook)
+            self.watch.apply(found)
+            decided += found
+        return decided
+
+
+class TestAfterAStart:
+    def test_a_group_that_kafka_does_not_list_any_more_ends_soon(self) -> None:
+        here = Restarted()
+        first_ms = here.live.now_ms + 5000
+        here.live.list_groups("b")
+
+        before, (ended,) = here.sees(60), here.sees(60)
+
+        assert before == []
+        assert ended.decision.act is Act.CLOSE
+        assert ended.gone_ms == first_ms
+        assert ended.last is not None
+
+    def test_a_group_that_kafka_lists_may_come_back(self) -> None:
+        here = Restarted()
+        here.live.list_groups("a", "b")
+
+        assert here.sees(300) == []
+
+    @pytest.mark.parametrize(
+        ("follows", "reason"), [("a", Reason.GROUP_GONE), ("b", Reason.NOT_FOLLOWED)]
+    )
+    def test_a_group_that_is_filtered_out_now_was_not_deleted(self, follows, reason) -> None:
+        here = Restarted(follows=follows)
+        here.live.list_groups("b")
+
+        (ended,) = here.sees(120)
+
+        assert ended.decision.reason is reason
+
+    def test_nothing_ends_before_kafka_has_listed_its_groups(self) -> None:
+        assert Restarted().sees(300) == []
+
+    def test_a_group_that_is_removed_by_request_ends_at_once(self) -> None:
+        here = Restarted()
+        here.watch.remove("a")
+
+        (ended,) = here.sees(5)
+
+        assert ended.decision.act is Act.CLOSE
+        assert ended.removed
+
+
+def test_the_trouble_of_a_group_that_is_gone_ended_when_it_was_missed() -> None:
+    gone = replace(GONE, verdict={**GONE.verdict, "ended_ms": GONE.at_ms - 60_000})
+
+    assert headline(GONE).endswith("after 28 min 15 s")
+    assert headline(gone).endswith("after 27 min 15 s")

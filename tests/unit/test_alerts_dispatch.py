@@ -1,4 +1,4 @@
-"""Delivery ends when it is told to, whatever a channel's library makes of that."""
+"""Delivery ends when it is cancelled, whatever a channel's library makes of that."""
 
 import asyncio
 from contextlib import suppress

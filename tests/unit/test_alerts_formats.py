@@ -23,7 +23,7 @@ from lagwatch.notify.channels.email import Email, EmailSettings
 from lagwatch.notify.channels.http import as_json
 from lagwatch.notify.channels.slack import Slack, SlackSettings
 from lagwatch.notify.channels.teams import Teams, TeamsSettings
-from lagwatch.notify.words import overview, plain_text
+from lagwatch.notify.message_words import overview, plain_text
 from tests.support.alert_situations import hostile, situations
 
 EVERY: Final = situations() | hostile()
@@ -229,7 +229,7 @@ def test_mail_servers_and_programs_accept_the_mail(situation: str) -> None:
     read = message_from_bytes(raw, policy=policy.default)
     assert [part.defects for part in read.walk() if part.defects] == []
     assert read["Subject"].strip() == mail["Subject"]
-    assert 0 < len(mail["Subject"]) <= 200
+    assert 0 < len(mail["Subject"]) <= 250
     plain, html = (_decoded(read.get_body((kind,))) for kind in ("plain", "html"))
     assert "\N{REPLACEMENT CHARACTER}" not in plain + html
 

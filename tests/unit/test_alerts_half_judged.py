@@ -2,6 +2,8 @@
 
 from functools import partial
 
+import pytest
+
 from lagwatch.config.alerts import AlertsSettings
 from lagwatch.core.incident import Act, Incident, State
 from lagwatch.core.model import EpochMs, GroupStatus, Rule
@@ -11,6 +13,8 @@ from lagwatch.notify.watch import Decided, Watch
 from lagwatch.ports.reports import Backlog
 from lagwatch.query import SnapshotQueries
 from tests.support.history import NOON_MS, Live
+
+pytestmark = pytest.mark.slow
 
 
 def _watch() -> Watch:
@@ -149,7 +153,7 @@ def test_it_is_not_called_better_while_windows_fill_after_a_start() -> None:
     snapshot.group.complete[:] = 0.2
     at_ms = EpochMs(live.now_ms)
     incident = Incident(
-        since_ms=at_ms, opened_ms=at_ms, severity=GroupStatus.ERR, told=GroupStatus.ERR
+        since_ms=at_ms, opened_ms=at_ms, severity=GroupStatus.ERR, notified=GroupStatus.ERR
     )
     kept = Kept(
         cluster="here",

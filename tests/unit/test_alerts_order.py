@@ -8,7 +8,7 @@ import pytest
 from lagwatch.core.incident import Tell
 from lagwatch.core.model import GroupStatus
 from lagwatch.errors import NotifyError, Refusal
-from lagwatch.notify.channels.base import Limits
+from lagwatch.notify.channels.base import ChannelLimits
 from lagwatch.notify.notice import Message
 from lagwatch.notify.words import details
 from tests.support.stepped_delivery import CHANNEL, Unsteady, down, too_large, world
@@ -39,7 +39,7 @@ def test_after_an_outage_the_last_word_is_true(tmp_path, seed) -> None:
         return refuse() if bad else None
 
     receiver = Unsteady(fails, loses_answer=lambda: chance.random() < 0.3)
-    limits = Limits(most_notices=chance.choice([1, 2, 5000]))
+    limits = ChannelLimits(most_notices=chance.choice([1, 2, 5000]))
     interval_s = chance.choice([0.0, 30.0])
     with world(tmp_path, receiver, seed=seed, limits=limits, interval_s=interval_s) as here:
         for _ in range(chance.randint(5, 25)):
@@ -208,7 +208,7 @@ def test_a_day_of_storms_costs_few_bytes_per_incident(tmp_path) -> None:
 
 def test_a_warning_never_goes_out_as_an_error(tmp_path) -> None:
     receiver = Unsteady(lambda: None)
-    with world(tmp_path, receiver, limits=Limits(one_severity=True)) as here:
+    with world(tmp_path, receiver, limits=ChannelLimits(one_severity=True)) as here:
         here.bad("billing", GroupStatus.ERR)
         here.bad("orders", GroupStatus.WARN)
         here.bad("mail", GroupStatus.ERR)
@@ -218,6 +218,7 @@ def test_a_warning_never_goes_out_as_an_error(tmp_path) -> None:
     assert groups == {"error": {"billing", "mail"}, "warning": {"orders"}}
 
 
+@pytest.mark.slow
 def test_a_notice_holds_few_of_the_incidents_that_a_channel_missed(tmp_path) -> None:
     away = {"on": False}
     receiver = Unsteady(lambda: down() if away["on"] else None)
@@ -243,6 +244,7 @@ def test_a_notice_holds_few_of_the_incidents_that_a_channel_missed(tmp_path) -> 
         assert here.outbox.depth(CHANNEL) == (0, 0)
 
 
+@pytest.mark.slow
 def test_what_overtakes_is_found_without_a_look_at_every_incident_for_each(tmp_path) -> None:
     def steps(groups: int) -> int:
         receiver = Unsteady(down)

@@ -19,12 +19,12 @@ from lagwatch.notify.alerts import page_link
 from lagwatch.notify.backoff import Allowance, ChannelBackoff
 from lagwatch.notify.budget import Spent
 from lagwatch.notify.curve import png
+from lagwatch.notify.message_words import plain_text
 from lagwatch.notify.mutes import from_settings
 from lagwatch.notify.objectives import Objectives, objective
 from lagwatch.notify.policies import PolicyBook
 from lagwatch.notify.render import Templates
 from lagwatch.notify.sample import sample_messages
-from lagwatch.notify.words import plain_text
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -192,6 +192,37 @@ class TestObjectives:
 
         assert judged.status is becomes
 
+    def test_a_limit_of_time_that_is_missed_at_the_start_was_missed_before(self) -> None:
+        judging = objectives(max_time_lag_s=60)
+
+        for now_s in (1000, 1010, 1020):  # it reads on, and stays as far behind
+            judged, _ = judging.judged("g", "p", seen(time_lag_s=300), now_s * 1000, unasked)
+
+        assert (judged.since_ms, judged.since_at_least) == (760_000, True)
+
+    def test_a_limit_of_messages_that_is_missed_at_the_start_was_missed_then_at_least(self) -> None:
+        judging = objectives(max_lag=10)
+
+        first, _ = judging.judged("g", "p", seen(lag=11), 1_000_000, unasked)
+
+        assert (first.since_ms, first.since_at_least) == (1_000_000, True)
+
+    def test_a_limit_that_lagwatch_saw_kept_is_missed_since_it_is_missed(self) -> None:
+        judging = objectives(max_time_lag_s=60)
+        for now_s in (1000, 1060):
+            judging.judged("g", "p", seen(time_lag_s=now_s - 1000), now_s * 1000, unasked)
+
+        judged, _ = judging.judged("g", "p", seen(time_lag_s=65), 1_065_000, unasked)
+
+        assert (judged.since_ms, judged.since_at_least) == (1_060_000, False)
+
+    def test_a_limit_that_was_kept_in_between_is_missed_anew(self) -> None:
+        judging = objectives(max_lag=10)
+        for now_s, lag in ((1000, 11), (1010, 5), (1020, 11)):
+            judged, _ = judging.judged("g", "p", seen(lag=lag), now_s * 1000, unasked)
+
+        assert (judged.since_ms, judged.since_at_least) == (1_020_000, False)
+
     @pytest.mark.parametrize(
         ("remaining_s", "said"),
         [
@@ -234,6 +265,61 @@ class TestObjectives:
 
         assert judged.status is severity
         assert ("error budget of 30 days" in missed) == (severity is not GroupStatus.OK)
+
+    @pytest.mark.parametrize("every_s", [1, 5, 10, 60])
+    def test_no_more_is_missed_than_there_was_time(self, every_s) -> None:
+        spent = Spent(seen_ms=0)
+        for s in range(every_s, 2 * 3600, every_s):
+            spent.note(s * 1000, missed=True)
+
+        for window_s in (60, 300, 3600):
+            missed_ms = spent.within(spent.seen_ms, window_s * 1000)
+            assert abs(missed_ms - window_s * 1000) <= 10_000
+
+    @pytest.mark.parametrize(
+        ("bad", "since_s"),
+        [
+            (lambda s: s >= 7200, 7200),  # without a break: when it began
+            (lambda s: s >= 7200 and s % 300 < 120, 7200),  # with breaks: the first of it
+            (lambda s: s < 60 or s >= 7200, 7200),  # not what the window does not reach
+        ],
+    )
+    @pytest.mark.parametrize("every_s", [1, 5, 10])
+    def test_a_burn_began_when_its_window_was_first_missed(self, bad, since_s, every_s) -> None:
+        judging = objectives(max_lag=10, objective_share=0.99)
+
+        for s in range(0, 12_000, every_s):
+            judged, _ = judging.judged("g", "p", seen(lag=11 if bad(s) else 0), s * 1000, unasked)
+            if judged.status is GroupStatus.ERR:
+                break
+
+        assert judged.status is GroupStatus.ERR
+        assert abs(judged.since_ms - since_s * 1000) <= every_s * 1000
+
+    def test_a_burn_does_not_begin_before_the_last_one_ended(self) -> None:
+        judging = objectives(max_lag=10, objective_share=0.99)
+        burning: list[tuple[int, int]] = []
+
+        for s in range(0, 5400, 10):
+            bad = s < 900 or s >= 2400
+            judged, _ = judging.judged("g", "p", seen(lag=11 if bad else 0), s * 1000, unasked)
+            if judged.status is GroupStatus.ERR:
+                burning.append((s, judged.since_ms // 1000))
+
+        assert burning[0] == (520, 0)
+        ended_s = next(s for s, _ in burning if (s + 10) not in dict(burning))
+        assert 900 <= ended_s < 1300
+        assert [since_s for s, since_s in burning if s > ended_s][0] == 2390  # noqa: RUF015
+
+    def test_a_burn_of_a_group_that_is_bad_as_well_began_when_the_first_of_them_did(self) -> None:
+        judging = objectives(max_lag=10, objective_share=0.99)
+        falling = replace(seen(GroupStatus.WARN, lag=11), since_ms=300_000)
+
+        for s in range(0, 900, 10):
+            judged, _ = judging.judged("g", "p", falling, s * 1000, unasked)
+
+        assert judged.status is GroupStatus.ERR
+        assert judged.since_ms == 0
 
     def test_a_burn_ends_soon_after_the_trouble_and_is_forgotten(self) -> None:
         judging = objectives(max_lag=10, objective_share=0.99)

@@ -18,8 +18,8 @@ from lagwatch.notify.channels.email import Email, EmailSettings
 from lagwatch.notify.channels.slack import Slack, SlackSettings
 from lagwatch.notify.channels.teams import Teams, TeamsSettings
 from lagwatch.notify.channels.webhook import Webhook, WebhookSettings
+from lagwatch.notify.message_words import Tone, body, plain_text, subject, tone
 from lagwatch.notify.notice import Message
-from lagwatch.notify.words import Tone, body, plain_text, subject, tone
 from tests.support.alert_situations import AT_MS, situations
 
 _FOLDER = Path(__file__).parents[1] / "data" / "alerts_rendered"

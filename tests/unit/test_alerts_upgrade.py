@@ -8,15 +8,17 @@ from pathlib import Path
 import orjson
 import pytest
 
+from lagwatch.core.model import GroupStatus
 from lagwatch.errors import ConfigError
-from lagwatch.notify.channels.base import Limits
+from lagwatch.notify.channels.base import ChannelLimits
 from lagwatch.notify.database import Database
 from lagwatch.notify.notice import pack, unpack
 from lagwatch.notify.outbox import Outbox
-from lagwatch.notify.records import Records
+from lagwatch.notify.records import AlertRecords
 from lagwatch.notify.store import IncidentStore
 from lagwatch.ports.alerts import NoticeAsk
 from tests.support.alert_situations import situations
+from tests.support.stepped_delivery import Unsteady, world
 
 _FIRST_LAYOUT = """
 CREATE TABLE incidents (
@@ -123,13 +125,13 @@ def test_open_incidents_and_undelivered_notices_are_taken_over(tmp_path) -> None
     with Database(path, now_ms=10) as database:
         kept = {record.group for record in IncidentStore(database).kept(10)}
         states = {
-            notice.group: notice.state for notice in Records(database).notices(NoticeAsk())[0]
+            notice.group: notice.state for notice in AlertRecords(database).notices(NoticeAsk())[0]
         }
         outbox = Outbox(database)
-        assert outbox.pack("hook", Limits(), 10)
+        assert outbox.pack("hook", ChannelLimits(), 10)
         message = outbox.sealed("hook")
         standing = outbox.standing("hook")
-        mutes = Records(database).mutes(10)
+        mutes = AlertRecords(database).mutes(10)
         broken = database.connection.execute("PRAGMA foreign_key_check").fetchall()
 
     assert database.set_aside is None
@@ -146,19 +148,32 @@ def test_a_file_of_the_second_layout_keeps_its_incidents(tmp_path) -> None:
     path = tmp_path / "alerts.sqlite"
     first_layout(path)
     with Database(path, now_ms=10) as database:
-        for column in ("handed_on", "acknowledged_ms", "acknowledged_by", "named"):
+        added = ["handed_on", "acknowledged_ms", "acknowledged_by", "named", "since_at_least"]
+        added += ["commit_ms", "alive_ms"]
+        for column in added:
             database.connection.execute(f"ALTER TABLE incidents DROP COLUMN {column}")
         database.connection.execute("PRAGMA user_version = 2")
 
     with Database(path, now_ms=10) as database:
         kept = list(IncidentStore(database).kept(10))
-        Records(database).acknowledge("queued", "me", 11)
-        acknowledged = Records(database).incident("queued")
+        AlertRecords(database).acknowledge("queued", "me", 11)
+        acknowledged = AlertRecords(database).incident("queued")
 
     assert {each.group for each in kept} == {"delivered", "queued", "waiting"}
     assert not any(each.state.incident.handed_on for each in kept if each.state.incident)
     assert all(each.state.incident.named is None for each in kept if each.state.incident)
+    assert not any(each.state.incident.since_at_least for each in kept if each.state.incident)
     assert (acknowledged.acknowledged_ms, acknowledged.acknowledged_by) == (11, "me")
+
+
+def test_an_incident_that_began_unseen_did_so_after_a_restart_too(tmp_path) -> None:
+    with world(tmp_path, Unsteady(lambda: None)) as here:
+        here.bad("billing", GroupStatus.ERR, since_at_least=True)
+
+        (kept,) = here.store.kept(0)
+
+    assert kept.state.incident is not None
+    assert kept.state.incident.since_at_least
 
 
 def test_what_a_later_version_wrote_into_a_notice_besides_is_ignored() -> None:

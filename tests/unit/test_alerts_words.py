@@ -1,6 +1,7 @@
 """What notices say: as of when, since when, what was lost, why an incident ended."""
 
 import json
+import re
 from dataclasses import replace
 from typing import ClassVar
 
@@ -17,11 +18,13 @@ from lagwatch.core.incident import (
     step,
 )
 from lagwatch.core.model import EpochMs, GroupStatus, WindowEntry
+from lagwatch.notify.channels import pagerduty
+from lagwatch.notify.message_words import Tone, subject, tone
 from lagwatch.notify.notice import Message, Notice
 from lagwatch.notify.own import unseen
-from lagwatch.notify.verdict import growth_json
+from lagwatch.notify.verdict import behind_json, figures_json
 from lagwatch.notify.window_curve import window_curve
-from lagwatch.notify.words import Tone, details, growth, headline, subject, tone
+from lagwatch.notify.words import details, growth, headline
 from lagwatch.ports.queries import ClusterHealth, GroupDetail, PartitionDetail
 from lagwatch.query import SnapshotQueries
 from tests.support.alert_situations import AT_MS, situations
@@ -32,6 +35,13 @@ from tests.unit.test_alerts_rendered import CHANNELS
 SITUATIONS = situations()
 STOPPED = SITUATIONS["stopped"].notices[0]
 HEALED = SITUATIONS["healed_with_messages_left"].notices[0]
+NOW = {
+    "at_ms": AT_MS + 61_000,
+    "total_lag": 60,
+    "readable_lag": 50,
+    "time_lag_s": 90.0,
+    "time_lag_bound": "exact",
+}
 
 
 def text(notice: Notice) -> str:
@@ -77,6 +87,62 @@ def test_delivery_gives_each_attempt_its_own_time(tmp_path) -> None:
 
         (message,) = receiver.heard
         assert "as of" in subject(message)
+
+
+def test_what_is_sent_late_says_what_was_and_what_is(tmp_path) -> None:
+    away = {"on": True}
+    receiver = Unsteady(lambda: down() if away["on"] else None)
+    with world(tmp_path, receiver) as here:
+        here.bad("billing", GroupStatus.ERR)
+        here.deliver_for(90)
+        here.newest["billing"] = NOW
+        away["on"] = False
+        here.deliver_for(300)
+
+        (message,) = receiver.heard
+
+    assert "7 messages behind (at 08:00 UTC; now 60 messages behind, 1 min 30 s in time)" in (
+        subject(message)
+    )
+    assert message.notices[0].as_json()["newest"] == NOW
+
+
+def test_after_a_loss_only_what_can_be_read_counts_as_behind_now() -> None:
+    late = replace(
+        STOPPED, sent_ms=AT_MS + 61_000, newest=NOW, verdict={**STOPPED.verdict, "lost": 7}
+    )
+
+    assert "(at 01:53 CET; now 50 messages behind, 1 min 30 s in time)" in headline(late)
+
+
+def test_what_is_unknown_now_says_so() -> None:
+    unknown = {**NOW, "total_lag": None, "time_lag_s": None}
+    late = replace(STOPPED, sent_ms=AT_MS + 61_000, newest=unknown)
+
+    assert "(at 01:53 CET; now lag unknown)" in headline(late)
+
+
+def test_how_far_a_group_is_behind_now_comes_from_the_newest_round() -> None:
+    live = Live()
+    live.topics(orders=1)
+    live.wait(1)
+    live.commit(("a", "orders", 0, 40))
+    live.wait(1)
+
+    found = figures_json(live.judge(), "a")
+
+    assert found is not None
+    assert (found["at_ms"], found["total_lag"], found["readable_lag"]) == (live.now_ms, 60, 60)
+    assert figures_json(live.judge(), "b") is None
+
+
+def test_an_incident_during_which_the_clock_was_set_back_says_so() -> None:
+    verdict = {**HEALED.verdict, "clock_set_back": True}
+    ended = replace(HEALED, since_at_least=True, verdict=verdict)
+
+    assert "after at least 28 min 15 s" in headline(ended)
+    assert "The clock of lagwatch was set back" in text(ended)
+    assert "The clock of lagwatch was set back" not in text(HEALED)
 
 
 class TestGrowth:
@@ -156,7 +222,7 @@ def test_a_loss_within_a_stop_counts_what_can_still_be_read_and_says_when() -> N
 
     said = text(notice)
 
-    assert "stopped and records lost, 904 messages behind, 300 messages lost" in headline(notice)
+    assert "records lost and stopped, 904 messages behind, 300 messages lost" in headline(notice)
     lost = "Deleted before the group read them: 300 messages, noticed at 2026-11-30 01:52:20 CET."
     assert lost in said
     assert "1,204 messages behind" not in said
@@ -185,6 +251,66 @@ def test_several_reminders_do_not_look_like_new_failures() -> None:
 
     assert subject(reminders).startswith("Still ERROR: 2 consumer groups")
     assert subject(mixed).startswith("ERROR: 3 consumer groups")
+
+
+class TestSubjectOfSeveral:
+    def test_it_says_what_is_wrong_with_the_worst_and_counts_the_rest(self) -> None:
+        assert subject(SITUATIONS["a_storm"]) == (
+            "ERROR: 1,000 consumer groups on prod: group-0999: stopped, 1,999 messages behind, "
+            "18 min 19 s in time, since 01:48:25 CET; group-0998: stopped, 1,998 messages behind, "
+            "18 min 18 s in time, since 01:48:25 CET; and 998 more"
+        )
+
+    def test_it_does_for_each_cluster(self) -> None:
+        assert subject(SITUATIONS["several_causes"]) == (
+            "ERROR: 15 consumer groups on 2 clusters: group-0014 on test: stopped, "
+            "1,014 messages behind, 1 min 54 s in time, since 01:50:03 CET; group-0013 on prod: "
+            "stopped, 1,013 messages behind, 1 min 53 s in time, since 01:50:03 CET; and 13 more"
+        )
+
+    def test_an_end_says_how_long_and_what_is_left(self) -> None:
+        ends = (replace(HEALED, group="mailer"), HEALED)
+        message = Message(id="m", channel="c", at_ms=AT_MS, notices=ends)
+
+        assert subject(message) == (
+            "OK again: 2 consumer groups on prod: billing: after 28 min 15 s, "
+            "9,040 messages left to read; mailer: after 28 min 15 s, 9,040 messages left to read"
+        )
+
+    def test_ends_of_several_kinds_say_which(self) -> None:
+        ends = (SITUATIONS["deleted"].notices[0], replace(HEALED, group="mailer"))
+        message = Message(id="m", channel="c", at_ms=AT_MS, notices=ends)
+
+        assert "billing: DELETED, after 28 min 15 s" in subject(message)
+        assert "mailer: OK again, after 28 min 15 s" in subject(message)
+
+    def test_incidents_of_lagwatch_itself_are_named(self) -> None:
+        unseen_cluster = SITUATIONS["cluster_unseen"].notices[0]
+        both = (unseen_cluster, replace(unseen_cluster, cluster="test"))
+        message = Message(id="m", channel="c", at_ms=AT_MS, notices=both)
+
+        assert subject(message) == (
+            "ERROR: 2 incidents on 2 clusters: lagwatch does not see cluster prod, since "
+            "01:52:20 CET; lagwatch does not see cluster test, since 01:52:20 CET"
+        )
+
+    @pytest.mark.parametrize("name", ["я" * 4000, "group"])
+    def test_it_fits_the_subject_of_a_mail(self, name) -> None:
+        many = tuple(
+            replace(STOPPED, group=f"{number}{name}", cluster=f"{number % 5}{name}")
+            for number in range(40)
+        )
+        line = subject(Message(id="m", channel="c", at_ms=AT_MS, notices=many))
+
+        assert "on 5 clusters" in line
+        assert "1,204 messages behind, 3 min 14 s in time, since 01:50:05 CET" in line
+        assert re.search(r"; and (37|38|39) more$", line)
+        assert len(line) <= 240
+
+    def test_a_page_says_it_too(self) -> None:
+        (event,) = pagerduty.events(SITUATIONS["several_causes"])
+
+        assert event["payload"]["summary"] == subject(SITUATIONS["several_causes"])
 
 
 def test_the_reason_of_an_unseen_cluster_is_said_once() -> None:
@@ -216,8 +342,8 @@ class TestEndedWhileMuted:
             since_ms=EpochMs(0),
             opened_ms=EpochMs(0),
             severity=GroupStatus.ERR,
-            told=GroupStatus.ERR,
-            told_ms=EpochMs(0),
+            notified=GroupStatus.ERR,
+            notified_ms=EpochMs(0),
         )
     )
 
@@ -264,6 +390,21 @@ class TestEndedWhileMuted:
         assert tone(Message(id="m", channel="c", at_ms=0, notices=(ended,))) is Tone.GOOD
 
 
+def test_an_incident_that_the_configuration_ended_is_not_ok_again() -> None:
+    ended = replace(HEALED, reason=Reason.LIMIT_REMOVED.value)
+
+    said = text(ended)
+
+    assert headline(ended) == (
+        "No longer watched: billing on prod, after 28 min 15 s: "
+        "the limit was removed from the configuration"
+    )
+    assert "No longer watched: the limit was removed from the configuration." in said
+    assert "Left to read: 9,040 messages." in said
+    assert "keeps up" not in said
+    assert tone(Message(id="m", channel="c", at_ms=0, notices=(ended,))) is Tone.NEUTRAL
+
+
 def test_the_last_owner_that_an_earlier_notice_named_is_said_after_a_restart() -> None:
     partitions = [{**each, "owner": "", "client_id": ""} for each in STOPPED.verdict["partitions"]]
     verdict = {**STOPPED.verdict, "partitions": partitions, "last_owner": "client a-1 on 192.0.2.9"}
@@ -292,6 +433,51 @@ def test_an_end_of_a_group_whose_lag_grows_says_still_behind_and_not_ok() -> Non
 
 
 @pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("all", "it reads nothing now"),
+        ("some", "it does not read one of its partitions now"),
+    ],
+)
+def test_an_end_of_a_group_that_reads_nothing_says_still_behind_and_not_ok(what, said) -> None:
+    ended = replace(HEALED, verdict={**HEALED.verdict, "not_read": what})
+
+    shown = text(ended)
+
+    assert headline(ended) == (
+        f"Incident ended: billing on prod, after 28 min 15 s, still behind: {said}"
+    )
+    assert f"The group is still behind: {said}, and may only pause." in shown
+    assert "Left to read: 9,040 messages." in shown
+    assert "OK" not in shown
+    assert "keeps up" not in shown
+
+
+@pytest.mark.parametrize(
+    ("reads", "not_read"),
+    [((), "all"), ((0,), "some"), ((0, 1), None)],
+)
+def test_a_group_whose_messages_wait_for_minutes_and_are_not_read_is_behind(
+    reads, not_read
+) -> None:
+    live = Live()
+    live.topics(orders=2)
+    for number in range(1, 121):
+        for partition in (0, 1):
+            live.produce("orders", partition, 10)
+        live.wait(5)
+        for partition in (0, 1):
+            read = live.ends["orders", partition] if number < 60 or partition in reads else 590
+            live.commit(("a", "orders", partition, read))
+    live.judge()
+    queries = SnapshotQueries({"here": live.monitor}, health=tuple)
+
+    found = behind_json(queries.verdict("here", "a", show_all=True), queries.outlook("here", "a"))
+
+    assert found.get("not_read") == not_read
+
+
+@pytest.mark.parametrize(
     ("per_s", "for_s", "grows_per_s"), [(5, 600, 15), (5, 60, 0), (40, 600, 0)]
 )
 def test_the_lag_of_a_group_that_reads_too_slowly_grows(per_s, for_s, grows_per_s) -> None:
@@ -306,6 +492,124 @@ def test_the_lag_of_a_group_that_reads_too_slowly_grows(per_s, for_s, grows_per_
     live.judge()
     queries = SnapshotQueries({"here": live.monitor}, health=tuple)
 
-    found = growth_json(queries.verdict("here", "a", show_all=True), queries.outlook("here", "a"))
+    found = behind_json(queries.verdict("here", "a", show_all=True), queries.outlook("here", "a"))
 
     assert found.get("lag_grows_per_s", 0) == pytest.approx(grows_per_s, rel=0.1)
+
+
+class TestBesideALimit:
+    """A group that misses a limit, stops, and then loses messages: each is said in one line."""
+
+    LIMIT = "55.2 s behind in time, more than the 8 s allowed"
+    MISSED = replace(
+        STOPPED,
+        kinds=(),
+        cause=None,
+        verdict={**STOPPED.verdict, "rule": "progressing", "objective": LIMIT, "partitions": []},
+    )
+    DEAD = replace(
+        MISSED,
+        event=Tell.ESCALATE,
+        reason=Reason.WORSE_KIND.value,
+        kinds=("stopped",),
+        verdict={**MISSED.verdict, "rule": "stopped"},
+    )
+    LOSING = replace(
+        DEAD,
+        kinds=("records_lost", "stopped"),
+        kinds_before=("stopped",),
+        verdict={**DEAD.verdict, "lost": 1450},
+    )
+
+    @pytest.mark.parametrize("channel", [name for name in CHANNELS if name != "webhook"])
+    @pytest.mark.parametrize("several", [False, True])
+    def test_a_worse_kind_is_said_first_and_what_it_was_before(self, channel, several) -> None:
+        said = [
+            CHANNELS[channel](
+                Message(
+                    id="m",
+                    channel="ops",
+                    at_ms=AT_MS,
+                    notices=(notice, replace(notice, group="b"))[: 1 + several],
+                )
+            )
+            for notice in (self.MISSED, self.DEAD, self.LOSING)
+        ]
+
+        assert f": {self.LIMIT}, since" in said[0]
+        assert f": stopped (before: only a limit was missed), {self.LIMIT}" in said[1]
+        assert (
+            f"records lost and stopped (before: stopped), 1,450 messages lost, {self.LIMIT}"
+            in (said[2])
+        )
+
+    def test_a_group_that_reads_well_is_not_called_by_the_rule_it_reads_by(self) -> None:
+        assert "progressing" not in text(self.MISSED)
+
+    def test_a_loss_beside_a_stop_says_when_it_was_noticed_and_the_stop_when_it_began(self) -> None:
+        verdict = {**self.LOSING.verdict, "lost_ms": AT_MS - 2_000}
+
+        said = headline(replace(self.LOSING, verdict=verdict))
+
+        assert said.endswith("loss noticed at 01:53:18 CET, since 01:50:05 CET")
+
+    def test_a_loss_alone_has_the_moment_of_its_notice_and_no_duration(self) -> None:
+        verdict = {**STOPPED.verdict, "rule": "records_lost", "lost": 7, "lost_ms": AT_MS - 2_000}
+        lost = replace(STOPPED, kinds=("records_lost",), verdict=verdict)
+
+        assert headline(lost).endswith(", noticed at 01:53:18 CET")
+        assert "7 messages, noticed at 2026-11-30 01:53:18 CET" in text(lost)
+        assert "Since" not in text(lost)
+
+    def test_what_began_unseen_says_at_least(self) -> None:
+        unseen_start = replace(self.MISSED, since_at_least=True)
+        ended = replace(HEALED, since_at_least=True)
+
+        assert "at least since 01:50:05 CET" in headline(unseen_start)
+        assert "At least since 2026-11-30 01:50:05 CET, for at least 3 min 15 s." in (
+            text(unseen_start)
+        )
+        assert "after at least 28 min 15 s" in headline(ended)
+        assert "from 2026-11-30 01:50:05 CET or before to" in text(ended)
+
+    def test_its_speed_is_said_from_the_first_moment_on(self) -> None:
+        verdict = {**self.MISSED.verdict, "lag_trend_per_s": 12.0}
+
+        said = text(replace(self.MISSED, curve=(), verdict=verdict))
+
+        assert "growing by 12 messages per second" in said
+
+    def test_the_subject_of_several_begins_with_the_worst_kind(self) -> None:
+        behind = [
+            replace(
+                self.MISSED, group=f"b{number}", verdict={**self.MISSED.verdict, "time_lag_s": 9e5}
+            )
+            for number in range(5)
+        ]
+
+        said = subject(Message(id="m", channel="o", at_ms=AT_MS, notices=(*behind, self.LOSING)))
+
+        assert ": billing: records lost and stopped" in said
+
+
+@pytest.mark.parametrize(
+    ("membership", "said"),
+    [
+        ("unknown", False),  # a job outside of Kafka's groups
+        (None, False),  # the rule of a job that stalls does not look at it
+        ("rebalancing", False),
+        ("held", False),
+        ("empty", True),
+        ("unheld", True),
+    ],
+)
+def test_only_of_a_group_whose_members_are_known_is_it_said_that_there_is_none(
+    membership, said
+) -> None:
+    (partition,) = STOPPED.verdict["partitions"]
+    evidence = {**partition["evidence"], "membership": membership}
+    one = {**partition, "owner": "", "client_id": "", "evidence": evidence}
+
+    shown = text(replace(STOPPED, verdict={**STOPPED.verdict, "partitions": [one]}))
+
+    assert ("No member of the group" in shown) is said

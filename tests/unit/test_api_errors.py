@@ -32,7 +32,7 @@ def app() -> FastAPI:
     )
 
 
-def test_a_fault_of_ours_is_told_in_burrows_envelope_and_without_its_text(app: FastAPI) -> None:
+def test_a_fault_of_ours_is_reported_in_burrows_envelope_and_without_its_text(app: FastAPI) -> None:
     answered = ask(app, "/v3/kafka", crashes=True)
 
     assert answered.status == 500

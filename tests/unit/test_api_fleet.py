@@ -38,7 +38,7 @@ def rows_by_group(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 class TestFleet:
-    def test_it_tells_of_every_group_what_its_verdict_says(self) -> None:
+    def test_it_says_of_every_group_what_its_verdict_says(self) -> None:
         fleet = Fleet(["good", "bad", "slow"], ShiftedClock())
         fleet.slow.add("slow")
         fleet.fail("bad")
@@ -173,7 +173,7 @@ class TestGroup:
 
 
 class TestSentence:
-    def test_a_stall_tells_the_offset_the_commits_and_the_growth(self) -> None:
+    def test_a_stall_says_the_offset_the_commits_and_the_growth(self) -> None:
         verdict = partition_verdict(
             status=PartitionStatus.STALL,
             rule=Rule.STALLED,
@@ -227,13 +227,13 @@ class TestStream:
 
         whole, changes = asyncio.run(within(act()))
 
-        name, told = parsed(whole)
+        name, body = parsed(whole)
         assert name == "fleet"
-        assert set(rows_by_group(told)) == {"good", "bad", "other"}
-        name, told = parsed(changes)
+        assert set(rows_by_group(body)) == {"good", "bad", "other"}
+        name, body = parsed(changes)
         assert name == "round"
-        assert set(rows_by_group(told)) == {"bad"}
-        assert told["gone"] == []
+        assert set(rows_by_group(body)) == {"bad"}
+        assert body["gone"] == []
 
     def test_while_nothing_happens_there_is_only_a_beat(self) -> None:
         fleet = Fleet(["one"], ShiftedClock())
@@ -274,7 +274,24 @@ def test_where_nobody_reads_the_first_step_is_to_start_the_service(
         partition=None,
     )
 
-    assert steps(PartitionStatus.WARN, cause)[0].startswith(first)
+    assert steps(partition_verdict(), cause)[0].startswith(first)
+
+
+@pytest.mark.parametrize(
+    ("rule", "headline", "first"),
+    [
+        (Rule.NEVER_COMMITS, "NEVER COMMITS", "Does the consumer commit?"),
+        (Rule.HELD_BY_TRANSACTION, "HELD BY A TRANSACTION", "Find the producer"),
+        (Rule.FALLING_BEHIND, "FALLING BEHIND", "Compare the rates"),
+    ],
+)
+def test_a_warning_that_is_no_growing_lag_has_a_headline_and_steps_of_its_own(
+    rule: Rule, headline: str, first: str
+) -> None:
+    verdict = partition_verdict(rules=RuleSet.LAGWATCH, rule=rule)
+
+    assert sentence(verdict).headline == headline
+    assert steps(verdict, None)[0].startswith(first)
 
 
 def parsed(event: str) -> tuple[str, dict[str, Any]]:

@@ -218,7 +218,7 @@ def test_nobody_known_is_nothing_recorded(app: FastAPI) -> None:
         ("format=xml", "format"),
     ],
 )
-def test_a_bad_request_is_told_what_to_write(app: FastAPI, query: str, word: str) -> None:
+def test_a_bad_request_is_reported_what_to_write(app: FastAPI, query: str, word: str) -> None:
     answered = ask(app, f"{GROUP}/history?{query}")
 
     assert answered.status == 400

@@ -17,7 +17,7 @@ from lagwatch.history.spool import Spool
 from lagwatch.jobs.backfill.recording import Part
 from lagwatch.jobs.backfill.replay import Replay, ReplaySettings, replay
 from lagwatch.jobs.backfill.rows import CommitRows, GoneRows, LogEndRows
-from lagwatch.monitor.cluster import MonitorSettings
+from lagwatch.monitor.settings import MonitorSettings
 from tests.support.history import NOON_MS, Live, SetClock, in_order
 
 pytestmark = pytest.mark.slow  # replays hours
@@ -32,10 +32,13 @@ _NOT_KNOWN_AFTERWARDS = (
     "client_id",
     "members",
     "state",
+    "log_end_ms",
+    "topic_id",
+    "rebalances",
 )
 
 
-def told(
+def replay_settings(
     *, full_every: int = 20, expire_ms: int = 86_400_000, rules: RuleSet = RuleSet.LAGWATCH
 ) -> ReplaySettings:
     """As the monitor of `tests.support.history.Live`."""
@@ -163,7 +166,7 @@ class Watched:
         return in_order((row for row in found if row.get("event") != "recording"), kind)
 
 
-def told_alike(some: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def comparable(some: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows without what nobody can know afterwards."""
     return [
         {name: value for name, value in row.items() if name not in _NOT_KNOWN_AFTERWARDS}
@@ -192,7 +195,7 @@ def test_a_replay_records_what_the_service_recorded(tmp_path: Path, seed: int) -
 
     again = replay(
         "here",
-        told(),
+        replay_settings(),
         sample_ms=grid(1200),
         commits=commits(*watched.commits),
         log_ends=log_ends(*watched.ends),
@@ -200,14 +203,14 @@ def test_a_replay_records_what_the_service_recorded(tmp_path: Path, seed: int) -
 
     assert len({row["status"] for row in watched.rows(Kind.SAMPLES)}) > 2
     for kind in (Kind.SAMPLES, Kind.GROUP_SAMPLES, Kind.EVENTS):
-        assert told_alike(rows(again, kind)) == told_alike(watched.rows(kind))
+        assert comparable(rows(again, kind)) == comparable(watched.rows(kind))
 
 
 def test_rows_say_that_they_are_backfilled_and_how_log_ends_were_known() -> None:
     first = every(30, lambda second: 100 + second)
     later = log_ends((60, "orders", 0, 160), method="latest")
 
-    run = Replay("here", told(full_every=1), sample_ms=grid(60), complete_from={})
+    run = Replay("here", replay_settings(full_every=1), sample_ms=grid(60), complete_from={})
     hours = [
         *run.feed(commits=commits(("a", "orders", 0, 1, 90)), log_ends=first),
         *run.feed(log_ends=later),
@@ -231,7 +234,7 @@ def test_the_lag_of_a_commit_is_taken_on_the_line_between_two_log_ends(
     # 100 at 0 s, 160 at 30 s: 130 at 15 s, when the group committed 130 and was not behind
     hours = replay(
         "here",
-        told(rules=rules),
+        replay_settings(rules=rules),
         sample_ms=grid(30),
         commits=commits(("a", "orders", 0, 15, 130)),
         log_ends=every(30, lambda second: 100 + 2 * second),
@@ -247,7 +250,7 @@ def test_the_lag_of_a_commit_is_taken_on_the_line_between_two_log_ends(
 def test_without_log_ends_lag_and_verdict_stay_unknown(rules: RuleSet, status: str) -> None:
     hours = replay(
         "here",
-        told(rules=rules),
+        replay_settings(rules=rules),
         sample_ms=grid(60),
         commits=commits(("a", "orders", 0, 1, 90)),
         log_ends=log_ends((0, "orders", 0, -1), (30, "orders", 0, -1), (60, "orders", 0, 200)),
@@ -265,7 +268,7 @@ def test_without_log_ends_lag_and_verdict_stay_unknown(rules: RuleSet, status: s
 def test_a_topic_of_which_nothing_is_known_is_no_reason_to_stop() -> None:
     hours = replay(
         "here",
-        told(),
+        replay_settings(),
         sample_ms=grid(30),
         commits=commits(("a", "gone", 7, 1, 90), ("a", "orders", 0, 1, 100)),
         log_ends=every(30, lambda _: 100),
@@ -278,7 +281,7 @@ def test_a_topic_of_which_nothing_is_known_is_no_reason_to_stop() -> None:
 
 
 def test_samples_are_left_out_while_log_ends_are_stale() -> None:
-    run = Replay("here", told(), sample_ms=grid(300), complete_from={})
+    run = Replay("here", replay_settings(), sample_ms=grid(300), complete_from={})
     hours = [
         *run.feed(
             commits=commits(("a", "orders", 0, 1, 90), ("a", "orders", 0, 299, 95)),
@@ -297,7 +300,7 @@ def test_time_between_gaps_is_not_sampled_and_breaks_the_chain_of_rounds() -> No
 
     hours = replay(
         "here",
-        told(),
+        replay_settings(),
         sample_ms=sample_ms,
         commits=commits(("a", "orders", 0, 0, 100)),
         log_ends=every(300, lambda _: 100),
@@ -322,7 +325,7 @@ def test_time_between_gaps_is_not_sampled_and_breaks_the_chain_of_rounds() -> No
 def test_what_was_left_out_can_be_put_back() -> None:
     hours = replay(
         "here",
-        told(full_every=20),
+        replay_settings(full_every=20),
         sample_ms=grid(600),
         commits=commits(("a", "orders", 0, 0, 100), ("a", "orders", 0, 301, 200)),
         log_ends=every(600, lambda second: 200 if second >= 300 else 100),
@@ -349,7 +352,7 @@ def test_rows_of_a_group_begin_where_its_commits_are_complete() -> None:
 
     hours = replay(
         "here",
-        told(rules=RuleSet.BURROW),  # tells of a silence within these two minutes
+        replay_settings(rules=RuleSet.BURROW),  # tells of a silence within these two minutes
         sample_ms=grid(150),
         commits=by_partition,
         log_ends=every(150, lambda _: 100),
@@ -371,7 +374,7 @@ def test_rows_of_a_group_begin_where_its_commits_are_complete() -> None:
 def test_a_deleted_group_goes_and_one_that_came_back_stays() -> None:
     hours = replay(
         "here",
-        told(full_every=1),
+        replay_settings(full_every=1),
         sample_ms=grid(120),
         commits=commits(
             ("a", "orders", 0, 1, 90), ("b", "orders", 0, 1, 90), ("b", "orders", 0, 45, 95)
@@ -397,7 +400,7 @@ def test_a_deleted_group_goes_and_one_that_came_back_stays() -> None:
 def test_a_removed_commit_takes_its_partition_away() -> None:
     hours = replay(
         "here",
-        told(),
+        replay_settings(),
         sample_ms=grid(60),
         commits=commits(
             ("a", "orders", 0, 1, 90), ("a", "orders", 1, 1, 90), ("a", "orders", 1, 31, -1)
@@ -411,7 +414,7 @@ def test_a_removed_commit_takes_its_partition_away() -> None:
 def test_commits_older_than_the_expiry_are_not_fed_to_windows() -> None:
     hours = replay(
         "here",
-        told(expire_ms=60_000),
+        replay_settings(expire_ms=60_000),
         sample_ms=grid(30),
         commits=commits(("old", "orders", 0, -90, 90), ("new", "orders", 0, -20, 90)),
         log_ends=every(30, lambda _: 100),
@@ -423,7 +426,7 @@ def test_commits_older_than_the_expiry_are_not_fed_to_windows() -> None:
 def test_rows_come_hour_by_hour() -> None:
     hours = replay(
         "here",
-        told(),
+        replay_settings(),
         sample_ms=np.arange(NOON_MS - 60_000, NOON_MS + HOUR_MS + 60_000, INTERVAL_MS),
         commits=commits(("a", "orders", 0, -70, 90)),
         log_ends=log_ends(*((second, "orders", 0, 100) for second in range(-90, 3700, 30))),
@@ -438,7 +441,9 @@ def test_rows_come_hour_by_hour() -> None:
 
 
 def test_nothing_in_gives_nothing_out() -> None:
-    hours = replay("here", told(), sample_ms=grid(60), commits=commits(), log_ends=log_ends())
+    hours = replay(
+        "here", replay_settings(), sample_ms=grid(60), commits=commits(), log_ends=log_ends()
+    )
 
     assert hours == []
 
@@ -456,8 +461,10 @@ def test_it_does_not_matter_how_the_rows_are_cut(data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(-40_000, 200_000), max_size=5)))
     all_commits, all_ends = commits(*drawn), log_ends(*ends)
 
-    at_once = replay("here", told(), sample_ms=grid(180), commits=all_commits, log_ends=all_ends)
-    run = Replay("here", told(), sample_ms=grid(180), complete_from={})
+    at_once = replay(
+        "here", replay_settings(), sample_ms=grid(180), commits=all_commits, log_ends=all_ends
+    )
+    run = Replay("here", replay_settings(), sample_ms=grid(180), complete_from={})
     in_parts = [
         hour
         for low, high in zip([-100_000, *cuts], [*cuts, 300_000], strict=True)

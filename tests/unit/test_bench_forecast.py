@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lagwatch.core.lags import no_lags
 from tests.bench.forecasts import month, recorded
 from tests.bench.forecasts.replay import INTERVALS, Moment, replayed
 from tests.bench.month.plan import Size
@@ -21,6 +22,7 @@ def moment(truth_s: float, *, read_per_s: int = 30) -> Moment:
         ends=ends,
         commits_ms=commits * 1000,
         offsets=ends[-1] - 1000 - read_per_s * (600 - commits),
+        past=no_lags(1),
         truth_s=truth_s,
     )
 

@@ -1,6 +1,7 @@
 """Causes of verdicts: one case for each, those that nearly hold, and laws."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -26,7 +27,9 @@ from lagwatch.core.model import (
 from lagwatch.core.record import EventName
 from lagwatch.core.rules import STATUS_BY_RULE
 from lagwatch.ports.queries import GroupEvent
+from lagwatch.query import SnapshotQueries
 from tests.support.api_doubles import NOW_MS, entry, group_verdict, partition_verdict
+from tests.support.history import Live
 
 CERTAIN, LIKELY, UNKNOWN = Certainty.CERTAIN, Certainty.LIKELY, Certainty.UNKNOWN
 
@@ -43,6 +46,7 @@ class Part:
     lag: int | None = 100
     topic: str = "orders"
     committed_ago_s: float = 400
+    offset: int = 170
     evidence: tuple[tuple[str, Any], ...] = ()
     why_unknown: UnknownReason | None = None
 
@@ -57,7 +61,7 @@ class Part:
             client_id=self.by,
             owner=host(self.by) if self.by else "",
             current_lag=self.lag,
-            end=entry(170, lag=self.lag, at_ms=NOW_MS - round(self.committed_ago_s * 1000)),
+            end=entry(self.offset, lag=self.lag, at_ms=NOW_MS - round(self.committed_ago_s * 1000)),
             unknown_reason=self.why_unknown,
         )
 
@@ -94,7 +98,7 @@ def told(
 ) -> Case:
     """A group of these partitions, with members that hold them and members that hold none."""
     stale, age_s = changes.pop("stale", False), changes.pop("age_s", 0.0)
-    coordinator = changes.pop("coordinator", 1)
+    coordinator, kind = changes.pop("coordinator", 1), changes.pop("kind", "classic")
     verdicts = [part.verdict(number) for number, part in enumerate(parts)]
     held: dict[str, list[tuple[str, int]]] = {name: [] for name in idle}
     for partition in verdicts:
@@ -102,7 +106,7 @@ def told(
             held.setdefault(partition.client_id, []).append((partition.topic, partition.partition))
     info = GroupInfo(
         group="billing",
-        type="classic",
+        type=kind,
         state=state or ("Stable" if held else "Empty"),
         assignor="range",
         coordinator=coordinator,
@@ -142,9 +146,23 @@ LEFT_LATE: Final = replace(LEFT, at_ms=EpochMs(LEFT.at_ms + 1))
 JOINED: Final = event(EventName.MEMBER_JOINED, 350, count=1, detail=members("a-1"))
 REBALANCES: Final = [event(EventName.REBALANCE, ago, count=1) for ago in (200, 150, 100, 50, 10)]
 STORM: Final = event(EventName.REBALANCE_STORM, 10, after="began", count=5)
+SCALED_DOWN: Final = [
+    *(event(EventName.REBALANCE, ago, count=1) for ago in (264, 214, 164, 114)),
+    event(EventName.MEMBER_LEFT, 76, count=1, detail=members("a-1")),
+    event(EventName.REBALANCE, 74, count=1),
+    event(EventName.REBALANCE_STORM, 74, after="began", count=5),
+]
+LOOP: Final = [
+    event(name, ago, count=1, detail=members("a-1"))
+    for ago in (390, 300, 200, 100)
+    for name in (EventName.MEMBER_JOINED, EventName.MEMBER_LEFT)
+]
+HELD: Final = (("held_for_ms", 700_000), ("interrupted", 1))
 BACK: Final = (("offset_before", 500), ("committed_offset", 20))
 BELOW_START: Final = (("lost_messages", 80), ("committed_offset", 20), ("log_start_offset", 100))
-WAITS: Final = (("last_stable_offset", 70), ("transaction_age_ms", 9_000), ("producer_id", 7))
+WAITS: Final = (("last_stable_offset", 170), ("transaction_age_ms", 9_000), ("producer_id", 7))
+MARKS: Final = (("current_lag", 51), ("committed_offset", 51), ("log_end_offset", 102))
+MARK: Final = (("current_lag", 1), ("committed_offset", 101), ("log_end_offset", 102))
 SILENT: Final = (("quiet_ms", 400_000), ("commits_are", "read"), ("committed_offset", 70))
 POLLED: Final = (("quiet_ms", 400_000), ("commits_are", "polled"), ("committed_offset", 70))
 
@@ -178,6 +196,11 @@ NAMED: Final[dict[str, tuple[Case, CauseName, Certainty]]] = {
     "data are stale and no coordinator is known": (
         told(Part(), stale=True, age_s=40, coordinator=-1),
         CauseName.BROKER_AWAY,
+        LIKELY,
+    ),
+    "what keeps a job's progress cannot be read": (
+        told(Part(), stale=True, age_s=40, coordinator=-1, kind="spark", state="Unknown"),
+        CauseName.PROGRESS_UNREAD,
         LIKELY,
     ),
     "the topic was seen to be made anew": (
@@ -247,28 +270,58 @@ NAMED: Final[dict[str, tuple[Case, CauseName, Certainty]]] = {
         CauseName.OFFSETS_RESET,
         LIKELY,
     ),
+    "an empty group's offsets went back, and nothing more is known yet": (
+        told(Part(rule=Rule.REWOUND, evidence=BACK), state="Empty"),
+        CauseName.OFFSETS_RESET,
+        LIKELY,
+    ),
     "a member committed an older offset": (
         told(Part(by="a-1", rule=Rule.REWOUND, evidence=BACK)),
         CauseName.OFFSETS_RESET,
         LIKELY,
     ),
-    "only marks of transactions are left": (
-        told(Part(by="a-1", rule=Rule.CONTROL_RECORDS_ONLY)),
+    "only marks of transactions and aborted messages are left for a group that reads committed": (
+        told(Part(by="a-1", rule=Rule.CONTROL_RECORDS_ONLY, evidence=MARKS), read_committed=True),
         CauseName.CONTROL_RECORDS,
         CERTAIN,
     ),
-    "a named transaction is open": (
-        told(Part(by="a-1", rule=Rule.WAITS_FOR_TRANSACTION, evidence=WAITS)),
+    "only marks and aborted messages are left, and how the group reads is not known": (
+        told(Part(by="a-1", rule=Rule.CONTROL_RECORDS_ONLY, evidence=MARKS)),
+        CauseName.CONTROL_RECORDS,
+        LIKELY,
+    ),
+    "a single mark is left: it is no message for anybody": (
+        told(Part(by="a-1", rule=Rule.CONTROL_RECORDS_ONLY, evidence=MARK)),
+        CauseName.CONTROL_RECORDS,
+        CERTAIN,
+    ),
+    "a named transaction is open before a group that reads committed": (
+        told(Part(by="a-1", rule=Rule.WAITS_FOR_TRANSACTION, evidence=WAITS), read_committed=True),
         CauseName.OPEN_TRANSACTION,
         CERTAIN,
     ),
+    "a named transaction is open, and how the group reads is not known": (
+        told(Part(by="a-1", rule=Rule.WAITS_FOR_TRANSACTION, evidence=WAITS)),
+        CauseName.OPEN_TRANSACTION,
+        LIKELY,
+    ),
+    "a group that is said to read committed has committed beyond the last stable offset": (
+        told(
+            Part(by="a-1", rule=Rule.WAITS_FOR_TRANSACTION, evidence=WAITS, offset=171),
+            read_committed=True,
+        ),
+        CauseName.OPEN_TRANSACTION,
+        LIKELY,
+    ),
     "a transaction is open and no member is there to wait for it": (
-        told(Part(rule=Rule.HELD_BY_TRANSACTION, evidence=WAITS)),
+        told(Part(rule=Rule.HELD_BY_TRANSACTION, evidence=WAITS), read_committed=True),
         CauseName.OPEN_TRANSACTION,
         LIKELY,
     ),
     "a transaction that the broker does not name": (
-        told(Part(by="a-1", rule=Rule.HELD_BY_TRANSACTION, evidence=WAITS[:2])),
+        told(
+            Part(by="a-1", rule=Rule.HELD_BY_TRANSACTION, evidence=WAITS[:2]), read_committed=True
+        ),
         CauseName.OPEN_TRANSACTION,
         LIKELY,
     ),
@@ -291,6 +344,39 @@ NAMED: Final[dict[str, tuple[Case, CauseName, Certainty]]] = {
         told(Part(rule=STOPPED, evidence=SILENT), events=[LEFT, *REBALANCES, STORM]),
         CauseName.REBALANCE_STORM,
         LIKELY,
+    ),
+    "all members left one after another, which made a storm": (
+        told(
+            Part(rule=STOPPED, evidence=(("quiet_ms", 90_000),), committed_ago_s=90),
+            events=SCALED_DOWN,
+        ),
+        CauseName.NO_MEMBERS,
+        CERTAIN,
+    ),
+    "a consumer that is no member went on when the last member had left": (
+        told(
+            Part(rule=STOPPED, evidence=(("quiet_ms", 300_000),), committed_ago_s=300),
+            events=[JOINED, LEFT],
+        ),
+        CauseName.NO_MEMBERS,
+        LIKELY,
+    ),
+    "one that is no member went on with another partition": (
+        told(
+            Part(rule=STOPPED, evidence=SILENT),
+            Part(rule=STOPPED, evidence=SILENT, committed_ago_s=300),
+            events=[JOINED, LEFT],
+        ),
+        CauseName.NO_MEMBERS,
+        LIKELY,
+    ),
+    "the last commit was seen a little after the last member had left": (
+        told(
+            Part(rule=STOPPED, evidence=(("quiet_ms", 326_000),), committed_ago_s=326),
+            events=[JOINED, LEFT],
+        ),
+        CauseName.NO_MEMBERS,
+        CERTAIN,
     ),
     "all members left": (
         told(Part(rule=STOPPED, evidence=SILENT), events=[JOINED, LEFT]),
@@ -332,9 +418,82 @@ NAMED: Final[dict[str, tuple[Case, CauseName, Certainty]]] = {
         CauseName.SLOW_PARTITION,
         LIKELY,
     ),
+    "a partition that its member does not read, while it reads its others": (
+        told(
+            Part(by="a-1", rule=STOPPED, produced=3.3, consumed=0.2, evidence=SILENT),
+            Part(by="a-1"),
+            Part(by="b-1"),
+            Part(by="b-1"),
+        ),
+        CauseName.STUCK_PARTITION,
+        LIKELY,
+    ),
+    "the same where offsets are polled": (
+        told(Part(by="a-1", rule=STALLED, consumed=0.2, evidence=POLLED), Part(by="a-1")),
+        CauseName.STUCK_PARTITION,
+        LIKELY,
+    ),
+    "members that die right after each start": (
+        told(Part(rule=STOPPED, evidence=SILENT), events=LOOP),
+        CauseName.CRASH_LOOP,
+        LIKELY,
+    ),
+    "members that die right after each start, and rebalance": (
+        told(Part(by="a-1", rule=STALLED, evidence=POLLED), events=[*LOOP, *REBALANCES, STORM]),
+        CauseName.CRASH_LOOP,
+        LIKELY,
+    ),
+    "members that come and go while others read a little": (
+        told(
+            Part(by="b-1", rule=STALLED, evidence=(("quiet_ms", 250_000),)),
+            events=[*LOOP, *REBALANCES, STORM],
+        ),
+        CauseName.REBALANCE_STORM,
+        LIKELY,
+    ),
+    "members that die before their first commit": (
+        told(Part(rule=Rule.NEVER_COMMITS, lag=None, evidence=HELD), events=LOOP),
+        CauseName.CRASH_LOOP,
+        LIKELY,
+    ),
+    "a deployment of three members after which nothing is read": (
+        told(
+            *[Part(by=each, rule=STOPPED, evidence=SILENT) for each in ("a-1", "b-1", "c-1")],
+            events=[
+                event(EventName.MEMBER_LEFT, 500, count=3, detail=members("a-0", "b-0", "c-0")),
+                event(EventName.MEMBER_JOINED, 490, count=3, detail=members("a-1", "b-1", "c-1")),
+            ],
+        ),
+        CauseName.NOT_COMMITTING,
+        LIKELY,
+    ),
+    "a rebalance that does not end": (
+        told(
+            Part(rule=STALLED, evidence=POLLED),
+            idle=["a-1", "b-1"],
+            state="PreparingRebalance",
+            events=[event(EventName.UNASSIGNED, 400, after="PreparingRebalance")],
+        ),
+        CauseName.STUCK_REBALANCE,
+        LIKELY,
+    ),
+    "a rebalance that was not seen to begin": (
+        told(Part(rule=STOPPED, evidence=SILENT), idle=["a-1"], state="CompletingRebalance"),
+        CauseName.STUCK_REBALANCE,
+        LIKELY,
+    ),
     "one partition whose member keeps up with another": (
         told(Part(by="a-1", rule=BEHIND, consumed=2), Part(by="a-1"), Part(by="b-1")),
         CauseName.SLOW_PARTITION,
+        LIKELY,
+    ),
+    "all are slow, and some of them are not judged yet": (
+        told(
+            Part(by="a-1", rule=BEHIND, consumed=2),
+            Part(by="a-1", consumed=2),
+            Part(by="b-1", consumed=2),
+        ),
+        CauseName.ALL_SLOW,
         LIKELY,
     ),
     "one slow member of three, each on a host of its own": (
@@ -489,9 +648,7 @@ def test_every_cause_has_a_case_and_every_proof_one_in_which_it_fails() -> None:
     assert {row.cause for row in CAUSES if row.proved} == {
         name for name, certainty in shown if certainty is CERTAIN
     }
-    # of control records lagwatch always has a proof
-    doubtful = {row.cause for row in CAUSES} - {CauseName.CONTROL_RECORDS}
-    assert {name for name, certainty in shown if certainty is LIKELY} == doubtful
+    assert {name for name, certainty in shown if certainty is LIKELY} == set(CauseName)
     assert all(bool(row.certain_when) == (row.proved is not None) for row in CAUSES)
 
 
@@ -507,6 +664,15 @@ def test_every_cause_has_a_case_and_every_proof_one_in_which_it_fails() -> None:
 )
 def test_a_healthy_group_has_no_cause(case: Case) -> None:
     assert cause_of(case) is None
+
+
+def test_a_rebalance_that_has_just_begun_does_not_explain_a_stop() -> None:
+    begun = event(EventName.UNASSIGNED, 60, after="PreparingRebalance")
+    silent = Part(rule=STALLED, evidence=POLLED)
+
+    cause = found(told(silent, idle=["a-1"], state="PreparingRebalance", events=[begun]))
+
+    assert cause.name is not CauseName.STUCK_REBALANCE
 
 
 def test_a_storm_that_is_over_or_long_ago_is_no_cause() -> None:
@@ -536,6 +702,14 @@ def test_a_cause_of_the_whole_group_is_not_blamed_on_one_partition() -> None:
     behind = [Part(by=f"{name}-1", rule=BEHIND, consumed=2) for name in "abc"]
 
     assert found(told(*behind, Part(by="d-1"))).name is CauseName.ALL_SLOW
+
+
+def test_no_member_is_suspected_to_have_set_back_a_group_without_any() -> None:
+    empty = found(told(Part(rule=Rule.REWOUND, evidence=BACK), state="Empty"))
+    read = found(told(Part(by="a-1", rule=Rule.REWOUND, evidence=BACK)))
+
+    assert "no member was there" in empty.text
+    assert "a member committed it" in read.text
 
 
 def test_the_evidence_of_an_unknown_number_is_null() -> None:
@@ -652,3 +826,91 @@ def test_of_a_job_that_keeps_its_progress_elsewhere_kafka_knows_no_members() -> 
     assert elsewhere.name is None
     assert "outside of Kafka" in elsewhere.text
     assert "lacks DESCRIBE" in found(case).text
+
+
+def test_a_commit_after_the_last_member_had_left_is_said() -> None:
+    later = Part(rule=STOPPED, evidence=(("quiet_ms", 300_000),), committed_ago_s=300)
+
+    after = found(told(later, events=[JOINED, LEFT]))
+    before = found(NAMED["all members left"][0])
+    of_a_member = found(told(later, events=[LEFT, replace(JOINED, at_ms=LEFT.at_ms)]))
+
+    assert after.evidence["committed_after_ms"] == 40_000
+    assert after.text.endswith(
+        "client a-1 on a; a commit was seen 40 s after that, perhaps of a consumer that assigns "
+        "partitions itself"
+    )
+    assert "committed_after_ms" not in before.evidence
+    assert before.text.endswith("client a-1 on a")
+    assert "committed_after_ms" not in of_a_member.evidence
+
+
+def test_clocks_that_differ_make_no_commit_after_the_last_member() -> None:
+    """Kafka's clock is three minutes ahead: what it calls 300 s ago is 480 s ago here."""
+    part = Part(rule=STOPPED, evidence=(("quiet_ms", 480_000),), committed_ago_s=300)
+    case = told(part, events=[JOINED, LEFT])
+    (verdict,) = case.verdict.partitions
+    assert verdict.end is not None
+    seen = replace(verdict.end, observed_ms=EpochMs(NOW_MS - 480_000))
+    not_learned = replace(case.verdict, partitions=(replace(verdict, end=seen),))
+
+    assert "committed_after_ms" in found(case).evidence
+    for known in (replace(case, skew_ms=-180_000), replace(case, verdict=not_learned)):
+        assert "committed_after_ms" not in found(known).evidence
+
+
+def test_how_a_group_reads_is_not_said_where_it_is_not_known() -> None:
+    held = Part(by="a-1", rule=Rule.WAITS_FOR_TRANSACTION, evidence=WAITS)
+    marks = Part(by="a-1", rule=Rule.CONTROL_RECORDS_ONLY, evidence=MARKS)
+    mark = Part(by="a-1", rule=Rule.CONTROL_RECORDS_ONLY, evidence=MARK)
+
+    for part in (held, marks):
+        assert re.search("if (it|the group) reads committed", found(told(part)).text)
+        assert " if " not in found(told(part, read_committed=True)).text
+        assert "read uncommitted" in found(told(part)).refuted_by
+    assert found(told(mark)).text == (
+        "nothing is wrong: up to the log end 102 there is only the mark of a transaction, which "
+        "counts as lag"
+    )
+
+
+@pytest.mark.parametrize(("configured", "certainty"), [("", LIKELY), ("^billing$", CERTAIN)])
+def test_how_a_group_reads_is_known_from_the_configuration(
+    configured: str, certainty: Certainty
+) -> None:
+    live = Live(read_committed=configured)
+    live.topics(orders=1)
+    live.assign("billing", ("orders", 0))
+    live.wait(10)
+    live.commit(("billing", "orders", 0, 100))
+    live.produce("orders", 0, 20)
+    live.open_transaction("orders", 0, 100)
+    live.wait(10)
+    live.judge()
+    queries = SnapshotQueries({"here": live.monitor}, health=lambda: ())
+
+    verdict = queries.verdict("here", "billing", show_all=True)
+    cause = queries.cause(verdict, queries.outlook("here", "billing"))
+
+    assert cause is not None
+    assert (cause.name, cause.certainty) == (CauseName.OPEN_TRANSACTION, certainty)
+
+
+def test_a_member_that_has_just_come_is_not_blamed_for_the_time_before() -> None:
+    silent = Part(by="b-1", rule=STOPPED, consumed=0, evidence=(("quiet_ms", 65_000),))
+    came = event(EventName.MEMBER_JOINED, 2, count=1, detail=members("b-1"))
+    long_there = event(EventName.MEMBER_JOINED, 64, count=1, detail=members("b-1"))
+
+    new, old = found(told(silent, events=[came])), found(told(silent, events=[long_there]))
+
+    assert new.name is old.name is CauseName.NOT_COMMITTING
+    assert new.text == (
+        "client b-1 on b holds the partition now (members came, left or rebalanced 2 s ago), and "
+        "the group has not committed for 1 min 5 s: it reads without committing, or it hangs"
+    )
+    assert new.evidence["changed_ago_ms"] == 2_000
+    assert old.text == (
+        "client b-1 on b holds the partition and has not committed for 1 min 5 s: it reads "
+        "without committing, or it hangs"
+    )
+    assert "changed_ago_ms" not in old.evidence

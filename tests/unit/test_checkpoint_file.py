@@ -14,12 +14,13 @@ from hypothesis.extra import numpy as arrays
 from structlog.testing import capture_logs
 
 from lagwatch.config.load import load
+from lagwatch.errors import ConfigError
 from lagwatch.monitor import ClusterMonitor
 from lagwatch.monitor.checkpoint_file import decode, encode, pack, unpack
 from lagwatch.monitor.keeper import CheckpointKeeper
 from lagwatch.monitor.settings import monitor_settings
 from tests.support.history import SetClock
-from tests.support.told import Told
+from tests.support.stepped_cluster import SteppedCluster
 
 
 class Place:
@@ -27,12 +28,12 @@ class Place:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.told = Told(intervals=10)
-        self.told.create("t")
-        self.told.commit("g", "t", 0, 5)
-        self.told.ends()
-        self.told.judge()
-        self.clock = SetClock(self.told.now_ms)
+        self.stepped = SteppedCluster(intervals=10)
+        self.stepped.create("t")
+        self.stepped.commit("g", "t", 0, 5)
+        self.stepped.ends()
+        self.stepped.judge()
+        self.clock = SetClock(self.stepped.now_ms)
         self.path = folder / "state" / "here.checkpoint"
 
     def keeper(self, monitor: ClusterMonitor, **changes: str) -> CheckpointKeeper:
@@ -49,11 +50,11 @@ class Place:
         return CheckpointKeeper(load(file, {}), self.clock, {name: monitor})
 
     def save(self) -> None:
-        asyncio.run(self.keeper(self.told.monitor).write())
+        asyncio.run(self.keeper(self.stepped.monitor).write())
 
     def restored(self, **changes: str) -> tuple[int, str]:
         """Rows of a new monitor, and what the log says."""
-        keeper = self.keeper(self.told.monitor, **changes)
+        keeper = self.keeper(self.stepped.monitor, **changes)
         name = changes.get("name", "here")
         settings = load(self.folder / "lagwatch.toml", {})
         monitor = ClusterMonitor(
@@ -75,6 +76,23 @@ def test_a_checkpoint_is_found_again(place) -> None:
     place.save()
 
     assert place.restored() == (1, "checkpoint_restored")
+
+
+def test_a_folder_belongs_to_one_lagwatch_at_a_time(place) -> None:
+    first, second = (place.keeper(place.stepped.monitor) for _ in range(2))
+    first.hold()
+
+    with pytest.raises(ConfigError, match=r"checkpoint\.path .*/state.*used by another .* Give"):
+        second.hold()
+    first.release()
+    second.hold()
+    second.release()
+
+
+def test_a_folder_that_cannot_be_made_is_no_reason_not_to_start(place) -> None:
+    (place.folder / "state").write_text("a file")
+
+    place.keeper(place.stepped.monitor).hold()
 
 
 def test_only_its_owner_may_read_it(place) -> None:
@@ -170,14 +188,14 @@ def test_one_of_a_later_format_is_left_out(place) -> None:
 
 
 def test_nothing_is_written_while_nothing_changes(place) -> None:
-    keeper = place.keeper(place.told.monitor)
+    keeper = place.keeper(place.stepped.monitor)
     asyncio.run(keeper.write())
     place.path.unlink()
 
     asyncio.run(keeper.write())
     untouched = place.path.exists()
-    place.told.wait(5)
-    place.told.ends()
+    place.stepped.wait(5)
+    place.stepped.ends()
     asyncio.run(keeper.write())
 
     assert not untouched
@@ -185,7 +203,7 @@ def test_nothing_is_written_while_nothing_changes(place) -> None:
 
 
 def test_nothing_is_written_before_everything_was_known_once(place) -> None:
-    fresh = ClusterMonitor("here", place.told.settings)
+    fresh = ClusterMonitor("here", place.stepped.settings)
 
     asyncio.run(place.keeper(fresh).write())
 
@@ -193,7 +211,7 @@ def test_nothing_is_written_before_everything_was_known_once(place) -> None:
 
 
 def test_without_a_path_there_are_no_checkpoints(place) -> None:
-    keeper = place.keeper(place.told.monitor, path='""')
+    keeper = place.keeper(place.stepped.monitor, path='""')
 
     asyncio.run(keeper.write())
     with capture_logs() as logs:
@@ -228,7 +246,7 @@ def test_what_a_killed_process_left_does_not_disturb(place) -> None:
 
 
 def test_a_stop_does_not_wait_longer_than_it_may(place) -> None:
-    keeper = place.keeper(place.told.monitor)
+    keeper = place.keeper(place.stepped.monitor)
 
     with capture_logs() as logs:
         asyncio.run(keeper.stop(0.0))
@@ -258,11 +276,11 @@ class BusyClock(SetClock):
 
 
 def test_a_loss_is_on_disk_a_few_seconds_later_and_once_in_an_interval(place) -> None:
-    monitor, written_s = place.told.monitor, []
+    monitor, written_s = place.stepped.monitor, []
 
     def lose() -> None:
         monitor.setbacks.lose(0, messages=1, until=5, now_ms=0, exact=True)
-        place.told.judge()
+        place.stepped.judge()
 
     began_ms = place.clock.ms
     place.clock = BusyClock(began_ms, {70: lose, 80: lose, 90: lose, 130: lose}, end_s=185)

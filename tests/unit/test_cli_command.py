@@ -93,7 +93,7 @@ class TestHelp:
 
 
 class TestConfig:
-    def test_a_good_configuration_is_told_with_its_clusters(self) -> None:
+    def test_a_good_configuration_is_reported_with_its_clusters(self) -> None:
         result = run("config", "check", "--bootstrap", "a:1", "--cluster-name", "prod")
 
         assert (result.exit_code, result.stdout) == (0, "ok: 1 cluster: prod\n")
@@ -169,9 +169,9 @@ class TestEnd:
             child.stdout.readline()
             child.stdout.close()
             child.wait(_DEADLINE_S)
-            told = child.stderr.read()
+            output = child.stderr.read()
 
-        assert told == b""
+        assert output == b""
 
     def test_an_interrupt_ends_with_130_and_no_traceback(self) -> None:
         reading, writing = os.pipe()
@@ -186,11 +186,11 @@ class TestEnd:
             # the pipe is full: the last byte fits only when the command has begun to read
             os.write(writing, b" " * 65_536)
             os.write(writing, b" ")
-            told = _interrupted(child)
+            output = _interrupted(child)
         os.close(writing)
 
         assert child.returncode == 130
-        assert b"Traceback" not in told
+        assert b"Traceback" not in output
 
 
 def _hear_interrupts() -> None:

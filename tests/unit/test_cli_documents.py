@@ -337,20 +337,20 @@ class TestDocuments:
             ("hello", "line 1, column 1"),
         ],
     )
-    def test_what_is_not_json_is_told_by_its_place(self, text: str, message: str) -> None:
+    def test_what_is_not_json_is_reported_by_its_place(self, text: str, message: str) -> None:
         result = run("explain", "-", stdin=text)
 
         assert result.exit_code == 2
         assert message in result.stderr
         assert len(result.stderr) < 300
 
-    def test_a_file_that_cannot_be_read_is_told(self, tmp_path: Path) -> None:
+    def test_a_file_that_cannot_be_read_is_reported(self, tmp_path: Path) -> None:
         result = run("explain", str(tmp_path / "none.json"))
 
         assert result.exit_code == 2
         assert "No such file" in result.stderr
 
-    def test_bytes_that_are_no_text_are_told(self, tmp_path: Path) -> None:
+    def test_bytes_that_are_no_text_are_reported(self, tmp_path: Path) -> None:
         path = tmp_path / "binary.json"
         path.write_bytes(b"[\xff]")
 

@@ -1,9 +1,14 @@
 """A short look: what was seen of a group, and where that is not enough."""
 
+import pytest
+
 from lagwatch.cli.local import LocalSource
+from lagwatch.core.model import EpochMs, OpenTransaction
 from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.ports.reports import OpenTransactions
 from lagwatch.query import SnapshotQueries
 from tests.support.history import Live
+from tests.support.stepped_cluster import SteppedCluster
 
 
 def _watched() -> Live:
@@ -19,7 +24,7 @@ def _watched() -> Live:
     return live
 
 
-def _told(live: Live, first: ClusterSnapshot) -> dict[str, tuple[str, str]]:
+def _verdicts(live: Live, first: ClusterSnapshot) -> dict[str, tuple[str, str]]:
     """Group → status and note after a look that began with `first`."""
     live.judge()
     queries = SnapshotQueries({"here": live.monitor}, health=tuple)
@@ -35,7 +40,7 @@ def test_only_the_log_end_and_progress_that_was_seen_are_ok() -> None:
     live.commit(("moves", "orders", 0, 150))
     live.wait(5)
 
-    assert _told(live, first) == {
+    assert _verdicts(live, first) == {
         "done": ("OK", ""),
         "moves": ("OK", ""),
         "rests": ("UNKNOWN", "not enough seen"),
@@ -45,7 +50,46 @@ def test_only_the_log_end_and_progress_that_was_seen_are_ok() -> None:
 def test_a_look_of_an_instant_sees_no_progress() -> None:
     live = _watched()
 
-    told = _told(live, live.judge())
+    verdicts = _verdicts(live, live.judge())
 
-    assert told["done"] == ("OK", "")
-    assert told["moves"] == told["rests"] == ("UNKNOWN", "not enough seen")
+    assert verdicts["done"] == ("OK", "")
+    assert verdicts["moves"] == verdicts["rests"] == ("UNKNOWN", "not enough seen")
+
+
+@pytest.mark.parametrize(
+    ("age_s", "said"),
+    [
+        (1200, ("WARN", "held_by_transaction", "")),
+        (300, ("OK", "waits_for_transaction", "")),
+        (None, ("UNKNOWN", "waits_for_transaction", "not enough seen")),
+    ],
+)
+def test_a_group_that_waits_for_a_transaction_is_judged_by_what_the_broker_says(
+    age_s: int | None, said: tuple[str, str, str]
+) -> None:
+    cluster = SteppedCluster()
+    cluster.create("t")
+    cluster.grow("t", 100)
+    cluster.commit("g", "t", 0, 40)
+    cluster.ends(stable=40)
+    first = cluster.judge()
+
+    cluster.wait(5)
+    cluster.ends(stable=40)
+    started_ms = None if age_s is None else EpochMs(cluster.now_ms - 1000 * age_s)
+    transaction = OpenTransaction(
+        topic="t",
+        partition=0,
+        last_stable=40,
+        since_ms=EpochMs(cluster.now_ms - 5000),
+        producer_id=7,
+        transactional_id="tx",
+        started_ms=started_ms,
+        problem="",
+    )
+    cluster.apply(OpenTransactions(transactions=(transaction,)))
+    cluster.judge()
+    source = LocalSource(SnapshotQueries({"here": cluster.monitor}, health=tuple), {"here": first})
+    view = source.group("here", "g", show_all=True)
+
+    assert (view.status, view.partitions[0].rule, view.note) == said

@@ -180,7 +180,19 @@ class TestExitCode:
         assert result.exit_code == code
         assert "cluster 'c1': not read to the end yet (10 of 100 records" in result.stderr
 
-    def test_what_is_wrong_with_a_cluster_is_told(self) -> None:
+    def test_of_one_group_only_its_own_cluster_counts(self) -> None:
+        found = queries(OK)
+        found.given["dr-site"] = GivenCluster()
+        found.health_lines += (cluster_health("dr-site", ready=False, problems=("no answer",)),)
+        source = LocalSource(found)
+
+        one, missing = (look(source, ("c1", "dr-site"), name) for name in ("fine", "other"))
+
+        assert (one.code, one.problems) == (Exit.OK, ())
+        assert missing.code == Exit.UNKNOWN
+        assert "cluster 'dr-site': no answer" in missing.problems
+
+    def test_what_is_wrong_with_a_cluster_is_reported(self) -> None:
         with lagwatch_at(OK, problems=("log_ends: no answer. Check the brokers.",)) as url:
             result = status("--url", url)
 
@@ -226,7 +238,7 @@ class TestExitCode:
         assert "did not answer in time" in result.stderr
 
     @pytest.mark.parametrize("url", ["ftp://host", "http://", "http://host:port", "http://[::1"])
-    def test_what_is_no_url_is_told(self, url: str) -> None:
+    def test_what_is_no_url_is_reported(self, url: str) -> None:
         result = status("--url", url)
 
         assert result.exit_code == 3
@@ -235,7 +247,7 @@ class TestExitCode:
     @pytest.mark.parametrize(
         "body", [b"", b"hello", b"[]", b'{"clusters": 5}', b'{"clusters": [5]}']
     )
-    def test_a_stranger_is_told(self, body: bytes) -> None:
+    def test_a_stranger_is_reported(self, body: bytes) -> None:
         class Stranger(_RecordedBurrow):
             def do_GET(self) -> None:
                 self.send_response(200)
@@ -317,8 +329,8 @@ class TestOutput:
             shown = status("--url", url).stdout
             top = CliRunner().invoke(app, ["top", "--once", "--url", url]).stdout
 
-        titles = ["VERDICT", "GROUP", "CLUSTER", "FOR", "LAG", "TIME LAG"]
-        assert re.split(r" {2,}", shown.splitlines()[0].strip())[:6] == titles
+        titles = ["VERDICT", "GROUP", "CLUSTER", "FOR", "LAG", "TREND", "TIME LAG", "READS"]
+        assert re.split(r" {2,}", shown.splitlines()[0].strip())[:8] == titles
         assert shown == top
         assert table_of(LocalSource(fleet.queries), ("here",)) == top
         assert re.search(r"STOP +broken +here +[\d.]+ (s|min)", shown)
@@ -337,10 +349,13 @@ class TestOutput:
         assert "-two " in text
         assert max(len(line) for line in text.splitlines()) <= width
 
-    def test_what_is_piped_has_whole_names(self) -> None:
+    def test_what_is_piped_has_whole_names_that_do_not_pad_other_lines(self) -> None:
         name = "team." + "x" * 290 + "-one"
-        with lagwatch_at(replace(OK, group=name)) as url:
-            assert name in status("--url", url).stdout
+        with lagwatch_at(replace(OK, group=name), WARN) as url:
+            shown = status("--url", url).stdout.splitlines()
+
+        assert any(name in line for line in shown)
+        assert all(len(line) < 150 for line in shown if name not in line)
 
     def test_of_a_burrow_there_is_no_column_without_a_value(self) -> None:
         with burrow_at() as url:
@@ -396,7 +411,7 @@ class TestOutput:
             assert not {"\x1b", "\x07", "\u202e"} & set(text)
             assert name.rsplit("\n", maxsplit=1)[-1] not in text.splitlines()
 
-    def test_an_empty_cluster_is_told_so(self) -> None:
+    def test_an_empty_cluster_is_reported_so(self) -> None:
         with lagwatch_at() as url:
             assert status("--url", url).stdout == "no groups\n"
 
@@ -409,7 +424,9 @@ class TestSources:
         with lagwatch_at(OK, WARN, ERR) as url, RemoteSource(url, timeout_s=10) as remote:
             near, far = look(local, ["c1"], group), look(remote, ["c1"], group)
 
-        by_name = {view.group: asdict(view) for view in near.groups}
+        # this server cannot be asked for the speeds and causes of many groups
+        unsaid = {} if group else {"cause_sentence": "", "catch_up_reason": ""}
+        by_name = {view.group: asdict(view) | unsaid for view in near.groups}
         assert {view.group: asdict(view) for view in far.groups} == by_name
         assert near.code is far.code is Exit.ERROR
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from typer.testing import CliRunner
 from lagwatch.cli import app
 from lagwatch.cli.group_table import Line
 from lagwatch.cli.top import keys
-from lagwatch.cli.top_view import Seen, View, chosen, pressed, read, screen
+from lagwatch.cli.top_view import LastAnswer, TopView, chosen, pressed, read, screen
 from lagwatch_api import create_app
 from tests.support.api_doubles import GivenSettings, RecordingCommands
 from tests.support.fleet import Fleet, ShiftedClock
@@ -42,7 +43,7 @@ def line(group: str, **changes) -> Line:
     return Line(**(values | changes))
 
 
-FLEET = Seen(
+FLEET = LastAnswer(
     lines=(
         line("calm"),
         line("dark", status="UNKNOWN", worst="UNKNOWN", lag=None, time_lag_s=None),
@@ -53,7 +54,7 @@ FLEET = Seen(
 )
 
 
-def drawn(seen: Seen, view: View, *, width: int = 100, height: int = 12) -> str:
+def drawn(seen: LastAnswer, view: TopView, *, width: int = 100, height: int = 12) -> str:
     console = Console(width=width, height=height, color_system=None, force_terminal=False)
     with console.capture() as captured:
         console.print(screen(seen, view, width=width, height=height))
@@ -61,11 +62,38 @@ def drawn(seen: Seen, view: View, *, width: int = 100, height: int = 12) -> str:
 
 
 def test_a_group_whose_data_are_old_is_marked() -> None:
-    seen = Seen(lines=(line("away", stale=True), line("here")))
+    seen = LastAnswer(lines=(line("away", stale=True), line("here")))
 
-    away, here = (row for row in drawn(seen, View()).splitlines() if row.endswith("1"))
+    away, here = (row for row in drawn(seen, TopView()).splitlines() if row.endswith("1"))
 
     assert ("OK (stale)" in away, "stale" in here) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("reason", "catch_up_s", "shown"),
+    [("catching_up", 190.0, "3 min 10 s"), ("falling_behind", None, "never"), ("", None, "")],
+)
+def test_speeds_are_shown_where_there_is_room(
+    reason: str, catch_up_s: float | None, shown: str
+) -> None:
+    behind = line(
+        "slow",
+        status="WARN",
+        worst="WARN",
+        lag=900,
+        consumed_per_s=37.94 if reason else None,
+        lag_trend_per_s=-4.7 if reason else None,
+        catch_up_s=catch_up_s,
+        catch_up_reason=reason,
+    )
+    seen = LastAnswer(lines=(behind,))
+
+    wide, narrow = (drawn(seen, TopView(), width=width) for width in (140, 70))
+
+    assert ("CATCHES UP" in wide, "READS" in wide) == (bool(reason), bool(reason))
+    assert "CATCHES UP" not in narrow
+    row = next(row for row in wide.splitlines() if "slow" in row)
+    assert ("-4.7/s" in row, "37.9/s" in row, bool(shown) and shown in row) == (bool(reason),) * 3
 
 
 class TestView:
@@ -79,10 +107,10 @@ class TestView:
         ],
     )
     def test_groups_stand_in_the_order_asked_for(self, sort: str, order: list[str]) -> None:
-        assert [line.group for line in chosen(FLEET, View(sort=sort))] == order
+        assert [line.group for line in chosen(FLEET, TopView(sort=sort))] == order
 
     def test_typing_filters_and_escape_ends_it(self) -> None:
-        view = View()
+        view = TopView()
         for key in "StU":
             view = pressed(view, key)
 
@@ -91,21 +119,21 @@ class TestView:
         assert len(chosen(FLEET, pressed(view, "escape"))) == 4
 
     def test_tab_sorts_by_the_next_column_and_shift_tab_turns_round(self) -> None:
-        view = pressed(pressed(View(), "tab"), "back_tab")
+        view = pressed(pressed(TopView(), "tab"), "back_tab")
 
         assert [line.group for line in chosen(FLEET, view)] == ["dark", "calm", "stuck", "slow"]
 
     def test_an_unknown_lag_is_called_so(self) -> None:
-        shown = next(line for line in drawn(FLEET, View()).splitlines() if "dark" in line)
+        shown = next(line for line in drawn(FLEET, TopView()).splitlines() if "dark" in line)
 
         assert "unknown" in shown
         assert " 0 " not in shown
 
     @pytest.mark.parametrize("key", ["down", "end", "page_down", "up", "home"])
     def test_scrolling_stays_inside_the_list_and_the_screen(self, key: str) -> None:
-        many = Seen(lines=tuple(line(f"group-{number:03}") for number in range(50)))
+        many = LastAnswer(lines=tuple(line(f"group-{number:03}") for number in range(50)))
 
-        text = drawn(many, pressed(View(), key), height=12)
+        text = drawn(many, pressed(TopView(), key), height=12)
 
         assert len(text.splitlines()) == 12
         assert "group-0" in text
@@ -113,18 +141,79 @@ class TestView:
     def test_a_group_in_trouble_says_for_how_long_and_by_which_rule(self) -> None:
         bad = line("stuck", status="ERR", worst="STALL", rule="stalled", since_s=754.0)
 
-        text = drawn(Seen(lines=(bad, line("calm", rule="caught_up"))), View(), width=120)
+        text = drawn(LastAnswer(lines=(bad, line("calm", rule="caught_up"))), TopView(), width=120)
 
         assert "12 min 34 s" in text
         assert "stalled" in text
         assert "caught_up" not in text
+
+    @pytest.mark.parametrize("cause", ["slow member", "member without assignment"])
+    def test_eighty_columns_have_room_for_the_cause_and_a_long_name(self, cause: str) -> None:
+        bad = line(
+            "team." + "x" * 300,
+            status="ERR",
+            worst="STOP",
+            rule="stopped",
+            cause=cause,
+            since_s=754.0,
+            lag=1_234_567,
+            time_lag_s=754.0,
+        )
+
+        text = drawn(LastAnswer(lines=(bad,)), TopView(), width=80)
+
+        assert cause[:5] in text
+        assert "12 min 34 s" in text
+        assert "team." in text
+
+    def test_totals_follow_the_filter_and_mark_what_is_old(self) -> None:
+        aged = line("stuck-too", status="ERR", worst="STALL", stale=True)
+        seen = replace(FLEET, lines=(*FLEET.lines, aged), unknown=("dr-site",), clusters=2)
+
+        whole = drawn(seen, TopView(), width=120).splitlines()[0]
+        found = drawn(seen, TopView(wanted="stuck-too"), width=120).splitlines()[0]
+
+        assert "2 ERR (1 old)  1 WARN  1 UNKNOWN  1 OK  dr-site: unknown" in whole
+        assert "1 ERR (old)  0 OK" in found
+        assert "WARN" not in found
+
+    def test_clusters_are_not_left_out_where_there_are_two(self) -> None:
+        lines = tuple(line("x" * 60, cluster=cluster) for cluster in ("prod-east", "prod-west"))
+
+        text = drawn(LastAnswer(lines=lines), TopView(), width=60)
+
+        assert "prod-east" in text
+        assert "prod-west" in text
+
+    @pytest.mark.parametrize("width", [60, 80])
+    def test_the_cluster_is_named_where_there_are_several_whatever_the_others_take(
+        self, width: int
+    ) -> None:
+        bad = line(
+            "team." + "x" * 300,
+            cluster="prod-of-the-east",
+            status="ERR",
+            worst="STOP",
+            since_s=754_000.0,
+            since_at_least=True,
+            lag=1_234_567,
+            time_lag_s=754_000.0,
+            stale=True,
+        )
+
+        text = drawn(LastAnswer(lines=(bad,), clusters=2), TopView(), width=width)
+
+        assert "CLUSTER" in text
+        assert re.search(r" prod\S*east ", text)
+        assert "1,234,567" in text
+        assert max(len(each) for each in text.splitlines()) <= width
 
     @pytest.mark.parametrize("width", [60, 80, 120])
     def test_long_names_lose_their_middle_and_numbers_stay_whole(self, width: int) -> None:
         names = ["team." + "x" * 300 + end for end in ("-one", "-two")]
         lines = tuple(line(name, lag=1_234_567, since_s=60.0) for name in names)
 
-        text = drawn(Seen(lines=lines), View(), width=width)
+        text = drawn(LastAnswer(lines=lines), TopView(), width=width)
 
         assert text.count("1,234,567") == 2
         assert "-one" in text
@@ -132,13 +221,13 @@ class TestView:
         assert max(len(each) for each in text.splitlines()) <= width
 
     def test_a_name_cannot_move_the_cursor(self) -> None:
-        text = drawn(Seen(lines=(line("a\x1b[2Jb\n"),)), View())
+        text = drawn(LastAnswer(lines=(line("a\x1b[2Jb\n"),)), TopView())
 
         assert "\x1b" not in text
         assert "a\N{REPLACEMENT CHARACTER}[2Jb" in text
 
-    def test_what_failed_is_told_beside_what_was_last_known(self) -> None:
-        text = drawn(Seen(lines=FLEET.lines, age_s=70.0, failed="cannot ask it"), View())
+    def test_what_failed_is_reported_beside_what_was_last_known(self) -> None:
+        text = drawn(LastAnswer(lines=FLEET.lines, age_s=70.0, failed="cannot ask it"), TopView())
 
         assert "cannot ask it" in text
         assert "data 1 min 10 s old" in text
@@ -167,6 +256,7 @@ def url() -> Iterator[str]:
     clock = ShiftedClock()
     fleet = Fleet(["good", "broken", "other"], clock)
     fleet.fail("broken")
+    fleet.describe("broken", state="Empty")
     application = create_app(
         fleet.queries, RecordingCommands(), GivenSettings(), hostname="h", version="0"
     )
@@ -180,6 +270,13 @@ class TestCommand:
 
         assert result.exit_code == 0
         assert re.findall("good|broken|other", result.stdout) == ["broken", "good", "other"]
+
+    def test_a_group_in_trouble_has_its_cause(self, url: str) -> None:
+        result = CliRunner().invoke(app, ["top", "--url", url], env={"COLUMNS": "140"})
+
+        broken, good, _ = result.stdout.splitlines()[1:4]
+        assert "no members" in broken
+        assert "no members" not in good
 
     def test_a_server_that_is_not_there_is_an_error(self) -> None:
         result = CliRunner().invoke(app, ["top", "--url", "http://127.0.0.1:1"])
@@ -210,11 +307,11 @@ class TestCommand:
             env={**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "24"},
         )
         try:
-            assert "3 of 3 groups" in told(controller, "3 of 3 groups")
+            assert "3 of 3 groups" in screen_until(controller, "3 of 3 groups")
             os.write(controller, b"brok")
-            assert "1 of 3 groups" in told(controller, "1 of 3 groups")
+            assert "1 of 3 groups" in screen_until(controller, "1 of 3 groups")
             os.write(controller, b"\x04")
-            last = told(controller, "\x1b[?1049l")
+            last = screen_until(controller, "\x1b[?1049l")
             assert "\x1b[?1049l" in last
             assert process.wait(_DEADLINE_S) == 0
         finally:
@@ -225,7 +322,7 @@ class TestCommand:
             os.close(controller)
 
 
-def told(controller: int, wanted: str) -> str:
+def screen_until(controller: int, wanted: str) -> str:
     """What the terminal showed, up to `wanted` or the deadline."""
     deadline_s, text = time.monotonic() + _DEADLINE_S, ""
     while wanted not in text and time.monotonic() < deadline_s:

@@ -276,7 +276,7 @@ class TestFaults:
             "Write trace / debug / info / warning / error / fatal."
         )
 
-    def test_a_bad_regular_expression_is_told_with_the_place(self, written) -> None:
+    def test_a_bad_regular_expression_is_reported_with_the_place(self, written) -> None:
         fault = faults(written(CLUSTER + 'topic_deny = "a(b"\n'))["clusters.prod.topic_deny"]
 
         assert "position 1" in fault.problem
@@ -290,26 +290,26 @@ class TestFaults:
         assert fault.value == '"many"'
         assert "(from LAGWATCH_WINDOWS__INTERVALS)" in fault.problem
 
-    def test_broken_toml_is_told_with_its_line(self, written) -> None:
+    def test_broken_toml_is_reported_with_its_line(self, written) -> None:
         path = written("[server]\naddress = \n")
 
         fault = faults(path)[str(path)]
 
         assert "line 2" in fault.problem
 
-    def test_a_file_that_is_not_there_is_told_by_its_path(self, tmp_path: Path) -> None:
+    def test_a_file_that_is_not_there_is_reported_by_its_path(self, tmp_path: Path) -> None:
         path = tmp_path / "none.toml"
 
         assert "No such file" in faults(path)[str(path)].problem
 
-    def test_a_file_that_is_not_text_is_told_so(self, tmp_path: Path) -> None:
+    def test_a_file_that_is_not_text_is_reported_so(self, tmp_path: Path) -> None:
         path = tmp_path / "binary.toml"
         path.write_bytes(b"\xff\xfe")
 
         assert "UTF-8" in faults(path)[str(path)].problem
 
     @pytest.mark.parametrize("text", ["", "[clusters]\n"])
-    def test_no_cluster_at_all_is_told_with_the_three_ways_to_give_one(
+    def test_no_cluster_at_all_is_reported_with_the_three_ways_to_give_one(
         self, written, text: str
     ) -> None:
         fault = faults(written(text))["clusters"]
@@ -319,7 +319,7 @@ class TestFaults:
         assert "LAGWATCH_CLUSTERS__NAME__BOOTSTRAP" in fault.remedy
 
     @pytest.mark.parametrize("brokers", ['""', "[]", '" , "'])
-    def test_no_broker_is_told_as_empty(self, written, brokers: str) -> None:
+    def test_no_broker_is_reported_as_empty(self, written, brokers: str) -> None:
         fault = faults(written(f"[clusters.prod]\nbootstrap = {brokers}\n"))[
             "clusters.prod.bootstrap"
         ]
@@ -346,7 +346,7 @@ class TestContradictions:
             ("client.'group.id' = 'a'", 'client."group.id"'),
         ],
     )
-    def test_options_that_cannot_stand_together_are_told(
+    def test_options_that_cannot_stand_together_are_reported(
         self, written, tmp_path: Path, lines: str, key: str
     ) -> None:
         file = tmp_path / "some.pem"

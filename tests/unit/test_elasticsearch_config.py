@@ -49,7 +49,7 @@ def test_a_key_from_the_environment_goes_before_a_file(tmp_path: Path, secret: P
 
 
 @pytest.mark.parametrize(
-    ("section", "told"),
+    ("section", "fault"),
     [
         ('api_key = "a"\nusername = "me"\npassword = "b"', "one way to authenticate"),
         ('api_key = "a"\napi_key_file = "/nowhere"', "given twice"),
@@ -61,8 +61,8 @@ def test_a_key_from_the_environment_goes_before_a_file(tmp_path: Path, secret: P
         ('urls = ["https://me:pw@a:9200"]', "holds a user"),
     ],
 )
-def test_what_does_not_fit_together_is_named(tmp_path: Path, section: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_what_does_not_fit_together_is_named(tmp_path: Path, section: str, fault: str) -> None:
+    with pytest.raises(ConfigError, match=fault):
         read(tmp_path, section)
 
 
@@ -73,7 +73,7 @@ def test_a_ca_and_a_fingerprint_are_one_too_many(tmp_path: Path, secret: Path) -
         read(tmp_path, section)
 
 
-def test_no_secret_is_told_in_a_fault(tmp_path: Path) -> None:
+def test_no_secret_is_reported_in_a_fault(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, 'api_key = "t0psecret"\nusername = "me"\npassword = "als0secret"\nx = 1')
 

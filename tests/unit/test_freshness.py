@@ -4,7 +4,9 @@ import pytest
 
 from lagwatch.config.cluster import ClusterSettings
 from lagwatch.core.model import EpochMs
-from lagwatch.monitor.freshness import FreshFor, Known, missing, why_stale
+from lagwatch.monitor import ClusterMonitor
+from lagwatch.monitor.freshness import FreshFor, Known, is_unreachable, missing, why_stale
+from lagwatch.monitor.settings import MonitorSettings
 from lagwatch.ports.reports import Backlog, SourceHealth, SourceKind
 
 NOW_MS = EpochMs(1_000_000)
@@ -75,6 +77,48 @@ def test_the_cause_of_stale_data_is_the_problem_that_is_known() -> None:
 
     assert why_stale(_known(60, 1), {SourceKind.LOG_ENDS: failed}, NOW_MS) == (
         "log_ends: no broker answers"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "unreachable"),
+    [("connection", True), ("timeout", True), ("authorization", False), ("partial", False)],
+)
+def test_a_cluster_is_unreachable_only_if_no_broker_answers(
+    kind: str, *, unreachable: bool
+) -> None:
+    failed = SourceHealth(
+        source=SourceKind.LOG_ENDS, ok=False, at_ms=NOW_MS, error_kind=kind, message="no"
+    )
+    well = SourceHealth(source=SourceKind.CONNECTION, ok=True, at_ms=NOW_MS)
+
+    assert is_unreachable({well.source: well, failed.source: failed}) is unreachable
+    assert is_unreachable({well.source: well}) is False
+
+
+def test_why_a_cluster_is_not_ready_comes_before_what_is_missing_because_of_it() -> None:
+    settings = MonitorSettings(
+        intervals=5,
+        min_distance_ms=0,
+        expire_ms=86_400_000,
+        allowed_lag=0,
+        minimum_complete=0.0,
+        history_ms=3_600_000,
+    )
+    monitor = ClusterMonitor("away", settings)
+    refused = SourceHealth(
+        source=SourceKind.CONNECTION,
+        ok=False,
+        at_ms=NOW_MS,
+        error_kind="connection",
+        message="nothing listens",
+    )
+
+    monitor.apply(refused, NOW_MS)
+
+    assert monitor.is_unreachable(NOW_MS)
+    assert monitor.not_ready_because(NOW_MS) == (
+        "connection: nothing listens; the backlog of commits has not been read yet"
     )
 
 

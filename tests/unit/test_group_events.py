@@ -10,7 +10,7 @@ from lagwatch.errors import NotFoundError
 from lagwatch.history.changes import as_rows
 from lagwatch.monitor.group_watch import STORM_MS
 from lagwatch.monitor.story import Stories
-from lagwatch.monitor.story import Story as Told
+from lagwatch.monitor.story import Story as SteppedCluster
 from lagwatch.ports.queries import GroupEvent
 from lagwatch.ports.reports import GroupsSeen
 from tests.unit.test_monitor import Story
@@ -47,10 +47,10 @@ class Scene(Story):
         self.topics(orders=2)
         self.ends(orders=100)
 
-    def see(self, info: GroupInfo, *, rebalances: int = 0) -> None:
+    def see(self, info: GroupInfo, *, rebalances: int | None = 0) -> None:
         self.wait(1)
-        told = {"g": rebalances} if rebalances else {}
-        self.apply(GroupsSeen(groups=(info,), complete=True, rebalances=told))
+        reported = None if rebalances is None else {"g": rebalances} if rebalances else {}
+        self.apply(GroupsSeen(groups=(info,), complete=True, rebalances=reported))
 
     def judge(self) -> None:
         self.monitor.judge(EpochMs(self.now_ms))
@@ -111,10 +111,11 @@ def test_a_static_member_is_away_and_comes_back_and_a_restart_is_no_join() -> No
     scene.see(group(member("a-2", 0, 1, instance="a"), member("b-2", instance="b")))
 
     assert [event for event, *_ in scene.events()] == [
+        "static_member_away",
         "static_member_back",
         "static_member_away",
         "static_member_back",
-    ]
+    ], "one that was restarted between two looks was away, too"
 
 
 def test_time_without_an_assignment_is_measured() -> None:
@@ -132,7 +133,7 @@ def test_time_without_an_assignment_is_measured() -> None:
     assert scene.detail("assigned") == {"unassigned_s": 41.0}
 
 
-def test_another_assignor_and_another_protocol_are_told() -> None:
+def test_another_assignor_and_another_protocol_are_reported() -> None:
     scene = Scene()
     scene.see(group(member("a", 0)))
 
@@ -144,6 +145,23 @@ def test_another_assignor_and_another_protocol_are_told() -> None:
         ("protocol", "classic", "consumer", None),
         ("assignor", "cooperative-sticky", "uniform", None),
     ]
+
+
+def test_each_member_that_starts_is_an_epoch_and_a_start_of_many_is_no_storm() -> None:
+    scene = Scene()
+    names = "abcdef"
+    for number in range(1, len(names) + 1):
+        there = [member(name, 0) for name in names[:number]]
+        scene.see(group(*there, kind="consumer"), rebalances=1)
+    scene.see(group(*there[1:], kind="consumer"), rebalances=1)
+    scene.see(group(*there[1:], member("g", 0), kind="consumer"), rebalances=1)
+
+    assert "rebalance_storm" not in {event for event, *_ in scene.events()}
+
+    for name in "hij":
+        scene.see(group(*there[1:], member(name, 0), kind="consumer"), rebalances=2)
+
+    assert ("rebalance_storm", None, "began", 6) in scene.events(), "members that crash are one"
 
 
 def test_many_rebalances_are_a_storm_until_there_are_none() -> None:
@@ -163,16 +181,22 @@ def test_many_rebalances_are_a_storm_until_there_are_none() -> None:
     ]
 
 
-def test_offsets_set_while_a_group_is_empty_are_a_reset() -> None:
+def left_at(*offsets: int, rebalances: int | None = 0) -> Scene:
+    """A group whose only member has committed these offsets of 100 and left."""
     scene = Scene()
-    scene.see(group(member("a", 0, 1)))
-    scene.commit(("g", "orders", 0, 80))
-    scene.commit(("g", "orders", 1, 80))
+    scene.see(group(member("a", 0, 1)), rebalances=rebalances)
+    for partition, offset in enumerate(offsets):
+        scene.commit(("g", "orders", partition, offset))
     scene.ends(orders=100)
     scene.judge()
-    scene.see(group())
+    scene.see(group(), rebalances=rebalances)
     scene.judge()
     scene.wait(2)
+    return scene
+
+
+def test_offsets_set_while_a_group_is_empty_are_a_reset() -> None:
+    scene = left_at(80, 80)
 
     scene.commit(("g", "orders", 0, 95))
     scene.commit(("g", "orders", 1, 10))
@@ -189,16 +213,24 @@ def test_offsets_set_while_a_group_is_empty_are_a_reset() -> None:
     ]
 
 
+def test_a_reset_is_reported_with_the_round_of_its_commit_if_the_group_was_seen_empty_since() -> (
+    None
+):
+    scene = left_at(80)
+
+    scene.commit(("g", "orders", 0, 10))
+    scene.see(group())
+    assert "offsets_reset" not in {event for event, *_ in scene.events()}
+    scene.ends(orders=100)
+
+    assert scene.events("unassigned", "member_left", "group_status") == [
+        ("offsets_reset", None, None, 1)
+    ]
+
+
 @pytest.mark.parametrize("rebalances", [0, 1])
 def test_a_commit_of_a_member_that_joined_meanwhile_is_no_reset(rebalances: int) -> None:
-    scene = Scene()
-    scene.see(group(member("a", 0, 1)))
-    scene.commit(("g", "orders", 0, 80))
-    scene.ends(orders=100)
-    scene.judge()
-    scene.see(group())
-    scene.judge()
-    scene.wait(2)
+    scene = left_at(80)
 
     scene.commit(("g", "orders", 0, 95))
     scene.ends(orders=100)
@@ -209,7 +241,19 @@ def test_a_commit_of_a_member_that_joined_meanwhile_is_no_reset(rebalances: int)
     assert "offsets_reset" not in {event for event, *_ in scene.events()}
 
 
-def test_a_group_that_never_had_members_commits_as_it_likes_but_going_back_is_told() -> None:
+def test_where_rebalances_are_not_seen_only_offsets_that_go_back_were_set_by_hand() -> None:
+    scene = left_at(80, 80, rebalances=None)
+
+    # a member came, read and left, and somebody set the other offset back
+    scene.commit(("g", "orders", 0, 95))
+    scene.commit(("g", "orders", 1, 10))
+    scene.ends(orders=100)
+    scene.see(group(), rebalances=None)
+
+    assert scene.detail("offsets_reset") == [{"partition": 1, "before": 80, "after": 10}]
+
+
+def test_a_group_that_never_had_members_commits_as_it_likes_but_going_back_is_reported() -> None:
     scene = Scene()
     scene.see(group())
     scene.commit(("g", "orders", 0, 50))
@@ -229,7 +273,7 @@ def test_a_group_that_never_had_members_commits_as_it_likes_but_going_back_is_to
     assert scene.events("group_status") == [("offsets_reset", None, None, 1)]
 
 
-def test_topics_that_grow_or_are_made_anew_are_told_to_their_groups() -> None:
+def test_topics_that_grow_or_are_made_anew_are_reported_to_their_groups() -> None:
     scene = Scene()
     scene.commit(("g", "orders", 0, 50))
     scene.ends(orders=100)
@@ -242,6 +286,28 @@ def test_topics_that_grow_or_are_made_anew_are_told_to_their_groups() -> None:
         ("topic_recreated", None, None, None),
     ]
     assert scene.monitor.story.of("stranger") == ()
+
+
+@pytest.mark.parametrize("listed_meanwhile", [False, True])
+def test_a_group_whose_offsets_went_with_its_topic_reads_that_it_was_made_anew(
+    *, listed_meanwhile: bool
+) -> None:
+    scene = Scene()
+    scene.topics(orders=2, ids={"orders": "first"})
+    scene.commit(("g", "orders", 0, 50))
+    scene.ends(orders=100)
+
+    scene.commit(("g", "orders", 0, -1))
+    if listed_meanwhile:
+        scene.topics(others=1)
+        for _ in range(8):
+            scene.wait(5)
+            scene.ends(others=1)
+            scene.judge()
+    scene.topics(orders=2, ids={"orders": "second"})
+    scene.topics(orders=2, ids={"orders": "second"})
+
+    assert scene.events("group_status") == [("topic_recreated", None, None, None)]
 
 
 def test_changes_of_the_verdict_are_in_the_story_but_not_recorded_twice() -> None:
@@ -263,7 +329,7 @@ def event(name: str, number: int = 0, **values: object) -> GroupEvent:
 
 
 def test_a_story_is_bounded_for_each_group_and_for_all() -> None:
-    story = Told(of_group=3, of_cluster=5)
+    story = SteppedCluster(of_group=3, of_cluster=5)
     for number in range(4):
         story.add(event("assigned", number))
     for number in range(3):
@@ -276,7 +342,7 @@ def test_a_story_is_bounded_for_each_group_and_for_all() -> None:
 
 
 def test_a_story_keeps_the_newest_of_a_group() -> None:
-    story = Told(of_group=2)
+    story = SteppedCluster(of_group=2)
     for number in range(3):
         story.add(event("assigned", number))
 
@@ -295,11 +361,11 @@ def test_two_events_of_one_key_are_one_row() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("reported", "said"),
     [
         (
             event("member_left", count=2, detail='[{"client_id":"a","host":"/h"}]'),
-            "2 members left: a /h, and 1 more",
+            "2 members left: client a on h, and 1 more",
         ),
         (
             event(
@@ -307,15 +373,15 @@ def test_two_events_of_one_key_are_one_row() -> None:
                 count=1,
                 detail='[{"client_id":"a","host":"/h","instance_id":"i"}]',
             ),
-            "1 static member away: a /h i",
+            "1 static member away: client a on h (instance i)",
         ),
         (event("rebalance", count=3), "3 rebalances"),
         (event("rebalance_storm", after="began", count=5), "rebalance storm began: 5 within 5 min"),
         (event("rebalance_storm", after="ended"), "rebalance storm ended"),
         (event("unassigned", after="Empty"), "no member holds a partition (state Empty)"),
         (
-            event("assigned", detail='{"unassigned_s":41.0}'),
-            "partitions are assigned again after 41 s",
+            event("assigned", detail='{"unassigned_s":192.0}'),
+            "partitions are assigned again after 3 min 12 s",
         ),
         (
             event(
@@ -343,7 +409,75 @@ def test_two_events_of_one_key_are_one_row() -> None:
     ],
     ids=lambda each: each.event if isinstance(each, GroupEvent) else "",
 )
-def test_each_event_is_one_line(told: GroupEvent, said: str) -> None:
-    point = {name: getattr(told, name) for name in GroupEvent.__slots__}
+def test_each_event_is_one_line(reported: GroupEvent, said: str) -> None:
+    point = {name: getattr(reported, name) for name in GroupEvent.__slots__}
 
     assert line(point) == f"2026-11-21 04:00:00Z {said}"
+
+
+def test_a_lag_that_is_not_known_is_not_zero_in_the_story() -> None:
+    scene = Scene()
+    for offset in (10, 20, 30):
+        scene.commit(("g", "orders", 0, offset))
+        scene.wait(5)
+        scene.ends(orders=100)
+        scene.judge()
+    scene.topics(other=1)  # the topic went
+    scene.wait(5)
+    scene.ends(other=1)
+    scene.judge()
+
+    lags = [each.lag for each in scene.monitor.story.of("g") if each.event == "group_status"]
+
+    assert lags == [80, None]
+
+
+def test_an_assignor_that_changes_while_a_group_is_stopped_is_an_event() -> None:
+    scene = Scene()
+    scene.see(group(member("a", 0, 1), assignor="range"))
+    scene.see(group(assignor=""))
+
+    scene.see(group(member("b", 0, 1), assignor="roundrobin"))
+
+    assert ("assignor", "range", "roundrobin", None) in scene.events()
+
+
+def restarted(before: Scene) -> Scene:
+    """lagwatch after a restart: the story is kept."""
+    scene = Scene()
+    scene.monitor.story.restore(before.monitor.story.of("g"))
+    scene.now_ms = before.now_ms
+    return scene
+
+
+def test_offsets_set_forward_while_a_group_is_empty_are_a_reset_after_a_restart_too() -> None:
+    before = Scene()
+    before.see(group(member("a", 0, 1)))
+    before.see(group())
+    scene = restarted(before)
+    scene.commit(("g", "orders", 0, 80))
+    scene.ends(orders=100)
+    scene.see(group())
+    scene.judge()
+    scene.wait(2)
+
+    scene.commit(("g", "orders", 0, 95))
+    scene.ends(orders=100)
+    scene.see(group())
+
+    assert scene.detail("offsets_reset") == [{"partition": 0, "before": 80, "after": 95}]
+
+
+def test_what_began_before_a_restart_ends_after_it() -> None:
+    before = Scene()
+    before.see(group(member("a-1", 0, 1, instance="a"), member("b", 0)))
+    before.see(group(member("b", 0)), rebalances=5)
+    assert {"static_member_away", "rebalance_storm"} <= {event for event, *_ in before.events()}
+    scene = restarted(before)
+    known = len(scene.events())
+
+    scene.see(group(member("a-2", 0, 1, instance="a"), member("b", 0)))
+    assert scene.events()[known:] == [("static_member_back", None, None, 1)]
+    scene.wait(600)
+    scene.see(group(member("a-2", 0, 1, instance="a"), member("b", 0)))
+    assert scene.events()[known + 1 :] == [("rebalance_storm", None, "ended", None)]

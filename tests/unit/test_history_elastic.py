@@ -106,11 +106,19 @@ def test_a_short_time_names_its_own_indices_only() -> None:
 
 @pytest.mark.parametrize("kind", list(Kind))
 def test_every_column_has_the_mapping_of_its_type(kind: Kind) -> None:
-    fields = mappings(kind)["properties"]
+    fields = dict(mappings(kind)["properties"])
 
+    assert fields.pop("@timestamp") == {"type": "alias", "path": kind.time_column}
     types = {name: field["type"] for name, field in fields.items()}
-    assert types == {name: _MAPPED[column.type] for name, column in schema(kind).items()}
+    assert types == {
+        name: "float" if column.unit == "s" else _MAPPED[column.type]
+        for name, column in schema(kind).items()
+    }
     assert mappings(kind)["dynamic"] is False
+    indexed = {name for name, field in fields.items() if field.get("index", True)}
+    assert indexed >= set(kind.key)
+    only_read = {name for name, field in fields.items() if not field.get("doc_values", True)}
+    assert not only_read & {*kind.key, "status", "lag", "time_lag_s", "commit_ms"}
 
 
 _MAPPED = {
@@ -178,7 +186,7 @@ def test_chunks_hold_all_documents_in_order_and_only_a_single_one_is_too_large(
         ({"error": {}}, ""),
     ],
 )
-def test_the_reason_is_told_down_to_the_innermost_cause(body: object, reason: str) -> None:
+def test_the_reason_is_reported_down_to_the_innermost_cause(body: object, reason: str) -> None:
     assert reason_of(body) == reason
 
 
@@ -212,7 +220,7 @@ def _rejected(number: int) -> RejectedRow:
 
 
 @pytest.mark.parametrize(
-    ("given_", "told"),
+    ("given_", "fault"),
     [
         ({"urls": ["elastic:9200"]}, "urls"),
         ({"urls": []}, "urls"),
@@ -226,8 +234,8 @@ def _rejected(number: int) -> RejectedRow:
         ({"unknown": 1}, "unknown"),
     ],
 )
-def test_settings_that_cannot_work_are_refused(given_: Mapping[str, Any], told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_settings_that_cannot_work_are_refused(given_: Mapping[str, Any], fault: str) -> None:
+    with pytest.raises(ValidationError, match=fault):
         ElasticsearchSettings(**given_)
 
 

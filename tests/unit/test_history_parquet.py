@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from lagwatch.core.record import Kind, concat, schema
 from lagwatch.errors import HistoryError
 from lagwatch.history.compact import compact, compact_slot
-from lagwatch.history.folder import LocalFolder, always
+from lagwatch.history.folder import LocalFolder
 from lagwatch.history.layout import Slot, day_of, slot_of
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.history.rows import key_hashes, sort_unique
-from lagwatch.ports.history import HistoryRange
+from lagwatch.ports.history import HistoryRange, always
 from tests.support.history import (
     EVER,
     NOON_MS,

@@ -205,6 +205,15 @@ def write_rollup(store: ParquetStore, kind: Kind, step_ms: int, numbers, **chang
     store.write([from_rows(kind, rows)], batch=f"{kind}-{rows[0]['bucket_ms']}")
 
 
+def test_chosen_columns_of_a_partition_are_found_behind_a_gap(store: ParquetStore) -> None:
+    behind = {"at_ms": NOON_MS + 50 * MINUTE_MS}
+    store.write([group_samples([group_sample(**behind)]), samples([sample(**behind)])], batch="b1")
+
+    page = partition(store, step_ms=0, limit=5, columns=("log_end_offset",))
+
+    assert column(page, "log_end_offset") == [100]
+
+
 def test_the_coarsest_rollup_that_fits_answers(store: ParquetStore) -> None:
     write_rollup(store, Kind.ROLLUP_5M, 5 * MINUTE_MS, range(24), lag_max=5)
     write_rollup(store, Kind.ROLLUP_1H, HOUR_MS, range(2), lag_max=60)

@@ -25,7 +25,7 @@ INTERVAL_MS = 30_000
 
 
 class Kept(Spool):
-    """A real spool that also remembers every row; it can be told to be full."""
+    """A real spool that also remembers every row; a test can make it full."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, max_bytes=100_000_000, spool_id="test")
@@ -278,7 +278,7 @@ def test_a_full_disk_costs_rounds_says_so_and_the_next_one_is_whole(
     assert [(row["unchanged"], row["previous_ms"]) for row in last] == [(0, None)] * 2
 
 
-def test_a_change_that_could_not_be_written_is_told_later(lagging: Live, spool: Kept) -> None:
+def test_a_change_that_could_not_be_written_is_reported_later(lagging: Live, spool: Kept) -> None:
     recording = recorder(spool)
     lagging.shown_to(recording)
     spool.fails = HistoryError(store="spool", kind="disk_full", message="full", retryable=True)
@@ -421,7 +421,7 @@ def _fall_silent(live: Live) -> None:
     live.wait(7.137)
 
 
-def test_stale_data_are_not_recorded_and_the_gap_is_told_once_at_its_end(
+def test_stale_data_are_not_recorded_and_the_gap_is_reported_once_at_its_end(
     live: Live, spool: Kept
 ) -> None:
     recording = recorder(spool)
@@ -441,7 +441,9 @@ def test_stale_data_are_not_recorded_and_the_gap_is_told_once_at_its_end(
     assert len(spool.rows(Kind.SAMPLES)) > before
 
 
-def test_a_gap_outlives_a_restart_and_is_told_once(live: Live, spool: Kept, tmp_path: Path) -> None:
+def test_a_gap_outlives_a_restart_and_is_reported_once(
+    live: Live, spool: Kept, tmp_path: Path
+) -> None:
     live.shown_to(recorder(spool))
     paused_ms = _freeze(live, recorder(spool))
 
@@ -459,7 +461,7 @@ def test_a_gap_outlives_a_restart_and_is_told_once(live: Live, spool: Kept, tmp_
     assert spool.rows(Kind.EVENTS)[0]["at_ms"] < paused_ms
 
 
-def test_a_gap_that_could_not_be_written_is_told_later_with_the_same_instants(
+def test_a_gap_that_could_not_be_written_is_reported_later_with_the_same_instants(
     live: Live, spool: Kept, tmp_path: Path
 ) -> None:
     recording = recorder(spool)
@@ -514,11 +516,11 @@ def test_events_made_as_columns_are_the_rows_that_they_stand_for(lagging: Live) 
 
     made = status_events(taken, rows, np.full(rows.size, PartitionStatus.WARN, np.int8))
 
-    told = list(made.rows())
-    again = from_rows(Kind.EVENTS, told)
+    written = list(made.rows())
+    again = from_rows(Kind.EVENTS, written)
     assert list(made.columns) == list(again.columns)
-    assert {each["before"] for each in told} == {"WARN"}
-    assert [(each["group"], each["topic"], each["partition"]) for each in told] == [
+    assert {each["before"] for each in written} == {"WARN"}
+    assert [(each["group"], each["topic"], each["partition"]) for each in written] == [
         (snapshot.groups[group], snapshot.topic_names[topic], partition)
         for group, topic, partition in zip(
             group_of_rows(snapshot).tolist(),

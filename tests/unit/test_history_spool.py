@@ -41,7 +41,7 @@ def spool_in(folder: Path, *, max_bytes: int = LARGE) -> Spool:
 
 
 def numbered(number: int) -> list[Records]:
-    """The rows of one round, told apart by their lag."""
+    """The rows of one round, writer_settings apart by their lag."""
     at_ms = NOON_MS + number * 30_000
     return [
         samples([sample(at_ms=at_ms, lag=number, partition=partition) for partition in range(3)])
@@ -265,7 +265,7 @@ def test_batches_are_delivered_in_order_and_bounded(tmp_path: Path) -> None:
 
 
 def test_an_outage_of_the_store_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    """An hour of rounds, told in an instant."""
+    """An hour of rounds, writer_settings in an instant."""
     spool, store = spool_in(tmp_path), MemoryStore()
     writer = writer_of(spool, store)
     away = [
@@ -363,9 +363,9 @@ def test_the_service_deletes_no_samples_that_roll_ups_are_yet_to_be_made_of(
     if rolled_up:
         store.write([from_rows(Kind.ROLLUP_5M, [rollup(Kind.ROLLUP_5M)])], batch="rolled")
     days = dict.fromkeys((*RAW, Kind.ROLLUP_1H), 7)
-    told = WriterSettings(flush_ms=0, retention_days=days, rollups=rollups)
+    writer_settings = WriterSettings(flush_ms=0, retention_days=days, rollups=rollups)
     spool = spool_in(tmp_path)
-    writer = Writer(spool, store, told, SetClock(NOON_MS))
+    writer = Writer(spool, store, writer_settings, SetClock(NOON_MS))
     spool.append(numbered(1))
 
     writer.start()

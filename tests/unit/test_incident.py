@@ -20,10 +20,10 @@ from lagwatch.core.incident import (
     Reason,
     State,
     Tell,
+    channel_event,
     gone,
     grade,
     step,
-    told_to,
 )
 from lagwatch.core.model import EpochMs, GroupStatus, PartitionStatus, Rule
 from lagwatch.core.rules import STATUS_BY_RULE
@@ -37,7 +37,7 @@ WARNS = Policy(name="warns", threshold=WARN)
 
 
 class Story:
-    """One group under one policy, told verdict by verdict."""
+    """One group under one policy, judged verdict by verdict."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -94,7 +94,7 @@ def grade_as_is(status: GroupStatus) -> Graded:
 class TestBurrowsDefects:
     """Wrong in the Burrow setting, which copies them; right in every other."""
 
-    def test_who_was_not_told_of_an_incident_is_not_told_of_its_end(self) -> None:
+    def test_no_end_is_sent_of_an_incident_of_which_nothing_was_sent(self) -> None:
         story = Story(Policy(name="errors", threshold=ERR))
 
         story.sees(WARN)
@@ -102,18 +102,18 @@ class TestBurrowsDefects:
 
         assert story.heard == []
 
-    def test_a_group_that_reopens_at_once_is_told_only_if_it_stays_bad(self) -> None:
+    def test_a_group_that_reopens_at_once_is_sent_only_if_it_stays_bad(self) -> None:
         story = Story(Policy(name="p", threshold=WARN, reopen_ms=60_000))
 
         reasons = [story.sees(status).reason for status in (WARN, OK, WARN, OK, WARN)]
         late = story.sees(WARN, after_s=60)
 
         assert reasons[2] is Reason.REOPENED_TOO_SOON
-        assert reasons[3] is Reason.NEVER_TOLD
+        assert reasons[3] is Reason.NEVER_SENT
         assert late.reason is Reason.STILL_OPEN
         assert story.heard == [Tell.OPEN, Tell.CLOSE, Tell.OPEN]
 
-    def test_a_reopening_that_is_worse_than_before_is_told_at_once(self) -> None:
+    def test_a_reopening_that_is_worse_than_before_is_sent_at_once(self) -> None:
         story = Story(Policy(name="p", threshold=WARN, reopen_ms=60_000))
 
         for status in (WARN, OK, ERR):
@@ -121,7 +121,7 @@ class TestBurrowsDefects:
 
         assert story.heard == [Tell.OPEN, Tell.CLOSE, Tell.OPEN]
 
-    def test_an_escalation_is_told_under_send_once(self) -> None:
+    def test_an_escalation_is_sent_under_send_once(self) -> None:
         story = Story(Policy(name="p", threshold=WARN, send_once=True))
 
         for status in (WARN, WARN, ERR, WARN, ERR, OK):
@@ -294,13 +294,13 @@ class TestKinds:
         at_ms = EpochMs(story.now_ms)
         story.state = State(
             incident=Incident(
-                since_ms=at_ms, opened_ms=at_ms, severity=ERR, told=ERR, told_ms=at_ms
+                since_ms=at_ms, opened_ms=at_ms, severity=ERR, notified=ERR, notified_ms=at_ms
             )
         )
 
         reasons = [story.sees(bad_by(kind)).reason for kind in (STALLED, STALLED, STOPPED)]
 
-        assert reasons == [Reason.ALREADY_TOLD, Reason.ALREADY_TOLD, Reason.WORSE_KIND]
+        assert reasons == [Reason.ALREADY_SENT, Reason.ALREADY_SENT, Reason.WORSE_KIND]
 
     def test_a_severity_that_flaps_takes_longer_to_come_down_again(self) -> None:
         story = Story(Policy(name="p", threshold=WARN, close_for_ms=60_000, reopen_ms=300_000))
@@ -395,7 +395,7 @@ class TestOddVerdicts:
 
 
 class TestMutes:
-    def test_an_incident_that_opens_muted_is_told_when_the_mute_ends(self) -> None:
+    def test_an_incident_that_opens_muted_is_sent_when_the_mute_ends(self) -> None:
         story = Story(WARNS)
 
         muted = story.sees(WARN, muted=True)
@@ -404,7 +404,7 @@ class TestMutes:
         assert muted == Decision(act=Act.OPEN, reason=Reason.MUTED)
         assert after == Decision(tell=Tell.OPEN, reason=Reason.MUTE_ENDED)
 
-    def test_an_incident_within_a_mute_is_recorded_and_never_told(self) -> None:
+    def test_an_incident_within_a_mute_is_recorded_and_never_sent(self) -> None:
         story = Story(WARNS)
 
         story.sees(WARN, muted=True)
@@ -414,7 +414,7 @@ class TestMutes:
         assert story.acts == [Act.OPEN, Act.CLOSE]
         assert story.heard == []
 
-    def test_the_end_of_a_told_incident_is_told_after_the_mute(self) -> None:
+    def test_the_end_of_an_incident_that_was_sent_is_sent_after_the_mute(self) -> None:
         story = Story(WARNS)
         story.sees(WARN)
 
@@ -424,7 +424,7 @@ class TestMutes:
         assert held.reason is Reason.HELD_BY_MUTE
         assert after.tell is Tell.CLOSE
 
-    def test_one_told_before_the_mute_is_told_once_when_it_is_still_open_after_it(self) -> None:
+    def test_one_sent_before_the_mute_is_sent_once_more_if_it_is_open_after_it(self) -> None:
         story = Story(WARNS)
         story.sees(WARN)
 
@@ -435,7 +435,7 @@ class TestMutes:
         assert after[0] == Decision(tell=Tell.REMIND, reason=Reason.MUTE_ENDED)
         assert after[1].silent
 
-    def test_it_is_told_too_when_it_was_good_for_a_while_within_the_mute(self) -> None:
+    def test_it_is_sent_too_when_it_was_good_for_a_while_within_the_mute(self) -> None:
         story = Story(WARNS)
         story.sees(WARN)
         story.sees(OK, muted=True)
@@ -455,7 +455,7 @@ class TestMutes:
             assert story.sees(WARN).silent
             assert story.sees(ERR).reason is Reason.ESCALATED
 
-    def test_an_escalation_within_a_mute_is_told_after_it(self) -> None:
+    def test_an_escalation_within_a_mute_is_sent_after_it(self) -> None:
         story = Story(WARNS)
         story.sees(WARN)
 
@@ -468,16 +468,16 @@ class TestMutes:
 
 class TestChannels:
     def test_a_channel_for_errors_hears_the_escalation_as_an_opening(self) -> None:
-        assert told_to(Tell.OPEN, WARN, ERR, knows=False) is Tell.NOTHING
-        assert told_to(Tell.ESCALATE, ERR, ERR, knows=False) is Tell.OPEN
+        assert channel_event(Tell.OPEN, WARN, ERR, knows=False) is Tell.NOTHING
+        assert channel_event(Tell.ESCALATE, ERR, ERR, knows=False) is Tell.OPEN
 
     def test_a_channel_that_knows_hears_of_better_times_and_the_end(self) -> None:
-        assert told_to(Tell.DE_ESCALATE, WARN, ERR, knows=True) is Tell.DE_ESCALATE
-        assert told_to(Tell.REMIND, WARN, ERR, knows=True) is Tell.NOTHING
-        assert told_to(Tell.CLOSE, OK, ERR, knows=True) is Tell.CLOSE
+        assert channel_event(Tell.DE_ESCALATE, WARN, ERR, knows=True) is Tell.DE_ESCALATE
+        assert channel_event(Tell.REMIND, WARN, ERR, knows=True) is Tell.NOTHING
+        assert channel_event(Tell.CLOSE, OK, ERR, knows=True) is Tell.CLOSE
 
     def test_a_channel_that_does_not_know_hears_of_no_end(self) -> None:
-        assert told_to(Tell.CLOSE, OK, WARN, knows=False) is Tell.NOTHING
+        assert channel_event(Tell.CLOSE, OK, WARN, knows=False) is Tell.NOTHING
 
 
 policies = st.builds(
@@ -556,7 +556,7 @@ def test_the_laws_of_incidents(policy: Policy, seen) -> None:
     seen=moments,
 )
 def test_in_the_end_everybody_knows_how_it_is(policy: Policy, seen) -> None:
-    """After any history, an hour unmuted of the same verdict leaves nothing untold."""
+    """After any history, an hour unmuted of the same verdict leaves nothing unsent."""
     for last in (OK, ERR):
         state, now_ms = QUIET, 0
         knows: GroupStatus | None = None
@@ -610,3 +610,37 @@ class TestEscalation:
         assert Reason.ACKNOWLEDGED in reminded
         assert handed_on is Reason.HANDED_ON
         assert story.heard[-1] is Tell.CLOSE
+
+
+class TestAClockThatIsSetBack:
+    def test_an_incident_lasts_at_least_as_long_as_it_had(self) -> None:
+        story = Story(Policy(name="p", close_for_ms=0))
+        since_ms = EpochMs(story.now_ms - 60_000)
+        story.sees(Graded(severity=ERR, reason=Reason.FIRST, since_ms=since_ms))
+        opened = story.state.incident
+
+        story.sees(ERR, after_s=-3600)
+        shifted = story.state.incident
+
+        assert opened is not None
+        assert shifted is not None
+        assert shifted.opened_ms == story.now_ms
+        assert shifted.opened_ms - shifted.since_ms == opened.opened_ms - opened.since_ms
+        assert shifted.since_at_least
+        assert shifted.clock_set_back
+        assert not opened.clock_set_back
+
+    @given(
+        st.lists(
+            st.tuples(st.sampled_from([OK, WARN, ERR, UNKNOWN]), st.integers(-5000, 5000)),
+            max_size=30,
+        )
+    )
+    def test_no_incident_begins_or_opens_in_the_future(self, rounds) -> None:
+        story = Story(replace(WARNS, open_for_ms=20_000, close_for_ms=20_000))
+
+        for status, after_s in rounds:
+            story.sees(status, after_s)
+            incident = story.state.incident
+
+            assert incident is None or incident.since_ms <= incident.opened_ms <= story.now_ms

@@ -1,9 +1,11 @@
 """Which properties Spark is started with."""
 
+import sys
+
 import pytest
 
 from lagwatch.config.jobs import JobsSettings
-from lagwatch.jobs.session import properties
+from lagwatch.jobs.session import properties, workers_python
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
@@ -40,3 +42,16 @@ def test_only_a_spark_of_this_machine_stays_on_loopback(
 
     assert (chosen.get("spark.driver.bindAddress") == "127.0.0.1") is loopback
     assert ("spark.driver.memory" in chosen) is own_driver
+
+
+def test_workers_run_the_interpreter_that_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    archived = JobsSettings(spark={"spark.pyspark.python": "./environment/bin/python"})
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+
+    assert workers_python(archived) == "./environment/bin/python"
+    assert workers_python(JobsSettings()) == sys.executable
+
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
+
+    assert workers_python(archived) == "./environment/bin/python"
+    assert workers_python(JobsSettings()) == "/opt/python"

@@ -71,10 +71,10 @@ def test_an_error_of_a_worker_is_found_in_what_spark_says() -> None:
         " SQLSTATE: 38000\n\tat org.apache.spark.api.python.Runner.handle(Runner.scala:1)"
     )
 
-    told = original_error(RuntimeError(text))
+    error = original_error(RuntimeError(text))
 
-    assert isinstance(told, SourceError)
-    assert str(told) == "x may not be read; grant: Allow READ on TOPIC x"
+    assert isinstance(error, SourceError)
+    assert str(error) == "x may not be read; grant: Allow READ on TOPIC x"
     assert original_error(RuntimeError("something else")) is None
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lagwatch.core.judged import Judged
-from tests.support.told import Told
+from tests.support.stepped_cluster import SteppedCluster
 
 GROUPS = ("a", "b", "c")
 _steps = st.lists(
@@ -26,8 +26,8 @@ _steps = st.lists(
 )
 
 
-def _begin(rules: str = "lagwatch") -> Told:
-    told = Told(rules=rules)
+def _begin(rules: str = "lagwatch") -> SteppedCluster:
+    told = SteppedCluster(rules=rules)
     told.create("t")
     told.grow("t", 50)
     told.ends()

@@ -3,7 +3,7 @@
 import numpy as np
 
 from lagwatch.core.model import EpochMs
-from lagwatch.pollers.known import KnownCommits
+from lagwatch.pollers.known import ReaderProgress
 from lagwatch.pollers.loop import EndsRound, PartitionEnds
 from lagwatch.ports.kafka import TopicListing
 from tests.support.step_clock import StepClock
@@ -26,13 +26,13 @@ def a_round(at_ms: int, log_end: list[int], last_stable: list[int] | None = None
     return EndsRound(version=1, topics=NO_TOPICS, ends=nothing, offsets_topic=offsets_topic)
 
 
-def until(known: KnownCommits, positions: dict[int, int]) -> list[int] | None:
+def until(known: ReaderProgress, positions: dict[int, int]) -> list[int] | None:
     report = known.read(positions)
     return None if report is None else report.until_ms.tolist()
 
 
 def test_a_round_is_reported_once_when_the_reader_has_come_to_all_log_ends() -> None:
-    known = KnownCommits(StepClock())
+    known = ReaderProgress(StepClock())
     known.note(a_round(1000, [5, 7]))
 
     assert until(known, {0: 5, 1: 6}) is None
@@ -42,7 +42,7 @@ def test_a_round_is_reported_once_when_the_reader_has_come_to_all_log_ends() -> 
 
 def test_a_reader_that_is_late_is_not_waited_for_longer_than_a_second() -> None:
     clock = StepClock()
-    known = KnownCommits(clock)
+    known = ReaderProgress(clock)
     known.note(a_round(1000, [5, 7]))
 
     clock.pass_s(1.0)
@@ -51,7 +51,7 @@ def test_a_reader_that_is_late_is_not_waited_for_longer_than_a_second() -> None:
 
 
 def test_a_partition_without_leader_keeps_its_instant_and_holds_no_other_back() -> None:
-    known = KnownCommits(StepClock())
+    known = ReaderProgress(StepClock())
     known.note(a_round(1000, [5, 7]))
     until(known, {0: 5, 1: 7})
 
@@ -61,7 +61,7 @@ def test_a_partition_without_leader_keeps_its_instant_and_holds_no_other_back() 
 
 
 def test_commits_behind_the_last_stable_offset_are_not_known() -> None:
-    known = KnownCommits(StepClock())
+    known = ReaderProgress(StepClock())
 
     known.note(a_round(1000, [9], last_stable=[5]))
 
@@ -69,7 +69,7 @@ def test_commits_behind_the_last_stable_offset_are_not_known() -> None:
 
 
 def test_a_transaction_that_is_always_open_somewhere_lets_earlier_rounds_count() -> None:
-    known = KnownCommits(StepClock())
+    known = ReaderProgress(StepClock())
     for at_ms, end in ((1000, 9), (2000, 20), (3000, 30)):
         known.note(a_round(at_ms, [end], last_stable=[end - 3]))
 
@@ -77,7 +77,7 @@ def test_a_transaction_that_is_always_open_somewhere_lets_earlier_rounds_count()
 
 
 def test_what_was_polled_counts_and_never_goes_back() -> None:
-    known = KnownCommits(StepClock())
+    known = ReaderProgress(StepClock())
     known.note(a_round(1000, [5, 7]))
     known.note(a_round(2000, [9, 7], last_stable=[5, 7]))
     known.poll_instead([0])
@@ -91,7 +91,7 @@ def test_what_was_polled_counts_and_never_goes_back() -> None:
 
 
 def test_another_number_of_partitions_begins_anew() -> None:
-    known = KnownCommits(StepClock())
+    known = ReaderProgress(StepClock())
     known.note(a_round(1000, [5]))
     until(known, {0: 5})
 

@@ -74,7 +74,7 @@ def test_the_level_can_change_while_loggers_are_in_use() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "in_force"),
     [
         ("trace", "trace"),
         ("Debug", "debug"),
@@ -85,12 +85,12 @@ def test_the_level_can_change_while_loggers_are_in_use() -> None:
         ("FATAL", "fatal"),
     ],
 )
-def test_levels_are_words_in_any_case(asked: str, told: str) -> None:
+def test_levels_are_words_in_any_case(asked: str, in_force: str) -> None:
     log.configure(stream=io.StringIO())
 
     log.set_level(asked)
 
-    assert log.get_level() == told
+    assert log.get_level() == in_force
 
 
 def test_an_unknown_level_changes_nothing() -> None:

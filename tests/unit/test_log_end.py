@@ -101,7 +101,7 @@ def test_renumbering_carries_each_partition_along() -> None:
     assert history.latest().tolist() == [20, -1, 10]
 
 
-def test_a_day_of_samples_is_thinned_and_still_tells_the_time_within_six_per_cent() -> None:
+def test_a_day_of_samples_is_thinned_and_still_says_the_time_within_six_per_cent() -> None:
     history = _history()
     for at_ms in range(0, DAY_MS, 5000):
         history.add(at_ms, np.array([at_ms // 10], np.int64))

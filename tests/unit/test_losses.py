@@ -5,7 +5,7 @@ import pytest
 
 from lagwatch.core.model import EpochMs, GroupInfo, Member
 from lagwatch.monitor import ClusterMonitor
-from lagwatch.monitor.cluster import MonitorSettings
+from lagwatch.monitor.settings import MonitorSettings
 from lagwatch.ports.reports import (
     Backlog,
     CollectorStarted,
@@ -189,6 +189,68 @@ def test_what_producers_kept_during_an_outage_is_read_at_once_afterwards(rounds:
     assert rounds.lost() == 0
 
 
+def test_what_a_steady_reader_finds_deleted_after_an_outage_is_lost(rounds: Rounds) -> None:
+    rounds.hold()
+    position, end = 40, 9_000
+    for _ in range(60):
+        position, end = position + 40, end + 40
+        rounds.commit(position)
+        rounds.round(0, end)
+    rounds.now_ms += 130_000  # Kafka is away; then as fast as ever it could have read 3,240
+    for _ in range(3):
+        end += 40
+        rounds.round(position + 3_000, end)
+    rounds.commit(position + 3_040)
+    rounds.round(position + 3_000, end)
+    rounds.round(position + 3_000, end)
+
+    assert rounds.lost() == 3_000
+
+
+def read_without_membership(rounds: Rounds) -> None:
+    """A consumer that assigns itself its partitions reads up to 1,050 of 9,000 messages."""
+    rounds.release()
+    for position in range(100, 1_100, 50):
+        rounds.commit(position)
+        rounds.round(0, 9_000)
+
+
+def test_who_assigns_itself_its_partitions_may_have_fetched_what_is_deleted(
+    rounds: Rounds,
+) -> None:
+    """Nothing but its commits is seen; what was deleted it has fetched, and it reads on."""
+    read_without_membership(rounds)
+    for position in range(1_100, 2_100, 50):
+        rounds.commit(position)
+        rounds.round(1_650, 9_000)
+
+    assert rounds.lost() == 0
+
+
+def test_who_assigned_itself_its_partitions_and_commits_the_same_offset_loses_what_is_deleted(
+    rounds: Rounds,
+) -> None:
+    rounds.release()
+    for _ in range(12):
+        rounds.commit(100)
+        rounds.round(0, 900)
+    for _ in range(5):
+        rounds.commit(100)
+        rounds.round(400, 900)
+
+    assert rounds.lost() == 300
+
+
+def test_who_assigned_itself_its_partitions_and_ended_loses_what_is_deleted(
+    rounds: Rounds,
+) -> None:
+    read_without_membership(rounds)
+    for _ in range(20):
+        rounds.round(1_650, 9_000)
+
+    assert rounds.lost() == 600
+
+
 def test_a_member_of_which_little_is_known_has_time_to_commit(rounds: Rounds) -> None:
     """It reads and deletes all the time, and commits every 150 s."""
     rounds.hold()
@@ -231,12 +293,16 @@ def test_a_member_that_retention_overtakes_loses_what_it_cannot_have_read(rounds
     assert rounds.lost() == 50_000 - 110
 
 
-def test_a_member_that_reads_on_what_it_has_fetched_loses_nothing(rounds: Rounds) -> None:
+@pytest.mark.parametrize("start", [1_001, 1_005, 1_008, 1_009])
+@pytest.mark.parametrize("since", [120, 1_000])
+def test_a_member_that_reads_on_what_it_has_fetched_loses_nothing(
+    rounds: Rounds, start: int, since: int
+) -> None:
     """The messages are deleted from the log, not from the memory of the client."""
     rounds.hold()
     for offset in range(20, 1_500, 10):
         rounds.commit(offset)
-        rounds.round(1_005 if offset >= 120 else 0, 100_000)
+        rounds.round(start if offset >= since else 0, 100_000)
 
     assert rounds.lost() == 0
 

@@ -1,5 +1,6 @@
 """What stands on /metrics: our own names."""
 
+import asyncio
 import gzip
 import os
 import re
@@ -11,8 +12,9 @@ import pytest
 
 from lagwatch.core.causes import CAUSES
 from lagwatch.core.model import EpochMs, GroupStatus, RuleSet, TimeLagReason
-from lagwatch.metrics import ClusterState, table
-from lagwatch.metrics.metric import Format, Kind
+from lagwatch.metrics import ClusterMetrics, table
+from lagwatch.metrics.explained import explained_in_turns
+from lagwatch.metrics.metric import Format, MetricKind
 from lagwatch.ports.deployments import Deployment
 from lagwatch.ports.reports import GroupsGone
 from lagwatch.query import SnapshotQueries
@@ -36,7 +38,7 @@ def behind(
 
 
 @BOTH
-def test_a_partition_tells_its_lag_its_offset_and_their_ages(form) -> None:
+def test_a_partition_says_its_lag_its_offset_and_their_ages(form) -> None:
     scrape = Scrape(behind(), form=form)
 
     labels = {"cluster": "here", "group": "g", "topic": "t", "partition": "0"}
@@ -96,7 +98,7 @@ def test_exactly_one_status_and_one_state_hold() -> None:
     assert state == {"Stable": 1}
 
 
-def test_a_group_that_is_not_ok_tells_how_many_partitions_by_which_rule_and_since_when() -> None:
+def test_a_group_that_is_not_ok_says_how_many_partitions_by_which_rule_and_since_when() -> None:
     scrape = Scrape(behind(), partition_budget=1)
 
     assert scrape.value("lagwatch_group_partitions", group="g", status="STOP") == 1
@@ -189,6 +191,28 @@ class TestExplained:
         assert Scrape(well).labels("lagwatch_group_cause_info") == []
         assert Scrape(stale).labels("lagwatch_group_cause_info") == []
 
+    def test_other_work_is_done_between_two_groups(self) -> None:
+        groups = [f"g-{number}" for number in range(20)]
+        trouble = Cluster(
+            topics={"t": [(0, 2000)]},
+            commits={(group, "t", 0): 900 for group in groups},
+            infos=[info(group, "Empty") for group in groups],
+            silent_s=960,
+        )
+        queries = SnapshotQueries({trouble.name: trouble.monitor}, health=lambda: ())
+
+        async def turns_of_others() -> int:
+            task = asyncio.create_task(explained_in_turns(queries, trouble.monitor.snapshot))
+            turns = 0
+            while not task.done():
+                await asyncio.sleep(0)
+                turns += 1
+            assert {each.group for each in task.result()} == set(groups)
+            return turns
+
+        assert asyncio.run(turns_of_others()) >= len(groups)
+
+    @pytest.mark.slow
     def test_groups_are_explained_until_the_partitions_are_spent(self) -> None:
         trouble = Cluster(
             topics={"t": [(0, 2000)] * 3000, "s": [(0, 2000)]},
@@ -215,14 +239,14 @@ def test_a_group_that_could_not_be_asked_has_neither_state_nor_members() -> None
     assert scrape.values("lagwatch_group_members") == []
 
 
-def test_a_partition_that_is_not_ok_tells_its_verdict() -> None:
+def test_a_partition_that_is_not_ok_says_its_verdict() -> None:
     scrape = Scrape(behind())
 
-    told = {
+    answered = {
         labels["partition"]: labels["status"]
         for labels in scrape.labels("lagwatch_partition_status")
     }
-    assert told == {"0": "STOP", "2": "UNKNOWN"}
+    assert answered == {"0": "STOP", "2": "UNKNOWN"}
 
 
 @pytest.mark.parametrize(("silent_s", "status"), [(60, "UNKNOWN"), (960, "STOP")])
@@ -231,11 +255,11 @@ def test_by_the_default_rules_one_commit_is_too_little_to_call_a_minute_a_stop(
 ) -> None:
     scrape = Scrape(behind(silent_s=silent_s, rules=RuleSet.LAGWATCH, described=False))
 
-    told = {
+    answered = {
         labels["partition"]: labels["status"]
         for labels in scrape.labels("lagwatch_partition_status")
     }
-    assert told == {"0": status, "2": "UNKNOWN"}
+    assert answered == {"0": status, "2": "UNKNOWN"}
 
 
 def test_the_owner_stands_beside_the_partition_it_holds() -> None:
@@ -308,6 +332,12 @@ def test_rebalances_and_errors_are_counted() -> None:
     assert scrape.value("lagwatch_backlog_records") == 3
     assert scrape.value("lagwatch_commits_total") == 1
     assert scrape.value("lagwatch_last_success_timestamp_seconds") == START_MS / 1000 + 2
+
+
+def test_rebalances_that_polling_does_not_show_have_no_series() -> None:
+    polled = Cluster(topics={"t": [(0, 9)]}, commits={("g", "t", 0): 9}, rebalances=None)
+
+    assert "lagwatch_rebalances_total" not in {each.name for each in Scrape(polled).samples}
 
 
 def test_several_clusters_share_each_family() -> None:
@@ -520,7 +550,7 @@ def test_rounds_and_answers_are_counted_with_their_durations() -> None:
     assert [line for line in lines if "_created" in line] == []
 
 
-def test_the_last_deployment_of_a_group_is_told_with_its_version() -> None:
+def test_the_last_deployment_of_a_group_is_reported_with_its_version() -> None:
     made, state = exporter(behind())
     deployed = Deployment(
         cluster="here", group="g", at_ms=EpochMs(START_MS), version="1.4", note="", offsets={}
@@ -537,7 +567,7 @@ def test_a_collector_says_what_it_costs_while_it_runs() -> None:
     made, state = exporter(behind())
     running = replace(state.clusters[0], collector_pid=os.getpid())
 
-    def values(clusters: tuple[ClusterState, ...]) -> dict[str, float]:
+    def values(clusters: tuple[ClusterMetrics, ...]) -> dict[str, float]:
         rendered = made.render(replace(state, clusters=clusters), Format.PROMETHEUS)
         found = re.findall(
             r'^lagwatch_collector_(\w+)\{cluster="here"\} (.+)$',
@@ -585,8 +615,8 @@ def test_the_table_keeps_the_rules_for_names() -> None:
     assert len({metric.name for metric in table.ALL}) == len(table.ALL)
     for metric in table.ALL:
         assert metric.name.startswith("lagwatch_")
-        assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
-        assert metric.name.endswith("_info") == (metric.kind is Kind.INFO)
+        assert metric.name.endswith("_total") == (metric.kind is MetricKind.COUNTER)
+        assert metric.name.endswith("_info") == (metric.kind is MetricKind.INFO)
         assert metric.family.removesuffix("_rows").endswith(metric.unit)
         assert not {"\\", '"', "\n"} & set(metric.help)
 

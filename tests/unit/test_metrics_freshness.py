@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lagwatch.core.model import EpochMs
-from lagwatch.metrics import ClusterState
+from lagwatch.metrics import ClusterMetrics
 from lagwatch.ports.reports import LogEnds
 from tests.support.scraped import Cluster, Scrape, info, text
 
@@ -42,13 +42,13 @@ class _Told(Cluster):
         self.changes = changes
         return self
 
-    def state(self) -> ClusterState:
+    def state(self) -> ClusterMetrics:
         state = super().state()
         snapshot = self.changes.pop("snapshot", state.snapshot)
         return replace(state, snapshot=snapshot, health=replace(state.health, **self.changes))
 
 
-def _told(**changes) -> list[str]:
+def _written_lines(**changes) -> list[str]:
     """The lines of /metrics."""
     cluster = _Told(topics={"t": [(10, 100)]}, commits={("g", "t", 0): 60})
     return text(cluster.changed(**changes)).splitlines()
@@ -112,10 +112,10 @@ def test_messages_that_a_member_may_have_read_and_had_deleted_are_not_lost() -> 
 
 
 @pytest.mark.parametrize(("skew_s", "lines"), [(None, 0), (30.0, 1), (-0.5, 1)])
-def test_age_and_skew_are_told_and_an_unknown_skew_is_absent(
+def test_age_and_skew_are_reported_and_an_unknown_skew_is_absent(
     skew_s: float | None, lines: int
 ) -> None:
-    written = _told(ready=False, stale=True, data_age_s=171.0, clock_skew_s=skew_s)
+    written = _written_lines(ready=False, stale=True, data_age_s=171.0, clock_skew_s=skew_s)
 
     assert 'lagwatch_cluster_ready{cluster="here"} 0' in written
     assert 'lagwatch_data_age_seconds{cluster="here"} 171.0' in written
@@ -160,7 +160,7 @@ def test_counters_go_on_while_the_data_are_stale() -> None:
 
 
 def test_a_cluster_without_a_complete_round_has_no_data() -> None:
-    written = _told(ready=False, data_age_s=12.0, snapshot=None)
+    written = _written_lines(ready=False, data_age_s=12.0, snapshot=None)
 
     assert [line for line in written if line.startswith("lagwatch_lag_messages{")] == []
     assert 'lagwatch_cluster_ready{cluster="here"} 0' in written

@@ -1,5 +1,7 @@
 """Reports in, snapshots out: admission, lag at the commit, topics and groups that come and go."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,13 +13,14 @@ from lagwatch.core.model import (
     PartitionStatus,
     Rule,
     RuleSet,
+    SharePartition,
     TimeLagBound,
     TimeLagReason,
     UnknownReason,
 )
 from lagwatch.errors import NotFoundError
 from lagwatch.monitor import ClusterMonitor
-from lagwatch.monitor.cluster import MonitorSettings
+from lagwatch.monitor.settings import MonitorSettings
 from lagwatch.ports.reports import (
     Backlog,
     CollectorStarted,
@@ -26,6 +29,7 @@ from lagwatch.ports.reports import (
     GroupsGone,
     GroupsSeen,
     LogEnds,
+    SharesSeen,
     SourceHealth,
     SourceKind,
     Topics,
@@ -37,7 +41,7 @@ RULES = pytest.mark.parametrize("rules", RuleSet, ids=str)
 
 
 class Story:
-    """A cluster told second by second: what a collector would report of it."""
+    """A cluster reported second by second: what a collector would report of it."""
 
     def __init__(self, **settings) -> None:
         self.now_ms = START_MS
@@ -268,6 +272,69 @@ def test_commits_that_came_before_their_topic_was_known_are_kept(rules, lag, sta
     assert verdict.partitions[0].current_lag == 10
     assert verdict.partitions[0].start.lag == lag
     assert verdict.status is status
+
+
+def test_what_a_share_group_has_done_is_shown_with_the_offset_that_was_judged(story) -> None:
+    story.topics(t=1)
+    story.ends(t=100)
+
+    def done(start: int, completed: int) -> None:
+        story.wait(2)
+        story.commit(("g", "t", 0, start + completed))
+        share = SharePartition(
+            start_offset=start, completed=completed, delivered_again=0, most_deliveries=0
+        )
+        story.apply(SharesSeen(partitions={("g", "t", 0): share}))
+
+    done(10, 5)
+    story.wait(2)
+    story.ends(t=100)
+    done(40, 7)
+    (before,) = story.verdict().partitions
+    story.wait(2)
+    story.ends(t=100)
+    (after,) = story.verdict().partitions
+
+    assert (before.end.offset, before.share.start_offset, before.share.completed) == (15, 10, 5)
+    assert (after.end.offset, after.share.start_offset, after.share.completed) == (47, 40, 7)
+
+
+@pytest.mark.parametrize("number", [1, 2, 4])
+def test_an_answer_is_of_one_instant_whatever_is_committed_after_the_judgement(number) -> None:
+    story = Story(min_distance_ms=100)
+    story.topics(t=1)
+    for offset in (10, 20, 30):
+        story.commit(("g", "t", 0, offset))
+        story.wait(2)
+        story.ends(t=100)
+    before = story.verdict()
+    assert before.partitions[0].end.offset == 30
+
+    # it was made before the newest log ends: it waits for none
+    for more in range(number):
+        at_ms = story.now_ms - 1800 + more * 200
+        story.commit(("g", "t", 0, 40 + more), at_ms=at_ms)
+    (after,) = story.queries.verdict("here", "g", show_all=True).partitions
+
+    assert (after.end, after.current_lag) == (before.partitions[0].end, 70)
+    if number < 3:  # else the first entry has left the window
+        assert after.evidence == before.partitions[0].evidence
+    assert story.verdict().partitions[0].end.offset == 39 + number
+
+
+def test_a_commit_that_was_merged_since_the_judgement_is_still_shown(story) -> None:
+    story.topics(t=1)
+    for offset in (10, 30):
+        story.commit(("g", "t", 0, offset))
+        story.wait(2)
+        story.ends(t=100)
+    story.verdict()
+
+    story.commit(("g", "t", 0, 31), at_ms=story.now_ms - 1900)
+    (partition,) = story.queries.verdict("here", "g", show_all=True).partitions
+
+    assert (partition.start.offset, partition.end.offset, partition.current_lag) == (10, 30, 70)
+    assert partition.end.lag is None
 
 
 def test_a_group_that_deletes_its_offsets_leaves(story) -> None:
@@ -653,6 +720,13 @@ def test_a_partition_that_is_held_and_never_committed_does_not_expire(story) -> 
         assert story.verdict().rule is Rule.NEVER_COMMITS
 
 
+def test_the_lag_of_a_partition_that_is_read_and_never_committed_counts_as_unknown(story) -> None:
+    _hold_without_commits(story, "g")
+
+    verdict = story.verdict()
+    assert (verdict.known_lag, verdict.unknown_partitions) == (None, 1)
+
+
 def test_the_row_of_a_forgotten_group_is_not_taken_from_its_next_owner(story) -> None:
     _hold_without_commits(story, "g")
     story.monitor.forget("g", None)
@@ -784,7 +858,10 @@ def test_a_commit_that_stays_ahead_of_the_log_end_is_found(story) -> None:
         story.wait(4)
         story.ends(t=[100])
 
-    assert story.verdict().rule is Rule.AHEAD_OF_LOG_END
+    verdict = story.verdict()
+    assert verdict.rule is Rule.AHEAD_OF_LOG_END
+    assert (verdict.total_lag, verdict.time_lag_s) == (0, None)
+    assert verdict.time_lag_reason is TimeLagReason.AHEAD_OF_LOG_END
 
 
 def test_an_old_commit_is_ahead_of_a_log_end_that_was_read_after_the_newest_commits(story) -> None:
@@ -822,6 +899,32 @@ def test_a_pause_that_began_before_lagwatch_watched_is_one_of_the_past(
 
     usual_h = story.monitor.pace.pause_ms(np.array([0]))[0] / 3_600_000
     assert usual_h == pytest.approx(known_h, abs=0.1)
+
+
+def test_a_stopped_group_catches_up_no_more_though_its_window_is_longer_than_its_silence(
+    story,
+) -> None:
+    story.apply(Backlog(read=0, total=0, ready=True))
+    story.topics(t=1)
+    story.ends(t=[100_000])
+    for step in range(1, 15):
+        story.commit(("g", "t", 0, 2_000 + 3_000 * step))
+        for _ in range(12):
+            story.wait(10)
+            story.ends(t=[100_000])
+            story.groups()
+    story.apply(GroupsSeen(groups=(replace(_held("g"), state="Empty", members=()),), complete=True))
+    seen = set()
+    for _ in range(60):
+        story.wait(10)
+        story.ends(t=[100_000])
+        story.groups()
+        status = story.verdict().status
+        whole = story.queries.outlook("here", "g").whole
+        if story.verdict().partitions[0].status is PartitionStatus.STOP:
+            seen.add((whole.consumed_per_s, whole.catch_up_s, whole.catch_up_reason.value))
+
+    assert seen == {(0.0, None, "not_moving")}, status
 
 
 def test_a_group_that_catches_up_has_its_rates_and_an_end(story) -> None:

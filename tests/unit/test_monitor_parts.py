@@ -125,6 +125,8 @@ def topics(*log_end: int, **more) -> TopicColumns:
         log_end=columns(*log_end),
         last_stable=more.get("last_stable", unknown),
         leader=np.ones(len(log_end), np.int32),
+        ids=("",),
+        read_ms=unknown,
     )
 
 
@@ -373,7 +375,7 @@ class TestClockSkew:
         assert self.skew(*[30_000] * 9).corrected_ms == 0
 
     @pytest.mark.parametrize("ahead_ms", [30_000, -30_000])
-    def test_the_quickest_batch_tells_the_skew(self, ahead_ms) -> None:
+    def test_the_quickest_batch_says_the_skew(self, ahead_ms) -> None:
         delays_ms = [500, 100, 900, 40, 3000, 200, 200, 200, 200, 200]
 
         skew = self.skew(*[ahead_ms + delay for delay in delays_ms])
@@ -503,7 +505,7 @@ class TestPartitionStates:
 
         assert self.read(states, "known_ms", 7, 6, 5) == [UNKNOWN, 10_000, 10_000]
 
-    def test_instants_are_told_on_kafkas_clock(self) -> None:
+    def test_instants_are_reported_on_kafkas_clock(self) -> None:
         states = self.states(2)
         states.round(self.round(10, (5, -1)), topics(5, 5))
 

@@ -1,4 +1,4 @@
-"""How the offsets topic is followed: where reading begins, what is told, when it is ready."""
+"""How the offsets topic is followed: where reading begins, what is reported, when it is ready."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -13,20 +13,21 @@ from lagwatch.errors import SourceError
 from lagwatch.pollers.facts import Facts
 from lagwatch.pollers.filters import Filters
 from lagwatch.pollers.groups import GroupPoller
-from lagwatch.pollers.known import KnownCommits, LastOffsets
+from lagwatch.pollers.known import LastOffsets, ReaderProgress
 from lagwatch.pollers.loop import Wake
 from lagwatch.pollers.offsets_topic import OffsetsTopicPoller
+from lagwatch.pollers.surroundings import Surroundings
 from lagwatch.pollers.topics import TopicPoller
 from lagwatch.ports.kafka import (
+    ConsumedRecords,
     GroupDescriptions,
     GroupListing,
     ListedGroup,
-    Records,
     Span,
     TopicIds,
     TopicListing,
 )
-from lagwatch.ports.reports import Backlog, Commits, GroupsGone, Report
+from lagwatch.ports.reports import Backlog, Commits, GroupsGone, GroupsSeen, Report
 from tests.support.wire import (
     encode_group_key,
     encode_group_value,
@@ -57,10 +58,10 @@ class InMemoryOffsetsTopic:
         self.positions = dict(positions)
         self.assigned.append(dict(positions))
 
-    async def read(self) -> Records:
+    async def read(self) -> ConsumedRecords:
         batch = [each for each in self.records if each[1] >= self.positions.get(each[0], 1 << 60)]
         self.positions.update({each: self.ends[each] for each in self.positions})
-        return Records(
+        return ConsumedRecords(
             keys=[key for *_, key, _ in batch],
             values=[value for *_, value in batch],
             orders=np.array([offset for _, offset, *_ in batch], np.int64),
@@ -69,7 +70,7 @@ class InMemoryOffsetsTopic:
 
 
 class NoTopics:
-    """Only the offsets topic, with as many partitions as told."""
+    """Only the offsets topic, with as many partitions as the test says."""
 
     def __init__(self) -> None:
         self.partitions = 0
@@ -103,7 +104,7 @@ class SomeGroups:
 
 
 class Scene:
-    """A poller of the offsets topic with its surroundings, and what it tells."""
+    """A poller of the offsets topic with its surroundings, and what it reports."""
 
     def __init__(
         self,
@@ -116,7 +117,7 @@ class Scene:
     ) -> None:
         clock, filters = SystemClock(), Filters(ClusterSettings(bootstrap="b:1"))
         self.reports: list[Report] = []
-        self.known = KnownCommits(clock)
+        self.known = ReaderProgress(clock)
         facts = Facts(clock=clock, send=self._keep, commits_mode="offsets-topic")
         self.listing = NoTopics()
         self.topics = TopicPoller(
@@ -137,20 +138,23 @@ class Scene:
             send=self._keep,
             wake=Wake(),
             interval_s=60.0,
+            counts=lambda: True,
         )
         self.poller = OffsetsTopicPoller(
             source,
+            Surroundings(
+                filters=filters,
+                topics=self.topics,
+                groups=self.groups,
+                facts=facts,
+                last=LastOffsets(),
+                clock=clock,
+                send=self._keep,
+            ),
             cluster="c",
             topic=TOPIC,
-            filters=filters,
-            topics=self.topics,
-            groups=self.groups,
-            facts=facts,
-            clock=clock,
-            send=self._keep,
             known=self.known,
             keys=CommitKeys(filters.commit),
-            last=LastOffsets(),
             start=start,
             resume=resume or {},
             resume_id=resume_id,
@@ -264,7 +268,7 @@ def test_positions_wait_while_it_is_open_whether_a_group_is_gone() -> None:
     assert not scene.gone()
 
 
-def test_a_new_generation_after_the_backlog_is_a_rebalance_told_with_the_group() -> None:
+def test_a_new_generation_after_the_backlog_is_a_rebalance_reported_with_the_group() -> None:
     source = InMemoryOffsetsTopic(generation(0, 1), ends={0: 1})
     scene = Scene(source)
     asyncio.run(poll(scene))
@@ -274,8 +278,8 @@ def test_a_new_generation_after_the_backlog_is_a_rebalance_told_with_the_group()
     asyncio.run(poll(scene))
     asyncio.run(poll_groups(scene))
 
-    told = [dict(each.rebalances) for each in scene.reports if hasattr(each, "rebalances")]
-    assert told == [{"g": 1}]
+    counts = [each.rebalances for each in scene.reports if isinstance(each, GroupsSeen)]
+    assert counts == [{"g": 1}]
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import numpy as np
 
 from lagwatch.core.model import EpochMs
 from lagwatch.monitor import ClusterMonitor
-from lagwatch.monitor.cluster import MonitorSettings
+from lagwatch.monitor.settings import MonitorSettings
 from lagwatch.ports.reports import (
     Backlog,
     CollectorFacts,

@@ -1,4 +1,4 @@
-"""When pollers ask, what they tell, and what they do when refused."""
+"""When pollers ask, what they report, and what they do when refused."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -18,9 +18,10 @@ from lagwatch.pollers.filters import Filters
 from lagwatch.pollers.groups import GroupPoller
 from lagwatch.pollers.known import KeyRows, LastOffsets
 from lagwatch.pollers.log_ends import LogEndPoller
-from lagwatch.pollers.loop import Pace, PollLoop, Wake
+from lagwatch.pollers.loop import PollLoop, PollPace, Wake
 from lagwatch.pollers.offsets_topic import HOLD_S, Tombstones
 from lagwatch.pollers.quiet import FEW_PARTITIONS, RESTS_AFTER_S, WHOLE_EVERY_S, QuietPartitions
+from lagwatch.pollers.surroundings import Surroundings
 from lagwatch.pollers.topics import TopicPoller
 from lagwatch.ports.kafka import (
     CommittedOffsets,
@@ -87,7 +88,7 @@ class Outbox:
 
 
 class Scripted:
-    """A poller whose rounds end as told."""
+    """A poller whose rounds end as the test says."""
 
     source = SourceKind.TOPICS
 
@@ -106,12 +107,12 @@ def refusal(kind: str = "timeout", message: str = "no answer") -> SourceError:
 
 
 def run_loop(poller: Scripted, clock: StepClock, outbox: Outbox, interval_s: float = 60.0) -> None:
-    loop = PollLoop(poller, pace=Pace(interval_s=interval_s), clock=clock, send=outbox)
+    loop = PollLoop(poller, pace=PollPace(interval_s=interval_s), clock=clock, send=outbox)
     with pytest.raises(EnoughError):
         asyncio.run(loop.run())
 
 
-def test_a_refused_round_is_told_and_retried_with_back_off() -> None:
+def test_a_refused_round_is_reported_and_retried_with_back_off() -> None:
     clock, outbox = StepClock(naps=3), Outbox()
 
     run_loop(Scripted(refusal()), clock, outbox)
@@ -120,8 +121,12 @@ def test_a_refused_round_is_told_and_retried_with_back_off() -> None:
     assert first <= 0.5
     assert second <= 1.0
     assert third <= 2.0
-    told = outbox.of(SourceHealth)
-    assert (told[0].ok, told[0].error_kind, told[0].message) == (False, "timeout", "no answer")
+    reported = outbox.of(SourceHealth)
+    assert (reported[0].ok, reported[0].error_kind, reported[0].message) == (
+        False,
+        "timeout",
+        "no answer",
+    )
 
 
 def test_after_a_good_round_the_interval_holds_again() -> None:
@@ -133,20 +138,24 @@ def test_after_a_good_round_the_interval_holds_again() -> None:
     assert [each.ok for each in outbox.of(SourceHealth)] == [False, True, True]
 
 
-def test_a_round_that_failed_in_part_is_told_and_not_hurried() -> None:
+def test_a_round_that_failed_in_part_is_reported_and_not_hurried() -> None:
     clock, outbox = StepClock(naps=1), Outbox()
 
     run_loop(Scripted(["broker 2 is silent"]), clock, outbox)
 
-    (told,) = outbox.of(SourceHealth)
-    assert (told.ok, told.error_kind, told.message) == (False, "partial", "broker 2 is silent")
+    (reported,) = outbox.of(SourceHealth)
+    assert (reported.ok, reported.error_kind, reported.message) == (
+        False,
+        "partial",
+        "broker 2 is silent",
+    )
     assert clock.slept_s == [60.0]
 
 
-def test_a_loop_gives_up_on_the_kinds_it_was_told_to() -> None:
+def test_a_loop_gives_up_on_the_kinds_it_was_set_to() -> None:
     loop = PollLoop(
         Scripted(refusal("authorization")),
-        pace=Pace(interval_s=1.0),
+        pace=PollPace(interval_s=1.0),
         clock=StepClock(),
         send=Outbox(),
         give_up_on=frozenset({"authorization"}),
@@ -218,11 +227,11 @@ def test_a_name_is_kept_that_allow_finds_and_deny_does_not(
 
 
 def test_many_names_are_summed_up() -> None:
-    told = sentences((f"t{number:02}" for number in range(25)), "{name} is hidden")
+    reported = sentences((f"t{number:02}" for number in range(25)), "{name} is hidden")
 
-    assert len(told) == 21
-    assert told[0] == "t00 is hidden"
-    assert told[-1] == "and 5 more like this"
+    assert len(reported) == 21
+    assert reported[0] == "t00 is hidden"
+    assert reported[-1] == "and 5 more like this"
 
 
 def listing(leaders: dict[str, list[int]]) -> TopicListing:
@@ -273,6 +282,17 @@ class Desk:
             interval_s=60.0,
         )
 
+    def surroundings(self, groups: GroupPoller) -> Surroundings:
+        return Surroundings(
+            filters=self.filters,
+            topics=self.topics,
+            groups=groups,
+            facts=self.facts,
+            last=LastOffsets(),
+            clock=self.clock,
+            send=self.outbox,
+        )
+
     def poll(self) -> list[Topics]:
         before = len(self.outbox.of(Topics))
         asyncio.run(_awaited(self.topics.poll_once))
@@ -294,7 +314,7 @@ async def _awaited(call: Callable[[], Awaitable[object]]) -> None:
     await call()
 
 
-def test_topics_are_told_once_and_again_when_they_change() -> None:
+def test_topics_are_reported_once_and_again_when_they_change() -> None:
     source = InMemoryTopics({"a": ("id-a", [1])})
     desk = Desk(source)
 
@@ -306,7 +326,7 @@ def test_topics_are_told_once_and_again_when_they_change() -> None:
     assert (grown.version, grown.partitions.tolist(), grown.leader.tolist()) == (2, [2], [1, 2])
 
 
-def test_a_doubt_makes_all_ids_be_asked_for_and_a_new_one_is_told() -> None:
+def test_a_doubt_makes_all_ids_be_asked_for_and_a_new_one_is_reported() -> None:
     source = InMemoryTopics({"a": ("id-a", [1])})
     desk = Desk(source)
     desk.poll()
@@ -314,9 +334,9 @@ def test_a_doubt_makes_all_ids_be_asked_for_and_a_new_one_is_told() -> None:
     source.topics["a"] = ("id-b", [1])
     assert desk.poll() == [], "ids are not asked for in every round"
     desk.topics.suspect(ids=True)
-    (told,) = desk.poll()
+    (reported,) = desk.poll()
 
-    assert told.ids == ("id-b",)
+    assert reported.ids == ("id-b",)
 
 
 def test_a_topic_that_is_filtered_out_takes_its_partitions_along() -> None:
@@ -324,14 +344,14 @@ def test_a_topic_that_is_filtered_out_takes_its_partitions_along() -> None:
         InMemoryTopics({"a": ("1", [1, 2]), "b": ("2", [3]), "c": ("3", [4, 5])}), topic_deny="^b"
     )
 
-    (told,) = desk.poll()
+    (reported,) = desk.poll()
 
-    assert told.names == ("a", "c")
-    assert told.leader.tolist() == [1, 2, 4, 5]
+    assert reported.names == ("a", "c")
+    assert reported.leader.tolist() == [1, 2, 4, 5]
     assert desk.topics.partitions_of("b") == 1
 
 
-def test_a_topic_that_commits_name_and_that_is_hidden_is_told_with_its_acl() -> None:
+def test_a_topic_that_commits_name_and_that_is_hidden_is_reported_with_its_acl() -> None:
     source = InMemoryTopics({"a": ("1", [1])})
     source.hidden = {"secret"}
     desk = Desk(source)
@@ -344,14 +364,14 @@ def test_a_topic_that_commits_name_and_that_is_hidden_is_told_with_its_acl() -> 
     assert "Allow DESCRIBE on TOPIC secret" in facts.unseen[0]
 
 
-def test_the_first_commit_of_the_present_id_is_told() -> None:
+def test_the_first_commit_of_the_present_id_is_reported() -> None:
     desk = Desk(InMemoryTopics({"a": ("new", [1]), "b": ("id-b", [1])}))
     for topic_id, at_ms in (("old", 1_000), ("new", 3_000), ("new", 2_000)):
         desk.topics.named("a", topic_id, at_ms)
 
-    (told,) = desk.poll()
+    (reported,) = desk.poll()
 
-    assert told.first_commit_ms == {"a": 2_000}
+    assert reported.first_commit_ms == {"a": 2_000}
 
 
 def test_a_commit_that_names_another_id_makes_the_ids_be_asked_for() -> None:
@@ -362,10 +382,10 @@ def test_a_commit_that_names_another_id_makes_the_ids_be_asked_for() -> None:
     source.topics["a"] = ("new", [1])
 
     desk.topics.named("a", "new", 2_000)
-    (told,) = desk.poll()
+    (reported,) = desk.poll()
 
-    assert told.ids == ("new",)
-    assert told.first_commit_ms == {"a": 2_000}
+    assert reported.ids == ("new",)
+    assert reported.first_commit_ms == {"a": 2_000}
 
 
 def test_a_commit_of_a_topic_that_was_deleted_before_raises_no_doubt() -> None:
@@ -382,7 +402,7 @@ def test_a_commit_of_a_topic_that_was_deleted_before_raises_no_doubt() -> None:
 
 
 class InMemoryLogEnds:
-    """Answers the next round as told."""
+    """Answers the next round as the test says."""
 
     def __init__(self) -> None:
         self.ends: list[int] = []
@@ -424,7 +444,7 @@ def log_end_poller(
     )
 
 
-def test_a_round_without_any_answer_is_a_failure_and_tells_nothing() -> None:
+def test_a_round_without_any_answer_is_a_failure_and_reports_nothing() -> None:
     desk, ends = Desk(InMemoryTopics({"a": ("1", [1, 1])})), InMemoryLogEnds()
     desk.poll()
     ends.ends = [-1, -1]
@@ -501,8 +521,10 @@ def test_partitions_that_rest_are_asked_for_every_thirty_seconds() -> None:
 
     assert sorted(asked, key=str) == [HEARTBEAT] * 10 + [WHOLE] * 2
     assert WHOLE in asked[:6]
-    told = scene.desk.outbox.of(LogEnds)[-1]
-    assert told.log_end.tolist() == scene.ends.ends, "what is not asked for is told as it was"
+    reported = scene.desk.outbox.of(LogEnds)[-1]
+    assert reported.log_end.tolist() == scene.ends.ends, (
+        "what is not asked for is reported as it was"
+    )
 
 
 def test_before_they_have_rested_for_long_every_round_asks_for_all() -> None:
@@ -551,8 +573,8 @@ def test_log_ends_name_the_version_of_the_topics_they_are_about() -> None:
 
     asyncio.run(_awaited(log_end_poller(desk, ends).poll_once))
 
-    (told,) = desk.outbox.of(LogEnds)
-    assert (told.version, told.log_end.tolist()) == (1, [5, -1])
+    (reported,) = desk.outbox.of(LogEnds)
+    assert (reported.version, reported.log_end.tolist()) == (1, [5, -1])
 
 
 class InMemoryGroups:
@@ -592,7 +614,9 @@ class InMemoryGroups:
             ]
 
 
-def group_poller(desk: Desk, source: InMemoryGroups) -> GroupPoller:
+def group_poller(
+    desk: Desk, source: InMemoryGroups, *, counts: Callable[[], bool] = lambda: True
+) -> GroupPoller:
     return GroupPoller(
         source,
         filters=desk.filters,
@@ -601,6 +625,7 @@ def group_poller(desk: Desk, source: InMemoryGroups) -> GroupPoller:
         send=desk.outbox,
         wake=Wake(),
         interval_s=30.0,
+        counts=counts,
     )
 
 
@@ -611,13 +636,29 @@ def test_groups_that_could_not_be_listed_stay_a_problem_until_they_can() -> None
 
     async def rounds() -> list[Sequence[str]]:
         source.problem = "a broker is silent"
-        told = [await poller.poll_once()]
+        reported = [await poller.poll_once()]
         source.problem = ""
-        told.append(await poller.poll_once())  # not yet due, and no group rebalanced
+        reported.append(await poller.poll_once())  # not yet due, and no group rebalanced
         await desk.clock.sleep(30.0)
-        return [*told, await poller.poll_once()]
+        return [*reported, await poller.poll_once()]
 
     assert asyncio.run(rounds()) == [["a broker is silent"], ["a broker is silent"], []]
+
+
+def test_groups_whose_offsets_are_polled_are_reported_without_a_count_of_rebalances() -> None:
+    source, counted = InMemoryGroups({}), [True]
+    desk = Desk(InMemoryTopics({}))
+    poller = group_poller(desk, source, counts=lambda: counted[0])
+
+    async def rounds() -> None:
+        poller.rebalanced("g")
+        await poller.poll_once()
+        counted[0] = False
+        await desk.clock.sleep(30.0)
+        await poller.poll_once()
+
+    asyncio.run(rounds())
+    assert [each.rebalances for each in desk.outbox.of(GroupsSeen)] == [{"g": 1}, None]
 
 
 def committed_poller(desk: Desk, source: InMemoryGroups) -> CommittedPoller:
@@ -625,28 +666,24 @@ def committed_poller(desk: Desk, source: InMemoryGroups) -> CommittedPoller:
     return CommittedPoller(
         source,
         source,
-        filters=desk.filters,
-        topics=desk.topics,
-        groups=groups,
-        facts=desk.facts,
-        last=LastOffsets(),
-        clock=desk.clock,
-        send=desk.outbox,
+        desk.surroundings(groups),
         interval_s=5.0,
     )
 
 
 def polled(desk: Desk, poller: CommittedPoller) -> list[tuple[int, int]]:
-    """(id, offset) of the rows one more round tells."""
+    """(id, offset) of the rows one more round reports."""
     before = len(desk.outbox.of(Commits))
     asyncio.run(_awaited(poller.poll_once))
-    told = desk.outbox.of(Commits)[before:]
+    reported = desk.outbox.of(Commits)[before:]
     return [
-        row for each in told for row in zip(each.key.tolist(), each.offset.tolist(), strict=True)
+        row
+        for each in reported
+        for row in zip(each.key.tolist(), each.offset.tolist(), strict=True)
     ]
 
 
-def test_an_offset_that_does_not_change_is_told_once() -> None:
+def test_an_offset_that_does_not_change_is_reported_once() -> None:
     source = InMemoryGroups({"g": {("t", 0): 5, ("t", 1): 7}})
     desk = Desk(InMemoryTopics({}))
     poller = committed_poller(desk, source)
@@ -657,7 +694,7 @@ def test_an_offset_that_does_not_change_is_told_once() -> None:
     assert polled(desk, poller) == [(1, 8)]
 
 
-def test_an_offset_of_a_topic_made_anew_is_told_though_its_number_is_the_same() -> None:
+def test_an_offset_of_a_topic_made_anew_is_reported_though_its_number_is_the_same() -> None:
     topics, source = InMemoryTopics({"t": ("id-1", [1])}), InMemoryGroups({"g": {("t", 0): 5}})
     desk = Desk(topics)
     desk.poll()
@@ -668,11 +705,11 @@ def test_an_offset_of_a_topic_made_anew_is_told_though_its_number_is_the_same() 
     asyncio.run(_awaited(lambda: desk.clock.sleep(10)))
     topics.topics["t"] = ("id-2", [1])
     desk.topics.suspect(ids=True)
-    (told,) = desk.poll()
+    (reported,) = desk.poll()
     asked_before = polled(desk, poller)
     source.at_ms = desk.clock.now_ms()
 
-    assert told.replaced_after_ms["t"] < desk.clock.now_ms()
+    assert reported.replaced_after_ms["t"] < desk.clock.now_ms()
     assert asked_before == [], "this answer may still be of the deleted topic"
     assert polled(desk, poller) == [(0, 5)]
     assert polled(desk, poller) == []
@@ -695,9 +732,9 @@ def test_a_topic_that_went_away_is_looked_for_while_it_has_committed_offsets() -
     assert called(desk), "not found, so it is looked for again"
     topics.topics["t"] = ("id-2", [1])
     desk.wake.answer()
-    (told,) = desk.poll()
+    (reported,) = desk.poll()
 
-    assert told.ids == ("id-2",)
+    assert reported.ids == ("id-2",)
     assert not called(desk)
     assert not desk.topics.gone
 
@@ -712,12 +749,12 @@ def test_a_polled_offset_that_went_back_makes_the_ids_be_asked_for() -> None:
 
     source.offsets["g"]["t", 0] = 5
     polled(desk, poller)
-    (told,) = desk.poll()
+    (reported,) = desk.poll()
 
-    assert told.ids == ("id-2",)
+    assert reported.ids == ("id-2",)
 
 
-def test_an_offset_that_vanished_is_told_as_removed_once() -> None:
+def test_an_offset_that_vanished_is_reported_as_removed_once() -> None:
     source = InMemoryGroups({"g": {("t", 0): 5, ("t", 1): 7}})
     desk = Desk(InMemoryTopics({}))
     poller = committed_poller(desk, source)
@@ -825,7 +862,7 @@ def test_a_group_of_another_kind_that_commits_is_a_streams_group() -> None:
 
     asyncio.run(rounds())
 
-    told = [
+    reported = [
         [(each.group, each.type) for each in seen.groups] for seen in desk.outbox.of(GroupsSeen)
     ]
-    assert told == [[("shares", "unknown"), ("streams", "streams")]] * 2
+    assert reported == [[("shares", "unknown"), ("streams", "streams")]] * 2

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from lagwatch.core.model import EpochMs, GroupStatus
+from lagwatch.errors import NotFoundError
 from lagwatch.monitor.progress import ReportedProgress
-from lagwatch.ports.reports import CommitsKnown, ProgressKnown
+from lagwatch.ports.reports import CommitsKnown, Progress, ProgressKnown
 from lagwatch.query import SnapshotQueries
 from lagwatch_api import create_app
 from tests.support.api_doubles import GivenSettings, RecordingCommands
@@ -85,6 +86,7 @@ def test_positions_are_shown_as_a_group_of_their_kind(job: _Job) -> None:
     assert (info.type, info.member_count) == ("flink", None)
 
 
+@pytest.mark.slow
 def test_a_job_that_falls_behind_is_found_by_the_same_rules(job: _Job) -> None:
     for step in range(120):
         job.live.produce("orders", 0, 50)
@@ -95,6 +97,7 @@ def test_a_job_that_falls_behind_is_found_by_the_same_rules(job: _Job) -> None:
     assert job.status() is GroupStatus.WARN
 
 
+@pytest.mark.slow
 def test_a_job_that_no_longer_reports_with_messages_to_read_is_stopped(job: _Job) -> None:
     for step in range(60):
         job.live.produce("orders", 0, 5)
@@ -139,6 +142,34 @@ def test_a_collector_that_begins_anew_leaves_the_job_as_it_is(job: _Job) -> None
     assert [partition.end.offset for partition in job.verdict.partitions] == [60, 60]
 
 
+def test_a_topic_that_a_job_does_not_read_any_more_is_no_part_of_it() -> None:
+    live = Live()
+    live.topics(orders=1, returns=1)
+    queries = SnapshotQueries({"here": live.monitor}, health=lambda: ())
+
+    def report(*topics: str, reads: tuple[str, ...] | None) -> list[str]:
+        live.wait(5)
+        number = len(topics)
+        progress = Progress(
+            group="sums",
+            kind="spark-checkpoint",
+            topic=topics,
+            partition=(0,) * number,
+            offset=(5,) * number,
+            at_ms=EpochMs(live.now_ms),
+            reads=reads,
+        )
+        live.monitor.apply(progress, EpochMs(live.now_ms))
+        live.wait(5)
+        live.judge()
+        verdict = queries.verdict("here", "sums", show_all=True)
+        return [each.topic for each in verdict.partitions]
+
+    assert report("orders", "returns", reads=("orders", "returns")) == ["orders", "returns"]
+    assert report("orders", reads=None) == ["orders", "returns"], "others may have been left out"
+    assert report("orders", reads=("orders",)) == ["orders"]
+
+
 def test_a_name_that_a_group_of_kafka_has_is_refused(job: _Job) -> None:
     job.live.assign("billing", ("orders", 0))
 
@@ -146,6 +177,40 @@ def test_a_name_that_a_group_of_kafka_has_is_refused(job: _Job) -> None:
 
     assert answer.status_code == 409
     assert "by another name" in answer.json()["message"]
+
+
+def test_a_partition_that_its_topic_does_not_have_is_refused(job: _Job) -> None:
+    for partition in (2, 900_000, 2**31 - 1):
+        answer = job.post({"positions": {"orders": {"0": 1, str(partition): 1}}})
+
+        assert answer.status_code == 400
+        assert f"positions.orders.{partition}" in answer.json()["message"]
+        assert "2 partitions, from 0 to 1" in answer.json()["message"]
+    job.round()
+    with pytest.raises(NotFoundError):
+        _ = job.verdict
+
+
+def test_a_topic_that_is_not_there_yet_has_no_millions_of_partitions(job: _Job) -> None:
+    assert job.post({"positions": {"later": {"10000": 1}}}).status_code == 400
+    assert job.post({"positions": {"later": {"9999": 1}, "too": {"0": 1}}}).status_code == 400
+    assert job.post({"positions": {"later": {"9998": 1}, "too": {"0": 1}}}).status_code == 200
+
+
+@pytest.mark.parametrize("at_ms", [0, 1_800_000_000])
+def test_an_instant_that_is_no_instant_of_today_is_refused(job: _Job, at_ms: int) -> None:
+    answer = job.report(1, 2, at_ms=at_ms)
+
+    assert answer.status_code == 400
+    assert "milliseconds since 1970" in answer.json()["message"]
+
+
+def test_a_report_that_comes_late_is_called_so(job: _Job) -> None:
+    now_ms = job.live.now_ms
+
+    late = [job.report(9, 9, at_ms=now_ms - ago).json()["late"] for ago in (2000, 1000, 1000, 1500)]
+
+    assert late == [False, False, False, True]
 
 
 def test_a_name_whose_progress_is_read_is_refused(job: _Job) -> None:
@@ -158,6 +223,7 @@ def test_a_name_whose_progress_is_read_is_refused(job: _Job) -> None:
 
 
 @pytest.mark.parametrize("readable", [True, False])
+@pytest.mark.slow
 def test_silence_is_a_stop_only_of_a_job_whose_progress_could_be_read(
     job: _Job, *, readable: bool
 ) -> None:

@@ -46,15 +46,12 @@ class Office:
             send=self.desk.outbox,
             wake=Wake(),
             interval_s=30.0,
+            counts=lambda: True,
         )
         self.sums, self.other = InMemoryProgress(), InMemoryProgress()
         self.poller = ProgressPoller(
             {"sums": self.sums, "other": self.other},
-            filters=self.desk.filters,
-            topics=self.desk.topics,
-            groups=self.groups,
-            clock=self.desk.clock,
-            send=self.desk.outbox,
+            self.desk.surroundings(self.groups),
             interval_s=5.0,
         )
         self.desk.poll()
@@ -94,6 +91,7 @@ def test_every_step_is_reported_at_its_instant() -> None:
         ("sums", [("orders", 0, 7), ("orders", 1, 6)], now_ms - 1000),
     ]
     assert office.desk.outbox.of(Progress)[0].kind == "in-memory"
+    assert office.desk.outbox.of(Progress)[0].reads == ("orders",)
 
 
 def test_instants_grow_and_are_never_ahead_of_now() -> None:

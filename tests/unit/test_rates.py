@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lagwatch.core.forecast import CatchUpReason, GroupOutlook, Outlook, of_group, outlooks
+from lagwatch.core.lags import POINTS, STEP_MS, PastLags, no_lags
 from lagwatch.core.log_end import LogEndHistory
-from lagwatch.core.rates import Rates, produced_around, rates
+from lagwatch.core.rates import Rates, Turn, produced_around, rates, turn
 from lagwatch.core.rows import WindowColumns
 
 R = CatchUpReason
@@ -52,10 +53,32 @@ def test_rates_are_those_of_the_windows_time() -> None:
 def test_a_silence_longer_than_usual_counts_as_reading_nothing() -> None:
     window = _window((20, 200), (25, 250), (30, 300))
 
-    _, consumed = _rates(window, _history(4), 100)
+    # 100 messages in 10 s, then 45 s more than the usual 5
+    assert _rates(window, _history(4), 80)[1] == pytest.approx(100 / 55)
+    assert _rates(window, _history(4), 100) == (4.0, 0.0), "silent for a minute more than usual"
 
-    # 100 messages in 10 s, then 65 s more than the usual 5
-    assert consumed == pytest.approx(100 / 75)
+
+def test_who_is_known_to_have_stopped_reads_nothing_however_short_the_silence_is() -> None:
+    window = _window((20, 200), (25, 250), (30, 300))
+
+    found = rates(
+        window,
+        np.zeros(1, np.int64),
+        _history(4),
+        now_ms=60_000,
+        skew_ms=0,
+        stopped=np.array([True]),
+    )
+
+    assert (float(found.consumed_per_s[0]), float(found.trend_per_s[0])) == (0.0, 4.0)
+
+
+@pytest.mark.parametrize("now_s", range(80, 88))
+def test_rates_are_known_at_any_moment_between_two_readings_of_log_ends(now_s: int) -> None:
+    """Ten commits in nine seconds, and a log end of up to seven seconds ago."""
+    window = _window(*((now_s - 9 + each, 10 * each) for each in range(10)))
+
+    assert _rates(window, _history(4, until_s=80), now_s) == (4.0, 10.0)
 
 
 def test_a_rewind_is_no_negative_reading() -> None:
@@ -122,8 +145,14 @@ def _outlook(
     committed: int = 5000,
     log_start: int = 0,
     error: float = 0.0,
+    turn: tuple[float, float] = (np.nan, np.nan),
+    gap_s: float = 0.0,
+    since_s: float = 0.0,
+    past: PastLags | None = None,
+    waits: bool = False,
 ) -> Outlook:
     columns = [np.array([each]) for each in (produced, consumed, error, 60.0, 9)]
+    slope, error_of_slope = (np.array([each]) for each in turn)
     found = outlooks(
         Rates(
             produced_per_s=columns[0],
@@ -131,13 +160,30 @@ def _outlook(
             spread_per_s=columns[2],
             span_s=columns[3],
             steps=columns[4],
+            turn=Turn(slope, error_of_slope**2, np.array([60.0])),
+            gap_s=np.array([gap_s]),
+            since_s=np.array([since_s]),
         ),
         lag=np.array([lag]),
+        waits=np.array([waits]),
         committed=np.array([committed]),
         log_start=np.array([log_start]),
         log_end=np.array([committed + max(lag, 0)]),
+        past=no_lags(1) if past is None else past,
     )
     return found[0]
+
+
+def test_a_group_behind_an_open_transaction_has_not_caught_up() -> None:
+    held = _outlook(10.0, 10.0, 0, waits=True)
+    assert (held.catch_up_s, held.catch_up_reason) == (None, R.WAITS_FOR_TRANSACTION)
+    assert (held.catch_up_low_s, held.catch_up_high_s) == (None, None)
+    reads_up_to_it = _outlook(10.0, 30.0, 1000, waits=True)
+    assert reads_up_to_it.catch_up_reason is R.CATCHING_UP
+
+    places = {("t", 0): _outlook(10.0, 10.0, 0), ("t", 1): held}
+    group = of_group(places, dict.fromkeys(places, 0))
+    assert (group.whole.catch_up_reason, group.slowest) == (R.WAITS_FOR_TRANSACTION, ("t", 1))
 
 
 @pytest.mark.parametrize(
@@ -184,6 +230,90 @@ def test_a_forecast_lies_within_its_interval(
 
 def test_a_speed_that_is_hardly_known_makes_the_upper_end_unknown() -> None:
     assert _outlook(10.0, 12.0, 1000, error=5.0).catch_up_high_s is None
+
+
+def _past(*lags: float) -> PastLags:
+    """The newest lags, ten seconds apart."""
+    past = no_lags(1)
+    past.lag[POINTS - len(lags) :, 0] = lags
+    past.commit_ms[:, 0] = STEP_MS * np.arange(POINTS)
+    return past
+
+
+def _interval(outlook: Outlook) -> tuple[float, float]:
+    assert outlook.catch_up_low_s is not None
+    high_s = outlook.catch_up_high_s
+    return outlook.catch_up_low_s, np.inf if high_s is None else high_s
+
+
+def test_the_interval_is_as_wide_as_past_forecasts_were_wrong() -> None:
+    calm = _past(*np.arange(40, 0, -1) * 100 + 1000)
+    # it rests for 40 of each 80 seconds, longer than the window shows
+    reads = np.cumsum(np.where(np.arange(40) % 8 < 4, 0, -200)) + 10_000
+    restless = _past(*reads)
+
+    told = {
+        name: _interval(_outlook(10.0, 20.0, 1000, past=past))
+        for name, past in (("none", no_lags(1)), ("calm", calm), ("restless", restless))
+    }
+
+    assert told["calm"][0] > told["none"][0]
+    assert told["calm"][1] < told["none"][1]
+    assert told["restless"][0] < told["none"][0]
+    assert told["restless"][1] > told["none"][1]
+
+
+def test_lags_before_it_was_last_caught_up_do_not_count() -> None:
+    reads = np.cumsum(np.where(np.arange(40) % 8 < 4, 0, -200)) + 10_000
+    broken = _past(*reads, np.nan)
+
+    assert _outlook(10.0, 20.0, 1000, past=broken) == _outlook(10.0, 20.0, 1000)
+
+
+def test_a_speed_that_falls_or_grows_moves_one_end_of_the_interval() -> None:
+    usual = _interval(_outlook(10.0, 30.0, 1000))
+    falls = _interval(_outlook(10.0, 30.0, 1000, turn=(-0.1, 0.01)))
+    grows = _interval(_outlook(10.0, 30.0, 1000, turn=(0.1, 0.01)))
+    chance = _interval(_outlook(10.0, 30.0, 1000, turn=(0.1, 0.2)))
+
+    assert falls[0] == usual[0]
+    assert falls[1] > usual[1] + 5
+    assert grows[1] == usual[1]
+    assert grows[0] < usual[0] - 5
+    assert chance == usual
+
+
+def test_past_lags_show_what_the_window_is_too_short_for() -> None:
+    # 300 messages less in the first ten seconds, then 5 fewer of them in each
+    falls = _past(*(20_000 - np.cumsum(300 - 5 * np.arange(30))))
+
+    usual, told = (_interval(_outlook(10.0, 26.0, 1000, past=past)) for past in (no_lags(1), falls))
+
+    assert told[1] > usual[1] * 1.1
+
+
+def test_what_was_probably_read_since_the_last_commit_is_not_left() -> None:
+    assert _outlook(10.0, 30.0, 1000, since_s=10.0).catch_up_s == 35.0
+    assert _outlook(10.0, 30.0, 100, since_s=10.0).catch_up_s == 0.0
+
+
+def test_that_it_has_caught_up_shows_at_the_next_commit() -> None:
+    at_once, later = (_interval(_outlook(10.0, 30.0, 1000, gap_s=gap_s)) for gap_s in (0.0, 60.0))
+
+    assert later == pytest.approx((at_once[0], at_once[1] + 60.0))
+
+
+def test_the_line_through_speeds_has_its_slope_and_error() -> None:
+    at_s = np.arange(0, 50, 5.0)[:, None]
+    known = np.ones(at_s.shape, np.bool_)
+
+    exact = turn(3 - 0.2 * at_s, at_s, known)
+    noise = turn(np.where(np.arange(10) % 2, 5.0, -5.0)[:, None], at_s, known)
+
+    assert exact.per_s2 == pytest.approx([-0.2])
+    assert exact.beyond_chance == pytest.approx([-0.2])
+    assert noise.beyond_chance == 0.0
+    assert np.isnan(turn(3 - 0.2 * at_s[:4], at_s[:4], known[:4]).per_s2).all()
 
 
 def test_loss_is_near_when_the_log_start_comes_closer() -> None:

@@ -11,8 +11,8 @@ from lagwatch.core.record import (
     BY_WORST,
     KINDS,
     Kind,
-    Reason,
     Records,
+    SampleReason,
     Text,
     concat,
     from_rows,
@@ -155,12 +155,15 @@ def test_live_samples_say_what_the_snapshot_says() -> None:
     live.wait(1)
     live.commit(("billing", "orders", 0, 60), ("billing", "orders", 1, 100))
     live.wait(1)
-    taken = capture(live.judge(), live.monitor.windows, {})
+    snapshot = live.judge()
+    taken = capture(snapshot, live.monitor.windows, {})
 
-    rows = list(live_samples(taken, np.arange(2), at_ms=NOON_MS, reason=Reason.INTERVAL).rows())
+    rows = list(
+        live_samples(taken, np.arange(2), at_ms=NOON_MS, reason=SampleReason.INTERVAL).rows()
+    )
     groups = list(
         group_samples(
-            taken, np.arange(1), at_ms=NOON_MS, reason=Reason.INTERVAL, interval_ms=30_000
+            taken, np.arange(1), at_ms=NOON_MS, reason=SampleReason.INTERVAL, interval_ms=30_000
         ).rows()
     )
 
@@ -171,6 +174,8 @@ def test_live_samples_say_what_the_snapshot_says() -> None:
     assert rows[0]["committed_offset"] == 60
     assert rows[0]["commit_ms"] == NOON_MS + 1000
     assert rows[0]["log_end_offset"] == 100
+    assert rows[0]["log_end_ms"] == snapshot.data_ms
+    assert rows[0]["topic_id"] == "id-orders"
     assert rows[0]["group_state"] == "Stable"
     assert groups[0]["total_lag"] == 40
     assert (groups[0]["max_lag_topic"], groups[0]["max_lag_partition"]) == ("orders", 0)

@@ -24,13 +24,13 @@ from lagwatch.core.rollback import Standing
 from lagwatch.errors import ConfigError
 from lagwatch.jobs.report import words
 from lagwatch.jobs.report.day import QUARTER_MS, Day, quarters, yesterday
-from lagwatch.jobs.report.deliver import bulletin, send
+from lagwatch.jobs.report.deliver import report_message, send
 from lagwatch.jobs.report.model import (
     VERSION,
     HeatMap,
-    Incident,
-    Objectives,
+    ObjectivesKept,
     Report,
+    ReportedIncident,
     Side,
     Trend,
 )
@@ -39,7 +39,7 @@ from lagwatch.jobs.report.parts import deployment_day, to_do, topic_advice, urge
 from lagwatch.jobs.report.text import text as plain
 from lagwatch.jobs.report.words import verdict
 from lagwatch.kafka.embedded.ports import free_ports
-from lagwatch.notify.announce import check
+from lagwatch.notify.broadcast import check
 from lagwatch.notify.words import rule as notified
 from tests.support.history import SetClock
 from tests.support.receiver import Receiver, Reply, receiving
@@ -195,7 +195,9 @@ def report() -> Report:
         to_do=none,
         clusters=none,
         groups=none,
-        objectives=Objectives(objective_s=60, objective_share=0.99, budget_days=28, groups=none),
+        objectives=ObjectivesKept(
+            objective_s=60, objective_share=0.99, budget_days=28, groups=none
+        ),
         trend=Trend(test="", days_before=0, compared=0, changes=none),
         heat=HeatMap(hours=none, rows=none, left_out=0),
         groups_new=none,
@@ -229,7 +231,7 @@ def _send(report: Report, **channels):
 
 @pytest.mark.parametrize("rule", Rule)
 def test_an_incident_has_the_words_of_its_notices(report, rule) -> None:
-    incident = Incident(
+    incident = ReportedIncident(
         cluster="prod",
         group="billing",
         from_ms=report.from_ms + 60_000,
@@ -240,14 +242,14 @@ def test_an_incident_has_the_words_of_its_notices(report, rule) -> None:
         lag_max=7,
         time_lag_max_s=None,
     )
-    told = replace(report, incidents=(incident,))
+    with_incident = replace(report, incidents=(incident,))
     noticed = notified({"rule": rule.word})
 
-    assert f">{noticed}<" in html(told)
-    assert f"({noticed})" in plain(told)
+    assert f">{noticed}<" in html(with_incident)
+    assert f"({noticed})" in plain(with_incident)
 
 
-_INCIDENT = Incident(
+_INCIDENT = ReportedIncident(
     cluster="prod",
     group="billing",
     from_ms=None,
@@ -280,7 +282,7 @@ def test_an_incident_has_the_known_cause_that_was_named_most_often() -> None:
     assert found.cause_text == "Cause (certain): the group has no members."
 
 
-def test_without_a_recorded_sentence_a_cause_is_told_by_its_meaning() -> None:
+def test_without_a_recorded_sentence_a_cause_is_reported_by_its_meaning() -> None:
     found = with_cause(_INCIDENT, _rounds(("no_members", "likely", 1)), {})
 
     assert found.cause_text is not None
@@ -323,9 +325,9 @@ def _standing(**changes) -> dict:
 
 def test_text_and_page_lead_with_what_to_do(report) -> None:
     incident = with_cause(_INCIDENT, _rounds(("all_slow", "likely", 1)), {"all_slow": "too slow"})
-    told = replace(report, to_do=(to_do(_standing(), incident, 0),), incidents=(incident,))
+    with_incident = replace(report, to_do=(to_do(_standing(), incident, 0),), incidents=(incident,))
 
-    lines = plain(told).splitlines()
+    lines = plain(with_incident).splitlines()
 
     assert lines[2:4] == [
         (
@@ -334,12 +336,12 @@ def test_text_and_page_lead_with_what_to_do(report) -> None:
         ),
         f"  {incident.cause_text}",
     ]
-    page = html(told)
+    page = html(with_incident)
     for shown in ("≥ 3 h 3 min", "104 M", "never, more is written than it reads", "in 5 h"):
         assert f">{shown}<" in page
     assert page.index('id="today"') < page.index('id="heat"')
     assert "Cause (likely): too slow." in page
-    assert told.as_json()["to_do"][0]["loss_in_s"] == 18_000.0
+    assert with_incident.as_json()["to_do"][0]["loss_in_s"] == 18_000.0
 
 
 def test_what_is_not_known_ahead_of_a_group_is_said_and_not_shown_as_0() -> None:
@@ -420,6 +422,9 @@ def test_a_deployment_has_its_offsets_and_the_way_back() -> None:
     ]
     assert (found.rollback.read_again, found.rollback.deleted) == (50 + 30, 15)
     assert found.rollback.csv == "t,0,100\nt,1,20\n"
+    unseen = deployment_day(row | {"detail": json.dumps(detail)}, {}).rollback
+    assert unseen is not None
+    assert unseen.read_again is None, "0 would say that nothing is read again"
     other = deployment_day(row | {"detail": "by another program"}, now)
     assert (other.note, other.offsets, other.rollback) == ("", (), None)
 
@@ -427,10 +432,10 @@ def test_a_deployment_has_its_offsets_and_the_way_back() -> None:
 def test_a_webhook_gets_the_documented_json(report, receiver) -> None:
     made = {"url": receiver.url, "secret": "s3cret", "headers": {"X-Kind": "{{ message.event }}"}}
 
-    [told] = _send(report, webhook={"hook": made})
+    [with_incident] = _send(report, webhook={"hook": made})
 
     [request] = receiver.taken
-    assert told.delivered
+    assert with_incident.delivered
     assert request.json["subject"] == _SUBJECT
     assert request.json["text"].splitlines()[1] == "There is <nothing> here."
     assert (request.json["event"], request.json["report"]["groups"]) == ("report", 0)
@@ -439,11 +444,11 @@ def test_a_webhook_gets_the_documented_json(report, receiver) -> None:
     assert request.headers["x-lagwatch-signature"].startswith("t=")
 
 
-def test_a_template_made_for_alerts_is_told_and_not_sent(report, receiver) -> None:
-    [told] = _send(report, webhook={"hook": {"url": receiver.url + "/{{ notice.group }}"}})
+def test_a_template_made_for_alerts_is_reported_and_not_sent(report, receiver) -> None:
+    [with_incident] = _send(report, webhook={"hook": {"url": receiver.url + "/{{ notice.group }}"}})
 
-    assert not told.delivered
-    assert "template failed" in told.answer
+    assert not with_incident.delivered
+    assert "template failed" in with_incident.answer
     assert receiver.requests == []
 
 
@@ -451,9 +456,9 @@ def test_chats_get_subject_and_text(report, receiver) -> None:
     receiver.replies += [Reply(status=202, body="ok")] * 2  # what Slack and what Teams accept
     hook = {"webhook_url": receiver.url}
 
-    told = _send(report, slack={"slack": hook}, teams={"teams": hook})
+    with_incident = _send(report, slack={"slack": hook}, teams={"teams": hook})
 
-    assert [block.delivered for block in told] == [True, True]
+    assert [block.delivered for block in with_incident] == [True, True]
     slack, teams = sorted(
         (request.json for request in receiver.taken), key=lambda block: "text" not in block
     )
@@ -467,11 +472,11 @@ def test_chats_get_subject_and_text(report, receiver) -> None:
 @pytest.mark.slow
 def test_it_is_tried_again_where_that_may_help(report) -> None:
     with receiving(Reply(status=503), Reply(hang_up=True)) as healing:
-        [told] = _send(report, webhook={"hook": {"url": healing.url}})
+        [with_incident] = _send(report, webhook={"hook": {"url": healing.url}})
     with receiving(Reply(status=403, body="no")) as refusing:
         [refused] = _send(report, webhook={"hook": {"url": refusing.url}})
 
-    assert told.delivered
+    assert with_incident.delivered
     assert len({request.key for request in healing.requests}) == 1
     assert (len(healing.requests), len(refusing.requests)) == (3, 1)
     assert (refused.delivered, refused.answer) == (False, "403 Forbidden: no")
@@ -493,7 +498,7 @@ def test_an_e_mail_carries_the_page_as_a_file(report) -> None:
     controller = Controller(kept, hostname="127.0.0.1", port=port)
     controller.start()
     try:
-        [told] = _send(
+        [with_incident] = _send(
             report,
             email={
                 "mail": {
@@ -510,7 +515,7 @@ def test_an_e_mail_carries_the_page_as_a_file(report) -> None:
 
     mail = email.message_from_bytes(kept.mails[0], policy=email.policy.default)
     [page] = mail.iter_attachments()
-    assert told.delivered
+    assert with_incident.delivered
     assert mail["Subject"] == _SUBJECT
     assert page.get_filename() == "lagwatch-2026-11-20.html"
     assert "There is &lt;nothing&gt; here." in page.get_content()
@@ -536,14 +541,14 @@ def test_channels_that_cannot_take_it_are_named_before_anything_runs() -> None:
 
 def test_sending_to_none_is_nothing(report) -> None:
     assert send(report, ["nobody"], AlertsSettings(), SetClock()) == []
-    assert json.loads(json.dumps(bulletin(report).as_json("c")))["channel"] == "c"
+    assert json.loads(json.dumps(report_message(report).as_json("c")))["channel"] == "c"
 
 
 # the command
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "with_incident"),
     [
         (["--day", "tomorrow"], "is no day and no instant"),
         (["--day", "2999-01-01"], "is not over in UTC"),
@@ -553,11 +558,11 @@ def test_sending_to_none_is_nothing(report) -> None:
     ],
 )
 def test_days_that_are_none_are_refused_before_spark_starts(
-    arguments, told, tmp_path: Path
+    arguments, with_incident, tmp_path: Path
 ) -> None:
     found = CliRunner().invoke(
         app, ["report", *arguments, "--store", str(tmp_path)], env={"COLUMNS": "200"}
     )
 
     assert found.exit_code == 2
-    assert told in found.stderr
+    assert with_incident in found.stderr

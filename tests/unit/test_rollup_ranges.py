@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lagwatch.core.record import Kind
 from lagwatch.jobs.rollup.plan import ROLLUPS, Makeable, buckets, due, end_of, pieces
-from lagwatch.jobs.stores.base import Seen
+from lagwatch.jobs.stores.base import RawRows
 from lagwatch.jobs.units import Ranges, common, contains, union, widened
 
 FIVE_MS = 300_000
@@ -48,7 +48,7 @@ def test_buckets_that_are_not_over_are_not_due() -> None:
     held = ((0, 2 * HOUR_MS),)
     now_ms = HOUR_MS + 700_000
 
-    wanted = due(Seen(held=held, changed=(), mark={}), 0, now_ms, back_ms=0)
+    wanted = due(RawRows(held=held, changed=(), mark={}), 0, now_ms, back_ms=0)
 
     assert end_of(Kind.ROLLUP_5M, now_ms) == HOUR_MS + FIVE_MS
     assert buckets(Kind.ROLLUP_5M, wanted, held, anything(), now_ms) == ((0, HOUR_MS + FIVE_MS),)
@@ -59,7 +59,7 @@ def test_buckets_that_are_not_over_are_not_due() -> None:
 def test_an_hour_that_was_not_over_last_time_is_due_although_recording_has_stopped() -> None:
     held = ((0, 600_000),)
 
-    wanted = due(Seen(held=held, changed=(), mark={}), 900_000, 9 * HOUR_MS, back_ms=0)
+    wanted = due(RawRows(held=held, changed=(), mark={}), 900_000, 9 * HOUR_MS, back_ms=0)
 
     assert buckets(Kind.ROLLUP_5M, wanted, held, anything(), 9 * HOUR_MS) == ()
     assert buckets(Kind.ROLLUP_1H, wanted, held, anything(), 9 * HOUR_MS) == ((0, HOUR_MS),)

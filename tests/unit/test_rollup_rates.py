@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lagwatch.core.record import Kind, Records
-from lagwatch.core.rollup import Span, merge, roll_up
+from lagwatch.core.rollup import BucketSpan, merge, roll_up
 from tests.support.history import NOON_MS, group_sample, sample
 from tests.support.rollups import INTERVAL_MS, Recording, recording
 
@@ -20,7 +20,7 @@ WHAT = ("produced", "consumed")
 
 
 def rolled(found: Recording, kind: Kind = Kind.ROLLUP_5M) -> Records:
-    span = Span(kind=kind, from_ms=NOON_MS, to_ms=NOON_MS + 12 * HOUR_MS)
+    span = BucketSpan(kind=kind, from_ms=NOON_MS, to_ms=NOON_MS + 12 * HOUR_MS)
     return roll_up(found.raw(), span, cluster="here", interval_ms=INTERVAL_MS)
 
 
@@ -83,6 +83,7 @@ def test_rates_do_not_depend_on_how_much_was_seen(seed, unknown, missing, rates)
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32), rounds=st.integers(1, 100), partitions=st.integers(1, 4))
+@pytest.mark.slow
 def test_duckdb_finds_the_same_rates_where_rounds_are_missing_and_log_ends_unknown(
     seed, rounds, partitions
 ) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lagwatch.config.history import HistorySettings
 from lagwatch.core.record import Kind, from_rows
-from lagwatch.core.rollup import Span, merge, roll_up
+from lagwatch.core.rollup import BucketSpan, merge, roll_up
 from lagwatch.history.layout import DAY_MS, HOUR_MS, day_start_ms
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.history.rows import parts_of
@@ -126,7 +126,7 @@ def test_rows_of_a_unit_are_the_same_however_many_groups_are_taken_at_a_time(
     store = ParquetStore(str(tmp_path))
     store.write(found.records(), batch="live")
     ref = StoreRef(settings=HistorySettings(url=str(tmp_path)))
-    span = Span(kind=Kind.ROLLUP_5M, from_ms=NOON_MS, to_ms=NOON_MS + 2 * HOUR_MS)
+    span = BucketSpan(kind=Kind.ROLLUP_5M, from_ms=NOON_MS, to_ms=NOON_MS + 2 * HOUR_MS)
     unit = Unit(cluster="here", from_ms=span.from_ms, to_ms=span.to_ms)
     five = roll_up(found.raw(), span, cluster="here", interval_ms=INTERVAL_MS)
 

@@ -253,3 +253,54 @@ def test_of_polled_offsets_nothing_is_said_about_commits_that_cannot_be_seen(rul
     assert "although it goes on committing" not in polled
     assert "cannot be seen" not in read
     assert ("although it goes on committing" in read) is (rule is Rule.STALLED)
+
+
+@pytest.mark.parametrize(
+    ("interrupted", "said"),
+    [
+        (0, "a member has held the partition for 6 min"),
+        (1, "members have held the partition, with interruptions, for 6 min"),
+    ],
+)
+def test_members_that_come_and_go_are_not_called_one_member(interrupted, said) -> None:
+    row = row_of(RuleSet.LAGWATCH, Rule.NEVER_COMMITS)
+
+    assert said in sentence(row, {"held_for_ms": 360_000, "interrupted": interrupted})
+
+
+@pytest.mark.parametrize("rule", [Rule.STOPPED, Rule.STALLED])
+def test_a_silence_is_never_called_longer_than_a_limit_that_it_has_not_reached(rule) -> None:
+    row = row_of(RuleSet.LAGWATCH, rule)
+    numbers = {"quiet_ms": 900_000, "limit_ms": 360_000, "committed_offset": 5}
+
+    longer = sentence(row, {**numbers, "counted_ms": 400_000})
+    shorter = sentence(row, {**numbers, "counted_ms": 200_000})
+
+    assert "for 15 min (6 min 40 s count: for the rest" in longer
+    assert "longer than the 6 min" in longer
+    assert "longer than" not in shorter
+    assert "it was judged so before" in shorter
+
+
+@pytest.mark.parametrize(
+    ("lost", "lost_is", "log_start", "said"),
+    [
+        (406, "exact", 4_338, "406 messages deleted"),
+        (285, "exact", 4_338, "at least 285 messages deleted"),  # the rest is counted next
+        (285, "upper_bound", 4_338, "up to 285 messages deleted"),
+        (285, "exact", None, "285 messages deleted"),
+        (1_000, "exact", 3_950, "1,000 messages deleted"),  # some of them before an earlier commit
+    ],
+)
+def test_the_sentence_of_a_loss_says_when_more_is_gone_than_was_counted(
+    lost: int, lost_is: str, log_start: int | None, said: str
+) -> None:
+    row = row_of(RuleSet.LAGWATCH, Rule.RECORDS_LOST)
+    numbers: dict[str, int | float | str | None] = {
+        "lost_messages": lost,
+        "lost_is": lost_is,
+        "committed_offset": 3_932,
+        "log_start_offset": log_start,
+    }
+
+    assert sentence(row, numbers).startswith(said)

@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Iterable
 
 import httpx
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lagwatch.core.scale import CALM_MS, Advice, Goal, Scaler, Seen
+from lagwatch.core.scale import CALM_MS, Goal, ScaleAdvice, Scaler, Seen
 from lagwatch.monitor.scaling import FollowedGroups
 from lagwatch.query import SnapshotQueries
 from lagwatch_api import create_app
@@ -26,7 +27,7 @@ class _Group:
         self.consumers = consumers
         self.at_ms, self.committed, self.log_end = 0, 0, 0
 
-    def live(self, seconds: int, *, produced_per_s: int) -> Advice:
+    def live(self, seconds: int, *, produced_per_s: int) -> ScaleAdvice:
         """Time passes, seen every 5 s."""
         for _ in range(seconds // 5):
             self.at_ms += 5000
@@ -35,7 +36,7 @@ class _Group:
             self.see()
         return self.scaler.advice
 
-    def see(self, *, consumers_known: bool = True, lag_known: bool = True) -> Advice:
+    def see(self, *, consumers_known: bool = True, lag_known: bool = True) -> ScaleAdvice:
         return self.scaler.observe(
             Seen(
                 at_ms=self.at_ms,
@@ -234,6 +235,53 @@ def test_rates_come_from_the_rounds_after_the_first_question(live: Live) -> None
     assert answer["consumed_per_s"] == pytest.approx(4)
     assert answer["lag"] == 18 * 30
     assert answer["desired_consumers"] == 2
+
+
+def test_all_members_of_a_share_group_count_though_they_share_partitions(live: Live) -> None:
+    live.describe("billing", kind="share", members=5)
+    live.wait(1)
+    live.judge()
+    scaling = _scaling(live, SetClock())
+    first = _get(live, scaling, _PATH).json()
+    for round_ in range(1, 19):
+        live.produce("orders", 0, 500)
+        live.commit(("billing", "orders", 0, 100 + 250 * round_))
+        live.wait(5)
+        scaling.observe(live.judge())
+
+    answer = _get(live, scaling, _PATH).json()
+
+    assert (first["desired_consumers"], first["consumers"], first["partitions"]) == (5, 5, 2)
+    assert answer["consumed_per_s"] == pytest.approx(50)
+    assert answer["per_consumer_per_s"] == pytest.approx(10)
+    assert answer["desired_consumers"] > 10, "100 per s are produced"
+    bounded = _get(live, _scaling(live, SetClock()), _PATH + "?max=3").json()
+    assert bounded["desired_consumers"] == 3
+
+
+def test_the_last_good_number_outlives_a_restart(live: Live) -> None:
+    before = _scaling(live, SetClock())
+    _get(live, before, _PATH)
+    for round_ in range(1, 19):
+        live.produce("orders", 0, 50)
+        live.commit(("billing", "orders", 0, 100 + 20 * round_))
+        live.wait(5)
+        before.observe(live.judge())
+    advised = _get(live, before, _PATH).json()
+
+    again = _scaling(live, SetClock())
+    again.restore("here", orjson.loads(orjson.dumps(before.kept("here"))))
+    answer = _get(live, again, _PATH).json()
+    live.wait(5)
+    again.observe(live.judge())
+    later = _get(live, again, _PATH).json()
+
+    assert answer["held"]
+    assert answer["reason"] == "rates are not measured yet since lagwatch was restarted"
+    same = ("desired_consumers", "at_ms", "produced_per_s", "per_consumer_per_s")
+    assert [answer[name] for name in same] == [advised[name] for name in same]
+    assert (later["desired_consumers"], later["held"]) == (2, True)
+    assert again.kept("elsewhere") == []
 
 
 def test_who_is_not_asked_about_is_not_followed(live: Live) -> None:

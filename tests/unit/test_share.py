@@ -93,11 +93,13 @@ def test_updates_say_of_each_record_what_was_written_last(
             truth |= dict.fromkeys(range(first, last + 1), kind)
 
     left = {offset: kind for offset, kind in truth.items() if offset >= start}
-    told = {
+    delivered = {
         offset: batch.state
         for batch in state.batches
         for offset in range(batch.first, batch.last + 1)
     }
-    assert told == left
+    assert delivered == left
     assert state.completed == sum(kind in COMPLETED for kind in left.values())
-    assert len(told) == sum(batch.records for batch in state.batches), "no offset is held twice"
+    assert len(delivered) == sum(batch.records for batch in state.batches), (
+        "no offset is held twice"
+    )

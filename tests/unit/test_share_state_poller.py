@@ -11,15 +11,15 @@ from lagwatch.core.model import GroupInfo, Member, SharePartition
 from lagwatch.core.wire import CommitKeys
 from lagwatch.errors import SourceError
 from lagwatch.monitor.shares import Shares
+from lagwatch.pollers.committed import CommittedPoller
 from lagwatch.pollers.groups import GroupPoller
-from lagwatch.pollers.known import LastOffsets
 from lagwatch.pollers.loop import Wake
 from lagwatch.pollers.share_state import (
     SHARE_STATE_TOPIC,
     CommittedWithShares,
     ShareStatePoller,
 )
-from lagwatch.ports.kafka import GroupDescriptions, Records, Span
+from lagwatch.ports.kafka import ConsumedRecords, GroupDescriptions, Span
 from lagwatch.ports.reports import CollectorFacts, Commits, GroupsSeen, SharesSeen
 from tests.support.wire import encode_share_key, encode_share_value
 from tests.unit.test_pollers import Desk, InMemoryGroups, InMemoryTopics
@@ -43,7 +43,7 @@ class InMemoryStateTopic:
     async def assign(self, positions: Mapping[int, int]) -> None:
         self.read_to = positions[0]
 
-    async def read(self) -> Records:
+    async def read(self) -> ConsumedRecords:
         if self.refuses:
             raise SourceError(
                 cluster="c", kind="authorization", message="grant: Allow READ on TOPIC it"
@@ -51,7 +51,7 @@ class InMemoryStateTopic:
         batch = self.records[self.read_to :]
         orders = np.arange(self.read_to, len(self.records))
         self.read_to = len(self.records)
-        return Records(
+        return ConsumedRecords(
             keys=[key for _, key, _ in batch],
             values=[value for *_, value in batch],
             orders=orders,
@@ -60,7 +60,14 @@ class InMemoryStateTopic:
         )
 
     def write(self, at_ms: int, start: int, completed: int, topic_id: str = ORDERS) -> None:
-        update = bool(self.records)
+        self._write(at_ms, start, completed, topic_id, update=bool(self.records))
+
+    def snapshot(self, at_ms: int, start: int, completed: int, topic_id: str = ORDERS) -> None:
+        self._write(at_ms, start, completed, topic_id, update=False)
+
+    def _write(
+        self, at_ms: int, start: int, completed: int, topic_id: str, *, update: bool
+    ) -> None:
         self.records.append(
             (
                 at_ms,
@@ -120,19 +127,14 @@ class Scene:
             send=self.desk.outbox,
             wake=Wake(),
             interval_s=30.0,
+            counts=lambda: True,
             others=self.described,
         )
         self.topic = InMemoryStateTopic([])
         self.poller = ShareStatePoller(
             lambda: self.topic,
+            self.desk.surroundings(self.groups),
             keys=CommitKeys(self.desk.filters.commit),
-            last=LastOffsets(),
-            filters=self.desk.filters,
-            topics=self.desk.topics,
-            groups=self.groups,
-            facts=self.desk.facts,
-            clock=self.desk.clock,
-            send=self.desk.outbox,
             commits=lambda: commits,
         )
         self.run(self.desk.topics.poll_once)
@@ -163,8 +165,8 @@ class Scene:
 
     def unseen(self) -> str:
         asyncio.run(self.desk.facts.send(now=True))
-        told = self.desk.outbox.of(CollectorFacts)
-        return " ".join(told[-1].unseen) if told else ""
+        facts = self.desk.outbox.of(CollectorFacts)
+        return " ".join(facts[-1].unseen) if facts else ""
 
 
 def test_what_is_done_is_sent_as_commits_with_the_times_of_their_records() -> None:
@@ -187,6 +189,52 @@ def test_what_is_done_is_sent_as_commits_with_the_times_of_their_records() -> No
     assert seen.partitions["g", "orders", 0] == SharePartition(
         start_offset=4, completed=6, delivered_again=0, most_deliveries=0
     )
+
+
+def test_a_record_that_leaves_the_position_as_it_was_is_no_commit() -> None:
+    scene = Scene()
+    scene.topic.write(1_000, 3, 2)
+    scene.topic.write(2_000, 3, 2)
+    scene.poll()
+    scene.topic.snapshot(300_000, 3, 2)
+    scene.poll()
+    scene.topic.snapshot(600_000, 5, 0)
+
+    scene.poll()
+
+    assert scene.rows() == [(5, 1_000, 0)], "Kafka writes snapshots of what rests, too"
+    shown = scene.desk.outbox.of(SharesSeen)[-1].partitions["g", "orders", 0]
+    assert shown is not None
+    assert shown.start_offset == 5, "what changed without a move is shown"
+
+    scene.topic.write(700_000, 6, 0)
+    scene.poll()
+    assert scene.rows()[-1] == (6, 700_000, 4)
+
+
+def test_a_state_at_rest_whose_topic_gets_its_name_later_has_the_time_of_its_change() -> None:
+    scene = Scene()
+    scene.topic.write(1_000, 3, 0, OTHER)
+    scene.poll()
+    scene.topic.snapshot(300_000, 3, 0, OTHER)
+    scene.poll()
+
+    scene.topics.topics["payments"] = (OTHER, [1])
+    scene.run(scene.desk.topics.poll_once)
+    scene.topic.snapshot(600_000, 3, 0, OTHER)
+    scene.poll()
+
+    assert scene.rows() == [(3, 1_000, 0)]
+
+
+def test_a_position_that_a_new_collector_reads_again_counts_only_where_it_moved() -> None:
+    scene = Scene()
+    scene.topic.snapshot(300_000, 3, 2)
+
+    scene.poll()
+
+    (commits,) = scene.desk.outbox.of(Commits)
+    assert commits.only_changes, "the snapshot may be younger than the change"
 
 
 def test_a_state_of_a_topic_not_known_yet_waits_for_its_name() -> None:
@@ -264,6 +312,43 @@ def test_polls_get_what_share_groups_have_done_among_the_other_groups() -> None:
         }
 
     assert asyncio.run(asked()) == {"classic": [7], "g": [5]}
+
+
+def test_where_offsets_are_polled_what_a_share_group_has_done_comes_with_its_position() -> None:
+    scene = Scene(commits=False)
+    source = CommittedWithShares(
+        scene.groups_source, scene.poller, groups=scene.groups, clock=scene.desk.clock
+    )
+    poller = CommittedPoller(
+        source,
+        scene.groups_source,
+        scene.desk.surroundings(scene.groups),
+        interval_s=5.0,
+        sent=scene.poller.polled,
+    )
+
+    def sent() -> list[tuple[list[int], int]]:
+        """Offsets of the newest commits, and start offset of the newest states."""
+        commits = [each.offset.tolist() for each in scene.desk.outbox.of(Commits)]
+        starts = [
+            state.start_offset
+            for each in scene.desk.outbox.of(SharesSeen)
+            for state in each.partitions.values()
+            if state is not None
+        ]
+        return list(zip(commits, starts, strict=True))
+
+    scene.topic.write(1_000, 3, 2)
+    scene.poll()
+    assert sent() == [], "the state waits for the poll"
+    scene.run(poller.poll_once)
+    assert sent() == [([5], 3)]
+
+    scene.topic.write(2_000, 9, 0)
+    scene.poll()
+    assert len(sent()) == 1
+    scene.run(poller.poll_once)
+    assert sent()[1:] == [([9], 9)]
 
 
 def test_groups_that_cannot_be_described_are_said_by_kind_and_keep_what_was_known() -> None:

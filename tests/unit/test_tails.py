@@ -86,7 +86,7 @@ class Scene:
     async def _poll(self) -> None:
         await self.poller.poll_once()
 
-    def told(self) -> list[tuple[str, int, int, int]]:
+    def reported_tails(self) -> list[tuple[str, int, int, int]]:
         return [
             row
             for each in self.reports
@@ -108,7 +108,7 @@ def test_a_log_end_that_has_rested_is_looked_at_once() -> None:
 
     assert scene.rounds(2) == []
     assert scene.rounds(5) == [("b", 0, (98, 99), 100)]
-    assert scene.told() == [("b", 0, 98, 100), ("b", 0, 99, 100)]
+    assert scene.reported_tails() == [("b", 0, 98, 100), ("b", 0, 99, 100)]
 
 
 def test_what_is_far_away_at_the_end_or_not_listed_is_not_looked_at() -> None:
@@ -155,7 +155,7 @@ def test_a_range_that_cannot_be_read_is_tried_three_times() -> None:
     scene.source.empty_from = None
 
     assert len(scene.rounds(10)) == 3
-    assert scene.told() == []
+    assert scene.reported_tails() == []
 
 
 def test_a_record_in_between_leaves_the_offsets_behind_it() -> None:
@@ -166,7 +166,7 @@ def test_a_record_in_between_leaves_the_offsets_behind_it() -> None:
 
     scene.rounds(3)
 
-    assert scene.told() == [("b", 0, 95, 100)]
+    assert scene.reported_tails() == [("b", 0, 95, 100)]
 
 
 def test_another_listing_of_topics_begins_anew_and_forgets_no_answer() -> None:

@@ -10,9 +10,16 @@ from hypothesis import strategies as st
 from lagwatch.core.log_end import LogEndHistory
 from lagwatch.core.model import Rule, TimeLagBound, TimeLagMethod, TimeLagReason
 from lagwatch.core.pace import Pace
-from lagwatch.core.rows import Around, Limits, OffsetTimes, PartitionColumns, RowFacts
+from lagwatch.core.rows import (
+    Around,
+    Limits,
+    OffsetTimes,
+    PartitionColumns,
+    RowFacts,
+    StoredTimes,
+)
 from lagwatch.core.snapshot import RowTimes
-from lagwatch.core.time_lags import of_groups, shown
+from lagwatch.core.time_lags import NOTHING_UNREAD, TimesOfRows, Waits, of_groups, shown
 
 R = TimeLagReason
 
@@ -41,12 +48,23 @@ def _times(offset: int, low_s: float, high_s: float, *, by_broker: bool) -> Offs
     )
 
 
+def _stored(offset: int, low_s: float, high_s: float, share: float = 0.5) -> StoredTimes:
+    return StoredTimes(
+        row=np.zeros(1, np.int32),
+        offset=np.array([offset], np.int64),
+        low_ms=np.array([low_s * 1000 if low_s >= 0 else -1], np.int64),
+        high_ms=np.array([high_s * 1000 if high_s >= 0 else -1], np.int64),
+        share=np.array([share], np.float32),
+    )
+
+
 def _shown(
     history: LogEndHistory,
     committed: int,
     now_s: float,
     *,
     times: OffsetTimes | None = None,
+    stored: StoredTimes | None = None,
     away_s: tuple[int, int] | None = None,
     skew_s: int = 0,
 ) -> tuple[float, TimeLagReason, float]:
@@ -61,8 +79,13 @@ def _shown(
     around = Around(
         pace=Pace(step_ms=60_000),
         facts=RowFacts(
-            **{name: getattr(facts, name) for name in facts.__slots__ if name != "times"},
+            **{
+                name: getattr(facts, name)
+                for name in facts.__slots__
+                if name not in {"times", "stored"}
+            },
             times=times,
+            stored=stored,
         ),
         partitions=PartitionColumns.of(history.latest(), **columns),
         limits=Limits(),
@@ -95,6 +118,48 @@ def test_between_two_close_samples_the_age_is_exact_to_their_distance() -> None:
     assert 2 < error_s <= 5.25
 
 
+def test_a_slow_round_of_log_ends_widens_the_error() -> None:
+    history = _history((0, 0))
+    for at_s in (5, 10, 15):
+        history.add(at_s * 1000, np.array([at_s], np.int64), half_ms=2000)
+
+    _, reason, error_s = _shown(history, 7, 15)
+
+    assert reason is R.MEASURED
+    # appended between 3 and 12 s, and not within 5 and 10 s
+    assert error_s > 4
+
+
+def test_a_partition_that_was_not_asked_for_may_have_unread_messages_since_then() -> None:
+    one, far = np.zeros(1, np.int64), np.full(1, -1, np.int64)
+    history = _history((0, 50))
+    times = TimesOfRows(
+        waits=Waits(
+            since_ms=np.full(1, NOTHING_UNREAD),
+            reason=np.array([R.CAUGHT_UP], np.int8),
+            after_ms=far,
+            before_ms=far,
+        ),
+        at=one.astype(np.int32),
+        window=one.astype(np.int32),
+        committed=np.array([50], np.int64),
+        asked_ms=np.array([75_000], np.int64),
+        read_ms=100_000,
+        around=Around(
+            pace=Pace(step_ms=60_000),
+            facts=RowFacts.none(1),
+            partitions=PartitionColumns.of(history.latest()),
+            limits=Limits(),
+        ),
+        restored_ms=-1,
+        spacing_ms=5000,
+    )
+
+    found = times(slice(None))
+
+    assert (int(found.lag_ms[0]), float(found.error_ms[0])) == (0, 25_000)
+
+
 def test_a_pause_of_the_collector_makes_no_value_measured() -> None:
     # of 53 s without a sample only the last 7 s had records
     history = _history(*_steady(0, 100), (153, 107))
@@ -112,6 +177,95 @@ def test_samples_that_are_far_apart_by_rule_measure_what_lies_between_them() -> 
 
     assert reason is R.MEASURED
     assert 14 < value_s < 16
+
+
+STARTED = _steady(10_000, 10_100)
+"""It runs since 10,000 s; offset 42 is older than that."""
+
+
+def test_stored_samples_measure_what_is_older_than_the_process() -> None:
+    found = _shown(_history(*STARTED), 42, 10_100, stored=_stored(42, 40, 80, 0.25))
+
+    assert found == (10_100 - 50, R.RECORDED, 30.25)
+
+
+def test_what_came_between_the_last_stored_sample_and_the_first_of_now_is_bounded_by_both() -> None:
+    value_s, reason, error_s = _shown(
+        _history(*STARTED), 9_980, 10_100, stored=_stored(9_980, 9_960, -1)
+    )
+
+    assert (value_s, reason, error_s) == (120, R.RECORDED, 20.25)
+
+
+def test_with_the_later_stored_sample_alone_it_is_at_least_so_old() -> None:
+    value_s, reason, error_s = _shown(_history(*STARTED), 42, 10_100, stored=_stored(42, -1, 100))
+
+    assert (value_s, reason, reason.bound) == (10_000, R.RECORDED_APART, TimeLagBound.AT_LEAST)
+    assert np.isnan(error_s)
+
+
+def test_stored_samples_that_are_far_apart_give_a_lower_bound() -> None:
+    found = _shown(_history(*STARTED), 42, 10_100, stored=_stored(42, 100, 5_100))
+
+    assert found == (5_000, R.RECORDED_APART, 5_000.25)
+
+
+def test_of_an_offset_read_since_the_stored_sample_before_it_bounds_the_age() -> None:
+    found = _shown(_history(*STARTED), 60, 10_100, stored=_stored(42, 40, 100))
+
+    # it came after 40 s, and before lagwatch ran
+    assert found == (100, R.RECORDED_APART, 10_060 - 100 + 0.25)
+
+
+def test_stored_samples_narrow_the_times_that_producers_gave() -> None:
+    # made at 10 s, appended between 40 and 100 s
+    times, stored = _times(42, 10, 11, by_broker=False), _stored(42, 40, 100)
+
+    alone = _shown(_history(*STARTED), 42, 10_100, times=times)
+    found = _shown(_history(*STARTED), 42, 10_100, times=times, stored=stored)
+
+    assert [alone, found] == [(10_090, R.RECORD_TIME, 9_990.25), (10_060, R.RECORD_TIME, 60.25)]
+
+
+def test_stored_samples_that_contradict_a_broker_change_nothing() -> None:
+    times = _times(42, 5_000, 5_001, by_broker=False)
+
+    alone = _shown(_history(*STARTED), 42, 10_100, times=times)
+    found = _shown(_history(*STARTED), 42, 10_100, times=times, stored=_stored(42, 40, 100))
+
+    assert alone == found
+
+
+def test_stored_samples_replace_neither_a_broker_nor_the_history_of_log_ends() -> None:
+    stored = _stored(42, 40, 100)
+    times = _times(42, 70, 71, by_broker=True)
+
+    assert _shown(_history(*STARTED), 42, 10_100, times=times, stored=stored)[1] is R.OFFSET_TIME
+    assert _shown(_history(*_steady(0, 100)), 42, 100, stored=stored)[1] is R.MEASURED
+
+
+@given(
+    came_s=st.integers(0, 9_999),
+    before_s=st.integers(0, 500),
+    behind_s=st.integers(0, 500),
+    known=st.sampled_from(["both", "low", "high"]),
+    read=st.integers(-1, 1),
+)
+def test_stored_samples_that_enclose_a_record_enclose_its_age(
+    came_s: int, before_s: int, behind_s: int, known: str, read: int
+) -> None:
+    """The record at offset 42 came at `came_s`; `read`: asked of an earlier or a later one."""
+    low_s = max(came_s - before_s, 0) if known != "high" else -1
+    high_s = min(came_s + behind_s, 10_000) if known != "low" else -1
+    stored = _stored(42 + read, low_s if read <= 0 else -1, high_s if read >= 0 else -1)
+
+    value_s, reason, error_s = _shown(_history(*STARTED), 42, 10_100, stored=stored)
+
+    age_s = 10_100 - came_s
+    if value_s >= 0:
+        assert reason.bound is TimeLagBound.AT_LEAST or value_s - error_s <= age_s
+        assert reason.bound is not TimeLagBound.AT_LEAST or value_s <= age_s + 0.25
+        assert np.isnan(error_s) or age_s <= value_s + error_s
 
 
 def test_an_absence_of_the_partition_counts_as_a_pause() -> None:
@@ -182,12 +336,40 @@ def test_the_time_of_a_later_offset_says_nothing() -> None:
     assert reason is R.BEYOND_HISTORY
 
 
-def test_a_producer_whose_clock_is_ahead_moves_no_message_past_the_sample_that_holds_it() -> None:
+@pytest.mark.parametrize("by_broker", [False, True])
+@pytest.mark.parametrize("made_s", [1_002, 1_090, 5_000])
+def test_a_time_after_the_sample_that_holds_the_message_is_no_bound(
+    made_s: int, *, by_broker: bool
+) -> None:
     history = _history(*_steady(1000, 1100))
 
-    value_s, _, _ = _shown(history, 400, 1100, times=_times(400, 5000, 5000, by_broker=False))
+    value_s, reason, error_s = _shown(
+        history, 400, 1100, times=_times(400, made_s, made_s, by_broker=by_broker)
+    )
 
-    assert value_s == 100.0
+    assert (value_s, reason) == (100.0, R.BEYOND_HISTORY)
+    assert np.isnan(error_s)
+
+
+def test_the_time_of_a_broker_from_before_the_last_sample_without_the_message_is_not_exact() -> (
+    None
+):
+    history = _history(*_steady(0, 100), (153, 107))
+
+    value_s, reason, error_s = _shown(history, 100, 157, times=_times(100, 10, 10, by_broker=True))
+
+    assert (value_s, reason, error_s) == (57.0, R.RECORD_TIME, 53.25)
+
+
+def test_the_error_of_a_great_age_is_not_rounded_down() -> None:
+    start_s = 1_800_000_001
+    history = _history(*((start_s + at_s, at_s + 1000) for at_s in range(0, 101, 5)))
+
+    value_s, _, error_s = _shown(
+        history, 400, start_s + 143.3, times=_times(400, 7, 7, by_broker=False)
+    )
+
+    assert abs(value_s - error_s - (143.3 - 0.25)) < 0.01
 
 
 def test_times_of_kafka_are_compared_on_its_clock() -> None:
@@ -270,6 +452,15 @@ def test_a_group_is_as_old_as_its_oldest_partition() -> None:
     assert found == [(60, R.STORED, 3, 1)]
 
 
+def test_a_partition_that_may_be_older_within_its_error_widens_that_of_the_group() -> None:
+    # the second has caught up, as far as was asked 25 s ago
+    found = _groups([(3, R.MEASURED, 1), (0, R.CAUGHT_UP, 25)])
+    (upper,) = _groups([(10, R.RECORD_TIME, 4), (9, R.MEASURED, 3)])
+
+    assert found == [(3, R.MEASURED, 22, 0)]
+    assert upper == (12, R.RECORD_TIME, 6, 0)
+
+
 def test_a_partition_that_may_be_older_makes_it_a_lower_bound() -> None:
     nan = float("nan")
 
@@ -310,6 +501,6 @@ def test_a_partition_never_committed_counts_for_nothing() -> None:
 
 @pytest.mark.parametrize("reason", list(TimeLagReason))
 def test_every_reason_has_a_method_unless_nothing_is_known(reason: TimeLagReason) -> None:
-    nothing = reason in (R.LOG_END_UNKNOWN, R.NEVER_COMMITTED)
+    nothing = reason in (R.LOG_END_UNKNOWN, R.NEVER_COMMITTED, R.AHEAD_OF_LOG_END)
 
     assert (reason.method is TimeLagMethod.NONE) is nothing

@@ -1,12 +1,18 @@
-"""Lags of the last hour, what groups read, and the routes that tell both."""
+"""Lags of the last hour, what groups read, and the routes that answer both."""
 
+import json
+import shutil
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import lagwatch_api
 from lagwatch.core.trail import POINTS, STEP_MS, Trail
 from lagwatch_api import create_app
+from lagwatch_api.v1.trends import smallest, speeds_and_causes
 from tests.support.api_doubles import GivenQueries, GivenSettings, RecordingCommands
 from tests.support.fleet import CLUSTER, Fleet, ShiftedClock
 from tests.support.serving import ask
@@ -26,6 +32,34 @@ def take(trail: Trail, fleet: Fleet) -> None:
     trail.take(fleet.monitor.snapshot)
 
 
+_SLOPE = """
+import {{ slope }} from {module};
+console.log(slope({{ lags: [null, 2700, 5400, 6000], stepMs: 60000, restMs: 46667 }}));
+console.log(slope({{ lags: [1, 2], stepMs: 60000, restMs: 59000 }}));
+"""
+
+
+def test_the_page_takes_a_minute_that_goes_on_for_as_long_as_it_is() -> None:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not installed (Debian: apt-get install nodejs)")
+    module = Path(lagwatch_api.__file__).parent / "ui" / "static" / "trends.js"
+    script = _SLOPE.format(module=json.dumps(module.as_uri()))
+
+    done = subprocess.run(
+        [node, "--input-type=module", "--eval", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+
+    assert [float(line) if line != "null" else None for line in done.stdout.split()] == [
+        pytest.approx(45, abs=0.01),
+        None,
+    ]
+
+
 class TestTrail:
     def test_a_minute_has_one_point_and_the_newest_is_last(self) -> None:
         clock = ShiftedClock()
@@ -36,6 +70,9 @@ class TestTrail:
 
         assert trail.of("good") == [None] * (POINTS - 3) + [0, 0, 0]
         assert trail.of("bad") == [None] * (POINTS - 3) + [10, 20, 30]
+        assert fleet.monitor.snapshot is not None
+        assert trail.at_ms == fleet.monitor.snapshot.at_ms
+        assert trail.end_ms <= trail.at_ms < trail.end_ms + STEP_MS
 
     def test_an_hour_later_the_oldest_are_gone(self) -> None:
         clock = ShiftedClock()
@@ -96,7 +133,7 @@ def app_of(fleet: Fleet, trail: Trail):
 
 
 class TestRoutes:
-    def test_only_the_groups_that_were_asked_for_are_told(self) -> None:
+    def test_only_the_groups_that_were_asked_for_are_reported(self) -> None:
         clock = ShiftedClock()
         fleet = Fleet(["a", "b", "c"], clock)
         app = app_of(fleet, taken(fleet, clock, 1))
@@ -106,6 +143,33 @@ class TestRoutes:
         assert set(answer["groups"]) == {"a", "c"}
         assert answer["groups"]["a"][-1] == 0
         assert answer["step_ms"] == STEP_MS
+
+    def test_a_group_in_trouble_has_its_cause(self) -> None:
+        clock = ShiftedClock()
+        fleet = Fleet(["a", "b"], clock)
+        fleet.fail("b")
+        app = app_of(fleet, Trail())
+
+        answer = ask(app, f"/api/v1/clusters/{CLUSTER}/trends?group=a&group=b").json
+
+        assert answer["causes"].keys() == {"b"}
+        cause = answer["causes"]["b"]
+        assert cause["sentence"].startswith("Cause")
+        assert cause["words"] == (cause["name"] or "").replace("_", " ")
+
+    def test_causes_are_looked_for_as_long_as_partitions_fit(self) -> None:
+        fleet = Fleet(["a", "b"], ShiftedClock())
+        fleet.fail("a", "b")
+
+        speeds, causes = speeds_and_causes(fleet.queries, CLUSTER, ["a", "b"], most_partitions=3)
+
+        assert speeds.keys() == {"a", "b"}
+        assert causes.keys() == {"a"}
+
+    def test_a_large_group_does_not_take_the_causes_of_small_ones_away(self) -> None:
+        partitions = {"large": 250, "larger": 260, "small": 2}
+
+        assert list(smallest(partitions, 500)) == ["small", "large"]
 
     def test_each_group_has_its_topics_and_clients(self) -> None:
         fleet = Fleet(["a", "b"], ShiftedClock(), topic="orders")

@@ -1,4 +1,4 @@
-"""Which transactions are told, and how they are asked for."""
+"""Which transactions are reported, and how they are asked for."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -66,17 +66,17 @@ class Scene:
         await self.poller.poll_once()
 
 
-def test_a_last_stable_offset_that_rests_behind_is_told_once_and_when_it_is_over() -> None:
+def test_a_last_stable_offset_that_rests_behind_is_reported_once_and_when_it_is_over() -> None:
     scene = Scene()
 
     assert scene.a_round(1_000, [9, 9, 9], [9, 9, 4]) == []
-    ((told,),) = scene.a_round(4_000, [9, 9, 12], [9, 9, 4])
+    ((held,),) = scene.a_round(4_000, [9, 9, 12], [9, 9, 4])
     assert scene.a_round(9_000, [9, 9, 15], [9, 9, 4]) == []
     assert scene.a_round(14_000, [9, 9, 15], [9, 9, 15]) == [()]
     assert scene.a_round(19_000, [9, 9, 15], [9, 9, 15]) == []
 
-    assert (told.topic, told.partition, told.last_stable, told.since_ms) == ("b", 0, 4, 1_000)
-    assert (told.producer_id, told.transactional_id) == (7, "tx")
+    assert (held.topic, held.partition, held.last_stable, held.since_ms) == ("b", 0, 4, 1_000)
+    assert (held.producer_id, held.transactional_id) == (7, "tx")
 
 
 def test_one_transaction_after_the_other_is_not_one_that_stays_open() -> None:
@@ -87,7 +87,7 @@ def test_one_transaction_after_the_other_is_not_one_that_stays_open() -> None:
     assert sent == [[]] * 8
 
 
-def test_it_is_told_again_now_and_then_and_asked_for_until_it_is_named() -> None:
+def test_it_is_reported_again_now_and_then_and_asked_for_until_it_is_named() -> None:
     scene = Scene()
     scene.source.problem = "no right"
     scene.a_round(1_000, [9, 9, 9], [4, 9, 9])

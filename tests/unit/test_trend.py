@@ -38,7 +38,7 @@ def test_a_day_like_the_others_is_none() -> None:
     assert significant(days) == []
 
 
-def test_what_is_sure_but_small_is_not_told() -> None:
+def test_what_is_sure_but_small_is_not_reported() -> None:
     found = _compared(112)
 
     assert found.p < FALSE_SHARE

@@ -179,7 +179,7 @@ def test_a_window_needs_a_slot() -> None:
 
 
 @pytest.mark.parametrize("base", [0, 2**31 - 2, 2**32 - 3, 7 * 2**40 - 2])
-def test_orders_are_told_apart_wherever_their_lower_bits_wrap(base) -> None:
+def test_orders_are_reported_apart_wherever_their_lower_bits_wrap(base) -> None:
     windows = Windows(intervals=3, min_distance_ms=0)
     windows.add_rows(1)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lagwatch.core.wire import (
     TOMBSTONE,
     CommitKeys,
-    Fault,
+    DecodeFault,
     GroupProtocol,
     GroupRecord,
     decode,
@@ -178,7 +178,7 @@ def test_tombstones_keep_their_place_between_commits() -> None:
     assert decoded.order.tolist() == [10, 11, 12, 13]
 
 
-def test_rows_tell_where_in_the_batch_a_commit_stood() -> None:
+def test_rows_say_where_in_the_batch_a_commit_stood() -> None:
     group = encode_group_key("g")
 
     decoded = decode([group, KEY, None, KEY], [None, VALUE, VALUE, None], range(4), CommitKeys())
@@ -195,32 +195,32 @@ def test_columns_have_their_types_even_when_nothing_is_read() -> None:
     assert decoded.commit_ms.tolist() == []
 
 
-FAULTY_KEYS: list[tuple[bytes | None, Fault]] = [
-    (None, Fault.KEY_MISSING),
-    (b"", Fault.KEY_TOO_SHORT),
-    (b"\0", Fault.KEY_TOO_SHORT),
-    (b"\0\1", Fault.KEY_UNDERFLOW),
-    (b"\0\1\0\1g", Fault.KEY_UNDERFLOW),
-    (KEY[:-1], Fault.KEY_UNDERFLOW),
-    (b"\0\1\xff\xff" + KEY[4:], Fault.KEY_BAD_LENGTH),
-    (b"\0\1\0\0\x80\0" + bytes(20), Fault.KEY_BAD_LENGTH),
-    (KEY[:-4] + b"\xff\xff\xff\xff", Fault.NEGATIVE_PARTITION),
-    (b"\0\2\xff\xff", Fault.KEY_BAD_LENGTH),
-    (b"\0\3\0\2g", Fault.KEY_UNDERFLOW),
+FAULTY_KEYS: list[tuple[bytes | None, DecodeFault]] = [
+    (None, DecodeFault.KEY_MISSING),
+    (b"", DecodeFault.KEY_TOO_SHORT),
+    (b"\0", DecodeFault.KEY_TOO_SHORT),
+    (b"\0\1", DecodeFault.KEY_UNDERFLOW),
+    (b"\0\1\0\1g", DecodeFault.KEY_UNDERFLOW),
+    (KEY[:-1], DecodeFault.KEY_UNDERFLOW),
+    (b"\0\1\xff\xff" + KEY[4:], DecodeFault.KEY_BAD_LENGTH),
+    (b"\0\1\0\0\x80\0" + bytes(20), DecodeFault.KEY_BAD_LENGTH),
+    (KEY[:-4] + b"\xff\xff\xff\xff", DecodeFault.NEGATIVE_PARTITION),
+    (b"\0\2\xff\xff", DecodeFault.KEY_BAD_LENGTH),
+    (b"\0\3\0\2g", DecodeFault.KEY_UNDERFLOW),
 ]
-FAULTY_VALUES: list[tuple[bytes, Fault]] = [
-    (b"", Fault.VALUE_TOO_SHORT),
-    (b"\0", Fault.VALUE_TOO_SHORT),
-    (b"\0\5" + VALUE[2:], Fault.UNSUPPORTED_VALUE_VERSION),
-    (b"\xff\xff" + VALUE[2:], Fault.UNSUPPORTED_VALUE_VERSION),
-    (VALUE[:-2], Fault.VALUE_UNDERFLOW),
-    (VALUE[:14], Fault.VALUE_UNDERFLOW),
-    (VALUE[:14] + b"\xff" * 5 + bytes(9), Fault.VALUE_BAD_VARINT),
-    (VALUE[:14] + b"\xff" * 4 + b"\x7f" + bytes(9), Fault.VALUE_UNDERFLOW),
-    (VALUE[:14] + b"\xff", Fault.VALUE_UNDERFLOW),
-    (b"\0\1" + bytes(8) + b"\xff\xfe" + bytes(20), Fault.VALUE_BAD_LENGTH),
-    (encode_offset_value(-1, 6), Fault.NEGATIVE_OFFSET),
-    (encode_offset_value(5, -1), Fault.NEGATIVE_COMMIT_TIME),
+FAULTY_VALUES: list[tuple[bytes, DecodeFault]] = [
+    (b"", DecodeFault.VALUE_TOO_SHORT),
+    (b"\0", DecodeFault.VALUE_TOO_SHORT),
+    (b"\0\5" + VALUE[2:], DecodeFault.UNSUPPORTED_VALUE_VERSION),
+    (b"\xff\xff" + VALUE[2:], DecodeFault.UNSUPPORTED_VALUE_VERSION),
+    (VALUE[:-2], DecodeFault.VALUE_UNDERFLOW),
+    (VALUE[:14], DecodeFault.VALUE_UNDERFLOW),
+    (VALUE[:14] + b"\xff" * 5 + bytes(9), DecodeFault.VALUE_BAD_VARINT),
+    (VALUE[:14] + b"\xff" * 4 + b"\x7f" + bytes(9), DecodeFault.VALUE_UNDERFLOW),
+    (VALUE[:14] + b"\xff", DecodeFault.VALUE_UNDERFLOW),
+    (b"\0\1" + bytes(8) + b"\xff\xfe" + bytes(20), DecodeFault.VALUE_BAD_LENGTH),
+    (encode_offset_value(-1, 6), DecodeFault.NEGATIVE_OFFSET),
+    (encode_offset_value(5, -1), DecodeFault.NEGATIVE_COMMIT_TIME),
 ]
 FAULTY = [(key, VALUE, fault) for key, fault in FAULTY_KEYS] + [
     (KEY, value, fault) for value, fault in FAULTY_VALUES
@@ -229,7 +229,7 @@ FAULTY = [(key, VALUE, fault) for key, fault in FAULTY_KEYS] + [
 
 @pytest.mark.parametrize(("key", "value", "fault"), FAULTY)
 def test_a_malformed_record_is_counted_by_its_fault_and_spoils_no_other(
-    key: bytes | None, value: bytes, fault: Fault
+    key: bytes | None, value: bytes, fault: DecodeFault
 ) -> None:
     decoded = decode([KEY, key, KEY], [VALUE, value, None], [7, 8, 9], CommitKeys())
 
@@ -248,7 +248,7 @@ def test_versions_of_groups_newer_than_ours_are_refused() -> None:
 
     decoded = decode(list(records), list(records.values()), range(2), CommitKeys())
 
-    assert decoded.malformed == {Fault.UNSUPPORTED_VALUE_VERSION: 2}
+    assert decoded.malformed == {DecodeFault.UNSUPPORTED_VALUE_VERSION: 2}
 
 
 def test_a_connect_worker_group_has_no_generation_of_consumers() -> None:
@@ -282,7 +282,7 @@ def test_the_quarantine_is_bounded_for_each_fault_apart(limit: int | None, kept:
     decoded = decode(keys, [b""] * 6, range(6), CommitKeys(), quarantine_per_fault=limit)
 
     assert [record.row for record in decoded.quarantine] == kept
-    assert decoded.malformed == {Fault.KEY_MISSING: 5, Fault.VALUE_TOO_SHORT: 1}
+    assert decoded.malformed == {DecodeFault.KEY_MISSING: 5, DecodeFault.VALUE_TOO_SHORT: 1}
 
 
 def assert_every_record_is_accounted_for(

@@ -16,7 +16,7 @@ from lagwatch.core.wire import (
     TOMBSTONE,
     CommitKeys,
     Decoded,
-    Fault,
+    DecodeFault,
     GroupProtocol,
     GroupRecord,
     decode,
@@ -61,13 +61,13 @@ BURROW_IS_WRONG: dict[tuple[str, str], tuple[object, str]] = {
 }
 """("message" and the version of its key, bytes) → the right answer, and why."""
 
-DROPPED: dict[tuple[str, str], Fault] = {
-    ("000100097465737467726f757000097465737474", "0000"): Fault.KEY_UNDERFLOW,
-    (COMMIT_KEY.hex(), "00"): Fault.VALUE_TOO_SHORT,
-    ("000200097465737467", "0001"): Fault.KEY_UNDERFLOW,
-    (GROUP_KEY.hex(), "00"): Fault.VALUE_TOO_SHORT,
-    (GROUP_KEY.hex(), "0001"): Fault.VALUE_UNDERFLOW,
-    ("00", "0000"): Fault.KEY_TOO_SHORT,
+DROPPED: dict[tuple[str, str], DecodeFault] = {
+    ("000100097465737467726f757000097465737474", "0000"): DecodeFault.KEY_UNDERFLOW,
+    (COMMIT_KEY.hex(), "00"): DecodeFault.VALUE_TOO_SHORT,
+    ("000200097465737467", "0001"): DecodeFault.KEY_UNDERFLOW,
+    (GROUP_KEY.hex(), "00"): DecodeFault.VALUE_TOO_SHORT,
+    (GROUP_KEY.hex(), "0001"): DecodeFault.VALUE_UNDERFLOW,
+    ("00", "0000"): DecodeFault.KEY_TOO_SHORT,
 }
 """Key and version of the value → why we refuse what Burrow drops as well."""
 

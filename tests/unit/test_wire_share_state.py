@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lagwatch.core.model import UNKNOWN
-from lagwatch.core.wire import Fault, ShareStateRecord, StateBatch, decode_share_state
+from lagwatch.core.wire import DecodeFault, ShareStateRecord, StateBatch, decode_share_state
 
 Json = dict[str, Any]
 
@@ -31,7 +31,7 @@ def value_of(record: Json) -> bytes | None:
 def as_kafka_reads(record: Json) -> ShareStateRecord:
     """Our object, made of what Kafka's classes read."""
     key, value = record["decoded"]["key"], record["decoded"]["value"]
-    told = value or {}
+    fields = value or {}
     return ShareStateRecord(
         group=key["groupId"],
         topic_id=key["topicId"],
@@ -39,8 +39,8 @@ def as_kafka_reads(record: Json) -> ShareStateRecord:
         order=ORDER,
         removed=value is None,
         snapshot=record["decoded"]["key_version"] == 0,
-        start_offset=told.get("startOffset", UNKNOWN),
-        completed=told.get("deliveryCompleteCount", UNKNOWN),
+        start_offset=fields.get("startOffset", UNKNOWN),
+        completed=fields.get("deliveryCompleteCount", UNKNOWN),
         batches=tuple(
             StateBatch(
                 first=each["firstOffset"],
@@ -48,7 +48,7 @@ def as_kafka_reads(record: Json) -> ShareStateRecord:
                 state=each["deliveryState"],
                 deliveries=each["deliveryCount"],
             )
-            for each in told.get("stateBatches", ())
+            for each in fields.get("stateBatches", ())
         ),
     )
 
@@ -82,10 +82,10 @@ def test_one_refused_record_does_not_take_others_with_it() -> None:
 
     assert decoded.rows == (5,)
     assert decoded.malformed == {
-        Fault.UNSUPPORTED_VALUE_VERSION: 1,
-        Fault.KEY_MISSING: 1,
-        Fault.KEY_TOO_SHORT: 1,
-        Fault.KEY_UNDERFLOW: 1,
+        DecodeFault.UNSUPPORTED_VALUE_VERSION: 1,
+        DecodeFault.KEY_MISSING: 1,
+        DecodeFault.KEY_TOO_SHORT: 1,
+        DecodeFault.KEY_UNDERFLOW: 1,
     }
 
 

@@ -6,9 +6,11 @@ from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, HTTPException, Query
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
 from typing_extensions import TypedDict
 
 from lagwatch.errors import InputError
+from lagwatch.ports.access import EVERYBODY
 from lagwatch.ports.alerts import (
     AlertsView,
     IncidentAsk,
@@ -19,11 +21,13 @@ from lagwatch.ports.alerts import (
     NoticeRecord,
     PolicyRecord,
 )
+from lagwatch_api.gate import caller_of
 from lagwatch_api.routing import SegmentRoute
 
 PREFIX: Final = "/api/v1/alerts"
 TAG: Final = "Alerts"
 _LONGEST_MUTE_S: Final = 366 * 86_400
+_SAID: Final = "kept as a claim where the server knows who asks, by token, user or proxy"
 _LAST_MS: Final = 253_402_300_799_999 - _LONGEST_MUTE_S * 1000
 """So that every mute ends before the year 10000."""
 
@@ -59,6 +63,7 @@ class MuteList(TypedDict):
     """Mutes that are open or still to come."""
 
     mutes: Sequence[Mute]
+    time_zone: Annotated[str, Field(description="`alerts.time_zone`, for texts")]
 
 
 class PolicyList(TypedDict):
@@ -68,7 +73,7 @@ class PolicyList(TypedDict):
 
 
 class PolicyAnswer(TypedDict):
-    """Which policy is a group's."""
+    """The policy that applies to a group."""
 
     cluster: str
     group: str
@@ -78,14 +83,14 @@ class PolicyAnswer(TypedDict):
 
 
 class ChannelRetried(TypedDict):
-    """What a channel has given up is tried again."""
+    """Dead messages of a channel that are sent again."""
 
     channel: str
     notices: int
 
 
 class Retried(TypedDict):
-    """A dead message is tried again."""
+    """A dead message that is sent again."""
 
     message: str
     notices: int
@@ -96,7 +101,7 @@ class Acknowledgement(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    author: Annotated[str, Field(max_length=200)] = ""
+    author: Annotated[str, Field(max_length=200, description=_SAID)] = ""
 
 
 class MuteOrder(BaseModel):
@@ -107,7 +112,7 @@ class MuteOrder(BaseModel):
     cluster: str = ""
     group: str = ""
     reason: Annotated[str, Field(min_length=1, max_length=1000)]
-    author: Annotated[str, Field(max_length=200)] = ""
+    author: Annotated[str, Field(max_length=200, description=_SAID)] = ""
     starts_ms: Annotated[int | None, Field(ge=0, le=_LAST_MS, description="null = now")] = None
     duration_s: Annotated[float, Field(gt=0, le=_LONGEST_MUTE_S)]
 
@@ -141,14 +146,16 @@ def _incidents(routes: APIRouter, alerts: AlertsView) -> None:
     @routes.get("/incidents/{incident}", summary="One incident with its transitions and notices")
     async def one_incident(incident: str) -> IncidentAnswer:
         found = alerts.incident(incident)
-        notices, _ = alerts.notices(NoticeAsk(incident=incident, limit=1000))
+        notices, _ = alerts.notices(NoticeAsk(incident=found.id, limit=1000))
         return {"incident": found, "notices": notices}
 
     @routes.post(
         "/incidents/{incident}/acknowledge", summary="Send no more reminders of an open incident"
     )
-    async def acknowledge(incident: str, order: Acknowledgement) -> IncidentRecord:
-        return alerts.acknowledge(incident, author=order.author)
+    async def acknowledge(
+        incident: str, order: Acknowledgement, request: Request
+    ) -> IncidentRecord:
+        return alerts.acknowledge(incident, author=_author(request, order.author))
 
 
 def _notices(routes: APIRouter, alerts: AlertsView) -> None:
@@ -185,10 +192,10 @@ def _notices(routes: APIRouter, alerts: AlertsView) -> None:
 def _mutes(routes: APIRouter, alerts: AlertsView) -> None:
     @routes.get("/mutes", summary="Mutes that are open or still to come")
     async def mutes() -> MuteList:
-        return {"mutes": alerts.mutes()}
+        return {"mutes": alerts.mutes(), "time_zone": alerts.time_zone}
 
     @routes.post("/mutes", summary="Mute a group, a cluster or all", status_code=201)
-    async def mute(order: MuteOrder) -> Mute:
+    async def mute(order: MuteOrder, request: Request) -> Mute:
         now_ms = time.time_ns() // 1_000_000
         starts_ms = now_ms if order.starts_ms is None else order.starts_ms
         ends_ms = starts_ms + round(order.duration_s * 1000)
@@ -198,7 +205,7 @@ def _mutes(routes: APIRouter, alerts: AlertsView) -> None:
             cluster=order.cluster,
             group=order.group,
             reason=order.reason,
-            author=order.author,
+            author=_author(request, order.author),
             starts_ms=starts_ms,
             ends_ms=ends_ms,
         )
@@ -219,3 +226,11 @@ def _policies(routes: APIRouter, alerts: AlertsView) -> None:
     ) -> PolicyAnswer:
         found = alerts.policy_of(cluster, group, topic or ())
         return {"cluster": cluster, "group": group, "topics": dict(found)}
+
+
+def _author(request: Request, said: str) -> str:
+    """Who sends the request. What the body says of it counts alone only where nothing is known."""
+    caller = caller_of(request)
+    if caller is None or caller is EVERYBODY or not caller.name:
+        return said
+    return f"{caller.name} (said to be {said})" if said not in {"", caller.name} else caller.name

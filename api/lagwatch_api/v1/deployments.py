@@ -11,7 +11,7 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from lagwatch.core.rollback import RollbackPartition, RollbackPlan
-from lagwatch.errors import HistoryError
+from lagwatch.errors import HistoryError, RollbackError
 from lagwatch.ports.deployments import (
     LONGEST_MS,
     SHORTEST_MS,
@@ -124,6 +124,7 @@ def _planning(routes: APIRouter, deployments: Deployments) -> None:
         summary="Offsets that bring the group back to a deployment; as CSV for Kafka's own tool",
         responses={
             200: {"model": Plan, "content": {CSV: {"schema": {"type": "string"}}}},
+            409: {"description": "offsets cannot set a group of this kind back"},
             **_UNREADABLE,
         },
     )
@@ -131,7 +132,10 @@ def _planning(routes: APIRouter, deployments: Deployments) -> None:
         request: Request, cluster: str, group: str, deployment: str, *, form: Format = None
     ) -> Response:
         with _readable():
-            plan = await deployments.rollback_plan(cluster, group, deployment)
+            try:
+                plan = await deployments.rollback_plan(cluster, group, deployment)
+            except RollbackError as error:
+                raise HTTPException(409, str(error)) from error
         if wanted_form(request, form) is Form.CSV:
             return Response(plan.csv(), media_type=CSV)
         return json_answer(plan_answer(plan))

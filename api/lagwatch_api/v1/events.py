@@ -34,14 +34,14 @@ def endpoints(events: EventQueries) -> Iterator[Endpoint]:
 
 def from_memory(events: EventQueries, cluster: str, group: str) -> Response:
     """The newest events of a group, in the shape of a page of the history."""
-    told: Points = {
+    page: Points = {
         "about": {"cluster": cluster, "group": group, "source": "memory"},
         "kind": Kind.EVENTS.value,
         "step_ms": 0,
         "next": None,
         "points": [_point(cluster, event) for event in events.events(cluster, group)],
     }
-    return json_answer(told, headers=NO_CACHE)
+    return json_answer(page, headers=NO_CACHE)
 
 
 def _point(cluster: str, event: GroupEvent) -> dict[str, str | int | None]:

@@ -69,12 +69,17 @@ class ClusterState(TypedDict):
     round: Annotated[int | None, Field(description="grows with every judging; null = none yet")]
     at_ms: int | None
     age_s: Annotated[float | None, Field(description="seconds since log ends were last read")]
+    time_lag_at_ms: Annotated[int | None, Field(description="ms; time lags are as of then")]
     ready: bool
     stale: Annotated[bool, Field(description="the data are too old to be trusted")]
     data_age_s: Annotated[
         float | None, Field(description="age of log ends or commits, whichever are older")
     ]
     reason: Annotated[str, Field(description="why it is not ready: what is missing or late")]
+    unreachable: Annotated[bool, Field(description="not ready because no broker answers")]
+    since_ms: Annotated[
+        int | None, Field(description="since when there have been no fresh data; null = ready")
+    ]
     problems: Sequence[str]
 
 
@@ -234,16 +239,18 @@ def group_answer(
         "worst": None if worst is None else _partition(worst),
         "cause": _cause(cause),
         "lag": verdict.known_lag,
+        "left_behind_lag": verdict.left_behind_lag,
         "time_lag_s": verdict.time_lag_s,
         **_time_lag(verdict),
         "time_lag_partition": _place(verdict.time_lag_partition),
+        "time_lag_at_ms": verdict.time_lag_at_ms,
         **asdict(outlook.whole),
         "lag_skew": outlook.lag_skew,
         "slowest_partition": _place(outlook.slowest),
         "unknown_partitions": verdict.unknown_partitions,
         "complete": verdict.complete,
         "since_ms": verdict.since_ms,
-        "to_do": () if worst is None else steps(worst.status, cause),
+        "to_do": () if worst is None else steps(worst, cause),
         "info": None if info is None else _info(info),
         "members": None if info is None else [_member(member) for member in info.members],
         "partitions": [
@@ -263,12 +270,19 @@ def _state(
         "round": None if snapshot is None else snapshot.round,
         "at_ms": None if snapshot is None else snapshot.at_ms,
         "age_s": None if health is None else health.age_s,
+        "time_lag_at_ms": _as_of(snapshot),
         "ready": health is not None and health.ready,
         "stale": health is not None and health.stale,
         "data_age_s": None if health is None else health.data_age_s,
         "reason": "" if health is None else health.reason,
+        "unreachable": health is not None and health.unreachable,
+        "since_ms": None if health is None else health.since_ms,
         "problems": () if health is None else (*health.problems, *health.unseen),
     }
+
+
+def _as_of(snapshot: ClusterSnapshot | None) -> int | None:
+    return None if snapshot is None or snapshot.time_lags_ms < 0 else snapshot.time_lags_ms
 
 
 def _is_number(text: str) -> bool:

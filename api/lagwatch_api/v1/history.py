@@ -70,7 +70,7 @@ class Asked:
         """
         from_ms, to_ms = instant_ms(self.begin, now_ms), instant_ms(self.to, now_ms)
         if from_ms >= to_ms:
-            raise ValueError(f"from={self.begin} does not lie before to={self.to}. Exchange them.")
+            raise ValueError(f"from={self.begin} is not before to={self.to}. Exchange them.")
         step_ms = _step(step)
         known = tuple(schema(kind)) if step_ms == 0 else GRID_COLUMNS
         return HistoryAsk(
@@ -85,8 +85,8 @@ class Asked:
         self, page: HistoryPage, history: HistoryQueries, ask: HistoryAsk, **about: str | int
     ) -> Response:
         """The page, in the form that is wanted."""
-        told = {**about, "from_ms": ask.from_ms, "to_ms": ask.to_ms}
-        return answer(page, wanted_form(self.request, self.form), history, told)
+        fields = {**about, "from_ms": ask.from_ms, "to_ms": ask.to_ms}
+        return answer(page, wanted_form(self.request, self.form), history, fields)
 
 
 EventSource = Annotated[
@@ -144,7 +144,7 @@ def _series(
 
 
 class _Known:
-    """Tells groups of which nothing was recorded in some time from those that never were."""
+    """Distinguishes groups without rows in some time from groups that were never recorded."""
 
     def __init__(self, history: HistoryQueries, queries: Queries) -> None:
         self._history = history
@@ -227,7 +227,7 @@ def _top(routes: APIRouter, history: HistoryQueries, now_ms: Callable[[], int]) 
 
 @contextmanager
 def _said() -> Iterator[None]:
-    """Turn what went wrong into what the client is told."""
+    """Turn errors of the history into answers for the client."""
     try:
         yield
     except ValueError as error:

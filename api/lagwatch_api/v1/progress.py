@@ -6,7 +6,7 @@ from fastapi import APIRouter, HTTPException
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from lagwatch.errors import NameTakenError
+from lagwatch.errors import NameTakenError, PositionError
 from lagwatch.ports.progress import ProgressSink
 from lagwatch_api.routing import SegmentRoute
 
@@ -52,6 +52,10 @@ class ProgressTaken(TypedDict):
     group: Annotated[str, Field(description="the name of the group that the job is shown as")]
     kind: str
     at_ms: int
+    late: Annotated[
+        bool,
+        Field(description="a report of a later instant came before; what it named stays as it is"),
+    ]
     partitions: int
 
 
@@ -62,20 +66,26 @@ def router(progress: ProgressSink) -> APIRouter:
     @routes.post(
         "/api/v1/clusters/{cluster}/progress/{name}",
         summary="Positions of a job that keeps its progress outside of Kafka",
-        responses={409: {"description": "Kafka itself has a group of this name"}},
+        responses={
+            400: {"description": "Positions that cannot be right"},
+            409: {"description": "Kafka itself has a group of this name"},
+        },
     )
     async def report_progress(cluster: str, name: str, report: ProgressReport) -> ProgressTaken:
         try:
-            at_ms = progress.report(
+            taken = progress.report(
                 cluster, name, kind=report.kind, positions=report.positions, at_ms=report.at_ms
             )
         except NameTakenError as error:
             raise HTTPException(409, str(error)) from error
+        except PositionError as error:
+            raise HTTPException(400, str(error)) from error
         return {
             "cluster": cluster,
             "group": name,
             "kind": report.kind,
-            "at_ms": at_ms,
+            "at_ms": taken.at_ms,
+            "late": taken.late,
             "partitions": sum(map(len, report.positions.values())),
         }
 

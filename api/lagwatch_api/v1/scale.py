@@ -22,7 +22,12 @@ Target = Annotated[str, Query(description="time lag that the group may have: `30
 Least = Annotated[int, Query(ge=0, le=100_000, alias="min", description="fewest consumers")]
 Most = Annotated[
     int | None,
-    Query(ge=1, le=100_000, alias="max", description="most consumers; never above the partitions"),
+    Query(
+        ge=1,
+        le=100_000,
+        alias="max",
+        description="most consumers; above the partitions only for share groups",
+    ),
 ]
 
 
@@ -38,7 +43,9 @@ class Scale(TypedDict):
     reason: Annotated[str, Field(description="why it is held")]
     at_ms: Annotated[int | None, Field(description="when it was computed from complete data")]
     target_time_lag_s: float
-    consumers: Annotated[int | None, Field(description="members that hold partitions")]
+    consumers: Annotated[
+        int | None, Field(description="members that hold partitions; all members of a share group")
+    ]
     partitions: int | None
     lag: Annotated[int | None, Field(description="messages")]
     produced_per_s: _PerS

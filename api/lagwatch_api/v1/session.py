@@ -70,5 +70,5 @@ class _Cookie(TypedDict):
 
 
 def _guarded(request: Request) -> _Cookie:
-    """Neither scripts nor other sites get the cookie."""
+    """Attributes that keep the cookie from scripts and other sites."""
     return {"secure": request.url.scheme == "https", "httponly": True, "samesite": "strict"}

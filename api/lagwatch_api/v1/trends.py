@@ -1,4 +1,4 @@
-"""What a list of groups shows beside each: where its lag is going, and what it reads.
+"""Lag curves and causes of listed groups; the topics, clients and teams of every group.
 
 Kept apart from the fleet, whose rows are sent to every reader in every round: this is asked for the
 groups on the screen, or when they are arranged by topic, client or team.
@@ -14,8 +14,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
+from lagwatch.core.causes import Cause
+from lagwatch.core.forecast import GroupOutlook
+from lagwatch.core.model import GroupStatus
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.trail import STEP_MS, Trail
+from lagwatch.core.words import spoken
 from lagwatch.errors import NotFoundError
 from lagwatch.ports.alerts import AlertsView
 from lagwatch.ports.queries import Queries
@@ -25,6 +29,8 @@ from lagwatch_api.v1.fleet import NO_CACHE, TAG, newest
 
 MOST_GROUPS: Final = 100
 """Of one question: more than a screen shows."""
+MOST_PARTITIONS: Final = 500
+"""Partitions of groups whose causes one question looks for: about 20 µs for each."""
 
 Trails = Mapping[str, Trail]
 """By cluster."""
@@ -39,16 +45,30 @@ class Speed(TypedDict):
     catch_up_reason: str
 
 
+class ListedCause(TypedDict):
+    """Why a group is WARN or ERR."""
+
+    name: Annotated[str | None, Field(description="null = not known; the sentence says why")]
+    words: Annotated[str, Field(description="the name as it is read; empty = not known")]
+    certainty: str
+    sentence: str
+
+
 class Trends(TypedDict):
     """Lags of some groups over the last hour."""
 
     step_ms: int
     end_ms: Annotated[int, Field(description="the newest point's minute; -1 = none yet")]
+    at_ms: Annotated[int, Field(description="the newest point's instant; -1 = none yet")]
     groups: Annotated[
         Mapping[str, Sequence[int | None]],
         Field(description="lag by minute, oldest first; null = unknown; without groups not known"),
     ]
     speeds: Mapping[str, Speed]
+    causes: Annotated[
+        Mapping[str, ListedCause],
+        Field(description="of groups that are WARN or ERR, except those with too many partitions"),
+    ]
 
 
 class Subscription(TypedDict):
@@ -75,9 +95,8 @@ def endpoints(
         queries.groups(cluster)  # raises for an unknown cluster
         asked = request.query_params.getlist("group")[:MOST_GROUPS]
         found = trends_of(trails.get(cluster, Trail()), asked)
-        return json_answer(
-            {**found, "speeds": speeds_of(queries, cluster, asked)}, headers=NO_CACHE
-        )
+        speeds, causes = speeds_and_causes(queries, cluster, asked)
+        return json_answer({**found, "speeds": speeds, "causes": causes}, headers=NO_CACHE)
 
     async def subscriptions(request: Request) -> Response:
         cluster = request.path_params["cluster"]
@@ -107,25 +126,81 @@ def endpoints(
     )
 
 
-def speeds_of(queries: Queries, cluster: str, groups: Sequence[str]) -> dict[str, Speed]:
-    """The rates and forecasts of these groups; those that are not known are left out."""
-    found: dict[str, Speed] = {}
+def speeds_and_causes(
+    queries: Queries, cluster: str, groups: Sequence[str], most_partitions: int = MOST_PARTITIONS
+) -> tuple[dict[str, Speed], dict[str, ListedCause]]:
+    """Rates and forecasts of these groups, and the causes of those in trouble, by group.
+
+    Groups that are not known are left out, and causes as soon as their groups have more than
+    `most_partitions` together: other readers wait meanwhile. Small groups come first, so that a
+    large one does not take the causes of all others away.
+    """
+    outlooks: dict[str, GroupOutlook] = {}
     for group in groups:
         with suppress(NotFoundError):
-            whole = queries.outlook(cluster, group).whole
-            found[group] = {
-                "consumed_per_s": whole.consumed_per_s,
-                "lag_trend_per_s": whole.lag_trend_per_s,
-                "catch_up_s": whole.catch_up_s,
-                "catch_up_reason": whole.catch_up_reason.value,
-            }
-    return found
+            outlooks[group] = queries.outlook(cluster, group)
+    causes: dict[str, ListedCause] = {}
+    in_trouble = _in_trouble(newest(queries, cluster), list(outlooks))
+    for group in smallest(in_trouble, most_partitions):
+        with suppress(NotFoundError):
+            verdict = queries.verdict(cluster, group, show_all=True)
+            if cause := queries.cause(verdict, outlooks[group]):
+                causes[group] = _listed(cause)
+    return {group: _speed(outlook) for group, outlook in outlooks.items()}, causes
+
+
+def smallest(partitions: Mapping[str, int], most: int) -> Iterator[str]:
+    """Groups, the smallest first, as long as they have at most so many partitions together."""
+    left = most
+    for group, number in sorted(partitions.items(), key=lambda of_group: of_group[1]):
+        left -= number
+        if left < 0:
+            return
+        yield group
+
+
+def _speed(outlook: GroupOutlook) -> Speed:
+    whole = outlook.whole
+    return {
+        "consumed_per_s": whole.consumed_per_s,
+        "lag_trend_per_s": whole.lag_trend_per_s,
+        "catch_up_s": whole.catch_up_s,
+        "catch_up_reason": whole.catch_up_reason.value,
+    }
+
+
+def _in_trouble(snapshot: ClusterSnapshot | None, groups: Sequence[str]) -> dict[str, int]:
+    """How many partitions each of these groups has, of those that are WARN or ERR by fresh data."""
+    if snapshot is None:
+        return {}
+    columns, stale = snapshot.group, snapshot.stale_groups()
+    bad = np.isin(columns.status, (GroupStatus.WARN, GroupStatus.ERR)) & ~stale
+    numbers = ((group, snapshot.group_index.get(group)) for group in groups)
+    return {
+        group: int(columns.partition_count[number])
+        for group, number in numbers
+        if number is not None and bad[number]
+    }
+
+
+def _listed(cause: Cause) -> ListedCause:
+    return {
+        "name": cause.name,
+        "words": spoken(cause.name or ""),
+        "certainty": cause.certainty.value,
+        "sentence": cause.sentence,
+    }
 
 
 def trends_of(trail: Trail, groups: Sequence[str]) -> dict[str, object]:
     """The trails of these groups; those without one are left out."""
     found = {group: lags for group in groups if (lags := trail.of(group))}
-    return {"step_ms": STEP_MS, "end_ms": trail.end_ms, "groups": found}
+    return {
+        "step_ms": STEP_MS,
+        "end_ms": trail.end_ms,
+        "at_ms": trail.at_ms,
+        "groups": found,
+    }
 
 
 def subscriptions_of(snapshot: ClusterSnapshot) -> dict[str, Subscription]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from lagwatch.core import rules
 from lagwatch.core.causes import Cause, CauseName
-from lagwatch.core.model import PartitionStatus, PartitionVerdict, RuleSet, UnknownReason
+from lagwatch.core.model import PartitionStatus, PartitionVerdict, Rule, RuleSet, UnknownReason
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECONDS_UP_TO: Final = 100_000_000_000
@@ -34,7 +34,8 @@ def instant_ms(text: str, now_ms: int) -> int:
     A time without an offset is UTC.
 
     Raises:
-        ValueError: it is none of these, or out of this world; the text says what to write.
+        ValueError: it has none of these forms, or is not between 1970 and 9999; the text says
+        what to write.
     """
     # a plus sign that was not escaped has become a space
     plain = text.strip().replace(" ", "+") if "T" in text else text.strip()
@@ -59,7 +60,7 @@ def instant_ms(text: str, now_ms: int) -> int:
 
 def _within(at_ms: int, text: str) -> int:
     if not 0 <= at_ms <= _LAST_MS:
-        raise ValueError(f"{text!r} lies before 1970 or after 9999")
+        raise ValueError(f"{text!r} is before 1970 or after 9999")
     return at_ms
 
 
@@ -67,7 +68,7 @@ def duration_ms(text: str) -> int:
     """A duration in ms: `30s`, `5m`, `1h`, `1d`, `500ms`, or bare seconds.
 
     Raises:
-        ValueError: it is none; the text says what to write.
+        ValueError: it is no duration; the text says what to write.
     """
     match = _DURATION.fullmatch(text.strip())
     if match is None:
@@ -84,6 +85,14 @@ HEADLINES: Final[Mapping[PartitionStatus, str]] = {
     PartitionStatus.REWIND: "REWOUND",
     PartitionStatus.UNKNOWN: "UNKNOWN",
 }
+_HEADLINES_OF_RULES: Final[Mapping[Rule, str]] = {
+    Rule.NEVER_COMMITS: "NEVER COMMITS",
+    Rule.HELD_BY_TRANSACTION: "HELD BY A TRANSACTION",
+    Rule.SILENT_BEFORE_START: "SILENT",
+    Rule.RECORDS_LOST: "MESSAGES LOST",
+    Rule.AHEAD_OF_LOG_END: "BEYOND THE LOG END",
+}
+"""Rules that mean something else than other rules of their status."""
 _UNKNOWN_BECAUSE: Final[Mapping[UnknownReason | None, str]] = {
     None: "the log end offset is not known",
     UnknownReason.TOPIC_NOT_VISIBLE: "the topic was deleted, or lagwatch may not describe it",
@@ -107,7 +116,7 @@ class Sentence:
 def sentence(verdict: PartitionVerdict) -> Sentence:
     """What is said about a partition, in words."""
     return Sentence(
-        headline=HEADLINES[verdict.status],
+        headline=_HEADLINES_OF_RULES.get(verdict.rule, HEADLINES[verdict.status]),
         since_ms=verdict.since_ms,
         at_least=verdict.rules is RuleSet.BURROW and verdict.status in OF_THE_WINDOW,
         text=rules.sentence(
@@ -149,15 +158,42 @@ _TO_DO: Final[Mapping[PartitionStatus, Sequence[str]]] = {
         "Otherwise look for two services that use the same group id.",
         "Its effects are not safe to repeat? Stop the group before it goes on.",
     ),
-    PartitionStatus.ERR: (
-        "Messages were lost? Then the retention is too short for such an outage: lengthen it.",
-        "Is the committed offset beyond the log end? The topic was made anew: reset the offsets.",
-    ),
+    PartitionStatus.ERR: (),  # see its rules
 }
 """First steps for the worst partition's status, the likeliest first; as in the runbooks."""
+_TO_DO_OF_RULES: Final[Mapping[Rule, Sequence[str]]] = {
+    Rule.NEVER_COMMITS: (
+        "Does the consumer commit? With enable.auto.commit=false it must call commit itself.",
+        "Read its log for commits that Kafka refused, and for what ends it again and again.",
+        "Are its offsets kept elsewhere on purpose? Report its progress, or use group_deny.",
+    ),
+    Rule.HELD_BY_TRANSACTION: (
+        "Find the producer that began the transaction: it hangs, or it never ended it.",
+        (
+            "It is gone? Kafka ends the transaction after transaction.timeout.ms; "
+            "kafka-transactions.sh find-hanging and abort end one that stays."
+        ),
+    ),
+    Rule.RECORDS_LOST: (
+        "Find out whether what was deleted can be produced or loaded again.",
+        "Lengthen the topic's retention: it is shorter than the group may be behind.",
+    ),
+    Rule.AHEAD_OF_LOG_END: (
+        (
+            "Was the topic made anew, or did its leader lose messages? Reset the group's offsets: "
+            "new messages below them are not read."
+        ),
+    ),
+}
+"""First steps for rules whose steps are not those of their status."""
 
 
-def steps(worst: PartitionStatus, cause: Cause | None) -> Sequence[str]:
-    """What to do first. Where nobody reads, rates need not be compared, whatever the verdict."""
+def steps(worst: PartitionVerdict, cause: Cause | None) -> Sequence[str]:
+    """First steps for the worst partition of a group.
+
+    If no consumer reads, comparing rates is left out, whatever the verdict.
+    """
+    if worst.rule in _TO_DO_OF_RULES:
+        return _TO_DO_OF_RULES[worst.rule]
     alone = cause is not None and cause.name is CauseName.NO_MEMBERS
-    return _TO_DO[PartitionStatus.STOP if alone else worst]
+    return _TO_DO[PartitionStatus.STOP if alone else worst.status]

@@ -64,7 +64,7 @@ async def _body(request: Request) -> bytes:
 
 
 def _level_in(body: bytes) -> str | None:
-    """The level that is asked for; "" when none is named, None when the body is no such document.
+    """The requested level; "" when the document names no level, None when the body is not one.
 
     Keys are matched in any case, as Go does it.
     """

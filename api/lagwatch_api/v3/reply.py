@@ -70,7 +70,7 @@ def asked(question: Callable[..., T], *names: str) -> T:
 
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
-"""Per cluster. What does not fit is rendered again for every request."""
+"""Bytes per cluster; answers beyond that are rendered for every request."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Burrow's routes: which handler answers, and what is said when a name is not known."""
+"""Burrow's routes: the handler of each, and its message for an unknown name."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -169,11 +169,17 @@ class Group(TypedDict):
     time_lag_error_s: NotRequired[
         Annotated[float | None, Field(description="seconds; null = not known")]
     ]
+    time_lag_at_ms: NotRequired[
+        Annotated[int | None, Field(description="ms; all time lags are as of then")]
+    ]
     unknown_partitions: NotRequired[
         Annotated[int, Field(description="partitions whose lag is not known")]
     ]
     readable_lag: NotRequired[
         Annotated[int, Field(description="messages the group can still read; sum of the known")]
+    ]
+    left_behind_lag: NotRequired[
+        Annotated[int, Field(description="messages of totallag in topics that it reads no more")]
     ]
     since_ms: NotRequired[
         Annotated[int | None, Field(description="when its oldest trouble began; null = none")]
@@ -390,8 +396,10 @@ def _group(verdict: GroupVerdict) -> Group:
         "time_lag_method": verdict.time_lag_method.value,
         "time_lag_bound": verdict.time_lag_bound.value,
         "time_lag_error_s": verdict.time_lag_error_s,
+        "time_lag_at_ms": verdict.time_lag_at_ms,
         "unknown_partitions": verdict.unknown_partitions,
         "readable_lag": verdict.readable_lag,
+        "left_behind_lag": verdict.left_behind_lag,
         "since_ms": verdict.since_ms,
         "at_ms": verdict.at_ms,
         "stale": verdict.stale,

@@ -11,7 +11,7 @@ from lagwatch.core.record.columns import (
     ColumnType,
     EventName,
     Kind,
-    Reason,
+    SampleReason,
     Source,
     schema,
 )
@@ -29,8 +29,8 @@ __all__ = [
     "EventName",
     "Insight",
     "Kind",
-    "Reason",
     "Records",
+    "SampleReason",
     "Source",
     "Text",
     "Values",

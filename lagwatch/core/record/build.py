@@ -15,7 +15,7 @@ from lagwatch.core.model import (
     Rule,
     TimeLagReason,
 )
-from lagwatch.core.record.columns import SCHEMA_VERSION, EventName, Kind, Reason, Source
+from lagwatch.core.record.columns import SCHEMA_VERSION, EventName, Kind, SampleReason, Source
 from lagwatch.core.record.records import Records, Text, Values
 from lagwatch.core.snapshot import ClusterSnapshot
 
@@ -53,8 +53,8 @@ class Capture:
     committed_offset: Int64
     """By row of the snapshot."""
     commit_ms: Int64
-    rebalances: Mapping[str, int]
-    """Rebalances of each group, counted since the service started."""
+    rebalances: Mapping[str, int] | None
+    """Rebalances of each group, counted since the service started; None: not counted."""
     insights: Mapping[str, Insight] = field(default_factory=dict)
     """Of groups in trouble that were looked at, by name."""
 
@@ -64,7 +64,7 @@ def floor_ms(at_ms: int, interval_ms: int) -> int:
     return at_ms - at_ms % interval_ms
 
 
-def samples(capture: Capture, rows: Index, *, at_ms: int, reason: Reason) -> Records:
+def samples(capture: Capture, rows: Index, *, at_ms: int, reason: SampleReason) -> Records:
     """One row of kind `samples` for each of these rows of the snapshot, sorted as they are."""
     snapshot = capture.snapshot
     columns, topics = snapshot.rows, snapshot.topics
@@ -84,10 +84,13 @@ def samples(capture: Capture, rows: Index, *, at_ms: int, reason: Reason) -> Rec
             "committed_offset": capture.committed_offset[rows],
             "commit_ms": capture.commit_ms[rows],
             "log_end_offset": _at(topics.log_end, at),
+            "log_end_ms": _at(topics.read_ms, at),
+            "topic_id": _topic_ids(snapshot).take(columns.topic[rows]),
             "log_start_offset": _at(topics.log_start, at),
             "lag": columns.lag[rows],
             "time_lag_s": _seconds(columns.time_lag_ms[rows]),
             "time_lag_reason": Text(columns.time_lag_reason[rows].astype(np.int32), _REASONS),
+            "time_lag_at_ms": _same(snapshot.time_lags_ms, rows.size),
             "status": Text(_PARTITION_CODE[columns.status[rows]], _PARTITION_WORDS),
             "rule": Text(columns.rule[rows].astype(np.int32), _RULES),
             "complete": columns.commits[rows] / snapshot.intervals,
@@ -106,7 +109,7 @@ def group_samples(
     groups: Index,
     *,
     at_ms: int,
-    reason: Reason,
+    reason: SampleReason,
     interval_ms: int,
     unchanged: Int64 | None = None,
     previous_ms: Int64 | None = None,
@@ -146,6 +149,7 @@ def group_samples(
             ).astype(np.int32),
             "time_lag_s": _seconds(columns.time_lag_ms[groups]),
             "time_lag_reason": Text(columns.time_lag_reason[groups].astype(np.int32), _REASONS),
+            "time_lag_at_ms": _same(snapshot.time_lags_ms, size),
             "partitions": columns.partition_count[groups].astype(np.int32),
             "unknown_partitions": columns.unknown[groups].astype(np.int32),
             "not_ok": _not_ok(snapshot)[groups].astype(np.int32),
@@ -154,6 +158,7 @@ def group_samples(
             "unchanged": _or_unknown(unchanged, size).astype(np.int32),
             "previous_ms": _or_unknown(previous_ms, size),
             "interval_ms": np.full(size, interval_ms, np.int32),
+            "rebalances": _rebalances(capture, groups),
             "reason": Text.same(reason, size),
             **_insights(capture, groups),
         },
@@ -188,6 +193,14 @@ def status_events(capture: Capture, rows: Index, before: NDArray[np.int8]) -> Re
             "cause_certainty": Text.same(None, size),
         },
     )
+
+
+def _rebalances(capture: Capture, groups: Index) -> NDArray[np.int32]:
+    counts = capture.rebalances
+    if counts is None:
+        return np.full(groups.size, UNKNOWN, np.int32)
+    names = capture.snapshot.groups
+    return np.array([counts.get(names[number], 0) for number in groups.tolist()], np.int32)
 
 
 def _insights(capture: Capture, groups: Index) -> dict[str, Values]:
@@ -232,6 +245,13 @@ def _at(column: Int64, at: Int32) -> Int64:
 
 def _seconds(time_lag_ms: Int64) -> NDArray[np.float64]:
     return np.where(time_lag_ms < 0, np.nan, time_lag_ms / 1000)
+
+
+def _topic_ids(snapshot: ClusterSnapshot) -> Text:
+    """The id of each topic that rows name; unknown of one that is not visible."""
+    topics = snapshot.topics
+    places = (topics.index.get(name) for name in snapshot.topic_names)
+    return Text.of(None if place is None else topics.ids[place] or None for place in places)
 
 
 def _owners(snapshot: ClusterSnapshot, group: Index, rows: Index) -> tuple[Text, Text]:

@@ -64,7 +64,7 @@ SOURCE_RANK: Final[Mapping[str, int]] = {Source.LIVE: 0, Source.TELEGRAF: 1, Sou
 
 
 @unique
-class Reason(StrEnum):
+class SampleReason(StrEnum):
     """Why a sample was taken."""
 
     INTERVAL = "interval"
@@ -214,10 +214,13 @@ _SAMPLES = (
     _count("committed_offset", "offset", "the next offset to be read"),
     _instant("commit_ms", "when it was committed"),
     _count("log_end_offset", "offset"),
+    _instant("log_end_ms", "when that log end was read"),
+    _text("topic_id", "Kafka's id of the topic: another one after it was made anew", nullable=True),
     _count("log_start_offset", "offset"),
     _count("lag", "messages"),
     _real("time_lag_s", "s", "age of the oldest message not read"),
     _text("time_lag_reason", "how the time lag is known, or why not"),
+    _instant("time_lag_at_ms", "the instant that the time lag is as of"),
     _text("status", "OK | WARN | STOP | STALL | REWIND | UNKNOWN"),
     _text("rule", "the rule that decided; null where the source does not say", nullable=True),
     _real("complete", "share", "share of the window that is filled, 0..1"),
@@ -245,6 +248,7 @@ _GROUP_SAMPLES = (
     _small("max_lag_partition"),
     _real("time_lag_s", "s", "the worst of its partitions"),
     _text("time_lag_reason"),
+    _instant("time_lag_at_ms", "the instant that the time lag is as of"),
     _small("partitions", "rows", "all partitions of every topic committed to"),
     _small("unknown_partitions", "rows", "partitions whose lag is not known"),
     _small("not_ok", "rows", "partitions worse than OK"),
@@ -253,6 +257,7 @@ _GROUP_SAMPLES = (
     _small("unchanged", "rows", "of these, not written because nothing had changed"),
     _instant("previous_ms", "at_ms of the round before, when none was left out between"),
     _small("interval_ms", "ms", "the sampling interval in force"),
+    _small("rebalances", "rows", "seen since lagwatch started; null: not counted"),
     _text("reason", "interval | change"),
     *_CAUSE,
     _real("catch_up_s", "s", "until it has caught up; null: see catch_up_reason"),

@@ -2,14 +2,14 @@
 
 from lagwatch.core.rollup.build import EVENT_COLUMNS, ROUND_COLUMNS, SAMPLE_COLUMNS, Raw, roll_up
 from lagwatch.core.rollup.merge import merge
-from lagwatch.core.rollup.rows import Span
+from lagwatch.core.rollup.rows import BucketSpan
 
 __all__ = [
     "EVENT_COLUMNS",
     "ROUND_COLUMNS",
     "SAMPLE_COLUMNS",
+    "BucketSpan",
     "Raw",
-    "Span",
     "merge",
     "roll_up",
 ]

@@ -14,7 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN
-from lagwatch.core.record import BY_WORST, SOURCE_RANK, EventName, Reason, Records, Source, Text
+from lagwatch.core.record import (
+    BY_WORST,
+    EventName,
+    Records,
+    SampleReason,
+    Text,
+)
 from lagwatch.core.rollup.count import (
     Level,
     Moves,
@@ -28,8 +34,8 @@ from lagwatch.core.rollup.rows import (
     GROUP,
     PARTITION,
     TOPIC,
+    BucketSpan,
     Keys,
-    Span,
     changes,
     coded,
     sorted_by,
@@ -47,7 +53,7 @@ SAMPLE_COLUMNS: Final = (
 )
 ROUND_COLUMNS: Final = (
     *("group", "at_ms", "status", "total_lag", "time_lag_s", "unchanged", "previous_ms"),
-    *("interval_ms", "reason", "source"),
+    *("interval_ms", "rebalances", "reason", "source"),
 )
 EVENT_COLUMNS: Final = ("group", "event", "at_ms", "count", "source")
 
@@ -94,7 +100,7 @@ class _Names:
 class _Frame:
     """Columns that all levels share."""
 
-    span: Span
+    span: BucketSpan
     rounds: Rounds
     interval_ms: int
     """Of groups that have no rounds."""
@@ -117,7 +123,7 @@ class _Part:
     level: Level
 
 
-def roll_up(raw: Raw, span: Span, *, cluster: str, interval_ms: int) -> Records:
+def roll_up(raw: Raw, span: BucketSpan, *, cluster: str, interval_ms: int) -> Records:
     """Rows of the kind of the span, sorted by key; only buckets of which something is known.
 
     The rows must reach back before the span: to a round in which each group was written whole.
@@ -171,7 +177,7 @@ def _by_partition(samples: Records, names: _Names) -> tuple[_Series, Series, Rec
         series=np.cumsum(new) - 1,
         group=group,
         at_ms=samples.at_ms(),
-        regular=_is(samples.text("reason"), Reason.INTERVAL),
+        regular=_is(samples.text("reason"), SampleReason.INTERVAL),
     )
     return about, rows, samples
 
@@ -214,7 +220,7 @@ def _topics(
 
 
 def _held_by_topics(
-    held_ms: Int64, rows: Series, status: Int64, end_ms: Int64, span: Span
+    held_ms: Int64, rows: Series, status: Int64, end_ms: Int64, span: BucketSpan
 ) -> Int64:
     """Time in each status, by cell: as counted by rounds, and anew of topics with changes between.
 
@@ -243,7 +249,7 @@ def _same_round(topic: Int64, at_ms: Int64) -> tuple[NDArray[np.intp], Int64]:
     return first, place
 
 
-def _with_partitions(part: _Part, partitions: _Part, of_series: Int64, span: Span) -> _Part:
+def _with_partitions(part: _Part, partitions: _Part, of_series: Int64, span: BucketSpan) -> _Part:
     """Add what is the sum, or the worst, of the partitions; `of_series` says whose each is."""
     theirs = partitions.level.tally
     size = part.level.cell.size
@@ -280,14 +286,14 @@ def _groups(raw: Raw, names: _Names, frame: _Frame) -> _Part:
         series=group,
         group=group,
         at_ms=of_rows.at_ms(),
-        regular=_is(of_rows.text("reason"), Reason.INTERVAL),
+        regular=_is(of_rows.text("reason"), SampleReason.INTERVAL),
     )
     values = Values.of(of_rows, lag="total_lag")
     size = len(names.groups)
     level = count(rows, values, frame.whole_timeline(rows), frame.span, series=size)
     number, unknown = np.arange(size, dtype=np.int64), np.full(size, UNKNOWN, np.int64)
-    live = np.equal(values.source, SOURCE_RANK[Source.LIVE])
-    rebalances = _rebalances(raw.events, names, frame.span, rows, live)
+    counted = of_rows.numbers("rebalances") >= 0
+    rebalances = _rebalances(raw.events, names, frame.span, rows, counted)
     tally = replace(level.tally, rebalances=rebalances)
     return _Part(
         name=GROUP,
@@ -296,8 +302,10 @@ def _groups(raw: Raw, names: _Names, frame: _Frame) -> _Part:
     )
 
 
-def _rebalances(events: Records, names: _Names, span: Span, rows: Series, live: Bools) -> Int64:
-    """Rebalances per bucket; 0 where the group was recorded live and has no event."""
+def _rebalances(
+    events: Records, names: _Names, span: BucketSpan, rows: Series, counted: Bools
+) -> Int64:
+    """Rebalances per bucket; 0 where they were counted and the group has no event."""
     size = len(names.groups) * span.buckets
     group = coded(events.text("group"), names.groups)
     wanted = _is(events.text("event"), EventName.REBALANCE) & span.within(events.at_ms())
@@ -307,14 +315,14 @@ def _rebalances(events: Records, names: _Names, span: Span, rows: Series, live: 
         span.cells(group[wanted], events.at_ms()[wanted]),
         size,
     )
-    watched = live & rows.regular & span.within(rows.at_ms)
+    watched = counted & rows.regular & span.within(rows.at_ms)
     cell = span.cells(rows.series[watched], rows.at_ms[watched])
     found[cell] = np.maximum(found[cell], 0)
     return found
 
 
 def _rounds(rows: Records, names: _Names) -> Rounds:
-    regular = rows.take(_is(rows.text("reason"), Reason.INTERVAL))
+    regular = rows.take(_is(rows.text("reason"), SampleReason.INTERVAL))
     group = coded(regular.text("group"), names.groups)
     order = sorted_by(group, regular.at_ms())
     if order is not None:
@@ -342,7 +350,7 @@ def _known(part: _Part) -> _Part:
     return replace(part, level=replace(level, cell=level.cell[index], tally=tally))
 
 
-def _keys(parts: Sequence[_Part], names: _Names, span: Span, cluster: str) -> Keys:
+def _keys(parts: Sequence[_Part], names: _Names, span: BucketSpan, cluster: str) -> Keys:
     series = [part.level.cell // span.buckets for part in parts]
     sizes = [part.level.cell.size for part in parts]
 

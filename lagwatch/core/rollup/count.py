@@ -10,10 +10,10 @@ from lagwatch.core.model import UNKNOWN
 from lagwatch.core.record import SOURCE_RANK, Records, Text
 from lagwatch.core.record.columns import BY_WORST
 from lagwatch.core.rollup.moves import Moved, nothing_moved
-from lagwatch.core.rollup.rows import Span, coded
+from lagwatch.core.rollup.rows import BucketSpan, coded
 from lagwatch.core.rollup.sketch import sketch
 from lagwatch.core.rollup.tally import STATUSES, Tally, greatest, least, nothing, sums, worst_owner
-from lagwatch.core.rollup.timeline import Entries, Series, Timeline, cut, union
+from lagwatch.core.rollup.timeline import Series, Timeline, TimelineEntries, cut, union
 
 Int64 = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -72,7 +72,7 @@ class Level:
     consumed: Moved
 
 
-def count(rows: Series, values: Values, line: Timeline, span: Span, *, series: int) -> Level:
+def count(rows: Series, values: Values, line: Timeline, span: BucketSpan, *, series: int) -> Level:
     """Samples and time in each status of `series` series."""
     size = series * span.buckets
     seen = samples_in(line.entries, span)
@@ -100,7 +100,7 @@ def count(rows: Series, values: Values, line: Timeline, span: Span, *, series: i
 
 
 def held_by_worst(
-    series: Int64, begin_ms: Int64, end_ms: Int64, status: Int64, span: Span, *, size: int
+    series: Int64, begin_ms: Int64, end_ms: Int64, status: Int64, span: BucketSpan, *, size: int
 ) -> Int64:
     """[cells, statuses]: for how long each status was the worst of all that a series is made of.
 
@@ -127,7 +127,7 @@ def held_by_worst(
     return held
 
 
-def with_moves(level: Level, produced: Moved, consumed: Moved, span: Span) -> Level:
+def with_moves(level: Level, produced: Moved, consumed: Moved, span: BucketSpan) -> Level:
     """The same with what was produced and consumed."""
     ratio = span.step_ms // span.finest.step_ms
     total, read = produced.in_longer(ratio), consumed.in_longer(ratio)
@@ -141,18 +141,18 @@ def with_moves(level: Level, produced: Moved, consumed: Moved, span: Span) -> Le
     return replace(level, tally=tally, produced=produced, consumed=consumed)
 
 
-def samples_in(entries: Entries, span: Span) -> Entries:
+def samples_in(entries: TimelineEntries, span: BucketSpan) -> TimelineEntries:
     """The samples of rounds that are in the span."""
     wanted = entries.regular & span.within(entries.at_ms)
     if wanted.all():
         return entries
-    return Entries(
+    return TimelineEntries(
         row=entries.row[wanted], at_ms=entries.at_ms[wanted], regular=entries.regular[wanted]
     )
 
 
 def _held(
-    rows: Series, values: Values, line: Timeline, span: Span, size: int
+    rows: Series, values: Values, line: Timeline, span: BucketSpan, size: int
 ) -> tuple[Int64, Int64, Int64]:
     """Time in each status, the worst status and the least source, by cell."""
     begin = np.maximum(rows.at_ms, span.from_ms)
@@ -168,7 +168,7 @@ def _held(
     return held, greatest(status, cell, size), greatest(values.source[row], cell, size)
 
 
-def moved(level: Level, rows: Series, moves: Moves, line: Timeline, span: Span) -> Level:
+def moved(level: Level, rows: Series, moves: Moves, line: Timeline, span: BucketSpan) -> Level:
     """The same with what was produced, consumed and committed, and the worst owner."""
     size = level.cell.size
     entries = line.entries
@@ -201,7 +201,7 @@ class _Steps:
     A step is in the bucket of its later entry.
     """
 
-    def __init__(self, rows: Series, line: Timeline, span: Span) -> None:
+    def __init__(self, rows: Series, line: Timeline, span: BucketSpan) -> None:
         self._span = span
         self._row, self._at_ms = line.entries.row, line.entries.at_ms
         self._series = rows.series[self._row]

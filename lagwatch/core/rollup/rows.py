@@ -18,7 +18,7 @@ Int64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class BucketSpan:
     """Buckets of a kind of roll-up, from the begin of one to the begin of another."""
 
     kind: Kind
@@ -31,9 +31,9 @@ class Span:
         return ROLLUP_STEP_MS[self.kind]
 
     @property
-    def finest(self) -> "Span":
+    def finest(self) -> "BucketSpan":
         """The same in buckets of five minutes."""
-        return Span(kind=Kind.ROLLUP_5M, from_ms=self.from_ms, to_ms=self.to_ms)
+        return BucketSpan(kind=Kind.ROLLUP_5M, from_ms=self.from_ms, to_ms=self.to_ms)
 
     @property
     def buckets(self) -> int:

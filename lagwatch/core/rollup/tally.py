@@ -177,10 +177,10 @@ def worst_owner(lag: Int64, owner: Text, place: Int64, size: int) -> tuple[Int64
     most = greatest(lag, place, size)
     # of equal lags the first name decides, whatever the order in which buckets are merged
     theirs = np.flatnonzero((lag >= 0) & (lag == most[place]))
-    nobody = len(owner.words)
-    first = np.full(size, nobody, np.int64)
+    no_owner = len(owner.words)
+    first = np.full(size, no_owner, np.int64)
     np.minimum.at(first, place[theirs], owner.codes[theirs].astype(np.int64))
-    first[first == nobody] = UNKNOWN
+    first[first == no_owner] = UNKNOWN
     return most, Text(first.astype(np.int32), owner.words)
 
 

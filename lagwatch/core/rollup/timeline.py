@@ -70,7 +70,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entries:
+class TimelineEntries:
     """Samples with those that were left out, by series and instant; all [entries]."""
 
     row: NDArray[np.intp]
@@ -83,7 +83,7 @@ class Entries:
 class Timeline:
     """Rows, the rounds they count for, and for how long."""
 
-    entries: Entries
+    entries: TimelineEntries
     end_ms: Int64
     """[rows]: until when each row holds, not included."""
     interval_ms: Int64
@@ -158,17 +158,17 @@ class _Places:
         return np.where(group[before] == rows.group, usual[before], at_after)
 
 
-def _entries(rows: Series, rounds: Rounds, first: Int64, count: Int64) -> Entries:
+def _entries(rows: Series, rounds: Rounds, first: Int64, count: Int64) -> TimelineEntries:
     """Every row itself, and after it the rounds it counts for."""
     row = np.arange(rows.size)
     if not count.any():
-        return Entries(row=row, at_ms=rows.at_ms, regular=rows.regular)
+        return TimelineEntries(row=row, at_ms=rows.at_ms, regular=rows.regular)
     begin = np.cumsum(count + 1) - (count + 1)
     row = np.repeat(row, count + 1)
     number = np.arange(row.size) - begin[row]
     own = number == 0
     instant = rounds.at_ms[np.minimum(first[row] + number - 1, rounds.at_ms.size - 1)]
-    return Entries(
+    return TimelineEntries(
         row=row,
         at_ms=np.where(own, rows.at_ms[row], instant),
         regular=rows.regular[row] | ~own,

@@ -6,7 +6,7 @@
 """
 
 from lagwatch.core.wire.batch import Decoded, Quarantined, decode, topic_id_text
-from lagwatch.core.wire.faults import Fault
+from lagwatch.core.wire.faults import DecodeFault
 from lagwatch.core.wire.groups import GroupProtocol, GroupRecord
 from lagwatch.core.wire.keys import DENIED, CommitKeys
 from lagwatch.core.wire.offsets import TOMBSTONE
@@ -24,10 +24,10 @@ __all__ = [
     "DENIED",
     "TOMBSTONE",
     "CommitKeys",
+    "DecodeFault",
     "Decoded",
     "DecodedShareState",
     "DeliveryState",
-    "Fault",
     "GroupProtocol",
     "GroupRecord",
     "Quarantined",

@@ -9,7 +9,7 @@ from struct import pack
 import numpy as np
 from numpy.typing import NDArray
 
-from lagwatch.core.wire.faults import Fault, MalformedError
+from lagwatch.core.wire.faults import DecodeFault, MalformedError
 from lagwatch.core.wire.groups import GROUP_KEY_VERSIONS, GroupRecord, decode_group_record
 from lagwatch.core.wire.keys import UNSEEN, CommitKeys
 from lagwatch.core.wire.offsets import FAULTS, SOUND, decode_offset_values
@@ -28,7 +28,7 @@ class Quarantined:
     order: int
     key: bytes | None
     value: bytes | None
-    fault: Fault
+    fault: DecodeFault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Decoded:
     has one. `topic_id_text` prints one."""
     group_records: tuple[GroupRecord, ...]
     """In record order."""
-    malformed: Mapping[Fault, int]
+    malformed: Mapping[DecodeFault, int]
     """Records refused."""
     quarantine: tuple[Quarantined, ...]
     """Of the records refused, those kept for a closer look, in record order."""
@@ -95,8 +95,8 @@ class _Batch:
         self._orders = orders
         self._quarantine_per_fault = quarantine_per_fault
         self._group_records: list[GroupRecord] = []
-        self._malformed: Counter[Fault] = Counter()
-        self._quarantine: dict[Fault, list[Quarantined]] = defaultdict(list)
+        self._malformed: Counter[DecodeFault] = Counter()
+        self._quarantine: dict[DecodeFault, list[Quarantined]] = defaultdict(list)
 
     def decode_rare(self, row: int, table: CommitKeys) -> int:
         """Decode a record whose key is new or is no commit's; return its id, if it has one."""
@@ -136,7 +136,7 @@ class _Batch:
             quarantine=self._sorted_quarantine(),
         )
 
-    def _refuse(self, row: int, fault: Fault) -> None:
+    def _refuse(self, row: int, fault: DecodeFault) -> None:
         self._malformed[fault] += 1
         kept, limit = self._quarantine[fault], self._quarantine_per_fault
         if limit is None or len(kept) < limit:
@@ -155,7 +155,7 @@ def topic_id_text(high: int, low: int) -> str:
 
 def _versioned(key: bytes | None) -> bytes:
     if key is None:
-        raise MalformedError(Fault.KEY_MISSING)
+        raise MalformedError(DecodeFault.KEY_MISSING)
     if len(key) < _VERSION_BYTES:
-        raise MalformedError(Fault.KEY_TOO_SHORT)
+        raise MalformedError(DecodeFault.KEY_TOO_SHORT)
     return key

@@ -4,7 +4,7 @@ from enum import StrEnum, unique
 
 
 @unique
-class Fault(StrEnum):
+class DecodeFault(StrEnum):
     """Why a record was refused; stable words for counters and logs."""
 
     KEY_MISSING = "key_missing"
@@ -29,7 +29,7 @@ class Fault(StrEnum):
 class MalformedError(Exception):
     """These bytes are not what Kafka writes. Never leaves `lagwatch.core.wire`: it is counted."""
 
-    def __init__(self, fault: Fault) -> None:
+    def __init__(self, fault: DecodeFault) -> None:
         super().__init__(fault)
         self.fault = fault
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum, unique
 from typing import Final
 
-from lagwatch.core.wire.faults import Fault, MalformedError
+from lagwatch.core.wire.faults import DecodeFault, MalformedError
 from lagwatch.core.wire.reader import INT16, INT32, VERSION_BYTES, FieldReader
 
 _CONSUMER_PROTOCOL_TYPES: Final = ("consumer", "")
@@ -60,7 +60,9 @@ def decode_group_record(key: bytes, value: bytes | None, order: int) -> GroupRec
         MalformedError: the key or the value is not what Kafka writes.
     """
     protocol = GroupProtocol(INT16.unpack_from(key)[0])
-    name = FieldReader(key, underflow=Fault.KEY_UNDERFLOW, bad_length=Fault.KEY_BAD_LENGTH)
+    name = FieldReader(
+        key, underflow=DecodeFault.KEY_UNDERFLOW, bad_length=DecodeFault.KEY_BAD_LENGTH
+    )
     return GroupRecord(
         group=name.string(),
         order=order,
@@ -72,11 +74,11 @@ def decode_group_record(key: bytes, value: bytes | None, order: int) -> GroupRec
 
 def _generation(value: bytes, protocol: GroupProtocol) -> int | None:
     if len(value) < VERSION_BYTES:
-        raise MalformedError(Fault.VALUE_TOO_SHORT)
+        raise MalformedError(DecodeFault.VALUE_TOO_SHORT)
     version = INT16.unpack_from(value)[0]
     classic = protocol is GroupProtocol.CLASSIC
     if not 0 <= version <= (_HIGHEST_CLASSIC if classic else 0):
-        raise MalformedError(Fault.UNSUPPORTED_VALUE_VERSION)
+        raise MalformedError(DecodeFault.UNSUPPORTED_VALUE_VERSION)
     reader = FieldReader(value)
     if not classic:
         return reader.number(INT32)

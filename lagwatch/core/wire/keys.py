@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lagwatch.core.wire.faults import Fault, MalformedError, text
+from lagwatch.core.wire.faults import DecodeFault, MalformedError, text
 from lagwatch.core.wire.index import ABSENT, KeyIndex
 
 DENIED: Final = -1
@@ -206,9 +206,9 @@ def parse_offset_key(key: bytes) -> tuple[bytes, str, str]:
     partition_at = _string_end(key, topic_size_at)
     end = partition_at + _PARTITION_BYTES
     if len(key) < end:
-        raise MalformedError(Fault.KEY_UNDERFLOW)
+        raise MalformedError(DecodeFault.KEY_UNDERFLOW)
     if key[partition_at] >= _SIGN_BIT:
-        raise MalformedError(Fault.NEGATIVE_PARTITION)
+        raise MalformedError(DecodeFault.NEGATIVE_PARTITION)
     group = text(key[_GROUP_SIZE_AT + _SIZE_BYTES : topic_size_at])
     topic = text(key[topic_size_at + _SIZE_BYTES : partition_at])
     return _CANONICAL + key[_GROUP_SIZE_AT:end], group, topic
@@ -217,10 +217,10 @@ def parse_offset_key(key: bytes) -> tuple[bytes, str, str]:
 def _string_end(key: bytes, size_at: int) -> int:
     start = size_at + _SIZE_BYTES
     if len(key) < start:
-        raise MalformedError(Fault.KEY_UNDERFLOW)
+        raise MalformedError(DecodeFault.KEY_UNDERFLOW)
     size = key[size_at] << 8 | key[size_at + 1]
     if key[size_at] >= _SIGN_BIT:
-        raise MalformedError(Fault.KEY_BAD_LENGTH)
+        raise MalformedError(DecodeFault.KEY_BAD_LENGTH)
     return start + size
 
 

@@ -13,19 +13,19 @@ from typing import Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from lagwatch.core.wire.faults import Fault
+from lagwatch.core.wire.faults import DecodeFault
 
 TOMBSTONE: Final = -1
 """In the offset column: the commit was removed."""
 
 FAULTS: Final = (
-    Fault.VALUE_TOO_SHORT,
-    Fault.UNSUPPORTED_VALUE_VERSION,
-    Fault.VALUE_BAD_VARINT,
-    Fault.VALUE_BAD_LENGTH,
-    Fault.VALUE_UNDERFLOW,
-    Fault.NEGATIVE_OFFSET,
-    Fault.NEGATIVE_COMMIT_TIME,
+    DecodeFault.VALUE_TOO_SHORT,
+    DecodeFault.UNSUPPORTED_VALUE_VERSION,
+    DecodeFault.VALUE_BAD_VARINT,
+    DecodeFault.VALUE_BAD_LENGTH,
+    DecodeFault.VALUE_UNDERFLOW,
+    DecodeFault.NEGATIVE_OFFSET,
+    DecodeFault.NEGATIVE_COMMIT_TIME,
 )
 """What the numbers in `OffsetValues.fault` mean; the first that holds is named."""
 

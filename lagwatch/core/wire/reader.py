@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import Final
 
-from lagwatch.core.wire.faults import Fault, MalformedError, text
+from lagwatch.core.wire.faults import DecodeFault, MalformedError, text
 
 INT16: Final = Struct(">h")
 INT32: Final = Struct(">i")
@@ -28,8 +28,8 @@ class FieldReader:
         self,
         data: bytes,
         *,
-        underflow: Fault = Fault.VALUE_UNDERFLOW,
-        bad_length: Fault = Fault.VALUE_BAD_LENGTH,
+        underflow: DecodeFault = DecodeFault.VALUE_UNDERFLOW,
+        bad_length: DecodeFault = DecodeFault.VALUE_BAD_LENGTH,
     ) -> None:
         self._data = data
         self._at = VERSION_BYTES
@@ -55,7 +55,7 @@ class FieldReader:
             value |= (byte & ~_MORE) << (7 * index)
             if byte < _MORE:
                 return value
-        raise MalformedError(Fault.VALUE_BAD_VARINT)
+        raise MalformedError(DecodeFault.VALUE_BAD_VARINT)
 
     def raw(self, size: int) -> bytes:
         """The next bytes as they are."""

@@ -18,7 +18,7 @@ from struct import Struct
 from typing import Final
 
 from lagwatch.core.model import UNKNOWN
-from lagwatch.core.wire.faults import Fault, MalformedError
+from lagwatch.core.wire.faults import DecodeFault, MalformedError
 from lagwatch.core.wire.reader import INT16, INT32, INT64, VERSION_BYTES, FieldReader
 
 _SNAPSHOT: Final = 0
@@ -87,7 +87,7 @@ class DecodedShareState:
     rows: tuple[int, ...]
     """Position of each record in the batch."""
     records: tuple[ShareStateRecord, ...]
-    malformed: Mapping[Fault, int]
+    malformed: Mapping[DecodeFault, int]
     """Records refused."""
 
 
@@ -98,7 +98,7 @@ def decode_share_state(
 
     Records of kinds that a later Kafka may add are skipped.
     """
-    rows, records, malformed = [], [], Counter[Fault]()
+    rows, records, malformed = [], [], Counter[DecodeFault]()
     for row, (key, value, order) in enumerate(zip(keys, values, orders, strict=True)):
         try:
             record = _decode(key, value, int(order))
@@ -113,18 +113,20 @@ def decode_share_state(
 
 def _decode(key: bytes | None, value: bytes | None, order: int) -> ShareStateRecord | None:
     if key is None:
-        raise MalformedError(Fault.KEY_MISSING)
+        raise MalformedError(DecodeFault.KEY_MISSING)
     if len(key) < VERSION_BYTES:
-        raise MalformedError(Fault.KEY_TOO_SHORT)
+        raise MalformedError(DecodeFault.KEY_TOO_SHORT)
     kind = INT16.unpack_from(key)[0]
     if kind not in (_SNAPSHOT, _UPDATE):
         return None
-    name = FieldReader(key, underflow=Fault.KEY_UNDERFLOW, bad_length=Fault.KEY_BAD_LENGTH)
+    name = FieldReader(
+        key, underflow=DecodeFault.KEY_UNDERFLOW, bad_length=DecodeFault.KEY_BAD_LENGTH
+    )
     group = name.string()
     topic_id = urlsafe_b64encode(name.raw(_UUID_BYTES)).rstrip(b"=").decode("ascii")
     partition = name.number(INT32)
     if partition < 0:
-        raise MalformedError(Fault.NEGATIVE_PARTITION)
+        raise MalformedError(DecodeFault.NEGATIVE_PARTITION)
     snapshot = kind == _SNAPSHOT
     start_offset, completed, batches = (
         (UNKNOWN, UNKNOWN, ()) if value is None else _state(value, snapshot=snapshot)
@@ -144,9 +146,9 @@ def _decode(key: bytes | None, value: bytes | None, order: int) -> ShareStateRec
 
 def _state(value: bytes, *, snapshot: bool) -> tuple[int, int, tuple[StateBatch, ...]]:
     if len(value) < VERSION_BYTES:
-        raise MalformedError(Fault.VALUE_TOO_SHORT)
+        raise MalformedError(DecodeFault.VALUE_TOO_SHORT)
     if INT16.unpack_from(value)[0] != 0:
-        raise MalformedError(Fault.UNSUPPORTED_VALUE_VERSION)
+        raise MalformedError(DecodeFault.UNSUPPORTED_VALUE_VERSION)
     fields = FieldReader(value)
     # epochs: of the snapshot, of the state (only in snapshots), of the leader
     fields.raw((3 if snapshot else 2) * INT32.size)
@@ -156,7 +158,7 @@ def _state(value: bytes, *, snapshot: bool) -> tuple[int, int, tuple[StateBatch,
     batches = tuple(_batches(fields))
     completed = fields.tags().get(_COMPLETE_COUNT_TAG)
     if completed is not None and len(completed) != INT32.size:
-        raise MalformedError(Fault.VALUE_BAD_LENGTH)
+        raise MalformedError(DecodeFault.VALUE_BAD_LENGTH)
     count = UNKNOWN if completed is None else int(INT32.unpack(completed)[0])
     return max(start_offset, UNKNOWN), count, batches
 
@@ -166,5 +168,5 @@ def _batches(fields: FieldReader) -> Iterator[StateBatch]:
         first, last, state, deliveries = _BATCH.unpack(fields.raw(_BATCH.size))
         fields.tags()
         if not 0 <= first <= last:
-            raise MalformedError(Fault.NEGATIVE_OFFSET)
+            raise MalformedError(DecodeFault.NEGATIVE_OFFSET)
         yield StateBatch(first=first, last=last, state=state, deliveries=deliveries)

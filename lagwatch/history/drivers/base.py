@@ -10,17 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lagwatch.config.history import HistorySettings
-from lagwatch.ports.history import HistoryStore
+from lagwatch.ports.history import Allowed, HistoryStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driver:
     """A kind of store."""
 
-    open: Callable[[HistorySettings], HistoryStore]
+    open: Callable[[HistorySettings, Allowed], HistoryStore]
     """The store of these settings; raises `HistoryError` when it cannot be understood.
 
-    Its library is imported by this call, so that an installation may lack it."""
+    It calls the second argument right before rows that were written take their place. Its library
+    is imported by this call, so that an installation may lack it."""
     place: Callable[[HistorySettings], str]
     """The name that users write for the store of these settings; may hold secrets."""
     at: Callable[[str, HistorySettings], HistorySettings]

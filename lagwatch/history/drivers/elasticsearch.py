@@ -5,15 +5,16 @@ from typing import Final
 from lagwatch.config.history import HistorySettings
 from lagwatch.config.secret import Url
 from lagwatch.history.drivers.base import Driver
-from lagwatch.ports.history import HistoryStore
+from lagwatch.ports.history import Allowed, HistoryStore
 
 _NAME: Final = "elasticsearch"
 
 
-def _open(settings: HistorySettings) -> HistoryStore:
+def _open(settings: HistorySettings, allowed: Allowed) -> HistoryStore:
     from lagwatch.history.elastic import ElasticStore, RejectedRows  # noqa: PLC0415 an extra
 
-    return ElasticStore(settings.elasticsearch, RejectedRows(settings.spool / "rejected"))
+    rejected = RejectedRows(settings.spool / "rejected")
+    return ElasticStore(settings.elasticsearch, rejected, allowed=allowed)
 
 
 def _at(where: str, settings: HistorySettings) -> HistorySettings:

@@ -22,7 +22,7 @@ def _folder(settings: HistorySettings) -> Path | None:
 
 
 DRIVER = Driver(
-    open=lambda settings: ParquetStore(_place(settings)),
+    open=lambda settings, allowed: ParquetStore(_place(settings), allowed=allowed),
     place=_place,
     at=_at,
     claims=lambda _where: False,

@@ -9,7 +9,7 @@ from lagwatch.config.history import STORES, HistorySettings
 from lagwatch.errors import HistoryError
 from lagwatch.history import drivers
 from lagwatch.history.drivers.base import Driver
-from lagwatch.ports.history import HistoryStore
+from lagwatch.ports.history import Allowed, HistoryStore, always
 
 DRIVERS: Final[Mapping[str, Driver]] = {
     name: import_module(f"{drivers.__name__}.{name}").DRIVER for name in STORES
@@ -52,15 +52,15 @@ def settings_of(where: str | None, settings: HistorySettings) -> HistorySettings
     return next(claiming, _DEFAULT).at(where, settings)
 
 
-def open_store(settings: HistorySettings) -> HistoryStore:
-    """The store that is configured.
+def open_store(settings: HistorySettings, *, allowed: Allowed = always) -> HistoryStore:
+    """The store that is configured; `allowed` is called right before written rows take their place.
 
     Raises:
         HistoryError: no store is configured, its address is not valid, or its package is missing.
     """
     driver = driver_of(settings)
     try:
-        return driver.open(settings)
+        return driver.open(settings, allowed)
     except ImportError as error:
         raise missing(settings.store, error) from error
 

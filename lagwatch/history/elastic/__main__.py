@@ -1,6 +1,6 @@
 """`python -m lagwatch.history.elastic [PREFIX]`: print the index templates as JSON, by name.
 
-For clusters where somebody else installs them (`manage_templates = false`), and for the copy in
+For clusters where an administrator installs them (`manage_templates = false`), and for the copy in
 `deploy/elasticsearch/`.
 """
 

@@ -129,7 +129,7 @@ _OF_THE_PLACE: Final = frozenset(
 
 
 @dataclass(slots=True)
-class Outcome:
+class BulkOutcome:
     """Outcome for the documents sent to one index."""
 
     there: list[Document] = field(default_factory=list)
@@ -140,7 +140,7 @@ class Outcome:
     why_later: tuple[int, str] = (0, "")
     """Status and reason of the first of those."""
 
-    def add(self, other: "Outcome") -> None:
+    def add(self, other: "BulkOutcome") -> None:
         """Add the counts of another outcome."""
         self.there += other.there
         self.rejected += other.rejected
@@ -187,7 +187,7 @@ class BulkSender:
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
 
-    def create(self, index: str, documents: Iterable[Document]) -> Outcome:
+    def create(self, index: str, documents: Iterable[Document]) -> BulkOutcome:
         """Create these documents in an index where they are not there yet.
 
         Raises:
@@ -197,7 +197,7 @@ class BulkSender:
 
     def put(
         self, index: str, documents: Iterable[Document], *, version: int | None = None
-    ) -> Outcome:
+    ) -> BulkOutcome:
         """Put these documents into an index, in the place of any with the same ids.
 
         With a version not in the place of those with a greater one: these count as `there`.
@@ -212,9 +212,9 @@ class BulkSender:
 
     def _all(
         self, index: str, documents: Iterable[Document], action: bytes, options: bytes = b""
-    ) -> Outcome:
-        outcome = Outcome()
-        under_way: deque[Future[Outcome]] = deque()
+    ) -> BulkOutcome:
+        outcome = BulkOutcome()
+        under_way: deque[Future[BulkOutcome]] = deque()
         try:
             for chunk in chunks(documents, self._bulk_bytes):
                 if len(under_way) == self._connections:
@@ -226,7 +226,7 @@ class BulkSender:
         _collect(under_way, outcome)
         return outcome
 
-    def replace(self, index: str, documents: Sequence[tuple[Document, int, int]]) -> Outcome:
+    def replace(self, index: str, documents: Sequence[tuple[Document, int, int]]) -> BulkOutcome:
         """Put documents in the place of others, each named by sequence number and primary term.
 
         Raises:
@@ -248,13 +248,13 @@ class BulkSender:
         sent = [document for document, _, _ in documents]
         outcome = _sorted(index, sent, whole(answer, f"write to {index}"))
         if outcome.there:  # another writer was quicker: the batch has to look again
-            outcome.add(Outcome(later=len(outcome.there), why_later=_CHANGED))
+            outcome.add(BulkOutcome(later=len(outcome.there), why_later=_CHANGED))
             outcome.there.clear()
         return outcome
 
     def _send(
         self, index: str, chunk: Sequence[Document], action: bytes, options: bytes
-    ) -> Outcome:
+    ) -> BulkOutcome:
         try:
             with reported(f"write to {index}", prefix=self._prefix):
                 return self._once(index, chunk, action, options)
@@ -262,18 +262,20 @@ class BulkSender:
             if not _too_large(error.__cause__):
                 raise
         if len(chunk) == 1:  # one document, and still larger than a proxy or the server accepts
-            return Outcome(rejected=[_rejected(index, chunk[0], 413, "larger than is taken")])
-        outcome = Outcome()
+            return BulkOutcome(
+                rejected=[_rejected(index, chunk[0], 413, "too large for the server")]
+            )
+        outcome = BulkOutcome()
         for half in (chunk[: len(chunk) // 2], chunk[len(chunk) // 2 :]):
             outcome.add(self._send(index, half, action, options))
         return outcome
 
     def _once(
         self, index: str, chunk: Sequence[Document], action: bytes, options: bytes
-    ) -> Outcome:
+    ) -> BulkOutcome:
         operations: list[Any] = [
             _body(chunk, action, options)
-        ]  # the client takes JSON that is ready, too
+        ]  # the client also accepts serialised JSON
         answer = self._client.bulk(
             index=index,
             operations=operations,
@@ -309,16 +311,16 @@ def _body(chunk: Sequence[Document], action: bytes, options: bytes) -> bytes:
     return b"\n".join(lines)
 
 
-def _collect(under_way: deque[Future[Outcome]], outcome: Outcome) -> None:
+def _collect(under_way: deque[Future[BulkOutcome]], outcome: BulkOutcome) -> None:
     """Collect the results of all finished requests; raise the first fault."""
     for future in [request for request in under_way if request.done()]:
         under_way.remove(future)
         outcome.add(future.result())
 
 
-def _sorted(index: str, chunk: Sequence[Document], answer: Mapping[str, Any]) -> Outcome:
+def _sorted(index: str, chunk: Sequence[Document], answer: Mapping[str, Any]) -> BulkOutcome:
     """The outcome of each document; an answer that leaves any out counts as a failed request."""
-    outcome = Outcome()
+    outcome = BulkOutcome()
     errors, items = answer.get("errors"), answer.get("items", ())
     if errors is False:
         return outcome
@@ -335,13 +337,13 @@ def _sorted(index: str, chunk: Sequence[Document], answer: Mapping[str, Any]) ->
 
 
 def _sort_error(
-    outcome: Outcome, index: str, document: Document, status: int, error: Mapping[str, Any]
+    outcome: BulkOutcome, index: str, document: Document, status: int, error: Mapping[str, Any]
 ) -> None:
     reason = reason_of(error)
     if status == HTTPStatus.BAD_REQUEST and error.get("type") not in _OF_THE_PLACE:
         outcome.rejected.append(_rejected(index, document, status, reason))
     else:
-        outcome.add(Outcome(later=1, why_later=(status, reason)))
+        outcome.add(BulkOutcome(later=1, why_later=(status, reason)))
 
 
 def _rejected(index: str, document: Document, status: int, reason: str) -> RejectedRow:

@@ -57,12 +57,12 @@ def reported(action: str, *, prefix: str) -> Iterator[None]:
 
 
 def whole(answer: object, action: str) -> dict[str, Any]:
-    """The body of an answer, if it is one.
+    """The body of a complete answer.
 
-    An answer that was cut off in its head looks like a success without a body.
+    An answer that was cut off within its headers looks like a success without a body.
 
     Raises:
-        HistoryError: it is not.
+        HistoryError: the answer is cut off, or not from Elasticsearch.
     """
     if isinstance(answer, dict):
         return answer
@@ -127,7 +127,7 @@ def _refused(error: ApiError, prefix: str) -> tuple[str, str, bool]:
     if status in _BUSY:
         return "overloaded", f"{reason} (HTTP {status})", True
     if status == HTTPStatus.NOT_FOUND:
-        return "schema", f"{reason}. Somebody has removed it; it is made again.", True
+        return "schema", f"{reason}. It was removed; lagwatch creates it again.", True
     return "schema", f"{reason} (HTTP {status})", False
 
 

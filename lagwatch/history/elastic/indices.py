@@ -27,6 +27,12 @@ _PRIORITY: Final = 500
 _LONGEST_WORD: Final = 8191
 """Characters of a word that is searchable: Lucene takes 32,766 bytes, UTF-8 up to four for each."""
 
+_INDEXED: Final = frozenset({"source", "status", "schema_version"})
+"""Columns beside the key by which rows are looked up."""
+_ONLY_READ: Final = frozenset({"observed_ms", "log_end_ms", "time_lag_at_ms", "topic_id"})
+"""Columns of samples that only come back with their row: neither searched nor aggregated."""
+_SECONDS: Final[Mapping[str, Any]] = {"type": "float"}
+"""Seven digits are enough to aggregate; a row comes back as it was written."""
 _TYPES: Final[Mapping[ColumnType, Mapping[str, Any]]] = {
     ColumnType.TEXT: {"type": "keyword", "ignore_above": _LONGEST_WORD},
     ColumnType.INT32: {"type": "integer"},
@@ -105,29 +111,51 @@ def _template(prefix: str, kind: Kind) -> Mapping[str, Any]:
         "ignore_missing_component_templates": [custom],
         "template": {
             "aliases": {alias(prefix, kind): {}},
+            "settings": settings(kind),
             "mappings": mappings(kind),
         },
         "_meta": {"managed_by": "lagwatch", "schema_version": SCHEMA_VERSION},
     }
 
 
+def settings(kind: Kind) -> Mapping[str, Any]:
+    """What makes indices of a kind small.
+
+    The rows of a partition are beside each other, so that what they have in common is stored once
+    in each block. DEFLATE is what Elasticsearch compresses with where no native zstd is installed.
+    """
+    return {"index": {"codec": "legacy_best_compression", "sort": {"field": list(kind.key)}}}
+
+
 def mappings(kind: Kind) -> Mapping[str, Any]:
     """The mapping of a kind.
 
     `dynamic` is false: a column that a later release adds is kept in the documents of older
-    indices, only not searchable there; nothing is refused for it.
+    indices, only not searchable there; nothing is refused for it. Kibana and Grafana look for
+    `@timestamp`: another name of the time column.
     """
     return {
         "dynamic": False,
         "_meta": {"schema_version": SCHEMA_VERSION},
-        "properties": {column.name: _field(column, kind.key) for column in schema(kind).values()},
+        "properties": {
+            "@timestamp": {"type": "alias", "path": kind.time_column},
+            **{column.name: _field(column, kind.key) for column in schema(kind).values()},
+        },
     }
 
 
 def _field(column: Column, key: tuple[str, ...]) -> Mapping[str, Any]:
+    kind = dict(_TYPES[column.type])
     if column.type is ColumnType.TEXT and column.name in key:
         return {"type": "keyword"}  # no name is cut off from its search
-    return _TYPES[column.type]
+    if column.name in key or column.name in _INDEXED or column.type is ColumnType.BINARY:
+        return kind
+    if column.name in _ONLY_READ:
+        return {**kind, "index": False, "doc_values": False}
+    if column.type is ColumnType.FLOAT64 and column.unit == "s":
+        kind = dict(_SECONDS)
+    # sorted, aggregated and, more slowly, searched by their columns alone: half the disk
+    return {**kind, "index": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

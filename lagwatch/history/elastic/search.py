@@ -29,7 +29,7 @@ _BUCKETS: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """One of `of` parts of what a scan finds; together they are all of it.
+    """One of `of` disjoint parts that together hold everything a scan finds.
 
     A document belongs to a part by the value that the scan is sorted by, a number or instant: so
     parts read at different times, by different readers, neither overlap nor leave anything out.
@@ -54,7 +54,7 @@ class Searcher:
         self._prefix = prefix
 
     def search(self, index: str, **body: Any) -> Json:  # noqa: ANN401 what the client takes
-        """One page; no index of that name has no rows.
+        """One page of hits; it is empty if there is no such index.
 
         Raises:
             HistoryError: the cluster did not answer, or not from all shards.

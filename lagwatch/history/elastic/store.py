@@ -8,7 +8,7 @@ from typing import Final
 from lagwatch.config.elasticsearch import ElasticsearchSettings
 from lagwatch.core.record import SOURCE_RANK, Kind, Records, schema
 from lagwatch.errors import HistoryError
-from lagwatch.history.elastic.bulk import BulkSender, Outcome, RejectedRow, RejectedRows
+from lagwatch.history.elastic.bulk import BulkOutcome, BulkSender, RejectedRow, RejectedRows
 from lagwatch.history.elastic.client import connect
 from lagwatch.history.elastic.documents import Document, by_index, documents, rows_of
 from lagwatch.history.elastic.faults import STORE, reported
@@ -24,12 +24,14 @@ from lagwatch.history.elastic.verify import verify
 from lagwatch.history.layout import day_of, day_start_ms
 from lagwatch.history.top import ranked
 from lagwatch.ports.history import (
+    Allowed,
     Buckets,
     HistoryRange,
     Progress,
     StoredKind,
     TopBy,
     Verification,
+    always,
 )
 
 _DAY: Final = "1d"
@@ -44,8 +46,18 @@ class ElasticStore:
     others are there when `write` returns.
     """
 
-    def __init__(self, settings: ElasticsearchSettings, rejected: RejectedRows) -> None:
-        """Open nothing yet: the first call connects."""
+    def __init__(
+        self,
+        settings: ElasticsearchSettings,
+        rejected: RejectedRows,
+        *,
+        allowed: Allowed = always,
+    ) -> None:
+        """Open nothing yet: the first call connects.
+
+        `allowed` is called right before rows are sent; what it raises stops that.
+        """
+        self._allowed = allowed
         self.prefix = settings.prefix
         self.client = connect(settings)
         self.searcher = Searcher(self.client, prefix=self.prefix)
@@ -87,7 +99,7 @@ class ElasticStore:
                 greater token.
         """
 
-        def put(index: str, sent: Iterator[Document]) -> Outcome:
+        def put(index: str, sent: Iterator[Document]) -> BulkOutcome:
             outcome = self._bulk.put(index, sent, version=token)
             if outcome.there:
                 raise HistoryError(
@@ -104,13 +116,14 @@ class ElasticStore:
     def _deliver(
         self,
         records: Sequence[Records],
-        send: Callable[[str, Iterator[Document]], Outcome],
+        send: Callable[[str, Iterator[Document]], BulkOutcome],
     ) -> None:
         self._prepare()
         rejected: list[RejectedRow] = []
         for part in by_index(records, self.prefix):
             with self._lock:
                 self._unseen.add(part.index)
+            self._allowed()
             outcome = send(part.index, documents(part.rows))
             fault = outcome.fault()
             if fault is not None:
@@ -119,7 +132,7 @@ class ElasticStore:
         if rejected:
             self.rejected.add(rejected)
 
-    def _create(self, index: str, sent: Iterator[Document]) -> Outcome:
+    def _create(self, index: str, sent: Iterator[Document]) -> BulkOutcome:
         outcome = self._bulk.create(index, sent)
         outcome.add(self._prefer(index, outcome.there))
         return outcome
@@ -134,9 +147,9 @@ class ElasticStore:
                     self.client.indices.put_index_template(name=name, body=dict(template))
             self._ready = True
 
-    def _prefer(self, index: str, there: Sequence[Document]) -> Outcome:
+    def _prefer(self, index: str, there: Sequence[Document]) -> BulkOutcome:
         """Replace stored rows of a worse source that have the keys of these."""
-        outcome = Outcome()
+        outcome = BulkOutcome()
         better = {document.id: document for document in there if document.rank < _WORST_RANK}
         if not better:
             return outcome
@@ -159,7 +172,7 @@ class ElasticStore:
     def _of_other_sources(
         self, index: str, filters: Sequence[Json], *, size: int
     ) -> Sequence[Json]:
-        """Documents that did not come live."""
+        """Documents of other sources than the live recorder."""
         others = [name for name, rank in SOURCE_RANK.items() if rank]
         answer = self.searcher.search(
             index,
@@ -338,10 +351,10 @@ class ElasticStore:
         return sum(held[name].rows for name in old)
 
     def tidy(self, now_ms: int) -> None:
-        """Nothing: Elasticsearch merges by itself."""
+        """Do nothing: Elasticsearch merges by itself."""
 
     def compact(self, progress: Progress | None = None) -> None:
-        """Nothing, as above."""
+        """Do nothing: Elasticsearch merges by itself."""
 
     def close(self) -> None:
         self._bulk.close()

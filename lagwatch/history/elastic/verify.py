@@ -95,7 +95,7 @@ def _verify_index(
 def _ours(
     kind: Kind, hits: Sequence[Json], columns: Sequence[str], found: _Found, prefix: str
 ) -> tuple[list[str], Records]:
-    """The rows of a page that can be ours, with the ids their keys make."""
+    """Rows of a page that have lagwatch's columns, with the document ids made from their keys."""
     hits = [hit for hit in hits if _readable(kind, hit, found)]
     try:
         rows = rows_of(kind, [hit["_source"] for hit in hits], columns)

@@ -51,7 +51,7 @@ class Copies:
     path: str
 
     def clusters(self, spark: SparkSession) -> tuple[str, ...]:
-        """Those that the files name, sorted; () when they name none.
+        """Clusters that the files name, sorted; () when they name no cluster.
 
         Raises:
             JobError: there are no such files, or they lack columns.
@@ -63,7 +63,7 @@ class Copies:
         return tuple(sorted(str(row["cluster"]) for row in named))
 
     def of(self, cluster: str, settings: ClusterSettings | None) -> "CopiedInput":
-        """The past of one cluster; its filters are those of its section, if it has one."""
+        """The past of one cluster, filtered as its section of the configuration says, if any."""
         return CopiedInput(copies=self, cluster=cluster, settings=settings or _NO_BROKER)
 
     def records(self, spark: SparkSession, cluster: str) -> DataFrame:

@@ -1,11 +1,11 @@
 """The instant from which the offsets topic still has every commit.
 
 Compaction takes away commits that a later one of the same group and partition made obsolete, up to
-some point of each partition of the offsets topic; what is behind it is whole. Kafka does not report
-that point, but two facts bound it:
+some point of each partition of the offsets topic; from that point on nothing is missing. Kafka
+does not report that point, but two facts bound it:
 
 - behind the last record offset that is missing, nothing was taken
-- a record whose key stood there before: both were kept, so it is behind that point
+- a record whose key occurred before: both were kept, so it is behind that point
 
 The second is what counts where transactions leave marks, which take record offsets, too.
 """
@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from lagwatch.jobs.backfill.stream import shard_of
 
 NEVER_MS: Final = 2**62
-"""In place of an instant: commits cannot be shown to be complete from any instant on."""
+"""Takes the place of an instant: there is no instant from which commits are known complete."""
 _HOLE: Final = "hole"
 _PLACE: Final = frozenset({"cluster", "offsets_partition", "order", "missing_before"})
 _KEY: Final = ("offsets_partition", "group", "topic", "partition")
@@ -38,7 +38,7 @@ class Read:
     topics: frozenset[tuple[int, str]]
     """Shard and topic, of all topics that its groups committed to."""
     complete_from: Mapping[int, int]
-    """Partition of the offsets topic → instant from which no commit is missing.
+    """Partition of the offsets topic → instant from which it has every commit.
 
     Only partitions that lack some.
     """
@@ -53,7 +53,7 @@ class GroupCover:
     group: str
     offsets_partition: int
     from_ms: int
-    """All its commits are known from this instant on; `NEVER_MS` if that cannot be shown."""
+    """Instant from which all its commits are known; `NEVER_MS` if there is no such instant."""
     last_ms: int
     """Its last commit."""
     single: bool
@@ -191,7 +191,7 @@ def complete_from(offsets: DataFrame, holes: Mapping[int, int]) -> dict[int, int
 
 
 def first_repeats(offsets: DataFrame) -> DataFrame:
-    """Of each partition of the offsets topic the first record whose key stood there before."""
+    """Of each partition of the offsets topic, the first record whose key occurred before."""
     records = offsets.where(F.col("what").isin("commit", "removed")).select(*_KEY, "order")
     firsts = records.groupBy(*_KEY).agg(F.min("order").alias("first"))
     return (

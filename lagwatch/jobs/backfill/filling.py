@@ -20,9 +20,9 @@ from lagwatch.errors import HistoryError, JobError
 from lagwatch.history.layout import HOUR_MS
 from lagwatch.jobs.backfill.coverage import Read, look_at, within
 from lagwatch.jobs.backfill.inputs import Input, log_end_instants, sample_instants
-from lagwatch.jobs.backfill.plan import Plan, Plans, basis_of, new_plan
+from lagwatch.jobs.backfill.plan import BackfillPlan, Plans, basis_of, new_plan
 from lagwatch.jobs.backfill.recorded import gaps_of
-from lagwatch.jobs.backfill.request import BackfillRequest, ClusterBackfill, Progress
+from lagwatch.jobs.backfill.request import BackfillRequest, ClusterBackfill, ProgressDisplay
 from lagwatch.jobs.backfill.shard import COUNTED, RECEIPTS, ShardWork, before
 from lagwatch.jobs.backfill.stream import for_shards, in_time_order, sharded
 from lagwatch.jobs.run import JobRun
@@ -30,7 +30,7 @@ from lagwatch.jobs.sources.sink import persist
 from lagwatch.jobs.tables import StoreRef
 
 BACKFILLED: Final = "backfilled"
-"""`after` of the event that says what was filled, and what could not be."""
+"""Column `after` of the event that lists the filled times and those left unfilled."""
 
 _SHARDS_PER_CORE: Final = 2
 _QUARANTINED: Final = 1_000
@@ -48,7 +48,7 @@ class Filling:
         run: JobRun,
         *,
         now_ms: int,
-        progress: Progress,
+        progress: ProgressDisplay,
     ) -> None:
         self._spark = spark
         self._ref = ref
@@ -62,6 +62,8 @@ class Filling:
         """Finish the work of an earlier run, then fill the other gaps."""
         request = self._request
         basis = basis_of(request.source, request.where, request.replay)
+        if not request.dry_run:
+            self._plans.tidy(cluster)
         begun = self._plans.under_way(cluster)
         if not request.dry_run and begun is not None and begun.basis == basis:
             yield self._carry_out(begun, past, resumed=True)
@@ -89,7 +91,7 @@ class Filling:
         self._plans.begin(plan)
         yield self._carry_out(plan, past, resumed=False)
 
-    def _carry_out(self, plan: Plan, past: Input, *, resumed: bool) -> ClusterBackfill:
+    def _carry_out(self, plan: BackfillPlan, past: Input, *, resumed: bool) -> ClusterBackfill:
         with self._read(plan, past) as (offsets, read):
             done = self._found(plan, read, resumed=resumed)
             if read.malformed:
@@ -102,7 +104,7 @@ class Filling:
         return done
 
     @contextlib.contextmanager
-    def _read(self, plan: Plan, past: Input) -> Iterator[tuple[DataFrame, Read]]:
+    def _read(self, plan: BackfillPlan, past: Input) -> Iterator[tuple[DataFrame, Read]]:
         """The offsets topic, read once and kept on the workers' disks."""
         self._progress.step(f"{plan.cluster}: reading commits")
         from_ms, to_ms = self._times(plan)
@@ -116,11 +118,11 @@ class Filling:
         finally:
             kept.unpersist()
 
-    def _times(self, plan: Plan) -> tuple[int, int]:
+    def _times(self, plan: BackfillPlan) -> tuple[int, int]:
         """Commits from the oldest that a group alive at the beginning of the gap can have made."""
         return max(0, plan.from_ms - self._request.replay.monitor.expire_ms), plan.to_ms
 
-    def _found(self, plan: Plan, read: Read, *, resumed: bool) -> ClusterBackfill:
+    def _found(self, plan: BackfillPlan, read: Read, *, resumed: bool) -> ClusterBackfill:
         return ClusterBackfill(
             cluster=plan.cluster,
             gaps=plan.gaps,
@@ -130,7 +132,7 @@ class Filling:
             groups=read.groups,
             malformed=read.malformed,
             first_commit_ms=read.first_ms,
-            # what is missing before the time that is filled does not matter to it
+            # commits that are missing before the gap do not affect it
             complete_from={
                 place: at_ms for place, at_ms in read.complete_from.items() if at_ms > plan.from_ms
             },
@@ -138,7 +140,12 @@ class Filling:
         )
 
     def _replay(
-        self, plan: Plan, past: Input, offsets: DataFrame, read: Read, found: ClusterBackfill
+        self,
+        plan: BackfillPlan,
+        past: Input,
+        offsets: DataFrame,
+        read: Read,
+        found: ClusterBackfill,
     ) -> ClusterBackfill:
         settings = self._request.replay
         topics = sorted({topic for _, topic in read.topics})
@@ -154,7 +161,11 @@ class Filling:
                 counts.update(_before(ledger.counts))
                 stream = stream.where(F.col("shard") != ledger.shard)
         work = ShardWork(
-            plan=plan, settings=settings, complete_from=dict(read.complete_from), ref=self._ref
+            plan=plan,
+            settings=settings,
+            complete_from=dict(read.complete_from),
+            ref=self._ref,
+            fence=self._run.fence,
         )
         self._progress.step(f"{plan.cluster}: judging")
         with _watched(self._plans, plan, self._progress, total=self._parts(plan, read)):
@@ -165,12 +176,12 @@ class Filling:
             counts[receipt["what"]] += receipt["number"]
         return replace(found, counts=counts, unseen=tuple(past.unseen(topics)))
 
-    def _parts(self, plan: Plan, read: Read) -> int:
+    def _parts(self, plan: BackfillPlan, read: Read) -> int:
         """How many parts there will be: one for each hour and shard, unless they are very large."""
         hours = np.unique(sample_instants(plan.gaps, self._request.replay.interval_ms) // HOUR_MS)
         return hours.size * len({shard for shard, _ in read.topics})
 
-    def _quarantine(self, plan: Plan, past: Input, malformed: int) -> None:
+    def _quarantine(self, plan: BackfillPlan, past: Input, malformed: int) -> None:
         """Name the records that could not be decoded; keep them with their bytes."""
         from_ms, to_ms = self._times(plan)
         refused = past.refused(self._spark, from_ms=from_ms, to_ms=to_ms, most=_QUARANTINED)
@@ -182,7 +193,7 @@ class Filling:
             {"cluster": plan.cluster, "records": [record.plain() for record in refused]},
         )
 
-    def _record(self, done: ClusterBackfill, plan: Plan) -> None:
+    def _record(self, done: ClusterBackfill, plan: BackfillPlan) -> None:
         """Record in the history which gaps were filled and which were not."""
         row: dict[str, str | int] = {
             "cluster": plan.cluster,
@@ -194,7 +205,7 @@ class Filling:
             "source": Source.BACKFILL.value,
             "schema_version": SCHEMA_VERSION,
         }
-        store = self._ref.open()
+        store = self._ref.open(self._run.fence)
         try:
             batch = f"{plan.from_ms:013d}-backfill-{plan.id}-said"
             persist(partial(store.write, [from_rows(Kind.EVENTS, [row])], batch=batch))
@@ -223,7 +234,9 @@ def _parallelism(spark: SparkSession) -> int:
 
 
 @contextlib.contextmanager
-def _watched(plans: Plans, plan: Plan, progress: Progress, *, total: int) -> Iterator[None]:
+def _watched(
+    plans: Plans, plan: BackfillPlan, progress: ProgressDisplay, *, total: int
+) -> Iterator[None]:
     """Show how many parts the ledgers list while the block runs; `total` is an estimate."""
     stop = threading.Event()
 

@@ -17,7 +17,7 @@ _ID_BYTES: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class BackfillPlan:
     """The work on one cluster."""
 
     cluster: str
@@ -37,10 +37,12 @@ class Plan:
         return self.gaps[-1].to_ms
 
 
-def new_plan(cluster: str, basis: str, gaps: Sequence[Gap], *, shards: int, now_ms: int) -> Plan:
+def new_plan(
+    cluster: str, basis: str, gaps: Sequence[Gap], *, shards: int, now_ms: int
+) -> BackfillPlan:
     """A new plan; `now_ms` distinguishes it from others over the same time."""
     said = f"{cluster}\0{basis}\0{[(gap.from_ms, gap.to_ms) for gap in gaps]}\0{shards}\0{now_ms}"
-    return Plan(
+    return BackfillPlan(
         cluster=cluster,
         id=blake2b(said.encode(), digest_size=_ID_BYTES).hexdigest(),
         basis=basis,
@@ -60,38 +62,33 @@ class Plans:
     def __init__(self, state: JobState) -> None:
         self._state = state
 
-    def under_way(self, cluster: str) -> Plan | None:
+    def under_way(self, cluster: str) -> BackfillPlan | None:
         """The plan that an earlier run began and did not complete; None if there is none."""
         held = self._state.load(_name(cluster))
-        if not held:
-            return None
-        return Plan(
-            cluster=cluster,
-            id=str(held["id"]),
-            basis=str(held["basis"]),
-            gaps=tuple(Gap(from_ms=begin, to_ms=end) for begin, end in held["gaps"]),
-            shards=int(held["shards"]),
-        )
+        return None if not held or held.get("ended") else _plan_of(cluster, held)
 
-    def begin(self, plan: Plan) -> None:
+    def begin(self, plan: BackfillPlan) -> None:
         """Remember the plan before anything of it is written."""
-        self._state.save(
-            _name(plan.cluster),
-            {
-                "id": plan.id,
-                "basis": plan.basis,
-                "gaps": [[gap.from_ms, gap.to_ms] for gap in plan.gaps],
-                "shards": plan.shards,
-            },
-        )
+        self._state.save(_name(plan.cluster), _plain(plan))
 
-    def end(self, plan: Plan) -> None:
+    def end(self, plan: BackfillPlan) -> None:
         """Delete the plan and its ledgers: it is completed or given up."""
-        self._state.delete(_name(plan.cluster))
+        # a run that is killed in between neither goes on with it nor leaves its ledgers for ever
+        self._state.save(_name(plan.cluster), {**_plain(plan), "ended": True})
+        self._delete(plan)
+
+    def tidy(self, cluster: str) -> None:
+        """Delete what a run that was killed in `end` has left."""
+        held = self._state.load(_name(cluster))
+        if held.get("ended"):
+            self._delete(_plan_of(cluster, held))
+
+    def _delete(self, plan: BackfillPlan) -> None:
         for shard in range(plan.shards):
             self._state.delete(ledger_name(plan, shard))
+        self._state.delete(_name(plan.cluster))
 
-    def ledgers(self, plan: Plan) -> Iterator["Ledger"]:
+    def ledgers(self, plan: BackfillPlan) -> Iterator["Ledger"]:
         """Progress of each shard."""
         for shard in range(plan.shards):
             yield Ledger(self._state, plan, shard)
@@ -100,7 +97,7 @@ class Plans:
 class Ledger:
     """Parts of one shard that are written; used by the task that writes them."""
 
-    def __init__(self, state: JobState, plan: Plan, shard: int) -> None:
+    def __init__(self, state: JobState, plan: BackfillPlan, shard: int) -> None:
         """Read the progress of an earlier run, or of an earlier attempt at the task."""
         self._state = state
         self._name = ledger_name(plan, shard)
@@ -144,7 +141,26 @@ class Ledger:
         self._state.save(self._name, value)
 
 
-def ledger_name(plan: Plan, shard: int) -> str:
+def _plain(plan: BackfillPlan) -> dict[str, Any]:
+    return {
+        "id": plan.id,
+        "basis": plan.basis,
+        "gaps": [[gap.from_ms, gap.to_ms] for gap in plan.gaps],
+        "shards": plan.shards,
+    }
+
+
+def _plan_of(cluster: str, held: Mapping[str, Any]) -> BackfillPlan:
+    return BackfillPlan(
+        cluster=cluster,
+        id=str(held["id"]),
+        basis=str(held["basis"]),
+        gaps=tuple(Gap(from_ms=begin, to_ms=end) for begin, end in held["gaps"]),
+        shards=int(held["shards"]),
+    )
+
+
+def ledger_name(plan: BackfillPlan, shard: int) -> str:
     """Name of the document of a shard."""
     return f"{_name(plan.cluster)}-{plan.id}-{shard:04d}"
 

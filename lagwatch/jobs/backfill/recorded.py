@@ -7,7 +7,7 @@ import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lagwatch.core.record import Kind, Reason, Source
+from lagwatch.core.record import Kind, SampleReason, Source
 from lagwatch.jobs.backfill.inputs import Gap, find_gaps
 from lagwatch.jobs.backfill.request import BackfillRequest, From
 from lagwatch.jobs.tables import Aside, StoreRef, on_sound_files, read_rows
@@ -63,7 +63,7 @@ def gaps_of(
 def rounds(group_samples: DataFrame) -> DataFrame:
     """The instants of regular rounds, by source."""
     return (
-        group_samples.where(F.col("reason") == Reason.INTERVAL.value)
+        group_samples.where(F.col("reason") == SampleReason.INTERVAL.value)
         .groupBy("at_ms", "source")
         .agg(F.max("interval_ms").alias("interval_ms"))
         .select("at_ms", "source", "interval_ms")

@@ -161,7 +161,12 @@ class Recording:
         beyond = at >= methods.code.size
         code = np.append(methods.code, np.int8(UNKNOWN))[np.where(beyond, UNKNOWN, at)]
         method = Text(code.astype(np.int32), tuple(methods.words))
-        return Records(kind=samples.kind, columns={**samples.columns, "method": method})
+        # these log ends were rebuilt: at no instant were they read
+        never_ms = np.full(samples.size, UNKNOWN, np.int64)
+        return Records(
+            kind=samples.kind,
+            columns={**samples.columns, "method": method, "log_end_ms": never_ms},
+        )
 
 
 class _FirstOfTopics:

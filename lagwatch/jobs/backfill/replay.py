@@ -20,11 +20,11 @@ from lagwatch.jobs.backfill.rows import (
     GoneRows,
     LogEndRows,
     no_commits,
+    no_groups_gone,
     no_log_ends,
-    nobody_gone,
 )
 from lagwatch.monitor import ClusterMonitor
-from lagwatch.monitor.cluster import MonitorSettings
+from lagwatch.monitor.settings import MonitorSettings
 from lagwatch.ports.reports import Commits, GroupsGone, LogEnds, Topics
 
 Int64 = NDArray[np.int64]
@@ -58,7 +58,7 @@ def replay(
 ) -> list[Part]:
     """As `Replay`, in one call; for small amounts of data."""
     run = Replay(cluster, settings, sample_ms=sample_ms, complete_from=complete_from or {})
-    fed = run.feed(commits=commits, log_ends=log_ends, gone=gone or nobody_gone())
+    fed = run.feed(commits=commits, log_ends=log_ends, gone=gone or no_groups_gone())
     return [*fed, *run.finish()]
 
 
@@ -109,7 +109,7 @@ class Replay:
         queue = _Queue(
             commits if commits is not None else no_commits(),
             log_ends if log_ends is not None else no_log_ends(),
-            gone if gone is not None else nobody_gone(),
+            gone if gone is not None else no_groups_gone(),
         )
         keys = self._keys_of(queue.commits)
         at = self._positions_of(queue.log_ends)
@@ -251,7 +251,7 @@ class Replay:
             self.stale += 1
             self._recording.skipped()
             return
-        taken = capture(snapshot, self._monitor.windows, {})
+        taken = capture(snapshot, self._monitor.windows, None)
         yield from self._recording.round(taken, self._topics.known_by, at_ms=int(now_ms))
 
 

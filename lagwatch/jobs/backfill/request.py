@@ -45,7 +45,7 @@ class BackfillRequest:
     """Shards of groups; None: chosen by what Spark has to offer."""
 
 
-class Progress(Protocol):
+class ProgressDisplay(Protocol):
     """Shows the progress of a backfill."""
 
     def step(self, what: str) -> None:
@@ -64,7 +64,7 @@ _BEFORE: Final = frozenset({"samples_before", "group_samples_before", "events_be
 
 
 class Nobody:
-    """A `Progress` that is not watched."""
+    """A `ProgressDisplay` that shows nothing."""
 
     def step(self, what: str) -> None:
         """Nothing."""
@@ -75,7 +75,7 @@ class Nobody:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterBackfill:
-    """Result for one cluster; of a dry run, what it would be."""
+    """Result for one cluster; for a dry run, the expected result."""
 
     cluster: str
     gaps: tuple[Gap, ...]
@@ -154,7 +154,7 @@ class ClusterBackfill:
         return lines
 
     def not_covered(self) -> list[str]:
-        """What remains a gap or unknown, and why."""
+        """Sentences on times that stay unfilled and values that stay unknown, with the reason."""
         said = list(self.unseen)
         if self.complete_from:
             last = max(self.complete_from.values())
@@ -182,7 +182,7 @@ class ClusterBackfill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillResult:
-    """Result of the run; of a dry run, what it would be."""
+    """Result of the run; for a dry run, the expected result."""
 
     clusters: tuple[ClusterBackfill, ...]
     dry_run: bool

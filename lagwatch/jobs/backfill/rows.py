@@ -96,7 +96,7 @@ def no_log_ends() -> LogEndRows:
     )
 
 
-def nobody_gone() -> GoneRows:
+def no_groups_gone() -> GoneRows:
     """No group was deleted."""
     none = np.zeros(0, np.int64)
     return GoneRows(at_ms=none, group=Text.same(None, 0), order=none)

@@ -16,10 +16,10 @@ from lagwatch.jobs.backfill.request import (
     ClusterBackfill,
     From,
     Nobody,
-    Progress,
+    ProgressDisplay,
     wanted_of,
 )
-from lagwatch.jobs.backfill.telegraf_import import TakeOver
+from lagwatch.jobs.backfill.telegraf_import import TelegrafImport
 from lagwatch.jobs.run import JobRun
 from lagwatch.jobs.sources.registry import register
 from lagwatch.jobs.tables import StoreRef
@@ -34,7 +34,7 @@ def run_backfill(
     run: JobRun,
     *,
     now_ms: int,
-    progress: Progress | None = None,
+    progress: ProgressDisplay | None = None,
 ) -> BackfillResult:
     """Fill the gaps of all clusters that are asked for.
 
@@ -48,7 +48,7 @@ def run_backfill(
     progress = progress or Nobody()
     filled: Iterator[ClusterBackfill]
     if request.source is From.TELEGRAF:
-        filled = TakeOver(
+        filled = TelegrafImport(
             spark=spark, ref=ref, request=request, run=run, progress=progress
         ).all_clusters()
     else:

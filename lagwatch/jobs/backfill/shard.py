@@ -12,10 +12,11 @@ from pyspark.sql import types as T
 
 from lagwatch.core.record import Kind
 from lagwatch.jobs.backfill.inputs import sample_instants
-from lagwatch.jobs.backfill.plan import Ledger, Plan
+from lagwatch.jobs.backfill.plan import BackfillPlan, Ledger
 from lagwatch.jobs.backfill.recording import Part
 from lagwatch.jobs.backfill.replay import Replay, ReplaySettings
 from lagwatch.jobs.backfill.stream import commit_rows, gone_rows, log_end_rows
+from lagwatch.jobs.fence import Fence, FencedState
 from lagwatch.jobs.sources.sink import persist
 from lagwatch.jobs.stores.registry import open_state
 from lagwatch.jobs.tables import StoreRef
@@ -41,23 +42,26 @@ def before(kind: Kind) -> str:
 class ShardWork:
     """Everything a task needs; goes to the workers, secrets of the store and all."""
 
-    plan: Plan
+    plan: BackfillPlan
     settings: ReplaySettings
     complete_from: Mapping[int, int]
     ref: StoreRef
+    fence: Fence | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Replay the stream of one shard; gives its receipts.
 
         Raises:
             HistoryError: the store refuses, or was away for too long; what it took stays.
+            JobError: `fenced`: another run has the lock by now.
         """
         first = next((batch for batch in batches if batch.num_rows), None)
         if first is None:
             return
         shard = first.column("shard")[0].as_py()
-        ledger = Ledger(open_state(self.ref.settings), self.plan, shard)
-        store = self.ref.open()
+        state = FencedState(open_state(self.ref.settings), self.fence)
+        ledger = Ledger(state, self.plan, shard)
+        store = self.ref.open(self.fence)
         try:
             counts = self._replay(chain([first], batches), ledger, store)
         finally:

@@ -22,12 +22,17 @@ from lagwatch.core.model import (
     PartitionStatus,
     TimeLagReason,
 )
-from lagwatch.core.record import SCHEMA_VERSION, EventName, Kind, Reason, Source
+from lagwatch.core.record import SCHEMA_VERSION, EventName, Kind, SampleReason, Source
 from lagwatch.core.rules import BURROW
 from lagwatch.history.recorder import series_of
 from lagwatch.jobs.backfill.inputs import Gap, sample_instants
 from lagwatch.jobs.backfill.recorded import gaps_of
-from lagwatch.jobs.backfill.request import BackfillRequest, ClusterBackfill, Progress, wanted_of
+from lagwatch.jobs.backfill.request import (
+    BackfillRequest,
+    ClusterBackfill,
+    ProgressDisplay,
+    wanted_of,
+)
 from lagwatch.jobs.run import JobRun
 from lagwatch.jobs.schemas import column_names, struct_type
 from lagwatch.jobs.sources.elastic import NAME
@@ -227,7 +232,7 @@ def _typed(kind: Kind, rows: DataFrame, columns: dict[str, Column]) -> DataFrame
         "partition": F.col("partition"),
         "at_ms": F.col("round_ms"),
         "observed_ms": F.col("at_ms"),
-        "reason": F.lit(Reason.INTERVAL.value),
+        "reason": F.lit(SampleReason.INTERVAL.value),
         "source": F.lit(Source.TELEGRAF.value),
         "schema_version": F.lit(SCHEMA_VERSION),
         **columns,
@@ -279,14 +284,14 @@ _NAMED: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TakeOver:
+class TelegrafImport:
     """One run of the import."""
 
     spark: SparkSession
     ref: StoreRef
     request: BackfillRequest
     run: JobRun
-    progress: Progress
+    progress: ProgressDisplay
 
     def all_clusters(self) -> Iterator[ClusterBackfill]:
         """Every cluster that the documents name."""
@@ -344,7 +349,8 @@ class TakeOver:
             if request.dry_run:
                 counts[kind] = some.count()
                 continue
-            written = write_rows(some, self.ref, kind, batch=f"telegraf-{series_of(cluster)}")
+            batch = f"telegraf-{series_of(cluster)}"
+            written = write_rows(some, self.ref, kind, batch=batch, fence=self.run.fence)
             counts[kind] = written.rows
             counts["rejected"] = counts.get("rejected", 0) + written.rejected
         if not request.dry_run:

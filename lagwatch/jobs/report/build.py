@@ -37,7 +37,7 @@ from lagwatch.jobs.report.frames import (
     GROUP_ROUNDS,
     OFFSETS,
     PARTITION_BUCKETS,
-    History,
+    HistoryTables,
     within,
 )
 from lagwatch.jobs.report.model import (
@@ -46,17 +46,17 @@ from lagwatch.jobs.report.model import (
     DeploymentDay,
     GroupDay,
     GroupObjective,
+    GroupTurn,
     HeatHour,
     HeatMap,
-    Incident,
-    Objectives,
+    ObjectivesKept,
     Report,
+    ReportedIncident,
     RetentionRisk,
     Skew,
     ToDo,
     TopicAdvice,
     Trend,
-    Turn,
 )
 from lagwatch.jobs.report.parts import (
     change,
@@ -122,7 +122,7 @@ def run_report(
 
     def make() -> ReportResult:
         aside: dict[str, str] = {}
-        history = History(
+        history = HistoryTables(
             spark=spark, ref=ref, clusters=tuple(request.clusters), aside=aside.__setitem__
         )
         report = _Builder(history, request, log_step).build(now_ms, aside)
@@ -134,7 +134,7 @@ def run_report(
 class _Builder:
     """One report in the making."""
 
-    def __init__(self, history: History, request: ReportRequest, log_step: LogStep) -> None:
+    def __init__(self, history: HistoryTables, request: ReportRequest, log_step: LogStep) -> None:
         self._history = history
         self._day = request.day
         self._settings = request.settings
@@ -271,12 +271,12 @@ class _Builder:
             left_out=len(of_groups) - len(shown),
         )
 
-    def _objectives(self) -> Objectives:
+    def _objectives(self) -> ObjectivesKept:
         settings = self._settings
         transform = objectives.by_group(self._day, settings.objective_s, settings.objective_share)
         rows = self._collected("objectives", self._rounds.transform(transform))
         found = [GroupObjective(**row) for row in rows]
-        return Objectives(
+        return ObjectivesKept(
             objective_s=settings.objective_s,
             objective_share=settings.objective_share,
             budget_days=objectives.BUDGET_DAYS,
@@ -313,12 +313,14 @@ class _Builder:
         )
         return trend, bool(days - {0})
 
-    def _turns(self, buckets: DataFrame) -> tuple[list[Turn], list[Turn]]:
+    def _turns(self, buckets: DataFrame) -> tuple[list[GroupTurn], list[GroupTurn]]:
         rows = self._collected("turnover", buckets.transform(turnover.turns(self._day)))
         rows.sort(key=lambda row: (row["at_ms"], row["cluster"], row["group"]))
         new, gone = (
             [
-                Turn(cluster=row["cluster"], group=row["group"], at_ms=row["at_ms"], lag=row["lag"])
+                GroupTurn(
+                    cluster=row["cluster"], group=row["group"], at_ms=row["at_ms"], lag=row["lag"]
+                )
                 for row in rows
                 if row["turn"] == turn
             ]
@@ -326,14 +328,14 @@ class _Builder:
         )
         return new, gone
 
-    def _incidents(self, buckets: DataFrame) -> list[Incident]:
+    def _incidents(self, buckets: DataFrame) -> list[ReportedIncident]:
         rows = self._collected(
             "incidents",
             self._events.transform(incidents.spells).transform(
                 incidents.of_day(self._day, buckets)
             ),
         )
-        found = self._with_causes([Incident(**row) for row in rows])
+        found = self._with_causes([ReportedIncident(**row) for row in rows])
         return sorted(
             found,
             key=lambda incident: (
@@ -344,7 +346,7 @@ class _Builder:
             ),
         )
 
-    def _with_causes(self, found: Sequence[Incident]) -> list[Incident]:
+    def _with_causes(self, found: Sequence[ReportedIncident]) -> list[ReportedIncident]:
         if not found:
             return []
         day = self._day
@@ -363,16 +365,17 @@ class _Builder:
         rounds = self._rounds.where(within("at_ms", day.from_ms, day.to_ms))
         counted = self._collected("causes", rounds.transform(troubles.causes(spells)))
         said = self._collected("sentences", self._events.transform(troubles.sentences(spells)))
-        return [
-            with_cause(
-                incident,
-                [row for row in counted if row["incident"] == number],
-                {row["cause"]: row["sentence"] for row in said if row["incident"] == number},
-            )
-            for number, incident in enumerate(found)
-        ]
+        rows: list[list[Mapping[str, Any]]] = [[] for _ in found]
+        for row in counted:
+            rows[row["incident"]].append(row)
+        words: list[dict[str | None, str]] = [{} for _ in found]
+        for row in said:
+            words[row["incident"]][row["cause"]] = row["sentence"]
+        return [with_cause(*each) for each in zip(found, rows, words, strict=True)]
 
-    def _to_do(self, found: Sequence[Incident], risks: Sequence[RetentionRisk]) -> list[ToDo]:
+    def _to_do(
+        self, found: Sequence[ReportedIncident], risks: Sequence[RetentionRisk]
+    ) -> list[ToDo]:
         rows = self._collected("to_do", self._rounds.transform(troubles.standing(self._day)))
         open_now = {names(each): each for each in found if each.to_ms is None}
         lost: Counter[tuple[str, str]] = Counter()

@@ -1,7 +1,6 @@
 """Delivers reports: as files in a folder, and as short text to alert channels."""
 
 import asyncio
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,9 +12,9 @@ from lagwatch.errors import JobError
 from lagwatch.jobs.report.model import Report
 from lagwatch.jobs.report.page import html
 from lagwatch.jobs.report.text import subject, text
-from lagwatch.notify.announce import Delivery, deliver
+from lagwatch.notify.broadcast import Delivery, deliver
 from lagwatch.notify.channels.registry import open_channel
-from lagwatch.notify.notice import Bulletin
+from lagwatch.notify.notice import ReportMessage
 
 
 def documents(report: Report) -> Mapping[str, bytes]:
@@ -37,11 +36,7 @@ def write(report: Report, folder: Path) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for ending, content in documents(report).items():
-            path = folder / f"{report.day}.{ending}"
-            beside = path.with_name(f".{path.name}.{os.getpid()}")
-            beside.write_bytes(content)
-            beside.replace(path)
-            written.append(path)
+            written.append(_put(folder / f"{report.day}.{ending}", content))
     except OSError as error:
         raise JobError(
             kind="input",
@@ -51,9 +46,20 @@ def write(report: Report, folder: Path) -> list[Path]:
     return written
 
 
-def bulletin(report: Report) -> Bulletin:
+def _put(path: Path, content: bytes) -> Path:
+    """Write a file beside its place, and move it there.
+
+    A run that was killed in between leaves the name that the next run writes to.
+    """
+    beside = path.with_name(f".{path.name}.new")
+    beside.write_bytes(content)
+    beside.replace(path)
+    return path
+
+
+def report_message(report: Report) -> ReportMessage:
     """The report as it is sent; the same day's report has the same id."""
-    return Bulletin(
+    return ReportMessage(
         id=f"report-{report.time_zone.replace('/', '-')}-{report.day}",
         at_ms=report.made_ms,
         subject=subject(report),
@@ -77,7 +83,7 @@ def send(
         return []
     channels = {name: open_channel(name, settings, clock) for name, settings in wanted.items()}
     timeout_s = max(settings.timeout_s for settings in wanted.values())
-    return asyncio.run(deliver(channels, bulletin(report), timeout_s=timeout_s, clock=clock))
+    return asyncio.run(deliver(channels, report_message(report), timeout_s=timeout_s, clock=clock))
 
 
 def _summary(report: Report) -> dict[str, object]:

@@ -50,7 +50,7 @@ QUARTERS: Final = T.StructType(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class HistoryTables:
     """The history as tables, of the clusters that are wanted."""
 
     spark: SparkSession

@@ -50,8 +50,8 @@ def spells(events: DataFrame) -> DataFrame:
 def of_day(day: Day, buckets: DataFrame) -> Callable[[DataFrame], DataFrame]:
     """Rows of `spells` → those of the day, as `model.Incident`.
 
-    Buckets show what changes do not: that a group recovered while recording paused, or was in
-    trouble before recording began.
+    Buckets add what the changes of status lack: that a group recovered while recording paused, or
+    was in trouble before recording began.
     """
 
     def transform(found: DataFrame) -> DataFrame:

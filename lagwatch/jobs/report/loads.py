@@ -132,7 +132,7 @@ def _rates(rounds: DataFrame) -> Callable[[DataFrame], DataFrame]:
 
 
 def _hosts(held: DataFrame) -> DataFrame:
-    """How many hosts each group had in each bucket."""
+    """Number of hosts of each group in each bucket."""
     return (
         held.where(F.col("owner").isNotNull())
         .groupBy(*GROUP, "bucket_ms")
@@ -143,14 +143,14 @@ def _hosts(held: DataFrame) -> DataFrame:
 
 def _without_rate(held: DataFrame) -> DataFrame:
     """Buckets in which a partition was saturated but its consumer's rate could not be measured."""
-    nobody = F.col("owner").isNull()
+    unowned = F.col("owner").isNull()
     partly = F.col("saturated") < F.col("held")
     return (
         held.where(F.col("saturated") > 0)
         .groupBy(*TOPIC)
         .agg(
-            F.countDistinct(F.when(nobody, F.col("bucket_ms"))).alias("unowned_buckets"),
-            F.countDistinct(F.when(~nobody & partly, F.col("bucket_ms"))).alias("partly_buckets"),
+            F.countDistinct(F.when(unowned, F.col("bucket_ms"))).alias("unowned_buckets"),
+            F.countDistinct(F.when(~unowned & partly, F.col("bucket_ms"))).alias("partly_buckets"),
         )
         .select(*TOPIC, "unowned_buckets", "partly_buckets")
     )

@@ -77,7 +77,7 @@ class GroupObjective:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Objectives:
+class ObjectivesKept:
     """The objective and how all groups kept it, the worst budgets first."""
 
     objective_s: float
@@ -87,7 +87,7 @@ class Objectives:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class MetricChange:
     """A metric of a group that differs significantly from the week before."""
 
     cluster: str
@@ -119,7 +119,7 @@ class Trend:
     """Days before of which anything is recorded, at most seven."""
     compared: int
     """Series that could be compared."""
-    changes: Sequence[Change]
+    changes: Sequence[MetricChange]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +154,7 @@ class HeatMap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class GroupTurn:
     """A group that came or went."""
 
     cluster: str
@@ -166,7 +166,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Incident:
+class ReportedIncident:
     """A time in which a group was WARN or ERR."""
 
     cluster: str
@@ -289,8 +289,10 @@ class Rollback:
     """The way back to the offsets of a deployment, as of the last samples of the day."""
 
     partitions: Sequence[RollbackPartition]
-    read_again: int
-    """Messages, over the partitions where it is known."""
+    read_again: int | None
+    """Messages, over the partitions where it is known; None: it is known of none."""
+    read_again_unknown: int
+    """Partitions that would be set and of which it is not known."""
     skipped: int
     deleted: int
     """Offsets that no longer exist."""
@@ -333,7 +335,7 @@ class TopicAdvice:
     needed_bare: int | None
     """Without: each consumer is used to all it can do."""
     formula: str
-    """How both follow from peak, rate and headroom; "" where the data cannot tell."""
+    """How both follow from peak, rate and headroom; "" where the data do not suffice."""
     partitions: int
     consumers: int | None
     peak_per_s: float | None
@@ -365,23 +367,23 @@ class Report:
     clusters: Sequence[ClusterDay]
     groups: Sequence[GroupDay]
     """By worst time lag, then lag."""
-    objectives: Objectives
+    objectives: ObjectivesKept
     trend: Trend
     heat: HeatMap
-    groups_new: Sequence[Turn]
-    groups_gone: Sequence[Turn]
+    groups_new: Sequence[GroupTurn]
+    groups_gone: Sequence[GroupTurn]
     turnover_known: bool
-    """Is anything of the week before recorded? Without it no group can be called new."""
-    incidents: Sequence[Incident]
+    """True if anything of the week before is recorded; without it no group counts as new."""
+    incidents: Sequence[ReportedIncident]
     retention: Sequence[RetentionRisk]
     retention_known: bool
-    """Are there samples of partitions? Without them nothing can be said of retention."""
+    """True if there are samples of partitions; without them retention cannot be judged."""
     skew: Sequence[Skew]
     deployments: Sequence[DeploymentDay]
     advice_days: int
     advice: Sequence[TopicAdvice]
     notes: Sequence[str]
-    """What must be known to read the rest: gaps, parts without data."""
+    """Notes on gaps and parts without data, which limit all other numbers."""
 
     def as_json(self) -> Mapping[str, Any]:
         """Plain values."""

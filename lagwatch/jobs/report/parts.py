@@ -9,16 +9,16 @@ from typing import Any, Final
 from lagwatch.core.advise import Load, advise, needed_consumers, rate
 from lagwatch.core.causes import CAUSES, Certainty, cause_sentence
 from lagwatch.core.model import TimeLagReason
-from lagwatch.core.rollback import RollbackPlan, Standing, partitions
+from lagwatch.core.rollback import RollbackOffsets, Standing, partitions
 from lagwatch.core.trend import Comparison
 from lagwatch.jobs.report.model import (
-    Change,
     ClusterDay,
     DeployedOffset,
     DeploymentDay,
     GroupDay,
     HeatRow,
-    Incident,
+    MetricChange,
+    ReportedIncident,
     Rollback,
     Side,
     ToDo,
@@ -79,9 +79,9 @@ def comparison(row: Mapping[str, Any]) -> Comparison:
     return Comparison(**{name: row[name] for name in Comparison.__slots__})
 
 
-def change(row: Mapping[str, Any], found: Comparison, p: float) -> Change:
+def change(row: Mapping[str, Any], found: Comparison, p: float) -> MetricChange:
     """A significant comparison; `p` is corrected."""
-    return Change(
+    return MetricChange(
         cluster=row["cluster"],
         group=row["group"],
         metric=row["metric"],
@@ -96,8 +96,10 @@ def change(row: Mapping[str, Any], found: Comparison, p: float) -> Change:
 
 
 def with_cause(
-    incident: Incident, rounds: Sequence[Mapping[str, Any]], sentences: Mapping[str | None, str]
-) -> Incident:
+    incident: ReportedIncident,
+    rounds: Sequence[Mapping[str, Any]],
+    sentences: Mapping[str | None, str],
+) -> ReportedIncident:
     """An incident with the known cause that was named most often in it.
 
     `rounds` are its rows of `troubles.causes`, `sentences` has the last one of each cause.
@@ -131,7 +133,7 @@ def _cause_text(cause: str | None, certainty: str, sentence: str | None) -> str:
     return cause_sentence(certainty, text, row.refuted_by)
 
 
-def to_do(row: Mapping[str, Any], incident: Incident | None, lost: int) -> ToDo:
+def to_do(row: Mapping[str, Any], incident: ReportedIncident | None, lost: int) -> ToDo:
     """A row of `troubles.standing` with the open incident of the group."""
     return ToDo(
         cluster=row["cluster"],
@@ -230,18 +232,12 @@ def _rollback(
 ) -> Rollback:
     """The plan of `lagwatch deployments rollback-plan`, from recorded offsets."""
     recorded = {(each.topic, each.partition): each.committed_offset for each in offsets}
-    plan = RollbackPlan(
-        cluster="",
-        group="",
-        deployed_ms=0,
-        version="",
-        at_ms=0,
-        members=None,
-        partitions=tuple(partitions(recorded, now)),
-    )
+    plan = RollbackOffsets(partitions=tuple(partitions(recorded, now)))
+    known = any(each.read_again is not None for each in plan.partitions)
     return Rollback(
         partitions=plan.partitions,
-        read_again=plan.read_again,
+        read_again=plan.read_again if known else None,
+        read_again_unknown=plan.read_again_unknown,
         skipped=plan.skipped,
         deleted=plan.deleted,
         csv=plan.csv(),

@@ -20,7 +20,7 @@ from lagwatch.jobs.report.words import (
 
 MOST_LINES: Final = 30
 _SHOWN: Final = 3
-"""Of each kind of trouble."""
+"""Maximum number of lines for each kind of trouble."""
 
 
 def subject(report: Report) -> str:

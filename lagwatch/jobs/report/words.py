@@ -17,7 +17,7 @@ _SCALES: Final = (("bn", 1e9), ("M", 1e6), ("k", 1e3))
 
 
 def duration(seconds: float | None) -> str:
-    """As everywhere in lagwatch; `unknown`."""
+    """A duration in lagwatch's usual form (`3 min 12 s`); `unknown` for None."""
     return UNKNOWN if seconds is None else words.duration(seconds)
 
 
@@ -37,6 +37,7 @@ _NO_CATCH_UP: Final = {
     CatchUpReason.NOT_MOVING.value: "never, it reads nothing",
     CatchUpReason.FALLING_BEHIND.value: "never, more is written than it reads",
     CatchUpReason.TOO_SLOW.value: "in more than a year",
+    CatchUpReason.WAITS_FOR_TRANSACTION.value: "not before a transaction ends",
 }
 
 
@@ -70,7 +71,7 @@ def number(value: float | None) -> str:
 
 
 def offset(value: int | None, unknown: str = UNKNOWN) -> str:
-    """All figures: an offset is a name."""
+    """An offset with all its digits: it names a message, so it is never rounded."""
     return unknown if value is None else str(value)
 
 
@@ -80,7 +81,7 @@ def rate(value: float | None) -> str:
 
 
 def share(value: float | None, digits: int = 1) -> str:
-    """`99.3%`; what is not quite all is never shown as all."""
+    """`99.3%`; a share below 1 is never rounded to `100%`."""
     if value is None:
         return UNKNOWN
     if 1 - 10**-digits / 200 <= value < 1:
@@ -96,7 +97,7 @@ def factor(value: float | None) -> str:
 
 
 def used(value: float | None) -> str:
-    """A share that may be far beyond all: `80%`, `14 x`."""
+    """A share that may be far above 1: `80%`, `14 x`."""
     if value is None or value <= 1:
         return share(value, 0)
     return factor(value) if value >= 2 else f"{value:.0%}"  # noqa: PLR2004 twice

@@ -17,7 +17,7 @@ from lagwatch.jobs.rollup.plan import ROLLUPS, Makeable, buckets, due, end_of, m
 from lagwatch.jobs.rollup.rows import back_ms, rolled_up
 from lagwatch.jobs.sources.sink import Written
 from lagwatch.jobs.state import JobState
-from lagwatch.jobs.stores.base import Made, Making, Mark, Rollups, Seen, StartSpark
+from lagwatch.jobs.stores.base import Made, Making, Mark, RawRows, Rollups, StartSpark
 from lagwatch.jobs.stores.registry import job_store
 from lagwatch.jobs.tables import StoreRef
 from lagwatch.jobs.units import Ranges, union
@@ -200,7 +200,7 @@ class _Run:
 
     # what is due
 
-    def _due(self, cluster: str, seen: Seen, mark: Mark) -> Mapping[Kind, Ranges]:
+    def _due(self, cluster: str, seen: RawRows, mark: Mark) -> Mapping[Kind, Ranges]:
         """The buckets to make, by kind."""
         now_ms = self._now_ms
         wanted = self._request.wanted or due(
@@ -214,7 +214,7 @@ class _Run:
         history = self._ref.settings
         return back_ms(round(history.interval_s * 1000), round(history.full_s * 1000))
 
-    def _makeable(self, cluster: str, seen: Seen, mark: Mark) -> Makeable:
+    def _makeable(self, cluster: str, seen: RawRows, mark: Mark) -> Makeable:
         cut = {
             kind: day_start_ms(day_of(self._now_ms - days * DAY_MS)) if days else 0
             for kind, days in retention_days(self._ref.settings).items()
@@ -283,7 +283,7 @@ class _Run:
             marks[cluster] = {**marks.get(cluster, {}), "intent": intent}
         self._save(marks)
 
-    def _remember(self, marks: dict[str, Mark], seen: Mapping[str, Seen]) -> None:
+    def _remember(self, marks: dict[str, Mark], seen: Mapping[str, RawRows]) -> None:
         for cluster, look in seen.items():
             if self._request.wanted:
                 marks[cluster].pop("intent")

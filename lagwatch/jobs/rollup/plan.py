@@ -9,7 +9,7 @@ from lagwatch.core.record.columns import ROLLUP_STEP_MS
 from lagwatch.history.layout import DAY_MS, HOUR_MS, day_of
 from lagwatch.history.rows import parts_of
 from lagwatch.jobs.rollup.rows import FINER
-from lagwatch.jobs.stores.base import Rollups, Seen
+from lagwatch.jobs.stores.base import RawRows, Rollups
 from lagwatch.jobs.units import Range, Ranges, Unit, common, union, widened
 from lagwatch.ports.history import HistoryStore
 
@@ -80,7 +80,7 @@ def end_of(kind: Kind, now_ms: int) -> int:
     return settled - settled % ROLLUP_STEP_MS[kind]
 
 
-def due(seen: Seen, before_ms: int, now_ms: int, *, back_ms: int) -> Ranges:
+def due(seen: RawRows, before_ms: int, now_ms: int, *, back_ms: int) -> Ranges:
     """Instants to roll up: those with changes, and those that were incomplete last time.
 
     A row matters for as long as it may be held, and so for buckets after its own.

@@ -8,8 +8,8 @@ from lagwatch.core.rollup import (
     EVENT_COLUMNS,
     ROUND_COLUMNS,
     SAMPLE_COLUMNS,
+    BucketSpan,
     Raw,
-    Span,
     merge,
     roll_up,
 )
@@ -54,7 +54,7 @@ class Roller:
         return rows
 
     def _parts_of(self, unit: Unit) -> Iterator[Records]:
-        """The same, some groups at a time."""
+        """The rows of a unit, for some groups at a time."""
         if self._kind in FINER:
             rows = self._read(FINER[self._kind], unit, unit.from_ms, ())
             for low, high in parts_of(rows_by_group(rows), self._rollups_at_once):
@@ -64,7 +64,7 @@ class Roller:
         samples = self._read(Kind.SAMPLES, unit, back, SAMPLE_COLUMNS)
         rounds = self._read(Kind.GROUP_SAMPLES, unit, back, ROUND_COLUMNS)
         events = self._read(Kind.EVENTS, unit, unit.from_ms, EVENT_COLUMNS)
-        span = Span(kind=self._kind, from_ms=unit.from_ms, to_ms=unit.to_ms)
+        span = BucketSpan(kind=self._kind, from_ms=unit.from_ms, to_ms=unit.to_ms)
         for low, high in parts_of(rows_by_group(samples), self._samples_at_once):
             raw = Raw(
                 samples=of_groups(samples, low, high),

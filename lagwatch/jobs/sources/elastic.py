@@ -45,7 +45,7 @@ from lagwatch.history.elastic import ElasticStore, RejectedRows
 from lagwatch.history.elastic.documents import rows_of
 from lagwatch.history.elastic.faults import STORE
 from lagwatch.history.elastic.search import Json, Share
-from lagwatch.jobs.fence import Fence
+from lagwatch.jobs.fence import allowed_by
 from lagwatch.jobs.schemas import struct_type, to_batches
 from lagwatch.jobs.sources import pushdown, telegraf
 from lagwatch.jobs.sources.options import (
@@ -95,24 +95,14 @@ def rows_frame(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacing(Sink):
-    """Puts rows in the place of those with the same keys."""
-
-    fence: Fence | None = None
-    """Of a run; rows of a later run stay."""
+    """Puts rows in the place of those with the same keys; rows of a later run stay."""
 
     def open(self) -> tuple[HistoryStore, Callable[[Records], None]]:
         rejected = RejectedRows(self.settings.spool / "rejected")
-        store = ElasticStore(self.settings.elasticsearch, rejected)
-        fence = self.fence
-
-        def put(rows: Records) -> None:
-            if fence is None:
-                store.replace([rows])
-                return
-            fence.check()
-            store.replace([rows], token=fence.token)
-
-        return store, put
+        allowed = allowed_by(self.fence)
+        store = ElasticStore(self.settings.elasticsearch, rejected, allowed=allowed)
+        token = None if self.fence is None else self.fence.token
+        return store, lambda rows: store.replace([rows], token=token)
 
 
 class ElasticSource(DataSource):
@@ -383,7 +373,7 @@ class ElasticWriter(DataSourceArrowWriter):
             )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing: what was written is right, and the next run completes it."""
+        """Do nothing: the rows that were written are correct, and the next run completes them."""
 
 
 __all__ = ["NAME", "ElasticSource", "Replacing", "rows_frame"]

@@ -14,6 +14,7 @@ from lagwatch.core.record import Kind, Records
 from lagwatch.errors import HistoryError
 from lagwatch.history.drivers.registry import open_store
 from lagwatch.history.rows import digest, gathered
+from lagwatch.jobs.fence import Fence, allowed_by
 from lagwatch.jobs.schemas import from_batch
 from lagwatch.ports.history import HistoryStore
 
@@ -33,6 +34,8 @@ class Sink:
     batch: str
     """Name of the batch, equal on every attempt: letters, digits and `-`."""
     patience_s: float = PATIENCE_S
+    fence: Fence | None = None
+    """Of the run that writes; None: no other run can be at work."""
 
     def open(self) -> tuple[HistoryStore, Callable[[Records], None]]:
         """The store, which the caller closes, and its function that writes rows.
@@ -40,7 +43,7 @@ class Sink:
         Raises:
             HistoryError: the store cannot be understood, or its package is not installed.
         """
-        store = open_store(self.settings)
+        store = open_store(self.settings, allowed=allowed_by(self.fence))
 
         def put(rows: Records) -> None:
             # a task that is tried again names them alike

@@ -35,7 +35,7 @@ Weighed = tuple[int, int, Sequence[tuple[str, int]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class RawRows:
     """The raw rows of a cluster as they are now."""
 
     held: Ranges
@@ -58,7 +58,7 @@ class Making:
     """Ranges of buckets that are replaced as a whole, by cluster."""
     now_ms: int
     fence: Fence | None = None
-    """None: nobody else can be at work, as in tests."""
+    """None: no other run can be at work, as in tests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class Rollups(Protocol):
         """Clusters of which there are raw rows, sorted."""
         ...
 
-    def look(self, cluster: str, mark: Mark) -> Seen:
+    def look(self, cluster: str, mark: Mark) -> RawRows:
         """Compare with the saved mark; {} the first time.
 
         Each store decides what its mark holds.
@@ -122,9 +122,9 @@ class Exclusive:
     """What a store offers against a second run."""
 
     free: bool
-    """False: somebody else holds it."""
+    """False: another run holds it."""
     descriptors: tuple[int, ...] = ()
-    """Open files of which every copy holds it, those of other processes too, until it is freed."""
+    """Open files: the lock is held until every copy of them, also in other processes, is closed."""
 
 
 class JobStore(Protocol):

@@ -74,7 +74,7 @@ class Broker:
         return (self.node.directory / "data" / "meta.properties").exists()
 
     def begin_format(self, cluster_id: str, users: Mapping[str, str]) -> Callable[[], bool]:
-        """Begin to make the storage; the call returned waits for its end: was it made?"""
+        """Begin to make the storage; the returned call waits and returns True if that succeeded."""
         scram = [
             f"--add-scram={mechanism}=[name={name},password={password}]"
             for name, password in users.items()
@@ -91,7 +91,7 @@ class Broker:
         """Start the JVM; does nothing when it runs."""
         if self._process is not None and self._process.running:
             return
-        self.kill()  # lets go of what is left of one that ended by itself
+        self.kill()  # releases the guard of a broker that ended by itself
         self._log.mark()
         self._process = GuardedProcess(
             self._launcher.command("kafka.Kafka", str(self.node.properties_file)),

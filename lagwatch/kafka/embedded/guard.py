@@ -70,7 +70,7 @@ def _spawn(log: str, command: tuple[str, ...]) -> int:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        os.execv(command[0], command)  # noqa: S606 - no shell is the point
+        os.execv(command[0], command)  # noqa: S606 - deliberately without a shell
     except OSError as error:
         os.write(2, f"cannot run {command[0]}: {error}\n".encode())
     os._exit(_COULD_NOT_RUN)

@@ -104,13 +104,13 @@ class LogFile:
         return any("Address already in use" in line for line in self._lines())
 
     def complaints(self) -> str:
-        """Return the last lines that are no routine.
+        """Return the last lines that report a problem.
 
         A broker that fails logs hundreds of lines about its shutdown after the one that matters,
         and stack frames in front of it.
         """
-        telling = (line for line in self._lines() if " INFO " not in line)
-        return "".join(deque((line for line in telling if not line.startswith("\tat ")), _LINES))
+        relevant = (line for line in self._lines() if " INFO " not in line)
+        return "".join(deque((line for line in relevant if not line.startswith("\tat ")), _LINES))
 
     def _lines(self) -> list[str]:
         if not self.path.exists():

@@ -42,7 +42,7 @@ _NOTICE_DEATH_SOON: Mapping[str, str] = MappingProxyType({
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScramOverTls:
-    """Clients come over TLS with a name and a password, and may do what ACLs allow.
+    """Clients connect over TLS with a name and a password, and may do what ACLs allow.
 
     Without an ACL everything is denied, except to super users.
     """
@@ -50,7 +50,7 @@ class ScramOverTls:
     users: Mapping[str, str] = field(repr=False)
     """User name to password, for SCRAM-SHA-256 and SCRAM-SHA-512."""
     super_users: tuple[str, ...] = ("admin",)
-    """The first of them is the one `admin_config()` uses."""
+    """Super users; `admin_config()` uses the first."""
 
     def __post_init__(self) -> None:
         missing = [name for name in self.super_users if name not in self.users]

@@ -21,7 +21,7 @@ from lagwatch.config.alerts_channels import AuthenticatedSettings, HttpUrls
 from lagwatch.config.secret import Properties
 from lagwatch.core.incident import Tell
 from lagwatch.errors import Fault, NotifyError
-from lagwatch.notify.channels.base import Kind, Limits
+from lagwatch.notify.channels.base import ChannelKind, ChannelLimits
 from lagwatch.notify.channels.http import HttpSender, as_json
 from lagwatch.notify.notice import About, Level, Message, Notice
 from lagwatch.notify.words import cut, details, headline
@@ -63,7 +63,7 @@ class AlertmanagerSettings(AuthenticatedSettings):
 class Alertmanager:
     """A `Channel` that `KeepsAlive` and `Beats`."""
 
-    limits = Limits()
+    limits = ChannelLimits()
 
     def __init__(self, name: str, settings: AlertmanagerSettings, clock: Clock) -> None:
         self._name = name
@@ -208,8 +208,18 @@ def _time(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
+_OWN_LABELS: Final = frozenset({"alertname", "cluster", "group", "channel", "severity"})
+
+
 def _doubts(settings: AlertmanagerSettings) -> Iterator[Fault]:
     for name in settings.labels:
+        if name in _OWN_LABELS:
+            yield Fault(
+                key="labels",
+                value=f'"{name}"',
+                problem="is set by lagwatch itself, so this value is not used, or misleads",
+                remedy="Choose another name for the label.",
+            )
         if not _LABEL.fullmatch(name):
             yield Fault(
                 key="labels",
@@ -228,11 +238,11 @@ def _doubts(settings: AlertmanagerSettings) -> Iterator[Fault]:
             )
 
 
-KIND: Final = Kind(
+KIND: Final = ChannelKind(
     table="alertmanager",
     about="Prometheus Alertmanagers",
     settings=AlertmanagerSettings,
     open=Alertmanager,
     doubts=_doubts,
-    takes_bulletins=False,
+    takes_reports=False,
 )

@@ -13,9 +13,9 @@ from lagwatch.config.alerts_channels import ChannelSettings, SecretUrls
 from lagwatch.config.secret import HIDDEN
 from lagwatch.config.section import OrFile
 from lagwatch.errors import ConfigError, Fault, NotifyError
-from lagwatch.notify.channels.base import Kind, Limits
-from lagwatch.notify.notice import Bulletin, Message
-from lagwatch.notify.words import Tone, body, subject, tone
+from lagwatch.notify.channels.base import ChannelKind, ChannelLimits
+from lagwatch.notify.message_words import Tone, body, subject, tone
+from lagwatch.notify.notice import Message, ReportMessage
 
 _LONGEST_TEXT: Final = 4000
 
@@ -40,7 +40,7 @@ class AppriseSettings(ChannelSettings):
 class AppriseChannel:
     """A `Channel`."""
 
-    limits = Limits()
+    limits = ChannelLimits()
 
     def __init__(self, name: str, settings: AppriseSettings, _: Clock) -> None:
         """Read the URLs.
@@ -74,8 +74,8 @@ class AppriseChannel:
         kind = _TYPES[tone(message)]
         return await self._notify(subject(message), body(message, _LONGEST_TEXT), kind)
 
-    async def send_bulletin(self, bulletin: Bulletin) -> str:
-        return await self._notify(bulletin.subject, bulletin.text, "info")
+    async def send_report_message(self, report_message: ReportMessage) -> str:
+        return await self._notify(report_message.subject, report_message.text, "info")
 
     async def _notify(self, title: str, body: str, kind: str) -> str:
         taken = await asyncio.to_thread(
@@ -91,6 +91,6 @@ class AppriseChannel:
         """Apprise keeps no connections."""
 
 
-KIND: Final = Kind(
+KIND: Final = ChannelKind(
     table="apprise", about="Apprise services", settings=AppriseSettings, open=AppriseChannel
 )

@@ -10,14 +10,14 @@ from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
 from lagwatch.clock import Clock
 from lagwatch.config.alerts_channels import ChannelSettings
 from lagwatch.errors import Fault
-from lagwatch.notify.notice import Bulletin, Message, Notice
+from lagwatch.notify.notice import Message, Notice, ReportMessage
 
 MOST_NOTICES: Final = 5000
 """Maximum notices in one message, whatever the channel allows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ChannelLimits:
     """What the receiver of a channel accepts in one message."""
 
     most_notices: int = MOST_NOTICES
@@ -34,7 +34,7 @@ class Channel(Protocol):
     """
 
     @property
-    def limits(self) -> Limits: ...
+    def limits(self) -> ChannelLimits: ...
 
     async def send(self, message: Message) -> str:
         """Deliver; returns the answer of the receiver in one line.
@@ -84,10 +84,10 @@ class Beats(Protocol):
 
 
 @runtime_checkable
-class TakesBulletins(Protocol):
+class TakesReports(Protocol):
     """A channel that can send more than alerts."""
 
-    async def send_bulletin(self, bulletin: Bulletin) -> str:
+    async def send_report_message(self, report_message: ReportMessage) -> str:
         """Deliver; returns the answer of the receiver in one line.
 
         Raises:
@@ -109,7 +109,7 @@ S = TypeVar("S", bound=ChannelSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind(Generic[S]):
+class ChannelKind(Generic[S]):
     """A kind of channel: the table `[alerts.TABLE.NAME]` and what is made of it."""
 
     table: str
@@ -121,4 +121,4 @@ class Kind(Generic[S]):
     templates: Callable[[S], Iterable[TemplateText]] = lambda _: ()
     doubts: Callable[[S], Iterable[Fault]] = lambda _: ()
     """Settings that are allowed and cannot be meant; the keys are names of options."""
-    takes_bulletins: bool = True
+    takes_reports: bool = True

@@ -16,15 +16,15 @@ from lagwatch.config.alerts_channels import ChannelSettings, Texts
 from lagwatch.config.secret import HIDDEN, Secret
 from lagwatch.config.section import OrFile, ReadableFile, TextFile
 from lagwatch.errors import Fault, NotifyError, Refusal
-from lagwatch.notify.channels.base import Kind, Limits, TemplateText
+from lagwatch.notify.channels.base import ChannelKind, ChannelLimits, TemplateText
 from lagwatch.notify.channels.http import tls_context
 from lagwatch.notify.curve import WIDTH, png
-from lagwatch.notify.notice import Bulletin, Message
+from lagwatch.notify.notice import Message, ReportMessage
 from lagwatch.notify.render import Renderer, RenderError, Templates
 from lagwatch.notify.words import cut
 
 _CURVE: Final = "<!--curve-->"
-_LONGEST_SUBJECT: Final = 200
+_LONGEST_SUBJECT: Final = 250
 _PERMANENT: Final = range(500, 600)
 _TOO_LARGE: Final = 552
 _SMTPS: Final = 465
@@ -61,7 +61,7 @@ class EmailSettings(ChannelSettings):
 class Email:
     """A `Channel`."""
 
-    limits = Limits()
+    limits = ChannelLimits()
 
     def __init__(self, name: str, settings: EmailSettings, _: Clock) -> None:
         plain, html = Templates(), Templates(html=True)
@@ -76,8 +76,8 @@ class Email:
     async def send(self, message: Message) -> str:
         return await self._send(self.compose(message))
 
-    async def send_bulletin(self, bulletin: Bulletin) -> str:
-        return await self._send(self.compose_bulletin(bulletin))
+    async def send_report_message(self, report_message: ReportMessage) -> str:
+        return await self._send(self.compose_report_message(report_message))
 
     async def _send(self, mail: EmailMessage) -> str:
         import aiosmtplib
@@ -135,13 +135,16 @@ class Email:
         self._add_html(mail, html, message)
         return mail
 
-    def compose_bulletin(self, bulletin: Bulletin) -> EmailMessage:
-        """The e-mail of a bulletin: its text, with the page as a file."""
-        mail = self._headed(bulletin.subject, bulletin.id, bulletin.at_ms)
-        mail.set_content(bulletin.text + "\n")
-        if bulletin.page is not None:
+    def compose_report_message(self, report_message: ReportMessage) -> EmailMessage:
+        """The e-mail of a report: its text, with the page as a file."""
+        mail = self._headed(report_message.subject, report_message.id, report_message.at_ms)
+        mail.set_content(report_message.text + "\n")
+        if report_message.page is not None:
             mail.add_attachment(
-                bulletin.page, maintype="text", subtype="html", filename=bulletin.page_name
+                report_message.page,
+                maintype="text",
+                subtype="html",
+                filename=report_message.page_name,
             )
         return mail
 
@@ -238,6 +241,13 @@ def _doubts(settings: EmailSettings) -> Iterator[Fault]:
             problem="has no password, so the server refuses the log-in",
             remedy="Set password_file, or remove username.",
         )
+    if settings.password and settings.username and settings.security == "none":
+        yield Fault(
+            key="password",
+            value=HIDDEN,
+            problem='is sent without encryption, because security = "none"',
+            remedy='Set security = "starttls" or "tls".',
+        )
     if settings.password and not settings.username:
         yield Fault(
             key="password",
@@ -247,7 +257,7 @@ def _doubts(settings: EmailSettings) -> Iterator[Fault]:
         )
 
 
-KIND: Final = Kind(
+KIND: Final = ChannelKind(
     table="email",
     about="e-mail",
     settings=EmailSettings,

@@ -14,8 +14,8 @@ from lagwatch import __version__
 from lagwatch.config.alerts_channels import AuthenticatedSettings, HttpChannelSettings
 from lagwatch.config.section import MAX_PORT
 from lagwatch.errors import ConfigError, Fault, NotifyError, Refusal
-from lagwatch.notify.channels.base import Limits
-from lagwatch.notify.notice import Bulletin, Message
+from lagwatch.notify.channels.base import ChannelLimits
+from lagwatch.notify.notice import Message, ReportMessage
 
 if TYPE_CHECKING:  # loaded with the first channel: the configuration alone needs none of it
     import httpx
@@ -133,7 +133,7 @@ class HttpSender:
 class ChatWebhook(ABC):
     """The incoming webhook of a chat: each message is a JSON document in the form of that chat."""
 
-    limits = Limits()
+    limits = ChannelLimits()
 
     def __init__(self, name: str, url: str, settings: HttpChannelSettings) -> None:
         self._url = url
@@ -144,8 +144,8 @@ class ChatWebhook(ABC):
         """The document of a message."""
 
     @abstractmethod
-    def bulletin(self, bulletin: Bulletin) -> dict[str, Any]:
-        """The document of a bulletin."""
+    def report_message(self, report_message: ReportMessage) -> dict[str, Any]:
+        """The document of a report."""
 
     @abstractmethod
     def refused(self, status: int, body: str) -> Refusal | None:
@@ -154,8 +154,8 @@ class ChatWebhook(ABC):
     async def send(self, message: Message) -> str:
         return await self._post(message.id, self.payload(message))
 
-    async def send_bulletin(self, bulletin: Bulletin) -> str:
-        return await self._post(bulletin.id, self.bulletin(bulletin))
+    async def send_report_message(self, report_message: ReportMessage) -> str:
+        return await self._post(report_message.id, self.report_message(report_message))
 
     async def _post(self, key: str, document: dict[str, Any]) -> str:
         headers = {"Content-Type": "application/json", "Idempotency-Key": key}

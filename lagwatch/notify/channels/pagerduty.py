@@ -7,6 +7,7 @@ Source: PagerDuty, "Send an event" (Events API v2).
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Any, Final
 
 from pydantic import Field
@@ -16,10 +17,11 @@ from lagwatch.config.alerts_channels import HttpChannelSettings, HttpUrl
 from lagwatch.config.secret import HIDDEN, Secret
 from lagwatch.config.section import OrFile
 from lagwatch.errors import Fault, Refusal
-from lagwatch.notify.channels.base import Kind, Limits
+from lagwatch.notify.channels.base import ChannelKind, ChannelLimits
 from lagwatch.notify.channels.http import HttpSender, as_json, json_object
+from lagwatch.notify.message_words import subject, worst
 from lagwatch.notify.notice import Message, Notice
-from lagwatch.notify.words import cut, details, headline, instant, link, worst
+from lagwatch.notify.words import cut, details, headline, instant, link
 
 _PAGERDUTY: Final = "https://events.pagerduty.com/"
 _KEY_LENGTH: Final = 32
@@ -46,7 +48,7 @@ class PagerDutySettings(HttpChannelSettings):
 class PagerDuty:
     """A `Channel`."""
 
-    limits = Limits(one_severity=True)
+    limits = ChannelLimits(one_severity=True)
 
     def __init__(self, name: str, settings: PagerDutySettings, _: Clock) -> None:
         self._key = settings.routing_key.get_secret_value() if settings.routing_key else ""
@@ -102,9 +104,7 @@ def _ended(message: Message, triggered: set[str]) -> Iterator[dict[str, Any]]:
 
 def _trigger(message: Message, thread: str, notices: list[Notice]) -> dict[str, Any]:
     first = worst(notices)[0]
-    summary = headline(first)
-    if len(notices) > 1:
-        summary = f"{len(notices)} consumer groups in trouble; {summary}"
+    summary = subject(replace(message, notices=tuple(notices)))
     event: dict[str, Any] = {
         "dedup_key": f"lagwatch-{thread}",
         "event_action": "trigger",
@@ -143,11 +143,11 @@ def _doubts(settings: PagerDutySettings) -> Iterator[Fault]:
         )
 
 
-KIND: Final = Kind(
+KIND: Final = ChannelKind(
     table="pagerduty",
     about="PagerDuty services",
     settings=PagerDutySettings,
     open=PagerDuty,
     doubts=_doubts,
-    takes_bulletins=False,
+    takes_reports=False,
 )

@@ -8,10 +8,10 @@ from typing import Any, Final
 from lagwatch.clock import Clock
 from lagwatch.config.alerts_channels import ChannelSettings
 from lagwatch.notify import channels
-from lagwatch.notify.channels.base import Channel, Kind
+from lagwatch.notify.channels.base import Channel, ChannelKind
 
 
-def _found() -> Iterator[Kind[Any]]:  # the settings of each kind are of a type of their own
+def _found() -> Iterator[ChannelKind[Any]]:  # the settings of each kind are of a type of their own
     for file in iter_modules(channels.__path__):
         if file.name != "registry":
             kind = getattr(import_module(f"{channels.__name__}.{file.name}"), "KIND", None)
@@ -19,10 +19,10 @@ def _found() -> Iterator[Kind[Any]]:  # the settings of each kind are of a type 
                 yield kind
 
 
-KINDS: Final[Mapping[str, Kind[Any]]] = {kind.table: kind for kind in _found()}
+KINDS: Final[Mapping[str, ChannelKind[Any]]] = {kind.table: kind for kind in _found()}
 
 
-def kind_of(settings: ChannelSettings) -> Kind[Any]:
+def kind_of(settings: ChannelSettings) -> ChannelKind[Any]:
     """The kind that these settings belong to."""
     return next(kind for kind in KINDS.values() if isinstance(settings, kind.settings))
 

@@ -13,10 +13,11 @@ from lagwatch.clock import Clock
 from lagwatch.config.alerts_channels import HttpChannelSettings, HttpUrl
 from lagwatch.config.section import OrFile
 from lagwatch.errors import Refusal
-from lagwatch.notify.channels.base import Kind
+from lagwatch.notify.channels.base import ChannelKind
 from lagwatch.notify.channels.http import ChatWebhook, json_object
-from lagwatch.notify.notice import Bulletin, Message
-from lagwatch.notify.words import Tone, body, cut, overview, runbook, subject, tone
+from lagwatch.notify.message_words import Tone, body, overview, runbook, subject, tone
+from lagwatch.notify.notice import Message, ReportMessage
+from lagwatch.notify.words import cut
 
 _COLOURS: Final = {
     Tone.GOOD: "#1a7f37",
@@ -61,12 +62,12 @@ class Slack(ChatWebhook):
         }
         return _framed(summary) | {"attachments": [attachment]}
 
-    def bulletin(self, bulletin: Bulletin) -> dict[str, Any]:
-        rest = bulletin.text.removeprefix(bulletin.subject).strip()
+    def report_message(self, report_message: ReportMessage) -> dict[str, Any]:
+        rest = report_message.text.removeprefix(report_message.subject).strip()
         texts = (_escaped(cut(rest, limit)) for limit in _LIMITS)
         text = next(short for short in texts if len(short) <= _LONGEST_TEXT)
-        return _framed(bulletin.subject) | {
-            "blocks": [*_sections(_escaped(bulletin.subject)), *_sections(text)]
+        return _framed(report_message.subject) | {
+            "blocks": [*_sections(_escaped(report_message.subject)), *_sections(text)]
         }
 
     def refused(self, status: int, body: str) -> Refusal | None:
@@ -105,6 +106,6 @@ def _buttons(message: Message) -> list[dict[str, Any]]:
     return [{"type": "actions", "elements": buttons}] if buttons else []
 
 
-KIND: Final = Kind(
+KIND: Final = ChannelKind(
     table="slack", about="Slack-compatible webhooks", settings=SlackSettings, open=Slack
 )

@@ -17,10 +17,11 @@ from lagwatch.clock import Clock
 from lagwatch.config.alerts_channels import HttpChannelSettings, HttpUrl
 from lagwatch.config.section import OrFile
 from lagwatch.errors import Refusal
-from lagwatch.notify.channels.base import Kind
+from lagwatch.notify.channels.base import ChannelKind
 from lagwatch.notify.channels.http import ChatWebhook, refusal
-from lagwatch.notify.notice import Bulletin, Message
-from lagwatch.notify.words import Tone, body, cut, overview, runbook, subject, tone
+from lagwatch.notify.message_words import Tone, body, overview, runbook, subject, tone
+from lagwatch.notify.notice import Message, ReportMessage
+from lagwatch.notify.words import cut
 
 _COLOURS: Final = {
     Tone.GOOD: "Good",
@@ -58,10 +59,10 @@ class Teams(ChatWebhook):
         links = {"Open in lagwatch": overview(message), "Runbook": runbook(message)}
         return _carried(_card(blocks, links))
 
-    def bulletin(self, bulletin: Bulletin) -> dict[str, Any]:
-        text = cut(bulletin.text.removeprefix(bulletin.subject).strip(), _LONGEST_TEXT)
+    def report_message(self, report_message: ReportMessage) -> dict[str, Any]:
+        text = cut(report_message.text.removeprefix(report_message.subject).strip(), _LONGEST_TEXT)
         blocks = [
-            _text(bulletin.subject, weight="Bolder", size="Medium"),
+            _text(report_message.subject, weight="Bolder", size="Medium"),
             *_lines(text),
         ]
         return _carried(_card(blocks, {}))
@@ -110,6 +111,6 @@ def _text(text: str, **looks: str) -> dict[str, Any]:
     return {"type": "RichTextBlock", "inlines": [run], "spacing": "Small"}
 
 
-KIND: Final = Kind(
+KIND: Final = ChannelKind(
     table="teams", about="Microsoft Teams webhooks", settings=TeamsSettings, open=Teams
 )

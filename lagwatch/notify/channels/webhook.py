@@ -7,7 +7,9 @@
 import hashlib
 import hmac
 import json
+import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Annotated, Final, Literal
 from urllib.parse import quote
 
@@ -18,13 +20,20 @@ from lagwatch.config.alerts_channels import HTTP, AuthenticatedSettings
 from lagwatch.config.secret import Headers, Secret, Template, Url
 from lagwatch.config.section import OrFile, ReadableFile
 from lagwatch.errors import Fault, NotifyError, Refusal
-from lagwatch.notify.channels.base import Kind, Limits, TemplateText
+from lagwatch.notify.channels.base import ChannelKind, ChannelLimits, TemplateText
 from lagwatch.notify.channels.http import HttpSender
-from lagwatch.notify.notice import Bulletin, Message
+from lagwatch.notify.notice import Message, ReportMessage
 from lagwatch.notify.render import Renderer, RenderError, Templates, document
 
 _OF_A_URL: Final = ":/?#[]@!$&'()*+,;=%~-._"
 """Characters with a meaning in URLs, and the sign of what is encoded already."""
+_HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""Source: RFC 9110, section 5.6.2, token."""
+_OF_A_QUOTE: Final = "a group whose name holds a quote"
+_NO_JSON_REMEDY: Final = (
+    "Write {{ notice.group | json }}, without quotes of your own; see `lagwatch alert render`. "
+    "Or set content_type."
+)
 
 
 class WebhookSettings(AuthenticatedSettings):
@@ -72,7 +81,7 @@ class Webhook:
 
     def __init__(self, name: str, settings: WebhookSettings, clock: Clock) -> None:
         templates = Templates()
-        self.limits = Limits(most_bytes=settings.most_bytes)
+        self.limits = ChannelLimits(most_bytes=settings.most_bytes)
         self._name = name
         self._clock = clock
         self._settings = settings
@@ -92,17 +101,17 @@ class Webhook:
         method, url, body, headers = self.request(message)
         return await self._http.send(method, url, body=body, headers=headers)
 
-    async def send_bulletin(self, bulletin: Bulletin) -> str:
+    async def send_report_message(self, report_message: ReportMessage) -> str:
         """Always the documented JSON: a template of the body is made for alerts."""
-        given = {"message": bulletin.as_json(self._name), "subject": bulletin.subject}
-        given["text"] = bulletin.text
+        given = {"message": report_message.as_json(self._name), "subject": report_message.subject}
+        given["text"] = report_message.text
         try:
             url = _encoded(self._url.render_with(given))
             own = {header: value.render_with(given) for header, value in self._headers.items()}
         except RenderError as error:
             raise self._template_failed(error) from error
         body = json.dumps(given["message"]).encode()
-        headers = {"Content-Type": "application/json", "Idempotency-Key": bulletin.id, **own}
+        headers = {"Content-Type": "application/json", "Idempotency-Key": report_message.id, **own}
         headers |= self._signed(body)
         method = self._settings.method
         return await self._http.send(method, url, body=body, headers=headers)
@@ -182,6 +191,7 @@ def _doubts(settings: WebhookSettings) -> Iterator[Fault]:
         if url and not url.startswith((*HTTP, "{{", "{%")):
             problem, remedy = "is no http(s) URL", "Write https://host/path."
             yield Fault(key=option, value="", problem=problem, remedy=remedy)
+    yield from _header_doubts(settings)
     if "json" in settings.content_type.lower():
         from lagwatch.notify.sample import trial_messages
 
@@ -194,21 +204,52 @@ def _doubts(settings: WebhookSettings) -> Iterator[Fault]:
 
 def _not_json(option: str, template: Template, messages: Iterable[Message]) -> Iterator[Fault]:
     """The first of the samples of which the template makes no JSON."""
-    if template:
-        renderer = Templates().compile(template.get_secret_value())
-        try:
-            for message in messages:
-                json.loads(renderer.render(message))
-        except ValueError as error:
+    if not template:
+        return
+    renderer = Templates().compile(template.get_secret_value())
+    for message in messages:
+        for sample, what in ((message, "the sample"), (_quoted(message), _OF_A_QUOTE)):
+            try:
+                json.loads(renderer.render(sample))
+            except ValueError as error:
+                yield Fault(
+                    key=option,
+                    value="",
+                    problem=f"makes no JSON of {what}: {error}",
+                    remedy=_NO_JSON_REMEDY,
+                )
+                return
+
+
+def _quoted(message: Message) -> Message:
+    """With names that Kafka allows and JSON has to escape."""
+    odd = 'a "b" \\ c'
+    notices = (
+        replace(one, group=odd, verdict={**one.verdict, "group": odd, "owners": [odd]})
+        for one in message.notices
+    )
+    return replace(message, notices=tuple(notices))
+
+
+def _header_doubts(settings: WebhookSettings) -> Iterator[Fault]:
+    for name, value in settings.headers.items():
+        if not _HEADER.fullmatch(name):
             yield Fault(
-                key=option,
+                key=f"headers.{name}",
                 value="",
-                problem=f"makes no JSON of the sample: {error}",
-                remedy="See `lagwatch alert render`, or set content_type; `| json` quotes a text.",
+                problem="is no name of a header, so nothing is sent",
+                remedy="Use letters, digits and -.",
+            )
+        if "\n" in value or "\r" in value:
+            yield Fault(
+                key=f"headers.{name}",
+                value="",
+                problem="holds a line break, which is sent as a space",
+                remedy="Write it on one line.",
             )
 
 
-KIND: Final = Kind(
+KIND: Final = ChannelKind(
     table="webhook",
     about="webhooks",
     settings=WebhookSettings,

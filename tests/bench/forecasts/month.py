@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from tests.bench.forecasts.replay import INTERVALS, Int64, Moment
+from tests.bench.forecasts.replay import INTERVALS, Int64, Moment, Trace, past
 from tests.bench.month import breaks
 from tests.bench.month.plan import START_MS, Size
 from tests.bench.month.traffic import CHUNK_S, STEP_S, Chunk, Traffic, whole
@@ -53,7 +53,8 @@ def _behind(chunk: Chunk, rate: np.ndarray) -> Iterator[tuple[int, float, Moment
         for row in np.flatnonzero(lag[:, step] >= enough).tolist():
             own = by_row[first[row] : first[row + 1]]
             own = own[(commits.at_ms[own] <= now_ms) & (commits.offset[own] >= 0)]
-            own = own[np.argsort(commits.at_ms[own], kind="stable")][-INTERVALS:]
+            every = own[np.argsort(commits.at_ms[own], kind="stable")]
+            own = every[-INTERVALS:]
             since = slice(step - _BEFORE_STEPS, step + 1)
             ends = whole(chunk.produced[row, since])
             if own.size == INTERVALS and (np.diff(ends) >= 0).all():
@@ -61,16 +62,19 @@ def _behind(chunk: Chunk, rate: np.ndarray) -> Iterator[tuple[int, float, Moment
                 yield (
                     row,
                     at_s,
-                    _moment(now_ms, steps, ends, commits.at_ms[own], commits.offset[own]),
+                    _moment(now_ms, steps, ends, (commits.at_ms[every], commits.offset[every])),
                 )
 
 
-def _moment(now_ms: int, steps: Int64, ends: Int64, commits_ms: Int64, offsets: Int64) -> Moment:
+def _moment(now_ms: int, steps: Int64, ends: Int64, commits: Trace) -> Moment:
+    ends_ms = now_ms - steps * STEP_S * 1000
+    commits_ms, offsets = commits
     return Moment(
-        ends_ms=now_ms - steps * STEP_S * 1000,
+        ends_ms=ends_ms,
         ends=ends,
-        commits_ms=commits_ms,
-        offsets=offsets,
+        commits_ms=commits_ms[-INTERVALS:],
+        offsets=offsets[-INTERVALS:],
+        past=past(now_ms, (ends_ms, ends), commits),
         truth_s=float("inf"),
     )
 

@@ -1,6 +1,7 @@
 """Records traces of real consumers that catch up: log ends and commits of one partition each.
 
-Run from the root: `python -m tests.bench.forecasts.record FOLDER`; takes about three minutes.
+Run from the root: `python -m tests.bench.forecasts.record FOLDER first`, or `second` for the other
+set; takes about three minutes, or five and a half.
 """
 
 import json
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Final
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -19,8 +21,10 @@ from tests.bench.faults.workers import Place, Worker, writing
 from tests.support.kafka import create_topic, produce, unique
 from tests.support.traffic import running
 
-_SECONDS = 170
 _LOOK_S = 2.0
+
+Kind = tuple[Callable[[int], float], Callable[[int], float], float]
+"""(written per second, read per second, seconds between commits)"""
 
 
 class _Recorded(Worker):
@@ -38,8 +42,7 @@ class _Recorded(Worker):
         return done
 
 
-def _kinds(rng: Random) -> dict[str, tuple[Callable[[int], float], Callable[[int], float], float]]:
-    """Name → (written per second, read per second, seconds between commits)."""
+def _first(rng: Random) -> dict[str, Kind]:
     began_s = time.monotonic()
 
     def at() -> float:
@@ -55,13 +58,75 @@ def _kinds(rng: Random) -> dict[str, tuple[Callable[[int], float], Callable[[int
     }
 
 
-def main(folder: Path) -> None:
-    """Record all kinds at once."""
+def _second(rng: Random) -> dict[str, Kind]:
+    """Longer ones of other rates, recorded after the forecast had its form."""
+    began_s = time.monotonic()
+
+    def at() -> float:
+        return time.monotonic() - began_s
+
+    return {
+        "calm": (lambda _: 50, lambda _: 150, 5.0),
+        "erratic": (lambda _: 50, lambda _: 160 * rng.gammavariate(1.0, 1.0), 5.0),
+        "rests": (lambda _: 60, lambda _: 0 if at() % 41 < 9 else 220, 2.0),
+        "tires": (lambda _: 40, lambda _: 220 * math.exp(-at() / 400), 5.0),
+        "hastens": (lambda _: 60, lambda _: 130 * (1 + at() / 300), 2.0),
+        "waves": (lambda _: 450 if at() % 31 < 6 else 0, lambda _: 190, 5.0),
+        "ebbs": (lambda _: 120 * math.exp(-at() / 150), lambda _: 170, 2.0),
+        "turns": (lambda _: 50, lambda _: 110 + 90 * math.sin(at() / 25), 5.0),
+    }
+
+
+def _third(rng: Random) -> dict[str, Kind]:
+    """Of rates that no one chose."""
+    began_s = time.monotonic()
+
+    def at() -> float:
+        return time.monotonic() - began_s
+
+    def kind(shape: str) -> Kind:
+        written, faster = rng.uniform(30, 120), rng.uniform(1.8, 4.0)
+        period_s, part, long_s = rng.uniform(12, 60), rng.uniform(0.1, 0.3), rng.uniform(200, 600)
+
+        def writes(_: int) -> float:
+            bursts = shape == "gusts"
+            return written * (0 if at() % period_s > part * period_s else 1 / part) ** bursts
+
+        def reads(_: int) -> float:
+            full = written * faster
+            by_shape = {
+                "naps": full * (at() % period_s > part * period_s),
+                "fades": full * math.exp(-at() / long_s),
+                "warms": full * (1 + at() / long_s),
+                "jitters": full * rng.gammavariate(1.5, 1 / 1.5),
+            }
+            return by_shape.get(shape, full)
+
+        return writes, reads, rng.choice((1.0, 2.0, 5.0))
+
+    shapes = ("plain", "gusts", "naps", "fades", "warms", "jitters")
+    return {f"{shape}_{number}": kind(shape) for shape in shapes for number in (1, 2)}
+
+
+_SETS: Final = {
+    "first": (_first, 170, 15_000),
+    "second": (_second, 320, 25_000),
+    "third": (_third, 320, 25_000),
+}
+"""Kinds, seconds, and messages at the begin."""
+
+
+def main(folder: Path, chosen: str) -> None:
+    """Record all kinds of a set at once."""
+    kinds, seconds, backlog = _SETS[chosen]
     with EmbeddedKafka() as kafka:
         stop = threading.Event()
         threads = [
-            threading.Thread(target=_record, args=(kafka, name, kind, folder, stop))
-            for name, kind in _kinds(Random(5)).items()  # noqa: S311 no secret
+            threading.Thread(
+                target=_record,
+                args=(kafka, name, kind, folder / f"{name}.json", stop, seconds, backlog),
+            )
+            for name, kind in kinds(Random(5)).items()  # noqa: S311 no secret
         ]
         for thread in threads:
             thread.start()
@@ -69,20 +134,22 @@ def main(folder: Path) -> None:
             thread.join()
 
 
-def _record(
+def _record(  # noqa: PLR0917 arguments of a thread
     kafka: EmbeddedKafka,
     name: str,
-    kind: tuple[Callable[[int], float], Callable[[int], float], float],
-    folder: Path,
+    kind: Kind,
+    file: Path,
     stop: threading.Event,
+    seconds: float,
+    backlog: int,
 ) -> None:
     written, speed, every_s = kind
     topic, group = create_topic(kafka, name), unique(name)
-    produce(kafka, topic, 15_000)
+    produce(kafka, topic, backlog)
     worker = _Recorded(kafka=kafka, group=group, topics=[topic], speed=speed, every_s=every_s)
     looker = Consumer(kafka.admin_config() | {"group.id": unique("looker")})
     ends = []
-    until_s = time.monotonic() + _SECONDS
+    until_s = time.monotonic() + seconds
     with running(writing(kafka, topic, written), worker):
         while time.monotonic() < until_s:
             _, end = looker.get_watermark_offsets(TopicPartition(topic, 0), 10)
@@ -95,8 +162,8 @@ def _record(
         "log_ends": [[at_ms - first_ms, end] for at_ms, end in ends],
         "commits": [[at_ms - first_ms, offset] for at_ms, offset in worker.made],
     }
-    (folder / f"{name}.json").write_text(json.dumps(trace, separators=(",", ":")) + "\n")
+    file.write_text(json.dumps(trace, separators=(",", ":")) + "\n")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -20,7 +20,7 @@ from tests.bench.month.traffic import CHUNK_S, STEP_S, Chunk, Commits, Traffic, 
 from tests.bench.month.truth import Truth
 
 _GROUPS_EVERY_S: Final = 30
-_ALL_GROUPS_EVERY_S: Final = 1800
+_ALL_GROUPS_EVERY_S: Final = 21_600
 """The others of these reports name only groups that changed: reading all takes most of a round."""
 _SEEN_AFTER_S: Final = 0.3
 """From a commit until the collector has read it."""

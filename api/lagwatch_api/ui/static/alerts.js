@@ -9,6 +9,7 @@ export class Alerts {
   mutes = [];
   known = false; // false also where the server has no alerts
   #open = new Map();
+  #ofClusters = new Map();
   #listeners = new Set();
 
   start() {
@@ -23,8 +24,9 @@ export class Alerts {
   /** Ask anew; what was known stays where the question fails. */
   async refresh() {
     try {
-      const [told, muted] = await Promise.all([ask(`api/v1/alerts/incidents?state=open&limit=${MOST}`), ask("api/v1/alerts/mutes")]);
-      this.#open = new Map(told.incidents.filter((one) => one.about === "group").map((one) => [key(one.cluster, one.group), one]));
+      const [answer, muted] = await Promise.all([ask(`api/v1/alerts/incidents?state=open&limit=${MOST}`), ask("api/v1/alerts/mutes")]);
+      this.#open = new Map(answer.incidents.filter((one) => one.about === "group").map((one) => [key(one.cluster, one.group), one]));
+      this.#ofClusters = new Map(answer.incidents.filter((one) => one.about === "cluster").map((one) => [one.cluster, one]));
       this.mutes = muted.mutes.map((one) => ({ ...one, matches: matcher(one) }));
       this.known = true;
     } catch {
@@ -38,6 +40,11 @@ export class Alerts {
     return this.#open.get(key(cluster, group));
   }
 
+  /** The open incident of a cluster itself; undefined when there is none. */
+  incidentOf(cluster) {
+    return this.#ofClusters.get(cluster);
+  }
+
   /** The mute under which a group is now; undefined when there is none. */
   muted(cluster, group) {
     return this.mutes.find((one) => one.active && one.matches(cluster, group));
@@ -46,7 +53,10 @@ export class Alerts {
 
 const key = (cluster, group) => JSON.stringify([cluster, group]);
 
-/** Does a mute concern a group? In ours `*` is any characters; those of the configuration are regular expressions. */
+/**
+ * Does a mute concern a group? In ours `*` is any characters; those of the configuration are regular
+ * expressions, of which one match anywhere in the name is enough.
+ */
 function matcher({ id, cluster, group }) {
   const pattern = id.startsWith("config:") ? expression : glob;
   const [ofCluster, ofGroup] = [pattern(cluster), pattern(group)];
@@ -55,10 +65,16 @@ function matcher({ id, cluster, group }) {
 
 const glob = (text) => new RegExp(`^${(text || "*").replace(/[.+?^${}()|[\]\\]/g, "\\$&").replaceAll("*", ".*")}$`, "s");
 
+const FLAGS = /^\(\?([aimsu]+)\)/;
+const ONLY_PYTHON = { "\\A": "^", "\\Z": "$", "(?P<": "(?<" };
+
+/** A regular expression that is written for Python. */
 function expression(text) {
+  const flags = (FLAGS.exec(text)?.[1] ?? "").replace(/[au]/g, "");
+  const pattern = text.replace(FLAGS, "").replace(/\\.|\(\?P<|\(\?P=(\w+)\)/gs, (part, name) => (name ? `\\k<${name}>` : (ONLY_PYTHON[part] ?? part)));
   try {
-    return new RegExp(`^(?:${text || ".*"})$`);
+    return new RegExp(pattern, [...new Set(flags)].join(""));
   } catch {
-    return /(?!)/; // written for Python, not understood here
+    return /(?!)/; // not understood here
   }
 }

@@ -14,3 +14,6 @@ export async function ask(path, options) {
 /** Send an order with a JSON body. */
 export const order = (path, body) =>
   ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+
+/** A name as a segment of a path. `.` and `..` are steps in a path, also encoded: there `;` follows. */
+export const segment = (name) => (name === "." || name === ".." ? `${name};` : encodeURIComponent(name));

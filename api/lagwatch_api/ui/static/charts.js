@@ -53,9 +53,9 @@ export class Chart {
       cursor: { drag: { x: this.#zoom !== null, y: false, setScale: false } },
       hooks: {
         drawAxes: [(plot) => this.#behind(plot)],
-        setSelect: [(plot) => plot.select.width > 4 && this.#zoom?.(plot.posToVal(plot.select.left, "x"), plot.posToVal(plot.select.left + plot.select.width, "x"))],
+        setSelect: [(plot) => this.#selected(plot)],
       },
-      scales: { count: { range: from(this.#series.some((one) => one.zero)) }, ...(seconds && { seconds: { range: from(true) } }) },
+      scales: { x: { range: () => aMinute(this.#data[0]) }, count: { range: from(this.#series.some((one) => one.zero)) }, ...(seconds && { seconds: { range: from(true) } }) },
       axes: [
         { ...line, values: times, space: 70, size: 34 },
         { ...line, scale: "count", size: 78, values: (_, all) => all.map(short) },
@@ -77,6 +77,13 @@ export class Chart {
     this.#plot = new uPlot(options, this.#data, this.#box);
   }
 
+  #selected(plot) {
+    const { left, width } = plot.select;
+    const [begin, end] = [left, left + width].map((at) => plot.posToVal(at, "x"));
+    plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false); // it would stay over another axis
+    if (width > 4) this.#zoom?.(begin, end);
+  }
+
   /** Verdicts as a strip along the bottom, and lines where something happened; below the curves. */
   #behind(plot) {
     const { ctx, bbox } = plot;
@@ -96,6 +103,13 @@ export class Chart {
     }
     ctx.restore();
   }
+}
+
+/** From the first to the last of these times, a minute at least: uPlot shows years around a single one. */
+function aMinute(times) {
+  const [low, high] = times.length ? [times[0], times.at(-1)] : [0, 0];
+  const room = Math.max(0, (60 - (high - low)) / 2);
+  return [low - room, high + room];
 }
 
 const from = (zero) => (_, low, high) => {

@@ -4,6 +4,7 @@ import { ask } from "./ask.js";
 import { go, read } from "./place.js";
 import { COLUMNS, fillGroup, fillHeading, handle, line, place } from "./rows.js";
 import { Trends } from "./trends.js";
+import { outage, reason } from "./troubles.js";
 import { VIEWS, arranged, needsSubscriptions } from "./views.js";
 import { LEVELS, make, number, say } from "./words.js";
 
@@ -26,6 +27,7 @@ const $ = (id) => document.getElementById(id);
 export class Fleet {
   #live;
   #alerts;
+  #troubles;
   #trends = new Trends(() => this.#draw());
   #all = []; // sorted
   #sortedBy = "";
@@ -37,9 +39,10 @@ export class Fleet {
   #pool = [];
   #pad = make("div", { class: "pad", "aria-hidden": "true" });
 
-  constructor(live, alerts) {
+  constructor(live, alerts, troubles) {
     this.#live = live;
     this.#alerts = alerts;
+    this.#troubles = troubles;
     alerts.onChange(() => this.#draw());
     this.#head();
     $("scroll").append(this.#pad);
@@ -92,14 +95,16 @@ export class Fleet {
     this.#describe();
     this.#sortedBy = "";
     this.#choices();
-    this.#totals(this.#all.map((one) => one.status));
     this.show();
   }
 
   /** New rows have come while the list is not shown. */
   count() {
-    const at = this.#live.columns.indexOf("status");
-    this.#totals([...this.#live.clusters.values()].flatMap(({ rows }) => [...rows.values()].map((cells) => cells[at])));
+    const { q, state } = read();
+    if (q || state) return this.take(); // what is counted must be searched
+    const [status, old] = ["status", "stale"].map((name) => this.#live.columns.indexOf(name));
+    const counted = [...this.#live.clusters].filter(([cluster]) => !read().cluster || cluster === read().cluster);
+    this.#totals(counted.flatMap(([cluster, { rows }]) => [...rows.values()].map((cells) => ({ cluster, status: cells[status], stale: cells[old] }))));
   }
 
   /** Show what the address asks for. */
@@ -110,20 +115,18 @@ export class Fleet {
     for (const id of ["q", "cluster", "status", "state", "view"]) {
       if ($(id).value !== (asked[id] ?? "")) $(id).value = asked[id] ?? "";
     }
-    for (const button of $("totals").children) button.setAttribute("aria-pressed", String(button.dataset.status === asked.status));
     const matches = matcher(asked.q ?? "");
-    const found = this.#all.filter(
-      (one) =>
-        (!asked.cluster || one.cluster === asked.cluster) &&
-        (!asked.status || one.status === asked.status || one.worst === asked.status) &&
-        (!asked.state || one.state === asked.state) &&
-        matches(one.find),
+    const counted = this.#all.filter(
+      (one) => (!asked.cluster || one.cluster === asked.cluster) && (!asked.state || one.state === asked.state) && matches(one.find),
     );
+    this.#totals(counted);
+    const found = counted.filter((one) => !asked.status || one.status === asked.status || one.worst === asked.status);
     if (asked.order === "reverse") found.reverse();
     const view = asked.view in VIEWS ? asked.view : "";
     if (needsSubscriptions(view)) this.#subscribe();
     this.#found = found.length;
     this.#shown = view ? arranged(found, view, this.#open, this.#all) : found;
+    if (view === "cluster") this.#shown = [...this.#silent(asked, matches), ...this.#shown];
     this.#sorting(sort, asked.order === "reverse");
     $("table").setAttribute("aria-rowcount", this.#shown.length + 1);
     say($("shown"), matches.fault ? `${matches.fault} All groups are shown.` : this.#summary());
@@ -132,8 +135,12 @@ export class Fleet {
 
   #summary() {
     if (!this.#live.clusters.size) return "Waiting for the first data …";
+    const missing = this.#missing().map((name) => this.#live.clusters.get(name));
+    const { cluster } = read();
+    const known = this.#all.some((one) => !cluster || one.cluster === cluster);
+    if (missing.length && !known) return missing.map((one) => `${one.state.cluster}: ${outage(one)}: ${reason(one)}. Its groups are not known.`).join(" ");
     if (!this.#all.length) return "No groups so far.";
-    if (!this.#shown.length) return "No group matches. Clear the search or the filters to see all.";
+    if (!this.#found) return "No group matches. Clear the search or the filters to see all.";
     return `${number(this.#found)} of ${number(this.#all.length)} groups`;
   }
 
@@ -144,8 +151,8 @@ export class Fleet {
     this.#subscribedAt = performance.now();
     for (const cluster of this.#live.clusters.keys()) {
       try {
-        const told = await ask(`api/v1/clusters/${encodeURIComponent(cluster)}/subscriptions`);
-        this.#subscriptions.set(cluster, told.groups);
+        const answer = await ask(`api/v1/clusters/${encodeURIComponent(cluster)}/subscriptions`);
+        this.#subscriptions.set(cluster, answer.groups);
       } catch {
         // the groups can be found by their names
       }
@@ -166,8 +173,16 @@ export class Fleet {
     }
   }
 
+  /** Headings for clusters of which nothing is known, so that nobody takes them for well. */
+  #silent(asked, matches) {
+    if (asked.state || (asked.status && asked.status !== "UNKNOWN")) return [];
+    const names = this.#missing().filter((name) => matches(name.toLowerCase()));
+    return names.map((name) => ({ heading: name, outage: outage(this.#live.clusters.get(name)) }));
+  }
+
   #toggle(heading) {
     if (heading === undefined) return;
+    if (this.#shown.find((one) => one.heading === heading)?.outage) return this.#troubles.open();
     if (!this.#open.delete(heading)) this.#open.add(heading);
     this.show();
   }
@@ -208,22 +223,43 @@ export class Fleet {
     choose($("state"), "Any state", of("state"));
   }
 
-  /** How many groups have each status; each total is a filter. */
-  #totals(statuses) {
-    const counts = {};
-    for (const status of statuses) counts[status] = (counts[status] ?? 0) + 1;
+  /** How many of these groups have each status, and of how many the data are old; each total is a filter. */
+  #totals(groups) {
+    const [counts, old] = [{}, {}];
+    for (const one of groups) {
+      counts[one.status] = (counts[one.status] ?? 0) + 1;
+      if (this.#isOld(one)) old[one.status] = (old[one.status] ?? 0) + 1;
+    }
     const box = $("totals");
     if (!box.children.length) {
-      const button = (status) => make("button", { type: "button", class: "total", "data-status": status, "data-level": LEVELS[status] ?? "unknown", "aria-pressed": "false" });
-      box.append(...Object.keys(TOTALS).map(button));
+      const button = (status) => make("button", { type: "button", class: "total", "data-status": status, "data-level": LEVELS[status] ?? "unknown" });
+      box.append(...Object.keys(TOTALS).map(button), make("span", { class: "soft" }));
     }
-    for (const button of box.children) {
+    const missing = this.#missing();
+    for (const button of box.querySelectorAll("button")) {
       const { status } = button.dataset;
-      say(button, `${number(counts[status] ?? 0)} ${TOTALS[status]}`);
-      button.hidden = !counts[status] && status !== "OK";
+      const aged = old[status] ? `${old[status] < counts[status] ? `${number(old[status])} ` : ""}old` : "";
+      say(button, `${number(counts[status] ?? 0)} ${TOTALS[status]}${aged && ` (${aged})`}`);
+      button.toggleAttribute("data-stale", Boolean(old[status]));
+      button.title = aged ? "Their data are too old to be trusted." : "";
+      button.hidden = !counts[status] && (status !== "OK" || (missing.length > 0 && !groups.length));
+      button.setAttribute("aria-pressed", String(status === read().status));
     }
-    const bad = counts.ERR ? `(${counts.ERR}) ` : "";
+    say(box.lastChild, missing.length ? `${missing.join(", ")}: unknown` : "");
+    const aged = old.ERR === counts.ERR ? " old" : old.ERR ? `, ${old.ERR} old` : "";
+    const bad = counts.ERR ? `(${counts.ERR}${aged}) ` : "";
     if (!read().group) document.title = `${bad}lagwatch`;
+  }
+
+  #isOld(one) {
+    return one.stale || this.#live.isStale(one.cluster) || !this.#live.connected;
+  }
+
+  /** Clusters that the address asks for and of which nothing is known. */
+  #missing() {
+    const { cluster } = read();
+    const none = ([name, { state, rows }]) => !state.ready && !rows.size && (!cluster || name === cluster);
+    return [...this.#live.clusters].filter(none).map(([name]) => name);
   }
 
   #draw() {
@@ -252,8 +288,7 @@ export class Fleet {
     const one = this.#shown[index];
     place(slot, index, height);
     if (one.heading !== undefined) return fillHeading(slot, one);
-    const stale = one.stale || this.#live.isStale(one.cluster) || !this.#live.connected;
-    return fillGroup(slot, one, { known: this.#trends.of(one), stale, note: this.#note(one), now: this.#live.now(one.cluster) });
+    return fillGroup(slot, one, { known: this.#trends.of(one), stale: this.#isOld(one), note: this.#note(one), now: this.#live.now(one.cluster) });
   }
 
   #note({ cluster, group }) {
@@ -279,6 +314,12 @@ export class Fleet {
     if ((index + 1) * height > box.scrollTop + box.clientHeight) box.scrollTop = (index + 1) * height - box.clientHeight;
     this.#draw();
     handle(this.#pool[index % this.#pool.length]).focus({ preventScroll: true });
+  }
+
+  /** The focus goes to a group that was opened from the list, if nothing else has it. */
+  returnTo({ of, group }) {
+    const index = this.#shown.findIndex((one) => one.cluster === of && one.group === group);
+    if (index >= 0 && document.activeElement === document.body) this.#focus(index);
   }
 
   /** From the search field into the list. */

@@ -1,18 +1,19 @@
 // One group: the verdict with its evidence, the window, every partition, incidents, the past.
 
-import { ask } from "./ask.js";
+import { ask, segment } from "./ask.js";
 import { Chart } from "./charts.js";
 import { Incidents } from "./incidents.js";
 import { fillMembers, membersSection } from "./members.js";
 import { Past } from "./past.js";
-import { LEVELS, REASONS, bounded, catchUp, duration, instant, make, mark, number, rate, say, verdict } from "./words.js";
-import { address, go, read } from "./place.js";
+import { LEVELS, REASONS, bounded, catchUp, duration, instant, make, mark, member, number, rate, say, verdict } from "./words.js";
+import { LIST, address, go, read } from "./place.js";
 
 const MOST_ROWS = 200;
 const MOST_TILES = 1000;
 const HISTORY_EVERY_MS = 30_000;
 const $ = (id) => document.getElementById(id);
 const key = (one) => `${one.topic}/${one.partition}`;
+const asOf = ({ time_lag_at_ms: at, time_lag_reason: reason }) => [at === null ? "" : `as of ${instant(at)}`, REASONS[reason]].filter(Boolean).join("; ");
 
 export class Group {
   #live;
@@ -61,8 +62,8 @@ export class Group {
     try {
       const { topic, partition } = read();
       const place = partition ? `?${new URLSearchParams({ topic: topic ?? "", partition })}` : "";
-      const told = await ask(this.#path() + place);
-      if (whose === this.#shown) this.#fill(told);
+      const answer = await ask(this.#path() + place);
+      if (whose === this.#shown) this.#fill(answer);
     } catch (error) {
       if (whose === this.#shown) this.#failed(error);
     } finally {
@@ -82,14 +83,14 @@ export class Group {
 
   #path() {
     const { group, of } = read();
-    return `api/v1/clusters/${encodeURIComponent(of ?? "")}/groups/${encodeURIComponent(group)}`;
+    return `api/v1/clusters/${encodeURIComponent(of ?? "")}/groups/${segment(group)}`;
   }
 
   #build(group, cluster) {
     this.#parts.window?.clear();
     this.#past.clear();
-    const back = make("a", { href: address({ group: "", of: "", topic: "", partition: "", range: "", from: "", to: "", curve: "" }), "data-go": "" }, "← All groups");
-    const title = make("div", { class: "title" }, make("h2", { id: "group-name", tabindex: "-1" }, group), make("span", { id: "g-mark" }), make("span", { class: "soft" }, `on ${cluster ?? ""}`));
+    const back = make("a", { href: address(LIST), "data-go": "" }, "← All groups");
+    const title = make("div", { class: "title" }, make("h2", { id: "group-name", tabindex: "-1", title: group }, group), make("button", { type: "button", id: "whole-name", hidden: true, onclick: wholeName }, "Whole name"), make("span", { id: "g-mark" }), make("span", { class: "soft" }, `on ${cluster ?? ""}`));
     const said = make("div", { class: "card verdict", id: "g-verdict" }, make("p", { class: "old", id: "g-old" }), make("p", { id: "g-sentence" }, "Asking …"), make("p", { class: "soft", id: "g-where" }),
       make("div", { id: "g-cause-box", hidden: true }, make("h3", { id: "g-cause-name" }), make("p", { id: "g-cause" }), make("p", { class: "soft", id: "g-refuted" })),
       make("div", { id: "g-to-do-box", hidden: true }, make("h3", {}, "What to do"), make("ol", { id: "g-to-do" })),
@@ -109,6 +110,7 @@ export class Group {
       ]),
     };
     document.title = `${group} – lagwatch`;
+    $("whole-name").hidden = $("group-name").scrollHeight <= $("group-name").clientHeight + 1;
     $("group-name").focus({ preventScroll: true });
     this.#box.scrollTop = 0;
   }
@@ -117,30 +119,32 @@ export class Group {
     if (error.status === 404) {
       say($("g-sentence"), "This group is not known. It may have been deleted, or nothing of it has been read yet.");
       $("g-facts").hidden = true;
+      this.#incidents.offer(false); // a mute of a name that does not exist mutes nothing
     } else say($("g-where"), `Could not be asked just now: ${error.message}`);
   }
 
-  #fill(told) {
-    const worst = told.worst;
+  #fill(answer) {
+    const worst = answer.worst;
     $("g-facts").hidden = false;
-    $("g-mark").replaceChildren(mark(worst?.status ?? told.status, told.stale));
+    this.#incidents.offer(true);
+    $("g-mark").replaceChildren(mark(worst?.status ?? answer.status, answer.stale));
     $("g-verdict").dataset.level = LEVELS[worst?.status] ?? "unknown";
     say($("g-sentence"), worst ? verdict(worst) : "UNKNOWN: nothing has been committed.");
-    $("g-mark").parentElement.toggleAttribute("data-stale", told.stale);
-    say($("g-old"), told.stale ? `The data of this group are ${Math.round(told.data_age_s)} s old.` : "");
-    const many = told.partitions.length > 1 && worst;
-    say($("g-where"), many ? `This is ${key(worst)}, the worst of ${number(told.partitions.length)} partitions.` : "");
-    this.#cause(told.cause);
-    const steps = told.to_do ?? [];
+    $("g-mark").parentElement.toggleAttribute("data-stale", answer.stale);
+    say($("g-old"), answer.stale ? `The data of this group are ${Math.round(answer.data_age_s)} s old.` : "");
+    const many = answer.partitions.length > 1 && worst;
+    say($("g-where"), many ? `This is ${key(worst)}, the worst of ${number(answer.partitions.length)} partitions.` : "");
+    this.#cause(answer.cause);
+    const steps = answer.to_do ?? [];
     $("g-to-do-box").hidden = !steps.length;
     if ($("g-to-do").children.length !== steps.length || $("g-to-do").textContent !== steps.join("")) {
       $("g-to-do").replaceChildren(...steps.map((step) => make("li", {}, step)));
     }
-    fillMembers(told.members);
-    this.#facts(told);
-    this.#heat(told);
-    this.#window(told);
-    this.#table(told);
+    fillMembers(answer.members);
+    this.#facts(answer);
+    this.#heat(answer);
+    this.#window(answer);
+    this.#table(answer);
   }
 
   /** Why it has its verdict, how far that can be relied on, and how to check it. */
@@ -152,22 +156,22 @@ export class Group {
     say($("g-refuted"), cause.refuted_by ? `It is another cause if: ${cause.refuted_by}` : "");
   }
 
-  #facts(told) {
-    const lag = told.lag !== null && told.unknown_partitions ? `≥ ${number(told.lag)}` : number(told.lag);
+  #facts(answer) {
+    const lag = answer.lag !== null && answer.unknown_partitions ? `≥ ${number(answer.lag)}` : number(answer.lag);
     const facts = [
-      ["Lag", lag],
-      ["Time lag", bounded(told.time_lag_s, told.time_lag_bound), REASONS[told.time_lag_reason]],
-      ["In trouble since", told.since_ms === null ? "–" : `${told.worst?.at_least ? "at least " : ""}${instant(told.since_ms)}`],
-      ["Produced", rate(told.produced_per_s)],
-      ["Read", rate(told.consumed_per_s)],
-      ["Caught up in", catchUp(told)],
-      ...(told.loss_in_s === null ? [] : [["Loses messages in", duration(told.loss_in_s)]]),
-      ["State", told.info?.state ?? "unknown"],
-      ["Members", number(told.info?.members ?? null)],
-      ["Type", told.info?.type ?? "unknown"],
-      ["Assignor", told.info?.assignor || "none"],
-      ["Windows full", `${Math.round(told.complete * 100)} %`],
-      ["Judged", instant(told.at_ms)],
+      ["Lag", lag, answer.left_behind_lag ? `${number(answer.left_behind_lag)} of it in topics left behind` : ""],
+      ["Time lag", bounded(answer.time_lag_s, answer.time_lag_bound), asOf(answer)],
+      ["In trouble since", answer.since_ms === null ? "–" : `${answer.worst?.at_least ? "at least " : ""}${instant(answer.since_ms)}`],
+      ["Produced", rate(answer.produced_per_s)],
+      ["Read", rate(answer.consumed_per_s)],
+      ["Caught up in", catchUp(answer)],
+      ...(answer.loss_in_s === null ? [] : [["Loses messages in", duration(answer.loss_in_s)]]),
+      ["State", answer.info?.state ?? "unknown"],
+      ["Members", number(answer.info?.members ?? null)],
+      ["Type", answer.info?.type ?? "unknown"],
+      ["Assignor", answer.info?.assignor || "none"],
+      ["Windows full", `${Math.round(answer.complete * 100)} %`],
+      ["Judged", instant(answer.at_ms)],
     ];
     const box = $("g-facts");
     while (box.children.length > facts.length) box.lastChild.remove();
@@ -180,14 +184,14 @@ export class Group {
     });
   }
 
-  #heat(told) {
+  #heat(answer) {
     const box = $("g-heat");
-    const tiles = worstOf(told.partitions, MOST_TILES);
+    const tiles = worstOf(answer.partitions, MOST_TILES);
     const places = tiles.map(key).join("\n");
     if (box.dataset.places !== places) {
       box.dataset.places = places;
       const topics = grouped(tiles);
-      const left = told.partitions.length - tiles.length;
+      const left = answer.partitions.length - tiles.length;
       box.replaceChildren(
         ...[...topics].map(([topic, partitions]) =>
           make("div", { class: "topic" }, make("p", {}, topic),
@@ -196,8 +200,8 @@ export class Group {
         left ? make("p", { class: "empty" }, `and ${number(left)} more that fare better`) : "",
       );
     }
-    const most = Math.max(1, ...told.partitions.map((one) => one.lag ?? 0));
-    const chosen = told.window ? key(told.window) : "";
+    const most = Math.max(1, ...answer.partitions.map((one) => one.lag ?? 0));
+    const chosen = answer.window ? key(answer.window) : "";
     const buttons = box.querySelectorAll("button");
     tiles.forEach((one, index) => {
       const button = buttons[index];
@@ -216,9 +220,9 @@ export class Group {
     go({ topic: one.topic, partition: String(one.partition) }, { replace: true });
   }
 
-  #window(told) {
-    const commits = told.window?.commits ?? [];
-    const one = told.window && told.partitions.find((each) => key(each) === key(told.window));
+  #window(answer) {
+    const commits = answer.window?.commits ?? [];
+    const one = answer.window && answer.partitions.find((each) => key(each) === key(answer.window));
     $("g-window").hidden = commits.length === 0;
     if (!one || !commits.length) {
       say($("g-place"), one ? `${key(one)}: ${one.text}.` : "Nothing has been committed.");
@@ -226,8 +230,8 @@ export class Group {
       return;
     }
     const lost = one.lost ? ` Lost to retention: ${number(one.lost)} messages.` : "";
-    const said = told.worst && key(told.worst) === key(one) ? "" : ` ${verdict(one)}`;
-    say($("g-place"), `${key(one)}: ${commits.length} of ${told.window.slots} commits.${said}${lost}`);
+    const said = answer.worst && key(answer.worst) === key(one) ? "" : ` ${verdict(one)}`;
+    say($("g-place"), `${key(one)}: ${commits.length} of ${answer.window.slots} commits.${said}${lost}`);
     $("g-window").setAttribute("aria-label", `Committed offsets from ${number(commits[0].offset)} to ${number(commits.at(-1).offset)}, lag from ${number(commits[0].lag)} to ${number(commits.at(-1).lag)}`);
     this.#parts.window.show([
       commits.map((each) => each.commit_ms / 1000),
@@ -236,8 +240,8 @@ export class Group {
     ]);
   }
 
-  #table(told) {
-    const rows = told.partitions.toSorted(byBadness).slice(0, MOST_ROWS);
+  #table(answer) {
+    const rows = answer.partitions.toSorted(byBadness).slice(0, MOST_ROWS);
     const cells = (one) => [
       one.topic, one.partition, one.headline, number(one.lag), bounded(one.time_lag_s, one.time_lag_bound), one.committed === null ? "–" : number(one.committed),
       one.commit_ms === null ? "–" : instant(one.commit_ms), owner(one),
@@ -253,7 +257,7 @@ export class Group {
     while (body.children.length > rows.length) body.lastChild.remove();
     while (body.children.length < rows.length) body.append(make("tr", {}, ...titles.map((_, index) => make("td", { class: right.has(index) ? "number" : "" }))));
     rows.forEach((one, index) => cells(one).forEach((text, column) => say(body.children[index].children[column], String(text))));
-    const more = told.partitions.length - rows.length;
+    const more = answer.partitions.length - rows.length;
     say($("g-more"), more > 0 ? `and ${number(more)} more that fare better.` : "");
   }
 }
@@ -267,12 +271,10 @@ function worstOf(partitions, most) {
   return partitions.filter((one) => kept.has(one));
 }
 
-const byBadness = (a, b) => rank(b) - rank(a) || (b.lag ?? -1) - (a.lag ?? -1);
-const rank = (one) => ({ REWIND: 4, STALL: 4, STOP: 4, WARN: 3, UNKNOWN: 2 })[one.status] ?? 1;
+export const byBadness = (a, b) => rank(b) - rank(a) || (b.lag ?? -1) - (a.lag ?? -1);
+const rank = (one) => ({ ERR: 5, REWIND: 4, STALL: 4, STOP: 4, WARN: 3, UNKNOWN: 2 })[one.status] ?? 1;
 
-function owner(one) {
-  return [one.client_id, one.owner].filter(Boolean).join(" ") || "nobody";
-}
+const owner = (one) => member(one.client_id, one.owner) || "no member";
 
 function grouped(partitions) {
   const found = new Map();
@@ -281,6 +283,13 @@ function grouped(partitions) {
     found.get(one.topic).push(one);
   }
   return found;
+}
+
+/** Show a name that is clamped in full. */
+function wholeName() {
+  $("group-name").classList.add("whole");
+  $("whole-name").hidden = true;
+  $("group-name").focus();
 }
 
 /** Copy the address of what is shown. */

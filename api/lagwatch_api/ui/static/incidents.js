@@ -21,20 +21,25 @@ export class Incidents {
       make("label", {}, "Mute for", make("select", { id: "mute-for" }, ...durations())),
       make("label", {}, "Reason", make("input", { id: "mute-reason", required: true, maxlength: "1000", autocomplete: "off" })),
       make("button", { type: "submit", id: "mute" }, "Mute this group"));
-    form.hidden = !mayOperate();
+    form.hidden = true;
     return make("section", { class: "card", id: "incidents", "aria-labelledby": "h-incidents", hidden: true },
       make("h3", { id: "h-incidents" }, "Incidents"),
       form,
-      make("p", { class: "empty", id: "mute-said", role: "status" }),
+      make("p", { class: "empty", id: "mute-said", role: "status", tabindex: "-1" }),
       make("ul", { class: "list", id: "mutes", "aria-label": "Mutes" }),
       make("ul", { class: "list", id: "incident-list", "aria-label": "Incidents" }));
+  }
+
+  /** Offer to mute the group, if it is known and the caller may. */
+  offer(known) {
+    $("incidents").querySelector("form").hidden = !known || !mayOperate();
   }
 
   /** Ask anew; `current` says whether the answer is still wanted. */
   async load(current) {
     const { group, of } = read();
     try {
-      const [told] = await Promise.all([
+      const [answer] = await Promise.all([
         ask(`api/v1/alerts/incidents?${new URLSearchParams({ cluster: of ?? "", group, limit: LISTED })}`),
         this.#alerts.refresh(),
       ]);
@@ -42,12 +47,20 @@ export class Incidents {
       $("incidents").hidden = false;
       const mine = this.#alerts.mutes.filter((one) => one.matches(of, group));
       $("mutes").replaceChildren(...mine.map((one) => muteLine(one, (id) => this.#unmute(id))));
-      const lines = told.incidents.map((one) => this.#line(one));
-      $("incident-list").replaceChildren(...(lines.length ? lines : [make("li", { class: "empty" }, "No incident so far.")]));
+      this.#list(answer.incidents);
       await this.#runbook(of, group, current);
     } catch (error) {
       if (error.status !== 404 && current()) say($("mute-said"), `Incidents cannot be read: ${error.message}`);
     }
+  }
+
+  #list(incidents) {
+    const list = $("incident-list");
+    const shown = JSON.stringify(incidents);
+    if (list.dataset.shown === shown) return; // a button in it may have the focus
+    list.dataset.shown = shown;
+    const lines = incidents.map((one) => incidentLine(one, (id) => this.#acknowledge(id)));
+    list.replaceChildren(...(lines.length ? lines : [make("li", { class: "empty" }, "No incident so far.")]));
   }
 
   async #runbook(cluster, group, current) {
@@ -60,18 +73,8 @@ export class Incidents {
     $("g-runbook").replaceChildren(...links);
   }
 
-  #line(one) {
-    const end = one.closed_ms === null ? "still open" : `closed ${instant(one.closed_ms)}`;
-    const by = one.acknowledged_by ? ` by ${one.acknowledged_by}` : "";
-    const seen = one.acknowledged_ms === null ? "" : ` · acknowledged${by} ${instant(one.acknowledged_ms)}`;
-    const may = one.closed_ms === null && one.acknowledged_ms === null && mayOperate();
-    const button = may ? make("button", { type: "button", onclick: () => this.#acknowledge(one.id) }, "Acknowledge") : null;
-    const said = [one.headline, one.cause].filter(Boolean).map((line) => make("p", { class: "said" }, line));
-    return make("li", {}, `${instant(one.since_ms)} · ${one.severity} · ${end} · policy ${one.policy}${seen} `, button, ...said);
-  }
-
   #acknowledge(id) {
-    return this.#change(() => order(`api/v1/alerts/incidents/${encodeURIComponent(id)}/acknowledge`, {}), "Acknowledged: no more reminders are sent.");
+    return this.#change(() => acknowledge(id), ACKNOWLEDGED);
   }
 
   #unmute(id) {
@@ -94,6 +97,22 @@ export class Incidents {
     } catch (error) {
       say($("mute-said"), `That did not work: ${error.message}`);
     }
-    await this.load(() => read().group === group && read().of === of);
+    const current = () => read().group === group && read().of === of;
+    await this.load(current);
+    if (current() && document.activeElement === document.body) $("mute-said").focus(); // its button has gone
   }
+}
+
+export const ACKNOWLEDGED = "Acknowledged: no more reminders are sent.";
+export const acknowledge = (id) => order(`api/v1/alerts/incidents/${encodeURIComponent(id)}/acknowledge`, {});
+
+/** One incident in words, with a button that acknowledges it where that is allowed. */
+export function incidentLine(one, acknowledged) {
+  const end = one.closed_ms === null ? "still open" : `closed ${instant(one.closed_ms)}`;
+  const by = one.acknowledged_by ? ` by ${one.acknowledged_by}` : "";
+  const seen = one.acknowledged_ms === null ? "" : ` · acknowledged${by} ${instant(one.acknowledged_ms)}`;
+  const may = one.closed_ms === null && one.acknowledged_ms === null && mayOperate();
+  const button = may ? make("button", { type: "button", onclick: () => acknowledged(one.id) }, "Acknowledge") : null;
+  const said = [one.headline, one.cause].filter(Boolean).map((line) => make("p", { class: "said" }, line));
+  return make("li", {}, `${instant(one.since_ms)} · ${one.severity} · ${end} · policy ${one.policy}${seen} `, button, ...said);
 }

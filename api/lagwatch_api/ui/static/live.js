@@ -36,18 +36,23 @@ export class Live {
 
   /** The time on the clock of the server (ms): that of who looks may differ. */
   now(cluster) {
-    const told = this.clusters.get(cluster);
-    return told?.state.at_ms ? told.state.at_ms + performance.now() - told.receivedAt : Date.now();
+    const answer = this.clusters.get(cluster);
+    return answer?.state.at_ms ? answer.state.at_ms + performance.now() - answer.receivedAt : Date.now();
   }
 
   onChange(listener) {
     this.#listeners.add(listener);
   }
 
-  /** Seconds since log ends were last read, of the cluster that is worst; null before the first. */
+  /**
+   * Seconds since log ends were last read, of the cluster that is worst; null before the first.
+   * While some clusters are ready, of these: the line of troubles says the age of the others.
+   */
   age() {
     let oldest = null;
-    for (const { state, receivedAt } of this.clusters.values()) {
+    const all = [...this.clusters.values()];
+    const ready = all.filter(({ state }) => state.ready);
+    for (const { state, receivedAt } of ready.length ? ready : all) {
       if (state.age_s === null) continue;
       oldest = Math.max(oldest ?? 0, state.age_s + (performance.now() - receivedAt) / 1000);
     }
@@ -57,39 +62,51 @@ export class Live {
   #connect() {
     this.#heardAt = performance.now();
     const source = (this.#source = new EventSource("api/v1/stream"));
+    const named = new Set();
     source.addEventListener("fleet", (event) => {
-      const told = JSON.parse(event.data);
-      this.columns = told.columns;
-      this.#take(told, new Map(told.rows.map((row) => [row[0], row])), null);
+      const answer = JSON.parse(event.data);
+      this.columns = answer.columns;
+      named.add(answer.cluster);
+      this.#take(answer, new Map(answer.rows.map((row) => [row[0], row])), null);
       this.#failures = 0;
     });
     source.addEventListener("round", (event) => {
-      const told = JSON.parse(event.data);
-      const rows = this.clusters.get(told.cluster)?.rows ?? new Map();
-      for (const row of told.rows) rows.set(row[0], row);
-      for (const group of told.gone) rows.delete(group);
-      this.#take(told, rows, told);
+      this.#keep(named);
+      const answer = JSON.parse(event.data);
+      const rows = this.clusters.get(answer.cluster)?.rows ?? new Map();
+      for (const row of answer.rows) rows.set(row[0], row);
+      for (const group of answer.gone) rows.delete(group);
+      this.#take(answer, rows, answer);
     });
     source.addEventListener("beat", () => {
       this.#heardAt = performance.now();
+      this.#keep(named);
     });
     source.onerror = () => this.#again();
   }
 
-  #take(told, rows, changes) {
-    const { rows: _rows, columns: _columns, gone: _gone, ...state } = told;
+  #take(answer, rows, changes) {
+    const { rows: _rows, columns: _columns, gone: _gone, ...state } = answer;
     this.connected = true;
     this.#heardAt = performance.now();
-    const turned = this.isStale(told.cluster) !== told.stale;
-    this.clusters.set(told.cluster, { state, rows, receivedAt: performance.now() });
-    this.#tell(turned || changes === null || changes.rows.length > 0 || changes.gone.length > 0);
+    const turned = this.isStale(answer.cluster) !== answer.stale;
+    this.clusters.set(answer.cluster, { state, rows, receivedAt: performance.now() });
+    this.#announce(turned || changes === null || changes.rows.length > 0 || changes.gone.length > 0);
+  }
+
+  /** Drop all other clusters: a connection names every cluster that there is before it says anything else. */
+  #keep(named) {
+    const removed = [...this.clusters.keys()].filter((cluster) => !named.has(cluster));
+    for (const cluster of removed) this.clusters.delete(cluster);
+    if (removed.length) this.#announce(true);
   }
 
   #again(delay = RETRY_MS[Math.min(this.#failures++, RETRY_MS.length - 1)]) {
     this.#source?.close();
     this.#source = null;
+    const lost = this.connected;
     this.connected = false;
-    this.#tell(false);
+    this.#announce(lost); // all rows are old now
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.#connect(), delay);
   }
@@ -100,7 +117,7 @@ export class Live {
     this.#source = null;
   }
 
-  #tell(rowsChanged) {
+  #announce(rowsChanged) {
     for (const listener of this.#listeners) listener(rowsChanged);
   }
 }

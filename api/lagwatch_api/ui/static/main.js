@@ -5,19 +5,22 @@ import { Fleet } from "./fleet.js";
 import { Group } from "./group.js";
 import { Live } from "./live.js";
 import { Mutes } from "./mutes.js";
-import { go, onChange, read } from "./place.js";
+import { go, leave, onChange, read } from "./place.js";
 import { check, enter } from "./session.js";
-import { duration, make, say } from "./words.js";
+import { Troubles } from "./troubles.js";
+import { duration, say } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
 const live = new Live();
 const alerts = new Alerts();
-const fleet = new Fleet(live, alerts);
+const troubles = new Troubles(live, alerts);
+const fleet = new Fleet(live, alerts, troubles);
 const group = new Group(live, alerts);
 const mutes = new Mutes(alerts);
 let inGroup = true; // or on another page over the list, or before it is known what to show
 let marked = false;
 let pending = false; // rows came while a group was shown
+let opened = null; // the group that is shown
 
 function route() {
   const wanted = Boolean(read().group);
@@ -26,14 +29,17 @@ function route() {
   $("group").hidden = !wanted;
   $("mutes-page").hidden = !muting;
   if (inGroup && !wanted) group.leave();
-  if (wanted) group.show();
-  else if (muting) mutes.show();
+  if (wanted) {
+    opened = read();
+    group.show();
+  } else if (muting) mutes.show();
   else {
     if (pending) fleet.take();
     else fleet.show();
     pending = false;
     mark();
-    document.title = "lagwatch";
+    if (opened) fleet.returnTo(opened);
+    opened = null;
   }
   inGroup = wanted || muting;
 }
@@ -50,8 +56,9 @@ function age() {
   const seconds = live.age();
   const box = $("live");
   const since = seconds === null ? "nothing read yet" : `data ${duration(Math.round(seconds))} old`;
-  const fresh = [...live.clusters.values()].every(({ state }) => state.ready);
-  const state = live.connected && fresh && seconds !== null ? "live" : "stale";
+  const all = [...live.clusters.values()];
+  const ready = all.filter(({ state }) => state.ready).length;
+  const state = !live.connected || !ready || seconds === null ? "stale" : ready < all.length ? "partly" : "live";
   if (!live.connected && !live.clusters.size) {
     box.dataset.state = "connecting";
     say(box, "connecting …");
@@ -61,39 +68,8 @@ function age() {
   // seconds that tick would be read out all the time: only what changes the meaning is announced
   box.setAttribute("aria-live", state === box.dataset.state ? "off" : "polite");
   box.dataset.state = state;
-  say(box, state === "live" ? `live · ${since}` : `${lost}${since}`);
-}
-
-/** One banner for each cluster whose data are old or not complete. */
-function freshness() {
-  const old = [...live.clusters.values()].filter(({ state }) => !state.ready);
-  const box = $("freshness");
-  const which = JSON.stringify(old.map(({ state }) => [state.cluster, state.stale]));
-  // the age ticks: only a cluster that comes or goes is announced
-  box.setAttribute("aria-live", box.dataset.shown === which ? "off" : "polite");
-  if (box.dataset.shown !== which) box.replaceChildren(...old.map(() => make("p")));
-  box.dataset.shown = which;
-  old.forEach(({ state, receivedAt }, index) => say(box.children[index], banner(state, receivedAt)));
-  box.hidden = old.length === 0;
-}
-
-function banner(state, receivedAt) {
-  const reason = state.reason || "the reason is not known";
-  const age = (state.data_age_s ?? 0) + (performance.now() - receivedAt) / 1000;
-  if (state.stale && state.round !== null) return `Data from cluster ${state.cluster} is ${Math.round(age)} s old: ${reason}`;
-  return `Cluster ${state.cluster} is not ready: ${reason}`;
-}
-
-function problems() {
-  const texts = [...live.clusters.values()].flatMap(({ state }) =>
-    // the banner says the reason already
-    state.problems.filter((problem) => state.ready || !state.reason.includes(problem)).map((problem) => `${state.cluster}: ${problem}`),
-  );
-  const box = $("problems");
-  if (box.dataset.shown === texts.join("\n")) return;
-  box.dataset.shown = texts.join("\n");
-  box.replaceChildren(...texts.map((text) => make("li", {}, text)));
-  box.hidden = texts.length === 0;
+  const of = state === "partly" ? `${ready} of ${all.length} clusters ` : "";
+  say(box, state === "stale" ? `${lost}${since}` : `${of}live · ${since}`);
 }
 
 live.onChange((rowsChanged) => {
@@ -106,13 +82,12 @@ live.onChange((rowsChanged) => {
     mark();
   }
   age();
-  freshness();
-  problems();
+  troubles.show();
 });
 onChange(route);
 setInterval(() => {
   age();
-  freshness();
+  troubles.show();
 }, 1000);
 
 // links that stay on the page
@@ -128,7 +103,7 @@ document.addEventListener("click", (event) => {
 document.addEventListener("keydown", (event) => {
   const typing = event.target.matches?.("input, select, textarea");
   if (event.key === "Escape") {
-    if (inGroup && !typing) history.length > 1 ? history.back() : go({ group: "", of: "", page: "" });
+    if (inGroup && !typing) leave();
     else if (event.target.id === "q" && read().q) go({ q: "" }, { replace: true });
   } else if (event.key === "/" && !typing && !inGroup) {
     event.preventDefault();

@@ -34,7 +34,7 @@ export class Mutes {
       make("a", { href: "./" }, "← All groups"),
       make("h2", { tabindex: "-1" }, "Mutes"),
       make("section", { class: "card" }, form,
-        make("p", { class: "empty", id: "mutes-said", role: "status" }),
+        make("p", { class: "empty", id: "mutes-said", role: "status", tabindex: "-1" }),
         make("ul", { class: "list", id: "all-mutes", "aria-label": "Mutes" })));
   }
 
@@ -63,6 +63,7 @@ export class Mutes {
       say($("mutes-said"), `That did not work: ${error.message}`);
     }
     await this.#alerts.refresh();
+    if (document.activeElement === document.body) $("mutes-said").focus(); // its button has gone
   }
 }
 

@@ -95,8 +95,8 @@ export class Past {
 
   async #events(query) {
     try {
-      const told = await ask(`${this.#path()}/events?${query}&limit=${MOST_EVENTS}`);
-      return told.points.filter((one) => one.event in EVENTS);
+      const answer = await ask(`${this.#path()}/events?${query}&limit=${MOST_EVENTS}`);
+      return answer.points.filter((one) => one.event in EVENTS);
     } catch {
       return []; // the curves are there all the same
     }
@@ -133,7 +133,7 @@ export class Past {
 
   #list(events) {
     const newest = events.slice(-LISTED).reverse();
-    $("g-events").replaceChildren(...newest.map((one) => make("li", { class: one.event === "deployment" ? "strong" : "" }, `${instant(one.at_ms)} · ${told(one)}`)));
+    $("g-events").replaceChildren(...newest.map((one) => make("li", { class: one.event === "deployment" ? "strong" : "" }, `${instant(one.at_ms)} · ${sentenceOf(one)}`)));
     $("g-events").hidden = !newest.length;
   }
 }
@@ -144,7 +144,7 @@ function known(points) {
   return points.slice(Math.max(0, points.findIndex(has)), points.findLastIndex(has) + 1);
 }
 
-function told(one) {
+function sentenceOf(one) {
   const word = EVENTS[one.event];
   const change = one.before && one.after ? ` ${one.before} → ${one.after}` : one.after ? ` ${one.after}` : "";
   const where = one.topic ? ` ${one.topic}${one.partition === null ? "" : `/${one.partition}`}` : "";

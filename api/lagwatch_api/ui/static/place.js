@@ -2,6 +2,9 @@
 
 const listeners = new Set();
 
+/** What to change in an address so that it shows the list, searched and arranged as before. */
+export const LIST = { group: "", of: "", page: "", topic: "", partition: "", range: "", from: "", to: "", curve: "" };
+
 export function read() {
   return Object.fromEntries(new URLSearchParams(location.search));
 }
@@ -15,8 +18,16 @@ export function address(changes, base = read()) {
 
 /** Go there; `replace` leaves no step to go back to. */
 export function go(changes, { replace = false, base = read() } = {}) {
-  history[replace ? "replaceState" : "pushState"](null, "", address(changes, base));
+  const { group, page } = read();
+  const state = replace ? history.state : { fromList: !group && page !== "mutes" };
+  history[replace ? "replaceState" : "pushState"](state, "", address(changes, base));
   for (const listener of listeners) listener();
+}
+
+/** To the list: back, if the page was opened from there. */
+export function leave() {
+  if (history.state?.fromList) history.back();
+  else go(LIST);
 }
 
 export function onChange(listener) {

@@ -46,10 +46,11 @@ export function fillHeading(slot, one) {
   kind(slot, true);
   const groups = `${number(one.count)} group${one.count === 1 ? "" : "s"}`;
   const bad = one.bad ? `, ${number(one.bad)} in trouble` : "";
-  say(slot.open, `${one.heading} · ${groups}${bad}`);
+  say(slot.open, `${one.heading} · ${one.outage ?? `${groups}${bad}`}`);
   slot.open.dataset.heading = one.heading;
-  slot.open.dataset.level = one.bad ? (LEVELS[one.worst] ?? "warn") : "";
-  slot.open.setAttribute("aria-expanded", String(one.open));
+  slot.open.dataset.level = one.outage ? "err" : one.bad ? (LEVELS[one.worst] ?? "warn") : "";
+  if (one.outage) slot.open.removeAttribute("aria-expanded"); // it opens the details above
+  else slot.open.setAttribute("aria-expanded", String(one.open));
   slot.element.removeAttribute("data-stale");
   slot.element.dataset.level = "";
 }
@@ -63,14 +64,17 @@ export function fillGroup(slot, one, { known, stale, note, now }) {
   const status = `${one.worst}${stale}`;
   if (slot.status !== status) {
     cells[AT.trouble].replaceChildren(mark(one.worst, stale));
-    cells[AT.trouble].title = stale ? `Was ${VERDICTS[one.worst] ?? one.worst}. The data are too old to be trusted.` : "";
     slot.status = status;
   }
+  const cause = stale ? undefined : known?.cause;
+  cells[AT.trouble].title = stale ? `Was ${VERDICTS[one.worst] ?? one.worst}. The data are too old to be trusted.` : (cause?.sentence ?? "");
   say(link, one.group);
   link.title = one.group;
   link.href = address({ group: one.group, of: one.cluster });
-  say(slot.note, note);
-  slot.note.hidden = !note;
+  const notes = [note, cause?.words].filter(Boolean).join(", ");
+  say(slot.note, notes);
+  slot.note.hidden = !notes;
+  slot.note.title = cause?.sentence ?? "";
   say(cells[AT.cluster], one.cluster);
   cells[AT.cluster].title = one.cluster;
   const since = one.since === null ? "" : `${one.atLeast ? "≥ " : ""}${brief((now - one.since) / 1000)}`;

@@ -14,11 +14,11 @@ const $ = (id) => document.getElementById(id);
 
 /** Returns once the groups may be read; until then the page asks for a token. */
 export async function enter() {
-  let told = await current().catch(() => OPEN);
-  while (told.scope === "none") told = await logIn(told);
-  scope = told.scope;
-  $("who").hidden = !told.takes_tokens || !told.name;
-  say($("who-name"), `${told.name} (${told.scope})`);
+  let session = await current().catch(() => OPEN);
+  while (session.scope === "none") session = await logIn(session);
+  scope = session.scope;
+  $("who").hidden = !session.takes_tokens || !session.name;
+  say($("who-name"), `${session.name} (${session.scope})`);
   $("log-out").onclick = async () => {
     await fetch(PATH, { method: "DELETE" });
     location.reload();
@@ -27,8 +27,8 @@ export async function enter() {
 
 /** Load the page anew when the token has been revoked; it then asks for another. */
 export async function check() {
-  const told = await current().catch(() => null); // the server may be away
-  if (told?.scope === "none") location.reload();
+  const session = await current().catch(() => null); // the server may be away
+  if (session?.scope === "none") location.reload();
 }
 
 async function current() {
@@ -37,8 +37,8 @@ async function current() {
   return answer.json();
 }
 
-async function logIn(told) {
-  if (!told.takes_tokens) {
+async function logIn(session) {
+  if (!session.takes_tokens) {
     $("main").replaceChildren(make("p", { class: "card" }, "Not logged in. Open this page through the proxy that logs you in."));
     return new Promise(() => {});
   }
@@ -52,9 +52,10 @@ async function logIn(told) {
   $("token").value = "";
   if (!answer.ok) {
     say($("log-in-said"), answer.status === 401 ? "This token is not known." : `That did not work: status ${answer.status}`);
-    return told;
+    return session;
   }
   form.hidden = true;
   $("fleet").hidden = false;
+  $("main").focus(); // the field has gone
   return answer.json();
 }

@@ -7,12 +7,12 @@ const EVERY_MS = 30_000;
 const WAIT_MS = 150; // scrolling goes on: ask for what it ends at
 const MOST = 50; // of one question, so that its address stays short
 const SLOPE_MS = 10 * 60_000;
-const WIDTH = 76;
+const WIDTH = 56;
 const HEIGHT = 20;
 const SVG = "http://www.w3.org/2000/svg";
 
 export class Trends {
-  #found = new Map(); // key → { askedAt, lags, stepMs }
+  #found = new Map(); // key → { askedAt, lags, stepMs, restMs, speed, cause }
   #listener;
   #timer = 0;
 
@@ -47,8 +47,8 @@ export class Trends {
     for (const one of groups) this.#found.set(one.key, { ...this.#found.get(one.key), askedAt });
     const query = new URLSearchParams(groups.map((one) => ["group", one.group]));
     try {
-      const told = await ask(`api/v1/clusters/${encodeURIComponent(cluster)}/trends?${query}`);
-      for (const one of groups) this.#found.set(one.key, { askedAt, lags: told.groups[one.group] ?? [], stepMs: told.step_ms, speed: told.speeds[one.group] });
+      const answer = await ask(`api/v1/clusters/${encodeURIComponent(cluster)}/trends?${query}`);
+      for (const one of groups) this.#found.set(one.key, { askedAt, lags: answer.groups[one.group] ?? [], stepMs: answer.step_ms, restMs: answer.end_ms + answer.step_ms - answer.at_ms, speed: answer.speeds[one.group], cause: answer.causes[one.group] });
     } catch {
       // the next time
     }
@@ -56,13 +56,16 @@ export class Trends {
 }
 
 /** Messages per second by which a lag grew in the last ten minutes; null when that is not known. */
-export function slope({ lags, stepMs } = {}) {
+export function slope({ lags, stepMs, restMs = 0 } = {}) {
   const last = lags?.findLastIndex((lag) => lag !== null) ?? -1;
   if (last < 0) return null;
   const least = Math.max(0, last - SLOPE_MS / stepMs);
   const first = lags.findIndex((lag, index) => index >= least && lag !== null);
   if (first === last) return null;
-  return (lags[last] - lags[first]) / (((last - first) * stepMs) / 1000);
+  // a point is of the end of its minute; the newest minute has not ended yet
+  const newestMs = last === lags.length - 1 ? restMs : 0;
+  const elapsedMs = (last - first) * stepMs - newestMs;
+  return elapsedMs < stepMs / 2 ? null : (lags[last] - lags[first]) / (elapsedMs / 1000);
 }
 
 /**

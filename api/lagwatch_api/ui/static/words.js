@@ -19,6 +19,13 @@ export function duration(seconds) {
   return `${Math.floor(rounded / unit)} ${name}${rest ? ` ${rest} ${partName}` : ""}`;
 }
 
+/** The same words as `lagwatch.core.words.client`: `client mailer-1 on 10.0.3.14`. */
+export function member(clientId, host) {
+  const name = (host ?? "").replace(/^\/+/, "");
+  if (!clientId) return name && `host ${name}`;
+  return name ? `client ${clientId} on ${name}` : `client ${clientId}`;
+}
+
 const SIGNS = { at_least: "≥ ", at_most: "≤ " };
 
 /** A time lag with the sign of its bound. */
@@ -29,7 +36,7 @@ export const boundedBrief = (seconds, bound) => (seconds < 600 ? bounded(seconds
 
 /** Why a time lag is a bound, or not known. */
 export const REASONS = {
-  measured: "", caught_up: "", stored: "", offset_time: "",
+  measured: "", caught_up: "", stored: "", recorded: "", offset_time: "",
   beyond_history: "older than what lagwatch has seen",
   log_end_unknown: "log end not known",
   never_committed: "never committed",
@@ -37,13 +44,15 @@ export const REASONS = {
   record_time: "by the times that producers gave",
   earlier_offset: "by a message that was read since",
   samples_apart: "log ends were read too far apart",
+  recorded_apart: "the stored samples are too far apart",
+  ahead_of_log_end: "committed beyond the log end",
 };
 
 /** `12/s`, `0.25/s`: messages per second. */
 export const rate = (perS) =>
   perS === null || perS === undefined ? "unknown" : `${perS < 10 ? +perS.toPrecision(2) : plain.format(Math.round(perS))}/s`;
 
-const NEVER = { not_moving: "never: nothing is read", falling_behind: "never at this rate", too_slow: "more than a year", rates_unknown: "unknown: too few commits", lag_unknown: "unknown: no lag" };
+const NEVER = { not_moving: "never: nothing is read", falling_behind: "never at this rate", too_slow: "more than a year", rates_unknown: "unknown: too few commits", lag_unknown: "unknown: no lag", waits_for_transaction: "not before a transaction ends" };
 
 /** Does a group hold its small lag? Then it will never have read all, and nothing is wrong. */
 export const keepsUp = (status, { catch_up_reason }) => status === "OK" && (catch_up_reason === "falling_behind" || catch_up_reason === "too_slow");

@@ -12,7 +12,7 @@ from lagwatch.core.record.columns import ROLLUP_STEP_MS
 from lagwatch.history.elastic import ElasticStore, RejectedRows
 from lagwatch.history.elastic.indices import all_indices, indices_between
 from lagwatch.history.elastic.search import in_range
-from lagwatch.jobs.stores.base import Made, Making, Mark, Seen, StartSpark, Weighed
+from lagwatch.jobs.stores.base import Made, Making, Mark, RawRows, StartSpark, Weighed
 from lagwatch.jobs.units import Range, union
 from lagwatch.ports.history import EVER_MS, Compacted, HistoryRange
 
@@ -40,7 +40,7 @@ class ElasticRollups:
             self._refresh(kind)  # what was written a moment ago counts, too
         return self._store.clusters()
 
-    def look(self, cluster: str, mark: Mark) -> Seen:
+    def look(self, cluster: str, mark: Mark) -> RawRows:
         known: Mapping[str, Mapping[str, Any]] = mark.get("counts", {})
         counts: dict[str, _Counts] = {}
         held: list[Range] = []
@@ -54,7 +54,7 @@ class ElasticRollups:
             changed += [
                 bucket for bucket in buckets if before.get(str(bucket[0])) != now[str(bucket[0])]
             ]
-        return Seen(held=union(held), changed=union(changed), mark={"counts": counts})
+        return RawRows(held=union(held), changed=union(changed), mark={"counts": counts})
 
     def weigh(
         self,

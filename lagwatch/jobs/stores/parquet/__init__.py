@@ -21,8 +21,8 @@ from lagwatch.jobs.stores.base import (
     Made,
     Making,
     Mark,
+    RawRows,
     Result,
-    Seen,
     StartSpark,
     Weighed,
 )
@@ -80,7 +80,7 @@ class ParquetRollups:
     def clusters(self) -> Sequence[str]:
         return sorted({name for kind in RAW for name in self._store.clusters_of(kind)})
 
-    def look(self, cluster: str, mark: Mark) -> Seen:
+    def look(self, cluster: str, mark: Mark) -> RawRows:
         return look(self._store, cluster, mark)
 
     def weigh(

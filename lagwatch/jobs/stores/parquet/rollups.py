@@ -12,7 +12,7 @@ the files of the run that has the lock come before its own.
 """
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -24,11 +24,9 @@ from pyspark.sql import types as T
 from lagwatch.config.history import HistorySettings
 from lagwatch.core.record import Kind, Records, schema
 from lagwatch.history.compact import compact_slot
-from lagwatch.history.folder import always
 from lagwatch.history.layout import Slot, slots
 from lagwatch.history.parquet import ParquetStore
 from lagwatch.history.parquet_file import Footer, read_rows
-from lagwatch.history.rows import digest
 from lagwatch.jobs.fence import Fence
 from lagwatch.jobs.sources.options import batch_of
 from lagwatch.jobs.sources.sink import Sink, Written
@@ -36,7 +34,7 @@ from lagwatch.jobs.stores.base import Made, MakeRows, Making
 from lagwatch.jobs.stores.making import as_files
 from lagwatch.jobs.unit_frames import UNIT_TYPE, spread
 from lagwatch.jobs.units import Ranges, contains
-from lagwatch.ports.history import Compacted, HistoryStore
+from lagwatch.ports.history import Compacted
 
 _MADE: Final = "made"
 """Column: True if the rows were made, False if only moved from one file to another."""
@@ -64,18 +62,6 @@ class OldFile:
 def batch_name(token: int) -> str:
     """A name for the files of one run: before those of earlier runs, and no other run's."""
     return f"rollup-{_LAST_MS - token:012x}-{secrets.token_hex(4)}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FencedSink(Sink):
-    """Files that take their place only while the run has its lock."""
-
-    fence: Fence | None
-
-    def open(self) -> tuple[HistoryStore, Callable[[Records], None]]:
-        allowed = always if self.fence is None else self.fence.check
-        store = ParquetStore(self.settings.url.get_secret_value(), allowed=allowed)
-        return store, lambda rows: store.write([rows], batch=f"{self.batch}-{digest(rows)}")
 
 
 def old_files(store: ParquetStore, kind: Kind, ranges: Mapping[str, Ranges]) -> list[OldFile]:
@@ -161,7 +147,7 @@ def replace(spark: SparkSession, history: HistorySettings, making: Making) -> Ma
     """
     kind, ranges, fence = making.kind, making.ranges, making.fence
     batch = batch_name(making.now_ms if fence is None else fence.token)
-    sink = FencedSink(settings=history, kind=kind, batch=batch, fence=fence)
+    sink = Sink(settings=history, kind=kind, batch=batch, fence=fence)
     where = history.url.get_secret_value()
     store = ParquetStore(where)
     try:

@@ -11,7 +11,7 @@ from typing import Final
 from lagwatch.core.record import KINDS, RAW, Kind
 from lagwatch.history.layout import Slot, is_data
 from lagwatch.history.parquet import ParquetStore
-from lagwatch.jobs.stores.base import Mark, Seen, Weighed
+from lagwatch.jobs.stores.base import Mark, RawRows, Weighed
 from lagwatch.jobs.units import Range, union
 from lagwatch.ports.history import HistoryRange
 
@@ -23,7 +23,7 @@ _Sized = tuple[int, int, int]
 """Begin, end, and rows of the files."""
 
 
-def look(store: ParquetStore, cluster: str, mark: Mark) -> Seen:
+def look(store: ParquetStore, cluster: str, mark: Mark) -> RawRows:
     """As `Rollups.look`."""
     known: Mapping[str, Sequence[str]] = mark.get("files", {})
     files: dict[str, list[str]] = {}
@@ -40,7 +40,7 @@ def look(store: ParquetStore, cluster: str, mark: Mark) -> Seen:
                 if not _is_known(footer.file.name, footer.replaces, before):
                     changed.append(_range(footer.first_ms, footer.last_ms, slot))
             files[slot.path] = sorted(now)
-    return Seen(held=union(held), changed=union(changed), mark={"files": files})
+    return RawRows(held=union(held), changed=union(changed), mark={"files": files})
 
 
 def _is_known(name: str, replaces: frozenset[str], before: frozenset[str]) -> bool:

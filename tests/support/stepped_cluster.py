@@ -1,4 +1,4 @@
-"""A cluster told step by step, whose offsets topic can be read again from any position."""
+"""A cluster that changes step by step, whose offsets topic can be read again from any position."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from lagwatch.core.model import EpochMs, GroupInfo, Member
 from lagwatch.monitor import ClusterMonitor
 from lagwatch.monitor.checkpoint import Part, capture, restore
 from lagwatch.monitor.checkpoint_file import decode, encode, pack, unpack
-from lagwatch.monitor.cluster import MonitorSettings
+from lagwatch.monitor.settings import MonitorSettings
 from lagwatch.ports.reports import (
     Backlog,
     CollectorStarted,
@@ -44,7 +44,7 @@ class Record:
     observed_ms: int
 
 
-class Told:
+class SteppedCluster:
     """One monitor, and all that Kafka holds."""
 
     def __init__(self, **changes) -> None:
@@ -69,7 +69,7 @@ class Told:
         self._version = 0
         self.apply(CollectorStarted(incarnation=self.monitor.incarnation + 1))
         if self.topics:
-            self.tell_topics()
+            self.report_topics()
         topic_id = self.offsets_topic_id
         self.apply(Backlog(read=0, total=0, ready=False, topic_id=topic_id))
         self._read(position)
@@ -116,7 +116,7 @@ class Told:
                 )
             )
 
-    def tell_topics(self) -> None:
+    def report_topics(self) -> None:
         self._version += 1
         names = tuple(sorted(self.topics))
         self.apply(
@@ -131,7 +131,7 @@ class Told:
 
     def create(self, topic: str, number: int = 0) -> None:
         self.topics[topic] = (f"{topic}-{number}", 0)
-        self.tell_topics()
+        self.report_topics()
 
     def grow(self, topic: str, messages: int) -> None:
         name, end = self.topics[topic]

@@ -1,4 +1,4 @@
-"""Sends a bulletin to channels that can send more than alerts."""
+"""Sends a report to channels that can send more than alerts."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -8,9 +8,9 @@ from typing import Final
 from lagwatch.clock import Clock
 from lagwatch.config.alerts import AlertsSettings
 from lagwatch.errors import ConfigError, Fault, NotifyError
-from lagwatch.notify.channels.base import Channel, TakesBulletins
+from lagwatch.notify.channels.base import Channel, TakesReports
 from lagwatch.notify.channels.registry import kind_of
-from lagwatch.notify.notice import Bulletin
+from lagwatch.notify.notice import ReportMessage
 
 ATTEMPTS: Final = 3
 _FIRST_PAUSE_S: Final = 2.0
@@ -19,11 +19,11 @@ _LONGEST_PAUSE_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """Result of sending a bulletin to a channel."""
+    """Result of sending a report to a channel."""
 
     channel: str
     answer: str
-    """Answer of the receiver, or why the bulletin was not delivered."""
+    """Answer of the receiver, or why the report was not delivered."""
     delivered: bool
 
 
@@ -34,7 +34,7 @@ def check(names: Sequence[str], alerts: AlertsSettings, *, key: str) -> None:
         ConfigError: with every name that is not; `key` is the option that holds the names.
     """
     channels = dict(alerts.channels())
-    known = [name for name, channel in channels.items() if kind_of(channel).takes_bulletins]
+    known = [name for name, channel in channels.items() if kind_of(channel).takes_reports]
     faults = [
         Fault(
             key=key,
@@ -50,13 +50,17 @@ def check(names: Sequence[str], alerts: AlertsSettings, *, key: str) -> None:
 
 
 async def deliver(
-    channels: Mapping[str, Channel], bulletin: Bulletin, *, timeout_s: float, clock: Clock
+    channels: Mapping[str, Channel],
+    report_message: ReportMessage,
+    *,
+    timeout_s: float,
+    clock: Clock,
 ) -> list[Delivery]:
     """Send it to all channels at once, with a few retries; closes the channels."""
     return list(
         await asyncio.gather(
             *(
-                _deliver(name, channel, bulletin, timeout_s, clock)
+                _deliver(name, channel, report_message, timeout_s, clock)
                 for name, channel in channels.items()
             )
         )
@@ -64,14 +68,14 @@ async def deliver(
 
 
 async def _deliver(
-    name: str, channel: Channel, bulletin: Bulletin, timeout_s: float, clock: Clock
+    name: str, channel: Channel, report_message: ReportMessage, timeout_s: float, clock: Clock
 ) -> Delivery:
     attempts = 0
     try:
         while True:
             attempts += 1
             try:
-                answer = await _sent(name, channel, bulletin, timeout_s)
+                answer = await _sent(name, channel, report_message, timeout_s)
             except NotifyError as error:
                 if not error.retryable or attempts == ATTEMPTS:
                     return Delivery(channel=name, answer=str(error), delivered=False)
@@ -83,12 +87,14 @@ async def _deliver(
         await channel.close()
 
 
-async def _sent(name: str, channel: Channel, bulletin: Bulletin, timeout_s: float) -> str:
-    if not isinstance(channel, TakesBulletins):
+async def _sent(
+    name: str, channel: Channel, report_message: ReportMessage, timeout_s: float
+) -> str:
+    if not isinstance(channel, TakesReports):
         raise NotifyError(channel=name, message="it sends alerts only", retryable=False)
     try:
         async with asyncio.timeout(timeout_s):
-            return await channel.send_bulletin(bulletin)
+            return await channel.send_report_message(report_message)
     except TimeoutError as error:
         raise NotifyError(
             channel=name, message=f"no answer within {timeout_s:g} s", retryable=True

@@ -1,0 +1,283 @@
+"""Admits commits to the windows, each when the log ends around it are known."""
+
+from collections import deque
+from collections.abc import Collection
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lagwatch.core.model import UNKNOWN, EpochMs
+from lagwatch.core.sorting import stable_order
+from lagwatch.core.window import CommitColumns
+from lagwatch.monitor.group_watch import GroupWatch, set_while_empty
+from lagwatch.monitor.live import LiveState
+from lagwatch.monitor.shares import Shares
+from lagwatch.ports.reports import Commits, GroupsGone, Progress, SharesSeen
+
+Int64 = NDArray[np.int64]
+Int32 = NDArray[np.int32]
+Bools = NDArray[np.bool_]
+Slots = NDArray[np.integer]
+
+_Waiting = Commits | GroupsGone | Progress | SharesSeen
+"""What waits for the next round of log ends."""
+
+_MOST_WAITING = 500_000
+_LONGEST_WAIT_MS = 60_000
+
+
+class Admission:
+    """The way of commits, removals and progress of jobs into the windows.
+
+    Commits wait until a round of log end offsets that began after they were seen: so the lag of a
+    commit is taken on the line between the log ends before and after it, and is never negative.
+    """
+
+    def __init__(self, live: LiveState, watch: GroupWatch) -> None:
+        self._live = live
+        self._watch = watch
+        self.shares = Shares()
+        """What share groups had done as of the commits derived from it."""
+        self.positions: dict[int, int] = {}
+        """Offsets topic partition → next offset after all commits that are in the windows."""
+        self.admitted = 0
+        """Commits admitted to windows so far."""
+        self.exact_times: bool | None = None
+        """As in `Commits`, of the newest report; None before the first."""
+        self._waiting: deque[tuple[_Waiting, EpochMs, int]] = deque()
+        self._waiting_number = 0
+
+    @property
+    def waiting(self) -> int:
+        """Commits that wait for the next round of log end offsets."""
+        return self._waiting_number
+
+    def note_polls(self) -> None:
+        """Polls count as known once no polled offset waits for log ends."""
+        if not any(
+            isinstance(each, Progress) or (isinstance(each, Commits) and not each.exact_times)
+            for each, *_ in self._waiting
+        ):
+            self._live.known.polls_admitted()
+
+    def commits(self, report: Commits, now_ms: EpochMs) -> None:
+        """Admit commits at once, or let them wait for the next log ends."""
+        if report.key.size == 0:
+            # positions must not pass commits that still wait: a checkpoint would skip them at a
+            # restart
+            if not self._waiting:
+                self.positions.update(report.positions)
+            return
+        if report.exact_times and self._live.backlog.ready:
+            newest_ms = int(report.commit_ms.max())
+            self._live.skew.see(newest_commit_ms=newest_ms, observed_ms=report.observed_ms)
+        self.take(report, now_ms, number=report.key.size)
+
+    def take(self, report: _Waiting, now_ms: EpochMs, *, number: int) -> None:
+        """Admit at once what is of the past; else let it wait for the next log ends."""
+        # never past commits that wait: windows take the commits of a row in their order
+        if not self._waiting and self._is_past(report):
+            self._admit(report, now_ms)
+            return
+        self._waiting.append((report, now_ms, number))
+        self._waiting_number += number
+        while self._waiting and (
+            self._waiting_number > _MOST_WAITING or now_ms - self._waiting[0][1] > _LONGEST_WAIT_MS
+        ):
+            self._admit_next(now_ms)
+
+    def admit_all(self, now_ms: EpochMs) -> None:
+        """Admit everything that waits, in order of arrival."""
+        while self._waiting:
+            self._admit_next(now_ms)
+
+    def admit_seen_by(self, started_ms: EpochMs, now_ms: EpochMs) -> None:
+        """Admit what was seen before a round of log ends began, in order of arrival."""
+        while self._waiting and _seen_ms(*self._waiting[0]) <= started_ms:
+            self._admit_next(now_ms)
+
+    def _is_past(self, report: _Waiting) -> bool:
+        """Were log ends read after all of these commits were made? Removals need none."""
+        if isinstance(report, GroupsGone | SharesSeen):
+            return True
+        if isinstance(report, Progress):
+            return 0 <= report.at_ms <= self._live.data_ms
+        return bool(
+            report.exact_times
+            and self._live.data_ms >= 0
+            and report.commit_ms.max() + self._live.skew.corrected_ms <= self._live.data_ms
+        )
+
+    def _admit_next(self, now_ms: EpochMs) -> None:
+        report, _, number = self._waiting.popleft()
+        self._waiting_number -= number
+        self._admit(report, now_ms)
+
+    def _admit(self, report: _Waiting, now_ms: EpochMs) -> None:
+        """Put commits into their windows; removed ones take their row away."""
+        match report:
+            case GroupsGone():
+                self._groups_gone(report, now_ms)
+            case Progress():
+                self._admit_progress(report, now_ms)
+            case SharesSeen():
+                self.shares.take(report)
+            case Commits():
+                self._admit_commits(report, now_ms)
+
+    def _admit_progress(self, report: Progress, now_ms: EpochMs) -> None:
+        if report.at_ms < now_ms - self._live.settings.expire_ms:
+            return
+        if report.reads is not None:
+            self._drop(self._left(report.group, report.reads), now_ms)
+        places = list(zip(report.topic, report.partition, strict=True))
+        row = self._live.table.of_places(report.group, places, self._live.topics)
+        self._live.place_made()
+        at_ms = np.full(row.size, report.at_ms, np.int64)
+        # the instant is the order: what is reported twice, or late, is no news
+        news = self._live.windows.advances(row, at_ms)
+        if not news.any():
+            return
+        by_row = stable_order(row)
+        chosen = by_row[news[by_row]]
+        self._insert(
+            row[chosen],
+            np.array(report.offset, np.int64)[chosen],
+            at_ms[chosen] - self._live.skew.corrected_ms,
+            order=at_ms[chosen],
+            observed_ms=report.at_ms,
+            now_ms=now_ms,
+        )
+
+    def _left(self, group: str, reads: Collection[str]) -> NDArray[np.intp]:
+        """Rows of a job in topics that it does not read any more."""
+        rows = self._live.table.of_group(group)
+        left = [self._live.table.identity(row)[1] not in reads for row in rows.tolist()]
+        return rows[np.array(left, np.bool_)]
+
+    def _admit_commits(self, report: Commits, now_ms: EpochMs) -> None:
+        self.positions.update(report.positions)
+        self.exact_times = report.exact_times
+        keep = (report.commit_ms >= now_ms - self._live.settings.expire_ms) & (report.offset >= 0)
+        removed = np.flatnonzero(report.offset < 0)
+        if removed.size:
+            keep &= ~_removed_later(report, removed)
+            rows = self._live.table.find(np.unique(report.key[removed]))
+            self._drop(rows[rows >= 0], now_ms)
+        chosen = np.flatnonzero(keep)
+        if not chosen.size:
+            return
+        row = self._live.table.place(report.key[chosen], self._live.topics)
+        self._live.place_made()
+        offset, order = report.offset[chosen], report.order[chosen]
+        # what was read before a restart comes again: it is in the window, or older than that
+        news = self._live.windows.advances(row, order)
+        if report.only_changes:
+            # offsets that rest have not been committed again, as far as can be seen
+            news &= (self._live.windows.newest[row] < 0) | (
+                self._live.windows.last_offset(row) != offset
+            )
+        if not news.any():
+            return
+        if not news.all():
+            chosen, row = chosen[news], row[news]
+            offset, order = offset[news], order[news]
+        if (row[1:] < row[:-1]).any():
+            by_row = stable_order(row)
+            chosen, row = chosen[by_row], row[by_row]
+            offset, order = offset[by_row], order[by_row]
+        commit_ms = report.commit_ms[chosen]
+        if not report.exact_times:
+            commit_ms = commit_ms - self._live.skew.corrected_ms
+        self._insert(
+            row, offset, commit_ms, order=order, observed_ms=report.observed_ms, now_ms=now_ms
+        )
+
+    def _drop(self, rows: NDArray[np.intp] | Int32, now_ms: EpochMs) -> None:
+        """Free rows whose offsets were removed; Kafka does so when it deletes a topic."""
+        self._watch.left(map(self._live.table.identity, rows.tolist()), now_ms)
+        self._live.table.free(rows)
+
+    def _groups_gone(self, report: GroupsGone, now_ms: EpochMs) -> None:
+        """Drop the groups' rows but for those committed to since."""
+        for group, order in zip(report.groups, report.orders, strict=True):
+            rows = self._live.table.of_group(group)
+            self._drop(rows[~self._live.windows.newer_than(order, rows)], now_ms)
+            if not self._live.table.of_group(group).size:
+                self._live.groups.drop(group)
+
+    def _insert(
+        self,
+        row: Int32,
+        offset: Int64,
+        commit_ms: Int64,
+        *,
+        order: Int64,
+        observed_ms: EpochMs,
+        now_ms: EpochMs,
+    ) -> None:
+        """Put commits, sorted by row, into their windows."""
+        commits = CommitColumns(
+            row=row,
+            offset=offset,
+            commit_ms=commit_ms,
+            order=order,
+            lag=self._live.lags(row, offset, commit_ms),
+            observed_s=np.full(row.size, observed_ms // 1000, np.uint32),
+        )
+        self._follow(commits, now_ms)
+        self._live.windows.insert(commits)
+        self._live.touched.append(row)
+        self.admitted += row.size
+
+    def _follow(self, commits: CommitColumns, now_ms: EpochMs) -> None:
+        """Learn from commits, before they are put into their windows, how their rows move.
+
+        They are sorted by row.
+        """
+        row, offset, commit_ms = commits.row, commits.offset, commits.commit_ms
+        starts = np.append(True, row[1:] != row[:-1])
+        heads = row[starts]
+        newest = self._live.windows.newest[heads]
+        before = np.append(UNKNOWN, offset[:-1])
+        before[starts] = np.where(newest >= 0, self._live.windows.offset[newest, heads], UNKNOWN)
+        first = starts & (before < 0)
+        if first.any():
+            self._live.pace.begin(row[first], commit_ms[first])
+        self._note_resets(commits, before, now_ms)
+        self._live.setbacks.follow(row, before, offset, commit_ms)
+        self._live.movements.follow(commits, before, starts, first_ms=self._live.first_ms)
+        self._live.losses.look_for_jumps(
+            commits,
+            before,
+            now_ms,
+            log_start=self._live.topics.log_start,
+            exact_times=bool(self.exact_times),
+            skew_ms=self._live.skew.corrected_ms,
+        )
+
+    def _note_resets(self, commits: CommitColumns, before: Int64, now_ms: EpochMs) -> None:
+        """Offsets that were set while their group had no members."""
+        found = set_while_empty(self._live.groups.membership, commits.row, before, commits.offset)
+        if found.size:
+            self._watch.moved(
+                [self._live.table.identity(row) for row in commits.row[found].tolist()],
+                before[found].tolist(),
+                commits.offset[found].tolist(),
+                (commits.commit_ms[found] + self._live.skew.corrected_ms).tolist(),
+                now_ms=now_ms,
+            )
+
+
+def _seen_ms(report: _Waiting, arrived_ms: EpochMs, _: int) -> EpochMs:
+    if isinstance(report, SharesSeen):
+        return EpochMs(0)  # with the commits before it
+    return report.observed_ms if isinstance(report, Commits) else arrived_ms
+
+
+def _removed_later(report: Commits, removed: Slots) -> Bools:
+    """Commits whose partition is removed after them in the same batch."""
+    _, number = np.unique(report.key, return_inverse=True)
+    last = np.full(int(number.max()) + 1, UNKNOWN, np.int64)
+    np.maximum.at(last, number[removed], removed)
+    return np.arange(report.key.size) <= last[number]

@@ -1,0 +1,200 @@
+"""The text of messages for people: subject, colour, and the body with what fits into it."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from enum import StrEnum, unique
+from typing import Final
+
+from lagwatch.core.trouble import gravity, kinds_of
+from lagwatch.core.words import counted
+from lagwatch.notify.notice import About, Message, Notice
+from lagwatch.notify.words import (
+    BULLET,
+    EVENTS,
+    HEALED,
+    LONGEST_LINK,
+    LONGEST_NAME,
+    cut,
+    details,
+    end_word,
+    headline,
+    lead,
+    link,
+)
+
+SHOWN_NOTICES: Final = 20
+"""Groups that a message lists; it says how many more there are."""
+_SHOWN_OF_CAUSE: Final = 3
+"""Groups that a message lists of each cause at least, as long as there is room."""
+LONGEST_LINE: Final = 700
+LONGEST_SUBJECT: Final = 240
+"""Characters; a name alone may take it a little further."""
+_MOST_LEADS: Final = 3
+_COUNT_OF_LEADS: Final = 15
+"""Characters for `and 4,999 more`."""
+_COUNT_ROOM: Final = 40
+"""Characters for the line that counts what is left out."""
+
+
+def subject(message: Message) -> str:
+    """One line about a message: of several notices, the worst of each cluster and how many more."""
+    if len(message.notices) == 1:
+        return headline(message.notices[0])
+    ends = {end_word(notice) for notice in message.notices} if message.closing else set()
+    word = _common_word(message, ends)
+    count = counted(len(message.notices), _noun(message.notices))
+    clusters = list(dict.fromkeys(each.cluster for each in message.notices if each.cluster))
+    where = ""
+    if clusters:
+        one = cut(clusters[0], LONGEST_NAME)
+        where = f" on {one if len(clusters) == 1 else counted(len(clusters), 'cluster')}"
+    begin = f"{word}: {count}{where}: "
+    leads = _leads(message, LONGEST_SUBJECT - len(begin), of_several=len(ends) > 1)
+    more = len(message.notices) - len(leads)
+    return begin + "; ".join([*leads, *([f"and {more:,} more"] if more else [])])
+
+
+def _common_word(message: Message, ends: Collection[str]) -> str:
+    """`ERROR`, `Still ERROR`, `OK again`."""
+    if message.closing:
+        return next(iter(ends)) if len(ends) == 1 else "Ended"
+    events = {EVENTS.get(notice.event, "") for notice in message.notices}
+    # a message of reminders alone is no new failure
+    return (events.pop() if len(events) == 1 else "") + message.severity.upper()
+
+
+def _noun(notices: Iterable[Notice]) -> str:
+    groups = all(notice.about is About.GROUP for notice in notices)
+    return "consumer group" if groups else "incident"
+
+
+def _leads(message: Message, room: int, *, of_several: bool) -> list[str]:
+    """What the worst notice of each cluster is about, then the next worst, as far as there is room.
+
+    One is always said. `of_several`: the incidents ended in several ways.
+    """
+    found = worst(message.notices)
+    worst_of: dict[str, Notice] = {}
+    for notice in found:
+        worst_of.setdefault(notice.cluster, notice)
+    # the sort keeps the order within each half
+    found.sort(key=lambda notice: worst_of[notice.cluster] is not notice)
+    leads: list[str] = []
+    for notice in found[:_MOST_LEADS]:
+        text = lead(notice, with_cluster=len(worst_of) > 1, word=of_several)
+        room -= len(text) + 2
+        if leads and room < _COUNT_OF_LEADS:
+            break
+        leads.append(text)
+    return leads
+
+
+@unique
+class Tone(StrEnum):
+    """What the colour of a message says."""
+
+    GOOD = "good"
+    """Every group of it is OK again."""
+    NEUTRAL = "neutral"
+    """Incidents ended otherwise: a group that is gone is not OK."""
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def tone(message: Message) -> Tone:
+    """The colour in which a message is shown."""
+    if not message.closing:
+        return Tone(message.severity)
+    healed = all(end_word(notice) in HEALED for notice in message.notices)
+    return Tone.GOOD if healed else Tone.NEUTRAL
+
+
+def plain_text(message: Message, limit: int = 100_000) -> str:
+    """The message for people, without markup, of at most `limit` characters."""
+    return "\n".join([cut(subject(message), limit // 4), body(message, limit * 3 // 4)]).strip()
+
+
+def body(message: Message, limit: int, *, linked: bool = True) -> str:
+    """What follows the subject; what does not fit is counted, and the link is kept."""
+    page = overview(message) if linked else ""
+    room = limit - len(page) - _COUNT_ROOM
+    if len(message.notices) == 1:
+        lines = [(line, 1) for line in details(message.notices[0])]
+        left, noun = len(lines), "more line"
+    else:
+        lines, left, noun = list(_by_cause(message.notices)), len(message.notices), ""
+    shown: list[str] = []
+    for line, counts in lines:
+        short = cut(line, LONGEST_LINE)
+        room -= len(short) + 1
+        if room < 0:
+            break
+        shown.append(short)
+        left -= counts
+    if left:
+        shown.append(f"… and {counted(left, noun) if noun else f'{left:,} more'}")
+    return "\n".join([*shown, *([page] if page else [])])
+
+
+def _by_cause(notices: Sequence[Notice]) -> Iterator[tuple[str, int]]:
+    """(line, notices that it shows): what may have one cause together, the largest first."""
+    causes: dict[tuple[str, str, str], list[Notice]] = {}
+    for notice in worst(notices):
+        causes.setdefault(_cause(notice), []).append(notice)
+    room, shown = SHOWN_NOTICES, False
+    for (cluster, policy, topic), found in sorted(causes.items(), key=lambda item: -len(item[1])):
+        if shown:
+            yield "", 0
+        shown = True
+        if cluster:
+            yield _cause_heading(cluster, policy, topic, found), 0
+        most = min(room, max(_SHOWN_OF_CAUSE, SHOWN_NOTICES // len(causes)))
+        for notice in found[:most]:
+            yield BULLET + headline(notice, with_cluster=False), 1
+        if (more := len(found) - most) > 0:
+            yield f"{BULLET}… and {more:,} more", more
+        room -= min(most, len(found))
+
+
+def _cause(notice: Notice) -> tuple[str, str, str]:
+    """Cluster, policy, and the topic if it is a single one; "" for lagwatch itself."""
+    if notice.about is not About.GROUP:
+        return "", "", ""
+    topics = {partition["topic"] for partition in notice.verdict.get("partitions", ())}
+    return notice.cluster, notice.policy, topics.pop() if len(topics) == 1 else ""
+
+
+def _cause_heading(cluster: str, policy: str, topic: str, found: Sequence[Notice]) -> str:
+    where = f" of topic {topic}" if topic else ""
+    team = f", team {found[0].team}" if found[0].team else ""
+    groups = f"{counted(len(found), 'consumer group')}{where} on {cluster}"
+    to_do = f" What to do: {found[0].runbook}" if found[0].runbook and not found[0].closing else ""
+    return f"{groups}, policy {policy}{team}.{to_do}"
+
+
+def overview(message: Message) -> str:
+    """URL of the page, or of the group's page if there is one notice; ""."""
+    if len(message.notices) == 1:
+        return link(message.notices[0])
+    return next((notice.url.partition("?")[0] for notice in message.notices if notice.url), "")
+
+
+def runbook(message: Message) -> str:
+    """URL of what to do, if all notices have the same one; ""."""
+    found = {notice.runbook for notice in message.notices}
+    url = found.pop() if len(found) == 1 and not message.closing else ""
+    return url if url.startswith(("http://", "https://")) and len(url) <= LONGEST_LINK else ""
+
+
+def worst(notices: Sequence[Notice]) -> list[Notice]:
+    """Errors first, of these the worst kinds of trouble; then what is furthest behind."""
+    return sorted(
+        notices,
+        key=lambda notice: (
+            notice.severity != "error",
+            -gravity(kinds_of(notice.kinds)),
+            -(notice.verdict.get("time_lag_s") or 0),
+            -(notice.verdict.get("total_lag") or 0),
+            notice.cluster,
+            notice.group,
+        ),
+    )

@@ -1,0 +1,25 @@
+"""What the pollers of commits share."""
+
+from dataclasses import dataclass
+
+from lagwatch.clock import Clock
+from lagwatch.pollers.facts import Facts
+from lagwatch.pollers.filters import Filters
+from lagwatch.pollers.groups import GroupPoller
+from lagwatch.pollers.known import LastOffsets
+from lagwatch.pollers.loop import Send
+from lagwatch.pollers.topics import TopicPoller
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """The filters, pollers and lines out that every poller of commits uses; one set per cluster."""
+
+    filters: Filters
+    topics: TopicPoller
+    groups: GroupPoller
+    facts: Facts
+    last: LastOffsets
+    """Follows every report of commits: whoever sends one notes it here."""
+    clock: Clock
+    send: Send

@@ -1,0 +1,148 @@
+"""Time that jumps, local time that changes, and time to catch up: with real receivers."""
+
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from lagwatch.core.model import EpochMs, RuleSet
+from lagwatch.ports.alerts import IncidentAsk
+from tests.support.fleet import CLUSTER, Fleet, ShiftedClock, alert_settings
+from tests.support.receiver import receiving
+from tests.support.running_alerts import running
+from tests.support.waiting import eventually
+
+_POLICY = "group_wait_s = 0.05\n[alerts.policies.all]\nclose_for_s = 0\nreopen_s = 0\n"
+
+
+def _hook(url: str) -> str:
+    return f'[alerts.webhook.hook]\nurl = "{url}"\nper_minute = 6000\n'
+
+
+def _clock_at(instant: str) -> ShiftedClock:
+    clock = ShiftedClock()
+    clock.ahead_ms += round(datetime.fromisoformat(instant).timestamp() * 1000) - clock.now_ms()
+    return clock
+
+
+@pytest.mark.parametrize(
+    ("day", "starts"),
+    [
+        ("sun", "2027-03-28T01:30:00+00:00"),  # 02:30 is skipped: it starts at 03:30 CEST
+        ("sun", "2026-10-25T00:30:00+00:00"),  # 02:30 comes twice: the first one, CEST
+        ("mon", "2027-03-29T00:30:00+00:00"),
+    ],
+)
+def test_a_weekly_mute_holds_notices_back_when_clocks_change(
+    tmp_path: Path, day: str, starts: str
+) -> None:
+    clock = _clock_at(starts)
+    clock.ahead_ms -= 90_000
+    mute = (
+        f'[alerts.mutes.night]\nreason = "load"\ndays = ["{day}"]\nat = "02:30"\n'
+        'duration_s = 600\ntimezone = "Europe/Berlin"\n'
+    )
+    with receiving() as receiver:
+        fleet = Fleet(["before", "during"], clock)
+        settings = alert_settings(tmp_path, _POLICY + mute + _hook(receiver.url))
+        with running(settings, clock) as alerts:
+            fleet.fail("before")
+            alerts.sees(fleet)
+            eventually(lambda: len(receiver.notices) == 1, "the group that fails before the mute")
+            fleet.pass_time(60)  # the mute has begun
+            fleet.fail("during")
+            alerts.sees(fleet)
+            fleet.pass_time(420)  # almost its end
+            alerts.sees(fleet)
+            muted = alerts.call(lambda: [mute.active for mute in alerts.alerts.mutes()])
+            eventually(alerts.idle, "nothing waits")
+            held = [notice["group"] for notice in receiver.notices]
+            fleet.pass_time(120)
+            alerts.sees(fleet)
+            eventually(lambda: len(receiver.notices) == 3, "what is still open after the mute")
+
+    assert muted == [True]
+    assert held == ["before"]
+    assert {(n["group"], n["reason"]) for n in receiver.notices[1:]} == {
+        ("before", "mute_ended"),
+        ("during", "mute_ended"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("jump_s", "waits_s"),
+    [
+        (0, 60),
+        (-3600, 120),  # set back: the wait begins anew
+        (3600, 0),  # set ahead: it ends early
+    ],
+)
+def test_a_clock_that_jumps_during_a_wait_makes_it_no_longer_than_anew(
+    tmp_path: Path, jump_s: int, waits_s: int
+) -> None:
+    """The machine's clock jumps; those of Kafka's brokers, and so the verdicts, do not."""
+    clock = ShiftedClock()
+    jumped_ms = 0
+    with receiving() as receiver:
+        text = _POLICY.replace("close_for_s", "for_s = 120\nclose_for_s") + _hook(receiver.url)
+        fleet = Fleet(["billing"], clock)
+        with running(alert_settings(tmp_path, text), clock) as alerts:
+
+            def looks() -> bool:
+                """One round; True if an incident is open."""
+                fleet.judge()
+                snapshot, now_ms = fleet.monitor.snapshot, EpochMs(clock.now_ms() + jumped_ms)
+                assert snapshot is not None
+                alerts.call(lambda: alerts.alerts.observe(snapshot, fleet.queries, now_ms))
+                return alerts.call(alerts.alerts.counts).open_incidents[CLUSTER] > 0
+
+            fleet.fail("billing")
+            looks()
+            fleet.pass_time(60)
+            early = looks()
+            jumped_ms = jump_s * 1000
+            began_ms = clock.now_ms()
+            while not looks() and clock.now_ms() - began_ms < 300_000:
+                fleet.pass_time(5)
+            waited_s = (clock.now_ms() - began_ms) / 1000
+            eventually(lambda: len(receiver.notices) == 1, "the opening")
+            jumped_ms = 0
+            fleet.heal("billing")
+            fleet.pass_time(20)
+            ended = not looks()
+            eventually(lambda: len(receiver.notices) == 2, "the end")
+            (kept,), _ = alerts.call(lambda: alerts.alerts.incidents(IncidentAsk()))
+
+    assert kept.closed_ms is not None
+    assert kept.since_ms <= kept.opened_ms <= kept.closed_ms
+    assert ("clock_set_back" in receiver.notices[1]["verdict"]) is (jump_s > 0)
+    assert not early
+    assert waited_s == pytest.approx(waits_s, abs=10)
+    assert ended
+    assert [notice["event"] for notice in receiver.notices] == ["open", "close"]
+
+
+def test_a_group_that_will_not_catch_up_in_time_is_reported_and_so_is_its_end(
+    tmp_path: Path,
+) -> None:
+    clock = ShiftedClock()
+    with receiving() as receiver:
+        text = _POLICY + "catch_up_within_s = 600\n" + _hook(receiver.url)
+        fleet = Fleet(["billing", "orders"], clock, rules=RuleSet.LAGWATCH, intervals=10)
+        fleet.slow.add("billing")
+        with running(alert_settings(tmp_path, text), clock) as alerts:
+            for _ in range(40):
+                fleet.pass_time(10)
+                alerts.sees(fleet)
+                if alerts.call(alerts.alerts.counts).open_incidents[CLUSTER]:
+                    break
+            eventually(lambda: len(receiver.notices) == 1, "the objective that is missed")
+            fleet.slow.clear()
+            fleet.pass_time(30)
+            alerts.sees(fleet)
+            eventually(lambda: len(receiver.notices) == 2, "the end")
+
+    opened, ended = receiver.notices
+    assert (opened["group"], opened["event"], ended["event"]) == ("billing", "open", "close")
+    assert opened["verdict"]["objective"].endswith("allowed are 10 min")
+    assert ended["verdict"]["total_lag"] == 0

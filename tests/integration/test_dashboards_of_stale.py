@@ -1,0 +1,100 @@
+"""What the tables show while nothing is known of a cluster: their columns, with unknown in them."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from lagwatch.kafka.embedded.ports import LOOPBACK
+from lagwatch.metrics.metric import Format
+from tests.support.dashboards import RULES, boards, panels
+from tests.support.grafana_shows import Shown, shown
+from tests.support.prometheus import Prometheus, scraping
+from tests.support.scraped import Cluster, text
+from tests.support.waiting import eventually
+
+UNKNOWN = "unknown"
+CHOICES = {"cluster": "here", "group": "g", "topic": "t", "find": ".*"}
+
+
+@contextmanager
+def serving(body: str) -> Iterator[str]:
+    """Answers every request with this text; gives host:port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", Format.PROMETHEUS.value)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: object) -> None:
+            """Nothing: the test's output is for what fails."""
+
+    server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"{LOOPBACK}:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """Of a lagwatch whose only cluster is stale."""
+    cluster = Cluster(topics={"t": [(10, 100), (0, 50)]},
+                      commits={("g", "t", 0): 60, ("g", "t", 1): 50})  # fmt: skip
+    assert cluster.monitor.snapshot is not None
+    cluster.monitor.snapshot = replace(cluster.monitor.snapshot, stale=True)
+    folder: Path = tmp_path_factory.mktemp("stale")
+    with serving(text(cluster)) as target, scraping(target, folder, rules=RULES) as made:
+        eventually(lambda: bool(made.query("lagwatch_group_status")), "a scrape", timeout_s=30)
+        yield made
+
+
+def table(prometheus: Prometheus, board: str, title: str) -> Shown:
+    (panel,) = [
+        panel
+        for panel in panels(boards()[f"lagwatch-{board}"])
+        if (panel["title"], panel["type"]) == (title, "table")
+    ]
+    at_s = prometheus.last_scrape_s()
+    (seen,) = shown(prometheus, [panel], choices=CHOICES, at_s=at_s)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("board", "title", "known", "unknown"),
+    [
+        (
+            "fleet",
+            "Groups that are not OK",
+            [{"Cluster": "here", "Group": "g", "Status": "UNKNOWN"}],
+            ["Rule", "Cause", "Since", "Lag", "Time lag", "Members"],
+        ),
+        (
+            "group",
+            "Partitions",
+            [{"Topic": "t", "Partition": each, "Status": "UNKNOWN"} for each in ("0", "1")],
+            ["Lag", "Time lag", "Last commit", "Committed"],
+        ),
+        ("topic", "Groups", [{"Group": "g", "Partitions not OK": "2"}], ["Lag", "Time lag"]),
+    ],
+)
+def test_a_table_keeps_its_columns_and_says_unknown(
+    prometheus, board, title, known, unknown
+) -> None:
+    seen = table(prometheus, board, title)
+
+    assert {*known[0], *unknown} == {*seen["columns"]} - {"Bound"}
+    rows = [{name: row[name]["text"] for name in (*known[0], *unknown)} for row in seen["rows"]]
+    assert sorted(rows, key=str) == sorted(
+        [row | dict.fromkeys(unknown, UNKNOWN) for row in known], key=str
+    )

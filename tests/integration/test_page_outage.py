@@ -1,0 +1,546 @@
+"""The page in a real Chromium while clusters cannot be reached, without a Kafka behind it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lagwatch.config.alerts import MuteSettings
+from lagwatch.errors import NotFoundError
+from lagwatch.monitor import ClusterMonitor
+from lagwatch.notify.mutes import from_settings
+from lagwatch.ports.alerts import (
+    IncidentAsk,
+    IncidentRecord,
+    Mute,
+    NoticeAsk,
+    NoticeRecord,
+    PolicyRecord,
+)
+from lagwatch.ports.queries import ClusterHealth
+from lagwatch.query import SnapshotQueries
+from lagwatch_api import create_app
+from tests.support.api_doubles import NOW_MS, GivenSettings, RecordingCommands, cluster_health
+from tests.support.browser import Browser, browsing
+from tests.support.fleet import CLUSTER, Fleet, ShiftedClock
+from tests.support.many_groups import ROW, open_fleet
+from tests.support.relay import Relay, relaying
+from tests.support.serving import served
+from tests.support.waiting import eventually
+
+_REFUSED = (
+    "nothing listens at 127.0.0.1:1 (connection refused); is the broker up, and is the port in "
+    "clusters.dr-site.bootstrap right? (127.0.0.1:1/bootstrap: Connect to ipv4#127.0.0.1:1 failed: "
+    "Connection refused (after 0ms in state CONNECT, 546 identical error(s) suppressed))"
+)
+_LONG = "team." + "x" * 290 + ".orders"
+_SUMMARY = "#troubles summary"
+_TOTALS = "#totals > :not([hidden]):not(:empty)"
+_FOCUSED = "return document.activeElement.innerText"
+_TITLE = "return document.title"
+_HEIGHT = "return document.querySelector('#troubles').getBoundingClientRect().height"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with browsing() as opened:
+        yield opened
+
+
+class ConfiguredQueries(SnapshotQueries):
+    """Answers for the clusters of a configuration, which can change."""
+
+    removed = ""
+    """This cluster is not in it any more."""
+
+    def clusters(self) -> tuple[str, ...]:
+        return tuple(cluster for cluster in super().clusters() if cluster != self.removed)
+
+
+class Sites:
+    """Eight groups on a cluster, of which two have failed, and another cluster out of reach."""
+
+    def __init__(self) -> None:
+        self.clock = ShiftedClock()
+        groups = [f"group-{number}" for number in range(6)]
+        self.fleet = Fleet([*groups, "..", _LONG], self.clock)
+        self.fleet.fail("group-0", "group-1")
+        self.gone = False
+        self.url = ""
+        self.alerts = GivenAlerts()
+        away = ClusterMonitor("dr-site", self.fleet.monitor.settings)
+        moments = {CLUSTER: self.fleet.monitor, "dr-site": away}
+        self.queries = ConfiguredQueries(moments, health=self.health)
+
+    def health(self) -> tuple[ClusterHealth, ...]:
+        now_ms = self.clock.now_ms()
+        away = cluster_health(
+            "dr-site",
+            ready=False,
+            reason=f"offsets_topic: looking for __consumer_offsets: {_REFUSED}; "
+            "the backlog of commits has not been read yet",
+            unreachable=True,
+            since_ms=now_ms - 600_000,
+            data_age_s=600.0,
+            problems=(
+                "groups: a broker does not answer, the groups it coordinates are not listed",
+                f"offsets_topic: looking for __consumer_offsets: {_REFUSED}",
+                f"topics: listing topics: {_REFUSED}",
+            ),
+        )
+        here = cluster_health(CLUSTER, ready=True)
+        if self.gone:
+            here = replace(
+                here,
+                ready=False,
+                stale=True,
+                unreachable=True,
+                reason=f"connection: {_REFUSED}",
+                data_age_s=58.0,
+                since_ms=now_ms - 58_000,
+            )
+        return here, away
+
+
+class GivenAlerts:
+    """An `AlertsView` with two open incidents: of the cluster out of reach, and of a group."""
+
+    time_zone = "UTC"
+
+    def __init__(self) -> None:
+        of_cluster = IncidentRecord(
+            id="3f2a9c0d11e25b7a",
+            about="cluster",
+            cluster="dr-site",
+            group="",
+            policy="lagwatch",
+            severity="error",
+            since_ms=NOW_MS,
+            opened_ms=NOW_MS,
+            closed_ms=None,
+            notified_ms=None,
+            acknowledged_ms=None,
+            acknowledged_by="",
+            verdict={},
+            headline="No fresh data of it.",
+        )
+        of_group = replace(of_cluster, id="b7", about="group", cluster=CLUSTER, group="group-0")
+        self.open = {one.id: one for one in (of_cluster, of_group)}
+        self.in_force: list[Mute] = []
+
+    def incidents(self, ask: IncidentAsk) -> tuple[Sequence[IncidentRecord], str]:
+        return [one for one in self.open.values() if ask.group in {"", one.group}], ""
+
+    def incident(self, incident: str) -> IncidentRecord:
+        return self.open[incident]
+
+    def acknowledge(self, incident: str, *, author: str) -> IncidentRecord:
+        self.open[incident] = replace(
+            self.open[incident], acknowledged_ms=NOW_MS, acknowledged_by=author
+        )
+        return self.open[incident]
+
+    def notices(self, _: NoticeAsk) -> tuple[Sequence[NoticeRecord], str]:
+        return [], ""
+
+    def retry(self, message: str, *, to: str = "") -> int:
+        raise NotFoundError(kind="dead message", name=message + to)
+
+    def retry_channel(self, channel: str, *, to: str = "") -> int:
+        raise NotFoundError(kind="channel", name=channel + to)
+
+    def mutes(self) -> Sequence[Mute]:
+        return self.in_force
+
+    def mute(self, **order: object) -> Mute:
+        raise NotFoundError(kind="mute", name=str(order))
+
+    def unmute(self, mute: str) -> None:
+        raise NotFoundError(kind="mute", name=mute)
+
+    def policies(self) -> Sequence[PolicyRecord]:
+        return []
+
+    def policy_of(self, cluster: str, group: str, topics: Sequence[str]) -> Mapping[str, str]:
+        del cluster, group
+        return dict.fromkeys(topics or ("",), "")
+
+
+@contextmanager
+def _serving(browser: Browser, sites: Sites) -> Iterator[str]:
+    app = create_app(
+        sites.queries,
+        RecordingCommands(),
+        GivenSettings(),
+        alerts=sites.alerts,
+        hostname="h",
+        version="0",
+    )
+    with served(app) as server:
+        yield f"http://127.0.0.1:{server.port}/"
+        browser.open("about:blank")  # an open stream would hold the server up
+
+
+@pytest.fixture(scope="module")
+def sites() -> Sites:
+    return Sites()
+
+
+@pytest.fixture(scope="module")
+def url(browser: Browser, sites: Sites) -> Iterator[str]:
+    with _serving(browser, sites) as address:
+        sites.url = address
+        yield address
+
+
+@pytest.fixture
+def relay(browser: Browser, url: str) -> Iterator[Relay]:
+    """The way to the server, which can be cut."""
+    with relaying(int(url.rstrip("/").rpartition(":")[2])) as between:
+        yield between
+        browser.open("about:blank")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [(1280, 800), (390, 844)], ids=["desktop", "phone"])
+def test_an_unreachable_cluster_takes_one_line_and_says_the_rest_on_demand(
+    browser: Browser, url: str, size: tuple[int, int], scheme: str, tmp_path: Path
+) -> None:
+    browser.look(*size, scheme)
+
+    open_fleet(browser, url)
+
+    assert browser.text(_SUMMARY).startswith("dr-site: unreachable since ")
+    assert browser.run(_HEIGHT) < 45
+    assert len(browser.texts(ROW)) == 8
+    browser.picture(tmp_path / "closed.png")
+    browser.click(_SUMMARY)
+    lines = browser.texts("#troubles li")
+    assert sum("nothing listens" in line for line in lines) == 1
+    assert any("are not listed" in line for line in lines)
+    assert browser.barriers() == []
+    assert browser.run("return document.body.scrollWidth") <= size[0]
+    browser.picture(tmp_path / "open.png")
+
+
+def test_several_clusters_out_of_reach_share_the_line(
+    browser: Browser, sites: Sites, url: str
+) -> None:
+    browser.look(390, 844, "light")
+    open_fleet(browser, url)
+
+    sites.gone = True
+    eventually(lambda: "2 clusters" in browser.text(_SUMMARY), "both are named")
+    said, height = browser.text(_SUMMARY), browser.run(_HEIGHT)
+    sites.gone = False
+    eventually(lambda: "2 clusters" not in browser.text(_SUMMARY), "one is back")
+
+    assert said.startswith("2 clusters without fresh data: ")
+    assert f"{CLUSTER} (unreachable since " in said
+    assert "dr-site (unreachable since " in said
+    assert height < 45
+
+
+def test_totals_follow_search_and_filters(browser: Browser, url: str) -> None:
+    browser.look(1280, 800, "light")
+    open_fleet(browser, f"{url}?q=group-1")
+    found = browser.texts(_TOTALS)
+    open_fleet(browser, f"{url}?status=ERR")
+    by_status = browser.texts(_TOTALS)
+    browser.open(f"{url}?cluster=dr-site")
+    eventually(lambda: browser.texts(_TOTALS) == ["dr-site: unknown"], "nothing is known of it")
+
+    assert found == ["1 in error", "0 ok", "dr-site: unknown"]
+    assert by_status == ["2 in error", "6 ok", "dr-site: unknown"]
+
+
+@pytest.mark.usefixtures("url")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [(1280, 800), (390, 844)], ids=["desktop", "phone"])
+def test_totals_of_a_cluster_that_cannot_be_reached_are_marked_as_old(
+    browser: Browser, sites: Sites, size: tuple[int, int], scheme: str, tmp_path: Path
+) -> None:
+    browser.look(*size, scheme)
+    open_fleet(browser, sites.url)
+
+    sites.gone = True
+    eventually(
+        lambda: browser.texts(_TOTALS)[:2] == ["2 in error (old)", "6 ok (old)"], "both are old"
+    )
+    marked = browser.run("return document.querySelectorAll('.total[data-stale]').length")
+    barriers = browser.barriers()
+    browser.picture(tmp_path / "old.png")
+    sites.gone = False
+    eventually(lambda: browser.texts(_TOTALS)[:2] == ["2 in error", "6 ok"], "fresh again")
+
+    assert marked == 2
+    assert barriers == []
+    assert browser.run("return document.body.scrollWidth") <= size[0]
+
+
+def test_the_list_of_an_unreachable_cluster_says_since_when_and_why(
+    browser: Browser, url: str
+) -> None:
+    browser.look(1280, 800, "light")
+
+    browser.open(f"{url}?cluster=dr-site")
+
+    eventually(lambda: "dr-site: unreachable since " in browser.text("#shown"), "it is explained")
+    assert "nothing listens at 127.0.0.1:1" in browser.text("#shown")
+    assert "Its groups are not known." in browser.text("#shown")
+
+
+def test_by_cluster_an_unreachable_one_is_listed_and_opens_the_details(
+    browser: Browser, url: str, tmp_path: Path
+) -> None:
+    browser.look(1280, 800, "dark")
+    open_fleet(browser, f"{url}?view=cluster")
+
+    headings = browser.texts(f"{ROW} .heading")
+    browser.picture(tmp_path / "by-cluster.png")
+    browser.click(".heading[data-heading=dr-site]")
+
+    assert headings[0].startswith("dr-site · unreachable since ")
+    assert headings[1].startswith(f"{CLUSTER} · 8 groups, 2 in trouble")
+    assert browser.run("return document.querySelector('#troubles details').open") is True
+    assert browser.barriers() == []
+
+
+def test_the_incident_of_a_cluster_is_acknowledged_where_its_outage_is_shown(
+    browser: Browser, url: str, tmp_path: Path
+) -> None:
+    browser.look(390, 844, "light")
+    open_fleet(browser, url)
+    browser.click(_SUMMARY)
+    eventually(lambda: bool(browser.texts("#troubles .list button")), "it can be acknowledged")
+    browser.picture(tmp_path / "incident.png")
+
+    browser.click("#troubles .list button")
+
+    eventually(lambda: "acknowledged" in browser.text("#troubles .list"), "it is acknowledged")
+    assert browser.texts("#troubles .list button") == []
+    assert browser.text("#troubles [role=status]").startswith("Acknowledged: ")
+    eventually(
+        lambda: browser.run("return document.activeElement.tagName") == "SUMMARY",
+        "the focus stays there",
+    )
+    assert browser.barriers() == []
+
+
+def test_the_light_tells_that_one_cluster_is_fresh(browser: Browser, url: str) -> None:
+    browser.look(1280, 800, "light")
+
+    open_fleet(browser, url)
+
+    assert browser.text("#live").startswith("1 of 2 clusters live · data ")
+    assert browser.run("return document.querySelector('#live').dataset.state") == "partly"
+
+
+def test_a_group_whose_name_is_two_dots_can_be_opened(browser: Browser, url: str) -> None:
+    browser.open(f"{url}?group=..&of={CLUSTER}")
+
+    eventually(lambda: browser.text("#g-mark") == "OK", "its verdict is shown")
+    assert browser.text("#group-name") == ".."
+
+
+def test_a_long_name_leaves_the_verdict_on_the_phone_and_is_whole_on_demand(
+    browser: Browser, url: str, tmp_path: Path
+) -> None:
+    browser.look(390, 844, "light")
+    browser.open(f"{url}?group={_LONG}&of={CLUSTER}")
+    eventually(lambda: browser.text("#g-mark") == "OK", "its verdict is shown")
+    height = "return document.querySelector('#group-name').getBoundingClientRect().height"
+
+    clamped, top = (
+        browser.run(height),
+        browser.run("return document.querySelector('#g-verdict').getBoundingClientRect().top"),
+    )
+    browser.picture(tmp_path / "clamped.png")
+    browser.click("#whole-name")
+
+    assert clamped < 70
+    assert top < 400
+    assert browser.run(height) > 150
+    assert browser.run("return document.activeElement.id") == "group-name"
+    assert browser.run("return document.body.scrollWidth") <= 390
+
+
+def test_a_mute_is_offered_only_for_a_group_that_is_known(browser: Browser, url: str) -> None:
+    browser.look(1280, 800, "light")
+    browser.open(f"{url}?group=never-seen&of={CLUSTER}")
+    eventually(lambda: "not known" in browser.text("#g-sentence"), "it is not known")
+    eventually(lambda: browser.text("#incident-list") != "", "its incidents are")
+    seen = "return document.querySelector('#mute').checkVisibility()"
+    offered = [browser.run(seen)]
+    browser.open(f"{url}?group=group-0&of={CLUSTER}")
+    eventually(lambda: browser.text("#incident-list") != "", "its incidents are known")
+    offered.append(browser.run(seen))
+
+    assert offered == [False, True]
+
+
+def test_the_focus_stays_where_an_incident_was_acknowledged(browser: Browser, url: str) -> None:
+    browser.open(f"{url}?group=group-0&of={CLUSTER}")
+    eventually(lambda: bool(browser.texts("#incident-list button")), "it can be acknowledged")
+
+    browser.click("#incident-list button")
+
+    eventually(lambda: browser.texts("#incident-list button") == [], "it is acknowledged")
+    eventually(
+        lambda: browser.run("return document.activeElement.id") == "mute-said", "the focus stays"
+    )
+
+
+def test_a_cluster_that_was_removed_goes_from_an_open_page(
+    browser: Browser, sites: Sites, relay: Relay
+) -> None:
+    browser.look(1280, 800, "light")
+    open_fleet(browser, f"http://127.0.0.1:{relay.port}/")
+    eventually(lambda: "of 2 clusters" in browser.text("#live"), "both clusters are there")
+
+    relay.cut()
+    eventually(lambda: "connection lost" in browser.text("#live"), "the loss is reported")
+    sites.queries.removed = CLUSTER
+    try:
+        relay.mend()
+        eventually(lambda: browser.texts(ROW) == [], "its groups go")
+        totals = browser.texts(_TOTALS)
+        clusters = browser.texts("#cluster option")
+    finally:
+        sites.queries.removed = ""
+
+    assert totals == ["dr-site: unknown"]
+    assert clusters == ["All clusters", "dr-site"]
+
+
+def test_totals_and_title_are_marked_as_old_while_lagwatch_is_away(
+    browser: Browser, relay: Relay
+) -> None:
+    browser.look(1280, 800, "light")
+    open_fleet(browser, f"http://127.0.0.1:{relay.port}/")
+    before = browser.run(_TITLE)
+
+    relay.cut()
+    eventually(
+        lambda: browser.texts(_TOTALS)[:2] == ["2 in error (old)", "6 ok (old)"], "both are old"
+    )
+    away = browser.run(_TITLE)
+    browser.type("#q", "group")  # what is searched then is as old
+    eventually(lambda: browser.texts(_TOTALS)[1] == "4 ok (old)", "the totals follow")
+    searched = browser.run(_TITLE)
+    relay.mend()
+    eventually(lambda: browser.texts(_TOTALS)[:2] == ["2 in error", "4 ok"], "fresh again")
+
+    assert [before, away, searched] == ["(2) lagwatch", "(2 old) lagwatch", "(2 old) lagwatch"]
+    assert browser.run(_TITLE) == "(2) lagwatch"
+
+
+_PATTERNS = (
+    *("", "oup", "^group", "group-[01]$", "GROUP", "(?i)GROUP", r"\Agroup-0\Z", r"\\A", "(?a)p-0"),
+    *(r"(?P<one>x)(?P=one)", "^x*$", "-0|-5", r"team\.x"),
+)
+
+
+def test_mutes_of_the_configuration_are_shown_on_the_groups_that_the_server_mutes(
+    browser: Browser, sites: Sites, url: str
+) -> None:
+    times = {"reason": "r", "starts": "2020-01-01T00:00", "ends": "2100-01-01T00:00"}
+    settings = [MuteSettings(group=pattern, **times) for pattern in _PATTERNS]
+    rules = [from_settings(f"m{index}", each) for index, each in enumerate(settings)]
+    mutes = [
+        Mute(
+            id=rule.id,
+            cluster=rule.cluster.pattern,
+            group=rule.group.pattern,
+            reason=rule.reason,
+            author="",
+            starts_ms=0,
+            ends_ms=NOW_MS,
+            active=True,
+        )
+        for rule in rules
+    ]
+    groups = list(sites.fleet.groups)
+    browser.look(1280, 800, "light")
+    sites.alerts.in_force = mutes
+    try:
+        browser.open(url)
+        shown = browser.run(
+            "const { Alerts } = await import('/ui/alerts.js');"
+            "const alerts = new Alerts();"
+            "await alerts.refresh();"
+            "return alerts.mutes.map((one) =>"
+            " given[1].filter((group) => one.matches(given[0], group)))",
+            CLUSTER,
+            groups,
+        )
+        sites.alerts.in_force = mutes[3:4]
+        open_fleet(browser, f"{url}?sort=group&q=group-")
+        eventually(lambda: "muted" in browser.texts(ROW)[0], "the list shows it")
+        marked = ["muted" in row for row in browser.texts(ROW)]
+    finally:
+        sites.alerts.in_force = []
+
+    covered = [[group for group in groups if rule.covers(CLUSTER, group)] for rule in rules]
+    assert dict(zip(_PATTERNS, shown, strict=True)) == dict(zip(_PATTERNS, covered, strict=True))
+    assert marked == [True, True, False, False, False, False]
+
+
+def test_partitions_in_error_come_before_all_others(browser: Browser, url: str) -> None:
+    browser.open(url)
+    statuses = ["OK", "UNKNOWN", "WARN", "STOP", "ERR"]
+
+    worst_first = browser.run(
+        "const { byBadness } = await import('/ui/group.js');"
+        "const all = given[0].map((status, index) => ({ status, lag: 100 - index }));"
+        "return all.sort(byBadness).map((one) => one.status)",
+        statuses,
+    )
+
+    assert worst_first == statuses[::-1]
+
+
+def test_a_search_without_matches_says_so_while_a_cluster_is_out_of_reach(
+    browser: Browser, url: str
+) -> None:
+    open_fleet(browser, url)
+
+    browser.type("#q", "no-such-group")
+
+    eventually(lambda: browser.texts(ROW) == [], "nothing is found")
+    assert browser.text("#shown").startswith("No group matches.")
+
+
+def test_escape_in_a_shared_link_leads_to_the_list_and_to_the_row(
+    browser: Browser, url: str
+) -> None:
+    browser.look(1280, 800, "light")
+    browser.open("about:blank")
+    browser.open(f"{url}?group=group-3&of={CLUSTER}&q=group&topic=orders&partition=3")
+    eventually(lambda: browser.text("#g-mark") == "OK", "its verdict is shown")
+
+    browser.press("\ue00c")  # escape
+
+    eventually(lambda: len(browser.texts(ROW)) == 6, "the list is shown")
+    eventually(lambda: browser.run(_FOCUSED) == "group-3", "its row has the focus")
+    assert browser.url == f"{url}?q=group"
+
+
+def test_escape_in_a_group_opened_from_the_list_goes_back_to_its_row(
+    browser: Browser, url: str
+) -> None:
+    browser.look(1280, 800, "light")
+    open_fleet(browser, f"{url}?sort=group")
+    steps = browser.run("return history.length")
+
+    browser.click(f"{ROW}[data-index='5'] a")
+    eventually(lambda: browser.text("#g-mark") != "", "its verdict is shown")
+    opened = browser.text("#group-name")
+    browser.click(".heat button")  # what is chosen in the group is no step of its own
+    browser.press("\ue00c")  # escape
+
+    eventually(lambda: browser.run(_FOCUSED) == opened, "its row has the focus")
+    assert browser.url == f"{url}?sort=group"
+    assert browser.run("return history.length") == steps + 1

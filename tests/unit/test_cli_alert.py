@@ -1,0 +1,171 @@
+"""Lists of incidents, notices and mutes: names of any length, and times as notices write them."""
+
+import json
+import re
+from datetime import datetime
+
+import pytest
+from typer.testing import CliRunner
+
+from lagwatch.cli import app
+from lagwatch.cli.listing import listing
+from lagwatch.clock import SystemClock
+from tests.support.receiver import Reply, receiving
+
+LONG = "team-a." + "x" * 280 + ".orders"
+AT_MS = 1_800_000_000_000
+
+
+def incident(group: str) -> dict:
+    return {
+        "id": "3f2a9c0d11e25b7a",
+        "about": "group",
+        "cluster": "prod",
+        "group": group,
+        "severity": "error",
+        "since_ms": AT_MS,
+        "closed_ms": None,
+        "acknowledged_ms": None,
+        "verdict": {"rule": "stopped"},
+    }
+
+
+def mute() -> dict:
+    return {
+        "id": "m1",
+        "cluster": "",
+        "group": LONG,
+        "matching": 1,
+        "active": True,
+        "ends_ms": AT_MS,
+        "author": "anna",
+        "reason": "deploying",
+    }
+
+
+def lines(words: str, *answers: dict) -> list[str]:
+    """What a command prints when a server gives these answers in turn."""
+    with receiving(*(Reply(body=json.dumps(answer)) for answer in answers)) as server:
+        done = CliRunner().invoke(app, ["alert", *words.split(), "--url", server.url])
+    assert done.exit_code == 0, done.output
+    return done.stdout.splitlines()
+
+
+NOTICE = {
+    "channel": "chat",
+    "state": "dead",
+    "event": "open",
+    "cluster": "prod",
+    "group": LONG,
+    "at_ms": AT_MS,
+    "attempts": 1,
+    "message": "m",
+    "last_error": "400 Bad Request",
+}
+
+
+@pytest.mark.parametrize(
+    ("what", "answer"),
+    [
+        ("incidents", {"incidents": [incident(LONG), incident("billing")]}),
+        ("notices", {"notices": [NOTICE]}),
+        ("mute list", {"mutes": [mute()]}),
+    ],
+)
+def test_in_a_pipe_each_row_is_a_whole_line_and_a_long_name_pads_no_other(what, answer) -> None:
+    shown = lines(what, answer)
+
+    assert LONG in shown[1]
+    assert all(len(each) < 200 for each in shown if LONG not in each)
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_on_a_narrow_terminal_nothing_is_cut(width: int) -> None:
+    ids = "3f2a9c0d11e25b7a", "0123456789abcdef0123456789abcdef"
+    titles = ("id", "what", "severity", "message", "reason")
+    rows = [(ids[0], "prod/" + LONG, "error", ids[1], "a broker that is away for long " * 4)]
+
+    shown = listing(titles, rows, first=("id", "what", "severity"), width=width)
+
+    assert shown[0] == f"{ids[0]}  prod/{LONG}  error"
+    assert any(ids[1] in line for line in shown[1:])
+    assert all(line.startswith("    ") for line in shown[1:])
+    assert max(map(len, shown[1:])) <= width
+    assert " ".join(" ".join(shown[1:]).split()).endswith("a broker that is away for long")
+
+
+def test_on_a_wide_terminal_a_list_is_a_table() -> None:
+    shown = listing(("id", "by"), [("a", "anna"), ("bcd", "bob")], first=("id",), width=80)
+
+    assert shown == ["id   by", "a    anna", "bcd  bob"]
+
+
+def test_mutes_end_at_the_time_that_notices_would_write() -> None:
+    known = {"mutes": [mute()], "time_zone": "Asia/Tokyo"}
+
+    listed = lines("mute list", known)
+    added = lines("mute add billing --for 2h --reason x", mute(), known)
+
+    assert "2027-01-15 17:00:00 JST" in listed[1]
+    assert "until 2027-01-15 17:00:00 JST" in added[0]
+
+
+def test_a_single_notice_is_one() -> None:
+    assert lines("retry 3f2a", {"notices": 1}) == ["1 notice sent again"]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "said"),
+    [
+        ({"status": "OK", "rule": "progressing", "objective": "9 min behind"}, "9 min behind"),
+        ({"status": "ERR", "rule": "stopped", "objective": "9 min behind"}, "stopped; 9 min"),
+        ({"status": "OK", "rule": "progressing"}, "  -"),
+    ],
+)
+def test_an_incident_is_never_explained_by_a_rule_that_is_good(verdict, said) -> None:
+    shown = lines("incidents", {"incidents": [incident("billing") | {"verdict": verdict}]})
+
+    assert said in "\n".join(shown)
+    assert "progressing" not in "\n".join(shown)
+
+
+@pytest.mark.parametrize("what", ["incidents", "notices"])
+def test_a_list_that_is_cut_says_how_many_more_there_are(what) -> None:
+    entry = incident("billing") if what == "incidents" else NOTICE
+    pages = [{what: [entry] * number, "next": after} for number, after in ((2, "c"), (3, "d"))]
+
+    cut = lines(f"{what} --limit 2", *pages, {what: [entry], "next": ""})
+    whole = lines(f"{what} --limit 1", {what: [entry], "next": ""})
+
+    assert cut[-1] == "… and 4 more: --limit 6"
+    assert len(cut) == 1 + 2 + 1
+    assert len(whole) == 1 + 1
+
+
+def test_a_limit_beyond_a_page_asks_for_as_many_pages_as_it_needs() -> None:
+    pages = [{"incidents": [incident("billing")] * 1000, "next": "c"}]
+
+    shown = lines("incidents --limit 1500", *pages, {"incidents": [incident("a")], "next": ""})
+
+    assert len(shown) == 1 + 1001
+
+
+def test_the_sample_of_a_channel_looks_as_its_notices_would(tmp_path) -> None:
+    config = tmp_path / "lagwatch.toml"
+    with receiving(Reply(body="ok"), Reply(body="ok")) as server:
+        config.write_text(
+            '[clusters.here]\nbootstrap = ["localhost:1"]\n[alerts]\ntime_zone = "Asia/Tokyo"\n'
+            'page_url = "https://lag.example.com"\n'
+            f'[alerts.slack.ops]\nwebhook_url = "{server.url}"\n'
+        )
+        done = CliRunner().invoke(app, ["alert", "test", "--close", "-c", str(config)])
+        ended_by_ms = SystemClock().now_ms()
+        opening, end = (json.dumps(request.json) for request in server.taken)
+
+    ended = re.search(r"from ([-0-9: ]+) JST to ([-0-9: ]+) JST, for 2 min 30 s", end)
+    assert done.exit_code == 0, done.output
+    assert "JST" in opening
+    assert "https://lag.example.com/?group=lagwatch-sample&of=sample" in opening
+    assert ended is not None
+    assert datetime.fromisoformat(f"{ended[2]}+09:00").timestamp() * 1000 <= ended_by_ms
+    assert "could not be reached" not in end
