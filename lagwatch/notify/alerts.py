@@ -352,6 +352,9 @@ class Alerts:
         self._dispatcher.try_now(to or channel)
         return count
 
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
     def mutes(self) -> Sequence[Mute]:
         now_ms = self._clock.now_ms()
         configured = self._settings.alerts.mutes

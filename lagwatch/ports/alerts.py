@@ -181,6 +181,10 @@ class AlertsView(Protocol):
         """Queue again all that a channel has given up; with `to`, what waits for it as well."""
         ...
 
+    def now_ms(self) -> int:
+        """The instant by the clock that begins and ends mutes."""
+        ...
+
     def mutes(self) -> Sequence[Mute]:
         """Those that are open or still to come."""
         ...

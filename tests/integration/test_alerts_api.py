@@ -288,6 +288,17 @@ def test_mutes_are_made_listed_and_ended(alerts) -> None:
     assert (ended.status_code, again.status_code) == (204, 404)
 
 
+def test_a_mute_begins_by_the_clock_of_the_alerts(alerts, clock) -> None:
+    clock.ahead_ms += 3_600_000
+    order = {"group": "billing", "reason": "deploying", "duration_s": 60}
+
+    made = ask(alerts, "POST", "/mutes", json=order).json()
+
+    assert made["active"] is True
+    assert abs(made["starts_ms"] - clock.now_ms()) < 30_000
+    assert ask(alerts, "GET", "/mutes").json()["mutes"][1] == made
+
+
 def test_the_policies_in_effect_and_whose_is_whose(alerts) -> None:
     policies = ask(alerts, "GET", "/policies").json()["policies"]
     mine = ask(alerts, "GET", "/policy?cluster=here&group=billing&topic=a&topic=b").json()

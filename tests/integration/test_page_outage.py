@@ -151,6 +151,9 @@ class GivenAlerts:
     def retry_channel(self, channel: str, *, to: str = "") -> int:
         raise NotFoundError(kind="channel", name=channel + to)
 
+    def now_ms(self) -> int:
+        return NOW_MS
+
     def mutes(self) -> Sequence[Mute]:
         return self.in_force
 

@@ -1,6 +1,5 @@
 """`/api/v1/alerts`: incidents, notices, mutes and the policies in effect."""
 
-import time
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
@@ -196,7 +195,7 @@ def _mutes(routes: APIRouter, alerts: AlertsView) -> None:
 
     @routes.post("/mutes", summary="Mute a group, a cluster or all", status_code=201)
     async def mute(order: MuteOrder, request: Request) -> Mute:
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = alerts.now_ms()
         starts_ms = now_ms if order.starts_ms is None else order.starts_ms
         ends_ms = starts_ms + round(order.duration_s * 1000)
         if ends_ms <= now_ms:
