@@ -99,6 +99,11 @@ def _detail(point: _Point) -> Any:  # noqa: ANN401 JSON of the server
     return json.loads(point["detail"] or "null")
 
 
+def _lost(point: _Point) -> str:
+    exact = (_detail(point) or {}).get("exact", True)
+    return "" if exact else "at most "
+
+
 def _storm(point: _Point) -> str:
     number = f": {point['count']} within 5 min" if point["after"] == "began" else ""
     return f"rebalance storm {point['after']}{number}"
@@ -123,7 +128,7 @@ _WORDS: Final[Mapping[str, Callable[[_Point], str]]] = {
     "topic_recreated": lambda _: "the topic was deleted and made anew",
     "partitions_added": lambda it: f"{it['after']} partitions instead of {it['before']}",
     "records_lost": lambda it: (
-        f"{counted(it['count'], 'message')} deleted before the group read them"
+        f"{_lost(it)}{counted(it['count'], 'message')} deleted before the group read them"
     ),
 }
 """Event → its sentence."""

@@ -258,7 +258,15 @@ class Admission:
 
     def _note_resets(self, commits: CommitColumns, before: Int64, now_ms: EpochMs) -> None:
         """Offsets that were set while their group had no members."""
-        found = set_while_empty(self._live.groups.membership, commits.row, before, commits.offset)
+        rows, awaited = commits.row, self._watch.awaited
+        found = set_while_empty(
+            self._live.groups.membership, rows, before, commits.offset, unknown=bool(awaited)
+        )
+        if awaited and found.size:
+            # a replay: many commits of few rows
+            identity = self._live.table.identity
+            hers = [row for row in np.unique(rows[found]).tolist() if identity(row)[0] in awaited]
+            found = found[np.isin(rows[found], hers)]
         if found.size:
             self._watch.moved(
                 [self._live.table.identity(row) for row in commits.row[found].tolist()],

@@ -124,6 +124,7 @@ def _state(monitor: ClusterMonitor, kept: KeptState) -> Mapping[str, object]:
         "missing_since": kept.missing_since,
         "listed": sorted(kept.listed),
         "uncommitted": monitor.groups.uncommitted,
+        "resting": monitor.resting,
         "gaps": monitor.history.gaps,
         "clocks": monitor.pace.clocks,
         "skew": monitor.skew.seen,
@@ -160,10 +161,12 @@ def restore(monitor: ClusterMonitor, parts: Sequence[Part], *, offsets_topic: st
         _put(monitor, place, part)
         place += part["group"].size
     monitor.groups.remember(names["groups"], map(tuple, state["uncommitted"]))
+    # absent in checkpoints of earlier versions
+    monitor.restore_resting(map(tuple, state.get("resting", ())))
     for part in middle:
         if "story" in part:
             told = orjson.loads(part["story"].tobytes())
-            monitor.story.restore(GroupEvent(**each) for each in told)
+            monitor.restore_story(GroupEvent(**each) for each in told)
     monitor.restored_rows()
 
 

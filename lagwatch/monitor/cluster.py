@@ -1,7 +1,8 @@
 """One cluster: takes reports in, judges in rounds, publishes the snapshot."""
 
+import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,7 @@ from lagwatch.core.model import (
     OpenTransaction,
     RuleSet,
 )
+from lagwatch.core.record import EventName
 from lagwatch.core.rows import Around, RowFacts
 from lagwatch.core.snapshot import ClusterSnapshot, TopicColumns
 from lagwatch.core.watching import Unwatched
@@ -31,7 +33,7 @@ from lagwatch.monitor.story import Story
 from lagwatch.monitor.topic_follower import TopicFollower
 from lagwatch.monitor.topics import with_offsets
 from lagwatch.ports import reports
-from lagwatch.ports.queries import Loss
+from lagwatch.ports.queries import GroupEvent, Loss
 from lagwatch.ports.reports import (
     Backlog,
     CollectorFacts,
@@ -321,6 +323,33 @@ class ClusterMonitor:
             offsets_topic_id=kept.offsets_topic_id,
             groups=kept.listed,
         )
+
+    @property
+    def resting(self) -> list[tuple[str, int, bool]]:
+        """See `GroupWatch.resting`."""
+        return self._watch.resting
+
+    def restore_resting(self, resting: Iterable[tuple[str, int, bool]]) -> None:
+        """Begin with the groups that an earlier process knew to have no members."""
+        self._watch.restore(resting)
+
+    def restore_story(self, events: Iterable[GroupEvent]) -> None:
+        """Begin with events of an earlier process; after the rows, which were captured earlier.
+
+        A loss that its row does not count yet is left out: it will be found again.
+        """
+        self.story.restore(event for event in events if not self._uncounted(event))
+
+    def _uncounted(self, event: GroupEvent) -> bool:
+        """Is it a loss that was found after its row was captured?"""
+        if event.event != EventName.RECORDS_LOST or event.topic is None or event.partition is None:
+            return False
+        row = self.table.row_of((event.group, event.topic, event.partition))
+        if row is None:
+            return False
+        # absent in checkpoints of earlier versions
+        end: int = json.loads(event.detail)["end"] if event.detail else UNKNOWN
+        return bool(self.setbacks.counted_until(np.array([row]))[0] < end)
 
     def restored_rows(self) -> None:
         """Learn from the rows, which were put in, who has never committed."""

@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -93,6 +93,30 @@ class GroupWatch:
         self._left: dict[str, dict[str, int]] = {}
         """Topic → groups whose offsets of it were removed → when; the newest topic last."""
         self._sees_rebalances = True
+        self._began_ms = -1
+        """When groups were first described; commits before it come from a replay."""
+
+    # checkpoints
+
+    @property
+    def resting(self) -> list[tuple[str, int, bool]]:
+        """Groups without members: since when, and had they any? What a checkpoint keeps."""
+        return [
+            (group, known.empty_ms, known.had_members)
+            for group, known in self._groups.items()
+            if known.empty_ms >= 0
+        ]
+
+    def restore(self, resting: Iterable[tuple[str, int, bool]]) -> None:
+        """Begin with the groups that an earlier process knew to have no members."""
+        for group, empty_ms, had_members in resting:
+            known = self._groups[group]
+            known.empty_ms, known.had_members = empty_ms, had_members
+
+    @property
+    def awaited(self) -> Collection[str]:
+        """Groups that had no members before a restart, as long as none is described since."""
+        return self._groups if self._began_ms < 0 else ()
 
     # members
 
@@ -100,9 +124,16 @@ class GroupWatch:
         """Compare with what was described before."""
         counted = report.rebalances or {}
         self._sees_rebalances = report.rebalances is not None
+        if self._began_ms < 0:
+            self._began_ms = now_ms
         for group, number in counted.items():
-            self._add(now_ms, group, EventName.REBALANCE, count=number, to_record=False)
-            self._groups[group].rebalances.append((now_ms, number))
+            known = self._groups[group]
+            if known.empty_ms >= 0:
+                known.empty_ms = now_ms  # members came meanwhile, and may have set its offsets
+                known.moved.clear()
+            if number:
+                self._add(now_ms, group, EventName.REBALANCE, count=number, to_record=False)
+                known.rebalances.append((now_ms, number))
         for info in report.groups:
             # a state that the client library has no word for comes with the members
             if info.state != "Unknown" or info.members:
@@ -246,22 +277,26 @@ class GroupWatch:
         touched = set()
         for place, was, is_now, commit_ms in zip(places, before, after, at_ms, strict=True):
             known = self._groups[place[0]]
-            set_by_hand = is_now < was or (known.had_members and self._sees_rebalances)
-            if 0 <= known.empty_ms < commit_ms and set_by_hand:
+            by_hand = is_now < was or (known.had_members and self._sees_rebalances)
+            if 0 <= known.empty_ms < commit_ms and by_hand:
                 known.moved.append((place, was, is_now, commit_ms))
                 touched.add(place[0])
         for group in sorted(touched):
             known = self._groups[group]
-            seen_since = max(commit_ms for *_, commit_ms in known.moved) <= known.seen_empty_ms
-            if seen_since and known.info is not None:
+            newest_ms = max(commit_ms for *_, commit_ms in known.moved)
+            # of a replay it shows later whether members came meanwhile
+            if self._began_ms <= newest_ms <= known.seen_empty_ms and known.info is not None:
                 self._confirm(known, known.info, now_ms, rebalanced=False)
 
     def _confirm(self, known: _Group, now: GroupInfo, now_ms: EpochMs, *, rebalanced: bool) -> None:
         moved, known.moved = known.moved, []
         if not moved or now.members or rebalanced:
             return
+        by_hand = known.had_members and self._sees_rebalances
         by_topic: defaultdict[str, dict[int, tuple[int, int]]] = defaultdict(dict)
         for (_, topic, partition), was, is_now, _ in moved:
+            if not (by_hand or is_now < was):
+                continue
             first, _ = by_topic[topic].get(partition, (was, is_now))
             by_topic[topic][partition] = first, is_now
         for topic, partitions in sorted(by_topic.items()):
@@ -327,6 +362,7 @@ class GroupWatch:
                 topic=loss.topic,
                 partition=loss.partition,
                 count=loss.messages,
+                detail=_json({"first": loss.first, "end": loss.end, "exact": loss.exact}),
                 to_record=False,
             )
 
@@ -363,9 +399,15 @@ class GroupWatch:
         self._story.add(GroupEvent(at_ms=at_ms, group=group, event=name.value, **values))  # type: ignore[arg-type]  # names and types as in `GroupEvent`
 
 
-def set_while_empty(membership: NDArray[np.int8], rows: Rows, before: Int64, after: Int64) -> Rows:
-    """Positions in these columns of rows whose group has no members and whose offset changed."""
-    empty = membership[rows] == Membership.EMPTY
+def set_while_empty(
+    membership: NDArray[np.int8], rows: Rows, before: Int64, after: Int64, *, unknown: bool
+) -> Rows:
+    """Positions in these columns of rows whose group has no members and whose offset changed.
+
+    `unknown`: also of those whose members are not known.
+    """
+    kind = membership[rows]
+    empty = (kind == Membership.EMPTY) | (unknown & (kind == Membership.UNKNOWN))
     return np.flatnonzero(empty & (before >= 0) & (before != after))
 
 

@@ -145,7 +145,8 @@ class Groups:
             self.rebalances = None
         else:
             self.rebalances = self.rebalances or Counter()
-            self.rebalances.update(report.rebalances)
+            # 0: members came or went before the start, nobody knows how often
+            self.rebalances.update({g: number for g, number in report.rebalances.items() if number})
 
     def drop(self, group: str) -> None:
         """Forget a group that is gone."""

@@ -11,6 +11,10 @@ from lagwatch.monitor.cluster import ClusterMonitor
 from lagwatch.ports.progress import Positions, Taken
 from lagwatch.ports.reports import Progress
 
+_AHEAD_MS: Final = 300_000
+"""So far may the clock of a reporter be ahead; what is later counts as now."""
+_OF_KAFKA: Final = frozenset({"classic", "connect", "consumer", "share", "simple", "streams"})
+"""Kinds of groups that Kafka keeps, which reported progress must not be taken for."""
 _MOST_UNSEEN: Final = 10_000
 """Partitions, counted from 0, of all topics that are not visible (yet)."""
 
@@ -47,7 +51,17 @@ class ReportedProgress:
                 f"[clusters.{cluster}.progress.{group}] reads the progress of {group!r}: report by "
                 "another name, or remove that section"
             )
+        if kind in _OF_KAFKA:
+            raise PositionError(
+                f"kind {kind!r} is one of Kafka's own groups: name what keeps the progress, as "
+                '"flink"'
+            )
         now_ms = self._clock.now_ms()
+        if at_ms is not None and at_ms > now_ms + _AHEAD_MS:
+            raise PositionError(
+                f"at_ms {at_ms} is {(at_ms - now_ms) // 1000} s ahead of lagwatch's clock: send "
+                "milliseconds since 1970, or no at_ms for now"
+            )
         taken_ms = now_ms if at_ms is None else min(at_ms, now_ms)
         kept_ms = monitor.settings.expire_ms
         if taken_ms < now_ms - kept_ms:

@@ -320,8 +320,14 @@ class RowTable:
 
     def has(self, identity: Identity) -> bool:
         """True if this group-partition has a row."""
+        return self.row_of(identity) is not None
+
+    def row_of(self, identity: Identity) -> int | None:
+        """The row of this group-partition; None if it has none."""
         group, topic, partition = identity
-        return bool((self._ids[2, self.of_group(group, topic)] == partition).any())
+        rows = self.of_group(group, topic)
+        found = rows[self._ids[2, rows] == partition]
+        return int(found[0]) if found.size else None
 
     def identity(self, row: int) -> Identity:
         """Group, topic and partition of a row in use."""

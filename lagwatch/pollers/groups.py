@@ -108,6 +108,10 @@ class GroupPoller:
         self._hot.add(name)
         self._wake.call()
 
+    def rebalanced_before(self, name: str) -> None:
+        """A replay shows that members came or went, but not how often."""
+        self._rebalances[name] += 0
+
     def committed(self, names: Iterable[str]) -> None:
         """Describe soon those of these groups that had no members when they were listed.
 

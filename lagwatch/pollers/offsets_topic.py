@@ -191,8 +191,9 @@ class OffsetsTopicPoller:
         self._tombstones.add(committing, now_s=self._around.clock.monotonic_s())
         for topic, topic_id, first_ms in self._named.new_in(decoded):
             self._around.topics.named(topic, topic_id, first_ms)
-        await self._send_commits(decoded, first_new_id)
+        # before the commits: offsets that members committed are not taken for a reset
         self._count_rebalances(ours)
+        await self._send_commits(decoded, first_new_id)
 
     async def _send_commits(self, decoded: Decoded, first_new_id: int) -> None:
         groups, topics, partitions = self._keys.since(first_new_id)
@@ -224,7 +225,7 @@ class OffsetsTopicPoller:
             self._around.groups.committed(known.groups[each] for each in set(known.group.tolist()))
 
     def _count_rebalances(self, records: Sequence[GroupRecord]) -> None:
-        """A new generation or epoch is a rebalance; those of the backlog are not counted."""
+        """A new generation or epoch is a rebalance; of the backlog it is not known how many."""
         for record in records:
             if record.generation is None:
                 continue
@@ -232,7 +233,9 @@ class OffsetsTopicPoller:
                 self._around.groups.is_kind(record.group, record.protocol.name.lower())
             before = self._generations.get(record.group)
             self._generations[record.group] = record.generation
-            if self._is_ready() and before != record.generation:
+            if not self._is_ready():
+                self._around.groups.rebalanced_before(record.group)
+            elif before != record.generation:
                 self._around.groups.rebalanced(record.group)
 
     def _is_ready(self) -> bool:

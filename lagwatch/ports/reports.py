@@ -146,8 +146,8 @@ class GroupsSeen:
     refused: tuple[str, ...] = ()
     """Groups that exist and whose DESCRIBE was refused."""
     rebalances: Mapping[str, int] | None = field(default_factory=dict)
-    """Rebalances seen since the last report, per group. None: offsets are polled, which does not
-    show them."""
+    """Rebalances seen since the last report, per group; 0: some before the start, not known how
+    many. None: offsets are polled, which does not show them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """A cluster that changes step by step, whose offsets topic can be read again from any position."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -154,7 +155,9 @@ class SteppedCluster:
             )
         )
 
-    def list_groups(self, *names: str, state: str = "Empty") -> None:
+    def list_groups(
+        self, *names: str, state: str = "Empty", rebalances: Mapping[str, int] = {}
+    ) -> None:
         self.groups = names
         infos = [
             GroupInfo(
@@ -162,7 +165,7 @@ class SteppedCluster:
             )
             for name in names
         ]
-        self.apply(GroupsSeen(groups=tuple(infos), complete=True))
+        self.apply(GroupsSeen(groups=tuple(infos), complete=True, rebalances=rebalances))
 
     def judge(self):
         return self.monitor.judge(EpochMs(self.now_ms))

@@ -186,6 +186,85 @@ def test_what_happened_to_a_group_is_still_known_and_recorded_once() -> None:
     assert cluster.monitor.story.take() == ()
 
 
+def _resting() -> SteppedCluster:
+    """A group whose member has committed 80 of 100 and left."""
+    cluster = begun()
+    cluster.grow("t", 100)
+    cluster.groups_hold("g", "t", 0)
+    cluster.commit("g", "t", 0, 80)
+    cluster.ends()
+    cluster.judge()
+    cluster.wait(5)
+    cluster.list_groups("g")
+    cluster.ends()
+    cluster.judge()
+    cluster.wait(5)
+    return cluster
+
+
+def _killed_after(cluster: SteppedCluster, offset: int, *, membership: int) -> list[str]:
+    """A commit that only the restarted process takes in; the names of the events then.
+
+    `membership` records are of the same time.
+    """
+    parts = list(capture(cluster.monitor))
+    cluster.wait(5)
+    cluster.commit("g", "t", 0, offset)
+    cluster.restart(parts, away_s=20)
+    for _ in range(3):
+        cluster.ends()
+        cluster.list_groups("g", rebalances=dict.fromkeys(["g"] * membership, 0))
+        cluster.judge()
+        cluster.wait(5)
+    return [event.event for event in cluster.monitor.story.of("g")]
+
+
+@pytest.mark.parametrize("offset", [10, 95])
+def test_a_reset_shortly_before_a_kill_is_in_the_story(offset: int) -> None:
+    assert _killed_after(_resting(), offset, membership=0).count("offsets_reset") == 1
+
+
+def test_members_that_came_and_left_around_a_kill_are_no_reset() -> None:
+    events = _killed_after(_resting(), 95, membership=1)
+
+    assert "offsets_reset" not in events
+    assert "rebalance" not in events, "it is not known how many"
+
+
+def _losing(lossy: SteppedCluster, *log_starts: int) -> None:
+    for log_start in log_starts:
+        lossy.wait(5)
+        lossy.ends(log_start=log_start)
+        lossy.monitor.take_losses()
+        lossy.judge()
+
+
+@pytest.mark.parametrize("acknowledged", [False, True])
+def test_a_loss_found_while_a_checkpoint_was_captured_is_once_in_the_story(acknowledged) -> None:
+    cluster = begun()
+    cluster.commit("g", "t", 0, 10)
+    cluster.grow("t", 100)
+    cluster.ends()
+    if acknowledged:
+        _losing(cluster, 20, 20)
+        cluster.monitor.acknowledge_losses("g")
+    captured = capture(cluster.monitor, slice_rows=1)
+    parts = []
+    for part in captured:
+        parts.append(part)
+        if "group" in part:
+            break
+    _losing(cluster, 40, 40)  # after the row was captured, before the story is
+    parts += captured
+
+    cluster.restart(parts, away_s=5)
+    _losing(cluster, 40, 40)
+
+    losses = [e.count for e in cluster.monitor.story.of("g") if e.event == "records_lost"]
+    (row,) = cluster.monitor.table.of_group("g")
+    assert sum(losses) == cluster.monitor.setbacks.lost(np.array([row]))[0] == 30
+
+
 def test_a_group_that_falls_behind_does_so_still() -> None:
     cluster = begun()
     for second in range(0, 1200, 10):

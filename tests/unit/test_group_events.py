@@ -402,6 +402,10 @@ def test_two_events_of_one_key_are_one_row() -> None:
             "t/1 7 messages deleted before the group read them",
         ),
         (
+            event("records_lost", count=7, detail='{"first":3,"end":10,"exact":false}'),
+            "at most 7 messages deleted before the group read them",
+        ),
+        (
             event("group_status", before="OK", after="ERR", rule="stopped"),
             "group status: OK → ERR (stopped)",
         ),

@@ -197,6 +197,22 @@ def test_a_topic_that_is_not_there_yet_has_no_millions_of_partitions(job: _Job) 
     assert job.post({"positions": {"later": {"9998": 1}, "too": {"0": 1}}}).status_code == 200
 
 
+@pytest.mark.parametrize("kind", ["consumer", "classic", "share", "streams"])
+def test_progress_is_not_taken_for_a_group_of_kafka(job: _Job, kind: str) -> None:
+    answer = job.post({"kind": kind, "positions": {"orders": {"0": 1}}})
+
+    assert answer.status_code == 400
+    assert f"kind '{kind}' is one of Kafka's own groups" in answer.json()["message"]
+
+
+@pytest.mark.parametrize("ahead_ms", [301_000, 10**12])
+def test_an_instant_far_ahead_is_refused(job: _Job, ahead_ms: int) -> None:
+    answer = job.report(1, 2, at_ms=job.live.now_ms + ahead_ms)
+
+    assert answer.status_code == 400
+    assert "ahead of lagwatch's clock" in answer.json()["message"]
+
+
 @pytest.mark.parametrize("at_ms", [0, 1_800_000_000])
 def test_an_instant_that_is_no_instant_of_today_is_refused(job: _Job, at_ms: int) -> None:
     answer = job.report(1, 2, at_ms=at_ms)

@@ -303,6 +303,7 @@ def test_who_is_not_asked_about_is_not_followed(live: Live) -> None:
         (_PATH + "?target=soon", 400),
         (_PATH + "?target=0s", 400),
         (_PATH + "?max=0", 400),
+        (_PATH + "?min=3&max=2", 400),
         (_PATH.replace("billing", "nobody"), 404),
         (_PATH.replace("here", "nowhere"), 404),
     ],

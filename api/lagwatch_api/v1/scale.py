@@ -67,6 +67,8 @@ def router(scaling: Scaling) -> APIRouter:
     async def scale(
         cluster: str, group: str, *, target: Target = "60s", least: Least = 1, most: Most = None
     ) -> Response:
+        if most is not None and least > most:
+            raise HTTPException(400, f"min={least} is above max={most}")
         goal = Goal(time_lag_s=_seconds(target), least=least, most=most)
         return json_answer(_answer(scaling, cluster, group, goal))
 
