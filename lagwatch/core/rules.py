@@ -597,9 +597,7 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
             "when it can be judged."
         ),
         evidence=(*_LAG, "commits", "quiet_ms", "judged_from_ms", "membership"),
-        sentence=(
-            "{current_lag:message} to read and {commits:commit} seen so far: too little to judge"
-        ),
+        sentence="{too_little} to judge",
     ),
     RuleRow(
         rule=Rule.SILENT_BEFORE_START,
@@ -800,6 +798,7 @@ def sentence(row: RuleRow, numbers: Numbers, *, unknown_because: str = "") -> st
         "meanwhile": _meanwhile(numbers),
         "transaction": _transaction(numbers),
         "before_start": _before_start(numbers),
+        "too_little": _too_little(numbers),
         "counted": _counted(numbers),
         "longer": _longer(numbers),
         "held": "members have held the partition, with interruptions,"
@@ -863,6 +862,16 @@ def _before_start(numbers: Numbers) -> str:
     if numbers.get("silent_before_ms") is None:
         return ", as long as lagwatch has been looking"
     return fill(", {silent_before_ms:span} of it before lagwatch first saw the group", numbers)
+
+
+def _too_little(numbers: Numbers) -> str:
+    lag = numbers.get("readable_lag", numbers.get("current_lag"))
+    if lag == 0:
+        return "its commits are ahead of the newest log end that could be read: too early"
+    return fill(
+        "{lag:message} to read and {commits:commit} seen so far: too little",
+        {**numbers, "lag": lag},
+    )
 
 
 def _counted(numbers: Numbers) -> str:

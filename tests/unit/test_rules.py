@@ -304,3 +304,21 @@ def test_the_sentence_of_a_loss_says_when_more_is_gone_than_was_counted(
     }
 
     assert sentence(row, numbers).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("readable", "said"),
+    [
+        (7, "7 messages to read and 2 commits seen so far: too little to judge"),
+        (
+            0,
+            "its commits are ahead of the newest log end that could be read: too early to judge",
+        ),
+    ],
+)
+def test_too_little_to_judge_is_not_said_of_no_messages(readable: int, said: str) -> None:
+    row = row_of(RuleSet.LAGWATCH, Rule.WARMING_UP)
+
+    numbers = {"current_lag": readable, "readable_lag": readable, "commits": 2}
+
+    assert sentence(row, numbers) == said
