@@ -260,7 +260,7 @@ def test_a_loss_found_while_a_checkpoint_was_captured_is_once_in_the_story(ackno
     cluster.restart(parts, away_s=5)
     _losing(cluster, 40, 40)
 
-    losses = [e.count for e in cluster.monitor.story.of("g") if e.event == "records_lost"]
+    losses = [e.count or 0 for e in cluster.monitor.story.of("g") if e.event == "records_lost"]
     (row,) = cluster.monitor.table.of_group("g")
     assert sum(losses) == cluster.monitor.setbacks.lost(np.array([row]))[0] == 30
 
