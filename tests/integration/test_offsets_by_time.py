@@ -134,14 +134,19 @@ def test_a_leader_that_hangs_is_no_answer_and_is_reported(three_brokers: Embedde
         produce(three_brokers, topic, 1, partition=partition)
     clients = KafkaClients("here", cluster(three_brokers), SystemClock())
 
+    hung: list[int] = []
+
     async def ask() -> None:
-        await KafkaTopics(clients).list_topics()  # makes the client know the leaders
-        os.kill(three_brokers.pids[1], signal.SIGSTOP)
+        # makes the client know the leaders, which a slow machine may have shared out unevenly
+        listed = await KafkaTopics(clients).list_topics()
+        first = int(listed.partitions[: listed.names.index(topic)].sum())
+        hung.append(three_brokers.pids[int(listed.leader[first]) - 1])
+        os.kill(hung[0], signal.SIGSTOP)
         await KafkaOffsetsAt(clients, timeout_s=1.0).ask(places, np.zeros(6, np.int64))
 
     try:
         # the leader may also be the broker that is asked for the topics between two attempts
-        with pytest.raises(SourceError, match=r"asking for offsets of 2 partitions|listing topics"):
+        with pytest.raises(SourceError, match=r"asking for offsets of \d partition|listing topics"):
             asyncio.run(ask())
     finally:
-        os.kill(three_brokers.pids[1], signal.SIGCONT)
+        os.kill(hung[0], signal.SIGCONT)
