@@ -182,6 +182,8 @@ class TimeLagReason(IntEnum):
     """The same, far apart, or only the later of the two."""
     AHEAD_OF_LOG_END = 13
     """The committed offset is beyond the log end: there is no such record."""
+    DONE_OUT_OF_ORDER = 14
+    """A share group has done records behind one that is still unread, which is older."""
 
     @property
     def word(self) -> str:
@@ -210,6 +212,7 @@ _METHODS: Final = {
     TimeLagReason.OFFSET_TIME: TimeLagMethod.OFFSET_TIME,
     TimeLagReason.RECORD_TIME: TimeLagMethod.RECORD_TIME,
     TimeLagReason.EARLIER_OFFSET: TimeLagMethod.OFFSET_TIME,
+    TimeLagReason.DONE_OUT_OF_ORDER: TimeLagMethod.LOG_END_HISTORY,
 }
 _BOUNDS: Final = {
     TimeLagReason.MEASURED: TimeLagBound.EXACT,

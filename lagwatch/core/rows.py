@@ -260,6 +260,8 @@ class RowFacts:
     """When brokers say that some rows' offsets were appended; the rules do not look at it."""
     stored: "StoredTimes | None" = None
     """The same by the stored history."""
+    out_of_order: NDArray[np.intp] | None = None
+    """Rows, sorted, of share groups that have done records behind one that is still unread."""
 
     @classmethod
     def none(cls, rows: int) -> "RowFacts":

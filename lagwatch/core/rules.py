@@ -458,9 +458,9 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
         status=PartitionStatus.WARN,
         holds=_empty,
         meaning=(
-            "A member holds the partition, the first one came five minutes ago, messages came, "
-            "and the group has not committed an offset. It holds until a commit, also while "
-            "members come and go, or until none has come for fifteen minutes."
+            "A member holds the partition, messages that can be read came five minutes ago, and "
+            "the group has not committed an offset. It holds until a commit, also while members "
+            "come and go, or until none has come for fifteen minutes."
         ),
         evidence=("commits", "held_for_ms", "interrupted", "log_end_offset"),
         sentence=(

@@ -123,6 +123,8 @@ class TimesOfRows:
             found.lag_ms[behind] = part.lag_ms
             found.reason[behind] = part.reason
             found.error_ms[behind] = part.error_ms
+        if self.around.facts.out_of_order is not None:
+            _lower(found, np.isin(self.window[rows], self.around.facts.out_of_order))
         return found
 
 
@@ -209,6 +211,16 @@ def shown(
         within = _within(stored, row, committed, (low_ms, high_ms), read_ms)
         _add_stored(found, np.flatnonzero(bounded), within)
     return found
+
+
+def _lower(found: RowTimes, rows: Bools) -> None:
+    """Make what is known of these rows a lower bound: their oldest unread message is older."""
+    lag_ms, reason, error_ms = found
+    waits = rows & (lag_ms > 0)
+    sure_ms = lag_ms[waits] - np.nan_to_num(error_ms[waits]).astype(np.int64)
+    bounded = _AT_LEAST[reason[waits]]
+    lag_ms[waits] = np.where(bounded, lag_ms[waits], np.maximum(sure_ms, 0))
+    reason[waits], error_ms[waits] = TimeLagReason.DONE_OUT_OF_ORDER, np.nan
 
 
 def _without_absences(age: Age, at: Int32, partitions: PartitionColumns, skew_ms: int) -> Int64:

@@ -125,6 +125,7 @@ def _state(monitor: ClusterMonitor, kept: KeptState) -> Mapping[str, object]:
         "listed": sorted(kept.listed),
         "uncommitted": monitor.groups.uncommitted,
         "resting": monitor.resting,
+        "statuses": monitor.statuses,
         "gaps": monitor.history.gaps,
         "clocks": monitor.pace.clocks,
         "skew": monitor.skew.seen,
@@ -162,7 +163,7 @@ def restore(monitor: ClusterMonitor, parts: Sequence[Part], *, offsets_topic: st
         place += part["group"].size
     monitor.groups.remember(names["groups"], map(tuple, state["uncommitted"]))
     # absent in checkpoints of earlier versions
-    monitor.restore_resting(map(tuple, state.get("resting", ())))
+    monitor.restore_groups(map(tuple, state.get("resting", ())), state.get("statuses", {}))
     for part in middle:
         if "story" in part:
             told = orjson.loads(part["story"].tobytes())

@@ -329,9 +329,24 @@ class ClusterMonitor:
         """See `GroupWatch.resting`."""
         return self._watch.resting
 
-    def restore_resting(self, resting: Iterable[tuple[str, int, bool]]) -> None:
-        """Begin with the groups that an earlier process knew to have no members."""
-        self._watch.restore(resting)
+    @property
+    def statuses(self) -> Mapping[str, int]:
+        """`GroupStatus` by group, as last judged."""
+        if self.snapshot is None:
+            return {}
+        status = self.snapshot.group.status.tolist()
+        return dict(zip(self.snapshot.groups, status, strict=True))
+
+    @property
+    def happened(self) -> int:
+        """Grows with what would be missing from the story if this process were killed now."""
+        return self.setbacks.losses + self._watch.verdicts_changed
+
+    def restore_groups(
+        self, resting: Iterable[tuple[str, int, bool]], statuses: Mapping[str, int]
+    ) -> None:
+        """Begin with the groups that an earlier process knew to have no members, and verdicts."""
+        self._watch.restore(resting, statuses)
 
     def restore_story(self, events: Iterable[GroupEvent]) -> None:
         """Begin with events of an earlier process; after the rows, which were captured earlier.
@@ -366,6 +381,7 @@ class ClusterMonitor:
         self.table.free(self.table.used(0, self.windows.rows))
         self._live.silent.clear()
         self.story.clear()
+        self._watch.forget_restored()
         self.positions.clear()
         self._live.first_ms, self._live.unwatched = self.complete_ms, []
         self._watched_ms = EpochMs(UNKNOWN)
@@ -455,7 +471,7 @@ class ClusterMonitor:
                 stale_after_ms=self.settings.fresh_for.of_commits_ms(polled=self.known.polled),
             ),
         )
-        self._watch.verdicts(before, self.snapshot)
+        self._watch.verdicts(before, self.snapshot, complete=self.complete)
         self._live.recycle()
         fresh = now_ms - self._live.data_ms <= self.settings.away_after_ms
         if fresh:
@@ -504,6 +520,7 @@ class ClusterMonitor:
             ),
             times=self.append_times.times,
             stored=self.append_times.stored,
+            out_of_order=self._admission.shares.out_of_order(self.table),
         )
 
     def _known_until_ms(self, now_ms: EpochMs) -> EpochMs:

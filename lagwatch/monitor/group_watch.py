@@ -95,6 +95,10 @@ class GroupWatch:
         self._sees_rebalances = True
         self._began_ms = -1
         """When groups were first described; commits before it come from a replay."""
+        self._statuses: dict[str, int] = {}
+        """`GroupStatus` by group before a restart, until the first complete round."""
+        self.verdicts_changed = 0
+        """So often has the status of a group changed so far."""
 
     # checkpoints
 
@@ -107,11 +111,19 @@ class GroupWatch:
             if known.empty_ms >= 0
         ]
 
-    def restore(self, resting: Iterable[tuple[str, int, bool]]) -> None:
-        """Begin with the groups that an earlier process knew to have no members."""
+    def restore(
+        self, resting: Iterable[tuple[str, int, bool]], statuses: Mapping[str, int]
+    ) -> None:
+        """Begin with the groups that an earlier process knew to have no members, and verdicts."""
         for group, empty_ms, had_members in resting:
             known = self._groups[group]
             known.empty_ms, known.had_members = empty_ms, had_members
+        self._statuses = dict(statuses)
+
+    def forget_restored(self) -> None:
+        """What was restored is of another cluster."""
+        self._groups.clear()
+        self._statuses = {}
 
     @property
     def awaited(self) -> Collection[str]:
@@ -366,8 +378,20 @@ class GroupWatch:
                 to_record=False,
             )
 
-    def verdicts(self, before: ClusterSnapshot | None, after: ClusterSnapshot) -> None:
-        """Groups whose status changed; the history records these itself."""
+    def verdicts(
+        self, before: ClusterSnapshot | None, after: ClusterSnapshot, *, complete: bool
+    ) -> None:
+        """Groups whose status changed; the history records these itself.
+
+        But not those that changed while lagwatch did not run: the first complete round finds them.
+        """
+        if self._statuses:
+            if complete:
+                statuses, self._statuses = self._statuses, {}
+                for number, name in enumerate(after.groups):
+                    was = statuses.get(name, int(after.group.status[number]))
+                    self._verdict(was, after, number, to_record=True)
+            return
         if before is None:
             return
         if before.groups == after.groups:
@@ -380,20 +404,25 @@ class GroupWatch:
                 if name in before.group_index
             }
         for number, old in place.items():
-            was, is_now = int(before.group.status[old]), int(after.group.status[number])
-            if was != is_now:
-                worst = int(after.group.worst_row[number])
-                known = after.group.max_lag_row[number] >= 0
-                self._add(
-                    after.at_ms,
-                    after.groups[number],
-                    EventName.GROUP_STATUS,
-                    before=GroupStatus(was).name,
-                    after=GroupStatus(is_now).name,
-                    rule=Rule(int(after.rows.rule[worst])).word if worst >= 0 else None,
-                    lag=int(after.group.total_lag[number]) if known else None,
-                    to_record=False,
-                )
+            self._verdict(int(before.group.status[old]), after, number, to_record=False)
+
+    def _verdict(self, was: int, after: ClusterSnapshot, number: int, *, to_record: bool) -> None:
+        is_now = int(after.group.status[number])
+        if was == is_now:
+            return
+        self.verdicts_changed += 1
+        worst = int(after.group.worst_row[number])
+        known = after.group.max_lag_row[number] >= 0
+        self._add(
+            after.at_ms,
+            after.groups[number],
+            EventName.GROUP_STATUS,
+            before=GroupStatus(was).name,
+            after=GroupStatus(is_now).name,
+            rule=Rule(int(after.rows.rule[worst])).word if worst >= 0 else None,
+            lag=int(after.group.total_lag[number]) if known else None,
+            to_record=to_record,
+        )
 
     def _add(self, at_ms: EpochMs, group: str, name: EventName, **values: object) -> None:
         self._story.add(GroupEvent(at_ms=at_ms, group=group, event=name.value, **values))  # type: ignore[arg-type]  # names and types as in `GroupEvent`

@@ -28,7 +28,7 @@ from lagwatch.monitor.scaling import FollowedGroups
 _OLDEST_MS: Final = 24 * 3_600_000
 """Kafka keeps tombstones for a day: an older checkpoint would not learn of every removal."""
 _LOOK_S: Final = 5.0
-"""Losses are looked for so often."""
+"""Losses and new verdicts are looked for so often."""
 _FUTURE_MS: Final = 60_000
 _LOCK: Final = "lagwatch.lock"
 _CLUSTER_OPTIONS: Final = (
@@ -140,24 +140,25 @@ class CheckpointKeeper:
         }
 
     async def run(self) -> None:
-        """Write at intervals until cancelled; once in each of them soon after a loss.
+        """Write at intervals until cancelled; once in each of them soon after news.
 
-        A loss that is not in the checkpoint is not found again: the messages are gone by then.
+        A loss that is not in the checkpoint is not found again: the messages are gone by then. And
+        a change of verdict that is not in it is found, and recorded, once more.
         """
         while True:
-            losses, left_s = self._losses(), self._settings.checkpoint.interval_s
+            happened, left_s = self._happened(), self._settings.checkpoint.interval_s
             early = False
             while left_s > 0:
                 step_s = left_s if early else min(_LOOK_S, left_s)
                 await self._clock.sleep(step_s)
                 left_s -= step_s
-                if not early and self._losses() > losses:
+                if not early and self._happened() > happened:
                     early = True
                     await self.write()
             await self.write()
 
-    def _losses(self) -> int:
-        return sum(monitor.setbacks.losses for monitor in self._monitors.values())
+    def _happened(self) -> int:
+        return sum(monitor.happened for monitor in self._monitors.values())
 
     async def stop(self, within_s: float) -> None:
         """Write for the last time; what takes longer is given up, the file before it stays."""

@@ -45,7 +45,9 @@ class _Uncommitted:
     left_ms: int = UNKNOWN
     """Since when no member holds it; -1 while one does."""
     log_end: int = UNKNOWN
-    """Log end offset when that was first looked at; -1 unknown."""
+    """End of what can be read when that was first looked at; -1 unknown."""
+    grown_ms: int = UNKNOWN
+    """When more than that was first seen; -1 not yet."""
     found: bool = False
     """True if the group was found never to commit."""
 
@@ -88,22 +90,26 @@ class Groups:
             getattr(self, name)[first : first + values.size] = values
 
     @property
-    def uncommitted(self) -> list[tuple[str, str, int, int, int]]:
-        """Partitions held and never committed: (group, topic, partition, since_ms, log_end)."""
+    def uncommitted(self) -> list[tuple[str, str, int, int, int, int]]:
+        """Partitions held and never committed.
+
+        (group, topic, partition, since_ms, log_end, grown_ms)
+        """
         return [
-            (group, topic, partition, each.since_ms, each.log_end)
+            (group, topic, partition, each.since_ms, each.log_end, each.grown_ms)
             for group, missing in self._uncommitted.items()
             for (topic, partition), each in missing.items()
         ]
 
     def remember(
-        self, groups: Iterable[str], uncommitted: Iterable[tuple[str, str, int, int, int]]
+        self, groups: Iterable[str], uncommitted: Iterable[tuple[str, str, int, int, int, int]]
     ) -> None:
         """Keep what a checkpoint says of these groups until they are described."""
         self._remembered = set(groups)
-        for group, topic, partition, since_ms, log_end in uncommitted:
+        # checkpoints of earlier versions have no `grown_ms`
+        for group, topic, partition, since_ms, log_end, *grown_ms in uncommitted:
             self._uncommitted.setdefault(group, {})[topic, partition] = _Uncommitted(
-                since_ms=since_ms, log_end=log_end
+                since_ms=since_ms, log_end=log_end, grown_ms=[*grown_ms, UNKNOWN][0]
             )
             self._remembered.add(group)
 
@@ -301,7 +307,9 @@ class Groups:
         return each.left_ms >= 0 and now_ms - each.left_ms >= patience_ms
 
     def never_commit(self, topics: TopicColumns, now_ms: int) -> dict[Identity, int]:
-        """Partitions held for long, with new messages and no commit → since when.
+        """Partitions held, with messages that wait for long, and no commit → since when.
+
+        Messages that came and can be read: not those of an open transaction.
 
         A partition stays one of them while members come and go: until a commit, or until none
         has come for long.
@@ -312,12 +320,15 @@ class Groups:
                 at = position(topics, topic, partition)
                 if at < 0:
                     continue
-                log_end = int(topics.log_end[at])
+                log_end, stable = int(topics.log_end[at]), int(topics.last_stable[at])
+                end = log_end if stable < 0 else min(log_end, stable)
                 if each.log_end < 0:
-                    each.log_end = log_end
+                    each.log_end = end
+                if end > each.log_end >= 0 and each.grown_ms < 0:
+                    each.grown_ms = now_ms
                 each.found |= (
-                    log_end > each.log_end >= 0
-                    and now_ms - each.since_ms >= self._never_commits_ms
+                    each.grown_ms >= 0
+                    and now_ms - max(each.since_ms, each.grown_ms) >= self._never_commits_ms
                     and self._holds(group, (topic, partition))
                 )
                 if each.found and not self._has_left(each, now_ms):

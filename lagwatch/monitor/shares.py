@@ -3,7 +3,11 @@
 from collections import defaultdict
 from collections.abc import Mapping
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lagwatch.core.model import SharePartition
+from lagwatch.monitor.rows import RowTable
 from lagwatch.ports.reports import SharesSeen
 
 OfGroup = Mapping[tuple[str, int], SharePartition]
@@ -33,3 +37,16 @@ class Shares:
     def clear(self) -> None:
         """A new collector reports all of them anew."""
         self.by_group = {}
+
+    def out_of_order(self, table: RowTable) -> NDArray[np.intp] | None:
+        """Rows, sorted, that have done records behind one that is still unread; None: none."""
+        if not self.by_group:
+            return None
+        rows = [
+            row
+            for group, shares in self.by_group.items()
+            if any(share.completed for share in shares.values())
+            for row in table.of_group(group).tolist()
+            if (share := shares.get(table.identity(row)[1:])) is not None and share.completed
+        ]
+        return np.array(sorted(rows), np.intp) if rows else None

@@ -551,6 +551,7 @@ _OPEN: Final = np.isin(
         TimeLagReason.NOT_SAMPLED,
         TimeLagReason.SAMPLES_APART,
         TimeLagReason.RECORDED_APART,
+        TimeLagReason.DONE_OUT_OF_ORDER,
     ),
 )
 """How a time lag is known that may be greater than its value."""

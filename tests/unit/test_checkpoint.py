@@ -231,6 +231,43 @@ def test_members_that_came_and_left_around_a_kill_are_no_reset() -> None:
     assert "rebalance" not in events, "it is not known how many"
 
 
+def test_a_verdict_that_changed_while_lagwatch_did_not_run_is_in_the_story_and_recorded() -> None:
+    cluster = _steady(60)
+    parts = list(capture(cluster.monitor))
+    cluster.wait(5)
+    cluster.commit("g", "t", 0, 1)  # it goes back
+    cluster.restart(parts, away_s=40)
+    for _ in range(2):
+        cluster.wait(10)
+        cluster.ends()
+        cluster.judge()
+
+    changes = [
+        (event.before, event.after)
+        for event in cluster.monitor.story.take()
+        if event.event == "group_status"
+    ]
+    story = [e.after for e in cluster.monitor.story.of("g") if e.event == "group_status"]
+    assert (changes, story) == ([("OK", "ERR")], ["ERR"])
+
+
+def test_a_verdict_that_lasted_through_a_restart_is_no_event() -> None:
+    cluster = _steady(60)
+    cluster.commit("g", "t", 0, 1)
+    for _ in range(5):
+        cluster.wait(10)
+        cluster.ends()
+        cluster.judge()
+
+    cluster.restart(away_s=30)
+    for _ in range(2):
+        cluster.wait(10)
+        cluster.ends()
+        cluster.judge()
+
+    assert cluster.monitor.story.take() == ()
+
+
 def _losing(lossy: SteppedCluster, *log_starts: int) -> None:
     for log_start in log_starts:
         lossy.wait(5)

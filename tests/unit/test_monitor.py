@@ -322,6 +322,35 @@ def test_an_answer_is_of_one_instant_whatever_is_committed_after_the_judgement(n
     assert story.verdict().partitions[0].end.offset == 39 + number
 
 
+@pytest.mark.parametrize("completed", [0, 20])
+def test_the_time_lag_of_a_share_group_is_a_lower_bound_once_records_are_done_out_of_order(
+    completed: int,
+) -> None:
+    story = Story()
+    story.topics(t=1)
+    for end in range(0, 110, 10):  # ten messages every ten seconds
+        story.ends(t=end)
+        story.wait(10)
+    story.commit(("g", "t", 0, 40 + completed))
+    share = SharePartition(
+        start_offset=40, completed=completed, delivered_again=0, most_deliveries=1
+    )
+    story.apply(SharesSeen(partitions={("g", "t", 0): share}))
+    story.ends(t=100)
+    story.monitor.judge(EpochMs(story.now_ms))
+
+    group = story.verdict("g")
+    (partition,) = group.partitions
+
+    true_s = 60.0 if completed == 0 else 40.0  # of the message at the position
+    for shown in (group, partition):
+        assert shown.time_lag_bound == ("at_least" if completed else "exact")
+        assert shown.time_lag_s is not None
+        assert 0 < shown.time_lag_s <= true_s + 10
+    word = partition.time_lag_reason.word
+    assert word == ("done_out_of_order" if completed else "measured")
+
+
 def test_a_commit_that_was_merged_since_the_judgement_is_still_shown(story) -> None:
     story.topics(t=1)
     for offset in (10, 30):

@@ -258,11 +258,22 @@ class TestGroups:
         self.refresh(groups, 1000)
 
         assert groups.never_commit(topics(10, 10, 10, 10), 1000) == {}
-        assert groups.never_commit(topics(11, 11, 11, 11), 300_999) == {}
-        found = groups.never_commit(topics(11, 11, 10, 11), 301_000)
+        assert groups.never_commit(topics(11, 11, 10, 11), 2000) == {}
+        assert groups.never_commit(topics(11, 11, 11, 11), 301_999) == {}
+        found = groups.never_commit(topics(11, 11, 11, 11), 302_000)
 
-        # 0 and 1 are committed, 2 got no messages
+        # 0 and 1 are committed, 2 got its first messages a moment ago
         assert found == {("g", "t", 3): 1000}
+
+    def test_a_partition_whose_messages_are_of_an_open_transaction_is_waited_for(self) -> None:
+        groups = self.groups()
+        groups.take(self.seen(("t", (0, 1, 2, 3))))
+        self.refresh(groups, 1000)
+        held_back = topics(20, 20, 20, 20, last_stable=columns(10, 10, 10, 10))
+
+        groups.never_commit(topics(10, 10, 10, 10), 1000)
+        for at_ms in 2000, 900_000:
+            assert groups.never_commit(held_back, at_ms) == {}
 
     @pytest.mark.parametrize(("away_ms", "since_ms"), [(200_000, 1000), (300_000, 900_000)])
     def test_members_that_are_away_for_a_moment_have_held_on(self, away_ms, since_ms) -> None:
@@ -276,6 +287,7 @@ class TestGroups:
             if seen is none:
                 assert groups.never_commit(topics(*[at_ms + 1] * 4), at_ms + 1) == {}
 
+        groups.never_commit(topics(*[2_000_000] * 4), 1_000_000)
         found = groups.never_commit(topics(*[2_000_000] * 4), 1_300_000)
         assert found == {("g", "t", 3): since_ms}
 

@@ -45,6 +45,7 @@ export const REASONS = {
   earlier_offset: "by a message that was read since",
   samples_apart: "log ends were read too far apart",
   recorded_apart: "the stored samples are too far apart",
+  done_out_of_order: "the group has done later messages first",
   ahead_of_log_end: "committed beyond the log end",
 };
 
