@@ -183,7 +183,7 @@ _NEVER: Final = frozenset({"not_moving", "falling_behind", "too_slow"})
 
 
 def _catches_up(line: Line) -> str:
-    if line.catch_up_reason in {"", "caught_up"} or line.lag == 0:
+    if line.catch_up_reason in {"", "caught_up", "keeps_up"} or line.lag == 0:
         return ""
     if line.catch_up_s is not None:
         return duration(line.catch_up_s)

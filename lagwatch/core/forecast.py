@@ -31,6 +31,9 @@ _LASTS: Final = 2.0
 """Speeds that grow or fall go on doing so for so many times as long as that was seen."""
 _FEWEST_STEPS: Final = 6
 """Steps of past lags that a change of speed is looked for in, at least."""
+_KEPT: Final = 2.0
+"""A lag of what comes in so many usual intervals between commits is that of a group that keeps
+up."""
 _LONGEST_S: Final = 366 * 86_400
 """A forecast beyond a year is given as unknown."""
 
@@ -51,6 +54,8 @@ class CatchUpReason(StrEnum):
     WAITS_FOR_TRANSACTION = "waits_for_transaction"
     """Nothing more can be read before an open transaction ends."""
     LAG_UNKNOWN = "lag_unknown"
+    KEEPS_UP = "keeps_up"
+    """It is behind by what comes between two commits, and stays so."""
 
 
 _REASONS: Final = tuple(CatchUpReason)
@@ -133,6 +138,7 @@ def outlooks(
     drain = -rates.trend_per_s
     left = _left(lag, rates)
     takes_s, reason = _catch_up(lag, left, drain, rates.consumed_per_s)
+    reason[_keeps_up(lag, rates, reason)] = _REASONS.index(CatchUpReason.KEEPS_UP)
     held = waits & (lag == 0)
     takes_s[held], reason[held] = np.nan, _REASONS.index(CatchUpReason.WAITS_FOR_TRANSACTION)
     caught_up = reason == _REASONS.index(CatchUpReason.CAUGHT_UP)
@@ -161,6 +167,17 @@ def outlooks(
         loss_in_s=loss_s,
         retention_used=used,
     )
+
+
+def _keeps_up(lag: Int64, rates: Rates, reason: NDArray[np.int8]) -> NDArray[np.bool_]:
+    """Rows whose lag does not go, and is no more than what comes between commits."""
+    stays = np.isin(
+        reason,
+        [_REASONS.index(CatchUpReason.FALLING_BEHIND), _REASONS.index(CatchUpReason.TOO_SLOW)],
+    )
+    with np.errstate(invalid="ignore"):
+        usual: NDArray[np.bool_] = lag <= _KEPT * rates.produced_per_s * rates.gap_s
+    return stays & usual
 
 
 def _unsure(rates: Rates, past: PastLags, takes_s: Float64) -> Float64:
@@ -244,6 +261,8 @@ _NEVER: Final = (
 
 
 def _remaining_s(takes_s: float | None, reason: CatchUpReason) -> float | None:
+    if reason is CatchUpReason.KEEPS_UP:
+        return 0.0
     return inf if reason in _NEVER else takes_s
 
 
@@ -310,13 +329,14 @@ def _power(steps: Float64) -> Int64:
 
 _RANK: Final = {
     CatchUpReason.CAUGHT_UP: 0,
-    CatchUpReason.LAG_UNKNOWN: 1,
-    CatchUpReason.CATCHING_UP: 2,
-    CatchUpReason.WAITS_FOR_TRANSACTION: 3,
-    CatchUpReason.RATES_UNKNOWN: 4,
-    CatchUpReason.TOO_SLOW: 5,
-    CatchUpReason.FALLING_BEHIND: 6,
-    CatchUpReason.NOT_MOVING: 7,
+    CatchUpReason.KEEPS_UP: 1,
+    CatchUpReason.LAG_UNKNOWN: 2,
+    CatchUpReason.CATCHING_UP: 3,
+    CatchUpReason.WAITS_FOR_TRANSACTION: 4,
+    CatchUpReason.RATES_UNKNOWN: 5,
+    CatchUpReason.TOO_SLOW: 6,
+    CatchUpReason.FALLING_BEHIND: 7,
+    CatchUpReason.NOT_MOVING: 8,
 }
 
 

@@ -5,7 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lagwatch.core.forecast import CatchUpReason, GroupOutlook, Outlook, of_group, outlooks
+from lagwatch.core.forecast import (
+    CatchUpReason,
+    GroupOutlook,
+    Outlook,
+    of_group,
+    outlooks,
+    remaining_s,
+)
 from lagwatch.core.lags import POINTS, STEP_MS, PastLags, no_lags
 from lagwatch.core.log_end import LogEndHistory
 from lagwatch.core.rates import Rates, Turn, produced_around, rates, turn
@@ -207,6 +214,27 @@ def test_the_time_to_catch_up_or_why_there_is_none(
     found = _outlook(produced, consumed, lag)
 
     assert (found.catch_up_reason, found.catch_up_s) == (reason, catch_up_s)
+
+
+@pytest.mark.parametrize(
+    ("consumed", "lag", "reason"),
+    [
+        (9.9, 100, R.KEEPS_UP),  # what comes within two gaps of 5 s
+        (9.9, 101, R.FALLING_BEHIND),
+        (10.0, 100, R.KEEPS_UP),
+        (0.0, 100, R.NOT_MOVING),
+        (30.0, 100, R.CATCHING_UP),
+    ],
+)
+def test_a_lag_of_what_comes_between_commits_is_that_of_a_group_that_keeps_up(
+    consumed: float, lag: int, reason: CatchUpReason
+) -> None:
+    found = _outlook(10.0, consumed, lag, gap_s=5.0)
+
+    assert found.catch_up_reason is reason
+    if reason is R.KEEPS_UP:
+        assert found.catch_up_s is None
+        assert remaining_s([found]) == 0.0
 
 
 @given(

@@ -38,6 +38,7 @@ _NO_CATCH_UP: Final = {
     CatchUpReason.FALLING_BEHIND.value: "never, more is written than it reads",
     CatchUpReason.TOO_SLOW.value: "in more than a year",
     CatchUpReason.WAITS_FOR_TRANSACTION.value: "not before a transaction ends",
+    CatchUpReason.KEEPS_UP.value: "it keeps up",
 }
 
 

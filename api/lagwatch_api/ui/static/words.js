@@ -56,7 +56,7 @@ export const rate = (perS) =>
 const NEVER = { not_moving: "never: nothing is read", falling_behind: "never at this rate", too_slow: "more than a year", rates_unknown: "unknown: too few commits", lag_unknown: "unknown: no lag", waits_for_transaction: "not before a transaction ends" };
 
 /** Does a group hold its small lag? Then it will never have read all, and nothing is wrong. */
-export const keepsUp = (status, { catch_up_reason }) => status === "OK" && (catch_up_reason === "falling_behind" || catch_up_reason === "too_slow");
+export const keepsUp = (status, { catch_up_reason }) => catch_up_reason === "keeps_up" || status === "OK" && (catch_up_reason === "falling_behind" || catch_up_reason === "too_slow");
 
 /** When a group will have caught up, at its rates. */
 export function catchUp({ status, catch_up_s, catch_up_low_s, catch_up_high_s, catch_up_reason }) {
@@ -70,7 +70,7 @@ export function catchUp({ status, catch_up_s, catch_up_low_s, catch_up_high_s, c
 /** The same in a few letters. */
 export function catchUpBrief({ catch_up_s, catch_up_reason }) {
   if (catch_up_s !== null) return brief(catch_up_s);
-  return { caught_up: "", not_moving: "never", falling_behind: "never", too_slow: "> 1 year" }[catch_up_reason] ?? "unknown";
+  return { caught_up: "", keeps_up: "", not_moving: "never", falling_behind: "never", too_slow: "> 1 year" }[catch_up_reason] ?? "unknown";
 }
 
 /** Two units at most, without seconds: for a narrow column. */
