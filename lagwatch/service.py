@@ -579,8 +579,8 @@ async def _observe(settings: Settings, wait_s: float, for_s: float) -> ShortLook
     while clock.monotonic_s() < until_s and not watching.done():
         await clock.sleep(0.1)
         for name, monitor in service.monitors.items():
-            if monitor.complete and monitor.snapshot is not None:
-                first.setdefault(name, monitor.snapshot)
+            if (snapshot := monitor.complete_snapshot) is not None:
+                first.setdefault(name, snapshot)
         if len(first) == len(service.monitors):
             break
     if first and not watching.done():

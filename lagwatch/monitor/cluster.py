@@ -152,6 +152,13 @@ class ClusterMonitor:
         return self.complete_ms >= 0
 
     @property
+    def complete_snapshot(self) -> ClusterSnapshot | None:
+        """The newest snapshot, if it was judged after everything had been known once."""
+        snapshot = self.snapshot
+        is_whole = self.complete and snapshot is not None and snapshot.at_ms >= self.complete_ms
+        return snapshot if is_whole else None
+
+    @property
     def known(self) -> Known:
         """Up to when log ends and commits are known."""
         commits_ms = self._live.known.until_ms

@@ -974,3 +974,20 @@ def test_a_group_that_catches_up_has_its_rates_and_an_end(story) -> None:
     assert whole.catch_up_low_s < whole.catch_up_s < whole.catch_up_high_s
     assert outlook.slowest == ("t", 0)
     assert outlook.lag_skew == 1.0
+
+
+def test_a_snapshot_judged_before_all_was_known_is_not_complete() -> None:
+    story = Story()
+    story.topics(t=1)
+    story.commit(("g", "t", 0, 5))
+    story.apply(Backlog(read=1, total=1, ready=True))
+    story.monitor.judge(EpochMs(story.now_ms))
+    assert story.monitor.complete_snapshot is None
+
+    story.wait(1)
+    story.ends(t=10)
+    assert story.monitor.complete
+    assert story.monitor.complete_snapshot is None, "judged before"
+
+    judged = story.monitor.judge(EpochMs(story.now_ms))
+    assert story.monitor.complete_snapshot is judged
