@@ -1,6 +1,5 @@
 """What happened between two snapshots: verdicts changed, groups came, went or rebalanced."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -216,7 +215,6 @@ def _joined(loss: Loss, other: Loss) -> Loss:
 
 
 def _event(cluster: str, loss: Loss, messages: int) -> Row:
-    detail = {"first": loss.first, "end": loss.end, "exact": loss.exact}
     return event(
         cluster,
         loss.at_ms,
@@ -225,5 +223,5 @@ def _event(cluster: str, loss: Loss, messages: int) -> Row:
         topic=loss.topic,
         partition=loss.partition,
         count=messages,
-        detail=json.dumps(detail, separators=(",", ":")),
+        detail=loss.detail,
     )

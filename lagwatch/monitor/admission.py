@@ -265,8 +265,8 @@ class Admission:
         if awaited and found.size:
             # a replay: many commits of few rows
             identity = self._live.table.identity
-            hers = [row for row in np.unique(rows[found]).tolist() if identity(row)[0] in awaited]
-            found = found[np.isin(rows[found], hers)]
+            known = [row for row in np.unique(rows[found]).tolist() if identity(row)[0] in awaited]
+            found = found[np.isin(rows[found], known)]
         if found.size:
             self._watch.moved(
                 [self._live.table.identity(row) for row in commits.row[found].tolist()],

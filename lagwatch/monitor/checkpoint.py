@@ -166,8 +166,8 @@ def restore(monitor: ClusterMonitor, parts: Sequence[Part], *, offsets_topic: st
     monitor.restore_groups(map(tuple, state.get("resting", ())), state.get("statuses", {}))
     for part in middle:
         if "story" in part:
-            told = orjson.loads(part["story"].tobytes())
-            monitor.restore_story(GroupEvent(**each) for each in told)
+            events = orjson.loads(part["story"].tobytes())
+            monitor.restore_story(GroupEvent(**each) for each in events)
     monitor.restored_rows()
 
 

@@ -289,8 +289,7 @@ class GroupWatch:
         touched = set()
         for place, was, is_now, commit_ms in zip(places, before, after, at_ms, strict=True):
             known = self._groups[place[0]]
-            by_hand = is_now < was or (known.had_members and self._sees_rebalances)
-            if 0 <= known.empty_ms < commit_ms and by_hand:
+            if 0 <= known.empty_ms < commit_ms and self._by_hand(known, was, is_now):
                 known.moved.append((place, was, is_now, commit_ms))
                 touched.add(place[0])
         for group in sorted(touched):
@@ -300,15 +299,17 @@ class GroupWatch:
             if self._began_ms <= newest_ms <= known.seen_empty_ms and known.info is not None:
                 self._confirm(known, known.info, now_ms, rebalanced=False)
 
+    def _by_hand(self, known: _Group, was: int, is_now: int) -> bool:
+        return is_now < was or (known.had_members and self._sees_rebalances)
+
     def _confirm(self, known: _Group, now: GroupInfo, now_ms: EpochMs, *, rebalanced: bool) -> None:
         moved, known.moved = known.moved, []
         if not moved or now.members or rebalanced:
             return
-        by_hand = known.had_members and self._sees_rebalances
         by_topic: defaultdict[str, dict[int, tuple[int, int]]] = defaultdict(dict)
         for (_, topic, partition), was, is_now, _ in moved:
-            if not (by_hand or is_now < was):
-                continue
+            if not self._by_hand(known, was, is_now):
+                continue  # whether rebalances are seen is known only now, after a restart
             first, _ = by_topic[topic].get(partition, (was, is_now))
             by_topic[topic][partition] = first, is_now
         for topic, partitions in sorted(by_topic.items()):
@@ -374,7 +375,7 @@ class GroupWatch:
                 topic=loss.topic,
                 partition=loss.partition,
                 count=loss.messages,
-                detail=_json({"first": loss.first, "end": loss.end, "exact": loss.exact}),
+                detail=loss.detail,
                 to_record=False,
             )
 

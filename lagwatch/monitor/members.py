@@ -151,7 +151,7 @@ class Groups:
             self.rebalances = None
         else:
             self.rebalances = self.rebalances or Counter()
-            # 0: members came or went before the start, nobody knows how often
+            # 0: members came or went before the start; it is not known how often
             self.rebalances.update({g: number for g, number in report.rebalances.items() if number})
 
     def drop(self, group: str) -> None:

@@ -12,7 +12,7 @@ from lagwatch.ports.progress import Positions, Taken
 from lagwatch.ports.reports import Progress
 
 _AHEAD_MS: Final = 300_000
-"""So far may the clock of a reporter be ahead; what is later counts as now."""
+"""So far may the clock of a reporter be ahead, which counts as now; what is later is refused."""
 _OF_KAFKA: Final = frozenset({"classic", "connect", "consumer", "share", "simple", "streams"})
 """Kinds of groups that Kafka keeps, which reported progress must not be taken for."""
 _MOST_UNSEEN: Final = 10_000

@@ -1,4 +1,4 @@
-"""Channels that come, go and come back with the configuration: what they are told, and what not."""
+"""Channels that come, go and return with the configuration: which news they get, which not."""
 
 import json
 import sqlite3
@@ -69,8 +69,8 @@ class ConfiguredChannels:
                 "INSERT OR IGNORE INTO channels VALUES (?, '')", [(name,) for name in listeners]
             )
             connection.executemany("DELETE FROM channels WHERE name = ?", [(n,) for n in removed])
-            told = {name: _open_incidents(connection, name) for name in sorted(removed)}
-            return ChannelChanges(opened=opened, ended=ended, removed=told)
+            open_there = {name: _open_incidents(connection, name) for name in sorted(removed)}
+            return ChannelChanges(opened=opened, ended=ended, removed=open_there)
 
         return self._database.write(work)
 

@@ -1,5 +1,6 @@
 """Questions about the live state, and the commands that change it."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -29,6 +30,12 @@ class Loss:
     @property
     def messages(self) -> int:
         return self.end - self.first
+
+    @property
+    def detail(self) -> str:
+        """As JSON, as the event of the loss has it."""
+        detail = {"first": self.first, "end": self.end, "exact": self.exact}
+        return json.dumps(detail, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -219,14 +219,19 @@ def test_a_group_that_is_forgotten_keeps_its_number(live: Live) -> None:
     assert later["at_ms"] == first["at_ms"]
 
 
+def _eighteen_rounds(live: Live, scaling: FollowedGroups, *, produced: int, read: int) -> None:
+    """Ninety seconds; so many messages are produced and read in each round."""
+    for round_ in range(1, 19):
+        live.produce("orders", 0, produced)
+        live.commit(("billing", "orders", 0, 100 + read * round_))
+        live.wait(5)
+        scaling.observe(live.judge())
+
+
 def test_rates_come_from_the_rounds_after_the_first_question(live: Live) -> None:
     scaling = _scaling(live, SetClock())
     _get(live, scaling, _PATH)
-    for round_ in range(1, 19):
-        live.produce("orders", 0, 50)
-        live.commit(("billing", "orders", 0, 100 + 20 * round_))
-        live.wait(5)
-        scaling.observe(live.judge())
+    _eighteen_rounds(live, scaling, produced=50, read=20)
 
     answer = _get(live, scaling, _PATH).json()
 
@@ -243,11 +248,7 @@ def test_all_members_of_a_share_group_count_though_they_share_partitions(live: L
     live.judge()
     scaling = _scaling(live, SetClock())
     first = _get(live, scaling, _PATH).json()
-    for round_ in range(1, 19):
-        live.produce("orders", 0, 500)
-        live.commit(("billing", "orders", 0, 100 + 250 * round_))
-        live.wait(5)
-        scaling.observe(live.judge())
+    _eighteen_rounds(live, scaling, produced=500, read=250)
 
     answer = _get(live, scaling, _PATH).json()
 
@@ -262,11 +263,7 @@ def test_all_members_of_a_share_group_count_though_they_share_partitions(live: L
 def test_the_last_good_number_outlives_a_restart(live: Live) -> None:
     before = _scaling(live, SetClock())
     _get(live, before, _PATH)
-    for round_ in range(1, 19):
-        live.produce("orders", 0, 50)
-        live.commit(("billing", "orders", 0, 100 + 20 * round_))
-        live.wait(5)
-        before.observe(live.judge())
+    _eighteen_rounds(live, before, produced=50, read=20)
     advised = _get(live, before, _PATH).json()
 
     again = _scaling(live, SetClock())
