@@ -25,6 +25,8 @@ _OF_KAFKA: Final = frozenset({"", "unknown", "classic", "consumer", "share", "st
 """Kinds of groups that Kafka knows, and words for one that is not known."""
 _MUCH_SLOWER: Final = 2
 """Over a window of commits what is read differs by less from what is written."""
+_AS_FAR_BEHIND: Final = 2
+"""A partition with a rising lag, of this part of the worst one's or more, does not keep up."""
 _EXPLAIN_LAG: Final = frozenset(
     {Rule.NOT_SUBSCRIBED, Rule.WAITS_FOR_TRANSACTION, Rule.CONTROL_RECORDS_ONLY}
 )
@@ -104,7 +106,19 @@ class Case:
 
         Partitions that are judged a little later may be as slow as those in trouble.
         """
-        return [each for each in self.moving if not self._much_slower(each)]
+        return [
+            each
+            for each in self.moving
+            if not self._much_slower(each) and not self._falls_behind_too(each)
+        ]
+
+    def _falls_behind_too(self, partition: PartitionVerdict) -> bool:
+        """Is it about as far behind as the worst one, and does its lag rise in its window?"""
+        start, end, worst = partition.start, partition.end, self.worst
+        if worst is None or start is None or end is None or end.lag is None:
+            return False
+        rises = start.lag is not None and end.lag > start.lag
+        return rises and end.lag * _AS_FAR_BEHIND > (worst.current_lag or 0)
 
     def _much_slower(self, partition: PartitionVerdict) -> bool:
         found = self.outlook_of(partition)

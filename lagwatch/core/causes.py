@@ -836,9 +836,9 @@ CAUSES: Final[Sequence[CauseRow]] = (
     CauseRow(
         cause=CauseName.SLOW_PARTITION,
         meaning=(
-            "Not more partitions are behind than keep up; much more is written to this one (twice "
-            "the median of the others), or its member keeps up with its others; and the group "
-            "reads it."
+            "Not more partitions are behind than keep up (one whose lag rises, and is more than "
+            "half as large, does not); much more is written to this one (twice the median of the "
+            "others), or its member keeps up with its others; and the group reads it."
         ),
         find=_slow_partition,
         sentence=(

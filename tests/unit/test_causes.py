@@ -44,6 +44,8 @@ class Part:
     produced: float | None = 10.0
     consumed: float | None = 10.0
     lag: int | None = 100
+    rose_by: int = 0
+    """How much of the lag came within the window."""
     topic: str = "orders"
     committed_ago_s: float = 400
     offset: int = 170
@@ -61,6 +63,7 @@ class Part:
             client_id=self.by,
             owner=host(self.by) if self.by else "",
             current_lag=self.lag,
+            start=entry(100, lag=None if self.lag is None else self.lag - self.rose_by),
             end=entry(self.offset, lag=self.lag, at_ms=NOW_MS - round(self.committed_ago_s * 1000)),
             unknown_reason=self.why_unknown,
         )
@@ -494,6 +497,24 @@ NAMED: Final[dict[str, tuple[Case, CauseName, Certainty]]] = {
             Part(by="b-1", consumed=2),
         ),
         CauseName.ALL_SLOW,
+        LIKELY,
+    ),
+    "all are a little too slow, and one of them is judged first": (
+        told(
+            Part(by="a-1", rule=BEHIND, consumed=7),
+            Part(by="a-1", consumed=7, lag=90, rose_by=50),
+            Part(by="b-1", consumed=7, lag=80, rose_by=50),
+        ),
+        CauseName.ALL_SLOW,
+        LIKELY,
+    ),
+    "one partition whose member has a small rising lag in another": (
+        told(
+            Part(by="a-1", rule=BEHIND, consumed=2, lag=1000),
+            Part(by="a-1", lag=90, rose_by=50),
+            Part(by="b-1", lag=20, rose_by=5),
+        ),
+        CauseName.SLOW_PARTITION,
         LIKELY,
     ),
     "one slow member of three, each on a host of its own": (
