@@ -8,7 +8,9 @@ under `CI=true` nothing may be skipped.
 
 import logging
 import os
+import zlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -110,14 +112,36 @@ def _started(cluster: _Server) -> Iterator[_Server]:
         cluster.stop()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need a server: by fixture, or by a parameter that names it."""
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that need a server, and mix the files for several processes."""
+    _mark_server(items)
+    if hasattr(config, "workerinput"):  # one of several processes of pytest-xdist
+        places = _places(items)
+        items.sort(key=lambda item: places[item.path])
+
+
+def _mark_server(items: list[pytest.Item]) -> None:
+    """By fixture, or by a parameter that names it."""
     for item in items:
         if not isinstance(item, pytest.Function):
             continue
         named = item.callspec.params.values() if hasattr(item, "callspec") else ()
         if _SERVERS & {*item.fixturenames, *(name for name in named if isinstance(name, str))}:
             item.add_marker(pytest.mark.server)
+
+
+def _places(items: list[pytest.Item]) -> dict[Path, float]:
+    """Where each file comes in the whole run, 0..1.
+
+    Some tests wait for minutes and need little of the processor, others need all of it: in the
+    order of the folders the first would leave it idle, and the others crowd it. So files are
+    shuffled, always alike; those that take longest begin in the first half, so that none of them
+    is left alone at the end.
+    """
+    files = {item.path: zlib.crc32(item.path.name.encode()) / (1 << 32) for item in items}
+    long = {item.path for item in items if item.get_closest_marker("minutes")}
+    return {path: place / 2 if path in long else place for path, place in files.items()}
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

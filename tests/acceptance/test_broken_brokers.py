@@ -15,6 +15,8 @@ from tests.support.traffic import committing, keeping_up, producer_of, running
 from tests.support.waiting import eventually
 from tests.support.watched import MODES, watching
 
+pytestmark = pytest.mark.minutes
+
 QUICK = {"log_end_interval_s": 1, "group_interval_s": 2}
 SOON = "[evaluator]\nstop_after_s = 10\nstall_after_s = 10\n"
 """Limits of the rules that let a test see a group stop or stall."""

@@ -20,6 +20,8 @@ from tests.support.traffic import running
 from tests.support.waiting import eventually
 from tests.support.watched import MODES, Watched, watching
 
+pytestmark = pytest.mark.minutes
+
 _EVALUATOR: Final = "[evaluator]\nstop_after_s = 30\nstall_after_s = 50\n"
 _CLUSTER: Final = {"log_end_interval_s": 1, "group_interval_s": 1}
 

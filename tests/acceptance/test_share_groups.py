@@ -72,7 +72,7 @@ def scene(own_kafka: EmbeddedKafka) -> Iterator[Scene]:
         yield Scene(kafka=own_kafka, shares=shares, watches=watches)
 
 
-pytestmark = pytest.mark.usefixtures("kafka_python")
+pytestmark = [pytest.mark.minutes, pytest.mark.usefixtures("kafka_python")]
 
 
 @pytest.fixture(scope="module")

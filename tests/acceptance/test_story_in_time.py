@@ -17,6 +17,8 @@ from tests.support.kafka import ANSWER_TIMEOUT_S, commit, create_topic, produce,
 from tests.support.waiting import eventually
 from tests.support.watched import MODES, Watched, watching
 
+pytestmark = pytest.mark.minutes
+
 _GROUP_INTERVAL_S: Final = 60
 _TOGETHER_S: Final = 30.0
 """Far less than what is left of the interval at which resting groups are described, which began

@@ -4,11 +4,15 @@ import sys
 from random import Random
 from typing import Final
 
+import pytest
+
 from lagwatch.kafka.embedded import EmbeddedKafka
 from tests.support.append_truth import Line, Topic, Truth, now_s
 from tests.support.kafka import commit
 from tests.support.served import serving
 from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.minutes
 
 _ASKED_S: Final = 120.0
 _KINDS: Final = ("steady", "bursty", "seldom", "append_time", "out_of_order", "compacted", "idle")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -16,6 +17,8 @@ from tests.support.append_truth import KINDS, Line, Truth, now_s
 from tests.support.kafka import ANSWER_TIMEOUT_S, commit, create_topic, produce, unique
 from tests.support.served import Served, serving
 from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.minutes
 
 _KINDS: Final = ("steady", "append_time", "idle")
 _RESTARTS: Final = 20

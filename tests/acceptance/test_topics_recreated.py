@@ -18,6 +18,8 @@ from tests.support.kafka import commit, create_topic, produce, unique
 from tests.support.waiting import eventually
 from tests.support.watched import MODES, Oracle, Watched, watching
 
+pytestmark = pytest.mark.minutes
+
 _COMMITTED: Final = 50
 _SOON_S: Final = 20.0
 """A topic is looked for as soon as a commit names it; the rest is room for a busy machine."""

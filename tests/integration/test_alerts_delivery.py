@@ -18,6 +18,8 @@ from tests.support.receiver import Receiver, Reply, receiving
 from tests.support.running_alerts import Running, running
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.minutes
+
 POLICY = "[alerts.policies.all]\nclose_for_s = 0\nreopen_s = 0\n"
 
 

@@ -17,7 +17,7 @@ from tests.support.served import serving
 from tests.support.traffic import producer_of, running
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.timeout(420)
+pytestmark = [pytest.mark.minutes, pytest.mark.timeout(420)]
 _QUICK = '[evaluator]\nstop_after_s = 10\nstall_after_s = 10\n[history]\nstore = "none"\n'
 _CLUSTER = {"commits": "offsets-topic", "log_end_interval_s": 1}
 

@@ -20,6 +20,8 @@ from tests.support.served import Served, serving
 from tests.support.traffic import committing, running
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.minutes
+
 QUICK = {"log_end_interval_s": 1, "group_interval_s": 2}
 _SECTIONS = "[evaluator]\ninterval_s = 0.5\n[history]\ninterval_s = 1\nflush_s = 1\n"
 _SUMMARY = "#troubles summary"

@@ -14,6 +14,8 @@ from tests.support.served import Served, serving
 from tests.support.waiting import eventually
 from tests.support.watched import QUICK_RULES
 
+pytestmark = pytest.mark.minutes
+
 _EXPIRES = {"offsets.retention.minutes": "2", "offsets.retention.check.interval.ms": "500"}
 
 

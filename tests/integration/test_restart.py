@@ -23,6 +23,8 @@ from tests.support.traffic import running
 from tests.support.waiting import eventually
 from tests.support.wire import encode_offset_key, encode_offset_value
 
+pytestmark = pytest.mark.minutes
+
 _OLD = 300
 """Commits of the stopped group, from an hour ago to ten minutes ago."""
 

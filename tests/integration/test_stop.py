@@ -19,6 +19,8 @@ from tests.support.served import Served, serving
 from tests.support.traffic import committing, running
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.minutes
+
 _BOUND_S = 8.0
 """As the systemd unit says."""
 _SLACK_S = 1.5

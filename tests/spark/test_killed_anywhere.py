@@ -10,6 +10,8 @@ from pyspark.sql import SparkSession
 
 from tests.support.killed import Killing
 
+pytestmark = pytest.mark.minutes
+
 HALF_DONE = {
     "backfill": ("written", "event", "ending"),
     "rollup": ("aggregating", "writing", "swapping", "watermark"),
