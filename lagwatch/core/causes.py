@@ -29,6 +29,7 @@ class CauseName(StrEnum):
 
     BROKER_AWAY = "broker_away"
     PROGRESS_UNREAD = "progress_unread"
+    COMMITTED_BEYOND_END = "committed_beyond_end"
     TOPIC_RECREATED = "topic_recreated"
     RECORDS_LOST = "records_lost"
     OFFSETS_RESET = "offsets_reset"
@@ -176,6 +177,23 @@ def _progress_unread(case: Case, _: PartitionVerdict) -> Evidence | None:
     if not case.kept_elsewhere or not case.verdict.stale or case.troubled:
         return None
     return {"data_age_ms": round(case.verdict.data_age_s * 1000)}
+
+
+def _committed_beyond_end(case: Case, worst: PartitionVerdict) -> Evidence | None:
+    """The log still has what was committed before: it was not cut, but the offset went too far."""
+    log_end = worst.evidence.get("log_end_offset")
+    start, end = worst.start, worst.end
+    if worst.rule is not Rule.AHEAD_OF_LOG_END or start is None or end is None:
+        return None
+    recreated = case.last(EventName.TOPIC_RECREATED, topic=worst.topic) is not None
+    if recreated or not isinstance(log_end, int) or not start.offset <= log_end < end.offset:
+        return None
+    return {
+        "offset_before": start.offset,
+        "committed_offset": end.offset,
+        "log_end_offset": log_end,
+        "last_commit_ms": worst.evidence.get("last_commit_ms"),
+    }
 
 
 def _topic_recreated(case: Case, worst: PartitionVerdict) -> Evidence | None:
@@ -659,6 +677,20 @@ CAUSES: Final[Sequence[CauseRow]] = (
             "{data_age_ms:span}: `/readyz` and the log say why"
         ),
         refuted_by="`/readyz` names another source that cannot be read",
+    ),
+    CauseRow(
+        cause=CauseName.COMMITTED_BEYOND_END,
+        meaning=(
+            "The committed offset is beyond the log end, an earlier one of its window is not, and "
+            "the topic was not seen to be made anew."
+        ),
+        find=_committed_beyond_end,
+        sentence=(
+            "an offset was committed that the log has not reached: it went from {offset_before} "
+            "to {committed_offset}, and the log ends at {log_end_offset}; a client computes "
+            "offsets itself, or they were copied from another log"
+        ),
+        refuted_by="the log was cut short meanwhile (unclean election) or the topic made anew",
     ),
     CauseRow(
         cause=CauseName.TOPIC_RECREATED,

@@ -498,13 +498,13 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
         status=PartitionStatus.ERR,
         holds=_ahead,
         meaning=(
-            "The committed offset is beyond the log end: the log was cut short or replaced, and "
-            "the group will reset itself or wait for that offset."
+            "The committed offset is beyond the log end: the log was cut short or replaced, or a "
+            "wrong offset was committed. The group will reset itself or wait for that offset."
         ),
         evidence=("committed_offset", "log_end_offset", "last_commit_ms"),
         sentence=(
             "the committed offset {committed_offset} is beyond the log end {log_end_offset}: the "
-            "log was cut short, or the topic was replaced"
+            "log was cut short, the topic was replaced, or a wrong offset was committed"
         ),
         since=_since_commit,
     ),

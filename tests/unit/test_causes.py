@@ -162,6 +162,7 @@ LOOP: Final = [
 ]
 HELD: Final = (("held_for_ms", 700_000), ("interrupted", 1))
 BACK: Final = (("offset_before", 500), ("committed_offset", 20))
+BEYOND = (("committed_offset", 900), ("log_end_offset", 200))
 BELOW_START: Final = (("lost_messages", 80), ("committed_offset", 20), ("log_start_offset", 100))
 WAITS: Final = (("last_stable_offset", 170), ("transaction_age_ms", 9_000), ("producer_id", 7))
 MARKS: Final = (("current_lag", 51), ("committed_offset", 51), ("log_end_offset", 102))
@@ -216,6 +217,30 @@ NAMED: Final[dict[str, tuple[Case, CauseName, Certainty]]] = {
     ),
     "an offset is beyond the log end, and why was not seen": (
         told(Part(rule=Rule.AHEAD_OF_LOG_END, evidence=(("committed_offset", 9),))),
+        CauseName.TOPIC_RECREATED,
+        LIKELY,
+    ),
+    "an offset is committed that the log has not reached": (
+        told(Part(rule=Rule.AHEAD_OF_LOG_END, offset=900, evidence=BEYOND)),
+        CauseName.COMMITTED_BEYOND_END,
+        LIKELY,
+    ),
+    "the same after the topic was made anew": (
+        told(
+            Part(rule=Rule.AHEAD_OF_LOG_END, offset=900, evidence=BEYOND),
+            events=[event(EventName.TOPIC_RECREATED, topic="orders")],
+        ),
+        CauseName.TOPIC_RECREATED,
+        CERTAIN,
+    ),
+    "no offset of the window is in the log any more": (
+        told(
+            Part(
+                rule=Rule.AHEAD_OF_LOG_END,
+                offset=900,
+                evidence=(("committed_offset", 900), ("log_end_offset", 90)),
+            )
+        ),
         CauseName.TOPIC_RECREATED,
         LIKELY,
     ),
