@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from lagwatch import log
 from tests.bench.figures import Figure
 from tests.support.fleet import Fleet, ShiftedClock, alert_settings
 from tests.support.receiver import Receiver, receiving
@@ -19,6 +20,7 @@ _ROUNDS = 7
 
 def run() -> Iterator[Figure]:
     """10,000 groups: all healthy, a tenth of them bad, and 500 that fail at once."""
+    log.configure(level="warning")
     with tempfile.TemporaryDirectory() as folder, receiving() as receiver:
         clock = ShiftedClock()
         fleet = Fleet([f"g{number:05}" for number in range(_GROUPS)], clock)
