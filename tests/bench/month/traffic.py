@@ -554,12 +554,11 @@ class Traffic:
         made = self._before = self._newest
         if self._next_chunk >= 0:
             return
-        kept = np.ones(len(made), np.bool_)
-        for place in np.flatnonzero(made.offset < 0).tolist():
-            row = made.row[place]
-            kept[: place + 1] &= made.row[: place + 1] != row
-            self._tail_number[row], self._tail[:, row] = 0, -1
-        index = np.flatnonzero(kept)
+        removals = np.flatnonzero(made.offset < 0)
+        removed = np.full(self.number, -1)
+        removed[made.row[removals]] = removals  # of several, the last one stays
+        self._tail_number[made.row[removals]], self._tail[:, made.row[removals]] = 0, -1
+        index = np.flatnonzero(np.arange(len(made)) > removed[made.row])
         index = index[stable_order(made.row[index])]
         row = made.row[index]
         heads = heads_of(row)
