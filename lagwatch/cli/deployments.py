@@ -163,6 +163,7 @@ that is kept outside of Kafka, there is no such file: the command says what to d
 _WHY: Final[Mapping[str, str]] = {
     "deleted": "records from offset {recorded_offset} on were deleted; set to the log start",
     "beyond_end": "the log ends before offset {recorded_offset}; set to the log end",
+    "recreated": "the topic was created anew since then; set to the log start",
     "not_committed_then": "no offset was committed then; left as it is",
     "not_visible": "the log's bounds are not known; left as it is",
 }

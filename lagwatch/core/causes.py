@@ -212,10 +212,21 @@ def _topic_recreated(case: Case, worst: PartitionVerdict) -> Evidence | None:
     }
 
 
-def _below_log_start(_: Case, worst: PartitionVerdict) -> bool:
+def _surely_lost(_: Case, worst: PartitionVerdict) -> bool:
+    """True if the group cannot have read them: a member may have, and not committed yet."""
+    if worst.evidence.get("lost_is") == "upper_bound":
+        return False
     committed = worst.evidence.get("committed_offset")
     start = worst.evidence.get("log_start_offset")
     return isinstance(committed, int) and isinstance(start, int) and committed < start
+
+
+def _how_many_lost(found: Evidence) -> Evidence:
+    bound = found["lost_is"] == "upper_bound"
+    return {
+        "up_to": "up to " if bound else "",
+        "read_them": "committed them (it may have read some)" if bound else "read them",
+    }
 
 
 # offsets
@@ -238,6 +249,8 @@ def _offsets_reset(case: Case, worst: PartitionVerdict) -> Evidence | None:
         return None
     if _reset_of(case, worst) is not None:
         how = "it was set while the group had no members; Kafka does not say by whom"
+    elif case.kept_elsewhere:
+        how = "the job, or who reports for it, said so"
     elif case.empty:
         how = "by Kafka's tool or another program: no member was there when Kafka last described it"
     else:
@@ -418,9 +431,13 @@ def _no_members(case: Case, worst: PartitionVerdict) -> Evidence | None:
 def _committed_after_ms(case: Case, left: Event) -> int | None:
     """How long after the last member left the group still committed; None if it did not.
 
-    Who commits then is no member: a consumer that assigns partitions itself, or a tool.
+    Who commits then is no member: a consumer that assigns partitions itself, or a tool. An event
+    says so at once: then the commit came behind Kafka's own note that the group is empty.
     """
     after_ms = UNKNOWN if case.committed_ms is None else case.committed_ms - left.at_ms
+    reset = case.last(EventName.OFFSETS_RESET)
+    if reset is not None and reset.at_ms >= left.at_ms:
+        return max(after_ms, 0)
     return after_ms if after_ms > _COMMITS_LATE_MS else None
 
 
@@ -572,6 +589,7 @@ def _not_committing(case: Case, worst: PartitionVerdict) -> Evidence | None:
     without_ms = worst.evidence.get(name, worst.evidence.get("silent_ms"))
     return {
         "without_commit_ms": without_ms,
+        "commits_are": worst.evidence.get("commits_are"),
         "client_id": worst.client_id or (holder.client_id if holder else None),
         "host": worst.owner or (holder.host if holder else None),
         **_members_changed(case, without_ms),
@@ -594,7 +612,22 @@ _MAY_MOVE_PARTITIONS: Final = (
 
 
 def _whose_silence(found: Evidence) -> Evidence:
-    """The member may have got the partition when members last came or left: then it is not its."""
+    """Clauses about a partition that is held and does not move.
+
+    Where offsets are polled, commits of the same offset cannot be seen. And the member may have got
+    the partition when members last came or left: then the silence is not its own.
+    """
+    polled = found["commits_are"] == "polled"
+    return {
+        "what": "not moved its offset" if polled else "not committed",
+        "why": "it hangs, reads without committing, or commits the same offset again and again"
+        if polled
+        else "it reads without committing, or it hangs",
+        **_since_when(found),
+    }
+
+
+def _since_when(found: Evidence) -> Evidence:
     if "changed_ago_ms" not in found:
         return {"now": "and has"}
     clause = "now (members came, left or rebalanced {changed_ago_ms:span} ago), and the group has"
@@ -715,15 +748,19 @@ CAUSES: Final[Sequence[CauseRow]] = (
         meaning="Messages were deleted before the group read them.",
         find=_is_on(
             Rule.RECORDS_LOST,
-            evidence=("lost_messages", "committed_offset", "log_start_offset"),
+            evidence=("lost_messages", "lost_is", "committed_offset", "log_start_offset"),
         ),
         sentence=(
-            "{lost_messages:message} were deleted, by retention or on request, before the group "
-            "read them; the log begins at {log_start_offset}"
+            "{up_to}{lost_messages:message} were deleted, by retention or on request, before the "
+            "group {read_them}; the log begins at {log_start_offset}"
         ),
         refuted_by="the consumer's own log shows that it has read them and not committed",
-        proved=_below_log_start,
-        certain_when="the committed offset is still below the log start",
+        proved=_surely_lost,
+        certain_when=(
+            "the committed offset is still below the log start, and the number is no upper bound: "
+            "the group cannot have read them without committing"
+        ),
+        phrases=_how_many_lost,
     ),
     CauseRow(
         cause=CauseName.OFFSETS_RESET,
@@ -895,8 +932,8 @@ CAUSES: Final[Sequence[CauseRow]] = (
         meaning="A member holds the partition, and no commit comes.",
         find=_not_committing,
         sentence=(
-            "client {client_id} on {host:host} holds the partition {now} not committed for "
-            "{without_commit_ms:span}: it reads without committing, or it hangs"
+            "client {client_id} on {host:host} holds the partition {now} {what} for "
+            "{without_commit_ms:span}: {why}"
         ),
         phrases=_whose_silence,
         refuted_by=(

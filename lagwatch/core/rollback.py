@@ -1,6 +1,6 @@
 """Plans a rollback to the offsets of a deployment: what can be set, read again, or is deleted."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum, unique
 from typing import Final
@@ -46,6 +46,8 @@ class RollbackState(StrEnum):
     """Records from the recorded offset on were deleted; the log start offset comes nearest."""
     BEYOND_END = "beyond_end"
     """The log ends before the recorded offset: the topic was created anew, or cut short."""
+    RECREATED = "recreated"
+    """The topic was created anew since: the recorded offset means another record, or none."""
     NOT_COMMITTED_THEN = "not_committed_then"
     """No offset was committed at the deployment, so none can be set."""
     NOT_VISIBLE = "not_visible"
@@ -79,7 +81,7 @@ class RollbackPartition:
     skipped: int | None
     """Messages that would not be read, because the group has not come as far as `offset`."""
     deleted: int
-    """Offsets from the recorded one on that no longer exist."""
+    """Offsets from the recorded one on that no longer exist; 0 of a topic that was created anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,18 +141,28 @@ class RollbackPlan(RollbackOffsets):
 
 
 def partitions(
-    recorded: Mapping[Place, int | None], now: Mapping[Place, Standing]
+    recorded: Mapping[Place, int | None],
+    now: Mapping[Place, Standing],
+    *,
+    recreated: Container[str] = (),
 ) -> Iterator[RollbackPartition]:
-    """One entry for each partition of the deployment or of now, by topic and partition."""
+    """One entry for each partition of the deployment or of now, by topic and partition.
+
+    `recreated`: topics that were created anew since the deployment.
+    """
     nothing = Standing(committed=None, log_start=None, log_end=None)
     for place in sorted({*recorded, *now}):
-        yield _partition(place, recorded.get(place), now.get(place, nothing))
+        state = _state(recorded.get(place), now.get(place, nothing), anew=place[0] in recreated)
+        yield _partition(place, state, recorded.get(place), now.get(place, nothing))
 
 
-def _partition(place: Place, recorded: int | None, now: Standing) -> RollbackPartition:
-    state = _state(recorded, now)
+def _partition(
+    place: Place, state: RollbackState, recorded: int | None, now: Standing
+) -> RollbackPartition:
     offset, deleted = recorded, 0
-    if state is RollbackState.DELETED:
+    if state is RollbackState.RECREATED:
+        offset = now.log_start
+    elif state is RollbackState.DELETED:
         offset = now.log_start
         deleted = (now.log_start or 0) - (recorded or 0)
     elif state is RollbackState.BEYOND_END:
@@ -172,11 +184,13 @@ def _partition(place: Place, recorded: int | None, now: Standing) -> RollbackPar
     )
 
 
-def _state(recorded: int | None, now: Standing) -> RollbackState:
+def _state(recorded: int | None, now: Standing, *, anew: bool) -> RollbackState:
     if recorded is None:
         return RollbackState.NOT_COMMITTED_THEN
     if now.log_start is None or now.log_end is None:
         return RollbackState.NOT_VISIBLE
+    if anew:
+        return RollbackState.RECREATED
     if recorded < now.log_start:
         return RollbackState.DELETED
     if recorded > now.log_end:

@@ -100,6 +100,7 @@ class RecordedDeployments:
         if why is not None:
             raise RollbackError(why)
         recorded = dict(_flat(chosen.offsets))
+        recreated = await self._recreated(cluster, group, chosen.at_ms)
         return RollbackPlan(
             cluster=cluster,
             group=group,
@@ -107,8 +108,22 @@ class RecordedDeployments:
             version=chosen.version,
             at_ms=snapshot.at_ms,
             members=None if info is None else info.member_count,
-            partitions=tuple(partitions(recorded, standing(snapshot, group, chosen.offsets))),
+            partitions=tuple(
+                partitions(recorded, standing(snapshot, group, chosen.offsets), recreated=recreated)
+            ),
         )
+
+    async def _recreated(self, cluster: str, group: str, since_ms: int) -> frozenset[str]:
+        """Topics that the group's story has as created anew since an instant."""
+        wanted = HistoryRange(
+            kind=Kind.EVENTS,
+            cluster=cluster,
+            group=group,
+            from_ms=since_ms,
+            to_ms=EVER_MS,
+            columns=("topic",),
+        )
+        return await self._history.queries.using(lambda store: _recreated(store, wanted))
 
 
 def _deployments(store: HistoryStore, wanted: HistoryRange) -> list[Deployment]:
@@ -117,6 +132,14 @@ def _deployments(store: HistoryStore, wanted: HistoryRange) -> list[Deployment]:
         for rows in store.read(wanted)
         for row in rows.take(is_word(rows.text("event"), EventName.DEPLOYMENT)).rows()
     ]
+
+
+def _recreated(store: HistoryStore, wanted: HistoryRange) -> frozenset[str]:
+    return frozenset(
+        str(row["topic"])
+        for rows in store.read(wanted)
+        for row in rows.take(is_word(rows.text("event"), EventName.TOPIC_RECREATED)).rows()
+    )
 
 
 def _as_deployment(row: Row) -> Deployment:

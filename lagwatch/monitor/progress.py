@@ -87,7 +87,11 @@ class ReportedProgress:
         newest_ms = self._newest_ms.get((cluster, group), UNKNOWN)
         self._newest_ms[cluster, group] = max(taken_ms, newest_ms)
         monitor.apply(report, now_ms)
-        return Taken(at_ms=taken_ms, late=taken_ms < newest_ms)
+        return Taken(
+            at_ms=taken_ms,
+            late=taken_ms < newest_ms,
+            not_visible=tuple(sorted(positions.keys() - monitor.topics.index.keys())),
+        )
 
 
 def _check_partitions(topics: TopicColumns, positions: Positions) -> None:

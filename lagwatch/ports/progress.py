@@ -15,6 +15,8 @@ class Taken:
     at_ms: int
     late: bool
     """An earlier report was of a later instant: only partitions that it did not name are news."""
+    not_visible: tuple[str, ...] = ()
+    """Topics of the report that do not exist yet, or that may not be described; sorted."""
 
 
 class ProgressSink(Protocol):

@@ -298,6 +298,25 @@ NAMED: Final[dict[str, tuple[Case, CauseName, Certainty]]] = {
         CauseName.OFFSETS_RESET,
         LIKELY,
     ),
+    "records may have been read by a member that commits seldom": (
+        told(
+            Part(
+                by="a-1",
+                rule=Rule.RECORDS_LOST,
+                evidence=(*BELOW_START, ("lost_is", "upper_bound")),
+            )
+        ),
+        CauseName.RECORDS_LOST,
+        LIKELY,
+    ),
+    "all members left, and then offsets were set": (
+        told(
+            Part(rule=STOPPED, evidence=SILENT),
+            events=[JOINED, LEFT, event(EventName.OFFSETS_RESET, 55, topic="orders", detail="[]")],
+        ),
+        CauseName.NO_MEMBERS,
+        LIKELY,
+    ),
     "an empty group's offsets went back, and nothing more is known yet": (
         told(Part(rule=Rule.REWOUND, evidence=BACK), state="Empty"),
         CauseName.OFFSETS_RESET,
@@ -960,3 +979,24 @@ def test_a_member_that_has_just_come_is_not_blamed_for_the_time_before() -> None
         "without committing, or it hangs"
     )
     assert "changed_ago_ms" not in old.evidence
+
+
+def test_an_upper_bound_of_lost_messages_is_called_so() -> None:
+    evidence = (*BELOW_START, ("lost_is", "upper_bound"))
+    cause = cause_of(told(Part(by="a-1", rule=Rule.RECORDS_LOST, evidence=evidence)))
+    assert cause is not None
+    assert cause.text.startswith("up to 80 messages were deleted")
+    assert "before the group committed them (it may have read some)" in cause.text
+
+
+def test_where_offsets_are_polled_nothing_is_said_of_commits() -> None:
+    cause = cause_of(told(Part(by="a-1", rule=STALLED, consumed=0, evidence=POLLED)))
+    assert cause is not None
+    assert "has not moved its offset for" in cause.text
+    assert cause.text.endswith("or commits the same offset again and again")
+
+
+def test_progress_that_went_back_was_reported_so() -> None:
+    cause = cause_of(told(Part(rule=Rule.REWOUND, evidence=BACK), kind="flink", state="Unknown"))
+    assert cause is not None
+    assert cause.text.endswith("the job, or who reports for it, said so")

@@ -237,6 +237,19 @@ def test_the_plan_names_a_deployment_by_id_or_version(live, history) -> None:
     assert as_csv.headers["content-type"].startswith("text/csv")
 
 
+def test_the_plan_knows_that_a_topic_was_created_anew_since(live, history) -> None:
+    app = _app(live, history)
+    made = _post(app, _PATH, _ORDER).json()
+    row = happening(at_ms=made["at_ms"] + 1, event="topic_recreated", group="a/b", topic="refunds")
+    history.store.write([events([row])], batch="later")
+
+    plan = _get(app, f"{_PATH}/4.2/rollback-plan").json()
+
+    states = {(each["topic"], each["state"]) for each in plan["partitions"]}
+    assert ("refunds", "recreated") in states
+    assert ("orders", "recreated") not in states
+
+
 @pytest.mark.parametrize(
     ("path", "status"),
     [

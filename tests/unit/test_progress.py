@@ -191,6 +191,11 @@ def test_a_partition_that_its_topic_does_not_have_is_refused(job: _Job) -> None:
         _ = job.verdict
 
 
+def test_the_answer_names_topics_that_are_not_visible(job: _Job) -> None:
+    answer = job.post({"positions": {"orders": {"0": 1}, "typo": {"0": 7}}}).json()
+    assert answer["topics_not_visible"] == ["typo"]
+
+
 def test_a_topic_that_is_not_there_yet_has_no_millions_of_partitions(job: _Job) -> None:
     assert job.post({"positions": {"later": {"10000": 1}}}).status_code == 400
     assert job.post({"positions": {"later": {"9999": 1}, "too": {"0": 1}}}).status_code == 400
@@ -271,6 +276,11 @@ def test_silence_is_a_stop_only_of_a_job_whose_progress_could_be_read(
         (_PATH, {"positions": {}}, 400),
         (_PATH, {"positions": {"orders": {"0": -1}}}, 400),
         (_PATH, {"positions": {"orders": {"-1": 1}}}, 400),
+        (_PATH, {"positions": {"orders": {"00": 1}}}, 400),
+        (_PATH, {"positions": {"orders": {" 1": 1}}}, 400),
+        (_PATH, {"positions": {"orders": {"0": True}}}, 400),
+        (_PATH, {"positions": {"orders": {"0": "120"}}}, 400),
+        (_PATH, {"positions": {"orders": {"0": 1.0}}}, 400),
         (_PATH, {"positions": {"orders": {"0": 1}}, "kind": "A kind"}, 400),
         (_PATH, {"positions": {"orders": {"0": 1}}, "offset": 3}, 400),
     ],

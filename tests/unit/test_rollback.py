@@ -48,6 +48,14 @@ def test_a_log_from_30_to_100(
     assert (found.read_again, found.skipped) == (read_again, skipped)
 
 
+def test_offsets_of_a_topic_that_was_created_anew_are_not_set() -> None:
+    now = {_PLACE: Standing(committed=70, log_start=30, log_end=100)}
+    [found] = partitions({_PLACE: 40}, now, recreated={"orders"})
+
+    assert (found.state, found.offset, found.deleted) == (RollbackState.RECREATED, 30, 0)
+    assert (found.read_again, found.skipped) == (40, 0)
+
+
 def test_a_topic_that_is_gone_is_left_alone() -> None:
     [found] = partitions({_PLACE: 40}, {})
 

@@ -15,8 +15,10 @@ _MOST_TOPICS: Final = 1000
 _MOST_PARTITIONS: Final = 100_000
 
 Topic = Annotated[str, Field(min_length=1, max_length=249)]
-Partition = Annotated[int, Field(ge=0, lt=2**31)]
-Offset = Annotated[int, Field(ge=0, lt=2**63)]
+PartitionKey = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,9})$")]
+"""A partition's number: keys of JSON are text."""
+Offset = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
+"""A JSON number: `true` and `"120"` are more likely mistakes than offsets."""
 
 
 class ProgressReport(BaseModel):
@@ -32,7 +34,7 @@ class ProgressReport(BaseModel):
         ),
     ] = "reported"
     positions: Annotated[
-        dict[Topic, Annotated[dict[Partition, Offset], Field(max_length=_MOST_PARTITIONS)]],
+        dict[Topic, Annotated[dict[PartitionKey, Offset], Field(max_length=_MOST_PARTITIONS)]],
         Field(
             min_length=1,
             max_length=_MOST_TOPICS,
@@ -57,6 +59,12 @@ class ProgressTaken(TypedDict):
         Field(description="a report of a later instant came before; what it named stays as it is"),
     ]
     partitions: int
+    topics_not_visible: Annotated[
+        list[str],
+        Field(
+            description="topics named here that do not exist yet, or that lagwatch may not describe"
+        ),
+    ]
 
 
 def router(progress: ProgressSink) -> APIRouter:
@@ -72,9 +80,13 @@ def router(progress: ProgressSink) -> APIRouter:
         },
     )
     async def report_progress(cluster: str, name: str, report: ProgressReport) -> ProgressTaken:
+        positions = {
+            topic: {int(partition): offset for partition, offset in offsets.items()}
+            for topic, offsets in report.positions.items()
+        }
         try:
             taken = progress.report(
-                cluster, name, kind=report.kind, positions=report.positions, at_ms=report.at_ms
+                cluster, name, kind=report.kind, positions=positions, at_ms=report.at_ms
             )
         except NameTakenError as error:
             raise HTTPException(409, str(error)) from error
@@ -87,6 +99,7 @@ def router(progress: ProgressSink) -> APIRouter:
             "at_ms": taken.at_ms,
             "late": taken.late,
             "partitions": sum(map(len, report.positions.values())),
+            "topics_not_visible": list(taken.not_visible),
         }
 
     return routes
