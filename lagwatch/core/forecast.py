@@ -34,6 +34,8 @@ _FEWEST_STEPS: Final = 6
 _KEPT: Final = 2.0
 """A lag of what comes in so many usual intervals between commits is that of a group that keeps
 up."""
+_SLOWLY: Final = 0.2
+"""Such a lag that falls by less than this part of what is produced goes up and down by chance."""
 _LONGEST_S: Final = 366 * 86_400
 """A forecast beyond a year is given as unknown."""
 
@@ -138,7 +140,8 @@ def outlooks(
     drain = -rates.trend_per_s
     left = _left(lag, rates)
     takes_s, reason = _catch_up(lag, left, drain, rates.consumed_per_s)
-    reason[_keeps_up(lag, rates, reason)] = _REASONS.index(CatchUpReason.KEEPS_UP)
+    keeps_up = _keeps_up(lag, rates, reason)
+    takes_s[keeps_up], reason[keeps_up] = np.nan, _REASONS.index(CatchUpReason.KEEPS_UP)
     held = waits & (lag == 0)
     takes_s[held], reason[held] = np.nan, _REASONS.index(CatchUpReason.WAITS_FOR_TRANSACTION)
     caught_up = reason == _REASONS.index(CatchUpReason.CAUGHT_UP)
@@ -170,14 +173,13 @@ def outlooks(
 
 
 def _keeps_up(lag: Int64, rates: Rates, reason: NDArray[np.int8]) -> NDArray[np.bool_]:
-    """Rows whose lag does not go, and is no more than what comes between commits."""
-    stays = np.isin(
-        reason,
-        [_REASONS.index(CatchUpReason.FALLING_BEHIND), _REASONS.index(CatchUpReason.TOO_SLOW)],
-    )
+    """Rows whose lag hardly goes, and is no more than what comes between commits."""
+    never = (CatchUpReason.FALLING_BEHIND, CatchUpReason.TOO_SLOW)
     with np.errstate(invalid="ignore"):
+        slowly = -rates.trend_per_s < _SLOWLY * rates.produced_per_s
         usual: NDArray[np.bool_] = lag <= _KEPT * rates.produced_per_s * rates.gap_s
-    return stays & usual
+    slowly &= reason == _REASONS.index(CatchUpReason.CATCHING_UP)
+    return (np.isin(reason, [_REASONS.index(each) for each in never]) | slowly) & usual
 
 
 def _unsure(rates: Rates, past: PastLags, takes_s: Float64) -> Float64:

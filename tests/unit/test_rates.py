@@ -223,6 +223,9 @@ def test_the_time_to_catch_up_or_why_there_is_none(
         (9.9, 101, R.FALLING_BEHIND),
         (10.0, 100, R.KEEPS_UP),
         (0.0, 100, R.NOT_MOVING),
+        (11.9, 100, R.KEEPS_UP),  # it seems to fall by a fifth of what is produced at most
+        (11.9, 101, R.CATCHING_UP),
+        (12.1, 100, R.CATCHING_UP),
         (30.0, 100, R.CATCHING_UP),
     ],
 )
