@@ -208,7 +208,9 @@ def _topic_recreated(case: Case, worst: PartitionVerdict) -> Evidence | None:
         "committed_offset": worst.evidence.get("committed_offset"),
         "log_end_offset": worst.evidence.get("log_end_offset"),
         "recreated_ago_ms": None if event is None else case.age_ms(event),
-        "seen": "was not seen" if event is None else "was seen",
+        "seen": "was not seen: a wrong offset may have been committed instead"
+        if event is None
+        else "was seen",
     }
 
 

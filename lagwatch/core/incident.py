@@ -498,7 +498,7 @@ def _may_remind_after_mute(state: State, incident: Incident, policy: Policy) -> 
 
 def _due(state: State, incident: Incident, policy: Policy, now_ms: EpochMs) -> tuple[Tell, Reason]:
     if incident.notified is None:
-        return _first(state, incident, now_ms)
+        return _first(state, incident, policy, now_ms)
     if incident.severity > incident.notified:
         return Tell.ESCALATE, Reason.ESCALATED
     worse_ms = state.worse_since_ms
@@ -524,14 +524,27 @@ def _repeated(incident: Incident, policy: Policy, now_ms: EpochMs) -> tuple[Tell
     return Tell.REMIND, Reason.REMINDER_DUE
 
 
-def _first(state: State, incident: Incident, now_ms: EpochMs) -> tuple[Tell, Reason]:
+def _first(
+    state: State, incident: Incident, policy: Policy, now_ms: EpochMs
+) -> tuple[Tell, Reason]:
     too_soon = state.quiet_until_ms is not None and now_ms < state.quiet_until_ms
     worse = state.last_severity is not None and incident.severity > state.last_severity
-    if too_soon and not worse:
+    if too_soon and not worse and not _never_ended(state, incident, policy):
         return Tell.NOTHING, Reason.REOPENED_TOO_SOON
     if state.held_back is Reason.REOPENED_TOO_SOON:
         return Tell.OPEN, Reason.STILL_OPEN
     return Tell.OPEN, Reason.FIRST
+
+
+def _never_ended(state: State, incident: Incident, policy: Policy) -> bool:
+    """True if what is wrong now was wrong before the last incident closed, unseen so far.
+
+    One partition began to be read again, and another one stood still by then. A warning says less:
+    a lag that goes up and down may have begun to rise at any time.
+    """
+    if state.quiet_until_ms is None or incident.severity is not GroupStatus.ERR:
+        return False
+    return incident.since_ms < state.quiet_until_ms - policy.reopen_ms
 
 
 def _as_burrow(

@@ -43,23 +43,35 @@ class _News:
     def closing(self) -> bool:
         return bool(self.main["event"] == Tell.CLOSE.value)
 
+    @property
+    def untrue(self) -> bool:
+        """An end of which the group knows better: it is sent if that trouble ends unsent."""
+        return self.closing and bool(self.main["reopened"])
+
 
 _Subject = tuple[str, str, str]
 """What incidents are about: kind, cluster, name."""
+_REOPENED: Final = (
+    "SELECT h.about, h.cluster, h.name FROM incidents h WHERE h.closed_ms IS NULL"  # noqa: S608 fixed
+    f" AND h.told IS NULL AND h.held_back = '{Reason.REOPENED_TOO_SOON.value}'"
+)
+"""Groups that are bad again, which is not sent yet: they may be only flapping."""
 _WAITING: Final = (
-    "SELECT n.*, i.id AS incident_id, i.about, i.cluster, i.name, i.since_ms, i.closed_ms, p.size"
+    "SELECT n.*, i.id AS incident_id, i.about, i.cluster, i.name, i.since_ms, i.closed_ms, p.size,"  # noqa: S608 fixed
+    f" (i.about, i.cluster, i.name) IN ({_REOPENED}) AS reopened"
     " FROM notices n JOIN incidents i ON i.number = n.incident"
     " LEFT JOIN payloads p ON p.number = n.payload"
     " WHERE n.channel = ? AND n.state <> 'delivered' AND n.state = 'waiting' ORDER BY n.number"
 )
 _OVERTAKEN: Final = (
     # what is new is listed once and looked up: a join by name would read all incidents each time
-    "SELECT DISTINCT m.id FROM messages m JOIN contents c ON c.message = m.number"
+    "SELECT DISTINCT m.id FROM messages m JOIN contents c ON c.message = m.number"  # noqa: S608 fixed
     " JOIN notices sealed ON sealed.number = c.notice"
     " JOIN incidents was ON was.number = sealed.incident"
     " WHERE m.channel = ?1 AND (was.about, was.cluster, was.name) IN ("
     "  SELECT i.about, i.cluster, i.name FROM notices n JOIN incidents i ON i.number = n.incident"
-    "  WHERE n.channel = ?1 AND n.state <> 'delivered' AND n.state = 'waiting')"
+    "  WHERE n.channel = ?1 AND n.state <> 'delivered' AND n.state = 'waiting'"
+    f"  UNION ALL {_REOPENED})"
 )
 _OF_MESSAGE: Final = (
     "number IN (SELECT c.notice FROM messages m JOIN contents c ON c.message = m.number"
@@ -117,11 +129,14 @@ class Outbox:
     def pack(self, channel: str, limits: ChannelLimits, now_ms: int) -> bool:
         """Seal messages of all that waits; False if nothing does. Ends go in messages of their own.
 
-        Each group appears once: news that later news has overtaken goes along as `earlier`.
+        Each group appears once: news that later news has overtaken goes along as `earlier`. The
+        end of an incident waits while the group is bad again and that is not sent yet: the last
+        word would be a wrong one.
         """
         self._end_what_ended(channel)
         rows = self._database.connection.execute(_WAITING, (channel,)).fetchall()
-        batches = list(_batches(_by_group(rows), limits))
+        news = [each for each in _by_group(rows) if not each.untrue]
+        batches = list(_batches(news, limits))
         if not batches:
             return False
 

@@ -81,6 +81,8 @@ class Decided:
     """A decision that is not silent, not stored yet."""
 
     group: str
+    tracked: _Tracked
+    """What was remembered of the group when it was decided: kept with the decision."""
     number: int | None
     """Index of the group in the snapshot; None if the group no longer exists."""
     incident: str
@@ -200,7 +202,7 @@ class Watch:
     def apply(self, decided: Iterable[Decided]) -> None:
         """Take over decisions that have been stored."""
         for decision in decided:
-            tracked = self._tracked.setdefault(decision.group, _Tracked())
+            tracked = self._tracked.setdefault(decision.group, decision.tracked)
             tracked.policy, tracked.policy_name = decision.policy, decision.policy.name
             tracked.incident = decision.incident if decision.after.incident is not None else ""
             tracked.last = decision.last
@@ -268,6 +270,7 @@ class Watch:
         lost, lost_ms = _loss(snapshot, number, graded.kinds)
         return Decided(
             group=group,
+            tracked=tracked,
             number=number,
             incident=tracked.incident or new_id(),
             policy=policy,

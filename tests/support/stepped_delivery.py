@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lagwatch.core.incident import Act, Decision, Incident, Reason, State, Tell
@@ -164,6 +164,29 @@ class World:
             decision = Decision(act=Act.CLOSE, tell=Tell.CLOSE, reason=Reason.HEALED)
             self._record(group, known[0], known[1], None, decision)
 
+    def bad_again(self, group: str) -> None:
+        """It is bad soon after an end: that is not sent before it has lasted for a while."""
+        now_ms = self.clock.now_ms()
+        self._made += 1
+        incident = Incident(since_ms=now_ms, opened_ms=now_ms, severity=GroupStatus.ERR)
+        self.state[group] = (f"i{self._made}", incident)
+        decision = Decision(act=Act.OPEN, reason=Reason.REOPENED_TOO_SOON)
+        self._record(group, f"i{self._made}", None, incident, decision)
+
+    def still_bad(self, group: str) -> None:
+        """It has lasted."""
+        identity, before = self.state[group]
+        after = replace(before, notified=before.severity)
+        self.state[group] = (identity, after)
+        decision = Decision(tell=Tell.OPEN, reason=Reason.STILL_OPEN)
+        self._record(group, identity, before, after, decision)
+
+    def only_flapped(self, group: str) -> None:
+        """It has not."""
+        identity, before = self.state.pop(group)
+        decision = Decision(act=Act.CLOSE, reason=Reason.NEVER_SENT)
+        self._record(group, identity, before, None, decision)
+
     def deliver_for(self, seconds: float) -> None:
         """Let the deliverer work for so long."""
         end_s = self.clock.s + seconds
@@ -203,7 +226,10 @@ class World:
             group=group,
             policy="all",
             before=State(incident=before),
-            after=State(incident=after),
+            after=State(
+                incident=after,
+                held_back=decision.reason if decision.reason is Reason.REOPENED_TOO_SOON else None,
+            ),
             decision=decision,
             complete=1.0,
             notice=notice,

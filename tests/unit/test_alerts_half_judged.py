@@ -184,15 +184,18 @@ class Falling:
         self.live = Live()
         self.live.topics(orders=partitions)
         policy = {"threshold": "warning", "close_for_s": close_for_s}
-        book = PolicyBook(AlertsSettings(policies={"all": policy}))
-        self.watch = Watch("here", book, [], {}, started_ms=self.live.now_ms)
+        self.book = PolicyBook(AlertsSettings(policies={"all": policy}))
+        self.watch = self.new_watch()
         self.committed = [0] * partitions
         self.acts: list[Act] = []
         self.rules: list[Rule] = []
         """Of partition 0."""
         self.reads(900, *[5] * partitions)
 
-    def reads(self, for_s: int, *per_s: int) -> None:
+    def new_watch(self) -> Watch:
+        return Watch("here", self.book, [], {}, started_ms=self.live.now_ms)
+
+    def reads(self, for_s: int, *per_s: int, watched: bool = True) -> None:
         for _ in range(0, for_s, 5):
             self.live.wait(5)
             for partition, speed in enumerate(per_s):
@@ -202,9 +205,22 @@ class Falling:
                     self.committed[partition] = min(self.committed[partition] + speed * 5, end)
                     self.live.commit(("a", "orders", partition, self.committed[partition]))
             self.rules.append(Rule(int(self.live.judge().rows.rule[0])))
-            decided = _decided(self.watch, self.live)
+            decided = _decided(self.watch, self.live) if watched else []
             self.watch.apply(decided)
             self.acts += [each.decision.act for each in decided]
+
+
+def test_it_stays_open_where_the_group_was_seen_bad_only_once() -> None:
+    group = Falling()
+    group.watch = group.new_watch()
+    group.acts.clear()
+    group.reads(5, 5)
+    group.reads(110, 0, watched=False)
+
+    group.reads(90, 0)
+
+    assert group.rules[-1] is Rule.PAUSED
+    assert group.acts == [Act.OPEN]
 
 
 def test_an_incident_stays_open_while_a_group_that_was_behind_is_not_yet_a_stop() -> None:

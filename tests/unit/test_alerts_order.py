@@ -86,6 +86,32 @@ def test_a_stale_end_is_never_replayed_after_a_newer_error(tmp_path) -> None:
         assert earlier.ended_ms - earlier.since_ms == 30_000
 
 
+@pytest.mark.parametrize("lasts", [True, False])
+def test_an_end_that_waits_is_not_sent_while_the_group_is_bad_again(tmp_path, *, lasts) -> None:
+    away = {"on": True}
+    receiver = Unsteady(lambda: down() if away["on"] else None)
+    with world(tmp_path, receiver) as here:
+        here.bad("billing", GroupStatus.ERR)
+        here.bad("orders", GroupStatus.ERR)
+        here.deliver_for(30)
+        here.good("billing")
+        here.good("orders")
+        here.deliver_for(30)
+        here.bad_again("billing")
+        away["on"] = False
+        here.deliver_for(400)
+        meanwhile = dict(receiver.word)
+        if lasts:
+            here.still_bad("billing")
+        else:
+            here.only_flapped("billing")
+        here.deliver_for(30)
+
+        assert meanwhile == {"orders": "ok"}
+        assert receiver.word == {"orders": "ok", "billing": "error" if lasts else "ok"}
+        assert here.outbox.depth(CHANNEL) == (0, 0)
+
+
 def test_every_attempt_of_a_message_is_the_same_until_it_is_overtaken(tmp_path) -> None:
     seen: list[Message] = []
     failures = iter([down(), down(), None])

@@ -121,6 +121,27 @@ class TestBurrowsDefects:
 
         assert story.heard == [Tell.OPEN, Tell.CLOSE, Tell.OPEN]
 
+    @pytest.mark.parametrize(("began_s", "heard"), [(-1, True), (0, False), (1, False)])
+    def test_a_trouble_that_began_before_the_end_of_another_is_sent_at_once(
+        self, *, began_s: int, heard: bool
+    ) -> None:
+        story = Story(Policy(name="p", threshold=WARN, reopen_ms=60_000))
+        story.sees(ERR)
+        story.sees(OK)
+        since_ms = EpochMs(story.now_ms + 1000 * began_s)
+        story.sees(Graded(severity=ERR, reason=Reason.FIRST, since_ms=since_ms), after_s=5)
+
+        assert story.heard == [Tell.OPEN, Tell.CLOSE, *([Tell.OPEN] if heard else [])]
+
+    def test_a_warning_says_too_little_about_when_it_began(self) -> None:
+        story = Story(Policy(name="p", threshold=WARN, reopen_ms=60_000))
+        story.sees(WARN)
+        story.sees(OK)
+        since_ms = EpochMs(story.now_ms - 1000)
+        story.sees(Graded(severity=WARN, reason=Reason.FIRST, since_ms=since_ms), after_s=5)
+
+        assert story.heard == [Tell.OPEN, Tell.CLOSE]
+
     def test_an_escalation_is_sent_under_send_once(self) -> None:
         story = Story(Policy(name="p", threshold=WARN, send_once=True))
 
