@@ -127,7 +127,10 @@ def _seen(seen: "ShortLook", group: str) -> Iterator["Answer"]:
         ready &= readiness.ready
         for problem in readiness.problems:
             complain(f"cluster {cluster!r}: {problem}")
-        if group not in source.groups(cluster):
+        if group not in seen.queries.groups(cluster):
+            if group in source.groups(cluster):
+                complain(f"{group} on {cluster}: members hold messages, and no commit is known")
+                ready = False
             continue
         found = True
         view = source.group(cluster, group, show_all=False)

@@ -16,8 +16,9 @@ from lagwatch.cli.views import (
     group_view,
     readiness,
 )
-from lagwatch.core.model import PartitionStatus, Rule
-from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.core.forecast import CatchUpReason, GroupOutlook
+from lagwatch.core.model import GroupInfo, GroupVerdict, PartitionStatus, Rule
+from lagwatch.core.snapshot import ClusterSnapshot, TopicColumns
 from lagwatch.ports.queries import Queries
 
 Bools = NDArray[np.bool_]
@@ -29,6 +30,12 @@ _CERTAIN: Final = (
     Rule.CONTROL_RECORDS_ONLY,
 )
 """Rules under which a partition with lag is OK without progress."""
+
+
+_LATE_S: Final = 120.0
+"""From this time lag on a lag that rises for long is a group falling behind."""
+_GROWS: Final = f"{NOT_ENOUGH_SEEN}: its lag grows"
+_NO_COMMIT: Final = f"{NOT_ENOUGH_SEEN}: no commit"
 
 
 def undecided(before: ClusterSnapshot, after: ClusterSnapshot) -> Mapping[str, bool]:
@@ -107,12 +114,28 @@ class LocalSource:
         )
 
     def groups(self, cluster: str) -> tuple[str, ...]:
-        return self._queries.groups(cluster)
+        return (*self._queries.groups(cluster), *self._silent(cluster))
+
+    def _silent(self, cluster: str) -> Mapping[str, GroupInfo]:
+        """Of a short look: groups of which members hold messages, and no commit is known."""
+        if cluster not in self._undecided:
+            return {}
+        snapshot = self._queries.snapshot(cluster)
+        return {
+            name: info
+            for name, info in sorted(snapshot.info.items())
+            if name not in snapshot.group_index and _holds_messages(info, snapshot.topics)
+        }
 
     def group(self, cluster: str, group: str, *, show_all: bool) -> GroupView:
+        silent = self._silent(cluster).get(group)
+        if silent is not None:
+            return _without_commits(cluster, silent)
         verdict = self._queries.verdict(cluster, group, show_all=show_all)
         view = self._as_far_as_known(group_view(verdict, self._queries.info(cluster, group)))
         outlook, cause = self._queries.outlook(cluster, group), None
+        if view.status == "OK" and cluster in self._undecided and _falls_behind(verdict, outlook):
+            view = replace(view, status="UNKNOWN", worst="UNKNOWN", note=_GROWS)
         if view.status in BAD:
             whole = verdict if show_all else self._queries.verdict(cluster, group, show_all=True)
             cause = self._queries.cause(whole, outlook)
@@ -126,3 +149,43 @@ class LocalSource:
         if is_open:
             return replace(view, status="UNKNOWN", worst="UNKNOWN", note=NOT_ENOUGH_SEEN)
         return replace(view, status="OK", worst="OK")
+
+
+def _falls_behind(verdict: GroupVerdict, outlook: GroupOutlook) -> bool:
+    """True if it makes progress, but is late and gets later: for how long, a look cannot see."""
+    late = verdict.time_lag_s is not None and verdict.time_lag_s >= _LATE_S
+    return late and outlook.whole.catch_up_reason is CatchUpReason.FALLING_BEHIND
+
+
+def _holds_messages(info: GroupInfo, topics: TopicColumns) -> bool:
+    for member in info.members:
+        for topic, partitions in member.assignment:
+            number = topics.index.get(topic)
+            if number is None:
+                continue
+            first, end = topics.first[number : number + 2].tolist()
+            at = [first + each for each in partitions if first + each < end]
+            if (topics.log_end[at] > np.maximum(topics.log_start[at], 0)).any():
+                return True
+    return False
+
+
+def _without_commits(cluster: str, info: GroupInfo) -> GroupView:
+    held = sum(len(partitions) for member in info.members for _, partitions in member.assignment)
+    return GroupView(
+        cluster=cluster,
+        group=info.group,
+        status="UNKNOWN",
+        rule=None,
+        total_lag=None,
+        unknown_partitions=held,
+        time_lag_s=None,
+        complete=0.0,
+        partition_count=held,
+        max_lag=None,
+        partitions=(),
+        worst="UNKNOWN",
+        state=info.state,
+        members=info.member_count,
+        note=_NO_COMMIT,
+    )

@@ -25,7 +25,7 @@ EPILOG = """
 | 0 | OK: every group is at the log end, or was seen to make progress |
 | 1 | WARNING: a group is falling behind |
 | 2 | ERROR: a group stopped, stalled, went back or lost messages |
-| 3 | unknown: not enough seen, stale data, a cluster not ready or out of reach |
+| 3 | unknown: not enough seen, late and getting later, stale data, a cluster out of reach |
 
 A known problem goes before what is unknown.
 

@@ -93,3 +93,37 @@ def test_a_group_that_waits_for_a_transaction_is_judged_by_what_the_broker_says(
     view = source.group("here", "g", show_all=True)
 
     assert (view.status, view.partitions[0].rule, view.note) == said
+
+
+def test_a_group_that_is_late_and_gets_later_is_not_called_ok() -> None:
+    live = Live()
+    live.topics(orders=1)
+    for number in range(1, 42):
+        live.wait(5)
+        live.produce("orders", 0, 100)
+        live.commit(("slow", "orders", 0, 25 * number), ("quick", "orders", 0, 100 * number))
+        if number == 40:
+            first = live.judge()
+    live.wait(1)
+
+    assert _verdicts(live, first) == {
+        "slow": ("UNKNOWN", "not enough seen: its lag grows"),
+        "quick": ("OK", ""),
+    }
+
+
+def test_members_that_hold_messages_and_do_not_commit_are_listed() -> None:
+    live = Live()
+    live.topics(orders=1, events=1)
+    live.wait(1)
+    live.commit(("done", "orders", 0, 100))
+    live.assign("silent", ("events", 0))
+    live.assign("elsewhere", ("absent", 0), ("events", 7))
+    live.wait(1)
+    first = live.judge()
+    live.wait(5)
+
+    assert _verdicts(live, first) == {
+        "done": ("OK", ""),
+        "silent": ("UNKNOWN", "not enough seen: no commit"),
+    }
