@@ -73,13 +73,19 @@ def _doubts(alerts: AlertsSettings) -> Iterator[Fault]:
 def _policies(alerts: AlertsSettings) -> Iterator[Fault]:
     channels = [name for name, _ in alerts.channels()]
     catch_all = ""
+    seen: dict[tuple[str, ...], str] = {}
     for name, policy in alerts.policies.items():
         key = f"alerts.policies.{name}"
+        applies_to = policy.cluster, policy.group, policy.topic
+        before = seen.setdefault(applies_to, name)
         if catch_all:
             problem = f"is never reached: {catch_all} before it matches every group"
             yield _fault(key, "", problem, f"Put it before alerts.policies.{catch_all}.")
-        elif {policy.cluster, policy.group, policy.topic} <= ALL:
+        elif {*applies_to} <= ALL:
             catch_all = name
+        elif before != name:
+            problem = f"is never reached: {before} before it has the same patterns"
+            yield _fault(key, "", problem, f"Join it with alerts.policies.{before}.")
         if policy.threshold != "never" and not channels:
             remedy = "Add one, for example [alerts.webhook.NAME]."
             yield _fault(key, "", "sends to no channel: there is none", remedy)

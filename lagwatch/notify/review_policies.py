@@ -30,6 +30,7 @@ def policy_doubts(alerts: AlertsSettings) -> Iterator[Fault]:
     for name, policy in alerts.policies.items():
         key = f"alerts.policies.{name}"
         yield from _never_sent(key, policy)
+        yield from _never_received(key, policy, alerts)
         yield from _never_burnt(key, policy)
         yield from _timing(key, policy)
         yield from _floors(key, policy)
@@ -76,6 +77,21 @@ def _never_sent(key: str, policy: PolicySettings) -> Iterator[Fault]:
     if policy.threshold == "error" and policy.objective_severity == "warning":
         problem = f'is below threshold = "error", so a missed limit ({shown}) is never sent'
         remedy = 'Set objective_severity = "error", or threshold = "warning".'
+        yield _fault(f"{key}.objective_severity", "warning", problem, remedy)
+
+
+def _never_received(key: str, policy: PolicySettings, alerts: AlertsSettings) -> Iterator[Fault]:
+    """Warnings about limits, of which all channels get errors only."""
+    limits = [option for option in _LIMITS if getattr(policy, option)]
+    errors_only = {name for name, channel in alerts.channels() if channel.threshold == "error"}
+    receivers = {*(policy.channels or (name for name, _ in alerts.channels())), *alerts.also_to}
+    warns = policy.threshold == "warning" and policy.objective_severity == "warning"
+    if limits and warns and receivers and receivers <= errors_only:
+        problem = (
+            f"is below the threshold of all its channels ({', '.join(sorted(receivers))}), so a "
+            f"missed limit ({', '.join(limits)}) is never sent"
+        )
+        remedy = 'Set objective_severity = "error", or threshold = "warning" for a channel.'
         yield _fault(f"{key}.objective_severity", "warning", problem, remedy)
 
 

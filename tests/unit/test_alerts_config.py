@@ -274,6 +274,21 @@ class TestReview:
             ),
             (
                 (
+                    '[alerts.webhook.h]\nurl = "http://x"\n[alerts.policies.pay]\ngroup = "^pay"\n'
+                    '[alerts.policies.late]\ngroup = "^pay"'
+                ),
+                "alerts.policies.late: is never reached: pay before it has the same patterns",
+            ),
+            (
+                (
+                    '[alerts.webhook.h]\nurl = "http://x"\nthreshold = "error"\n'
+                    '[alerts.policies.p]\nthreshold = "warning"\nmax_lag = 5\n'
+                    'objective_severity = "warning"'
+                ),
+                "is below the threshold of all its channels (h), so a missed limit (max_lag)",
+            ),
+            (
+                (
                     '[alerts.webhook.h]\nurl = "http://x"\n[alerts.webhook.i]\nurl = "http://y"\n'
                     '[alerts.policies.all]\nchannels = ["h"]'
                 ),
