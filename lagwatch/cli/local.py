@@ -33,7 +33,7 @@ _CERTAIN: Final = (
 
 
 _LATE_S: Final = 120.0
-"""From this time lag on a lag that rises for long is a group falling behind."""
+"""A group that is so late falls behind if its lag goes on rising."""
 _GROWS: Final = f"{NOT_ENOUGH_SEEN}: its lag grows"
 _NO_COMMIT: Final = f"{NOT_ENOUGH_SEEN}: no commit"
 
@@ -98,6 +98,7 @@ class LocalSource:
             cluster: undecided(before, queries.snapshot(cluster))
             for cluster, before in (first or {}).items()
         }
+        self._silent = {cluster: _silent(queries.snapshot(cluster)) for cluster in first or {}}
 
     def clusters(self) -> tuple[str, ...]:
         return self._queries.clusters()
@@ -114,21 +115,10 @@ class LocalSource:
         )
 
     def groups(self, cluster: str) -> tuple[str, ...]:
-        return (*self._queries.groups(cluster), *self._silent(cluster))
-
-    def _silent(self, cluster: str) -> Mapping[str, GroupInfo]:
-        """Of a short look: groups of which members hold messages, and no commit is known."""
-        if cluster not in self._undecided:
-            return {}
-        snapshot = self._queries.snapshot(cluster)
-        return {
-            name: info
-            for name, info in sorted(snapshot.info.items())
-            if name not in snapshot.group_index and _holds_messages(info, snapshot.topics)
-        }
+        return (*self._queries.groups(cluster), *self._silent.get(cluster, ()))
 
     def group(self, cluster: str, group: str, *, show_all: bool) -> GroupView:
-        silent = self._silent(cluster).get(group)
+        silent = self._silent.get(cluster, {}).get(group)
         if silent is not None:
             return _without_commits(cluster, silent)
         verdict = self._queries.verdict(cluster, group, show_all=show_all)
@@ -155,6 +145,15 @@ def _falls_behind(verdict: GroupVerdict, outlook: GroupOutlook) -> bool:
     """True if it makes progress, but is late and gets later: for how long, a look cannot see."""
     late = verdict.time_lag_s is not None and verdict.time_lag_s >= _LATE_S
     return late and outlook.whole.catch_up_reason is CatchUpReason.FALLING_BEHIND
+
+
+def _silent(snapshot: ClusterSnapshot) -> Mapping[str, GroupInfo]:
+    """Groups whose members hold messages, and of which no commit is known."""
+    return {
+        name: info
+        for name, info in sorted(snapshot.info.items())
+        if name not in snapshot.group_index and _holds_messages(info, snapshot.topics)
+    }
 
 
 def _holds_messages(info: GroupInfo, topics: TopicColumns) -> bool:

@@ -215,7 +215,7 @@ def _topic_recreated(case: Case, worst: PartitionVerdict) -> Evidence | None:
 
 
 def _surely_lost(_: Case, worst: PartitionVerdict) -> bool:
-    """True if the group cannot have read them: a member may have, and not committed yet."""
+    """False where a member may have read them and has not committed that yet."""
     if worst.evidence.get("lost_is") == "upper_bound":
         return False
     committed = worst.evidence.get("committed_offset")

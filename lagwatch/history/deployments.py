@@ -58,14 +58,7 @@ class RecordedDeployments:
         return deployment
 
     async def noted(self, cluster: str, group: str) -> tuple[Deployment, ...]:
-        wanted = HistoryRange(
-            kind=Kind.EVENTS,
-            cluster=cluster,
-            group=group,
-            from_ms=0,
-            to_ms=EVER_MS,
-            columns=("after", "detail"),
-        )
+        wanted = _story(cluster, group, 0, "after", "detail")
         found = {
             each.at_ms: each
             for each in self._newest.values()
@@ -115,31 +108,35 @@ class RecordedDeployments:
 
     async def _recreated(self, cluster: str, group: str, since_ms: int) -> frozenset[str]:
         """Topics that the group's story has as created anew since an instant."""
-        wanted = HistoryRange(
-            kind=Kind.EVENTS,
-            cluster=cluster,
-            group=group,
-            from_ms=since_ms,
-            to_ms=EVER_MS,
-            columns=("topic",),
-        )
+        wanted = _story(cluster, group, since_ms, "topic")
         return await self._history.queries.using(lambda store: _recreated(store, wanted))
 
 
+def _story(cluster: str, group: str, from_ms: int, *columns: str) -> HistoryRange:
+    """The events of a group since an instant."""
+    return HistoryRange(
+        kind=Kind.EVENTS,
+        cluster=cluster,
+        group=group,
+        from_ms=from_ms,
+        to_ms=EVER_MS,
+        columns=columns,
+    )
+
+
+def _events(store: HistoryStore, wanted: HistoryRange, name: EventName) -> Iterator[Row]:
+    """Those of a name."""
+    for rows in store.read(wanted):
+        yield from rows.take(is_word(rows.text("event"), name)).rows()
+
+
 def _deployments(store: HistoryStore, wanted: HistoryRange) -> list[Deployment]:
-    return [
-        _as_deployment(row)
-        for rows in store.read(wanted)
-        for row in rows.take(is_word(rows.text("event"), EventName.DEPLOYMENT)).rows()
-    ]
+    return [_as_deployment(row) for row in _events(store, wanted, EventName.DEPLOYMENT)]
 
 
 def _recreated(store: HistoryStore, wanted: HistoryRange) -> frozenset[str]:
-    return frozenset(
-        str(row["topic"])
-        for rows in store.read(wanted)
-        for row in rows.take(is_word(rows.text("event"), EventName.TOPIC_RECREATED)).rows()
-    )
+    found = _events(store, wanted, EventName.TOPIC_RECREATED)
+    return frozenset(str(row["topic"]) for row in found)
 
 
 def _as_deployment(row: Row) -> Deployment:

@@ -45,7 +45,10 @@ class _News:
 
     @property
     def untrue(self) -> bool:
-        """An end of which the group knows better: it is sent if that trouble ends unsent."""
+        """True for the end of an incident whose group is bad again, which is not sent yet.
+
+        The end waits: it is sent if the new incident closes without a notice.
+        """
         return self.closing and bool(self.main["reopened"])
 
 

@@ -62,8 +62,18 @@ def file_doubts(alerts: AlertsSettings) -> Iterator[Fault]:
         yield _fault("alerts.file", str(alerts.file), f"{found} {problem}", remedy)
 
 
+def _limits(policy: PolicySettings) -> list[str]:
+    """The options of its limits that are set."""
+    return [option for option in _LIMITS if getattr(policy, option)]
+
+
+def _errors_only(alerts: AlertsSettings) -> set[str]:
+    """Channels that get errors only."""
+    return {name for name, channel in alerts.channels() if channel.threshold == "error"}
+
+
 def _never_sent(key: str, policy: PolicySettings) -> Iterator[Fault]:
-    limits = [option for option in _LIMITS if getattr(policy, option)]
+    limits = _limits(policy)
     if policy.objective_share and not limits:
         problem, remedy = "has no limit to keep to", f"Set one of {', '.join(_LIMITS)}."
         yield _fault(f"{key}.objective_share", policy.objective_share, problem, remedy)
@@ -82,11 +92,10 @@ def _never_sent(key: str, policy: PolicySettings) -> Iterator[Fault]:
 
 def _never_received(key: str, policy: PolicySettings, alerts: AlertsSettings) -> Iterator[Fault]:
     """Warnings about limits, of which all channels get errors only."""
-    limits = [option for option in _LIMITS if getattr(policy, option)]
-    errors_only = {name for name, channel in alerts.channels() if channel.threshold == "error"}
+    limits = _limits(policy)
     receivers = {*(policy.channels or (name for name, _ in alerts.channels())), *alerts.also_to}
     warns = policy.threshold == "warning" and policy.objective_severity == "warning"
-    if limits and warns and receivers and receivers <= errors_only:
+    if limits and warns and receivers and receivers <= _errors_only(alerts):
         problem = (
             f"is below the threshold of all its channels ({', '.join(sorted(receivers))}), so a "
             f"missed limit ({', '.join(limits)}) is never sent"
@@ -136,7 +145,7 @@ def _timing(key: str, policy: PolicySettings) -> Iterator[Fault]:
 
 def _escalation(key: str, policy: PolicySettings, alerts: AlertsSettings) -> Iterator[Fault]:
     """Channels to which nothing escalates."""
-    errors_only = {name for name, channel in alerts.channels() if channel.threshold == "error"}
+    errors_only = _errors_only(alerts)
     known = {*policy.channels, *alerts.also_to}
     for channel in policy.escalate_to:
         if channel in known:

@@ -162,7 +162,7 @@ LOOP: Final = [
 ]
 HELD: Final = (("held_for_ms", 700_000), ("interrupted", 1))
 BACK: Final = (("offset_before", 500), ("committed_offset", 20))
-BEYOND = (("committed_offset", 900), ("log_end_offset", 200))
+BEYOND: Final = (("committed_offset", 900), ("log_end_offset", 200))
 BELOW_START: Final = (("lost_messages", 80), ("committed_offset", 20), ("log_start_offset", 100))
 WAITS: Final = (("last_stable_offset", 170), ("transaction_age_ms", 9_000), ("producer_id", 7))
 MARKS: Final = (("current_lag", 51), ("committed_offset", 51), ("log_end_offset", 102))
