@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-from lagwatch.core.model import GroupInfo, GroupVerdict, PartitionStatus, PartitionVerdict, RuleSet
+from lagwatch.core.model import GroupInfo, GroupVerdict, PartitionVerdict
+from lagwatch.core.rules import row_of
 from lagwatch.core.words import Numbers, duration, spoken
 
 if TYPE_CHECKING:  # numpy takes a while to import
@@ -150,7 +151,6 @@ class StatusSource(Protocol):
         ...
 
 
-_OF_THE_WINDOW: Final = frozenset({PartitionStatus.WARN, PartitionStatus.STALL})
 _BADNESS: Final = ("OK", "UNKNOWN", "WARN", "STOP", "STALL", "REWIND")
 
 
@@ -184,7 +184,7 @@ def group_view(verdict: GroupVerdict, info: GroupInfo | None = None) -> GroupVie
         stale=verdict.stale,
         since_ms=verdict.since_ms,
         since_at_least=verdict.since_ms is not None
-        and any(_may_be_older(each) for each in verdict.partitions),
+        and any(row_of(each.rules, each.rule).since_at_least for each in verdict.partitions),
     )
 
 
@@ -198,10 +198,6 @@ def found(outlook: "GroupOutlook", cause: "Cause | None") -> Found:
         catch_up_s=outlook.whole.catch_up_s,
         catch_up_reason=outlook.whole.catch_up_reason.value,
     )
-
-
-def _may_be_older(verdict: PartitionVerdict) -> bool:
-    return verdict.rules is RuleSet.BURROW and verdict.status in _OF_THE_WINDOW
 
 
 def partition_view(verdict: PartitionVerdict) -> PartitionView:

@@ -40,6 +40,8 @@ class RuleRow:
     """What it says of a partition, with `{number:form}`; see `words.fill`."""
     since: Callable[[Rows], Int64] | None = None
     """When the trouble began; None where there is none."""
+    since_at_least: bool = False
+    """It may have begun earlier: what the rule goes by looks no further back."""
 
 
 # what rules look for
@@ -435,6 +437,7 @@ BURROW: Final[Sequence[RuleRow]] = (
             "{window_span_ms:span}{meanwhile}"
         ),
         since=_since_oldest,
+        since_at_least=True,
     ),
     RuleRow(
         rule=Rule.LAG_NOT_DECREASING,
@@ -447,6 +450,7 @@ BURROW: Final[Sequence[RuleRow]] = (
             "from {start_lag} to {end_lag} and never fell"
         ),
         since=_since_oldest,
+        since_at_least=True,
     ),
     PROGRESSING,
 )
@@ -522,6 +526,8 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
             "{log_start_offset}, the committed offset is {committed_offset}"
         ),
         since=lambda rows: rows.fact("lost_ms"),
+        # a loss is noticed some time after it: at a first look, long after it
+        since_at_least=True,
     ),
     LOG_END_UNKNOWN,
     RuleRow(

@@ -7,6 +7,7 @@ from lagwatch.core.model import EpochMs, OpenTransaction
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.ports.reports import OpenTransactions
 from lagwatch.query import SnapshotQueries
+from lagwatch_api.v1.fleet import COLUMNS, fleet_rows
 from tests.support.history import Live
 from tests.support.stepped_cluster import SteppedCluster
 
@@ -127,3 +128,23 @@ def test_members_that_hold_messages_and_do_not_commit_are_listed() -> None:
         "done": ("OK", ""),
         "silent": ("UNKNOWN", "not enough seen: no commit"),
     }
+
+
+def test_a_loss_that_a_look_finds_may_be_older_than_the_look() -> None:
+    cluster = SteppedCluster()
+    cluster.create("t")
+    cluster.grow("t", 100)
+    cluster.commit("g", "t", 0, 40)
+    cluster.ends(log_start=90)
+    first = cluster.judge()
+    cluster.wait(5)
+    cluster.ends(log_start=90)
+    snapshot = cluster.judge()
+
+    source = LocalSource(SnapshotQueries({"here": cluster.monitor}, health=tuple), {"here": first})
+    view = source.group("here", "g", show_all=True)
+    (row,) = fleet_rows(snapshot).values()
+
+    assert view.partitions[0].rule == "records_lost"
+    assert view.since_at_least
+    assert dict(zip(COLUMNS, row, strict=True))["since_at_least"] is True

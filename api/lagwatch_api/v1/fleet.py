@@ -19,18 +19,17 @@ from lagwatch.core.model import (
     PartitionStatus,
     PartitionVerdict,
     Rule,
-    RuleSet,
     SharePartition,
     TimeLagReason,
     WindowEntry,
 )
-from lagwatch.core.rules import STATUS_BY_RULE
+from lagwatch.core.rules import STATUS_BY_RULE, TABLES
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.errors import NotFoundError
 from lagwatch.ports.queries import ClusterHealth, Queries
 from lagwatch_api.answers import json_answer
 from lagwatch_api.routing import Answer, Endpoint
-from lagwatch_api.v1.wording import OF_THE_WINDOW, sentence, steps
+from lagwatch_api.v1.wording import sentence, steps
 
 TAG: Final = "Fleet"
 NO_CACHE: Final = {"Cache-Control": "no-store"}
@@ -42,7 +41,8 @@ COLUMNS: Final = (
 """Of a row. `lag` is null when no partition's lag is known; `worst` is a partition's status.
 
 `since_ms`: when the oldest trouble of its partitions began; null while it has none.
-`since_at_least`: it may have begun earlier: Burrow's rules look no further back than the window.
+`since_at_least`: it may have begun earlier: a loss is noticed later, and some of Burrow's rules
+look no further back than the window.
 `stale`: the group's data are too old to be trusted; those of the other groups may be fresh.
 """
 
@@ -55,7 +55,6 @@ Rows = Mapping[str, Row]
 """By group, in the order of their names."""
 
 _GROUP_STATUS: Final = {int(status): status.name for status in GroupStatus}
-_OF_THE_WINDOW: Final = frozenset(status.name for status in OF_THE_WINDOW)
 _RULES: Final = tuple(rule.word for rule in Rule)
 _BOUNDS: Final = tuple(reason.bound.value for reason in TimeLagReason)
 _REASONS: Final = tuple(reason.word for reason in TimeLagReason)
@@ -168,7 +167,7 @@ def fleet_rows(snapshot: ClusterSnapshot) -> Rows:
     columns = snapshot.group
     decided = snapshot.rows.rule
     rules = decided[columns.worst_row] if len(decided) else columns.worst_row
-    burrow = snapshot.rules is RuleSet.BURROW
+    may_be_older = {row.rule for row in TABLES[snapshot.rules] if row.since_at_least}
     known = snapshot.info
     rows = zip(
         snapshot.groups,
@@ -205,7 +204,7 @@ def fleet_rows(snapshot: ClusterSnapshot) -> Rows:
             old,
             _BOUNDS[why] if time_ms >= 0 else "unknown",
             None if since_ms < 0 else since_ms,
-            burrow and since_ms >= 0 and _WORST[rule] in _OF_THE_WINDOW,
+            since_ms >= 0 and rule in may_be_older,
             _REASONS[why],
         )
     return found

@@ -8,7 +8,7 @@ from typing import Final
 
 from lagwatch.core import rules
 from lagwatch.core.causes import Cause, CauseName
-from lagwatch.core.model import PartitionStatus, PartitionVerdict, Rule, RuleSet, UnknownReason
+from lagwatch.core.model import PartitionStatus, PartitionVerdict, Rule, UnknownReason
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECONDS_UP_TO: Final = 100_000_000_000
@@ -109,26 +109,24 @@ class Sentence:
     headline: str
     since_ms: int | None
     at_least: bool
-    """The window begins at `since_ms`: it may have begun earlier."""
+    """It may have begun earlier."""
     text: str
 
 
 def sentence(verdict: PartitionVerdict) -> Sentence:
     """What is said about a partition, in words."""
+    row = rules.row_of(verdict.rules, verdict.rule)
     return Sentence(
         headline=_HEADLINES_OF_RULES.get(verdict.rule, HEADLINES[verdict.status]),
         since_ms=verdict.since_ms,
-        at_least=verdict.rules is RuleSet.BURROW and verdict.status in OF_THE_WINDOW,
+        at_least=row.since_at_least,
         text=rules.sentence(
-            rules.row_of(verdict.rules, verdict.rule),
+            row,
             verdict.evidence,
             unknown_because=_UNKNOWN_BECAUSE[verdict.unknown_reason],
         ),
     )
 
-
-OF_THE_WINDOW: Final = frozenset({PartitionStatus.WARN, PartitionStatus.STALL})
-"""Burrow's rules look no further back than the window."""
 
 _TO_DO: Final[Mapping[PartitionStatus, Sequence[str]]] = {
     PartitionStatus.OK: (),
