@@ -6,7 +6,7 @@ import pytest
 from tests.bench.bench_verdicts import figures, size_from
 from tests.bench.month import breaks, report
 from tests.bench.month.drive import Month, run, run_shard
-from tests.bench.month.plan import BEFORE_S, DAY_S, START_MS, Label, Size
+from tests.bench.month.plan import BEFORE_S, DAY_S, START_MS, Label, Size, Trouble
 from tests.bench.month.score import Episodes
 from tests.bench.month.traffic import CHUNK_S, STEP_S, Traffic, whole
 from tests.bench.month.truth import Excuses, Truth, must_be_found, worst_time_lag_s
@@ -35,6 +35,17 @@ def test_a_part_of_a_message_is_nothing_to_read() -> None:
 
     assert worst_time_lag_s(at_s, written, written) == 0
     assert worst_time_lag_s(at_s, written, written - 1) == 90
+
+
+@pytest.mark.parametrize(("behind_s", "must"), [(600.0, False), (1800.0, True)])
+def test_a_slow_down_must_be_found_if_the_group_is_behind_for_long(
+    behind_s: float, *, must: bool
+) -> None:
+    plan = breaks.make(Size(groups=1, days=0.1), 0)
+    slow = Trouble(label=Label.SLOW, group=0, lo=0, hi=1, start_s=0.0, end_s=7200.0, true_s=10.0)
+    slow.worst_time_lag_s, slow.behind_s = 3600.0, behind_s
+
+    assert must_be_found(slow, plan.lives[0]) == must
 
 
 def test_the_same_seed_makes_the_same_month() -> None:

@@ -85,6 +85,8 @@ class Trouble:
     caught_up_s: float | None = None
     """When nothing was left to read after the end."""
     worst_time_lag_s: float = 0.0
+    behind_s: float = 0.0
+    """How long, while it lasted, more was unread than a working group has in its queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ TAIL_S: Final = 600.0
 WINDOW_COMMITS: Final = 10
 LONGEST_WINDOW_S: Final = 7200.0
 SHORTEST_S: Final = 900.0
-"""Troubles shorter than this need not be found."""
+"""Troubles shorter than this need not be found, nor slow-downs that are behind for less."""
 SHORTEST_COMMITS: Final = 3
 """Nor those that end before so many commits were due, unless the members are gone."""
 SLOW_S: Final = 120.0
@@ -89,7 +89,9 @@ def _settle(watch: _Watch, life: Life) -> None:
     seen = (lost if trouble.label is Label.LOSS else unread > 0).any(axis=0) & during
     trouble.true_s = float(at_s[seen.argmax()]) if seen.any() else None
     usual = np.maximum(1, life.rate * _USUAL_S)
-    done = (unread <= usual).all(axis=0) & ~lost.any(axis=0) & (at_s >= trouble.end_s)
+    current = (unread <= usual).all(axis=0)
+    trouble.behind_s = STEP_S * float(np.count_nonzero(during & ~current))
+    done = current & ~lost.any(axis=0) & (at_s >= trouble.end_s)
     trouble.caught_up_s = float(at_s[done.argmax()]) if done.any() else None
     trouble.worst_time_lag_s = (
         max(
@@ -113,10 +115,12 @@ def must_be_found(trouble: Trouble, life: Life) -> bool:
     """Is missing it a fault? Long enough, and one that could be seen."""
     if not trouble.label.must_be_found or trouble.true_s is None:
         return False
-    slow_s = SLOW_S + SLOW_COMMITS * life.cadence_s
-    if trouble.label is Label.SLOW and trouble.worst_time_lag_s < slow_s:
-        return False
     shortest_s = SHORTEST_S
+    if trouble.label is Label.SLOW:
+        slow_s = SLOW_S + SLOW_COMMITS * life.cadence_s
+        # a consumer of an idle topic may be slow for hours, and behind for minutes only
+        if trouble.worst_time_lag_s < slow_s or trouble.behind_s < shortest_s:
+            return False
     if trouble.label is not Label.STOP:
         # its members are there: only the commits that do not come can show it
         shortest_s = max(shortest_s, SHORTEST_COMMITS * life.cadence_s)
