@@ -186,7 +186,7 @@ def _row(watched: Watched, row: Row) -> Numbers:
     group, topic, partition = row
     for each in (watched.group(group) or {}).get("partitions", ()):
         if (each["topic"], each["partition"]) == (topic, partition):
-            return each["committed"], each["log_end"], each["lag"]
+            return each["committed"], watched.log_end(topic, partition), each["lag"]
     return None, None, None
 
 
