@@ -411,7 +411,8 @@ class Windows:
             firsts.append(position)
             position = int(np.searchsorted(times, times[position] + self.min_distance_ms))
         kept = firsts[-self.intervals :]  # they overwrite all that came before them
-        for first, following in zip(kept, [*kept[1:], times.size], strict=True):
+        # none where all of them fall into the slot that was there
+        for first, following in itertools.pairwise([*kept, times.size]):
             self._append_each(commits.take(np.array([start + first])))
             if following - 1 > first:
                 self._append_each(commits.take(np.array([start + following - 1])))

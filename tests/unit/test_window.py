@@ -107,12 +107,12 @@ def _columns(commits) -> CommitColumns:
 
 @st.composite
 def commit_streams(draw, *, late: bool):
-    """(row, offset, time, order) with times and orders mostly rising per row."""
-    size = draw(st.integers(1, 120))
-    rows = draw(st.lists(st.integers(0, 3), min_size=size, max_size=size))
-    gaps = draw(
-        st.lists(st.sampled_from([0, 1, 300, 999, 1000, 5000, -200]), min_size=size, max_size=size)
-    )
+    """(row, offset, time, order) with times and orders mostly rising per row; or a burst."""
+    burst = draw(st.booleans())
+    size = draw(st.integers(60 if burst else 1, 120))
+    rows = draw(st.lists(st.integers(0, 0 if burst else 3), min_size=size, max_size=size))
+    between = (0, 1, 20) if burst else (0, 1, 300, 999, 1000, 5000, -200)
+    gaps = draw(st.lists(st.sampled_from(between), min_size=size, max_size=size))
     clock, stream = 0, []
     for order, (row, gap) in enumerate(zip(rows, gaps, strict=True), 1):
         clock += gap
@@ -160,6 +160,17 @@ def test_a_row_that_commits_very_often_in_one_batch_keeps_its_slots_apart() -> N
     held = windows.entries(0)
     assert held.offset[-1] == 5000
     assert np.diff(held.commit_ms).tolist() == [1000] * 9
+
+
+def test_a_burst_right_after_a_commit_leaves_its_last_offset_in_the_slot_of_that_commit() -> None:
+    windows = Windows(intervals=10, min_distance_ms=1000)
+    windows.add_rows(1)
+    windows.insert(_columns([(0, 1, 5000, 1)]))
+
+    windows.insert(_columns([(0, order, 5000 + order, order) for order in range(2, 102)]))
+
+    held = windows.entries(0)
+    assert (held.offset, held.commit_ms) == ([101], [5000])
 
 
 def test_growing_keeps_every_window() -> None:
