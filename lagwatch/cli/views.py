@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from lagwatch.core.model import GroupInfo, GroupVerdict, PartitionVerdict
-from lagwatch.core.rules import row_of
 from lagwatch.core.words import Numbers, duration, spoken
 
 if TYPE_CHECKING:  # numpy takes a while to import
@@ -163,6 +162,8 @@ def worst_of(status: str, partitions: Iterable[PartitionView]) -> str:
 
 def group_view(verdict: GroupVerdict, info: GroupInfo | None = None) -> GroupView:
     """A verdict of our own."""
+    from lagwatch.core.rules import row_of
+
     partitions = tuple(partition_view(partition) for partition in verdict.partitions)
     return GroupView(
         cluster=verdict.cluster,

@@ -50,9 +50,21 @@ class Prometheus:
         return dict(found)
 
     def last_scrape_s(self) -> float:
-        """Instant of the newest scrape whose samples are all stored (Unix time)."""
-        (series,) = self.query("timestamp(lagwatch_build_info)")
-        return float(series["value"][1])
+        """Instant of the newest scrape whose samples are all stored (Unix time).
+
+        A scrape that takes longer than its interval leaves nothing: the next one is waited for.
+        """
+        seen: list[Mapping[str, Any]] = []
+
+        def scraped() -> bool:
+            seen[:] = self.query("timestamp(lagwatch_build_info)")
+            return bool(seen)
+
+        eventually(scraped, "a scrape", timeout_s=_DEADLINE_S, why_not=self._why_not)
+        return float(seen[0]["value"][1])
+
+    def _why_not(self) -> str:
+        return str([(each["scrapeUrl"], each["lastError"]) for each in self.targets()])
 
     def rules(self) -> Sequence[Mapping[str, Any]]:
         return [rule for group in self._get("rules")["groups"] for rule in group["rules"]]
