@@ -140,7 +140,8 @@ class GroupWatch:
             self._began_ms = now_ms
         for group, number in counted.items():
             known = self._groups[group]
-            if known.empty_ms >= 0:
+            # that the last one left is often read after its group was seen to be empty
+            if known.empty_ms >= 0 and group not in report.emptied:
                 known.empty_ms = now_ms  # members came meanwhile, and may have set its offsets
                 known.moved.clear()
             if number:
@@ -164,7 +165,7 @@ class GroupWatch:
         elif before != now:
             self._members(known, before, now, now_ms)
             self._assigned(known, before, now, now_ms)
-        rebalanced = now.group in (report.rebalances or {})
+        rebalanced = now.group in (report.rebalances or {}) and now.group not in report.emptied
         self._confirm(known, now, now_ms, rebalanced=rebalanced)
         grown = len(now.members) - (0 if before is None else len(before.members))
         known.grown.append((now_ms, grown if before is not None or known.rebalances else 0))

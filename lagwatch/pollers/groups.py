@@ -68,6 +68,8 @@ class GroupPoller:
         self._rights_s: float | None = None
         self._hot: set[str] = set()
         self._rebalances: Counter[str] = Counter()
+        self._came: set[str] = set()
+        """Those of `_rebalances` to which members may have come."""
         self._resting: set[str] = set()
         """Groups without members in the last full round; not described since."""
         self._looks = 0
@@ -102,15 +104,18 @@ class GroupPoller:
         """Commits name these groups."""
         self._mentioned.update(names)
 
-    def rebalanced(self, name: str) -> None:
-        """Describe this group soon: its members or assignment changed."""
+    def rebalanced(self, name: str, *, emptied: bool = False) -> None:
+        """Describe this group soon: its members or assignment changed; `emptied`: none is left."""
         self._rebalances[name] += 1
+        if not emptied:
+            self._came.add(name)
         self._hot.add(name)
         self._wake.call()
 
     def rebalanced_before(self, name: str) -> None:
         """A replay shows that members came or went, but not how often."""
         self._rebalances[name] += 0
+        self._came.add(name)
 
     def committed(self, names: Iterable[str]) -> None:
         """Describe soon those of these groups that had no members when they were listed.
@@ -225,12 +230,14 @@ class GroupPoller:
         self, infos: Sequence[GroupInfo], answer: GroupDescriptions, *, complete: bool
     ) -> None:
         rebalances, self._rebalances = dict(self._rebalances), Counter()
+        came, self._came = self._came, set()
         await self._send(
             GroupsSeen(
                 groups=tuple(infos),
                 complete=complete,
                 refused=answer.refused,
                 rebalances=rebalances if self._counts() else None,
+                emptied=frozenset(rebalances.keys() - came),
             )
         )
         _log.debug("groups_seen", groups=len(infos), refused=len(answer.refused), whole=complete)

@@ -236,7 +236,7 @@ class OffsetsTopicPoller:
             if not self._is_ready():
                 self._around.groups.rebalanced_before(record.group)
             elif before != record.generation:
-                self._around.groups.rebalanced(record.group)
+                self._around.groups.rebalanced(record.group, emptied=record.emptied)
 
     def _is_ready(self) -> bool:
         return self._backlog is not None and self._backlog.ready

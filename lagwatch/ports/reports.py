@@ -148,6 +148,8 @@ class GroupsSeen:
     rebalances: Mapping[str, int] | None = field(default_factory=dict)
     """Rebalances seen since the last report, per group; 0: some before the start, not known how
     many. None: offsets are polled, which does not show them."""
+    emptied: frozenset[str] = frozenset()
+    """Those of `rebalances` to which no member came: the last one left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,15 +46,20 @@ def encode_group_key(group: str, *, version: int = 2) -> bytes:
 
 
 def encode_group_value(
-    generation: int, *, protocol_type: str = "consumer", version: int = 3
+    generation: int,
+    *,
+    protocol_type: str = "consumer",
+    assignor: str | None = None,
+    version: int = 3,
 ) -> bytes:
-    """Value of a classic group's record without members, versions 0 to 4."""
+    """Value of a classic group's record, versions 0 to 4; its members are left out."""
     flexible = version >= _FLEXIBLE_FROM
     parts = [
         pack(">h", version),
         _string(protocol_type, flexible=flexible),
         pack(">i", generation),
-        *([_string(None, flexible=flexible)] * 2),
+        _string(assignor, flexible=flexible),
+        _string(None, flexible=flexible),
     ]
     if version >= 2:
         parts.append(pack(">q", -1))

@@ -47,10 +47,12 @@ class Scene(Story):
         self.topics(orders=2)
         self.ends(orders=100)
 
-    def see(self, info: GroupInfo, *, rebalances: int | None = 0) -> None:
+    def see(
+        self, info: GroupInfo, *, rebalances: int | None = 0, emptied: frozenset[str] = frozenset()
+    ) -> None:
         self.wait(1)
         reported = None if rebalances is None else {"g": rebalances} if rebalances else {}
-        self.apply(GroupsSeen(groups=(info,), complete=True, rebalances=reported))
+        self.apply(GroupsSeen(groups=(info,), complete=True, rebalances=reported, emptied=emptied))
 
     def judge(self) -> None:
         self.monitor.judge(EpochMs(self.now_ms))
@@ -224,6 +226,18 @@ def test_a_reset_is_reported_with_the_round_of_its_commit_if_the_group_was_seen_
     scene.ends(orders=100)
 
     assert scene.events("unassigned", "member_left", "group_status") == [
+        ("offsets_reset", None, None, 1)
+    ]
+
+
+def test_a_reset_is_one_although_the_record_that_the_last_member_left_is_read_after_it() -> None:
+    scene = left_at(80)
+
+    scene.commit(("g", "orders", 0, 10))
+    scene.see(group(), rebalances=1, emptied=frozenset("g"))
+    scene.ends(orders=100)
+
+    assert scene.events("unassigned", "member_left", "group_status", "rebalance") == [
         ("offsets_reset", None, None, 1)
     ]
 

@@ -282,6 +282,25 @@ def test_a_new_generation_after_the_backlog_is_a_rebalance_reported_with_the_gro
     assert counts == [{"g": 1}]
 
 
+@pytest.mark.parametrize(
+    ("assignors", "emptied"), [([None], {"g"}), (["range"], set()), (["range", None], set())]
+)
+def test_a_rebalance_says_whether_it_only_emptied_the_group(
+    assignors: list[str | None], emptied: set[str]
+) -> None:
+    source = InMemoryOffsetsTopic(generation(0, 1), ends={0: 1})
+    scene = Scene(source)
+    asyncio.run(poll(scene))
+    for number, assignor in enumerate(assignors, 1):
+        source.records.append(generation(number, number + 1, assignor))
+    source.ends[0] = len(source.records)
+
+    asyncio.run(poll(scene))
+    asyncio.run(poll_groups(scene))
+
+    assert [each.emptied for each in scene.reports if isinstance(each, GroupsSeen)] == [emptied]
+
+
 @pytest.mark.slow
 def test_without_the_topic_it_is_ready_and_waits() -> None:
     scene = Scene(InMemoryOffsetsTopic(ends={}))
@@ -304,8 +323,8 @@ def test_groups_without_an_offsets_topic_mean_that_it_is_hidden() -> None:
     assert caught.value.kind == "authorization"
 
 
-def generation(at: int, number: int) -> Record:
-    return 0, at, encode_group_key("g"), encode_group_value(number)
+def generation(at: int, number: int, assignor: str | None = None) -> Record:
+    return 0, at, encode_group_key("g"), encode_group_value(number, assignor=assignor)
 
 
 async def poll(scene: Scene) -> None:

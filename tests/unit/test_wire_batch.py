@@ -164,6 +164,7 @@ def test_the_generation_of_a_group_is_read_as_it_was_written(
             protocol=GroupProtocol.CLASSIC,
             removed=False,
             generation=generation,
+            emptied=True,
         ),
     )
 

@@ -163,4 +163,5 @@ def as_kafka_reads(record: Json) -> GroupRecord:
         protocol=PROTOCOLS[kind_of(record)],
         removed=value is None,
         generation=generation,
+        emptied=generation is not None and "epoch" not in value and value["protocol"] is None,
     )

@@ -51,6 +51,8 @@ class GroupRecord:
     generation: int | None
     """Generation, or epoch of a group that is not classic: a new one is a rebalance. None: the
     record is a removal, or the members are not consumers (Connect workers, schema registries)."""
+    emptied: bool = False
+    """The last member left; False where the record does not say it (only classic ones do)."""
 
 
 def decode_group_record(key: bytes, value: bytes | None, order: int) -> GroupRecord:
@@ -63,16 +65,20 @@ def decode_group_record(key: bytes, value: bytes | None, order: int) -> GroupRec
     name = FieldReader(
         key, underflow=DecodeFault.KEY_UNDERFLOW, bad_length=DecodeFault.KEY_BAD_LENGTH
     )
+    group = name.string()
+    generation, emptied = (None, False) if value is None else _generation(value, protocol)
     return GroupRecord(
-        group=name.string(),
+        group=group,
         order=order,
         protocol=protocol,
         removed=value is None,
-        generation=None if value is None else _generation(value, protocol),
+        generation=generation,
+        emptied=emptied,
     )
 
 
-def _generation(value: bytes, protocol: GroupProtocol) -> int | None:
+def _generation(value: bytes, protocol: GroupProtocol) -> tuple[int | None, bool]:
+    """The generation, and whether it is one without members."""
     if len(value) < VERSION_BYTES:
         raise MalformedError(DecodeFault.VALUE_TOO_SHORT)
     version = INT16.unpack_from(value)[0]
@@ -81,7 +87,18 @@ def _generation(value: bytes, protocol: GroupProtocol) -> int | None:
         raise MalformedError(DecodeFault.UNSUPPORTED_VALUE_VERSION)
     reader = FieldReader(value)
     if not classic:
-        return reader.number(INT32)
-    protocol_type = reader.string(flexible=version >= _CLASSIC_IS_FLEXIBLE)
+        return reader.number(INT32), False
+    flexible = version >= _CLASSIC_IS_FLEXIBLE
+    protocol_type = reader.string(flexible=flexible)
     generation = reader.number(INT32)
-    return generation if protocol_type in _CONSUMER_PROTOCOL_TYPES else None
+    if protocol_type not in _CONSUMER_PROTOCOL_TYPES:
+        return None, False
+    return generation, _has_no_assignor(reader, flexible=flexible)
+
+
+def _has_no_assignor(reader: FieldReader, *, flexible: bool) -> bool:
+    """True of a group without members: they choose it. What is broken behind is not looked at."""
+    try:
+        return reader.is_null(flexible=flexible)
+    except MalformedError:
+        return False

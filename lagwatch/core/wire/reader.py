@@ -47,6 +47,10 @@ class FieldReader:
             raise MalformedError(self._bad_length)
         return text(self.raw(size))
 
+    def is_null(self, *, flexible: bool = False) -> bool:
+        """Is the string that comes next null? What follows it cannot be read after this."""
+        return not self.uvarint() if flexible else self.number(INT16) < 0
+
     def uvarint(self) -> int:
         """An unsigned varint: sizes and numbers of flexible versions."""
         value = 0
