@@ -151,6 +151,11 @@ def test_keys_of_groups_are_encoded_as_kafka_does(record: Json) -> None:
     assert encode_group_key(as_kafka_reads(record).group, version=version) == key_of(record)
 
 
+def with_members(record: Json) -> bool:
+    """Whether the value names their assignor, which is always this one."""
+    return b"range" in (value_of(record) or b"")
+
+
 def as_kafka_reads(record: Json) -> GroupRecord:
     """Our object, made of what Kafka's classes read."""
     key, value = record["decoded"]["key"], record["decoded"]["value"]
@@ -163,5 +168,5 @@ def as_kafka_reads(record: Json) -> GroupRecord:
         protocol=PROTOCOLS[kind_of(record)],
         removed=value is None,
         generation=generation,
-        emptied=generation is not None and "epoch" not in value and value["protocol"] is None,
+        emptied=generation is not None and "epoch" not in value and not with_members(record),
     )
