@@ -1,7 +1,8 @@
 """The serving process: builds everything from the configuration, starts in order, stops in reverse.
 
 One event loop owns all state. Per cluster one task takes the collector's reports in and one judges
-at least every `evaluator.interval_s`; the HTTP server only ever reads the snapshots.
+at least every `evaluator.interval_s`; the HTTP server only ever reads the snapshots. An unexpected
+error in one part, as the monitor of a cluster, ends no other: see `lagwatch.parts`.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -45,8 +46,9 @@ from lagwatch.monitor.settings import monitor_settings
 from lagwatch.monitor.skew import TOLERATED_MS
 from lagwatch.monitor.story import Stories
 from lagwatch.monitor.unseen import unseen
-from lagwatch.notify.alerts import AlertCounts, Alerts
+from lagwatch.notify.alerts import ALERTING, AlertCounts, Alerts
 from lagwatch.notify.dispatch import DeliveryCounts
+from lagwatch.parts import Parts
 from lagwatch.ports.access import Access
 from lagwatch.ports.alerts import AlertsView
 from lagwatch.ports.deployments import Deployments
@@ -58,6 +60,8 @@ from lagwatch.ports.queries import (
     ClusterHealth,
     Commands,
     EventQueries,
+    GroupEvent,
+    Loss,
     Queries,
 )
 from lagwatch.ports.reports import Commits
@@ -86,10 +90,18 @@ class MakeApp(Protocol):
     ) -> ASGIApp: ...
 
 
+# parts of the service, as `Parts` names them
+_CHECKPOINTS = "writing of checkpoints"
+_FIGURES = "figures"
+_RECORDING = "recording"
+
 _STOP_WITHIN_S = 2
 _HISTORY_STOP_S = 1.5
 _CHECKPOINT_STOP_S = 1.5
 _SEED_LOOK_S = 0.1
+_CHECKPOINT_TRIES = 2
+"""A monitor that has failed so often in a row begins without its checkpoint: what is in it may be
+the reason."""
 _END_WITHIN_S = 8.0
 """From the signal to the end of the process, even if something hangs: less than the ten seconds
 that Docker waits by default. The parts above, one after the other, take less."""
@@ -114,17 +126,11 @@ class Service:
         """
         self._settings = settings
         self._clock = clock
-        self._started_ms = clock.now_ms()
-        self.monitors: Mapping[str, ClusterMonitor] = {
-            name: ClusterMonitor(
-                name, monitor_settings(settings.windows, settings.evaluator, cluster)
-            )
-            for name, cluster in settings.clusters.items()
-        }
-        self.supervisors: Mapping[str, CollectorSupervisor] = {
-            name: CollectorSupervisor(cluster=name, settings=cluster, clock=clock)
-            for name, cluster in settings.clusters.items()
-        }
+        self._parts = Parts(clock)
+        self._unseen_since_ms: dict[str, int] = dict.fromkeys(settings.clusters, clock.now_ms())
+        """Since when there are no data, of clusters that are not complete."""
+        self.monitors = {name: self._new_monitor(name) for name in settings.clusters}
+        self.supervisors = {name: self._new_supervisor(name) for name in settings.clusters}
         self.queries = SnapshotQueries(self.monitors, health=self.health)
         self.trails = {cluster: Trail() for cluster in self.monitors}
         self.stories = Stories(self.monitors)
@@ -134,7 +140,11 @@ class Service:
             if only_looks
             else CheckpointKeeper(settings, clock, self.monitors, scaling=self.scaling)
         )
-        self.alerts = Alerts(settings, clock) if settings.alerts.active and not only_looks else None
+        self.alerts = (
+            Alerts(settings, clock, parts=self._parts)
+            if settings.alerts.active and not only_looks
+            else None
+        )
         self.history = (
             History(settings.history, clock, partial(explained, self.queries))
             if settings.history.store != "none" and not only_looks
@@ -153,6 +163,18 @@ class Service:
         self._reload_problem = ""
         self.metrics = Exporter(settings.metrics, collect=self.state, clock=clock)
 
+    def _new_monitor(self, name: str) -> ClusterMonitor:
+        settings = self._settings
+        return ClusterMonitor(
+            name,
+            monitor_settings(settings.windows, settings.evaluator, settings.clusters[name]),
+        )
+
+    def _new_supervisor(self, name: str) -> CollectorSupervisor:
+        return CollectorSupervisor(
+            cluster=name, settings=self._settings.clusters[name], clock=self._clock
+        )
+
     def health(self) -> tuple[ClusterHealth, ...]:
         """How every cluster fares, by name."""
         now_ms = self._clock.now_ms()
@@ -165,19 +187,22 @@ class Service:
         self, monitor: ClusterMonitor, now_ms: EpochMs, own_problems: tuple[str, ...]
     ) -> ClusterHealth:
         known, skew_ms = monitor.known, monitor.skew.known_ms
-        since_ms = known.until_ms if monitor.complete else self._started_ms
+        name = monitor.cluster
+        since_ms = known.until_ms if monitor.complete else self._unseen_since_ms[name]
+        failed = self._parts.problem(_monitor_of(name))
         stale = monitor.is_stale(now_ms)
         data_ms = known.log_ends_ms
         return ClusterHealth(
-            cluster=monitor.cluster,
+            cluster=name,
             ready=monitor.complete and not stale,
             age_s=None if data_ms < 0 else max(0, now_ms - data_ms) / 1000,
             backlog_read=monitor.backlog.read,
             backlog_total=monitor.backlog.total,
             commits_mode=monitor.facts.commits_mode if monitor.facts else "",
             offsets_retention_ms=monitor.facts.offsets_retention_ms if monitor.facts else None,
-            collector_restarts=self.supervisors[monitor.cluster].restarts,
+            collector_restarts=self.supervisors[name].restarts,
             problems=(
+                *((f"monitor: {failed}",) if failed else ()),
                 *(
                     f"{source}: {health.message}"
                     for source, health in sorted(monitor.sources.items())
@@ -197,17 +222,19 @@ class Service:
 
     def _own_problems(self) -> tuple[str, ...]:
         """What is wrong with the parts that all clusters share."""
-        history = self._history_problem()
-        alerts = self.alerts.problem if self.alerts is not None else ""
         named = (
-            ("history", history),
-            ("alerts", alerts),
+            ("history", self._history_problem()),
+            ("alerts", self.alerts.problem if self.alerts is not None else ""),
             ("configuration", self._reload_problem),
+            ("checkpoints", self._parts.problem(_CHECKPOINTS)),
+            ("figures", "; ".join(self._parts.problems(of=_FIGURES))),
         )
         return tuple(f"{part}: {problem}" for part, problem in named if problem)
 
     def _history_problem(self) -> str:
-        return self.history.health().problem if self.history is not None else ""
+        if self.history is None:
+            return ""
+        return self.history.health().problem or "; ".join(self._parts.problems(of=_RECORDING))
 
     async def state(self) -> ServiceState:
         """One moment of everything, for the metrics; it does not change any more.
@@ -285,26 +312,49 @@ class Service:
 
     async def watch(self) -> None:
         """Follow and judge all clusters until cancelled."""
-        await self._resume()
         async with asyncio.TaskGroup() as tasks:
+            for name in self.monitors:
+                part, run = _monitor_of(name), partial(self._watch, name)
+                tasks.create_task(self._parts.keep(part, run), name=part)
             if self.checkpoints is not None:
-                tasks.create_task(self.checkpoints.run(), name="write checkpoints")
-            for name, supervisor in self.supervisors.items():
+                tasks.create_task(
+                    self._parts.keep(_CHECKPOINTS, self.checkpoints.run), name=_CHECKPOINTS
+                )
+            if self.alerts is not None:
+                tasks.create_task(self.alerts.run(), name="deliver alerts")
+
+    async def _watch(self, name: str) -> None:
+        """Go on from the checkpoint of a cluster; follow and judge it until cancelled."""
+        monitor, supervisor = self.monitors[name], self.supervisors[name]
+        try:
+            if (
+                self.checkpoints is not None
+                and self._parts.failures(_monitor_of(name)) <= _CHECKPOINT_TRIES
+            ):
+                await self.checkpoints.restore(name)
+                supervisor.resume(monitor.positions, monitor.offsets_topic_id)
+            async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(supervisor.run(), name=f"collect {name}")
                 tasks.create_task(self._follow(name), name=f"follow {name}")
                 tasks.create_task(self._judge(name), name=f"judge {name}")
                 if self.history is not None:
                     tasks.create_task(self._seed(name, self.history), name=f"seed {name}")
-            if self.alerts is not None:
-                tasks.create_task(self.alerts.run(), name="deliver alerts")
+        except Exception:
+            # at once: what this monitor holds may be half of a change, and must not be kept
+            self._begin_anew(name)
+            raise
 
-    async def _resume(self) -> None:
-        """Go on where an earlier process ended."""
-        if self.checkpoints is None:
-            return
-        await self.checkpoints.restore()
-        for name, monitor in self.monitors.items():
-            self.supervisors[name].resume(monitor.positions, monitor.offsets_topic_id)
+    def _begin_anew(self, name: str) -> None:
+        """Replace the monitor and the collector of a cluster that failed."""
+        monitor = self.monitors[name]
+        if monitor.complete:
+            self._unseen_since_ms[name] = monitor.known.until_ms
+        self.monitors[name] = self._new_monitor(name)
+        self.supervisors[name] = self._new_supervisor(name)
+        if self.history is not None:
+            now_ms = self._clock.now_ms()
+            pause = partial(self.history.pause, name, now_ms, "the monitor of the cluster failed")
+            self._parts.attempt(_RECORDING, pause)
 
     async def keep(self) -> None:
         """Write the last checkpoints; call after `watch` was cancelled."""
@@ -374,20 +424,20 @@ class Service:
         if snapshot is None:
             return
         losses, events = monitor.take_losses(), monitor.story.take()
-        self.scaling.observe(snapshot)
+        self._parts.attempt(f"{_FIGURES} of scaling", partial(self.scaling.observe, snapshot))
         if self.history is not None:
-            self.history.lost(snapshot.cluster, losses)
-            self.history.happened(snapshot.cluster, events)
+            self._parts.attempt(
+                f"{_RECORDING} of events",
+                partial(_record_news, self.history, snapshot.cluster, losses, events),
+            )
+            self._parts.attempt(_RECORDING, partial(_record, self.history, monitor, snapshot))
         if snapshot.stale:
-            if self.history is not None:
-                reason = monitor.not_ready_because(snapshot.at_ms)
-                self.history.pause(snapshot.cluster, snapshot.at_ms, reason)
             return
-        self.trails[snapshot.cluster].take(snapshot)
+        trail = self.trails[snapshot.cluster]
+        self._parts.attempt(f"{_FIGURES} of trends", partial(trail.take, snapshot))
         if self.alerts is not None:
-            self.alerts.observe(snapshot, self.queries, snapshot.at_ms)
-        if self.history is not None:
-            self.history.offer(snapshot, monitor.windows, monitor.rebalances)
+            decide = partial(self.alerts.observe, snapshot, self.queries, snapshot.at_ms)
+            self._parts.attempt(ALERTING, decide)
 
     def judge_all(self) -> None:
         """Judge every cluster that is complete as of now."""
@@ -402,6 +452,26 @@ class Service:
         snapshot = monitor.judge(self._clock.now_ms())
         self.metrics.judged(monitor.cluster, self._clock.monotonic_s() - began_s)
         return snapshot
+
+
+def _monitor_of(cluster: str) -> str:
+    """What `Parts` calls it."""
+    return f"the monitor of {cluster}"
+
+
+def _record_news(
+    history: History, cluster: str, losses: Sequence[Loss], events: Sequence[GroupEvent]
+) -> None:
+    history.lost(cluster, losses)
+    history.happened(cluster, events)
+
+
+def _record(history: History, monitor: ClusterMonitor, snapshot: ClusterSnapshot) -> None:
+    if snapshot.stale:
+        reason = monitor.not_ready_because(snapshot.at_ms)
+        history.pause(snapshot.cluster, snapshot.at_ms, reason)
+    else:
+        history.offer(snapshot, monitor.windows, monitor.rebalances)
 
 
 def _skew_problem(skew_ms: int | None) -> tuple[str, ...]:

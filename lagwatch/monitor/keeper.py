@@ -55,7 +55,10 @@ class CheckpointKeeper:
         monitors: Mapping[str, ClusterMonitor],
         scaling: FollowedGroups | None = None,
     ) -> None:
-        """Nothing is read or written yet; without `checkpoint.path` nothing ever is."""
+        """Nothing is read or written yet; without `checkpoint.path` nothing ever is.
+
+        `monitors` may be given other ones for those that failed.
+        """
         self._settings = settings
         self._clock = clock
         self._scaling = scaling
@@ -90,23 +93,25 @@ class CheckpointKeeper:
         if self._lock is not None:
             self._lock.close()
 
-    async def restore(self) -> None:
-        """Fill the monitors, which must be new; a checkpoint that cannot be used is left out."""
-        for name, monitor in self._monitors.items():
-            began_s = self._clock.monotonic_s()
-            try:
-                # nothing reports to a monitor yet: a thread may fill it
-                at_ms = await asyncio.to_thread(self._restore, name, monitor)
-            except UnusableError as error:
-                _log.info("checkpoint_not_used", cluster=name, reason=str(error))
-                continue
-            _log.info(
-                "checkpoint_restored",
-                cluster=name,
-                rows=monitor.windows.rows,
-                age_s=round((self._clock.now_ms() - at_ms) / 1000, 1),
-                took_s=round(self._clock.monotonic_s() - began_s, 2),
-            )
+    async def restore(self, name: str) -> None:
+        """Fill the monitor of a cluster, which must be new, if its checkpoint can be used."""
+        if name not in self._monitors:
+            return
+        monitor, began_s = self._monitors[name], self._clock.monotonic_s()
+        self._kept.pop(name, None)
+        try:
+            # nothing reports to a monitor yet: a thread may fill it
+            at_ms = await asyncio.to_thread(self._restore, name, monitor)
+        except UnusableError as error:
+            _log.info("checkpoint_not_used", cluster=name, reason=str(error))
+            return
+        _log.info(
+            "checkpoint_restored",
+            cluster=name,
+            rows=monitor.windows.rows,
+            age_s=round((self._clock.now_ms() - at_ms) / 1000, 1),
+            took_s=round(self._clock.monotonic_s() - began_s, 2),
+        )
 
     def _restore(self, name: str, monitor: ClusterMonitor) -> int:
         header, body = decode(self._files[name].read())

@@ -4,7 +4,7 @@ import asyncio
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -58,6 +58,7 @@ from lagwatch.notify.verdict import (
 )
 from lagwatch.notify.watch import Decided, Watch
 from lagwatch.notify.window_curve import TOTAL, window_curve
+from lagwatch.parts import Parts
 from lagwatch.ports.alerts import (
     IncidentAsk,
     IncidentRecord,
@@ -69,6 +70,8 @@ from lagwatch.ports.alerts import (
 )
 from lagwatch.ports.queries import ClusterHealth, GroupDetail, Queries
 
+ALERTING: Final = "alerting"
+"""How the names of all parts of it begin, see `lagwatch.parts`."""
 _PRUNE_EVERY_S: Final = 3600.0
 _KEEP_BUDGETS_EVERY_MS: Final = 60_000
 """How often spent error budgets are written; a crash loses no more than this."""
@@ -121,7 +124,14 @@ class Alerts:
     Implements `lagwatch.ports.reports.AlertsView`.
     """
 
-    def __init__(self, settings: Settings, clock: Clock, *, chance: Random | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        *,
+        parts: Parts | None = None,
+        chance: Random | None = None,
+    ) -> None:
         """Check the templates, open the file and restore what it holds.
 
         Raises:
@@ -130,6 +140,7 @@ class Alerts:
         alerts = settings.alerts
         self._settings = settings
         self._clock = clock
+        self._parts = parts or Parts(clock)
         now_ms = clock.now_ms()
         self._outlets: Mapping[str, Outlet] = _outlets(alerts, clock, {})
         self._listeners = _listeners(alerts)
@@ -145,7 +156,9 @@ class Alerts:
         chance = chance or Random()  # noqa: S311 jitter is no secret
         self._snapshots: dict[str, ClusterSnapshot] = {}
         """The newest of each cluster."""
-        self._dispatcher = Dispatcher(self._outbox, self._outlets, clock, chance, self._figures_now)
+        self._dispatcher = Dispatcher(
+            self._outbox, self._outlets, clock, chance, self._figures_now, keep=self._keep
+        )
         kept = list(self._store.kept(now_ms))
         self._watches = {
             cluster: Watch(
@@ -221,7 +234,8 @@ class Alerts:
         """Why incidents cannot be stored or delivered now; "" if they can."""
         if self._database.in_memory:
             return "the disk is full: incidents and notices are kept in memory only"
-        return self._problem or self._delivery_problem
+        failed = "; ".join(self._parts.problems(of=ALERTING))
+        return failed or self._problem or self._delivery_problem
 
     def look_after(
         self, health: Callable[[], Sequence[ClusterHealth]], history_problem: Callable[[], str]
@@ -281,10 +295,16 @@ class Alerts:
         """Deliver until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._dispatcher.run(), name="deliver")
-            tasks.create_task(self._prune(), name="prune alerts")
-            tasks.create_task(self._look_after_itself(), name="look after lagwatch itself")
-            tasks.create_task(self._return_to_disk(), name="return alerts to disk")
-            tasks.create_task(self._heartbeat.run(), name="beat")
+            for part, run in (
+                ("deletion of old incidents", self._prune),
+                ("about lagwatch itself", self._look_after_itself),
+                ("return to the disk", self._return_to_disk),
+                ("heartbeat", self._heartbeat.run),
+            ):
+                tasks.create_task(self._parts.keep(f"{ALERTING}: {part}", run), name=part)
+
+    async def _keep(self, channel: str, run: Callable[[], Awaitable[None]]) -> None:
+        await self._parts.keep(f"{ALERTING} by {channel}", run)
 
     def close(self) -> None:
         """Write the spent error budgets and close the file."""

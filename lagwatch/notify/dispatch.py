@@ -6,7 +6,7 @@ The only place where sending is retried.
 import asyncio
 import sqlite3
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -35,6 +35,9 @@ _CUTS_BEFORE_SPLIT: Final = 2
 _MOST_SPLITS_BY_CUTS: Final = 6
 _CONTENT_SPLITS: Final = 3
 """How often a message is split to find the notice that a receiver refuses."""
+
+Keep = Callable[[str, Callable[[], Awaitable[None]]], Coroutine[None, None, None]]
+"""Runs a task of the channel of this name, again and again if it raises."""
 
 _log = structlog.get_logger()
 
@@ -86,8 +89,14 @@ class Dispatcher:
         clock: Clock,
         chance: Random,
         newest: Newest,
+        *,
+        keep: Keep,
     ) -> None:
-        """`newest` says how far behind the group of a notice is that is sent late."""
+        """`newest` says how far behind the group of a notice is that is sent late.
+
+        `keep` runs the tasks of a channel, so that an error in them ends no other channel.
+        """
+        self._keep = keep
         self._outbox = outbox
         self._clock = clock
         self._chance = chance
@@ -147,18 +156,20 @@ class Dispatcher:
 
     def _start(self, name: str, deliverer: "Deliverer") -> None:
         if self._tasks is not None:
-            work = _deliver(name, deliverer, self._running.get(name))
+            work = _deliver(name, deliverer, self._running.get(name), self._keep)
             self._running[name] = self._tasks.create_task(work, name=f"channel {name}")
 
 
-async def _deliver(name: str, deliverer: "Deliverer", before: "asyncio.Task[None] | None") -> None:
+async def _deliver(
+    name: str, deliverer: "Deliverer", before: "asyncio.Task[None] | None", keep: Keep
+) -> None:
     """Deliver until cancelled, after the channel that had this name before has ended."""
     try:
         if before is not None:
             await asyncio.wait({before})
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(deliverer.run(), name=f"deliver {name}")
-            tasks.create_task(deliverer.keep_alive(), name=f"keep alive {name}")
+            tasks.create_task(keep(name, deliverer.run), name=f"deliver {name}")
+            tasks.create_task(keep(name, deliverer.keep_alive), name=f"keep alive {name}")
     finally:
         await deliverer.close()
 

@@ -62,7 +62,7 @@ class Place:
         )
         keeper = self.keeper(monitor, **changes)
         with capture_logs() as logs:
-            asyncio.run(keeper.restore())
+            asyncio.run(keeper.restore(name))
         (line,) = logs
         return monitor.windows.rows, line.get("reason", line["event"])
 
@@ -215,7 +215,7 @@ def test_without_a_path_there_are_no_checkpoints(place) -> None:
 
     asyncio.run(keeper.write())
     with capture_logs() as logs:
-        asyncio.run(keeper.restore())
+        asyncio.run(keeper.restore("here"))
 
     assert logs == []
     assert not place.path.parent.exists()
