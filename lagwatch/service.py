@@ -132,7 +132,7 @@ class Service:
         self.monitors = {name: self._new_monitor(name) for name in settings.clusters}
         self.supervisors = {name: self._new_supervisor(name) for name in settings.clusters}
         self.queries = SnapshotQueries(self.monitors, health=self.health)
-        self.trails = {cluster: Trail() for cluster in self.monitors}
+        self.trails = {name: monitor.trail for name, monitor in self.monitors.items()}
         self.stories = Stories(self.monitors)
         self.scaling = FollowedGroups(self.queries, clock)
         self.checkpoints = (
@@ -188,13 +188,16 @@ class Service:
     ) -> ClusterHealth:
         known, skew_ms = monitor.known, monitor.skew.known_ms
         name = monitor.cluster
-        since_ms = known.until_ms if monitor.complete else self._unseen_since_ms[name]
+        last_ms, begun_ms = monitor.last_data_ms, self._unseen_since_ms[name]
+        # alerts count from the start: while lagwatch did not run, nothing was seen to be missing
+        looked_ms = last_ms if monitor.complete else begun_ms
         failed = self._parts.problem(_monitor_of(name))
         stale = monitor.is_stale(now_ms)
+        ready = monitor.complete and not stale
         data_ms = known.log_ends_ms
         return ClusterHealth(
             cluster=name,
-            ready=monitor.complete and not stale,
+            ready=ready,
             age_s=None if data_ms < 0 else max(0, now_ms - data_ms) / 1000,
             backlog_read=monitor.backlog.read,
             backlog_total=monitor.backlog.total,
@@ -213,10 +216,10 @@ class Service:
             ),
             unseen=_unseen(monitor),
             stale=stale,
-            data_age_s=max(0, now_ms - since_ms) / 1000,
+            data_age_s=max(0, now_ms - looked_ms) / 1000,
             reason=monitor.not_ready_because(now_ms),
             unreachable=monitor.is_unreachable(now_ms),
-            since_ms=None if monitor.complete and not stale else since_ms,
+            since_ms=None if ready else last_ms if last_ms >= 0 else begun_ms,
             clock_skew_s=None if skew_ms is None else skew_ms / 1000,
         )
 
@@ -350,6 +353,7 @@ class Service:
         if monitor.complete:
             self._unseen_since_ms[name] = monitor.known.until_ms
         self.monitors[name] = self._new_monitor(name)
+        self.trails[name] = self.monitors[name].trail
         self.supervisors[name] = self._new_supervisor(name)
         if self.history is not None:
             now_ms = self._clock.now_ms()
@@ -433,8 +437,7 @@ class Service:
             self._parts.attempt(_RECORDING, partial(_record, self.history, monitor, snapshot))
         if snapshot.stale:
             return
-        trail = self.trails[snapshot.cluster]
-        self._parts.attempt(f"{_FIGURES} of trends", partial(trail.take, snapshot))
+        self._parts.attempt(f"{_FIGURES} of trends", partial(monitor.trail.take, snapshot))
         if self.alerts is not None:
             decide = partial(self.alerts.observe, snapshot, self.queries, snapshot.at_ms)
             self._parts.attempt(ALERTING, decide)

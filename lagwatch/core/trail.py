@@ -1,12 +1,14 @@
 """The lag of every group of a cluster over the last hour, for small curves beside its name.
 
 The history keeps more, but on disk and behind a query per group; this is a few bytes per group in
-memory, so that a list of groups can show the trend of each. A restart begins anew.
+memory, so that a list of groups can show the trend of each.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lagwatch.core.snapshot import ClusterSnapshot
 
@@ -19,6 +21,10 @@ class Trail:
     """One point a minute. One owner writes."""
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin anew."""
         self._groups: tuple[str, ...] = ()
         self._index: dict[str, int] = {}
         self._lag = np.full((POINTS, 0), np.nan, np.float32)
@@ -55,6 +61,17 @@ class Trail:
         newest = self._step % POINTS
         lags = np.roll(self._lag[:, number], POINTS - 1 - newest)
         return [None if np.isnan(lag) else int(lag) for lag in lags]
+
+    def kept(self) -> tuple[tuple[str, ...], NDArray[np.float32], int, int]:
+        """All that `restore` takes: groups, lags, number of the newest minute, its instant."""
+        return self._groups, self._lag.copy(), self._step, self.at_ms
+
+    def restore(
+        self, groups: Sequence[str], lag: NDArray[np.float32], step: int, at_ms: int
+    ) -> None:
+        """Go on from the trail of an earlier process; minutes since then are gaps."""
+        self._rearrange(tuple(groups))
+        self._lag, self._step, self.at_ms = lag, step, at_ms
 
     def _rearrange(self, groups: tuple[str, ...]) -> None:
         """Columns follow the groups of the snapshot; those that went are forgotten."""

@@ -68,6 +68,12 @@ def capture(monitor: ClusterMonitor, *, slice_rows: int = SLICE_ROWS) -> Iterato
     events = list(monitor.story.newest(_EVENTS_OF_GROUP))
     for first in range(0, len(events), _EVENTS_AT_ONCE):
         yield {"story": _json(events[first : first + _EVENTS_AT_ONCE])}
+    trail_groups, lags, step, trail_ms = monitor.trail.kept()
+    if trail_groups:
+        yield {
+            "trail": _json({"groups": trail_groups, "step": step, "at_ms": trail_ms}),
+            "trail_lag": lags,
+        }
     yield {"names": _json({"groups": list(groups.ids), "topics": list(topics.ids)})}
 
 
@@ -168,6 +174,8 @@ def restore(monitor: ClusterMonitor, parts: Sequence[Part], *, offsets_topic: st
         if "story" in part:
             events = orjson.loads(part["story"].tobytes())
             monitor.restore_story(GroupEvent(**each) for each in events)
+        if "trail" in part:
+            monitor.trail.restore(lag=part["trail_lag"], **orjson.loads(part["trail"].tobytes()))
     monitor.restored_rows()
 
 

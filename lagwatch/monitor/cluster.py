@@ -21,6 +21,7 @@ from lagwatch.core.model import (
 from lagwatch.core.record import EventName
 from lagwatch.core.rows import Around, RowFacts
 from lagwatch.core.snapshot import ClusterSnapshot, TopicColumns
+from lagwatch.core.trail import Trail
 from lagwatch.core.watching import Unwatched
 from lagwatch.monitor.admission import Admission
 from lagwatch.monitor.freshness import Known, cause, is_unreachable, missing, why_stale
@@ -99,6 +100,8 @@ class ClusterMonitor:
         """Groups whose progress is kept outside of Kafka, as far as it was reported."""
         self.story = Story()
         """What happened to the groups since the start of this process."""
+        self.trail = Trail()
+        """Lags of the last hour; taken by whoever judges."""
         self._watch = GroupWatch(self.story)
         self._admission = Admission(live, self._watch)
         self._topics = TopicFollower(
@@ -167,6 +170,11 @@ class ClusterMonitor:
             commits_ms=self._commits_until_ms if commits_ms < 0 else commits_ms,
             polled=self.facts is not None and self.facts.commits_mode == "admin",
         )
+
+    @property
+    def last_data_ms(self) -> int:
+        """Up to when all was known, also to the process before a restart; -1: not yet."""
+        return self.known.until_ms if self.complete else self._watched_ms
 
     def is_stale(self, now_ms: EpochMs) -> bool:
         """Are log ends or commits older than they may be?"""
@@ -388,6 +396,7 @@ class ClusterMonitor:
         self.table.free(self.table.used(0, self.windows.rows))
         self._live.silent.clear()
         self.story.clear()
+        self.trail.clear()
         self._watch.forget_restored()
         self.positions.clear()
         self._live.first_ms, self._live.unwatched = self.complete_ms, []

@@ -85,7 +85,8 @@ class ClusterHealth:
     unreachable: bool = False
     """True if it is not ready because no broker answers."""
     since_ms: int | None = None
-    """Since when there have been no fresh data; None while the cluster is ready."""
+    """Up to when there were data, also of the process before a restart, else since the start; None
+    while the cluster is ready."""
     clock_skew_s: float | None = None
     """How far lagwatch's clock is ahead of Kafka's; None: not known."""
     offsets_retention_ms: int | None = None

@@ -190,7 +190,7 @@ def test_the_page_names_in_one_line_the_clusters_without_fresh_data(
 
     for (_, width), (said, details, barriers, shown) in pages.items():
         assert said.startswith("2 clusters without fresh data: here (")
-        assert "nowhere (unreachable since " in said
+        assert "nowhere (unreachable, no data since " in said
         assert any("nothing listens at 127.0.0.1:1" in line for line in details)
         assert barriers == []
         assert shown <= width

@@ -215,7 +215,7 @@ def test_an_unreachable_cluster_takes_one_line_and_says_the_rest_on_demand(
 
     open_fleet(browser, url)
 
-    assert browser.text(_SUMMARY).startswith("dr-site: unreachable since ")
+    assert browser.text(_SUMMARY).startswith("dr-site: unreachable, no data since ")
     assert browser.run(_HEIGHT) < 45
     assert len(browser.texts(ROW)) == 8
     browser.picture(tmp_path / "closed.png")
@@ -241,8 +241,8 @@ def test_several_clusters_out_of_reach_share_the_line(
     eventually(lambda: "2 clusters" not in browser.text(_SUMMARY), "one is back")
 
     assert said.startswith("2 clusters without fresh data: ")
-    assert f"{CLUSTER} (unreachable since " in said
-    assert "dr-site (unreachable since " in said
+    assert f"{CLUSTER} (unreachable, no data since " in said
+    assert "dr-site (unreachable, no data since " in said
     assert height < 45
 
 
@@ -290,7 +290,9 @@ def test_the_list_of_an_unreachable_cluster_says_since_when_and_why(
 
     browser.open(f"{url}?cluster=dr-site")
 
-    eventually(lambda: "dr-site: unreachable since " in browser.text("#shown"), "it is explained")
+    eventually(
+        lambda: "dr-site: unreachable, no data since " in browser.text("#shown"), "it is explained"
+    )
     assert "nothing listens at 127.0.0.1:1" in browser.text("#shown")
     assert "Its groups are not known." in browser.text("#shown")
 
@@ -305,7 +307,7 @@ def test_by_cluster_an_unreachable_one_is_listed_and_opens_the_details(
     browser.picture(tmp_path / "by-cluster.png")
     browser.click(".heading[data-heading=dr-site]")
 
-    assert headings[0].startswith("dr-site · unreachable since ")
+    assert headings[0].startswith("dr-site · unreachable, no data since ")
     assert headings[1].startswith(f"{CLUSTER} · 8 groups, 2 in trouble")
     assert browser.run("return document.querySelector('#troubles details').open") is True
     assert browser.barriers() == []

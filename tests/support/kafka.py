@@ -3,11 +3,12 @@
 import uuid
 from collections.abc import Sequence
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from lagwatch.kafka.embedded import EmbeddedKafka
+from tests.support.waiting import eventually
 
 ANSWER_TIMEOUT_S = 30.0
 
@@ -62,9 +63,20 @@ def commit(
     """Commit one offset as a member-less consumer of `group`."""
     consumer = Consumer(kafka.admin_config() | {"group.id": group, "enable.auto.commit": False})
     try:
-        consumer.commit(offsets=[TopicPartition(topic, partition, offset)], asynchronous=False)
+        place = [TopicPartition(topic, partition, offset)]
+        eventually(lambda: _committed(consumer, place), "the coordinator has loaded its groups")
     finally:
         consumer.close()
+
+
+def _committed(consumer: Consumer, places: list[TopicPartition]) -> bool:
+    try:
+        consumer.commit(offsets=places, asynchronous=False)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.COORDINATOR_LOAD_IN_PROGRESS:
+            raise
+        return False
+    return True
 
 
 class Transactions:

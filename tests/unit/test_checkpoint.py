@@ -168,6 +168,31 @@ def test_a_stopped_group_stays_stopped_since_the_same_instant() -> None:
     assert after[0] is PartitionStatus.STOP
 
 
+def test_the_lag_of_the_last_hour_goes_on_after_a_restart_with_a_gap_between() -> None:
+    cluster = _stopped()
+    cluster.monitor.trail.take(cluster.judge())
+    (before,) = set(cluster.monitor.trail.of("g")) - {None}
+
+    cluster.restart(away_s=120)
+    cluster.ends()
+    cluster.list_groups("g")
+    cluster.monitor.trail.take(cluster.judge())
+
+    lags = cluster.monitor.trail.of("g")
+    assert before
+    assert lags[-4:] == [None, before, None, before]
+
+
+def test_a_cluster_that_does_not_answer_after_a_restart_was_last_seen_before_it() -> None:
+    cluster = _steady(60)
+    seen_ms = cluster.monitor.last_data_ms
+
+    cluster.restart(away_s=600, collects=False)
+
+    assert seen_ms > 0
+    assert cluster.monitor.last_data_ms == seen_ms
+
+
 def test_what_happened_to_a_group_is_still_known_and_recorded_once() -> None:
     cluster = _steady(60)
     happened = [

@@ -8,7 +8,7 @@ const $ = (id) => document.getElementById(id);
 /** Since when there have been no fresh data, without the reason; "" for a cluster that is ready. */
 export function outage({ state, receivedAt }) {
   if (state.ready) return "";
-  if (state.unreachable) return `unreachable since ${instant(state.since_ms)}`;
+  if (state.unreachable) return `unreachable, no data since ${instant(state.since_ms)}`;
   if (!state.stale || state.round === null) return "not ready";
   return `data ${duration(Math.round(age(state, receivedAt)))} old`;
 }
