@@ -36,7 +36,8 @@ demo: install  ## real Kafka, groups in every state, their verdicts [SECONDS=60]
 	$(BIN)/lagwatch demo $(if $(SECONDS),--seconds $(SECONDS)) --port $(PORT)
 
 test: install  ## all tests [WORKERS=0]
-	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder \
+		--durations 40 --durations-min 20
 
 unit: $(STAMPS)/project  ## the quick tests that need no server, with few examples each: about half a minute
 	$(BIN)/pytest --quiet --numprocesses 0 -m "not server and not slow" \
