@@ -436,18 +436,18 @@ class Traffic:
         before[1:] = offset[:-1]
         before[heads] = self._last_offset[row[heads]]
         kept = np.flatnonzero(always | self._rows.when_idle[row] | (offset != before))
-        row, at_ms, offset = row[kept], at_ms[kept] + START_MS + int(start_s * 1000), offset[kept]
+        row, at_ms, offset = row[kept], at_ms[kept], offset[kept]
         if not row.size:
             return no_commits()
         last = np.append(heads_of(row)[1:], row.size) - 1
         self._last_offset[row[last]] = np.maximum(offset[last], 0)
-        by_time = stable_order(at_ms)
+        by_time = _by_time(at_ms)
         first = self._next_order
         self._next_order += row.size
         return Commits(
             row=row[by_time],
             offset=offset[by_time],
-            at_ms=at_ms[by_time],
+            at_ms=at_ms[by_time] + START_MS + int(start_s * 1000),
             order=np.arange(first, self._next_order),
         )
 
@@ -575,6 +575,16 @@ class Traffic:
 def _place(row: Ints, at_ms: Ints) -> Ints:
     """A number that sorts by row, then by the instant within the chunk."""
     return row * (2 * CHUNK_S * 1000) + at_ms
+
+
+def _by_time(since_ms: Ints) -> Ints:
+    """Positions that sort milliseconds since the chunk's start; equal ones keep their order.
+
+    numpy sorts positions by 16-bit numbers with a radix sort. Two of these take two thirds of the
+    time of `stable_order` for the million commits of a chunk, a tenth of a month's cost.
+    """
+    by_low = np.argsort((since_ms & 0xFFFF).astype(np.uint16), kind="stable")
+    return by_low[np.argsort((since_ms >> 16).astype(np.uint16)[by_low], kind="stable")]
 
 
 def heads_of(rows: Ints) -> Ints:
