@@ -52,8 +52,10 @@ def choices(scene: Scene, group: str = "") -> Mapping[str, str]:
     }
 
 
-def see(scene: Scene, *asked: Panel, group: str = "") -> list[Shown]:
-    at_s = scene.prometheus.last_scrape_s()
+def see(scene: Scene, *asked: Panel, group: str = "", at_s: float | None = None) -> list[Shown]:
+    """What the panels show at an instant, or at the newest scrape."""
+    if at_s is None:
+        at_s = scene.prometheus.last_scrape_s()
     return shown(scene.prometheus, asked, choices=choices(scene, group), at_s=at_s)
 
 
@@ -92,16 +94,16 @@ def test_a_table_has_one_complete_row_for_each_subject(scene, board, title, chos
     only = {"cluster": CLUSTER} | {name: choices(scene)[name] for name in chosen}
     panel = panel_of(board, title, "table")
 
-    def expected_at() -> tuple[float, list[Row]]:
-        at_s = prometheus.last_scrape_s()
-        return at_s, truth.expected(prometheus, at_s=at_s, only=only)
+    at_s, expected = 0.0, list[Row]()
 
     def each_column_has_a_value() -> bool:
-        _, rows = expected_at()
-        return {*truth.shown.values(), *truth.columns} <= {name for row in rows for name in row}
+        nonlocal at_s, expected
+        at_s = prometheus.last_scrape_s()
+        expected = truth.expected(prometheus, at_s=at_s, only=only)
+        names = {name for row in expected for name in row}
+        return {*truth.shown.values(), *truth.columns} <= names
 
     eventually(each_column_has_a_value, f"a value in each column of {title}", timeout_s=DEADLINE_S)
-    at_s, expected = expected_at()
     (seen,) = shown(prometheus, [panel], choices=choices(scene), at_s=at_s)
 
     headings = [*truth.shown.values(), *truth.columns]
@@ -259,20 +261,27 @@ def test_nothing_is_left_of_a_group_that_was_deleted(scene: Scene, kafka: Embedd
     group, topic = unique("doomed"), create_topic(kafka)
     produce(kafka, topic, 30)
     commit(kafka, group, topic, 10)
-    known = f'lagwatch_group_lag_messages{{group="{group}"}}'
-    eventually(
-        lambda: bool(scene.prometheus.query(known)), "the group is seen", timeout_s=DEADLINE_S
-    )
+    lag = f'lagwatch_group_lag_messages{{group="{group}"}} == 20'
+    # its verdict has series as long as lagwatch knows of it, also while its lag is not known
+    series = f'{{group="{group}",__name__=~"lagwatch_.+"}}'
+    gone_s = 0.0
+
+    def gone() -> bool:
+        nonlocal gone_s
+        gone_s = scene.prometheus.last_scrape_s()
+        return not scene.prometheus.query(series, at_s=gone_s)
+
+    eventually(lambda: bool(scene.prometheus.query(lag)), "the group is seen", timeout_s=DEADLINE_S)
     numbers = [panel for panel in panels(boards()["lagwatch-group"]) if panel["type"] == "stat"]
     before = [only_cell(shown)["text"] for shown in see(scene, *numbers, group=group)]
 
     admin = AdminClient(kafka.admin_config())
     (deleted,) = admin.delete_consumer_groups([group]).values()
     deleted.result(DEADLINE_S)
-    eventually(lambda: not scene.prometheus.query(known), "the group is gone", timeout_s=DEADLINE_S)
+    eventually(gone, "the group is gone", timeout_s=DEADLINE_S)
 
-    after = [only_cell(shown)["text"] for shown in see(scene, *numbers, group=group)]
-    (table,) = see(scene, panel_of("fleet", "Groups that are not OK"))
+    after = [only_cell(shown)["text"] for shown in see(scene, *numbers, group=group, at_s=gone_s)]
+    (table,) = see(scene, panel_of("fleet", "Groups that are not OK"), at_s=gone_s)
     lost = [panel["title"] for panel in numbers].index("Messages lost")
     assert "20" in before
     assert {text for place, text in enumerate(after) if place != lost} <= NOT_NUMBERS
