@@ -123,7 +123,8 @@ def _commit(consumer: Consumer, offsets: list[TopicPartition] | None = None) -> 
         else:
             consumer.commit(offsets=offsets, asynchronous=False)
     except KafkaException as error:
-        # nothing new to commit, or the group is rebalancing: the next round will do
+        # nothing new to commit, the group is rebalancing, or its coordinator has only begun: the
+        # next round will do
         code = error.args[0].code()
         if code not in _PASSING:
             raise
@@ -132,6 +133,9 @@ def _commit(consumer: Consumer, offsets: list[TopicPartition] | None = None) -> 
 _PASSING = {
     KafkaError._NO_OFFSET,  # noqa: SLF001 the library names its own codes so
     KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
     KafkaError.ILLEGAL_GENERATION,
     KafkaError.UNKNOWN_MEMBER_ID,
     KafkaError.STALE_MEMBER_EPOCH,
