@@ -58,6 +58,15 @@ for (let at = 0; at < row.length; at += 4) {
 return found;
 """
 """How many pixels of the strip below the curves have the colour of each level."""
+_ENDS = """
+return [...document.querySelectorAll(given[0])].map((cell) => {
+  const [link, box] = [cell.querySelector("a"), cell.getBoundingClientRect()];
+  const [start, end] = [...link.querySelectorAll("span")].map((one) => one.getBoundingClientRect());
+  const uncut = [link, link.firstChild].every((one) => one.scrollWidth <= one.clientWidth);
+  return [uncut, end.width > 0 && end.right <= box.right + 1 && end.left >= start.right - 1];
+});
+"""
+"""By cell: is the name whole, and is its end seen, right behind its start?"""
 
 
 @pytest.fixture(scope="module")
@@ -414,6 +423,22 @@ class TestUse:
         assert browser.text("#g-members-said") == "No members: nothing reads for this group."
         assert "Caught up in" in browser.text("#g-facts")
 
+    def test_on_a_phone_how_far_a_group_is_behind_is_seen_without_scrolling(
+        self, browser: Browser, scene: Scene, tmp_path: Path
+    ) -> None:
+        browser.look(390, 844, "light")
+        open_group(browser, scene.at(scene.stalled))
+        eventually(lambda: "Caught up in" in browser.text("#g-facts"), "its figures")
+
+        bottom = browser.run(
+            "return document.querySelector('#g-facts').getBoundingClientRect().bottom"
+        )
+        browser.picture(tmp_path / "facts.png")
+
+        assert "Time lag" in browser.text("#g-facts")
+        assert bottom < 844
+        browser.look(1280, 800, "light")
+
     def test_a_group_names_the_cause_and_what_would_refute_it(
         self, browser: Browser, scene: Scene
     ) -> None:
@@ -652,6 +677,26 @@ class TestTenThousandGroups:
 
         assert len(browser.texts(f"{ROW} .c-group a")[0]) == 20
         assert cut == [False, False]
+
+    @pytest.mark.parametrize("width", [1440, 390])
+    def test_a_long_name_in_the_list_keeps_its_end_and_one_that_fits_is_whole(
+        self, browser: Browser, width: int, tmp_path: Path
+    ) -> None:
+        fits = "team-1.service-orders-eu-1"
+        long = f"team-1.{'service-' * 35}orders-eu-1"
+        browser.look(width, 844, "light")
+
+        with serving_many(browser, [fits, long]) as url:
+            open_fleet(browser, f"{url}?sort=group")
+            shown = browser.texts(f"{ROW} .c-group a")
+            ends = browser.run(_ENDS, f"{ROW} .c-group")
+            browser.picture(tmp_path / "names.png")
+
+        assert shown == [fits, long]
+        (whole, kept), (cut, end) = ends
+        assert (whole, kept) == (True, True)
+        assert (cut, end) == (False, True)
+        browser.look(1280, 800, "light")
 
     @pytest.mark.parametrize("width", [1440, 390])
     def test_no_time_lag_of_the_list_is_cut_off(

@@ -3,6 +3,7 @@
 import { LEVELS, duration, instant, number } from "./words.js";
 
 const STRIP = 6; // px
+const APART = 12; // px between lines of events
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -96,10 +97,13 @@ export class Chart {
       const [begin, end] = [x(times[index]), x(times[index + 1] ?? times[index])];
       ctx.fillRect(begin, bbox.top + bbox.height - STRIP, Math.max(1, end - begin), STRIP);
     });
+    let drawn = -Infinity;
     for (const { at, strong } of marks) {
       if (at < plot.scales.x.min || at > plot.scales.x.max) continue;
+      if (!strong && x(at) - drawn < APART) continue; // a hatch would hide the curves
+      drawn = x(at);
       ctx.fillStyle = colour(strong ? "--text" : "--soft");
-      ctx.fillRect(x(at), bbox.top, strong ? 2 : 1, bbox.height);
+      ctx.fillRect(drawn, bbox.top, strong ? 2 : 1, bbox.height);
     }
     ctx.restore();
   }

@@ -91,18 +91,18 @@ export class Group {
     this.#past.clear();
     const back = make("a", { href: address(LIST), "data-go": "" }, "← All groups");
     const title = make("div", { class: "title" }, make("h2", { id: "group-name", tabindex: "-1", title: group }, group), make("button", { type: "button", id: "whole-name", hidden: true, onclick: wholeName }, "Whole name"), make("span", { id: "g-mark" }), make("span", { class: "soft" }, `on ${cluster ?? ""}`));
-    const said = make("div", { class: "card verdict", id: "g-verdict" }, make("p", { class: "old", id: "g-old" }), make("p", { id: "g-sentence" }, "Asking …"), make("p", { class: "soft", id: "g-where" }),
+    const said = make("div", { class: "card verdict", id: "g-verdict" }, make("p", { class: "old", id: "g-old" }), make("p", { id: "g-sentence" }, "Asking …"), make("p", { class: "soft", id: "g-where" }), make("dl", { class: "facts", id: "g-facts" }),
       make("div", { id: "g-cause-box", hidden: true }, make("h3", { id: "g-cause-name" }), make("p", { id: "g-cause" }), make("p", { class: "soft", id: "g-refuted" })),
       make("div", { id: "g-to-do-box", hidden: true }, make("h3", {}, "What to do"), make("ol", { id: "g-to-do" })),
       make("p", { class: "links" }, make("span", { id: "g-runbook" }), make("button", { type: "button", id: "share", onclick: share }, "Copy link"), make("span", { id: "shared", role: "status" })));
-    const facts = make("dl", { class: "card facts", id: "g-facts" });
+    const details = make("dl", { class: "card facts", id: "g-details" });
     const heat = make("section", { class: "card", "aria-labelledby": "h-heat" }, make("h3", { id: "h-heat" }, "Partitions"), make("div", { id: "g-heat" }));
     const windowBox = make("div", { class: "chart", id: "g-window", role: "img", "aria-label": "The window of commits" });
     const held = make("section", { class: "card", "aria-labelledby": "h-window" }, make("h3", { id: "h-window" }, "Window"), make("p", { class: "empty", id: "g-place" }), windowBox);
     const past = this.#past.section();
     const table = make("section", { class: "card", "aria-labelledby": "h-table" }, make("h3", { id: "h-table" }, "Owners and lags"), make("div", { class: "wide", id: "g-table", tabindex: "0", role: "group", "aria-label": "Owners and lags, scrollable" }), make("p", { class: "empty", id: "g-more" }));
     const incidents = this.#incidents.section();
-    this.#box.replaceChildren(back, title, said, facts, incidents, past, make("div", { class: "pair" }, heat, held), membersSection(), table);
+    this.#box.replaceChildren(back, title, said, details, incidents, past, make("div", { class: "pair" }, heat, held), membersSection(), table);
     this.#parts = {
       window: new Chart(windowBox, [
         { label: "committed offset", colour: "--link", scale: "count", points: true },
@@ -118,20 +118,21 @@ export class Group {
   #failed(error) {
     if (error.status === 404) {
       say($("g-sentence"), "This group is not known. It may have been deleted, or nothing of it has been read yet.");
-      $("g-facts").hidden = true;
+      $("g-facts").hidden = $("g-details").hidden = true;
       this.#incidents.offer(false); // a mute of a name that does not exist mutes nothing
     } else say($("g-where"), `Could not be asked just now: ${error.message}`);
   }
 
   #fill(answer) {
     const worst = answer.worst;
-    $("g-facts").hidden = false;
+    $("g-facts").hidden = $("g-details").hidden = false;
     this.#incidents.offer(true);
     $("g-mark").replaceChildren(mark(worst?.status ?? answer.status, answer.stale));
     $("g-verdict").dataset.level = LEVELS[worst?.status] ?? "unknown";
-    say($("g-sentence"), worst ? verdict(worst) : "UNKNOWN: nothing has been committed.");
+    const said = worst ? verdict(worst) : "UNKNOWN: nothing has been committed.";
+    say($("g-sentence"), answer.stale ? `Last known: ${said}` : said);
     $("g-mark").parentElement.toggleAttribute("data-stale", answer.stale);
-    say($("g-old"), answer.stale ? `The data of this group are ${Math.round(answer.data_age_s)} s old.` : "");
+    say($("g-old"), answer.stale ? `The data of this group are ${duration(Math.round(answer.data_age_s))} old.` : "");
     const many = answer.partitions.length > 1 && worst;
     say($("g-where"), many ? `This is ${key(worst)}, the worst of ${number(answer.partitions.length)} partitions.` : "");
     this.#cause(answer.cause);
@@ -166,22 +167,16 @@ export class Group {
       ["Read", rate(answer.consumed_per_s)],
       ["Caught up in", catchUp(answer)],
       ...(answer.loss_in_s === null ? [] : [["Loses messages in", duration(answer.loss_in_s)]]),
+    ];
+    fillFacts($("g-facts"), facts);
+    fillFacts($("g-details"), [
       ["State", answer.info?.state ?? "unknown"],
       ["Members", number(answer.info?.members ?? null)],
       ["Type", answer.info?.type ?? "unknown"],
       ["Assignor", answer.info?.assignor || "none"],
       ["Windows full", `${Math.round(answer.complete * 100)} %`],
       ["Judged", instant(answer.at_ms)],
-    ];
-    const box = $("g-facts");
-    while (box.children.length > facts.length) box.lastChild.remove();
-    while (box.children.length < facts.length) box.append(make("div", {}, make("dt"), make("dd", {}, make("span"), make("small"))));
-    facts.forEach(([name, value, note = ""], index) => {
-      const [term, definition] = box.children[index].children;
-      say(term, name);
-      say(definition.firstChild, value);
-      say(definition.lastChild, note);
-    });
+    ]);
   }
 
   #heat(answer) {
@@ -263,6 +258,18 @@ export class Group {
 }
 
 const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
+
+/** Facts: [name, value, note]. */
+function fillFacts(box, facts) {
+  while (box.children.length > facts.length) box.lastChild.remove();
+  while (box.children.length < facts.length) box.append(make("div", {}, make("dt"), make("dd", {}, make("span"), make("small"))));
+  facts.forEach(([name, value, note = ""], index) => {
+    const [term, definition] = box.children[index].children;
+    say(term, name);
+    say(definition.firstChild, value);
+    say(definition.lastChild, note);
+  });
+}
 
 /** The worst ones, if there are too many; in the order in which they came. */
 function worstOf(partitions, most) {

@@ -3,12 +3,13 @@
 import { ask } from "./ask.js";
 import { Chart } from "./charts.js";
 import { go, read } from "./place.js";
-import { instant, make, say } from "./words.js";
+import { instant, make, number, say } from "./words.js";
 
 const RANGES = { "1h": "last hour", "6h": "last 6 hours", "24h": "last day", "7d": "last 7 days", "30d": "last 30 days" };
 const USUAL = "6h";
 const WIDER = "7d"; // looked at by itself when the usual range is empty
-const MOST_EVENTS = 200;
+const PAGE = 1000; // events
+const MOST_PAGES = 5;
 const LISTED = 30;
 const $ = (id) => document.getElementById(id);
 
@@ -93,13 +94,24 @@ export class Past {
     $("unzoom").hidden = !own;
   }
 
+  /** Of the history, and the newest from memory: they are not in it yet, or come after its last page. */
   async #events(query) {
+    const found = [];
     try {
-      const answer = await ask(`${this.#path()}/events?${query}&limit=${MOST_EVENTS}`);
-      return answer.points.filter((one) => one.event in EVENTS);
+      let [wanted, begin_ms, end_ms] = [query, null, null];
+      for (let page = 0; wanted && page < MOST_PAGES; page++) {
+        const { about, points, next } = await ask(`${this.#path()}/events?${wanted}&limit=${PAGE}`);
+        found.push(...points);
+        begin_ms = points.at(-1)?.at_ms ?? begin_ms ?? about.from_ms;
+        end_ms = about.to_ms;
+        wanted = next === null ? null : new URLSearchParams({ from: next, to: end_ms });
+      }
+      const { points } = await ask(`${this.#path()}/events?source=memory`);
+      found.push(...points.filter((one) => begin_ms < one.at_ms && one.at_ms <= end_ms));
     } catch {
-      return []; // the curves are there all the same
+      // the curves are there all the same
     }
+    return found.filter((one) => one.event in EVENTS);
   }
 
   /** A server that keeps no history has the newest events in memory. */
@@ -132,8 +144,8 @@ export class Past {
   }
 
   #list(events) {
-    const newest = events.slice(-LISTED).reverse();
-    $("g-events").replaceChildren(...newest.map((one) => make("li", { class: one.event === "deployment" ? "strong" : "" }, `${instant(one.at_ms)} · ${sentenceOf(one)}`)));
+    const newest = folded(events).slice(-LISTED).reverse();
+    $("g-events").replaceChildren(...newest.map((one) => make("li", { class: one.strong ? "strong" : "" }, `${instant(one.at_ms)} · ${one.text}${repeated(one)}`)));
     $("g-events").hidden = !newest.length;
   }
 }
@@ -150,6 +162,19 @@ function sentenceOf(one) {
   const where = one.topic ? ` ${one.topic}${one.partition === null ? "" : `/${one.partition}`}` : "";
   return `${word}${where}${change}${one.count > 1 ? ` × ${one.count}` : ""}`;
 }
+
+/** Events of which the same was said right before become one: the newest, with how often and since when. */
+function folded(events) {
+  const lines = [];
+  for (const one of events) {
+    const [text, last] = [sentenceOf(one), lines.at(-1)];
+    if (last?.text === text) Object.assign(last, { at_ms: one.at_ms, times: last.times + 1 });
+    else lines.push({ text, at_ms: one.at_ms, first_ms: one.at_ms, times: 1, strong: one.event === "deployment" });
+  }
+  return lines;
+}
+
+const repeated = ({ times, first_ms }) => (times > 1 ? ` (${number(times)} times since ${instant(first_ms)})` : "");
 
 const since = (range) => new URLSearchParams({ from: `-${range}`, to: "now" });
 const between = ({ from, to }) => new URLSearchParams({ from: new Date(from).toISOString(), to: to ? new Date(to).toISOString() : "now" });

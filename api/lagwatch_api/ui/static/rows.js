@@ -20,7 +20,8 @@ const AT = Object.fromEntries(COLUMNS.map((column, index) => [column.key, index]
 
 export function line() {
   const cells = COLUMNS.map((column) => make("div", { role: "cell", class: column.cell }));
-  const link = make("a", { href: "#" });
+  const [start, end] = [make("span", { class: "start" }), make("span")];
+  const link = make("a", { href: "#" }, start, end);
   const note = make("span", { class: "note" });
   cells[AT.group].append(link, note);
   const spark = sparkline();
@@ -30,7 +31,7 @@ export function line() {
   const open = make("button", { type: "button", class: "heading" });
   const over = make("div", { role: "cell", class: "c-heading", "aria-colspan": COLUMNS.length }, open);
   const element = make("div", { role: "row", class: "row" }, over, ...cells);
-  return { element, cells, over, open, link, note, spark, slope, status: "" };
+  return { element, cells, over, open, link, start, end, note, spark, slope, status: "" };
 }
 
 /** What a line links to or opens: it takes the focus. */
@@ -68,8 +69,7 @@ export function fillGroup(slot, one, { known, stale, note, now }) {
   }
   const cause = stale ? undefined : known?.cause;
   cells[AT.trouble].title = stale ? `Was ${VERDICTS[one.worst] ?? one.worst}. The data are too old to be trusted.` : (cause?.sentence ?? "");
-  say(link, one.group);
-  link.title = one.group;
+  fillName(slot, one.group);
   link.href = address({ group: one.group, of: one.cluster });
   const notes = [note, cause?.words].filter(Boolean).join(", ");
   say(slot.note, notes);
@@ -90,6 +90,31 @@ export function fillGroup(slot, one, { known, stale, note, now }) {
   say(cells[AT.time], timeLag(one));
   cells[AT.time].title = [one.time === null ? "" : bounded(one.time, one.bound), REASONS[one.reason]].filter(Boolean).join(": ");
   say(cells[AT.state], one.members === null ? one.state : `${one.state}, ${number(one.members)}`);
+}
+
+const SPLIT_FROM = 25; // characters
+const END = 12;
+const ruler = document.createElement("canvas").getContext("2d");
+let rulerReady = false; // has the font of the names
+
+/** A long name loses its middle where there is too little room: names of one team often differ in their ends. */
+function fillName({ link, start, end }, name) {
+  if (link.title === name) return;
+  const letters = name.length < SPLIT_FROM ? [] : [...name]; // a letter may take two units
+  const last = letters.length < SPLIT_FROM ? "" : letters.slice(-END).join("");
+  say(start, name.slice(0, name.length - last.length));
+  say(end, last);
+  link.style.setProperty("--end", `${last ? width(last, link) : 0}px`);
+  link.title = name;
+}
+
+/** Of a text in the font of an element (px); less than it takes, so that what fits is never cut. */
+function width(text, element) {
+  if (!rulerReady) {
+    ruler.font = getComputedStyle(element).font;
+    rulerReady = true;
+  }
+  return Math.floor(ruler.measureText(text).width) - 1;
 }
 
 const timeLag = (one) => (one.time === null ? (REASONS[one.reason] || "unknown") : boundedBrief(one.time, one.bound));
