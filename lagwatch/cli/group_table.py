@@ -27,7 +27,7 @@ _LEFT_OUT: Final[Sequence[str]] = (
 """On a narrow screen, in this order. The cluster only where there is one; causes are cut before."""
 _SHORTEST_CAUSE: Final = 12
 _NAME_LENGTH: Final = 24
-"""Minimum width of the group's name; other columns are left out to keep it."""
+"""Minimum width of a longer name of a group; other columns are left out to keep it."""
 _SHORT_NAME: Final = 16
 """The same where the cause would be left out."""
 _SHORTEST_NAME: Final = 12
@@ -114,12 +114,14 @@ def _widths(
         title: max(cell_len(title), *(row[title].cell_len for row in rows), 0) for title in titles
     }
     widths["CLUSTER"] = min(widths["CLUSTER"], _LONGEST_CLUSTER)
+    longest = max(cell_len("GROUP"), *(row["GROUP"].cell_len for row in rows), 0)
+    enough, little = (min(longest, each) for each in (_NAME_LENGTH, _SHORT_NAME))
     for title in (title for title in _LEFT_OUT if title in widths):
         room_left = width - sum(widths.values()) - 2 * len(widths)
-        if room_left >= _NAME_LENGTH or (title == "CLUSTER" and several):
+        if room_left >= enough or (title == "CLUSTER" and several):
             continue
-        cut = max(0, min(widths[title] - _SHORTEST_CAUSE, _NAME_LENGTH - room_left))
-        if title == "CAUSE" and room_left + cut >= _SHORT_NAME:
+        cut = max(0, min(widths[title] - _SHORTEST_CAUSE, enough - room_left))
+        if title == "CAUSE" and room_left + cut >= little:
             widths[title] -= cut
         else:
             del widths[title]
@@ -168,7 +170,7 @@ def _cells(line: Line) -> dict[str, Text]:
         "CLUSTER": plain(line.cluster),
         "FOR": Text(lasting),
         "LAG": Text(_lag(line)),
-        "TREND": Text("" if line.lag_trend_per_s is None else _trend(line.lag_trend_per_s)),
+        "TREND": Text(_trend(line)),
         "TIME LAG": Text(words.time_lag(line.time_lag_s, line.time_lag_bound)),
         "READS": Text("" if line.consumed_per_s is None else f"{rate(line.consumed_per_s)}/s"),
         "CATCHES UP": Text(_catches_up(line)),
@@ -190,8 +192,15 @@ def _catches_up(line: Line) -> str:
     return "never" if line.catch_up_reason in _NEVER else "unknown"
 
 
-def _trend(per_s: float) -> str:
-    """How fast the lag grows or falls; "" where it stays about the same."""
+def _trend(line: Line) -> str:
+    """How fast the lag grows or falls; "" where it stays about the same.
+
+    The lag of a group that is OK wobbles: less than a hundredth of what it reads is no trend.
+    """
+    per_s = line.lag_trend_per_s
+    wobble = (line.consumed_per_s or 0) / 100 if line.status == "OK" else 0
+    if per_s is None or abs(per_s) < wobble:
+        return ""
     said = rate(abs(per_s))
     return "" if said == "0" else f"{'+' if per_s > 0 else '-'}{said}/s"
 

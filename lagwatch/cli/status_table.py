@@ -47,9 +47,9 @@ def draw_group(screen: Console, group: GroupView) -> None:
         )
     screen.print(Text(", ".join(facts)))
     table = _table("TOPIC")
-    table.add_column("PARTITION", justify="right")
+    table.add_column("PARTITION", justify="right", no_wrap=True)
     for title in ("STATUS", "RULE"):
-        table.add_column(title, overflow="fold")
+        table.add_column(title, no_wrap=True)
     for title in ("LAG", "TIME LAG", "COMMITTED"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("OWNER", overflow="fold")
@@ -110,7 +110,7 @@ def _cells(partition: PartitionView) -> tuple[Text, ...]:
 
 
 def _table(*first: str) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     for title in first:
         table.add_column(title, overflow="fold")
     return table

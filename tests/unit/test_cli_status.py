@@ -22,7 +22,7 @@ from lagwatch.cli.local import LocalSource
 from lagwatch.cli.remote import RemoteSource
 from lagwatch.cli.reporting import Exit
 from lagwatch.cli.status import look
-from lagwatch.cli.status_table import draw_groups
+from lagwatch.cli.status_table import draw_group, draw_groups
 from lagwatch.cli.views import StatusSource
 from lagwatch.core.model import GroupStatus, GroupVerdict, PartitionStatus, Rule, RuleSet
 from lagwatch.core.rules import LAGWATCH
@@ -292,6 +292,22 @@ class TestOutput:
 
         assert len(every["groups"][0]["partitions"]) == 1
         assert bad["groups"][0]["partitions"] == []
+
+    def test_eighty_columns_break_no_word_of_the_partitions_of_a_group(self) -> None:
+        stalled = partition_verdict(
+            topic="archive", status=PartitionStatus.STALL, rule=Rule.STALLED, current_lag=4_333,
+            time_lag_s=105.0, owner="", client_id="",
+        )  # fmt: skip
+        source = LocalSource(queries(group_verdict(stalled, group="mailer", rule=Rule.STALLED)))
+        screen = Console(width=80, color_system=None)
+
+        with screen.capture() as captured:
+            draw_group(screen, source.group("c1", "mailer", show_all=True))
+
+        shown = captured.get()
+        assert re.search(r"TOPIC +PARTITION +STATUS +RULE +LAG", shown)
+        assert re.search(r"archive +0 +STALL +stalled +4,333", shown)
+        assert max(len(line) for line in shown.splitlines()) <= 80
 
     def test_owners_are_named_as_in_notices(self) -> None:
         with lagwatch_at(WARN) as url:

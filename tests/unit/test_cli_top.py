@@ -88,7 +88,7 @@ def test_speeds_are_shown_where_there_is_room(
     )
     seen = LastAnswer(lines=(behind,))
 
-    wide, narrow = (drawn(seen, TopView(), width=width) for width in (140, 70))
+    wide, narrow = (drawn(seen, TopView(), width=width) for width in (140, 44))
 
     assert ("CATCHES UP" in wide, "READS" in wide) == (bool(reason), bool(reason))
     assert "CATCHES UP" not in narrow
@@ -165,6 +165,48 @@ class TestView:
         assert cause[:5] in text
         assert "12 min 34 s" in text
         assert "team." in text
+
+    def test_short_names_leave_the_room_to_the_cause_and_other_columns(self) -> None:
+        bad = line(
+            "mailer",
+            status="ERR",
+            worst="REWIND",
+            cause="stuck on record",
+            since_s=85.0,
+            since_at_least=True,
+            lag=8_311,
+            time_lag_s=86.0,
+            time_lag_bound="at_most",
+            consumed_per_s=0.0,
+            lag_trend_per_s=19.8,
+            catch_up_reason="not_moving",
+        )
+
+        text = drawn(LastAnswer(lines=(bad,)), TopView(), width=80)
+
+        row = next(each for each in text.splitlines() if "mailer" in each)
+        assert "stuck on record" in row
+        assert max(len(each) for each in text.splitlines()) <= 80
+
+    def test_the_lag_of_a_group_that_keeps_up_wobbles_without_a_trend(self) -> None:
+        speeds = {"consumed_per_s": 119.0, "catch_up_reason": "keeps_up"}
+        lines = (
+            line("calm", lag=66, lag_trend_per_s=0.41, **speeds),
+            line("rising", lag=66, lag_trend_per_s=12.0, **speeds),
+            line("slow", status="WARN", worst="WARN", lag=66, lag_trend_per_s=0.41, **speeds),
+        )
+
+        text = drawn(LastAnswer(lines=lines), TopView(), width=140)
+
+        shown = {
+            name: row
+            for row in text.splitlines()
+            for name in ("calm", "rising", "slow")
+            if name in row
+        }
+        assert "0.41/s" not in shown["calm"]
+        assert "+12/s" in shown["rising"]
+        assert "+0.41/s" in shown["slow"]
 
     def test_totals_follow_the_filter_and_mark_what_is_old(self) -> None:
         aged = line("stuck-too", status="ERR", worst="STALL", stale=True)
