@@ -25,7 +25,7 @@ from docs.board_pictures import BOARDS, picture
 from lagwatch.cli.remote import RemoteSource
 from lagwatch.cli.status import look
 from lagwatch.cli.status_table import draw_group
-from lagwatch.cli.top_view import TopView, read, screen
+from lagwatch.cli.top_view import TopView, read, screen, with_found
 from lagwatch.demo.groups import CAST, Role
 from lagwatch.kafka.embedded.ports import free_ports
 from tests.support.browser import Browser, browsing
@@ -148,9 +148,11 @@ def _page(browser: Browser, base: str) -> None:
 def _terminals(browser: Browser, base: str, folder: Path) -> None:
     """What the commands draw, in their colours."""
     seen = read(_json(f"{base}/api/v1/fleet"))
-    top = screen(seen, TopView(), width=_COLUMNS, height=len(seen.lines) + 6)
-    _terminal(browser, folder, "top", f"lagwatch top --url {_SERVER}", top)
     with RemoteSource(base, timeout_s=10) as source:
+        found = source.found(_CLUSTER, [line.group for line in seen.lines])
+        seen = with_found(seen, {(_CLUSTER, group): each for group, each in found.items()})
+        top = screen(seen, TopView(), width=_COLUMNS, height=len(seen.lines) + 6)
+        _terminal(browser, folder, "top", f"lagwatch top --url {_SERVER}", top)
         (group,) = look(source, (_CLUSTER,), _SHOWN).groups
     console = _console()
     draw_group(console, group)
