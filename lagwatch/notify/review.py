@@ -14,7 +14,12 @@ from lagwatch.errors import ConfigError, Fault
 from lagwatch.notify.channels.registry import kind_of, open_channel
 from lagwatch.notify.render import Templates
 from lagwatch.notify.review_addresses import address_doubts
-from lagwatch.notify.review_policies import ALL, file_doubts, mute_doubts, policy_doubts
+from lagwatch.notify.review_policies import (
+    file_doubts,
+    is_all,
+    mute_doubts,
+    policy_doubts,
+)
 
 
 def review(settings: Settings) -> list[Fault]:
@@ -68,6 +73,14 @@ def _doubts(alerts: AlertsSettings) -> Iterator[Fault]:
         kind = kind_of(settings)
         for doubt in kind.doubts(settings):
             yield replace(doubt, key=f"alerts.{kind.table}.{name}.{doubt.key}")
+        if settings.give_up_after_s < settings.timeout_s:
+            yield _fault(
+                f"alerts.{kind.table}.{name}.give_up_after_s",
+                f"{settings.give_up_after_s:g}",
+                f"is less than timeout_s ({settings.timeout_s:g}): a receiver that is away for a "
+                "moment loses its notices",
+                "Set it to some hours.",
+            )
 
 
 def _policies(alerts: AlertsSettings) -> Iterator[Fault]:
@@ -81,7 +94,7 @@ def _policies(alerts: AlertsSettings) -> Iterator[Fault]:
         if catch_all:
             problem = f"is never reached: {catch_all} before it matches every group"
             yield _fault(key, "", problem, f"Put it before alerts.policies.{catch_all}.")
-        elif {*applies_to} <= ALL:
+        elif is_all(*applies_to):
             catch_all = name
         elif before != name:
             problem = f"is never reached: {before} before it has the same patterns"

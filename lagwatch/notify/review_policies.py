@@ -15,14 +15,27 @@ from lagwatch.core.words import duration
 from lagwatch.errors import Fault
 from lagwatch.notify.objectives import LEAST_SHARES
 
-ALL: Final = frozenset({"", ".*", ".+", "^.*$", "^.+$"})
-"""Patterns that match every name."""
+_ALL: Final = re.compile(r"\^?(\(?\.[*+]?\)?)?\$?")
+"""Patterns that match every name: these, unless they ask for a name of a single letter."""
 _LONGEST_MUTE_S: Final = 31 * 86_400
 """Of all groups: nobody maintains everything for longer than a month."""
 _LIMITS: Final = ("max_time_lag_s", "max_lag", "catch_up_within_s", "lost_records")
+_NOT_BURROWS: Final = frozenset(
+    {
+        *(*_LIMITS, "objective_share", "objective_severity"),
+        *("for_s", "close_for_s", "reopen_s", "escalate_after_s", "escalate_to"),
+        *("minimum_complete", "minimum_lag", "minimum_time_lag_s"),
+    }
+)
+"""Options of a policy without effect where it decides as Burrow does."""
 _ANCHORS: Final = re.compile(r"\\[AZ]|[\^$()]|\?:")
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:(?!\s)", re.IGNORECASE)
 _HOST: Final = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+(/\S*)?", re.IGNORECASE)
+
+
+def is_all(*patterns: str) -> bool:
+    """True if each of these patterns matches every name."""
+    return all(_ALL.fullmatch(each) and re.search(each, "ab") for each in patterns)
 
 
 def policy_doubts(alerts: AlertsSettings) -> Iterator[Fault]:
@@ -37,6 +50,7 @@ def policy_doubts(alerts: AlertsSettings) -> Iterator[Fault]:
         yield from _names(key, policy)
         yield from _runbook(key, policy)
         yield from _escalation(key, policy, alerts)
+        yield from _as_burrow(key, policy)
 
 
 def mute_doubts(alerts: AlertsSettings) -> Iterator[Fault]:
@@ -47,7 +61,7 @@ def mute_doubts(alerts: AlertsSettings) -> Iterator[Fault]:
         yield from _names(key, mute)
         if mute.ends and mute.ends_at.timestamp() * 1000 <= now_ms:
             yield _fault(f"{key}.ends", mute.ends, "is past: it mutes nothing", "Remove the mute.")
-        if {mute.cluster, mute.group} <= ALL and (for_long := _for_long(mute)):
+        if is_all(mute.cluster, mute.group) and (for_long := _for_long(mute)):
             problem = f"mutes all groups {for_long}, so that no group is ever reported"
             yield _fault(key, "", problem, "Name clusters or groups, or a shorter window.")
 
@@ -72,8 +86,17 @@ def _errors_only(alerts: AlertsSettings) -> set[str]:
     return {name for name, channel in alerts.channels() if channel.threshold == "error"}
 
 
+def _receivers(policy: PolicySettings, alerts: AlertsSettings) -> set[str]:
+    """Channels that get the notices of a policy from the first on."""
+    others = {name for name, _ in alerts.channels()} - {*policy.escalate_to}
+    return {*(policy.channels or others), *alerts.also_to}
+
+
 def _never_sent(key: str, policy: PolicySettings) -> Iterator[Fault]:
     limits = _limits(policy)
+    if not limits and "objective_severity" in policy.model_fields_set:
+        problem, remedy = "has no limit to be missed", f"Set one of {', '.join(_LIMITS)}."
+        yield _fault(f"{key}.objective_severity", policy.objective_severity, problem, remedy)
     if policy.objective_share and not limits:
         problem, remedy = "has no limit to keep to", f"Set one of {', '.join(_LIMITS)}."
         yield _fault(f"{key}.objective_share", policy.objective_share, problem, remedy)
@@ -91,17 +114,29 @@ def _never_sent(key: str, policy: PolicySettings) -> Iterator[Fault]:
 
 
 def _never_received(key: str, policy: PolicySettings, alerts: AlertsSettings) -> Iterator[Fault]:
-    """Warnings about limits, of which all channels get errors only."""
-    limits = _limits(policy)
-    receivers = {*(policy.channels or (name for name, _ in alerts.channels())), *alerts.also_to}
-    warns = policy.threshold == "warning" and policy.objective_severity == "warning"
-    if limits and warns and receivers and receivers <= _errors_only(alerts):
-        problem = (
-            f"is below the threshold of all its channels ({', '.join(sorted(receivers))}), so a "
-            f"missed limit ({', '.join(limits)}) is never sent"
-        )
-        remedy = 'Set objective_severity = "error", or threshold = "warning" for a channel.'
-        yield _fault(f"{key}.objective_severity", "warning", problem, remedy)
+    """Warnings, of which all channels get errors only; and incidents without any channel."""
+    limits, receivers = _limits(policy), _receivers(policy, alerts)
+    if policy.threshold == "never" or not any(True for _ in alerts.channels()):
+        return
+    if not receivers:
+        problem = "leaves no other channel, so nothing is sent before escalate_after_s"
+        remedy = "Name the channels of the policy, or add one."
+        shown = ", ".join(policy.escalate_to)
+        yield _fault(f"{key}.escalate_to", shown, problem, remedy)
+    elif policy.threshold == "warning" and receivers <= _errors_only(alerts):
+        every = ", ".join(sorted(receivers))
+        remedy = 'Set threshold = "warning" for a channel'
+        if limits and policy.objective_severity == "warning":
+            problem = (
+                f"is below the threshold of all its channels ({every}), so a missed limit "
+                f"({', '.join(limits)}) is never sent"
+            )
+            remedy = f'{remedy}, or objective_severity = "error".'
+            yield _fault(f"{key}.objective_severity", "warning", problem, remedy)
+        else:
+            problem = f"is below the threshold of all its channels ({every}), so no warning is sent"
+            remedy = f'{remedy}, or threshold = "error" here.'
+            yield _fault(f"{key}.threshold", "warning", problem, remedy)
 
 
 def _never_burnt(key: str, policy: PolicySettings) -> Iterator[Fault]:
@@ -156,6 +191,18 @@ def _escalation(key: str, policy: PolicySettings, alerts: AlertsSettings) -> Ite
             problem = "gets errors only, so an incident that is a warning never escalates to it"
             remedy = f'Set threshold = "warning" for {channel}, or name another channel.'
             yield _fault(f"{key}.escalate_to", channel, problem, remedy)
+
+
+def _as_burrow(key: str, policy: PolicySettings) -> Iterator[Fault]:
+    """Burrow's notifier knows few of the options."""
+    if not policy.burrow_compatible:
+        return
+    for option in sorted(policy.model_fields_set & _NOT_BURROWS):
+        value = getattr(policy, option)
+        if value != type(policy).model_fields[option].default:
+            problem = "has no effect with burrow_compatible = true, as Burrow has no such option"
+            shown = ", ".join(value) if isinstance(value, tuple) else value
+            yield _fault(f"{key}.{option}", shown, problem, "Remove one of the two.")
 
 
 def _for_long(mute: MuteSettings) -> str:

@@ -641,6 +641,86 @@ class TestReview:
                 '[alerts.webhook.h]\nurl = "http://x"\nheaders = { "A b" = "c" }',
                 "alerts.webhook.h.headers.A b: is no name of a header",
             ),
+            (
+                (
+                    "[alerts.pagerduty.p]\n"
+                    f'routing_key = "{"k" * 32}"\n'
+                    'url = "https://events.pagerduty.com/generic/2010-04-15/create_event.json"'
+                ),
+                "alerts.pagerduty.p.url = https://events.pagerduty.com/…: is not the address of",
+            ),
+            (
+                (
+                    "[alerts.pagerduty.p]\n"
+                    'routing_key = "abc"\n'
+                    'url = "https://events.eu.pagerduty.com/v2/enqueue"'
+                ),
+                "has 3 characters",
+            ),
+            (
+                '[alerts.slack.s]\nwebhook_url = "https://slack.com/api/chat.postMessage"',
+                "alerts.slack.s.webhook_url = https://slack.com/…: is not the URL of an incoming",
+            ),
+            (
+                '[alerts.slack.s]\nwebhook_url = "https://hooks.slack.com/triggers/T1/2/3"',
+                "is not the URL of an incoming webhook",
+            ),
+            (
+                (
+                    "[alerts.email.m]\n"
+                    'host = "h"\n'
+                    'security = "tls"\n'
+                    'sender = "a@example.com"\n'
+                    'to = ["b@example.com"]'
+                ),
+                "alerts.email.m.port = 587: is a port where TLS begins with STARTTLS",
+            ),
+            (
+                '[alerts.webhook.h]\nurl = "http://x"\ngive_up_after_s = 5',
+                "alerts.webhook.h.give_up_after_s = 5: is less than timeout_s (10)",
+            ),
+            (
+                (
+                    '[alerts.webhook.h]\nurl = "http://x"\n'
+                    '[alerts.policies.p]\nobjective_severity = "warning"'
+                ),
+                'alerts.policies.p.objective_severity = "warning": has no limit to be missed',
+            ),
+            (
+                (
+                    '[alerts.webhook.h]\nurl = "http://x"\nthreshold = "error"\n'
+                    '[alerts.policies.p]\nthreshold = "warning"'
+                ),
+                'alerts.policies.p.threshold = "warning": is below the threshold of all its channe',
+            ),
+            (
+                (
+                    '[alerts.webhook.h]\nurl = "http://x"\n'
+                    "[alerts.policies.p]\nescalate_after_s = 600\n"
+                    'escalate_to = ["h"]'
+                ),
+                'alerts.policies.p.escalate_to = "h": leaves no other channel',
+            ),
+            *(
+                (
+                    (
+                        '[alerts.webhook.h]\nurl = "http://x"\n'
+                        f"[alerts.policies.p]\nburrow_compatible = true\n{option}"
+                    ),
+                    f"alerts.policies.p.{option}: has no effect with burrow_compatible = true",
+                )
+                for option in ("max_lag = 5", "for_s = 60.0", "minimum_lag = 5")
+            ),
+            *(
+                (
+                    (
+                        '[alerts.webhook.h]\nurl = "http://x"\n[alerts.policies.all]\n'
+                        f'group = "{pattern}"\n[alerts.policies.late]\ngroup = "^pay"'
+                    ),
+                    "alerts.policies.late: is never reached: all before it matches every group",
+                )
+                for pattern in ("^", "$", ".", "(.*)", "^.+", ".*$")
+            ),
         ],
     )
     @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # Apprise's
@@ -667,6 +747,16 @@ class TestReview:
             '[alerts.policies.p]\nthreshold = "warning"\nmax_lag = 5\nobjective_share = 0.9',
             "[alerts.policies.p]\nmax_lag = 5\nobjective_share = 0.94",
             "[alerts.policies.p]\nsend_once = true",
+            "[alerts.policies.p]\nburrow_compatible = true\nremind_s = 60\nsend_close = false",
+            '[alerts.policies.one]\ngroup = "^.$"\n[alerts.policies.pay]\ngroup = "^pay"',
+            (
+                "[alerts.pagerduty.p]\n"
+                f'routing_key = "{"k" * 32}"\n'
+                'url = "https://events.eu.pagerduty.com/v2/enqueue"'
+            ),
+            '[alerts.pagerduty.p]\nrouting_key = "k"\nurl = "http://relay.example.com/pagerduty"',
+            '[alerts.slack.s]\nwebhook_url = "https://hooks.slack.com/services/T1/B2/x3"',
+            '[alerts.slack.s]\nwebhook_url = "https://chat.example.com/hooks/x3"',
             "[alerts.policies.p]\nsend_once = true\nremind_s = 0",
             "[alerts.policies.p]\nfor_s = 60\nremind_s = 60",
             "[alerts.policies.p]\ncatch_up_within_s = 60",

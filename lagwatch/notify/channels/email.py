@@ -28,6 +28,7 @@ _LONGEST_SUBJECT: Final = 250
 _PERMANENT: Final = range(500, 600)
 _TOO_LARGE: Final = 552
 _SMTPS: Final = 465
+_PLAIN_FIRST: Final = (25, 587)
 _OF_THE_ACCOUNT: Final = frozenset({530, 534, 535, 538, 550, 551, 553, 554})
 """Refusals of the sender, the account or the recipients: somebody has to mend them."""
 
@@ -233,6 +234,13 @@ def _doubts(settings: EmailSettings) -> Iterator[Fault]:
             value=f"{_SMTPS}",
             problem="is the port of SMTP over TLS, where STARTTLS does not work",
             remedy='Set security = "tls", or port = 587.',
+        )
+    if settings.port in _PLAIN_FIRST and settings.security == "tls":
+        yield Fault(
+            key="port",
+            value=f"{settings.port}",
+            problem="is a port where TLS begins with STARTTLS, so TLS from the first byte fails",
+            remedy=f'Set security = "starttls", or port = {_SMTPS}.',
         )
     if settings.username and not settings.password:
         yield Fault(

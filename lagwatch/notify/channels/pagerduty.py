@@ -6,9 +6,11 @@ of them has closed; until then nothing is sent about those that closed before.
 Source: PagerDuty, "Send an event" (Events API v2).
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
@@ -23,7 +25,9 @@ from lagwatch.notify.message_words import subject, worst
 from lagwatch.notify.notice import Message, Notice
 from lagwatch.notify.words import cut, details, headline, instant, link
 
-_PAGERDUTY: Final = "https://events.pagerduty.com/"
+_HOST: Final = re.compile(r"events(\.[a-z]+)?\.pagerduty\.com")
+"""Of the Events API, also that of the European region."""
+_PATH: Final = "/v2/enqueue"
 _KEY_LENGTH: Final = 32
 _LONGEST_SUMMARY: Final = 1024
 _LONGEST_TEXT: Final = 8000
@@ -134,12 +138,22 @@ def _trigger(message: Message, thread: str, notices: list[Notice]) -> dict[str, 
 
 def _doubts(settings: PagerDutySettings) -> Iterator[Fault]:
     key = settings.routing_key.get_secret_value() if settings.routing_key else ""
-    if settings.url.get_secret_value().startswith(_PAGERDUTY) and len(key) != _KEY_LENGTH:
+    url = urlsplit(settings.url.get_secret_value())
+    if not _HOST.fullmatch(url.hostname or ""):
+        return
+    if len(key) != _KEY_LENGTH:
         yield Fault(
             key="routing_key",
             value=HIDDEN,
             problem=f"has {len(key)} characters, an integration key has {_KEY_LENGTH}",
             remedy="Copy it from the service's integration of type Events API v2.",
+        )
+    if url.path.rstrip("/") != _PATH:
+        yield Fault(
+            key="url",
+            value=str(settings.url),
+            problem="is not the address of the Events API v2, so PagerDuty refuses every event",
+            remedy=f"Write https://{url.hostname}{_PATH}.",
         )
 
 

@@ -5,14 +5,16 @@ All texts are plain: in Slack's own markup a name such as `a_b_c` would be set i
 Source: Slack, "Sending messages using incoming webhooks", "Reference: blocks".
 """
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
 from lagwatch.clock import Clock
 from lagwatch.config.alerts_channels import HttpChannelSettings, HttpUrl
 from lagwatch.config.section import OrFile
-from lagwatch.errors import Refusal
+from lagwatch.errors import Fault, Refusal
 from lagwatch.notify.channels.base import ChannelKind
 from lagwatch.notify.channels.http import ChatWebhook, json_object
 from lagwatch.notify.message_words import Tone, body, overview, runbook, subject, tone
@@ -25,6 +27,7 @@ _COLOURS: Final = {
     Tone.WARNING: "#bf8700",
     Tone.ERROR: "#c0392b",
 }
+_SLACK, _HOOKS, _INCOMING = "slack.com", "hooks.slack.com", "/services/"
 _LONGEST_TEXT: Final = 2900
 """Slack refuses a text block of more than 3,000 characters."""
 _LIMITS: Final = (2900, 2000, 1000, 500)
@@ -106,6 +109,24 @@ def _buttons(message: Message) -> list[dict[str, Any]]:
     return [{"type": "actions", "elements": buttons}] if buttons else []
 
 
+def _doubts(settings: SlackSettings) -> Iterator[Fault]:
+    url = settings.webhook_url
+    parts = urlsplit(url.get_secret_value() if url else "")
+    if parts.hostname == _SLACK or (
+        parts.hostname == _HOOKS and not parts.path.startswith(_INCOMING)
+    ):
+        yield Fault(
+            key="webhook_url",
+            value=str(url),
+            problem="is not the URL of an incoming webhook, so Slack refuses every message",
+            remedy=f"Copy it from the app's page Incoming Webhooks: https://{_HOOKS}{_INCOMING}….",
+        )
+
+
 KIND: Final = ChannelKind(
-    table="slack", about="Slack-compatible webhooks", settings=SlackSettings, open=Slack
+    table="slack",
+    about="Slack-compatible webhooks",
+    settings=SlackSettings,
+    open=Slack,
+    doubts=_doubts,
 )
