@@ -19,8 +19,9 @@ from lagwatch.config.alerts import AlertsSettings
 from lagwatch.config.alerts_channels import ChannelSettings
 from lagwatch.config.cluster import ClusterSettings
 from lagwatch.config.settings import Settings
-from lagwatch.core.causes import Cause, Certainty
+from lagwatch.core.causes import Cause, CauseName, Certainty
 from lagwatch.core.departure import DEFAULT_RETENTION_MS, departure
+from lagwatch.core.forecast import GroupOutlook
 from lagwatch.core.incident import Reason, Tell
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.core.snapshot import ClusterSnapshot
@@ -52,6 +53,9 @@ from lagwatch.notify.verdict import (
     behind_json,
     cause_json,
     figures_json,
+    forecast_json,
+    is_steady,
+    judged_slow,
     limit_json,
     nothing_known,
     verdict_json,
@@ -486,8 +490,14 @@ class Alerts:
         policy = decided.policy
         notice = self._notice(decided, snapshot, verdict, queries, with_windows and sends)
         if sends and decided.decision.tell is not Tell.CLOSE:
-            cause = _cause(queries, snapshot.cluster, decided.group) if explained else _TOO_MANY
-            notice = replace(notice, cause=None if cause is None else cause_json(cause))
+            cause, forecast = (
+                _explanation(queries, snapshot.cluster, decided) if explained else (_TOO_MANY, {})
+            )
+            notice = replace(
+                notice,
+                cause=None if cause is None else cause_json(cause),
+                verdict={**notice.verdict, **forecast},
+            )
             if cause is not None and explained:
                 notice = self._with_last_owner(notice, cause)
         return Change(
@@ -829,22 +839,37 @@ def _explained(decided: Sequence[Decided], snapshot: ClusterSnapshot) -> frozens
     return frozenset(chosen)
 
 
-def _cause(queries: Queries, cluster: str, group: str) -> Cause | None:
-    """Why the group has its verdict; None: nothing is wrong, or the group is gone."""
+def _explanation(queries: Queries, cluster: str, decided: Decided) -> tuple[Cause | None, Json]:
+    """Why the group is bad, and its forecast.
+
+    No cause: nothing is wrong, or it misses a limit and no cause fits; or the group is gone.
+    """
     try:
-        verdict = queries.verdict(cluster, group, show_all=True)
-        return queries.cause(verdict, queries.outlook(cluster, group))
+        verdict = queries.verdict(cluster, decided.group, show_all=True)
+        outlook = queries.outlook(cluster, decided.group)
+        cause = queries.cause(verdict, outlook)
+        if cause is None and decided.missed:
+            cause = _of_being_late(queries.cause(judged_slow(verdict), outlook), outlook)
     except NotFoundError:
+        return None, {}
+    return cause, forecast_json(outlook)
+
+
+def _of_being_late(cause: Cause | None, outlook: GroupOutlook) -> Cause | None:
+    """The cause, unless it is not known, or says too slow of a group that holds its distance."""
+    if cause is None or cause.name is None:
         return None
+    return None if cause.name is CauseName.ALL_SLOW and is_steady(outlook) else cause
 
 
 def _behind(queries: Queries, cluster: str, group: str) -> Json:
-    """What keeps a group behind whose verdict is good; empty if nothing does."""
+    """What keeps a group behind whose verdict is good, if anything does, and its forecast."""
     try:
         verdict = queries.verdict(cluster, group, show_all=True)
-        return behind_json(verdict, queries.outlook(cluster, group))
+        outlook = queries.outlook(cluster, group)
     except NotFoundError:
         return {}
+    return {**behind_json(verdict, outlook), **forecast_json(outlook)}
 
 
 def _of_limit(queries: Queries, cluster: str, group: str) -> Json:

@@ -1,11 +1,13 @@
 """The text of messages for people: subject, colour, and the body with what fits into it."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import StrEnum, unique
 from typing import Final
 
+from lagwatch.core.causes import Certainty
 from lagwatch.core.trouble import gravity, kinds_of
-from lagwatch.core.words import counted
+from lagwatch.core.words import counted, spoken
 from lagwatch.notify.notice import About, Message, Notice
 from lagwatch.notify.words import (
     BULLET,
@@ -168,7 +170,26 @@ def _cause_heading(cluster: str, policy: str, topic: str, found: Sequence[Notice
     team = f", team {found[0].team}" if found[0].team else ""
     groups = f"{counted(len(found), 'consumer group')}{where} on {cluster}"
     to_do = f" What to do: {found[0].runbook}" if found[0].runbook and not found[0].closing else ""
-    return f"{groups}, policy {policy}{team}.{to_do}"
+    return f"{groups}, policy {policy}{team}.{_common_cause(found)}{to_do}"
+
+
+def _common_cause(found: Sequence[Notice]) -> str:
+    """` Cause of all: no members.`: the one that was found of most of these groups; "".
+
+    Of a large storm the causes of some are looked for only.
+    """
+    causes = [notice.cause for notice in found if notice.cause and notice.cause["name"]]
+    if not causes:
+        return ""
+    ((name, count),) = Counter(str(cause["name"]) for cause in causes).most_common(1)
+    if 2 * count < len(causes):
+        return ""
+    certain = all(
+        cause["certainty"] == Certainty.CERTAIN.value for cause in causes if cause["name"] == name
+    )
+    whose = " of all" if count == len(found) else f" of {count:,} of {len(found):,}"
+    what = "Cause" if certain else "Likely cause"
+    return f" {what}{whose if len(found) > 1 else ''}: {spoken(name)}."
 
 
 def overview(message: Message) -> str:

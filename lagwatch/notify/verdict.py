@@ -5,13 +5,25 @@ from typing import Any, Final
 
 from lagwatch.core.causes import Cause
 from lagwatch.core.forecast import CatchUpReason, GroupOutlook
-from lagwatch.core.model import GroupVerdict, PartitionVerdict, TimeLagReason, WindowEntry
+from lagwatch.core.model import (
+    GroupStatus,
+    GroupVerdict,
+    PartitionStatus,
+    PartitionVerdict,
+    Rule,
+    TimeLagReason,
+    WindowEntry,
+)
 from lagwatch.core.rules import row_of, sentence
 from lagwatch.core.snapshot import ClusterSnapshot
 
 WORST_PARTITIONS: Final = 10
 """Partitions listed in a notice; the number left out is given with them."""
 _LATE_S: Final = 120.0
+_MUCH: Final = 0.05
+"""Share of what is written by which a lag grows or falls by chance."""
+_NO_FORECAST: Final = dict.fromkeys(("catch_up_s", "catch_up_reason", "loss_in_s"))
+"""As long as it was not looked for."""
 
 
 def verdict_json(verdict: GroupVerdict) -> dict[str, Any]:
@@ -44,6 +56,7 @@ def verdict_json(verdict: GroupVerdict) -> dict[str, Any]:
         "time_lag_s": verdict.time_lag_s,
         "time_lag_reason": verdict.time_lag_reason.word,
         "time_lag_bound": verdict.time_lag_bound.value,
+        **_NO_FORECAST,
         "owners": sorted({partition.owner for partition in verdict.partitions if partition.owner}),
         "max_lag": None
         if most is None
@@ -88,8 +101,39 @@ def behind_json(verdict: GroupVerdict, outlook: GroupOutlook) -> dict[str, Any]:
 def limit_json(verdict: GroupVerdict, lag_trend_per_s: float | None) -> dict[str, Any]:
     """Fields of a group that misses a limit while none of its partitions is bad.
 
-    `partitions`: those that are at least half as far behind as the one furthest behind, in time
-    where that is known, else in messages. `lag_trend_per_s`: by how many messages the lag grows.
+    `partitions`: those furthest behind. `lag_trend_per_s`: by how many messages the lag grows.
+    """
+    found = verdict_json(replace(verdict, partitions=_furthest_behind(verdict)))
+    names = ("partitions", "partitions_left_out", "owners")
+    return {**{name: found[name] for name in names}, "lag_trend_per_s": lag_trend_per_s}
+
+
+def judged_slow(verdict: GroupVerdict) -> GroupVerdict:
+    """The verdict of a group that misses a limit, as if the partitions furthest behind were bad.
+
+    For the search for a cause, which looks at partitions that are bad.
+    """
+    late = _furthest_behind(verdict)
+    partitions = tuple(
+        replace(each, status=PartitionStatus.WARN, rule=Rule.FALLING_BEHIND)
+        if each in late
+        else each
+        for each in verdict.partitions
+    )
+    return replace(verdict, status=GroupStatus.WARN, partitions=partitions)
+
+
+def is_steady(outlook: GroupOutlook) -> bool:
+    """True if a group reads about as fast as is written to it, as far as that is known."""
+    whole = outlook.whole
+    grows_per_s, produced_per_s = whole.lag_trend_per_s, whole.produced_per_s
+    return grows_per_s is None or grows_per_s <= _MUCH * (produced_per_s or 0.0)
+
+
+def _furthest_behind(verdict: GroupVerdict) -> tuple[PartitionVerdict, ...]:
+    """Partitions at least half as far behind as the one furthest behind.
+
+    In time where that is known, else in messages.
     """
     by_time = max((each.time_lag_s or 0.0 for each in verdict.partitions), default=0.0) > 0
 
@@ -97,12 +141,19 @@ def limit_json(verdict: GroupVerdict, lag_trend_per_s: float | None) -> dict[str
         return (partition.time_lag_s if by_time else partition.current_lag) or 0.0
 
     most = max(map(behind, verdict.partitions), default=0.0)
-    late = tuple(
+    return tuple(
         each for each in verdict.partitions if behind(each) > 0 and 2 * behind(each) >= most
     )
-    found = verdict_json(replace(verdict, partitions=late))
-    names = ("partitions", "partitions_left_out", "owners")
-    return {**{name: found[name] for name in names}, "lag_trend_per_s": lag_trend_per_s}
+
+
+def forecast_json(outlook: GroupOutlook) -> dict[str, Any]:
+    """When a group catches up at its present speed, and loses messages if nothing changes."""
+    whole = outlook.whole
+    return {
+        "catch_up_s": whole.catch_up_s,
+        "catch_up_reason": whole.catch_up_reason.value,
+        "loss_in_s": whole.loss_in_s,
+    }
 
 
 def figures_json(snapshot: ClusterSnapshot, group: str) -> dict[str, Any] | None:
@@ -134,6 +185,7 @@ def nothing_known(cluster: str, group: str, at_ms: int, status: str = "") -> dic
             ("rule", "complete", "partition_count", "total_lag", "time_lag_s", "readable_lag")
         ),
         **dict.fromkeys(("unknown_partitions", "time_lag_reason", "time_lag_bound", "max_lag")),
+        **_NO_FORECAST,
         "owners": [],
         "partitions": [],
         "partitions_left_out": 0,

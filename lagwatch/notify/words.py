@@ -13,6 +13,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from lagwatch.core.departure import Departure
+from lagwatch.core.forecast import CatchUpReason
 from lagwatch.core.incident import Reason, Tell
 from lagwatch.core.model import Rule
 from lagwatch.core.words import bounded, client, counted, duration, spoken
@@ -57,6 +58,8 @@ _NOT_READ: Final[Mapping[str, str]] = {
 _HALF_A_DAY_MS: Final = 12 * 3_600_000
 _LEAST_SPAN_MS: Final = 30_000
 """A shorter curve does not say how fast the lag grows."""
+_SOON_S: Final = 60
+"""What happens sooner is no matter of a forecast."""
 _GROWTH: Final = 0.05
 """Share of the lag by which it must have changed to be called growing or shrinking."""
 
@@ -154,6 +157,7 @@ def details(notice: Notice) -> Iterator[str]:
             yield "This channel could not be reached in between."
         if left := left_to_read(notice.verdict):
             yield f"{left.removesuffix('.')}{_as_of(notice)}."
+        yield from _forecast(notice)
     else:
         yield from _trouble(notice)
     if notice.verdict.get("clock_set_back"):
@@ -325,6 +329,7 @@ def _trouble(notice: Notice) -> Iterator[str]:
         noticed_ms = verdict.get("lost_ms")
         noticed = f", noticed at {instant(noticed_ms, notice.zone)}" if noticed_ms else ""
         yield f"Deleted before the group read them: {counted(verdict['lost'], 'message')}{noticed}."
+    yield from _forecast(notice)
     if notice.cause:
         yield notice.cause["sentence"]
     for partition in partitions[:_SHOWN_PARTITIONS]:
@@ -333,6 +338,36 @@ def _trouble(notice: Notice) -> Iterator[str]:
     if more > 0 and count:
         yield f"{BULLET}… and {counted(more, 'more partition')}"
     yield from _owners(notice)
+
+
+def _forecast(notice: Notice) -> Iterator[str]:
+    """When the group has read all at its present speed, and when it loses messages."""
+    verdict = notice.verdict
+    catch_up_s, loss_in_s = verdict.get("catch_up_s") or 0.0, verdict.get("loss_in_s")
+    reason = str(verdict.get("catch_up_reason") or "")
+    if reason == CatchUpReason.CATCHING_UP.value and catch_up_s >= _SOON_S:
+        yield f"At its present speed it has read all by about {_ahead(notice, catch_up_s)}."
+    elif not notice.closing and reason in _NO_CATCH_UP:
+        yield f"{_NO_CATCH_UP[reason]}."
+    if loss_in_s is not None:
+        when = _ahead(notice, loss_in_s) if loss_in_s >= _SOON_S else "now"
+        deletes = "Kafka deletes messages before the group reads them, from"
+        yield f"If nothing changes, {deletes} {'about ' if when != 'now' else ''}{when} on."
+
+
+def _ahead(notice: Notice, seconds: float) -> str:
+    """`05:10 CET (in 3 h 20 min)`; of figures that are old when they are sent, the time alone."""
+    at = datetime.fromtimestamp(notice.at_ms / 1000 + seconds, ZoneInfo(notice.zone))
+    near = seconds * 1000 < _HALF_A_DAY_MS
+    when = at.strftime("%H:%M %Z" if near else "%Y-%m-%d %H:%M %Z")
+    return when if notice.late else f"{when} (in {duration(seconds)})"
+
+
+_NO_CATCH_UP: Final[Mapping[str, str]] = {
+    CatchUpReason.FALLING_BEHIND.value: "At its present speed it does not catch up",
+    CatchUpReason.TOO_SLOW.value: "At its present speed it needs more than a year to catch up",
+    CatchUpReason.WAITS_FOR_TRANSACTION.value: "It cannot read on before a transaction ends",
+}
 
 
 def _owners(notice: Notice) -> Iterator[str]:

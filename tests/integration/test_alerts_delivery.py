@@ -588,6 +588,65 @@ def test_a_group_that_misses_its_objective_says_which(tmp_path, clock, receiver)
     assert "more than 100 allowed" in receiver.notices[0]["verdict"]["objective"]
 
 
+def test_a_group_that_misses_a_limit_has_a_cause_and_a_forecast(tmp_path, clock, receiver) -> None:
+    """Although its verdict is OK: it falls behind, and Kafka deletes what it has not read."""
+    limits = POLICY.replace("reopen_s", "max_lag = 300\nreopen_s")
+    fleet = Fleet(["billing"], clock, rules=RuleSet.LAGWATCH, intervals=40)
+    fleet.log_start = 800
+    fleet.slow.add("billing")
+    with running(alert_settings(tmp_path, limits + hook(receiver)), clock) as alerts:
+        fleet.pass_time(60)
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.notices) == 1, "the notice")
+
+    (notice,) = receiver.notices
+    verdict = notice["verdict"]
+    assert (verdict["status"], notice["kinds"]) == ("OK", [])
+    assert notice["cause"]["name"] == "all_slow"
+    assert verdict["catch_up_reason"] == "falling_behind"
+    ahead = fleet.committed("billing") - fleet.log_start
+    assert verdict["loss_in_s"] == pytest.approx(ahead / 9, rel=0.1)
+
+
+def test_a_group_that_holds_its_distance_is_not_called_slow(tmp_path, clock, receiver) -> None:
+    limits = POLICY.replace("reopen_s", "max_lag = 300\nreopen_s")
+    fleet = Fleet(["billing"], clock, rules=RuleSet.LAGWATCH, intervals=40)
+    fleet.slow.add("billing")
+    fleet.pass_time(40)
+    fleet.slow.clear()
+    fleet.steady.add("billing")
+    fleet.pass_time(60)
+    with running(alert_settings(tmp_path, limits + hook(receiver)), clock) as alerts:
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.notices) == 1, "the notice")
+
+    (notice,) = receiver.notices
+    assert notice["verdict"]["status"] == "OK"
+    assert notice["cause"] is None
+
+
+def test_an_end_says_when_the_rest_will_be_read(tmp_path, clock, receiver) -> None:
+    limits = POLICY.replace("reopen_s", "max_lag = 300\nreopen_s")
+    fleet = Fleet(["billing"], clock, rules=RuleSet.LAGWATCH, intervals=40)
+    fleet.slow.add("billing")
+    with running(alert_settings(tmp_path, limits + hook(receiver)), clock) as alerts:
+        fleet.pass_time(60)
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.notices) == 1, "the opening")
+        fleet.slow.clear()
+        fleet.catching_up.add("billing")
+        for _ in range(30):
+            fleet.pass_time(10)
+            alerts.sees(fleet)
+        eventually(lambda: len(receiver.notices) == 2, "the end")
+
+    ended = receiver.notices[1]
+    assert ended["event"] == "close"
+    left, takes_s = ended["verdict"]["total_lag"], ended["verdict"]["catch_up_s"]
+    assert left > 200
+    assert takes_s == pytest.approx(left / 2, rel=0.3)
+
+
 def test_a_restart_does_not_forget_who_owned_the_partitions_last(tmp_path, clock, receiver) -> None:
     def members(fleet: Fleet, *held: Member) -> None:
         state = "Stable" if held else "Empty"

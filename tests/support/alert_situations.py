@@ -1,4 +1,4 @@
-"""Twelve situations that receivers read about, made by hand."""
+"""Situations that receivers read about, made by hand."""
 
 from dataclasses import replace
 from typing import Final
@@ -41,7 +41,12 @@ def situations() -> dict[str, Message]:
         team="payments",
         zone="Europe/Berlin",
     )
-    healed = _ended(stopped, "healed", status="OK", lag=9040)
+    stopped = _with(stopped, catch_up_reason="not_moving", loss_in_s=12_000.0)
+    healed = _with(
+        _ended(stopped, "healed", status="OK", lag=9040),
+        catch_up_s=750.0,
+        catch_up_reason="catching_up",
+    )
     gone = _ended(stopped, "group_gone", status="NOTFOUND", lag=None)
     return {
         "stopped": _message("m1", stopped),
@@ -65,6 +70,30 @@ def situations() -> dict[str, Message]:
                 kinds=("records_lost", "stopped"),
                 kinds_before=("records_lost",),
                 cause=_LIKELY,
+                verdict={**stopped.verdict, **_LOST, "readable_lag": 892},
+            ),
+        ),
+        "records_lost": _message("m13", _lost(stopped)),
+        "limit_missed": _message("m14", _late(stopped)),
+        "handed_on": _message("m15", replace(stopped, reason="handed_on", at_ms=AT_MS + 1_500_000)),
+        "still_behind": _message(
+            "m16",
+            _with(
+                healed,
+                time_lag_s=340.0,
+                lag_grows_per_s=4.0,
+                catch_up_s=None,
+                catch_up_reason="falling_behind",
+                loss_in_s=12_000.0,
+            ),
+        ),
+        "channel_fails": _message(
+            "m17",
+            _own(
+                stopped,
+                About.CHANNEL,
+                "chat",
+                "12 notices waiting, last answer: 403 Forbidden: invalid_token",
             ),
         ),
         "healed_with_messages_left": _message("m3", healed),
@@ -83,21 +112,12 @@ def situations() -> dict[str, Message]:
         "odd_names": _message("m7", _named(stopped, "заказы_*_<b>&`x`" + "я" * 4000)),
         "cluster_unseen": _message(
             "m8",
-            replace(
-                stopped,
-                about=About.CLUSTER,
-                kinds=(),
-                cause=None,
-                group="",
-                policy="lagwatch",
-                team="",
-                runbook="",
-                since_ms=AT_MS - 60_000,
-                verdict={
-                    **nothing_known("prod", "", AT_MS),
-                    "problem": "No fresh data of it: connection refused by kafka-1:9092.",
-                },
-                curve=(),
+            _own(
+                replace(stopped, cluster="prod"),
+                About.CLUSTER,
+                "",
+                "No fresh data of it: connection refused by kafka-1:9092. Incidents of its groups "
+                "neither open nor close meanwhile.",
             ),
         ),
     }
@@ -122,6 +142,110 @@ def hostile() -> dict[str, Message]:
     return found
 
 
+_LOST: Final = {"lost": 312, "lost_ms": AT_MS - 60_000}
+
+
+def _with(notice: Notice, **fields: object) -> Notice:
+    """The notice with other fields of its verdict."""
+    return replace(notice, verdict={**notice.verdict, **fields})
+
+
+def _own(notice: Notice, about: About, name: str, problem: str) -> Notice:
+    """An incident of lagwatch itself, about a cluster or, with a name, a channel."""
+    cluster = "" if name else notice.cluster
+    return replace(
+        notice,
+        about=about,
+        cluster=cluster,
+        group=name,
+        policy="lagwatch",
+        kinds=(),
+        cause=None,
+        team="",
+        runbook="",
+        url=_ROOT,
+        since_ms=AT_MS - 60_000,
+        verdict={**nothing_known(cluster, name, AT_MS), "problem": problem},
+        curve=(),
+    )
+
+
+def _lost(notice: Notice) -> Notice:
+    """Messages were deleted before a group read them that reads on."""
+    cause = Cause(
+        name=CauseName.RECORDS_LOST,
+        certainty=Certainty.CERTAIN,
+        text=(
+            "312 messages were deleted, by retention or on request, before the group read them; "
+            "the log begins at 1,402"
+        ),
+        refuted_by="the consumer's own log shows that it has read them and not committed",
+        evidence={},
+        topic="sample-topic",
+        partition=0,
+    )
+    verdict = {
+        **notice.verdict,
+        **_LOST,
+        "rule": "records_lost",
+        "readable_lag": 892,
+        "catch_up_s": 750.0,
+        "catch_up_reason": "catching_up",
+        "loss_in_s": None,
+        "partitions": [
+            {
+                **notice.verdict["partitions"][0],
+                "status": "ERR",
+                "rule": "records_lost",
+                "lost": 312,
+                "sentence": (
+                    "312 messages deleted before the group read them; the log begins at 1,402, the "
+                    "committed offset is 1,090"
+                ),
+            }
+        ],
+    }
+    return replace(notice, kinds=("records_lost",), verdict=verdict, cause=cause_json(cause))
+
+
+def _late(notice: Notice) -> Notice:
+    """A group that reads steadily, further behind than its policy allows."""
+    late = {
+        **notice.verdict["partitions"][0],
+        "status": "OK",
+        "rule": "progressing",
+        "sentence": "read 600 messages over 20 commits in 1 min; 54,000 messages to read",
+        "current_lag": 54_000,
+        "time_lag_s": 930.0,
+    }
+    verdict = {
+        **notice.verdict,
+        "status": "OK",
+        "rule": "progressing",
+        "total_lag": 54_000,
+        "readable_lag": 54_000,
+        "time_lag_s": 930.0,
+        "objective": "15 min 30 s behind in time, more than the 15 min allowed",
+        "lag_trend_per_s": 6.0,
+        "catch_up_reason": "falling_behind",
+        "loss_in_s": 12_000.0,
+        "partitions": [late],
+    }
+    cause = Cause(
+        name=CauseName.ALL_SLOW,
+        certainty=Certainty.LIKELY,
+        text=(
+            "all consumers together are too slow: 66.0/s are written, 60.0/s read by 1 member; "
+            "1 partition behind"
+        ),
+        refuted_by="the group reads no faster with more members (at most one per partition)",
+        evidence={},
+        topic="sample-topic",
+        partition=0,
+    )
+    return replace(notice, kinds=(), verdict=verdict, curve=(), cause=cause_json(cause))
+
+
 def _message(identity: str, *notices: Notice) -> Message:
     return Message(id=identity, channel="ops", at_ms=AT_MS, notices=notices)
 
@@ -135,6 +259,8 @@ def _ended(notice: Notice, reason: str, *, status: str, lag: int | None) -> Noti
         "time_lag_s": None,
         "partitions": [],
         "owners": [],
+        "catch_up_reason": None,
+        "loss_in_s": None,
     }
     return replace(
         notice,

@@ -66,6 +66,10 @@ class Fleet:
         self.failing: set[str] = set()
         self.slow: set[str] = set()
         """Commit, but fall behind: WARN."""
+        self.steady: set[str] = set()
+        """Read as fast as is written, and stay as far behind as they are."""
+        self.catching_up: set[str] = set()
+        """Read two messages a second more than are written, until they are at the end."""
         self.leaderless: set[str] = set()
         """The log ends of their partitions cannot be read."""
         self.log_start = 0
@@ -179,7 +183,7 @@ class Fleet:
     def _commit(self, groups: list[str]) -> None:
         numbers = {group: number for number, group in enumerate(self.groups)}
         for group in groups:
-            self._offsets[group] = self._end if group not in self.slow else self._offsets[group] + 1
+            self._offsets[group] = self._next_offset(group)
         orders = np.arange(self._order + 1, self._order + 1 + len(groups), dtype=np.int64)
         self._order += len(groups)
         new = () if self._announced else self.groups
@@ -197,6 +201,13 @@ class Fleet:
                 observed_ms=self._clock.now_ms(),
             )
         )
+
+    def _next_offset(self, group: str) -> int:
+        """What a group commits after another second."""
+        for groups, read in ((self.slow, 1), (self.steady, 10), (self.catching_up, 12)):
+            if group in groups:
+                return min(self._offsets[group] + read, self._end)
+        return self._end
 
     def _log_end(self) -> None:
         known = [group not in self.leaderless for group in self.groups]

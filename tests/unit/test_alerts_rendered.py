@@ -1,4 +1,4 @@
-"""What every channel sends in twelve situations, kept as files to be read.
+"""What every channel sends in each situation, kept as files to be read.
 
 Write the files anew with `REWRITE=1 pytest tests/unit/test_alerts_rendered.py`, and read them.
 """
@@ -19,7 +19,7 @@ from lagwatch.notify.channels.slack import Slack, SlackSettings
 from lagwatch.notify.channels.teams import Teams, TeamsSettings
 from lagwatch.notify.channels.webhook import Webhook, WebhookSettings
 from lagwatch.notify.message_words import Tone, body, plain_text, subject, tone
-from lagwatch.notify.notice import Message
+from lagwatch.notify.notice import Json, Message
 from tests.support.alert_situations import AT_MS, situations
 
 _FOLDER = Path(__file__).parents[1] / "data" / "alerts_rendered"
@@ -104,7 +104,7 @@ def test_a_storm_counts_what_it_leaves_out_and_keeps_the_link() -> None:
 def test_a_storm_is_sorted_by_what_may_have_one_cause() -> None:
     lines = plain_text(SITUATIONS["several_causes"], 2900).splitlines()
 
-    headings = [line for line in lines if line[:1].isdigit()]
+    headings = _headings(SITUATIONS["several_causes"])
     assert [line.partition(",")[0] for line in headings] == [
         "12 consumer groups of topic sample-topic on prod",
         "2 consumer groups of topic mail on prod",
@@ -113,6 +113,35 @@ def test_a_storm_is_sorted_by_what_may_have_one_cause() -> None:
     shown = [line for line in lines if line.startswith("• ERROR: ")]
     assert all("in time, 1 of 3 partitions, since" in line for line in shown)
     assert f"• … and {15 - len(shown)} more" in lines
+
+
+def _headings(message: Message) -> list[str]:
+    return [line for line in plain_text(message, 2900).splitlines() if line[:1].isdigit()]
+
+
+def test_a_storm_names_the_cause_that_its_groups_share() -> None:
+    storm = SITUATIONS["several_causes"]
+    certain = storm.notices[0].cause
+    assert certain is not None
+    likely = {**certain, "certainty": "likely"}
+    others = {**certain, "name": "all_slow"}
+    unknown = {**certain, "name": None, "certainty": "unknown"}
+
+    def with_causes(*causes: Json | None) -> Message:
+        notices = zip(storm.notices[:4], causes, strict=True)
+        return replace(storm, notices=tuple(replace(each, cause=cause) for each, cause in notices))
+
+    assert "team payments. Cause of all: no members. What to do" in _headings(storm)[0]
+    assert (
+        "Likely cause of 2 of 4: no members."
+        in (_headings(with_causes(certain, likely, others, None))[0])
+    )
+    assert (
+        "Cause of 1 of 4: no members."
+        in (_headings(with_causes(certain, unknown, unknown, None))[0])
+    )
+    assert "ause of" not in _headings(with_causes(unknown, unknown, None, None))[0]
+    assert "team payments. Cause: no members." in _headings(storm)[2]
 
 
 def test_a_name_of_any_length_leaves_room_for_the_facts() -> None:

@@ -136,6 +136,69 @@ def test_how_far_a_group_is_behind_now_comes_from_the_newest_round() -> None:
     assert figures_json(live.judge(), "b") is None
 
 
+@pytest.mark.parametrize(
+    ("forecast", "said"),
+    [
+        (
+            {"catch_up_s": 750.0, "catch_up_reason": "catching_up"},
+            "At its present speed it has read all by about 02:05 CET (in 12 min 30 s).",
+        ),
+        ({"catch_up_reason": "falling_behind"}, "At its present speed it does not catch up."),
+        (
+            {"catch_up_reason": "not_moving", "loss_in_s": 12_000.0},
+            (
+                "If nothing changes, Kafka deletes messages before the group reads them, from "
+                "about 05:13 CET (in 3 h 20 min) on."
+            ),
+        ),
+        ({"loss_in_s": 200_000.0}, "from about 2026-12-02 09:26 CET (in 2 d 7 h) on."),
+        ({"loss_in_s": 0.0}, "Kafka deletes messages before the group reads them, from now on."),
+        (
+            {"catch_up_reason": "waits_for_transaction"},
+            "It cannot read on before a transaction ends.",
+        ),
+    ],
+)
+def test_it_says_when_it_catches_up_or_loses_messages(forecast, said) -> None:
+    notice = replace(STOPPED, verdict={**STOPPED.verdict, **forecast})
+
+    assert said in text(notice)
+
+
+def test_a_forecast_that_is_sent_late_gives_the_time_alone() -> None:
+    forecast = {"catch_up_s": 750.0, "catch_up_reason": "catching_up"}
+    late = replace(STOPPED, verdict={**STOPPED.verdict, **forecast}, sent_ms=AT_MS + 600_000)
+
+    assert "it has read all by about 02:05 CET." in text(late)
+
+
+@pytest.mark.parametrize(
+    "forecast",
+    [
+        {"catch_up_reason": "not_moving"},
+        {"catch_up_s": 20.0, "catch_up_reason": "catching_up"},
+        {"catch_up_reason": "rates_unknown"},
+    ],
+)
+def test_what_is_not_known_or_soon_over_is_no_forecast(forecast) -> None:
+    verdict = {**STOPPED.verdict, "loss_in_s": None, **forecast}
+    notice = replace(STOPPED, verdict=verdict)
+
+    assert "present speed" not in text(notice)
+    assert "If nothing changes" not in text(notice)
+
+
+def test_an_end_says_when_the_rest_is_read_and_not_that_it_never_is() -> None:
+    soon = {"catch_up_s": 750.0, "catch_up_reason": "catching_up"}
+    reads = replace(HEALED, verdict={**HEALED.verdict, **soon})
+    keeps = replace(HEALED, verdict={**HEALED.verdict, "catch_up_reason": "falling_behind"})
+
+    assert "At its present speed it has read all by about 02:30 CET (in 12 min 30 s)." in (
+        text(reads)
+    )
+    assert "present speed" not in text(keeps)
+
+
 def test_an_incident_during_which_the_clock_was_set_back_says_so() -> None:
     verdict = {**HEALED.verdict, "clock_set_back": True}
     ended = replace(HEALED, since_at_least=True, verdict=verdict)

@@ -24,7 +24,7 @@ from lagwatch.errors import Fault, NotifyError
 from lagwatch.notify.channels.base import ChannelKind, ChannelLimits
 from lagwatch.notify.channels.http import HttpSender, as_json
 from lagwatch.notify.notice import About, Level, Message, Notice
-from lagwatch.notify.words import cut, details, headline
+from lagwatch.notify.words import cut, details, headline, owner
 
 _NAMES: Final[Mapping[About, str]] = {
     About.GROUP: "KafkaConsumerGroupLag",
@@ -198,8 +198,11 @@ def _annotations(notice: Notice) -> Iterable[tuple[str, str]]:
     yield "policy", notice.policy
     yield "rule", str(verdict.get("rule") or "")
     yield "since", _time(notice.since_ms)
-    yield "owners", cut(", ".join(verdict.get("owners", ())), _LONGEST_TEXT)
     partitions = verdict.get("partitions", ())
+    yield (
+        "owners",
+        cut("; ".join(dict.fromkeys(filter(None, map(owner, partitions)))), _LONGEST_TEXT),
+    )
     names = ", ".join(f"{each['topic']}/{each['partition']}" for each in partitions)
     yield "partitions", cut(names, _LONGEST_TEXT)
 
