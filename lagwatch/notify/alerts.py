@@ -79,6 +79,8 @@ ALERTING: Final = "alerting"
 _PRUNE_EVERY_S: Final = 3600.0
 _KEEP_BUDGETS_EVERY_MS: Final = 60_000
 """How often spent error budgets are written; a crash loses no more than this."""
+_KEEP_BAD_EVERY_MS: Final = 60_000
+"""How often it is written which partitions are bad; after a crash it is as old as this at most."""
 _LOOK_EVERY_S: Final = 5.0
 _NEW_FOR_MS: Final = 60_000
 """For so long the figures of a round are those of now."""
@@ -155,6 +157,8 @@ class Alerts:
         self._budgets = BudgetStore(self._database)
         self._budgets_kept_ms: dict[str, int] = dict.fromkeys(settings.clusters, now_ms)
         """Up to when the spent budgets of each cluster are kept."""
+        self._bad_kept_ms = dict(self._budgets_kept_ms)
+        """The same of which partitions were bad."""
         self._outbox = Outbox(self._database)
         self._records = AlertRecords(self._database)
         chance = chance or Random()  # noqa: S311 jitter is no secret
@@ -267,6 +271,8 @@ class Alerts:
         decided = watch.decide(snapshot, now_ms, muted, outlook)
         if now_ms - self._budgets_kept_ms[snapshot.cluster] >= _KEEP_BUDGETS_EVERY_MS:
             self._keep_budgets(snapshot.cluster, watch, now_ms)
+        if now_ms - self._bad_kept_ms[snapshot.cluster] >= _KEEP_BAD_EVERY_MS:
+            self._keep_bad(snapshot, watch, now_ms)
         self._keep_held(snapshot.cluster, watch)
         if not decided:
             return
@@ -311,9 +317,12 @@ class Alerts:
         await self._parts.keep(f"{ALERTING} by {channel}", run)
 
     def close(self) -> None:
-        """Write the spent error budgets and close the file."""
+        """Write the spent error budgets and which partitions were bad, and close the file."""
+        now_ms = self._clock.now_ms()
         for cluster, watch in self._watches.items():
-            self._keep_budgets(cluster, watch, self._clock.now_ms())
+            self._keep_budgets(cluster, watch, now_ms)
+            if (snapshot := self._snapshots.get(cluster)) is not None:
+                self._keep_bad(snapshot, watch, now_ms)
         self._database.close()
 
     def counts(self) -> AlertCounts:
@@ -451,6 +460,17 @@ class Alerts:
             _log.warning("budgets_not_kept", cluster=cluster, reason=str(error))
         else:
             self._budgets_kept_ms[cluster] = now_ms
+
+    def _keep_bad(self, snapshot: ClusterSnapshot, watch: Watch, now_ms: int) -> None:
+        """Store which partitions were bad: one that falls silent has not healed."""
+        bad = watch.bad_since(self._bad_kept_ms[snapshot.cluster], snapshot)
+        try:
+            if bad:
+                self._store.keep_bad(bad)
+        except sqlite3.Error as error:  # the next round tries again
+            _log.warning("alerts_not_kept", cluster=snapshot.cluster, reason=str(error))
+        else:
+            self._bad_kept_ms[snapshot.cluster] = now_ms
 
     def _keep_held(self, cluster: str, watch: Watch) -> None:
         """Store what has changed about ends that a mute holds back."""

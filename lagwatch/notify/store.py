@@ -2,8 +2,9 @@
 
 import sqlite3
 import uuid
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import orjson
@@ -24,6 +25,10 @@ SUMMARY: Final = (
 _log = structlog.get_logger()
 
 
+LastBad = Mapping[tuple[str, int], int]
+"""When each partition of a group, by topic and number, was last seen bad, in ms."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
     """A group's state that outlives the process, and the incident it belongs to."""
@@ -39,6 +44,7 @@ class Kept:
     about: About = About.GROUP
     last: LastSeen | None = None
     """The last signs of life of the group that are kept."""
+    bad: LastBad = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +147,15 @@ class IncidentStore:
             )
         )
 
+    def keep_bad(self, bad: Mapping[str, LastBad]) -> None:
+        """Store by open incident when the partitions of its group were last seen bad."""
+        rows = [(_packed_bad(each), incident) for incident, each in bad.items()]
+        self._database.write(
+            lambda connection: connection.executemany(
+                "UPDATE incidents SET bad = ? WHERE id = ? AND closed_ms IS NULL", rows
+            )
+        )
+
     def prune(self, before_ms: int) -> None:
         """Forget incidents closed before the instant, unless a notice of them is not delivered."""
 
@@ -206,7 +221,8 @@ class _Recording:
             " quiet_until_ms = excluded.quiet_until_ms, complete = excluded.complete,"
             " summary = excluded.summary, payload = excluded.payload,"
             " handed_on = excluded.handed_on, named = excluded.named,"
-            " commit_ms = excluded.commit_ms, alive_ms = excluded.alive_ms RETURNING number",
+            " commit_ms = excluded.commit_ms, alive_ms = excluded.alive_ms,"
+            " bad = CASE WHEN excluded.closed_ms IS NULL THEN bad END RETURNING number",
             (
                 *(change.incident, change.about.value, change.cluster, change.group),
                 change.policy,
@@ -351,7 +367,26 @@ def _kept(row: sqlite3.Row) -> Kept:
         last=None
         if row["commit_ms"] is None
         else LastSeen(commit_ms=row["commit_ms"], alive_ms=row["alive_ms"], at_least=True),
+        bad={} if row["bad"] is None else _unpacked_bad(row["bad"]),
     )
+
+
+def _packed_bad(bad: LastBad) -> bytes:
+    rows = [[topic, partition, at_ms] for (topic, partition), at_ms in bad.items()]
+    return zlib.compress(orjson.dumps(rows), 1)
+
+
+def _unpacked_bad(body: bytes) -> LastBad:
+    """What was packed.
+
+    Raises:
+        ValueError, TypeError: it is damaged.
+    """
+    try:
+        rows = orjson.loads(zlib.decompress(body))
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
+    return {(str(topic), int(partition)): int(at_ms) for topic, partition, at_ms in rows}
 
 
 def _instant(value: int | None) -> EpochMs | None:

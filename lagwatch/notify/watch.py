@@ -5,7 +5,7 @@ snapshot, and only these and the groups with stored state are looked at individu
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -34,7 +34,7 @@ from lagwatch.core.trouble import Kinds
 from lagwatch.notify.budget import Key, Spent
 from lagwatch.notify.objectives import Objective, Objectives
 from lagwatch.notify.policies import PolicyBook
-from lagwatch.notify.store import Kept, new_id
+from lagwatch.notify.store import Kept, LastBad, new_id
 
 _SAMPLES: Final = 240
 """Most samples of lag kept per group; older ones are thinned out."""
@@ -74,6 +74,8 @@ class _Tracked:
     """The limits that it missed when it was last seen bad; None: none."""
     bad_ms: dict[int, int] = field(default_factory=dict)
     """When each of its windows was last seen bad."""
+    bad_before: LastBad = field(default_factory=dict)
+    """The same from before the start, of partitions that have no window yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +164,23 @@ class Watch:
         held = {each.incident: each.state.held_ms for each in self._tracked.values()}
         return {incident: at_ms for incident, at_ms in held.items() if at_ms is not None}
 
+    def bad_since(self, since_ms: int, snapshot: ClusterSnapshot) -> dict[str, LastBad]:
+        """When the partitions of groups with an incident were last seen bad, by incident.
+
+        Of groups that were seen bad after an instant.
+        """
+        found: dict[str, LastBad] = {}
+        for group, tracked in self._tracked.items():
+            number = snapshot.group_index.get(group)
+            seen_ms = max(tracked.bad_ms.values(), default=0)
+            if tracked.state.incident is None or number is None or seen_ms <= since_ms:
+                continue
+            places = _windows(snapshot, number)
+            seen = {place: tracked.bad_ms.get(window) for place, window in places}
+            known = {place: at_ms for place, at_ms in seen.items() if at_ms is not None}
+            found[tracked.incident] = {**tracked.bad_before, **known}
+        return found
+
     def spent_since(self, since_ms: int, now_ms: int) -> Mapping[Key, Spent]:
         """Error budgets of which something was spent after an instant."""
         return self._objectives.spent_since(since_ms, now_ms)
@@ -234,6 +253,7 @@ class Watch:
             complete=kept.complete,
             restored=bool(kept.incident),
             last=kept.last,
+            bad_before=kept.bad,
         )
 
     def _look(self, this: _Round, group: str, number: int | None) -> Decided | None:
@@ -245,6 +265,8 @@ class Watch:
         if tracked is None:
             tracked = _Tracked()
         _note_life(tracked, this, group, number)
+        if tracked.bad_before and number is not None:
+            _take_up(tracked, snapshot, number)
         if (
             (tracked.restored and self._is_settling(this, group, number, tracked, graded))
             or _is_half_judged(snapshot, number, tracked, graded)
@@ -532,6 +554,29 @@ def _has_gone_quiet(
         window in tracked.bad_ms and at_ms <= tracked.bad_ms[window] + policy.close_for_ms
         for window, at_ms in zip(paused.tolist(), moved_ms.tolist(), strict=True)
     )
+
+
+def _take_up(tracked: _Tracked, snapshot: ClusterSnapshot, number: int) -> None:
+    """Apply what is kept from before the start to the partitions that have windows by now."""
+    left = dict(tracked.bad_before)
+    for place, window in _windows(snapshot, number):
+        at_ms = left.pop(place, None)
+        if at_ms is not None:
+            tracked.bad_ms.setdefault(window, at_ms)
+    tracked.bad_before = left
+
+
+def _windows(snapshot: ClusterSnapshot, number: int) -> Iterator[tuple[tuple[str, int], int]]:
+    """Topic and partition of each row of a group, with its window."""
+    rows = slice(int(snapshot.group.first[number]), int(snapshot.group.first[number + 1]))
+    columns = snapshot.rows
+    for topic, partition, window in zip(
+        columns.topic[rows].tolist(),
+        columns.partition[rows].tolist(),
+        columns.window[rows].tolist(),
+        strict=True,
+    ):
+        yield (snapshot.topic_names[topic], partition), window
 
 
 def _bad_windows(snapshot: ClusterSnapshot, number: int) -> list[int]:

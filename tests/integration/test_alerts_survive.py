@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 
 from lagwatch.config.load import load
 from lagwatch.config.settings import Settings
+from lagwatch.core.model import Rule, RuleSet
 from lagwatch.errors import ConfigError
 from lagwatch.notify.database import Database
 from tests.support.fleet import Fleet, ShiftedClock, alert_settings
@@ -223,6 +224,54 @@ def test_an_empty_window_after_a_restart_closes_nothing(tmp_path: Path) -> None:
 
     assert counts.open_incidents == {"here": 1}
     assert len(receiver.notices) == 1
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_group_that_falls_silent_after_a_restart_has_not_healed(
+    tmp_path: Path, *, killed: bool
+) -> None:
+    """It read well for a moment, and then no more: it may have died, which is not yet sure."""
+    clock = ShiftedClock()
+    text = (
+        "group_wait_s = 0.05\n"
+        '[alerts.policies.all]\nthreshold = "warning"\nclose_for_s = 60\nreopen_s = 0\n'
+    )
+    with receiving() as receiver:
+        hook = f'[alerts.webhook.hook]\nurl = "{receiver.url}"\nper_minute = 6000\n'
+        settings = alert_settings(tmp_path, text + hook)
+        fleet = Fleet(["billing"], clock, rules=RuleSet.LAGWATCH, intervals=40)
+        fleet.slow.add("billing")
+        fleet.pass_time(300)
+        with running(settings, clock) as before:
+            for _ in range(8):
+                fleet.pass_time(10)
+                before.sees(fleet)
+            eventually(lambda: len(receiver.notices) == 1 and before.idle(), "the opening")
+            kept = (tmp_path / "alerts.sqlite").read_bytes(), _log_of(tmp_path).read_bytes()
+            fleet.slow.clear()
+            fleet.pass_time(20)
+            before.sees(fleet)
+        if killed:  # what was written before it read well is all there is
+            (tmp_path / "alerts.sqlite").write_bytes(kept[0])
+            _log_of(tmp_path).write_bytes(kept[1])
+        fleet.failing.add("billing")
+        with running(settings, clock) as after:
+            for _ in range(15):
+                fleet.pass_time(10)
+                after.sees(fleet)
+            eventually(after.idle, "nothing waits")
+            counts = after.call(after.alerts.counts)
+            assert fleet.monitor.snapshot is not None
+            rules = fleet.monitor.snapshot.rows.rule.tolist()
+
+    assert rules == [Rule.PAUSED]
+    assert counts.open_incidents == {"here": 1}
+    assert [notice["event"] for notice in receiver.notices] == ["open"]
+
+
+def _log_of(folder: Path) -> Path:
+    """The write-ahead log of the alerts' file."""
+    return folder / "alerts.sqlite-wal"
 
 
 def test_a_corrupt_file_is_set_aside_and_said(tmp_path: Path) -> None:
