@@ -15,7 +15,7 @@ def test_what_is_configured_comes_before_what_the_jobs_choose() -> None:
         master="local[2]", driver_memory_mb=700, spark={"spark.sql.shuffle.partitions": "3"}
     )
 
-    chosen = properties(settings)
+    chosen = properties(settings, "report")
 
     assert chosen["spark.sql.shuffle.partitions"] == "3"
     assert chosen["spark.driver.memory"] == "700m"
@@ -23,12 +23,27 @@ def test_what_is_configured_comes_before_what_the_jobs_choose() -> None:
 
 
 def test_options_for_java_are_added_to_ours_which_keep_the_log_quiet() -> None:
-    ours = properties(JobsSettings())[JAVA_OPTIONS]
+    ours = properties(JobsSettings(), "backfill")[JAVA_OPTIONS]
 
-    both = properties(JobsSettings(spark={JAVA_OPTIONS: "-Dkey=value"}))[JAVA_OPTIONS]
+    both = properties(JobsSettings(spark={JAVA_OPTIONS: "-Dkey=value"}), "backfill")[JAVA_OPTIONS]
 
     assert "log4j2" in ours
     assert both == f"{ours} -Dkey=value"
+
+
+def test_java_of_short_jobs_is_started_for_little_work() -> None:
+    def options(job: str, **chosen: str) -> list[str]:
+        spark = {JAVA_OPTIONS: chosen["java"]} if "java" in chosen else {}
+        master = chosen.get("master", "local[2]")
+        return properties(JobsSettings(master=master, spark=spark), job)[JAVA_OPTIONS].split()[1:]
+
+    quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+    assert options("report") == options("rollup") == quick
+    assert options("backfill") == []
+    assert options("report", master="spark://host:7077") == []
+    # Java takes the last of two levels, and refuses two collectors
+    further = "-XX:TieredStopAtLevel=4 -XX:+UseG1GC"
+    assert options("report", java=further) == [quick[0], *further.split()]
 
 
 @pytest.mark.parametrize(
@@ -38,7 +53,7 @@ def test_options_for_java_are_added_to_ours_which_keep_the_log_quiet() -> None:
 def test_only_a_spark_of_this_machine_stays_on_loopback(
     *, master: str, loopback: bool, own_driver: bool
 ) -> None:
-    chosen = properties(JobsSettings(master=master))
+    chosen = properties(JobsSettings(master=master), "rollup")
 
     assert (chosen.get("spark.driver.bindAddress") == "127.0.0.1") is loopback
     assert ("spark.driver.memory" in chosen) is own_driver

@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -75,6 +75,8 @@ from lagwatch.jobs.report.parts import (
 from lagwatch.jobs.tables import StoreRef, on_sound_files
 
 HEAT_ROWS: Final = 40
+_AT_ONCE: Final = 3
+"""Parts that are made at the same time: of a small day most time goes into planning each."""
 _SHOWN_GAP_S: Final = 120.0
 """Gaps in recording shorter than this get no note."""
 _KINDS: Final = tuple(AdviceKind)
@@ -142,42 +144,52 @@ class _Builder:
 
     def build(self, now_ms: int, aside: Mapping[str, str]) -> Report:
         day = self._day
-        with _kept(self._group_buckets()) as buckets:
-            of_groups = self._groups(buckets)
-            days = self._clusters(of_groups)
-            heat = self._heat(buckets, of_groups)
-            trend, week_known = self._trend(buckets)
-            came, went = self._turns(buckets)
-            found = self._incidents(buckets)
-            deployed = self._deployments(buckets)
-        risks, risks_known = self._retention()
-        return Report(
-            version=VERSION,
-            lagwatch=__version__,
-            day=day.date.isoformat(),
-            time_zone=day.zone.key,
-            from_ms=day.from_ms,
-            to_ms=day.to_ms,
-            seconds=day.seconds,
-            made_ms=now_ms,
-            to_do=self._to_do(found, risks),
-            clusters=days,
-            groups=of_groups,
-            objectives=self._objectives(),
-            trend=trend,
-            heat=heat,
-            groups_new=came,
-            groups_gone=went,
-            turnover_known=week_known,
-            incidents=found,
-            retention=risks,
-            retention_known=risks_known,
-            skew=self._skew(),
-            deployments=deployed,
-            advice_days=loads.DAYS,
-            advice=self._advice(),
-            notes=tuple(self._notes(days, aside, week_known=week_known, risks_known=risks_known)),
-        )
+        rounds, events, partitions = self._rounds, self._events, self._partition_buckets
+        with _kept(self._group_buckets()) as buckets, _parts_at_once() as pool:
+            of_groups = self._groups(buckets)  # the first part computes what others read as well
+            advice = pool.submit(self._advice, partitions, rounds)
+            retention_risks = pool.submit(self._retention)
+            clusters = pool.submit(self._clusters, rounds, of_groups)
+            heat = pool.submit(self._heat, buckets, of_groups)
+            trend = pool.submit(self._trend, buckets)
+            turns = pool.submit(self._turns, buckets)
+            incidents_found = pool.submit(self._incidents, buckets, rounds, events)
+            deployed = pool.submit(self._deployments, buckets, events)
+            kept = pool.submit(self._objectives, rounds)
+            skewed = pool.submit(self._skew, partitions)
+            found, (risks, risks_known) = incidents_found.result(), retention_risks.result()
+            days, (compared, week_known) = clusters.result(), trend.result()
+            came, went = turns.result()
+            to_do_now = self._to_do(rounds, found, risks)
+            return Report(
+                version=VERSION,
+                lagwatch=__version__,
+                day=day.date.isoformat(),
+                time_zone=day.zone.key,
+                from_ms=day.from_ms,
+                to_ms=day.to_ms,
+                seconds=day.seconds,
+                made_ms=now_ms,
+                to_do=to_do_now,
+                clusters=days,
+                groups=of_groups,
+                objectives=kept.result(),
+                trend=compared,
+                heat=heat.result(),
+                groups_new=came,
+                groups_gone=went,
+                turnover_known=week_known,
+                incidents=found,
+                retention=risks,
+                retention_known=risks_known,
+                skew=skewed.result(),
+                deployments=deployed.result(),
+                advice_days=loads.DAYS,
+                advice=advice.result(),
+                notes=tuple(
+                    self._notes(days, aside, week_known=week_known, risks_known=risks_known)
+                ),
+            )
 
     # what is read
 
@@ -187,7 +199,7 @@ class _Builder:
         to_ms = self._day.to_ms + HOUR_MS + 1
         return self._history.rows(Kind.ROLLUP_5M, from_ms, to_ms, GROUP_BUCKETS, "group")
 
-    @cached_property
+    @property
     def _partition_buckets(self) -> DataFrame:
         """Of the days that advice is made from."""
         from_ms = self._day.before(loads.DAYS - 1).from_ms
@@ -195,13 +207,13 @@ class _Builder:
             Kind.ROLLUP_5M, from_ms, self._day.to_ms, PARTITION_BUCKETS, "partition"
         )
 
-    @cached_property
+    @property
     def _rounds(self) -> DataFrame:
         """Of the days that budgets are made from."""
         from_ms = self._day.before(objectives.BUDGET_DAYS - 1).from_ms
         return self._history.rows(Kind.GROUP_SAMPLES, from_ms, self._day.to_ms, GROUP_ROUNDS)
 
-    @cached_property
+    @property
     def _events(self) -> DataFrame:
         """Events of the day and the week before, when incidents still open may have begun."""
         from_ms = self._day.before(trends.DAYS_BEFORE).from_ms
@@ -226,8 +238,8 @@ class _Builder:
             ),
         )
 
-    def _clusters(self, of_groups: Sequence[GroupDay]) -> list[ClusterDay]:
-        rows = self._collected("clusters", self._rounds.transform(groups.recorded(self._day)))
+    def _clusters(self, rounds: DataFrame, of_groups: Sequence[GroupDay]) -> list[ClusterDay]:
+        rows = self._collected("clusters", rounds.transform(groups.recorded(self._day)))
         recorded = {row["cluster"]: float(row["recorded_s"] or 0) for row in rows}
         clusters = sorted({*recorded, *(row.cluster for row in of_groups), *self._history.clusters})
         return [
@@ -271,10 +283,10 @@ class _Builder:
             left_out=len(of_groups) - len(shown),
         )
 
-    def _objectives(self) -> ObjectivesKept:
+    def _objectives(self, rounds: DataFrame) -> ObjectivesKept:
         settings = self._settings
         transform = objectives.by_group(self._day, settings.objective_s, settings.objective_share)
-        rows = self._collected("objectives", self._rounds.transform(transform))
+        rows = self._collected("objectives", rounds.transform(transform))
         found = [GroupObjective(**row) for row in rows]
         return ObjectivesKept(
             objective_s=settings.objective_s,
@@ -328,14 +340,12 @@ class _Builder:
         )
         return new, gone
 
-    def _incidents(self, buckets: DataFrame) -> list[ReportedIncident]:
-        rows = self._collected(
-            "incidents",
-            self._events.transform(incidents.spells).transform(
-                incidents.of_day(self._day, buckets)
-            ),
-        )
-        found = self._with_causes([ReportedIncident(**row) for row in rows])
+    def _incidents(
+        self, buckets: DataFrame, rounds: DataFrame, events: DataFrame
+    ) -> list[ReportedIncident]:
+        of_day = incidents.of_day(self._day, buckets)
+        rows = self._collected("incidents", events.transform(incidents.spells).transform(of_day))
+        found = self._with_causes([ReportedIncident(**row) for row in rows], rounds, events)
         return sorted(
             found,
             key=lambda incident: (
@@ -346,7 +356,9 @@ class _Builder:
             ),
         )
 
-    def _with_causes(self, found: Sequence[ReportedIncident]) -> list[ReportedIncident]:
+    def _with_causes(
+        self, found: Sequence[ReportedIncident], rounds: DataFrame, events: DataFrame
+    ) -> list[ReportedIncident]:
         if not found:
             return []
         day = self._day
@@ -362,9 +374,9 @@ class _Builder:
             ],
             troubles.SPELLS,
         )
-        rounds = self._rounds.where(within("at_ms", day.from_ms, day.to_ms))
-        counted = self._collected("causes", rounds.transform(troubles.causes(spells)))
-        said = self._collected("sentences", self._events.transform(troubles.sentences(spells)))
+        of_day = rounds.where(within("at_ms", day.from_ms, day.to_ms))
+        counted = self._collected("causes", of_day.transform(troubles.causes(spells)))
+        said = self._collected("sentences", events.transform(troubles.sentences(spells)))
         rows: list[list[Mapping[str, Any]]] = [[] for _ in found]
         for row in counted:
             rows[row["incident"]].append(row)
@@ -374,9 +386,12 @@ class _Builder:
         return [with_cause(*each) for each in zip(found, rows, words, strict=True)]
 
     def _to_do(
-        self, found: Sequence[ReportedIncident], risks: Sequence[RetentionRisk]
+        self,
+        rounds: DataFrame,
+        found: Sequence[ReportedIncident],
+        risks: Sequence[RetentionRisk],
     ) -> list[ToDo]:
-        rows = self._collected("to_do", self._rounds.transform(troubles.standing(self._day)))
+        rows = self._collected("to_do", rounds.transform(troubles.standing(self._day)))
         open_now = {names(each): each for each in found if each.to_ms is None}
         lost: Counter[tuple[str, str]] = Counter()
         for risk in risks:
@@ -390,9 +405,9 @@ class _Builder:
             key=urgency,
         )
 
-    def _deployments(self, buckets: DataFrame) -> list[DeploymentDay]:
+    def _deployments(self, buckets: DataFrame, events: DataFrame) -> list[DeploymentDay]:
         transform = deployments.around(self._day, buckets)
-        rows = self._collected("deployments", self._events.transform(transform))
+        rows = self._collected("deployments", events.transform(transform))
         now = self._newest_offsets({(row["cluster"], row["group"]) for row in rows})
         found = [deployment_day(row, now.get((row["cluster"], row["group"]))) for row in rows]
         return sorted(found, key=lambda deployment: (deployment.at_ms, *names(deployment)))
@@ -432,8 +447,8 @@ class _Builder:
         )
         return found, bool(found) or not samples.isEmpty()
 
-    def _skew(self) -> list[Skew]:
-        rows = self._collected("skew", self._partition_buckets.transform(skew.skewed(self._day)))
+    def _skew(self, partitions: DataFrame) -> list[Skew]:
+        rows = self._collected("skew", partitions.transform(skew.skewed(self._day)))
         found = [Skew(**row) for row in rows]
         return sorted(
             found,
@@ -446,11 +461,10 @@ class _Builder:
             ),
         )
 
-    def _advice(self) -> list[TopicAdvice]:
-        with _kept(self._partition_buckets.transform(loads.by_owner)) as held:
+    def _advice(self, partitions: DataFrame, rounds: DataFrame) -> list[TopicAdvice]:
+        with _kept(partitions.transform(loads.by_owner)) as held:
             from_ms = self._day.before(loads.DAYS - 1).from_ms
-            rounds = self._rounds.where(within("at_ms", from_ms, self._day.to_ms))
-            transform = loads.loads(rounds)
+            transform = loads.loads(rounds.where(within("at_ms", from_ms, self._day.to_ms)))
             rows = self._collected("advice", held.transform(transform))
         found = [topic_advice(row, self._settings.headroom) for row in rows]
         return sorted(
@@ -500,3 +514,13 @@ def _kept(rows: DataFrame) -> Iterator[DataFrame]:
         yield kept
     finally:
         kept.unpersist()
+
+
+@contextmanager
+def _parts_at_once() -> Iterator[ThreadPoolExecutor]:
+    """Threads for parts; when one fails, those that wait are not begun."""
+    pool = ThreadPoolExecutor(_AT_ONCE)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
