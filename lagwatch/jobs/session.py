@@ -52,6 +52,8 @@ _QUICK: Final = "-XX:TieredStopAtLevel=1"
 """Java's second compiler takes a third of a nightly run's CPU time, and is done when that ends."""
 _QUICK_COLLECTOR: Final = "-XX:+UseSerialGC"
 _COLLECTOR: Final = re.compile(r"-XX:\+Use\w+GC\b")
+_JAVA_READS: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+"""Variables of the environment from which Java takes further options."""
 _PORTS: Final[Mapping[str, int]] = {"sc": 15002, "spark": 7077}
 """Time for a server to answer before Spark is started."""
 _ANSWERS_S: Final = 10
@@ -192,6 +194,9 @@ def properties(settings: JobsSettings, name: str) -> Mapping[str, str]:
     if is_local(settings) and name in _SHORT:
         options.append(_QUICK)
         # Java refuses to start with two collectors; of other options it takes the last
-        options += [] if _COLLECTOR.search(further) else [_QUICK_COLLECTOR]
+        chosen_elsewhere = " ".join(
+            [further, *(os.environ.get(variable, "") for variable in _JAVA_READS)]
+        )
+        options += [] if _COLLECTOR.search(chosen_elsewhere) else [_QUICK_COLLECTOR]
     chosen[_JAVA_OPTIONS] = " ".join([*options, further]).strip()
     return chosen

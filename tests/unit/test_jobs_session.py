@@ -31,7 +31,9 @@ def test_options_for_java_are_added_to_ours_which_keep_the_log_quiet() -> None:
     assert both == f"{ours} -Dkey=value"
 
 
-def test_java_of_short_jobs_is_started_for_little_work() -> None:
+def test_java_of_short_jobs_is_started_for_little_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_TOOL_OPTIONS", raising=False)
+
     def options(job: str, **chosen: str) -> list[str]:
         spark = {JAVA_OPTIONS: chosen["java"]} if "java" in chosen else {}
         master = chosen.get("master", "local[2]")
@@ -44,6 +46,10 @@ def test_java_of_short_jobs_is_started_for_little_work() -> None:
     # Java takes the last of two levels, and refuses two collectors
     further = "-XX:TieredStopAtLevel=4 -XX:+UseG1GC"
     assert options("report", java=further) == [quick[0], *further.split()]
+
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseZGC")
+
+    assert options("report") == quick[:1]
 
 
 @pytest.mark.parametrize(

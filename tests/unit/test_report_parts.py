@@ -27,6 +27,7 @@ from lagwatch.jobs.report.day import QUARTER_MS, Day, quarters, yesterday
 from lagwatch.jobs.report.deliver import report_message, send
 from lagwatch.jobs.report.model import (
     VERSION,
+    GroupObjective,
     HeatMap,
     ObjectivesKept,
     Report,
@@ -304,6 +305,34 @@ def test_a_cause_that_was_looked_for_and_not_found_is_not_one_that_was_not_recor
     assert (unknown.cause, unknown.cause_certainty) == (None, "unknown")
     assert unknown.cause_text == "Cause: not known."
     assert with_cause(_INCIDENT, [], {}) == _INCIDENT
+
+
+def test_the_text_says_how_far_an_objective_was_missed_and_what_of_the_budget_is_used(
+    report,
+) -> None:
+    missed = GroupObjective(
+        cluster="prod",
+        group="mailer",
+        known_s=86_400,
+        late_s=1728,
+        share=0.98,
+        met=False,
+        burn=2.0,
+        budget_known_s=86_400,
+        budget_s=864,
+        spent_s=1296,
+        left=-0.5,
+    )
+    unknown = replace(missed, group="new", left=None)
+    kept = replace(report.objectives, groups=(missed, unknown))
+
+    (line,) = [each for each in plain(replace(report, objectives=kept)).splitlines()
+               if each.startswith("Objective")]  # fmt: skip
+
+    assert line == (
+        "Objective (1 min for 99% of the time): 0 of 2 groups kept it; missed by "
+        "mailer (98% in time, budget used 150%), new (98% in time, budget used unknown)"
+    )
 
 
 def _standing(**changes) -> dict:

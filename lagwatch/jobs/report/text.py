@@ -5,7 +5,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from lagwatch.core.words import spoken
-from lagwatch.jobs.report.model import Report
+from lagwatch.jobs.report.model import GroupObjective, Report
 from lagwatch.jobs.report.words import (
     catch_up,
     clock,
@@ -16,6 +16,7 @@ from lagwatch.jobs.report.words import (
     plural,
     share,
     time_lag,
+    used,
 )
 
 MOST_LINES: Final = 30
@@ -97,13 +98,21 @@ def _objectives(report: Report) -> Iterator[str]:
     if not kept.groups:
         return
     goal = f"{duration(kept.objective_s)} for {share(kept.objective_share)} of the time"
-    names = ", ".join(row.group for row in missed[:_SHOWN])
+    names = ", ".join(
+        f"{row.group} ({share(row.share)} in time, budget used {_used(row)})"
+        for row in missed[:_SHOWN]
+    )
     more = f" and {len(missed) - _SHOWN} more" if len(missed) > _SHOWN else ""
     yield (
         f"Objective ({goal}): {len(kept.groups) - len(missed):,} of "
         f"{plural(len(kept.groups), 'group')} kept it"
         + (f"; missed by {names}{more}" if missed else "")
     )
+
+
+def _used(kept: GroupObjective) -> str:
+    """Of the budget of `budget_days`; more than all of it is overdrawn."""
+    return used(None if kept.left is None else 1 - kept.left)
 
 
 def _retention(report: Report) -> Iterator[str]:
