@@ -17,6 +17,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 import structlog
@@ -32,6 +34,10 @@ _DEAD_AFTER_MS: Final = 60_000
 _LOOK_AGAIN_S: Final = 0.1
 _LOOKS: Final = 300
 """How often a lock is tried whose driver is dead and whose processes are just being ended."""
+_SILENT_RENEWALS: Final = 3
+"""Renewals that a run must have missed to be dead where its clock and ours disagree."""
+_RUNS_HERE: Final[set[str]] = set()
+"""Runs of this process."""
 
 _log = structlog.get_logger()
 
@@ -74,7 +80,7 @@ def only_run(
         HistoryError: the store cannot be reached.
     """
     with ExitStack() as stack:
-        held = _taken(stack, _Note(job, state, clock), settings)
+        held = _taken(stack, _Note(job, state, clock, renew_every_s), settings)
         renewing = threading.Thread(
             target=held.note.renew, args=(renew_every_s,), name=f"lock-{job}", daemon=True
         )
@@ -126,8 +132,9 @@ class Held:
 class _Note:
     """What is in the store as long as a run goes on."""
 
-    def __init__(self, job: str, state: JobState, clock: Clock) -> None:
+    def __init__(self, job: str, state: JobState, clock: Clock, renew_every_s: float) -> None:
         self.job = job
+        self._renew_every_s = renew_every_s
         self._name = _note(job)
         self._state = state
         self._clock = clock
@@ -147,6 +154,7 @@ class _Note:
             return False
         # file names contain the token: it must be greater than that of every earlier run
         self.token = max(self._since_ms, _number(self.found.get("token")) + 1)
+        _RUNS_HERE.add(self._run)
         return self._put()
 
     def is_ending(self) -> bool:
@@ -171,6 +179,7 @@ class _Note:
 
     def drop(self) -> None:
         """Mark it as ended; it stays, because the next token must be greater."""
+        _RUNS_HERE.discard(self._run)
         try:
             held = self._state.load(self._name)
             if held.get("run") == self._run:
@@ -184,6 +193,7 @@ class _Note:
             "token": self.token,
             "run": self._run,
             "host": socket.gethostname(),
+            "system": _system(),
             "pid": os.getpid(),
             "guard": self._guard,
             "since_ms": self._since_ms,
@@ -199,7 +209,19 @@ class _Note:
     def _is_dead(self, held: Mapping[str, Any]) -> bool:
         if _is_headless(held) and not _runs(_number(held.get("guard"))):
             return True
-        return self._clock.now_ms() - _number(held.get("seen_ms")) > _DEAD_AFTER_MS
+        silent_ms = self._clock.now_ms() - _number(held.get("seen_ms"))
+        if silent_ms < -_DEAD_AFTER_MS:
+            # its clock or ours is wrong: all that is sure is whether it renews its note
+            return self._stays_as(held)
+        return silent_ms > _DEAD_AFTER_MS
+
+    def _stays_as(self, held: Mapping[str, Any]) -> bool:
+        """True if nobody renews the note while this waits."""
+        for _ in range(_SILENT_RENEWALS):
+            threading.Event().wait(self._renew_every_s)
+            if self._state.load(self._name) != held:
+                return False
+        return True
 
 
 def _note(job: str) -> str:
@@ -211,8 +233,26 @@ def _is_over(held: Mapping[str, Any]) -> bool:
 
 
 def _is_headless(held: Mapping[str, Any]) -> bool:
-    """Is the process of the run dead? Known of this machine only."""
-    return held.get("host") == socket.gethostname() and not _runs(_number(held.get("pid")))
+    """Is the process of the run dead? Known of this machine only, since it was started."""
+    # notes of earlier releases do not name the system
+    here = held.get("host") == socket.gethostname() and held.get("system", _system()) == _system()
+    pid = _number(held.get("pid"))
+    # a process of our own number that is not us is the one before us
+    gone = held.get("run") not in _RUNS_HERE if pid == os.getpid() else not _runs(pid)
+    return here and gone
+
+
+@cache
+def _system() -> str:
+    """This start of this machine, and the processes that can be seen: a container has its own.
+
+    Names of machines are not enough: several may be called `localhost`.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot}:{Path('/proc/self/ns/pid').stat().st_ino}"
+    except OSError:  # no Linux
+        return ""
 
 
 def _number(value: object) -> int:

@@ -220,7 +220,6 @@ def filled(
     store = ref.open()
     rows = held(store, Kind.SAMPLES)
     store.close()
-    print("\n".join(done.lines()))
     return done.clusters[0], rows
 
 
