@@ -139,6 +139,7 @@ class Month:
                 encode_offset_value(offset, at_ms),
             )
             self._transactions.produce(name, value, key, timestamp=at_ms, partition=1)
+        assert self._transactions.flush(ANSWER_TIMEOUT_S) == 0
         if commit:
             self._transactions.commit_transaction(ANSWER_TIMEOUT_S)
             self.commits.append((group, self.orders, offset, at_ms))
