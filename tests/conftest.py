@@ -112,10 +112,13 @@ def _started(cluster: _Server) -> Iterator[_Server]:
         cluster.stop()
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Iterator[None]:
     """Mark the tests that need a server, and mix the files for several processes."""
-    _mark_server(items)
+    _mark_server(items)  # before pytest selects by marks
+    yield
     if hasattr(config, "workerinput"):  # one of several processes of pytest-xdist
         places = _places(items)
         items.sort(key=lambda item: places[item.path])
