@@ -32,7 +32,7 @@ class _Failures:
     )
     number: int = 0
     kind: str = ""
-    """The type of the last error. Not its text, which may hold what is nobody's business."""
+    """The type of the last error. Not its text, which may hold secrets."""
     logged: str = ""
     """The error whose traceback is in the log."""
     runs_since_s: float | None = None

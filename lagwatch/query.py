@@ -526,7 +526,7 @@ class _GroupReader:
             return []
         columns = self._snapshot.rows
         windows = columns.window[wanted]
-        # windows go on while the snapshot stands: a commit since then is not part of this answer
+        # windows change while the snapshot does not: a commit since then is not part of this answer
         oldest, newest = self._moment.windows.oldest_and_newest(
             windows, columns.committed[wanted], columns.commit_ms[wanted]
         )

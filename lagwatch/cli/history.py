@@ -188,7 +188,7 @@ class _Opened:
 
 
 def _settings(config: Path | None) -> "HistorySettings":
-    """The section `[history]`; its defaults where there is no configuration."""
+    """The section `[history]`; its defaults without a configuration."""
     from lagwatch.config.history import HistorySettings
 
     return configured(config).settings.history if config is not None else HistorySettings()

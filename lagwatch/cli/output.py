@@ -20,7 +20,7 @@ _PADDED: Final = 40
 
 
 def console() -> "Console":
-    """Draws on stdout; without colours and cuts where that is no terminal."""
+    """Draws on stdout; without colours and cuts if that is not a terminal."""
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else _NO_TERMINAL_COLUMNS

@@ -51,7 +51,7 @@ class RemoteSource:
         """`url` is the server's root, with a path if it is behind a proxy.
 
         Raises:
-            SourceError: this is no such URL.
+            SourceError: this is not such a URL.
         """
         self._root = shown_url(url)
         self._connection, self._prefix, self._headers = _connection(url, timeout_s)

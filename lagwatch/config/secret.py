@@ -217,7 +217,7 @@ class Properties(Table):
 
 
 class Headers(Table):
-    """Headers of HTTP requests: hidden but for a few that never hold a secret."""
+    """Headers of HTTP requests: hidden, except a few that never hold a secret."""
 
     @classmethod
     def hides(cls, name: str) -> bool:

@@ -54,7 +54,7 @@ class Certainty(StrEnum):
     """How reliable a cause is."""
 
     CERTAIN = "certain"
-    """What Kafka says admits no other cause."""
+    """What Kafka reports rules out every other cause."""
     LIKELY = "likely"
     """The most likely cause; `refuted_by` says how to check it."""
     UNKNOWN = "unknown"
@@ -1015,7 +1015,7 @@ def cause_of(case: Case) -> Cause | None:
 _NO_LOG_END: Final = {
     UnknownReason.TOPIC_NOT_VISIBLE: "the topic was deleted, or lagwatch may not describe it",
     UnknownReason.NOT_POLLED_YET: "the log end offset has not been read yet",
-    UnknownReason.REFUSED: "the broker refused to tell the log end offset",
+    UnknownReason.REFUSED: "the broker refused to give the log end offset",
 }
 
 

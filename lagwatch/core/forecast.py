@@ -173,7 +173,7 @@ def outlooks(
 
 
 def _keeps_up(lag: Int64, rates: Rates, reason: NDArray[np.int8]) -> NDArray[np.bool_]:
-    """Rows whose lag hardly goes, and is no more than what comes between commits."""
+    """Rows whose lag hardly shrinks, and is no more than what is produced between two commits."""
     never = (CatchUpReason.FALLING_BEHIND, CatchUpReason.TOO_SLOW)
     with np.errstate(invalid="ignore"):
         slowly = -rates.trend_per_s < _SLOWLY * rates.produced_per_s

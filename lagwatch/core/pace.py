@@ -502,7 +502,7 @@ class Pace:
         return np.clip(rose_ms, 0, counted_ms)
 
     def rose_by(self, rows: Rows) -> Float32:
-        """How far the lags of these rows rose up to their peak, in messages, but for one leap.
+        """How far the lags of these rows rose to their peak, in messages, without the largest leap.
 
         A backlog that came at once is no rise, even if a few messages were added to it later.
         Infinite where an earlier version saw the rise begin.
@@ -559,7 +559,7 @@ class Pace:
         passed = max(step - self._step, 0)
         steps = 1 + 2 * self.pauses.known.astype(np.int64) * UNIT_MS // self.step_ms
         steps = np.clip(steps, passed, _MOST_UNITS)
-        # steps in which the group paused are no part of a rise: what is longer than its times is
+        # looks over at least twice the usual pause, so that a pause does not seem to be a rise
         under_way = np.minimum(self._under_way.astype(np.int64) + passed, steps)
         self._under_way[:] = under_way
         known = np.isfinite(self._floor) & (under_way >= steps)

@@ -691,32 +691,61 @@ class Rows:
     def limit_ms(self) -> Int64:
         """How long a row may be quiet before it counts as stopped or stalled.
 
-        Members that are there get more time than a group without any; so does a row of which
-        little is known.
+        Members                    Limit
+        hold the partition         `_limit_with_members_ms`
+        none, or unknown
+          a job between two runs   `_limit_of_job_ms`
+          any other group          `_limit_without_members_ms`
         """
-        limits, pause_ms = self.around.limits, self.pause_ms
-        since_ms = self.around.pace.since_s[self.row].astype(np.int64) * 1000
-        young = ~self.come(since_ms + limits.young_ms)
-        floor_ms = np.where(young, limits.unsure_ms, limits.stop_after_ms)
-        # a job of every five minutes
-        floor_ms = np.where(young & self.ended, limits.next_run_ms, floor_ms)
-        gone_ms = np.maximum(floor_ms, pause_ms * 3 // 2 + limits.step_ms)
-        absences = [(away_ms, back_ms) for away_ms, back_ms, _ in self._absences]
-        due_ms = self.around.pace.next_run_ms(self.row, self.quiet_since_ms, absences=absences)
-        pause_ends_ms = self.around.pace.moved_ms[self.row] + pause_ms * 9 // 8 + 2 * limits.step_ms
-        job_ms = np.maximum(due_ms, pause_ends_ms) - self.quiet_since_ms
-        job_ms = np.maximum(job_ms, floor_ms)
-        # a partition with few messages may have been read long before
-        done = self.ended | (self.quiet_since_ms > self._left_ms)
-        gone_ms = np.where((due_ms >= 0) & done, job_ms, gone_ms)
+        may_be_alone = self.gone | ((self.membership == Membership.UNKNOWN) & ~self._held)
+        # a partition with few messages may have been read to its end long before the job left
+        has_run = self.ended | (self.quiet_since_ms > self._left_ms)
+        between_runs = (self._next_run_ms >= 0) & has_run
+        alone_ms = np.where(between_runs, self._limit_of_job_ms, self._limit_without_members_ms)
+        return np.where(may_be_alone, alone_ms, self._limit_with_members_ms)
+
+    @property
+    def _limit_with_members_ms(self) -> Int64:
+        """Members may be slow, so they get more time than a group without any."""
+        limits = self.limits
+        # of a group whose usual pauses are not known yet, longer ones may still come
         patience_ms = np.where(
             self.pace_known, limits.stall_after_ms, limits.stall_after_ms * 5 // 2
         )
         # the last commit is not the last moment at which it read
-        there_ms = np.maximum(patience_ms + pause_ms * 2, 3 * pause_ms)
-        unknown = (self.membership == Membership.UNKNOWN) & ~self._held
-        there_ms = np.where(unknown, gone_ms, there_ms)
-        return np.where(self.gone, gone_ms, there_ms)
+        return np.maximum(patience_ms + self.pause_ms * 2, 3 * self.pause_ms)
+
+    @property
+    def _limit_without_members_ms(self) -> Int64:
+        """The least limit, or half as much again as its usual pause and one step."""
+        return np.maximum(self._least_limit_ms, self.pause_ms * 3 // 2 + self.limits.step_ms)
+
+    @property
+    def _limit_of_job_ms(self) -> Int64:
+        """Until the next run is due at the latest, and never within a usual pause of a run."""
+        moved_ms = self.around.pace.moved_ms[self.row]
+        pause_ends_ms = moved_ms + self.pause_ms * 9 // 8 + 2 * self.limits.step_ms
+        ends_ms = np.maximum(self._next_run_ms, pause_ends_ms)
+        return np.maximum(ends_ms - self.quiet_since_ms, self._least_limit_ms)
+
+    @cached_property
+    def _least_limit_ms(self) -> Int64:
+        """Of a row without members: longer while little is known of it."""
+        limits = self.limits
+        since_ms = self.around.pace.since_s[self.row].astype(np.int64) * 1000
+        young = ~self.come(since_ms + limits.young_ms)
+        # what ended after its first commits may be a job that runs every five minutes
+        return np.select(
+            [young & self.ended, young],
+            [limits.next_run_ms, limits.unsure_ms],
+            limits.stop_after_ms,
+        )
+
+    @cached_property
+    def _next_run_ms(self) -> Int64:
+        """When the next run of a job is due at the latest; -1: it is no job."""
+        absences = [(away_ms, back_ms) for away_ms, back_ms, _ in self._absences]
+        return self.around.pace.next_run_ms(self.row, self.quiet_since_ms, absences=absences)
 
     @property
     def ended(self) -> Bools:

@@ -237,7 +237,7 @@ def _silent_before_start(rows: Rows) -> Bools:
     if not (new | ran).any():
         return new
     silent_ms = first_ms - moved_ms
-    # who was seen to work for much longer than it has been silent now is no batch job
+    # a group that worked for much longer than it has been silent now is not a batch job
     began_s = np.where(_rested(rows), pace.run_s[rows.row], pace.since_s[rows.row])
     worked_ms = moved_ms - began_s.astype(np.int64) * 1000
     long = silent_ms >= _LONG_STEPS * step_ms
@@ -246,7 +246,7 @@ def _silent_before_start(rows: Rows) -> Bools:
     # polls do not say how long the offset had been there when it was first seen
     still = (rows.commit_fact("polled") == 1) & (pace.moves[rows.row] <= 1) & (silent_ms >= 0)
     may_rest |= still
-    # who has had a member since then, and has not moved, is no job between two runs
+    # a group that has had a member since then, and has not moved, is not a job between two runs
     without = pace.held_s[rows.row] == 0
     holds: Bools = ((new & may_rest & without) | ran) & rows.overdue & ~pace.down[rows.row]
     return holds

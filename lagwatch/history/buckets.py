@@ -65,7 +65,7 @@ def bucketed(
 
 
 def severity(status: Text) -> Int64:
-    """Position of every status among `BY_WORST`; -1 for none or one that is not known."""
+    """Position of every status in `BY_WORST`; -1 where there is no status or an unknown one."""
     rank = {word: index for index, word in enumerate(BY_WORST)}
     table = np.array([*(rank.get(word, UNKNOWN) for word in status.words), UNKNOWN], np.int64)
     return table[status.codes]

@@ -173,7 +173,7 @@ class Spool:
             self._rounds[segment.series] = max(last_ms, segment.first_ms)
 
     def _make_room(self, size_bytes: int) -> int:
-        """Drop the oldest segments, but none of the present batch. Returns the rows dropped."""
+        """Drop the oldest segments, except those of the present batch. Returns the rows dropped."""
         # a batch that is repeated must have the same rows, so its segments stay
         under_way = {segment.number for segment in self._plan.segments} if self._plan else set()
         held = sum(segment.size_bytes for segment in self._segments.values())
@@ -386,7 +386,7 @@ def _claimed(folder: Path) -> int:
 
 
 def _segment(entry: os.DirEntry[str]) -> Segment | None:
-    """The segment that a file name describes; None if it is no segment."""
+    """The segment that a file name describes; None if it is not a segment."""
     parts = _NAMED.fullmatch(entry.name)
     return parts and Segment(
         number=int(parts[1]),

@@ -34,7 +34,7 @@ _PROCESSES = Path("/proc")
 def main() -> int:
     """Wait for the end of the driver, then end its sessions; return the exit status."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # whoever ends the driver's group or unit means the driver; this ends right after it
+        # a signal to the driver's group or unit is meant for the driver; this ends right after it
         signal.signal(number, signal.SIG_IGN)
     graceful = _orders(os.getppid())
     for leader, grace in graceful.items():

@@ -29,7 +29,7 @@ _ALWAYS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-    # a cluster called 007 is no number
+    # a cluster called 007 is not a number
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     # a rerun overwrites exactly its own partitions
     "spark.sql.sources.partitionOverwriteMode": "dynamic",

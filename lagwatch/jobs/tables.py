@@ -71,12 +71,12 @@ def on_sound_files(ref: StoreRef, act: Callable[[], Result]) -> Result:
 def write_rows(
     rows: "DataFrame", ref: StoreRef, kind: Kind, *, batch: str, fence: Fence | None = None
 ) -> Written:
-    """Write rows as recorded (samples, group_samples, events) and say what became of them.
+    """Write rows as recorded (samples, group_samples, events); returns how many were stored.
 
     Writing the same rows again, in part or whole, changes nothing, and no row of a worse source
     takes the place of a better one's. `batch` names what is written: letters, digits and `-`.
 
-    This is no data source sink, because those cannot report to the caller what was rejected.
+    This is not a data source sink, because a sink cannot report what was rejected.
 
     Raises:
         PySparkException: a store refused, or was away for long; `lagwatch.jobs.faults` reads it.

@@ -1,4 +1,4 @@
-"""Cause, rates and forecast of groups in trouble, which are no columns of the snapshot."""
+"""Cause, rates and forecast of groups in trouble, which are not columns of the snapshot."""
 
 import asyncio
 from collections.abc import Collection, Iterator, Mapping

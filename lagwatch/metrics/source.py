@@ -77,7 +77,7 @@ class States:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """How many things are in each state; no line for none.
+    """How many things are in each state; no line where the number is 0.
 
     The last label of the metric takes the states as its values.
     """

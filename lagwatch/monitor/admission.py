@@ -134,7 +134,7 @@ class Admission:
         row = self._live.table.of_places(report.group, places, self._live.topics)
         self._live.place_made()
         at_ms = np.full(row.size, report.at_ms, np.int64)
-        # the instant is the order: what is reported twice, or late, is no news
+        # the instant decides the order: what is reported twice, or late, changes nothing
         news = self._live.windows.advances(row, at_ms)
         if not news.any():
             return
@@ -199,7 +199,7 @@ class Admission:
         self._live.table.free(rows)
 
     def _groups_gone(self, report: GroupsGone, now_ms: EpochMs) -> None:
-        """Drop the groups' rows but for those committed to since."""
+        """Drop the groups' rows, except those committed to since."""
         for group, order in zip(report.groups, report.orders, strict=True):
             rows = self._live.table.of_group(group)
             self._drop(rows[~self._live.windows.newer_than(order, rows)], now_ms)

@@ -101,7 +101,7 @@ class ClusterMonitor:
         self.story = Story()
         """What happened to the groups since the start of this process."""
         self.trail = Trail()
-        """Lags of the last hour; taken by whoever judges."""
+        """Lags of the last hour; the caller adds them after each round."""
         self._watch = GroupWatch(self.story)
         self._admission = Admission(live, self._watch)
         self._topics = TopicFollower(
@@ -441,7 +441,7 @@ class ClusterMonitor:
         return self.snapshot
 
     def judging(self, now_ms: EpochMs) -> Iterator[None]:
-        """The same with pauses, in which nothing else may be asked of the monitor but to answer."""
+        """The same with pauses, in which the monitor may answer queries but must not be changed."""
         self._topics.drop_missing(now_ms)
         self._live.expire(now_ms)
         self._live.place_made()

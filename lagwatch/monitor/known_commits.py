@@ -50,7 +50,7 @@ class KnownCommits:
         return tuple(column[: self._partitions] for column in columns)
 
     def restore(self, away_ms: Int64, back_ms: Int64, clear_ms: Int64) -> None:
-        """Remember the absences of an earlier process; the time since is no absence."""
+        """Remember the absences of an earlier process; the time since does not count as one."""
         self._partitions = away_ms.size
         self._until_ms = np.full(away_ms.size, UNKNOWN, np.int64)
         self._away_ms, self._back_ms, self._clear_ms = away_ms, back_ms, clear_ms

@@ -226,7 +226,7 @@ class LiveState:
         """Up to which instant of lagwatch's clock all commits of the rows are admitted."""
         commits = self.known.facts(skew_ms=0, all_polled=False)
         if commits is None:
-            # whoever does not report it sends all commits of a round before its log ends
+            # a poller that does not report it sends all commits of a round before its log ends
             reads_on = self.backlog.total > 0 and not self.backlog.ready
             return np.full(rows.size, UNKNOWN if reads_on else self.data_ms)
         if self.admitted_ms.size != commits.known_ms.size:

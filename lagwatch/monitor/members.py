@@ -283,7 +283,7 @@ class Groups:
     def _note_uncommitted(
         self, group: str, owners: Owners, committed: set[tuple[str, int]], now_ms: int
     ) -> None:
-        """Note partitions that members hold and of which there is no commit.
+        """Note partitions that members hold without any commit.
 
         Members that are away for a short while, as they are after an outage, have held them on.
         """

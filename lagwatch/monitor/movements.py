@@ -152,7 +152,7 @@ class Movements:
         )
         if stepped:
             known = self._known(snapshot, slice(None), away, now_ms)
-            # a bound is no measurement: the rules do not look at it either
+            # a bound is not a measurement: the rules do not look at it either
             measured_ms = np.where(_MEASURED[rows.time_lag_reason], rows.time_lag_ms, UNKNOWN)
             late = late_for(measured_ms, self._pace.pause_ms(rows.window) + self._pace.step_ms)
             self._pace.follow_rises(

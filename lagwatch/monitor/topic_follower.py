@@ -149,7 +149,7 @@ class TopicFollower:
         skew_ms = self._live.skew.corrected_ms
         since_ms = report.first_commit_ms.get(topic, seen_ms - skew_ms + 1)
         born_ms = report.replaced_after_ms.get(topic, _NEVER_MS) - skew_ms
-        # a poll that waits may hold the same offset again: that is no news for the old row
+        # a poll that waits may hold the same offset again, which does not change the old row
         self._keep_newer(topic, since_ms, born_ms)
         self._admission.admit_all(self.listed_ms)
         self._keep_newer(topic, since_ms, born_ms)

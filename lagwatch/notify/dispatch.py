@@ -438,7 +438,7 @@ class Deliverer:
         self._outbox.failed(message, str(error), tried_ms)
         delay_s = self._next_delay_s(message, error, now_s, blamed=blamed)
         self.outlet.counts.failed += 1
-        # the same failure again and again is no news
+        # the same failure again needs no new log line
         level = _log.warning if str(error) != message.last_error else _log.debug
         level(
             "delivery_failed",
@@ -498,7 +498,7 @@ class Deliverer:
         return bool(parts)
 
     def _note_health(self) -> None:
-        """After a success: the channel is well, but for messages that fail by themselves."""
+        """After a success: the channel works, apart from messages that fail by themselves."""
         if self._suspects.any:
             self._suspects.keep_only(self._outbox.on_its_way(self.outlet.name))
         counts = self.outlet.counts

@@ -1,6 +1,6 @@
 """Where a channel over HTTP may connect to.
 
-A template can put names from Kafka into the host of a URL; so whoever names a group would choose
+A template can put names from Kafka into the host of a URL; so those who name groups would choose
 the receiver. The address is checked when it is connected to: a name that was checked before could
 lead elsewhere by then.
 """

@@ -60,7 +60,7 @@ def _common_word(message: Message, ends: Collection[str]) -> str:
     if message.closing:
         return next(iter(ends)) if len(ends) == 1 else "Ended"
     events = {EVENTS.get(notice.event, "") for notice in message.notices}
-    # a message of reminders alone is no new failure
+    # a message of reminders alone is not a new failure
     return (events.pop() if len(events) == 1 else "") + message.severity.upper()
 
 

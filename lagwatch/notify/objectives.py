@@ -36,7 +36,7 @@ Forecast = Callable[[], float | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """Limits; 0 is none. What is unknown misses no limit."""
+    """Limits; 0 means no limit. An unknown value misses no limit."""
 
     max_time_lag_ms: int
     max_lag: int
@@ -172,7 +172,7 @@ class Objectives:
         return {group for group, _ in (*self._spent, *self._behind, *self._missed_ms)}
 
     def forget(self, group: str) -> None:
-        """Drop what is remembered of a group that is gone, but for its budgets."""
+        """Forget a group that is gone, except for its budgets."""
         for known in (self._behind, self._missed_ms):
             for key in [key for key in known if key[0] == group]:
                 known.pop(key)

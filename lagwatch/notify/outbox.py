@@ -80,7 +80,7 @@ _OF_MESSAGE: Final = (
     "number IN (SELECT c.notice FROM messages m JOIN contents c ON c.message = m.number"
     " WHERE m.id = {id}) AND message = {id} AND state = 'queued'"
 )
-"""The notices that a message still stands for."""
+"""The notices that a message still covers."""
 _MOST_EARLIER: Final = 50
 """Earlier incidents of a group that a notice holds; of others that were not heard it says how
 many there are. A group may fail and heal all the time while a receiver is away for days."""

@@ -352,4 +352,4 @@ def _number(text: str) -> int:
 
 
 def _no_cursor() -> InputError:
-    return InputError(index=0, field="cursor", problem="is none that was answered")
+    return InputError(index=0, field="cursor", problem="was not returned by an earlier answer")

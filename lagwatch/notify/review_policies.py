@@ -18,7 +18,7 @@ from lagwatch.notify.objectives import LEAST_SHARES
 _ALL: Final = re.compile(r"\^?(\(?\.[*+]?\)?)?\$?")
 """Patterns that match every name: these, unless they ask for a name of a single letter."""
 _LONGEST_MUTE_S: Final = 31 * 86_400
-"""Of all groups: nobody maintains everything for longer than a month."""
+"""For a pattern of all groups: no maintenance of everything lasts longer than a month."""
 _LIMITS: Final = ("max_time_lag_s", "max_lag", "catch_up_within_s", "lost_records")
 _NOT_BURROWS: Final = frozenset(
     {

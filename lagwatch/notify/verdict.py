@@ -175,7 +175,7 @@ def figures_json(snapshot: ClusterSnapshot, group: str) -> dict[str, Any] | None
 
 
 def nothing_known(cluster: str, group: str, at_ms: int, status: str = "") -> dict[str, Any]:
-    """A verdict with all fields and nothing in them, for what is no group or no group any more."""
+    """A verdict with all fields unknown: of a group that is gone, or of an incident of no group."""
     return {
         "cluster": cluster,
         "group": group,

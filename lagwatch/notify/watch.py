@@ -71,7 +71,7 @@ class _Tracked:
     removed: bool = False
     """It was removed from lagwatch by request, and has not come back."""
     missed: Objective | None = None
-    """The limits that it missed when it was last seen bad; None: none."""
+    """The limits that it missed when it was last seen bad; None if it missed no limit."""
     bad_ms: dict[int, int] = field(default_factory=dict)
     """When each of its windows was last seen bad."""
     bad_before: LastBad = field(default_factory=dict)
@@ -326,7 +326,7 @@ class Watch:
         other, the one under which its incident opened.
         """
         before = tracked.policy if tracked is not None else None
-        if before is None and tracked is not None:  # the policy is no more in the file
+        if before is None and tracked is not None:  # the policy was removed from the file
             before = Policy(name=tracked.policy_name)
         if number is None:
             self._objectives.forget(group)

@@ -20,6 +20,6 @@ class Surroundings:
     groups: GroupPoller
     facts: Facts
     last: LastOffsets
-    """Follows every report of commits: whoever sends one notes it here."""
+    """Follows every report of commits: each poller that sends one notes it here."""
     clock: Clock
     send: Send

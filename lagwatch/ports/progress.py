@@ -10,11 +10,11 @@ Positions = Mapping[str, Mapping[int, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What became of a report."""
+    """How a report was taken."""
 
     at_ms: int
     late: bool
-    """An earlier report was of a later instant: only partitions that it did not name are news."""
+    """An earlier report was of a later instant: only partitions that it did not name are taken."""
     not_visible: tuple[str, ...] = ()
     """Topics of the report that do not exist yet, or that may not be described; sorted."""
 

@@ -19,7 +19,7 @@ from lagwatch.notify.watch import Decided, Watch
 from lagwatch.query import SnapshotQueries
 from tests.support.history import Live
 
-_STEP_S = 5
+_STEP_S = 10
 
 
 def _book(**policy: object) -> PolicyBook:

@@ -168,6 +168,7 @@ def test_a_stopped_group_stays_stopped_since_the_same_instant() -> None:
     assert after[0] is PartitionStatus.STOP
 
 
+@pytest.mark.slow
 def test_the_lag_of_the_last_hour_goes_on_after_a_restart_with_a_gap_between() -> None:
     cluster = _stopped()
     cluster.monitor.trail.take(cluster.judge())
@@ -327,6 +328,7 @@ def test_a_loss_found_while_a_checkpoint_was_captured_is_once_in_the_story(ackno
     assert sum(losses) == cluster.monitor.setbacks.lost(np.array([row]))[0] == 30
 
 
+@pytest.mark.slow
 def test_a_group_that_falls_behind_does_so_still() -> None:
     cluster = begun()
     for second in range(0, 1200, 10):
@@ -378,6 +380,7 @@ def test_a_reader_that_waited_for_a_transaction_is_still_excused() -> None:
     assert _row(cluster)[0] is PartitionStatus.OK
 
 
+@pytest.mark.slow
 def test_members_of_a_group_are_not_forgotten_before_they_are_described_again() -> None:
     cluster = _steady(2400)
     cluster.groups_hold("g", "t", 0)
@@ -644,6 +647,7 @@ def test_commits_admitted_before_the_first_log_ends_have_no_lag_of_before() -> N
     assert cluster.monitor.windows.entries(row).lag[-1] == -1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("away_s", [5, 40, 90, 900])
 def test_a_group_near_the_log_end_is_not_late_because_of_a_gap(away_s) -> None:
     cluster = begun()

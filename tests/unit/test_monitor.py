@@ -198,6 +198,7 @@ def test_a_consumer_that_commits_often_while_its_lag_grows_is_warned_of_by_burro
     assert verdict.time_lag_s == pytest.approx(9.0, abs=0.2)
 
 
+@pytest.mark.slow
 def test_by_the_default_rules_a_lag_that_grows_for_minutes_is_warned_of(story) -> None:
     story.topics(t=1)
     story.ends(t=0)
@@ -930,6 +931,7 @@ def test_a_pause_that_began_before_lagwatch_watched_is_one_of_the_past(
     assert usual_h == pytest.approx(known_h, abs=0.1)
 
 
+@pytest.mark.slow
 def test_a_stopped_group_catches_up_no_more_though_its_window_is_longer_than_its_silence(
     story,
 ) -> None:

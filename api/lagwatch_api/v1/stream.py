@@ -96,7 +96,7 @@ class _Sent:
         self._state = state
 
     def same(self, state: ClusterState) -> bool:
-        """Has nothing happened? An age that only grew is no news: the reader counts on."""
+        """Has nothing happened? An age that only grew needs no event: the reader counts on."""
         return _meaning(self._state) == _meaning(state)
 
 

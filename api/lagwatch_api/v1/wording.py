@@ -98,7 +98,7 @@ _UNKNOWN_BECAUSE: Final[Mapping[UnknownReason | None, str]] = {
     UnknownReason.TOPIC_NOT_VISIBLE: "the topic was deleted, or lagwatch may not describe it",
     UnknownReason.NO_LEADER: "the partition has no leader",
     UnknownReason.NOT_POLLED_YET: "the log end offset has not been read yet",
-    UnknownReason.REFUSED: "the broker refused to tell the log end offset",
+    UnknownReason.REFUSED: "the broker refused to give the log end offset",
 }
 
 

@@ -304,7 +304,7 @@ def group_answer(verdict: GroupVerdict, request: RequestInfo) -> GroupAnswer:
 
 
 def unknown_group_answer(cluster: str, group: str, request: RequestInfo) -> GroupAnswer:
-    """The verdict on a group that is not known. It comes with 404, and yet is no `error`."""
+    """The verdict on a group that is not known. Its status is 404, but its `error` is false."""
     return {
         "error": False,
         "message": "consumer status returned",

@@ -1,6 +1,6 @@
 """Samples into buckets: of every partition, of every topic of a group, of every group.
 
-Every regular sample stands for its round; those that were left out because nothing had changed are
+Every regular sample counts for its round; those left out because nothing had changed are
 put back. Quantiles, sums and greatest values are over rounds; time in a status also sees changes
 between rounds. Messages produced and consumed are the advance of log end and committed offset
 between two samples without a missing round in between; gaps do not count.

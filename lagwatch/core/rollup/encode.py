@@ -90,7 +90,7 @@ def _decoded(column: Sequence[bytes | None] | NDArray[np.object_]) -> Sketches:
 
 
 def _entries(numbers: Int64, sketch: Int64, forms: Int64) -> tuple[Int64, Int64, Int64]:
-    """Distance, count and sketch of every entry, of numbers that are no heads."""
+    """Distance, count and sketch of every entry, of numbers that are not heads."""
     old = forms[sketch] < _VALUES
     begins = ~_is_count(numbers, sketch, old)
     if old.any():
@@ -109,7 +109,7 @@ def _entries(numbers: Int64, sketch: Int64, forms: Int64) -> tuple[Int64, Int64,
 
 
 def _is_count(numbers: Int64, sketch: Int64, old: Bools) -> Bools:
-    """Which numbers of the new forms say how often: those after an odd one that is no count."""
+    """Which numbers of the new forms say how often: those after an odd one that is not a count."""
     odd = (numbers & 1 == 1) & ~old
     # within a run of odd numbers every second one is a count; so is what comes after an odd run
     new_run = np.ones(numbers.size, np.bool_)

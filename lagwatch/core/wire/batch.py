@@ -99,7 +99,7 @@ class _Batch:
         self._quarantine: dict[DecodeFault, list[Quarantined]] = defaultdict(list)
 
     def decode_rare(self, row: int, table: CommitKeys) -> int:
-        """Decode a record whose key is new or is no commit's; return its id, if it has one."""
+        """Decode a record whose key is new, or not a commit's; return its id, if it has one."""
         try:
             key = _versioned(self._keys[row])
             version = key[0] << 8 | key[1]

@@ -89,7 +89,7 @@ class ElasticStore:
         self._deliver(records, self._create)
 
     def replace(self, records: Sequence[Records], *, token: int | None = None) -> None:
-        """Make these rows durable in the place of those with the same keys, whoever wrote them.
+        """Make these rows durable in the place of those with the same keys, of any source.
 
         With a token they take the place only of rows that were put with none or a lower one:
         Elasticsearch compares it as the version of the document.

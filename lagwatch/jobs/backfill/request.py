@@ -63,7 +63,7 @@ _MOST_NAMED: Final = 1000
 _BEFORE: Final = frozenset({"samples_before", "group_samples_before", "events_before"})
 
 
-class Nobody:
+class SilentProgress:
     """A `ProgressDisplay` that shows nothing."""
 
     def step(self, what: str) -> None:

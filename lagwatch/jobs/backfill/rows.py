@@ -17,7 +17,7 @@ class CommitRows:
     """Commits and removals of commits, by the instant at which they came; equal lengths."""
 
     at_ms: Int64
-    """When the record was written: rising, but for a few milliseconds."""
+    """When the record was written: rising, except for a few milliseconds."""
     group: Text
     topic: Text
     partition: Int32

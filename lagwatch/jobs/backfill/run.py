@@ -15,8 +15,8 @@ from lagwatch.jobs.backfill.request import (
     BackfillResult,
     ClusterBackfill,
     From,
-    Nobody,
     ProgressDisplay,
+    SilentProgress,
     wanted_of,
 )
 from lagwatch.jobs.backfill.telegraf_import import TelegrafImport
@@ -45,7 +45,7 @@ def run_backfill(
         PySparkException: a task failed; `lagwatch.jobs.faults` reads it.
     """
     register(spark)
-    progress = progress or Nobody()
+    progress = progress or SilentProgress()
     filled: Iterator[ClusterBackfill]
     if request.source is From.TELEGRAF:
         filled = TelegrafImport(

@@ -290,7 +290,7 @@ class Rollback:
 
     partitions: Sequence[RollbackPartition]
     read_again: int | None
-    """Messages, over the partitions where it is known; None: it is known of none."""
+    """Messages, over the partitions where it is known; None if it is not known for any."""
     read_again_unknown: int
     """Partitions that would be set and of which it is not known."""
     skipped: int

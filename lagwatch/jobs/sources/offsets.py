@@ -232,7 +232,7 @@ def _decoded(batch: RangeBatch, table: CommitKeys) -> Decoded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rare:
-    """A row that is no commit."""
+    """A row that is not a commit."""
 
     order: int
     what: int

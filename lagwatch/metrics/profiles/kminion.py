@@ -52,7 +52,7 @@ def _is_stable(view: View) -> Int64:
 
 
 def _idle_members(view: View) -> Int64:
-    """Members that hold nothing; no line for none."""
+    """Members that hold no partition; no line where the number is 0."""
     idle = [
         UNKNOWN if info is None else sum(not member.assignment for member in info.members)
         for info in view.infos

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # loaded with the first channel: the configuration alone need
     import httpx
 
 RefusedIn = Callable[[int, str], Refusal | None]
-"""(status 2xx, body) → why that is a refusal; None: it is none."""
+"""(status 2xx, body) → why that is a refusal; None if the message was accepted."""
 _HEALING: Final = frozenset({408, 425, 429})
 """Refusals that may heal by themselves."""
 _RETRYABLE: Final = (Refusal.UNAVAILABLE, Refusal.FAILED)
@@ -149,7 +149,7 @@ class ChatWebhook(ABC):
 
     @abstractmethod
     def refused(self, status: int, body: str) -> Refusal | None:
-        """Why an answer 2xx is a refusal all the same; None: it is none."""
+        """Why an answer with status 2xx is still a refusal; None if the message was accepted."""
 
     async def send(self, message: Message) -> str:
         return await self._post(message.id, self.payload(message))
@@ -173,7 +173,7 @@ def as_json(document: Mapping[str, Any]) -> bytes:
 
 
 def json_object(text: str) -> Mapping[str, Any]:
-    """The JSON object of an answer; empty if it is none."""
+    """The JSON object of an answer; {} if it is not a JSON object."""
     try:
         found = json.loads(text)
     except ValueError:

@@ -94,7 +94,7 @@ class FolderState:
         ]
 
     def _tidy(self, name: str) -> None:
-        """Delete old numbers but some: whoever looks at one that was the newest finds it."""
+        """Delete old numbers, except a few: a reader may still look at one that was the newest."""
         for path in sorted(self._versions(name))[:-_KEPT]:
             self._folder.delete(path)
         self._folder.delete(_path(name))
