@@ -361,6 +361,42 @@ def _documented_paths() -> dict[str, dict[str, object]]:
     return parts.documented_app().openapi()["paths"]
 
 
+# how-tos
+
+
+def _steps() -> list[tuple[str, str]]:
+    """Step and files of each row of a how-to."""
+    text = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    tables = re.findall(r"^\| Step \| File \|\n\|---\|---\|\n((?:\|.*\n)+)", text, re.MULTILINE)
+    rows = [row.strip("| ").split(" | ") for table in tables for row in table.splitlines()]
+    return [(step, files) for step, files in rows]
+
+
+@pytest.mark.parametrize(("step", "files"), _steps(), ids=lambda text: text[:40])
+def test_a_step_of_a_how_to_names_what_is_in_its_files(step: str, files: str) -> None:
+    assert _not_found(step, files) == set()
+
+
+def test_a_step_that_names_what_is_not_in_its_files_is_found() -> None:
+    assert _not_found("name it", "`Rule` in `lagwatch/core/model.py`") == set()
+    assert _not_found("name it", "`NoSuchRule` in `lagwatch/core/model.py`") == {"NoSuchRule"}
+
+
+def _not_found(step: str, files: str) -> set[str]:
+    """Names of code in a row that occur in none of the files of the row."""
+    words = set(re.findall(r"`([\w.\[\]]+)`", f"{step} {files}"))
+    places = {word for word in re.findall(r"`([\w./-]+)`", files) if (ROOT / word).exists()}
+    names = {name for word in words - places for name in re.findall(r"[A-Za-z_]\w+", word)}
+    text = "".join(_source(ROOT / place) for place in places)
+    endings = {"py", "md", "toml", "txt", "yaml", "html", "j2"}
+    return {name for name in names - endings if not re.search(rf"\b{name}\b", text)}
+
+
+def _source(path: Path) -> str:
+    files = [path] if path.is_file() else sorted(path.rglob("*.py"))
+    return "".join(file.read_text(encoding="utf-8") for file in files)
+
+
 # what the checks are there to find
 
 
