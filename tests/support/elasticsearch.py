@@ -10,7 +10,6 @@ import signal
 import tempfile
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from elasticsearch import ApiError, Elasticsearch, TransportError
@@ -50,12 +49,7 @@ class EmbeddedElasticsearch:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property

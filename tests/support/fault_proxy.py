@@ -11,7 +11,6 @@ import ssl
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Self
 
 LOOPBACK = "127.0.0.1"
@@ -96,12 +95,7 @@ class FaultProxy:
         self.listen()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.refuse()
         self._loop.call_soon_threadsafe(self._loop.stop)
         assert self._thread is not None

@@ -17,9 +17,9 @@ from tests.support.history import NOON_MS, Live
 pytestmark = pytest.mark.slow
 
 
-def _watch() -> Watch:
-    """One whose group `a` had an open incident when lagwatch was restarted long ago."""
-    at_ms = EpochMs(NOON_MS - 3_600_000)
+def _watch(opened_ms: int = NOON_MS - 3_600_000, started_ms: int = 0) -> Watch:
+    """One whose group `a` had an open incident when lagwatch was restarted, by default long ago."""
+    at_ms = EpochMs(opened_ms)
     incident = Incident(since_ms=at_ms, opened_ms=at_ms, severity=GroupStatus.ERR)
     kept = Kept(
         cluster="here",
@@ -30,7 +30,7 @@ def _watch() -> Watch:
         state=State(incident=incident),
     )
     book = PolicyBook(AlertsSettings(policies={"default": {"close_for_s": 0}}))
-    return Watch("here", book, [kept], {}, started_ms=0)
+    return Watch("here", book, [kept], {}, started_ms=started_ms)
 
 
 def _decided(watch: Watch, live: Live) -> list[Decided]:
@@ -94,19 +94,8 @@ def _silent_since_a_minute(started_ago_s: int, opened_ago_s: int) -> tuple[Live,
         live.produce("orders", 0, 10)
         live.wait(5)
         live.judge()
-    opened_ms = EpochMs(live.now_ms - opened_ago_s * 1000)
-    incident = Incident(since_ms=opened_ms, opened_ms=opened_ms, severity=GroupStatus.ERR)
-    kept = Kept(
-        cluster="here",
-        group="a",
-        incident="i1",
-        policy="default",
-        complete=0.0,
-        state=State(incident=incident),
-    )
-    book = PolicyBook(AlertsSettings(policies={"default": {"close_for_s": 0}}))
-    started_ms = live.now_ms - started_ago_s * 1000
-    return live, Watch("here", book, [kept], {}, started_ms=started_ms)
+    opened_ms = live.now_ms - opened_ago_s * 1000
+    return live, _watch(opened_ms, live.now_ms - started_ago_s * 1000)
 
 
 def test_after_a_crash_a_group_that_has_read_nothing_since_has_not_healed() -> None:
