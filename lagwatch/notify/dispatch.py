@@ -262,7 +262,7 @@ class Deliverer:
                 now_ms = self._clock.now_ms()
                 async with asyncio.timeout(self.outlet.settings.timeout_s):
                     await channel.keep_alive(
-                        [one.sent_at(now_ms, self._newest) for one in standing]
+                        [notice.sent_at(now_ms, self._newest) for notice in standing]
                     )
             except (NotifyError, TimeoutError, sqlite3.Error) as error:
                 reason = str(error) or "no answer in time"

@@ -47,8 +47,8 @@ def subject(message: Message) -> str:
     clusters = list(dict.fromkeys(each.cluster for each in message.notices if each.cluster))
     where = ""
     if clusters:
-        one = cut(clusters[0], LONGEST_NAME)
-        where = f" on {one if len(clusters) == 1 else counted(len(clusters), 'cluster')}"
+        name = cut(clusters[0], LONGEST_NAME)
+        where = f" on {name if len(clusters) == 1 else counted(len(clusters), 'cluster')}"
     begin = f"{word}: {count}{where}: "
     leads = _leads(message, LONGEST_SUBJECT - len(begin), of_several=len(ends) > 1)
     more = len(message.notices) - len(leads)

@@ -388,7 +388,7 @@ def _seal(
 def _newest(earlier: Sequence[Earlier]) -> tuple[Earlier, ...]:
     """Those that the receiver has heard of, and the newest of the others, in their order."""
     first = len(earlier) - _MOST_EARLIER
-    return tuple(one for number, one in enumerate(earlier) if number >= first or one.heard)
+    return tuple(each for number, each in enumerate(earlier) if number >= first or each.heard)
 
 
 def _dissolve(connection: sqlite3.Connection, identities: Sequence[str]) -> None:

@@ -48,9 +48,9 @@ def check(folder: Path, series: tuple[tuple[str, str], ...], wanted: Mapping[str
     ]
     file = folder / "panels.test.yaml"
     inputs = [{"series": name, "values": values} for name, values in series]
-    one = {"interval": "15s", "input_series": inputs, "promql_expr_test": tests}
+    case = {"interval": "15s", "input_series": inputs, "promql_expr_test": tests}
     # JSON is YAML, too
-    file.write_text(json.dumps({"evaluation_interval": "15s", "tests": [one]}))
+    file.write_text(json.dumps({"evaluation_interval": "15s", "tests": [case]}))
     done = subprocess.run(
         [program("promtool"), "test", "rules", str(file)],
         capture_output=True,

@@ -386,7 +386,9 @@ def test_the_nightly_unit_and_pod_run_the_nightly_command() -> None:
 
     assert re.findall(r"^ExecStart=\S+/lagwatch (\w+)", text, re.MULTILINE) == ["nightly"]
     assert "SuccessExitStatus=1" in text
-    assert [one["args"][0].split()[:2] for one in pod["containers"]] == [["lagwatch", "nightly"]]
+    assert [container["args"][0].split()[:2] for container in pod["containers"]] == [
+        ["lagwatch", "nightly"]
+    ]
 
 
 @pytest.mark.parametrize(("code", "said"), [(0, 0), (1, 0), (2, 2), (3, 3)])

@@ -211,7 +211,7 @@ def seen(client: Elasticsearch, index: str) -> dict[str, Shown]:
         }
         for panel in every
     ]
-    return {panel["title"]: one for panel, one in zip(every, as_shown(asked), strict=True)}
+    return {panel["title"]: drawn for panel, drawn in zip(every, as_shown(asked), strict=True)}
 
 
 def test_grafana_shows_every_panel_with_names_values_and_units(index) -> None:
@@ -219,7 +219,7 @@ def test_grafana_shows_every_panel_with_names_values_and_units(index) -> None:
 
     found = seen(client, name)
 
-    names = {title: [curve["name"] for curve in one["series"]] for title, one in found.items()}
+    names = {title: [curve["name"] for curve in drawn["series"]] for title, drawn in found.items()}
     worst = found["Greatest lag"]["series"][0]["cells"]
     assert names.pop("Greatest lag by topic") == ["payments"]
     assert names.pop("Time falling behind or in error") == [

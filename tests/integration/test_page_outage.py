@@ -138,11 +138,11 @@ class GivenAlerts:
             headline="No fresh data of it.",
         )
         of_group = replace(of_cluster, id="b7", about="group", cluster=CLUSTER, group="group-0")
-        self.open = {one.id: one for one in (of_cluster, of_group)}
+        self.open = {each.id: each for each in (of_cluster, of_group)}
         self.in_force: list[Mute] = []
 
     def incidents(self, ask: IncidentAsk) -> tuple[Sequence[IncidentRecord], str]:
-        return [one for one in self.open.values() if ask.group in {"", one.group}], ""
+        return [each for each in self.open.values() if ask.group in {"", each.group}], ""
 
     def incident(self, incident: str) -> IncidentRecord:
         return self.open[incident]

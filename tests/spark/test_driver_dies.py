@@ -61,7 +61,7 @@ def test_when_the_lock_of_a_killed_driver_is_free_nothing_of_it_runs(
     driver: "subprocess.Popen[bytes]", tmp_path: Path
 ) -> None:
     store = tmp_path / "history"
-    [jvm] = [one for one in psutil.Process(driver.pid).children() if one.name() == "java"]
+    [jvm] = [child for child in psutil.Process(driver.pid).children() if child.name() == "java"]
     assert len(of_session(jvm.pid)) >= 3  # the JVM, the daemon of its workers, a worker
 
     driver.send_signal(signal.SIGKILL)
@@ -77,7 +77,7 @@ def test_while_the_jvm_of_a_killed_driver_lives_its_lock_is_not_free(
 ) -> None:
     store = tmp_path / "history"
     children = psutil.Process(driver.pid).children()
-    [jvm] = [one for one in children if one.name() == "java"]
+    [jvm] = [child for child in children if child.name() == "java"]
     jvm.suspend()  # it sees no end of its input
     for guard in children:
         if guard != jvm:

@@ -134,7 +134,7 @@ def test_a_file_published_in_the_instant_after_the_check_replaces_no_row(tmp_pat
     write(SystemClock().now_ms() + 1, 2)
     write(SystemClock().now_ms() - 60_000, 1)
 
-    assert [one["lag_max"] for one in stored(history)[Kind.ROLLUP_5M]] == [2]
+    assert [row["lag_max"] for row in stored(history)[Kind.ROLLUP_5M]] == [2]
 
 
 def test_a_document_sent_in_the_instant_after_the_check_replaces_no_row(
@@ -158,4 +158,4 @@ def test_a_document_sent_in_the_instant_after_the_check_replaces_no_row(
     with closing(open_store(history)) as store:
         assert isinstance(store, ElasticStore)
         store.see_all(HistoryRange(kind=Kind.ROLLUP_5M, from_ms=0, to_ms=EVER_MS))
-        assert [one["lag_max"] for one in held(store, Kind.ROLLUP_5M)] == [3]
+        assert [row["lag_max"] for row in held(store, Kind.ROLLUP_5M)] == [3]

@@ -263,7 +263,7 @@ def test_a_notice_holds_few_of_the_incidents_that_a_channel_missed(tmp_path) -> 
         (notice,) = receiver.heard[-1].notices
         assert (notice.event, notice.incident) == (Tell.OPEN, "i201")
         assert notice.earlier[0].heard
-        assert [one.incident for one in notice.earlier[-2:]] == ["i199", "i200"]
+        assert [each.incident for each in notice.earlier[-2:]] == ["i199", "i200"]
         assert len(notice.earlier) + notice.earlier_left_out == 200
         assert len(json.dumps(notice.as_json())) < 20_000
         assert list(details(notice))[-1] == "… and 195 incidents before that."

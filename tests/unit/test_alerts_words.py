@@ -225,9 +225,9 @@ class TestGrowth:
 
     def test_the_rate_of_one_partition_is_not_the_groups(self) -> None:
         points = ((STOPPED.since_ms, 0), (AT_MS, 1950))
-        one = replace(STOPPED, curve=points, curve_of="lag of orders/0")
+        changed = replace(STOPPED, curve=points, curve_of="lag of orders/0")
 
-        assert "orders/0 growing by 600 messages a minute" in text(one)
+        assert "orders/0 growing by 600 messages a minute" in text(changed)
 
 
 class TestCurveOfWindows:
@@ -671,8 +671,8 @@ def test_only_of_a_group_whose_members_are_known_is_it_said_that_there_is_none(
 ) -> None:
     (partition,) = STOPPED.verdict["partitions"]
     evidence = {**partition["evidence"], "membership": membership}
-    one = {**partition, "owner": "", "client_id": "", "evidence": evidence}
+    changed = {**partition, "owner": "", "client_id": "", "evidence": evidence}
 
-    shown = text(replace(STOPPED, verdict={**STOPPED.verdict, "partitions": [one]}))
+    shown = text(replace(STOPPED, verdict={**STOPPED.verdict, "partitions": [changed]}))
 
     assert ("No member of the group" in shown) is said

@@ -29,8 +29,8 @@ def curve(*values: float | None, name: str = "orders") -> dict[str, Any]:
     return {"name": name, "times": MINUTES[: len(values)], "cells": [cell(each) for each in values]}
 
 
-def drawn(one: dict[str, Any], shown: dict[str, Any]) -> str:
-    return picture("board", [one], [shown])
+def drawn(panel: dict[str, Any], shown: dict[str, Any]) -> str:
+    return picture("board", [panel], [shown])
 
 
 def texts(svg: str) -> list[str | None]:

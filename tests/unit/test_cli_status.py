@@ -186,9 +186,9 @@ class TestExitCode:
         found.health_lines += (cluster_health("dr-site", ready=False, problems=("no answer",)),)
         source = LocalSource(found)
 
-        one, missing = (look(source, ("c1", "dr-site"), name) for name in ("fine", "other"))
+        known, missing = (look(source, ("c1", "dr-site"), name) for name in ("fine", "other"))
 
-        assert (one.code, one.problems) == (Exit.OK, ())
+        assert (known.code, known.problems) == (Exit.OK, ())
         assert missing.code == Exit.UNKNOWN
         assert "cluster 'dr-site': no answer" in missing.problems
 

@@ -131,7 +131,7 @@ def test_a_slow_round_of_log_ends_widens_the_error() -> None:
 
 
 def test_a_partition_that_was_not_asked_for_may_have_unread_messages_since_then() -> None:
-    one, far = np.zeros(1, np.int64), np.full(1, -1, np.int64)
+    zero, far = np.zeros(1, np.int64), np.full(1, -1, np.int64)
     history = _history((0, 50))
     times = TimesOfRows(
         waits=Waits(
@@ -140,8 +140,8 @@ def test_a_partition_that_was_not_asked_for_may_have_unread_messages_since_then(
             after_ms=far,
             before_ms=far,
         ),
-        at=one.astype(np.int32),
-        window=one.astype(np.int32),
+        at=zero.astype(np.int32),
+        window=zero.astype(np.int32),
         committed=np.array([50], np.int64),
         asked_ms=np.array([75_000], np.int64),
         read_ms=100_000,

@@ -225,8 +225,8 @@ def _quoted(message: Message) -> Message:
     """With names that Kafka allows and JSON has to escape."""
     odd = 'a "b" \\ c'
     notices = (
-        replace(one, group=odd, verdict={**one.verdict, "group": odd, "owners": [odd]})
-        for one in message.notices
+        replace(notice, group=odd, verdict={**notice.verdict, "group": odd, "owners": [odd]})
+        for notice in message.notices
     )
     return replace(message, notices=tuple(notices))
 
