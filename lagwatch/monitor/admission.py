@@ -43,7 +43,7 @@ class Admission:
         self.admitted = 0
         """Commits admitted to windows so far."""
         self.exact_times: bool | None = None
-        """As in `Commits`, of the newest report; None before the first."""
+        """As in `Commits`, of the cluster's usual way to read them; None before the first."""
         self._waiting: deque[tuple[_Waiting, EpochMs, int]] = deque()
         self._waiting_number = 0
 
@@ -146,6 +146,7 @@ class Admission:
             at_ms[chosen] - self._live.skew.corrected_ms,
             order=at_ms[chosen],
             observed_ms=report.at_ms,
+            exact_times=bool(self.exact_times),
             now_ms=now_ms,
         )
 
@@ -157,7 +158,8 @@ class Admission:
 
     def _admit_commits(self, report: Commits, now_ms: EpochMs) -> None:
         self.positions.update(report.positions)
-        self.exact_times = report.exact_times
+        if not report.beside:
+            self.exact_times = report.exact_times
         keep = (report.commit_ms >= now_ms - self._live.settings.expire_ms) & (report.offset >= 0)
         removed = np.flatnonzero(report.offset < 0)
         if removed.size:
@@ -190,7 +192,13 @@ class Admission:
         if not report.exact_times:
             commit_ms = commit_ms - self._live.skew.corrected_ms
         self._insert(
-            row, offset, commit_ms, order=order, observed_ms=report.observed_ms, now_ms=now_ms
+            row,
+            offset,
+            commit_ms,
+            order=order,
+            observed_ms=report.observed_ms,
+            exact_times=report.exact_times,
+            now_ms=now_ms,
         )
 
     def _drop(self, rows: NDArray[np.intp] | Int32, now_ms: EpochMs) -> None:
@@ -214,6 +222,7 @@ class Admission:
         *,
         order: Int64,
         observed_ms: EpochMs,
+        exact_times: bool,
         now_ms: EpochMs,
     ) -> None:
         """Put commits, sorted by row, into their windows."""
@@ -225,12 +234,12 @@ class Admission:
             lag=self._live.lags(row, offset, commit_ms),
             observed_s=np.full(row.size, observed_ms // 1000, np.uint32),
         )
-        self._follow(commits, now_ms)
+        self._follow(commits, now_ms, exact_times=exact_times)
         self._live.windows.insert(commits)
         self._live.touched.append(row)
         self.admitted += row.size
 
-    def _follow(self, commits: CommitColumns, now_ms: EpochMs) -> None:
+    def _follow(self, commits: CommitColumns, now_ms: EpochMs, *, exact_times: bool) -> None:
         """Learn from commits, before they are put into their windows, how their rows move.
 
         They are sorted by row.
@@ -252,7 +261,7 @@ class Admission:
             before,
             now_ms,
             log_start=self._live.topics.log_start,
-            exact_times=bool(self.exact_times),
+            exact_times=exact_times,
             skew_ms=self._live.skew.corrected_ms,
         )
 

@@ -45,7 +45,7 @@ class Restored:
     positions: Mapping[int, int]
     """Offsets topic partition → next offset; empty where offsets are polled."""
     exact_times: bool | None
-    """As in `Commits`; None when the earlier process had read no commit."""
+    """As in `Commits` that are not `beside`; None when the earlier process had read none."""
     offsets_topic: str
     offsets_topic_id: str
     """"" unknown."""
@@ -64,7 +64,7 @@ class Restored:
 
     def misfit(self, report: Commits) -> str:
         """Why the windows cannot go on with these commits; "" when they can, or it is open."""
-        if self.compared:
+        if self.compared or report.beside:
             return ""
         if self.exact_times is not None and report.exact_times is not self.exact_times:
             self.compared = True

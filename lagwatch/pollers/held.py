@@ -237,6 +237,7 @@ class HeldPoller:
             exact_times=False,
             only_changes=True,
             after_ms=np.array(rows.after_ms, np.int64),
+            beside=True,
         )
         self._around.last.note(commits)
         await self._around.send(commits)

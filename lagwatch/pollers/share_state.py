@@ -258,6 +258,7 @@ class ShareStatePoller:
             observed_ms=self._around.clock.now_ms(),
             # a new collector begins with the last snapshot, which may be younger than the change
             only_changes=True,
+            beside=True,
         )
         self._around.last.note(commits)
         await self._around.send(commits)

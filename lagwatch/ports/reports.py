@@ -44,6 +44,9 @@ class Commits:
     """
     after_ms: NDArray[np.int64] | None = None
     """Polled offsets: the poll before, -1 for the first; the commit came after it."""
+    beside: bool = False
+    """Read in another way than the cluster's other commits: states of share groups, and groups that
+    are polled while an open transaction holds their partition of the offsets topic back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

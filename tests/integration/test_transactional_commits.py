@@ -7,7 +7,7 @@ from confluent_kafka.admin import AdminClient
 from lagwatch.clock import SystemClock
 from lagwatch.core.model import offsets_partition
 from lagwatch.kafka.embedded import EmbeddedKafka
-from lagwatch.ports.reports import Backlog, CommitsKnown, LogEnds, Topics
+from lagwatch.ports.reports import Backlog, Commits, CommitsKnown, LogEnds, Topics
 from tests.support.collecting import Row, Seen, collecting, settings
 from tests.support.kafka import Transactions, commit, create_topic, unique
 from tests.support.waiting import eventually
@@ -222,6 +222,7 @@ def test_an_open_transaction_holds_no_other_group_back(kafka: EmbeddedKafka, end
     row = newest(seen, others[0], topic)
     assert row is not None
     assert row.exact
+    assert all(each.beside is not each.exact_times for each in seen.of(Commits))
 
 
 def no_longer_polled(seen: Seen) -> bool:

@@ -816,6 +816,7 @@ def test_a_row_says_when_its_group_answered_and_when_it_was_asked_before() -> No
     assert second.commit_ms.tolist() == [3_001, 3_001]
     assert second.after_ms.tolist() == [2_000, 2_000], "also of the round that changed nothing"
     assert all(each.only_changes and not each.exact_times for each in (first, second))
+    assert not any(each.beside for each in (first, second))
 
 
 def test_a_round_that_fails_in_part_leaves_commits_known_as_before() -> None:

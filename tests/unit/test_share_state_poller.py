@@ -185,6 +185,7 @@ def test_what_is_done_is_sent_as_commits_with_the_times_of_their_records() -> No
         (0,),
     )
     assert commits.exact_times
+    assert commits.beside
     (seen,) = scene.desk.outbox.of(SharesSeen)
     assert seen.partitions["g", "orders", 0] == SharePartition(
         start_offset=4, completed=6, delivered_again=0, most_deliveries=0
