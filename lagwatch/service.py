@@ -649,12 +649,16 @@ async def _observe(settings: Settings, wait_s: float, for_s: float) -> ShortLook
     watching = asyncio.create_task(service.watch())
     until_s = clock.monotonic_s() + wait_s
     first: dict[str, ClusterSnapshot] = {}
+    known: set[str] = set()
     while clock.monotonic_s() < until_s and not watching.done():
         await clock.sleep(0.1)
         for name, monitor in service.monitors.items():
-            if (snapshot := monitor.complete_snapshot) is not None:
-                first.setdefault(name, snapshot)
-        if len(first) == len(service.monitors):
+            if name not in known and (snapshot := monitor.complete_snapshot) is not None:
+                # a commit that is seen late was not made during the look
+                first[name] = snapshot
+                if monitor.sees_all_commits:
+                    known.add(name)
+        if len(known) == len(service.monitors):
             break
     if first and not watching.done():
         await clock.sleep(for_s)

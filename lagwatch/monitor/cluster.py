@@ -96,6 +96,8 @@ class ClusterMonitor:
         self.snapshot: ClusterSnapshot | None = None
         self.complete_ms = EpochMs(UNKNOWN)
         """Since when everything has been known once: backlog, commits, log ends; -1: not yet."""
+        self._admitted_ms = EpochMs(UNKNOWN)
+        """When commits of each partition of the offsets topic had been admitted; -1 not yet."""
         self.elsewhere: dict[str, GroupInfo] = {}
         """Groups whose progress is kept outside of Kafka, as far as it was reported."""
         self.story = Story()
@@ -160,6 +162,12 @@ class ClusterMonitor:
         snapshot = self.snapshot
         is_whole = self.complete and snapshot is not None and snapshot.at_ms >= self.complete_ms
         return snapshot if is_whole else None
+
+    @property
+    def sees_all_commits(self) -> bool:
+        """False until a snapshot has the commits behind transactions open when lagwatch began."""
+        snapshot = self.snapshot
+        return snapshot is not None and 0 <= self._admitted_ms <= snapshot.at_ms
 
     @property
     def known(self) -> Known:
@@ -599,6 +607,8 @@ class ClusterMonitor:
         commits = self._live.known.facts(skew_ms=0, all_polled=False)
         if commits is not None:
             self._live.admitted_ms = commits.known_ms
+        if self._admitted_ms < 0 and self._live.known.all_admitted:
+            self._admitted_ms = now_ms
         self._note_complete(report, now_ms)
         return True
 

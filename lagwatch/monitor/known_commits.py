@@ -44,6 +44,15 @@ class KnownCommits:
         return int(known_ms.max()) if known_ms.size else UNKNOWN
 
     @property
+    def all_admitted(self) -> bool:
+        """True if each partition of the offsets topic was read or polled, and that was admitted."""
+        known_ms = self._until_ms.copy()
+        if self._polls_ms.size == known_ms.size:
+            polled = list(self._polled)
+            known_ms[polled] = self._polls_ms[polled]
+        return self._partitions > 0 and bool((known_ms[: self._partitions] >= 0).all())
+
+    @property
     def absences(self) -> tuple[Int64, ...]:
         """`ABSENCE` by partition of the offsets topic; -1 never."""
         columns = self._away_ms, self._back_ms, self._clear_ms

@@ -15,7 +15,14 @@ import pytest
 from lagwatch.kafka.embedded import EmbeddedKafka
 from lagwatch_api.v1.fleet import COLUMNS
 from tests.support.browser import browsing
-from tests.support.kafka import Transactions, commit, create_topic, produce, unique
+from tests.support.kafka import (
+    Transactions,
+    commit,
+    create_topic,
+    neighbours,
+    produce,
+    unique,
+)
 from tests.support.served import Served, serving
 from tests.support.traffic import committing, running
 from tests.support.waiting import eventually
@@ -221,6 +228,24 @@ def test_a_short_look_says_ok_only_of_what_it_saw(kafka: EmbeddedKafka) -> None:
         assert found[mode, done] == found[mode, waits] == (0, "OK", "")
         assert found[mode, rests] == (3, "UNKNOWN", "not enough seen")
         assert found[mode, moves] == (0, "OK", "")
+
+
+def test_a_short_look_does_not_take_a_commit_from_behind_an_open_transaction_for_progress(
+    kafka: EmbeddedKafka,
+) -> None:
+    topic, group = create_topic(kafka), unique("hung")
+    produce(kafka, topic, 100)
+    commit(kafka, group, topic, 10)
+    transactions = Transactions(kafka)
+    transactions.begin(neighbours(kafka, group, 1)[0], topic, 1)
+    try:
+        # a reader sees only the commit before the transaction, a poll sees this one
+        commit(kafka, group, topic, 40)
+        found = _look(kafka, "offsets-topic", group)
+    finally:
+        transactions.abort()
+
+    assert found == (3, "UNKNOWN", "not enough seen")
 
 
 def _look(kafka: EmbeddedKafka, mode: str, group: str) -> tuple[int, str, str]:

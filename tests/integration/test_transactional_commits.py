@@ -9,7 +9,7 @@ from lagwatch.core.model import offsets_partition
 from lagwatch.kafka.embedded import EmbeddedKafka
 from lagwatch.ports.reports import Backlog, Commits, CommitsKnown, LogEnds, Topics
 from tests.support.collecting import Row, Seen, collecting, settings
-from tests.support.kafka import Transactions, commit, create_topic, unique
+from tests.support.kafka import Transactions, commit, create_topic, neighbours, unique
 from tests.support.waiting import eventually
 
 
@@ -149,18 +149,6 @@ def newest(seen: Seen, group: str, topic: str) -> Row | None:
 def newest_offset(seen: Seen, group: str, topic: str) -> int | None:
     row = newest(seen, group, topic)
     return None if row is None else row.offset
-
-
-def neighbours(kafka: EmbeddedKafka, group: str, count: int) -> list[str]:
-    """Names of groups whose commits go to the same partition of the offsets topic."""
-    listed = AdminClient(kafka.admin_config()).list_topics("__consumer_offsets", timeout=30)
-    size = len(listed.topics["__consumer_offsets"].partitions)
-    wanted, found = offsets_partition(group, size), list[str]()
-    while len(found) < count:
-        name = unique("neighbour")
-        if offsets_partition(name, size) == wanted:
-            found.append(name)
-    return found
 
 
 def as_kafka_says(kafka: EmbeddedKafka, group: str) -> list[int]:

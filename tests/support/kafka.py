@@ -7,6 +7,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from lagwatch.core.model import offsets_partition
 from lagwatch.kafka.embedded import EmbeddedKafka
 from tests.support.waiting import eventually
 
@@ -113,3 +114,15 @@ class Transactions:
 
     def abort(self) -> None:
         self._producer.abort_transaction(ANSWER_TIMEOUT_S)
+
+
+def neighbours(kafka: EmbeddedKafka, group: str, count: int) -> list[str]:
+    """Names of groups whose commits go to the same partition of the offsets topic."""
+    listed = AdminClient(kafka.admin_config()).list_topics("__consumer_offsets", timeout=30)
+    size = len(listed.topics["__consumer_offsets"].partitions)
+    wanted, found = offsets_partition(group, size), list[str]()
+    while len(found) < count:
+        name = unique("neighbour")
+        if offsets_partition(name, size) == wanted:
+            found.append(name)
+    return found
