@@ -1,3 +1,4 @@
+import itertools
 import json
 import os
 import subprocess
@@ -280,14 +281,15 @@ def test_a_run_with_our_own_process_number_is_dead(history) -> None:
 def test_a_note_from_the_future_counts_as_long_as_it_is_renewed(history) -> None:
     # the clock of the machine that wrote it, or ours, is an hour off: its time says nothing
     state = open_state(history)
-    ahead = {"token": 1, "host": "elsewhere", "pid": 1, "seen_ms": CLOCK.now_ms() + 3_600_000}
-    state.save("rollup.lock", ahead)
+    seen_ms = CLOCK.now_ms() + 3_600_000
+    ahead = {"token": 1, "host": "elsewhere", "pid": 1}
+    state.save("rollup.lock", {**ahead, "seen_ms": seen_ms})
     ended = threading.Event()
 
     def renew() -> None:
+        renewals = itertools.count(seen_ms, 50)
         while not ended.wait(0.05):
-            ahead["seen_ms"] += 50
-            state.save("rollup.lock", ahead)
+            state.save("rollup.lock", {**ahead, "seen_ms": next(renewals)})
 
     renewing = threading.Thread(target=renew)
     renewing.start()
