@@ -49,7 +49,7 @@ _LOCAL: Final[Mapping[str, str]] = {
 _SHORT: Final = ("rollup", "report")
 """Jobs whose Java does little: Python computes the roll-ups, and a report reads roll-ups."""
 _QUICK: Final = "-XX:TieredStopAtLevel=1"
-"""Java's second compiler takes a quarter of a nightly run's CPU time, and done when that ends."""
+"""Java's second compiler takes a quarter of a nightly run's CPU time, and does not win it back."""
 _QUICK_COLLECTOR: Final = "-XX:+UseSerialGC"
 _COLLECTOR: Final = re.compile(r"-XX:\+Use\w+GC\b")
 _JAVA_READS: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
