@@ -735,11 +735,12 @@ class Rows:
         since_ms = self.around.pace.since_s[self.row].astype(np.int64) * 1000
         young = ~self.come(since_ms + limits.young_ms)
         # what ended after its first commits may be a job that runs every five minutes
-        return np.select(
+        least_ms: Int64 = np.select(
             [young & self.ended, young],
             [limits.next_run_ms, limits.unsure_ms],
             limits.stop_after_ms,
         )
+        return least_ms
 
     @cached_property
     def _next_run_ms(self) -> Int64:
