@@ -26,7 +26,7 @@ from lagwatch.cli.remote import RemoteSource
 from lagwatch.cli.status import look
 from lagwatch.cli.status_table import draw_group
 from lagwatch.cli.top_view import TopView, read, screen, with_found
-from lagwatch.demo.groups import CAST, Role
+from lagwatch.demo.groups import DEMO_GROUPS, Role
 from lagwatch.kafka.embedded.ports import free_ports
 from tests.support.browser import Browser, browsing
 from tests.support.dashboards import RULES, boards, panels
@@ -81,7 +81,7 @@ def _demo(folder: Path) -> Iterator[tuple[str, Prometheus]]:
         process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)  # noqa: S603 ours
     try:
         with scraping(f"127.0.0.1:{port}", folder, rules=RULES) as prometheus:
-            for role in CAST:
+            for role in DEMO_GROUPS:
                 eventually(
                     lambda role=role: _is_right(base, role),  # type: ignore[misc]
                     role.group,
@@ -114,7 +114,7 @@ def _json(url: str) -> Any:  # noqa: ANN401 JSON
 
 def _boards(prometheus: Prometheus) -> None:
     """What Grafana's code shows of the demo, board by board."""
-    topic = next(role.topic for role in CAST if role.group == _SHOWN)
+    topic = next(role.topic for role in DEMO_GROUPS if role.group == _SHOWN)
     at_s = prometheus.last_scrape_s()
     for name in BOARDS:
         board = boards()[f"lagwatch-{name}"]

@@ -726,7 +726,8 @@ class Rows:
         moved_ms = self.around.pace.moved_ms[self.row]
         pause_ends_ms = moved_ms + self.pause_ms * 9 // 8 + 2 * self.limits.step_ms
         ends_ms = np.maximum(self._next_run_ms, pause_ends_ms)
-        return np.maximum(ends_ms - self.quiet_since_ms, self._least_limit_ms)
+        limit_ms: Int64 = np.maximum(ends_ms - self.quiet_since_ms, self._least_limit_ms)
+        return limit_ms
 
     @cached_property
     def _least_limit_ms(self) -> Int64:
@@ -744,7 +745,7 @@ class Rows:
 
     @cached_property
     def _next_run_ms(self) -> Int64:
-        """When the next run of a job is due at the latest; -1: it is no job."""
+        """When the next run of a job is due at the latest; -1 if it is not a job."""
         absences = [(away_ms, back_ms) for away_ms, back_ms, _ in self._absences]
         return self.around.pace.next_run_ms(self.row, self.quiet_since_ms, absences=absences)
 

@@ -69,7 +69,7 @@ STOPPED: Final = Role(
 REWINDING: Final = Role(
     group="replayer", topic="archive", story="keeps going back", status="ERR", worst="REWIND"
 )
-CAST: Final = (
+DEMO_GROUPS: Final = (
     HEALTHY,
     STATIC,
     MODERN,

@@ -17,7 +17,7 @@ from typing import IO, Any
 from rich.console import Console
 from rich.live import Live
 
-from lagwatch.demo.groups import CAST, Role
+from lagwatch.demo.groups import DEMO_GROUPS, Role
 from lagwatch.demo.table import DemoLine, links, plain, table
 from lagwatch.errors import LagwatchError
 from lagwatch.kafka.embedded import EmbeddedKafka
@@ -182,7 +182,7 @@ def _watch(
 ) -> tuple[DemoLine, ...]:
     """Show the verdicts until the time is over; returns the last ones."""
     started_s = time.monotonic()
-    lines: tuple[DemoLine, ...] = tuple(DemoLine(role=role) for role in CAST)
+    lines: tuple[DemoLine, ...] = tuple(DemoLine(role=role) for role in DEMO_GROUPS)
     with Live(console=console, auto_refresh=False, transient=False) as live:
         while not stopped and (seconds is None or time.monotonic() - started_s < seconds):
             since_s = time.monotonic() - started_s

@@ -216,7 +216,7 @@ class _Note:
         return silent_ms > _DEAD_AFTER_MS
 
     def _stays_as(self, held: Mapping[str, Any]) -> bool:
-        """True if nobody renews the note while this waits."""
+        """True if no run renews the note while this waits."""
         for _ in range(_SILENT_RENEWALS):
             threading.Event().wait(self._renew_every_s)
             if self._state.load(self._name) != held:
