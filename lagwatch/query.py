@@ -438,7 +438,7 @@ class _GroupReader:
         )
         places = [self._place(row) or ("", UNKNOWN) for row in rows.tolist()]
         lags = [_known(lag) for lag in columns.readable_lag[rows].tolist()]
-        every = {place: found[number] for number, place in enumerate(places)}
+        every = dict(zip(places, found.every(), strict=True))
         reads = dict(zip(places, (~NOT_READ[columns.rule[rows]]).tolist(), strict=True))
         whole = of_group(
             {place: each for place, each in every.items() if reads[place]},

@@ -474,7 +474,7 @@ def _record(history: History, monitor: ClusterMonitor, snapshot: ClusterSnapshot
         reason = monitor.not_ready_because(snapshot.at_ms)
         history.pause(snapshot.cluster, snapshot.at_ms, reason)
     else:
-        history.offer(snapshot, monitor.windows, monitor.rebalances)
+        history.offer(snapshot, monitor.rebalances)
 
 
 def _skew_problem(skew_ms: int | None) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ bench ONLY=forecast` replays traces against it.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from math import inf
+from math import inf, isnan
 from typing import Final
 
 import numpy as np
@@ -96,18 +96,36 @@ class Outlooks:
     loss_in_s: Float64
     retention_used: Float64
 
-    def __getitem__(self, row: int) -> Outlook:
-        return Outlook(
-            produced_per_s=_known(self.rates.produced_per_s[row]),
-            consumed_per_s=_known(self.rates.consumed_per_s[row]),
-            lag_trend_per_s=_known(self.rates.trend_per_s[row]),
-            catch_up_s=_known(self.catch_up_s[row]),
-            catch_up_low_s=_known(self.low_s[row]),
-            catch_up_high_s=_known(self.high_s[row]),
-            catch_up_reason=_REASONS[self.reason[row]],
-            loss_in_s=_known(self.loss_in_s[row]),
-            retention_used=_known(self.retention_used[row]),
+    def every(self) -> list[Outlook]:
+        """The outlook of each row, in their order."""
+        columns = (
+            self.rates.produced_per_s,
+            self.rates.consumed_per_s,
+            self.rates.trend_per_s,
+            self.catch_up_s,
+            self.low_s,
+            self.high_s,
+            self.loss_in_s,
+            self.retention_used,
         )
+        # whole columns at once: a group may have thousands of partitions
+        known = [[_known(value) for value in column.tolist()] for column in columns]
+        return [
+            Outlook(
+                produced_per_s=produced,
+                consumed_per_s=consumed,
+                lag_trend_per_s=trend,
+                catch_up_s=takes,
+                catch_up_low_s=low,
+                catch_up_high_s=high,
+                catch_up_reason=_REASONS[reason],
+                loss_in_s=loss,
+                retention_used=used,
+            )
+            for reason, produced, consumed, trend, takes, low, high, loss, used in zip(
+                self.reason.tolist(), *known, strict=True
+            )
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -398,4 +416,4 @@ def _sum(values: list[float | None]) -> float | None:
 
 
 def _known(value: float) -> float | None:
-    return None if np.isnan(value) else round(float(value), 3)
+    return None if isnan(value) else round(value, 3)

@@ -709,8 +709,15 @@ STATUS_OF_RULE: Int8 = np.array([STATUS_BY_RULE[rule] for rule in Rule], np.int8
 
 def row_of(rules: RuleSet, rule: Rule) -> RuleRow:
     """The row of a rule; one of the other table where this one does not have it."""
-    tables = (*TABLES[rules], *LAGWATCH, *BURROW)
-    return next(row for row in tables if row.rule is rule)
+    return _ROW_OF[rules, rule]
+
+
+# read backwards: of two rows of a rule the first one counts
+_ROW_OF: Final = {
+    (rules, row.rule): row
+    for rules, table in TABLES.items()
+    for row in reversed((*table, *LAGWATCH, *BURROW))
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

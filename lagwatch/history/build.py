@@ -12,7 +12,6 @@ from lagwatch.clock import Clock
 from lagwatch.config.history import HistorySettings
 from lagwatch.core.record import Kind, Records
 from lagwatch.core.snapshot import ClusterSnapshot
-from lagwatch.core.window import Windows
 from lagwatch.errors import HistoryError
 from lagwatch.history.changes import as_events, as_rows
 from lagwatch.history.drivers.registry import open_store
@@ -85,13 +84,11 @@ class History:
         writer.start()
         recorder.start()
 
-    def offer(
-        self, snapshot: ClusterSnapshot, windows: Windows, rebalances: Mapping[str, int] | None
-    ) -> None:
+    def offer(self, snapshot: ClusterSnapshot, rebalances: Mapping[str, int] | None) -> None:
         """Call after every round of judgement, in the thread that writes the windows."""
         self.start()
         if self._recorder is not None:
-            self._recorder.offer(snapshot, windows, rebalances)
+            self._recorder.offer(snapshot, rebalances)
 
     def pause(self, cluster: str, at_ms: int, reason: str) -> None:
         """Call instead of `offer` for a round whose data are stale."""

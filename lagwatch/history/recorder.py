@@ -13,15 +13,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-import numpy as np
 import structlog
 
 from lagwatch.clock import Clock
-from lagwatch.core.model import UNKNOWN
 from lagwatch.core.record import Capture, EventName, Insight, Kind, Records, from_rows
 from lagwatch.core.record.build import floor_ms
 from lagwatch.core.snapshot import ClusterSnapshot
-from lagwatch.core.window import Windows
 from lagwatch.errors import HistoryError
 from lagwatch.history.changes import changed_status, changes, differ, event
 from lagwatch.history.insights import Explain, insights
@@ -32,28 +29,6 @@ from lagwatch.history.thinning import Thinner
 from lagwatch.memory import give_back
 
 _NOTHING_FOUND: Final[Mapping[str, Insight]] = {}
-
-
-def capture(
-    snapshot: ClusterSnapshot,
-    windows: Windows,
-    rebalances: Mapping[str, int] | None,
-    found: Mapping[str, Insight] = _NOTHING_FOUND,
-) -> Capture:
-    """The snapshot with the newest commit of each of its rows, and what is known of its groups.
-
-    Must be called where the windows are written, right after the snapshot was taken.
-    """
-    rows = snapshot.rows.window
-    newest = windows.newest[rows]
-    known = newest >= 0
-    return Capture(
-        snapshot=snapshot,
-        committed_offset=np.where(known, windows.offset[newest, rows], UNKNOWN),
-        commit_ms=np.where(known, windows.commit_ms[newest, rows], UNKNOWN),
-        rebalances=None if rebalances is None else dict(rebalances),
-        insights=found,
-    )
 
 
 FULL: Final = "the spool is full, so the oldest samples are dropped"
@@ -157,9 +132,7 @@ class Recorder:
 
     # the side of the live state
 
-    def offer(
-        self, snapshot: ClusterSnapshot, windows: Windows, rebalances: Mapping[str, int] | None
-    ) -> None:
+    def offer(self, snapshot: ClusterSnapshot, rebalances: Mapping[str, int] | None) -> None:
         """Record this snapshot if it is time, or if something changed. Never waits.
 
         A snapshot of stale data is passed over; `pause` says why.
@@ -179,7 +152,11 @@ class Recorder:
             return
         old = None if before is None else before.snapshot
         found = self._insights(snapshot, None if due else changed_status(old, snapshot))
-        now = capture(snapshot, windows, rebalances, found)
+        now = Capture(
+            snapshot=snapshot,
+            rebalances=None if rebalances is None else dict(rebalances),
+            insights=found,
+        )
         self._offered[cluster] = now
         if due:
             self._rounds[cluster] = round_ms

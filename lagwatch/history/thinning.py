@@ -13,7 +13,6 @@ From time to time a group is written in full. Reading it back (`lagwatch.history
 import zlib
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,19 +22,15 @@ from lagwatch.core.record import (
     Capture,
     Records,
     SampleReason,
-    Text,
-    Values,
     group_samples,
     samples,
 )
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.history.match import group_of_rows, group_positions, positions, same_rows
+from lagwatch.history.unchanged import unchanged
 
 Int64 = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-
-_MOMENT: Final = frozenset({"at_ms", "observed_ms", "log_end_ms", "time_lag_at_ms", "reason"})
-"""Columns that differ in every sample and say nothing about the partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +45,14 @@ class Round:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Last:
-    """The round before, with what its rows say about partitions."""
+    """The round before."""
 
-    snapshot: ClusterSnapshot
+    capture: Capture
     at_ms: int
-    rows: Records
+
+    @property
+    def snapshot(self) -> ClusterSnapshot:
+        return self.capture.snapshot
 
 
 class Thinner:
@@ -79,10 +77,11 @@ class Thinner:
     def round(self, capture: Capture, *, at_ms: int) -> Round:
         """The rows to write at `at_ms`. Takes them as written: `reset` when they were not."""
         snapshot = capture.snapshot
-        every = np.arange(snapshot.rows.partition.size)
-        rows = samples(capture, every, at_ms=at_ms, reason=SampleReason.INTERVAL)
         group = group_of_rows(snapshot)
-        left_out = self._unchanged(snapshot, rows) & ~self._whole(snapshot)[group]
+        left_out = self._unchanged(capture) & ~self._whole(snapshot)[group]
+        rows = samples(
+            capture, np.flatnonzero(~left_out), at_ms=at_ms, reason=SampleReason.INTERVAL
+        )
         self._number += 1
         count = np.bincount(group[left_out], minlength=len(snapshot.groups))
         groups = group_samples(
@@ -94,25 +93,19 @@ class Thinner:
             unchanged=count,
             previous_ms=self._links(snapshot),
         )
-        compared = rows.select([name for name in rows.columns if name not in _MOMENT])
-        self._last = _Last(snapshot=snapshot, at_ms=at_ms, rows=compared)
+        self._last = _Last(capture=capture, at_ms=at_ms)
         self._whole_next.clear()
         return Round(
-            samples=rows.take(~left_out) if left_out.any() else rows,
+            samples=rows,
             groups=groups,
             unchanged=int(np.count_nonzero(left_out)),
         )
 
-    def _unchanged(self, snapshot: ClusterSnapshot, rows: Records) -> Bools:
+    def _unchanged(self, capture: Capture) -> Bools:
         last = self._last
-        if last is None or self._full_every <= 1 or last.rows.size == 0:
-            return np.zeros(rows.size, np.bool_)
-        place = positions(last.snapshot, snapshot)
-        same: Bools = place >= 0
-        for name, values in rows.columns.items():
-            if name not in _MOMENT:
-                same &= _equal(values, last.rows.columns[name], place)
-        return same
+        if last is None or self._full_every <= 1:
+            return np.zeros(capture.snapshot.rows.partition.size, np.bool_)
+        return unchanged(last.capture, capture)
 
     def _whole(self, snapshot: ClusterSnapshot) -> Bools:
         """Groups to be written whole: in turn, and those that lost or gained rows."""
@@ -141,27 +134,3 @@ class Thinner:
         if last is None:
             return np.full(len(snapshot.groups), UNKNOWN, np.int64)
         return np.where(group_positions(last.snapshot, snapshot) >= 0, last.at_ms, UNKNOWN)
-
-
-def _equal(values: Values, before: Values, place: Int64) -> Bools:
-    """Mask of values equal to those before. Unknown equals unknown."""
-    if isinstance(values, Text):
-        return _equal_words(values, before, place) if isinstance(before, Text) else place < 0
-    if isinstance(before, Text):
-        return place < 0
-    old = before[place]
-    same: Bools = np.equal(values, old)
-    if values.dtype.kind == "f":
-        same |= np.isnan(values) & np.isnan(old)
-    return same
-
-
-def _equal_words(values: Text, before: Text, place: Int64) -> Bools:
-    if values.words == before.words:
-        same: Bools = np.equal(values.codes, before.codes[place])
-        return same
-    number = {word: index for index, word in enumerate(values.words)}
-    nowhere = len(values.words)
-    table = np.array([*(number.get(word, nowhere) for word in before.words), UNKNOWN], np.int64)
-    moved: Bools = np.equal(values.codes, table[before.codes[place]])
-    return moved

@@ -80,7 +80,7 @@ def recording(folder: Path) -> Figure:
         at_ms = EpochMs(START_MS + number * INTERVAL_MS)
         moved = replace(snapshot, at_ms=at_ms, data_ms=at_ms)
         started_s = time.process_time()
-        recorder.offer(moved, monitor.windows, monitor.rebalances)
+        recorder.offer(moved, monitor.rebalances)
         recorder.work()
         assert writer.deliver()
         took_s.append(time.process_time() - started_s)

@@ -184,7 +184,7 @@ def test_a_full_spool_says_why_the_store_does_not_take_its_rows(tmp_path: Path, 
 
     def fill() -> bool:
         live.wait(1)
-        history.offer(live.judge(), live.monitor.windows, live.monitor.rebalances)
+        history.offer(live.judge(), live.monitor.rebalances)
         return bool(history.health().dropped.get("spool_full")) and history.health().retries > 0
 
     eventually(fill, "a full spool")

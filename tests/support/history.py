@@ -360,7 +360,7 @@ class Live:
 
     def shown_to(self, recorder: Recorder) -> None:
         """One round, as the service makes it, recorded when this returns."""
-        recorder.offer(self.judge(), self.monitor.windows, self.monitor.rebalances)
+        recorder.offer(self.judge(), self.monitor.rebalances)
         recorder.work()
 
     def _report(self, report: Any) -> None:  # noqa: ANN401

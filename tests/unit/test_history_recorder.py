@@ -10,14 +10,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lagwatch.core.model import EpochMs, PartitionStatus, RuleSet
-from lagwatch.core.record import Kind, Records, Text, concat, from_rows, status_events
+from lagwatch.core.record import (
+    Capture,
+    Kind,
+    Records,
+    SampleReason,
+    Text,
+    concat,
+    from_rows,
+    samples,
+    status_events,
+)
 from lagwatch.core.record.records import plain_values
 from lagwatch.errors import HistoryError
 from lagwatch.history.changes import as_events
 from lagwatch.history.grid import expand
 from lagwatch.history.match import group_of_rows
-from lagwatch.history.recorder import Recorder, RecorderSettings, capture
+from lagwatch.history.recorder import Recorder, RecorderSettings
 from lagwatch.history.spool import Spool
+from lagwatch.history.unchanged import unchanged
 from lagwatch.ports.queries import Loss
 from tests.support.history import NOON_MS, Live, SetClock, in_order
 
@@ -299,7 +310,7 @@ def test_captures_that_pile_up_are_dropped_oldest_first_and_counted(
     recording = recorder(spool)
     for _ in range(10):
         live.wait(30)
-        recording.offer(live.judge(), live.monitor.windows, live.monitor.rebalances)
+        recording.offer(live.judge(), live.monitor.rebalances)
 
     recording.work()
 
@@ -341,6 +352,42 @@ def test_what_was_left_out_can_be_put_back(tmp_path_factory, operations, full_ev
     for group in ("g0", "g1", "g2"):
         assert _put_back(thinned, group) == _put_back(whole, group), group
     assert len(thinned.rows(Kind.SAMPLES)) <= len(whole.rows(Kind.SAMPLES))
+
+
+SAYS_WHEN = {"at_ms", "observed_ms", "log_end_ms", "time_lag_at_ms", "reason"}
+
+
+@settings(max_examples=60, deadline=None)
+@given(OPERATIONS, st.data())
+def test_rows_are_unchanged_whose_samples_say_the_same(operations, data) -> None:
+    live = Live()
+    live.topics(orders=3)
+    live.wait(1)
+    captures = []
+    for operation, *values in operations:
+        _perform(live, (), operation, values)
+        captures.append(Capture(snapshot=live.judge(), rebalances={}))
+    captures.append(Capture(snapshot=live.judge(), rebalances={}))
+    first, second = sorted(data.draw(st.integers(0, len(operations))) for _ in range(2))
+    before, after = captures[first], captures[second]
+
+    same = unchanged(before, after)
+
+    known = {_place(row): _says(row) for row in _samples(before)}
+    assert same.tolist() == [_says(row) == known.get(_place(row)) for row in _samples(after)]
+
+
+def _samples(taken: Capture) -> list[dict]:
+    every = np.arange(taken.snapshot.rows.lag.size)
+    return list(samples(taken, every, at_ms=NOON_MS, reason=SampleReason.INTERVAL).rows())
+
+
+def _place(row: dict) -> tuple:
+    return row["group"], row["topic"], row["partition"]
+
+
+def _says(row: dict) -> dict:
+    return {name: value for name, value in row.items() if name not in SAYS_WHEN}
 
 
 def test_a_lost_segment_leaves_a_gap_and_never_a_wrong_value(live: Live, spool: Kept) -> None:
@@ -512,7 +559,7 @@ def _said(spool: Kept) -> list[tuple[str, str | None]]:
 def test_events_made_as_columns_are_the_rows_that_they_stand_for(lagging: Live) -> None:
     snapshot = lagging.judge()
     rows = np.arange(snapshot.rows.status.size)
-    taken = capture(snapshot, lagging.monitor.windows, {})
+    taken = Capture(snapshot=snapshot, rebalances={})
 
     made = status_events(taken, rows, np.full(rows.size, PartitionStatus.WARN, np.int8))
 

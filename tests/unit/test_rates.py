@@ -178,7 +178,7 @@ def _outlook(
         log_end=np.array([committed + max(lag, 0)]),
         past=no_lags(1) if past is None else past,
     )
-    return found[0]
+    return found.every()[0]
 
 
 def test_a_group_behind_an_open_transaction_has_not_caught_up() -> None:

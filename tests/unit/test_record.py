@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from lagwatch.core.record import (
     BY_WORST,
     KINDS,
+    Capture,
     Kind,
     Records,
     SampleReason,
@@ -21,7 +22,6 @@ from lagwatch.core.record import (
     schema,
 )
 from lagwatch.core.record import samples as live_samples
-from lagwatch.history.recorder import capture
 from tests.support.history import NOON_MS, Live, group_sample, sample, samples
 
 NAMES = st.text(min_size=0, max_size=8)
@@ -156,7 +156,7 @@ def test_live_samples_say_what_the_snapshot_says() -> None:
     live.commit(("billing", "orders", 0, 60), ("billing", "orders", 1, 100))
     live.wait(1)
     snapshot = live.judge()
-    taken = capture(snapshot, live.monitor.windows, {})
+    taken = Capture(snapshot=snapshot, rebalances={})
 
     rows = list(
         live_samples(taken, np.arange(2), at_ms=NOON_MS, reason=SampleReason.INTERVAL).rows()

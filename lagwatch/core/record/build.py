@@ -47,12 +47,9 @@ class Insight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capture:
-    """A snapshot with copies of the live columns that rows need; immutable."""
+    """A snapshot, and what is known of its groups; immutable."""
 
     snapshot: ClusterSnapshot
-    committed_offset: Int64
-    """By row of the snapshot."""
-    commit_ms: Int64
     rebalances: Mapping[str, int] | None
     """Rebalances of each group, counted since the service started; None: not counted."""
     insights: Mapping[str, Insight] = field(default_factory=dict)
@@ -81,8 +78,8 @@ def samples(capture: Capture, rows: Index, *, at_ms: int, reason: SampleReason) 
             "partition": columns.partition[rows],
             "at_ms": _same(at_ms, rows.size),
             "observed_ms": _same(snapshot.at_ms, rows.size),
-            "committed_offset": capture.committed_offset[rows],
-            "commit_ms": capture.commit_ms[rows],
+            "committed_offset": columns.committed[rows],
+            "commit_ms": columns.commit_ms[rows],
             "log_end_offset": _at(topics.log_end, at),
             "log_end_ms": _at(topics.read_ms, at),
             "topic_id": _topic_ids(snapshot).take(columns.topic[rows]),

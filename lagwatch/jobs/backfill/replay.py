@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN, EpochMs
-from lagwatch.core.record import Text
-from lagwatch.history.recorder import capture
+from lagwatch.core.record import Capture, Text
 from lagwatch.jobs.backfill.recording import Methods, Part, Recording
 from lagwatch.jobs.backfill.rows import (
     CommitRows,
@@ -251,7 +250,7 @@ class Replay:
             self.stale += 1
             self._recording.skipped()
             return
-        taken = capture(snapshot, self._monitor.windows, None)
+        taken = Capture(snapshot=snapshot, rebalances=None)
         yield from self._recording.round(taken, self._topics.known_by, at_ms=int(now_ms))
 
 

@@ -75,7 +75,7 @@ def replayed(moment: Moment) -> Replay | None:
         log_start=at,
         log_end=moment.ends[-1:],
         past=moment.past,
-    )[0]
+    ).every()[0]
     if found.catch_up_reason is not CatchUpReason.CATCHING_UP:
         return None
     if found.catch_up_s is None or found.catch_up_low_s is None:
