@@ -6,6 +6,7 @@ the times that brokers have for offsets (`OffsetTimes`), and where there are non
 stored history (`StoredTimes`).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -43,6 +44,8 @@ _BEHIND: Final = np.isin(
 )
 """Age of the oldest unread messages, by the log end history."""
 _NEVER: Final = np.iinfo(np.int64).max
+_ROWS_AT_ONCE: Final = 32_768
+"""What is held in between fits the cache, and needs no new memory for each part."""
 NOTHING_UNREAD: Final = -2
 """In `Waits.since_ms`: the row has read everything."""
 
@@ -92,6 +95,17 @@ class TimesOfRows:
 
     def __call__(self, rows: slice) -> RowTimes:
         """The time lags of a range of rows."""
+        start, stop, _ = rows.indices(self.window.size)
+        if stop - start <= _ROWS_AT_ONCE:
+            return self._of(slice(start, stop))
+        found = RowTimes(*(np.empty(stop - start, each) for each in (np.int64, np.int8, float)))
+        for first in range(start, stop, _ROWS_AT_ONCE):
+            part = slice(first, min(first + _ROWS_AT_ONCE, stop))
+            for column, values in zip(found, self._of(part), strict=True):
+                column[part.start - start : part.stop - start] = values
+        return found
+
+    def _of(self, rows: slice) -> RowTimes:
         every = self.waits
         waits = Waits(
             every.since_ms[rows], every.reason[rows], every.after_ms[rows], every.before_ms[rows]
@@ -142,12 +156,29 @@ class TimesOfGroups:
         if start >= stop:
             none = np.zeros(0, np.int64)
             return GroupTimes(none, none.astype(np.int8), none.astype(np.float64), none)
+        every = self.rows.every_time if (start, stop) == (0, self.first.size - 1) else None
+        parts = [self._of(part, every) for part in self._parts(start, stop)]
+        return (
+            parts[0]
+            if len(parts) == 1
+            else GroupTimes(*map(np.concatenate, zip(*parts, strict=True)))
+        )
+
+    def _parts(self, start: int, stop: int) -> Iterator[slice]:
+        """The groups in parts of not too many rows."""
+        while start < stop:
+            most = self.first[start] + _ROWS_AT_ONCE
+            end = int(np.searchsorted(self.first, most, side="right")) - 1
+            end = min(max(end, start + 1), stop)
+            yield slice(start, end)
+            start = end
+
+    def _of(self, groups: slice, every: RowTimes | None) -> GroupTimes:
+        start, stop = groups.start, groups.stop
         head, sizes = self.first[start], np.diff(self.first[start : stop + 1])
         part = slice(int(head), int(self.first[stop]))
-        whole = part == slice(0, self.rows.rule.size)
-        times = self.rows.every_time if whole else self.rows.times(part)
         found = of_groups(
-            times,
+            self.rows.times(part) if every is None else every.part(part),
             self.rows.rule[part],
             self.rows.commits[part],
             heads=self.first[start:stop] - head,

@@ -8,9 +8,10 @@ samples, which are counted, never a round.
 import hashlib
 import threading
 from collections import Counter, deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Final, Protocol
 
 import structlog
@@ -304,15 +305,16 @@ class Recorder:
         snapshot = job.capture.snapshot
         state = self._cluster(snapshot.cluster)
         self._end_gaps(state, job)
-        records = [*events_of_pauses(state.gaps), *self._changes(state, job)]
-        unchanged = 0
+        found = [*events_of_pauses(state.gaps), *self._changes(state, job)]
+        records: Iterable[Records] = (part for part in found if part.size)
+        rows, unchanged = sum(part.size for part in found), 0
         if job.round_ms is not None:
             taken = state.thinner.round(job.capture, at_ms=job.round_ms)
-            records += [taken.samples, taken.groups]
-            unchanged = taken.unchanged
-        records = [part for part in records if part.size]
+            groups = [taken.groups] if taken.groups.size else []
+            records = chain(records, taken.parts(), groups)
+            rows, unchanged = rows + taken.rows, taken.unchanged
         series = state.series if job.round_ms is not None else ""
-        if records and not self._append(records, series=series):
+        if rows and not self._append(records, rows, series=series):
             state.thinner.reset()
             return
         if state.gaps:
@@ -356,8 +358,7 @@ class Recorder:
         row = event(snapshot.cluster, snapshot.at_ms, EventName.RECORDING, after=word)
         return from_rows(Kind.EVENTS, [row])
 
-    def _append(self, records: list[Records], *, series: str) -> bool:
-        rows = sum(part.size for part in records)
+    def _append(self, records: Iterable[Records], rows: int, *, series: str) -> bool:
         try:
             dropped = self._spool.append(records, series=series)
         except HistoryError as error:
@@ -389,7 +390,7 @@ class Recorder:
                 row = event(
                     snapshot.cluster, self._clock.now_ms(), EventName.RECORDING, after="stopped"
                 )
-                self._append([from_rows(Kind.EVENTS, [row])], series="")
+                self._append([from_rows(Kind.EVENTS, [row])], 1, series="")
 
 
 def _stopped() -> HistoryError:

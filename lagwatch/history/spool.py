@@ -132,16 +132,16 @@ class Spool:
         """Instant of the last round of a series, delivered or not; None when there was none."""
         return self._rounds.get(series)
 
-    def append(self, records: Sequence[Records], *, series: str = "") -> int:
+    def append(self, records: Iterable[Records], *, series: str = "") -> int:
         """Store these rows; returns how many older ones were dropped to make room.
 
-        `series` (letters and digits) says that they are a round, whose instant is their first.
+        Parts are taken one by one, each once: they may be made as they are taken. `series` (letters and digits) says that they are a round, whose instant is their first.
 
         Raises:
             HistoryError: they are not kept: `disk_full`, `io`, or `rejected` when they are larger
                 than the whole spool.
         """
-        data = _encoded(records)
+        data, rows, first_ms = _encoded(records)
         if len(data) > self._max_bytes:
             raise HistoryError(
                 store=_NAME,
@@ -154,8 +154,8 @@ class Spool:
             dropped = self._make_room(len(data))
             segment = Segment(
                 number=self._next,
-                rows=sum(part.size for part in records),
-                first_ms=min((int(part.at_ms().min()) for part in records if part.size), default=0),
+                rows=rows,
+                first_ms=first_ms,
                 series=series,
                 size_bytes=len(data),
             )
@@ -397,13 +397,20 @@ def _segment(entry: os.DirEntry[str]) -> Segment | None:
     )
 
 
-def _encoded(records: Iterable[Records]) -> bytes:
-    parts = []
+def _encoded(records: Iterable[Records]) -> tuple[bytes, int, int]:
+    """The content of a segment, its rows, and the instant of the first one."""
+    parts, rows, instants = [b""], 0, []
     for part in records:
         stream = to_stream(part)
         parts += [_PART.pack(KINDS.index(part.kind), len(stream)), stream]
-    payload = b"".join(parts)
-    return _HEAD.pack(_MAGIC, zlib.crc32(payload), len(payload)) + payload
+        rows += part.size
+        if part.size:
+            instants.append(int(part.at_ms().min()))
+    checksum = 0
+    for each in parts:
+        checksum = zlib.crc32(each, checksum)
+    parts[0] = _HEAD.pack(_MAGIC, checksum, sum(map(len, parts)))
+    return b"".join(parts), rows, min(instants, default=0)
 
 
 def _decoded(data: bytes) -> list[Records]:

@@ -11,8 +11,9 @@ From time to time a group is written in full. Reading it back (`lagwatch.history
 """
 
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,15 +33,40 @@ from lagwatch.history.unchanged import unchanged
 Int64 = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+_ROWS_AT_ONCE: Final = 32_768
+"""Columns of so many rows are small enough for the C library to use their memory again; what is
+larger comes from the system, and each of its pages costs more than what is written to it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
     """The rows of one regular round."""
 
-    samples: Records
+    capture: Capture
+    at_ms: int
+    written: NDArray[np.intp]
+    """Rows of the snapshot of which there are samples, rising."""
     groups: Records
     unchanged: int
     """Rows left out."""
+
+    @property
+    def rows(self) -> int:
+        """Samples of partitions and of groups."""
+        return int(self.written.size) + self.groups.size
+
+    @property
+    def samples(self) -> Records:
+        """All samples of partitions."""
+        return self._samples(self.written)
+
+    def parts(self) -> Iterator[Records]:
+        """The same in parts, each made when it is taken, so that little memory is needed."""
+        for first in range(0, self.written.size, _ROWS_AT_ONCE):
+            yield self._samples(self.written[first : first + _ROWS_AT_ONCE])
+
+    def _samples(self, rows: NDArray[np.intp]) -> Records:
+        return samples(self.capture, rows, at_ms=self.at_ms, reason=SampleReason.INTERVAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +105,6 @@ class Thinner:
         snapshot = capture.snapshot
         group = group_of_rows(snapshot)
         left_out = self._unchanged(capture) & ~self._whole(snapshot)[group]
-        rows = samples(
-            capture, np.flatnonzero(~left_out), at_ms=at_ms, reason=SampleReason.INTERVAL
-        )
         self._number += 1
         count = np.bincount(group[left_out], minlength=len(snapshot.groups))
         groups = group_samples(
@@ -96,7 +119,9 @@ class Thinner:
         self._last = _Last(capture=capture, at_ms=at_ms)
         self._whole_next.clear()
         return Round(
-            samples=rows,
+            capture=capture,
+            at_ms=at_ms,
+            written=np.flatnonzero(~left_out),
             groups=groups,
             unchanged=int(np.count_nonzero(left_out)),
         )

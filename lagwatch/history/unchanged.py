@@ -35,7 +35,7 @@ def unchanged(before: Capture, after: Capture) -> Bools:
     for name in _OF_ROWS:
         _demand_equal(same, getattr(old.rows, name), getattr(new.rows, name), place)
     for name in _OF_PARTITIONS:
-        _demand_equal(same, _by_row(old, name), _by_row(new, name), place)
+        _demand_equal_partitions(same, old, new, name, place)
     known, ids = _topic_ids(old, new)
     if known != ids or old.topic_names != new.topic_names:
         number = {word: code for code, word in enumerate({*known, *ids})}
@@ -57,6 +57,17 @@ def _demand_equal(
         same &= before[place] == after
     elif before is not after:
         same &= before == after
+
+
+def _demand_equal_partitions(
+    same: Bools, old: ClusterSnapshot, new: ClusterSnapshot, name: str, place: Int64 | None
+) -> None:
+    """The same for a column of topic-partitions."""
+    before, after = getattr(old.topics, name), getattr(new.topics, name)
+    if old.rows.at is not new.rows.at or before.size != after.size:
+        _demand_equal(same, _by_row(old, name), _by_row(new, name), place)
+    elif (moved := before != after).any():
+        same &= ~np.append(moved, False)[new.rows.at]
 
 
 def _by_row(snapshot: ClusterSnapshot, name: str) -> Int64:

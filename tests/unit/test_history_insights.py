@@ -41,6 +41,7 @@ class Kept(Spool):
         self.records: list[Records] = []
 
     def append(self, records, *, series="") -> int:
+        records = list(records)
         self.records += records
         return super().append(records, series=series)
 

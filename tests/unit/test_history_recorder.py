@@ -46,6 +46,7 @@ class Kept(Spool):
     def append(self, records, *, series="") -> int:
         if self.fails:
             raise self.fails
+        records = list(records)
         self.records += records
         return super().append(records, series=series)
 

@@ -1,6 +1,6 @@
 """From one snapshot to history rows, all at once."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -66,14 +66,18 @@ def samples(capture: Capture, rows: Index, *, at_ms: int, reason: SampleReason) 
     snapshot = capture.snapshot
     columns, topics = snapshot.rows, snapshot.topics
     group = np.searchsorted(snapshot.group.first, rows, side="right") - 1
+    # a part of a round is of a few neighbouring groups
+    first = int(group.min(initial=len(snapshot.groups)))
+    names = snapshot.groups[first : int(group.max(initial=UNKNOWN)) + 1]
+    own_group = group - first
     at = columns.at[rows]
-    owner, client_id = _owners(snapshot, group, rows)
+    owner, client_id = _owners(snapshot, names, own_group, rows)
     return _records(
         Kind.SAMPLES,
         rows.size,
         {
             "cluster": Text.same(snapshot.cluster, rows.size),
-            "group": Text(group.astype(np.int32), snapshot.groups),
+            "group": Text(own_group.astype(np.int32), names),
             "topic": Text(columns.topic[rows], snapshot.topic_names),
             "partition": columns.partition[rows],
             "at_ms": _same(at_ms, rows.size),
@@ -92,7 +96,7 @@ def samples(capture: Capture, rows: Index, *, at_ms: int, reason: SampleReason) 
             "rule": Text(columns.rule[rows].astype(np.int32), _RULES),
             "complete": columns.commits[rows] / snapshot.intervals,
             "group_status": Text(_GROUP_CODE[snapshot.group.status[group]], _GROUP_WORDS),
-            "group_state": _states(snapshot).take(group),
+            "group_state": _states(snapshot, names).take(own_group),
             "owner": owner,
             "client_id": client_id,
             "reason": Text.same(reason, rows.size),
@@ -134,7 +138,7 @@ def group_samples(
             "observed_ms": _same(snapshot.at_ms, size),
             "status": Text(_GROUP_CODE[columns.status[groups]], _GROUP_WORDS),
             "rule": Text(np.append(rows.rule, UNKNOWN)[worst].astype(np.int32), _RULES),
-            "state": _states(snapshot).take(groups),
+            "state": _states(snapshot, snapshot.groups).take(groups),
             "complete": columns.complete[groups].astype(np.float64),
             "total_lag": np.where(
                 columns.max_lag_row[groups] >= 0, columns.total_lag[groups], UNKNOWN
@@ -251,9 +255,14 @@ def _topic_ids(snapshot: ClusterSnapshot) -> Text:
     return Text.of(None if place is None else topics.ids[place] or None for place in places)
 
 
-def _owners(snapshot: ClusterSnapshot, group: Index, rows: Index) -> tuple[Text, Text]:
-    """Host and client id of the member that holds each row's partition."""
-    held = [snapshot.owners.get(name, _NO_MEMBERS) for name in snapshot.groups]
+def _owners(
+    snapshot: ClusterSnapshot, groups: Sequence[str], group: Index, rows: Index
+) -> tuple[Text, Text]:
+    """Host and client id of the member that holds each row's partition.
+
+    `group` is each row's place in `groups`.
+    """
+    held = [snapshot.owners.get(name, _NO_MEMBERS) for name in groups]
     names = snapshot.topic_names
     number: dict[int, int] = {}
     members: list[Member] = []
@@ -283,9 +292,9 @@ def _owners(snapshot: ClusterSnapshot, group: Index, rows: Index) -> tuple[Text,
 _NO_MEMBERS: Final[Mapping[tuple[str, int], Member]] = {}
 
 
-def _states(snapshot: ClusterSnapshot) -> Text:
-    """Kafka's word for the state of every group; unknown where it could not be described."""
-    infos = map(snapshot.info.get, snapshot.groups)
+def _states(snapshot: ClusterSnapshot, groups: Sequence[str]) -> Text:
+    """Kafka's word for the state of each group; unknown where it could not be described."""
+    infos = map(snapshot.info.get, groups)
     return Text.of(info.state if info is not None else None for info in infos)
 
 
