@@ -22,7 +22,7 @@ COMPILE     := $(BIN)/uv pip compile --quiet --upgrade --universal --python-vers
 	--generate-hashes --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: help install jars demo test unit check format docs pictures bench lock clean
+.PHONY: help install jars demo test unit check format docs pictures bench sbom audit lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -61,6 +61,15 @@ pictures: install  ## make the pictures of the manual anew, from the demo: ten m
 
 bench: install  ## measure speed and memory against their targets [ONLY=name,name]
 	$(BIN)/python tests/bench/run.py $(ONLY)
+
+sbom: $(STAMPS)/project  ## bill of materials (CycloneDX) of this version, for a release: dist/lagwatch.cdx.json
+	@mkdir -p dist
+	$(BIN)/python deploy/sbom.py > dist/lagwatch.cdx.json
+
+audit: | $(BIN)/python  ## known faults of the locked packages, by PyPI's advisories: needs pypi.org
+	$(BIN)/python -m venv $(VENV)/audit
+	$(VENV)/audit/bin/python -m pip install --disable-pip-version-check --quiet pip-audit
+	$(VENV)/audit/bin/pip-audit --requirement requirements.lock --require-hashes --disable-pip
 
 lock: $(STAMPS)/project  ## choose the newest versions pyproject.toml allows and lock them
 	$(PIP_INSTALL) --quiet uv
