@@ -45,9 +45,12 @@ class Explain(Protocol):
     """Looks for causes and forecasts; called in the thread that writes the windows."""
 
     def __call__(
-        self, snapshot: ClusterSnapshot, only: Collection[str] | None, /
+        self, snapshot: ClusterSnapshot, only: Collection[str] | None, known: Collection[str], /
     ) -> Iterable[ExplainedGroup]:
-        """Groups in trouble, of these groups or of all. Must take no longer than a round may."""
+        """Groups in trouble, of these groups or of all, but for those that are `known`.
+
+        Must take no longer than a round may.
+        """
         ...
 
 

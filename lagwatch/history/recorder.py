@@ -27,6 +27,7 @@ from lagwatch.history.pauses import Pause, Pauses, ended
 from lagwatch.history.pauses import events as events_of_pauses
 from lagwatch.history.spool import Spool
 from lagwatch.history.thinning import Thinner
+from lagwatch.history.unchanged import resting_groups
 from lagwatch.memory import give_back
 
 _NOTHING_FOUND: Final[Mapping[str, Insight]] = {}
@@ -70,6 +71,14 @@ class _Handed:
 
     records: Records
     kept: Future[None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Explained:
+    """What was found out about a group in trouble."""
+
+    at_ms: int
+    insight: Insight
 
 
 @dataclass(slots=True)
@@ -116,6 +125,8 @@ class Recorder:
         self.problem = ""
         """The present problem; "" when there is none."""
         self._offered: dict[str, Capture] = {}
+        self._explained: dict[str, dict[str, _Explained]] = {}
+        """By cluster and group, as of what was last offered."""
         self._rounds: dict[str, int] = {}
         self._clusters: dict[str, _Cluster] = {}
         self._gaps = Pauses(spool)
@@ -152,7 +163,7 @@ class Recorder:
         if not news:
             return
         old = None if before is None else before.snapshot
-        found = self._insights(snapshot, None if due else changed_status(old, snapshot))
+        found = self._insights(old, snapshot, None if due else changed_status(old, snapshot))
         now = Capture(
             snapshot=snapshot,
             rebalances=None if rebalances is None else dict(rebalances),
@@ -164,12 +175,29 @@ class Recorder:
         self._enqueue(_Job(capture=now, round_ms=round_ms if due else None, gaps=gaps))
 
     def _insights(
-        self, snapshot: ClusterSnapshot, only: Collection[str] | None
+        self, old: ClusterSnapshot | None, new: ClusterSnapshot, only: Collection[str] | None
     ) -> Mapping[str, Insight]:
-        """Causes and forecasts, here and not in the thread: they come from the live windows."""
-        if self._explain is None or (only is not None and not only):
+        """Causes and forecasts, here and not in the thread: they come from the live windows.
+
+        Those of a group that rests stay for as long as rows of unchanged partitions do.
+        """
+        if self._explain is None:
             return _NOTHING_FOUND
-        return insights(snapshot, self._explain(snapshot, only))
+        resting = frozenset[str]() if old is None else resting_groups(old, new)
+        since_ms = new.at_ms - self._settings.full_every * self._settings.interval_ms
+        stale = new.stale_groups()
+        known = {
+            group: entry
+            for group, entry in self._explained.get(new.cluster, {}).items()
+            if group in resting and entry.at_ms > since_ms and not stale[new.group_index[group]]
+        }
+        if only is None or only:
+            found = insights(new, self._explain(new, only, known))
+            known |= {
+                group: _Explained(at_ms=new.at_ms, insight=each) for group, each in found.items()
+            }
+        self._explained[new.cluster] = known
+        return {group: entry.insight for group, entry in known.items()}
 
     def pause(self, cluster: str, at_ms: int, reason: str) -> None:
         """Leave this round out, because its data are stale. Never waits.

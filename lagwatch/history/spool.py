@@ -135,7 +135,8 @@ class Spool:
     def append(self, records: Iterable[Records], *, series: str = "") -> int:
         """Store these rows; returns how many older ones were dropped to make room.
 
-        Parts are taken one by one, each once: they may be made as they are taken. `series` (letters and digits) says that they are a round, whose instant is their first.
+        Parts are taken one by one, each once: they may be made as they are taken. `series`
+        (letters and digits) says that they are a round, whose instant is their first.
 
         Raises:
             HistoryError: they are not kept: `disk_full`, `io`, or `rejected` when they are larger

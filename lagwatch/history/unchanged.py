@@ -19,6 +19,9 @@ _OF_ROWS: Final = (
     "commits",
 )
 _OF_PARTITIONS: Final = ("log_end", "log_start")
+_OF_VERDICTS: Final = (
+    *("committed", "commit_ms", "lag", "readable_lag", "status", "rule", "since_ms", "limit_ms"),
+)
 
 
 def unchanged(before: Capture, after: Capture) -> Bools:
@@ -47,6 +50,25 @@ def unchanged(before: Capture, after: Capture) -> Bools:
         same &= ~np.repeat(changed, np.diff(new.group.first))
     _demand_same_members(same, old, new)
     return same
+
+
+def resting_groups(old: ClusterSnapshot, new: ClusterSnapshot) -> frozenset[str]:
+    """Groups that moved nowhere and are judged as before: causes and forecasts stay the same."""
+    if not old.rows.partition.size:
+        return frozenset()
+    place = None if same_rows(old, new) else positions(old, new)
+    same = np.ones(new.rows.partition.size, np.bool_) if place is None else place >= 0
+    for name in _OF_VERDICTS:
+        _demand_equal(same, getattr(old.rows, name), getattr(new.rows, name), place)
+    for name in _OF_PARTITIONS:
+        _demand_equal_partitions(same, old, new, name, place)
+    rests = ~_changed_groups(old, new)
+    rests &= np.logical_and.reduceat(same, new.group.first[:-1]) if same.size else True
+    return frozenset(
+        group
+        for group in (new.groups[number] for number in np.flatnonzero(rests).tolist())
+        if old.owners.get(group) is new.owners.get(group)
+    )
 
 
 def _demand_equal(

@@ -30,13 +30,17 @@ class GroupExplanation:
 
 
 def explained(
-    queries: Queries, snapshot: ClusterSnapshot, only: Collection[str] | None = None
+    queries: Queries,
+    snapshot: ClusterSnapshot,
+    only: Collection[str] | None = None,
+    known: Collection[str] = (),
 ) -> Iterator[GroupExplanation]:
     """Groups in trouble, those with the greatest lag first, as long as their partitions fit.
 
-    None while the data of the whole cluster are stale. With `only`, no others than these. A group
-    takes about a millisecond, so callers on the event loop let others work in between; groups that
-    have gone meanwhile are left out.
+    None while the data of the whole cluster are stale. With `only`, no others than these; the
+    partitions of those that are `known` count, but they are left out. A group takes about a
+    millisecond, so callers on the event loop let others work in between; groups that have gone
+    meanwhile are left out.
     """
     if snapshot.stale:
         return
@@ -50,6 +54,8 @@ def explained(
         if (size := int(columns.partition_count[number])) > left:
             continue
         left -= size
+        if group in known:
+            continue
         try:
             verdict = queries.verdict(snapshot.cluster, group, show_all=True)
             outlook = queries.outlook(snapshot.cluster, group)

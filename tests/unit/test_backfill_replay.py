@@ -1,6 +1,6 @@
 """The replay of the past: what the live service would have recorded, no more and no less."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -135,9 +135,10 @@ class Watched:
         )
         append = self.spool.append
 
-        def kept(records: Sequence[Records], *, series: str = "") -> int:
-            self.records += records
-            return append(records, series=series)
+        def kept(records: Iterable[Records], *, series: str = "") -> int:
+            taken = list(records)
+            self.records += taken
+            return append(taken, series=series)
 
         # remembers, and spools all the same
         self.spool.append = kept  # type: ignore[method-assign]

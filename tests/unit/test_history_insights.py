@@ -121,11 +121,45 @@ def test_the_event_of_a_change_names_the_cause_in_a_sentence(live, tmp_path) -> 
     assert "holds the partition and has not committed for" in worse[0]["detail"]
 
 
+def test_a_group_in_trouble_that_rests_is_explained_once_for_as_long_as_its_rows_stay(
+    live, tmp_path
+) -> None:
+    asked: list[set[str]] = []
+    queries = SnapshotQueries({"here": live.monitor}, health=lambda: ())
+
+    def explain(snapshot, only, known):
+        asked.append(set(known))
+        return explained(queries, snapshot, only, known)
+
+    spool = Kept(tmp_path / "spool")
+    recorder = Recorder(
+        spool,
+        RecorderSettings(interval_ms=30_000, full_every=4),
+        SetClock(),
+        appended=lambda: None,
+        explain=explain,
+    )
+    run(live, recorder, seconds=1500, quiet_after=300)
+    live.wait(30)
+    live.shown_to(recorder)
+    spool.records.clear()
+    asked.clear()
+
+    for _ in range(12):
+        live.wait(30)
+        live.shown_to(recorder)
+
+    bad = [row for row in spool.rows(Kind.GROUP_SAMPLES) if row["group"] == "quiet"]
+    assert len(bad) == 12
+    assert {row["cause"] for row in bad} == {"not_committing"}
+    assert sorted(map(len, asked)) == 3 * [0] + 9 * [1]
+
+
 def test_a_change_between_rounds_looks_only_at_groups_that_changed(live, tmp_path) -> None:
     asked: list[object] = []
     spool = Kept(tmp_path / "spool")
 
-    def explain(_snapshot, only):
+    def explain(_snapshot, only, _known):
         asked.append(only)
         return ()
 
