@@ -519,6 +519,19 @@ class Pace:
         self._floor[rows] = np.minimum(self._floor[rows], lag.astype(np.float32))
         return now_ms // self.step_ms != self._step
 
+    def judged_by(self) -> Mapping[str, NDArray[np.generic]]:
+        """Copies of the columns that rules look at and that a step may change."""
+        columns = self._columns()
+        return {name: columns[name].copy() for name in _JUDGED_BY}
+
+    def changed_since(self, before: Mapping[str, NDArray[np.generic]]) -> NDArray[np.intp]:
+        """Rows that may be judged otherwise than by these columns; those that rise, by others."""
+        columns = self._columns()
+        changed = self.rising > 0
+        for name, column in before.items():
+            changed |= columns[name] != column
+        return np.flatnonzero(changed)
+
     def follow_rises(self, now_ms: int, *, late: Rows, shown: Rows) -> None:
         """Compare lags with those of the step before; `late` rows have old messages to read.
 
@@ -655,6 +668,10 @@ class Pace:
             self.periods.forget(0, noted=noted)
 
 
+_JUDGED_BY: Final = (
+    *("rising", "rises_s", "may_be_job", "pauses", "pauses_noted", "past", "past_noted"),
+    *("rises", "rises_noted", "periods", "periods_noted"),
+)
 _COLUMNS: Final[Mapping[str, tuple[type[np.generic], float]]] = {
     "moved_ms": (np.int64, UNKNOWN),
     "since_s": (np.uint32, 0),

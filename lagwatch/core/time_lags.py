@@ -98,11 +98,13 @@ class TimesOfRows:
         start, stop, _ = rows.indices(self.window.size)
         if stop - start <= _ROWS_AT_ONCE:
             return self._of(slice(start, stop))
-        found = RowTimes(*(np.empty(stop - start, each) for each in (np.int64, np.int8, float)))
-        for first in range(start, stop, _ROWS_AT_ONCE):
-            part = slice(first, min(first + _ROWS_AT_ONCE, stop))
-            for column, values in zip(found, self._of(part), strict=True):
-                column[part.start - start : part.stop - start] = values
+        size = stop - start
+        found = RowTimes(np.empty(size, np.int64), np.empty(size, np.int8), np.empty(size))
+        for first in range(0, size, _ROWS_AT_ONCE):
+            there = slice(first, min(first + _ROWS_AT_ONCE, size))
+            part = self._of(slice(start + there.start, start + there.stop))
+            found.lag_ms[there], found.reason[there] = part.lag_ms, part.reason
+            found.error_ms[there] = part.error_ms
         return found
 
     def _of(self, rows: slice) -> RowTimes:

@@ -500,10 +500,10 @@ class ClusterMonitor:
         fresh = now_ms - self._live.data_ms <= self.settings.away_after_ms
         if fresh:
             self._live.keep_lags(self.snapshot, now_ms)
-        if fresh and self._live.movements.see_lags(self.snapshot, now_ms, self._evaluation.changed):
-            self.pace.forget_past(held, now_ms)
-            # what is usual was learned or forgotten
-            self._live.whole = True
+            seen_lags = self._live.movements.see_lags(
+                self.snapshot, now_ms, self._evaluation.changed, held=held
+            )
+            self._live.touched.append(seen_lags)
 
     def _around(self, known_ms: EpochMs) -> Around:
         skew_ms = self.skew.corrected_ms

@@ -62,6 +62,8 @@ class Movements:
         """When lags were known last."""
         self._gap_ms = away_after_ms
         """After lags were not known for longer, rises begin anew."""
+        self._stepped = True
+        """Did a step end with the last round?"""
 
     def restore(self, lags_ms: int) -> None:
         """Lags were known last at this instant, by an earlier process.
@@ -132,25 +134,37 @@ class Movements:
         return uninterrupted_ms(since_ms, commit_ms, *absences)
 
     def see_lags(
-        self, snapshot: ClusterSnapshot, now_ms: EpochMs, changed: NDArray[np.intp] | None
-    ) -> bool:
-        """Follow how lags rise and fall; they must be fresh. True once a step.
+        self,
+        snapshot: ClusterSnapshot,
+        now_ms: EpochMs,
+        changed: NDArray[np.intp] | None,
+        *,
+        held: Bools,
+    ) -> NDArray[np.intp]:
+        """Follow how lags rise and fall; they must be fresh.
 
-        `changed`: rows of the snapshot that may differ from the one before; None: all. After a
-        step, all are to be given.
+        Once a step, what is usual is learned and forgotten: returns the stored rows that are to be
+        judged again for it.
+
+        `changed`: rows of the snapshot that may differ from the one before; None: all. `held`:
+        stored rows whose partitions members hold.
         """
         rows = snapshot.rows
         shown = np.flatnonzero(rows.rule == Rule.FALLING_BEHIND)
-        if now_ms - self._lags_ms > self._gap_ms:
+        resumed = now_ms - self._lags_ms > self._gap_ms
+        if resumed:
             self._pace.resume(now_ms, shown=rows.window[shown])
         self._lags_ms, self._gap_ms = now_ms, self._away_after_ms
         away = np.append(self._partitions.away(now_ms), False)
-        some = slice(None) if changed is None else changed
+        # the lowest lag of a step is that of all its rounds: the first one shows all lags
+        some = slice(None) if changed is None or self._stepped else changed
         known = self._known(snapshot, some, away, now_ms)
         stepped = self._pace.see_lags(
             rows.window[some][known], rows.readable_lag[some][known], now_ms
         )
+        self._stepped = stepped
         if stepped:
+            before = self._pace.judged_by()
             known = self._known(snapshot, slice(None), away, now_ms)
             # a bound is not a measurement: the rules do not look at it either
             measured_ms = np.where(_MEASURED[rows.time_lag_reason], rows.time_lag_ms, UNKNOWN)
@@ -158,7 +172,9 @@ class Movements:
             self._pace.follow_rises(
                 now_ms, late=rows.window[known & late], shown=rows.window[shown]
             )
-        return stepped
+            self._pace.forget_past(held, now_ms)
+            return self._pace.changed_since(before)
+        return rows.window.astype(np.intp) if resumed else np.zeros(0, np.intp)
 
     def _known(
         self,

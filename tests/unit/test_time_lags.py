@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lagwatch.core.log_end import LogEndHistory
-from lagwatch.core.model import Rule, TimeLagBound, TimeLagMethod, TimeLagReason
+from lagwatch.core.model import EpochMs, Rule, TimeLagBound, TimeLagMethod, TimeLagReason
 from lagwatch.core.pace import Pace
 from lagwatch.core.rows import (
     Around,
@@ -20,6 +20,7 @@ from lagwatch.core.rows import (
 )
 from lagwatch.core.snapshot import RowTimes
 from lagwatch.core.time_lags import NOTHING_UNREAD, TimesOfRows, Waits, of_groups, shown
+from tests.bench.bench_evaluate import filled
 
 R = TimeLagReason
 
@@ -504,3 +505,20 @@ def test_every_reason_has_a_method_unless_nothing_is_known(reason: TimeLagReason
     nothing = reason in (R.LOG_END_UNKNOWN, R.NEVER_COMMITTED, R.AHEAD_OF_LOG_END)
 
     assert (reason.method is TimeLagMethod.NONE) is nothing
+
+
+@pytest.mark.slow
+def test_time_lags_of_many_rows_are_those_of_their_parts() -> None:
+    monitor, now_ms = filled()
+    snapshot = monitor.judge(EpochMs(now_ms))
+    rows, groups = snapshot.rows, snapshot.group
+    assert rows.lag.size == 100_000
+
+    every = (rows.every_time, groups.every_time)
+
+    for times, whole, step in ((rows.times, every[0], 999), (groups.times, every[1], 7)):
+        parts = [times(slice(first, first + step)) for first in range(0, whole.lag_ms.size, step)]
+        for name, column in whole._asdict().items():
+            joined = np.concatenate([getattr(part, name) for part in parts])
+            assert joined.dtype == column.dtype
+            np.testing.assert_array_equal(joined, column, err_msg=name)
