@@ -28,10 +28,16 @@ class _Place:
 
 
 def _wrong_password(place: _Place) -> str:
+    if place.mechanism == "OAUTHBEARER":
+        return f"the broker refused our token; check sasl.oauthbearer.* under {place.key}.client"
     return (
         f"the broker refused user {place.user!r} with {place.mechanism}; "
         f"check {place.key}.sasl: username, password and mechanism"
     )
+
+
+def _no_token(place: _Place) -> str:
+    return f"the issuer gave us no valid token; check sasl.oauthbearer.* under {place.key}.client"
 
 
 def _untrusted_ca(place: _Place) -> str:
@@ -106,11 +112,13 @@ def _handshake_failed(place: _Place) -> str:
 
 _BY_TEXT: Final[tuple[tuple[str, str, Remedy], ...]] = (
     ("supported mechanisms", "authentication", _no_mechanism),
+    ("failed to acquire sasl oauthbearer token", "authentication", _no_token),
     ("unknown ca", "tls", _no_client_certificate),
     ("certificate verify failed", "tls", _untrusted_ca),
     ("verify that ssl.ca.location", "tls", _untrusted_ca),
     ("certificate could not be verified", "tls", _untrusted_ca),
     ("bad certificate", "tls", _no_client_certificate),
+    ("certificate unknown", "tls", _no_client_certificate),
     ("certificate required", "tls", _no_client_certificate),
     ("alert handshake failure", "tls", _no_client_certificate),
     ("wrong version number", "tls", _not_tls),

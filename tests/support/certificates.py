@@ -36,3 +36,43 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
         )
     )
     return cert_file, key_file
+
+
+def client_certificate(folder: Path, common_name: str) -> tuple[Path, Path, Path]:
+    """(CA, certificate, key) as PEM files: a client certificate and the CA that signed it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{common_name} CA")])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+    authority = (
+        _valid_today(ca_name, ca_key)
+        .issuer_name(ca_name)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(ca_key, hashes.SHA256())
+    )
+    certificate = _valid_today(name, key).issuer_name(ca_name).sign(ca_key, hashes.SHA256())
+    files = folder / "ca.pem", folder / "cert.pem", folder / "key.pem"
+    contents = (
+        authority.public_bytes(serialization.Encoding.PEM),
+        certificate.public_bytes(serialization.Encoding.PEM),
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        ),
+    )
+    for file, content in zip(files, contents, strict=True):
+        file.write_bytes(content)
+    return files
+
+
+def _valid_today(name: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)  # noqa: TID251 TLS has the clock of the machine
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+    )

@@ -26,6 +26,7 @@ CAUSES = Causes("prod", SETTINGS)
         (codes.RESOLVE, "Failed to resolve 'x:1'", "connection", "cannot be resolved"),
         (codes.TLS, "certificate verify failed", "tls", "clusters.prod.tls.ca_file"),
         (codes.TRANSPORT, "ssl alert bad certificate", "tls", "clusters.prod.tls.cert_file"),
+        (codes.TRANSPORT, "tls alert certificate unknown", "tls", "clusters.prod.tls.cert_file"),
         (codes.TRANSPORT, "connecting to a PLAINTEXT broker listener?", "tls", "not speak TLS"),
         (codes.TIMED_OUT, "Local: Timed out", "timeout", "no answer from a:1,b:2"),
         (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, "loading", "coordinator", "asked again"),

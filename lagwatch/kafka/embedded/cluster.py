@@ -4,7 +4,7 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from confluent_kafka.admin._metadata import ClusterMetadata
 from lagwatch.java import find_java
 from lagwatch.kafka.embedded.broker import Broker, Launcher, PortTakenError
 from lagwatch.kafka.embedded.jars import ensure_jars
-from lagwatch.kafka.embedded.ports import answers, free_ports
+from lagwatch.kafka.embedded.ports import LOOPBACK, answers, free_ports
 from lagwatch.kafka.embedded.settings import (
     ClientConfig,
     EmbeddedKafkaError,
@@ -51,6 +51,8 @@ class EmbeddedKafka:
         offsets_partitions: int = 4,
         security: ScramOverTls | None = None,
         data_dir: Path | None = None,
+        listeners: Mapping[str, str] = _NOTHING,
+        advertised: Mapping[str, Sequence[int]] = MappingProxyType({}),
         properties: Mapping[str, str] = _NOTHING,
         start_timeout_s: float = 90.0,
     ) -> None:
@@ -64,6 +66,10 @@ class EmbeddedKafka:
             data_dir: where to keep logs and data, also after `stop`; by default a temporary
                 directory, removed at the end. One that was used before is taken up again, and
                 must be given the same number of brokers.
+            listeners: further listeners for clients: name to security protocol, as `SASL_SSL`;
+                `properties` has their settings.
+            advertised: ports that clients of such a listener are sent to instead, one per broker:
+                of proxies.
             properties: further lines of `server.properties`, which override the defaults.
             start_timeout_s: how long `start` and `start_broker` wait for readiness.
         """
@@ -71,6 +77,8 @@ class EmbeddedKafka:
         self._offsets_partitions = offsets_partitions
         self._security = security
         self._keep = data_dir
+        self._listeners = dict(listeners)
+        self._advertised = dict(advertised)
         self._properties = dict(properties)
         self._start_timeout_s = start_timeout_s
         self._heap_mb = heap_mb or (512 if brokers == 1 else 320)
@@ -88,6 +96,14 @@ class EmbeddedKafka:
     def bootstrap_servers(self) -> str:
         """`host:port` of every broker, running or not, separated by commas."""
         return ",".join(broker.node.bootstrap for broker in self._started())
+
+    def bootstrap_of(self, listener: str) -> str:
+        """`host:port` of every broker for one of the further listeners."""
+        return ",".join(f"{LOOPBACK}:{port}" for port in self.ports_of(listener))
+
+    def ports_of(self, listener: str) -> tuple[int, ...]:
+        """Ports on which the brokers listen for one of the further listeners."""
+        return tuple(broker.node.further_ports[listener] for broker in self._started())
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -232,7 +248,7 @@ class EmbeddedKafka:
                 raise EmbeddedKafkaError(broker.account("could not make its storage"))
 
     def _nodes(self, directory: Path) -> tuple[Node, ...]:
-        ports = free_ports(self._count * _PORTS_PER_NODE)
+        ports = free_ports(self._count * (_PORTS_PER_NODE + len(self._listeners)))
         return tuple(
             Node(
                 index=index,
@@ -240,6 +256,8 @@ class EmbeddedKafka:
                 port=ports.pop(),
                 controller_port=ports.pop(),
                 internal_port=ports.pop(),
+                further_ports={name: ports.pop() for name in self._listeners},
+                advertised_ports={name: each[index] for name, each in self._advertised.items()},
             )
             for index in range(self._count)
         )
@@ -251,6 +269,7 @@ class EmbeddedKafka:
             offsets_partitions=self._offsets_partitions,
             security=self._security,
             certificates=self._certificates,
+            listeners=self._listeners,
             overrides=self._properties,
         )
 

@@ -70,6 +70,10 @@ class Node:
     controller_port: int
     internal_port: int
     """Of the listener the brokers use among themselves; only when clients use another protocol."""
+    further_ports: Mapping[str, int] = field(default_factory=dict)
+    """Of further listeners for clients, by name."""
+    advertised_ports: Mapping[str, int] = field(default_factory=dict)
+    """Where clients are sent instead of to a listener's own port, by its name."""
 
     @property
     def node_id(self) -> int:
@@ -95,9 +99,13 @@ def server_properties(
     offsets_partitions: int,
     security: ScramOverTls | None,
     certificates: Path,
+    listeners: Mapping[str, str],
     overrides: Mapping[str, str],
 ) -> str:
-    """Return the text of a node's `server.properties`; `overrides` win over everything."""
+    """Return the text of a node's `server.properties`; `overrides` win over everything.
+
+    `listeners` are the further ones, with the security protocol of each.
+    """
     replicas = str(min(len(nodes), _MOST_REPLICAS))
     return _text({
         **_SMALL_AND_QUICK,
@@ -113,23 +121,33 @@ def server_properties(
         "offsets.topic.replication.factor": replicas,
         "share.coordinator.state.topic.replication.factor": replicas,
         "transaction.state.log.replication.factor": replicas,
-        **(_plaintext(node) if security is None else _scram(node, security, certificates)),
+        **(
+            _plaintext(node, listeners)
+            if security is None
+            else _scram(node, security, certificates, listeners)
+        ),
         **overrides,
     })  # fmt: skip
 
 
-def _plaintext(node: Node) -> dict[str, str]:
-    return _listeners({"PLAINTEXT": node.port}, node, protocols={"PLAINTEXT": "PLAINTEXT"})
+def _plaintext(node: Node, listeners: Mapping[str, str]) -> dict[str, str]:
+    return _listeners(
+        {"PLAINTEXT": node.port, **node.further_ports},
+        node,
+        protocols={"PLAINTEXT": "PLAINTEXT", **listeners},
+    )
 
 
-def _scram(node: Node, security: ScramOverTls, certificates: Path) -> dict[str, str]:
+def _scram(
+    node: Node, security: ScramOverTls, certificates: Path, listeners: Mapping[str, str]
+) -> dict[str, str]:
     """Clients over TLS with SCRAM; brokers among themselves in the clear, as super users."""
     names = ("ANONYMOUS", *security.super_users)
     return {
         **_listeners(
-            {"INTERNAL": node.internal_port, "SASL_SSL": node.port},
+            {"INTERNAL": node.internal_port, "SASL_SSL": node.port, **node.further_ports},
             node,
-            protocols={"INTERNAL": "PLAINTEXT", "SASL_SSL": "SASL_SSL"},
+            protocols={"INTERNAL": "PLAINTEXT", "SASL_SSL": "SASL_SSL", **listeners},
         ),
         "authorizer.class.name": _AUTHORIZER,
         "super.users": ";".join(f"User:{name}" for name in names),
@@ -149,11 +167,13 @@ def _listeners(
     ports: Mapping[str, int], node: Node, *, protocols: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the listeners of `ports` (name to port), the first one being the brokers' own."""
-    advertised = [f"{name}://{LOOPBACK}:{port}" for name, port in ports.items()]
+    heard = [f"{name}://{LOOPBACK}:{port}" for name, port in ports.items()]
+    shown = {**ports, **node.advertised_ports}
+    advertised = [f"{name}://{LOOPBACK}:{port}" for name, port in shown.items()]
     controller = f"CONTROLLER://{LOOPBACK}:{node.controller_port}"
     every = {**protocols, "CONTROLLER": "PLAINTEXT"}
     return {
-        "listeners": ",".join([*advertised, controller]),
+        "listeners": ",".join([*heard, controller]),
         "advertised.listeners": ",".join(advertised),
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": next(iter(ports)),
