@@ -13,7 +13,7 @@ from tests.support.kafka import create_topic, unique
 from tests.support.served import Served, serving
 from tests.support.traffic import committing, keeping_up, producer_of, running
 from tests.support.waiting import eventually
-from tests.support.watched import MODES, watching
+from tests.support.watched import MODES, Watched, watching
 
 pytestmark = pytest.mark.minutes
 
@@ -67,6 +67,60 @@ def test_a_broker_of_three_that_dies_makes_no_false_verdict(three_brokers: Embed
 
     assert seen == {"OK"}
     assert still == "ERR"
+
+
+@pytest.mark.timeout(600)
+def test_a_rolling_restart_of_three_brokers_makes_no_notice(three_brokers: EmbeddedKafka) -> None:
+    kafka = three_brokers
+    topic = create_topic(kafka, "rolling", partitions=6)
+    # several groups: their coordinators move from broker to broker
+    groups = [unique("healthy") for _ in range(4)]
+    with (
+        running(
+            producer_of(kafka, topic, rate=60, partitions=6),
+            *(keeping_up(kafka, group, topic) for group in groups),
+        ),
+        contextlib.ExitStack() as stack,
+    ):
+        watches = [
+            stack.enter_context(watching(kafka, mode, sections=_LONGER, **QUICK)) for mode in MODES
+        ]
+        for watched in watches:
+            watched.served.wait_ready()
+            eventually(
+                lambda watched=watched: set(groups) <= watched.shown.keys(),  # type: ignore[misc]
+                f"all groups ({watched.mode})",
+            )
+        before = _coordinators(watches[0], groups)
+        moved = set()
+        for broker in range(3):
+            kafka.stop_broker(broker)
+            kafka.start_broker(broker)
+            back_s = time.monotonic()
+            for watched in watches:
+                eventually(
+                    lambda watched=watched, back_s=back_s: _asked_since(watched.served, back_s),  # type: ignore[misc]
+                    f"log ends after it ({watched.mode})",
+                )
+            moved |= _coordinators(watches[0], groups) - before
+        for watched in watches:
+            eventually(
+                lambda watched=watched: watched.served.ready() and not _unseen(watched.served),  # type: ignore[misc]
+                f"everything is seen again ({watched.mode})",
+                timeout_s=120,
+            )
+            assert [each for each in watched.notices if each[0] in groups] == [], watched.mode
+            for group in groups:
+                shown = f"{group} ({watched.mode}): {watched.shown[group]}"
+                assert not watched.statuses(group) & {"ERR", "WARN"}, shown
+
+    assert moved, "no coordinator moved"
+
+
+def _coordinators(watched: Watched, groups: list[str]) -> set[tuple[str, int]]:
+    """The broker that coordinates each group, as lagwatch shows it."""
+    infos = {group: (watched.group(group) or {}).get("info") for group in groups}
+    return {(group, info["coordinator"]) for group, info in infos.items() if info is not None}
 
 
 @pytest.mark.timeout(600)

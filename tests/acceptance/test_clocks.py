@@ -4,6 +4,9 @@ The times of the rules are shorter than the 30 s, and longer than a busy machine
 """
 
 import contextlib
+import sys
+import time
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -72,3 +75,50 @@ def test_a_clock_half_a_minute_off_changes_no_verdict(kafka: EmbeddedKafka) -> N
             assert not watched.statuses(group) & {"ERR", "WARN"}, shown
             assert "ERR" not in watched.statuses(slow), shown
             assert {each for each, _ in watched.notices} <= {slow}, watched.notices
+
+
+@pytest.mark.timeout(600)
+def test_a_clock_that_jumps_an_hour_changes_no_verdict(
+    kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    topic, group, stalled = create_topic(kafka, "jumps"), unique("healthy"), unique("stalled")
+    clock = tmp_path / "ahead"
+    clock.write_text("0")
+    with (
+        running(
+            producer_of(kafka, topic, rate=40),
+            keeping_up(kafka, group, topic),
+            committing(kafka, stalled, topic, lambda _: 1, every_s=1.0),
+        ),
+        contextlib.ExitStack() as stack,
+    ):
+        watches = [
+            stack.enter_context(
+                watching(
+                    kafka,
+                    mode,
+                    sections=_EVALUATOR,
+                    clock_ahead_s=clock,
+                    topic_allow=f"^{topic}$",
+                    **_CLUSTER,
+                )
+            )
+            for mode in MODES
+        ]
+        for watched in watches:
+            watched.wait(stalled, topic, "STALL", timeout_s=240)
+        for ahead_s in (3600, 0, -3600, 0):
+            new = clock.with_suffix(".new")
+            new.write_text(str(ahead_s))
+            new.replace(clock)
+            began_s = time.monotonic()
+            time.sleep(20)  # noqa: TID251 samples what is shown over time
+            for watched in watches:
+                eventually(watched.served.ready, f"ready ({watched.mode}, {ahead_s} s)")
+                took_s = time.monotonic() - began_s
+                shown = f"{watched.mode}, {ahead_s} s: {dict(watched.shown)}"
+                print(f"{watched.mode}, {ahead_s} s: ready within {took_s:.0f} s", file=sys.stderr)  # noqa: T201 figures
+                assert watched.served.process.poll() is None
+                assert not watched.statuses(group) & {"ERR", "WARN"}, shown
+                assert [each for each, _ in watched.notices if each != stalled] == []
+                assert watched.statuses(stalled) & {"ERR"}, shown

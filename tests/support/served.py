@@ -112,13 +112,13 @@ def serving(
     cluster: Mapping[str, object] = {},
     sections: str = "",
     level: str = "info",
-    clock_ahead_s: int = 0,
+    clock_ahead_s: int | Path = 0,
     most_files: int = 1024,
 ) -> Iterator[Served]:
     """Start the service on a free port; end it by its own process id.
 
-    The clock of its processes is `clock_ahead_s` ahead of the machine's; each may open
-    `most_files`.
+    The clock of its processes is `clock_ahead_s` ahead of the machine's, or by as many seconds as
+    such a file says at each moment; each may open `most_files`.
     """
     (port,) = free_ports(1)
     options = {"bootstrap": bootstrap, **cluster}
@@ -151,14 +151,15 @@ def serving(
                 process.wait()
 
 
-def _shifted(directory: Path, clock_ahead_s: int) -> dict[str, str]:
+def _shifted(directory: Path, ahead_s: int | Path) -> dict[str, str]:
     """An environment in which every Python process has another clock; collectors inherit it."""
+    ahead = f"{ahead_s}" if isinstance(ahead_s, int) else f"int(open({str(ahead_s)!r}).read())"
     folder = directory / "clock"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(
         "import time\n"
         "_time_ns, _time = time.time_ns, time.time\n"
-        f"time.time_ns = lambda: _time_ns() + {clock_ahead_s} * 10**9\n"
-        f"time.time = lambda: _time() + {clock_ahead_s}\n"
+        f"time.time_ns = lambda: _time_ns() + {ahead} * 10**9\n"
+        f"time.time = lambda: _time() + {ahead}\n"
     )
     return {**os.environ, "PYTHONPATH": str(folder)}

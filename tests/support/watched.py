@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import (
@@ -127,7 +128,7 @@ def watching(
     mode: str,
     *,
     sections: str = "",
-    clock_ahead_s: int = 0,
+    clock_ahead_s: int | Path = 0,
     **cluster: object,
 ) -> Iterator[Watched]:
     """Run the service with a webhook, and look at it all the time; it polls every second."""
