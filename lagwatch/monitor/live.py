@@ -145,7 +145,8 @@ class LiveState:
 
     def watch_uncommitted(self, now_ms: EpochMs) -> None:
         """Make rows for partitions that members hold for long and do not commit; end others."""
-        found = self.groups.never_commit(self.topics, now_ms)
+        there_since_ms = self.partitions.there_since_ms(now_ms)
+        found = self.groups.never_commit(self.topics, now_ms, there_since_ms)
         for identity, since_ms in found.items():
             # its first commit may have come since the group was looked at
             if identity not in self.silent and not self.table.has(identity):

@@ -306,10 +306,13 @@ class Groups:
         patience_ms = self._never_commits_ms * (_LOOPS if each.found else 1)
         return each.left_ms >= 0 and now_ms - each.left_ms >= patience_ms
 
-    def never_commit(self, topics: TopicColumns, now_ms: int) -> dict[Identity, int]:
+    def never_commit(
+        self, topics: TopicColumns, now_ms: int, there_since_ms: Int64
+    ) -> dict[Identity, int]:
         """Partitions held, with messages that wait for long, and no commit → since when.
 
-        Messages that came and can be read: not those of an open transaction.
+        Messages that came and can be read: not those of an open transaction. Before
+        `there_since_ms`, by topic-partition, Kafka was away, and no group could commit.
 
         A partition stays one of them while members come and go: until a commit, or until none
         has come for long.
@@ -328,7 +331,8 @@ class Groups:
                     each.grown_ms = now_ms
                 each.found |= (
                     each.grown_ms >= 0
-                    and now_ms - max(each.since_ms, each.grown_ms) >= self._never_commits_ms
+                    and now_ms - max(each.since_ms, each.grown_ms, int(there_since_ms[at]))
+                    >= self._never_commits_ms
                     and self._holds(group, (topic, partition))
                 )
                 if each.found and not self._has_left(each, now_ms):

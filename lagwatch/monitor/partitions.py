@@ -76,6 +76,10 @@ class PartitionStates:
         known_ms = self._columns["known_ms"]
         return (known_ms >= 0) & (now_ms - known_ms > self._away_after_ms)
 
+    def there_since_ms(self, now_ms: int) -> Int64:
+        """Since when each partition has been read without an absence; now while it is away."""
+        return np.where(self.away(now_ms), now_ms, self._columns["back_ms"])
+
     def _hold(self, report: LogEnds, before: TopicColumns) -> None:
         """Note since when the last stable offset has not moved although the log grows."""
         held_ms, last_stable = self._columns["held_ms"], report.last_stable

@@ -114,6 +114,10 @@ class TestKnownCommits:
         assert not self.fact(commits, "polled")
 
 
+ALWAYS = columns(*[UNKNOWN] * 4)
+"""Since when four partitions were read: Kafka has never been away."""
+
+
 def topics(*log_end: int, **more) -> TopicColumns:
     """One topic `t` with so many partitions."""
     unknown = np.full(len(log_end), UNKNOWN, np.int64)
@@ -257,10 +261,10 @@ class TestGroups:
         groups.take(self.seen(("t", (0, 1, 2, 3))))
         self.refresh(groups, 1000)
 
-        assert groups.never_commit(topics(10, 10, 10, 10), 1000) == {}
-        assert groups.never_commit(topics(11, 11, 10, 11), 2000) == {}
-        assert groups.never_commit(topics(11, 11, 11, 11), 301_999) == {}
-        found = groups.never_commit(topics(11, 11, 11, 11), 302_000)
+        assert groups.never_commit(topics(10, 10, 10, 10), 1000, ALWAYS) == {}
+        assert groups.never_commit(topics(11, 11, 10, 11), 2000, ALWAYS) == {}
+        assert groups.never_commit(topics(11, 11, 11, 11), 301_999, ALWAYS) == {}
+        found = groups.never_commit(topics(11, 11, 11, 11), 302_000, ALWAYS)
 
         # 0 and 1 are committed, 2 got its first messages a moment ago
         assert found == {("g", "t", 3): 1000}
@@ -271,9 +275,24 @@ class TestGroups:
         self.refresh(groups, 1000)
         held_back = topics(20, 20, 20, 20, last_stable=columns(10, 10, 10, 10))
 
-        groups.never_commit(topics(10, 10, 10, 10), 1000)
+        groups.never_commit(topics(10, 10, 10, 10), 1000, ALWAYS)
         for at_ms in 2000, 900_000:
-            assert groups.never_commit(held_back, at_ms) == {}
+            assert groups.never_commit(held_back, at_ms, ALWAYS) == {}
+
+    def test_while_kafka_is_away_no_group_counts_as_one_that_never_commits(self) -> None:
+        groups, messages = self.groups(), topics(11, 11, 11, 11)
+        groups.take(self.seen(("t", (0, 1, 2, 3))))
+        self.refresh(groups, 1000)
+        groups.never_commit(topics(10, 10, 10, 10), 1000, ALWAYS)
+        groups.never_commit(messages, 2000, ALWAYS)
+
+        # away from 200 s to 400 s, and so for as long as it has been there again
+        assert groups.never_commit(messages, 350_000, columns(*[350_000] * 4)) == {}
+        back_ms = columns(*[400_000] * 4)
+        assert groups.never_commit(messages, 699_999, back_ms) == {}
+        found = groups.never_commit(messages, 700_000, back_ms)
+
+        assert set(found) == {("g", "t", 2), ("g", "t", 3)}
 
     @pytest.mark.parametrize(("away_ms", "since_ms"), [(200_000, 1000), (300_000, 900_000)])
     def test_members_that_are_away_for_a_moment_have_held_on(self, away_ms, since_ms) -> None:
@@ -283,12 +302,12 @@ class TestGroups:
         for seen, at_ms in (held, 1000), (none, left_ms), (held, 900_000):
             groups.take(seen)
             self.refresh(groups, at_ms)
-            groups.never_commit(topics(at_ms, at_ms, at_ms, at_ms), at_ms)
+            groups.never_commit(topics(at_ms, at_ms, at_ms, at_ms), at_ms, ALWAYS)
             if seen is none:
-                assert groups.never_commit(topics(*[at_ms + 1] * 4), at_ms + 1) == {}
+                assert groups.never_commit(topics(*[at_ms + 1] * 4), at_ms + 1, ALWAYS) == {}
 
-        groups.never_commit(topics(*[2_000_000] * 4), 1_000_000)
-        found = groups.never_commit(topics(*[2_000_000] * 4), 1_300_000)
+        groups.never_commit(topics(*[2_000_000] * 4), 1_000_000, ALWAYS)
+        found = groups.never_commit(topics(*[2_000_000] * 4), 1_300_000, ALWAYS)
         assert found == {("g", "t", 3): since_ms}
 
     def test_a_row_that_is_given_up_leaves_nothing_to_its_next_owner(self) -> None:
