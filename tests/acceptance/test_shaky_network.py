@@ -71,10 +71,13 @@ def scene() -> Iterator[Scene]:
         for watched in watches:
             watched.served.wait_ready()
             eventually(
-                lambda watched=watched: "ERR" in watched.statuses(stalled),  # type: ignore[misc]
-                f"the stalled group ({watched.mode})",
-                timeout_s=120,
+                lambda watched=watched: well in watched.shown,  # type: ignore[misc]
+                f"the group that is well ({watched.mode})",
             )
+        # polls do not show that it commits the same offset again: there it may only rest
+        eventually(
+            lambda: "ERR" in watches[0].statuses(stalled), "the stalled group", timeout_s=120
+        )
         yield Scene(
             kafka=kafka, links=links, watches=watches, topic=topic, well=well, stalled=stalled
         )
@@ -117,12 +120,13 @@ def test_a_network_that_fails_makes_no_false_verdict(
         )
         assert watched.served.process.poll() is None
         assert watched.statuses(scene.well) <= {"OK"}, watched.shown[scene.well]
-        assert watched.statuses(scene.stalled) <= {"ERR"}, watched.shown[scene.stalled]
-        assert watched.notices[before:] == []
+        if watched.mode == "offsets-topic":
+            assert watched.statuses(scene.stalled) <= {"ERR"}, watched.shown[scene.stalled]
+        assert [each for each in watched.notices[before:] if each[0] != scene.stalled] == []
 
 
 def _restarts(watched: Watched) -> int:
-    return int(watched.served.health()["collector_restarts"])
+    return int(watched.served.health()["restarts"])
 
 
 def _recovered_s(watched: Watched) -> float:

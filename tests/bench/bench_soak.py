@@ -30,11 +30,11 @@ def run() -> Iterator[Figure]:
     ):
         served.wait_ready(READY_WITHIN_S)
         time.sleep(SETTLES_S)
-        restarts = served.health()["collector_restarts"]
+        restarts = served.health()["restarts"]
         with cpu_time(served.pid) as spent:
             memory = _memory(served, SOAK_S)
         assert commits.poll() is None, "the commits stopped"
-        restarts = served.health()["collector_restarts"] - restarts
+        restarts = served.health()["restarts"] - restarts
     least = memory.reshape(-1, _LEAST_OF).min(axis=1) / 1e6
     hours = np.arange(least.size) * _LOOK_S * _LEAST_OF / 3600
     slope = float(np.polyfit(hours, least, 1)[0])
