@@ -66,7 +66,7 @@ sbom: $(STAMPS)/project  ## bill of materials (CycloneDX) of this version, for a
 	@mkdir -p dist
 	$(BIN)/python deploy/sbom.py > dist/lagwatch.cdx.json
 
-audit: | $(BIN)/python  ## known faults of the locked packages, by PyPI's advisories: needs pypi.org
+audit: | $(BIN)/python  ## known faults of the locked packages, by the advisories of the Python Package Index
 	$(BIN)/python -m venv $(VENV)/audit
 	$(VENV)/audit/bin/python -m pip install --disable-pip-version-check --quiet pip-audit
 	$(VENV)/audit/bin/pip-audit --requirement requirements.lock --require-hashes --disable-pip

@@ -108,7 +108,7 @@ def bill(lock: str, project: Mapping[str, Any]) -> dict[str, Any]:
                 "externalReferences": [
                     {
                         "type": "distribution",
-                        "url": f"https://pypi.org/project/{package.name}/{package.version}/",
+                        "url": package.purl,
                         "hashes": [{"alg": "SHA-256", "content": each} for each in package.hashes],
                     }
                 ],

@@ -214,7 +214,7 @@ _SAMPLES = (
     _count("committed_offset", "offset", "the next offset to be read"),
     _instant("commit_ms", "when it was committed"),
     _count("log_end_offset", "offset"),
-    _instant("log_end_ms", "when that log end was read"),
+    _instant("log_end_ms", "when that log end was read, or an earlier time when it was"),
     _text("topic_id", "Kafka's id of the topic: another one after it was made anew", nullable=True),
     _count("log_start_offset", "offset"),
     _count("lag", "messages"),
