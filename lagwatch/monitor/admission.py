@@ -198,6 +198,8 @@ class Admission:
             order=order,
             observed_ms=report.observed_ms,
             exact_times=report.exact_times,
+            # commits may have come unseen, while their partition was held back
+            pauses_seen=report.exact_times or not report.beside,
             now_ms=now_ms,
         )
 
@@ -223,6 +225,7 @@ class Admission:
         order: Int64,
         observed_ms: EpochMs,
         exact_times: bool,
+        pauses_seen: bool = True,
         now_ms: EpochMs,
     ) -> None:
         """Put commits, sorted by row, into their windows."""
@@ -234,12 +237,14 @@ class Admission:
             lag=self._live.lags(row, offset, commit_ms),
             observed_s=np.full(row.size, observed_ms // 1000, np.uint32),
         )
-        self._follow(commits, now_ms, exact_times=exact_times)
+        self._follow(commits, now_ms, exact_times=exact_times, pauses_seen=pauses_seen)
         self._live.windows.insert(commits)
         self._live.touched.append(row)
         self.admitted += row.size
 
-    def _follow(self, commits: CommitColumns, now_ms: EpochMs, *, exact_times: bool) -> None:
+    def _follow(
+        self, commits: CommitColumns, now_ms: EpochMs, *, exact_times: bool, pauses_seen: bool
+    ) -> None:
         """Learn from commits, before they are put into their windows, how their rows move.
 
         They are sorted by row.
@@ -255,7 +260,9 @@ class Admission:
             self._live.pace.begin(row[first], commit_ms[first])
         self._note_resets(commits, before, now_ms)
         self._live.setbacks.follow(row, before, offset, commit_ms)
-        self._live.movements.follow(commits, before, starts, first_ms=self._live.first_ms)
+        self._live.movements.follow(
+            commits, before, starts, first_ms=self._live.first_ms, pauses_seen=pauses_seen
+        )
         self._live.losses.look_for_jumps(
             commits,
             before,

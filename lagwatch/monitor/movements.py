@@ -74,7 +74,13 @@ class Movements:
         self._gap_ms = max(self._away_after_ms, _RESTART_STEPS * self._pace.step_ms)
 
     def follow(
-        self, commits: CommitColumns, before: Int64, starts: Bools, *, first_ms: EpochMs
+        self,
+        commits: CommitColumns,
+        before: Int64,
+        starts: Bools,
+        *,
+        first_ms: EpochMs,
+        pauses_seen: bool = True,
     ) -> None:
         """Learn from commits sorted by row.
 
@@ -83,12 +89,13 @@ class Movements:
             before: the offset before each; -1 none.
             starts: which are the first of their row.
             first_ms: when lagwatch first watched the cluster; -1: not yet.
+            pauses_seen: False if there may have been other commits before these.
         """
         row, offset, commit_ms = commits.row, commits.offset, commits.commit_ms
         moved = offset != before
         since_ms = self._moved_before(row, commit_ms, starts, moved)
         moves = np.flatnonzero(moved)
-        pause_ms = np.where(since_ms >= 0, commit_ms - since_ms, UNKNOWN)
+        pause_ms = np.where((since_ms >= 0) & pauses_seen, commit_ms - since_ms, UNKNOWN)
         # whether a short one was spent reading makes no difference to what is usual
         long = moves[pause_ms[moves] > self._pace.step_ms]
         if long.size:

@@ -97,6 +97,23 @@ class SteppedCluster:
         self.records.append(Record(identity, offset, self.now_ms, self.now_ms))
         self._read(len(self.records) - 1)
 
+    def beside(self, offset: int, *, exact_times: bool = False, new: bool = False) -> Commits:
+        """A commit of the first group, which is read in another way; its name may be new."""
+        return Commits(
+            first_new_id=0 if new else len(self._keys),
+            new_groups=("g",) if new else (),
+            new_topics=("t",) if new else (),
+            new_partitions=(0,) if new else (),
+            key=np.array([0], np.int32),
+            offset=np.array([offset], np.int64),
+            commit_ms=np.array([self.now_ms], np.int64),
+            order=np.array([self.now_ms], np.int64),
+            observed_ms=EpochMs(self.now_ms),
+            exact_times=exact_times,
+            only_changes=True,
+            beside=True,
+        )
+
     def _read(self, position: int) -> None:
         for number, record in enumerate(self.records[position:], position):
             new = record.identity not in self._keys

@@ -569,39 +569,19 @@ def test_commits_that_are_polled_now_do_not_go_on_with_those_that_were_read() ->
     assert list(_windows(cluster.monitor)) == [("h", "t", 0)]
 
 
-def _beside(
-    cluster: SteppedCluster, offset: int, *, exact_times: bool = False, new: bool = False
-) -> Commits:
-    """A commit of the first group, which is read in another way; the collector may know it."""
-    return Commits(
-        first_new_id=0 if new else 1,
-        new_groups=("g",) if new else (),
-        new_topics=("t",) if new else (),
-        new_partitions=(0,) if new else (),
-        key=np.array([0], np.int32),
-        offset=np.array([offset], np.int64),
-        commit_ms=np.array([cluster.now_ms], np.int64),
-        order=np.array([cluster.now_ms], np.int64),
-        observed_ms=EpochMs(cluster.now_ms),
-        exact_times=exact_times,
-        only_changes=True,
-        beside=True,
-    )
-
-
 def test_an_open_transaction_around_a_restart_makes_nothing_begin_anew() -> None:
     # its partition of the offsets topic is held back, and the groups of that are polled meanwhile
     cluster = begun()
     cluster.commit("g", "t", 0, 10)
     cluster.commit("quiet", "t", 0, 7)
     cluster.ends()
-    cluster.apply(_beside(cluster, 11))
+    cluster.apply(cluster.beside(11))
     cluster.wait(1)
     cluster.ends()
 
     with capture_logs() as logs:
         cluster.restart(away_s=5)
-        cluster.apply(_beside(cluster, 13, new=True))
+        cluster.apply(cluster.beside(13, new=True))
         cluster.wait(1)
         cluster.ends()
 
@@ -610,15 +590,37 @@ def test_an_open_transaction_around_a_restart_makes_nothing_begin_anew() -> None
     assert cluster.monitor.kept().exact_times is True
 
 
+def test_commits_that_waited_behind_a_transaction_teach_no_pause() -> None:
+    cluster = begun()
+    cluster.grow("t", 1000)
+    for offset in range(20):
+        cluster.wait(5)
+        cluster.commit("g", "t", 0, offset)
+        cluster.ends()
+    (row,) = cluster.monitor.table.of_group("g")
+    usual_ms = cluster.monitor.pace.pause_ms(np.array([row]))
+
+    # it commits on, unseen, until its partition of the offsets topic is polled
+    for _ in range(14):
+        cluster.wait(10)
+        cluster.ends()
+    cluster.apply(cluster.beside(48))
+    cluster.wait(1)
+    cluster.ends()
+
+    assert cluster.monitor.windows.entries(row).offset[-1] == 48
+    assert cluster.monitor.pace.pause_ms(np.array([row])) == usual_ms
+
+
 def test_states_of_share_groups_beside_polled_offsets_make_nothing_begin_anew() -> None:
     cluster = begun()
-    cluster.apply(replace(_beside(cluster, 11, new=True), beside=False))
-    cluster.apply(_beside(cluster, 12, exact_times=True))
+    cluster.apply(replace(cluster.beside(11, new=True), beside=False))
+    cluster.apply(cluster.beside(12, exact_times=True))
     cluster.wait(1)
     cluster.ends()
 
     cluster.restart(away_s=5)
-    cluster.apply(_beside(cluster, 13, exact_times=True, new=True))
+    cluster.apply(cluster.beside(13, exact_times=True, new=True))
     cluster.wait(1)
     cluster.ends()
 
