@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from lagwatch.core.evaluate import Layout, lay_out
 from lagwatch.core.lags import Lags
 from lagwatch.core.log_end import LogEndHistory
-from lagwatch.core.model import UNKNOWN, EpochMs, Membership
+from lagwatch.core.model import UNKNOWN, EpochMs, Membership, RuleSet
 from lagwatch.core.pace import Pace
 from lagwatch.core.rows import uninterrupted_ms
 from lagwatch.core.snapshot import ClusterSnapshot
@@ -182,7 +182,7 @@ class LiveState:
     # what commits and losses are measured by
 
     def lags(self, row: Int32, offset: Int64, commit_ms: Int64) -> Int64:
-        """Lag of each commit at its own time; -1 where no log end is known."""
+        """Lag of each commit at its own time; -1 where it is not known."""
         at = self.table.at[row]
         if self.history.partitions == 0:
             return np.full(row.size, UNKNOWN, np.int64)
@@ -191,7 +191,12 @@ class LiveState:
             # what was appended since the earlier process ended has not been asked for yet
             known_ms = int(self.history.at_ms[-1]) - self.skew.corrected_ms
             ends = np.where(commit_ms <= known_ms, ends, UNKNOWN)
-        return np.where((at >= 0) & (ends >= 0), np.maximum(ends - offset, 0), UNKNOWN)
+        lag = np.where((at >= 0) & (ends >= 0), np.maximum(ends - offset, 0), UNKNOWN)
+        if self.history.at_ms.size and self.settings.rules is not RuleSet.BURROW:
+            # of a commit before the first log end only this is known: whether all had been read
+            older = commit_ms + self.skew.corrected_ms < self.history.at_ms[0]
+            lag[older & (lag > 0)] = UNKNOWN
+        return lag
 
     def is_remainder(self, rows: Slots) -> Bools:
         """Offsets that no consumer of this cluster reads on from."""

@@ -181,6 +181,24 @@ def test_the_lag_of_a_commit_is_taken_at_its_own_time(story) -> None:
     assert partition.current_lag == 700
 
 
+@pytest.mark.parametrize(("offset", "lag"), [(300, None), (1000, 0)])
+def test_the_lag_of_a_commit_before_the_first_log_end_is_known_only_if_all_was_read(
+    story, offset, lag
+) -> None:
+    story.topics(t=1)
+    story.ends(t=1000)
+    made_ms = story.now_ms - 600_000
+    story.wait(1)
+    story.commit(("g", "t", 0, offset), at_ms=made_ms)
+    story.wait(6)
+    story.ends(t=1000)
+
+    partition = story.verdict().partitions[0]
+
+    assert partition.end.lag == lag
+    assert partition.current_lag == 1000 - offset
+
+
 def test_a_consumer_that_commits_often_while_its_lag_grows_is_warned_of_by_burrows_rules() -> None:
     story = Story(rules=RuleSet.BURROW)
     story.topics(t=1)
