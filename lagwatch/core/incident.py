@@ -410,7 +410,18 @@ def _still_bad(
     noted, decision = _tell(
         state, state.incident or incident, graded.kinds, policy, now_ms, muted=muted
     )
+    if decision.reason is Reason.WORSE_KIND:
+        noted = _begun_with(noted, graded)
     return noted, decision if act is Act.NONE else replace(decision, act=act)
+
+
+def _begun_with(state: State, graded: Graded) -> State:
+    """What makes an incident worse may have begun before what opened it, as a loss is noticed."""
+    incident, since_ms = state.incident, graded.since_ms
+    if incident is None or since_ms is None or since_ms >= incident.since_ms:
+        return state
+    begun = replace(incident, since_ms=since_ms, since_at_least=graded.since_at_least)
+    return replace(state, incident=begun)
 
 
 def _severity_moved(

@@ -262,6 +262,20 @@ class TestKinds:
         assert worse_one == Decision(tell=Tell.ESCALATE, reason=Reason.WORSE_KIND)
         assert all(decision.silent for decision in rest)
 
+    def test_a_stop_that_began_before_a_loss_was_noticed_is_since_its_own_beginning(self) -> None:
+        story = Story(Policy(name="p"))
+        noticed_ms, stopped_ms = EpochMs(story.now_ms), EpochMs(story.now_ms - 90_000)
+        story.sees(replace(bad_by(LOST), since_ms=noticed_ms))
+        opened = story.state.incident
+
+        story.sees(replace(bad_by(STOPPED, LOST), since_ms=stopped_ms), after_s=300)
+
+        assert opened is not None
+        assert opened.since_ms == noticed_ms
+        assert story.heard == [Tell.OPEN, Tell.ESCALATE]
+        assert story.state.incident is not None
+        assert story.state.incident.since_ms == stopped_ms
+
     def test_a_loss_after_a_stop_is_sent_once(self) -> None:
         story = Story(Policy(name="p"))
 
