@@ -564,6 +564,7 @@ class ClusterMonitor:
             rows = np.flatnonzero(ids.group >= 0)
             groups = [ids.group_names[group] for group in ids.group[rows].tolist()]
             self._live.known.place(rows, groups, self.windows.count.size)
+        self._live.movements.leave_out_unread()
         self._admission.note_polls()
 
     def _commits(self, report: Commits, now_ms: EpochMs) -> None:

@@ -36,6 +36,8 @@ class KnownCommits:
         """The same without polls whose offsets are not admitted yet."""
         self._place = np.zeros(0, np.int16)
         """Place in the columns, by row."""
+        self._gap_ms = np.zeros(0, np.int64)
+        """Of those that came back with the last report, how long they were away; else 0."""
 
     @property
     def until_ms(self) -> int:
@@ -68,6 +70,7 @@ class KnownCommits:
         """Take a report in; True when the number of partitions changed: place all rows anew."""
         until_ms = report.until_ms
         self._polled = report.polled
+        self._gap_ms = np.zeros(0, np.int64)
         if until_ms.size != self._partitions:
             jobs = slice(self._partitions, None)
             nothing = np.full(until_ms.size, UNKNOWN, np.int64)
@@ -99,10 +102,31 @@ class KnownCommits:
     def _advance(self, until_ms: Int64, away_after_ms: int) -> None:
         gap_ms = until_ms - self._until_ms
         away = (self._until_ms >= 0) & (gap_ms > away_after_ms)
+        self._gap_ms = np.where(away, gap_ms, 0)
         self._clear_ms[away] = self._back_ms[away]
         self._away_ms[away] = self._until_ms[away]
         self._back_ms[away] = until_ms[away]
         self._until_ms = np.maximum(until_ms, self._until_ms)
+
+    def away(self, rows: NDArray[np.integer], now_ms: int) -> NDArray[np.bool_]:
+        """Mask of rows whose commits have not been known for long.
+
+        Not of jobs, which are looked at more seldom.
+        """
+        size = self._until_ms.size
+        if not self._partitions or not size:
+            return np.zeros(rows.size, np.bool_)
+        away = (self._until_ms >= 0) & (now_ms - self._until_ms > self._away_after_ms)
+        away[self._partitions :] = False
+        return away[self._place[rows]]
+
+    def returned(self, rows: int) -> tuple[NDArray[np.intp], Int64]:
+        """Of the first `rows` rows those whose commits came back just now, and after how long."""
+        if not self._gap_ms.any():
+            return np.zeros(0, np.intp), np.zeros(0, np.int64)
+        gap_ms = self._gap_ms[self._place[:rows]]
+        found = np.flatnonzero(gap_ms)
+        return found, gap_ms[found]
 
     def polls_admitted(self) -> None:
         """The offsets of all polls so far were admitted."""

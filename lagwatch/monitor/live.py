@@ -79,6 +79,7 @@ class LiveState:
             self.table,
             history=self.history,
             partitions=self.partitions,
+            commits=self.known,
             skew=self.skew,
             away_after_ms=settings.away_after_ms,
         )

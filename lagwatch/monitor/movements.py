@@ -12,6 +12,7 @@ from lagwatch.core.rows import uninterrupted_ms
 from lagwatch.core.rules import late_for
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.window import CommitColumns, Windows
+from lagwatch.monitor.known_commits import KnownCommits
 from lagwatch.monitor.partitions import PartitionStates
 from lagwatch.monitor.rows import RowTable
 from lagwatch.monitor.skew import ClockSkew
@@ -47,6 +48,7 @@ class Movements:
         *,
         history: LogEndHistory,
         partitions: PartitionStates,
+        commits: KnownCommits,
         skew: ClockSkew,
         away_after_ms: int,
     ) -> None:
@@ -56,6 +58,7 @@ class Movements:
         self._table = table
         self._history = history
         self._partitions = partitions
+        self._commits = commits
         self._skew = skew
         self._away_after_ms = away_after_ms
         self._lags_ms = EpochMs(UNKNOWN)
@@ -200,7 +203,8 @@ class Movements:
         if away.any():
             away[-1] = True  # of a topic that is not visible nothing is known either
             known &= ~away[rows.at[some]]
-        return known
+        # log ends that are read on while commits are not make any lag seem to rise
+        return known & ~self._commits.away(window, now_ms)
 
     def leave_out(self, back: Bools) -> None:
         """Partitions have come back: their lags did not rise while they could not be read."""
@@ -208,3 +212,7 @@ class Movements:
         rows = np.flatnonzero(np.append(back, False)[at])
         away_ms, back_ms, _ = self._partitions.absences(at[rows], skew_ms=0)
         self._pace.leave_out(rows, back_ms - away_ms)
+
+    def leave_out_unread(self) -> None:
+        """The same of rows whose commits could not be read."""
+        self._pace.leave_out(*self._commits.returned(self._windows.rows))

@@ -40,6 +40,7 @@ from lagwatch.notify.own import (
     POLICY,
     Condition,
     OwnIncidents,
+    SteadyClock,
     at_zone,
     not_configured,
     undelivered,
@@ -193,6 +194,7 @@ class Alerts:
         self._health: Callable[[], Sequence[ClusterHealth]] = tuple
         self._history_problem: Callable[[], str] = str
         self._history_since_ms: int | None = None
+        self._steady = SteadyClock()
         self._delivery_problem = ""
         self._heartbeat = Heartbeat(
             alerts.heartbeat,
@@ -676,7 +678,13 @@ class Alerts:
         now_ms = self._clock.now_ms()
         every = tuple(self._listeners.values())
         conditions = [
-            *unseen(self._health(), self._settings.alerts.cluster_unseen_s, every, now_ms),
+            *unseen(
+                self._health(),
+                self._settings.alerts.cluster_unseen_s,
+                every,
+                now_ms,
+                steady_s=self._steady.for_s(now_ms, self._clock.monotonic_s()),
+            ),
             *self._undelivered(now_ms),
             *self._not_recorded(now_ms, every),
         ]

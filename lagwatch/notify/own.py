@@ -7,6 +7,7 @@ the condition has ended. It is stored and delivered like any other.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Final
 
 from lagwatch.core.incident import QUIET, Graded, Policy, Reason, State, step
@@ -23,6 +24,8 @@ _OWN_PARTS: Final = ("alerts:", "history:", "configuration:")
 """Problems that have an incident of their own."""
 _CLOSE_FOR_MS: Final = 10_000
 _REMIND_MS: Final = 14_400_000
+_SET_S: Final = 5.0
+"""A clock that went so much further than the monotonic one was set, and not only corrected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +46,24 @@ class Condition:
     @property
     def key(self) -> tuple[str, str, str]:
         return self.about.value, self.cluster, self.name
+
+
+class SteadyClock:
+    """Since when the clock has not been set, as seen from look to look."""
+
+    def __init__(self) -> None:
+        self._offset_s: float | None = None
+        """The clock minus the monotonic one, at the last look."""
+        self._set_s = -inf
+        """When it was set, on the monotonic clock."""
+
+    def for_s(self, now_ms: int, monotonic_s: float) -> float:
+        """How long ago the clock was set; infinite if it never was."""
+        offset_s = now_ms / 1000 - monotonic_s
+        if self._offset_s is not None and abs(offset_s - self._offset_s) > _SET_S:
+            self._set_s = monotonic_s
+        self._offset_s = offset_s
+        return monotonic_s - self._set_s
 
 
 @dataclass(slots=True)
@@ -185,11 +206,17 @@ class OwnIncidents:
 
 
 def unseen(
-    health: Iterable[ClusterHealth], unseen_s: float, listeners: tuple[Listener, ...], now_ms: int
+    health: Iterable[ClusterHealth],
+    unseen_s: float,
+    listeners: tuple[Listener, ...],
+    now_ms: int,
+    *,
+    steady_s: float,
 ) -> Iterator[Condition]:
     """Clusters of which no fresh data come, with the reason.
 
-    A backlog that is being read is progress, however long it takes.
+    A backlog that is being read is progress, however long it takes. The clock was last set
+    `steady_s` ago: data that seem to be older may only seem so.
     """
     for state in health:
         if state.ready or 0 < state.backlog_read < state.backlog_total:
@@ -200,7 +227,7 @@ def unseen(
             about=About.CLUSTER,
             cluster=state.cluster,
             name="",
-            since_ms=now_ms - round(state.data_age_s * 1000),
+            since_ms=now_ms - round(min(state.data_age_s, steady_s) * 1000),
             open_for_s=unseen_s,
             problem=f"No fresh data of it: {reason or 'the reason is not known'}. "
             "Incidents of its groups neither open nor close meanwhile.",

@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from math import inf
 from typing import ClassVar
 
 import pytest
@@ -21,7 +22,7 @@ from lagwatch.core.model import EpochMs, GroupStatus, WindowEntry
 from lagwatch.notify.channels import pagerduty
 from lagwatch.notify.message_words import Tone, subject, tone
 from lagwatch.notify.notice import Message, Notice
-from lagwatch.notify.own import unseen
+from lagwatch.notify.own import SteadyClock, unseen
 from lagwatch.notify.verdict import behind_json, figures_json
 from lagwatch.notify.window_curve import window_curve
 from lagwatch.notify.words import details, growth, headline
@@ -392,10 +393,36 @@ def test_the_reason_of_an_unseen_cluster_is_said_once() -> None:
         reason=f"log ends are 90 s old; {refused}",
     )
 
-    (condition,) = unseen([health], 60, (), AT_MS)
+    (condition,) = unseen([health], 60, (), AT_MS, steady_s=inf)
 
     assert condition.problem.count("connection refused") == 1
     assert "topics: not authorized" in condition.problem
+    assert condition.since_ms == AT_MS - 90_000
+
+
+def test_a_clock_that_was_set_makes_no_data_older_than_the_time_since_then() -> None:
+    clock = SteadyClock()
+    health = ClusterHealth(
+        cluster="c",
+        ready=False,
+        age_s=3600.0,
+        backlog_read=0,
+        backlog_total=0,
+        commits_mode="",
+        collector_restarts=0,
+        problems=(),
+        unseen=(),
+        data_age_s=3601.0,
+        reason="log ends are 3601 s old",
+    )
+
+    steady = [clock.for_s(AT_MS + at_s * 1000, 100.0 + at_s) for at_s in range(3)]
+    set_ahead = [clock.for_s(AT_MS + (3600 + at_s) * 1000, 100.0 + at_s) for at_s in (3, 4)]
+    (condition,) = unseen([health], 60, (), AT_MS, steady_s=set_ahead[-1])
+
+    assert steady == [inf] * 3
+    assert set_ahead == [0, 1]
+    assert condition.since_ms == AT_MS - 1000
 
 
 class TestEndedWhileMuted:

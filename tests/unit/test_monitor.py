@@ -17,6 +17,7 @@ from lagwatch.core.model import (
     TimeLagBound,
     TimeLagReason,
     UnknownReason,
+    offsets_partition,
 )
 from lagwatch.errors import NotFoundError
 from lagwatch.monitor import ClusterMonitor
@@ -735,6 +736,29 @@ def test_while_commits_cannot_be_read_silence_is_no_stop(rules) -> None:
         assert story.verdict().status is GroupStatus.OK
         story.rounds(310, t=500, after=lambda: commits_read(ok=True))
     assert story.verdict().rule is Rule.STOPPED
+
+
+def test_a_lag_that_grows_because_commits_cannot_be_read_is_not_rising(story) -> None:
+    own, others = offsets_partition("g", 2), 1 - offsets_partition("g", 2)
+    read_ms = np.zeros(2, np.int64)
+
+    def commits_are_read(*partitions: int) -> None:
+        read_ms[list(partitions)] = story.now_ms
+        story.apply(CommitsKnown(until_ms=read_ms.copy()))
+
+    story.topics(t=1)
+    story.ends(t=0)
+    for tick in range(1, 300):
+        story.wait(5)
+        # the broker of one partition of the offsets topic is out of reach, that of its topic is not
+        unread = 120 < tick <= 240
+        if not unread:
+            story.commit(("g", "t", 0, tick * 500))
+        commits_are_read(*((others,) if unread else (own, others)))
+        story.ends(t=tick * 500)
+
+        assert story.verdict().status is not GroupStatus.WARN, tick
+        assert story.verdict().status is not GroupStatus.ERR, tick
 
 
 def test_what_a_new_collector_finds_at_rest_is_no_new_commit(story) -> None:
