@@ -118,7 +118,8 @@ class KnownCommits:
             return np.zeros(rows.size, np.bool_)
         away = (self._until_ms >= 0) & (now_ms - self._until_ms > self._away_after_ms)
         away[self._partitions :] = False
-        return away[self._place[rows]]
+        found: NDArray[np.bool_] = away[self._place[rows]]
+        return found
 
     def returned(self, rows: int) -> tuple[NDArray[np.intp], Int64]:
         """Of the first `rows` rows those whose commits came back just now, and after how long."""
