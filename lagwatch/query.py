@@ -204,16 +204,13 @@ class _Seen(NamedTuple):
 
     @property
     def quiet_ms(self) -> int:
-        pace = self.snapshot.around.pace
-        since_ms = self.row.since_ms
+        around, since_ms, appended_ms = self.snapshot.around, self.row.since_ms, UNKNOWN
         if since_ms < 0:
-            since_ms = int(pace.moved_ms[self.row.window])
             if self.row.time_lag_ms >= 0 and self.row.time_lag_reason in _MEASURED:
                 later_ms = max(0, self.snapshot.data_ms - self.snapshot.judged_ms)
-                appended_ms = self.snapshot.around.asked_ms + later_ms - self.row.time_lag_ms
-                since_ms = max(since_ms, appended_ms)
-            if pace.waited_ms is not None:
-                since_ms = max(since_ms, int(pace.waited_ms[self.row.window]))
+                appended_ms = around.asked_ms + later_ms - self.row.time_lag_ms
+            row, appended = np.array([self.row.window]), np.array([appended_ms])
+            since_ms = int(around.quiet_since_ms(row, appended)[0])
         return max(self.now_ms - since_ms, 0)
 
     @property

@@ -400,6 +400,30 @@ class Around:
         known = self.pace.moves[row] >= KNOWN_AFTER
         return np.where(known, since_ms, np.maximum(since_ms, self.first_ms))
 
+    def quiet_since_ms(self, row: Slots, appended_ms: Int64) -> Int64:
+        """Since when there has been something to read and the offset has not moved.
+
+        From the last movement, or from when the first unread message was appended (-1: not known)
+        or an open transaction ended, if that came later: until then the consumer had nothing to do.
+        And where a member holds the partition, from when it came: a job does not read between its
+        runs. Once a group was found down, members that come and leave do not end its silence.
+        """
+        pace = self.pace
+        since_ms: Int64 = np.maximum(pace.moved_ms[row], appended_ms)
+        came_ms = pace.held_s[row].astype(np.int64) * 1000 - self.skew_ms
+        since_ms = np.where(self.held(row), np.maximum(since_ms, came_ms), since_ms)
+        if pace.waited_ms is not None:
+            since_ms = np.maximum(since_ms, pace.waited_ms[row])
+        # checkpoints of earlier versions do not say since when
+        down_ms = np.where(pace.down[row], pace.down_since_ms[row], UNKNOWN)
+        return np.where(down_ms >= 0, down_ms, since_ms)
+
+    def held(self, row: Slots) -> Bools:
+        """Mask of rows whose partition a member holds; where unknown, the last known answer."""
+        held: Bools = (self.pace.held_s[row] > 0) & (self.pace.left_s[row] == 0)
+        membership = self.facts.membership[row]
+        return held & np.isin(membership, (Membership.HELD, Membership.UNKNOWN))
+
     def counted_ms(self, since_ms: Int64, now_ms: Int64, absences: "Sequence[Absence]") -> Int64:
         """How much of a silence counts, without times in which Kafka or lagwatch was away.
 
@@ -592,10 +616,8 @@ class Rows:
 
     @cached_property
     def _held(self) -> Bools:
-        """Mask of rows whose partition a member holds; where unknown, the last known answer."""
-        pace = self.around.pace
-        held: Bools = (pace.held_s[self.row] > 0) & (pace.left_s[self.row] == 0)
-        return held & np.isin(self.membership, (Membership.HELD, Membership.UNKNOWN))
+        """See `Around.held`."""
+        return self.around.held(self.row)
 
     @cached_property
     def _left_ms(self) -> Int64:
@@ -619,25 +641,11 @@ class Rows:
 
     @cached_property
     def quiet_since_ms(self) -> Int64:
-        """Since when there has been something to read and the offset has not moved.
-
-        From the last movement, or from when the first unread message was appended or an open
-        transaction ended, if that came later: until then the consumer had nothing to do. And where
-        a member holds the partition, from when it came: a job does not read between its runs.
-        Once a group was found down, members that come and leave do not end its silence.
-        """
-        pace = self.around.pace
+        """See `Around.quiet_since_ms`."""
         known = self.time_lag_ms >= 0
         latest = UNKNOWN if self.appended_ms is None else self.appended_ms
-        appended = np.where(known, self.around.asked_ms - self.time_lag_ms, latest)
-        since_ms: Int64 = np.maximum(pace.moved_ms[self.row], appended)
-        came_ms = pace.held_s[self.row].astype(np.int64) * 1000 - self.around.skew_ms
-        since_ms = np.where(self._held, np.maximum(since_ms, came_ms), since_ms)
-        if pace.waited_ms is not None:
-            since_ms = np.maximum(since_ms, pace.waited_ms[self.row])
-        # checkpoints of earlier versions do not say since when
-        down_ms = np.where(pace.down[self.row], pace.down_since_ms[self.row], UNKNOWN)
-        return np.where(down_ms >= 0, down_ms, since_ms)
+        appended_ms = np.where(known, self.around.asked_ms - self.time_lag_ms, latest)
+        return self.around.quiet_since_ms(self.row, appended_ms)
 
     @cached_property
     def quiet_ms(self) -> Int64:

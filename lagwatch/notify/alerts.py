@@ -725,6 +725,7 @@ class Alerts:
                 cluster="",
                 name=channel,
                 since_ms=since_ms,
+                held_s=(now_ms - since_ms) / 1000,
                 open_for_s=0.0 if at_once else self._settings.alerts.undelivered_after_s,
                 problem=problem,
                 listeners=tuple(
@@ -745,6 +746,7 @@ class Alerts:
             cluster="",
             name="",
             since_ms=self._history_since_ms,
+            held_s=(now_ms - self._history_since_ms) / 1000,
             open_for_s=self._settings.alerts.undelivered_after_s,
             problem=problem,
             listeners=every,

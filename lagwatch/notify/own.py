@@ -38,6 +38,8 @@ class Condition:
     name: str
     """Of the channel; ""."""
     since_ms: int
+    held_s: float
+    """For how long this process has seen it hold."""
     open_for_s: float
     """How long it must hold before it is an incident."""
     problem: str
@@ -143,9 +145,7 @@ class OwnIncidents:
     ) -> Change | None:
         tracked = self._tracked.get(key)
         before = tracked.state if tracked is not None else QUIET
-        waited = condition is not None and (
-            now_ms - condition.since_ms >= condition.open_for_s * 1000
-        )
+        waited = condition is not None and condition.held_s >= condition.open_for_s
         if before.incident is None and not waited:
             return None
         if condition is not None:
@@ -216,18 +216,24 @@ def unseen(
     """Clusters of which no fresh data come, with the reason.
 
     A backlog that is being read is progress, however long it takes. The clock was last set
-    `steady_s` ago: data that seem to be older may only seem so.
+    `steady_s` ago: data that seem to be older may only seem so. Time before the start of lagwatch
+    does not count towards an incident, but belongs to it: the data are as old as they are.
     """
     for state in health:
         if state.ready or 0 < state.backlog_read < state.backlog_total:
             continue
         seen = [problem for problem in state.problems if not problem.startswith(_OWN_PARTS)]
         reason = _said_once(state.reason, seen)
+        held_s = min(state.data_age_s, steady_s)
+        since_ms = state.since_ms
+        if since_ms is None or held_s < state.data_age_s:
+            since_ms = now_ms - round(held_s * 1000)
         yield Condition(
             about=About.CLUSTER,
             cluster=state.cluster,
             name="",
-            since_ms=now_ms - round(min(state.data_age_s, steady_s) * 1000),
+            since_ms=since_ms,
+            held_s=held_s,
             open_for_s=unseen_s,
             problem=f"No fresh data of it: {reason or 'the reason is not known'}. "
             "Incidents of its groups neither open nor close meanwhile.",

@@ -425,6 +425,27 @@ def test_a_clock_that_was_set_makes_no_data_older_than_the_time_since_then() -> 
     assert condition.since_ms == AT_MS - 1000
 
 
+def test_a_cluster_that_was_away_before_the_start_is_unseen_since_its_last_data() -> None:
+    health = ClusterHealth(
+        cluster="c",
+        ready=False,
+        age_s=None,
+        backlog_read=0,
+        backlog_total=0,
+        commits_mode="",
+        collector_restarts=0,
+        problems=(),
+        unseen=(),
+        data_age_s=20.0,
+        since_ms=AT_MS - 300_000,
+    )
+
+    (condition,) = unseen([health], 60, (), AT_MS, steady_s=inf)
+
+    assert condition.since_ms == AT_MS - 300_000
+    assert condition.held_s == 20.0  # not an incident yet: this process looks for 20 s only
+
+
 class TestEndedWhileMuted:
     POLICY = Policy(name="all", close_for_ms=60_000)
     OPEN = State(

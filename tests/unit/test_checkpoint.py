@@ -395,6 +395,20 @@ def test_members_of_a_group_are_not_forgotten_before_they_are_described_again() 
     assert before[1] is after[1] is Rule.PAUSED
 
 
+@pytest.mark.slow
+def test_a_pause_is_shown_from_when_a_member_came_as_it_is_judged() -> None:
+    cluster = _steady(2400)
+    _be_quiet(cluster, 160)
+    cluster.groups_hold("g", "t", 0)
+    _be_quiet(cluster, 200)
+
+    paused = _verdict(cluster)
+
+    assert paused.rule is Rule.PAUSED
+    assert paused.evidence["counted_ms"] <= paused.evidence["limit_ms"]
+    assert 190_000 <= paused.evidence["quiet_ms"] <= 210_000
+
+
 def test_losses_go_on_being_counted() -> None:
     cluster = begun()
     cluster.commit("g", "t", 0, 10)
