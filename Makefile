@@ -73,7 +73,7 @@ audit: | $(BIN)/python  ## known faults of the locked packages, by the advisorie
 
 lock: $(STAMPS)/project  ## choose the newest versions pyproject.toml allows and lock them
 	$(PIP_INSTALL) --quiet uv
-	$(COMPILE) --extra embedded --extra elastic --extra apprise --extra spark --extra transactions --group dev pyproject.toml \
+	$(COMPILE) --extra embedded --extra elastic --extra apprise --extra msk --extra spark --extra transactions --group dev pyproject.toml \
 		-o requirements.lock
 
 clean:  ## remove .venv and everything built or cached in this directory

@@ -28,6 +28,7 @@ from lagwatch.collector.link import (
     socket_pair,
 )
 from lagwatch.config import ClusterSettings
+from lagwatch.config.cluster import AWS_MSK_IAM
 from lagwatch.core.model import UNKNOWN
 from lagwatch.log import get_level
 from lagwatch.ports.reports import CollectorStarted, Report, SourceHealth, SourceKind
@@ -42,9 +43,13 @@ _NEEDED: Final = re.compile(
 )
 
 
-def collector_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a collector, taken from our own."""
-    needed = {name: value for name, value in environ.items() if _NEEDED.fullmatch(name)}
+def collector_environment(environ: Mapping[str, str], *, aws: bool = False) -> dict[str, str]:
+    """The variables of a collector, taken from our own; `aws`: it logs in by AWS's credentials."""
+    needed = {
+        name: value
+        for name, value in environ.items()
+        if _NEEDED.fullmatch(name) or (aws and name.startswith("AWS_"))
+    }
     # one arena per thread would keep ten times what a batch needs
     return {"MALLOC_ARENA_MAX": "2", **needed}
 
@@ -82,6 +87,7 @@ class CollectorSupervisor:
         self._silent_s = silent_s
         self._cluster = cluster
         self._settings = settings
+        self._needs_aws = settings.sasl is not None and settings.sasl.mechanism == AWS_MSK_IAM
         self._clock = clock
         self._inbox = Inbox()
         self._backoff = Backoff(first_s=0.2, longest_s=5.0)
@@ -134,7 +140,7 @@ class CollectorSupervisor:
         with theirs, ExitStack() as until_attended:
             until_attended.enter_context(ours)
             try:
-                process = await _spawn(theirs.fileno())
+                process = await _spawn(theirs.fileno(), aws=self._needs_aws)
             except OSError as error:
                 return f"it could not be started: {error}"
             until_attended.pop_all()
@@ -202,7 +208,7 @@ class CollectorSupervisor:
         )
 
 
-async def _spawn(descriptor: int) -> Process:
+async def _spawn(descriptor: int, *, aws: bool) -> Process:
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -212,7 +218,7 @@ async def _spawn(descriptor: int) -> Process:
         stdin=DEVNULL,
         stdout=DEVNULL,
         stderr=PIPE,
-        env=collector_environment(os.environ),
+        env=collector_environment(os.environ, aws=aws),
         # an interrupt typed at the terminal is for us: we end the collector ourselves
         start_new_session=True,
     )

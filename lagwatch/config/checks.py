@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
-from lagwatch.config.cluster import WITH_PASSWORD, ClusterSettings
+from lagwatch.config.cluster import AWS_MSK_IAM, WITH_PASSWORD, ClusterSettings
 from lagwatch.config.settings import Settings
 from lagwatch.config.walk import Tree
 from lagwatch.errors import Fault
@@ -55,6 +55,7 @@ def cluster_faults(name: str, cluster: Tree) -> Iterator[Fault]:
     yield from _filters(prefix, cluster)
     yield from _tls(f"{prefix}.tls", _table(cluster, "tls"))
     yield from _sasl(f"{prefix}.sasl", _table(cluster, "sasl"))
+    yield from _aws(prefix, cluster)
     yield from _client(prefix, _table(cluster, "client"))
 
 
@@ -114,15 +115,56 @@ def _sasl(prefix: str, sasl: Tree) -> Iterator[Fault]:
                     problem=f"is missing; {mechanism} needs it",
                     remedy=f"Set {prefix}.{file or option}.",
                 )
-    if mechanism == "OAUTHBEARER":
+    if mechanism in _WITH_TOKEN:
         for option in ("username", "password", "password_file"):
             if option in sasl:
                 yield Fault(
                     key=f"{prefix}.{option}",
                     value="",
-                    problem="has no effect with OAUTHBEARER",
-                    remedy="Remove it; set sasl.oauthbearer.* under client.",
+                    problem=f"has no effect with {mechanism}",
+                    remedy=f"Remove it; {_WITH_TOKEN[mechanism]}.",
                 )
+
+
+_WITH_TOKEN: Final[Mapping[str, str]] = {
+    "OAUTHBEARER": "set sasl.oauthbearer.* under client",
+    AWS_MSK_IAM: "AWS's credentials are found as its own tools find them",
+}
+
+
+def _aws(prefix: str, cluster: Tree) -> Iterator[Fault]:
+    sasl, tls = _table(cluster, "sasl"), _table(cluster, "tls")
+    options = [option for option in ("region", "role", "profile") if sasl.get(option)]
+    if str(sasl.get("mechanism", "")).strip().upper() != AWS_MSK_IAM:
+        for option in options:
+            yield Fault(
+                key=f"{prefix}.sasl.{option}",
+                value=str(sasl[option]),
+                problem=f"has no effect without mechanism {AWS_MSK_IAM}",
+                remedy=f'Remove it, or set {prefix}.sasl.mechanism = "{AWS_MSK_IAM}".',
+            )
+        return
+    if "region" not in options:
+        yield Fault(
+            key=f"{prefix}.sasl.region",
+            value="",
+            problem=f"is missing; {AWS_MSK_IAM} needs it",
+            remedy='Write the AWS region of the cluster, for example "eu-west-1".',
+        )
+    if "role" in options and "profile" in options:
+        yield Fault(
+            key=f"{prefix}.sasl.profile",
+            value=str(sasl["profile"]),
+            problem="is given beside role",
+            remedy="Keep one of them.",
+        )
+    if not tls.get("enabled"):
+        yield Fault(
+            key=f"{prefix}.tls.enabled",
+            value="false",
+            problem=f"Amazon MSK takes {AWS_MSK_IAM} over TLS only",
+            remedy=f"Set {prefix}.tls.enabled = true.",
+        )
 
 
 def _client(prefix: str, client: Tree) -> Iterator[Fault]:

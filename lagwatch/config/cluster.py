@@ -35,9 +35,10 @@ class TlsSettings(Section):
     verify: bool = Field(default=True, description="check the brokers' certificates and host names")
 
 
-Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"]
 WITH_PASSWORD: Final = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"})
 """Mechanisms that need `username` and a password."""
+AWS_MSK_IAM: Final = "AWS_MSK_IAM"
 
 
 def _upper_case(value: object) -> object:
@@ -48,11 +49,19 @@ class SaslSettings(Section):
     """Authentication towards the brokers of one cluster."""
 
     mechanism: Annotated[Mechanism, BeforeValidator(_upper_case)] = Field(
-        description="SASL mechanism; for `OAUTHBEARER` set `sasl.oauthbearer.*` under `client`"
+        description=(
+            "SASL mechanism; for `OAUTHBEARER` set `sasl.oauthbearer.*` under `client`; "
+            "`AWS_MSK_IAM` needs `region` and the extra `msk`"
+        )
     )
     username: str | None = Field(default=None, description="user name")
     password: Annotated[Secret | None, OrFile(meaning="file that holds the password")] = Field(
         default=None, description="password; prefer `password_file`"
+    )
+    region: str = Field(default="", description="AWS region of the cluster; for `AWS_MSK_IAM`")
+    role: str = Field(default="", description="ARN of an IAM role to assume; for `AWS_MSK_IAM`")
+    profile: str = Field(
+        default="", description="AWS profile whose credentials are used; for `AWS_MSK_IAM`"
     )
 
 

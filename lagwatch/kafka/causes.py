@@ -10,6 +10,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException
 
 from lagwatch.config import ClusterSettings
+from lagwatch.config.cluster import AWS_MSK_IAM
 from lagwatch.errors import SourceError
 from lagwatch.kafka import codes
 
@@ -28,6 +29,11 @@ class _Place:
 
 
 def _wrong_password(place: _Place) -> str:
+    if place.mechanism == AWS_MSK_IAM:
+        return (
+            "the broker refused AWS's identity; allow it kafka-cluster:Connect in its IAM policy, "
+            f"and check {place.key}.sasl.region"
+        )
     if place.mechanism == "OAUTHBEARER":
         return f"the broker refused our token; check sasl.oauthbearer.* under {place.key}.client"
     return (
@@ -37,6 +43,11 @@ def _wrong_password(place: _Place) -> str:
 
 
 def _no_token(place: _Place) -> str:
+    if place.mechanism == AWS_MSK_IAM:
+        return (
+            "give lagwatch AWS credentials: variables of the environment, a profile, or the role "
+            f"of the machine or container; check {place.key}.sasl"
+        )
     return f"the issuer gave us no valid token; check sasl.oauthbearer.* under {place.key}.client"
 
 
@@ -183,6 +194,11 @@ class Causes:
             message=f"the Kafka client refuses its configuration: {text}; "
             f"check {self._place.key}.tls, .sasl and .client",
         )
+
+    def no_token(self, problem: str) -> SourceError:
+        """The error for a log-in for which no token could be had."""
+        message = f"{problem}; {_no_token(self._place)}"
+        return SourceError(cluster=self._cluster, kind="authentication", message=message)
 
     def _explain(self, error: KafkaError) -> tuple[str, str]:
         text = _text(error)

@@ -7,15 +7,16 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from threading import Lock
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from lagwatch.clock import Clock
-from lagwatch.config import ClusterSettings
+from lagwatch.config import ClusterSettings, SaslSettings
+from lagwatch.config.cluster import AWS_MSK_IAM
 from lagwatch.errors import SourceError
-from lagwatch.kafka import codes, properties
+from lagwatch.kafka import codes, msk, properties
 from lagwatch.kafka.causes import Causes
 
 REQUEST_TIMEOUT_S: Final = 5.0
@@ -211,7 +212,18 @@ class KafkaClients:
 
     def _with_events(self, configuration: properties.Properties) -> properties.Properties:
         # a callback among the values: the stubs of the client know plain values only
-        return {**configuration, "error_cb": self._events.add}  # type: ignore[dict-item]
+        callbacks: dict[str, object] = {"error_cb": self._events.add}
+        sasl = self.settings.sasl
+        if sasl is not None and sasl.mechanism == AWS_MSK_IAM:
+            self._token("")  # the client library would wait for it for ten seconds
+            callbacks["oauth_cb"] = self._token
+        return {**configuration, **callbacks}  # type: ignore[dict-item]
+
+    def _token(self, _configuration: str) -> tuple[str, float]:
+        try:
+            return msk.token(cast("SaslSettings", self.settings.sasl))
+        except msk.NoTokenError as error:
+            raise self.causes.no_token(str(error)) from error
 
 
 def kafka_error(error: BaseException | KafkaError) -> KafkaError:

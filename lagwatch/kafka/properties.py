@@ -6,6 +6,7 @@ Source: https://github.com/confluentinc/librdkafka/blob/v2.16.0/CONFIGURATION.md
 from typing import Final
 
 from lagwatch.config import ClusterSettings, SaslSettings, TlsSettings
+from lagwatch.config.cluster import AWS_MSK_IAM
 
 Properties = dict[str, str | int | float | bool]
 
@@ -123,6 +124,8 @@ def _tls(tls: TlsSettings) -> Properties:
 
 
 def _sasl(sasl: SaslSettings) -> Properties:
+    if sasl.mechanism == AWS_MSK_IAM:
+        return {"sasl.mechanism": "OAUTHBEARER"}  # with a callback that signs the tokens
     properties: Properties = {"sasl.mechanism": sasl.mechanism}
     if sasl.username is not None:
         properties["sasl.username"] = sasl.username

@@ -207,6 +207,43 @@ def test_every_wrong_way_is_named_without_its_secret(
     assert commits == []
 
 
+@pytest.mark.parametrize(
+    ("credentials", "words"),
+    [
+        ({}, "AWS finds no credentials for this process; give lagwatch AWS credentials"),
+        (
+            {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": SECRET},
+            "the broker refused AWS's identity; allow it kafka-cluster:Connect",
+        ),
+    ],
+)
+def test_a_broker_that_does_not_know_us_by_aws_is_named(
+    offered: Offered,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    credentials: Mapping[str, str],
+    words: str,
+) -> None:
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    for name, value in credentials.items():
+        monkeypatch.setenv(name, value)
+    options = {
+        "tls": {"enabled": True, "ca_file": str(offered.kafka.ca_file)},
+        "sasl": {"mechanism": "AWS_MSK_IAM", "region": "eu-west-1"},
+    }
+
+    with collecting(offered.settings("TOKENS", **options)) as seen:
+        eventually(
+            lambda: bool(_troubles(seen.of(SourceHealth), "authentication")), "a fault of log-in"
+        )
+        found = _troubles(seen.of(SourceHealth), "authentication")
+
+    assert any(words in each.message for each in found), [each.message for each in found]
+    assert SECRET not in str(found)
+
+
 def _spoil(options: dict[str, Any], wrong: Mapping[str, Any], offered: Offered) -> None:
     match wrong:
         case {"tls": tls}:

@@ -21,3 +21,13 @@ def test_a_collector_gets_no_variable_that_it_does_not_need() -> None:
         "PYTHONPATH": "/src",
         "KRB5_CONFIG": "/etc/krb5.conf",
     }
+
+
+def test_a_collector_that_logs_in_by_aws_gets_the_variables_of_aws() -> None:
+    ours = {"AWS_SECRET_ACCESS_KEY": "hunter2", "AWS_PROFILE": "kafka", "LAGWATCH_X": "hunter2"}
+
+    assert collector_environment(ours, aws=True) == {
+        "MALLOC_ARENA_MAX": "2",
+        "AWS_SECRET_ACCESS_KEY": "hunter2",
+        "AWS_PROFILE": "kafka",
+    }

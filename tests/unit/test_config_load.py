@@ -342,6 +342,16 @@ class TestContradictions:
             ("sasl.mechanism = 'PLAIN'\nsasl.password = 'x'", "sasl.username"),
             ("sasl.mechanism = 'PLAIN'\nsasl.username = 'x'", "sasl.password"),
             ("sasl.mechanism = 'OAUTHBEARER'\nsasl.username = 'x'", "sasl.username"),
+            ("tls.enabled = true\nsasl.mechanism = 'AWS_MSK_IAM'", "sasl.region"),
+            ("sasl.mechanism = 'AWS_MSK_IAM'\nsasl.region = 'x'", "tls.enabled"),
+            (
+                (
+                    "tls.enabled = true\nsasl.mechanism = 'aws_msk_iam'\nsasl.region = 'x'\n"
+                    "sasl.role = 'r'\nsasl.profile = 'p'"
+                ),
+                "sasl.profile",
+            ),
+            ("sasl.mechanism = 'OAUTHBEARER'\nsasl.region = 'x'", "sasl.region"),
             ("client.'bootstrap.servers' = 'a:1'", 'client."bootstrap.servers"'),
             ("client.'group.id' = 'a'", 'client."group.id"'),
         ],
