@@ -223,13 +223,17 @@ class Service:
             clock_skew_s=None if skew_ms is None else skew_ms / 1000,
         )
 
+    def _checkpoint_problem(self) -> str:
+        kept = "" if self.checkpoints is None else self.checkpoints.problem
+        return self._parts.problem(_CHECKPOINTS) or kept
+
     def _own_problems(self) -> tuple[str, ...]:
         """What is wrong with the parts that all clusters share."""
         named = (
             ("history", self._history_problem()),
             ("alerts", self.alerts.problem if self.alerts is not None else ""),
             ("configuration", self._reload_problem),
-            ("checkpoints", self._parts.problem(_CHECKPOINTS)),
+            ("checkpoints", self._checkpoint_problem()),
             ("figures", "; ".join(self._parts.problems(of=_FIGURES))),
         )
         return tuple(f"{part}: {problem}" for part, problem in named if problem)

@@ -70,6 +70,17 @@ class CheckpointKeeper:
         self._kept: dict[str, tuple[int, ...]] = {}
         """Revision of each monitor that is on disk."""
         self._number = 0
+        self._failed: dict[str, str] = {}
+        """By cluster: why the last write failed."""
+
+    @property
+    def problem(self) -> str:
+        """What could not be written, with the consequence and the remedy; "" if all was."""
+        return "; ".join(
+            f"the checkpoint of {name} cannot be written ({reason}): a restart would begin at the "
+            f"last one; make room or make {self._folder.absolute()} writable"
+            for name, reason in self._failed.items()
+        )
 
     def hold(self) -> None:
         """Keep the folder to this process until `release`.
@@ -183,15 +194,19 @@ class CheckpointKeeper:
             try:
                 await self._write(name, monitor)
             except OSError as error:
-                _log.error(
-                    "checkpoint_not_written",
-                    cluster=name,
-                    file=str(self._files[name].path.absolute()),
-                    reason=error.strerror or str(error),
-                    remedy="make the folder writable, or set checkpoint.path",
-                )
+                reason = error.strerror or str(error)
+                if self._failed.get(name) != reason:
+                    _log.error(
+                        "checkpoint_not_written",
+                        cluster=name,
+                        file=str(self._files[name].path.absolute()),
+                        reason=reason,
+                        remedy="make room, make the folder writable, or set checkpoint.path",
+                    )
+                self._failed[name] = reason
             else:
                 self._kept[name] = revision
+                self._failed.pop(name, None)
 
     async def _write(self, name: str, monitor: ClusterMonitor) -> None:
         began_s = self._clock.monotonic_s()

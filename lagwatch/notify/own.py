@@ -20,8 +20,8 @@ from lagwatch.notify.verdict import nothing_known
 from lagwatch.ports.queries import ClusterHealth
 
 POLICY: Final = "lagwatch"
-_OWN_PARTS: Final = ("alerts:", "history:", "configuration:")
-"""Problems that have an incident of their own."""
+_OWN_PARTS: Final = ("alerts:", "history:", "configuration:", "checkpoints:", "figures:")
+"""Problems of parts that all clusters share: they explain no cluster."""
 _CLOSE_FOR_MS: Final = 10_000
 _REMIND_MS: Final = 14_400_000
 _SET_S: Final = 5.0

@@ -1,6 +1,7 @@
 """A checkpoint on disk: whole or left out, never half believed."""
 
 import asyncio
+import contextlib
 import json
 import stat
 from collections.abc import Callable, Mapping
@@ -20,6 +21,7 @@ from lagwatch.monitor.checkpoint_file import decode, encode, pack, unpack
 from lagwatch.monitor.keeper import CheckpointKeeper
 from lagwatch.monitor.settings import monitor_settings
 from tests.support.history import SetClock
+from tests.support.small_disk import small_disk
 from tests.support.stepped_cluster import SteppedCluster
 
 
@@ -311,3 +313,40 @@ def test_columns_come_out_of_the_file_as_they_went_in(column) -> None:
 
     assert part["column"].dtype == column.dtype
     np.testing.assert_array_equal(part["column"], column)
+
+
+def test_a_full_disk_keeps_the_last_checkpoint_and_is_said_until_there_is_room(
+    tmp_path: Path,
+) -> None:
+    with small_disk(tmp_path / "disk", 1) as folder:
+        place = Place(folder)
+        keeper = place.keeper(place.stepped.monitor)
+        asyncio.run(keeper.write())
+        saved = place.path.read_bytes()
+        filler = folder / "filler"
+        _fill(filler)
+
+        place.stepped.commit("g", "t", 0, 6)
+        place.stepped.ends()
+        place.stepped.judge()
+        with capture_logs() as logs:
+            for _ in range(3):
+                asyncio.run(keeper.write())
+        while_full = keeper.problem
+        left = sorted(each.name for each in place.path.parent.iterdir())
+        unchanged = place.path.read_bytes() == saved
+        filler.unlink()
+        asyncio.run(keeper.write())
+
+        assert "No space left on device" in while_full
+        assert [each["event"] for each in logs] == ["checkpoint_not_written"]
+        assert left == ["here.checkpoint"]
+        assert unchanged
+        assert keeper.problem == ""
+        assert place.path.read_bytes() != saved
+
+
+def _fill(file: Path) -> None:
+    with file.open("wb", buffering=0) as stream, contextlib.suppress(OSError):
+        while True:
+            stream.write(bytes(4096))
