@@ -1,6 +1,13 @@
 """A principal with few rights: what it can see is right, what it cannot see is said."""
 
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
 import pytest
+from confluent_kafka import Consumer
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -12,8 +19,11 @@ from confluent_kafka.admin import (
 
 from lagwatch.kafka.embedded import EmbeddedKafka
 from tests.support.kafka import commit, create_topic, produce, unique
+from tests.support.rights import Rights
 from tests.support.served import serving
 from tests.support.waiting import eventually
+
+SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
 
 
 @pytest.fixture
@@ -82,6 +92,97 @@ def test_describe_rights_alone_give_verdicts_and_what_is_missing_is_named(
     assert "DESCRIBE" in unseen or "READ" in hidden
     assert "__consumer_offsets" in log
     assert "alice-secret" not in log
+
+
+@pytest.fixture
+def rights(secure_kafka: EmbeddedKafka) -> Iterator[Rights]:
+    """Grants for alice, who has none before and after."""
+    rights = Rights(secure_kafka)
+    rights.revoke_all()
+    yield rights
+    rights.revoke_all()
+
+
+DOCUMENTED = re.findall(
+    r"--add --allow-principal User:lagwatch --operation (\w+)(?: \\\n)? +--(\w+)(?: '?([\w*]+))?",
+    SECURITY.read_text("utf-8"),
+)
+"""Operation, kind and name of the ACLs that the manual says are enough."""
+KINDS = {
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "cluster": ResourceType.BROKER,
+}
+
+
+def _grant(rights: Rights, acls: Iterable[tuple[str, str, str]]) -> None:
+    for operation, kind, name in acls:
+        rights.grant(AclOperation[operation.upper()], KINDS[kind], name or "kafka-cluster")
+
+
+def test_the_rights_of_the_manual_are_enough_to_read_every_commit(
+    secure_kafka: EmbeddedKafka, rights: Rights
+) -> None:
+    assert len(DOCUMENTED) == 4
+    _grant(rights, DOCUMENTED)
+    topic, group = create_topic(secure_kafka, "orders"), unique("billing")
+    produce(secure_kafka, topic, 40)
+    commit(secure_kafka, group, topic, 10)
+
+    cluster = _cluster(secure_kafka, "alice", "alice-secret")
+    with serving(secure_kafka.bootstrap_servers, cluster=cluster) as served:
+        served.wait_ready()
+        eventually(lambda: served.status(group) is not None, "the group")
+        commit(secure_kafka, group, topic, 25)
+        eventually(
+            lambda: served.known(group)["partitions"][0]["current_lag"] == 15, "the new commit"
+        )
+        health = served.health()
+
+    assert health["mode"] == "offsets-topic"
+    assert health["problems"] == []
+    # what is optional is named, and nothing else
+    assert not [each for each in health["unseen"] if not _optional(each)]
+
+
+def _optional(unseen: str) -> bool:
+    return any(words in unseen for words in ("DESCRIBE_CONFIGS", "__share_group_state"))
+
+
+@pytest.mark.parametrize("left_out", DOCUMENTED)
+def test_none_of_the_rights_of_the_manual_is_too_much(
+    secure_kafka: EmbeddedKafka, rights: Rights, left_out: tuple[str, str, str]
+) -> None:
+    _grant(rights, [each for each in DOCUMENTED if each != left_out])
+    topic, group = create_topic(secure_kafka, "orders"), unique("billing")
+    commit(secure_kafka, group, topic, 10)
+
+    cluster = _cluster(secure_kafka, "alice", "alice-secret") | {"commits": "offsets-topic"}
+    del cluster["committed_interval_s"]
+    with (
+        _member(secure_kafka, group, topic),
+        serving(secure_kafka.bootstrap_servers, cluster=cluster) as served,
+    ):
+        eventually(lambda: _names(served.health(), left_out), f"that {left_out} is missing")
+
+
+@contextmanager
+def _member(kafka: EmbeddedKafka, group: str, topic: str) -> Iterator[None]:
+    """A member of the group: without one there is nothing to describe."""
+    consumer = Consumer({**kafka.admin_config(), "group.id": group})
+    consumer.subscribe([topic])
+    try:
+        consumer.poll(10)
+        yield
+    finally:
+        consumer.close()
+
+
+def _names(health: Mapping[str, Any], acl: tuple[str, str, str]) -> bool:
+    operation, kind, name = acl
+    said = " ".join((*health["problems"], *health["unseen"], health["reason"])).upper()
+    named = name in {"*", ""} or name.upper() in said
+    return named and operation.upper() in said and kind.upper() in said
 
 
 def test_a_wrong_password_is_said_in_readyz(secure_kafka: EmbeddedKafka) -> None:
