@@ -37,6 +37,9 @@ _READER: Final[Properties] = {
     "fetch.max.bytes": 8_388_608,
     "fetch.wait.max.ms": 200,
     "fetch.error.backoff.ms": 200,
+    # an answer comes after `fetch.wait.max.ms`; without one the connection may be half-open, and
+    # the default of 60 s would be that long without commits
+    "socket.timeout.ms": 10_000,
     "auto.offset.reset": "earliest",
 }
 
