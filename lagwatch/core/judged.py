@@ -106,6 +106,8 @@ class Judged:
         Until it has ended nothing that it looks at may change.
         """
         touched = np.concatenate((touched, self._again))
+        if not looks_at_windows(TABLES[seen.rules]):
+            self._columns.pop("lowest_lag", None)  # no rule fills it
         self._follow(seen.layout)
         chosen = None if self._all_change(seen) or whole else self._due(seen, touched)
         self._own = {"due_ms"}

@@ -21,6 +21,9 @@ STEP_MS: Final = 10_000
 _MOST: Final = 20_000
 """Rows that are followed: those with the greatest lag, when there are more."""
 _NEVER: Final = -1
+_DAY_MS: Final = 86_400_000
+_OLDEST_MS: Final = np.iinfo(np.uint32).max
+"""49 days; a commit that is older counts as so old."""
 
 
 class PastLags(NamedTuple):
@@ -43,10 +46,13 @@ class Lags:
         rest of a round."""
         self._lag = np.full((0, POINTS), np.nan, np.float32)
         """Column `step % POINTS`."""
-        self._commit_ms = np.zeros((0, POINTS), np.int64)
+        self._age_ms = np.zeros((0, POINTS), np.uint32)
+        """Of the commit at its step, plus a day: Kafka's clock may be ahead of ours."""
         self._step = _NEVER
 
-    def take(self, row: Rows, lag: Int64, commit_ms: Int64, now_ms: int) -> None:
+    def take(
+        self, row: Rows, lag: NDArray[np.signedinteger], commit_ms: Int64, now_ms: int
+    ) -> None:
         """Take the rows that are behind with their lags at their newest commits, -1 unknown.
 
         Of all calls in ten seconds the first one counts.
@@ -64,7 +70,8 @@ class Lags:
         for gap in range(passed):
             self._lag[:, (step - gap) % POINTS] = np.nan
         self._lag[self._slot, step % POINTS] = lag[chosen]
-        self._commit_ms[self._slot, step % POINTS] = commit_ms[chosen]
+        age_ms = step * STEP_MS - commit_ms[chosen] + _DAY_MS
+        self._age_ms[self._slot, step % POINTS] = np.clip(age_ms, 0, _OLDEST_MS)
         self._step = step
 
     def due(self, now_ms: int) -> bool:
@@ -77,7 +84,7 @@ class Lags:
             return
         known, slots = self._slots(rows)
         if self._lag.shape[0] < rows.size:
-            self._make_room(rows.size + rows.size // 4)
+            self._make_room(min(rows.size + rows.size // 4, _MOST))
         free = np.ones(self._lag.shape[0], np.bool_)
         free[slots] = False
         slot = np.full(rows.size, _NEVER, np.intp)
@@ -90,16 +97,18 @@ class Lags:
     def _make_room(self, slots: int) -> None:
         used = self._lag.shape[0]
         lag = np.full((slots, POINTS), np.nan, np.float32)
-        commit_ms = np.zeros((slots, POINTS), np.int64)
-        lag[:used], commit_ms[:used] = self._lag, self._commit_ms
-        self._lag, self._commit_ms = lag, commit_ms
+        age_ms = np.zeros((slots, POINTS), np.uint32)
+        lag[:used], age_ms[:used] = self._lag, self._age_ms
+        self._lag, self._age_ms = lag, age_ms
 
     def of(self, rows: Rows) -> PastLags:
         """Of these rows, up to the newest step."""
         found = no_lags(rows.size)
         known, slots = self._slots(rows)
-        cells = slots, ((self._step + 1 + np.arange(POINTS)) % POINTS)[:, None]
-        found.lag[:, known], found.commit_ms[:, known] = self._lag[cells], self._commit_ms[cells]
+        steps = (self._step + 1 - POINTS + np.arange(POINTS))[:, None]
+        cells = slots, steps % POINTS
+        found.lag[:, known] = self._lag[cells]
+        found.commit_ms[:, known] = steps * STEP_MS + _DAY_MS - self._age_ms[cells]
         return found
 
     def _slots(self, rows: Rows) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

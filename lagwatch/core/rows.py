@@ -41,7 +41,7 @@ class WindowColumns:
         *,
         offset: Int64,
         commit_ms: Int64,
-        lag: Int64,
+        lag: NDArray[np.signedinteger],
         count: Slots,
         oldest: Slots,
         newest: Slots,
@@ -84,7 +84,7 @@ class WindowColumns:
         return self._commit_ms if self._chosen is None else self._commit_ms[:, self._chosen]
 
     @cached_property
-    def lag(self) -> Int64:
+    def lag(self) -> NDArray[np.signedinteger]:
         """[k, n]; -1 unknown."""
         return self._lag if self._chosen is None else self._lag[:, self._chosen]
 
@@ -133,10 +133,10 @@ class WindowColumns:
             chosen=None if view else self._place[rows],
         )
 
-    def in_time(self, column: Int64) -> Int64:
+    def in_time(self, column: NDArray[np.signedinteger]) -> NDArray[np.signedinteger]:
         """A column unrolled: [k, n], oldest entry first, what follows the newest undefined."""
         slots = np.arange(column.shape[0])[:, None]
-        unrolled: Int64 = column[
+        unrolled: NDArray[np.signedinteger] = column[
             (self.oldest[None, :] + slots) % column.shape[0], self.rows[None, :]
         ]
         return unrolled

@@ -23,6 +23,7 @@ Ints = NDArray[np.integer]
 Bools = NDArray[np.bool_]
 
 MAX_INTERVALS = 100
+_WIDEST_LAG: Final = np.iinfo(np.int32).max
 """`count` and `newest` are int8 columns."""
 
 _HALF_ORDER = 1 << 31
@@ -108,7 +109,8 @@ class Windows:
         self.offset = np.empty(shape, np.int64)
         self.commit_ms = np.empty(shape, np.int64)
         self.order = np.empty(shape, np.uint32)
-        self.lag = np.empty(shape, np.int64)
+        # half the memory as long as no lag needs more: see `_make_room_for`
+        self.lag: NDArray[np.signedinteger] = np.empty(shape, np.int32)
         self.observed_s = np.empty(shape, np.uint32)
         self.count = np.zeros(capacity, np.int8)
         self.newest = np.full(capacity, UNKNOWN, np.int8)
@@ -241,6 +243,7 @@ class Windows:
     def put(self, first: int, copy: WindowCopy) -> None:
         """Write such a copy into the rows from `first` on, which must be there."""
         rows = slice(first, first + copy.count.size)
+        self._make_room_for(copy.lag)
         self.offset[:, rows] = copy.offset
         self.commit_ms[:, rows] = copy.commit_ms
         self.order[:, rows] = copy.order
@@ -248,6 +251,19 @@ class Windows:
         self.observed_s[:, rows] = copy.observed_s
         self.count[rows] = copy.count
         self.newest[rows] = copy.count - 1
+
+    def fill_lags(self, rows: Rows, end: Int64) -> None:
+        """Set unknown lags of these rows to those at a log end, one for each row."""
+        used = np.arange(self.intervals)[:, None] < self.count[rows]
+        lag = np.where(used, self.lag[:, rows], 0)
+        bound = np.where(lag < 0, np.maximum(end - self.offset[:, rows], 0), lag)
+        self._make_room_for(bound)
+        self.lag[:, rows] = bound
+
+    def _make_room_for(self, lag: Int64) -> None:
+        """Lags of two billion messages and more need wider columns."""
+        if self.lag.dtype == np.int32 and lag.size and lag.max() > _WIDEST_LAG:
+            self.lag = self.lag.astype(np.int64)
 
     def insert(self, commits: CommitColumns) -> Bools:
         """Insert commits in order of arrival; says which of them were the newest of their row.
@@ -339,6 +355,7 @@ class Windows:
     def _write(self, slot: Int64, commits: CommitColumns) -> None:
         # flat indices: one index computation for five columns
         flat = slot * self.offset.shape[1] + commits.row
+        self._make_room_for(commits.lag)
         for column, values in (
             (self.offset, commits.offset),
             (self.commit_ms, commits.commit_ms),

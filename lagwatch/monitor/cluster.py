@@ -642,9 +642,7 @@ class ClusterMonitor:
         known[partitions] = True
         rows = np.flatnonzero(known[self.table.at[: self.windows.rows]])
         ends = self.history.latest()[self.table.at[rows]]
-        lag = self.windows.lag[:, rows]
-        bound = np.maximum(ends - self.windows.offset[:, rows], 0)
-        self.windows.lag[:, rows] = np.where(lag < 0, bound, lag)
+        self.windows.fill_lags(rows, ends)
         self._live.touched.append(rows)
 
     # groups

@@ -37,6 +37,18 @@ def test_lags_of_a_row_are_kept_with_the_instants_of_its_commits() -> None:
     ]
 
 
+def test_commits_ahead_of_our_clock_and_very_old_ones_keep_their_order() -> None:
+    lags, now_ms = Lags(), 10**6 * STEP_MS
+    rows, days_ms = np.arange(3), 86_400_000
+    commit_ms = now_ms + np.array([30_000, -40 * days_ms, -400 * days_ms])
+
+    lags.take(rows, np.ones(3, np.int64), commit_ms, now_ms)
+
+    ahead_ms, old_ms, ancient_ms = lags.of(rows).commit_ms[-1].tolist()
+    assert (ahead_ms, old_ms) == (now_ms + 30_000, now_ms - 40 * days_ms)
+    assert ancient_ms < old_ms
+
+
 def test_of_ten_seconds_the_first_lag_counts() -> None:
     lags = Lags()
     _take(lags, 100, r1=10)

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -171,6 +172,32 @@ def test_a_burst_right_after_a_commit_leaves_its_last_offset_in_the_slot_of_that
 
     held = windows.entries(0)
     assert (held.offset, held.commit_ms) == ([101], [5000])
+
+
+@given(st.lists(st.sampled_from([-1, 0, 7, 2**31 - 1, 2**31, 2**63 - 1]), min_size=1, max_size=8))
+def test_lags_of_any_size_are_kept_through_a_copy_and_growth(lags) -> None:
+    windows, other = (Windows(intervals=4, min_distance_ms=0) for _ in range(2))
+    windows.add_rows(1)
+    other.add_rows(1)
+    for order, lag in enumerate(lags, 1):
+        commits = _columns([(0, order, order * 1000, order)])
+        windows.insert(replace(commits, lag=np.array([lag], np.int64)))
+    windows.add_rows(5000)
+    other.put(0, windows.copied(np.array([0])))
+
+    assert windows.entries(0).lag == lags[-4:]
+    assert other.entries(0).lag == lags[-4:]
+
+
+def test_an_unknown_lag_that_is_filled_may_be_of_any_size() -> None:
+    windows = Windows(intervals=4, min_distance_ms=0)
+    windows.add_rows(1)
+    commits = _columns([(0, 5, 1000, 1), (0, 6, 2000, 2)])
+    windows.insert(replace(commits, lag=np.array([-1, 3], np.int64)))
+
+    windows.fill_lags(np.array([0]), np.array([2**40]))
+
+    assert windows.entries(0).lag == [2**40 - 5, 3]
 
 
 def test_growing_keeps_every_window() -> None:
