@@ -60,6 +60,9 @@ Slots = NDArray[np.integer]
 _COMMIT_SOURCES = frozenset({SourceKind.OFFSETS_TOPIC, SourceKind.COMMITTED})
 _MOST_UNWATCHED = 64
 """Gaps that are remembered; time in earlier ones counts as watched."""
+_FIRST_POLL_MS = 20_000
+"""After the backlog: the longest time in which groups behind a transaction are polled first."""
+_HELD = "commits behind an open transaction of the offsets topic are not known yet"
 _LOADED_MS = 120_000
 """A coordinator has loaded its groups in this time; a silent group is no STOP before."""
 
@@ -115,6 +118,7 @@ class ClusterMonitor:
         self._commits_until_ms = EpochMs(UNKNOWN)
         self._backlog_ms = EpochMs(UNKNOWN)
         self._ends_ms = EpochMs(UNKNOWN)
+        self._whole = False
         """When the newest round of log ends of this process began."""
         self._watched_ms = EpochMs(UNKNOWN)
         """Until when the process watched whose checkpoint was restored; -1 none."""
@@ -191,7 +195,7 @@ class ClusterMonitor:
     def not_ready_because(self, now_ms: EpochMs) -> str:
         """What is missing before the first complete round, or why the data are stale; ""."""
         if not self.complete:
-            found = missing(self.known, self.backlog)
+            found = _HELD if self._whole else missing(self.known, self.backlog)
             why = cause(self.sources)
             return f"{why}; {found}" if why else found  # the cause before its consequence
         return why_stale(self.known, self.sources, now_ms) if self.is_stale(now_ms) else ""
@@ -219,6 +223,8 @@ class ClusterMonitor:
                 self._topics.listed(report, now_ms)
             case CollectorStarted():
                 self._new_collector(report, now_ms)
+            case CommitsKnown() | ProgressKnown():
+                return self._commits_known(report, now_ms)
             case _:
                 self._note(report, now_ms)
         return False
@@ -226,8 +232,6 @@ class ClusterMonitor:
     def _note(self, report: Report, now_ms: EpochMs) -> None:
         """Reports that only say what is known."""
         match report:
-            case CommitsKnown() | ProgressKnown():
-                self._commits_known(report)
             case GroupsSeen():
                 self._watch.groups(report, now_ms)
                 self.groups.take(report)
@@ -557,7 +561,7 @@ class ClusterMonitor:
 
     # commits
 
-    def _commits_known(self, report: CommitsKnown | ProgressKnown) -> None:
+    def _commits_known(self, report: CommitsKnown | ProgressKnown, now_ms: EpochMs) -> bool:
         known = self._live.known
         if known.take(report) if isinstance(report, CommitsKnown) else known.take_progress(report):
             ids = self.table.ids()
@@ -566,6 +570,7 @@ class ClusterMonitor:
             self._live.known.place(rows, groups, self.windows.count.size)
         self._live.movements.leave_out_unread()
         self._admission.note_polls()
+        return self._note_complete(now_ms)
 
     def _commits(self, report: Commits, now_ms: EpochMs) -> None:
         if report.new_groups:
@@ -610,11 +615,12 @@ class ClusterMonitor:
             self._live.admitted_ms = commits.known_ms
         if self._admitted_ms < 0 and self._live.known.all_admitted:
             self._admitted_ms = now_ms
-        self._note_complete(report, now_ms)
+        self._note_whole(report)
+        self._note_complete(now_ms)
         return True
 
-    def _note_complete(self, report: LogEnds, now_ms: EpochMs) -> None:
-        """The first round of log ends that began after the backlog was read makes all complete.
+    def _note_whole(self, report: LogEnds) -> None:
+        """The first round of log ends that began after the backlog was read is whole.
 
         Where offsets are polled, the first one after a poll that came after a round: the lag of a
         poll is known on the line between two rounds.
@@ -623,13 +629,29 @@ class ClusterMonitor:
         before_ms, self._ends_ms = self._ends_ms, report.started_ms
         lined_up = not self.known.polled or 0 <= before_ms <= self.known.commits_ms
         read = 0 <= self._backlog_ms <= report.started_ms
-        if not self.complete and read and answered and lined_up:
-            self.complete_ms = now_ms
-            if self._live.first_ms < 0:
-                self._live.first_ms = now_ms
-            if 0 <= self._watched_ms < now_ms:
-                self._live.unwatched.append((self._watched_ms, now_ms))
-                del self._live.unwatched[:-_MOST_UNWATCHED]
+        self._whole |= read and answered and lined_up
+
+    def _note_complete(self, now_ms: EpochMs) -> bool:
+        """Once a round was whole, and all commits are known, everything is; True then.
+
+        Commits behind a transaction that was open at the start are known by a poll: the older ones
+        before it would show lags that are not there. It is not waited for for ever.
+        """
+        if self.complete or not self._whole or self._awaits_commits(now_ms):
+            return False
+        self.complete_ms = now_ms
+        if self._live.first_ms < 0:
+            self._live.first_ms = now_ms
+        if 0 <= self._watched_ms < now_ms:
+            self._live.unwatched.append((self._watched_ms, now_ms))
+            del self._live.unwatched[:-_MOST_UNWATCHED]
+        return True
+
+    def _awaits_commits(self, now_ms: EpochMs) -> bool:
+        reads = self.facts is not None and self.facts.commits_mode == "offsets-topic"
+        known = self._live.known
+        waits = (reads or known.knows_partitions) and not known.all_admitted
+        return waits and now_ms - self._backlog_ms < _FIRST_POLL_MS
 
     def _fill_lags(self, partitions: Slots) -> None:
         """Commits that came before any log end of their partition: its first one bounds their lag.

@@ -55,6 +55,11 @@ class KnownCommits:
         return self._partitions > 0 and bool((known_ms[: self._partitions] >= 0).all())
 
     @property
+    def knows_partitions(self) -> bool:
+        """True once the partitions of the offsets topic are known, also by an earlier process."""
+        return self._partitions > 0
+
+    @property
     def absences(self) -> tuple[Int64, ...]:
         """`ABSENCE` by partition of the offsets topic; -1 never."""
         columns = self._away_ms, self._back_ms, self._clear_ms

@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -246,6 +247,31 @@ def test_a_short_look_does_not_take_a_commit_from_behind_an_open_transaction_for
         transactions.abort()
 
     assert found == (3, "UNKNOWN", "not enough seen")
+
+
+@pytest.mark.parametrize("start", ["fresh", "again"])
+def test_commits_behind_a_transaction_that_is_open_at_the_start_are_in_the_first_verdict(
+    kafka: EmbeddedKafka, start: str, tmp_path: Path
+) -> None:
+    topic, group = create_topic(kafka), unique("group")
+    produce(kafka, topic, 100)
+    commit(kafka, group, topic, 10)
+    kept = f'[checkpoint]\npath = "{tmp_path}"\n'
+    if start == "again":
+        with serving(kafka.bootstrap_servers, sections=kept) as served:
+            served.wait_ready()
+            eventually(lambda: served.status(group) is not None, "the group")
+    transactions = Transactions(kafka)
+    transactions.begin(neighbours(kafka, group, 1)[0], topic, 1)
+    try:
+        commit(kafka, group, topic, 90)
+        with serving(kafka.bootstrap_servers, sections=kept) as served:
+            served.wait_ready()
+            (first,) = served.known(group)["partitions"]
+    finally:
+        transactions.abort()
+
+    assert first["current_lag"] == 10
 
 
 def _look(kafka: EmbeddedKafka, mode: str, group: str) -> tuple[int, str, str]:
