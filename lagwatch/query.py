@@ -1,11 +1,13 @@
 """The read side: snapshots → answers. Never waits, never asks Kafka."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lagwatch.core.case import Case
 from lagwatch.core.causes import Cause, cause_of
@@ -50,6 +52,8 @@ _MEASURED: Final = (
 )
 """How the rules know a time lag."""
 _BEHIND_TRANSACTION: Final = (Rule.WAITS_FOR_TRANSACTION, Rule.HELD_BY_TRANSACTION)
+_ROWS_AT_ONCE: Final = 5_000
+"""Partitions whose forecasts are computed at once: each takes some kilobytes meanwhile."""
 _NOBODY: Final = Member(member_id="", client_id="", host="", instance_id="", assignment=())
 
 
@@ -129,7 +133,23 @@ class SnapshotQueries:
         return reader.verdict(show_all=show_all)
 
     def outlook(self, cluster: str, group: str) -> GroupOutlook:
-        return self._reader(cluster, group).outlook()
+        found = self.outlooks(cluster, (group,))
+        if group not in found:
+            raise NotFoundError(kind="group", name=group)
+        return found[group]
+
+    def outlooks(self, cluster: str, groups: Iterable[str]) -> dict[str, GroupOutlook]:
+        moment = self._moment(cluster)
+        snapshot = moment.snapshot
+        if snapshot is None:
+            return {}
+        known = [group for group in groups if group in snapshot.group_index]
+        number = np.array([snapshot.group_index[group] for group in known], np.int64)
+        first = snapshot.group.first
+        part = np.cumsum(first[number + 1] - first[number]) // _ROWS_AT_ONCE
+        parts = np.split(number, np.flatnonzero(np.diff(part)) + 1)
+        found = [each for part in parts for each in _outlooks(moment, snapshot, part)]
+        return dict(zip(known, found, strict=True))
 
     def cause(self, verdict: GroupVerdict, outlook: GroupOutlook) -> Cause | None:
         return self._reader(verdict.cluster, verdict.group).cause(verdict, outlook)
@@ -363,6 +383,54 @@ def _known(value: int) -> int | None:
     return None if value < 0 else value
 
 
+def _outlooks(
+    moment: Moment, snapshot: ClusterSnapshot, groups: NDArray[np.int64]
+) -> Iterator[GroupOutlook]:
+    """Rates and forecasts of groups and of their partitions that were committed to.
+
+    Those of a whole group are of the partitions that it reads itself. All are computed at once:
+    group by group it takes many times as long.
+    """
+    columns, topics, around = snapshot.rows, snapshot.topics, snapshot.around
+    first = snapshot.group.first
+    sizes = first[groups + 1] - first[groups]
+    group = np.repeat(np.arange(groups.size), sizes)
+    rows = np.arange(group.size) + (first[groups + 1] - np.cumsum(sizes))[group]
+    committed = columns.commits[rows] > 0
+    rows, group = rows[committed], group[committed]
+    at, lag = columns.at[rows], columns.readable_lag[rows]
+    measured = rates(
+        window_columns(moment.windows).take(columns.window[rows]),
+        at,
+        moment.history,
+        now_ms=around.asked_ms,
+        skew_ms=around.skew_ms,
+        stopped=columns.status[rows] == PartitionStatus.STOP,
+    )
+    every = outlooks(
+        measured,
+        lag=lag,
+        waits=np.isin(columns.rule[rows], _BEHIND_TRANSACTION),
+        committed=columns.committed[rows],
+        log_start=np.append(topics.log_start, UNKNOWN)[at],
+        log_end=np.append(topics.log_end, UNKNOWN)[at],
+        past=moment.past_lags.of(columns.window[rows]),
+    ).every()
+    names = [snapshot.topic_names[topic] for topic in columns.topic[rows].tolist()]
+    places = list(zip(names, columns.partition[rows].tolist(), strict=True))
+    lags = [_known(each) for each in lag.tolist()]
+    reads = (~NOT_READ[columns.rule[rows]]).tolist()
+    bounds = np.searchsorted(group, np.arange(groups.size + 1)).tolist()
+    for start, stop in pairwise(bounds):
+        own = [row for row in range(start, stop) if reads[row]]
+        whole = of_group(
+            {places[row]: every[row] for row in own}, {places[row]: lags[row] for row in own}
+        )
+        yield replace(
+            whole, partitions=dict(zip(places[start:stop], every[start:stop], strict=True))
+        )
+
+
 class _GroupReader:
     """One group in one snapshot."""
 
@@ -380,7 +448,7 @@ class _GroupReader:
         snapshot, number = self._snapshot, self._number
         columns = snapshot.group
         max_lag_row = int(columns.max_lag_row[number])
-        time = columns.times(slice(number, number + 1))
+        time = columns.some_times(slice(number, number + 1))
         time_lag_ms = int(time.lag_ms[0])
         age_ms = int(snapshot.group_ages_ms(slice(number, number + 1))[0])
         return GroupVerdict(
@@ -406,42 +474,6 @@ class _GroupReader:
             stale=snapshot.stale or age_ms > snapshot.stale_after_ms,
             data_age_s=max(age_ms, snapshot.data_age_ms) / 1000,
         )
-
-    def outlook(self) -> GroupOutlook:
-        """Rates and forecasts of the partitions that were committed to.
-
-        Those of the whole group are of the partitions that it reads itself.
-        """
-        snapshot, columns, topics = self._snapshot, self._snapshot.rows, self._snapshot.topics
-        rows = np.arange(self._rows.start, self._rows.stop)
-        rows = rows[columns.commits[rows] > 0]
-        at, around = columns.at[rows], snapshot.around
-        measured = rates(
-            window_columns(self._moment.windows).take(columns.window[rows]),
-            at,
-            self._moment.history,
-            now_ms=around.asked_ms,
-            skew_ms=around.skew_ms,
-            stopped=columns.status[rows] == PartitionStatus.STOP,
-        )
-        found = outlooks(
-            measured,
-            lag=columns.readable_lag[rows],
-            waits=np.isin(columns.rule[rows], _BEHIND_TRANSACTION),
-            committed=columns.committed[rows],
-            log_start=np.append(topics.log_start, UNKNOWN)[at],
-            log_end=np.append(topics.log_end, UNKNOWN)[at],
-            past=self._moment.past_lags.of(columns.window[rows]),
-        )
-        places = [self._place(row) or ("", UNKNOWN) for row in rows.tolist()]
-        lags = [_known(lag) for lag in columns.readable_lag[rows].tolist()]
-        every = dict(zip(places, found.every(), strict=True))
-        reads = dict(zip(places, (~NOT_READ[columns.rule[rows]]).tolist(), strict=True))
-        whole = of_group(
-            {place: each for place, each in every.items() if reads[place]},
-            {place: lag for place, lag in zip(places, lags, strict=True) if reads[place]},
-        )
-        return replace(whole, partitions=every)
 
     def cause(self, verdict: GroupVerdict, outlook: GroupOutlook) -> Cause | None:
         """Why it has this verdict, which is of all its partitions."""
@@ -549,7 +581,7 @@ class _GroupReader:
     def _times(self, wanted: list[int]) -> list[list[float]]:
         """Time lag, reason and error of rows of this group."""
         first = self._rows.start
-        times = self._snapshot.rows.times(slice(first, self._rows.stop))
+        times = self._snapshot.rows.some_times(slice(first, self._rows.stop))
         return [column[np.array(wanted) - first].tolist() for column in times]
 
     def _partition(

@@ -86,6 +86,11 @@ class _WithTimes(Generic[TimesT]):
         """The time lags of all."""
         return self.times(slice(None))
 
+    def some_times(self, chosen: slice) -> TimesT:
+        """Those of a range: quick where the time lags of all were asked for before."""
+        every: TimesT | None = self.__dict__.get("every_time")
+        return self.times(chosen) if every is None else every.part(chosen)
+
     @property
     def time_lag_ms(self) -> Int64:
         """A bound where `time_lag_reason` says so; of a group that of its oldest partition."""

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from lagwatch.core.causes import Cause
-from lagwatch.core.forecast import Outlook
+from lagwatch.core.forecast import GroupOutlook, Outlook
 from lagwatch.core.model import GroupStatus
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.errors import NotFoundError
@@ -16,6 +16,8 @@ from lagwatch.ports.queries import Queries
 
 MOST_PARTITIONS: Final = 5_000
 """Partitions of groups that are explained for one answer."""
+_AT_ONCE: Final = 100
+"""Groups whose forecasts are computed at once: others wait for some ten milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +44,30 @@ def explained(
     millisecond, so callers on the event loop let others work in between; groups that have gone
     meanwhile are left out.
     """
-    if snapshot.stale:
-        return
+    groups = () if snapshot.stale else tuple(_explainable(snapshot, only, known))
+    seen: ClusterSnapshot | None = None
+    ahead: Mapping[str, GroupOutlook] = {}
+    for number, group in enumerate(groups):
+        try:
+            newest = queries.snapshot(snapshot.cluster)
+            if newest is not seen or number % _AT_ONCE == 0:
+                ahead = queries.outlooks(snapshot.cluster, groups[number : number + _AT_ONCE])
+                seen = newest
+            verdict = queries.verdict(snapshot.cluster, group, show_all=True)
+        except NotFoundError:
+            continue
+        outlook = ahead[group]  # of the same snapshot as the verdict
+        yield GroupExplanation(
+            group=group,
+            cause=queries.cause(verdict, outlook),
+            outlook=outlook.whole,
+            partitions=outlook.partitions,
+        )
+
+
+def _explainable(
+    snapshot: ClusterSnapshot, only: Collection[str] | None, known: Collection[str]
+) -> Iterator[str]:
     columns, left = snapshot.group, MOST_PARTITIONS
     trouble = (columns.status == GroupStatus.WARN) | (columns.status == GroupStatus.ERR)
     chosen = np.flatnonzero(trouble & ~snapshot.stale_groups())
@@ -54,27 +78,19 @@ def explained(
         if (size := int(columns.partition_count[number])) > left:
             continue
         left -= size
-        if group in known:
-            continue
-        try:
-            verdict = queries.verdict(snapshot.cluster, group, show_all=True)
-            outlook = queries.outlook(snapshot.cluster, group)
-        except NotFoundError:
-            continue
-        yield GroupExplanation(
-            group=group,
-            cause=queries.cause(verdict, outlook),
-            outlook=outlook.whole,
-            partitions=outlook.partitions,
-        )
+        if group not in known:
+            yield group
 
 
 async def explained_in_turns(
     queries: Queries, snapshot: ClusterSnapshot | None
 ) -> tuple[GroupExplanation, ...]:
     """The same for the event loop, which does other work after each group."""
+    if snapshot is None:
+        return ()
+    _ = snapshot.group.every_time  # once for all is quicker than group by group
     found = []
-    for each in () if snapshot is None else explained(queries, snapshot):
+    for each in explained(queries, snapshot):
         found.append(each)
         await asyncio.sleep(0)
     return tuple(found)

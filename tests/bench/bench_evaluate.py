@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from lagwatch.core.model import EpochMs
+from lagwatch.core.model import EpochMs, RuleSet
 from lagwatch.monitor import ClusterMonitor
 from lagwatch.monitor.settings import MonitorSettings
 from lagwatch.ports.reports import Commits, LogEnds, Topics
@@ -33,8 +33,19 @@ def run() -> Iterator[Figure]:
     )
 
 
-def filled() -> tuple[ClusterMonitor, int]:
-    """A monitor whose windows are full and whose groups are all behind."""
+def filled(
+    groups: int = GROUPS,
+    topics: int = TOPICS,
+    partitions: int = PARTITIONS,
+    *,
+    behind: int | None = None,
+    most_read: int = 60,
+    rules: RuleSet = RuleSet.LAGWATCH,
+) -> tuple[ClusterMonitor, int]:
+    """A monitor whose windows are full; so many of its groups are behind, None: all.
+
+    These read less than `most_read` messages a step, while 50 are written.
+    """
     rng = np.random.default_rng(7)
     monitor = ClusterMonitor(
         "bench",
@@ -45,28 +56,31 @@ def filled() -> tuple[ClusterMonitor, int]:
             allowed_lag=0,
             minimum_complete=0.0,
             history_ms=86_400_000,
+            rules=rules,
         ),
     )
-    names = tuple(f"topic-{number:03}" for number in range(TOPICS))
-    leaders = np.ones(TOPICS * PARTITIONS, np.int32)
-    sizes = np.full(TOPICS, PARTITIONS, np.int32)
+    names = tuple(f"topic-{number:03}" for number in range(topics))
+    leaders = np.ones(topics * partitions, np.int32)
+    sizes = np.full(topics, partitions, np.int32)
     monitor.apply(
-        Topics(version=1, names=names, ids=("",) * TOPICS, partitions=sizes, leader=leaders),
+        Topics(version=1, names=names, ids=("",) * topics, partitions=sizes, leader=leaders),
         EpochMs(START_MS),
     )
     identities = [
-        (f"group-{group:04}", names[(group + side) % TOPICS], partition)
-        for group in range(GROUPS)
+        (f"group-{group:04}", names[(group + side) % topics], partition)
+        for group in range(groups)
         for side in range(2)
-        for partition in range(PARTITIONS)
+        for partition in range(partitions)
     ]
+    keeps_up = np.arange(len(identities)) >= (groups if behind is None else behind) * 2 * partitions
     committed = rng.integers(0, 1000, len(identities))
     ends = np.full(leaders.size, 2000, np.int64)
     now_ms = START_MS
     for step in range(12):
         now_ms += 5000
-        committed = committed + rng.integers(0, 60, committed.size)
+        committed = committed + rng.integers(0, most_read, committed.size)
         ends = ends + 50
+        committed[keeps_up] = ends[0]
         monitor.apply(
             _commits(identities if step == 0 else [], committed, step, now_ms), EpochMs(now_ms)
         )

@@ -1,6 +1,6 @@
 """Doubles for the ports behind the HTTP layer: what they answer is given, not computed."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from enum import Enum
 from types import NoneType
@@ -87,6 +87,10 @@ class GivenQueries:
     def outlook(self, cluster: str, group: str) -> GroupOutlook:
         _known(self._cluster(cluster).verdicts, "group", group)
         return of_group({}, {})
+
+    def outlooks(self, cluster: str, groups: Iterable[str]) -> dict[str, GroupOutlook]:
+        known = self._cluster(cluster).verdicts
+        return {group: of_group({}, {}) for group in groups if group in known}
 
     def cause(self, verdict: GroupVerdict, outlook: GroupOutlook) -> Cause | None:
         return cause_of(Case(verdict=verdict, outlook=outlook))

@@ -135,10 +135,7 @@ def speeds_and_causes(
     `most_partitions` together: other readers wait meanwhile. Small groups come first, so that a
     large one does not take the causes of all others away.
     """
-    outlooks: dict[str, GroupOutlook] = {}
-    for group in groups:
-        with suppress(NotFoundError):
-            outlooks[group] = queries.outlook(cluster, group)
+    outlooks = queries.outlooks(cluster, groups)
     causes: dict[str, ListedCause] = {}
     in_trouble = _in_trouble(newest(queries, cluster), list(outlooks))
     for group in smallest(in_trouble, most_partitions):

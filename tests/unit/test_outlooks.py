@@ -1,0 +1,97 @@
+"""Rates and forecasts of many groups at once are those of each alone."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lagwatch import query
+from lagwatch.core.model import GroupStatus, RuleSet
+from lagwatch.metrics.explained import explained
+from lagwatch.query import SnapshotQueries
+from tests.support.history import Live
+
+CLUSTER = "here"
+_GROUPS = 8
+_TOPICS = {"a": 1, "b": 3, "c": 2}
+
+
+def _drawn(seed: int) -> Live:
+    """Groups that read some partitions at speeds of their own, pause, and begin late."""
+    draw = np.random.default_rng(seed)
+    live = Live(rules=RuleSet.BURROW)
+    live.topics(**_TOPICS)
+    read = {
+        (f"g{group}", topic, partition): 100
+        for group in range(_GROUPS)
+        for topic, partitions in _TOPICS.items()
+        for partition in range(partitions)
+        if draw.random() < 0.6
+    }
+    speed = {row: draw.integers(0, 15) for row in read}
+    begins = {row: draw.integers(0, 14) for row in read}
+    for step in range(15):
+        for topic, partition in live.ends:
+            live.produce(topic, partition, int(draw.integers(0, 20)))
+        now = [row for row in read if step >= begins[row] and draw.random() < 0.8]
+        for row in now:
+            read[row] = min(read[row] + int(speed[row]), live.ends[row[1:]])
+        live.wait(10)
+        if now:
+            live.commit(*((*row, read[row]) for row in now))
+        live.judge()
+    return live
+
+
+@given(st.integers(0, 2**32))
+def test_many_at_once_have_the_outlook_of_each_alone(seed: int) -> None:
+    queries = SnapshotQueries({CLUSTER: _drawn(seed).monitor}, health=lambda: ())
+    groups = queries.groups(CLUSTER)
+
+    found = queries.outlooks(CLUSTER, reversed(groups))
+
+    assert found == {group: queries.outlook(CLUSTER, group) for group in groups}
+
+
+def test_so_have_more_than_are_computed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    queries = SnapshotQueries({CLUSTER: _drawn(7).monitor}, health=lambda: ())
+    groups = queries.groups(CLUSTER)
+    whole = queries.outlooks(CLUSTER, groups)
+    assert len(whole) > 1
+
+    monkeypatch.setattr(query, "_ROWS_AT_ONCE", 4)
+
+    assert queries.outlooks(CLUSTER, groups) == whole
+
+
+def test_a_group_that_is_not_known_is_left_out() -> None:
+    queries = SnapshotQueries({CLUSTER: _drawn(7).monitor}, health=lambda: ())
+
+    assert list(queries.outlooks(CLUSTER, ("no-such", "g1"))) == ["g1"]
+    assert queries.outlooks(CLUSTER, ()) == {}
+
+
+def test_groups_are_explained_by_the_newest_round_when_it_changes_meanwhile() -> None:
+    live = _drawn(7)
+    queries = SnapshotQueries({CLUSTER: live.monitor}, health=lambda: ())
+    snapshot = live.monitor.snapshot
+    assert snapshot is not None
+    bad = [
+        group
+        for group in snapshot.groups
+        if queries.verdict(CLUSTER, group, show_all=False).status is not GroupStatus.OK
+    ]
+    assert len(bad) > 1
+    turns = explained(queries, snapshot)
+
+    before, first = queries.outlooks(CLUSTER, bad), next(turns)
+    assert first.outlook == before[first.group].whole
+    live.produce("b", 0, 5000)
+    live.wait(10)
+    live.judge()
+
+    after, rest = queries.outlooks(CLUSTER, bad), list(turns)
+    assert len(rest) == len(bad) - 1
+    assert after != before
+    for each in rest:
+        assert each.outlook == after[each.group].whole
