@@ -74,7 +74,8 @@ def list_(
         (
             *(entry["id"], "yes" if entry["active"] else "no"),
             *(entry["cluster"] or "all", entry["group"] or "all", str(entry["matching"])),
-            *(local_time(entry["ends_ms"], zone), entry["author"], entry["reason"]),
+            entry["weekly"] if entry["ends_ms"] is None else local_time(entry["ends_ms"], zone),
+            *(entry["author"], entry["reason"]),
         )
         for entry in mutes
     ]

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_v
 from lagwatch.config.alerts_channels import HTTP, ChannelSettings, Seconds, Texts
 from lagwatch.config.secret import Place, Url
 from lagwatch.config.section import Regex, Section, fault
+from lagwatch.core.words import duration
 
 DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _TIME: Final = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
@@ -210,6 +211,14 @@ class MuteSettings(Section):
         if weekly and not (self.days and self.at and self.duration_s):
             raise fault("mute", "is not complete", "Set days, at and duration_s.")
         return self
+
+    @property
+    def weekly(self) -> str:
+        """When a weekly window opens, in words; "" for a single window."""
+        if not self.days:
+            return ""
+        days = ", ".join(self.days)
+        return f"{days} at {self.at} {self.timezone} for {duration(self.duration_s)}"
 
     @property
     def starts_at(self) -> datetime:

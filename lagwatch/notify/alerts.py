@@ -402,11 +402,13 @@ class Alerts:
                     reason=rule.reason,
                     author="configuration",
                     starts_ms=_starts_ms(rule),
-                    ends_ms=rule.window.ends_ms(now_ms),
+                    ends_ms=ends_ms,
                     active=rule.window.ends_ms(now_ms) is not None,
+                    weekly=configured[name].weekly,
                     matching=self._matching(rule),
                 )
                 for name, rule in zip(configured, self._configured_mutes, strict=True)
+                if (ends_ms := _ends_ms(rule, now_ms)) is None or ends_ms > now_ms
             ),
             *(
                 replace(mute, matching=self._matching(from_record(mute)))
@@ -924,6 +926,10 @@ def _is_muted(rules: Iterable[MuteRule], cluster: str, group: str) -> bool:
 
 def _starts_ms(rule: MuteRule) -> int | None:
     return getattr(rule.window, "starts_ms", None)
+
+
+def _ends_ms(rule: MuteRule, now_ms: int) -> int | None:
+    return getattr(rule.window, "until_ms", None) or rule.window.ends_ms(now_ms)
 
 
 def _verdict(decided: Decided, cluster: str, queries: Queries, now_ms: int) -> Json:

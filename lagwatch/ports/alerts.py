@@ -107,6 +107,8 @@ class Mute:
     ends_ms: int | None
     """End of the mute, or of its open weekly window; None: weekly and not open now."""
     active: bool
+    weekly: str = ""
+    """When it comes every week: `sun at 02:00 UTC for 2 h`; "" for one that comes once."""
     matching: int = 0
     """Number of known groups that it applies to; 0 may mean a mistyped name."""
 

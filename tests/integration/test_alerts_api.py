@@ -364,3 +364,20 @@ def test_the_documentation_has_every_route(alerts) -> None:
         "/channels/{channel}/retry",
         *("/mutes", "/mutes/{mute}", "/policies", "/policy"),
     }
+
+
+def test_mutes_of_the_configuration_say_when_they_come_until_they_are_over(tmp_path: Path) -> None:
+    once = '[alerts.mutes.{}]\nreason = "r"\nstarts = "{}"\nends = "{}"\n'
+    settings = alert_settings(
+        tmp_path,
+        '[alerts.mutes.night]\nreason = "load"\ndays = ["mon", "sun"]\nat = "03:00"\n'
+        'duration_s = 5400\ntimezone = "Europe/Berlin"\n'
+        + once.format("over", "2020-01-01T00:00", "2020-01-02T00:00")
+        + once.format("later", "2100-01-01T00:00", "2100-01-02T00:00"),
+    )
+    with closing(Alerts(settings, ShiftedClock())) as alerts:
+        night, later = alerts.mutes()
+
+    assert night.weekly == "mon, sun at 03:00 Europe/Berlin for 1 h 30 min"
+    assert (later.id, later.weekly) == ("config:later", "")
+    assert (later.starts_ms, later.ends_ms) == (4_102_444_800_000, 4_102_531_200_000)

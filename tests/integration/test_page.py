@@ -690,12 +690,19 @@ class TestTenThousandGroups:
             open_fleet(browser, f"{url}?sort=group")
             shown = browser.texts(f"{ROW} .c-group a")
             ends = browser.run(_ENDS, f"{ROW} .c-group")
+            notes = browser.run(
+                "return [...document.querySelectorAll(given[0])].map((one) => {"
+                " one.hidden = false; one.textContent = 'muted';"
+                " return one.scrollWidth <= one.clientWidth; })",
+                f"{ROW} .note",
+            )
             browser.picture(tmp_path / "names.png")
 
         assert shown == [fits, long]
         (whole, kept), (cut, end) = ends
         assert (whole, kept) == (True, True)
         assert (cut, end) == (False, True)
+        assert notes == [True, True], "beside any name it can be read that a group is muted"
         browser.look(1280, 800, "light")
 
     @pytest.mark.parametrize("width", [1440, 390])

@@ -25,7 +25,7 @@ from lagwatch_api import create_app
 from tests.support.api_doubles import NOW_MS, GivenSettings, RecordingCommands, cluster_health
 from tests.support.browser import Browser, browsing
 from tests.support.fleet import CLUSTER, Fleet, ShiftedClock
-from tests.support.many_groups import ROW, open_fleet
+from tests.support.many_groups import ROW, open_fleet, serving_many
 from tests.support.relay import Relay, relaying
 from tests.support.serving import served
 from tests.support.waiting import eventually
@@ -377,6 +377,12 @@ def test_a_long_name_leaves_the_verdict_on_the_phone_and_is_whole_on_demand(
     browser.picture(tmp_path / "clamped.png")
     browser.click("#whole-name")
 
+    wide = browser.run(
+        "const place = document.querySelector('#g-place');"
+        "place.textContent = 't'.repeat(249);"
+        "return place.scrollWidth > place.clientWidth"
+    )
+    assert not wide, "the name of its topic stays in its card"
     assert clamped < 70
     assert top < 400
     assert browser.run(height) > 150
@@ -503,6 +509,67 @@ def test_mutes_of_the_configuration_are_shown_on_the_groups_that_the_server_mute
     covered = [[group for group in groups if rule.covers(CLUSTER, group)] for rule in rules]
     assert dict(zip(_PATTERNS, shown, strict=True)) == dict(zip(_PATTERNS, covered, strict=True))
     assert marked == [True, True, False, False, False, False]
+
+
+def test_a_mute_says_when_it_comes_and_that_no_group_has_its_name(
+    browser: Browser, sites: Sites, url: str
+) -> None:
+    mute = Mute(
+        id="config:night",
+        cluster="",
+        group="group-0",
+        reason="r",
+        author="a",
+        starts_ms=None,
+        ends_ms=None,
+        active=False,
+        weekly="sun at 02:00 UTC for 2 h",
+        matching=1,
+    )
+    once = replace(mute, id="m", starts_ms=NOW_MS, ends_ms=NOW_MS, weekly="", matching=0)
+    sites.alerts.in_force = [mute, replace(once, group="gruop-0")]
+    browser.look(390, 844, "dark")
+    try:
+        browser.open(f"{url}?page=mutes")
+        eventually(lambda: "gruop-0" in browser.text("#all-mutes"), "they are listed")
+        weekly, mistyped = browser.texts("#all-mutes li")
+    finally:
+        sites.alerts.in_force = []
+
+    said = "Muted every week (sun at 02:00 UTC for 2 h): group-0 on all clusters (1 group now)"
+    assert weekly.startswith(said)
+    assert "gruop-0 on all clusters (no group now: is the name right?)" in mistyped
+
+
+_CUT = """
+const paint = document.createElement("canvas").getContext("2d");
+return [...document.querySelectorAll("#filters select")].filter((one) => one.checkVisibility())
+  .map((one) => {
+    paint.font = getComputedStyle(one).font;
+    const text = one.selectedOptions[0].text;
+    return [text, paint.measureText(text).width + 24 > one.clientWidth];
+  });
+"""
+"""By filter: what is chosen, and is it cut off beside the arrow?"""
+
+
+def test_on_a_phone_no_choice_of_the_filters_is_cut_off(browser: Browser, url: str) -> None:
+    browser.look(390, 844, "light")
+    open_fleet(browser, url)
+
+    expected = ("All groups", "All clusters", "Any status", "Any state")
+    assert dict(browser.run(_CUT)) == dict.fromkeys(expected, False)
+
+
+def test_with_a_single_cluster_none_is_to_be_chosen(browser: Browser) -> None:
+    with serving_many(browser, ["one"]) as address:
+        open_fleet(browser, address)
+        alone = [name for name, _ in browser.run(_CUT)]
+        open_fleet(browser, f"{address}?cluster={CLUSTER}")
+        chosen = [name for name, _ in browser.run(_CUT)]
+
+    assert alone == ["All groups", "Any status", "Any state"]
+    assert CLUSTER in chosen, "the address chose it: it can be taken back"
 
 
 def test_partitions_in_error_come_before_all_others(browser: Browser, url: str) -> None:

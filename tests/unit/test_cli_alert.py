@@ -38,6 +38,7 @@ def mute() -> dict:
         "matching": 1,
         "active": True,
         "ends_ms": AT_MS,
+        "weekly": "",
         "author": "anna",
         "reason": "deploying",
     }
@@ -108,6 +109,14 @@ def test_mutes_end_at_the_time_that_notices_would_write() -> None:
 
     assert "2027-01-15 17:00:00 JST" in listed[1]
     assert "until 2027-01-15 17:00:00 JST" in added[0]
+
+
+def test_a_weekly_mute_says_when_it_comes() -> None:
+    weekly = mute() | {"ends_ms": None, "weekly": "sun at 02:00 UTC for 2 h"}
+
+    listed = lines("mute list", {"mutes": [weekly], "time_zone": "UTC"})
+
+    assert "  sun at 02:00 UTC for 2 h  anna" in listed[1]
 
 
 def test_a_single_notice_is_one() -> None:

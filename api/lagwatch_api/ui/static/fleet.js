@@ -219,6 +219,7 @@ export class Fleet {
   #choices() {
     const of = (key) => [...new Set(this.#all.map((one) => one[key]))].sort();
     choose($("cluster"), "All clusters", [...this.#live.clusters.keys()].sort());
+    $("cluster").parentElement.hidden = this.#live.clusters.size < 2 && !read().cluster; // a phone has no room for it
     choose($("status"), "Any status", ["ERR", "WARN", "OK", "UNKNOWN", "STOP", "STALL", "REWIND"]);
     choose($("state"), "Any state", of("state"));
   }

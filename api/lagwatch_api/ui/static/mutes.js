@@ -2,7 +2,7 @@
 
 import { ask, order } from "./ask.js";
 import { mayOperate } from "./session.js";
-import { instant, make, say } from "./words.js";
+import { instant, make, number, say } from "./words.js";
 
 export const DURATIONS = { 900: "15 minutes", 3600: "1 hour", 14400: "4 hours", 86400: "1 day", 604800: "1 week" };
 const $ = (id) => document.getElementById(id);
@@ -73,9 +73,11 @@ export const durations = () => Object.entries(DURATIONS).map(([value, word]) => 
 export function muteLine(one, end) {
   const whom = `${one.group || "all groups"} on ${one.cluster || "all clusters"}`;
   const until = one.ends_ms === null ? "" : ` until ${instant(one.ends_ms)}`;
-  const from = one.active ? "Muted" : one.starts_ms === null ? "Muted every week" : `Muted from ${instant(one.starts_ms)}`;
+  const from = one.active ? "Muted" : one.weekly ? "Muted every week" : `Muted from ${instant(one.starts_ms)}`;
+  const when = one.weekly ? ` (${one.weekly})` : "";
+  const now = one.matching ? `${number(one.matching)} ${one.matching === 1 ? "group" : "groups"} now` : "no group now: is the name right?";
   const by = one.author ? `, by ${one.author}` : "";
   const own = !one.id.startsWith("config:") && mayOperate();
   const button = own ? make("button", { type: "button", "aria-label": `Unmute ${whom}`, onclick: () => end(one.id) }, "Unmute") : null;
-  return make("li", {}, `${from}${until}: ${whom} (${one.matching} now)${by}: ${one.reason} `, button);
+  return make("li", {}, `${from}${until}${when}: ${whom} (${now})${by}: ${one.reason} `, button);
 }
