@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lagwatch import query
 from lagwatch.core.model import GroupStatus, RuleSet
 from lagwatch.metrics.explained import explained
 from lagwatch.query import SnapshotQueries
@@ -53,15 +52,24 @@ def test_many_at_once_have_the_outlook_of_each_alone(seed: int) -> None:
     assert found == {group: queries.outlook(CLUSTER, group) for group in groups}
 
 
-def test_so_have_more_than_are_computed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    queries = SnapshotQueries({CLUSTER: _drawn(7).monitor}, health=lambda: ())
-    groups = queries.groups(CLUSTER)
-    whole = queries.outlooks(CLUSTER, groups)
-    assert len(whole) > 1
+@pytest.mark.slow
+def test_so_have_groups_of_more_partitions_than_are_computed_at_once() -> None:
+    live, partitions, groups = Live(), 3000, ("a", "b", "c")
+    live.topics(t=partitions)
+    for step in range(4):
+        live.wait(10)
+        for partition in range(partitions):
+            live.produce("t", partition, 20)
+        read = [(group, each) for group in groups for each in range(partitions)]
+        live.commit(*((group, "t", each, 100 + step * (each % 19)) for group, each in read))
+        live.judge()
+    queries = SnapshotQueries({CLUSTER: live.monitor}, health=lambda: ())
 
-    monkeypatch.setattr(query, "_ROWS_AT_ONCE", 4)
+    found = queries.outlooks(CLUSTER, groups)
 
-    assert queries.outlooks(CLUSTER, groups) == whole
+    assert list(found) == list(groups)
+    assert {len(each.partitions) for each in found.values()} == {partitions}
+    assert found == {group: queries.outlook(CLUSTER, group) for group in groups}
 
 
 def test_a_group_that_is_not_known_is_left_out() -> None:
