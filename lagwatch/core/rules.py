@@ -369,11 +369,8 @@ PROGRESSING: Final = RuleRow(
     status=PartitionStatus.OK,
     holds=_always,
     meaning="The group is behind, moves, and no other rule holds.",
-    evidence=_MOVEMENT,
-    sentence=(
-        "read {moved} over {commits:commit} in {window_span_ms:span}{meanwhile}; "
-        "{current_lag:message} to read"
-    ),
+    evidence=(*_MOVEMENT, "readable_lag"),
+    sentence=("read {moved} over {commits:commit} in {window_span_ms:span}{meanwhile}; {to_read}"),
 )
 NEVER_COMMITTED: Final = RuleRow(
     rule=Rule.NEVER_COMMITTED,
@@ -808,6 +805,7 @@ def sentence(row: RuleRow, numbers: Numbers, *, unknown_because: str = "") -> st
         "unknown_because": because,
         "within_allowed": _within(numbers),
         "moved": _moved(numbers),
+        "to_read": _to_read(numbers),
         "meanwhile": _meanwhile(numbers),
         "transaction": _transaction(numbers),
         "before_start": _before_start(numbers),
@@ -856,6 +854,14 @@ def _moved(numbers: Numbers) -> str:
     if not isinstance(start, int) or not isinstance(end, int):
         return "an unknown number of messages"
     return counted(end - start, "message")
+
+
+def _to_read(numbers: Numbers) -> str:
+    """Of a lag whose first messages were deleted, or whose last cannot be read yet, the rest."""
+    lag, readable = numbers.get("current_lag"), numbers.get("readable_lag")
+    if not isinstance(readable, int) or readable == lag:
+        return fill("{current_lag:message} to read", numbers)
+    return fill("{readable_lag:message} to read, of a lag of {current_lag}", numbers)
 
 
 def _transaction(numbers: Numbers) -> str:

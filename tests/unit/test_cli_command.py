@@ -133,7 +133,8 @@ class TestConfig:
         machine = run("config", "show", "--bootstrap", "a:1", "--json", environ=environ)
 
         assert "hunter2" not in text.output + machine.output
-        assert json.loads(machine.stdout)["clusters"]["local"]["sasl"] == {
+        sasl = json.loads(machine.stdout)["clusters"]["local"]["sasl"]
+        assert {name: value for name, value in sasl.items() if value} == {
             "mechanism": "PLAIN",
             "username": "u",
             "password": HIDDEN,

@@ -322,3 +322,19 @@ def test_too_little_to_judge_is_not_said_of_no_messages(readable: int, said: str
     numbers = {"current_lag": readable, "readable_lag": readable, "commits": 2}
 
     assert sentence(row, numbers) == said
+
+
+@pytest.mark.parametrize(
+    ("readable", "said"),
+    [
+        (9_223, "; 9,223 messages to read"),
+        (1_473, "; 1,473 messages to read, of a lag of 9,223"),  # the others were deleted
+        (None, "; 9,223 messages to read"),
+    ],
+)
+def test_what_cannot_be_read_is_not_said_to_be_read_next(readable: int | None, said: str) -> None:
+    row = row_of(RuleSet.LAGWATCH, Rule.PROGRESSING)
+
+    text = sentence(row, {"current_lag": 9_223, "readable_lag": readable})
+
+    assert text.endswith(said)
