@@ -191,6 +191,7 @@ class Judged:
         unread_ms = _unread_ms(around.pace, row, appended_ms, measured)
         first = (lag > 0) & (unread_ms > np.where(measured, appended_ms, UNKNOWN))
         time_lag_ms[first] = np.maximum(seen.now_ms - unread_ms[first], 0)
+        not_before_ms, by_ms = _gap(seen.history, at, committed, waiting, around.skew_ms)
         rows = Rows(
             around,
             part.windows,
@@ -201,7 +202,8 @@ class Judged:
             readable_lag=readable,
             time_lag_ms=time_lag_ms,
             allowed_lag=around.limits.allowed_lag,
-            appended_ms=_gap_ends_ms(seen.history, at, committed, reason, around.skew_ms),
+            appended_ms=by_ms,
+            not_before_ms=not_before_ms,
         )
         found = judge(TABLES[seen.rules], rows)
         # control records have an age, but nothing waits to be read
@@ -495,16 +497,18 @@ def _unread_ms(pace: Pace, row: Index, appended_ms: Int64, measured: Bools) -> I
     return np.where(unread_ms > 0, unread_ms, UNKNOWN)
 
 
-def _gap_ends_ms(
-    history: LogEndHistory, at: Int32, committed: Int64, reason: Int8, skew_ms: int
-) -> Int64 | None:
-    """Instant by which the first unread message arrived, for rows whose messages came in a gap.
+def _gap(
+    history: LogEndHistory, at: Int32, committed: Int64, waits: Waits, skew_ms: int
+) -> tuple[Int64 | None, Int64 | None]:
+    """Instants between which the first unread message of each row arrived, if in a gap of samples.
 
-    The end of the gap: so the silence of a group is never taken for longer than it was.
+    Those of the samples on both sides of the gap, on Kafka's clock; -1 unknown.
     """
-    unseen = np.flatnonzero(reason == TimeLagReason.NOT_SAMPLED)
+    unseen = np.flatnonzero(waits.reason == TimeLagReason.NOT_SAMPLED)
     if not unseen.size:
-        return None
-    appended_ms = np.full(reason.size, UNKNOWN, np.int64)
-    appended_ms[unseen] = history.appended_by(at[unseen], committed[unseen]) - skew_ms
-    return appended_ms
+        return None, None
+    first_ms, last_ms = (np.full(waits.reason.size, UNKNOWN, np.int64) for _ in range(2))
+    last_ms[unseen] = history.appended_by(at[unseen], committed[unseen]) - skew_ms
+    after_ms = waits.after_ms[unseen]
+    first_ms[unseen] = np.where(after_ms >= 0, after_ms - skew_ms, last_ms[unseen])
+    return first_ms, last_ms

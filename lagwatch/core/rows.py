@@ -472,6 +472,7 @@ class Rows:
         time_lag_ms: Int64,
         allowed_lag: Int64 | int,
         appended_ms: Int64 | None = None,
+        not_before_ms: Int64 | None = None,
     ) -> None:
         """Columns of equal length.
 
@@ -487,6 +488,7 @@ class Rows:
             allowed_lag: lag that counts as none.
             appended_ms: where the time lag is unknown, the latest instant at which the first
                 unread message can have been appended, if that is known; -1.
+            not_before_ms: the earliest such instant.
         """
         self.around = around
         self.windows = windows
@@ -498,6 +500,7 @@ class Rows:
         self.time_lag_ms = time_lag_ms
         self.allowed_lag = allowed_lag
         self.appended_ms = appended_ms
+        self.not_before_ms = not_before_ms
         self.due_ms = np.full(row.size, NEVER_MS, np.int64)
         """The next instant at which an answer given so far changes by itself."""
         self._noted_ms: list[tuple[Int64 | int, Bools]] = []
@@ -543,6 +546,7 @@ class Rows:
             time_lag_ms=self.time_lag_ms[index],
             allowed_lag=allowed if isinstance(allowed, int) else allowed[index],
             appended_ms=None if self.appended_ms is None else self.appended_ms[index],
+            not_before_ms=None if self.not_before_ms is None else self.not_before_ms[index],
         )
         taken.due_ms = self.due_ms[index]
         return taken
@@ -642,9 +646,20 @@ class Rows:
     @cached_property
     def quiet_since_ms(self) -> Int64:
         """See `Around.quiet_since_ms`."""
+        return self._quiet_since_ms(self.appended_ms)
+
+    @cached_property
+    def quiet_began_ms(self) -> Int64:
+        """The same, to be shown: from the earliest instant where it is not known exactly.
+
+        While lagwatch was away messages went on to come. Judged is the silence that is sure.
+        """
+        return self._quiet_since_ms(self.not_before_ms)
+
+    def _quiet_since_ms(self, unsure_ms: Int64 | None) -> Int64:
         known = self.time_lag_ms >= 0
-        latest = UNKNOWN if self.appended_ms is None else self.appended_ms
-        appended_ms = np.where(known, self.around.asked_ms - self.time_lag_ms, latest)
+        otherwise = UNKNOWN if unsure_ms is None else unsure_ms
+        appended_ms = np.where(known, self.around.asked_ms - self.time_lag_ms, otherwise)
         return self.around.quiet_since_ms(self.row, appended_ms)
 
     @cached_property

@@ -313,7 +313,7 @@ _DAY_STEPS: Final = 25 * 60
 
 
 def _since_quiet(rows: Rows) -> Int64:
-    return rows.quiet_since_ms
+    return rows.quiet_began_ms
 
 
 def _since_commit(rows: Rows) -> Int64:

@@ -409,6 +409,27 @@ def test_a_pause_is_shown_from_when_a_member_came_as_it_is_judged() -> None:
     assert 190_000 <= paused.evidence["quiet_ms"] <= 210_000
 
 
+@pytest.mark.slow
+def test_what_stopped_before_a_kill_stopped_when_it_committed_last() -> None:
+    cluster = _steady(2400)
+    saved = list(capture(cluster.monitor))
+    cluster.wait(10)
+    cluster.grow("t", 100)
+    cluster.ends()
+    cluster.commit("g", "t", 0, cluster.topics["t"][1])
+    died_ms = cluster.now_ms
+    cluster.wait(30)
+    cluster.grow("t", 300)
+
+    cluster.restart(saved, away_s=60)
+    cluster.grow("t", 600)
+    _be_quiet(cluster, 700)
+    status, rule, since_ms = _row(cluster)
+
+    assert (status, rule) == (PartitionStatus.STOP, Rule.STOPPED)
+    assert since_ms == died_ms
+
+
 def test_losses_go_on_being_counted() -> None:
     cluster = begun()
     cluster.commit("g", "t", 0, 10)
