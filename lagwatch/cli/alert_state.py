@@ -132,7 +132,7 @@ def notices(
                 local_time(notice["at_ms"], zone),
                 str(notice["attempts"]),
                 notice["message"] or "-",
-                notice["last_error"],
+                notice["last_error"] or _to_be_sent(notice, zone),
             ),
         )
         for notice in found
@@ -206,6 +206,11 @@ def _query(given: dict[str, object]) -> str:
 def _name(incident: dict[str, Any]) -> str:
     part = _PARTS.get(incident["about"])
     return part.format(**incident) if part else f"{incident['cluster']}/{incident['group']}"
+
+
+def _to_be_sent(notice: dict[str, Any], zone: ZoneInfo) -> str:
+    at_ms = notice["next_attempt_ms"]
+    return "" if at_ms is None else f"to be sent {local_time(at_ms, zone)}"
 
 
 def _acknowledged(incident: dict[str, Any]) -> str:

@@ -45,6 +45,7 @@ from lagwatch.notify.own import (
     not_configured,
     undelivered,
     unseen,
+    used_up,
 )
 from lagwatch.notify.policies import THRESHOLDS, PolicyBook
 from lagwatch.notify.records import AlertRecords
@@ -195,7 +196,7 @@ class Alerts:
         self._history_problem: Callable[[], str] = str
         self._history_since_ms: int | None = None
         self._steady = SteadyClock()
-        self._delivery_problem = ""
+        self._delivery_problem = self._slowed = ""
         self._heartbeat = Heartbeat(
             alerts.heartbeat,
             clock,
@@ -246,6 +247,11 @@ class Alerts:
             return "the disk is full: incidents and notices are kept in memory only"
         failed = "; ".join(self._parts.problems(of=ALERTING))
         return failed or self._problem or self._delivery_problem
+
+    @property
+    def slowed(self) -> str:
+        """Which channels wait because they have sent all that they may; "" if none does."""
+        return self._slowed
 
     def look_after(
         self, health: Callable[[], Sequence[ClusterHealth]], history_problem: Callable[[], str]
@@ -706,7 +712,7 @@ class Alerts:
 
     def _undelivered(self, now_ms: int) -> Iterator[Condition]:
         """Channels that do not deliver, for the others."""
-        problems = []
+        problems, slowed = [], []
         left = self._records.left_by_channel()
         for channel in sorted({**self._outlets, **left}):
             waiting, dead = left.get(channel, (0, 0))
@@ -718,6 +724,8 @@ class Alerts:
                 begun = (counts.failing_since_ms, counts.partly_since_ms)
                 since_ms = min((at_ms for at_ms in begun if at_ms is not None), default=now_ms)
                 problem = undelivered(channel, counts, waiting=waiting, dead=dead)
+            if waiting and self._dispatcher.used_up(channel):
+                slowed.append(f"channel {channel}: {used_up(waiting)}")
             if not problem:
                 continue
             problems.append(f"channel {channel}: {problem}")
@@ -734,7 +742,7 @@ class Alerts:
                     self._listeners[name] for name in self._fallback if name != channel
                 ),
             )
-        self._delivery_problem = "; ".join(problems)
+        self._delivery_problem, self._slowed = "; ".join(problems), "; ".join(slowed)
 
     def _not_recorded(self, now_ms: int, every: tuple[Listener, ...]) -> Iterator[Condition]:
         problem = self._history_problem()
@@ -755,7 +763,10 @@ class Alerts:
         )
 
     def _with_next_attempt(self, record: NoticeRecord, now_ms: int) -> NoticeRecord:
-        if record.state is not MessageState.QUEUED:
+        held_up = self._dispatcher.used_up(record.channel)
+        if record.state is not MessageState.QUEUED and not (
+            held_up and record.state is MessageState.WAITING
+        ):
             return record
         left_s = self._dispatcher.next_attempt_s(record.channel)
         next_ms = None if left_s is None else now_ms + round(left_s * 1000)

@@ -44,6 +44,10 @@ class Allowance:
         self._fill(now_s)
         self._held -= 1
 
+    def give_back(self) -> None:
+        """The message that was taken does not count."""
+        self._held += 1
+
     def wait_s(self, now_s: float) -> float:
         """Until the next message may go; 0 = now."""
         self._fill(now_s)

@@ -12,7 +12,7 @@ from lagwatch.core.incident import Act, Tell
 from lagwatch.core.model import GroupStatus
 from lagwatch.notify.database import Database
 from lagwatch.notify.notice import About, Notice, level, pack
-from lagwatch.notify.store import Listener
+from lagwatch.notify.store import WAITING_AGAIN, Listener
 from lagwatch.notify.verdict import nothing_known
 
 _UNHEARD_ENDS: Final = (
@@ -113,9 +113,8 @@ def _tell_ends(
             "INSERT INTO payloads (size, body) VALUES (?, ?)", pack(complete(_end(row)))
         ).lastrowid
         connection.execute(
-            "UPDATE notices SET step = ?, event = ?, reason = ?, at_ms = ?, state = 'waiting',"
-            " payload = ?, message = NULL, attempts = 0, tried_ms = 0, last_error = '',"
-            " ended_ms = NULL WHERE number = ?",
+            "UPDATE notices SET step = ?, event = ?, reason = ?, at_ms = ?, payload = ?,"  # noqa: S608 fixed
+            f" {WAITING_AGAIN} WHERE number = ?",
             (
                 *(row["step"], Tell.CLOSE.value, row["reason"], row["closed_ms"]),
                 *(payload, row["notice"]),

@@ -7,7 +7,7 @@ import asyncio
 import sqlite3
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
@@ -34,7 +34,9 @@ _CUTS_BEFORE_SPLIT: Final = 2
 """Connections cut in a row before a message is split: one may be a receiver that restarts."""
 _MOST_SPLITS_BY_CUTS: Final = 6
 _CONTENT_SPLITS: Final = 3
-"""How often a message is split to find the notice that a receiver refuses."""
+"""How often a message is split to find the notice that a receiver refuses, while none pass."""
+_REMEMBER_SIZE_S: Final = 3600.0
+"""How long the size that a receiver refused is heeded: it may take more some day."""
 
 Keep = Callable[[str, Callable[[], Awaitable[None]]], Coroutine[None, None, None]]
 """Runs a task of the channel of this name, again and again if it raises."""
@@ -142,6 +144,11 @@ class Dispatcher:
         if channel in self._deliverers:
             self._deliverers[channel].try_now()
 
+    def used_up(self, channel: str) -> bool:
+        """True while a channel has sent as many messages as its `per_minute` allows."""
+        found = self._deliverers.get(channel)
+        return found is not None and found.used_up
+
     def next_attempt_s(self, channel: str) -> float | None:
         """Seconds until a channel is tried again; None if there is no such channel."""
         found = self._deliverers.get(channel)
@@ -213,6 +220,10 @@ class Deliverer:
         """When the last attempt failed; None: it succeeded."""
         self._sent_s: deque[float] = deque()
         """When messages were delivered, within the last interval."""
+        self._too_large_bytes: int | None = None
+        """The smallest message of several notices that was refused for its size."""
+        self._too_large_s = now_s
+        """When it was."""
         self._not_noted: Message | None = None
         """Delivered, but not written down yet."""
         self._waiting_since_s: float | None = None
@@ -223,7 +234,13 @@ class Deliverer:
 
     def next_attempt_s(self) -> float:
         """Seconds until the next attempt; 0 = now."""
-        return max(0.0, self._paused_until_s - self._clock.monotonic_s())
+        now_s = self._clock.monotonic_s()
+        return max(0.0, self._paused_until_s - now_s, self._allowance.wait_s(now_s))
+
+    @property
+    def used_up(self) -> bool:
+        """True while `per_minute` allows no message."""
+        return self._allowance.wait_s(self._clock.monotonic_s()) > 0
 
     def try_now(self) -> None:
         self._paused_until_s = self._clock.monotonic_s()
@@ -290,8 +307,14 @@ class Deliverer:
             if pause_s > 0:
                 return min((pause_s, *later.values()))
             message = self._outbox.sealed(self.outlet.name, later)
+        elif self._failures == 0 and self._outbox.urgent_waits(self.outlet.name):
+            # a queue that is being sent holds up no error; one that fails is tried as it is
+            self._pack(urgent_only=True)
+            message = self._outbox.sealed(self.outlet.name, later)
         if message is None:
             return min((_LONGEST_SLEEP_S, *later.values()))
+        if self._is_too_large(message, now_s) and self._shrink(message):
+            return 0.0
         self._allowance.take(now_s)
         await self._attempt(message)
         return 0.0
@@ -327,10 +350,24 @@ class Deliverer:
         left_s = max(left_s, self._storm_pause_s(now_s))
         if left_s > 0:
             return left_s
-        self._outbox.pack(name, self.outlet.limits, self._clock.now_ms())
+        self._pack()
         if not self._outbox.waiting(name):
             self._waiting_since_s = None
         return 0.0
+
+    def _pack(self, *, urgent_only: bool = False) -> None:
+        """Seal messages smaller than what the receiver refused."""
+        limits, most = self.outlet.limits, self._too_large_bytes
+        if most is not None:
+            limits = replace(limits, most_bytes=min(most, limits.most_bytes or most))
+        self._outbox.pack(self.outlet.name, limits, self._clock.now_ms(), urgent_only=urgent_only)
+
+    def _is_too_large(self, message: Message, now_s: float) -> bool:
+        """True if the receiver has just refused a message of this size."""
+        if now_s - self._too_large_s > _REMEMBER_SIZE_S:
+            self._too_large_bytes = None
+        most = self._too_large_bytes
+        return most is not None and not message.brief and message.size_bytes >= most
 
     def _storm_pause_s(self, now_s: float) -> float:
         """Failures that follow each other closely go in a few messages, not in one each."""
@@ -399,7 +436,7 @@ class Deliverer:
         counts.notices += len(message.notices)
         self._sent_s.append(self._clock.monotonic_s())
         self._not_noted = message
-        self._suspects.passed(message.id)
+        self._suspects.passed(message.id, self._clock.monotonic_s())
         self._note_delivery()
         _log.info(
             "notices_delivered",
@@ -432,7 +469,8 @@ class Deliverer:
         tried_ms = round((since_s or 0.0) * 1000)
         give_up_ms = self.outlet.settings.give_up_after_s * 1000
         self._note_failure(error)
-        if error.refusal is Refusal.CONTENT or message.tried_ms + tried_ms >= give_up_ms:
+        for_good = self._suspects.refused_for_good(message, error)
+        if for_good or message.tried_ms + tried_ms >= give_up_ms:
             self._give_up(message, error)
             return
         self._outbox.failed(message, str(error), tried_ms)
@@ -453,6 +491,8 @@ class Deliverer:
         self, message: Message, error: NotifyError, now_s: float, *, blamed: bool
     ) -> float:
         """Pause the channel, or the message alone if it is to blame; returns for how long."""
+        if error.refusal is Refusal.CONTENT:
+            return self._suspects.set_aside(message, error, now_s, self._clock.now_ms())
         known = self._suspects.is_aside(message.id)
         aside_s: float | None = None
         cut_short = self._is_cut_short(message, error)
@@ -476,16 +516,25 @@ class Deliverer:
     def _made_smaller(self, message: Message, error: NotifyError) -> bool:
         """Whether the message was split or shortened, because it may pass at once then."""
         if error.refusal is Refusal.TOO_LARGE:
-            if self._split(message):
+            if len(message.notices) > 1 and not message.brief:
+                self._too_large_bytes = message.size_bytes
+                self._too_large_s = self._clock.monotonic_s()
+            if self._shrink(message):
+                self._allowance.give_back()  # a storm waits for messages, not for their sizes
                 return True
-            if not message.brief:
-                self._outbox.shorten(message)
-                return True
-        return (
-            error.refusal is Refusal.CONTENT
-            and message.splits < _CONTENT_SPLITS
-            and self._split(message)
-        )
+        if error.refusal is not Refusal.CONTENT:
+            return False
+        passed = self._suspects.others_passed(message, self._clock.monotonic_s())
+        return (passed or message.splits < _CONTENT_SPLITS) and self._split(message)
+
+    def _shrink(self, message: Message) -> bool:
+        """Split it, or shorten the one notice that it holds; False: it is short already."""
+        if self._split(message):
+            return True
+        if message.brief:
+            return False
+        self._outbox.shorten(message)
+        return True
 
     def _is_cut_short(self, message: Message, error: NotifyError) -> bool:
         """True if a smaller message may pass what cuts the connection."""

@@ -204,6 +204,11 @@ class Message:
         return self.notices[0].closing
 
     @property
+    def size_bytes(self) -> int:
+        """Of its notices as JSON."""
+        return sum(len(_packed(notice)) for notice in self.notices)
+
+    @property
     def severity(self) -> Level:
         """The worst of its notices."""
         return "error" if any(notice.severity == "error" for notice in self.notices) else "warning"
@@ -257,10 +262,13 @@ def brief(document: dict[str, Any]) -> dict[str, Any]:
 
 def pack(notice: Notice) -> tuple[int, bytes]:
     """(size in bytes as JSON, compressed JSON)."""
-    curve = {"curve": notice.curve, "curve_of": notice.curve_of}
-    document = notice.as_json() | curve | {"zone": notice.zone}
-    text = orjson.dumps(document)
+    text = _packed(notice)
     return len(text), zlib.compress(text, 1)
+
+
+def _packed(notice: Notice) -> bytes:
+    curve = {"curve": notice.curve, "curve_of": notice.curve_of}
+    return orjson.dumps(notice.as_json() | curve | {"zone": notice.zone})
 
 
 def unpack(body: bytes) -> Notice:

@@ -20,10 +20,12 @@ from lagwatch.errors import InputError
 from lagwatch.notify.channels.base import ChannelLimits
 from lagwatch.notify.database import Database
 from lagwatch.notify.notice import Earlier, Message, Notice, unpack
-from lagwatch.notify.store import drop_unused_payloads, new_id
+from lagwatch.notify.store import WAITING_AGAIN, drop_unused_payloads, new_id
 
 _ROOM: Final = 0.8
 """Share of a message's bytes that is filled: frames and escapes come on top."""
+
+_URGENT: Final = (Tell.OPEN.value, Tell.ESCALATE.value)
 
 _log = structlog.get_logger()
 
@@ -44,10 +46,15 @@ class _News:
         return bool(self.main["event"] == Tell.CLOSE.value)
 
     @property
-    def untrue(self) -> bool:
-        """True for the end of an incident whose group is bad again, which is not sent yet.
+    def urgent(self) -> bool:
+        """True for an opening or an escalation with severity error: it goes before others."""
+        return self.main["severity"] == "error" and self.main["event"] in _URGENT
 
-        The end waits: it is sent if the new incident closes without a notice.
+    @property
+    def untrue(self) -> bool:
+        """True for an end that would be the last word on a group that is bad again.
+
+        It waits for newer news of the group, or until the new incident closes without a notice.
         """
         return self.closing and bool(self.main["reopened"])
 
@@ -61,11 +68,22 @@ _REOPENED: Final = (
 """Groups that are bad again, which is not sent yet: they may be only flapping."""
 _WAITING: Final = (
     "SELECT n.*, i.id AS incident_id, i.about, i.cluster, i.name, i.since_ms, i.closed_ms, p.size,"  # noqa: S608 fixed
-    f" (i.about, i.cluster, i.name) IN ({_REOPENED}) AS reopened"
+    f" (i.about, i.cluster, i.name) IN ({_REOPENED}) OR EXISTS (SELECT 1 FROM incidents o"
+    "  JOIN notices b ON b.incident = o.number AND b.channel = n.channel"
+    "  WHERE o.closed_ms IS NULL AND o.number > i.number"
+    "  AND o.cluster = i.cluster AND o.name = i.name AND o.about = i.about) AS reopened"
     " FROM notices n JOIN incidents i ON i.number = n.incident"
     " LEFT JOIN payloads p ON p.number = n.payload"
     " WHERE n.channel = ? AND n.state <> 'delivered' AND n.state = 'waiting' ORDER BY n.number"
 )
+_GIVEN_UP: Final = (
+    "SELECT n.number FROM notices n JOIN incidents d ON d.number = n.incident"
+    " WHERE n.channel = ?1 AND n.state <> 'delivered' AND n.state = 'dead'"
+    " AND (d.about, d.cluster, d.name) IN ("
+    "  SELECT i.about, i.cluster, i.name FROM notices w JOIN incidents i ON i.number = w.incident"
+    "  WHERE w.channel = ?1 AND w.state <> 'delivered' AND w.state = 'waiting')"
+)
+"""What was given up of groups of which newer news waits."""
 _OVERTAKEN: Final = (
     # what is new is listed once and looked up: a join by name would read all incidents each time
     "SELECT DISTINCT m.id FROM messages m JOIN contents c ON c.message = m.number"  # noqa: S608 fixed
@@ -102,6 +120,15 @@ class Outbox:
         ).fetchone()
         return bool(row[0])
 
+    def urgent_waits(self, channel: str) -> bool:
+        """True if there is an urgent notice among those that are not in a message yet."""
+        row = self._database.connection.execute(
+            "SELECT EXISTS (SELECT 1 FROM notices WHERE channel = ? AND state <> 'delivered'"
+            " AND state = 'waiting' AND severity = 'error' AND event IN (?, ?))",
+            (channel, *_URGENT),
+        ).fetchone()
+        return bool(row[0])
+
     def on_its_way(self, channel: str) -> list[str]:
         """Ids of the messages that are sealed and not delivered."""
         rows = self._database.connection.execute(
@@ -110,7 +137,9 @@ class Outbox:
         return [row["id"] for row in rows]
 
     def sealed(self, channel: str, skipped: Iterable[str] = ()) -> Message | None:
-        """The message that was tried least, the oldest of these; None if all are `skipped`.
+        """The message that was tried least, of these the oldest urgent one, else the oldest.
+
+        None if all are `skipped`.
 
         Messages overtaken by newer news are dissolved.
         """
@@ -120,8 +149,10 @@ class Outbox:
             row = self._database.connection.execute(
                 "SELECT * FROM messages WHERE channel = ?"
                 " AND id NOT IN (SELECT value FROM json_each(?))"
-                " ORDER BY attempts, number LIMIT 1",
-                (channel, left_out),
+                " ORDER BY attempts, NOT EXISTS (SELECT 1 FROM contents c"
+                "  WHERE c.message = messages.number AND c.main AND c.severity = 'error'"
+                "  AND c.event IN (?, ?)), number LIMIT 1",
+                (channel, left_out, *_URGENT),
             ).fetchone()
             if row is None:
                 return None
@@ -129,7 +160,9 @@ class Outbox:
             if message is not None:
                 return message
 
-    def pack(self, channel: str, limits: ChannelLimits, now_ms: int) -> bool:
+    def pack(
+        self, channel: str, limits: ChannelLimits, now_ms: int, *, urgent_only: bool = False
+    ) -> bool:
         """Seal messages of all that waits; False if nothing does. Ends go in messages of their own.
 
         Each group appears once: news that later news has overtaken goes along as `earlier`. The
@@ -137,8 +170,12 @@ class Outbox:
         word would be a wrong one.
         """
         self._end_what_ended(channel)
+        self._take_along(channel)
         rows = self._database.connection.execute(_WAITING, (channel,)).fetchall()
-        news = [each for each in _by_group(rows) if not each.untrue]
+        news = [
+            each for each in _by_group(rows) if not each.untrue and (each.urgent or not urgent_only)
+        ]
+        news.sort(key=lambda each: not each.urgent)
         batches = list(_batches(news, limits))
         if not batches:
             return False
@@ -237,6 +274,17 @@ class Outbox:
                 lambda writing: writing.execute(
                     f"UPDATE notices SET event = 'close' WHERE {ended}",  # noqa: S608 fixed words
                     (channel,),
+                )
+            )
+
+    def _take_along(self, channel: str) -> None:
+        """What was given up goes along with newer news: a receiver may still wait for an end."""
+        found = self._database.connection.execute(_GIVEN_UP, (channel,)).fetchall()
+        if found:
+            self._database.write(
+                lambda connection: connection.executemany(
+                    f"UPDATE notices SET {WAITING_AGAIN} WHERE number = ?",  # noqa: S608 fixed
+                    [(row["number"],) for row in found],
                 )
             )
 

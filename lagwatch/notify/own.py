@@ -264,6 +264,11 @@ def undelivered(channel: str, counts: DeliveryCounts, *, waiting: int, dead: int
     return "; ".join(parts)
 
 
+def used_up(waiting: int) -> str:
+    """What waits because a channel sends no more messages in a minute, in words."""
+    return f"{counted(waiting, 'notice')} waiting, because its per_minute is used up"
+
+
 def not_configured(channel: str, waiting: int) -> str:
     """What waits for a channel that is not configured, in words."""
     return (

@@ -12,7 +12,7 @@ from lagwatch.core.model import GroupStatus
 from lagwatch.errors import AmbiguousError, InputError, NotFoundError
 from lagwatch.notify.database import Database
 from lagwatch.notify.notice import Notice, level, unpack
-from lagwatch.notify.store import SUMMARY
+from lagwatch.notify.store import SUMMARY, WAITING_AGAIN
 from lagwatch.notify.words import headline
 from lagwatch.ports.alerts import (
     IncidentAsk,
@@ -35,8 +35,10 @@ _NOTICES = (
 )
 _FOUND = "SELECT n.number FROM notices n JOIN incidents i ON i.number = n.incident WHERE "
 _OVERTAKEN = (
-    "EXISTS (SELECT 1 FROM incidents j JOIN notices later"
-    "  ON later.incident = j.number AND later.channel IN (n.channel, ?)"
+    # a receiver may keep the incident whose opening it heard until it hears of its end
+    "(n.heard IS NULL OR n.event <> 'close' OR ?2 <> '') AND EXISTS ("
+    "  SELECT 1 FROM incidents j JOIN notices later"
+    "  ON later.incident = j.number AND later.channel IN (n.channel, ?2)"
     "  WHERE j.cluster = i.cluster AND j.name = i.name AND j.about = i.about"
     "  AND j.number > i.number AND later.state <> 'dead')"
 )
@@ -236,15 +238,11 @@ def _queue_again(connection: sqlite3.Connection, found: str, value: str, to: str
     Deleted instead are those that later news has overtaken, or that `to` has already: nothing is
     left to deliver of them.
     """
-    waiting = (
-        "state = 'waiting', message = NULL, attempts = 0, tried_ms = 0, last_error = '',"
-        " ended_ms = NULL"
-    )
     moved = ", channel = ?1, heard = NULL, thread = NULL" if to else ""
-    newest = connection.execute(f"{_FOUND}{found} AND NOT {_OVERTAKEN}", (value, to)).fetchall()
+    newest = connection.execute(f"{_FOUND}{found} AND NOT ({_OVERTAKEN})", (value, to)).fetchall()
     count = sum(
         connection.execute(
-            f"UPDATE OR IGNORE notices SET {waiting}{moved} WHERE number = ?2",  # noqa: S608 fixed
+            f"UPDATE OR IGNORE notices SET {WAITING_AGAIN}{moved} WHERE number = ?2",  # noqa: S608 fixed
             (to, row["number"]),
         ).rowcount
         for row in newest

@@ -22,6 +22,12 @@ SUMMARY: Final = (
     *("status", "rule", "total_lag", "time_lag_s", "partition_count", "unknown_partitions"),
 )
 
+WAITING_AGAIN: Final = (
+    "state = 'waiting', message = NULL, attempts = 0, tried_ms = 0, last_error = '',"
+    " ended_ms = NULL"
+)
+"""What makes a notice wait as if it had never been tried."""
+
 _log = structlog.get_logger()
 
 
@@ -302,15 +308,14 @@ class _Recording:
         """Newer news of an incident replaces older news that still waits."""
         notice = self._change.notice
         self._connection.execute(
-            "INSERT INTO notices (incident, channel, step, event, severity, reason, at_ms, state,"
+            "INSERT INTO notices (incident, channel, step, event, severity, reason, at_ms, state,"  # noqa: S608 fixed
             " payload) VALUES (?, ?, ?, ?, ?, ?, ?, 'waiting', ?)"
             " ON CONFLICT (incident, channel) DO UPDATE SET step = excluded.step,"
             " event = excluded.event, severity = excluded.severity, reason = CASE"
             # a channel that the incident is handed on to reads that first, whatever came since
             "  WHEN heard IS NULL AND reason = ? AND excluded.event <> 'close' THEN reason"
             "  ELSE excluded.reason END,"
-            " at_ms = excluded.at_ms, state = 'waiting', payload = excluded.payload,"
-            " message = NULL, attempts = 0, tried_ms = 0, last_error = '', ended_ms = NULL",
+            f" at_ms = excluded.at_ms, payload = excluded.payload, {WAITING_AGAIN}",
             (
                 *(self._incident, channel, step, event.value, notice.severity, notice.reason),
                 *(notice.at_ms, payload, Reason.HANDED_ON.value),

@@ -23,6 +23,9 @@ long gets instead of one."""
 _PROBE_AFTER_S: Final = 10.0
 _FIRST_S: Final = 1.0
 _LONGEST_S: Final = 900.0
+_REFUSED_FOR_GOOD: Final = 8
+"""How often a notice is refused while others pass until it is given up: two to four minutes, in
+which a receiver that is being deployed may refuse one message and take the next."""
 
 
 @dataclass(slots=True)
@@ -30,7 +33,7 @@ class _Failure:
     """The last failure of a message."""
 
     successes: int
-    """Of the channel, before it."""
+    """Of the channel, before it; of a message that is refused, before the first."""
     at_s: float
 
 
@@ -41,6 +44,12 @@ class _Aside:
     due_s: float
     since_ms: int
     error: str
+    successes: int
+    """Of the channel, before it failed last."""
+    refused: bool
+    """What is in it was."""
+    beside: int
+    """How often it was, while others passed."""
 
 
 class Suspects:
@@ -55,8 +64,11 @@ class Suspects:
         """Messages that failed since the last success, and whether the reason may be in them."""
         self._probe_s = 0.0
 
-    def passed(self, identity: str) -> None:
-        """A message was delivered."""
+    def passed(self, identity: str, now_s: float) -> None:
+        """A message was delivered: what was refused while none was may pass now, too."""
+        for aside in self._aside.values():
+            if aside.refused and aside.successes == self._successes:
+                aside.due_s = now_s
         self._successes += 1
         self._row.clear()
         self._drop(identity)
@@ -88,10 +100,24 @@ class Suspects:
         # it failed before, others passed, and it fails again
         return refused and message.attempts > 0 and self._successes > before
 
+    def others_passed(self, message: Message, now_s: float) -> bool:
+        """True if others passed since it, or the message that it is a part of, was refused."""
+        known = self._failures.setdefault(message.id, _Failure(self._successes, now_s))
+        return self._successes > known.successes
+
+    def refused_for_good(self, message: Message, error: NotifyError) -> bool:
+        """True if a notice is refused once more that was refused while others passed."""
+        known = self._aside.get(message.id)
+        often = known is not None and known.beside >= _REFUSED_FOR_GOOD - 1
+        return often and error.refusal is Refusal.CONTENT
+
     def failed(self, message: Message, error: NotifyError, now_s: float) -> float | None:
         """Note a failure; returns the seconds since the message failed before, None: unknown."""
         known = self._failures.get(message.id)
-        self._failures[message.id] = _Failure(self._successes, now_s)
+        successes = self._successes
+        if known is not None and error.refusal is Refusal.CONTENT:
+            successes = known.successes  # that others passed once shows that it is the message
+        self._failures[message.id] = _Failure(successes, now_s)
         self._row[message.id] = (
             error.refusal in _OF_THE_MESSAGE
             and error.retry_after_s is None
@@ -126,7 +152,15 @@ class Suspects:
         known = self._aside.get(message.id)
         delay_s = self._backoff.delay_s(message.attempts + 1, error.retry_after_s)
         since_ms = now_ms if known is None else known.since_ms
-        self._aside[message.id] = _Aside(now_s + delay_s, since_ms, str(error))
+        beside = self._successes > self._failures[message.id].successes
+        self._aside[message.id] = _Aside(
+            due_s=now_s + delay_s,
+            since_ms=since_ms,
+            error=str(error),
+            refused=error.refusal is Refusal.CONTENT,
+            successes=self._successes,
+            beside=int(beside) + (0 if known is None else known.beside),
+        )
         return delay_s
 
     def waiting(self, now_s: float) -> dict[str, float]:

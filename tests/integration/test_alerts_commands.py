@@ -50,7 +50,7 @@ def test_what_was_given_up_is_counted_after_a_restart_and_sent_by_a_command(
             f'{_QUICK}[alerts]\nfile = "{tmp_path / "alerts.sqlite"}"\ngroup_wait_s = 0.1\n'
             'time_zone = "Asia/Tokyo"\n'
             f'[alerts.policies.all]\ngroup = "^{group}$"\n'
-            f'[alerts.webhook.hook]\nurl = "{receiver.url}"\n'
+            f'[alerts.webhook.hook]\nurl = "{receiver.url}"\ngive_up_after_s = 1\n'
         )
 
         def service() -> AbstractContextManager[Served]:

@@ -85,30 +85,60 @@ def test_a_cluster_that_is_not_seen_is_an_incident_with_its_reason(tmp_path, clo
     assert (closed["event"], closed["incident"]) == ("close", opened["incident"])
 
 
-def test_what_later_news_has_overtaken_is_no_dead_letter_after_a_retry(tmp_path, clock) -> None:
-    with receiving(Reply(status=400)) as receiver:
-        settings = alert_settings(tmp_path, POLICY + hook(receiver.url))
+def test_what_was_given_up_is_no_dead_letter_once_later_news_took_it_along(tmp_path, clock) -> None:
+    with receiving(*[Reply(status=400)] * 50) as receiver:
+        text = POLICY + hook(receiver.url, more="give_up_after_s = 1")
         fleet = Fleet(["billing"], clock)
-        with running(settings, clock) as alerts:
+        with running(alert_settings(tmp_path, text), clock) as alerts:
             fleet.fail("billing")
             alerts.sees(fleet)
             eventually(lambda: alerts.call(alerts.alerts.counts).dead["hook"] == 1, "a dead letter")
-            receiver.replies.append(Reply(status=400))
             fleet.heal("billing")
             alerts.sees(fleet)
-            eventually(lambda: len(receiver.requests) == 2, "the end, refused as well")
+            gone = NoticeAsk(state="dead")
+            eventually(
+                lambda: (
+                    [n.event for n in alerts.call(lambda: alerts.alerts.notices(gone))[0]]
+                    == ["close"]
+                ),
+                "its end, given up as well",
+            )
             fleet.pass_time(8)
+            receiver.replies.clear()
             fleet.fail("billing")
             alerts.sees(fleet)
             eventually(lambda: len(receiver.notices) == 1 and alerts.idle(), "the next incident")
-            before = alerts.call(alerts.alerts.counts).dead["hook"]
-            sent = alerts.call(lambda: alerts.alerts.retry_channel("hook"))
-            after = alerts.call(alerts.alerts.counts).dead["hook"]
+            dead = alerts.call(alerts.alerts.counts).dead["hook"]
             look(alerts)
 
-            assert (before, sent, after) == (1, 0, 0)
+            assert dead == 0
             assert alerts.alerts.problem == ""
-            assert [n["event"] for n in receiver.notices] == ["open"]
+            (notice,) = receiver.notices
+            assert (notice["event"], len(notice["earlier"])) == ("open", 1)
+
+
+def test_notices_that_wait_for_per_minute_are_said_to(tmp_path, clock) -> None:
+    with receiving() as receiver:
+        settings = alert_settings(tmp_path, POLICY + hook(receiver.url).replace("6000", "1"))
+        fleet = Fleet(["billing", "orders"], clock)
+        with running(settings, clock) as alerts:
+            fleet.fail("billing")
+            alerts.sees(fleet)
+            eventually(lambda: len(receiver.notices) == 1 and alerts.idle(), "the first")
+            look(alerts)
+            before = alerts.alerts.slowed
+            fleet.fail("orders")
+            alerts.sees(fleet)
+            look(alerts)
+            (notice,) = alerts.call(lambda: alerts.alerts.notices(NoticeAsk(state="waiting")))[0]
+
+            assert before == ""
+            assert alerts.alerts.slowed == (
+                "channel hook: 1 notice waiting, because its per_minute is used up"
+            )
+            assert alerts.alerts.problem == "", "the heartbeat goes on"
+            assert notice.next_attempt_ms is not None
+            assert notice.next_attempt_ms > clock.now_ms()
 
 
 def test_a_backlog_that_is_being_read_is_no_incident(tmp_path, clock) -> None:
@@ -124,7 +154,9 @@ def test_a_backlog_that_is_being_read_is_no_incident(tmp_path, clock) -> None:
 def test_a_channel_that_gives_up_is_reported_through_the_fallback(tmp_path, clock) -> None:
     with receiving(*[Reply(status=400, body="no such room")] * 50) as bad, receiving() as good:
         text = 'fallback = ["good"]\n' + POLICY.replace("reopen_s", 'channels = ["bad"]\nreopen_s')
-        settings = alert_settings(tmp_path, text + hook(bad.url, "bad") + hook(good.url, "good"))
+        settings = alert_settings(
+            tmp_path, text + hook(bad.url, "bad", "give_up_after_s = 1") + hook(good.url, "good")
+        )
         fleet = Fleet(["billing"], clock)
         with running(settings, clock) as alerts:
             fleet.fail("billing")
@@ -427,8 +459,8 @@ def test_a_notice_says_since_when_the_group_has_read_nothing(tmp_path, clock) ->
 
 def test_what_was_given_up_counts_after_a_restart(tmp_path, clock) -> None:
     fleet = Fleet(["billing"], clock)
-    with receiving(*[Reply(status=400)] * 10) as bad:
-        settings = alert_settings(tmp_path, POLICY + hook(bad.url))
+    with receiving(*[Reply(status=400)] * 50) as bad:
+        settings = alert_settings(tmp_path, POLICY + hook(bad.url, more="give_up_after_s = 1"))
         with running(settings, clock) as alerts:
             fleet.fail("billing")
             alerts.sees(fleet)

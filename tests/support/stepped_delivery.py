@@ -85,6 +85,7 @@ class World:
         runner: asyncio.Runner,
         *,
         interval_s: float,
+        per_minute: int,
     ) -> None:
         self._runner = runner
         self.clock = SteppedClock()
@@ -94,7 +95,7 @@ class World:
         self.receiver = receiver
         self.state: dict[str, tuple[str, Incident]] = {}
         self._made = 0
-        settings = WebhookSettings(url="http://127.0.0.1:1/", per_minute=6000)
+        settings = WebhookSettings(url="http://127.0.0.1:1/", per_minute=per_minute)
         outlet = Outlet(
             name=CHANNEL,
             channel=receiver,
@@ -247,13 +248,18 @@ def world(
     seed: int = 0,
     limits: ChannelLimits = ChannelLimits(),  # noqa: B008 it is frozen
     interval_s: float = 0.0,
+    per_minute: int = 6000,
 ) -> Iterator[World]:
     chance = random.Random(seed)  # noqa: S311
     with (
         Database(folder / f"{seed}.sqlite", now_ms=0) as database,
         asyncio.Runner() as runner,
     ):
-        yield World(database, receiver, limits, chance, runner, interval_s=interval_s)
+        yield World(
+            *(database, receiver, limits, chance, runner),
+            interval_s=interval_s,
+            per_minute=per_minute,
+        )
 
 
 def down() -> NotifyError:

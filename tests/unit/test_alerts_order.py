@@ -2,6 +2,9 @@
 
 import json
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -10,8 +13,9 @@ from lagwatch.core.model import GroupStatus
 from lagwatch.errors import NotifyError, Refusal
 from lagwatch.notify.channels.base import ChannelLimits
 from lagwatch.notify.notice import Message
+from lagwatch.notify.records import AlertRecords
 from lagwatch.notify.words import details
-from tests.support.stepped_delivery import CHANNEL, Unsteady, down, too_large, world
+from tests.support.stepped_delivery import CHANNEL, Unsteady, World, down, too_large, world
 
 GROUPS = ("billing", "orders", "mail")
 
@@ -148,7 +152,7 @@ def test_news_of_one_group_does_not_wait_for_anothers_poison(tmp_path) -> None:
         here.deliver_for(60)
 
         assert receiver.word == {"billing": "error", "orders": "error"}
-        assert here.outbox.depth(CHANNEL) == (0, 1)
+        assert here.outbox.depth(CHANNEL) == (1, 0)
 
 
 def test_a_message_that_is_too_large_is_split_until_it_fits(tmp_path) -> None:
@@ -170,6 +174,55 @@ def test_a_message_that_is_too_large_is_split_until_it_fits(tmp_path) -> None:
         assert here.outbox.depth(CHANNEL) == (0, 0)
         keys = [notice.key for message in receiver.heard for notice in message.notices]
         assert len(keys) == len(set(keys)) == 50
+
+
+def test_the_size_that_a_receiver_refuses_is_remembered_and_costs_no_allowance(tmp_path) -> None:
+    class Small(Unsteady):
+        refused = 0
+
+        async def send(self, message: Message) -> str:
+            if len(message.notices) > 9:
+                self.refused += 1
+                raise too_large()
+            return await super().send(message)
+
+    receiver = Small(lambda: None)
+    with world(tmp_path, receiver, per_minute=30) as here:
+        for number in range(120):
+            here.bad(f"g{number}", GroupStatus.ERR)
+        here.deliver_for(10)
+        first = receiver.refused
+        assert len(receiver.word) == 120
+        here.deliver_for(60)
+        for number in range(120):
+            here.good(f"g{number}")
+
+        here.deliver_for(10)
+
+        assert set(receiver.word.values()) == {"ok"}
+        assert first <= 4, "120, 60, 30 and 15"
+        assert receiver.refused <= first + 1
+
+
+def test_an_error_goes_before_ends_and_warnings_of_other_groups_that_wait(tmp_path) -> None:
+    receiver = Unsteady(lambda: None)
+    limits = ChannelLimits(most_notices=5)
+    with world(tmp_path, receiver, limits=limits, per_minute=6) as here:
+        for number in range(60):
+            here.bad(f"g{number}", GroupStatus.WARN)
+        here.deliver_for(300)
+        for number in range(60):
+            here.good(f"g{number}")
+        here.bad("late", GroupStatus.WARN)
+        here.deliver_for(1.5)
+        here.bad("billing", GroupStatus.ERR)
+        here.bad("late", GroupStatus.ERR)
+
+        here.deliver_for(22)
+
+        assert (receiver.word.get("billing"), receiver.word.get("late")) == ("error", "error")
+        here.deliver_for(200)
+        assert receiver.word == {f"g{number}": "ok" for number in range(60)} | here.truth
 
 
 def test_a_receiver_that_finds_everything_too_large_for_a_while_loses_nothing(tmp_path) -> None:
@@ -326,4 +379,72 @@ def test_five_thousand_incidents_pass_a_receiver_that_takes_few_at_once(tmp_path
         here.deliver_for(120)
 
         assert len(receiver.word) == 5000
+        assert here.outbox.depth(CHANNEL) == (0, 0)
+
+
+class _Refuses(Unsteady):
+    """Refuses the ends of incidents for good while `on`."""
+
+    on = True
+
+    async def send(self, message: Message) -> str:
+        if self.on and message.closing:
+            raise NotifyError(channel=CHANNEL, message="400", retryable=False)
+        return await super().send(message)
+
+
+@contextmanager
+def _end_given_up(folder: Path, receiver: _Refuses) -> Iterator[World]:
+    """The end of the first incident of `billing`, which the receiver heard of, is given up."""
+    with world(folder, receiver) as here:
+        here.bad("billing", GroupStatus.ERR)
+        here.deliver_for(10)
+        here.good("billing")
+        here.deliver_for(2 * 86_400)
+        assert here.outbox.depth(CHANNEL) == (0, 1)
+        yield here
+
+
+def test_an_end_that_was_given_up_goes_along_with_the_next_news_of_its_group(tmp_path) -> None:
+    receiver = _Refuses(lambda: None)
+    with _end_given_up(tmp_path, receiver) as here:
+        here.bad("billing", GroupStatus.WARN)
+
+        here.deliver_for(10)
+
+        (notice,) = receiver.heard[-1].notices
+        assert [(each.incident, each.heard) for each in notice.earlier] == [("i1", True)]
+        assert receiver.word == here.truth
+        assert here.outbox.depth(CHANNEL) == (0, 0)
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_retry_keeps_the_end_of_an_incident_that_a_later_one_overtook(
+    tmp_path, *, closed
+) -> None:
+    """As files of earlier versions hold it: given up, while the later incident was delivered."""
+    receiver = _Refuses(lambda: None)
+    with _end_given_up(tmp_path, receiver) as here:
+        here.database.write(lambda c: c.execute("UPDATE notices SET state = 'away'"))
+        here.bad("billing", GroupStatus.WARN)
+        here.deliver_for(10)
+        receiver.on = False
+        if closed:
+            here.good("billing")
+            here.deliver_for(10)
+        here.database.write(
+            lambda c: c.execute("UPDATE notices SET state = 'dead' WHERE state = 'away'")
+        )
+
+        queued = AlertRecords(here.database).retry_channel(CHANNEL)
+        here.deliver_for(100)
+
+        assert queued == 1
+        assert receiver.word == here.truth or closed
+        here.good("billing")
+        here.deliver_for(100)
+        ends = [n for m in receiver.heard if m.closing for n in m.notices]
+        ended = {n.incident for n in ends} | {e.incident for n in ends for e in n.earlier}
+        assert ended == {"i1", "i2"}
+        assert receiver.word == {"billing": "ok"}
         assert here.outbox.depth(CHANNEL) == (0, 0)

@@ -15,6 +15,10 @@ def broken() -> NotifyError:
     return NotifyError(channel=CHANNEL, message="500", retryable=True, refusal=refusal(500))
 
 
+def refused() -> NotifyError:
+    return NotifyError(channel=CHANNEL, message="400", retryable=False, refusal=refusal(400))
+
+
 class Allergic(Unsteady):
     """Always fails on messages that hold certain groups."""
 
@@ -161,3 +165,44 @@ def test_an_answer_of_the_kind_5xx_may_be_due_to_the_message_and_429_is_not() ->
     assert {refusal(status) for status in (500, 502, 503)} == {Refusal.FAILED}
     assert refusal(429) is Refusal.UNAVAILABLE
     assert down().refusal is Refusal.UNAVAILABLE
+
+
+@pytest.mark.parametrize("lasts_s", [20, 3600])
+def test_a_receiver_that_refuses_everything_for_a_while_gets_everything(tmp_path, lasts_s) -> None:
+    wrong = {"on": True}
+    receiver = Unsteady(lambda: refused() if wrong["on"] else None)
+    with world(tmp_path, receiver) as here:
+        for group in ("billing", "orders", "mail"):
+            here.bad(group, GroupStatus.ERR)
+            here.deliver_for(lasts_s / 3)
+        tries = receiver.attempts
+        wrong["on"] = False
+        here.bad("news", GroupStatus.ERR)
+
+        here.deliver_for(30)
+
+        assert receiver.word == here.truth
+        assert here.outbox.depth(CHANNEL) == (0, 0)
+        assert here.outlet.counts.failing_since_ms is None
+        assert tries < 100, "it is tried more and more slowly"
+
+
+def test_what_is_refused_while_others_pass_holds_up_none_and_is_given_up_in_minutes(
+    tmp_path,
+) -> None:
+    receiver = Allergic(lambda: None)
+    receiver.error = refused
+    with world(tmp_path, receiver) as here:
+        for number in range(40):
+            here.bad(f"g{number}", GroupStatus.ERR)
+        here.bad("poison", GroupStatus.ERR)
+        here.deliver_for(60)
+        soon = here.outbox.depth(CHANNEL)
+        here.bad("billing", GroupStatus.ERR)
+        here.deliver_for(3)
+        assert here.truth.keys() - receiver.word.keys() == {"poison"}
+
+        here.deliver_for(900)
+
+        assert soon == (1, 0), "a few tries take longer"
+        assert here.outbox.depth(CHANNEL) == (0, 1)
