@@ -74,7 +74,7 @@ def incidents(
                 incident["severity"],
                 local_time(incident["since_ms"], zone),
             ),
-            *(local_time(incident["closed_ms"], zone), _acknowledged(incident), _rule(incident)),
+            *(_ended(incident, zone), _acknowledged(incident), _rule(incident)),
         )
         for incident in found
     ]
@@ -211,6 +211,12 @@ def _name(incident: dict[str, Any]) -> str:
 def _to_be_sent(notice: dict[str, Any], zone: ZoneInfo) -> str:
     at_ms = notice["next_attempt_ms"]
     return "" if at_ms is None else f"to be sent {local_time(at_ms, zone)}"
+
+
+def _ended(incident: dict[str, Any], zone: ZoneInfo) -> str:
+    if incident["healed_ms"] is not None:
+        return f"healed {local_time(incident['healed_ms'], zone)}, muted"
+    return local_time(incident["closed_ms"], zone)
 
 
 def _acknowledged(incident: dict[str, Any]) -> str:

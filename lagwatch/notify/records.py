@@ -270,6 +270,7 @@ def _incident(row: sqlite3.Row, transitions: tuple[Transition, ...]) -> Incident
         since_ms=row["since_ms"],
         opened_ms=row["opened_ms"],
         closed_ms=row["closed_ms"],
+        healed_ms=row["held_ms"] if row["closed_ms"] is None else None,
         notified_ms=row["told_ms"],
         acknowledged_ms=row["acknowledged_ms"],
         acknowledged_by=row["acknowledged_by"],

@@ -60,6 +60,8 @@ class IncidentRecord:
     acknowledged_by: str
     verdict: Mapping[str, object]
     """At the last transition."""
+    healed_ms: int | None = None
+    """Since when its group is good, while a mute holds the end back; None: it is not."""
     headline: str = ""
     """What was wrong at the last transition, in the words of its notices; "" once it has ended."""
     cause: str = ""

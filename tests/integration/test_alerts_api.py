@@ -344,6 +344,24 @@ def test_a_mute_says_how_many_groups_it_is_for(alerts, clock) -> None:
     assert states == {"orders"}
 
 
+def test_a_group_that_healed_while_muted_is_listed_so(alerts, clock) -> None:
+    fleet = Fleet(["billing", "orders"], clock)
+    fleet.fail("billing", "orders")
+    fleet.shown_to(alerts)
+    order = {"group": "billing", "reason": "x", "duration_s": 36_000}
+    ask(alerts, "POST", "/mutes", json=order)
+    fleet.pass_time(60)
+    fleet.heal("billing")
+    fleet.shown_to(alerts)
+
+    found = ask(alerts, "GET", "/incidents?state=open").json()["incidents"]
+
+    healed = {each["group"]: each["healed_ms"] for each in found}
+    assert healed["orders"] is None
+    assert healed["billing"] is not None
+    assert abs(healed["billing"] - clock.now_ms()) < 60_000
+
+
 def test_the_command_warns_of_a_mute_that_matches_no_group(tmp_path, clock) -> None:
     with served(tmp_path, clock, "billing-eu", "orders") as url:
         words = ("--for", "2h", "--reason", "x", "--url", url)

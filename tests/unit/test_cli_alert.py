@@ -25,6 +25,7 @@ def incident(group: str) -> dict:
         "severity": "error",
         "since_ms": AT_MS,
         "closed_ms": None,
+        "healed_ms": None,
         "acknowledged_ms": None,
         "verdict": {"rule": "stopped"},
     }
@@ -178,3 +179,11 @@ def test_the_sample_of_a_channel_looks_as_its_notices_would(tmp_path) -> None:
     assert ended is not None
     assert datetime.fromisoformat(f"{ended[2]}+09:00").timestamp() * 1000 <= ended_by_ms
     assert "could not be reached" not in end
+
+
+def test_an_incident_whose_end_a_mute_holds_back_is_listed_as_healed() -> None:
+    healed = {**incident("billing"), "healed_ms": AT_MS}
+
+    (line,) = (each for each in lines("incidents", {"incidents": [healed]}) if "billing" in each)
+
+    assert "healed 2027-01-15 08:00:00 UTC, muted" in line

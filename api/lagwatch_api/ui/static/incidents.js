@@ -108,7 +108,8 @@ export const acknowledge = (id) => order(`api/v1/alerts/incidents/${encodeURICom
 
 /** One incident in words, with a button that acknowledges it where that is allowed. */
 export function incidentLine(one, acknowledged) {
-  const end = one.closed_ms === null ? "still open" : `closed ${instant(one.closed_ms)}`;
+  const open = one.healed_ms === null ? "still open" : `healed ${instant(one.healed_ms)}, its end waits for the mute`;
+  const end = one.closed_ms === null ? open : `closed ${instant(one.closed_ms)}`;
   const by = one.acknowledged_by ? ` by ${one.acknowledged_by}` : "";
   const seen = one.acknowledged_ms === null ? "" : ` · acknowledged${by} ${instant(one.acknowledged_ms)}`;
   const may = one.closed_ms === null && one.acknowledged_ms === null && mayOperate();
