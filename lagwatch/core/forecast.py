@@ -81,6 +81,8 @@ class Outlook:
     """Until retention reaches the committed offset; None when it does not, or is not known."""
     retention_used: float | None
     """Share of the retained log that is ahead of the group, 0..1."""
+    steady: bool = False
+    """It grows or shrinks by no more than chance may explain: a forecast says little."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +97,7 @@ class Outlooks:
     """Position in `CatchUpReason`."""
     loss_in_s: Float64
     retention_used: Float64
+    steady: NDArray[np.bool_]
 
     def every(self) -> list[Outlook]:
         """The outlook of each row, in their order."""
@@ -121,9 +124,10 @@ class Outlooks:
                 catch_up_reason=_REASONS[reason],
                 loss_in_s=loss,
                 retention_used=used,
+                steady=steady,
             )
-            for reason, produced, consumed, trend, takes, low, high, loss, used in zip(
-                self.reason.tolist(), *known, strict=True
+            for reason, steady, produced, consumed, trend, takes, low, high, loss, used in zip(
+                self.reason.tolist(), self.steady.tolist(), *known, strict=True
             )
         ]
 
@@ -172,6 +176,10 @@ def outlooks(
         # that it has caught up shows at its next commit
         high_s = np.where(will & (least > 0), left / least + rates.gap_s, np.nan)
         high_s = np.where(caught_up, 0.0, high_s)
+        falls = reason == _REASONS.index(CatchUpReason.FALLING_BEHIND)
+        steady = (will & np.isnan(high_s)) | (
+            falls & (-drain <= _unsure(rates, past, rates.span_s))
+        )
         length = log_end - log_start
         trimmed = (log_start > 0) & (length > 0) & (lag >= 0)
         used = np.where(trimmed, np.minimum(lag / np.maximum(length, 1), 1.0), np.nan)
@@ -187,6 +195,7 @@ def outlooks(
         reason=reason,
         loss_in_s=loss_s,
         retention_used=used,
+        steady=steady,
     )
 
 
@@ -403,6 +412,7 @@ def of_group(
                 (outlook.retention_used for outlook in each if outlook.retention_used is not None),
                 default=None,
             ),
+            steady=late is not None and late.steady,
         ),
         slowest=slowest if behind else None,
         lag_skew=max(known) * len(known) / total if total else None,

@@ -147,12 +147,19 @@ def _furthest_behind(verdict: GroupVerdict) -> tuple[PartitionVerdict, ...]:
 
 
 def forecast_json(outlook: GroupOutlook) -> dict[str, Any]:
-    """When a group catches up at its present speed, and loses messages if nothing changes."""
+    """When a group catches up at its present speed, and loses messages if nothing changes.
+
+    `lag_steady`: its lag changes by no more than chance; a loss is then left out, too.
+    """
     whole = outlook.whole
+    losses = (each for each in outlook.partitions.values() if not each.steady)
     return {
-        "catch_up_s": whole.catch_up_s,
+        "catch_up_s": None if whole.steady else whole.catch_up_s,
         "catch_up_reason": whole.catch_up_reason.value,
-        "loss_in_s": whole.loss_in_s,
+        "loss_in_s": min(
+            (each.loss_in_s for each in losses if each.loss_in_s is not None), default=None
+        ),
+        **({"lag_steady": True} if whole.steady else {}),
     }
 
 

@@ -345,7 +345,10 @@ def _forecast(notice: Notice) -> Iterator[str]:
     verdict = notice.verdict
     catch_up_s, loss_in_s = verdict.get("catch_up_s") or 0.0, verdict.get("loss_in_s")
     reason = str(verdict.get("catch_up_reason") or "")
-    if reason == CatchUpReason.CATCHING_UP.value and catch_up_s >= _SOON_S:
+    if verdict.get("lag_steady"):
+        if not notice.closing:
+            yield "It reads about as fast as is written: its lag is about steady."
+    elif reason == CatchUpReason.CATCHING_UP.value and catch_up_s >= _SOON_S:
         yield f"At its present speed it has read all by about {_ahead(notice, catch_up_s)}."
     elif not notice.closing and reason in _NO_CATCH_UP:
         yield f"{_NO_CATCH_UP[reason]}."

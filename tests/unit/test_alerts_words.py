@@ -146,6 +146,10 @@ def test_how_far_a_group_is_behind_now_comes_from_the_newest_round() -> None:
         ),
         ({"catch_up_reason": "falling_behind"}, "At its present speed it does not catch up."),
         (
+            {"catch_up_reason": "falling_behind", "lag_steady": True},
+            "It reads about as fast as is written: its lag is about steady.",
+        ),
+        (
             {"catch_up_reason": "not_moving", "loss_in_s": 12_000.0},
             (
                 "If nothing changes, Kafka deletes messages before the group reads them, from "

@@ -17,6 +17,7 @@ from lagwatch.core.lags import POINTS, STEP_MS, PastLags, no_lags
 from lagwatch.core.log_end import LogEndHistory
 from lagwatch.core.rates import Rates, Turn, produced_around, rates, turn
 from lagwatch.core.rows import WindowColumns
+from lagwatch.notify.verdict import forecast_json
 
 R = CatchUpReason
 
@@ -396,3 +397,26 @@ def test_a_group_without_partitions_has_no_outlook() -> None:
     found = of_group({}, {})
 
     assert (found.whole.catch_up_s, found.slowest, found.lag_skew) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("produced", "consumed", "steady"),
+    [
+        (100.0, 103.0, True),
+        (103.0, 100.0, True),
+        (100.0, 160.0, False),
+        (160.0, 100.0, False),
+        (100.0, 0.0, False),
+    ],
+)
+def test_a_lag_that_changes_by_no_more_than_chance_is_steady(produced, consumed, steady) -> None:
+    """Speeds vary by 20 messages per second from commit to commit."""
+    found = _outlook(produced, consumed, 10_000, error=20.0, log_start=1)
+    group = of_group({("orders", 0): found}, {("orders", 0): 10_000})
+
+    said = forecast_json(group)
+
+    assert found.steady is steady
+    assert said.get("lag_steady", False) is steady
+    if steady:
+        assert (said["catch_up_s"], said["loss_in_s"]) == (None, None)
