@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import ceil
+from typing import Final
 
 from lagwatch.clock import SystemClock
 from lagwatch.config.alerts import AlertsSettings, MuteSettings, PolicySettings
@@ -15,11 +16,14 @@ from lagwatch.notify.channels.registry import kind_of, open_channel
 from lagwatch.notify.render import Templates
 from lagwatch.notify.review_addresses import address_doubts
 from lagwatch.notify.review_policies import (
+    covers,
     file_doubts,
     is_all,
     mute_doubts,
     policy_doubts,
 )
+
+_LEAST_KEPT_S: Final = 3600.0
 
 
 def review(settings: Settings) -> list[Fault]:
@@ -30,6 +34,7 @@ def review(settings: Settings) -> list[Fault]:
         *_patterns(alerts.policies, "policies", settings.clusters),
         *_patterns(alerts.mutes, "mutes", settings.clusters),
         *_page(alerts),
+        *_kept(alerts),
         *_unseen(settings),
         *_rates(settings),
         *policy_doubts(alerts),
@@ -86,17 +91,22 @@ def _doubts(alerts: AlertsSettings) -> Iterator[Fault]:
 def _policies(alerts: AlertsSettings) -> Iterator[Fault]:
     channels = [name for name, _ in alerts.channels()]
     catch_all = ""
-    seen: dict[tuple[str, ...], str] = {}
+    seen: dict[str, tuple[str, ...]] = {}
     for name, policy in alerts.policies.items():
         key = f"alerts.policies.{name}"
         applies_to = policy.cluster, policy.group, policy.topic
-        before = seen.setdefault(applies_to, name)
+        before = next((known for known, all_of in seen.items() if covers(all_of, applies_to)), "")
+        same = seen.get(before) == applies_to
+        seen[name] = applies_to
         if catch_all:
             problem = f"is never reached: {catch_all} before it matches every group"
             yield _fault(key, "", problem, f"Put it before alerts.policies.{catch_all}.")
         elif is_all(*applies_to):
             catch_all = name
-        elif before != name:
+        elif before and not same:
+            problem = f"is never reached: {before} before it matches all of its groups"
+            yield _fault(key, "", problem, f"Put it before alerts.policies.{before}.")
+        elif before:
             problem = f"is never reached: {before} before it has the same patterns"
             yield _fault(key, "", problem, f"Join it with alerts.policies.{before}.")
         if policy.threshold != "never" and not channels:
@@ -141,6 +151,19 @@ def _page(alerts: AlertsSettings) -> Iterator[Fault]:
     if url and not url.startswith(HTTP):
         problem, remedy = "is no http(s) URL, so links would not work", "Write https://host."
         yield _fault("alerts.page_url", "", problem, remedy)
+    if "?" in url or "#" in url:
+        problem = "has a query or a fragment, so that no link reaches a group"
+        yield _fault("alerts.page_url", "", problem, "Write https://host/path.")
+
+
+def _kept(alerts: AlertsSettings) -> Iterator[Fault]:
+    if alerts.keep_s < _LEAST_KEPT_S:
+        yield _fault(
+            "alerts.keep_s",
+            f"{alerts.keep_s:g}",
+            "forgets incidents, and what was given up of them, soon after they end",
+            "Set it to some days.",
+        )
 
 
 def _unseen(settings: Settings) -> Iterator[Fault]:

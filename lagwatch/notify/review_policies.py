@@ -2,8 +2,8 @@
 
 import os
 import re
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from itertools import pairwise, starmap
 from math import ceil
 from pathlib import Path
 from typing import Final
@@ -13,6 +13,7 @@ from lagwatch.config.alerts import DAYS, AlertsSettings, MuteSettings, PolicySet
 from lagwatch.config.alerts_channels import HTTP
 from lagwatch.core.words import duration
 from lagwatch.errors import Fault
+from lagwatch.notify.channels.registry import kind_of
 from lagwatch.notify.objectives import LEAST_SHARES
 
 _ALL: Final = re.compile(r"\^?(\(?\.[*+]?\)?)?\$?")
@@ -28,6 +29,9 @@ _NOT_BURROWS: Final = frozenset(
     }
 )
 """Options of a policy without effect where it decides as Burrow does."""
+_BEGINNING: Final = re.compile(r"\^[A-Za-z0-9_-]+")
+_BRANCHES: Final = re.compile(r"\|(?![^()]*\))|[\[\\].*\||\|.*[\[\\]")
+"""Of a pattern that may match what does not begin as it does: also what is hard to tell."""
 _ANCHORS: Final = re.compile(r"\\[AZ]|[\^$()]|\?:")
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:(?!\s)", re.IGNORECASE)
 _HOST: Final = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+(/\S*)?", re.IGNORECASE)
@@ -36,6 +40,21 @@ _HOST: Final = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+(/\S*)?", re.IGNORECASE)
 def is_all(*patterns: str) -> bool:
     """True if each of these patterns matches every name."""
     return all(_ALL.fullmatch(each) and re.search(each, "ab") for each in patterns)
+
+
+def covers(patterns: Sequence[str], others: Sequence[str]) -> bool:
+    """True if it is certain that each of the first matches whatever its counterpart matches."""
+    return all(starmap(_covers, zip(patterns, others, strict=True)))
+
+
+def _covers(pattern: str, other: str) -> bool:
+    if pattern == other or is_all(pattern):
+        return True
+    begins = _BEGINNING.match(other)
+    if begins is None or not _BEGINNING.fullmatch(pattern) or _BRANCHES.search(other):
+        return False
+    optional = other[begins.end() :].startswith(("*", "?", "{"))
+    return begins.group()[: -1 if optional else None].startswith(pattern)
 
 
 def policy_doubts(alerts: AlertsSettings) -> Iterator[Fault]:
@@ -51,6 +70,9 @@ def policy_doubts(alerts: AlertsSettings) -> Iterator[Fault]:
         yield from _runbook(key, policy)
         yield from _escalation(key, policy, alerts)
         yield from _as_burrow(key, policy)
+        yield from _twice(f"{key}.channels", policy.channels)
+        yield from _twice(f"{key}.escalate_to", policy.escalate_to)
+        yield from _never_resolved(name, policy, alerts)
 
 
 def mute_doubts(alerts: AlertsSettings) -> Iterator[Fault]:
@@ -193,6 +215,26 @@ def _escalation(key: str, policy: PolicySettings, alerts: AlertsSettings) -> Ite
             yield _fault(f"{key}.escalate_to", channel, problem, remedy)
 
 
+def _twice(key: str, channels: Sequence[str]) -> Iterator[Fault]:
+    for channel in dict.fromkeys(channels):
+        if channels.count(channel) > 1:
+            yield _fault(key, channel, "is listed twice", "Name it once.")
+
+
+def _never_resolved(name: str, policy: PolicySettings, alerts: AlertsSettings) -> Iterator[Fault]:
+    """Channels whose receivers keep an incident until they are told its end."""
+    told = {*_receivers(policy, alerts), *policy.escalate_to}
+    keep = [
+        channel
+        for channel, settings in alerts.channels()
+        if channel in told and kind_of(settings).needs_ends
+    ]
+    if keep and not policy.send_close:
+        problem = f"never resolves what {', '.join(keep)} opens"
+        remedy = "Set it to true, or name other channels."
+        yield _fault(f"alerts.policies.{name}.send_close", "false", problem, remedy)
+
+
 def _as_burrow(key: str, policy: PolicySettings) -> Iterator[Fault]:
     """Burrow's notifier knows few of the options."""
     if not policy.burrow_compatible:
@@ -242,6 +284,6 @@ def _runbook(key: str, policy: PolicySettings) -> Iterator[Fault]:
 
 
 def _fault(key: str, value: object, problem: str, remedy: str) -> Fault:
-    quoted = isinstance(value, str) and value and not value.isdigit()
+    quoted = isinstance(value, str) and value and not value.isdigit() and value != "false"
     shown = f'"{value}"' if quoted else str(value)
     return Fault(key=key, value=shown, problem=problem, remedy=remedy)

@@ -11,6 +11,7 @@ from lagwatch.config.load import load, load_with_origins
 from lagwatch.config.show import as_toml
 from lagwatch.errors import ConfigError
 from lagwatch.notify.channels.slack import SlackSettings
+from lagwatch.notify.review_policies import covers
 from tests.support.receiver import Reply, receiving
 
 HEAD = '[clusters.local]\nbootstrap = ["localhost:1"]\n'
@@ -304,6 +305,56 @@ class TestReview:
                 "alerts.webhook.h.body: makes no JSON of the sample",
             ),
             ('[alerts.pagerduty.p]\nrouting_key = "abc"', "has 3 characters"),
+            (
+                '[alerts.webhook.h]\nurl = "https://hooks.slack.com/services/T/B/x"',
+                "is an address of Slack, which takes no such body",
+            ),
+            (
+                '[alerts.webhook.h]\nurl = "https://events.eu.pagerduty.com/v2/enqueue"',
+                "is an address of PagerDuty, which takes no such body",
+            ),
+            (
+                '[alerts.webhook.h]\nurl = "https://acme.webhook.office.com/webhookb2/x"',
+                "is an address of Teams, which takes no such body",
+            ),
+            (
+                '[alerts.slack.s]\nwebhook_url = "https://acme.slack.com/archives/C01"',
+                "is not the URL of an incoming webhook",
+            ),
+            (
+                '[alerts.alertmanager.a]\nurls = ["http://a:9090"]',
+                "alerts.alertmanager.a.urls[0] = http://a:9090: is the port of Prometheus",
+            ),
+            (
+                (
+                    '[alerts]\npage_url = "https://l.example.com/?group=a"\n'
+                    '[alerts.webhook.h]\nurl = "http://x"'
+                ),
+                "alerts.page_url: has a query or a fragment",
+            ),
+            (
+                (
+                    '[alerts.policies.pay]\ngroup = "^pay"\n'
+                    '[alerts.policies.late]\ngroup = "^payments-(eu|us)$"\n'
+                    '[alerts.webhook.h]\nurl = "http://x"'
+                ),
+                "alerts.policies.late: is never reached: pay before it matches all of its groups",
+            ),
+            (
+                '[alerts]\nkeep_s = 1\n[alerts.webhook.h]\nurl = "http://x"',
+                "alerts.keep_s = 1: forgets",
+            ),
+            (
+                '[alerts.policies.p]\nchannels = ["h", "h"]\n[alerts.webhook.h]\nurl = "http://x"',
+                'alerts.policies.p.channels = "h": is listed twice',
+            ),
+            (
+                (
+                    "[alerts.policies.p]\nsend_close = false\n"
+                    f'[alerts.pagerduty.p]\nrouting_key = "{"k" * 32}"'
+                ),
+                "alerts.policies.p.send_close = false: never resolves what p opens",
+            ),
             (
                 '[alerts.email.m]\nhost = "h"\nsender = "nonsense"\nto = ["a@example.com"]',
                 'alerts.email.m.sender = "nonsense": is no mail address',
@@ -816,3 +867,24 @@ class TestReview:
         done = CliRunner().invoke(app, ["config", "check", "-c", str(written(tmp_path, text))])
 
         assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize(
+    ("pattern", "other", "covered"),
+    [
+        ("^pay", "^payments$", True),
+        ("^pay", "^pay", True),
+        ("", "^payments", True),
+        ("^pay", "^payments-(eu|us)$", True),
+        ("^pay", "^payments|^orders", False),
+        ("^pay", "^pay(a)|x(b)", False),
+        ("^pay", "^pay[(]|x)", False),
+        ("^pay", "^pay?", False),
+        ("^pay", "^pa{2}", False),
+        ("^pay", "payments", False),
+        ("^pay", "", False),
+        ("^p.y", "^pay", False),
+    ],
+)
+def test_a_policy_is_covered_where_that_is_certain(pattern, other, covered) -> None:
+    assert covers((pattern, ""), (other, "^orders")) is covered

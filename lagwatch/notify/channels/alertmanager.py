@@ -211,6 +211,7 @@ def _time(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
+_PROMETHEUS: Final = 9090
 _OWN_LABELS: Final = frozenset({"alertname", "cluster", "group", "channel", "severity"})
 
 
@@ -231,6 +232,13 @@ def _doubts(settings: AlertmanagerSettings) -> Iterator[Fault]:
                 remedy="Use letters, digits and _, and no digit at the beginning.",
             )
     for number, url in enumerate(settings.urls):
+        if f"{url}".rstrip("/").endswith(f":{_PROMETHEUS}"):
+            yield Fault(
+                key=f"urls[{number}]",
+                value=str(url),
+                problem="is the port of Prometheus, which takes no alerts",
+                remedy="Name Alertmanager: http://host:9093.",
+            )
         path = urlsplit(url.get_secret_value()).path.rstrip("/")
         if path.endswith(("/api/v2", "/api/v2/alerts", "/api/v1", "/api/v1/alerts")):
             yield Fault(

@@ -122,3 +122,5 @@ class ChannelKind(Generic[S]):
     doubts: Callable[[S], Iterable[Fault]] = lambda _: ()
     """Settings that are allowed and cannot be meant; the keys are names of options."""
     takes_reports: bool = True
+    needs_ends: bool = False
+    """Its receiver keeps an incident until it is told the end."""

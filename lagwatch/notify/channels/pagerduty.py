@@ -164,4 +164,5 @@ KIND: Final = ChannelKind(
     open=PagerDuty,
     doubts=_doubts,
     takes_reports=False,
+    needs_ends=True,
 )

@@ -112,9 +112,8 @@ def _buttons(message: Message) -> list[dict[str, Any]]:
 def _doubts(settings: SlackSettings) -> Iterator[Fault]:
     url = settings.webhook_url
     parts = urlsplit(url.get_secret_value() if url else "")
-    if parts.hostname == _SLACK or (
-        parts.hostname == _HOOKS and not parts.path.startswith(_INCOMING)
-    ):
+    of_slack = f".{parts.hostname}".endswith(f".{_SLACK}")
+    if of_slack and not (parts.hostname == _HOOKS and parts.path.startswith(_INCOMING)):
         yield Fault(
             key="webhook_url",
             value=str(url),

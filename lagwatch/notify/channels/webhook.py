@@ -27,6 +27,11 @@ from lagwatch.notify.render import Renderer, RenderError, Templates, document
 
 _OF_A_URL: Final = ":/?#[]@!$&'()*+,;=%~-._"
 """Characters with a meaning in URLs, and the sign of what is encoded already."""
+_CHATS: Final = {
+    "Slack": re.compile(r"hooks\.slack\.com"),
+    "PagerDuty": re.compile(r"events(\.[a-z]+)?\.pagerduty\.com"),
+    "Teams": re.compile(r".+\.webhook\.office\.com"),
+}
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """Source: RFC 9110, section 5.6.2, token."""
 _OF_A_QUOTE: Final = "a group whose name holds a quote"
@@ -191,6 +196,15 @@ def _doubts(settings: WebhookSettings) -> Iterator[Fault]:
         if url and not url.startswith((*HTTP, "{{", "{%")):
             problem, remedy = "is no http(s) URL", "Write https://host/path."
             yield Fault(key=option, value="", problem=problem, remedy=remedy)
+        host = "" if settings.body else url.partition("://")[2].partition("/")[0]
+        service = next((name for name, known in _CHATS.items() if known.fullmatch(host)), "")
+        if service:
+            yield Fault(
+                key=option,
+                value=Url.shown(url),
+                problem=f"is an address of {service}, which takes no such body",
+                remedy=f"Use [alerts.{service.lower()}.NAME], or set body.",
+            )
     yield from _header_doubts(settings)
     if "json" in settings.content_type.lower():
         from lagwatch.notify.sample import trial_messages
