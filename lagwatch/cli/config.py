@@ -9,7 +9,10 @@ from lagwatch.cli.output import print_json
 from lagwatch.cli.reporting import reported
 
 if TYPE_CHECKING:  # pydantic takes a while to import
+    from collections.abc import Iterator
+
     from lagwatch.config.settings import Settings
+    from lagwatch.errors import Fault
 
 config = typer.Typer(no_args_is_help=True, help="Check, show and describe the configuration.")
 
@@ -44,31 +47,34 @@ def check(
     ] = None,
 ) -> None:
     """List every fault at once, with its key, value and remedy; asks no broker."""
-    settings = configured(config, bootstrap=bootstrap, cluster_name=cluster_name).settings
-    if settings.alerts.active:
-        from lagwatch.errors import ConfigError
-        from lagwatch.notify.review import opening_faults, review, template_faults
-
-        faults = list(template_faults(settings.alerts))
-        faults += review(settings) if not faults else []
-        if faults := [*faults, *opening_faults(settings.alerts)]:
-            raise ConfigError(faults)
-    _check_server(settings)
+    settings = configured(
+        config, bootstrap=bootstrap, cluster_name=cluster_name, beyond=_faults
+    ).settings
     names = sorted(settings.clusters)
     typer.echo(f"ok: {len(names)} cluster{'s'[: len(names) != 1]}: {', '.join(names)}")
     if group is not None:
         _show_policies(settings, group, tuple(topic or ()))
 
 
-def _check_server(settings: "Settings") -> None:
-    """Check the files that only `serve` reads: tokens and certificates."""
+def _faults(settings: "Settings") -> "Iterator[Fault]":
+    """What is wrong with alerts, and with the files that only `serve` reads."""
     from lagwatch.config.tokens import read_tokens
+    from lagwatch.errors import ConfigError
     from lagwatch.http_server import Certificate
 
-    if settings.server.auth.tokens_file is not None:
-        read_tokens(settings.server.auth.tokens_file)
-    if settings.server.tls.cert_file is not None:
-        Certificate(settings.server.tls)
+    if settings.alerts.active:
+        from lagwatch.notify.review import opening_faults, review, template_faults
+
+        yield from template_faults(settings.alerts)
+        yield from review(settings)
+        yield from opening_faults(settings.alerts)
+    try:
+        if settings.server.auth.tokens_file is not None:
+            read_tokens(settings.server.auth.tokens_file)
+        if settings.server.tls.cert_file is not None:
+            Certificate(settings.server.tls)
+    except ConfigError as error:
+        yield from error.faults
 
 
 def _show_policies(settings: "Settings", group: str, topics: tuple[str, ...]) -> None:

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 if TYPE_CHECKING:  # pydantic takes a while to import
+    from collections.abc import Callable, Iterable
+
     from lagwatch.config.load import Loaded
+    from lagwatch.config.settings import Settings
+    from lagwatch.errors import Fault
 
 DEFAULT_CLUSTER: Final = "local"
 
@@ -40,8 +44,9 @@ def configured(
     bootstrap: str | None = None,
     cluster_name: str = DEFAULT_CLUSTER,
     address: str | None = None,
+    beyond: "Callable[[Settings], Iterable[Fault]]" = lambda _: (),
 ) -> "Loaded":
-    """The configuration from flags, environment and file.
+    """The configuration from flags, environment and file; `beyond` finds more faults.
 
     Raises:
         ConfigError: with all its faults.
@@ -54,7 +59,7 @@ def configured(
         flags.append(Override(path=path, value=bootstrap, origin="--bootstrap"))
     if address is not None:
         flags.append(Override(path=("server", "address"), value=address, origin="--address"))
-    return load_with_origins(config, os.environ, flags)
+    return load_with_origins(config, os.environ, flags, beyond=beyond)
 
 
 INSTANT_HELP: Final = "as 2026-11-21, or an instant: 2026-11-21T03:10:00Z."

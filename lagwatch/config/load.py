@@ -6,12 +6,14 @@ start at the working directory.
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from lagwatch.config.alerts_checks import alerts_faults
 from lagwatch.config.checks import cluster_faults, elasticsearch_faults, interval_faults
@@ -72,9 +74,15 @@ def load(path: Path | None, environ: Mapping[str, str], flags: Sequence[Override
 
 
 def load_with_origins(
-    path: Path | None, environ: Mapping[str, str], flags: Sequence[Override] = ()
+    path: Path | None,
+    environ: Mapping[str, str],
+    flags: Sequence[Override] = (),
+    *,
+    beyond: Callable[[Settings], Iterable[Fault]] = lambda _: (),
 ) -> Loaded:
     """The configuration, and where each option was set.
+
+    `beyond` finds more faults: if it can, also beside options that are refused.
 
     Raises:
         ConfigError: with all faults.
@@ -96,13 +104,32 @@ def load_with_origins(
         settings = Settings.model_validate(tree)
     except ValidationError as error:
         found = error.errors(include_url=False)
+        rest = _without(tree, found)
+        more = [] if rest is None else [*interval_faults(rest), *beyond(rest)]
         raise ConfigError(
-            [*(translate(fault, tree, outside) for fault in found), *faults]
+            [*(translate(fault, tree, outside) for fault in found), *faults, *more]
         ) from None
-    faults += interval_faults(settings)
+    faults += [*interval_faults(settings), *beyond(settings)]
     if faults:
         raise ConfigError(faults)
     return Loaded(settings=settings, origins=origins | outside)
+
+
+def _without(tree: Tree, errors: Iterable[ErrorDetails]) -> Settings | None:
+    """The settings without the options that are refused; None if they are needed."""
+    left = deepcopy(tree)
+    for error in errors:
+        table = left
+        for name in error["loc"]:
+            below = table.get(str(name))
+            if not isinstance(below, dict) or name == error["loc"][-1]:
+                table.pop(str(name), None)
+                break
+            table = below
+    try:
+        return Settings.model_validate(left)
+    except ValidationError:
+        return None
 
 
 def _read(path: Path) -> Tree:

@@ -75,6 +75,8 @@ def opening_faults(alerts: AlertsSettings) -> Iterator[Fault]:
 
 def _doubts(alerts: AlertsSettings) -> Iterator[Fault]:
     for name, settings in alerts.channels():
+        if any(_of_templates(name, settings)):
+            continue  # it cannot be tried
         kind = kind_of(settings)
         for doubt in kind.doubts(settings):
             yield replace(doubt, key=f"alerts.{kind.table}.{name}.{doubt.key}")

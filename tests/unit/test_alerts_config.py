@@ -888,3 +888,25 @@ class TestReview:
 )
 def test_a_policy_is_covered_where_that_is_certain(pattern, other, covered) -> None:
     assert covers((pattern, ""), (other, "^orders")) is covered
+
+
+def test_config_check_shows_faults_of_all_kinds_at_once(tmp_path) -> None:
+    path = written(
+        tmp_path,
+        '[alerts]\npage_url = "lagwatch.example.com"\nkeep_s = "long"\n'
+        '[alerts.policies.p]\ntreshold = "error"\nchannels = ["h", "h", "nix"]\n'
+        f'[alerts.webhook.h]\nurl = "http://x"\nca_file = "{tmp_path / "ca"}"\n'
+        '[alerts.webhook.t]\nurl = "http://x"\nbody = "{{ nix }}"\n'
+        f'[server.auth]\ntokens_file = "{tmp_path / "tokens"}"\n',
+    )
+    (tmp_path / "ca").write_text("x")
+    (tmp_path / "tokens").write_text("x y z")
+
+    said = CliRunner().invoke(app, ["config", "check", "-c", str(path)]).output
+
+    for key in (
+        *("alerts.page_url", "alerts.keep_s", "alerts.policies.p.treshold"),
+        *('alerts.policies.p.channels = "h"', 'alerts.policies.p.channels = "nix"'),
+        *("alerts channel h: its certificates", "alerts.webhook.t.body", "tokens"),
+    ):
+        assert key in said
