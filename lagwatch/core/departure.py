@@ -42,6 +42,11 @@ class LastSeen:
     """It may have lived on after that: lagwatch did not look all the time."""
 
 
+def gone_after_ms(last: LastSeen | None) -> int | None:
+    """When a group that went while lagwatch did not look was there still; None: it looked."""
+    return last.alive_ms if last is not None and last.at_least and last.alive_ms >= 0 else None
+
+
 def departure(
     last: LastSeen | None, gone_ms: int, *, retention_ms: int | None, forget_ms: int
 ) -> Departure:

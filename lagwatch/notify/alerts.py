@@ -20,7 +20,7 @@ from lagwatch.config.alerts_channels import ChannelSettings
 from lagwatch.config.cluster import ClusterSettings
 from lagwatch.config.settings import Settings
 from lagwatch.core.causes import Cause, CauseName, Certainty
-from lagwatch.core.departure import DEFAULT_RETENTION_MS, departure
+from lagwatch.core.departure import DEFAULT_RETENTION_MS, departure, gone_after_ms
 from lagwatch.core.forecast import GroupOutlook
 from lagwatch.core.incident import Reason, Tell
 from lagwatch.core.model import EpochMs, GroupStatus
@@ -628,6 +628,7 @@ class Alerts:
         return {
             "gone": went.value,
             "gone_ms": gone_ms,
+            "gone_after_ms": gone_after_ms(last),
             "last_sign_ms": None if last is None or last.alive_ms < 0 else last.alive_ms,
             "offsets_retention_s": kept_ms // 1000,
         }

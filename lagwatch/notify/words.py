@@ -149,10 +149,7 @@ def details(notice: Notice) -> Iterator[str]:
         yield from (line for line in (notice.verdict.get("problem"),) if line)
     elif notice.closing:
         yield _why_it_ended(notice)
-        began = instant(notice.since_ms, notice.zone)
-        began = f"{began} or before" if notice.since_at_least else began
-        span = f"{began} to {instant(_ended_ms(notice), notice.zone)}"
-        yield f"It was {notice.severity.upper()} from {span}, for {lasted(notice)}."
+        yield f"It was {notice.severity.upper()} from {_span(notice)}, for {lasted(notice)}."
         if not notice.heard:
             yield "This channel could not be reached in between."
         if left := left_to_read(notice.verdict):
@@ -209,7 +206,21 @@ def _lost(verdict: Mapping[str, Any]) -> str:
 def lasted(notice: Notice) -> str:
     """Duration of the incident so far."""
     lasted_s = max(0, _ended_ms(notice) - notice.since_ms) // 1000
-    return f"{'at least ' if notice.since_at_least else ''}{duration(lasted_s)}"
+    bound = "at least " if notice.since_at_least else ""
+    if notice.verdict.get("gone_after_ms"):
+        bound = "about " if bound else "at most "
+    return f"{bound}{duration(lasted_s)}"
+
+
+def _span(notice: Notice) -> str:
+    """From when to when an incident lasted."""
+    began = instant(notice.since_ms, notice.zone)
+    began = f"{began} or before" if notice.since_at_least else began
+    ended = instant(_ended_ms(notice), notice.zone)
+    if after_ms := notice.verdict.get("gone_after_ms"):
+        after = instant(max(after_ms, notice.since_ms), notice.zone)
+        ended = f"between {after} and {ended}"
+    return f"{began} to {ended}"
 
 
 def _ended_ms(notice: Notice) -> int:

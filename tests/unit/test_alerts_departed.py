@@ -7,14 +7,20 @@ import pytest
 
 from lagwatch.config.alerts import AlertsSettings
 from lagwatch.config.cluster import ClusterSettings
-from lagwatch.core.departure import DEFAULT_RETENTION_MS, Departure, LastSeen, departure
+from lagwatch.core.departure import (
+    DEFAULT_RETENTION_MS,
+    Departure,
+    LastSeen,
+    departure,
+    gone_after_ms,
+)
 from lagwatch.core.incident import Act, Incident, Reason, State
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.notify.alerts import is_followed
 from lagwatch.notify.policies import PolicyBook
 from lagwatch.notify.store import Kept
 from lagwatch.notify.watch import Decided, Watch
-from lagwatch.notify.words import details, headline
+from lagwatch.notify.words import details, headline, instant
 from lagwatch.query import SnapshotQueries
 from tests.support.alert_situations import situations
 from tests.support.history import Live
@@ -208,3 +214,22 @@ def test_the_trouble_of_a_group_that_is_gone_ended_when_it_was_missed() -> None:
 
     assert headline(GONE).endswith("after 28 min 15 s")
     assert headline(gone).endswith("after 27 min 15 s")
+
+
+def test_what_went_while_lagwatch_did_not_look_ended_between_two_instants() -> None:
+    ended = {"ended_ms": GONE.at_ms, "gone_after_ms": GONE.at_ms - 900_000}
+    gone = replace(GONE, verdict={**GONE.verdict, **ended})
+    since = replace(gone, since_at_least=True)
+
+    assert headline(gone).endswith("after at most 28 min 15 s")
+    assert headline(since).endswith("after about 28 min 15 s")
+    (span,) = (line for line in details(gone) if line.startswith("It was ERROR"))
+    after, by = (instant(at_ms, GONE.zone) for at_ms in (GONE.at_ms - 900_000, GONE.at_ms))
+    assert f" to between {after} and {by}, for at most 28 min 15 s." in span
+
+
+@pytest.mark.parametrize("at_least", [True, False])
+def test_only_what_was_not_looked_at_all_the_time_has_a_lower_bound(at_least) -> None:
+    last = LastSeen(commit_ms=5, alive_ms=7, at_least=at_least)
+
+    assert gone_after_ms(last) == (7 if at_least else None)
