@@ -577,7 +577,9 @@ class Alerts:
         if decided.decision.tell is Tell.CLOSE and verdict.get("status") == GroupStatus.OK.name:
             verdict = {**verdict, **_behind(queries, snapshot.cluster, decided.group)}
         if decided.lost:
-            verdict = {**verdict, "lost": decided.lost, "lost_ms": decided.lost_ms}
+            lost = {"lost": decided.lost, "lost_ms": decided.lost_ms}
+            lost_is = {"lost_is": "upper_bound"} if decided.lost_at_most else {}
+            verdict = {**verdict, **lost, **lost_is}
         if decided.missed:
             verdict = {**verdict, "objective": decided.missed}
         if decided.gone_ms is not None:

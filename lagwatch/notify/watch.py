@@ -100,6 +100,8 @@ class Decided:
     """The kinds of trouble it has now."""
     lost: int
     """Messages deleted unread, if that is one of its kinds of trouble."""
+    lost_at_most: bool
+    """Some of these may have been read."""
     lost_ms: int | None
     """When the last of them were noticed missing."""
     last: LastSeen | None
@@ -289,7 +291,7 @@ class Watch:
             tracked.policy, tracked.policy_name = policy, policy.name
             self._set(group, tracked, after)
             return None
-        lost, lost_ms = _loss(snapshot, number, graded.kinds)
+        lost, at_most, lost_ms = _loss(snapshot, number, graded.kinds)
         return Decided(
             group=group,
             tracked=tracked,
@@ -304,6 +306,7 @@ class Watch:
             missed=missed,
             kinds=graded.kinds,
             lost=lost,
+            lost_at_most=at_most,
             lost_ms=lost_ms,
             last=tracked.last,
             gone_ms=tracked.gone_ms,
@@ -480,14 +483,21 @@ def _lost(snapshot: ClusterSnapshot, rows: slice) -> NDArray[np.int64]:
     return lost
 
 
-def _loss(snapshot: ClusterSnapshot, number: int | None, kinds: Kinds) -> tuple[int, int | None]:
-    """(messages lost, when the last of them were noticed missing), if that is the trouble."""
+def _loss(
+    snapshot: ClusterSnapshot, number: int | None, kinds: Kinds
+) -> tuple[int, bool, int | None]:
+    """What was lost, if that is the trouble.
+
+    How many messages, whether that is only an upper bound, and when the last ones were noticed.
+    """
     facts = snapshot.around.facts
     if number is None or Rule.RECORDS_LOST not in kinds or facts.lost_ms is None:
-        return 0, None
+        return 0, False, None
     rows = slice(int(snapshot.group.first[number]), int(snapshot.group.first[number + 1]))
-    noticed_ms = int(facts.lost_ms[snapshot.rows.window[rows]].max(initial=-1))
-    return int(_lost(snapshot, rows).sum()), noticed_ms if noticed_ms >= 0 else None
+    window = snapshot.rows.window[rows]
+    noticed_ms = int(facts.lost_ms[window].max(initial=-1))
+    at_most = facts.lost_bound is not None and bool((facts.lost_bound[window] > 0).any())
+    return int(_lost(snapshot, rows).sum()), at_most, noticed_ms if noticed_ms >= 0 else None
 
 
 def _unmoved_ms(snapshot: ClusterSnapshot, number: int, state: State) -> int:

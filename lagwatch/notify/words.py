@@ -199,8 +199,12 @@ def behind(verdict: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _lost(verdict: Mapping[str, Any]) -> str:
-    lost = verdict.get("lost")
-    return f"{counted(lost, 'message')} lost" if lost else ""
+    return f"{_lost_messages(verdict)} lost" if verdict.get("lost") else ""
+
+
+def _lost_messages(verdict: Mapping[str, Any]) -> str:
+    bound = "up to " if verdict.get("lost_is") == "upper_bound" else ""
+    return f"{bound}{counted(verdict['lost'], 'message')}"
 
 
 def lasted(notice: Notice) -> str:
@@ -339,7 +343,7 @@ def _trouble(notice: Notice) -> Iterator[str]:
     if verdict.get("lost"):
         noticed_ms = verdict.get("lost_ms")
         noticed = f", noticed at {instant(noticed_ms, notice.zone)}" if noticed_ms else ""
-        yield f"Deleted before the group read them: {counted(verdict['lost'], 'message')}{noticed}."
+        yield f"Deleted before the group read them: {_lost_messages(verdict)}{noticed}."
     yield from _forecast(notice)
     if notice.cause:
         yield notice.cause["sentence"]

@@ -293,6 +293,9 @@ def test_a_loss_within_a_stop_counts_what_can_still_be_read_and_says_when() -> N
     assert "records lost and stopped, 904 messages behind, 300 messages lost" in headline(notice)
     lost = "Deleted before the group read them: 300 messages, noticed at 2026-11-30 01:52:20 CET."
     assert lost in said
+    bounded = replace(notice, verdict={**verdict, "lost_is": "upper_bound"})
+    assert "904 messages behind, up to 300 messages lost" in headline(bounded)
+    assert "Deleted before the group read them: up to 300 messages" in text(bounded)
     assert "1,204 messages behind" not in said
 
 
