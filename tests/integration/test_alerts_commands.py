@@ -61,6 +61,11 @@ def test_what_was_given_up_is_counted_after_a_restart_and_sent_by_a_command(
             with service() as served:
                 served.wait_ready()
                 eventually(lambda: undelivered(served) == 1, "the metric", timeout_s=120)
+                eventually(
+                    lambda: len(listed(served, "notices", "--state", "dead")) == 1,
+                    "it is given up, after it was tried again",
+                    timeout_s=60,
+                )
                 (given_up,) = listed(served, "notices", "--state", "dead")
                 (incident,) = listed(served, "incidents", "--group", group)
                 output = said(served, "acknowledge", incident["id"], "--author", "anna")

@@ -630,14 +630,17 @@ def test_an_end_says_when_the_rest_will_be_read(tmp_path, clock, receiver) -> No
     fleet = Fleet(["billing"], clock, rules=RuleSet.LAGWATCH, intervals=40)
     fleet.slow.add("billing")
     with running(alert_settings(tmp_path, limits + hook(receiver)), clock) as alerts:
-        fleet.pass_time(60)
+        fleet.pass_time(180)
         alerts.sees(fleet)
         eventually(lambda: len(receiver.notices) == 1, "the opening")
         fleet.slow.clear()
         fleet.catching_up.add("billing")
-        for _ in range(30):
+        # the forecast is sure once the rise before it is older than what it goes by
+        for _ in range(90):
             fleet.pass_time(10)
             alerts.sees(fleet)
+            if len(receiver.notices) == 2:
+                break
         eventually(lambda: len(receiver.notices) == 2, "the end")
 
     ended = receiver.notices[1]
