@@ -360,7 +360,8 @@ class Windows:
             (self.offset, commits.offset),
             (self.commit_ms, commits.commit_ms),
             (self.order, commits.order),
-            (self.lag, commits.lag),
+            # numpy writes other types to scattered places one by one, several times slower
+            (self.lag, commits.lag.astype(self.lag.dtype, copy=False)),
             (self.observed_s, commits.observed_s),
         ):
             column.ravel()[flat] = values
