@@ -230,7 +230,7 @@ class _Seen(NamedTuple):
                 later_ms = max(0, self.snapshot.data_ms - self.snapshot.judged_ms)
                 appended_ms = around.asked_ms + later_ms - self.row.time_lag_ms
             row, appended = np.array([self.row.window]), np.array([appended_ms])
-            since_ms = int(around.quiet_since_ms(row, appended)[0])
+            since_ms = int(around.quiet_since_ms(row, appended, around.held(row))[0])
         return max(self.now_ms - since_ms, 0)
 
     @property

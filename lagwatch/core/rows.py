@@ -400,18 +400,19 @@ class Around:
         known = self.pace.moves[row] >= KNOWN_AFTER
         return np.where(known, since_ms, np.maximum(since_ms, self.first_ms))
 
-    def quiet_since_ms(self, row: Slots, appended_ms: Int64) -> Int64:
+    def quiet_since_ms(self, row: Slots, appended_ms: Int64, held: Bools) -> Int64:
         """Since when there has been something to read and the offset has not moved.
 
         From the last movement, or from when the first unread message was appended (-1: not known)
         or an open transaction ended, if that came later: until then the consumer had nothing to do.
-        And where a member holds the partition, from when it came: a job does not read between its
-        runs. Once a group was found down, members that come and leave do not end its silence.
+        And where a member holds the partition (`held`), from when it came: a job does not read
+        between its runs. Once a group was found down, members that come and leave do not end its
+        silence.
         """
         pace = self.pace
         since_ms: Int64 = np.maximum(pace.moved_ms[row], appended_ms)
         came_ms = pace.held_s[row].astype(np.int64) * 1000 - self.skew_ms
-        since_ms = np.where(self.held(row), np.maximum(since_ms, came_ms), since_ms)
+        since_ms = np.where(held, np.maximum(since_ms, came_ms), since_ms)
         if pace.waited_ms is not None:
             since_ms = np.maximum(since_ms, pace.waited_ms[row])
         # checkpoints of earlier versions do not say since when
@@ -654,13 +655,15 @@ class Rows:
 
         While lagwatch was away messages went on to come. Judged is the silence that is sure.
         """
+        if self.not_before_ms is None:
+            return self.quiet_since_ms
         return self._quiet_since_ms(self.not_before_ms)
 
     def _quiet_since_ms(self, unsure_ms: Int64 | None) -> Int64:
         known = self.time_lag_ms >= 0
         otherwise = UNKNOWN if unsure_ms is None else unsure_ms
         appended_ms = np.where(known, self.around.asked_ms - self.time_lag_ms, otherwise)
-        return self.around.quiet_since_ms(self.row, appended_ms)
+        return self.around.quiet_since_ms(self.row, appended_ms, self._held)
 
     @cached_property
     def quiet_ms(self) -> Int64:

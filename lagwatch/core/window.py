@@ -23,8 +23,9 @@ Ints = NDArray[np.integer]
 Bools = NDArray[np.bool_]
 
 MAX_INTERVALS = 100
-_WIDEST_LAG: Final = np.iinfo(np.int32).max
 """`count` and `newest` are int8 columns."""
+_WIDEST_LAG: Final = np.iinfo(np.int32).max
+"""The greatest lag that fits narrow columns."""
 
 _HALF_ORDER = 1 << 31
 """Orders are kept by their lower 32 bits, to save memory: those of one window are never as far

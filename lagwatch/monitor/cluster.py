@@ -118,8 +118,9 @@ class ClusterMonitor:
         self._commits_until_ms = EpochMs(UNKNOWN)
         self._backlog_ms = EpochMs(UNKNOWN)
         self._ends_ms = EpochMs(UNKNOWN)
-        self._whole = False
         """When the newest round of log ends of this process began."""
+        self._whole = False
+        """True once a round of log ends was whole: see `_note_whole`."""
         self._watched_ms = EpochMs(UNKNOWN)
         """Until when the process watched whose checkpoint was restored; -1 none."""
         self._evaluation = Evaluation()
