@@ -222,17 +222,20 @@ def _twice(key: str, channels: Sequence[str]) -> Iterator[Fault]:
 
 
 def _never_resolved(name: str, policy: PolicySettings, alerts: AlertsSettings) -> Iterator[Fault]:
-    """Channels whose receivers keep an incident until they are told its end."""
-    told = {*_receivers(policy, alerts), *policy.escalate_to}
+    """Channels whose receivers keep an incident open until they receive its end."""
+    notified = {*_receivers(policy, alerts), *policy.escalate_to}
     keep = [
         channel
         for channel, settings in alerts.channels()
-        if channel in told and kind_of(settings).needs_ends
+        if channel in notified and kind_of(settings).needs_ends
     ]
     if keep and not policy.send_close:
-        problem = f"never resolves what {', '.join(keep)} opens"
-        remedy = "Set it to true, or name other channels."
-        yield _fault(f"alerts.policies.{name}.send_close", "false", problem, remedy)
+        yield Fault(
+            key=f"alerts.policies.{name}.send_close",
+            value="false",
+            problem=f"never resolves what {', '.join(keep)} opens",
+            remedy="Set it to true, or name other channels.",
+        )
 
 
 def _as_burrow(key: str, policy: PolicySettings) -> Iterator[Fault]:
@@ -284,6 +287,6 @@ def _runbook(key: str, policy: PolicySettings) -> Iterator[Fault]:
 
 
 def _fault(key: str, value: object, problem: str, remedy: str) -> Fault:
-    quoted = isinstance(value, str) and value and not value.isdigit() and value != "false"
+    quoted = isinstance(value, str) and value and not value.isdigit()
     shown = f'"{value}"' if quoted else str(value)
     return Fault(key=key, value=shown, problem=problem, remedy=remedy)

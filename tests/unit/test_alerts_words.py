@@ -4,7 +4,7 @@ import json
 import re
 from dataclasses import replace
 from math import inf
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -384,19 +384,28 @@ class TestSubjectOfSeveral:
         assert event["payload"]["summary"] == subject(SITUATIONS["several_causes"])
 
 
-def test_the_reason_of_an_unseen_cluster_is_said_once() -> None:
-    refused = "connection refused by kafka-1:9092. Check bootstrap."
+def unready(*, data_age_s: float, **changes: Any) -> ClusterHealth:  # noqa: ANN401 - as the fields
+    """A cluster of which no fresh data come."""
     health = ClusterHealth(
-        cluster="prod",
+        cluster="c",
         ready=False,
-        age_s=90.0,
+        age_s=None,
         backlog_read=0,
         backlog_total=0,
         commits_mode="",
         collector_restarts=0,
-        problems=(f"groups: {refused}", f"log ends: {refused}", "topics: not authorized"),
+        problems=(),
         unseen=(),
+        data_age_s=data_age_s,
+    )
+    return replace(health, **changes)
+
+
+def test_the_reason_of_an_unseen_cluster_is_said_once() -> None:
+    refused = "connection refused by kafka-1:9092. Check bootstrap."
+    health = unready(
         data_age_s=90.0,
+        problems=(f"groups: {refused}", f"log ends: {refused}", "topics: not authorized"),
         reason=f"log ends are 90 s old; {refused}",
     )
 
@@ -409,19 +418,7 @@ def test_the_reason_of_an_unseen_cluster_is_said_once() -> None:
 
 def test_a_clock_that_was_set_makes_no_data_older_than_the_time_since_then() -> None:
     clock = SteadyClock()
-    health = ClusterHealth(
-        cluster="c",
-        ready=False,
-        age_s=3600.0,
-        backlog_read=0,
-        backlog_total=0,
-        commits_mode="",
-        collector_restarts=0,
-        problems=(),
-        unseen=(),
-        data_age_s=3601.0,
-        reason="log ends are 3601 s old",
-    )
+    health = unready(data_age_s=3601.0, reason="log ends are 3601 s old")
 
     steady = [clock.for_s(AT_MS + at_s * 1000, 100.0 + at_s) for at_s in range(3)]
     set_ahead = [clock.for_s(AT_MS + (3600 + at_s) * 1000, 100.0 + at_s) for at_s in (3, 4)]
@@ -433,19 +430,7 @@ def test_a_clock_that_was_set_makes_no_data_older_than_the_time_since_then() -> 
 
 
 def test_a_cluster_that_was_away_before_the_start_is_unseen_since_its_last_data() -> None:
-    health = ClusterHealth(
-        cluster="c",
-        ready=False,
-        age_s=None,
-        backlog_read=0,
-        backlog_total=0,
-        commits_mode="",
-        collector_restarts=0,
-        problems=(),
-        unseen=(),
-        data_age_s=20.0,
-        since_ms=AT_MS - 300_000,
-    )
+    health = unready(data_age_s=20.0, since_ms=AT_MS - 300_000)
 
     (condition,) = unseen([health], 60, (), AT_MS, steady_s=inf)
 

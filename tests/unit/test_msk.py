@@ -95,8 +95,8 @@ def test_without_credentials_there_is_no_token() -> None:
 
 
 def test_an_unknown_profile_is_named() -> None:
-    with pytest.raises(msk.NoTokenError, match="nobody"):
-        msk.token(sasl(profile="nobody"))
+    with pytest.raises(msk.NoTokenError, match="missing-profile"):
+        msk.token(sasl(profile="missing-profile"))
 
 
 def test_without_the_signer_the_extra_is_named(monkeypatch) -> None:

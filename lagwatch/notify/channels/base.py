@@ -123,4 +123,4 @@ class ChannelKind(Generic[S]):
     """Settings that are allowed and cannot be meant; the keys are names of options."""
     takes_reports: bool = True
     needs_ends: bool = False
-    """Its receiver keeps an incident until it is told the end."""
+    """Its receiver keeps an incident open until it receives the end."""
