@@ -128,9 +128,13 @@ class SnapshotQueries:
         groups = snapshot.group.first.searchsorted(rows, side="right") - 1
         return tuple(snapshot.groups[group] for group in dict.fromkeys(groups.tolist()))
 
-    def verdict(self, cluster: str, group: str, *, show_all: bool) -> GroupVerdict:
+    def verdict(
+        self, cluster: str, group: str, *, show_all: bool, never_committed: bool = True
+    ) -> GroupVerdict:
         reader = self._reader(cluster, group)
-        return reader.verdict(show_all=show_all)
+        if not show_all:
+            return reader.verdict(reader.worse_than_ok())
+        return reader.verdict(reader.every_one() if never_committed else reader.committed())
 
     def outlook(self, cluster: str, group: str) -> GroupOutlook:
         found = self.outlooks(cluster, (group,))
@@ -444,7 +448,7 @@ class _GroupReader:
         self._owners = snapshot.owners.get(group, {})
         self._shares = snapshot.shares.get(group, {})
 
-    def verdict(self, *, show_all: bool) -> GroupVerdict:
+    def verdict(self, partitions: tuple[PartitionVerdict, ...]) -> GroupVerdict:
         snapshot, number = self._snapshot, self._number
         columns = snapshot.group
         max_lag_row = int(columns.max_lag_row[number])
@@ -458,7 +462,7 @@ class _GroupReader:
             status=GroupStatus(int(columns.status[number])),
             rule=Rule(int(snapshot.rows.rule[columns.worst_row[number]])),
             complete=float(columns.complete[number]),
-            partitions=self._all() if show_all else self._worse_than_ok(),
+            partitions=partitions,
             partition_count=int(columns.partition_count[number]),
             max_lag=self._partitions([max_lag_row])[0] if max_lag_row >= 0 else None,
             total_lag=int(columns.total_lag[number]),
@@ -510,14 +514,18 @@ class _GroupReader:
         rows = self._snapshot.rows
         return self._snapshot.topic_names[int(rows.topic[row])], int(rows.partition[row])
 
-    def _worse_than_ok(self) -> tuple[PartitionVerdict, ...]:
+    def worse_than_ok(self) -> tuple[PartitionVerdict, ...]:
         status = self._snapshot.rows.status[self._rows.start : self._rows.stop]
         worse = (status != PartitionStatus.OK).nonzero()[0] + self._rows.start
         return tuple(self._partitions(worse.tolist()))
 
-    def _all(self) -> tuple[PartitionVerdict, ...]:
+    def committed(self) -> tuple[PartitionVerdict, ...]:
+        """Every partition the group committed to."""
+        return tuple(self._partitions(list(self._rows)))
+
+    def every_one(self) -> tuple[PartitionVerdict, ...]:
         """Every partition of every topic the group committed to."""
-        committed = dict(zip(self._rows, self._partitions(list(self._rows)), strict=True))
+        committed = dict(zip(self._rows, self.committed(), strict=True))
         return tuple(
             _never_committed(topic, partition, self._owner(topic, partition))
             if row is None

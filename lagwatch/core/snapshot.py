@@ -167,6 +167,10 @@ class GroupColumns(_WithTimes[GroupTimes]):
     times: Callable[[slice], GroupTimes]
     """The time lags of a range of groups."""
 
+    def committed_partitions(self, number: int) -> int:
+        """How many partitions a group committed to: what it takes to look at each of them."""
+        return int(self.first[number + 1] - self.first[number])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSnapshot:

@@ -53,7 +53,7 @@ def explained(
             if newest is not seen or number % _AT_ONCE == 0:
                 ahead = queries.outlooks(snapshot.cluster, groups[number : number + _AT_ONCE])
                 seen = newest
-            verdict = queries.verdict(snapshot.cluster, group, show_all=True)
+            verdict = queries.verdict(snapshot.cluster, group, show_all=True, never_committed=False)
         except NotFoundError:
             continue
         outlook = ahead[group]  # of the same snapshot as the verdict
@@ -75,7 +75,7 @@ def _explainable(
         group = snapshot.groups[number]
         if only is not None and group not in only:
             continue
-        if (size := int(columns.partition_count[number])) > left:
+        if (size := columns.committed_partitions(number)) > left:
             continue
         left -= size
         if group not in known:

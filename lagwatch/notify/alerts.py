@@ -879,7 +879,7 @@ def _explained(decided: Sequence[Decided], snapshot: ClusterSnapshot) -> frozens
     chosen, room = set(), _EXPLAINED_PARTITIONS
     for each in decided:
         if each.number is not None and each.decision.tell is not Tell.NOTHING:
-            room -= int(snapshot.group.partition_count[each.number])
+            room -= snapshot.group.committed_partitions(each.number)
             if room >= 0:
                 chosen.add(each.group)
     return frozenset(chosen)
@@ -891,7 +891,7 @@ def _explanation(queries: Queries, cluster: str, decided: Decided) -> tuple[Caus
     No cause: nothing is wrong, or it misses a limit and no cause fits; or the group is gone.
     """
     try:
-        verdict = queries.verdict(cluster, decided.group, show_all=True)
+        verdict = queries.verdict(cluster, decided.group, show_all=True, never_committed=False)
         outlook = queries.outlook(cluster, decided.group)
         cause = queries.cause(verdict, outlook)
         if cause is None and decided.missed:
@@ -911,7 +911,7 @@ def _of_being_late(cause: Cause | None, outlook: GroupOutlook) -> Cause | None:
 def _behind(queries: Queries, cluster: str, group: str) -> Json:
     """What keeps a group behind whose verdict is good, if anything does, and its forecast."""
     try:
-        verdict = queries.verdict(cluster, group, show_all=True)
+        verdict = queries.verdict(cluster, group, show_all=False)
         outlook = queries.outlook(cluster, group)
     except NotFoundError:
         return {}
@@ -921,7 +921,7 @@ def _behind(queries: Queries, cluster: str, group: str) -> Json:
 def _of_limit(queries: Queries, cluster: str, group: str) -> Json:
     """Of a group that misses a limit and has no bad partition: those behind, and its speed."""
     try:
-        verdict = queries.verdict(cluster, group, show_all=True)
+        verdict = queries.verdict(cluster, group, show_all=True, never_committed=False)
         trend = queries.outlook(cluster, group).whole.lag_trend_per_s
     except NotFoundError:
         return {}

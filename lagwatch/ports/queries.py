@@ -134,10 +134,13 @@ class Queries(Protocol):
         """Groups that committed to the topic; empty for an unknown topic."""
         ...
 
-    def verdict(self, cluster: str, group: str, *, show_all: bool) -> GroupVerdict:
+    def verdict(
+        self, cluster: str, group: str, *, show_all: bool, never_committed: bool = True
+    ) -> GroupVerdict:
         """The group's verdict; partitions worse than OK, or all of them.
 
-        With `show_all` also partitions that were never committed.
+        With `show_all` also partitions that were `never_committed`. Many groups may read one
+        partition each of a topic with thousands: who asks for all groups leaves these out.
         """
         ...
 

@@ -72,17 +72,18 @@ class GivenQueries:
     def groups_of_topic(self, cluster: str, topic: str) -> tuple[str, ...]:
         return self._cluster(cluster).groups_of_topic.get(topic, ())
 
-    def verdict(self, cluster: str, group: str, *, show_all: bool) -> GroupVerdict:
+    def verdict(
+        self, cluster: str, group: str, *, show_all: bool, never_committed: bool = True
+    ) -> GroupVerdict:
         self.judged += 1
         verdict = _known(self._cluster(cluster).verdicts, "group", group)
-        if show_all:
-            return verdict
-        bad = (
+        shown = (
             partition
             for partition in verdict.partitions
-            if partition.status is not PartitionStatus.OK
+            if (show_all or partition.status is not PartitionStatus.OK)
+            and (never_committed or partition.rule is not Rule.NEVER_COMMITTED)
         )
-        return replace(verdict, partitions=tuple(bad))
+        return replace(verdict, partitions=tuple(shown))
 
     def outlook(self, cluster: str, group: str) -> GroupOutlook:
         _known(self._cluster(cluster).verdicts, "group", group)

@@ -6,8 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lagwatch.core.model import GroupStatus, RuleSet
-from lagwatch.metrics.explained import explained
+from lagwatch.metrics.explained import MOST_PARTITIONS, explained
 from lagwatch.query import SnapshotQueries
+from lagwatch_api.v1.trends import speeds_and_causes
+from tests.support.fleet import Fleet, ShiftedClock
 from tests.support.history import Live
 
 CLUSTER = "here"
@@ -103,3 +105,16 @@ def test_groups_are_explained_by_the_newest_round_when_it_changes_meanwhile() ->
     assert after != before
     for each in rest:
         assert each.outlook == after[each.group].whole
+
+
+def test_partitions_of_a_wide_topic_that_a_group_never_committed_leave_room_for_others() -> None:
+    fleet = Fleet([f"g{number}" for number in range(120)], ShiftedClock())
+    fleet.fail(*fleet.groups)
+    snapshot = fleet.monitor.snapshot
+    assert snapshot is not None
+    assert snapshot.group.partition_count.sum() > MOST_PARTITIONS
+
+    assert len(list(explained(fleet.queries, snapshot))) == len(fleet.groups)
+    assert len(speeds_and_causes(fleet.queries, "here", fleet.groups)[1]) == len(fleet.groups)
+    verdict = fleet.queries.verdict(CLUSTER, "g7", show_all=True, never_committed=False)
+    assert [each.partition for each in verdict.partitions] == [7]

@@ -140,7 +140,7 @@ def speeds_and_causes(
     in_trouble = _in_trouble(newest(queries, cluster), list(outlooks))
     for group in smallest(in_trouble, most_partitions):
         with suppress(NotFoundError):
-            verdict = queries.verdict(cluster, group, show_all=True)
+            verdict = queries.verdict(cluster, group, show_all=True, never_committed=False)
             if cause := queries.cause(verdict, outlooks[group]):
                 causes[group] = _listed(cause)
     return {group: _speed(outlook) for group, outlook in outlooks.items()}, causes
@@ -174,7 +174,7 @@ def _in_trouble(snapshot: ClusterSnapshot | None, groups: Sequence[str]) -> dict
     bad = np.isin(columns.status, (GroupStatus.WARN, GroupStatus.ERR)) & ~stale
     numbers = ((group, snapshot.group_index.get(group)) for group in groups)
     return {
-        group: int(columns.partition_count[number])
+        group: columns.committed_partitions(number)
         for group, number in numbers
         if number is not None and bad[number]
     }
