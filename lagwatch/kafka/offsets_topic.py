@@ -1,5 +1,6 @@
 """Reads an internal topic of Kafka: all partitions, no group, no commits of our own."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -74,6 +75,17 @@ class KafkaOffsetsTopic:
         await self._clients.call(
             lambda: self._consumer.assign(wanted), doing=f"assigning {self._topic}"
         )
+
+    async def renew(self) -> None:
+        """Go on at the same positions with a new consumer; the old one ends by itself.
+
+        Raises:
+            SourceError: the client library refuses the configuration.
+        """
+        old, self._consumer = self._consumer, self._clients.reader()
+        # not waited for: the consumer is given up because it no longer does what it should
+        asyncio.get_running_loop().run_in_executor(None, old.close)
+        await self.assign(self._positions)
 
     async def read(self) -> ConsumedRecords:
         """Up to `BATCH` records; waits a moment for the first ones.

@@ -57,6 +57,10 @@ class OffsetsTopicSource(Protocol):
         """Read these partitions from these offsets on, and no others."""
         ...
 
+    async def renew(self) -> None:
+        """Go on reading at the same positions with a new client."""
+        ...
+
     async def read(self) -> ConsumedRecords:
         """Wait a moment for records; may be empty."""
         ...

@@ -23,6 +23,7 @@ from lagwatch.kafka.admin import KafkaTopics
 from lagwatch.kafka.client import KafkaClients
 from lagwatch.kafka.embedded import EmbeddedKafka
 from lagwatch.kafka.log_ends import KafkaLogEnds
+from lagwatch.kafka.offsets_topic import KafkaOffsetsTopic
 from lagwatch.ports.reports import CollectorStarted, LogEnds, SourceHealth, SourceKind
 from tests.support.collecting import Seen, collecting, settings
 from tests.support.kafka import commit, create_topic, unique
@@ -265,6 +266,31 @@ def test_after_four_rounds_of_silence_another_client_asks(own_kafka: EmbeddedKaf
         eventually(knows, "log ends are known again")
 
     assert another is not first
+
+
+def test_a_new_client_goes_on_reading_the_offsets_topic_where_the_old_one_was(
+    own_kafka: EmbeddedKafka,
+) -> None:
+    group, topic = unique("g"), create_topic(own_kafka)
+    commit(own_kafka, group, topic, 1)
+    reader = KafkaOffsetsTopic(KafkaClients("here", settings(own_kafka), SystemClock()))
+    values: list[bytes | None] = []
+
+    with asyncio.Runner() as runner:
+        spans = runner.run(reader.spans())
+        runner.run(reader.assign({each: span.start for each, span in spans.items()}))
+
+        def read(number: int) -> bool:
+            records = runner.run(reader.read())
+            ours = zip(records.keys, records.values, strict=True)
+            values.extend(value for key, value in ours if topic.encode() in (key or b""))
+            return len(values) >= number
+
+        eventually(lambda: read(1), "its commit is read")
+        runner.run(reader.renew())
+        commit(own_kafka, group, topic, 2)
+        eventually(lambda: read(2), "the next commit is read")
+        assert not read(3), "and none twice"
 
 
 def test_a_collector_ends_when_the_serving_process_is_killed(kafka: EmbeddedKafka) -> None:

@@ -1,29 +1,8 @@
 """Up to which instants commits are known: positions of the reader against rounds of log ends."""
 
-import numpy as np
-
-from lagwatch.core.model import EpochMs
-from lagwatch.pollers.known import ReaderProgress
-from lagwatch.pollers.loop import EndsRound, PartitionEnds
-from lagwatch.ports.kafka import TopicListing
+from lagwatch.pollers.known import STANDS_S, ReaderProgress
+from tests.support.rounds import a_round
 from tests.support.step_clock import StepClock
-
-NO_TOPICS = TopicListing(names=(), partitions=np.zeros(0, np.int32), leader=np.zeros(0, np.int32))
-
-
-def ends(at_ms: int, log_end: list[int], last_stable: list[int] | None = None) -> PartitionEnds:
-    stable = log_end if last_stable is None else last_stable
-    return PartitionEnds(
-        started_ms=EpochMs(at_ms),
-        log_end=np.array(log_end, np.int64),
-        last_stable=np.array(stable, np.int64),
-    )
-
-
-def a_round(at_ms: int, log_end: list[int], last_stable: list[int] | None = None) -> EndsRound:
-    offsets_topic = ends(at_ms, log_end, last_stable)
-    nothing = ends(at_ms, [])
-    return EndsRound(version=1, topics=NO_TOPICS, ends=nothing, offsets_topic=offsets_topic)
 
 
 def until(known: ReaderProgress, positions: dict[int, int]) -> list[int] | None:
@@ -99,3 +78,29 @@ def test_another_number_of_partitions_begins_anew() -> None:
 
     assert until(known, {0: 5, 1: 1}) is None
     assert known.until_ms(0) == -1, "groups have moved to other partitions"
+
+
+def standing(rounds: list[tuple[float, list[int], dict[int, int]]]) -> list[tuple[int, ...]]:
+    """What stands after each round: seconds since the round before, ends, positions."""
+    clock = StepClock()
+    known, found = ReaderProgress(clock), []
+    for pause_s, end, positions in rounds:
+        known.note(a_round(clock.now_ms(), end))
+        clock.pass_s(pause_s)
+        known.read(positions)
+        found.append(known.standing())
+    return found
+
+
+def test_a_partition_of_which_nothing_is_read_although_there_is_more_is_named_once() -> None:
+    rounds = int(STANDS_S / 5)
+
+    found = standing([(5, [9, 7 + each], {0: 5, 1: 6 + each}) for each in range(rounds + 2)])
+
+    assert found == [*[()] * rounds, (0,), ()], "the other one moves, and is always one behind"
+
+
+def test_the_time_in_which_no_broker_answered_does_not_count() -> None:
+    away = [(400.0, [9], {0: 5}), (400.0, [-1], {0: 5})]
+
+    assert standing([(5, [9], {0: 5}), *away, (5, [9], {0: 5}), (5, [9], {0: 5})]) == [()] * 5

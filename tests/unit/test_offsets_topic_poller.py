@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from lagwatch.clock import SystemClock
+from lagwatch.clock import Clock, SystemClock
 from lagwatch.config import ClusterSettings
 from lagwatch.core.wire import CommitKeys
 from lagwatch.errors import SourceError
@@ -28,6 +28,8 @@ from lagwatch.ports.kafka import (
     TopicListing,
 )
 from lagwatch.ports.reports import Backlog, Commits, GroupsGone, GroupsSeen, Report
+from tests.support.rounds import a_round
+from tests.support.step_clock import StepClock
 from tests.support.wire import (
     encode_group_key,
     encode_group_value,
@@ -50,6 +52,8 @@ class InMemoryOffsetsTopic:
         self.topic_id = ""
         self.positions: dict[int, int] = {}
         self.assigned: list[Mapping[int, int]] = []
+        self.stands = False
+        """Nothing is read, until there is a new client."""
 
     async def spans(self) -> Mapping[int, Span]:
         return {each: Span(start=0, end=end) for each, end in self.ends.items()}
@@ -58,7 +62,14 @@ class InMemoryOffsetsTopic:
         self.positions = dict(positions)
         self.assigned.append(dict(positions))
 
+    async def renew(self) -> None:
+        self.stands = False
+
     async def read(self) -> ConsumedRecords:
+        if self.stands:
+            return ConsumedRecords(
+                keys=[], values=[], orders=np.zeros(0, np.int64), positions=dict(self.positions)
+            )
         batch = [each for each in self.records if each[1] >= self.positions.get(each[0], 1 << 60)]
         self.positions.update({each: self.ends[each] for each in self.positions})
         return ConsumedRecords(
@@ -114,8 +125,9 @@ class Scene:
         resume: Mapping[int, int] | None = None,
         resume_id: str = "",
         groups: SomeGroups | None = None,
+        clock: Clock | None = None,
     ) -> None:
-        clock, filters = SystemClock(), Filters(ClusterSettings(bootstrap="b:1"))
+        clock, filters = clock or SystemClock(), Filters(ClusterSettings(bootstrap="b:1"))
         self.reports: list[Report] = []
         self.known = ReaderProgress(clock)
         facts = Facts(clock=clock, send=self._keep, commits_mode="offsets-topic")
@@ -327,6 +339,29 @@ def test_groups_without_an_offsets_topic_mean_that_it_is_hidden() -> None:
 
 def generation(at: int, number: int, assignor: str | None = None) -> Record:
     return 0, at, encode_group_key("g"), encode_group_value(number, assignor=assignor)
+
+
+def test_a_reader_that_stands_still_while_there_is_more_is_replaced_and_that_is_said() -> None:
+    clock, source = StepClock(), InMemoryOffsetsTopic(commit(0, 0, 5), ends={0: 1})
+    scene = Scene(source, clock=clock)
+    asyncio.run(poll(scene))
+    source.records.append(commit(0, 1, 6))
+    source.ends[0] = 2
+    source.stands = True
+
+    async def rounds() -> str:
+        for _ in range(20):
+            scene.known.note(a_round(clock.now_ms(), [2]))
+            await clock.sleep(5)
+            try:
+                await poll(scene)
+            except SourceError as error:
+                return str(error)
+        return ""
+
+    assert "nothing was read of 1 partitions" in asyncio.run(rounds())
+    asyncio.run(poll(scene))
+    assert scene.offsets() == [5, 6]
 
 
 async def poll(scene: Scene) -> None:

@@ -43,6 +43,9 @@ class InMemoryStateTopic:
     async def assign(self, positions: Mapping[int, int]) -> None:
         self.read_to = positions[0]
 
+    async def renew(self) -> None:
+        """Its positions stay."""
+
     async def read(self) -> ConsumedRecords:
         if self.refuses:
             raise SourceError(
