@@ -52,6 +52,9 @@ _SHARED: Final = (
 )
 """Columns that a snapshot shows as they are."""
 _KNOWN_MS: Final = "known_ms"
+_APART_MS: Final = 30_000
+_OF_ITS_AGE: Final = 4
+"""Two samples are far apart by so much, and by this part of the age of the later one."""
 _DOWN = np.isin(np.arange(len(Rule)), (Rule.STOPPED, Rule.STALLED))
 _TIMED = np.isin(
     np.arange(len(TimeLagReason)),
@@ -192,6 +195,7 @@ class Judged:
         first = (lag > 0) & (unread_ms > np.where(measured, appended_ms, UNKNOWN))
         time_lag_ms[first] = np.maximum(seen.now_ms - unread_ms[first], 0)
         not_before_ms, by_ms = _gap(seen.history, at, committed, waiting, around.skew_ms)
+        not_before_ms = _far_apart(waiting, not_before_ms, first, seen.now_ms, around.skew_ms)
         rows = Rows(
             around,
             part.windows,
@@ -512,3 +516,21 @@ def _gap(
     after_ms = waits.after_ms[unseen]
     first_ms[unseen] = np.where(after_ms >= 0, after_ms - skew_ms, last_ms[unseen])
     return first_ms, last_ms
+
+
+def _far_apart(
+    waits: Waits, not_before_ms: Int64 | None, first: Bools, now_ms: int, skew_ms: int
+) -> Int64 | None:
+    """The same of messages that came between two samples far apart, as after an outage of Kafka.
+
+    Between these an instant was computed, at which nothing need have happened. Not where it was
+    measured closer before (`first`), nor for what is old: the history keeps fewer samples of it.
+    """
+    apart_ms = waits.before_ms - waits.after_ms
+    age_ms = now_ms - waits.before_ms
+    wide = (waits.after_ms >= 0) & (waits.before_ms >= 0) & ~first
+    wide &= apart_ms > np.maximum(_APART_MS, age_ms // _OF_ITS_AGE)
+    if not_before_ms is None:
+        return np.where(wide, waits.after_ms - skew_ms, UNKNOWN) if wide.any() else None
+    not_before_ms = np.where(wide, waits.after_ms - skew_ms, not_before_ms)
+    return np.where(first, UNKNOWN, not_before_ms)

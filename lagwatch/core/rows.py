@@ -647,23 +647,26 @@ class Rows:
     @cached_property
     def quiet_since_ms(self) -> Int64:
         """See `Around.quiet_since_ms`."""
-        return self._quiet_since_ms(self.appended_ms)
+        return self.around.quiet_since_ms(self.row, self._appended_ms, self._held)
 
     @cached_property
     def quiet_began_ms(self) -> Int64:
         """The same, to be shown: from the earliest instant where it is not known exactly.
 
-        While lagwatch was away messages went on to come. Judged is the silence that is sure.
+        While lagwatch or Kafka was away messages went on to come. Judged is the silence that is
+        sure.
         """
         if self.not_before_ms is None:
             return self.quiet_since_ms
-        return self._quiet_since_ms(self.not_before_ms)
+        earliest_ms = np.where(self.not_before_ms >= 0, self.not_before_ms, self._appended_ms)
+        return self.around.quiet_since_ms(self.row, earliest_ms, self._held)
 
-    def _quiet_since_ms(self, unsure_ms: Int64 | None) -> Int64:
+    @cached_property
+    def _appended_ms(self) -> Int64:
+        """When the first unread message came, or when at the latest."""
+        otherwise = UNKNOWN if self.appended_ms is None else self.appended_ms
         known = self.time_lag_ms >= 0
-        otherwise = UNKNOWN if unsure_ms is None else unsure_ms
-        appended_ms = np.where(known, self.around.asked_ms - self.time_lag_ms, otherwise)
-        return self.around.quiet_since_ms(self.row, appended_ms, self._held)
+        return np.where(known, self.around.asked_ms - self.time_lag_ms, otherwise)
 
     @cached_property
     def quiet_ms(self) -> Int64:

@@ -96,3 +96,22 @@ def test_a_consumer_that_never_commits_and_left_for_good_is_forgotten() -> None:
 @pytest.mark.parametrize("life", LIVES, ids=lambda life: life.why[:70])
 def test_life(life: Life) -> None:
     assert broken(life, live(life)) == [], life.why
+
+
+def test_a_stop_during_an_outage_began_with_the_last_commit_not_amid_the_outage() -> None:
+    (life,) = lives(
+        "A consumer reads all, Kafka is away for 100 s, and the consumer never comes back.\n"
+        "0s members hold\n"
+        "0s..10m/5s append 10\n"
+        "0s..10m/5s commit end\n"
+        "602s kafka away\n"
+        "701s kafka back\n"
+        "702s..20m/5s append 10\n"
+    )
+
+    down = [shown for shown in live(life) if shown.verdict.status.name == "STOP"]
+
+    began_s = {shown.at_s - int(shown.verdict.evidence["quiet_ms"] or 0) / 1000 for shown in down}
+    assert len(down) > 10
+    assert len(began_s) == 1
+    assert 599 <= began_s.pop() <= 602
