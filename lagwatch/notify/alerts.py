@@ -104,6 +104,7 @@ _TOO_MANY: Final = Cause(
     topic=None,
     partition=None,
 )
+_HEALED: Final = (Reason.HEALED, Reason.ENDED_WHILE_MUTED)
 _NARROW: Final = 200
 """Partitions of a group up to which its windows are read for a curve."""
 
@@ -572,8 +573,9 @@ class Alerts:
             found = detail and window_curve(detail, verdict, since_ms)
             curve, curve_of = found or (curve, curve_of)
         policy = self._settings.alerts.policies.get(decided.policy.name)
-        if decided.decision.reason is Reason.ENDED_WHILE_MUTED:
-            verdict = {**verdict, "ended_ms": decided.before.good_since_ms}
+        healed_ms = decided.before.good_since_ms
+        if decided.decision.reason in _HEALED and healed_ms is not None:
+            verdict = {**verdict, "ended_ms": healed_ms}
         if decided.decision.tell is Tell.CLOSE and verdict.get("status") == GroupStatus.OK.name:
             verdict = {**verdict, **_behind(queries, snapshot.cluster, decided.group)}
         if decided.lost:

@@ -228,7 +228,7 @@ def _span(notice: Notice) -> str:
 
 
 def _ended_ms(notice: Notice) -> int:
-    """When the incident ended: before its notice, where a mute held that back."""
+    """When the incident ended: before its notice, which waits until that has lasted."""
     return int(notice.verdict.get("ended_ms") or notice.at_ms)
 
 

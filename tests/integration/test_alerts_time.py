@@ -146,3 +146,26 @@ def test_a_group_that_will_not_catch_up_in_time_is_reported_and_so_is_its_end(
     assert (opened["group"], opened["event"], ended["event"]) == ("billing", "open", "close")
     assert opened["verdict"]["objective"].endswith("allowed are 10 min")
     assert ended["verdict"]["total_lag"] == 0
+
+
+def test_an_incident_lasted_until_the_group_was_good_not_until_that_had_lasted(
+    tmp_path: Path,
+) -> None:
+    clock = ShiftedClock()
+    with receiving() as receiver:
+        fleet = Fleet(["a"], clock)
+        policy = _POLICY.replace("close_for_s = 0", "close_for_s = 60")
+        with running(alert_settings(tmp_path, policy + _hook(receiver.url)), clock) as alerts:
+            fleet.fail("a")
+            alerts.sees(fleet)
+            eventually(lambda: len(receiver.notices) == 1, "its beginning")
+            fleet.heal("a")
+            healed_ms = clock.now_ms()
+            alerts.sees(fleet)
+            fleet.pass_time(61)
+            alerts.sees(fleet)
+            eventually(lambda: len(receiver.notices) == 2, "the end of the incident")
+
+    end = receiver.notices[-1]
+    assert end["event"] == "close"
+    assert abs(end["verdict"]["ended_ms"] - healed_ms) < 5_000
