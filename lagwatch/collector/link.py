@@ -18,7 +18,7 @@ from typing import Final
 import orjson
 
 from lagwatch.config import ClusterSettings
-from lagwatch.ports.reports import Backlog, Commits, Report
+from lagwatch.ports.reports import Backlog, Commits, Report, SourceHealth, SourceKind
 
 REFUSED_CONFIGURATION: Final = os.EX_CONFIG
 """Exit code of a collector whose client library refuses the configuration."""
@@ -132,6 +132,9 @@ _CAPACITY: Final = 8
 """Reports waiting here; when it is full the pipe fills up, and then the collector waits."""
 
 
+_COMMITS: Final = (SourceKind.OFFSETS_TOPIC, SourceKind.COMMITTED)
+
+
 class Inbox:
     """A bounded queue that drops nothing."""
 
@@ -145,6 +148,10 @@ class Inbox:
         """Id of the offsets topic that the positions are of; "" unknown."""
         self.received = 0
         """Reports received so far, those included that wait for room."""
+        self.rounds_read = 0
+        """Rounds of the reader of the offsets topic so far, well or not; it makes one a second."""
+        self.reads_topic = False
+        """Does the collector read the offsets topic? Else it polls, or has not begun."""
         self._has_room = True
 
     def positions(self) -> Mapping[int, int]:
@@ -186,7 +193,7 @@ class Inbox:
     ) -> None:
         try:
             while (report := end.receive()) is not None:
-                self.received += 1
+                self._count(report)
                 self._has_room = False
                 self._room.acquire()
                 self._has_room = True
@@ -197,6 +204,12 @@ class Inbox:
             return
         finally:
             end.close()
+
+    def _count(self, report: Report) -> None:
+        self.received += 1
+        if isinstance(report, SourceHealth) and report.source in _COMMITS:
+            self.reads_topic = report.source is SourceKind.OFFSETS_TOPIC
+            self.rounds_read += 1
 
     def _add(self, report: Report) -> None:
         if isinstance(report, Commits):

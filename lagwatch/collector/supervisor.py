@@ -69,6 +69,19 @@ REFUSED: Final = "its configuration was refused"
 _log = structlog.get_logger(__name__)
 
 
+class Silence:
+    """Counts the looks in a row that found a number unchanged."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self._number = UNKNOWN
+
+    def look(self, number: int, *, counts: bool) -> None:
+        """Take a look; if it does not count, the number may rest."""
+        self.looks = self.looks + 1 if counts and number == self._number else 0
+        self._number = number
+
+
 class CollectorSupervisor:
     """Starts, watches and restarts the collector of one cluster.
 
@@ -172,17 +185,24 @@ class CollectorSupervisor:
             watch.cancel()
 
     async def _kill_when_silent(self, process: Process) -> None:
-        """Kill a collector that hangs: it would leave its cluster unwatched.
+        """Kill a collector that hangs, or whose reader does: its cluster would be unwatched.
 
         Looks are counted, not seconds: after a pause of this process, what the collector sent
         meanwhile is still to be received.
         """
-        looks, received = 0, UNKNOWN
-        while looks < _LOOKS:
+        any_report, reader = Silence(), Silence()
+        while max(any_report.looks, reader.looks) < _LOOKS:
             await self._clock.sleep(self._silent_s / _LOOKS)
-            quiet = self._inbox.listens and self._inbox.received == received
-            looks, received = (looks + 1, received) if quiet else (0, self._inbox.received)
-        _log.warning("collector_silent", cluster=self._cluster, silent_s=self._silent_s)
+            inbox = self._inbox
+            any_report.look(inbox.received, counts=inbox.listens)
+            # the other parts of a collector may go on when its reader hangs in the client library
+            reader.look(inbox.rounds_read, counts=inbox.listens and inbox.reads_topic)
+        _log.warning(
+            "collector_silent",
+            cluster=self._cluster,
+            silent_s=self._silent_s,
+            part="all" if any_report.looks >= _LOOKS else "reader of the offsets topic",
+        )
         process.kill()
 
     def _report_death(self, cause: str, lived_s: float, delay_s: float) -> None:

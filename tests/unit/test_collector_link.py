@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from lagwatch.collector.link import Assignment, CollectorEnd, Inbox, ServingEnd, socket_pair
+from lagwatch.collector.supervisor import Silence
 from lagwatch.config import ClusterSettings
 from lagwatch.core.model import EpochMs
-from lagwatch.ports.reports import Backlog, Commits
+from lagwatch.ports.reports import Backlog, Commits, SourceHealth, SourceKind
 from tests.support.waiting import eventually
 
 
@@ -149,3 +150,30 @@ def _stands_still(sent: list[int]) -> bool:
     """Has nothing been sent for a while, after something was?"""
     before = len(sent)
     return before > 0 and not threading.Event().wait(0.3) and len(sent) == before
+
+
+def test_rounds_of_the_reader_are_counted_as_long_as_it_reads_the_offsets_topic() -> None:
+    serving, collector = pair()
+    inbox, counts = Inbox(), list[tuple[int, bool]]()
+
+    async def received() -> None:
+        filling = asyncio.create_task(inbox.fill(serving))
+        for source in (SourceKind.LOG_ENDS, SourceKind.OFFSETS_TOPIC, SourceKind.COMMITTED):
+            collector.send(SourceHealth(source=source, ok=True, at_ms=EpochMs(1)))
+            await inbox.get()
+            counts.append((inbox.rounds_read, inbox.reads_topic))
+        filling.cancel()
+        await asyncio.gather(filling, return_exceptions=True)
+
+    asyncio.run(received())
+
+    assert counts == [(0, False), (1, True), (2, False)]
+
+
+def test_looks_that_find_the_same_number_count_in_a_row() -> None:
+    silence, looks = Silence(), list[int]()
+    for number, counts in [(1, True), (1, True), (1, True), (2, True), (2, True), (2, False)]:
+        silence.look(number, counts=counts)
+        looks.append(silence.looks)
+
+    assert looks == [0, 1, 2, 0, 1, 0]
