@@ -72,6 +72,14 @@ def _instant(value: object) -> object:
     return text
 
 
+def _below_one(share: float) -> float:
+    if share >= 1:
+        percent = share if 1 < share < 100 else 99  # noqa: PLR2004 a share in percent
+        remedy = f"Write {percent / 100:g} for {percent:g} %."
+        raise fault("share", "is a share of time and less than 1", remedy)
+    return share
+
+
 Instant = Annotated[str, BeforeValidator(_instant)]
 
 
@@ -148,7 +156,9 @@ class PolicySettings(Section):
     objective_severity: Literal["warning", "error"] = Field(
         default="error", description="how bad it is to miss one of these limits"
     )
-    objective_share: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = Field(
+    objective_share: Annotated[
+        float, Field(ge=0, allow_inf_nan=False), AfterValidator(_below_one)
+    ] = Field(
         default=0.0,
         description=(
             "share of time within these limits, such as 0.99: an incident opens only when the "

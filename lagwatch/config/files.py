@@ -17,6 +17,7 @@ _LONGEST_PATH: Final = 1024
 def file_faults(tree: Tree) -> Iterator[Fault]:
     """Read the file of every `X_file` into the tree as `X`; yield a fault for each unusable file.
 
+    What cannot be read leaves the tree: nothing that follows opens it and fails once more.
     Checks that compare options as the user wrote them must run before this.
     """
     for path, model, table in tables(tree):
@@ -26,7 +27,7 @@ def file_faults(tree: Tree) -> Iterator[Fault]:
                 yield from _given(key, name, or_file, table)
                 yield from _read(key, name, field, table)
             elif readable := mark(field, Readable):
-                yield from _readable(key, table.get(name), readable)
+                yield from _readable(key, name, table, readable)
 
 
 def version(path: Path) -> tuple[int, int, int]:
@@ -66,7 +67,8 @@ def _read(key: str, option: str, field: FieldInfo, table: Tree) -> Iterator[Faul
     table.setdefault(option, text)
 
 
-def _readable(key: str, file: object, readable: Readable) -> Iterator[Fault]:
+def _readable(key: str, option: str, table: Tree, readable: Readable) -> Iterator[Fault]:
+    file = table.get(option)
     if not isinstance(file, str):
         return
     try:
@@ -76,6 +78,7 @@ def _readable(key: str, file: object, readable: Readable) -> Iterator[Fault]:
             with Path(file).open("rb") as stream:
                 stream.read(1)
     except (OSError, ValueError) as error:
+        del table[option]
         yield _unreadable(key, file, error)
 
 

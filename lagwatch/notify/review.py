@@ -9,7 +9,9 @@ from typing import Final
 from lagwatch.clock import SystemClock
 from lagwatch.config.alerts import AlertsSettings, MuteSettings, PolicySettings
 from lagwatch.config.alerts_channels import HTTP, ChannelSettings
+from lagwatch.config.section import OrFile
 from lagwatch.config.settings import Settings
+from lagwatch.config.walk import mark
 from lagwatch.core.rates import FEWEST, SHORTEST_MS
 from lagwatch.errors import ConfigError, Fault
 from lagwatch.notify.channels.registry import kind_of, open_channel
@@ -17,6 +19,7 @@ from lagwatch.notify.render import Templates
 from lagwatch.notify.review_addresses import address_doubts
 from lagwatch.notify.review_policies import (
     covers,
+    denied_policies,
     file_doubts,
     is_all,
     mute_doubts,
@@ -38,6 +41,7 @@ def review(settings: Settings) -> list[Fault]:
         *_unseen(settings),
         *_rates(settings),
         *policy_doubts(alerts),
+        *denied_policies(settings),
         *mute_doubts(alerts),
         *file_doubts(alerts),
         *address_doubts(alerts),
@@ -79,6 +83,8 @@ def _doubts(alerts: AlertsSettings) -> Iterator[Fault]:
             continue  # it cannot be tried
         kind = kind_of(settings)
         for doubt in kind.doubts(settings):
+            if _is_absent(settings, doubt.key):
+                continue
             yield replace(doubt, key=f"alerts.{kind.table}.{name}.{doubt.key}")
         if settings.give_up_after_s < settings.timeout_s:
             yield _fault(
@@ -88,6 +94,13 @@ def _doubts(alerts: AlertsSettings) -> Iterator[Fault]:
                 "moment loses its notices",
                 "Set it to some hours.",
             )
+
+
+def _is_absent(settings: ChannelSettings, option: str) -> bool:
+    """True of what is needed and missing, also because its file cannot be read: that is said."""
+    field = type(settings).model_fields.get(option)
+    or_file = mark(field, OrFile) if field is not None else None
+    return or_file is not None and or_file.needed and not getattr(settings, option)
 
 
 def _policies(alerts: AlertsSettings) -> Iterator[Fault]:
@@ -166,6 +179,17 @@ def _kept(alerts: AlertsSettings) -> Iterator[Fault]:
             "forgets incidents, and what was given up of them, soon after they end",
             "Set it to some days.",
         )
+        return
+    for name, settings in alerts.channels():
+        if alerts.keep_s < settings.give_up_after_s:
+            yield _fault(
+                "alerts.keep_s",
+                f"{alerts.keep_s:g}",
+                f"is less than give_up_after_s of {name} ({settings.give_up_after_s:g}): what it "
+                "gives up may be forgotten at once, before it can be sent again",
+                f"Set it to {settings.give_up_after_s:g} or more.",
+            )
+            return
 
 
 def _unseen(settings: Settings) -> Iterator[Fault]:

@@ -11,6 +11,7 @@ from typing import Final
 from lagwatch.clock import SystemClock
 from lagwatch.config.alerts import DAYS, AlertsSettings, MuteSettings, PolicySettings
 from lagwatch.config.alerts_channels import HTTP
+from lagwatch.config.settings import Settings
 from lagwatch.core.words import duration
 from lagwatch.errors import Fault
 from lagwatch.notify.channels.registry import kind_of
@@ -32,9 +33,13 @@ _NOT_BURROWS: Final = frozenset(
 _BEGINNING: Final = re.compile(r"\^[A-Za-z0-9_-]+")
 _BRANCHES: Final = re.compile(r"\|(?![^()]*\))|[\[\\].*\||\|.*[\[\\]")
 """Of a pattern that may match what does not begin as it does: also what is hard to tell."""
+_LITERAL: Final = re.compile(r"[A-Za-z0-9_-]+")
+_WHOLE: Final = re.compile(rf"\^({_LITERAL.pattern})\$")
+"""The pattern of a single name."""
+_SPACE: Final = re.compile(r"^\^?\s|(?<!\\)\s\$?$")
 _ANCHORS: Final = re.compile(r"\\[AZ]|[\^$()]|\?:")
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:(?!\s)", re.IGNORECASE)
-_HOST: Final = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+(/\S*)?", re.IGNORECASE)
+_HOST: Final = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+|\S*/\S*", re.IGNORECASE)
 
 
 def is_all(*patterns: str) -> bool:
@@ -55,6 +60,33 @@ def _covers(pattern: str, other: str) -> bool:
         return False
     optional = other[begins.end() :].startswith(("*", "?", "{"))
     return begins.group()[: -1 if optional else None].startswith(pattern)
+
+
+def _denies(deny: str, pattern: str) -> bool:
+    """True if it is certain that `deny` matches every name that the pattern matches."""
+    if name := _WHOLE.fullmatch(pattern):
+        return re.search(deny, name[1]) is not None
+    both_plain = _LITERAL.fullmatch(deny) and _LITERAL.fullmatch(pattern)
+    return _covers(deny, pattern) or (both_plain is not None and deny in pattern)
+
+
+def denied_policies(settings: Settings) -> Iterator[Fault]:
+    """Policies for groups or topics that no cluster watches."""
+    for name, policy in settings.alerts.policies.items():
+        clusters = {
+            cluster: filters
+            for cluster, filters in settings.clusters.items()
+            if re.search(policy.cluster, cluster)
+        }
+        for option, pattern in (("group", policy.group), ("topic", policy.topic)):
+            denied = [getattr(filters, f"{option}_deny") for filters in clusters.values()]
+            if denied and all(deny and _denies(deny, pattern) for deny in denied):
+                problem = (
+                    f"is never used: {option}_deny of every cluster it is for "
+                    f"({', '.join(clusters)}) leaves out these {option}s"
+                )
+                remedy = f"Remove the policy, or narrow {option}_deny."
+                yield _fault(f"alerts.policies.{name}.{option}", pattern, problem, remedy)
 
 
 def policy_doubts(alerts: AlertsSettings) -> Iterator[Fault]:
@@ -274,6 +306,9 @@ def _names(key: str, entry: PolicySettings | MuteSettings) -> Iterator[Fault]:
         pattern = getattr(entry, option, "")
         if pattern and not _ANCHORS.sub("", pattern) and not re.search(pattern, "a"):
             problem, remedy = "matches no name", 'Write "" for all names, or a part of a name.'
+            yield _fault(f"{key}.{option}", pattern, problem, remedy)
+        if _SPACE.search(pattern):
+            problem, remedy = "has a space at its start or end", "Remove it, or write it as [ ]."
             yield _fault(f"{key}.{option}", pattern, problem, remedy)
 
 

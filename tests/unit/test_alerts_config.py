@@ -115,6 +115,53 @@ def test_config_check_shows_the_policy_of_a_group_and_broken_templates(tmp_path)
     assert "alerts.webhook.h.body: line 1: there is no variable 'nix'" in bad.stderr
 
 
+MAIL = 'host = "mx"\nsender = "a@example.com"\nto = ["b@example.com"]\n'
+
+
+@pytest.mark.parametrize(
+    ("channel", "option"),
+    [
+        *((f"[alerts.email.m]\n{MAIL}", name) for name in ("text_file", "html_file", "ca_file")),
+        (f'[alerts.email.m]\n{MAIL}username = "u"\n', "password_file"),
+        *(
+            ('[alerts.webhook.m]\nurl = "http://x"\n', name)
+            for name in ("body_file", "close_body_file", "secret_file", "cert_file", "ca_file")
+        ),
+        ("[alerts.pagerduty.m]\n", "routing_key_file"),
+        ("[alerts.slack.m]\n", "webhook_url_file"),
+        ("[alerts.teams.m]\n", "webhook_url_file"),
+        ("[alerts.apprise.m]\n", "service_urls_file"),
+        ('[alerts.alertmanager.m]\nurls = ["http://x"]\nusername = "u"\n', "password_file"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # Apprise's
+def test_a_file_that_cannot_be_read_is_one_fault_beside_the_others(
+    tmp_path, channel, option
+) -> None:
+    path = written(
+        tmp_path,
+        f'{channel}{option} = "/none/x"\n'
+        '[alerts.webhook.i]\nurl = "http://x"\nbody = "{{ nix }}"',
+    )
+
+    checked = CliRunner().invoke(app, ["config", "check", "-c", str(path)])
+
+    table = channel.partition("]")[0].removeprefix("[")
+    assert checked.exit_code == 2
+    assert "2 faults in the configuration" in checked.stderr
+    assert f"{table}.{option} = /none/x: cannot be read: No such file" in checked.stderr
+    assert "alerts.webhook.i.body: line 1: there is no variable 'nix'" in checked.stderr
+
+
+@pytest.mark.parametrize("key", ['routing_key_file = "/dev/null"', ""])
+def test_a_key_that_is_empty_or_missing_is_one_fault(tmp_path, key) -> None:
+    path = written(tmp_path, f"[alerts.pagerduty.p]\n{key}")
+
+    checked = CliRunner().invoke(app, ["config", "check", "-c", str(path)])
+
+    assert "the configuration has a fault" in checked.stderr
+
+
 def test_config_check_says_where_a_template_ends_too_early(tmp_path) -> None:
     """Beside the faults of the other channels."""
     path = written(
@@ -772,6 +819,80 @@ class TestReview:
                 )
                 for pattern in ("^", "$", ".", "(.*)", "^.+", ".*$")
             ),
+            (
+                (
+                    '[alerts.webhook.h]\nurl = "http://x"\n'
+                    """body = '{"a": 1{{ "x" if notice.event == "close" }}}'"""
+                ),
+                "alerts.webhook.h.close_body: makes no JSON of the sample",
+            ),
+            *(
+                (f'[alerts.email.m]\nhost = "{host}"\nsender = "a@b"\nto = ["c@d"]', problem)
+                for host, problem in (
+                    ("smtp://mx", 'alerts.email.m.host = "smtp://mx": is not only the name'),
+                    ("mx:587", 'alerts.email.m.host = "mx:587": is not only the name'),
+                )
+            ),
+            *(
+                (
+                    f'[alerts.slack.s]\nwebhook_url = "https://hooks.slack.com/services/{key}"',
+                    "is not the URL of an incoming webhook",
+                )
+                for key in ("", "T1/B2", "T1/B2/")
+            ),
+            (
+                '[alerts.teams.t]\nwebhook_url = "https://outlook.office.com/webhook/x"',
+                "alerts.teams.t.webhook_url = https://outlook.office.com/…: is of a connector",
+            ),
+            *(
+                (
+                    (
+                        f'{kind}_deny = "{deny}"\n[alerts.webhook.h]\nurl = "http://x"\n'
+                        f'[alerts.policies.p]\n{kind} = "{pattern}"'
+                    ),
+                    f"is never used: {kind}_deny of every cluster it is for (local) leaves out",
+                )
+                for kind, deny, pattern in (
+                    ("group", "^a.*z", "^a.*z"),
+                    ("group", "^billing", "^billing-mailer"),
+                    ("group", "mail", "^billing-mailer$"),
+                    ("group", "mail.r$", "^billing-mailer$"),
+                    ("group", "mail", "billing-mailer"),
+                    ("topic", "^orders$", "^orders$"),
+                )
+            ),
+            *(
+                (
+                    (
+                        '[alerts.webhook.h]\nurl = "http://x"\n'
+                        f'[alerts.policies.p]\ngroup = "{pattern}"'
+                    ),
+                    f'alerts.policies.p.group = "{pattern}": has a space at its',
+                )
+                for pattern in ("^ billing$", " billing", "^billing $", "billing ")
+            ),
+            (
+                ('[alerts.webhook.h]\nurl = "http://x"\n[alerts.policies.p]\nrunbook = "wiki/lag"'),
+                'alerts.policies.p.runbook = "wiki/lag": is no http(s) URL',
+            ),
+            (
+                '[alerts]\nkeep_s = 3600\n[alerts.webhook.h]\nurl = "http://x"',
+                "alerts.keep_s = 3600: is less than give_up_after_s of h (86400)",
+            ),
+            *(
+                (
+                    (
+                        '[alerts.webhook.h]\nurl = "http://x"\n[alerts.policies.p]\nmax_lag = 5\n'
+                        f"objective_share = {share}"
+                    ),
+                    f"alerts.policies.p.objective_share = {share}: {said}",
+                )
+                for share, said in (
+                    ("99", "is a share of time and less than 1. Write 0.99 for 99 %."),
+                    ("99.5", "is a share of time and less than 1. Write 0.995 for 99.5 %."),
+                    ("1.0", "is a share of time and less than 1. Write 0.99 for 99 %."),
+                )
+            ),
         ],
     )
     @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # Apprise's
@@ -806,6 +927,13 @@ class TestReview:
                 'url = "https://events.eu.pagerduty.com/v2/enqueue"'
             ),
             '[alerts.pagerduty.p]\nrouting_key = "k"\nurl = "http://relay.example.com/pagerduty"',
+            *(
+                f'[alerts.email.m]\nhost = "{host}"\nsender = "a@b"\nto = ["c@d"]'
+                for host in ("mx.example.com", "::1", "192.0.2.1")
+            ),
+            '[alerts.policies.p]\nrunbook = "restart it and/or scale it"',
+            '[alerts.policies.p]\ngroup = "^my group[ ]$"',
+            "[alerts]\nkeep_s = 86400",
             '[alerts.slack.s]\nwebhook_url = "https://hooks.slack.com/services/T1/B2/x3"',
             '[alerts.slack.s]\nwebhook_url = "https://chat.example.com/hooks/x3"',
             "[alerts.policies.p]\nsend_once = true\nremind_s = 0",
@@ -842,6 +970,34 @@ class TestReview:
     )
     def test_what_works_is_not_doubted(self, tmp_path, text) -> None:
         path = written(tmp_path, f'[alerts.webhook.h]\nurl = "http://x"\n{text}')
+
+        done = CliRunner().invoke(app, ["config", "check", "-c", str(path)])
+
+        assert done.exit_code == 0, done.output
+
+    @pytest.mark.parametrize(
+        ("deny", "group"),
+        [("^billing-", "^billing"), ("mail.r", "mailer"), ("x$", "^x"), ("^b", "b"), ("", "")],
+    )
+    def test_a_policy_of_which_a_group_may_be_left_is_not_doubted(
+        self, tmp_path, deny, group
+    ) -> None:
+        path = written(
+            tmp_path,
+            f'group_deny = "{deny}"\n[alerts.webhook.h]\nurl = "http://x"\n'
+            f'[alerts.policies.p]\ngroup = "{group}"',
+        )
+
+        done = CliRunner().invoke(app, ["config", "check", "-c", str(path)])
+
+        assert done.exit_code == 0, done.output
+
+    def test_a_policy_that_one_of_two_clusters_leaves_out_is_not_doubted(self, tmp_path) -> None:
+        path = written(
+            tmp_path,
+            'group_deny = "^b"\n[clusters.other]\nbootstrap = "localhost:2"\n'
+            '[alerts.webhook.h]\nurl = "http://x"\n[alerts.policies.p]\ngroup = "^b"',
+        )
 
         done = CliRunner().invoke(app, ["config", "check", "-c", str(path)])
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from email.message import EmailMessage
 from email.utils import format_datetime, parseaddr
 from html import escape
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -218,7 +219,22 @@ def _templates(settings: EmailSettings) -> Iterator[TemplateText]:
             yield TemplateText(option=option, source=source, html=option == "html_file")
 
 
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 def _doubts(settings: EmailSettings) -> Iterator[Fault]:
+    if "/" in settings.host or (":" in settings.host and not _is_address(settings.host)):
+        yield Fault(
+            key="host",
+            value=f'"{settings.host}"',
+            problem="is not only the name of a host, so nothing is sent",
+            remedy='Write host = "mx.example.com", and the port as port = 587.',
+        )
     for option, addresses in (("sender", (settings.sender,)), ("to", settings.to)):
         for address in addresses:
             if not re.fullmatch(r"[^@\s]+@[^@\s]+", parseaddr(address)[1]):
@@ -242,7 +258,8 @@ def _doubts(settings: EmailSettings) -> Iterator[Fault]:
             problem="is a port where TLS begins with STARTTLS, so TLS from the first byte fails",
             remedy=f'Set security = "starttls", or port = {_SMTPS}.',
         )
-    if settings.username and not settings.password:
+    unread = "password_file" in settings.model_fields_set  # that is said already
+    if settings.username and not (settings.password or unread):
         yield Fault(
             key="username",
             value=f'"{settings.username}"',

@@ -5,6 +5,7 @@ All texts are plain: in Slack's own markup a name such as `a_b_c` would be set i
 Source: Slack, "Sending messages using incoming webhooks", "Reference: blocks".
 """
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
@@ -28,6 +29,8 @@ _COLOURS: Final = {
     Tone.ERROR: "#c0392b",
 }
 _SLACK, _HOOKS, _INCOMING = "slack.com", "hooks.slack.com", "/services/"
+_KEYS: Final = re.compile(rf"{_INCOMING}[^/]+/[^/]+/[^/]+")
+"""The path of a webhook: workspace, app and key."""
 _LONGEST_TEXT: Final = 2900
 """Slack refuses a text block of more than 3,000 characters."""
 _LIMITS: Final = (2900, 2000, 1000, 500)
@@ -113,7 +116,7 @@ def _doubts(settings: SlackSettings) -> Iterator[Fault]:
     url = settings.webhook_url
     parts = urlsplit(url.get_secret_value() if url else "")
     of_slack = f".{parts.hostname}".endswith(f".{_SLACK}")
-    if of_slack and not (parts.hostname == _HOOKS and parts.path.startswith(_INCOMING)):
+    if of_slack and not (parts.hostname == _HOOKS and _KEYS.fullmatch(parts.path)):
         yield Fault(
             key="webhook_url",
             value=str(url),

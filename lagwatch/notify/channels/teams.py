@@ -10,13 +10,14 @@ import re
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
 from lagwatch.clock import Clock
 from lagwatch.config.alerts_channels import HttpChannelSettings, HttpUrl
 from lagwatch.config.section import OrFile
-from lagwatch.errors import Refusal
+from lagwatch.errors import Fault, Refusal
 from lagwatch.notify.channels.base import ChannelKind
 from lagwatch.notify.channels.http import ChatWebhook, refusal
 from lagwatch.notify.message_words import Tone, body, overview, runbook, subject, tone
@@ -34,6 +35,7 @@ _LONGEST_TEXT: Final = 6000
 _LONGEST_SUMMARY: Final = 500
 _NAMED_STATUS: Final = re.compile(r"HTTP error ([45]\d\d)")
 """In the body of a 200: what an old connector got from Teams."""
+_RETIRED: Final = "outlook.office.com"
 
 
 class TeamsSettings(HttpChannelSettings):
@@ -111,6 +113,22 @@ def _text(text: str, **looks: str) -> dict[str, Any]:
     return {"type": "RichTextBlock", "inlines": [run], "spacing": "Small"}
 
 
+def _doubts(settings: TeamsSettings) -> Iterator[Fault]:
+    url = settings.webhook_url
+    parts = urlsplit(url.get_secret_value() if url else "")
+    if parts.hostname == _RETIRED and parts.path.startswith("/webhook"):
+        yield Fault(
+            key="webhook_url",
+            value=str(url),
+            problem="is of a connector, which Teams has retired",
+            remedy="Make a workflow that posts when a webhook is called, and write its URL.",
+        )
+
+
 KIND: Final = ChannelKind(
-    table="teams", about="Microsoft Teams webhooks", settings=TeamsSettings, open=Teams
+    table="teams",
+    about="Microsoft Teams webhooks",
+    settings=TeamsSettings,
+    open=Teams,
+    doubts=_doubts,
 )
