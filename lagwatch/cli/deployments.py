@@ -7,9 +7,10 @@ from urllib.parse import quote
 import typer
 
 from lagwatch.cli.ask import HERE, Cluster, Url, ask, cluster_of, group_path
-from lagwatch.cli.output import print_json, printable
+from lagwatch.cli.output import print_json
 from lagwatch.cli.reporting import Exit, reported
 from lagwatch.cli.words import instant
+from lagwatch.core.words import printable
 
 _Json = Mapping[str, Any]
 

@@ -8,10 +8,10 @@ from urllib.parse import quote
 import typer
 
 from lagwatch.cli.ask import HERE, Cluster, Url, ask, cluster_of
-from lagwatch.cli.output import print_json, printable
+from lagwatch.cli.output import print_json
 from lagwatch.cli.reporting import Exit, reported
 from lagwatch.cli.words import instant
-from lagwatch.core.words import client, counted, duration
+from lagwatch.core.words import client, counted, duration, printable
 
 EPILOG = """
 Prints the newest 200 events since lagwatch started, oldest first: members that came and went,

@@ -12,10 +12,10 @@ from lagwatch.cli.ask import Cluster, ask, cluster_of
 from lagwatch.cli.documents import Fields, read
 from lagwatch.cli.observed import WAIT_S, Wait, Watch, observed
 from lagwatch.cli.options import Bootstrap, ConfigFile
-from lagwatch.cli.output import console, print_json, printable
+from lagwatch.cli.output import console, print_json
 from lagwatch.cli.reporting import Exit, complain, reported
 from lagwatch.core.model import UNKNOWN, RuleSet
-from lagwatch.core.words import duration
+from lagwatch.core.words import duration, printable
 from lagwatch.errors import NotFoundError
 
 if TYPE_CHECKING:  # numpy and rich take a while to import

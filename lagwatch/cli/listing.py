@@ -7,7 +7,8 @@ from typing import Final
 from rich.cells import cell_len
 from rich.text import Text
 
-from lagwatch.cli.output import aligned, console, printable, terminal_width
+from lagwatch.cli.output import aligned, console, terminal_width
+from lagwatch.core.words import printable
 
 _INDENT: Final = "    "
 

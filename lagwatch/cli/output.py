@@ -9,6 +9,8 @@ from zoneinfo import ZoneInfo
 
 import typer
 
+from lagwatch.core.words import printable
+
 if TYPE_CHECKING:  # rich takes a while to import: only when something is drawn
     from rich.console import Console
     from rich.text import Text
@@ -63,14 +65,6 @@ def plain(text: str, style: str = "") -> "Text":
     from rich.text import Text
 
     return Text(printable(text), style=style)
-
-
-def printable(text: str) -> str:
-    """The text without characters that could move the cursor, end a line or turn its direction.
-
-    Anyone who may commit to Kafka chooses the names of groups.
-    """
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
 def print_json(answers: Sequence[object], *, single: bool) -> None:

@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
-from lagwatch.cli.output import printable
+from lagwatch.core.words import printable
 from lagwatch.errors import ConfigError, LagwatchError
 
 P = ParamSpec("P")

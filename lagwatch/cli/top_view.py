@@ -10,9 +10,8 @@ from rich.text import Text
 
 from lagwatch.cli import words
 from lagwatch.cli.group_table import Line, or_less, table, trouble
-from lagwatch.cli.output import printable
 from lagwatch.cli.views import BAD, Found
-from lagwatch.core.words import duration
+from lagwatch.core.words import duration, printable
 
 _FRAME_LINES: Final = 4
 """Head, titles and two lines at the bottom."""

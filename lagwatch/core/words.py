@@ -48,6 +48,16 @@ def spoken(word: str) -> str:
     return word.replace("_", " ")
 
 
+def printable(text: str) -> str:
+    """The text without characters that could move the cursor, end a line or turn its direction.
+
+    Anyone who may commit to Kafka chooses the names of groups.
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
 def counted(number: float, noun: str) -> str:
     """`1 message`, `1,200 messages`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

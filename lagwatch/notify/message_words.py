@@ -7,7 +7,7 @@ from typing import Final
 
 from lagwatch.core.causes import Certainty
 from lagwatch.core.trouble import gravity, kinds_of
-from lagwatch.core.words import counted, spoken
+from lagwatch.core.words import counted, printable, spoken
 from lagwatch.notify.notice import About, Message, Notice
 from lagwatch.notify.words import (
     BULLET,
@@ -166,7 +166,7 @@ def _cause(notice: Notice) -> tuple[str, str, str]:
 
 
 def _cause_heading(cluster: str, policy: str, topic: str, found: Sequence[Notice]) -> str:
-    where = f" of topic {topic}" if topic else ""
+    where = f" of topic {printable(topic)}" if topic else ""
     team = f", team {found[0].team}" if found[0].team else ""
     groups = f"{counted(len(found), 'consumer group')}{where} on {cluster}"
     to_do = f" What to do: {found[0].runbook}" if found[0].runbook and not found[0].closing else ""

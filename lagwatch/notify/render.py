@@ -3,7 +3,7 @@
 A template sees `message` (the documented JSON of a message), `notices` (its notices), `notice` and
 `verdict` (of the first of them), `subject` (one line), `text` (ours, plain) and `entries` (the
 worst of the notices, each with `headline`, `lines` and `notice`). Filters beside
-Jinja2's own: `json`, `duration` (seconds), `instant` (ms), `number`.
+Jinja2's own: `json`, `duration` (seconds), `instant` (ms), `number`, `printable` (a name).
 """
 
 import json
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
-from lagwatch.core.words import duration
+from lagwatch.core.words import duration, printable
 from lagwatch.errors import Fault
 from lagwatch.notify.message_words import (
     LONGEST_LINE,
@@ -158,6 +158,7 @@ def _environment(*, html: bool) -> "Environment":
         "duration": duration,
         "instant": instant,
         "number": _number,
+        "printable": printable,
     }
     return environment
 

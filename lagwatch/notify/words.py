@@ -16,7 +16,7 @@ from lagwatch.core.departure import Departure
 from lagwatch.core.forecast import CatchUpReason
 from lagwatch.core.incident import Reason, Tell
 from lagwatch.core.model import Rule
-from lagwatch.core.words import bounded, client, counted, duration, spoken
+from lagwatch.core.words import bounded, client, counted, duration, printable, spoken
 from lagwatch.notify.notice import About, Earlier, Notice
 
 _SHOWN_PARTITIONS: Final = 5
@@ -68,7 +68,7 @@ def headline(notice: Notice, *, with_cluster: bool = True) -> str:
     """A line about a notice: what, where, how far behind, how many partitions, since when."""
     if notice.about is not About.GROUP:
         return _own_headline(notice)
-    group = cut(notice.group, LONGEST_NAME)
+    group = cut(printable(notice.group), LONGEST_NAME)
     name = f"{group} on {notice.cluster}" if with_cluster else group
     if notice.closing:
         return f"{end_word(notice)}: {name}, {_ending(notice)}"
@@ -83,7 +83,7 @@ def lead(notice: Notice, *, with_cluster: bool, word: bool) -> str:
     """
     if notice.about is not About.GROUP:
         return _own_words(replace(notice, cluster=cut(notice.cluster, _NAME_OF_SEVERAL)))
-    name = cut(notice.group, _NAME_OF_SEVERAL)
+    name = cut(printable(notice.group), _NAME_OF_SEVERAL)
     if with_cluster:
         name = f"{name} on {cut(notice.cluster, _NAME_OF_SEVERAL)}"
     if notice.closing:
@@ -156,7 +156,7 @@ def details(notice: Notice) -> Iterator[str]:
             yield f"{left.removesuffix('.')}{_as_of(notice)}."
         yield from _forecast(notice)
     else:
-        yield from _trouble(notice)
+        yield from map(printable, _trouble(notice))
     if notice.verdict.get("clock_set_back"):
         yield "The clock of lagwatch was set back since the incident opened."
     for incident in notice.earlier[-_SHOWN_EARLIER:]:

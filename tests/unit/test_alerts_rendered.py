@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -19,7 +20,9 @@ from lagwatch.notify.channels.slack import Slack, SlackSettings
 from lagwatch.notify.channels.teams import Teams, TeamsSettings
 from lagwatch.notify.channels.webhook import Webhook, WebhookSettings
 from lagwatch.notify.message_words import Tone, body, plain_text, subject, tone
-from lagwatch.notify.notice import Json, Message
+from lagwatch.notify.notice import Json, Message, Notice
+from lagwatch.notify.render import document
+from lagwatch.notify.words import details
 from tests.support.alert_situations import AT_MS, situations
 
 _FOLDER = Path(__file__).parents[1] / "data" / "alerts_rendered"
@@ -179,3 +182,59 @@ def test_no_text_shows_raw_evidence() -> None:
         text = plain_text(message)
         assert "_ms" not in text
         assert str(AT_MS)[:6] not in text
+
+
+_TURNS: Final = "\u202e\u2066\u200f\u202a\u2069\u200e"
+"""Characters after which a reader sees the rest of the line in another order."""
+
+
+def _turned(name: str) -> Message:
+    """A situation in which what others may name turns the direction of text."""
+    message = SITUATIONS[name]
+    hostile = f"pay{_TURNS}gpj"
+
+    def of(notice: Notice) -> Notice:
+        partitions = [
+            {**each, "topic": hostile, "client_id": hostile, "sentence": f"of {hostile}"}
+            for each in notice.verdict.get("partitions", ())
+        ]
+        verdict = {**notice.verdict, "partitions": partitions, "last_owner": f"client {hostile}"}
+        cause = notice.cause and {**notice.cause, "sentence": f"Left: {hostile}."}
+        curve_of = f"lag of {hostile}/0"
+        return replace(notice, group=hostile, verdict=verdict, cause=cause, curve_of=curve_of)
+
+    return replace(message, notices=tuple(map(of, message.notices)))
+
+
+@pytest.mark.parametrize("situation", ["stopped", "healed_with_messages_left", "a_storm"])
+@pytest.mark.parametrize("channel", ["apprise", "email", "slack", "teams"])
+def test_a_name_does_not_turn_the_direction_of_a_text(channel: str, situation: str) -> None:
+    sent = CHANNELS[channel](_turned(situation))
+
+    assert not set(sent) & set(_TURNS)
+    assert "pay\ufffd" in sent
+
+
+@pytest.mark.parametrize("situation", ["stopped", "a_storm"])
+def test_texts_for_machines_keep_a_name_exactly(situation: str) -> None:
+    message = _turned(situation)
+    name = message.notices[0].group
+    sent = document(message)
+    alert = json.loads(_alertmanager(message))[0]
+    trigger = pagerduty.events(message)[0]["payload"]
+
+    assert sent["notices"][0]["group"] == name
+    assert alert["labels"]["group"] == name
+    for text in (
+        *(sent["subject"], alert["annotations"]["summary"], alert["annotations"]["description"]),
+        *(alert["annotations"]["owners"], alert["annotations"]["partitions"]),
+        *(trigger["summary"], trigger["custom_details"]["text"]),
+        *trigger["custom_details"]["groups"],
+    ):
+        assert not set(text) & set(_TURNS)
+
+
+def test_a_runbook_of_several_lines_keeps_them() -> None:
+    notice = replace(SITUATIONS["stopped"].notices[0], runbook="First this.\nThen that.")
+
+    assert "What to do: First this.\nThen that." in list(details(notice))

@@ -20,6 +20,7 @@ from lagwatch.clock import Clock
 from lagwatch.config.alerts_channels import AuthenticatedSettings, HttpUrls
 from lagwatch.config.secret import Properties
 from lagwatch.core.incident import Tell
+from lagwatch.core.words import printable
 from lagwatch.errors import Fault, NotifyError
 from lagwatch.notify.channels.base import ChannelKind, ChannelLimits
 from lagwatch.notify.channels.http import HttpSender, as_json
@@ -201,10 +202,12 @@ def _annotations(notice: Notice) -> Iterable[tuple[str, str]]:
     partitions = verdict.get("partitions", ())
     yield (
         "owners",
-        cut("; ".join(dict.fromkeys(filter(None, map(owner, partitions)))), _LONGEST_TEXT),
+        cut(
+            printable("; ".join(dict.fromkeys(filter(None, map(owner, partitions))))), _LONGEST_TEXT
+        ),
     )
     names = ", ".join(f"{each['topic']}/{each['partition']}" for each in partitions)
-    yield "partitions", cut(names, _LONGEST_TEXT)
+    yield "partitions", cut(printable(names), _LONGEST_TEXT)
 
 
 def _time(at_ms: int) -> str:

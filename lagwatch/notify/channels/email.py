@@ -16,6 +16,7 @@ from lagwatch.clock import Clock
 from lagwatch.config.alerts_channels import ChannelSettings, Texts
 from lagwatch.config.secret import HIDDEN, Secret
 from lagwatch.config.section import OrFile, ReadableFile, TextFile
+from lagwatch.core.words import printable
 from lagwatch.errors import Fault, NotifyError, Refusal
 from lagwatch.notify.channels.base import ChannelKind, ChannelLimits, TemplateText
 from lagwatch.notify.channels.http import tls_context
@@ -167,7 +168,7 @@ class Email:
         if picture is None:
             mail.add_alternative(html.replace(_CURVE, ""), subtype="html")
             return
-        of = escape(cut(first.curve_of, _LONGEST_SUBJECT))
+        of = escape(cut(printable(first.curve_of), _LONGEST_SUBJECT))
         highest = max(lag for _, lag in first.curve)
         shown = (
             f'<p><img src="cid:curve" width="{WIDTH}" style="max-width:100%;height:auto"'
