@@ -229,7 +229,7 @@ def test_texts_for_machines_keep_a_name_exactly(situation: str) -> None:
         *(sent["subject"], alert["annotations"]["summary"], alert["annotations"]["description"]),
         *(alert["annotations"]["owners"], alert["annotations"]["partitions"]),
         *(trigger["summary"], trigger["custom_details"]["text"]),
-        *trigger["custom_details"]["groups"],
+        *(*trigger["custom_details"]["groups"], trigger["component"]),
     ):
         assert not set(text) & set(_TURNS)
 

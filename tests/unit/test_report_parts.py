@@ -373,6 +373,15 @@ def test_text_and_page_lead_with_what_to_do(report) -> None:
     assert with_incident.as_json()["to_do"][0]["loss_in_s"] == 18_000.0
 
 
+def test_a_name_does_not_turn_the_direction_of_the_text(report) -> None:
+    incident = replace(_INCIDENT, group="pay\u202egpj")
+
+    said = plain(replace(report, incidents=(incident,)))
+
+    assert "pay\ufffdgpj" in said
+    assert "\u202e" not in said
+
+
 def test_what_is_not_known_ahead_of_a_group_is_said_and_not_shown_as_0() -> None:
     old = to_do(
         _standing(time_lag_s=None, catch_up_reason=None, loss_in_s=None, loss_reason=None), None, 0

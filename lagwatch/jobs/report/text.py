@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from lagwatch.core.words import spoken
+from lagwatch.core.words import printable, spoken
 from lagwatch.jobs.report.model import GroupObjective, Report
 from lagwatch.jobs.report.words import (
     catch_up,
@@ -42,7 +42,7 @@ def text(report: Report) -> str:
     lines = [*_lines(report)]
     if len(lines) > MOST_LINES:
         lines = [*lines[: MOST_LINES - 1], "… the page has all of it"]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _lines(report: Report) -> Iterator[str]:

@@ -18,6 +18,7 @@ from lagwatch.clock import Clock
 from lagwatch.config.alerts_channels import HttpChannelSettings, HttpUrl
 from lagwatch.config.secret import HIDDEN, Secret
 from lagwatch.config.section import OrFile
+from lagwatch.core.words import printable
 from lagwatch.errors import Fault, Refusal
 from lagwatch.notify.channels.base import ChannelKind, ChannelLimits
 from lagwatch.notify.channels.http import HttpSender, as_json, json_object
@@ -118,7 +119,7 @@ def _trigger(message: Message, thread: str, notices: list[Notice]) -> dict[str, 
             "source": cut(first.cluster, _LONGEST_NAME) or "lagwatch",
             "severity": _SEVERITIES[message.severity],
             "timestamp": instant(first.opened_ms).removesuffix(" UTC").replace(" ", "T") + "Z",
-            "component": cut(first.group, _LONGEST_NAME)
+            "component": cut(printable(first.group), _LONGEST_NAME)
             if len(notices) == 1
             else f"{len(notices)} groups",
             "class": str(first.verdict.get("rule") or first.about.value),
