@@ -191,11 +191,25 @@ def behind(verdict: Mapping[str, Any]) -> Iterator[str]:
     lost, readable = verdict.get("lost"), verdict.get("readable_lag")
     if lost and isinstance(readable, int):  # of the rest of the lag nothing is left to read
         lag = readable
-    yield f"{counted(lag, 'message')} behind" if isinstance(lag, int) else "lag unknown"
+    beyond = 0 if lag else _beyond_log_end(verdict)
+    if beyond:
+        yield f"{counted(beyond, 'message')} beyond the log end"
+    else:
+        yield f"{counted(lag, 'message')} behind" if isinstance(lag, int) else "lag unknown"
     if lost:
         yield _lost(verdict)
     if verdict.get("time_lag_s"):
         yield f"{bounded(verdict['time_lag_s'], verdict.get('time_lag_bound', ''))} in time"
+
+
+def _beyond_log_end(verdict: Mapping[str, Any]) -> int:
+    """By how many messages the partition that is worst is ahead; 0: none is."""
+    numbers = (
+        partition.get("evidence", {})
+        for partition in verdict.get("partitions", ())
+        if partition.get("rule") == Rule.AHEAD_OF_LOG_END.word
+    )
+    return max((each["committed_offset"] - each["log_end_offset"] for each in numbers), default=0)
 
 
 def _lost(verdict: Mapping[str, Any]) -> str:

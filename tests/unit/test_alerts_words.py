@@ -116,6 +116,22 @@ def test_after_a_loss_only_what_can_be_read_counts_as_behind_now() -> None:
     assert "(at 01:53 CET; now 50 messages behind, 1 min 30 s in time)" in headline(late)
 
 
+def test_a_group_beyond_the_log_end_is_not_said_to_be_0_messages_behind() -> None:
+    ahead = {
+        **STOPPED.verdict["partitions"][0],
+        "rule": "ahead_of_log_end",
+        "evidence": {"committed_offset": 500, "log_end_offset": 100, "last_commit_ms": 1},
+    }
+    beyond = {"total_lag": 0, "time_lag_s": None, "partitions": [ahead]}
+    notice = replace(STOPPED, verdict={**STOPPED.verdict, **beyond})
+
+    assert "400 messages beyond the log end" in headline(notice)
+    assert "0 messages behind" not in text(notice)
+    assert "12 messages behind" in headline(
+        replace(notice, verdict={**notice.verdict, "total_lag": 12})
+    )
+
+
 def test_what_is_unknown_now_says_so() -> None:
     unknown = {**NOW, "total_lag": None, "time_lag_s": None}
     late = replace(STOPPED, sent_ms=AT_MS + 61_000, newest=unknown)
