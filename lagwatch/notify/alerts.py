@@ -95,6 +95,8 @@ _DETAILED: Final = 20
 
 _EXPLAINED_PARTITIONS: Final = 10_000
 """Partitions of all groups of one round whose cause is looked for."""
+_COUNTS_AT_LEAST: Final = 10
+"""A group counts as so many: looking at a single partition takes about as long."""
 _TOO_MANY: Final = Cause(
     name=None,
     certainty=Certainty.UNKNOWN,
@@ -881,7 +883,7 @@ def _explained(decided: Sequence[Decided], snapshot: ClusterSnapshot) -> frozens
     chosen, room = set(), _EXPLAINED_PARTITIONS
     for each in decided:
         if each.number is not None and each.decision.tell is not Tell.NOTHING:
-            room -= snapshot.group.committed_partitions(each.number)
+            room -= max(snapshot.group.committed_partitions(each.number), _COUNTS_AT_LEAST)
             if room >= 0:
                 chosen.add(each.group)
     return frozenset(chosen)

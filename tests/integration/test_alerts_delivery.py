@@ -98,15 +98,15 @@ def test_a_loss_that_is_open_does_not_hide_a_stop(tmp_path, clock, receiver) -> 
 def test_in_a_storm_the_causes_of_some_are_looked_for_and_the_others_say_so(
     tmp_path, clock, receiver
 ) -> None:
-    # each group reads a topic of 200 partitions, so that 50 of them are 10,000 partitions
-    fleet = Fleet([f"g{number:03}" for number in range(200)], clock)
+    # a group counts as ten partitions, so that 1,000 of them are 10,000 partitions
+    fleet = Fleet([f"g{number:04}" for number in range(1010)], clock)
     with running(alert_settings(tmp_path, POLICY + hook(receiver)), clock) as alerts:
-        fleet.fail(*fleet.groups[:60])
+        fleet.fail(*fleet.groups)
         alerts.sees(fleet)
-        eventually(lambda: len(receiver.notices) == 60, "all")
+        eventually(lambda: len(receiver.notices) == 1010, "all")
 
     said = [notice["cause"]["sentence"] for notice in receiver.notices]
-    assert sum(text.startswith("Cause: not known, because the group's") for text in said) == 50
+    assert sum(text.startswith("Cause: not known, because the group's") for text in said) == 1000
     assert sum(text.startswith("Cause: not looked for, because too many") for text in said) == 10
 
 
