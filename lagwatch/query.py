@@ -134,7 +134,9 @@ class SnapshotQueries:
         reader = self._reader(cluster, group)
         if not show_all:
             return reader.verdict(reader.worse_than_ok())
-        return reader.verdict(reader.every_one() if never_committed else reader.committed())
+        return reader.verdict(
+            reader.with_never_committed() if never_committed else reader.committed()
+        )
 
     def outlook(self, cluster: str, group: str) -> GroupOutlook:
         found = self.outlooks(cluster, (group,))
@@ -523,7 +525,7 @@ class _GroupReader:
         """Every partition the group committed to."""
         return tuple(self._partitions(list(self._rows)))
 
-    def every_one(self) -> tuple[PartitionVerdict, ...]:
+    def with_never_committed(self) -> tuple[PartitionVerdict, ...]:
         """Every partition of every topic the group committed to."""
         committed = dict(zip(self._rows, self.committed(), strict=True))
         return tuple(

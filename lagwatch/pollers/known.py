@@ -18,10 +18,10 @@ _ROUNDS: Final = 64
 """Rounds that wait for the reader; beyond that the oldest is dropped."""
 _WAIT_S: Final = 1.0
 """A round waits at most this long for the reader to reach its log ends, then it is reported."""
-STANDS_S: Final = 30.0
-"""A partition of which nothing was read for so long, while there was more, is not being read."""
+STUCK_AFTER_S: Final = 30.0
+"""A partition is stuck if nothing of it was read for so long although there was more."""
 _ROUND_COUNTS_S: Final = 10.0
-"""At most, of the time since the round before: a broker that was away is given time to answer."""
+"""One round adds at most so much to that time: a broker that was away needs time to answer."""
 
 
 class ReaderProgress:
@@ -38,7 +38,7 @@ class ReaderProgress:
         self._rounds: deque[PartitionEnds] = deque(maxlen=_ROUNDS)
         self._due_s: float | None = None
         self._polled: frozenset[int] = frozenset()
-        self._stood: dict[int, tuple[int, float]] = {}
+        self._unread: dict[int, tuple[int, float]] = {}
         """Partitions with more to read: the position, and how long it has been the same (s)."""
         self._looked_s = clock.monotonic_s()
 
@@ -76,26 +76,28 @@ class ReaderProgress:
         if not reached and self._clock.monotonic_s() < self._due_s:
             return None
         self._due_s = None
-        self._look_who_stands(positions)
+        self._find_stuck(positions)
         return self._report()
 
-    def standing(self) -> tuple[int, ...]:
-        """Partitions of which nothing is read although there is more; each is named once."""
-        found = tuple(each for each, (_, stood_s) in self._stood.items() if stood_s >= STANDS_S)
+    def stuck(self) -> tuple[int, ...]:
+        """Partitions that are stuck; each is returned once."""
+        found = tuple(
+            each for each, (_, stuck_s) in self._unread.items() if stuck_s >= STUCK_AFTER_S
+        )
         for each in found:
-            del self._stood[each]
+            del self._unread[each]
         return found
 
-    def _look_who_stands(self, positions: Mapping[int, int]) -> None:
+    def _find_stuck(self, positions: Mapping[int, int]) -> None:
         now_s, newest = self._clock.monotonic_s(), self._rounds[-1]
         passed_s = min(now_s - self._looked_s, _ROUND_COUNTS_S)
         self._looked_s = now_s
-        before, self._stood = self._stood, {}
+        before, self._unread = self._unread, {}
         for number, last_stable in enumerate(newest.last_stable.tolist()):
             position = positions.get(number, last_stable)
             if position < last_stable:
-                at, stood_s = before.get(number, (UNKNOWN, 0.0))
-                self._stood[number] = (position, stood_s + passed_s if at == position else 0.0)
+                at, stuck_s = before.get(number, (UNKNOWN, 0.0))
+                self._unread[number] = (position, stuck_s + passed_s if at == position else 0.0)
 
     def _advance(self, positions: Mapping[int, int]) -> bool:
         """Return True if the reader has come to all log ends that it can reach now."""

@@ -8,7 +8,7 @@ import structlog
 
 from lagwatch.core.wire import CommitKeys, Decoded, GroupProtocol, GroupRecord, decode
 from lagwatch.errors import SourceError
-from lagwatch.pollers.known import STANDS_S, NamedIds, ReaderProgress
+from lagwatch.pollers.known import STUCK_AFTER_S, NamedIds, ReaderProgress
 from lagwatch.pollers.surroundings import Surroundings
 from lagwatch.ports.kafka import ConsumedRecords, OffsetsTopicSource, Span
 from lagwatch.ports.reports import Backlog, Commits, GroupsGone, SourceKind
@@ -115,7 +115,7 @@ class OffsetsTopicPoller:
         else:
             await self._around.clock.sleep(_LOOK_FOR_TOPIC_S)
         await self._report_known()
-        await self._renew_if_standing()
+        await self._renew_if_stuck()
         await self._report_gone()
         await self._report_backlog()
         await self._around.facts.send()
@@ -248,21 +248,21 @@ class OffsetsTopicPoller:
         if known is not None:
             await self._around.send(known)
 
-    async def _renew_if_standing(self) -> None:
+    async def _renew_if_stuck(self) -> None:
         """Read with a new client what the present one no longer reads.
 
         After a broker that hung was back, the client library was seen to ask for nothing any more.
         """
-        standing = self._known.standing()
-        if not standing:
+        stuck = self._known.stuck()
+        if not stuck:
             return
-        _log.warning("offsets_topic_not_read", topic=self._topic, partitions=standing)
+        _log.warning("offsets_topic_not_read", topic=self._topic, partitions=stuck)
         await self._source.renew()
         raise SourceError(
             cluster=self._cluster,
             kind="timeout",
-            message=f"nothing was read of {len(standing)} partitions of {self._topic} for "
-            f"{STANDS_S:.0f} s although there is more; reading goes on with a new client",
+            message=f"nothing was read of {len(stuck)} partitions of {self._topic} for "
+            f"{STUCK_AFTER_S:.0f} s although there is more; reading goes on with a new client",
         )
 
     async def _report_gone(self) -> None:

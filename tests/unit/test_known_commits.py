@@ -1,6 +1,6 @@
 """Up to which instants commits are known: positions of the reader against rounds of log ends."""
 
-from lagwatch.pollers.known import STANDS_S, ReaderProgress
+from lagwatch.pollers.known import STUCK_AFTER_S, ReaderProgress
 from tests.support.rounds import a_round
 from tests.support.step_clock import StepClock
 
@@ -80,22 +80,22 @@ def test_another_number_of_partitions_begins_anew() -> None:
     assert known.until_ms(0) == -1, "groups have moved to other partitions"
 
 
-def standing(rounds: list[tuple[float, list[int], dict[int, int]]]) -> list[tuple[int, ...]]:
-    """What stands after each round: seconds since the round before, ends, positions."""
+def stuck(rounds: list[tuple[float, list[int], dict[int, int]]]) -> list[tuple[int, ...]]:
+    """The stuck partitions after each round, given as (its seconds, log ends, positions)."""
     clock = StepClock()
     known, found = ReaderProgress(clock), []
     for pause_s, end, positions in rounds:
         known.note(a_round(clock.now_ms(), end))
         clock.pass_s(pause_s)
         known.read(positions)
-        found.append(known.standing())
+        found.append(known.stuck())
     return found
 
 
 def test_a_partition_of_which_nothing_is_read_although_there_is_more_is_named_once() -> None:
-    rounds = int(STANDS_S / 5)
+    rounds = int(STUCK_AFTER_S / 5)
 
-    found = standing([(5, [9, 7 + each], {0: 5, 1: 6 + each}) for each in range(rounds + 2)])
+    found = stuck([(5, [9, 7 + each], {0: 5, 1: 6 + each}) for each in range(rounds + 2)])
 
     assert found == [*[()] * rounds, (0,), ()], "the other one moves, and is always one behind"
 
@@ -103,4 +103,4 @@ def test_a_partition_of_which_nothing_is_read_although_there_is_more_is_named_on
 def test_the_time_in_which_no_broker_answered_does_not_count() -> None:
     away = [(400.0, [9], {0: 5}), (400.0, [-1], {0: 5})]
 
-    assert standing([(5, [9], {0: 5}), *away, (5, [9], {0: 5}), (5, [9], {0: 5})]) == [()] * 5
+    assert stuck([(5, [9], {0: 5}), *away, (5, [9], {0: 5}), (5, [9], {0: 5})]) == [()] * 5

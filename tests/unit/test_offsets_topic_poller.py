@@ -52,7 +52,7 @@ class InMemoryOffsetsTopic:
         self.topic_id = ""
         self.positions: dict[int, int] = {}
         self.assigned: list[Mapping[int, int]] = []
-        self.stands = False
+        self.stuck = False
         """Nothing is read, until there is a new client."""
 
     async def spans(self) -> Mapping[int, Span]:
@@ -63,10 +63,10 @@ class InMemoryOffsetsTopic:
         self.assigned.append(dict(positions))
 
     async def renew(self) -> None:
-        self.stands = False
+        self.stuck = False
 
     async def read(self) -> ConsumedRecords:
-        if self.stands:
+        if self.stuck:
             return ConsumedRecords(
                 keys=[], values=[], orders=np.zeros(0, np.int64), positions=dict(self.positions)
             )
@@ -341,13 +341,13 @@ def generation(at: int, number: int, assignor: str | None = None) -> Record:
     return 0, at, encode_group_key("g"), encode_group_value(number, assignor=assignor)
 
 
-def test_a_reader_that_stands_still_while_there_is_more_is_replaced_and_that_is_said() -> None:
+def test_a_stuck_reader_is_replaced_and_that_is_said() -> None:
     clock, source = StepClock(), InMemoryOffsetsTopic(commit(0, 0, 5), ends={0: 1})
     scene = Scene(source, clock=clock)
     asyncio.run(poll(scene))
     source.records.append(commit(0, 1, 6))
     source.ends[0] = 2
-    source.stands = True
+    source.stuck = True
 
     async def rounds() -> str:
         for _ in range(20):
