@@ -188,11 +188,20 @@ class Objectives:
         return {key: spent for key, spent in self._spent.items() if spent.last_ms > since_ms}
 
     def judged(
-        self, group: str, policy: str, seen: Observation, now_ms: int, forecast: Forecast
+        self,
+        group: str,
+        policy: str,
+        seen: Observation,
+        now_ms: int,
+        forecast: Forecast,
+        *,
+        missed_before: bool = False,
     ) -> tuple[Observation, str]:
         """What is seen, as bad as the objective makes it, and why ("" if it does not).
 
         `forecast` is asked where a limit depends on it, at most every ten seconds.
+        `missed_before`: the group has an open incident because of a limit, as far as is known: if
+        it is not known whether the limits are kept now, the status is unknown.
         """
         found = self.by_policy.get(policy)
         if found is None:
@@ -203,11 +212,15 @@ class Objectives:
             self._first_ms = now_ms
         key = group, policy
         severity = found.severity
-        missed = found.missed(seen, self._remaining_s(key, found, seen, now_ms, forecast))
-        if not missed and found.max_time_lag_ms and seen.time_lag_open and not found.share:
+        remaining_s = self._remaining_s(key, found, seen, now_ms, forecast, at_once=missed_before)
+        missed = found.missed(seen, remaining_s)
+        is_open = found.max_time_lag_ms and seen.time_lag_open
+        if missed_before and found.catch_up_within_ms and remaining_s is None:
+            is_open = is_open or not 0 <= seen.time_lag_ms < BEHIND_MS
+        if not missed and is_open and not found.share:
             # whether it is kept is not known: an incident stays as it is
-            unknown = seen.status is GroupStatus.OK
-            return (replace(seen, status=GroupStatus.UNKNOWN) if unknown else seen), ""
+            stays = seen.status < severity if missed_before else seen.status is GroupStatus.OK
+            return (replace(seen, status=GroupStatus.UNKNOWN) if stays else seen), ""
         at_least = False
         if found.share:
             severity, missed, began_ms = self._burnt(key, found, missed, now_ms)
@@ -230,14 +243,21 @@ class Objectives:
         return self._missed_ms[key]
 
     def _remaining_s(
-        self, key: Key, found: Objective, seen: Observation, now_ms: int, forecast: Forecast
+        self,
+        key: Key,
+        found: Objective,
+        seen: Observation,
+        now_ms: int,
+        forecast: Forecast,
+        *,
+        at_once: bool,
     ) -> float | None:
-        """When a group that has been behind for a while will have caught up."""
+        """When a group that has been behind for a while, or `at_once`, will have caught up."""
         if not found.catch_up_within_ms or seen.time_lag_ms < BEHIND_MS:
             self._behind.pop(key, None)
             return None
         behind = self._behind.setdefault(key, _Behind(since_ms=now_ms))
-        if now_ms - behind.since_ms < BEHIND_MS:
+        if now_ms - behind.since_ms < BEHIND_MS and not at_once:
             return None
         if behind.asked_ms is None or now_ms - behind.asked_ms >= _FORECAST_EVERY_MS:
             behind.asked_ms, behind.remaining_s = now_ms, forecast()

@@ -343,6 +343,7 @@ class Watch:
                 seen,
                 this.now_ms,
                 partial(_remaining_s, this.outlook, group, topics),
+                missed_before=self._missed_before(tracked, this.now_ms),
             )
             graded = self._unless_unwatched(grade(judged, policy), seen, tracked, policy)
             found.append((policy, graded, missed))
@@ -356,6 +357,16 @@ class Watch:
         if first is None:  # no policy applies to the group (any more)
             return before, Graded(severity=GroupStatus.OK, reason=Reason.NO_POLICY), ""
         return before or first[0], first[1], first[2]
+
+    def _missed_before(self, tracked: _Tracked | None, now_ms: int) -> bool:
+        """True if the group has an open incident and missed a limit when it was last seen bad.
+
+        That is not kept over a restart: it counts as so until the windows are full again.
+        """
+        if tracked is None or tracked.state.incident is None:
+            return False
+        settles = tracked.restored and now_ms - self._started_ms < _SETTLING_MS
+        return settles or tracked.missed is not None
 
     def _unless_unwatched(
         self, graded: Graded, seen: Observation, tracked: _Tracked | None, policy: Policy

@@ -1,6 +1,6 @@
 """The limit `catch_up_within_s` is about the forecast that the API and the page show."""
 
-from functools import partial
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lagwatch.config.alerts import AlertsSettings
-from lagwatch.core.forecast import CatchUpReason, from_lags
+from lagwatch.core.forecast import CatchUpReason, GroupOutlook, from_lags
 from lagwatch.core.incident import Act, Observation, Reason
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.core.words import duration
 from lagwatch.notify.backtest import BackTest, Sample
 from lagwatch.notify.policies import PolicyBook
+from lagwatch.notify.store import Kept
 from lagwatch.notify.verdict import limit_json
 from lagwatch.notify.watch import Decided, Watch
 from lagwatch.query import SnapshotQueries
@@ -37,7 +38,29 @@ class Scene:
         self.committed = 0
         self.back_ms = 0
         """By how much the clock of lagwatch was set back."""
+        self.rates_known = True
         self.decided: list[Decided] = []
+
+    def restart(self, **policy: object) -> None:
+        """Begin anew with what is stored of the incident; the speeds are not known then."""
+        opened = self.decided[-1]
+        kept = Kept(
+            cluster="here",
+            group="a",
+            incident=opened.incident,
+            policy="p",
+            complete=1.0,
+            state=opened.after,
+        )
+        self.watch = Watch("here", _book(**policy), [kept], {}, started_ms=self.live.now_ms)
+        self.rates_known = False
+
+    def outlook(self, group: str) -> GroupOutlook:
+        found = self.queries.outlook("here", group)
+        if self.rates_known:
+            return found
+        whole = replace(found.whole, catch_up_s=None, catch_up_reason=CatchUpReason.RATES_UNKNOWN)
+        return replace(found, whole=whole)
 
     def reads(self, per_s: int, for_s: int) -> None:
         for _ in range(0, for_s, _STEP_S):
@@ -45,10 +68,9 @@ class Scene:
             self.committed += per_s * _STEP_S
             self.live.wait(_STEP_S)
             self.live.commit(("a", "orders", 0, self.committed))
-            outlook = partial(self.queries.outlook, "here")
             snapshot = self.live.judge()
             now_ms = EpochMs(self.live.now_ms - self.back_ms)
-            found = self.watch.decide(snapshot, now_ms, lambda _: False, outlook)
+            found = self.watch.decide(snapshot, now_ms, lambda _: False, self.outlook)
             self.watch.apply(found)
             self.decided += found
 
@@ -72,6 +94,34 @@ def test_the_limit_is_missed_when_the_forecast_of_the_group_says_so(per_s: int) 
     assert "does not catch up at its speed" in scene.decided[0].missed
     assert is_open is late
     assert late is (per_s < 15)
+
+
+def test_an_incident_stays_open_while_after_a_restart_no_speed_is_known() -> None:
+    scene = Scene(catch_up_within_s=600)
+    scene.reads(6, 600)
+    opened = [each.decision.act for each in scene.decided]
+
+    scene.restart(catch_up_within_s=600)
+    scene.reads(6, 120)
+    unknown = scene.decided[1:]
+    scene.rates_known = True
+    scene.reads(6, 60)
+    again = scene.decided[1:]
+    scene.reads(60, 300)
+
+    assert opened == [Act.OPEN]
+    assert unknown == again == []
+    assert [each.decision.reason for each in scene.decided[1:]] == [Reason.HEALED]
+
+
+def test_an_incident_stays_open_while_the_speed_is_not_known_any_more() -> None:
+    scene = Scene(catch_up_within_s=600)
+    scene.reads(6, 600)
+
+    scene.rates_known = False
+    scene.reads(6, 120)
+
+    assert [each.decision.act for each in scene.decided] == [Act.OPEN]
 
 
 def test_a_policy_for_one_topic_asks_when_that_topic_is_read() -> None:
