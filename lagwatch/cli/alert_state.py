@@ -75,12 +75,13 @@ def incidents(
                 local_time(incident["since_ms"], zone),
             ),
             *(_ended(incident, zone), _acknowledged(incident), _rule(incident)),
+            incident.get("behind_now") or "-",
         )
         for incident in found
     ]
     from lagwatch.cli.listing import print_listing
 
-    titles = ("id", "what", "severity", "since", "ended", "acknowledged", "rule")
+    titles = ("id", "what", "severity", "since", "ended", "acknowledged", "rule", "now")
     print_listing(titles, rows, first=("id", "what", "severity"))
     _say_more(more, limit)
 

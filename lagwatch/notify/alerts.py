@@ -165,7 +165,7 @@ class Alerts:
         self._bad_kept_ms = dict(self._budgets_kept_ms)
         """The same of which partitions were bad."""
         self._outbox = Outbox(self._database)
-        self._records = AlertRecords(self._database)
+        self._records = AlertRecords(self._database, self._as_now)
         chance = chance or Random()  # noqa: S311 jitter is no secret
         self._snapshots: dict[str, ClusterSnapshot] = {}
         """The newest of each cluster."""
@@ -647,6 +647,9 @@ class Alerts:
         if self._clock.now_ms() - snapshot.at_ms > _NEW_FOR_MS:
             return None  # Kafka is away
         return figures_json(snapshot, notice.group)
+
+    def _as_now(self, notice: Notice) -> Notice:
+        return notice.sent_at(self._clock.now_ms(), self._figures_now)
 
     def _check_channel(self, name: str) -> None:
         if name and name not in self._outlets:

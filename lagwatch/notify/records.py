@@ -6,14 +6,14 @@ import contextlib
 import json
 import sqlite3
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from lagwatch.core.model import GroupStatus
 from lagwatch.errors import AmbiguousError, InputError, NotFoundError
 from lagwatch.notify.database import Database
-from lagwatch.notify.notice import Notice, level, unpack
+from lagwatch.notify.notice import About, Notice, level, unpack
 from lagwatch.notify.store import SUMMARY, WAITING_AGAIN
-from lagwatch.notify.words import headline
+from lagwatch.notify.words import behind, headline
 from lagwatch.ports.alerts import (
     IncidentAsk,
     IncidentRecord,
@@ -60,11 +60,17 @@ _BY_START = {
 _SHORTEST_START = 4
 
 
+def _as_it_was(notice: Notice) -> Notice:
+    return notice
+
+
 class AlertRecords:
     """Answers for the HTTP layer."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, as_now: Callable[[Notice], Notice] = _as_it_was) -> None:
+        """`as_now`: a notice with the figures of its group that are known now."""
         self._database = database
+        self._as_now = as_now
 
     def whole_id(self, kind: str, start: str) -> str:
         """The only id of this kind that begins so; `start` itself when there is none.
@@ -103,7 +109,7 @@ class AlertRecords:
         page = rows[: ask.limit]
         more = len(rows) > ask.limit
         cursor = _cursor(f"{page[-1]['opened_ms']}:{page[-1]['number']}") if more else ""
-        return [_incident(row, ()) for row in page], cursor
+        return [self._incident(row, ()) for row in page], cursor
 
     def incident(self, incident: str) -> IncidentRecord:
         connection = self._database.connection
@@ -113,7 +119,34 @@ class AlertRecords:
         transitions = connection.execute(
             "SELECT * FROM transitions WHERE incident = ? ORDER BY number", (row["number"],)
         )
-        return _incident(row, tuple(_transition(step) for step in transitions))
+        return self._incident(row, tuple(_transition(step) for step in transitions))
+
+    def _incident(self, row: sqlite3.Row, transitions: tuple[Transition, ...]) -> IncidentRecord:
+        notice = _newest(row)
+        if notice is not None:
+            notice = self._as_now(notice)
+        # the whole verdict while the incident is open, its main figures afterwards
+        summary = {**dict.fromkeys(SUMMARY), **json.loads(row["summary"])}
+        return IncidentRecord(
+            id=row["id"],
+            about=row["about"],
+            cluster=row["cluster"],
+            group=row["name"],
+            policy=row["policy"],
+            severity=level(GroupStatus(row["severity"])),
+            since_ms=row["since_ms"],
+            opened_ms=row["opened_ms"],
+            closed_ms=row["closed_ms"],
+            healed_ms=row["held_ms"] if row["closed_ms"] is None else None,
+            notified_ms=row["told_ms"],
+            acknowledged_ms=row["acknowledged_ms"],
+            acknowledged_by=row["acknowledged_by"],
+            verdict=summary if notice is None else notice.verdict,
+            headline="" if notice is None else headline(notice),
+            behind_now=_behind_now(notice),
+            cause="" if notice is None or notice.cause is None else notice.cause["sentence"],
+            transitions=transitions,
+        )
 
     def acknowledge(self, incident: str, author: str, now_ms: int) -> None:
         """Store who works on an open incident.
@@ -256,29 +289,13 @@ def _queue_again(connection: sqlite3.Connection, found: str, value: str, to: str
     return count
 
 
-def _incident(row: sqlite3.Row, transitions: tuple[Transition, ...]) -> IncidentRecord:
-    notice = _newest(row)
-    # the whole verdict while the incident is open, its main figures afterwards
-    summary = {**dict.fromkeys(SUMMARY), **json.loads(row["summary"])}
-    return IncidentRecord(
-        id=row["id"],
-        about=row["about"],
-        cluster=row["cluster"],
-        group=row["name"],
-        policy=row["policy"],
-        severity=level(GroupStatus(row["severity"])),
-        since_ms=row["since_ms"],
-        opened_ms=row["opened_ms"],
-        closed_ms=row["closed_ms"],
-        healed_ms=row["held_ms"] if row["closed_ms"] is None else None,
-        notified_ms=row["told_ms"],
-        acknowledged_ms=row["acknowledged_ms"],
-        acknowledged_by=row["acknowledged_by"],
-        verdict=summary if notice is None else notice.verdict,
-        headline="" if notice is None else headline(notice),
-        cause="" if notice is None or notice.cause is None else notice.cause["sentence"],
-        transitions=transitions,
-    )
+def _behind_now(notice: Notice | None) -> str:
+    """How far behind the group is by the newest figures, or by those of a fresh notice; ""."""
+    if notice is None or notice.about is not About.GROUP or notice.closing:
+        return ""
+    if notice.late and notice.newest is None:
+        return ""
+    return ", ".join(behind({**notice.verdict, **(notice.newest or {})}))
 
 
 def _newest(row: sqlite3.Row) -> Notice | None:

@@ -64,6 +64,8 @@ class IncidentRecord:
     """Since when its group is good, while a mute holds the end back; None: it is not."""
     headline: str = ""
     """What was wrong at the last transition, in the words of its notices; "" once it has ended."""
+    behind_now: str = ""
+    """How far behind its group is now; "" once it has ended, or when that is not known."""
     cause: str = ""
     """Why, with its certainty, in the same words; "" when nothing is known, or it has ended."""
     transitions: tuple[Transition, ...] = ()

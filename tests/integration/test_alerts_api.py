@@ -175,6 +175,26 @@ def test_an_incident_shows_its_transitions_and_notices(alerts, clock) -> None:
     ]
 
 
+def test_an_open_incident_says_how_far_behind_its_group_is_now(alerts, clock) -> None:
+    fleet = Fleet(["billing"], clock)
+    fleet.fail("billing")
+    fleet.shown_to(alerts)
+    fresh = ask(alerts, "GET", "/incidents").json()["incidents"][0]
+    fleet.pass_time(120)
+    fleet.shown_to(alerts)
+    old = ask(alerts, "GET", "/incidents").json()["incidents"][0]
+    fleet.heal("billing")
+    fleet.shown_to(alerts)
+    ended = ask(alerts, "GET", "/incidents").json()["incidents"][0]
+
+    lag = fresh["verdict"]["total_lag"]
+    assert fresh["behind_now"].startswith(f"{lag} messages behind, ")
+    assert f"{lag} messages behind, " in old["headline"]
+    assert f"; now {lag + 1200:,} messages behind, " in old["headline"]
+    assert old["behind_now"].startswith(f"{lag + 1200:,} messages behind, ")
+    assert ended["behind_now"] == ""
+
+
 def test_an_incident_is_acknowledged_while_it_is_open(alerts, clock) -> None:
     fleet = Fleet(["billing"], clock)
     fleet.fail("billing")
