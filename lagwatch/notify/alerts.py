@@ -34,7 +34,7 @@ from lagwatch.notify.database import Database
 from lagwatch.notify.dispatch import DeliveryCounts, Dispatcher, Outlet
 from lagwatch.notify.heartbeat import Heartbeat
 from lagwatch.notify.mutes import MuteRule, active, from_record, from_settings
-from lagwatch.notify.notice import About, Json, Notice, level
+from lagwatch.notify.notice import About, Json, Notice, OpenGroups, level
 from lagwatch.notify.outbox import Outbox
 from lagwatch.notify.own import (
     POLICY,
@@ -170,7 +170,13 @@ class Alerts:
         self._snapshots: dict[str, ClusterSnapshot] = {}
         """The newest of each cluster."""
         self._dispatcher = Dispatcher(
-            self._outbox, self._outlets, clock, chance, self._figures_now, keep=self._keep
+            self._outbox,
+            self._outlets,
+            clock,
+            chance,
+            newest=self._figures_now,
+            open_of=self._open_groups,
+            keep=self._keep,
         )
         kept = list(self._store.kept(now_ms))
         self._watches = {
@@ -586,6 +592,8 @@ class Alerts:
             verdict = {**verdict, **lost, **lost_is}
         if decided.missed:
             verdict = {**verdict, "objective": decided.missed}
+        if decided.gone_topics and decided.decision.tell is Tell.CLOSE:
+            verdict = {**verdict, **_topics_json(decided, queries, snapshot.cluster)}
         if decided.gone_ms is not None:
             how = (
                 {"removed": True}
@@ -647,6 +655,10 @@ class Alerts:
         if self._clock.now_ms() - snapshot.at_ms > _NEW_FOR_MS:
             return None  # Kafka is away
         return figures_json(snapshot, notice.group)
+
+    def _open_groups(self, cluster: str) -> OpenGroups | None:
+        watch = self._watches.get(cluster)
+        return None if watch is None else watch.open_groups()
 
     def _as_now(self, notice: Notice) -> Notice:
         return notice.sent_at(self._clock.now_ms(), self._figures_now)
@@ -933,6 +945,15 @@ def _of_limit(queries: Queries, cluster: str, group: str) -> Json:
     except NotFoundError:
         return {}
     return limit_json(verdict, trend)
+
+
+def _topics_json(decided: Decided, queries: Queries, cluster: str) -> Json:
+    """Topics without offsets of the group any more: those that Kafka still has, and the others."""
+    in_kafka = decided.gone_topics.intersection(queries.topics(cluster))
+    return {
+        "deleted_topics": sorted(decided.gone_topics - in_kafka),
+        "topics_without_offsets": sorted(in_kafka),
+    }
 
 
 def _is_narrow(snapshot: ClusterSnapshot, decided: Decided) -> bool:

@@ -18,7 +18,7 @@ from lagwatch.config.alerts_channels import ChannelSettings
 from lagwatch.errors import NotifyError, Refusal
 from lagwatch.notify.backoff import Allowance, ChannelBackoff
 from lagwatch.notify.channels.base import Channel, ChannelLimits, KeepsAlive
-from lagwatch.notify.notice import Message, Newest
+from lagwatch.notify.notice import Message, Newest, OpenOf
 from lagwatch.notify.outbox import Outbox
 from lagwatch.notify.suspects import Suspects
 
@@ -90,19 +90,21 @@ class Dispatcher:
         outlets: Mapping[str, Outlet],
         clock: Clock,
         chance: Random,
-        newest: Newest,
         *,
+        newest: Newest,
+        open_of: OpenOf,
         keep: Keep,
     ) -> None:
         """`newest` says how far behind the group of a notice is that is sent late.
 
+        `open_of` says of how many groups of a cluster incidents are open as a message is sent.
         `keep` runs the tasks of a channel, so that an error in them ends no other channel.
         """
         self._keep = keep
         self._outbox = outbox
         self._clock = clock
         self._chance = chance
-        self._newest = newest
+        self._newest, self._open_of = newest, open_of
         self._deliverers: dict[str, Deliverer] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -125,6 +127,7 @@ class Dispatcher:
                     self._clock,
                     ChannelBackoff(self._chance),
                     newest=self._newest,
+                    open_of=self._open_of,
                 )
             )
         for name, deliverer in before.items():
@@ -202,9 +205,10 @@ class Deliverer:
         backoff: ChannelBackoff,
         *,
         newest: Newest,
+        open_of: OpenOf,
     ) -> None:
         self._outbox = outbox
-        self._newest = newest
+        self._newest, self._open_of = newest, open_of
         self.outlet = outlet
         self._clock = clock
         self._backoff = backoff
@@ -391,7 +395,7 @@ class Deliverer:
         try:
             async with asyncio.timeout(limit_s):
                 answer = await self.outlet.channel.send(
-                    message.sent_at(self._clock.now_ms(), self._newest)
+                    message.sent_at(self._clock.now_ms(), self._newest, self._open_of)
                 )
         except NotifyError as error:
             if error.refusal is Refusal.SOME_RECIPIENTS:

@@ -117,8 +117,8 @@ def plain_text(message: Message, limit: int = 100_000) -> str:
 
 def body(message: Message, limit: int, *, linked: bool = True) -> str:
     """What follows the subject; what does not fit is counted, and the link is kept."""
-    page = overview(message) if linked else ""
-    room = limit - len(page) - _COUNT_ROOM
+    end = [*open_now(message), *([overview(message)] if linked else [])]
+    room = limit - sum(map(len, end)) - _COUNT_ROOM
     if len(message.notices) == 1:
         lines = [(line, 1) for line in details(message.notices[0])]
         left, noun = len(lines), "more line"
@@ -134,7 +134,24 @@ def body(message: Message, limit: int, *, linked: bool = True) -> str:
         left -= counts
     if left:
         shown.append(f"… and {counted(left, noun) if noun else f'{left:,} more'}")
-    return "\n".join([*shown, *([page] if page else [])])
+    return "\n".join([*shown, *filter(None, end)])
+
+
+def open_now(message: Message) -> list[str]:
+    """`Open on prod now: 24 consumer groups, 20 in ERROR, 4 in WARNING`, of each cluster.
+
+    Only where these are more than the groups that the message is about.
+    """
+    lines = []
+    for cluster, found in message.open_groups.items():
+        about = {each.group for each in message.notices if each.cluster == cluster}
+        count = found.errors + found.warnings
+        if count > (0 if message.closing else len(about)):
+            words = {"ERROR": found.errors, "WARNING": found.warnings}
+            parts = [f"{number:,} in {word}" for word, number in words.items() if number]
+            groups = counted(count, "consumer group")
+            lines.append(f"Open on {cut(cluster, LONGEST_NAME)} now: {groups}, {', '.join(parts)}")
+    return lines[:_MOST_LEADS]
 
 
 def _by_cause(notices: Sequence[Notice]) -> Iterator[tuple[str, int]]:

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum, unique
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 
@@ -179,6 +179,21 @@ def _not_known(notice: Notice) -> None:  # noqa: ARG001 of any notice
     return None
 
 
+class OpenGroups(NamedTuple):
+    """How many groups of a cluster have an open incident of which notices were sent."""
+
+    errors: int
+    warnings: int
+
+
+OpenOf = Callable[[str], OpenGroups | None]
+"""Those of a cluster now; None: not known."""
+
+
+def _none_known(cluster: str) -> None:  # noqa: ARG001 of any cluster
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """Notices that go to one channel together: either all of them closes, or none."""
@@ -197,6 +212,8 @@ class Message:
     brief: bool = False
     """Without partitions: it is too large with them."""
     last_error: str = field(default="", compare=False)
+    open_groups: Mapping[str, OpenGroups] = field(default_factory=dict, compare=False)
+    """As it is sent, by cluster of its notices."""
 
     @property
     def closing(self) -> bool:
@@ -213,10 +230,16 @@ class Message:
         """The worst of its notices."""
         return "error" if any(notice.severity == "error" for notice in self.notices) else "warning"
 
-    def sent_at(self, now_ms: int, newest: Newest = _not_known) -> "Message":
+    def sent_at(
+        self, now_ms: int, newest: Newest = _not_known, open_of: OpenOf = _none_known
+    ) -> "Message":
         """The message as it is sent now: figures that are old by then say so."""
+        clusters = dict.fromkeys(notice.cluster for notice in self.notices)
+        found = {cluster: open_of(cluster) for cluster in clusters}
         return replace(
-            self, notices=tuple(notice.sent_at(now_ms, newest) for notice in self.notices)
+            self,
+            notices=tuple(notice.sent_at(now_ms, newest) for notice in self.notices),
+            open_groups={name: count for name, count in found.items() if count is not None},
         )
 
 

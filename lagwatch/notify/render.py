@@ -17,6 +17,7 @@ from lagwatch.errors import Fault
 from lagwatch.notify.message_words import (
     LONGEST_LINE,
     SHOWN_NOTICES,
+    open_now,
     plain_text,
     subject,
     tone,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:  # loaded with the first template: the configuration alone nee
     from jinja2 import Environment, Template, nodes
 
 VARIABLES: Final = (
-    *("message", "notices", "notice", "verdict", "subject", "text", "tone", "entries"),
+    *("message", "notices", "notice", "verdict", "subject", "text", "tone", "entries", "open_now"),
 )
 
 
@@ -45,6 +46,10 @@ def document(message: Message) -> dict[str, Any]:
         "at_ms": message.at_ms,
         "subject": subject(message),
         "notices": [brief(notice) for notice in notices] if message.brief else notices,
+        "open_groups": {
+            cluster: {"error": found.errors, "warning": found.warnings}
+            for cluster, found in message.open_groups.items()
+        },
     }
 
 
@@ -135,6 +140,7 @@ def variables(message: Message) -> Mapping[str, Any]:
         "subject": seen["subject"],
         "text": plain_text(message),
         "tone": tone(message).value,
+        "open_now": open_now(message),
         "entries": [
             {
                 "headline": headline(notice),

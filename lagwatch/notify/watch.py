@@ -5,7 +5,7 @@ snapshot, and only these and the groups with stored state are looked at individu
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -32,6 +32,7 @@ from lagwatch.core.model import EpochMs, GroupStatus, PartitionStatus, Rule, Rul
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.trouble import Kinds
 from lagwatch.notify.budget import Key, Spent
+from lagwatch.notify.notice import OpenGroups
 from lagwatch.notify.objectives import Objective, Objectives
 from lagwatch.notify.policies import PolicyBook
 from lagwatch.notify.store import Kept, LastBad, new_id
@@ -76,6 +77,12 @@ class _Tracked:
     """When each of its windows was last seen bad."""
     bad_before: LastBad = field(default_factory=dict)
     """The same from before the start, of partitions that have no window yet."""
+    still_bad: set[int] = field(default_factory=set)
+    """The windows that were bad when they were last judged."""
+    topics: Collection[str] = ()
+    """Those that it has committed to, as far as that is known."""
+    bad_topics: Topics = frozenset()
+    """Those that were in trouble when it was last seen bad."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +117,8 @@ class Decided:
     """When it was first missed; None while it exists."""
     removed: bool
     """It is gone because it was removed from lagwatch by request."""
+    gone_topics: Topics
+    """Topics that it has no committed offsets of any more: all, or those that were in trouble."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +169,12 @@ class Watch:
     @property
     def open_incidents(self) -> int:
         return sum(tracked.state.incident is not None for tracked in self._tracked.values())
+
+    def open_groups(self) -> OpenGroups:
+        """How many groups have an incident of which a notice was sent, by its severity."""
+        incidents = [each.state.incident for each in self._tracked.values()]
+        found = Counter(each.severity for each in incidents if each and each.notified is not None)
+        return OpenGroups(errors=found[GroupStatus.ERR], warnings=found[GroupStatus.WARN])
 
     def held_ms(self) -> dict[str, int]:
         """Incidents whose end is held back by a mute, and since when their group is good."""
@@ -256,6 +271,8 @@ class Watch:
             restored=bool(kept.incident),
             last=kept.last,
             bad_before=kept.bad,
+            topics=(topics := frozenset(topic for topic, _ in kept.bad)),
+            bad_topics=topics,
         )
 
     def _look(self, this: _Round, group: str, number: int | None) -> Decided | None:
@@ -267,8 +284,12 @@ class Watch:
         if tracked is None:
             tracked = _Tracked()
         _note_life(tracked, this, group, number)
-        if tracked.bad_before and number is not None:
-            _take_up(tracked, snapshot, number)
+        tracked.topics = self._policies.get(group, tracked.topics)
+        bad_windows: list[int] = []
+        if number is not None:
+            if tracked.bad_before:
+                _take_up(tracked, snapshot, number)
+            bad_windows = _note_judged(tracked, snapshot, number)
         if (
             (tracked.restored and self._is_settling(this, group, number, tracked, graded))
             or _is_half_judged(snapshot, number, tracked, graded)
@@ -280,7 +301,7 @@ class Watch:
             tracked.restored = False
             tracked.missed = self._objectives.by_policy.get(policy.name) if missed else None
             tracked.complete = float(snapshot.group.complete[number])
-            tracked.bad_ms |= dict.fromkeys(_bad_windows(snapshot, number), now_ms)
+            tracked.bad_ms |= dict.fromkeys(bad_windows, now_ms)
             _sample(tracked.samples, now_ms, int(snapshot.group.total_lag[number]))
         before = by_clock(tracked.state, policy, now_ms)
         waits = replace(policy, close_for_ms=0) if tracked.removed else policy
@@ -311,6 +332,7 @@ class Watch:
             last=tracked.last,
             gone_ms=tracked.gone_ms,
             removed=tracked.removed,
+            gone_topics=_gone_topics(tracked, snapshot, number),
         )
 
     def _set(self, group: str, tracked: _Tracked, state: State) -> None:
@@ -542,15 +564,19 @@ def _is_better(graded: Graded, state: State) -> bool:
 def _is_half_judged(
     snapshot: ClusterSnapshot, number: int | None, tracked: _Tracked, graded: Graded
 ) -> bool:
-    """True if the group has an open incident and some of its partitions cannot be judged yet.
+    """True if the group has an open incident and some of its partitions cannot be judged (yet).
 
     Of a group that was silent before lagwatch began anew it is not known whether it has stopped:
-    what was in error then has not healed.
+    what was in error then has not healed. Nor has a partition that was bad, and whose log end is
+    not known any more.
     """
     if number is None or not _is_better(graded, tracked.state):
         return False
     rows = slice(int(snapshot.group.first[number]), int(snapshot.group.first[number + 1]))
-    return bool(np.isin(snapshot.rows.rule[rows], _NOT_JUDGED).any())
+    columns = snapshot.rows
+    unknown = columns.window[rows][columns.status[rows] == PartitionStatus.UNKNOWN]
+    unjudged = bool(np.isin(columns.rule[rows], _NOT_JUDGED).any())
+    return unjudged or not tracked.still_bad.isdisjoint(unknown.tolist())
 
 
 def _has_gone_quiet(
@@ -584,7 +610,24 @@ def _take_up(tracked: _Tracked, snapshot: ClusterSnapshot, number: int) -> None:
         at_ms = left.pop(place, None)
         if at_ms is not None:
             tracked.bad_ms.setdefault(window, at_ms)
+            tracked.still_bad.add(window)
     tracked.bad_before = left
+
+
+def _note_judged(tracked: _Tracked, snapshot: ClusterSnapshot, number: int) -> list[int]:
+    """Note which windows are bad, and return them; the unknown stay as they were judged last."""
+    rows = slice(int(snapshot.group.first[number]), int(snapshot.group.first[number + 1]))
+    columns = snapshot.rows
+    windows, status = columns.window[rows], columns.status[rows]
+    bad = _IS_BAD[status]
+    bad_windows: list[int] = windows[bad].tolist()
+    if tracked.still_bad:
+        tracked.still_bad.difference_update(windows[status != PartitionStatus.UNKNOWN].tolist())
+    if bad_windows:
+        tracked.still_bad.update(bad_windows)
+        topics = set(columns.topic[rows][bad].tolist())
+        tracked.bad_topics = frozenset(snapshot.topic_names[topic] for topic in topics)
+    return bad_windows
 
 
 def _windows(snapshot: ClusterSnapshot, number: int) -> Iterator[tuple[tuple[str, int], int]]:
@@ -600,10 +643,14 @@ def _windows(snapshot: ClusterSnapshot, number: int) -> Iterator[tuple[tuple[str
         yield (snapshot.topic_names[topic], partition), window
 
 
-def _bad_windows(snapshot: ClusterSnapshot, number: int) -> list[int]:
-    rows = slice(int(snapshot.group.first[number]), int(snapshot.group.first[number + 1]))
-    windows: list[int] = snapshot.rows.window[rows][_IS_BAD[snapshot.rows.status[rows]]].tolist()
-    return windows
+def _gone_topics(tracked: _Tracked, snapshot: ClusterSnapshot, number: int | None) -> Topics:
+    """Topics whose offsets the group has lost: all that are known, or those that were in trouble.
+
+    Trouble with such a topic has not healed.
+    """
+    if number is None:
+        return frozenset(tracked.topics)
+    return tracked.bad_topics.difference(_topics(snapshot, number))
 
 
 def _topics(snapshot: ClusterSnapshot, number: int) -> list[str]:

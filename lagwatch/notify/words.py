@@ -97,6 +97,8 @@ def _ending(notice: Notice) -> str:
     parts = [f"after {lasted(notice)}"]
     if notice.reason in _WHY_UNWATCHED:
         return f"{parts[0]}: {_WHY_UNWATCHED[notice.reason]}"
+    if gone := _gone_topics(notice.verdict):
+        parts.append(gone)
     left = notice.verdict.get("total_lag")
     if end_word(notice) in HEALED and isinstance(left, int) and left:
         parts.append(f"{counted(left, 'message')} left to read{_as_of(notice)}")
@@ -489,7 +491,7 @@ def end_word(notice: Notice) -> str:
         return _UNWATCHED
     verdict = notice.verdict
     still_behind = verdict.get("lag_grows_per_s") or verdict.get("not_read")
-    if verdict.get("status") in {"WARN", "ERR"} or still_behind:
+    if verdict.get("status") in {"WARN", "ERR"} or still_behind or _gone_topics(verdict):
         return "Incident ended"
     return _ENDED_MUTED if notice.reason == Reason.ENDED_WHILE_MUTED.value else "OK again"
 
@@ -498,10 +500,12 @@ def _why_it_ended(notice: Notice) -> str:
     word = end_word(notice)
     if word == _UNWATCHED:
         return f"No longer watched: {_WHY_UNWATCHED[notice.reason]}."
-    if word == "Incident ended":
-        return _why_still_behind(notice.verdict)
     if word in _GONE_WORDS.values():
         return _how_it_went(notice)
+    if gone := _gone_topics(notice.verdict):
+        return f"What was in trouble is gone, it did not catch up: {gone}."
+    if word == "Incident ended":
+        return _why_still_behind(notice.verdict)
     return _ENDS.get(word, "The group keeps up again.")
 
 
@@ -513,6 +517,31 @@ _ENDS: Final[Mapping[str, str]] = {
     ),
     _ENDED_MUTED: "The group keeps up again; it recovered while it was muted.",
 }
+
+
+def _gone_topics(verdict: Mapping[str, Any]) -> str:
+    """`its topic orders was deleted`: what ended an incident that did not heal; ""."""
+    deleted, kept = verdict.get("deleted_topics", ()), verdict.get("topics_without_offsets", ())
+    if verdict.get("removed") or not (deleted or kept):
+        return ""
+    if verdict.get("gone"):  # the group, too
+        if verdict["gone"] not in {Departure.DELETED, Departure.LIKELY_DELETED} or kept:
+            return ""
+        return f"{_topics(deleted)} deleted"
+    parts = [f"{_topics(deleted)} deleted"] if deleted else []
+    if kept:
+        parts.append(f"its offsets of {_named(kept)} were deleted or have expired")
+    return "; ".join(parts)
+
+
+def _topics(topics: Sequence[str]) -> str:
+    return f"its {_named(topics)} {'was' if len(topics) == 1 else 'were'}"
+
+
+def _named(topics: Sequence[str]) -> str:
+    """`topic orders`, `3 topics (orders, …)`."""
+    first = cut(printable(topics[0]), LONGEST_NAME)
+    return f"topic {first}" if len(topics) == 1 else f"{len(topics):,} topics ({first}, …)"
 
 
 def _why_still_behind(verdict: Mapping[str, Any]) -> str:
@@ -532,14 +561,11 @@ def _how_it_went(notice: Notice) -> str:
     kept = duration(verdict["offsets_retention_s"])
     match Departure(verdict["gone"]):
         case Departure.DELETED:
-            said = (
-                f"The group, its offsets or its topics were deleted: {sign}, and Kafka keeps "
-                f"offsets for {kept}."
-            )
+            said = f"{_what_went(verdict)} deleted: {sign}, and Kafka keeps offsets for {kept}."
         case Departure.LIKELY_DELETED:
             said = (
-                f"The group, its offsets or its topics were most likely deleted: {sign}, and "
-                f"Kafka keeps offsets for {kept} by default."
+                f"{_what_went(verdict)} most likely deleted: {sign}, and Kafka keeps offsets for "
+                f"{kept} by default."
             )
         case Departure.EXPIRED:
             said = (
@@ -556,6 +582,16 @@ def _how_it_went(notice: Notice) -> str:
                 f"(windows.expire_group_s): {sign}. Kafka may still hold it."
             )
     return f"{said} It did not catch up."
+
+
+def _what_went(verdict: Mapping[str, Any]) -> str:
+    """What of a group that is gone was deleted, as far as it is known which of its topics exist."""
+    if verdict.get("topics_without_offsets"):
+        return "The group or its offsets were"
+    if deleted := verdict.get("deleted_topics"):
+        said = _topics(deleted)
+        return said[0].upper() + said[1:]
+    return "The group, its offsets or its topics were"
 
 
 def _own_headline(notice: Notice) -> str:

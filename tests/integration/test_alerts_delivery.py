@@ -60,6 +60,23 @@ def test_a_group_that_stops_is_sent_and_its_end_too(tmp_path, clock, receiver) -
     assert closed["incident"] == opened["incident"]
 
 
+def test_each_message_says_of_how_many_groups_incidents_are_open(tmp_path, clock, receiver) -> None:
+    fleet = Fleet(["a", "b", "c"], clock)
+    mute = '[alerts.mutes.c]\nreason = "test"\ngroup = "^c$"\nstarts = 2020-01-01T00:00:00Z\n'
+    mute += "ends = 2099-01-01T00:00:00Z\n"
+    with running(alert_settings(tmp_path, POLICY + mute + hook(receiver)), clock) as alerts:
+        fleet.fail("c")
+        for number, (change, group) in enumerate(
+            [(fleet.fail, "a"), (fleet.fail, "b"), (fleet.heal, "a")], start=1
+        ):
+            change(group)
+            alerts.sees(fleet)
+            eventually(lambda count=number: len(receiver.taken) == count, "the message")  # type: ignore[misc]
+
+    counts = [request.json["open_groups"][CLUSTER]["error"] for request in receiver.taken]
+    assert counts == [1, 2, 1], "the muted group does not count"
+
+
 def test_a_loss_that_is_open_does_not_hide_a_stop(tmp_path, clock, receiver) -> None:
     fleet = Fleet(["billing"], clock, rules=RuleSet.LAGWATCH)
     settings = alert_settings(tmp_path, POLICY + hook(receiver))

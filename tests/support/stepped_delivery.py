@@ -121,6 +121,7 @@ class World:
             self.clock,
             backoff,
             newest=lambda notice: self.newest.get(notice.group),
+            open_of=lambda _: None,
         )
 
     @property

@@ -233,3 +233,84 @@ def test_only_what_was_not_looked_at_all_the_time_has_a_lower_bound(at_least) ->
     last = LastSeen(commit_ms=5, alive_ms=7, at_least=at_least)
 
     assert gone_after_ms(last) == (7 if at_least else None)
+
+
+class TestATopicThatIsDeleted:
+    """A group that reads `orders`, where it stopped, and perhaps `mail`, where it goes on."""
+
+    def decided(self, *, reads_mail: bool) -> list[Decided]:
+        live = Live()
+        live.topics(orders=1, mail=1)
+        queries = SnapshotQueries({"here": live.monitor}, health=tuple)
+        outlook = partial(queries.outlook, "here")
+        book = PolicyBook(AlertsSettings(policies={"all": {"close_for_s": 30}}))
+        watch = Watch("here", book, [], {}, started_ms=live.now_ms)
+        decided: list[Decided] = []
+        for second in range(0, 1500, 5):
+            for topic, partition in list(live.ends):
+                live.produce(topic, partition, 10)
+            live.wait(5)
+            if second < 300:
+                live.commit(("a", "orders", 0, live.ends["orders", 0]))
+            if reads_mail:
+                live.commit(("a", "mail", 0, live.ends["mail", 0]))
+            if second == 1200:
+                live.topics(mail=1)
+            found = watch.decide(live.judge(), EpochMs(live.now_ms), lambda _: False, outlook)
+            watch.apply(found)
+            decided += found
+        assert queries.topics("here") == ("mail",)
+        return decided
+
+    def test_its_trouble_ended_with_it(self) -> None:
+        opened, ended = self.decided(reads_mail=True)
+
+        assert (opened.decision.act, ended.decision.act) == (Act.OPEN, Act.CLOSE)
+        assert ended.number is not None
+        assert ended.gone_topics == {"orders"}
+
+    def test_a_group_of_that_topic_alone_is_gone_with_it(self) -> None:
+        opened, ended = self.decided(reads_mail=False)
+
+        assert (opened.decision.act, ended.decision.act) == (Act.OPEN, Act.CLOSE)
+        assert ended.number is None
+        assert ended.gone_topics == {"orders"}
+
+
+HEALED = situations()["healed_with_messages_left"].notices[0]
+
+
+@pytest.mark.parametrize(
+    ("deleted", "kept", "said"),
+    [
+        (["orders"], [], "its topic orders was deleted"),
+        (["mail", "orders"], [], "its 2 topics (mail, …) were deleted"),
+        ([], ["orders"], "its offsets of topic orders were deleted or have expired"),
+        (["a"], ["b"], "its topic a was deleted; its offsets of topic b were deleted or have"),
+    ],
+)
+def test_a_group_whose_trouble_is_gone_is_not_ok_again(deleted, kept, said) -> None:
+    gone = {"deleted_topics": deleted, "topics_without_offsets": kept}
+    notice = replace(HEALED, verdict={**HEALED.verdict, **gone})
+
+    assert headline(notice).startswith("Incident ended: ")
+    assert said in headline(notice)
+    assert f"did not catch up: {said}" in next(details(notice))
+
+
+@pytest.mark.parametrize(
+    ("deleted", "kept", "line", "sentence"),
+    [
+        (["orders"], [], ": its topic orders was deleted", "Its topic orders was deleted: its"),
+        ([], ["orders"], "", "The group or its offsets were deleted: its last"),
+        (["a"], ["b"], "", "The group or its offsets were deleted: its last"),
+        ([], [], "", "The group, its offsets or its topics were deleted: its last"),
+    ],
+)
+def test_a_group_that_is_gone_says_what_was_deleted(deleted, kept, line, sentence) -> None:
+    deleted_group = situations()["deleted"].notices[0]
+    gone = {"deleted_topics": deleted, "topics_without_offsets": kept}
+    notice = replace(deleted_group, verdict={**deleted_group.verdict, **gone})
+
+    assert headline(notice) == headline(deleted_group) + line.replace(": its", ", its")
+    assert next(details(notice)).startswith(sentence)

@@ -20,8 +20,8 @@ from lagwatch.core.incident import (
 )
 from lagwatch.core.model import EpochMs, GroupStatus, WindowEntry
 from lagwatch.notify.channels import pagerduty
-from lagwatch.notify.message_words import Tone, subject, tone
-from lagwatch.notify.notice import Message, Notice
+from lagwatch.notify.message_words import Tone, body, subject, tone
+from lagwatch.notify.notice import Message, Notice, OpenGroups
 from lagwatch.notify.own import SteadyClock, unseen
 from lagwatch.notify.verdict import behind_json, figures_json
 from lagwatch.notify.window_curve import window_curve
@@ -57,6 +57,32 @@ def test_figures_that_are_old_when_sent_say_of_when_in_every_channel(channel) ->
 
     assert "(as of 01:53 CET)" in late
     assert "as of" not in CHANNELS[channel](message.sent_at(AT_MS + 59_000))
+
+
+@pytest.mark.parametrize("channel", [*CHANNELS])
+@pytest.mark.parametrize(
+    ("situation", "line"),
+    [
+        ("stopped", "Open on prod now: 24 consumer groups, 20 in ERROR, 4 in WARNING"),
+        ("healed_with_messages_left", "Open on prod now: 24 consumer groups, 20 in ERROR"),
+    ],
+)
+def test_a_message_says_how_many_groups_are_bad_beside_its_own(channel, situation, line) -> None:
+    message = SITUATIONS[situation].sent_at(AT_MS, open_of=lambda _: OpenGroups(20, 4))
+
+    text = CHANNELS[channel](message)
+
+    if channel == "webhook":
+        document = json.loads(text.partition("\n")[2])
+        assert document["open_groups"] == {"prod": {"error": 20, "warning": 4}}
+    elif channel != "alertmanager" and not (channel == "pagerduty" and message.closing):
+        assert text.count(line) == (2 if channel == "email" else 1)  # text and HTML
+
+
+def test_a_message_about_all_that_is_bad_does_not_count_it_again() -> None:
+    message = SITUATIONS["stopped"].sent_at(AT_MS, open_of=lambda _: OpenGroups(1, 0))
+
+    assert "Open on" not in body(message, 4000)
 
 
 def test_the_subject_and_text_of_a_webhook_say_it_too() -> None:

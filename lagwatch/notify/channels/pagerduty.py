@@ -22,7 +22,7 @@ from lagwatch.core.words import printable
 from lagwatch.errors import Fault, Refusal
 from lagwatch.notify.channels.base import ChannelKind, ChannelLimits
 from lagwatch.notify.channels.http import HttpSender, as_json, json_object
-from lagwatch.notify.message_words import subject, worst
+from lagwatch.notify.message_words import open_now, subject, worst
 from lagwatch.notify.notice import Message, Notice
 from lagwatch.notify.words import cut, details, headline, instant, link
 
@@ -127,6 +127,7 @@ def _trigger(message: Message, thread: str, notices: list[Notice]) -> dict[str, 
                 "text": cut("\n".join(details(first)), _LONGEST_TEXT),
                 "groups": [cut(headline(notice), 500) for notice in worst(notices)[:_SHOWN_GROUPS]],
                 "groups_left_out": max(0, len(notices) - _SHOWN_GROUPS),
+                **({"open_now": lines} if (lines := open_now(message)) else {}),
             },
         },
     }
