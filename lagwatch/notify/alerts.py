@@ -3,8 +3,8 @@
 import asyncio
 import re
 import sqlite3
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -93,6 +93,8 @@ _LOGGED_INCIDENTS: Final = 20
 _DETAILED: Final = 20
 """Notices of one round whose curve may be read from the windows, which takes a while."""
 
+_OUTLOOKS_AT_ONCE: Final = 100
+"""Groups; they are held as objects, one for each partition."""
 _EXPLAINED_PARTITIONS: Final = 10_000
 """Partitions of all groups of one round whose cause is looked for."""
 _COUNTS_AT_LEAST: Final = 10
@@ -294,11 +296,13 @@ class Alerts:
         if not decided:
             return
         explained = _explained(decided, snapshot)
+        outlooks = _Outlooks(queries, snapshot.cluster, decided, explained)
         changes = [
             self._change(
                 decision,
                 snapshot,
                 queries,
+                outlooks,
                 now_ms,
                 with_windows=number < _DETAILED and _is_narrow(snapshot, decision),
                 explained=decision.group in explained,
@@ -517,6 +521,7 @@ class Alerts:
         decided: Decided,
         snapshot: ClusterSnapshot,
         queries: Queries,
+        outlooks: "_Outlooks",
         now_ms: EpochMs,
         *,
         with_windows: bool,
@@ -524,13 +529,15 @@ class Alerts:
     ) -> Change:
         verdict = _verdict(decided, snapshot.cluster, queries, now_ms)
         if decided.missed and not verdict["partitions"]:
-            verdict = {**verdict, **_of_limit(queries, snapshot.cluster, decided.group)}
+            verdict = {**verdict, **_of_limit(queries, outlooks, decided.group)}
         sends = decided.decision.tell is not Tell.NOTHING
         policy = decided.policy
+        if decided.decision.tell is Tell.CLOSE and verdict.get("status") == GroupStatus.OK.name:
+            verdict = {**verdict, **_behind(queries, outlooks, decided.group)}
         notice = self._notice(decided, snapshot, verdict, queries, with_windows and sends)
         if sends and decided.decision.tell is not Tell.CLOSE:
             cause, forecast = (
-                _explanation(queries, snapshot.cluster, decided) if explained else (_TOO_MANY, {})
+                _explanation(queries, outlooks, decided) if explained else (_TOO_MANY, {})
             )
             notice = replace(
                 notice,
@@ -584,8 +591,6 @@ class Alerts:
         healed_ms = decided.before.good_since_ms
         if decided.decision.reason in _HEALED and healed_ms is not None:
             verdict = {**verdict, "ended_ms": healed_ms}
-        if decided.decision.tell is Tell.CLOSE and verdict.get("status") == GroupStatus.OK.name:
-            verdict = {**verdict, **_behind(queries, snapshot.cluster, decided.group)}
         if decided.lost:
             lost = {"lost": decided.lost, "lost_ms": decided.lost_ms}
             lost_is = {"lost_is": "upper_bound"} if decided.lost_at_most else {}
@@ -904,14 +909,55 @@ def _explained(decided: Sequence[Decided], snapshot: ClusterSnapshot) -> frozens
     return frozenset(chosen)
 
 
-def _explanation(queries: Queries, cluster: str, decided: Decided) -> tuple[Cause | None, Json]:
+class _Outlooks:
+    """Outlooks of the groups of a round: of many groups at once they take much less time."""
+
+    def __init__(
+        self,
+        queries: Queries,
+        cluster: str,
+        decided: Iterable[Decided],
+        explained: Collection[str],
+    ) -> None:
+        """`decided`: in the order in which they are asked for."""
+        self.cluster = cluster
+        self._queries = queries
+        self._left = deque(
+            each.group
+            for each in decided
+            if each.group in explained or each.decision.tell is Tell.CLOSE
+        )
+        self._known: Mapping[str, GroupOutlook] = {}
+
+    def of(self, group: str) -> GroupOutlook:
+        """That of one of them, or of any other group.
+
+        Raises:
+            NotFoundError: the group is gone.
+        """
+        if group not in self._known and group in self._left:
+            while self._left[0] != group:
+                self._left.popleft()
+            count = min(len(self._left), _OUTLOOKS_AT_ONCE)
+            groups = [self._left.popleft() for _ in range(count)]
+            self._known = self._queries.outlooks(self.cluster, groups)
+        if group in self._known:
+            return self._known[group]
+        return self._queries.outlook(self.cluster, group)
+
+
+def _explanation(
+    queries: Queries, outlooks: _Outlooks, decided: Decided
+) -> tuple[Cause | None, Json]:
     """Why the group is bad, and its forecast.
 
     No cause: nothing is wrong, or it misses a limit and no cause fits; or the group is gone.
     """
     try:
-        verdict = queries.verdict(cluster, decided.group, show_all=True, never_committed=False)
-        outlook = queries.outlook(cluster, decided.group)
+        verdict = queries.verdict(
+            outlooks.cluster, decided.group, show_all=True, never_committed=False
+        )
+        outlook = outlooks.of(decided.group)
         cause = queries.cause(verdict, outlook)
         if cause is None and decided.missed:
             cause = _of_being_late(queries.cause(judged_slow(verdict), outlook), outlook)
@@ -927,21 +973,21 @@ def _of_being_late(cause: Cause | None, outlook: GroupOutlook) -> Cause | None:
     return None if cause.name is CauseName.ALL_SLOW and is_steady(outlook) else cause
 
 
-def _behind(queries: Queries, cluster: str, group: str) -> Json:
+def _behind(queries: Queries, outlooks: _Outlooks, group: str) -> Json:
     """What keeps a group behind whose verdict is good, if anything does, and its forecast."""
     try:
-        verdict = queries.verdict(cluster, group, show_all=False)
-        outlook = queries.outlook(cluster, group)
+        verdict = queries.verdict(outlooks.cluster, group, show_all=False)
+        outlook = outlooks.of(group)
     except NotFoundError:
         return {}
     return {**behind_json(verdict, outlook), **forecast_json(outlook)}
 
 
-def _of_limit(queries: Queries, cluster: str, group: str) -> Json:
+def _of_limit(queries: Queries, outlooks: _Outlooks, group: str) -> Json:
     """Of a group that misses a limit and has no bad partition: those behind, and its speed."""
     try:
-        verdict = queries.verdict(cluster, group, show_all=True, never_committed=False)
-        trend = queries.outlook(cluster, group).whole.lag_trend_per_s
+        verdict = queries.verdict(outlooks.cluster, group, show_all=True, never_committed=False)
+        trend = outlooks.of(group).whole.lag_trend_per_s
     except NotFoundError:
         return {}
     return limit_json(verdict, trend)

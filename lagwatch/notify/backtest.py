@@ -69,6 +69,8 @@ class BackTest:
     _states: dict[tuple[str, str], State] = field(default_factory=dict)
     _policies: dict[tuple[str, str], Policy | None] = field(default_factory=dict)
     _lags: dict[tuple[str, str], list[tuple[int, int]]] = field(default_factory=dict)
+    _missed: set[tuple[str, str]] = field(default_factory=set)
+    """Groups that missed a limit when they were last seen bad."""
     _objectives: Objectives = field(init=False)
 
     def __post_init__(self) -> None:
@@ -85,16 +87,24 @@ class BackTest:
                 continue
             name = "/".join(key)
             lags = self._remember(key, sample)
-            seen, _ = self._objectives.judged(
-                name, policy.name, sample.seen, sample.at_ms, partial(from_lags, lags)
+            before = self._states.get(key, QUIET)
+            seen, missed = self._objectives.judged(
+                name,
+                policy.name,
+                sample.seen,
+                sample.at_ms,
+                partial(from_lags, lags),
+                missed_before=before.incident is not None and key in self._missed,
             )
+            if seen.status in (GroupStatus.WARN, GroupStatus.ERR):
+                (self._missed.add if missed else self._missed.discard)(key)
             state, decision = step(
-                self._states.get(key, QUIET),
+                before,
                 grade(seen, policy),
                 policy,
                 EpochMs(sample.at_ms),
             )
-            incident = state.incident or self._states.get(key, QUIET).incident
+            incident = state.incident or before.incident
             self._states[key] = state
             if decision.tell is Tell.NOTHING or incident is None:
                 continue
