@@ -7,13 +7,19 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from lagwatch.config.alerts import AlertsSettings
-from lagwatch.config.alerts_channels import ChannelSettings, HttpChannelSettings
-from lagwatch.config.secret import Url
+from lagwatch.config.alerts_channels import (
+    AuthenticatedSettings,
+    ChannelSettings,
+    HttpChannelSettings,
+)
+from lagwatch.config.secret import HIDDEN, Url
 from lagwatch.errors import Fault
 from lagwatch.notify.channels.registry import kind_of
 
 _MARKS: Final = ("{{", "{%")
 """Begin what a template puts in."""
+_INSIDE: Final = (".local", ".internal", ".svc", ".lan", ".home.arpa")
+"""Ends of names that are not public."""
 
 
 def address_doubts(alerts: AlertsSettings) -> Iterator[Fault]:
@@ -27,6 +33,8 @@ def address_doubts(alerts: AlertsSettings) -> Iterator[Fault]:
             yield from _port(f"{prefix}.{option}", url)
             if isinstance(settings, HttpChannelSettings):
                 yield from _allowed(prefix, url, settings)
+            if isinstance(settings, AuthenticatedSettings):
+                yield from _unencrypted(prefix, url, settings)
 
 
 def _urls(settings: ChannelSettings) -> Mapping[str, str]:
@@ -87,6 +95,22 @@ def _allowed(prefix: str, url: str, settings: HttpChannelSettings) -> Iterator[F
             problem=f"refuses the channel's own host {host}: nothing is sent",
             remedy="Set it to true, or name a public host.",
         )
+
+
+def _unencrypted(prefix: str, url: str, settings: AuthenticatedSettings) -> Iterator[Fault]:
+    parts = _parts(url)
+    host = (parts.hostname or "") if parts is not None else ""
+    inside = _is_private(host) or "." not in host or host.endswith(_INSIDE)
+    if parts is None or parts.scheme != "http" or inside:
+        return
+    for option in ("token", "password"):
+        if getattr(settings, option):
+            yield Fault(
+                key=f"{prefix}.{option}",
+                value=HIDDEN,
+                problem=f"is sent to {host} without encryption",
+                remedy="Use https.",
+            )
 
 
 def _is_private(host: str) -> bool:

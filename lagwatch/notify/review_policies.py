@@ -19,6 +19,7 @@ from lagwatch.notify.objectives import LEAST_SHARES
 
 _ALL: Final = re.compile(r"\^?(\(?\.[*+]?\)?)?\$?")
 """Patterns that match every name: these, unless they ask for a name of a single letter."""
+_LEAST_REMINDED_S: Final = 60.0
 _LONGEST_MUTE_S: Final = 31 * 86_400
 """For a pattern of all groups: no maintenance of everything lasts longer than a month."""
 _LIMITS: Final = ("max_time_lag_s", "max_lag", "catch_up_within_s", "lost_records")
@@ -37,6 +38,8 @@ _LITERAL: Final = re.compile(r"[A-Za-z0-9_-]+")
 _WHOLE: Final = re.compile(rf"\^({_LITERAL.pattern})\$")
 """The pattern of a single name."""
 _SPACE: Final = re.compile(r"^\^?\s|(?<!\\)\s\$?$")
+_GLOB: Final = re.compile(r"(?<=[A-Za-z0-9_-])\*")
+"""As shells and Kafka's ACLs write any characters."""
 _ANCHORS: Final = re.compile(r"\\[AZ]|[\^$()]|\?:")
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:(?!\s)", re.IGNORECASE)
 _HOST: Final = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+|\S*/\S*", re.IGNORECASE)
@@ -220,7 +223,14 @@ def _timing(key: str, policy: PolicySettings) -> Iterator[Fault]:
         )
         remedy = f"Set it to {policy.for_s:g} or more."
         yield _fault(f"{key}.escalate_after_s", f"{policy.escalate_after_s:g}", problem, remedy)
-    if 0 < policy.remind_s < policy.for_s and "remind_s" in policy.model_fields_set:
+    if 0 < policy.remind_s < _LEAST_REMINDED_S:
+        yield _fault(
+            f"{key}.remind_s",
+            f"{policy.remind_s:g}",
+            "repeats every open incident more often than once a minute",
+            f"Set it to {_LEAST_REMINDED_S:g} or more; 0 sends no reminders.",
+        )
+    elif 0 < policy.remind_s < policy.for_s and "remind_s" in policy.model_fields_set:
         problem = (
             f"is less than for_s ({policy.for_s:g}): it repeats sooner what is first reported "
             "after that time"
@@ -306,6 +316,10 @@ def _names(key: str, entry: PolicySettings | MuteSettings) -> Iterator[Fault]:
         pattern = getattr(entry, option, "")
         if pattern and not _ANCHORS.sub("", pattern) and not re.search(pattern, "a"):
             problem, remedy = "matches no name", 'Write "" for all names, or a part of a name.'
+            yield _fault(f"{key}.{option}", pattern, problem, remedy)
+        if _GLOB.search(pattern):
+            problem = "is a regular expression, in which * repeats the letter before it"
+            remedy = f"For any characters write .*: {_GLOB.sub(r'.*', pattern)}"
             yield _fault(f"{key}.{option}", pattern, problem, remedy)
         if _SPACE.search(pattern):
             problem, remedy = "has a space at its start or end", "Remove it, or write it as [ ]."

@@ -694,7 +694,29 @@ class TestReview:
                     '[alerts.webhook.h]\nurl = "http://x"\n'
                     "[alerts.policies.p]\nfor_s = 60\nremind_s = 30"
                 ),
-                "alerts.policies.p.remind_s = 30: is less than for_s (60): it repeats sooner",
+                "alerts.policies.p.remind_s = 30: repeats every open incident more often than once",
+            ),
+            (
+                (
+                    '[alerts.webhook.h]\nurl = "http://x"\n'
+                    "[alerts.policies.p]\nfor_s = 600\nremind_s = 90"
+                ),
+                "alerts.policies.p.remind_s = 90: is less than for_s (600): it repeats sooner",
+            ),
+            (
+                '[alerts.webhook.h]\nurl = "http://x"\n[alerts.policies.p]\ngroup = "^billing-*"',
+                'alerts.policies.p.group = "^billing-*": is a regular expression, in which *',
+            ),
+            (
+                '[alerts.webhook.h]\nurl = "http://example.com/x"\ntoken = "t"',
+                "alerts.webhook.h.token = ***: is sent to example.com without encryption",
+            ),
+            (
+                (
+                    "[alerts.teams.t]\n"
+                    'webhook_url = "https://shop.webhook.office.com/webhookb2/a@b/IncomingWebhook/c"'
+                ),
+                "is of a connector, which Teams has retired",
             ),
             (
                 (

@@ -35,7 +35,8 @@ _LONGEST_TEXT: Final = 6000
 _LONGEST_SUMMARY: Final = 500
 _NAMED_STATUS: Final = re.compile(r"HTTP error ([45]\d\d)")
 """In the body of a 200: what an old connector got from Teams."""
-_RETIRED: Final = "outlook.office.com"
+_RETIRED: Final = re.compile(r"outlook\.office\.com|.+\.webhook\.office\.com")
+"""Hosts of connectors."""
 
 
 class TeamsSettings(HttpChannelSettings):
@@ -116,7 +117,7 @@ def _text(text: str, **looks: str) -> dict[str, Any]:
 def _doubts(settings: TeamsSettings) -> Iterator[Fault]:
     url = settings.webhook_url
     parts = urlsplit(url.get_secret_value() if url else "")
-    if parts.hostname == _RETIRED and parts.path.startswith("/webhook"):
+    if _RETIRED.fullmatch(parts.hostname or "") and parts.path.startswith("/webhook"):
         yield Fault(
             key="webhook_url",
             value=str(url),
