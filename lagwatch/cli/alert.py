@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lagwatch.config.alerts import AlertsSettings
     from lagwatch.config.alerts_channels import ChannelSettings
     from lagwatch.config.settings import Settings
-    from lagwatch.notify.backtest import BackTest, Sample, WouldTell
+    from lagwatch.notify.backtest import BackTest, Sample, WouldSend
 
 alert = typer.Typer(
     no_args_is_help=True,
@@ -239,7 +239,7 @@ def _policies(path: Path) -> "Settings":
         raise ConfigError(error.faults) from None
 
 
-def _show(run: "BackTest", notices: "list[WouldTell]", *, as_json: bool) -> None:
+def _show(run: "BackTest", notices: "list[WouldSend]", *, as_json: bool) -> None:
     if as_json:
         answer = {
             "samples": run.samples,
@@ -258,7 +258,7 @@ def _show(run: "BackTest", notices: "list[WouldTell]", *, as_json: bool) -> None
     for notice in notices[:_MOST_LINES]:
         at = datetime.fromtimestamp(notice.at_ms / 1000, UTC).isoformat(" ", "seconds")
         line = (
-            f"{at}  {notice.tell.value:<11} {notice.severity:<4} {notice.cluster}/{notice.group}"
+            f"{at}  {notice.event.value:<11} {notice.severity:<4} {notice.cluster}/{notice.group}"
             f"  ({notice.reason}; {notice.policy})"
         )
         screen.print(plain(line))
@@ -275,13 +275,13 @@ def _show(run: "BackTest", notices: "list[WouldTell]", *, as_json: bool) -> None
     screen.print(f"{sent} from {samples} of {groups}")
 
 
-def _as_json(notice: "WouldTell") -> dict[str, object]:
+def _as_json(notice: "WouldSend") -> dict[str, object]:
     return {
         "at_ms": notice.at_ms,
         "cluster": notice.cluster,
         "group": notice.group,
         "policy": notice.policy,
-        "event": notice.tell.value,
+        "event": notice.event.value,
         "reason": notice.reason,
         "severity": notice.severity,
     }

@@ -5,8 +5,8 @@ now, the policy and the instant, and returns the next state and a decision. The 
 serves the live monitor and the back-test.
 
 The *incident* (it opens, changes severity and closes) is separate from the notices about it
-(`Tell`, `notified`). An incident may be open without a notice (muted, or re-opened too soon); if no
-notice of it was sent, none is sent of its end.
+(`NoticeEvent`, `notified`). An incident may be open without a notice (muted, or re-opened too
+soon); if no notice of it was sent, none is sent of its end.
 """
 
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ class Act(StrEnum):
 
 
 @unique
-class Tell(StrEnum):
+class NoticeEvent(StrEnum):
     """Kind of notice that is sent to the channels."""
 
     NOTHING = "nothing"
@@ -236,13 +236,13 @@ class Decision:
     """What happens to the incident, which notice is sent, and why."""
 
     act: Act = Act.NONE
-    tell: Tell = Tell.NOTHING
+    event: NoticeEvent = NoticeEvent.NOTHING
     reason: Reason
 
     @property
     def silent(self) -> bool:
         """True if nothing changes and no notice is sent."""
-        return self.act is Act.NONE and self.tell is Tell.NOTHING
+        return self.act is Act.NONE and self.event is NoticeEvent.NOTHING
 
 
 Step = tuple[State, Decision]
@@ -348,7 +348,7 @@ def _without(state: State, graded: Graded, policy: Policy, now_ms: EpochMs, *, m
         severity=severity,
     )
     opened = replace(state, incident=incident, bad_since_ms=None)
-    noted, decision = _tell(opened, incident, graded.kinds, policy, now_ms, muted=muted)
+    noted, decision = _notify(opened, incident, graded.kinds, policy, now_ms, muted=muted)
     return noted, replace(decision, act=Act.OPEN)
 
 
@@ -392,7 +392,7 @@ def _better(
     why = Reason.ENDED_WHILE_MUTED if held else Reason.HEALED
     if graded.reason in (Reason.GROUP_GONE, *UNWATCHED):
         why = graded.reason
-    return closed, Decision(act=Act.CLOSE, tell=Tell.CLOSE, reason=why)
+    return closed, Decision(act=Act.CLOSE, event=NoticeEvent.CLOSE, reason=why)
 
 
 def _still_bad(
@@ -407,7 +407,7 @@ def _still_bad(
     """The group of an open incident is bad: as bad, worse or less so."""
     state, act = _severity_moved(state, incident, graded.severity, policy, now_ms)
     state = _kinds_seen(state, graded.kinds, now_ms)
-    noted, decision = _tell(
+    noted, decision = _notify(
         state, state.incident or incident, graded.kinds, policy, now_ms, muted=muted
     )
     if decision.reason is Reason.WORSE_KIND:
@@ -460,7 +460,7 @@ def _kinds_seen(state: State, kinds: Kinds, now_ms: EpochMs) -> State:
     return state if state.worse_since_ms is not None else replace(state, worse_since_ms=now_ms)
 
 
-def _tell(
+def _notify(
     state: State,
     incident: Incident,
     kinds: Kinds,
@@ -470,10 +470,14 @@ def _tell(
     muted: bool,
 ) -> Step:
     """Which notice of an open incident is sent now, if any."""
-    tell, reason = _due(state, incident, policy, now_ms)
-    if tell is Tell.NOTHING and not muted and _may_remind_after_mute(state, incident, policy):
-        tell = Tell.REMIND
-    if tell is Tell.NOTHING:
+    event, reason = _due(state, incident, policy, now_ms)
+    if (
+        event is NoticeEvent.NOTHING
+        and not muted
+        and _may_remind_after_mute(state, incident, policy)
+    ):
+        event = NoticeEvent.REMIND
+    if event is NoticeEvent.NOTHING:
         held_back: Reason | None = reason
         if incident.notified is not None:
             held_back = Reason.MUTED if muted else None
@@ -486,7 +490,7 @@ def _tell(
         reason = Reason.MUTE_ENDED
     if reason is Reason.HANDED_ON:
         return replace(state, incident=replace(incident, handed_on=True)), Decision(
-            tell=tell, reason=reason
+            event=event, reason=reason
         )
     reported = replace(
         incident,
@@ -495,7 +499,7 @@ def _tell(
         named=(incident.named or frozenset()) | kinds,
     )
     after = replace(state, incident=reported, held_back=None, worse_since_ms=None)
-    return after, Decision(tell=tell, reason=reason)
+    return after, Decision(event=event, reason=reason)
 
 
 _BY_MUTE: Final = (Reason.MUTED, Reason.HELD_BY_MUTE)
@@ -507,44 +511,46 @@ def _may_remind_after_mute(state: State, incident: Incident, policy: Policy) -> 
     return ended and not (policy.send_once or incident.acknowledged)
 
 
-def _due(state: State, incident: Incident, policy: Policy, now_ms: EpochMs) -> tuple[Tell, Reason]:
+def _due(
+    state: State, incident: Incident, policy: Policy, now_ms: EpochMs
+) -> tuple[NoticeEvent, Reason]:
     if incident.notified is None:
         return _first(state, incident, policy, now_ms)
     if incident.severity > incident.notified:
-        return Tell.ESCALATE, Reason.ESCALATED
+        return NoticeEvent.ESCALATE, Reason.ESCALATED
     worse_ms = state.worse_since_ms
     if worse_ms is not None and now_ms - worse_ms >= policy.open_for_ms:
-        return Tell.ESCALATE, Reason.WORSE_KIND
+        return NoticeEvent.ESCALATE, Reason.WORSE_KIND
     waited_ms = now_ms - incident.opened_ms
     if policy.escalate_ms and not incident.handed_on and waited_ms >= policy.escalate_ms:
-        return Tell.REMIND, Reason.HANDED_ON
+        return NoticeEvent.REMIND, Reason.HANDED_ON
     if incident.severity < incident.notified and not policy.send_once:
-        return Tell.DE_ESCALATE, Reason.DE_ESCALATED
+        return NoticeEvent.DE_ESCALATE, Reason.DE_ESCALATED
     return _repeated(incident, policy, now_ms)
 
 
-def _repeated(incident: Incident, policy: Policy, now_ms: EpochMs) -> tuple[Tell, Reason]:
+def _repeated(incident: Incident, policy: Policy, now_ms: EpochMs) -> tuple[NoticeEvent, Reason]:
     """Whether a reminder is due."""
     if policy.send_once:
-        return Tell.NOTHING, Reason.SEND_ONCE
+        return NoticeEvent.NOTHING, Reason.SEND_ONCE
     notified_ms = now_ms if incident.notified_ms is None else incident.notified_ms
     if not policy.remind_ms or now_ms - notified_ms < policy.remind_ms:
-        return Tell.NOTHING, Reason.ALREADY_SENT
+        return NoticeEvent.NOTHING, Reason.ALREADY_SENT
     if incident.acknowledged:
-        return Tell.NOTHING, Reason.ACKNOWLEDGED
-    return Tell.REMIND, Reason.REMINDER_DUE
+        return NoticeEvent.NOTHING, Reason.ACKNOWLEDGED
+    return NoticeEvent.REMIND, Reason.REMINDER_DUE
 
 
 def _first(
     state: State, incident: Incident, policy: Policy, now_ms: EpochMs
-) -> tuple[Tell, Reason]:
+) -> tuple[NoticeEvent, Reason]:
     too_soon = state.quiet_until_ms is not None and now_ms < state.quiet_until_ms
     worse = state.last_severity is not None and incident.severity > state.last_severity
     if too_soon and not worse and not _never_ended(state, incident, policy):
-        return Tell.NOTHING, Reason.REOPENED_TOO_SOON
+        return NoticeEvent.NOTHING, Reason.REOPENED_TOO_SOON
     if state.held_back is Reason.REOPENED_TOO_SOON:
-        return Tell.OPEN, Reason.STILL_OPEN
-    return Tell.OPEN, Reason.FIRST
+        return NoticeEvent.OPEN, Reason.STILL_OPEN
+    return NoticeEvent.OPEN, Reason.FIRST
 
 
 def _never_ended(state: State, incident: Incident, policy: Policy) -> bool:
@@ -574,17 +580,17 @@ def _as_burrow(
         return state, Decision(reason=graded.reason)
     act, incident = _moved(state.incident, status, now_ms)
     silent = State(incident=incident, quiet_until_ms=state.quiet_until_ms)
-    tell, reason = _burrow_due(state, status, act, policy, now_ms)
-    if tell is Tell.NOTHING or muted:
+    event, reason = _burrow_due(state, status, act, policy, now_ms)
+    if event is NoticeEvent.NOTHING or muted:
         return silent, Decision(
-            act=act, reason=Reason.MUTED if tell is not Tell.NOTHING else reason
+            act=act, reason=Reason.MUTED if event is not NoticeEvent.NOTHING else reason
         )
-    if tell is Tell.CLOSE:
-        return QUIET, Decision(act=act, tell=tell, reason=reason)
+    if event is NoticeEvent.CLOSE:
+        return QUIET, Decision(act=act, event=event, reason=reason)
     if incident is not None:
         incident = replace(incident, notified=status, notified_ms=now_ms)
     sent = State(incident=incident, quiet_until_ms=now_ms)
-    return sent, Decision(act=act, tell=tell, reason=reason)
+    return sent, Decision(act=act, event=event, reason=reason)
 
 
 def _moved(
@@ -603,33 +609,37 @@ def _moved(
 
 def _burrow_due(
     state: State, status: GroupStatus, act: Act, policy: Policy, now_ms: EpochMs
-) -> tuple[Tell, Reason]:
+) -> tuple[NoticeEvent, Reason]:
     sent_ms = state.quiet_until_ms
     if act is Act.CLOSE and policy.send_close:
-        return Tell.CLOSE, Reason.HEALED
+        return NoticeEvent.CLOSE, Reason.HEALED
     if status < policy.threshold:
-        return Tell.NOTHING, Reason.BELOW_THRESHOLD
+        return NoticeEvent.NOTHING, Reason.BELOW_THRESHOLD
     if sent_ms is None:
-        return Tell.OPEN, Reason.FIRST
+        return NoticeEvent.OPEN, Reason.FIRST
     if policy.send_once:
-        return Tell.NOTHING, Reason.SEND_ONCE
+        return NoticeEvent.NOTHING, Reason.SEND_ONCE
     if now_ms - sent_ms <= policy.remind_ms:
-        return Tell.NOTHING, Reason.ALREADY_SENT
-    return Tell.REMIND, Reason.REMINDER_DUE
+        return NoticeEvent.NOTHING, Reason.ALREADY_SENT
+    return NoticeEvent.REMIND, Reason.REMINDER_DUE
 
 
 def channel_event(
-    tell: Tell, severity: GroupStatus, threshold: GroupStatus, *, knows: bool
-) -> Tell:
+    event: NoticeEvent, severity: GroupStatus, threshold: GroupStatus, *, knows: bool
+) -> NoticeEvent:
     """The event that a channel gets, given the minimum severity sent to it.
 
     `knows`: the channel got a notice of this incident before. It then also gets the end and a
     de-escalation; otherwise anything severe enough is an opening.
     """
-    if tell is Tell.NOTHING:
-        return Tell.NOTHING
-    if tell is Tell.CLOSE:
-        return Tell.CLOSE if knows else Tell.NOTHING
+    if event is NoticeEvent.NOTHING:
+        return NoticeEvent.NOTHING
+    if event is NoticeEvent.CLOSE:
+        return NoticeEvent.CLOSE if knows else NoticeEvent.NOTHING
     if severity < threshold:
-        return Tell.DE_ESCALATE if knows and tell is Tell.DE_ESCALATE else Tell.NOTHING
-    return tell if knows else Tell.OPEN
+        return (
+            NoticeEvent.DE_ESCALATE
+            if knows and event is NoticeEvent.DE_ESCALATE
+            else NoticeEvent.NOTHING
+        )
+    return event if knows else NoticeEvent.OPEN

@@ -22,7 +22,7 @@ from lagwatch.config.settings import Settings
 from lagwatch.core.causes import Cause, CauseName, Certainty
 from lagwatch.core.departure import DEFAULT_RETENTION_MS, departure, gone_after_ms
 from lagwatch.core.forecast import GroupOutlook
-from lagwatch.core.incident import Reason, Tell
+from lagwatch.core.incident import NoticeEvent, Reason
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.trouble import kind_words
@@ -530,12 +530,15 @@ class Alerts:
         verdict = _verdict(decided, snapshot.cluster, queries, now_ms)
         if decided.missed and not verdict["partitions"]:
             verdict = {**verdict, **_of_limit(queries, outlooks, decided.group)}
-        sends = decided.decision.tell is not Tell.NOTHING
+        sends = decided.decision.event is not NoticeEvent.NOTHING
         policy = decided.policy
-        if decided.decision.tell is Tell.CLOSE and verdict.get("status") == GroupStatus.OK.name:
+        if (
+            decided.decision.event is NoticeEvent.CLOSE
+            and verdict.get("status") == GroupStatus.OK.name
+        ):
             verdict = {**verdict, **_behind(queries, outlooks, decided.group)}
         notice = self._notice(decided, snapshot, verdict, queries, with_windows and sends)
-        if sends and decided.decision.tell is not Tell.CLOSE:
+        if sends and decided.decision.event is not NoticeEvent.CLOSE:
             cause, forecast = (
                 _explanation(queries, outlooks, decided) if explained else (_TOO_MANY, {})
             )
@@ -597,7 +600,7 @@ class Alerts:
             verdict = {**verdict, **lost, **lost_is}
         if decided.missed:
             verdict = {**verdict, "objective": decided.missed}
-        if decided.gone_topics and decided.decision.tell is Tell.CLOSE:
+        if decided.gone_topics and decided.decision.event is NoticeEvent.CLOSE:
             verdict = {**verdict, **_topics_json(decided, queries, snapshot.cluster)}
         if decided.gone_ms is not None:
             how = (
@@ -611,7 +614,7 @@ class Alerts:
         return Notice(
             key="",
             incident=decided.incident,
-            event=decided.decision.tell,
+            event=decided.decision.event,
             cluster=snapshot.cluster,
             group=decided.group,
             severity=level(severity),
@@ -902,7 +905,7 @@ def _explained(decided: Sequence[Decided], snapshot: ClusterSnapshot) -> frozens
     """The groups whose cause is looked for: in a storm some of them, because it takes a while."""
     chosen, room = set(), _EXPLAINED_PARTITIONS
     for each in decided:
-        if each.number is not None and each.decision.tell is not Tell.NOTHING:
+        if each.number is not None and each.decision.event is not NoticeEvent.NOTHING:
             room -= max(snapshot.group.committed_partitions(each.number), _COUNTS_AT_LEAST)
             if room >= 0:
                 chosen.add(each.group)
@@ -925,7 +928,7 @@ class _Outlooks:
         self._left = deque(
             each.group
             for each in decided
-            if each.group in explained or each.decision.tell is Tell.CLOSE
+            if each.group in explained or each.decision.event is NoticeEvent.CLOSE
         )
         self._known: Mapping[str, GroupOutlook] = {}
 
@@ -1051,7 +1054,7 @@ def _log_changes(cluster: str, changes: Sequence[Change]) -> None:
             group=change.group,
             incident=change.incident,
             act=change.decision.act.value,
-            tell=change.decision.tell.value,
+            notice=change.decision.event.value,
             reason=change.decision.reason.value,
             policy=change.policy,
             severity=level(incident.severity) if incident is not None else "",

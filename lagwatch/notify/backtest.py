@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from lagwatch.core.forecast import from_lags
-from lagwatch.core.incident import QUIET, Observation, Policy, State, Tell, grade, step
+from lagwatch.core.incident import QUIET, NoticeEvent, Observation, Policy, State, grade, step
 from lagwatch.core.model import EpochMs, GroupStatus, Rule
 from lagwatch.core.record import EventName, Kind, Records
 from lagwatch.core.trouble import kinds_of
@@ -45,14 +45,14 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WouldTell:
+class WouldSend:
     """A notice that would have been sent."""
 
     at_ms: int
     cluster: str
     group: str
     policy: str
-    tell: Tell
+    event: NoticeEvent
     reason: str
     severity: str
 
@@ -76,7 +76,7 @@ class BackTest:
     def __post_init__(self) -> None:
         self._objectives = Objectives(self.book.objectives)
 
-    def replay(self, samples: Iterable[Sample]) -> Iterator[WouldTell]:
+    def replay(self, samples: Iterable[Sample]) -> Iterator[WouldSend]:
         """The notices, as they would have been sent."""
         for sample in samples:
             self.samples += 1
@@ -106,15 +106,15 @@ class BackTest:
             )
             incident = state.incident or before.incident
             self._states[key] = state
-            if decision.tell is Tell.NOTHING or incident is None:
+            if decision.event is NoticeEvent.NOTHING or incident is None:
                 continue
             self.sent[key] += 1
-            yield WouldTell(
+            yield WouldSend(
                 at_ms=sample.at_ms,
                 cluster=sample.cluster,
                 group=sample.group,
                 policy=policy.name,
-                tell=decision.tell,
+                event=decision.event,
                 reason=decision.reason.value,
                 severity=incident.severity.name,
             )

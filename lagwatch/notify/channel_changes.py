@@ -8,7 +8,7 @@ from typing import Final
 
 import orjson
 
-from lagwatch.core.incident import Act, Tell
+from lagwatch.core.incident import Act, NoticeEvent
 from lagwatch.core.model import GroupStatus
 from lagwatch.notify.database import Database
 from lagwatch.notify.notice import About, Notice, level, pack
@@ -106,7 +106,7 @@ def _tell_ends(
 ) -> int:
     """Queue the ends of incidents that the channel has received before it was removed."""
     rows = connection.execute(
-        _UNHEARD_ENDS, (channel, Act.CLOSE.value, Tell.CLOSE.value)
+        _UNHEARD_ENDS, (channel, Act.CLOSE.value, NoticeEvent.CLOSE.value)
     ).fetchall()
     for row in rows:
         payload = connection.execute(
@@ -116,7 +116,7 @@ def _tell_ends(
             "UPDATE notices SET step = ?, event = ?, reason = ?, at_ms = ?, payload = ?,"  # noqa: S608 fixed
             f" {WAITING_AGAIN} WHERE number = ?",
             (
-                *(row["step"], Tell.CLOSE.value, row["reason"], row["closed_ms"]),
+                *(row["step"], NoticeEvent.CLOSE.value, row["reason"], row["closed_ms"]),
                 *(payload, row["notice"]),
             ),
         )
@@ -129,7 +129,7 @@ def _end(row: sqlite3.Row) -> Notice:
     return Notice(
         key="",
         incident=row["id"],
-        event=Tell.CLOSE,
+        event=NoticeEvent.CLOSE,
         about=About(row["about"]),
         cluster=row["cluster"],
         group=row["name"],

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 
-from lagwatch.core.incident import Tell
+from lagwatch.core.incident import NoticeEvent
 from lagwatch.core.model import GroupStatus
 from lagwatch.errors import InputError
 
@@ -74,7 +74,7 @@ class Notice:
     key: str
     """The same for every attempt to send it on a channel."""
     incident: str
-    event: Tell
+    event: NoticeEvent
     cluster: str
     group: str
     severity: Level
@@ -127,7 +127,7 @@ class Notice:
 
     @property
     def closing(self) -> bool:
-        return self.event is Tell.CLOSE
+        return self.event is NoticeEvent.CLOSE
 
     def as_json(self) -> dict[str, Any]:
         """The body of a webhook; plain JSON."""
@@ -305,7 +305,7 @@ def unpack(body: bytes) -> Notice:
         return Notice(
             key="",
             incident=str(document["incident"]),
-            event=Tell(document["event"]),
+            event=NoticeEvent(document["event"]),
             about=About(document.get("about", "group")),
             runbook=str(document.get("runbook", "")),
             team=str(document.get("team", "")),

@@ -237,7 +237,7 @@ class Objectives:
         return judged, missed
 
     def _began_ms(self, key: Key, found: Objective, seen: Observation, now_ms: int) -> int:
-        """By when the limit that is missed now was missed, as far as any round could tell."""
+        """By when the limit that is missed now was missed, as far as any round could see."""
         before_ms = min(self._missed_ms.get(key, now_ms), now_ms)
         self._missed_ms[key] = min(before_ms, found.since_ms(seen, now_ms))
         return self._missed_ms[key]

@@ -15,7 +15,7 @@ from typing import Final
 
 import structlog
 
-from lagwatch.core.incident import Reason, Tell
+from lagwatch.core.incident import NoticeEvent, Reason
 from lagwatch.errors import InputError
 from lagwatch.notify.channels.base import ChannelLimits
 from lagwatch.notify.database import Database
@@ -25,7 +25,7 @@ from lagwatch.notify.store import WAITING_AGAIN, drop_unused_payloads, new_id
 _ROOM: Final = 0.8
 """Share of a message's bytes that is filled: frames and escapes come on top."""
 
-_URGENT: Final = (Tell.OPEN.value, Tell.ESCALATE.value)
+_URGENT: Final = (NoticeEvent.OPEN.value, NoticeEvent.ESCALATE.value)
 
 _log = structlog.get_logger()
 
@@ -43,7 +43,7 @@ class _News:
 
     @property
     def closing(self) -> bool:
-        return bool(self.main["event"] == Tell.CLOSE.value)
+        return bool(self.main["event"] == NoticeEvent.CLOSE.value)
 
     @property
     def urgent(self) -> bool:
@@ -322,7 +322,7 @@ class Outbox:
                 replace(
                     notice,
                     key=f"{content['incident_id']}.{content['step']}.{row['channel']}",
-                    event=Tell(content["event"]),
+                    event=NoticeEvent(content["event"]),
                     reason=_reason(content, notice),
                     thread=content["thread"] or "",
                     thread_open=still_open.get(content["thread"], 0),

@@ -176,7 +176,7 @@ class OwnIncidents:
         notice = Notice(
             key="",
             incident=identity,
-            event=decision.tell,
+            event=decision.event,
             about=About(about),
             cluster=cluster,
             group=name,

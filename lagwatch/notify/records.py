@@ -310,7 +310,7 @@ def _transition(row: sqlite3.Row) -> Transition:
     return Transition(
         at_ms=row["at_ms"],
         act=row["act"],
-        tell=row["tell"],
+        event=row["tell"],
         severity=level(GroupStatus(row["severity"])),
         reason=row["reason"],
     )

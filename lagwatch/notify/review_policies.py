@@ -33,7 +33,7 @@ _NOT_BURROWS: Final = frozenset(
 """Options of a policy without effect where it decides as Burrow does."""
 _BEGINNING: Final = re.compile(r"\^[A-Za-z0-9_-]+")
 _BRANCHES: Final = re.compile(r"\|(?![^()]*\))|[\[\\].*\||\|.*[\[\\]")
-"""Of a pattern that may match what does not begin as it does: also what is hard to tell."""
+"""Of a pattern that may match what does not begin as it does: also what is hard to judge."""
 _LITERAL: Final = re.compile(r"[A-Za-z0-9_-]+")
 _WHOLE: Final = re.compile(rf"\^({_LITERAL.pattern})\$")
 """The pattern of a single name."""

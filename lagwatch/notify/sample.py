@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from lagwatch.core.causes import Cause, CauseName, Certainty
-from lagwatch.core.incident import Reason, Tell
+from lagwatch.core.incident import NoticeEvent, Reason
 from lagwatch.core.model import (
     EpochMs,
     GroupStatus,
@@ -57,7 +57,7 @@ def sample_messages(
     closed = replace(
         opened,
         key=f"{id_}.2.{channel}",
-        event=Tell.CLOSE,
+        event=NoticeEvent.CLOSE,
         heard=True,
         kinds=(),
         cause=None,
@@ -103,7 +103,7 @@ def _notice(at_ms: int, id_: str) -> Notice:
     return Notice(
         key=f"{id_}.1",
         incident=id_,
-        event=Tell.OPEN,
+        event=NoticeEvent.OPEN,
         cluster=GROUP[0],
         group=GROUP[1],
         severity="error",

@@ -11,7 +11,15 @@ import orjson
 import structlog
 
 from lagwatch.core.departure import LastSeen
-from lagwatch.core.incident import Act, Decision, Incident, Reason, State, Tell, channel_event
+from lagwatch.core.incident import (
+    Act,
+    Decision,
+    Incident,
+    NoticeEvent,
+    Reason,
+    State,
+    channel_event,
+)
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.core.trouble import kind_words, kinds_of
 from lagwatch.errors import InputError
@@ -199,7 +207,7 @@ class _Recording:
         self._incident, payload = self._upsert()
         step = self._transition()
         self.made = 0
-        if change.decision.tell is not Tell.NOTHING:
+        if change.decision.event is not NoticeEvent.NOTHING:
             self.made = self._notices(step, payload)
 
     def _upsert(self) -> tuple[int, int]:
@@ -258,7 +266,7 @@ class _Recording:
             "INSERT INTO transitions SELECT ?1, coalesce(max(number), 0) + 1, ?2, ?3, ?4, ?5, ?6"
             " FROM transitions WHERE incident = ?1 RETURNING number",
             (
-                *(self._incident, self._now_ms, decision.act.value, decision.tell.value),
+                *(self._incident, self._now_ms, decision.act.value, decision.event.value),
                 *(int(self._severity), decision.reason.value),
             ),
         ).fetchone()
@@ -275,36 +283,36 @@ class _Recording:
                 (self._incident,),
             )
         }
-        tell = self._change.decision.tell
+        event = self._change.decision.event
         thresholds = {listener.channel: listener.threshold for listener in self._change.listeners}
         # those that received it under another policy receive the end, too; a channel that is no
         # longer configured does only if older news waits for it
         others = [
             channel
             for channel, row in known.items()
-            if tell is Tell.CLOSE
+            if event is NoticeEvent.CLOSE
             and channel not in thresholds
             and (row["configured"] or row["state"] != "delivered")
         ]
         made = 0
         for channel in (*thresholds, *others):
             event = self._event(thresholds.get(channel, GroupStatus.OK), known.get(channel))
-            if event is not Tell.NOTHING:
+            if event is not NoticeEvent.NOTHING:
                 self._queue(channel, event, step, payload)
                 made += 1
         return made
 
-    def _event(self, threshold: GroupStatus, known: sqlite3.Row | None) -> Tell:
+    def _event(self, threshold: GroupStatus, known: sqlite3.Row | None) -> NoticeEvent:
         """The event for a channel, which may have missed earlier ones."""
-        tell = self._change.decision.tell
+        event = self._change.decision.event
         if not self._change.as_burrow:
-            tell = channel_event(tell, self._severity, threshold, knows=known is not None)
+            event = channel_event(event, self._severity, threshold, knows=known is not None)
         overtaken = known is not None and known["heard"] is None and known["state"] != "queued"
-        if overtaken and tell not in (Tell.NOTHING, Tell.CLOSE):
-            return Tell.OPEN  # the opening itself has not been received yet
-        return tell
+        if overtaken and event not in (NoticeEvent.NOTHING, NoticeEvent.CLOSE):
+            return NoticeEvent.OPEN  # the opening itself has not been received yet
+        return event
 
-    def _queue(self, channel: str, event: Tell, step: int, payload: int) -> None:
+    def _queue(self, channel: str, event: NoticeEvent, step: int, payload: int) -> None:
         """Newer news of an incident replaces older news that still waits."""
         notice = self._change.notice
         self._connection.execute(

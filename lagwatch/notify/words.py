@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 from lagwatch.core.departure import Departure
 from lagwatch.core.forecast import CatchUpReason
-from lagwatch.core.incident import Reason, Tell
+from lagwatch.core.incident import NoticeEvent, Reason
 from lagwatch.core.model import Rule
 from lagwatch.core.words import bounded, client, counted, duration, printable, spoken
 from lagwatch.notify.notice import About, Earlier, Notice
@@ -31,7 +31,11 @@ _NAME_OF_SEVERAL: Final = 40
 LONGEST_LINK: Final = 2000
 """Characters of a URL. Slack takes 3,000, a card of Teams 28 KB in all, and in the URL of a group
 each letter that is not ASCII takes six or more."""
-EVENTS: Final = {Tell.REMIND: "Still ", Tell.ESCALATE: "Now ", Tell.DE_ESCALATE: "Now only "}
+EVENTS: Final = {
+    NoticeEvent.REMIND: "Still ",
+    NoticeEvent.ESCALATE: "Now ",
+    NoticeEvent.DE_ESCALATE: "Now only ",
+}
 _OWN_END: Final = "Ended"
 """The end of an incident of lagwatch itself, among others."""
 _ENDED_MUTED: Final = "Ended while muted"
@@ -449,7 +453,7 @@ def _became(notice: Notice) -> str:
 
 def _before(notice: Notice) -> str:
     """What the notices before an update for the worse have named; ""."""
-    if notice.event is not Tell.ESCALATE:
+    if notice.event is not NoticeEvent.ESCALATE:
         return ""
     if notice.reason == Reason.WORSE_KIND.value and not notice.kinds_before:
         return "only a limit was missed"

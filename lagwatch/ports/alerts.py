@@ -27,7 +27,7 @@ class Transition:
     at_ms: int
     act: str
     """open, escalate, de_escalate, close, none."""
-    tell: str
+    event: str
     """The notice: open, remind, escalate, de_escalate, close, nothing."""
     severity: str
     """warning or error."""

@@ -5,7 +5,7 @@ from typing import Final
 
 from lagwatch.core.causes import Cause, CauseName, Certainty
 from lagwatch.core.departure import Departure
-from lagwatch.core.incident import Tell
+from lagwatch.core.incident import NoticeEvent
 from lagwatch.notify.alerts import page_link
 from lagwatch.notify.notice import About, Earlier, Message, Notice
 from lagwatch.notify.sample import sample_messages
@@ -54,7 +54,7 @@ def situations() -> dict[str, Message]:
             "m2",
             replace(
                 stopped,
-                event=Tell.ESCALATE,
+                event=NoticeEvent.ESCALATE,
                 reason="escalated",
                 heard=True,
                 kinds_before=("falling_behind",),
@@ -64,7 +64,7 @@ def situations() -> dict[str, Message]:
             "m10",
             replace(
                 stopped,
-                event=Tell.ESCALATE,
+                event=NoticeEvent.ESCALATE,
                 reason="worse_kind",
                 heard=True,
                 kinds=("records_lost", "stopped"),
@@ -264,7 +264,7 @@ def _ended(notice: Notice, reason: str, *, status: str, lag: int | None) -> Noti
     }
     return replace(
         notice,
-        event=Tell.CLOSE,
+        event=NoticeEvent.CLOSE,
         reason=reason,
         kinds=(),
         cause=None,

@@ -80,7 +80,7 @@ def watched_scene(kafka: EmbeddedKafka, folder: Path) -> Iterator[Scene]:
 
 
 def _deploy(url: str, group: str) -> None:
-    """Tell lagwatch that a version of the group went live."""
+    """NoticeEvent lagwatch that a version of the group went live."""
     order = urllib.request.Request(  # noqa: S310
         f"{url}/api/v1/clusters/{CLUSTER}/groups/{group}/deployments",
         data=b'{"version": "1.0"}',

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lagwatch.core.incident import Act, Decision, Incident, Reason, State, Tell
+from lagwatch.core.incident import Act, Decision, Incident, NoticeEvent, Reason, State
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.errors import NotifyError, Refusal
 from lagwatch.notify.backoff import ChannelBackoff
@@ -144,7 +144,7 @@ class World:
                 severity=severity,
                 notified=severity,
             )
-            act, tell, reason = Act.OPEN, Tell.OPEN, Reason.FIRST
+            act, event, reason = Act.OPEN, NoticeEvent.OPEN, Reason.FIRST
         else:
             identity, before = known
             after = Incident(
@@ -155,15 +155,15 @@ class World:
             )
             worse = severity > before.severity
             act = Act.ESCALATE if worse else Act.DE_ESCALATE
-            tell = Tell.ESCALATE if worse else Tell.DE_ESCALATE
+            event = NoticeEvent.ESCALATE if worse else NoticeEvent.DE_ESCALATE
             reason = Reason.ESCALATED if worse else Reason.DE_ESCALATED
         self.state[group] = (identity, after)
-        self._record(group, identity, before, after, Decision(act=act, tell=tell, reason=reason))
+        self._record(group, identity, before, after, Decision(act=act, event=event, reason=reason))
 
     def good(self, group: str) -> None:
         known = self.state.pop(group, None)
         if known is not None:
-            decision = Decision(act=Act.CLOSE, tell=Tell.CLOSE, reason=Reason.HEALED)
+            decision = Decision(act=Act.CLOSE, event=NoticeEvent.CLOSE, reason=Reason.HEALED)
             self._record(group, known[0], known[1], None, decision)
 
     def bad_again(self, group: str) -> None:
@@ -180,7 +180,7 @@ class World:
         identity, before = self.state[group]
         after = replace(before, notified=before.severity)
         self.state[group] = (identity, after)
-        decision = Decision(tell=Tell.OPEN, reason=Reason.STILL_OPEN)
+        decision = Decision(event=NoticeEvent.OPEN, reason=Reason.STILL_OPEN)
         self._record(group, identity, before, after, decision)
 
     def only_flapped(self, group: str) -> None:
@@ -210,7 +210,7 @@ class World:
         notice = Notice(
             key="",
             incident=identity,
-            event=decision.tell,
+            event=decision.event,
             cluster="here",
             group=group,
             severity="error" if incident.severity is GroupStatus.ERR else "warning",

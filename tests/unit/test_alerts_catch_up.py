@@ -225,7 +225,7 @@ def test_the_back_test_opens_when_the_recorded_lags_shrink_too_slowly() -> None:
 
     sent = list(run.replay(samples))
 
-    assert [(each.at_ms, each.tell.value) for each in sent] == [
+    assert [(each.at_ms, each.event.value) for each in sent] == [
         (60_000, "open"),
         # 7,650 messages at 5/s are half an hour and 470 s less: it will be in time
         (next(ms for ms, lag in _lags(samples) if lag / 5 <= 1800), "close"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lagwatch.core.incident import Tell
+from lagwatch.core.incident import NoticeEvent
 from lagwatch.core.model import GroupStatus
 from lagwatch.errors import NotifyError, Refusal
 from lagwatch.notify.channels.base import ChannelLimits
@@ -83,7 +83,7 @@ def test_a_stale_end_is_never_replayed_after_a_newer_error(tmp_path) -> None:
 
         (message,) = receiver.heard
         (notice,) = message.notices
-        assert (notice.event, notice.incident) == (Tell.OPEN, "i2")
+        assert (notice.event, notice.incident) == (NoticeEvent.OPEN, "i2")
         (earlier,) = notice.earlier
         assert (earlier.incident, earlier.heard) == ("i1", False)
         assert earlier.ended_ms is not None
@@ -314,7 +314,7 @@ def test_a_notice_holds_few_of_the_incidents_that_a_channel_missed(tmp_path) -> 
         here.deliver_for(2000)
 
         (notice,) = receiver.heard[-1].notices
-        assert (notice.event, notice.incident) == (Tell.OPEN, "i201")
+        assert (notice.event, notice.incident) == (NoticeEvent.OPEN, "i201")
         assert notice.earlier[0].heard
         assert [each.incident for each in notice.earlier[-2:]] == ["i199", "i200"]
         assert len(notice.earlier) + notice.earlier_left_out == 200

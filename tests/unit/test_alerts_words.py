@@ -10,11 +10,11 @@ import pytest
 
 from lagwatch.core.incident import (
     Incident,
+    NoticeEvent,
     Observation,
     Policy,
     Reason,
     State,
-    Tell,
     grade,
     step,
 )
@@ -358,7 +358,7 @@ class TestRunbook:
 
 
 def test_several_reminders_do_not_look_like_new_failures() -> None:
-    again = [replace(STOPPED, event=Tell.REMIND, group=name) for name in ("a", "b")]
+    again = [replace(STOPPED, event=NoticeEvent.REMIND, group=name) for name in ("a", "b")]
     reminders = Message(id="m", channel="c", at_ms=AT_MS, notices=tuple(again))
     mixed = replace(reminders, notices=(*again, STOPPED))
 
@@ -492,12 +492,12 @@ class TestEndedWhileMuted:
         )
     )
 
-    def lives(self, *seen: tuple[int, GroupStatus, bool]) -> list[tuple[Tell, Reason]]:
+    def lives(self, *seen: tuple[int, GroupStatus, bool]) -> list[tuple[NoticeEvent, Reason]]:
         state, said = self.OPEN, []
         for at_s, status, muted in seen:
             graded = grade(Observation(status=status), self.POLICY)
             state, decision = step(state, graded, self.POLICY, EpochMs(at_s * 1000), muted=muted)
-            said.append((decision.tell, decision.reason))
+            said.append((decision.event, decision.reason))
         return said
 
     def test_an_incident_that_heals_while_muted_ends_by_a_word_of_its_own(self) -> None:
@@ -506,8 +506,8 @@ class TestEndedWhileMuted:
         said = self.lives((100, ok, True), (200, ok, True), (300, ok, False))
 
         assert said[-2:] == [
-            (Tell.NOTHING, Reason.HELD_BY_MUTE),
-            (Tell.CLOSE, Reason.ENDED_WHILE_MUTED),
+            (NoticeEvent.NOTHING, Reason.HELD_BY_MUTE),
+            (NoticeEvent.CLOSE, Reason.ENDED_WHILE_MUTED),
         ]
 
     def test_one_that_is_bad_again_and_heals_after_the_mute_is_healed(self) -> None:
@@ -517,7 +517,7 @@ class TestEndedWhileMuted:
             (100, ok, True), (200, ok, True), (300, bad, False), (400, ok, False), (500, ok, False)
         )
 
-        assert said[-1] == (Tell.CLOSE, Reason.HEALED)
+        assert said[-1] == (NoticeEvent.CLOSE, Reason.HEALED)
 
     def test_its_notice_says_when_it_recovered(self) -> None:
         ended = replace(
@@ -654,7 +654,7 @@ class TestBesideALimit:
     )
     DEAD = replace(
         MISSED,
-        event=Tell.ESCALATE,
+        event=NoticeEvent.ESCALATE,
         reason=Reason.WORSE_KIND.value,
         kinds=("stopped",),
         verdict={**MISSED.verdict, "rule": "stopped"},

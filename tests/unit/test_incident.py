@@ -15,11 +15,11 @@ from lagwatch.core.incident import (
     Decision,
     Graded,
     Incident,
+    NoticeEvent,
     Observation,
     Policy,
     Reason,
     State,
-    Tell,
     channel_event,
     gone,
     grade,
@@ -43,7 +43,7 @@ class Story:
         self.policy = policy
         self.state = QUIET
         self.now_ms = 1_000_000
-        self.heard: list[Tell] = []
+        self.heard: list[NoticeEvent] = []
         self.acts: list[Act] = []
 
     def sees(self, status: GroupStatus | Graded, after_s: float = 1, *, muted=False) -> Decision:
@@ -56,8 +56,8 @@ class Story:
         self.state, decision = step(
             self.state, graded, self.policy, EpochMs(self.now_ms), muted=muted
         )
-        if decision.tell is not Tell.NOTHING:
-            self.heard.append(decision.tell)
+        if decision.event is not NoticeEvent.NOTHING:
+            self.heard.append(decision.event)
         if decision.act is not Act.NONE:
             self.acts.append(decision.act)
         return decision
@@ -82,8 +82,8 @@ def test_the_burrow_setting_decides_as_burrow_does(case) -> None:
 
     after, decision = step(state, grade_as_is(GroupStatus[case["status"]]), policy, now)
 
-    assert (decision.tell is not Tell.NOTHING) is case["expect_sent"]
-    assert (decision.tell is Tell.CLOSE) is case["expect_is_close"]
+    assert (decision.event is not NoticeEvent.NOTHING) is case["expect_sent"]
+    assert (decision.event is NoticeEvent.CLOSE) is case["expect_is_close"]
     assert (after.incident is not None) is case["expect_incident_after"]
 
 
@@ -111,7 +111,7 @@ class TestBurrowsDefects:
         assert reasons[2] is Reason.REOPENED_TOO_SOON
         assert reasons[3] is Reason.NEVER_SENT
         assert late.reason is Reason.STILL_OPEN
-        assert story.heard == [Tell.OPEN, Tell.CLOSE, Tell.OPEN]
+        assert story.heard == [NoticeEvent.OPEN, NoticeEvent.CLOSE, NoticeEvent.OPEN]
 
     def test_a_reopening_that_is_worse_than_before_is_sent_at_once(self) -> None:
         story = Story(Policy(name="p", threshold=WARN, reopen_ms=60_000))
@@ -119,7 +119,7 @@ class TestBurrowsDefects:
         for status in (WARN, OK, ERR):
             story.sees(status)
 
-        assert story.heard == [Tell.OPEN, Tell.CLOSE, Tell.OPEN]
+        assert story.heard == [NoticeEvent.OPEN, NoticeEvent.CLOSE, NoticeEvent.OPEN]
 
     @pytest.mark.parametrize(("began_s", "heard"), [(-1, True), (0, False), (1, False)])
     def test_a_trouble_that_began_before_the_end_of_another_is_sent_at_once(
@@ -131,7 +131,11 @@ class TestBurrowsDefects:
         since_ms = EpochMs(story.now_ms + 1000 * began_s)
         story.sees(Graded(severity=ERR, reason=Reason.FIRST, since_ms=since_ms), after_s=5)
 
-        assert story.heard == [Tell.OPEN, Tell.CLOSE, *([Tell.OPEN] if heard else [])]
+        assert story.heard == [
+            NoticeEvent.OPEN,
+            NoticeEvent.CLOSE,
+            *([NoticeEvent.OPEN] if heard else []),
+        ]
 
     def test_a_warning_says_too_little_about_when_it_began(self) -> None:
         story = Story(Policy(name="p", threshold=WARN, reopen_ms=60_000))
@@ -140,7 +144,7 @@ class TestBurrowsDefects:
         since_ms = EpochMs(story.now_ms - 1000)
         story.sees(Graded(severity=WARN, reason=Reason.FIRST, since_ms=since_ms), after_s=5)
 
-        assert story.heard == [Tell.OPEN, Tell.CLOSE]
+        assert story.heard == [NoticeEvent.OPEN, NoticeEvent.CLOSE]
 
     def test_an_escalation_is_sent_under_send_once(self) -> None:
         story = Story(Policy(name="p", threshold=WARN, send_once=True))
@@ -148,7 +152,7 @@ class TestBurrowsDefects:
         for status in (WARN, WARN, ERR, WARN, ERR, OK):
             story.sees(status)
 
-        assert story.heard == [Tell.OPEN, Tell.ESCALATE, Tell.CLOSE]
+        assert story.heard == [NoticeEvent.OPEN, NoticeEvent.ESCALATE, NoticeEvent.CLOSE]
 
 
 class TestTiming:
@@ -161,7 +165,7 @@ class TestTiming:
         opened = story.sees(WARN, after_s=10)
 
         assert (first.reason, again.reason) == (Reason.WAITING, Reason.WAITING)
-        assert opened == Decision(act=Act.OPEN, tell=Tell.OPEN, reason=Reason.FIRST)
+        assert opened == Decision(act=Act.OPEN, event=NoticeEvent.OPEN, reason=Reason.FIRST)
         assert story.state.incident is not None
         assert story.state.incident.since_ms == story.now_ms - 10_000
 
@@ -175,7 +179,7 @@ class TestTiming:
         closed = story.sees(OK, after_s=10)
 
         assert healing.reason is Reason.HEALING
-        assert closed == Decision(act=Act.CLOSE, tell=Tell.CLOSE, reason=Reason.HEALED)
+        assert closed == Decision(act=Act.CLOSE, event=NoticeEvent.CLOSE, reason=Reason.HEALED)
 
     def test_escalation_waits_as_opening_does_and_easing_as_closing_does(self) -> None:
         story = Story(Policy(name="p", threshold=WARN, open_for_ms=5_000, close_for_ms=20_000))
@@ -187,7 +191,7 @@ class TestTiming:
 
         assert acts == [Act.NONE, Act.ESCALATE, Act.NONE]
         assert eased == Decision(
-            act=Act.DE_ESCALATE, tell=Tell.DE_ESCALATE, reason=Reason.DE_ESCALATED
+            act=Act.DE_ESCALATE, event=NoticeEvent.DE_ESCALATE, reason=Reason.DE_ESCALATED
         )
 
     def test_reminders_come_once_an_interval(self) -> None:
@@ -196,7 +200,12 @@ class TestTiming:
         for _ in range(181):
             story.sees(WARN)
 
-        assert story.heard == [Tell.OPEN, Tell.REMIND, Tell.REMIND, Tell.REMIND]
+        assert story.heard == [
+            NoticeEvent.OPEN,
+            NoticeEvent.REMIND,
+            NoticeEvent.REMIND,
+            NoticeEvent.REMIND,
+        ]
 
 
 class TestClockSetBack:
@@ -259,7 +268,7 @@ class TestKinds:
         worse_one = story.sees(bad_by(STOPPED, LOST))
         rest = [story.sees(bad_by(*kinds)) for kinds in ((STOPPED,), (LOST,), (STOPPED,)) * 3]
 
-        assert worse_one == Decision(tell=Tell.ESCALATE, reason=Reason.WORSE_KIND)
+        assert worse_one == Decision(event=NoticeEvent.ESCALATE, reason=Reason.WORSE_KIND)
         assert all(decision.silent for decision in rest)
 
     def test_a_stop_that_began_before_a_loss_was_noticed_is_since_its_own_beginning(self) -> None:
@@ -272,7 +281,7 @@ class TestKinds:
 
         assert opened is not None
         assert opened.since_ms == noticed_ms
-        assert story.heard == [Tell.OPEN, Tell.ESCALATE]
+        assert story.heard == [NoticeEvent.OPEN, NoticeEvent.ESCALATE]
         assert story.state.incident is not None
         assert story.state.incident.since_ms == stopped_ms
 
@@ -282,7 +291,7 @@ class TestKinds:
         for kinds in ((STOPPED,), (STOPPED, LOST), (STOPPED,), (STOPPED, LOST)):
             story.sees(bad_by(*kinds))
 
-        assert story.heard == [Tell.OPEN, Tell.ESCALATE]
+        assert story.heard == [NoticeEvent.OPEN, NoticeEvent.ESCALATE]
 
     def test_a_kind_that_is_not_worse_is_not_sent(self) -> None:
         story = Story(Policy(name="p"))
@@ -290,7 +299,7 @@ class TestKinds:
         for kind in (STOPPED, STALLED, REWOUND, STALLED, STOPPED):
             story.sees(bad_by(kind))
 
-        assert story.heard == [Tell.OPEN]
+        assert story.heard == [NoticeEvent.OPEN]
 
     def test_a_worse_kind_must_hold_as_long_as_a_verdict_that_opens(self) -> None:
         story = Story(Policy(name="p", open_for_ms=10_000))
@@ -304,15 +313,21 @@ class TestKinds:
         story.sees(bad_by(STOPPED))
         story.sees(bad_by(STOPPED), after_s=10)
 
-        assert flapped == [Tell.OPEN]
-        assert story.heard == [Tell.OPEN, Tell.ESCALATE]
+        assert flapped == [NoticeEvent.OPEN]
+        assert story.heard == [NoticeEvent.OPEN, NoticeEvent.ESCALATE]
 
     def test_a_new_incident_names_its_kinds_anew(self) -> None:
         story = Story(Policy(name="p"))
         for seen in (bad_by(LOST), bad_by(STOPPED), OK, bad_by(LOST), bad_by(STOPPED)):
             story.sees(seen)
 
-        assert story.heard == [Tell.OPEN, Tell.ESCALATE, Tell.CLOSE, Tell.OPEN, Tell.ESCALATE]
+        assert story.heard == [
+            NoticeEvent.OPEN,
+            NoticeEvent.ESCALATE,
+            NoticeEvent.CLOSE,
+            NoticeEvent.OPEN,
+            NoticeEvent.ESCALATE,
+        ]
 
     def test_a_kind_that_began_under_a_mute_is_sent_after_it(self) -> None:
         story = Story(Policy(name="p"))
@@ -321,8 +336,8 @@ class TestKinds:
         muted = story.sees(bad_by(STOPPED), muted=True)
         after = story.sees(bad_by(STOPPED))
 
-        assert muted.tell is Tell.NOTHING
-        assert (after.tell, after.reason) == (Tell.ESCALATE, Reason.MUTE_ENDED)
+        assert muted.event is NoticeEvent.NOTHING
+        assert (after.event, after.reason) == (NoticeEvent.ESCALATE, Reason.MUTE_ENDED)
 
     def test_an_incident_of_an_older_version_learns_its_kinds_without_a_notice(self) -> None:
         story = Story(Policy(name="p"))
@@ -346,7 +361,7 @@ class TestKinds:
             story.sees(slow, after_s=1)
             story.sees(slow, after_s=89)
 
-        assert story.heard == [Tell.OPEN, Tell.DE_ESCALATE, Tell.ESCALATE]
+        assert story.heard == [NoticeEvent.OPEN, NoticeEvent.DE_ESCALATE, NoticeEvent.ESCALATE]
 
     def test_every_rule_that_is_an_error_has_a_rank(self) -> None:
         errors = {
@@ -426,7 +441,7 @@ class TestOddVerdicts:
         story.sees(WARN)
 
         assert story.sees(gone()).reason is Reason.GROUP_GONE
-        assert story.heard == [Tell.OPEN, Tell.CLOSE]
+        assert story.heard == [NoticeEvent.OPEN, NoticeEvent.CLOSE]
 
 
 class TestMutes:
@@ -437,7 +452,7 @@ class TestMutes:
         after = story.sees(WARN)
 
         assert muted == Decision(act=Act.OPEN, reason=Reason.MUTED)
-        assert after == Decision(tell=Tell.OPEN, reason=Reason.MUTE_ENDED)
+        assert after == Decision(event=NoticeEvent.OPEN, reason=Reason.MUTE_ENDED)
 
     def test_an_incident_within_a_mute_is_recorded_and_never_sent(self) -> None:
         story = Story(WARNS)
@@ -457,17 +472,17 @@ class TestMutes:
         after = story.sees(OK)
 
         assert held.reason is Reason.HELD_BY_MUTE
-        assert after.tell is Tell.CLOSE
+        assert after.event is NoticeEvent.CLOSE
 
     def test_one_sent_before_the_mute_is_sent_once_more_if_it_is_open_after_it(self) -> None:
         story = Story(WARNS)
         story.sees(WARN)
 
-        muted = [story.sees(WARN, muted=True).tell for _ in range(2)]
+        muted = [story.sees(WARN, muted=True).event for _ in range(2)]
         after = [story.sees(WARN) for _ in range(2)]
 
-        assert muted == [Tell.NOTHING] * 2
-        assert after[0] == Decision(tell=Tell.REMIND, reason=Reason.MUTE_ENDED)
+        assert muted == [NoticeEvent.NOTHING] * 2
+        assert after[0] == Decision(event=NoticeEvent.REMIND, reason=Reason.MUTE_ENDED)
         assert after[1].silent
 
     def test_it_is_sent_too_when_it_was_good_for_a_while_within_the_mute(self) -> None:
@@ -497,22 +512,24 @@ class TestMutes:
         muted = story.sees(ERR, muted=True)
         after = story.sees(ERR)
 
-        assert (muted.act, muted.tell) == (Act.ESCALATE, Tell.NOTHING)
-        assert (after.act, after.tell) == (Act.NONE, Tell.ESCALATE)
+        assert (muted.act, muted.event) == (Act.ESCALATE, NoticeEvent.NOTHING)
+        assert (after.act, after.event) == (Act.NONE, NoticeEvent.ESCALATE)
 
 
 class TestChannels:
     def test_a_channel_for_errors_hears_the_escalation_as_an_opening(self) -> None:
-        assert channel_event(Tell.OPEN, WARN, ERR, knows=False) is Tell.NOTHING
-        assert channel_event(Tell.ESCALATE, ERR, ERR, knows=False) is Tell.OPEN
+        assert channel_event(NoticeEvent.OPEN, WARN, ERR, knows=False) is NoticeEvent.NOTHING
+        assert channel_event(NoticeEvent.ESCALATE, ERR, ERR, knows=False) is NoticeEvent.OPEN
 
     def test_a_channel_that_knows_hears_of_better_times_and_the_end(self) -> None:
-        assert channel_event(Tell.DE_ESCALATE, WARN, ERR, knows=True) is Tell.DE_ESCALATE
-        assert channel_event(Tell.REMIND, WARN, ERR, knows=True) is Tell.NOTHING
-        assert channel_event(Tell.CLOSE, OK, ERR, knows=True) is Tell.CLOSE
+        assert (
+            channel_event(NoticeEvent.DE_ESCALATE, WARN, ERR, knows=True) is NoticeEvent.DE_ESCALATE
+        )
+        assert channel_event(NoticeEvent.REMIND, WARN, ERR, knows=True) is NoticeEvent.NOTHING
+        assert channel_event(NoticeEvent.CLOSE, OK, ERR, knows=True) is NoticeEvent.CLOSE
 
     def test_a_channel_that_does_not_know_hears_of_no_end(self) -> None:
-        assert channel_event(Tell.CLOSE, OK, WARN, knows=False) is Tell.NOTHING
+        assert channel_event(NoticeEvent.CLOSE, OK, WARN, knows=False) is NoticeEvent.NOTHING
 
 
 policies = st.builds(
@@ -573,12 +590,12 @@ def test_the_laws_of_incidents(policy: Policy, seen) -> None:
         state, decision = step(state, graded, policy, EpochMs(now_ms), muted=muted)
 
         incident.takes(decision.act)
-        heard.takes(decision.tell)
+        heard.takes(decision.event)
         if decision.act is Act.CLOSE:
             heard.is_open = False  # a policy without send_close leaves it at that
-        assert not (muted and decision.tell is not Tell.NOTHING)
+        assert not (muted and decision.event is not NoticeEvent.NOTHING)
         if policy.send_once:
-            assert decision.tell not in (Tell.REMIND, Tell.DE_ESCALATE)
+            assert decision.event not in (NoticeEvent.REMIND, NoticeEvent.DE_ESCALATE)
         if policy.threshold is NEVER:
             assert state.idle
         assert (state.incident is not None) == incident.is_open
@@ -601,9 +618,9 @@ def test_in_the_end_everybody_knows_how_it_is(policy: Policy, seen) -> None:
             state, decision = step(
                 state, grade(observation, policy), policy, EpochMs(now_ms), muted=muted
             )
-            if decision.tell is Tell.CLOSE or decision.act is Act.CLOSE:
+            if decision.event is NoticeEvent.CLOSE or decision.act is Act.CLOSE:
                 knows = None
-            elif decision.tell is not Tell.NOTHING and state.incident is not None:
+            elif decision.event is not NoticeEvent.NOTHING and state.incident is not None:
                 knows = state.incident.severity
 
         assert knows is (None if last is OK else ERR)
@@ -644,7 +661,7 @@ class TestEscalation:
         assert Reason.REMINDER_DUE not in reminded
         assert Reason.ACKNOWLEDGED in reminded
         assert handed_on is Reason.HANDED_ON
-        assert story.heard[-1] is Tell.CLOSE
+        assert story.heard[-1] is NoticeEvent.CLOSE
 
 
 class TestAClockThatIsSetBack:

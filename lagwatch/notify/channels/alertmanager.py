@@ -19,7 +19,7 @@ from pydantic import Field
 from lagwatch.clock import Clock
 from lagwatch.config.alerts_channels import AuthenticatedSettings, HttpUrls
 from lagwatch.config.secret import Properties
-from lagwatch.core.incident import Tell
+from lagwatch.core.incident import NoticeEvent
 from lagwatch.core.words import printable
 from lagwatch.errors import Fault, NotifyError
 from lagwatch.notify.channels.base import ChannelKind, ChannelLimits
@@ -144,7 +144,7 @@ class Alertmanager:
     def _alerts(self, notice: Notice) -> Iterator[dict[str, Any]]:
         """The alert, and the end of an alert with the other severity, if there may be one."""
         yield self._alert(notice, notice.severity)
-        if notice.event is not Tell.OPEN or notice.earlier or notice.heard:
+        if notice.event is not NoticeEvent.OPEN or notice.earlier or notice.heard:
             for other in _SEVERITIES:
                 if other != notice.severity:
                     yield self._alert(notice, other) | {"endsAt": _time(notice.at_ms)}
