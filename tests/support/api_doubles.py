@@ -42,6 +42,7 @@ class GivenCluster:
     verdicts: dict[str, GroupVerdict] = field(default_factory=dict)
     """Group → verdict with all its partitions."""
     details: dict[str, GroupDetail] = field(default_factory=dict)
+    infos: dict[str, GroupInfo] = field(default_factory=dict)
     groups_of_topic: dict[str, tuple[str, ...]] = field(default_factory=dict)
     round: int = 1
 
@@ -57,7 +58,7 @@ class GivenQueries:
         self.judged = 0
 
     def clusters(self) -> tuple[str, ...]:
-        return tuple(self.given)
+        return tuple(sorted(self.given))
 
     def topics(self, cluster: str) -> tuple[str, ...]:
         return tuple(self._cluster(cluster).topics)
@@ -100,8 +101,7 @@ class GivenQueries:
         return _known(self._cluster(cluster).details, "group", group)
 
     def info(self, cluster: str, group: str) -> GroupInfo | None:
-        _known(self._cluster(cluster).verdicts, "group", group)
-        return None
+        return self._cluster(cluster).infos.get(group)
 
     def snapshot(self, cluster: str) -> ClusterSnapshot:
         return empty_snapshot(cluster, self._cluster(cluster).round)
