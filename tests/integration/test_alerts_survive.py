@@ -30,8 +30,9 @@ _ROUNDS = 50
 
 
 def _lasting(request: Request) -> dict[str, object]:
-    """What a message says at every attempt: not how many incidents are open by then."""
-    return {**request.json, "open_groups": None}
+    """What a message says at every attempt: not what is known only then."""
+    notices = [{**notice, "newest": None} for notice in request.json["notices"]]
+    return {**request.json, "notices": notices, "open_groups": None, "subject": ""}
 
 
 @pytest.mark.timeout(560)
