@@ -600,8 +600,8 @@ class Alerts:
             verdict = {**verdict, **lost, **lost_is}
         if decided.missed:
             verdict = {**verdict, "objective": decided.missed}
-        if decided.gone_topics and decided.decision.event is NoticeEvent.CLOSE:
-            verdict = {**verdict, **_topics_json(decided, queries, snapshot.cluster)}
+        if decided.decision.event is NoticeEvent.CLOSE:
+            verdict = {**verdict, **_without_offsets(decided, queries, snapshot.cluster)}
         if decided.gone_ms is not None:
             how = (
                 {"removed": True}
@@ -996,8 +996,13 @@ def _of_limit(queries: Queries, outlooks: _Outlooks, group: str) -> Json:
     return limit_json(verdict, trend)
 
 
-def _topics_json(decided: Decided, queries: Queries, cluster: str) -> Json:
-    """Topics without offsets of the group any more: those that Kafka still has, and the others."""
+def _without_offsets(decided: Decided, queries: Queries, cluster: str) -> Json:
+    """Topics without offsets of the group any more: those that Kafka still has, and the others.
+
+    `begun_anew`: there are others by now.
+    """
+    if not decided.gone_topics:
+        return {"begun_anew": True} if decided.begun_anew else {}
     in_kafka = decided.gone_topics.intersection(queries.topics(cluster))
     return {
         "deleted_topics": sorted(decided.gone_topics - in_kafka),

@@ -133,6 +133,13 @@ def _policies(alerts: AlertsSettings) -> Iterator[Fault]:
         for name in (*policy.channels, *policy.escalate_to)
     }
     named |= {*alerts.also_to, *alerts.fallback}
+    if len(channels) == 1 and channels == [*dict.fromkeys(alerts.fallback)]:
+        yield _fault(
+            "alerts.fallback",
+            f'"{channels[0]}"',
+            "is the only channel: when it does not deliver, no other says so",
+            "Add another channel.",
+        )
     everyone = not alerts.policies or any(
         not policy.channels for policy in alerts.policies.values()
     )

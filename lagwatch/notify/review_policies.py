@@ -125,6 +125,10 @@ def mute_doubts(alerts: AlertsSettings) -> Iterator[Fault]:
 
 def file_doubts(alerts: AlertsSettings) -> Iterator[Fault]:
     """A file that cannot be made: its missing folders are, where that is possible."""
+    if alerts.file.is_dir():
+        problem, remedy = "is a folder", "Name a file in it."
+        yield _fault("alerts.file", str(alerts.file), problem, remedy)
+        return
     folder = alerts.file.absolute().parent
     found = next((path for path in (folder, *folder.parents) if path.exists()), Path("/"))
     if not found.is_dir() or not os.access(found, os.W_OK | os.X_OK):

@@ -81,8 +81,9 @@ class _Tracked:
     """The windows that were bad when they were last judged."""
     topics: Collection[str] = ()
     """Those that it has committed to, as far as that is known."""
-    bad_topics: Topics = frozenset()
-    """Those that were in trouble when it was last seen bad."""
+    troubled: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Topic and partition → window of what was in trouble when it was last seen bad; -1: not known,
+    `_WAS_GONE`: the group was gone since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +120,8 @@ class Decided:
     """It is gone because it was removed from lagwatch by request."""
     gone_topics: Topics
     """Topics that it has no committed offsets of any more: all, or those that were in trouble."""
+    begun_anew: bool
+    """What was in trouble lost its offsets, and has committed others since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,8 +274,8 @@ class Watch:
             restored=bool(kept.incident),
             last=kept.last,
             bad_before=kept.bad,
-            topics=(topics := frozenset(topic for topic, _ in kept.bad)),
-            bad_topics=topics,
+            topics=frozenset(topic for topic, _ in kept.bad),
+            troubled=dict.fromkeys(kept.bad, -1),
         )
 
     def _look(self, this: _Round, group: str, number: int | None) -> Decided | None:
@@ -333,6 +336,7 @@ class Watch:
             gone_ms=tracked.gone_ms,
             removed=tracked.removed,
             gone_topics=_gone_topics(tracked, snapshot, number),
+            begun_anew=number is not None and _has_begun_anew(tracked, snapshot, number),
         )
 
     def _set(self, group: str, tracked: _Tracked, state: State) -> None:
@@ -451,6 +455,7 @@ def _note_life(tracked: _Tracked, this: _Round, group: str, number: int | None) 
     """Note the last signs of life of a group, and when it was first missed."""
     if number is None:
         tracked.gone_ms = this.now_ms if tracked.gone_ms is None else tracked.gone_ms
+        tracked.troubled = dict.fromkeys(tracked.troubled, _WAS_GONE)
         return
     tracked.gone_ms, tracked.removed = None, False
     snapshot = this.snapshot
@@ -467,6 +472,7 @@ def _note_life(tracked: _Tracked, this: _Round, group: str, number: int | None) 
     tracked.last = LastSeen(commit_ms=commit_ms, alive_ms=max(commit_ms, alive_ms, before_ms))
 
 
+_WAS_GONE: Final = -2
 _WITHOUT_MEMBERS: Final = frozenset({"Empty", "Dead"})
 
 
@@ -625,8 +631,9 @@ def _note_judged(tracked: _Tracked, snapshot: ClusterSnapshot, number: int) -> l
         tracked.still_bad.difference_update(windows[status != PartitionStatus.UNKNOWN].tolist())
     if bad_windows:
         tracked.still_bad.update(bad_windows)
-        topics = set(columns.topic[rows][bad].tolist())
-        tracked.bad_topics = frozenset(snapshot.topic_names[topic] for topic in topics)
+        topics = map(snapshot.topic_names.__getitem__, columns.topic[rows][bad].tolist())
+        places = zip(topics, columns.partition[rows][bad].tolist(), strict=True)
+        tracked.troubled = dict(zip(places, bad_windows, strict=True))
     return bad_windows
 
 
@@ -650,7 +657,16 @@ def _gone_topics(tracked: _Tracked, snapshot: ClusterSnapshot, number: int | Non
     """
     if number is None:
         return frozenset(tracked.topics)
-    return tracked.bad_topics.difference(_topics(snapshot, number))
+    return frozenset(topic for topic, _ in tracked.troubled).difference(_topics(snapshot, number))
+
+
+def _has_begun_anew(tracked: _Tracked, snapshot: ClusterSnapshot, number: int) -> bool:
+    """True if a partition that was in trouble has another window: it lost its offset since."""
+    now = dict(_windows(snapshot, number))
+    return any(
+        window != -1 and now.get(place, window) != window
+        for place, window in tracked.troubled.items()
+    )
 
 
 def _topics(snapshot: ClusterSnapshot, number: int) -> list[str]:

@@ -526,6 +526,8 @@ _ENDS: Final[Mapping[str, str]] = {
 def _gone_topics(verdict: Mapping[str, Any]) -> str:
     """`its topic orders was deleted`: what ended an incident that did not heal; ""."""
     deleted, kept = verdict.get("deleted_topics", ()), verdict.get("topics_without_offsets", ())
+    if verdict.get("begun_anew"):
+        return "its offsets were deleted or its topic re-created, and it has committed new ones"
     if verdict.get("removed") or not (deleted or kept):
         return ""
     if verdict.get("gone"):  # the group, too

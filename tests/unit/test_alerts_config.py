@@ -553,6 +553,14 @@ class TestReview:
                 'alerts.file = "/dev/null/alerts.sqlite": /dev/null is no folder',
             ),
             (
+                '[alerts]\nfile = "/"\n[alerts.webhook.h]\nurl = "http://x"\n',
+                'alerts.file = "/": is a folder',
+            ),
+            (
+                '[alerts]\nfallback = ["h"]\n[alerts.webhook.h]\nurl = "http://x"\n',
+                'alerts.fallback = "h": is the only channel',
+            ),
+            (
                 (
                     "[alerts.webhook.h]\n"
                     'url = "http://x"\n'

@@ -1,5 +1,6 @@
 """Why a group is gone: its last signs of life say whether it was deleted, expired or forgotten."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -235,32 +236,40 @@ def test_only_what_was_not_looked_at_all_the_time_has_a_lower_bound(at_least) ->
     assert gone_after_ms(last) == (7 if at_least else None)
 
 
+def story(live: Live, happens: Callable[[int], None]) -> list[Decided]:
+    """What is decided within 25 minutes, of which `happens` is called every 5 s."""
+    queries = SnapshotQueries({"here": live.monitor}, health=tuple)
+    outlook = partial(queries.outlook, "here")
+    book = PolicyBook(AlertsSettings(policies={"all": {"close_for_s": 30}}))
+    watch = Watch("here", book, [], {}, started_ms=live.now_ms)
+    decided: list[Decided] = []
+    for second in range(0, 1500, 5):
+        for topic, partition in list(live.ends):
+            live.produce(topic, partition, 10)
+        live.wait(5)
+        happens(second)
+        found = watch.decide(live.judge(), EpochMs(live.now_ms), lambda _: False, outlook)
+        watch.apply(found)
+        decided += found
+    return decided
+
+
 class TestATopicThatIsDeleted:
     """A group that reads `orders`, where it stopped, and perhaps `mail`, where it goes on."""
 
     def decided(self, *, reads_mail: bool) -> list[Decided]:
         live = Live()
         live.topics(orders=1, mail=1)
-        queries = SnapshotQueries({"here": live.monitor}, health=tuple)
-        outlook = partial(queries.outlook, "here")
-        book = PolicyBook(AlertsSettings(policies={"all": {"close_for_s": 30}}))
-        watch = Watch("here", book, [], {}, started_ms=live.now_ms)
-        decided: list[Decided] = []
-        for second in range(0, 1500, 5):
-            for topic, partition in list(live.ends):
-                live.produce(topic, partition, 10)
-            live.wait(5)
+
+        def happens(second: int) -> None:
             if second < 300:
                 live.commit(("a", "orders", 0, live.ends["orders", 0]))
             if reads_mail:
                 live.commit(("a", "mail", 0, live.ends["mail", 0]))
             if second == 1200:
                 live.topics(mail=1)
-            found = watch.decide(live.judge(), EpochMs(live.now_ms), lambda _: False, outlook)
-            watch.apply(found)
-            decided += found
-        assert queries.topics("here") == ("mail",)
-        return decided
+
+        return story(live, happens)
 
     def test_its_trouble_ended_with_it(self) -> None:
         opened, ended = self.decided(reads_mail=True)
@@ -275,6 +284,26 @@ class TestATopicThatIsDeleted:
         assert (opened.decision.act, ended.decision.act) == (Act.OPEN, Act.CLOSE)
         assert ended.number is None
         assert ended.gone_topics == {"orders"}
+
+
+@pytest.mark.parametrize("anew", [True, False])
+def test_a_group_that_is_deleted_and_made_anew_has_not_healed(anew) -> None:
+    live = Live()
+    live.topics(orders=1)
+
+    def happens(second: int) -> None:
+        if second == 1000 and anew:
+            live.commit(("a", "orders", 0, -1))  # as Kafka's record of a deleted offset is read
+        if second < 300 or second >= 1000:
+            live.commit(("a", "orders", 0, live.ends["orders", 0]))
+        if second == 1020:
+            live.restart_collector()  # which changes nothing
+
+    opened, ended = story(live, happens)
+
+    assert (opened.decision.act, ended.decision.act) == (Act.OPEN, Act.CLOSE)
+    assert (opened.begun_anew, ended.begun_anew) == (False, anew)
+    assert ended.gone_topics == set()
 
 
 HEALED = situations()["healed_with_messages_left"].notices[0]
@@ -314,3 +343,10 @@ def test_a_group_that_is_gone_says_what_was_deleted(deleted, kept, line, sentenc
 
     assert headline(notice) == headline(deleted_group) + line.replace(": its", ", its")
     assert next(details(notice)).startswith(sentence)
+
+
+def test_a_group_that_has_begun_anew_is_not_ok_again() -> None:
+    notice = replace(HEALED, verdict={**HEALED.verdict, "begun_anew": True})
+
+    assert headline(notice).startswith("Incident ended: ")
+    assert "its offsets were deleted or its topic re-created" in headline(notice)
