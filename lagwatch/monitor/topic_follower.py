@@ -41,6 +41,7 @@ class TopicFollower:
         self.version = UNKNOWN
         """Of the last list; -1 while the list of a new collector is awaited."""
         self.listed_ms = EpochMs(UNKNOWN)
+        self._hidden: frozenset[str] = frozenset()
         self.missing_since: dict[str, int] = {}
         """Topics that the last list lacks, and since when."""
         self._gone_ids: dict[str, str] = {}
@@ -70,12 +71,15 @@ class TopicFollower:
             for name, topic_id in zip(report.names, report.ids, strict=True)
             if topic_id
         }
-        still_missing = {
-            name: since
-            for name, since in self.missing_since.items()
-            if name not in found.columns.index
+        # a topic that may not be described any more is not deleted: its rows stay, unknown
+        gone = {*found.gone, *self._hidden} - report.hidden
+        since_ms = dict.fromkeys(gone, int(now_ms)) | self.missing_since
+        self._hidden = report.hidden
+        self.missing_since = {
+            name: at_ms
+            for name, at_ms in since_ms.items()
+            if name not in found.columns.index and name not in report.hidden
         }
-        self.missing_since = still_missing | dict.fromkeys(found.gone, int(now_ms))
         self._live.groups.topics_changed(report.names)
         self.listed_ms = now_ms
 

@@ -669,7 +669,8 @@ class Alerts:
         return None if watch is None else watch.open_groups()
 
     def _as_now(self, notice: Notice) -> Notice:
-        return notice.sent_at(self._clock.now_ms(), self._figures_now)
+        now_ms = self._clock.now_ms()
+        return replace(notice, sent_ms=now_ms, newest=self._figures_now(notice))
 
     def _check_channel(self, name: str) -> None:
         if name and name not in self._outlets:

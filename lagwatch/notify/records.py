@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from lagwatch.core.model import GroupStatus
 from lagwatch.errors import AmbiguousError, InputError, NotFoundError
 from lagwatch.notify.database import Database
-from lagwatch.notify.notice import About, Notice, level, unpack
+from lagwatch.notify.notice import Notice, level, unpack
 from lagwatch.notify.store import SUMMARY, WAITING_AGAIN
 from lagwatch.notify.words import behind, headline
 from lagwatch.ports.alerts import (
@@ -290,12 +290,10 @@ def _queue_again(connection: sqlite3.Connection, found: str, value: str, to: str
 
 
 def _behind_now(notice: Notice | None) -> str:
-    """How far behind the group is by the newest figures, or by those of a fresh notice; ""."""
-    if notice is None or notice.about is not About.GROUP or notice.closing:
+    """How far behind the group is by the newest figures; "" where they are not known."""
+    if notice is None or notice.newest is None or notice.closing:
         return ""
-    if notice.late and notice.newest is None:
-        return ""
-    return ", ".join(behind({**notice.verdict, **(notice.newest or {})}))
+    return ", ".join(behind({**notice.verdict, **notice.newest}))
 
 
 def _newest(row: sqlite3.Row) -> Notice | None:

@@ -97,6 +97,10 @@ class TopicPoller:
         self._ids_asked_s: float | None = None
         self._ids_ms = UNKNOWN
         """When all ids were asked for last."""
+        self._hidden: frozenset[str] = frozenset()
+        """Topics that may exist: Kafka refuses to say."""
+        self._listed_ms = UNKNOWN
+        """When the topics were listed last, and hidden ones were looked for."""
         self._gone: dict[str, _Gone] = {}
         self._anew: dict[str, _Anew] = {}
         self._doubt = False
@@ -142,6 +146,16 @@ class TopicPoller:
                 leader=every.leader[first : first + count],
             )
         return self._one[name]
+
+    def may_hide(self, name: str, asked_ms: int) -> bool:
+        """True if a topic may exist although an answer asked for at this instant leaves it out.
+
+        That is known once the topics have been listed after it.
+        """
+        if self._listed_ms <= asked_ms:
+            self._wake.call()
+            return True
+        return name in self._hidden
 
     def mention(self, names: Iterable[str]) -> None:
         """Note topics that commits name; unknown ones are looked for at once."""
@@ -190,6 +204,7 @@ class TopicPoller:
 
     async def poll_once(self) -> Sequence[str]:
         """List; ask for ids where they can be new; report changes."""
+        started_ms = self._clock.now_ms()
         everything = await self._source.list_topics()
         self._everything = everything
         self._one.clear()
@@ -199,6 +214,7 @@ class TopicPoller:
         self._counts = dict(zip(everything.names, everything.partitions.tolist(), strict=True))
         listing = self._ours(everything)
         await self._ask_ids(listing)
+        self._listed_ms = started_ms
         topics = self._report(listing)
         if self._reported is None or _changed(self._reported, topics):
             self._reported = topics
@@ -228,8 +244,10 @@ class TopicPoller:
         self._ids = {name: each for name, each in before.items() if name in names}
         asked = listing.names if self._all_ids_due() else sorted(names - self._ids.keys())
         absent = [name for name in self._mentioned if name not in names]
+        vanished = [name for name in before if name not in names and name not in self._mentioned]
         asked_ms = self._clock.now_ms()
-        answer = await self._source.topic_ids([*asked, *absent])
+        answer = await self._source.topic_ids([*asked, *absent, *vanished])
+        self._hidden = frozenset(answer.refused)
         self._ids.update(dict.fromkeys(asked, "") | dict(answer.ids))
         self._ids = {name: each for name, each in self._ids.items() if name in names}
         self._note_anew(asked, before)
@@ -304,12 +322,14 @@ class TopicPoller:
                 for name, anew in self._anew.items()
                 if name in self._ids
             },
+            hidden=self._hidden,
         )
 
 
 def _changed(before: Topics, after: Topics) -> bool:
     return not (
         before.names == after.names
+        and before.hidden == after.hidden
         and before.first_commit_ms == after.first_commit_ms
         and before.ids == after.ids
         and np.array_equal(before.partitions, after.partitions)

@@ -176,6 +176,8 @@ class Topics:
     """
     replaced_after_ms: Mapping[str, EpochMs] = field(default_factory=dict)
     """Re-created topic → last instant at which the deleted one was seen under its name."""
+    hidden: frozenset[str] = frozenset()
+    """Topics that are not listed and may exist: the right to describe them is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

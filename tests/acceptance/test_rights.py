@@ -145,6 +145,39 @@ def test_the_rights_of_the_manual_are_enough_to_read_every_commit(
     assert not [each for each in health["unseen"] if not _optional(each)]
 
 
+@pytest.mark.parametrize("commits", ["offsets-topic", "admin"])
+def test_a_topic_whose_right_is_taken_away_is_unknown_and_not_deleted(
+    secure_kafka: EmbeddedKafka, rights: Rights, commits: str
+) -> None:
+    _grant(rights, DOCUMENTED)
+    topic, group = create_topic(secure_kafka, "orders"), unique("billing")
+    deleted, of_deleted = create_topic(secure_kafka, "deleted"), unique("mailer")
+    produce(secure_kafka, topic, 40)
+    commit(secure_kafka, group, topic, 10)
+    commit(secure_kafka, of_deleted, deleted, 0)
+
+    def lag() -> object:
+        return served.known(group)["partitions"][0]["current_lag"]
+
+    cluster = _cluster(secure_kafka, "alice", "alice-secret") | {"commits": commits}
+    if commits == "offsets-topic":
+        del cluster["committed_interval_s"]
+    with serving(secure_kafka.bootstrap_servers, cluster=cluster) as served:
+        served.wait_ready()
+        eventually(lambda: served.status(group) is not None and lag() == 30, "the group")
+        eventually(lambda: served.status(of_deleted) is not None, "the other group")
+        rights.deny(AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
+        eventually(lambda: any(topic in each for each in served.health()["unseen"]), "it is said")
+        admin = AdminClient(secure_kafka.admin_config())
+        admin.delete_topics([deleted])[deleted].result(30)
+        eventually(lambda: served.status(of_deleted) is None, "a deleted topic is forgotten")
+        unknown = lag()
+        rights.give_back(ResourceType.TOPIC, topic)
+        eventually(lambda: lag() == 30, "the lag is known again")
+
+    assert unknown is None
+
+
 def _optional(unseen: str) -> bool:
     return any(words in unseen for words in ("DESCRIBE_CONFIGS", "__share_group_state"))
 

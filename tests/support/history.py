@@ -223,8 +223,8 @@ class Live:
         names = dict.fromkeys(topic for topic, _ in self.ends)
         self.topics(**{name: sum(topic == name for topic, _ in self.ends) for name in names})
 
-    def topics(self, **partitions: int) -> None:
-        """All topics there are, with their partitions."""
+    def topics(self, *hidden: str, **partitions: int) -> None:
+        """All topics there are, with their partitions; `hidden` may not be described any more."""
         self._version += 1
         self.ends = {
             (topic, partition): self.ends.get((topic, partition), 100)
@@ -238,6 +238,7 @@ class Live:
                 ids=tuple(f"id-{topic}" for topic in sorted(partitions)),
                 partitions=np.array([partitions[topic] for topic in sorted(partitions)], np.int32),
                 leader=np.ones(len(self.ends), np.int32),
+                hidden=frozenset(hidden),
             )
         )
 

@@ -13,6 +13,14 @@ from confluent_kafka.admin import (
 from lagwatch.kafka.embedded import EmbeddedKafka
 
 
+def _binding(
+    operation: AclOperation, kind: ResourceType, name: str, permission: AclPermissionType
+) -> AclBinding:
+    return AclBinding(
+        kind, name, ResourcePatternType.LITERAL, "User:alice", "*", operation, permission
+    )
+
+
 class Rights:
     """Grants ACLs to alice."""
 
@@ -20,16 +28,25 @@ class Rights:
         self._admin = AdminClient(kafka.admin_config())
 
     def grant(self, operation: AclOperation, kind: ResourceType, name: str) -> None:
-        binding = AclBinding(
+        binding = _binding(operation, kind, name, AclPermissionType.ALLOW)
+        self._admin.create_acls([binding])[binding].result(30)
+
+    def deny(self, operation: AclOperation, kind: ResourceType, name: str) -> None:
+        """Take a right away that a wider ACL grants, until it is given back."""
+        binding = _binding(operation, kind, name, AclPermissionType.DENY)
+        self._admin.create_acls([binding])[binding].result(30)
+
+    def give_back(self, kind: ResourceType, name: str) -> None:
+        denials = AclBindingFilter(
             kind,
             name,
             ResourcePatternType.LITERAL,
             "User:alice",
-            "*",
-            operation,
-            AclPermissionType.ALLOW,
+            None,  # type: ignore[arg-type]  # its stub lacks that None matches any
+            AclOperation.ANY,
+            AclPermissionType.DENY,
         )
-        self._admin.create_acls([binding])[binding].result(30)
+        self._admin.delete_acls([denials])[denials].result(30)
 
     def revoke_all(self) -> None:
         mine = AclBindingFilter(

@@ -24,7 +24,7 @@ from lagwatch.notify.watch import Decided, Watch
 from lagwatch.notify.words import details, headline, instant
 from lagwatch.query import SnapshotQueries
 from tests.support.alert_situations import situations
-from tests.support.history import Live
+from tests.support.history import NOON_MS, Live
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_800_000_000_000
@@ -283,6 +283,26 @@ class TestATopicThatIsDeleted:
 
         assert (opened.decision.act, ended.decision.act) == (Act.OPEN, Act.CLOSE)
         assert ended.number is None
+        assert ended.gone_topics == {"orders"}
+
+    def test_trouble_with_a_topic_that_is_only_hidden_goes_on(self) -> None:
+        live = Live()
+        live.topics(orders=1, mail=1)
+
+        def happens(second: int) -> None:
+            if second < 300:
+                live.commit(("a", "orders", 0, live.ends["orders", 0]))
+            live.commit(("a", "mail", 0, live.ends["mail", 0]))
+            if second == 900:
+                live.topics("orders", mail=1)
+            if second == 1300:
+                live.topics(mail=1)  # the right is back, and the topic is gone
+
+        opened, ended = story(live, happens)
+
+        assert (opened.decision.act, ended.decision.act) == (Act.OPEN, Act.CLOSE)
+        assert ended.before.good_since_ms is not None
+        assert ended.before.good_since_ms >= NOON_MS + 1_300_000
         assert ended.gone_topics == {"orders"}
 
 

@@ -364,6 +364,29 @@ def test_a_topic_that_commits_name_and_that_is_hidden_is_reported_with_its_acl()
     assert "Allow DESCRIBE on TOPIC secret" in facts.unseen[0]
 
 
+def test_a_topic_whose_right_is_taken_away_is_hidden_not_deleted() -> None:
+    source = InMemoryTopics({"a": ("1", [1]), "b": ("2", [1])})
+    desk = Desk(source)
+    desk.poll()
+    b = source.topics.pop("b")
+    asyncio.run(_awaited(lambda: desk.clock.sleep(10)))  # facts are sent once a second
+
+    source.hidden = {"b"}
+    (taken_away,) = desk.poll()
+    unseen = desk.outbox.of(CollectorFacts)[-1].unseen
+    unchanged = desk.poll()
+    source.hidden = set()
+    (deleted,) = desk.poll()
+    source.topics["b"] = b
+    (back,) = desk.poll()
+
+    assert (taken_away.names, taken_away.hidden) == (("a",), frozenset("b"))
+    assert any("Allow DESCRIBE on TOPIC b" in sentence for sentence in unseen)
+    assert unchanged == []
+    assert (deleted.names, deleted.hidden) == (("a",), frozenset())
+    assert (back.names, back.hidden) == (("a", "b"), frozenset())
+
+
 def test_the_first_commit_of_the_present_id_is_reported() -> None:
     desk = Desk(InMemoryTopics({"a": ("new", [1]), "b": ("id-b", [1])}))
     for topic_id, at_ms in (("old", 1_000), ("new", 3_000), ("new", 2_000)):
@@ -713,6 +736,29 @@ def test_an_offset_of_a_topic_made_anew_is_reported_though_its_number_is_the_sam
     assert asked_before == [], "this answer may still be of the deleted topic"
     assert polled(desk, poller) == [(0, 5)]
     assert polled(desk, poller) == []
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+def test_offsets_are_deleted_only_once_it_is_known_that_their_topic_is_not_hidden(hidden) -> None:
+    topics = InMemoryTopics({"t": ("id-1", [1]), "u": ("id-2", [1])})
+    source = InMemoryGroups({"g": {("t", 0): 5, ("u", 0): 6, ("u", 1): 7}})
+    desk = Desk(topics)
+    desk.poll()
+    poller = committed_poller(desk, source)
+    polled(desk, poller)
+
+    del source.offsets["g"]["t", 0]
+    del source.offsets["g"]["u", 1]
+    source.at_ms = desk.clock.now_ms()
+    at_first = polled(desk, poller)
+    if hidden:
+        topics.topics.pop("t")
+        topics.hidden = {"t"}
+    asyncio.run(_awaited(lambda: desk.clock.sleep(1)))
+    desk.poll()
+
+    assert at_first == [(2, -1)], "Kafka hides whole topics"
+    assert polled(desk, poller) == ([] if hidden else [(0, -1)])
 
 
 def test_a_topic_that_went_away_is_looked_for_while_it_has_committed_offsets() -> None:
