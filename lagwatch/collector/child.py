@@ -125,6 +125,7 @@ class Collector:
         self._shares = ShareStatePoller(
             lambda: KafkaOffsetsTopic(clients, SHARE_STATE_TOPIC, with_times=True),
             self._around,
+            cluster=assignment.cluster,
             keys=self._keys,
             commits=lambda: self._reading,
         )
@@ -173,8 +174,10 @@ class Collector:
             tasks.create_task(
                 self._loop(self._groups, settings.group_interval_s, self._groups_wake).run()
             )
-            for helper in (*self._helpers, self._shares):
+            for helper in self._helpers:
                 tasks.create_task(self._quiet_loop(helper).run())
+            # not quiet: the serving process watches whether it still makes rounds
+            tasks.create_task(self._loop(self._shares, _LOOK_EVERY_S).run())
             retention = RetentionPoller(KafkaOffsetsRetention(self._clients), facts=self._facts)
             tasks.create_task(self._quiet_loop(retention, RETENTION_EVERY_S).run())
             tasks.create_task(self._commits())

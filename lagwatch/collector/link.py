@@ -8,6 +8,7 @@ import asyncio
 import os
 import pickle
 import socket
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -132,7 +133,8 @@ _CAPACITY: Final = 8
 """Reports waiting here; when it is full the pipe fills up, and then the collector waits."""
 
 
-_COMMITS: Final = (SourceKind.OFFSETS_TOPIC, SourceKind.COMMITTED)
+READERS: Final = (SourceKind.OFFSETS_TOPIC, SourceKind.SHARE_STATE)
+"""What is read with a consumer, which may hang in the client library."""
 
 
 class Inbox:
@@ -148,10 +150,10 @@ class Inbox:
         """Id of the offsets topic that the positions are of; "" unknown."""
         self.received = 0
         """Reports received so far, those included that wait for room."""
-        self.rounds_read = 0
-        """Rounds of the reader of the offsets topic so far, well or not; it makes one a second."""
-        self.reads_topic = False
-        """Does the collector read the offsets topic? Else it polls, or has not begun."""
+        self.rounds: Counter[SourceKind] = Counter()
+        """Rounds of each of `READERS` so far, well or not; each makes one a second."""
+        self.reads: set[SourceKind] = set()
+        """Those that the collector has; where it polls committed offsets, not that of commits."""
         self._has_room = True
 
     def positions(self) -> Mapping[int, int]:
@@ -207,9 +209,13 @@ class Inbox:
 
     def _count(self, report: Report) -> None:
         self.received += 1
-        if isinstance(report, SourceHealth) and report.source in _COMMITS:
-            self.reads_topic = report.source is SourceKind.OFFSETS_TOPIC
-            self.rounds_read += 1
+        if not isinstance(report, SourceHealth):
+            return
+        if report.source in READERS:
+            self.reads.add(report.source)
+            self.rounds[report.source] += 1
+        elif report.source is SourceKind.COMMITTED:
+            self.reads.discard(SourceKind.OFFSETS_TOPIC)
 
     def _add(self, report: Report) -> None:
         if isinstance(report, Commits):

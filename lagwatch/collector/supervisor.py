@@ -21,6 +21,7 @@ import structlog
 from lagwatch.backoff import Backoff
 from lagwatch.clock import Clock
 from lagwatch.collector.link import (
+    READERS,
     REFUSED_CONFIGURATION,
     Assignment,
     Inbox,
@@ -185,23 +186,26 @@ class CollectorSupervisor:
             watch.cancel()
 
     async def _kill_when_silent(self, process: Process) -> None:
-        """Kill a collector that hangs, or whose reader does: its cluster would be unwatched.
+        """Kill a collector that hangs, or a reader of which does: its cluster would be unwatched.
 
         Looks are counted, not seconds: after a pause of this process, what the collector sent
         meanwhile is still to be received.
         """
-        any_report, reader = Silence(), Silence()
-        while max(any_report.looks, reader.looks) < _LOOKS:
+        parts = {"all": Silence(), **{f"reader of {kind}": Silence() for kind in READERS}}
+        every, *readers = parts.values()
+        while max(part.looks for part in parts.values()) < _LOOKS:
             await self._clock.sleep(self._silent_s / _LOOKS)
             inbox = self._inbox
-            any_report.look(inbox.received, counts=inbox.listens)
-            # the other parts of a collector may go on when its reader hangs in the client library
-            reader.look(inbox.rounds_read, counts=inbox.listens and inbox.reads_topic)
+            every.look(inbox.received, counts=inbox.listens)
+            # the other parts of a collector may go on when a reader hangs in the client library
+            for kind, reader in zip(READERS, readers, strict=True):
+                counts = inbox.listens and kind in inbox.reads
+                reader.look(inbox.rounds[kind], counts=counts)
         _log.warning(
             "collector_silent",
             cluster=self._cluster,
             silent_s=self._silent_s,
-            part="all" if any_report.looks >= _LOOKS else "reader of the offsets topic",
+            part=next(name for name, part in parts.items() if part.looks >= _LOOKS),
         )
         process.kill()
 

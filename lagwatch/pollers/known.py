@@ -2,16 +2,19 @@
 
 from array import array
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 import numpy as np
+import structlog
 from numpy.typing import NDArray
 
 from lagwatch.clock import Clock
 from lagwatch.core.model import UNKNOWN
 from lagwatch.core.wire import CommitKeys, Decoded, topic_id_text
+from lagwatch.errors import SourceError
 from lagwatch.pollers.loop import EndsRound, Int64, PartitionEnds
+from lagwatch.ports.kafka import OffsetsTopicSource
 from lagwatch.ports.reports import Commits, CommitsKnown
 
 _ROUNDS: Final = 64
@@ -22,6 +25,61 @@ STUCK_AFTER_S: Final = 30.0
 """A partition is stuck if nothing of it was read for so long although there was more."""
 _ROUND_COUNTS_S: Final = 10.0
 """One round adds at most so much to that time: a broker that was away needs time to answer."""
+
+_log = structlog.get_logger(__name__)
+
+
+class StuckPartitions:
+    """Finds partitions of which a reader reads nothing although there is more."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._unread: dict[int, tuple[int, float]] = {}
+        """Partitions with more to read: the position, and how long it has been the same (s)."""
+        self._looked_s = clock.monotonic_s()
+
+    def look(self, positions: Mapping[int, int], ends: Mapping[int, int]) -> None:
+        """Compare the reader's positions with the ends up to which it can read."""
+        now_s = self._clock.monotonic_s()
+        passed_s = min(now_s - self._looked_s, _ROUND_COUNTS_S)
+        self._looked_s = now_s
+        before, self._unread = self._unread, {}
+        for number, end in ends.items():
+            position = positions.get(number, end)
+            if position < end:
+                at, stuck_s = before.get(number, (UNKNOWN, 0.0))
+                self._unread[number] = (position, stuck_s + passed_s if at == position else 0.0)
+
+    def take(self) -> tuple[int, ...]:
+        """Partitions that are stuck; each is returned once."""
+        found = tuple(
+            each for each, (_, stuck_s) in self._unread.items() if stuck_s >= STUCK_AFTER_S
+        )
+        for each in found:
+            del self._unread[each]
+        return found
+
+
+async def renew(
+    source: OffsetsTopicSource, stuck: Collection[int], *, cluster: str, topic: str
+) -> None:
+    """Read with a new client what the present one no longer reads.
+
+    After a broker that hung was back, the client library was seen to ask for nothing any more.
+
+    Raises:
+        SourceError: always, to say so, unless nothing is stuck.
+    """
+    if not stuck:
+        return
+    _log.warning("reader_stuck", topic=topic, partitions=stuck)
+    await source.renew()
+    raise SourceError(
+        cluster=cluster,
+        kind="timeout",
+        message=f"nothing was read of {len(stuck)} partitions of {topic} for "
+        f"{STUCK_AFTER_S:.0f} s although there is more; reading goes on with a new client",
+    )
 
 
 class ReaderProgress:
@@ -38,9 +96,7 @@ class ReaderProgress:
         self._rounds: deque[PartitionEnds] = deque(maxlen=_ROUNDS)
         self._due_s: float | None = None
         self._polled: frozenset[int] = frozenset()
-        self._unread: dict[int, tuple[int, float]] = {}
-        """Partitions with more to read: the position, and how long it has been the same (s)."""
-        self._looked_s = clock.monotonic_s()
+        self._stuck = StuckPartitions(clock)
 
     def note(self, seen: EndsRound) -> None:
         """Take a round of log ends in."""
@@ -76,28 +132,12 @@ class ReaderProgress:
         if not reached and self._clock.monotonic_s() < self._due_s:
             return None
         self._due_s = None
-        self._find_stuck(positions)
+        self._stuck.look(positions, dict(enumerate(self._rounds[-1].last_stable.tolist())))
         return self._report()
 
     def stuck(self) -> tuple[int, ...]:
         """Partitions that are stuck; each is returned once."""
-        found = tuple(
-            each for each, (_, stuck_s) in self._unread.items() if stuck_s >= STUCK_AFTER_S
-        )
-        for each in found:
-            del self._unread[each]
-        return found
-
-    def _find_stuck(self, positions: Mapping[int, int]) -> None:
-        now_s, newest = self._clock.monotonic_s(), self._rounds[-1]
-        passed_s = min(now_s - self._looked_s, _ROUND_COUNTS_S)
-        self._looked_s = now_s
-        before, self._unread = self._unread, {}
-        for number, last_stable in enumerate(newest.last_stable.tolist()):
-            position = positions.get(number, last_stable)
-            if position < last_stable:
-                at, stuck_s = before.get(number, (UNKNOWN, 0.0))
-                self._unread[number] = (position, stuck_s + passed_s if at == position else 0.0)
+        return self._stuck.take()
 
     def _advance(self, positions: Mapping[int, int]) -> bool:
         """Return True if the reader has come to all log ends that it can reach now."""

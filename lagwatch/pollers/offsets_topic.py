@@ -8,7 +8,7 @@ import structlog
 
 from lagwatch.core.wire import CommitKeys, Decoded, GroupProtocol, GroupRecord, decode
 from lagwatch.errors import SourceError
-from lagwatch.pollers.known import STUCK_AFTER_S, NamedIds, ReaderProgress
+from lagwatch.pollers.known import NamedIds, ReaderProgress, renew
 from lagwatch.pollers.surroundings import Surroundings
 from lagwatch.ports.kafka import ConsumedRecords, OffsetsTopicSource, Span
 from lagwatch.ports.reports import Backlog, Commits, GroupsGone, SourceKind
@@ -115,7 +115,8 @@ class OffsetsTopicPoller:
         else:
             await self._around.clock.sleep(_LOOK_FOR_TOPIC_S)
         await self._report_known()
-        await self._renew_if_stuck()
+        stuck = self._known.stuck()
+        await renew(self._source, stuck, cluster=self._cluster, topic=self._topic)
         await self._report_gone()
         await self._report_backlog()
         await self._around.facts.send()
@@ -247,23 +248,6 @@ class OffsetsTopicPoller:
         known = self._known.read(self._positions)
         if known is not None:
             await self._around.send(known)
-
-    async def _renew_if_stuck(self) -> None:
-        """Read with a new client what the present one no longer reads.
-
-        After a broker that hung was back, the client library was seen to ask for nothing any more.
-        """
-        stuck = self._known.stuck()
-        if not stuck:
-            return
-        _log.warning("offsets_topic_not_read", topic=self._topic, partitions=stuck)
-        await self._source.renew()
-        raise SourceError(
-            cluster=self._cluster,
-            kind="timeout",
-            message=f"nothing was read of {len(stuck)} partitions of {self._topic} for "
-            f"{STUCK_AFTER_S:.0f} s although there is more; reading goes on with a new client",
-        )
 
     async def _report_gone(self) -> None:
         gone = self._tombstones.due(now_s=self._around.clock.monotonic_s())

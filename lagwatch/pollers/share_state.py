@@ -24,6 +24,7 @@ from lagwatch.core.share import ShareState
 from lagwatch.core.wire import CommitKeys, ShareStateRecord, decode_share_state
 from lagwatch.errors import SourceError
 from lagwatch.pollers.groups import GroupPoller
+from lagwatch.pollers.known import StuckPartitions, renew
 from lagwatch.pollers.surroundings import Surroundings
 from lagwatch.ports.kafka import (
     CommittedOffsets,
@@ -38,6 +39,8 @@ SHARE_STATE_TOPIC: Final = "__share_group_state"
 _BATCHES: Final = 50
 """Batches read in one round; the next round goes on."""
 _MOST_UNNAMED: Final = 10_000
+_COMPARE_EVERY_S: Final = 10.0
+"""Positions are compared with the ends of the partitions: two requests, while nothing is read."""
 
 Key = tuple[str, str, int]
 """Group, topic id, partition."""
@@ -70,6 +73,7 @@ class ShareStatePoller:
         open_source: Callable[[], OffsetsTopicSource],
         around: Surroundings,
         *,
+        cluster: str,
         keys: CommitKeys,
         commits: Callable[[], bool],
     ) -> None:
@@ -79,10 +83,13 @@ class ShareStatePoller:
         """
         self._around = around
         self._open = open_source
+        self._cluster = cluster
         self._keys = keys
         self._commits = commits
         self._reader: OffsetsTopicSource | None = None
         self._positions: dict[int, int] = {}
+        self._stuck = StuckPartitions(around.clock)
+        self._compared_s = around.clock.monotonic_s()
         self._states: dict[Key, ShareState] = {}
         self._unnamed: dict[Key, _Row] = {}
         """Last changes in topics whose names are not known yet."""
@@ -141,7 +148,17 @@ class ShareStatePoller:
                 break
             await self._take(records)
         await self._report(self._named(list(self._unnamed.values())))
+        await self._renew_if_stuck(self._reader)
         self._say("")
+
+    async def _renew_if_stuck(self, reader: OffsetsTopicSource) -> None:
+        now_s = self._around.clock.monotonic_s()
+        if now_s - self._compared_s < _COMPARE_EVERY_S:
+            return
+        self._compared_s = now_s
+        spans = await reader.spans()
+        self._stuck.look(self._positions, {each: span.end for each, span in spans.items()})
+        await renew(reader, self._stuck.take(), cluster=self._cluster, topic=SHARE_STATE_TOPIC)
 
     async def _assign(self, reader: OffsetsTopicSource, count: int) -> None:
         if len(self._positions) >= count:

@@ -152,22 +152,29 @@ def _stands_still(sent: list[int]) -> bool:
     return before > 0 and not threading.Event().wait(0.3) and len(sent) == before
 
 
-def test_rounds_of_the_reader_are_counted_as_long_as_it_reads_the_offsets_topic() -> None:
+def test_rounds_of_each_reader_are_counted_as_long_as_it_reads() -> None:
     serving, collector = pair()
-    inbox, counts = Inbox(), list[tuple[int, bool]]()
+    inbox, counts = Inbox(), list[tuple[int, int, set[SourceKind]]]()
+    topic, shares = SourceKind.OFFSETS_TOPIC, SourceKind.SHARE_STATE
 
     async def received() -> None:
         filling = asyncio.create_task(inbox.fill(serving))
-        for source in (SourceKind.LOG_ENDS, SourceKind.OFFSETS_TOPIC, SourceKind.COMMITTED):
+        for source in (SourceKind.LOG_ENDS, topic, shares, shares, SourceKind.COMMITTED):
             collector.send(SourceHealth(source=source, ok=True, at_ms=EpochMs(1)))
             await inbox.get()
-            counts.append((inbox.rounds_read, inbox.reads_topic))
+            counts.append((inbox.rounds[topic], inbox.rounds[shares], set(inbox.reads)))
         filling.cancel()
         await asyncio.gather(filling, return_exceptions=True)
 
     asyncio.run(received())
 
-    assert counts == [(0, False), (1, True), (2, False)]
+    assert counts == [
+        (0, 0, set()),
+        (1, 0, {topic}),
+        (1, 1, {topic, shares}),
+        (1, 2, {topic, shares}),
+        (1, 2, {shares}),
+    ]
 
 
 def test_looks_that_find_the_same_number_count_in_a_row() -> None:

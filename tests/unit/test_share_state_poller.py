@@ -36,6 +36,8 @@ class InMemoryStateTopic:
     refuses: bool = False
     topic_id: str = "state"
     read_to: int = 0
+    stuck: bool = False
+    """Nothing is read, until there is a new client."""
 
     async def spans(self) -> Mapping[int, Span]:
         return {0: Span(start=0, end=len(self.records))}
@@ -44,16 +46,17 @@ class InMemoryStateTopic:
         self.read_to = positions[0]
 
     async def renew(self) -> None:
-        """Its positions stay."""
+        self.stuck = False
 
     async def read(self) -> ConsumedRecords:
         if self.refuses:
             raise SourceError(
                 cluster="c", kind="authorization", message="grant: Allow READ on TOPIC it"
             )
-        batch = self.records[self.read_to :]
-        orders = np.arange(self.read_to, len(self.records))
-        self.read_to = len(self.records)
+        end = self.read_to if self.stuck else len(self.records)
+        batch = self.records[self.read_to : end]
+        orders = np.arange(self.read_to, end)
+        self.read_to = end
         return ConsumedRecords(
             keys=[key for _, key, _ in batch],
             values=[value for *_, value in batch],
@@ -137,6 +140,7 @@ class Scene:
         self.poller = ShareStatePoller(
             lambda: self.topic,
             self.desk.surroundings(self.groups),
+            cluster="c",
             keys=CommitKeys(self.desk.filters.commit),
             commits=lambda: commits,
         )
@@ -170,6 +174,29 @@ class Scene:
         asyncio.run(self.desk.facts.send(now=True))
         facts = self.desk.outbox.of(CollectorFacts)
         return " ".join(facts[-1].unseen) if facts else ""
+
+
+def test_a_reader_that_is_stuck_while_there_is_more_is_replaced_and_that_is_said() -> None:
+    scene = Scene()
+    scene.topic.write(1_000, 0, 8)
+    scene.poll()
+    scene.topic.write(2_000, 4, 6)
+    scene.topic.stuck = True
+    said, after_s = "", 0
+
+    for second in range(60):
+        scene.run(lambda: scene.desk.clock.sleep(1))
+        try:
+            scene.poll()
+        except SourceError as error:
+            said, after_s = str(error), second
+    unseen = scene.unseen()
+
+    assert "nothing was read of 1 partitions of __share_group_state for 30 s" in said
+    assert "reading goes on with a new client" in said
+    assert 30 <= after_s <= 50
+    assert [row[1] for row in scene.rows()] == [1_000, 2_000], "what was missed is read"
+    assert not unseen
 
 
 def test_what_is_done_is_sent_as_commits_with_the_times_of_their_records() -> None:
