@@ -325,9 +325,17 @@ class Pace:
             ordinary = ~self.down[rows[chosen]]
             may_recur = self._may_recur(rows[chosen], at_ms[chosen], pause_ms[chosen])
             age_ms = at_ms[chosen] - self.since_s[rows[chosen]].astype(np.int64) * 1000
-            left_out = self._learn_period(
-                rows[chosen], at_ms[chosen], pause_ms[chosen], may_recur, ordinary=ordinary
-            )
+            left_out = np.zeros(chosen.size, np.bool_)
+            runs = np.flatnonzero(pause_ms[chosen] >= self.step_ms)
+            if runs.size:
+                some = chosen[runs]
+                left_out[runs] = self._learn_period(
+                    rows[some],
+                    at_ms[some],
+                    pause_ms[some],
+                    None if may_recur is None else may_recur[runs],
+                    ordinary=ordinary[runs],
+                )
             usual.learn(
                 rows[chosen],
                 # what a job usually pauses does not become longer when its runs fail
@@ -355,7 +363,7 @@ class Pace:
         *,
         ordinary: Bools,
     ) -> Bools:
-        """A pause of these rows ended: learn how long after the last such end.
+        """A pause of these rows of a step at least ended: learn how long after the last such end.
 
         Runs of a job differ in length, and so do the pauses between them; its period does not. A
         pause too short to be noticed for itself counts where a run is due. A period that was
