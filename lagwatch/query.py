@@ -48,6 +48,7 @@ _MEASURED: Final = (
     TimeLagReason.MEASURED,
     TimeLagReason.STORED,
     TimeLagReason.SAMPLES_APART,
+    TimeLagReason.BETWEEN_ROUNDS,
     TimeLagReason.CAUGHT_UP,
 )
 """How the rules know a time lag."""

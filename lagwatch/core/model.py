@@ -145,12 +145,14 @@ class TimeLagBound(StrEnum):
     """How a time lag relates to the true one; its error says by how much they may differ."""
 
     EXACT = "exact"
-    """Within the error, to either side."""
+    """Within the error, to either side: at most 20 s, or an eighth of the value."""
     AT_LEAST = "at_least"
     """Not below it; above it by at most the error, if that is known."""
     AT_MOST = "at_most"
     """Not above it, if producers' clocks are not ahead; below it by at most the error."""
     UNKNOWN = "unknown"
+    ESTIMATE = "estimate"
+    """Within the error, to either side, which is more than that of an exact one."""
 
 
 @unique
@@ -184,6 +186,10 @@ class TimeLagReason(IntEnum):
     """The committed offset is beyond the log end: there is no such record."""
     DONE_OUT_OF_ORDER = 14
     """A share group has done records behind one that is still unread, which is older."""
+    BETWEEN_ROUNDS = 15
+    """Between two samples as far apart as rounds of log ends are; measured if that is close."""
+    DELETED_UNREAD = 16
+    """The oldest unread records were deleted: those that are left are younger."""
 
     @property
     def word(self) -> str:
@@ -213,15 +219,19 @@ _METHODS: Final = {
     TimeLagReason.RECORD_TIME: TimeLagMethod.RECORD_TIME,
     TimeLagReason.EARLIER_OFFSET: TimeLagMethod.OFFSET_TIME,
     TimeLagReason.DONE_OUT_OF_ORDER: TimeLagMethod.LOG_END_HISTORY,
+    TimeLagReason.BETWEEN_ROUNDS: TimeLagMethod.LOG_END_HISTORY,
+    TimeLagReason.DELETED_UNREAD: TimeLagMethod.LOG_END_HISTORY,
 }
 _BOUNDS: Final = {
     TimeLagReason.MEASURED: TimeLagBound.EXACT,
     TimeLagReason.CAUGHT_UP: TimeLagBound.EXACT,
     TimeLagReason.STORED: TimeLagBound.EXACT,
-    TimeLagReason.RECORDED: TimeLagBound.EXACT,
+    TimeLagReason.RECORDED: TimeLagBound.ESTIMATE,
+    TimeLagReason.BETWEEN_ROUNDS: TimeLagBound.ESTIMATE,
     TimeLagReason.OFFSET_TIME: TimeLagBound.EXACT,
     TimeLagReason.RECORD_TIME: TimeLagBound.AT_MOST,
     TimeLagReason.EARLIER_OFFSET: TimeLagBound.AT_MOST,
+    TimeLagReason.DELETED_UNREAD: TimeLagBound.AT_MOST,
 }
 
 

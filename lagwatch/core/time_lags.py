@@ -31,13 +31,14 @@ _COARSE: Final = 8
 """Samples that are apart by more than this part of an age do not measure it: see `LogEndHistory`,
 which thins to a sixteenth."""
 _PAUSE_MS: Final = 20_000
-"""Samples closer than this always do."""
+"""Samples closer than this always do; further apart than both, they give an estimate at best."""
 _RECORDED_APART_MS: Final = 45_000
 """The same of stored samples, which are taken every half minute."""
 _CLOCKS_MS: Final = 1_000
 """A record time may contradict the samples by so much: clocks are not compared more closely."""
 _AT_MOST: Final = np.array([each.bound is TimeLagBound.AT_MOST for each in TimeLagReason])
 _AT_LEAST: Final = np.array([each.bound is TimeLagBound.AT_LEAST for each in TimeLagReason])
+_EXACT: Final = np.array([each.bound is TimeLagBound.EXACT for each in TimeLagReason])
 _BEHIND: Final = np.isin(
     np.arange(len(TimeLagReason)),
     (TimeLagReason.MEASURED, TimeLagReason.BEYOND_HISTORY, TimeLagReason.NOT_SAMPLED),
@@ -224,6 +225,8 @@ def shown(
     reason[coarse] = TimeLagReason.SAMPLES_APART
     stored = measured & ~coarse & (age.before_ms <= restored_ms)
     reason[stored] = TimeLagReason.STORED
+    wide = measured & ~coarse & (high_ms - low_ms > np.maximum(lag_ms // _COARSE, _PAUSE_MS))
+    reason[wide] = TimeLagReason.BETWEEN_ROUNDS
     bounded = _AT_LEAST[reason] & (low_ms >= 0)
     lag_ms[bounded] = low_ms[bounded]
     # "at least 0 s" alone says nothing
@@ -243,7 +246,24 @@ def shown(
     if stored is not None and bounded.any():
         within = _within(stored, row, committed, (low_ms, high_ms), read_ms)
         _add_stored(found, np.flatnonzero(bounded), within)
+    _bound_above(found, committed < partitions.log_start[at])
     return found
+
+
+def _bound_above(found: RowTimes, rows: Bools) -> None:
+    """Make what is known of these rows an upper bound: what is left to read is younger, or nothing.
+
+    The log start moves on unseen between two rounds that ask for it, so nothing is sure of how much
+    younger.
+    """
+    lag_ms, reason, error_ms = found
+    rows = rows & (reason != TimeLagReason.CAUGHT_UP)
+    if not rows.any():
+        return
+    over_ms = np.where(_AT_MOST[reason[rows]], 0, error_ms[rows])
+    most_ms = np.where(lag_ms[rows] >= 0, lag_ms[rows] + over_ms, np.nan)
+    lag_ms[rows] = np.where(np.isnan(most_ms), UNKNOWN, np.nan_to_num(most_ms)).astype(np.int64)
+    reason[rows], error_ms[rows] = TimeLagReason.DELETED_UNREAD, most_ms
 
 
 def _lower(found: RowTimes, rows: Bools) -> None:
@@ -429,6 +449,9 @@ def of_groups(
         upper, found.error_ms + more_ms, np.maximum(found.error_ms, more_ms)
     )
     found.lag_ms[upper & ~unsure] += more_ms.astype(np.int64)[upper & ~unsure]
+    close_ms = np.maximum(found.lag_ms // _COARSE, _PAUSE_MS) + _ROUND_MS
+    off = _EXACT[found.reason] & (found.lag_ms > 0) & (found.error_ms > close_ms)
+    found.reason[off] = TimeLagReason.BETWEEN_ROUNDS
     if unsure.any():
         # why it is only a bound: first of all a partition that is behind for an unknown time
         rank = np.where(open_end, np.where(nothing, 0, lag_ms + 1), UNKNOWN)

@@ -28,7 +28,7 @@ def duration(seconds: float) -> str:
     raise AssertionError("a minute is the smallest unit")
 
 
-_SIGNS: Final = {"at_least": "≥ ", "at_most": "≤ "}
+_SIGNS: Final = {"at_least": "≥ ", "at_most": "≤ ", "estimate": "~ "}
 
 
 def bounded(seconds: float, bound: str) -> str:

@@ -55,7 +55,7 @@ def _code(statuses: Sequence[int], column: NDArray[np.integer]) -> NDArray[np.in
     return codes
 
 
-_ONE_SIDED: Final = (TimeLagBound.AT_LEAST, TimeLagBound.AT_MOST)
+_INEXACT: Final = (TimeLagBound.AT_LEAST, TimeLagBound.AT_MOST, TimeLagBound.ESTIMATE)
 
 
 def _bound_code(bounds: Sequence[TimeLagBound], column: NDArray[np.integer]) -> NDArray[np.int8]:
@@ -76,8 +76,8 @@ COLUMNS: Final[tuple[MetricSource, ...]] = (
     States(
         metric=table.TIME_LAG_BOUND,
         labels=by.of_partitions,
-        states=_ONE_SIDED,
-        codes=lambda view: _bound_code(_ONE_SIDED, view.time_lag_bound),
+        states=_INEXACT,
+        codes=lambda view: _bound_code(_INEXACT, view.time_lag_bound),
         only_held=True,
     ),
     ColumnSource(
@@ -118,8 +118,8 @@ COLUMNS: Final[tuple[MetricSource, ...]] = (
     States(
         metric=table.GROUP_TIME_LAG_BOUND,
         labels=by.of_groups,
-        states=_ONE_SIDED,
-        codes=lambda view: _bound_code(_ONE_SIDED, view.group_time_lag_bound),
+        states=_INEXACT,
+        codes=lambda view: _bound_code(_INEXACT, view.group_time_lag_bound),
         only_held=True,
     ),
     States(

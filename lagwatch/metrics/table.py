@@ -38,8 +38,8 @@ TIME_LAG = Metric(
 TIME_LAG_BOUND = Metric(
     name="lagwatch_lag_seconds_bound",
     labels=(*_PARTITION, "bound"),
-    help="1 where the time lag is a bound of the true one: at_least or at_most; other partitions "
-    "have no series.",
+    help="1 where the time lag is a bound of the true one (at_least or at_most) or an estimate; "
+    "other partitions have no series.",
 )
 COMMITTED = Metric(
     name="lagwatch_committed_offset",
@@ -93,8 +93,8 @@ GROUP_MAX_TIME_LAG = Metric(
 GROUP_TIME_LAG_BOUND = Metric(
     name="lagwatch_group_max_lag_seconds_bound",
     labels=(*_GROUP, "bound"),
-    help="1 where the time lag is a bound of the true one: at_least or at_most; other groups have "
-    "no series.",
+    help="1 where the time lag is a bound of the true one (at_least or at_most) or an estimate; "
+    "other groups have no series.",
 )
 GROUP_STATUS = Metric(
     name="lagwatch_group_status",

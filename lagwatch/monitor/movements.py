@@ -31,6 +31,7 @@ _MEASURED: Final = np.isin(
         TimeLagReason.MEASURED,
         TimeLagReason.STORED,
         TimeLagReason.SAMPLES_APART,
+        TimeLagReason.BETWEEN_ROUNDS,
         TimeLagReason.CAUGHT_UP,
     ),
 )

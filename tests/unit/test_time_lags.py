@@ -68,11 +68,12 @@ def _shown(
     stored: StoredTimes | None = None,
     away_s: tuple[int, int] | None = None,
     skew_s: int = 0,
+    log_start: int = 0,
 ) -> tuple[float, TimeLagReason, float]:
     """Value in seconds, reason, error in seconds."""
-    columns = {}
+    columns = {"log_start": np.array([log_start], np.int64)}
     if away_s is not None:
-        columns = {
+        columns |= {
             name: np.array([at_s * 1000], np.int64)
             for name, at_s in zip(("away_ms", "back_ms"), away_s, strict=True)
         }
@@ -172,12 +173,51 @@ def test_a_pause_of_the_collector_makes_no_value_measured() -> None:
     assert (value_s, error_s) == (4.0, 53.25)
 
 
-def test_samples_that_are_far_apart_by_rule_measure_what_lies_between_them() -> None:
-    # a grid of thirty seconds, as a backfill asks for it
-    value_s, reason, _ = _shown(_history((0, 100), (30, 160)), 130, 30)
+def test_samples_that_are_far_apart_by_rule_give_an_estimate_of_what_lies_between_them() -> None:
+    # a grid of thirty seconds, as a backfill asks for it; all records may have come at its end
+    value_s, reason, error_s = _shown(_history((0, 100), (30, 160)), 130, 30)
 
-    assert reason is R.MEASURED
+    assert (reason, reason.bound) == (R.BETWEEN_ROUNDS, TimeLagBound.ESTIMATE)
     assert 14 < value_s < 16
+    assert 15 < error_s < 16
+
+
+@given(
+    every_s=st.sampled_from([5, 10, 20, 30, 60]),
+    bursts=st.lists(st.tuples(st.integers(1, 90), st.integers(1, 40)), min_size=30, max_size=60),
+    unread=st.integers(1, 400),
+)
+def test_of_bursts_a_time_lag_is_exact_only_to_a_third_of_a_minute_or_an_eighth(
+    every_s: int, bursts: list[tuple[int, int]], unread: int
+) -> None:
+    """Each burst comes so many seconds after the one before, with so many records."""
+    came_s = np.repeat(np.cumsum([pause_s for pause_s, _ in bursts]), [size for _, size in bursts])
+    end_s = (int(came_s[-1]) // every_s + 1) * every_s
+    samples = [(at_s, int((came_s <= at_s).sum())) for at_s in range(0, end_s + 1, every_s)]
+    committed = max(came_s.size - unread, 0)
+
+    value_s, reason, error_s = _shown(_history(*samples), committed, end_s)
+
+    off_s = abs(value_s - (end_s - int(came_s[committed])))
+    assert off_s <= error_s
+    assert reason in {R.MEASURED, R.BETWEEN_ROUNDS}
+    assert reason.bound is TimeLagBound.ESTIMATE or off_s <= max(20.25, value_s / 8 + 0.25)
+
+
+def test_the_age_of_records_that_were_deleted_unread_is_an_upper_bound() -> None:
+    value_s, reason, error_s = _shown(_history(*_steady(0, 100)), 42, 100, log_start=70)
+
+    assert (reason, reason.bound) == (R.DELETED_UNREAD, TimeLagBound.AT_MOST)
+    assert 58 <= value_s < 65, "what is left to read came 30 s ago"
+    assert value_s - error_s <= 30
+
+
+def test_nothing_is_known_of_what_is_left_where_deleted_records_are_older_than_the_history() -> (
+    None
+):
+    value_s, reason, _ = _shown(_history(*_steady(1000, 1100)), 400, 1100, log_start=1050)
+
+    assert (value_s, reason) == (-1, R.DELETED_UNREAD)
 
 
 STARTED = _steady(10_000, 10_100)
@@ -458,7 +498,7 @@ def test_a_partition_that_may_be_older_within_its_error_widens_that_of_the_group
     found = _groups([(3, R.MEASURED, 1), (0, R.CAUGHT_UP, 25)])
     (upper,) = _groups([(10, R.RECORD_TIME, 4), (9, R.MEASURED, 3)])
 
-    assert found == [(3, R.MEASURED, 22, 0)]
+    assert found == [(3, R.BETWEEN_ROUNDS, 22, 0)], "so far off it is no exact one"
     assert upper == (12, R.RECORD_TIME, 6, 0)
 
 

@@ -129,7 +129,11 @@ class Partition(TypedDict):
         ),
     ]
     time_lag_bound: Annotated[
-        str, Field(description="exact | at_least | at_most | unknown: how it relates to the truth")
+        str,
+        Field(
+            description="exact | at_least | at_most | estimate | unknown: how it relates to the "
+            "truth"
+        ),
     ]
     time_lag_error_s: Annotated[
         float | None, Field(description="seconds by which the truth may differ; null = not known")

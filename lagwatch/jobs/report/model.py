@@ -207,7 +207,7 @@ class ToDo:
     lag: int | None
     time_lag_s: float | None
     time_lag_bound: str | None
-    """exact, at_least, at_most; None: the time lag is not known."""
+    """exact, at_least, at_most, estimate; None: the time lag is not known."""
     catch_up_s: float | None
     catch_up_reason: str | None
     """None: not recorded."""

@@ -26,7 +26,7 @@ export function member(clientId, host) {
   return name ? `client ${clientId} on ${name}` : `client ${clientId}`;
 }
 
-const SIGNS = { at_least: "≥ ", at_most: "≤ " };
+const SIGNS = { at_least: "≥ ", at_most: "≤ ", estimate: "~ " };
 
 /** A time lag with the sign of its bound. */
 export const bounded = (seconds, bound) => (seconds === null || seconds === undefined ? "" : (SIGNS[bound] ?? "")) + duration(seconds);
@@ -36,7 +36,10 @@ export const boundedBrief = (seconds, bound) => (seconds < 600 ? bounded(seconds
 
 /** Why a time lag is a bound, or not known. */
 export const REASONS = {
-  measured: "", caught_up: "", stored: "", recorded: "", offset_time: "",
+  measured: "", caught_up: "", stored: "", offset_time: "",
+  recorded: "between two stored samples",
+  between_rounds: "between two rounds of log ends",
+  deleted_unread: "the oldest were deleted before they were read",
   beyond_history: "older than what lagwatch has seen",
   log_end_unknown: "log end not known",
   never_committed: "never committed",
