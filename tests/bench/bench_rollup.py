@@ -55,7 +55,7 @@ def run() -> Iterator[Figure]:
             to_duck.append(seconds / of_duck)
             to_one_core.append(of_one_core / seconds)
         duck.check(history)
-        yield Figure(name="rollup_5m_row", value=bytes_of_row(history), unit="B", target=40)
+        yield Figure(name="rollup_5m_row", value=bytes_of_row(history), unit="B", target=36.4)
         yield Figure(name="rollup_20m_to_duckdb", value=median(to_duck), unit="x", target=3)
         yield Figure(
             name="rollup_two_cores",

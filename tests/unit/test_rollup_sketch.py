@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lagwatch.core.rollup.encode import decode, encode
+from lagwatch.core.rollup.encode import Ends, decode, encode
 from lagwatch.core.rollup.sketch import (
     MOST,
     Sketches,
@@ -29,6 +29,19 @@ def of(parts: list[list[int]]) -> Sketches:
     return kept(sketch(np.array(place, np.int64), np.array(values, np.int64), len(parts)))
 
 
+def ends_of(sketches: Sketches) -> Ends:
+    """The least and greatest of the values that are kept, as rows have them."""
+    least, greatest = np.full(sketches.size, -1), np.full(sketches.size, -1)
+    some = np.diff(sketches.first) > 0
+    least[some] = sketches.value[sketches.first[:-1][some]]
+    greatest[some] = sketches.value[sketches.first[1:][some] - 1]
+    return Ends(least=least, greatest=greatest)
+
+
+def no_ends(size: int) -> Ends:
+    return Ends(least=np.full(size, -1), greatest=np.full(size, -1))
+
+
 def same(sketches: Sketches, other: Sketches) -> bool:
     names = ("first", "value", "count", "binned")
     return all(np.array_equal(getattr(sketches, name), getattr(other, name)) for name in names)
@@ -49,14 +62,18 @@ def test_sketches_of_parts_make_the_sketch_of_all_in_whatever_order_and_steps(pa
     assert same(in_two_steps, whole)
 
 
-@given(parts=PARTS)
-def test_a_sketch_comes_back_from_its_bytes_as_it_was(parts) -> None:
+@given(parts=PARTS, has=st.tuples(st.booleans(), st.booleans()), data=st.data())
+def test_a_sketch_comes_back_from_its_bytes_and_its_row_as_it_was(parts, has, data) -> None:
     sketches = of(parts)
+    ends = ends_of(sketches) if has[1] else no_ends(len(parts))
+    ends = Ends(least=ends.least if has[0] else no_ends(len(parts)).least, greatest=ends.greatest)
+    row = data.draw(st.integers(0, len(parts) - 1), label="a row whose greatest is another")
+    ends.greatest[row] += data.draw(st.sampled_from([0, 0, 1, 1000]), label="by so much")
 
-    column = encode(sketches)
+    column = encode(sketches, ends)
 
     assert [value is None for value in column] == [not part for part in parts]
-    assert same(decode(column), sketches)
+    assert same(decode(column, ends), sketches)
 
 
 def test_many_sketches_come_back_from_their_bytes_as_they_were() -> None:
@@ -64,8 +81,24 @@ def test_many_sketches_come_back_from_their_bytes_as_they_were() -> None:
     size = 20_000
     place = rng.integers(0, size, 5 * size)  # some hold nothing
     sketches = kept(sketch(place, rng.integers(0, 10 ** rng.integers(1, 9, place.size)), size))
+    ends = ends_of(sketches)
 
-    assert same(decode(encode(sketches)), sketches)
+    assert same(decode(encode(sketches, ends), ends), sketches)
+
+
+def test_bytes_leave_out_the_least_and_greatest_value_that_their_row_has() -> None:
+    sketches = of([[900, 910, 910, 5_000], [900, 900], [7]])
+    ends = ends_of(sketches)
+
+    column = encode(sketches, ends)
+
+    assert [list(value) for value in column] == [
+        [4 + 4, 0xF5, 0x3F, 0],  # 910 twice, 4,090 below the last
+        [4 + 4 + 2, 0],
+        [4 + 4],
+    ]
+    of_row = encode(sketches, Ends(least=no_ends(3).least, greatest=ends.greatest))
+    assert list(of_row[0]) == [4, 10 * 2, 0xF5, 0x3F, 0]
 
 
 @given(values=st.lists(LAGS, min_size=1, max_size=200), percent=st.sampled_from([50, 95, 99]))
@@ -110,14 +143,24 @@ def test_bytes_of_earlier_releases_are_read_and_merged() -> None:
     exact = bytes([0, 5, 1, 3, 2])  # 5 once, 8 twice
     binned = bytes([1, 0x81, 1, 4, 2, 1])  # middles 129 four times, 131 once
 
-    old = decode([exact, None, binned])
+    old = decode([exact, None, binned], no_ends(3))
 
     assert (old.value.tolist(), old.count.tolist()) == ([5, 8, 129, 131], [1, 2, 4, 1])
     assert old.binned.tolist() == [False, False, True]
-    both = concat_sketches([old, decode(encode(old))])
+    both = concat_sketches([old, decode(encode(old, ends_of(old)), ends_of(old))])
     merged = merge_sketches(both, np.zeros(6, np.int64), 1)
     assert merged.totals().tolist() == [16]
-    assert same(decode(encode(old)), old)
+
+
+def test_bytes_with_all_entries_are_read_whatever_the_row_has() -> None:
+    exact = bytes([2, 10, 7, 0])  # 5 once, 8 twice
+    binned = bytes([3, 0x83, 2, 2, 2])  # numbers of bins 129 four times, 130 once
+
+    found = decode([exact, binned], Ends(least=np.array([5, -1]), greatest=np.array([8, -1])))
+
+    assert found.value.tolist() == [5, 8, *bin_middles(np.array([129, 130])).tolist()]
+    assert found.count.tolist() == [1, 2, 4, 1]
+    assert found.binned.tolist() == [False, True]
 
 
 def test_a_sketch_of_nothing_knows_no_quantile() -> None:
@@ -131,10 +174,22 @@ def test_a_sketch_of_nothing_knows_no_quantile() -> None:
         (b"\x02\x01", "ends within an entry"),
         (b"\x03\x02\x01", "ends within an entry"),
         (b"\x00\x01\x80", "ends within a number"),
-        (b"\x04\x01\x01", "unknown form"),
+        (b"\x14\x01\x01", "unknown form"),
+        (b"\x04\x01", "ends within an entry"),
+        (b"\x06", "ends within an entry"),
+        (b"\x0e\x01", "ends within an entry"),
+        (b"\x04\x16", "does not fit"),  # 11 below the greatest
+        (b"\x08\x10", "does not fit"),  # not above the least
         (b"\x00\x01" + b"\xff" * 10 + b"\x01", "too large"),
     ],
 )
 def test_bytes_that_are_no_sketch_are_refused(data: bytes, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        decode([data])
+        decode([data], Ends(least=np.array([2]), greatest=np.array([10])))
+
+
+def test_a_sketch_without_the_values_of_its_row_is_refused() -> None:
+    with pytest.raises(ValueError, match="without the least or greatest value"):
+        decode([b"\x04"], no_ends(1))
+    with pytest.raises(ValueError, match="without the least or greatest value"):
+        decode([b"\x08"], Ends(least=np.array([-1]), greatest=np.array([10])))

@@ -4,13 +4,20 @@ A sequence of unsigned LEB128 numbers (seven bits to a byte, lowest first, the h
 but the last byte): the form, then for each entry, rising, its distance from the one before (the
 first: from 0) and how often it came. A sketch of nothing is null. Forms:
 
-- 2 values, 3 numbers of bins: distance times two, plus one if the value came more than once; only
-  then how often follows, less two
+- 4 and more: the last entry is left out, because the row has its value as its greatest. Less four,
+  the sum of: 1 numbers of bins, not values; 2 the last entry came more than once; 4 the first entry
+  is left out, too, because the row has its value as its least; 8 it came more than once. How often
+  an entry came that is left out, less two, follows the form (first) or ends the sketch (last) if it
+  was more than once. Entries between them: distance to the next times two, plus one if the value
+  came more than once; only then how often follows, less two
+- 2 values, 3 numbers of bins: all entries, written like those, but the distance is the one from the
+  entry before
 - 0 values, 1 middles of bins, as earlier releases wrote them: distance, then how often
 """
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -21,6 +28,7 @@ from lagwatch.core.rollup.sketch import (
     Sketches,
     bin_middles,
     bin_numbers,
+    bins,
     concat_sketches,
 )
 
@@ -31,6 +39,15 @@ Bytes = NDArray[np.uint8]
 _OLD_BINS: Final = 1
 _VALUES: Final = 2
 _BINS: Final = 3
+_FLAGS: Final = 4
+"""Forms from here on are sums of what follows."""
+_IN_BINS: Final = 1
+_LAST_MORE: Final = 2
+_NO_FIRST: Final = 4
+_FIRST_MORE: Final = 8
+_GREATEST_FORM: Final = _FLAGS + _IN_BINS + _LAST_MORE + _NO_FIRST + _FIRST_MORE
+_WITH_COUNT: Final = 2
+"""Numbers of a sketch that holds a form and a count."""
 _SHIFT: Final = 7
 _MORE: Final = 0x80
 _LONGEST: Final = 9
@@ -39,11 +56,28 @@ _AT_ONCE: Final = 8192
 """Sketches that are decoded in one go: what is between bytes and numbers stays in the cache."""
 
 
-def encode(sketches: Sketches) -> NDArray[np.object_]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    """The least and the greatest value of each sketch, as other columns of its row have them.
+
+    Both [sketches]; -1 where the row does not have it.
+    """
+
+    least: Int64
+    greatest: Int64
+
+    def take(self, chosen: slice | Bools) -> "Ends":
+        """Those of some sketches."""
+        return Ends(least=self.least[chosen], greatest=self.greatest[chosen])
+
+    def numbers(self, binned: Bools) -> tuple[Int64, Int64]:
+        """Both as numbers of bins where `binned`, else as they are."""
+        return _numbered(self.least, binned), _numbered(self.greatest, binned)
+
+
+def encode(sketches: Sketches, ends: Ends) -> NDArray[np.object_]:
     """[sketches]: bytes, or None for a sketch of nothing."""
-    sizes = np.diff(sketches.first)
-    many = np.concatenate([[0], np.cumsum(sketches.count > 1)])[sketches.first]
-    numbers, held = _numbers(sketches, sizes), np.where(sizes > 0, 1 + sizes + np.diff(many), 0)
+    numbers, held = _numbers(sketches, ends)
     data, offsets = _to_leb128(numbers, held)
     flat = data.tobytes()
     borders = offsets.tolist()
@@ -54,39 +88,105 @@ def encode(sketches: Sketches) -> NDArray[np.object_]:
     return column
 
 
-def decode(column: Sequence[bytes | None] | NDArray[np.object_]) -> Sketches:
+def decode(column: Sequence[bytes | None] | NDArray[np.object_], ends: Ends) -> Sketches:
     """The inverse.
 
     Raises:
-        ValueError: these bytes are no sketches.
+        ValueError: these bytes are no sketches, or not those of these rows.
     """
     starts = range(0, max(len(column), 1), _AT_ONCE)
-    return concat_sketches([_decoded(column[start : start + _AT_ONCE]) for start in starts])
+    parts = [slice(start, start + _AT_ONCE) for start in starts]
+    return concat_sketches([_decoded(column[part], ends.take(part)) for part in parts])
 
 
-def _decoded(column: Sequence[bytes | None] | NDArray[np.object_]) -> Sketches:
+def _decoded(column: Sequence[bytes | None] | NDArray[np.object_], ends: Ends) -> Sketches:
     parts = [part or b"" for part in column]
     offsets = np.zeros(len(parts) + 1, np.int64)
     np.cumsum([len(part) for part in parts], out=offsets[1:])
     numbers, held = _from_leb128(np.frombuffer(b"".join(parts), np.uint8), offsets)
     known = held > 0
     head = np.cumsum(held)[known] - held[known]
-    form = numbers[head]
-    if np.any(form > _BINS):
+    if np.any(numbers[head] > _GREATEST_FORM):
         raise ValueError("a sketch of an unknown form")
     forms = np.full(known.size, _VALUES, np.int64)
-    forms[known] = form
-    is_head = np.zeros(numbers.size, np.bool_)
-    is_head[head] = True
+    forms[known] = numbers[head]
+    binned = np.isin(forms, (_OLD_BINS, _BINS)) | ((forms >= _FLAGS) & (forms & _IN_BINS > 0))
+    outer = _outer(forms, numbers, held)
     of_number = np.repeat(np.arange(known.size), held)
-    step, count, place = _entries(numbers[~is_head], of_number[~is_head], forms)
-    first = np.zeros(known.size + 1, np.int64)
-    np.cumsum(np.bincount(place, minlength=known.size), out=first[1:])
-    value = _summed(step, first)
-    numbered = forms[place] == _BINS
+    inner = outer.inner
+    inner[head] = False
+    entries = _entries(numbers[inner], of_number[inner], forms)
+    first, value, count = _around(outer, *entries, ends.numbers(binned))
+    numbered = np.repeat(binned & (forms != _OLD_BINS), np.diff(first))
     value[numbered] = bin_middles(value[numbered])
-    binned = np.isin(forms, (_OLD_BINS, _BINS)) & known
     return Sketches(first=first, value=value, count=count, binned=binned)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outer:
+    """Entries that are left out of the bytes of sketches."""
+
+    no_first: Bools
+    no_last: Bools
+    first_count: Int64
+    last_count: Int64
+    """How often they came; all [sketches]."""
+    inner: Bools
+    """[numbers]: False where a number says how often one of them came."""
+
+
+def _outer(forms: Int64, numbers: Int64, held: Int64) -> _Outer:
+    new = forms >= _FLAGS
+    end = np.cumsum(held)
+    inner = np.ones(numbers.size, np.bool_)
+    counts = []
+    for flag, at in ((_FIRST_MORE, end - held + 1), (_LAST_MORE, end - 1)):
+        more = np.flatnonzero(new & (forms - _FLAGS & flag > 0))
+        place = at[more]
+        if bool((held[more] < _WITH_COUNT).any()) or not bool(inner[place].all()):
+            raise ValueError("a sketch ends within an entry")
+        inner[place] = False
+        count = np.ones(forms.size, np.int64)
+        count[more] = numbers[place] + 2
+        counts.append(count)
+    return _Outer(
+        no_first=new & (forms - _FLAGS & _NO_FIRST > 0),
+        no_last=new,
+        first_count=counts[0],
+        last_count=counts[1],
+        inner=inner,
+    )
+
+
+def _around(
+    outer: _Outer, step: Int64, count: Int64, place: Int64, ends: tuple[Int64, Int64]
+) -> tuple[Int64, Int64, Int64]:
+    """Where the entries of each sketch begin, and the value and count of all, of the inner ones."""
+    low, high = ends
+    sizes = np.bincount(place, minlength=low.size)
+    # the only entry of a sketch is its last one
+    no_first = outer.no_first & ~((sizes == 0) & (low == high))
+    if bool((high[outer.no_last] < 0).any()) or bool((low[no_first] < 0).any()):
+        raise ValueError("a sketch without the least or greatest value of its row")
+    before = no_first.astype(np.int64)
+    around = before + outer.no_last
+    first = np.zeros(low.size + 1, np.int64)
+    np.cumsum(sizes + around, out=first[1:])
+    at = np.arange(step.size) + (np.cumsum(around) - around + before)[place]
+    steps, counts = np.zeros(first[-1], np.int64), np.ones(first[-1], np.int64)
+    steps[at], counts[at] = step, count
+    total = np.cumsum(steps)
+    # before the first entry there is none, and its total is 0
+    begun = np.concatenate([[0], total])[first]
+    down = np.repeat(outer.no_last, sizes + around)
+    offset = np.where(outer.no_last, high - begun[1:], -begun[:-1])
+    value = total - np.where(down, steps, 0) + np.repeat(offset, sizes + around)
+    begin, end = first[:-1][no_first], first[1:][outer.no_last] - 1
+    value[begin], counts[begin] = low[no_first], outer.first_count[no_first]
+    counts[end] = outer.last_count[outer.no_last]
+    if bool((np.diff(value)[begin] <= 0).any()) or bool((value < 0).any()):
+        raise ValueError("a sketch does not fit the least and greatest value of its row")
+    return first, value, counts
 
 
 def _entries(numbers: Int64, sketch: Int64, forms: Int64) -> tuple[Int64, Int64, Int64]:
@@ -119,33 +219,59 @@ def _is_count(numbers: Int64, sketch: Int64, old: Bools) -> Bools:
     return counts
 
 
-def _numbers(sketches: Sketches, sizes: Int64) -> Int64:
-    """All numbers of all sketches that hold something, one after another."""
+def _numbers(sketches: Sketches, ends: Ends) -> tuple[Int64, Int64]:
+    """All numbers of all sketches that hold something, and how many each sketch has."""
+    sizes = np.diff(sketches.first)
     known = sizes > 0
+    binned = sketches.binned[known]
     value = sketches.value.copy()
     in_bins = np.repeat(sketches.binned, sizes)
     value[in_bins] = bin_numbers(value[in_bins])
+    begin, end = sketches.first[:-1][known], sketches.first[1:][known] - 1
+    low, high = ends.take(known).numbers(binned)
+    no_last = value[end] == high
+    no_first = no_last & (value[begin] == low)
     step = value.copy()
     step[1:] -= value[:-1]
-    begin = sketches.first[:-1][known]
     # the first value of a sketch has none before it: undo the difference to another sketch
     step[begin] = value[begin]
+    down = np.flatnonzero(np.repeat(no_last, sizes[known]))
+    # what follows the last entry of all does not matter: that entry is left out
+    step[down] = np.append(step[1:], 0)[down]
     many = sketches.count > 1
-    heads = np.repeat(np.cumsum(known), sizes)
-    # each entry is shifted by the head of its sketch, and by one for each count written before it
-    entry = heads + np.arange(step.size) + np.cumsum(many) - many
-    numbers = np.empty(int(known.sum() + step.size + many.sum()), np.int64)
-    numbers[entry[begin] - 1] = np.where(sketches.binned[known], _BINS, _VALUES)
-    numbers[entry] = step * 2 + many
-    numbers[entry[many] + 1] = sketches.count[many] - 2
-    return numbers
+    last_more = no_last & many[end]
+    first_more = no_first & many[begin] & (begin < end)
+    written = np.ones(step.size, np.bool_)
+    written[begin[no_first]] = False
+    written[end[no_last]] = False
+    counted = many & written
+    # the form and a count of the first before the entries, a count of the last after them
+    size = written.astype(np.int64) + counted
+    size[begin] += 1 + first_more.astype(np.int64)
+    size[end] += last_more
+    after = np.cumsum(size)
+    numbers = np.empty(int(after[-1]) if after.size else 0, np.int64)
+    entry = after - written - counted
+    entry[end] -= last_more
+    numbers[entry[written]] = step[written] * 2 + many[written]
+    numbers[entry[counted] + 1] = sketches.count[counted] - 2
+    head = after[begin] - size[begin]
+    flags = _IN_BINS * binned + _LAST_MORE * last_more
+    flags += _NO_FIRST * no_first + _FIRST_MORE * first_more
+    numbers[head] = np.where(no_last, _FLAGS + flags, np.where(binned, _BINS, _VALUES))
+    numbers[head[first_more] + 1] = sketches.count[begin[first_more]] - 2
+    numbers[after[end[last_more]] - 1] = sketches.count[end[last_more]] - 2
+    held = np.zeros(sketches.size, np.int64)
+    held[known] = after[end] - head
+    return numbers, held
 
 
-def _summed(steps: Int64, first: Int64) -> Int64:
-    """Running sums that begin anew with each sketch."""
-    total = np.cumsum(steps)
-    before: Int64 = np.concatenate([[0], total])[first[:-1]]
-    return np.subtract(total, np.repeat(before, np.diff(first)))
+def _numbered(value: Int64, binned: Bools) -> Int64:
+    """Values as the numbers of their bins where `binned`; -1 stays -1."""
+    number = value.copy()
+    chosen = binned & (value >= 0)
+    number[chosen] = bin_numbers(bins(value[chosen]))
+    return number
 
 
 def _to_leb128(numbers: Int64, held: Int64) -> tuple[Bytes, Int64]:

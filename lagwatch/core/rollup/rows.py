@@ -10,7 +10,7 @@ from lagwatch.core.model import UNKNOWN
 from lagwatch.core.record import BY_WORST, SCHEMA_VERSION, SOURCE_RANK, Kind, Records, Text, Values
 from lagwatch.core.record import schema as columns_of
 from lagwatch.core.record.columns import ROLLUP_STEP_MS
-from lagwatch.core.rollup.encode import decode, encode
+from lagwatch.core.rollup.encode import Ends, decode, encode
 from lagwatch.core.rollup.sketch import kept
 from lagwatch.core.rollup.tally import Tally
 
@@ -117,8 +117,8 @@ def to_records(kind: Kind, keys: Keys, tally: Tally) -> Records:
         "produced_per_s": _ratio(tally.produced, _seconds(tally.produced_ms)),
         "consumed_per_s": _ratio(tally.consumed, _seconds(tally.consumed_ms)),
         "owner": tally.owner,
-        "lag_sketch": encode(lag),
-        "time_lag_sketch": encode(time_lag),
+        "lag_sketch": encode(lag, _ends_of_lag(tally.lag_min, tally.lag_max)),
+        "time_lag_sketch": encode(time_lag, _ends_of_time_lag(tally.time_lag_max_ms)),
         "source": Text(tally.source.astype(np.int32), _SOURCES),
         "schema_version": np.full(tally.size, SCHEMA_VERSION, np.int32),
     }
@@ -142,17 +142,20 @@ def from_records(rows: Records) -> tuple[Keys, Tally]:
     held = np.full((rows.size, len(BY_WORST)), UNKNOWN, np.int64)
     for name, place in _HELD.items():
         held[:, place] = _milliseconds(rows.reals(name))
+    numbers = {name: rows.numbers(name) for name in _NUMBERS}
+    time_lag_max_ms = _milliseconds(rows.reals("time_lag_max_s"))
+    of_lag = _ends_of_lag(numbers["lag_min"], numbers["lag_max"])
     tally = Tally(
-        **{name: rows.numbers(name) for name in _NUMBERS},
-        time_lag_max_ms=_milliseconds(rows.reals("time_lag_max_s")),
+        **numbers,
+        time_lag_max_ms=time_lag_max_ms,
         worst=coded(rows.text("status"), BY_WORST),
         produced_ms=_measured_ms(rows, "produced", held),
         consumed_ms=_measured_ms(rows, "consumed", held),
         held_ms=held,
         owner=rows.text("owner"),
         source=coded(rows.text("source"), _SOURCES),
-        lag=decode(_objects(rows, "lag_sketch")),
-        time_lag=decode(_objects(rows, "time_lag_sketch")),
+        lag=decode(_objects(rows, "lag_sketch"), of_lag),
+        time_lag=decode(_objects(rows, "time_lag_sketch"), _ends_of_time_lag(time_lag_max_ms)),
     )
     return keys, tally
 
@@ -162,6 +165,14 @@ def coded(text: Text, words: tuple[str, ...]) -> Int64:
     place = {word: index for index, word in enumerate(words)}
     table = np.array([*(place.get(word, UNKNOWN) for word in text.words), UNKNOWN], np.int64)
     return table[text.codes]
+
+
+def _ends_of_lag(lag_min: Int64, lag_max: Int64) -> Ends:
+    return Ends(least=lag_min, greatest=lag_max)
+
+
+def _ends_of_time_lag(time_lag_max_ms: Int64) -> Ends:
+    return Ends(least=np.full(time_lag_max_ms.size, UNKNOWN), greatest=time_lag_max_ms)
 
 
 def _measured_ms(rows: Records, name: str, held_ms: Int64) -> Int64:
