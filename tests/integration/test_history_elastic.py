@@ -6,11 +6,12 @@ from typing import Any
 
 import orjson
 import pytest
-from elasticsearch import Elasticsearch
+from elasticsearch import BadRequestError, Elasticsearch
 
 from lagwatch.core.record import Kind, concat, from_rows, record_ids, schema
 from lagwatch.errors import HistoryError
 from lagwatch.history.elastic import ElasticStore
+from lagwatch.history.elastic.indices import put_template, templates
 from lagwatch.ports.history import HistoryRange
 from tests.support.elastic_history import (
     DAY_MS,
@@ -379,6 +380,25 @@ def test_rows_of_a_partition_are_stored_beside_each_other(
     (index,) = client.indices.get(index=f"{prefix}-samples").body.values()
     assert index["settings"]["index"]["sort"]["field"] == list(Kind.SAMPLES.key)
     assert index["settings"]["index"]["codec"] == "legacy_best_compression"
+
+
+def test_a_server_that_does_not_know_a_newer_setting_gets_the_template_without_it(
+    client: Elasticsearch, prefix: str
+) -> None:
+    template = dict(templates(prefix)[f"{prefix}-events"])
+    held = template["template"]
+    index = {**held["settings"]["index"], "of_tomorrow": "true", "later.still": "1"}
+    template["template"] = {**held, "settings": {"index": index}}
+
+    put_template(client, f"{prefix}-events", template, newer=("of_tomorrow", "later.still"))
+
+    (found,) = client.indices.get_index_template(name=f"{prefix}-events")["index_templates"]
+    kept = found["index_template"]["template"]["settings"]["index"]
+    assert kept["codec"] == "legacy_best_compression"
+    assert kept["seq_no"] == {"index_options": "doc_values_only"}
+    assert not {"of_tomorrow", "later"} & kept.keys()
+    with pytest.raises(BadRequestError, match="of_tomorrow"):
+        put_template(client, f"{prefix}-events", template, newer=("later.still",))
 
 
 def test_installations_can_add_settings_to_our_templates(

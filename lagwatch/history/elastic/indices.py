@@ -5,15 +5,15 @@
 indices. `PREFIX-KIND` is an alias for all of one kind. Retention deletes whole indices.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from elasticsearch import Elasticsearch
+from elasticsearch import BadRequestError, Elasticsearch
 
 from lagwatch.core.record import SCHEMA_VERSION, Column, ColumnType, Kind, schema
-from lagwatch.history.elastic.faults import reported, whole
+from lagwatch.history.elastic.faults import reason_of, reported, whole
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PERIOD: Final[Mapping[Kind, str]] = {Kind.ROLLUP_1H: "%Y.%m", Kind.ROLLUP_1D: "%Y"}
@@ -33,6 +33,16 @@ _ONLY_READ: Final = frozenset({"observed_ms", "log_end_ms", "time_lag_at_ms", "t
 """Columns of samples that only come back with their row: neither searched nor aggregated."""
 _SECONDS: Final[Mapping[str, Any]] = {"type": "float"}
 """Seven digits are enough to aggregate; a row comes back as it was written."""
+NEWER_SETTINGS: Final[Mapping[str, str]] = {
+    "use_time_series_doc_values_format": "true",
+    "seq_no.index_options": "doc_values_only",
+}
+"""Settings below `index` that early releases of Elasticsearch 9 do not know.
+
+Columns are kept as differences, since rows of a partition are beside each other; sequence numbers,
+which lagwatch compares but never searches, are not indexed. Both are part of what `time_series`
+indices have, and need no licence.
+"""
 _TYPES: Final[Mapping[ColumnType, Mapping[str, Any]]] = {
     ColumnType.TEXT: {"type": "keyword", "ignore_above": _LONGEST_WORD},
     ColumnType.INT32: {"type": "integer"},
@@ -124,7 +134,41 @@ def settings(kind: Kind) -> Mapping[str, Any]:
     The rows of a partition are beside each other, so that what they have in common is stored once
     in each block. DEFLATE is what Elasticsearch compresses with where no native zstd is installed.
     """
-    return {"index": {"codec": "legacy_best_compression", "sort": {"field": list(kind.key)}}}
+    return {
+        "index": {
+            "codec": "legacy_best_compression",
+            "sort": {"field": list(kind.key)},
+            **NEWER_SETTINGS,
+        }
+    }
+
+
+def put_template(
+    client: Elasticsearch,
+    name: str,
+    template: Mapping[str, Any],
+    *,
+    newer: Collection[str] = frozenset(NEWER_SETTINGS),
+) -> None:
+    """Write an index template; without those of the `newer` settings that the server refuses.
+
+    Raises:
+        ApiError: the server refused it for another reason.
+    """
+    while True:
+        try:
+            client.indices.put_index_template(name=name, body=dict(template))
+        except BadRequestError as error:
+            reason = reason_of(error.body)
+            held = template["template"]["settings"]["index"]
+            unknown = [key for key in newer if key in held and f"index.{key}]" in reason]
+            if not unknown:
+                raise
+            smaller = {key: value for key, value in held.items() if key not in unknown}
+            inner = {**template["template"], "settings": {"index": smaller}}
+            template = {**template, "template": inner}
+        else:
+            return
 
 
 def mappings(kind: Kind) -> Mapping[str, Any]:

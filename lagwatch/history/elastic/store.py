@@ -17,6 +17,7 @@ from lagwatch.history.elastic.indices import (
     holdings,
     indices_between,
     last_day,
+    put_template,
     templates,
 )
 from lagwatch.history.elastic.search import EVERYTHING, Json, Searcher, aggregate, in_range
@@ -144,7 +145,7 @@ class ElasticStore:
                 return
             with reported("write the index templates", prefix=self.prefix):
                 for name, template in templates(self.prefix).items():
-                    self.client.indices.put_index_template(name=name, body=dict(template))
+                    put_template(self.client, name, template)
             self._ready = True
 
     def _prefer(self, index: str, there: Sequence[Document]) -> BulkOutcome:
