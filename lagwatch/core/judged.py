@@ -191,7 +191,7 @@ class Judged:
         time_lag_ms = np.where(waits, np.maximum(seen.now_ms - appended_ms, 0), appended_ms)
         time_lag_ms[appended_ms == NOTHING_UNREAD] = 0
         measured = waits & _TIMED[reason]
-        unread_ms = _unread_ms(around.pace, row, appended_ms, measured)
+        unread_ms = _unread_ms(around.pace, row, appended_ms, measured, seen.now_ms)
         first = (lag > 0) & (unread_ms > np.where(measured, appended_ms, UNKNOWN))
         time_lag_ms[first] = np.maximum(seen.now_ms - unread_ms[first], 0)
         not_before_ms, by_ms = _gap(seen.history, at, committed, waiting, around.skew_ms)
@@ -487,14 +487,15 @@ def _waits(seen: Inputs, at: Int32, committed: Int64, lag: Int64) -> Waits:
     return Waits(since_ms, reason, after_ms, before_ms)
 
 
-def _unread_ms(pace: Pace, row: Index, appended_ms: Int64, measured: Bools) -> Int64:
+def _unread_ms(pace: Pace, row: Index, appended_ms: Int64, measured: Bools, now_ms: int) -> Int64:
     """When the first unread message of each row was appended, as first measured; -1 unknown.
 
     It stays known when the history of log ends does not reach back to it any more: a silence of
     two days is not one of a day. The first measurement is the closest one, because older parts of
     the history are kept in fewer samples: by a later one the message may seem to have come before
-    the last run of a job had ended.
+    the last run of a job had ended. One that is in the future is of a clock that was set back.
     """
+    pace.unread_s[row[pace.unread_s[row] > now_ms // 1000 + 1]] = 0
     found = np.flatnonzero(measured & (pace.unread_s[row] == 0))
     pace.unread_s[row[found]] = appended_ms[found] // 1000
     unread_ms = pace.unread_s[row].astype(np.int64) * 1000

@@ -31,6 +31,8 @@ _NEWEST = 16
 """Samples that are searched first."""
 _SHORT_GAP_MS = 60_000
 """Across a gap of up to this long, log ends are interpolated as usual."""
+_SET_BACK_MS = 60_000
+"""A clock that goes back by less than this is corrected, not set."""
 
 
 class Age(NamedTuple):
@@ -159,11 +161,14 @@ class LogEndHistory:
         The others are taken to rest. One that has grown when it is asked again did so on the line
         from the sample for which it was asked before (a *leap*): nothing between is known of it.
 
-        A round not newer than the last (the clock was set back) takes the last one's place.
+        A round that is a little older than the last (the clock was set back) takes its place. One
+        that is much older drops the samples after it: their instants are those of a wrong clock.
         """
         if asked is not None:
             log_end = np.where(asked, log_end, UNKNOWN)
         before = self.latest()
+        if self._count and self._at_ms[self._count - 1] - at_ms > _SET_BACK_MS:
+            self._drop_after(at_ms)
         # a log end that fell is another log: old samples would give negative lags and wrong ages
         fell = np.flatnonzero((log_end >= 0) & (log_end < before))
         if fell.size:
@@ -186,6 +191,17 @@ class LogEndHistory:
         else:
             self._at_ms[place] = at_ms
             self._count += 1
+
+    def _drop_after(self, at_ms: int) -> None:
+        """Drop the samples from an instant on: from the one before it on nothing is known."""
+        self._count = int(np.searchsorted(self.at_ms, at_ms))
+        last_ms = int(self._at_ms[self._count - 1]) if self._count else UNKNOWN
+        self._gaps = [(first, last) for first, last in self._gaps if last <= last_ms]
+        self._interrupted = self._count > 0
+        np.minimum(self._asked_ms, last_ms, out=self._asked_ms)
+        late = self._leap_last_ms > last_ms
+        self._leap_first_ms[late] = self._leap_last_ms[late] = UNKNOWN
+        self.revision += 1
 
     def _draw_leaps(self, at_ms: int, before: Int64, log_end: Int64) -> None:
         """Put the samples for which partitions that grew were not asked on their line."""

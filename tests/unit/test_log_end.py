@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lagwatch.core.log_end import LogEndHistory
-from lagwatch.core.model import TimeLagReason
+from lagwatch.core.model import UNKNOWN, TimeLagReason
 
 DAY_MS = 86_400_000
 ONE = np.zeros(1, np.int64)
@@ -262,3 +262,36 @@ def test_rounds_for_which_it_was_not_asked_change_nothing(
     thinned = _history(*((at, end) for at, end, flag in samples if flag))
 
     assert abs(_at(_asked_now_and_then(*samples), at_ms) - _at(thinned, at_ms)) <= 1
+
+
+def test_a_clock_that_was_an_hour_ahead_leaves_no_samples_of_that_time() -> None:
+    history = LogEndHistory(horizon_ms=86_400_000)
+    history.remap(np.full(1, UNKNOWN))
+    hour_ms = 3_600_000
+    for at_s in range(0, 600, 10):
+        history.add(at_s * 1000, np.array([at_s]))
+    for at_s in range(600, 700, 10):
+        history.add(at_s * 1000 + hour_ms, np.array([at_s]))
+    for at_s in range(700, 800, 10):
+        history.add(at_s * 1000, np.array([at_s]))
+
+    age = history.age(np.array([0]), np.array([720]), 790_000)
+
+    assert history.at_ms.tolist()[-10:] == [*range(700_000, 800_000, 10_000)]
+    assert history.at_ms.tolist()[-11] == 590_000
+    assert history.gaps == ((590_000, 700_000),)
+    assert 60_000 <= int(age.lag_ms[0]) <= 70_000
+    assert history.latest().tolist() == [790]
+
+
+def test_a_clock_that_was_ahead_all_the_time_leaves_none_at_all() -> None:
+    history = LogEndHistory(horizon_ms=86_400_000)
+    history.remap(np.full(1, UNKNOWN))
+    for at_s in range(3600, 3700, 10):
+        history.add(at_s * 1000, np.array([at_s]), np.array([at_s < 3650]))
+
+    history.add(1_000, np.array([4000]), np.array([False]))
+    history.add(2_000, np.array([4010]))
+
+    assert history.at_ms.tolist() == [1_000, 2_000]
+    assert history.latest().tolist() == [4010]

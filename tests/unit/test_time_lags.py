@@ -21,6 +21,7 @@ from lagwatch.core.rows import (
 from lagwatch.core.snapshot import RowTimes
 from lagwatch.core.time_lags import NOTHING_UNREAD, TimesOfRows, Waits, of_groups, shown
 from tests.bench.bench_evaluate import filled
+from tests.support.history import Live
 
 R = TimeLagReason
 
@@ -562,3 +563,25 @@ def test_time_lags_of_many_rows_are_those_of_their_parts() -> None:
             joined = np.concatenate([getattr(part, name) for part in parts])
             assert joined.dtype == column.dtype
             np.testing.assert_array_equal(joined, column, err_msg=name)
+
+
+def test_after_the_clock_was_an_hour_ahead_a_time_lag_is_a_lower_bound_and_then_right() -> None:
+    live, committed = Live(), 100
+    live.topics(orders=1)
+    found: dict[int, tuple[float, str, int]] = {}
+    for second in range(0, 1500, 5):
+        live.produce("orders", 0, 20)
+        live.now_ms += {600: 3_600_000, 645: -3_600_000}.get(second, 0)
+        live.wait(5)
+        committed += 10
+        live.commit(("a", "orders", 0, committed))
+        snapshot = live.judge()
+        reason = TimeLagReason(int(snapshot.rows.time_lag_reason[0]))
+        true_s = second + 5 - (committed - 100) // 20 * 5
+        found[second] = snapshot.rows.time_lag_ms[0] / 1000, reason.bound.value, true_s
+
+    after = [each for second, each in found.items() if second >= 645]
+    assert all(bound == "at_least" and said <= true for said, bound, true in after[:100])
+    said, bound, true = found[1495]
+    assert bound == "exact"
+    assert said == pytest.approx(true, abs=5)
