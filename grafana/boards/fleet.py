@@ -126,9 +126,9 @@ def _worst(board: builders.Dashboard) -> None:
                 ("Group", {"links": [{"title": "Open the group", "url": _TO_GROUP}]}),
             ),
             about="Groups that are OK are not listed. Rule is what decided the verdict, Cause the "
-            "likeliest reason for it. Bound: the time lag is at least or at most so much; a dash: "
-            "it is exact, or unknown. Catches up in, Loses messages in: at its present speed; a "
-            "dash: it does not, or its rates are not known.",
+            "likeliest reason for it. Bound: the time lag is at least or at most so much, or "
+            "estimated; a dash: it is exact, or unknown. Catches up in, Loses messages in: at its "
+            "present speed; a dash: it does not, or its rates are not known.",
         )
     )
 

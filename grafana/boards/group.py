@@ -103,7 +103,8 @@ def _numbers(board: builders.Dashboard) -> None:
             f"{bounded} or {exact}",
             unit="s",
             span=p.QUARTER,
-            about="Age of the oldest message not read: exact, at least or at most so much.",
+            about="Age of the oldest message not read: exact, at least or at most so much, or an "
+            "estimate.",
             legend="{{bound}}",
         )
     )
