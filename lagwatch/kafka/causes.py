@@ -53,8 +53,9 @@ def _no_token(place: _Place) -> str:
 
 def _untrusted_ca(place: _Place) -> str:
     return (
-        "the broker's certificate is not signed by a CA we trust, or is for another host name; "
-        f"set {place.key}.tls.ca_file to the CA's PEM file and use the names in the certificate"
+        "the broker's certificate is not signed by a CA we trust, has expired, or is for another "
+        f"host name; set {place.key}.tls.ca_file to the CA's PEM file, use the names in the "
+        "certificate, and check until when it is valid"
     )
 
 

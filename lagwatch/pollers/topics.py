@@ -99,6 +99,8 @@ class TopicPoller:
         """When all ids were asked for last."""
         self._hidden: frozenset[str] = frozenset()
         """Topics that may exist: Kafka refuses to say."""
+        self._taken_away: frozenset[str] = frozenset()
+        """Those of them that were listed before."""
         self._listed_ms = UNKNOWN
         """When the topics were listed last, and hidden ones were looked for."""
         self._gone: dict[str, _Gone] = {}
@@ -225,7 +227,11 @@ class TopicPoller:
             self._on_change()
             _log.info("topics_changed", topics=len(topics.names), version=topics.version)
         await self._facts.send()
-        return ()
+        return sentences(
+            self._taken_away,
+            "lagwatch may not describe topic {name} any more, the lag of its groups is unknown; "
+            "grant: Allow DESCRIBE on TOPIC {name}",
+        )
 
     def _ours(self, listing: TopicListing) -> TopicListing:
         keep = np.fromiter(map(self._filters.topic, listing.names), np.bool_, len(listing.names))
@@ -248,6 +254,7 @@ class TopicPoller:
         asked_ms = self._clock.now_ms()
         answer = await self._source.topic_ids([*asked, *absent, *vanished])
         self._hidden = frozenset(answer.refused)
+        self._taken_away = self._hidden.intersection(self._taken_away.union(vanished))
         self._ids.update(dict.fromkeys(asked, "") | dict(answer.ids))
         self._ids = {name: each for name, each in self._ids.items() if name in names}
         self._note_anew(asked, before)

@@ -171,11 +171,12 @@ def test_a_topic_whose_right_is_taken_away_is_unknown_and_not_deleted(
         admin = AdminClient(secure_kafka.admin_config())
         admin.delete_topics([deleted])[deleted].result(30)
         eventually(lambda: served.status(of_deleted) is None, "a deleted topic is forgotten")
-        unknown = lag()
+        unknown, problems = lag(), " ".join(served.health()["problems"])
         rights.give_back(ResourceType.TOPIC, topic)
         eventually(lambda: lag() == 30, "the lag is known again")
 
     assert unknown is None
+    assert f"Allow DESCRIBE on TOPIC {topic}" in problems
 
 
 def _optional(unseen: str) -> bool:

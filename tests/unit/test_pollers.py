@@ -373,6 +373,7 @@ def test_a_topic_whose_right_is_taken_away_is_hidden_not_deleted() -> None:
 
     source.hidden = {"b"}
     (taken_away,) = desk.poll()
+    problems = asyncio.run(desk.topics.poll_once())
     unseen = desk.outbox.of(CollectorFacts)[-1].unseen
     unchanged = desk.poll()
     source.hidden = set()
@@ -383,6 +384,10 @@ def test_a_topic_whose_right_is_taken_away_is_hidden_not_deleted() -> None:
     assert (taken_away.names, taken_away.hidden) == (("a",), frozenset("b"))
     assert any("Allow DESCRIBE on TOPIC b" in sentence for sentence in unseen)
     assert unchanged == []
+    assert [problem.partition(",")[0] for problem in problems] == [
+        "lagwatch may not describe topic b any more"
+    ]
+    assert asyncio.run(desk.topics.poll_once()) == ()
     assert (deleted.names, deleted.hidden) == (("a",), frozenset())
     assert (back.names, back.hidden) == (("a", "b"), frozenset())
 
