@@ -114,15 +114,10 @@ class CommittedPoller:
                 batch.add(row, offset, answer.answered_ms, after_ms)
         for name in before.keys() - seen:
             row = before[name]
-            if self._rows.last[row] != UNKNOWN and not self._is_hidden(name[0], answer):
+            if self._rows.last[row] != UNKNOWN:
                 batch.add(row, UNKNOWN, answer.answered_ms, after_ms)
         if len(batch) > size:
             self._around.groups.committed([answer.group])
-
-    def _is_hidden(self, topic: str, answer: CommittedOffsets) -> bool:
-        """True if Kafka may leave out a topic because the right to describe it is missing."""
-        left_out = topic not in answer.topics
-        return left_out and self._around.topics.may_hide(topic, answer.asked_ms)
 
     async def _send_last(self, batch: "_Batch") -> None:
         await self._send_batch(batch)

@@ -101,8 +101,6 @@ class TopicPoller:
         """Topics that may exist: Kafka refuses to say."""
         self._taken_away: frozenset[str] = frozenset()
         """Those of them that were listed before."""
-        self._listed_ms = UNKNOWN
-        """When the topics were listed last, and hidden ones were looked for."""
         self._gone: dict[str, _Gone] = {}
         self._anew: dict[str, _Anew] = {}
         self._doubt = False
@@ -148,16 +146,6 @@ class TopicPoller:
                 leader=every.leader[first : first + count],
             )
         return self._one[name]
-
-    def may_hide(self, name: str, asked_ms: int) -> bool:
-        """True if a topic may exist although an answer asked for at this instant leaves it out.
-
-        That is known once the topics have been listed after it.
-        """
-        if self._listed_ms <= asked_ms:
-            self._wake.call()
-            return True
-        return name in self._hidden
 
     def mention(self, names: Iterable[str]) -> None:
         """Note topics that commits name; unknown ones are looked for at once."""
@@ -206,7 +194,6 @@ class TopicPoller:
 
     async def poll_once(self) -> Sequence[str]:
         """List; ask for ids where they can be new; report changes."""
-        started_ms = self._clock.now_ms()
         everything = await self._source.list_topics()
         self._everything = everything
         self._one.clear()
@@ -216,7 +203,6 @@ class TopicPoller:
         self._counts = dict(zip(everything.names, everything.partitions.tolist(), strict=True))
         listing = self._ours(everything)
         await self._ask_ids(listing)
-        self._listed_ms = started_ms
         topics = self._report(listing)
         if self._reported is None or _changed(self._reported, topics):
             self._reported = topics

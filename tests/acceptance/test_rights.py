@@ -145,9 +145,8 @@ def test_the_rights_of_the_manual_are_enough_to_read_every_commit(
     assert not [each for each in health["unseen"] if not _optional(each)]
 
 
-@pytest.mark.parametrize("commits", ["offsets-topic", "admin"])
 def test_a_topic_whose_right_is_taken_away_is_unknown_and_not_deleted(
-    secure_kafka: EmbeddedKafka, rights: Rights, commits: str
+    secure_kafka: EmbeddedKafka, rights: Rights
 ) -> None:
     _grant(rights, DOCUMENTED)
     topic, group = create_topic(secure_kafka, "orders"), unique("billing")
@@ -159,9 +158,8 @@ def test_a_topic_whose_right_is_taken_away_is_unknown_and_not_deleted(
     def lag() -> object:
         return served.known(group)["partitions"][0]["current_lag"]
 
-    cluster = _cluster(secure_kafka, "alice", "alice-secret") | {"commits": commits}
-    if commits == "offsets-topic":
-        del cluster["committed_interval_s"]
+    cluster = _cluster(secure_kafka, "alice", "alice-secret") | {"commits": "offsets-topic"}
+    del cluster["committed_interval_s"]
     with serving(secure_kafka.bootstrap_servers, cluster=cluster) as served:
         served.wait_ready()
         eventually(lambda: served.status(group) is not None and lag() == 30, "the group")

@@ -743,29 +743,6 @@ def test_an_offset_of_a_topic_made_anew_is_reported_though_its_number_is_the_sam
     assert polled(desk, poller) == []
 
 
-@pytest.mark.parametrize("hidden", [True, False])
-def test_offsets_are_deleted_only_once_it_is_known_that_their_topic_is_not_hidden(hidden) -> None:
-    topics = InMemoryTopics({"t": ("id-1", [1]), "u": ("id-2", [1])})
-    source = InMemoryGroups({"g": {("t", 0): 5, ("u", 0): 6, ("u", 1): 7}})
-    desk = Desk(topics)
-    desk.poll()
-    poller = committed_poller(desk, source)
-    polled(desk, poller)
-
-    del source.offsets["g"]["t", 0]
-    del source.offsets["g"]["u", 1]
-    source.at_ms = desk.clock.now_ms()
-    at_first = polled(desk, poller)
-    if hidden:
-        topics.topics.pop("t")
-        topics.hidden = {"t"}
-    asyncio.run(_awaited(lambda: desk.clock.sleep(1)))
-    desk.poll()
-
-    assert at_first == [(2, -1)], "Kafka hides whole topics"
-    assert polled(desk, poller) == ([] if hidden else [(0, -1)])
-
-
 def test_a_topic_that_went_away_is_looked_for_while_it_has_committed_offsets() -> None:
     topics, source = InMemoryTopics({"t": ("id-1", [1])}), InMemoryGroups({"g": {("t", 0): 5}})
     desk = Desk(topics)
