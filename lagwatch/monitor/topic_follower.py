@@ -42,6 +42,7 @@ class TopicFollower:
         """Of the last list; -1 while the list of a new collector is awaited."""
         self.listed_ms = EpochMs(UNKNOWN)
         self._hidden: frozenset[str] = frozenset()
+        """Topics that the last list lacks because they may not be described."""
         self.missing_since: dict[str, int] = {}
         """Topics that the last list lacks, and since when."""
         self._gone_ids: dict[str, str] = {}

@@ -532,7 +532,7 @@ def _loss(
     facts = snapshot.around.facts
     if number is None or Rule.RECORDS_LOST not in kinds or facts.lost_ms is None:
         return 0, False, None
-    rows = slice(int(snapshot.group.first[number]), int(snapshot.group.first[number + 1]))
+    rows = _rows_of(snapshot, number)
     window = snapshot.rows.window[rows]
     noticed_ms = int(facts.lost_ms[window].max(initial=-1))
     at_most = facts.lost_bound is not None and bool((facts.lost_bound[window] > 0).any())
@@ -547,7 +547,7 @@ def _unmoved_ms(snapshot: ClusterSnapshot, number: int, state: State) -> int:
     """
     if state.incident is None:
         return 0
-    rows = slice(int(snapshot.group.first[number]), int(snapshot.group.first[number + 1]))
+    rows = _rows_of(snapshot, number)
     columns, around = snapshot.rows, snapshot.around
     moved_ms = around.pace.moved_ms[columns.window[rows]] + around.skew_ms
     unmoved = (columns.rule[rows] == Rule.PAUSED) & (moved_ms <= state.incident.opened_ms)
@@ -578,7 +578,7 @@ def _is_half_judged(
     """
     if number is None or not _is_better(graded, tracked.state):
         return False
-    rows = slice(int(snapshot.group.first[number]), int(snapshot.group.first[number + 1]))
+    rows = _rows_of(snapshot, number)
     columns = snapshot.rows
     unknown = columns.window[rows][columns.status[rows] == PartitionStatus.UNKNOWN]
     unjudged = bool(np.isin(columns.rule[rows], _NOT_JUDGED).any())
@@ -599,7 +599,7 @@ def _has_gone_quiet(
     """
     if number is None or policy.burrow or not _is_better(graded, tracked.state):
         return False
-    rows = slice(int(snapshot.group.first[number]), int(snapshot.group.first[number + 1]))
+    rows = _rows_of(snapshot, number)
     columns, around = snapshot.rows, snapshot.around
     paused = columns.window[rows][columns.rule[rows] == Rule.PAUSED]
     moved_ms = around.pace.moved_ms[paused] + around.skew_ms
@@ -620,9 +620,14 @@ def _take_up(tracked: _Tracked, snapshot: ClusterSnapshot, number: int) -> None:
     tracked.bad_before = left
 
 
+def _rows_of(snapshot: ClusterSnapshot, number: int) -> slice:
+    """The rows of a group."""
+    return slice(*snapshot.group.first[number : number + 2].tolist())
+
+
 def _note_judged(tracked: _Tracked, snapshot: ClusterSnapshot, number: int) -> list[int]:
     """Note which windows are bad, and return them; the unknown stay as they were judged last."""
-    rows = slice(int(snapshot.group.first[number]), int(snapshot.group.first[number + 1]))
+    rows = _rows_of(snapshot, number)
     columns = snapshot.rows
     windows, status = columns.window[rows], columns.status[rows]
     bad = _IS_BAD[status]
@@ -639,7 +644,7 @@ def _note_judged(tracked: _Tracked, snapshot: ClusterSnapshot, number: int) -> l
 
 def _windows(snapshot: ClusterSnapshot, number: int) -> Iterator[tuple[tuple[str, int], int]]:
     """Topic and partition of each row of a group, with its window."""
-    rows = slice(int(snapshot.group.first[number]), int(snapshot.group.first[number + 1]))
+    rows = _rows_of(snapshot, number)
     columns = snapshot.rows
     for topic, partition, window in zip(
         columns.topic[rows].tolist(),
@@ -670,7 +675,7 @@ def _has_begun_anew(tracked: _Tracked, snapshot: ClusterSnapshot, number: int) -
 
 
 def _topics(snapshot: ClusterSnapshot, number: int) -> list[str]:
-    rows = slice(int(snapshot.group.first[number]), int(snapshot.group.first[number + 1]))
+    rows = _rows_of(snapshot, number)
     return [
         snapshot.topic_names[topic] for topic in dict.fromkeys(snapshot.rows.topic[rows].tolist())
     ]
@@ -691,7 +696,7 @@ _OPEN: Final = np.isin(
 
 def _group(snapshot: ClusterSnapshot, number: int) -> Observation:
     columns = snapshot.group
-    rows = slice(*columns.first[number : number + 2].tolist())
+    rows = _rows_of(snapshot, number)
     return Observation(
         status=GroupStatus(int(columns.status[number])),
         complete=float(columns.complete[number]),

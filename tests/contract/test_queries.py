@@ -69,7 +69,7 @@ def test_a_verdict_shows_as_many_partitions_as_is_asked(queries: Queries) -> Non
 
 
 def test_outlooks_leave_out_groups_that_are_not_known(queries: Queries) -> None:
-    assert list(queries.outlooks("here", ["nobody", "a"])) == ["a"]
+    assert list(queries.outlooks("here", ["unknown", "a"])) == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -97,20 +97,20 @@ def test_a_cluster_that_is_not_known_is_named(queries: Queries, ask) -> None:
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda queries: queries.verdict("here", "nobody", show_all=True),
-        lambda queries: queries.outlook("here", "nobody"),
-        lambda queries: queries.detail("here", "nobody"),
+        lambda queries: queries.verdict("here", "unknown", show_all=True),
+        lambda queries: queries.outlook("here", "unknown"),
+        lambda queries: queries.detail("here", "unknown"),
     ],
 )
 def test_a_group_that_is_not_known_is_named(queries: Queries, ask) -> None:
     with pytest.raises(NotFoundError) as caught:
         ask(queries)
 
-    assert (caught.value.kind, caught.value.name) == ("group", "nobody")
+    assert (caught.value.kind, caught.value.name) == ("group", "unknown")
 
 
 def test_the_members_of_a_group_that_is_not_known_are_not_known(queries: Queries) -> None:
-    assert queries.info("here", "nobody") is None
+    assert queries.info("here", "unknown") is None
 
 
 def test_a_topic_that_is_not_known_is_named_and_has_no_groups(queries: Queries) -> None:
