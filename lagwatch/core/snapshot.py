@@ -211,6 +211,8 @@ class ClusterSnapshot:
     """Open transactions that a last stable offset waits for, by (topic, partition)."""
     listed: frozenset[str] | None = None
     """Groups that Kafka listed last; None: since the start it has not listed them completely."""
+    hidden: frozenset[str] = frozenset()
+    """Groups that were watched, and may not be described any more: nothing is known of them."""
     shares: Mapping[str, Mapping[tuple[str, int], SharePartition]] = field(default_factory=dict)
     """Share groups: how far they have come, by group, topic and partition."""
     stale: bool = False

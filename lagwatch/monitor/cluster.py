@@ -115,6 +115,8 @@ class ClusterMonitor:
         self._transactions: Mapping[tuple[str, int], OpenTransaction] = {}
         self._listed: frozenset[str] | None = None
         """Groups of the newest complete list of Kafka."""
+        self._hidden: frozenset[str] = frozenset()
+        """Groups that were watched, and may not be described any more."""
         self._commits_until_ms = EpochMs(UNKNOWN)
         self._backlog_ms = EpochMs(UNKNOWN)
         self._ends_ms = EpochMs(UNKNOWN)
@@ -216,6 +218,8 @@ class ClusterMonitor:
             case Commits():
                 self._commits(report, now_ms)
             case GroupsGone() | SharesSeen():
+                if isinstance(report, GroupsGone) and report.hidden is not None:
+                    self._hidden = report.hidden
                 self._admission.take(report, now_ms, number=0)
             case Progress():
                 self.elsewhere[report.group] = _kept_elsewhere(report)
@@ -496,6 +500,7 @@ class ClusterMonitor:
                 transactions=self._transactions,
                 shares=self._admission.shares.by_group,
                 listed=self._listed,
+                hidden=self._hidden,
                 stale=self.is_stale(now_ms),
                 stale_after_ms=self.settings.fresh_for.of_commits_ms(polled=self.known.polled),
             ),
@@ -601,8 +606,9 @@ class ClusterMonitor:
         if back.any():
             self._live.movements.leave_out(back)
         self._live.topics = with_offsets(before, report, latest, self._live.partitions.answered_ms)
-        # the start, not the end: only commits made before it are surely at or below these log ends
-        self._live.data_ms = report.started_ms
+        if not self._topics.sees_none:
+            # the start, not the end: only commits made before it are surely at or below these ends
+            self._live.data_ms = report.started_ms
         if self.settings.rules is RuleSet.BURROW:
             self._fill_lags(np.flatnonzero(new & (latest >= 0)))
         # after the history has this round, up to which their lags are interpolated
@@ -626,7 +632,8 @@ class ClusterMonitor:
         Where offsets are polled, the first one after a poll that came after a round: the lag of a
         poll is known on the line between two rounds.
         """
-        answered = not report.log_end.size or bool((report.log_end >= 0).any())
+        nothing_to_ask = not report.log_end.size and not self._topics.sees_none
+        answered = nothing_to_ask or bool((report.log_end >= 0).any())
         before_ms, self._ends_ms = self._ends_ms, report.started_ms
         lined_up = not self.known.polled or 0 <= before_ms <= self.known.commits_ms
         read = 0 <= self._backlog_ms <= report.started_ms

@@ -50,6 +50,11 @@ class TopicFollower:
         self._cut_ms: dict[str, int] = {}
         """Topics whose log was cut short or replaced: the last round in which it was not yet."""
 
+    @property
+    def sees_none(self) -> bool:
+        """True if there are topics, and none of them may be described."""
+        return bool(self._hidden) and not self._live.topics.names
+
     def listed(self, report: Topics, now_ms: EpochMs) -> None:
         """Take a list of topics in: move columns, forget what is of topics that were replaced."""
         found = change(self._live.topics, self.ids, report)

@@ -82,8 +82,8 @@ class _Tracked:
     topics: Collection[str] = ()
     """Those that it has committed to, as far as that is known."""
     troubled: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Topic and partition → window of what was in trouble when it was last seen bad; -1: not known,
-    `_WAS_GONE`: the group was gone since."""
+    """Topic and partition → window of what was in trouble when it was last seen bad; or
+    `_NOT_KNOWN`, or `_WAS_GONE`: the group was gone since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,12 +275,16 @@ class Watch:
             last=kept.last,
             bad_before=kept.bad,
             topics=frozenset(topic for topic, _ in kept.bad),
-            troubled=dict.fromkeys(kept.bad, -1),
+            troubled=dict.fromkeys(kept.bad, _NOT_KNOWN),
         )
 
     def _look(self, this: _Round, group: str, number: int | None) -> Decided | None:
         snapshot, now_ms = this.snapshot, this.now_ms
         tracked = self._tracked.get(group)
+        if group in snapshot.hidden and tracked is not None and not tracked.removed:
+            # whether it still is in trouble, and with which offsets, is not known
+            tracked.troubled = dict.fromkeys(tracked.troubled, _NOT_KNOWN)
+            return None
         policy, graded, missed = self._graded(this, group, number, tracked)
         if policy is None:
             return None
@@ -472,6 +476,7 @@ def _note_life(tracked: _Tracked, this: _Round, group: str, number: int | None) 
     tracked.last = LastSeen(commit_ms=commit_ms, alive_ms=max(commit_ms, alive_ms, before_ms))
 
 
+_NOT_KNOWN: Final = -1
 _WAS_GONE: Final = -2
 _WITHOUT_MEMBERS: Final = frozenset({"Empty", "Dead"})
 
@@ -669,7 +674,7 @@ def _has_begun_anew(tracked: _Tracked, snapshot: ClusterSnapshot, number: int) -
     """True if a partition that was in trouble has another window: it lost its offset since."""
     now = dict(_windows(snapshot, number))
     return any(
-        window != -1 and now.get(place, window) != window
+        window != _NOT_KNOWN and now.get(place, window) != window
         for place, window in tracked.troubled.items()
     )
 

@@ -5,6 +5,7 @@ the two instants between which that happened: an offset that stays the same is n
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 import numpy as np
@@ -14,12 +15,17 @@ from numpy.typing import NDArray
 from lagwatch.core.model import UNKNOWN
 from lagwatch.core.words import duration
 from lagwatch.errors import SourceError
+from lagwatch.pollers.facts import sentences
 from lagwatch.pollers.surroundings import Surroundings
 from lagwatch.ports.kafka import CommittedOffsets, CommittedSource, GroupSource
 from lagwatch.ports.reports import Backlog, Commits, CommitsKnown, GroupsGone, SourceKind
 
 _ROWS: Final = 20_000
 """Most rows of one report."""
+_TAKEN_AWAY: Final = (
+    "lagwatch may not describe group {name} any more, it is not watched; "
+    "grant: Allow DESCRIBE on GROUP {name}"
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -50,6 +56,8 @@ class CommittedPoller:
         self._sent = sent
         self._rows = _Rows(first_id)
         self._asked_ms: dict[str, int] = {}
+        self._refused: frozenset[str] = frozenset()
+        """Groups that were listed before, and may not be described any more."""
         self._order = 0
         self._rounds = 0
         self._until_ms = UNKNOWN
@@ -64,14 +72,18 @@ class CommittedPoller:
         # the order must grow from round to round, and over restarts
         self._order = max(self._order + 1, self._around.clock.now_ms())
         problems: list[str] = [listing.problem] if listing.problem else []
-        refused: list[str] = []
+        refused: set[str] = set()
         batch = _Batch(self._rows)
+        hidden = _HiddenTopics(self._around.topics.refused)
         try:
             async for answers in self._committed.committed(names):
                 for answer in answers:
                     problems += [answer.problem] if answer.problem else []
-                    refused += [answer.group] if answer.refused else []
-                    self._take(answer, batch)
+                    if answer.problem or answer.refused:
+                        refused.update([answer.group] if answer.refused else [])
+                        continue
+                    left_out = self._rows.left_out(answer.group, set(answer.topics))
+                    self._take(answer, batch, hidden=await hidden.among(left_out))
                     if len(batch) >= _ROWS:
                         await self._send_batch(batch)
         except SourceError:
@@ -79,18 +91,18 @@ class CommittedPoller:
             await self._send_last(batch)
             raise
         await self._send_last(batch)
+        visible = set(names) - refused
         if not listing.problem:
-            await self._report_gone(names)
-        if not problems:
+            await self._report_gone(visible, refused)
+        if not problems and (visible or not self._refused):
             self._until_ms = started_ms
         await self._around.send(CommitsKnown(until_ms=np.array([self._until_ms], np.int64)))
         self._note_pace(len(names), self._around.clock.monotonic_s() - started_s)
         await self._report_ready()
-        return _few(problems)
+        return [*_few(problems), *sentences(self._refused, _TAKEN_AWAY)]
 
-    def _take(self, answer: CommittedOffsets, batch: "_Batch") -> None:
-        if answer.problem or answer.refused:
-            return
+    def _take(self, answer: CommittedOffsets, batch: "_Batch", *, hidden: frozenset[str]) -> None:
+        """Note what is new. Kafka leaves out topics that lagwatch may not describe: `hidden`."""
         after_ms = self._asked_ms.get(answer.group, UNKNOWN)
         self._asked_ms[answer.group] = answer.asked_ms
         before = self._rows.of(answer.group)
@@ -114,7 +126,7 @@ class CommittedPoller:
                 batch.add(row, offset, answer.answered_ms, after_ms)
         for name in before.keys() - seen:
             row = before[name]
-            if self._rows.last[row] != UNKNOWN:
+            if self._rows.last[row] != UNKNOWN and name[0] not in hidden:
                 batch.add(row, UNKNOWN, answer.answered_ms, after_ms)
         if len(batch) > size:
             self._around.groups.committed([answer.group])
@@ -148,14 +160,25 @@ class CommittedPoller:
         self._around.last.note(commits)
         await self._around.send(commits)
 
-    async def _report_gone(self, names: Sequence[str]) -> None:
-        gone = self._rows.drop_all_but(names)
+    async def _report_gone(self, visible: AbstractSet[str], refused: AbstractSet[str]) -> None:
+        """Report groups that are gone: deleted, or not to be described any more."""
+        known = self._rows.groups | self._refused
+        hidden = (known & refused) | await self._hidden_among(known - visible - refused)
+        gone = self._rows.drop_all_but(visible)
         for group in gone:
             self._asked_ms.pop(group, None)
-        if gone:
+        if gone or hidden != self._refused:
             orders = tuple(self._order for _ in gone)
-            await self._around.send(GroupsGone(groups=gone, orders=orders))
-            _log.info("groups_gone", groups=len(gone))
+            await self._around.send(GroupsGone(groups=gone, orders=orders, hidden=hidden))
+            _log.info("groups_gone", groups=len(gone), hidden=len(hidden))
+        self._refused = hidden
+
+    async def _hidden_among(self, groups: AbstractSet[str]) -> frozenset[str]:
+        """Those of these groups, which are not listed, that lagwatch may not describe."""
+        if not groups:
+            return frozenset()
+        found = [each async for each in self._committed.committed(sorted(groups))]
+        return frozenset(each.group for answers in found for each in answers if each.refused)
 
     def _note_pace(self, groups: int, took_s: float) -> None:
         """Log it when rounds take so long that commits are noticed late."""
@@ -180,6 +203,22 @@ class CommittedPoller:
         await self._around.facts.send()
 
 
+class _HiddenTopics:
+    """Topics that lagwatch may not describe, asked for once in a round."""
+
+    def __init__(self, refused: Callable[[Iterable[str]], Awaitable[frozenset[str]]]) -> None:
+        self._refused = refused
+        self._asked: set[str] = set()
+        self._hidden: frozenset[str] = frozenset()
+
+    async def among(self, topics: AbstractSet[str]) -> frozenset[str]:
+        """Those of these topics."""
+        if new := topics - self._asked:
+            self._asked |= new
+            self._hidden |= await self._refused(new)
+        return self._hidden & topics
+
+
 class _Rows:
     """Dense ids for (group, topic, partition), and the offset last sent of each."""
 
@@ -193,9 +232,21 @@ class _Rows:
     def __len__(self) -> int:
         return self._count
 
+    @property
+    def groups(self) -> frozenset[str]:
+        return frozenset(self._ids)
+
     def of(self, group: str) -> dict[tuple[str, int], int]:
         """Ids of the partitions this group has committed to."""
         return self._ids.get(group, {})
+
+    def left_out(self, group: str, topics: AbstractSet[str]) -> set[str]:
+        """Topics that it has committed offsets of, without these."""
+        return {
+            topic
+            for (topic, _), row in self.of(group).items()
+            if topic not in topics and self.last[row] != UNKNOWN
+        }
 
     def id(self, group: str, name: tuple[str, int]) -> int:
         ids = self._ids.setdefault(group, {})
@@ -217,9 +268,9 @@ class _Rows:
         groups, topics, partitions = zip(*pending, strict=True)
         return groups, topics, partitions
 
-    def drop_all_but(self, names: Iterable[str]) -> tuple[str, ...]:
+    def drop_all_but(self, names: AbstractSet[str]) -> tuple[str, ...]:
         """Forget the other groups; return them."""
-        gone = tuple(sorted(self._ids.keys() - set(names)))
+        gone = tuple(sorted(self._ids.keys() - names))
         for group in gone:
             del self._ids[group]
         return gone

@@ -174,6 +174,14 @@ class TopicPoller:
             name for name, anew in self._anew.items() if after_ms < anew.noticed_ms <= until_ms
         )
 
+    async def refused(self, names: Iterable[str]) -> frozenset[str]:
+        """Those of these topics that may exist: Kafka refuses to say.
+
+        Raises:
+            SourceError: no answer.
+        """
+        return frozenset((await self._source.topic_ids(sorted(names))).refused)
+
     def named(self, name: str, topic_id: str, first_ms: int) -> None:
         """Note the id in a commit; if it is newer than the listed id, the topic was re-created."""
         ids = self._named.setdefault(name, {})
@@ -214,8 +222,8 @@ class TopicPoller:
             _log.info("topics_changed", topics=len(topics.names), version=topics.version)
         await self._facts.send()
         return sentences(
-            self._taken_away,
-            "lagwatch may not describe topic {name} any more, the lag of its groups is unknown; "
+            self._taken_away if listing.names else self._hidden,
+            "lagwatch may not describe topic {name}, the lag of its groups is unknown; "
             "grant: Allow DESCRIBE on TOPIC {name}",
         )
 

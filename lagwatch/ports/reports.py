@@ -134,10 +134,12 @@ class OpenTransactions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsGone:
-    """Groups that Kafka deleted; commits newer than `order` stay."""
+    """Groups that are not in Kafka any more, or `hidden`; commits newer than `order` stay."""
 
     groups: tuple[str, ...]
     orders: tuple[int, ...]
+    hidden: frozenset[str] | None = None
+    """All groups that were watched, and may not be described any more; None: as before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

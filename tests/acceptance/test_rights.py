@@ -145,8 +145,20 @@ def test_the_rights_of_the_manual_are_enough_to_read_every_commit(
     assert not [each for each in health["unseen"] if not _optional(each)]
 
 
+def _watching(kafka: EmbeddedKafka, mode: str) -> dict[str, object]:
+    """Configuration of a cluster whose commits are read in this mode."""
+    cluster = _cluster(kafka, "alice", "alice-secret") | {"commits": mode}
+    if mode == "offsets-topic":
+        del cluster["committed_interval_s"]
+    return cluster
+
+
+MODES = pytest.mark.parametrize("mode", ["offsets-topic", "admin"])
+
+
+@MODES
 def test_a_topic_whose_right_is_taken_away_is_unknown_and_not_deleted(
-    secure_kafka: EmbeddedKafka, rights: Rights
+    secure_kafka: EmbeddedKafka, rights: Rights, mode: str
 ) -> None:
     _grant(rights, DOCUMENTED)
     topic, group = create_topic(secure_kafka, "orders"), unique("billing")
@@ -158,23 +170,74 @@ def test_a_topic_whose_right_is_taken_away_is_unknown_and_not_deleted(
     def lag() -> object:
         return served.known(group)["partitions"][0]["current_lag"]
 
-    cluster = _cluster(secure_kafka, "alice", "alice-secret") | {"commits": "offsets-topic"}
-    del cluster["committed_interval_s"]
+    cluster = _watching(secure_kafka, mode)
     with serving(secure_kafka.bootstrap_servers, cluster=cluster) as served:
         served.wait_ready()
         eventually(lambda: served.status(group) is not None and lag() == 30, "the group")
         eventually(lambda: served.status(of_deleted) is not None, "the other group")
         rights.deny(AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
-        eventually(lambda: any(topic in each for each in served.health()["unseen"]), "it is said")
+        eventually(lambda: any(topic in each for each in served.health()["problems"]), "it is said")
         admin = AdminClient(secure_kafka.admin_config())
         admin.delete_topics([deleted])[deleted].result(30)
         eventually(lambda: served.status(of_deleted) is None, "a deleted topic is forgotten")
-        unknown, problems = lag(), " ".join(served.health()["problems"])
+        eventually(lambda: lag() is None, "the lag is unknown")
+        problems = " ".join(served.health()["problems"])
         rights.give_back(ResourceType.TOPIC, topic)
         eventually(lambda: lag() == 30, "the lag is known again")
 
-    assert unknown is None
     assert f"Allow DESCRIBE on TOPIC {topic}" in problems
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_group_whose_right_is_taken_away_is_not_judged_by_its_last_commit(
+    secure_kafka: EmbeddedKafka, rights: Rights, *, listed: bool
+) -> None:
+    topic, group, other = create_topic(secure_kafka, "orders"), unique("billing"), unique("mailer")
+    _grant(rights, [each for each in DOCUMENTED if each[1] != "cluster"])
+    if listed:  # who may describe the cluster sees the names of all groups
+        rights.grant(AclOperation.DESCRIBE, ResourceType.BROKER, "kafka-cluster")
+    produce(secure_kafka, topic, 40)
+    commit(secure_kafka, group, topic, 10)
+    commit(secure_kafka, other, topic, 10)
+
+    with serving(
+        secure_kafka.bootstrap_servers, cluster=_watching(secure_kafka, "admin")
+    ) as served:
+        served.wait_ready()
+        eventually(lambda: served.status(group) is not None, "the group")
+        rights.deny(AclOperation.DESCRIBE, ResourceType.GROUP, group)
+        eventually(lambda: served.status(group) is None, "nothing is known of it")
+        eventually(lambda: any(group in each for each in served.health()["problems"]), "it is said")
+        health, of_other = served.health(), served.status(other)
+        rights.give_back(ResourceType.GROUP, group)
+        eventually(lambda: served.status(group) is not None, "the group again")
+        eventually(lambda: not served.health()["problems"], "nothing is wrong any more")
+
+    assert f"Allow DESCRIBE on GROUP {group}" in " ".join(health["problems"])
+    assert health["ready"]
+    assert of_other is not None
+
+
+@MODES
+def test_a_cluster_of_which_nothing_may_be_seen_any_more_is_not_ready(
+    secure_kafka: EmbeddedKafka, rights: Rights, mode: str
+) -> None:
+    _grant(rights, DOCUMENTED)
+    topic, group = create_topic(secure_kafka, "orders"), unique("billing")
+    produce(secure_kafka, topic, 40)
+    commit(secure_kafka, group, topic, 10)
+
+    with serving(secure_kafka.bootstrap_servers, cluster=_watching(secure_kafka, mode)) as served:
+        served.wait_ready()
+        eventually(lambda: served.status(group) is not None, "the group")
+        rights.revoke_all()
+        eventually(lambda: not served.health()["ready"], "it is not ready")
+        reason = served.health()["reason"]
+        _grant(rights, DOCUMENTED)
+        eventually(lambda: served.health()["ready"], "it is ready again")
+        eventually(lambda: served.status(group) is not None, "the group again")
+
+    assert "DESCRIBE" in reason or "READ" in reason
 
 
 def _optional(unseen: str) -> bool:

@@ -10,7 +10,7 @@ from lagwatch.core.model import EpochMs, GroupStatus, Rule
 from lagwatch.notify.policies import PolicyBook
 from lagwatch.notify.store import Kept
 from lagwatch.notify.watch import Decided, Watch
-from lagwatch.ports.reports import Backlog
+from lagwatch.ports.reports import Backlog, GroupsGone
 from lagwatch.query import SnapshotQueries
 from tests.support.history import NOON_MS, Live
 
@@ -258,3 +258,24 @@ def test_a_partition_that_has_read_well_for_long_enough_may_pause() -> None:
     assert well is Rule.PROGRESSING
     assert set(group.rules[before:]) == {Rule.PAUSED}
     assert group.acts == [Act.OPEN, Act.CLOSE]
+
+
+def test_an_incident_stays_open_while_its_group_may_not_be_described() -> None:
+    live = Live()
+    live.topics(orders=1)
+    live.wait(1)
+    live.commit(("a", "orders", 0, 100), ("b", "orders", 0, 100))
+    live.wait(1)
+    watch = _watch()
+    live.monitor.apply(
+        GroupsGone(groups=("a",), orders=(1_000,), hidden=frozenset("a")), EpochMs(live.now_ms)
+    )
+    live.wait(700)
+    hidden = _decided(watch, live)
+    rows = live.judge().groups
+    live.monitor.apply(GroupsGone(groups=(), orders=(), hidden=frozenset()), EpochMs(live.now_ms))
+    (gone,) = _decided(watch, live)
+
+    assert list(rows) == ["b"]
+    assert hidden == []
+    assert (gone.decision.act, gone.number) == (Act.CLOSE, None)

@@ -385,7 +385,7 @@ def test_a_topic_whose_right_is_taken_away_is_hidden_not_deleted() -> None:
     assert any("Allow DESCRIBE on TOPIC b" in sentence for sentence in unseen)
     assert unchanged == []
     assert [problem.partition(",")[0] for problem in problems] == [
-        "lagwatch may not describe topic b any more"
+        "lagwatch may not describe topic b"
     ]
     assert asyncio.run(desk.topics.poll_once()) == ()
     assert (deleted.names, deleted.hidden) == (("a",), frozenset())
@@ -613,6 +613,7 @@ class InMemoryGroups:
         self.problem = ""
         self.at_ms = 1_000
         self.others: tuple[str, ...] = ()
+        self.hidden: set[str] = set()
         self.wait: Callable[[], Awaitable[None]] | None = None
 
     async def list_groups(self) -> GroupListing:
@@ -629,7 +630,7 @@ class InMemoryGroups:
         if self.wait is not None:
             await self.wait()
         for group in groups:
-            offsets = self.offsets[group]
+            offsets = {} if group in self.hidden else self.offsets.get(group, {})
             yield [
                 CommittedOffsets(
                     group=group,
@@ -638,6 +639,7 @@ class InMemoryGroups:
                     offsets=list(offsets.values()),
                     asked_ms=EpochMs(self.at_ms),
                     answered_ms=EpochMs(self.at_ms + 1),
+                    refused=group in self.hidden,
                 )
             ]
 
@@ -809,6 +811,66 @@ def test_a_group_that_vanished_is_gone_but_not_while_the_list_is_partial() -> No
 
     (gone,) = desk.outbox.of(GroupsGone)
     assert gone.groups == ("h",)
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_group_whose_right_is_taken_away_is_hidden_until_it_is_given_back(
+    *, listed: bool
+) -> None:
+    source = InMemoryGroups({"g": {("t", 0): 5}, "h": {("t", 0): 1}})
+    desk = Desk(InMemoryTopics({}))
+    poller = committed_poller(desk, source)
+    polled(desk, poller)
+    h = source.offsets["h"]
+    source.hidden = {"h"}
+    if not listed:
+        del source.offsets["h"]
+
+    problems = [asyncio.run(poller.poll_once()) for _ in range(2)][-1]
+    (taken_away,) = desk.outbox.of(GroupsGone)
+    source.hidden, source.offsets["h"] = set(), h
+    back = polled(desk, poller)
+
+    assert (taken_away.groups, taken_away.hidden) == (("h",), frozenset("h"))
+    assert "Allow DESCRIBE on GROUP h" in problems[0]
+    assert [offset for _, offset in back] == [1]
+    assert desk.outbox.of(GroupsGone)[-1].hidden == frozenset()
+    assert asyncio.run(poller.poll_once()) == []
+
+
+def test_commits_are_not_known_while_no_group_may_be_described() -> None:
+    source = InMemoryGroups({"g": {("t", 0): 5}})
+    desk = Desk(InMemoryTopics({}))
+    poller = committed_poller(desk, source)
+    polled(desk, poller)
+    asyncio.run(_awaited(lambda: desk.clock.sleep(10)))
+    source.hidden = {"g"}
+    polled(desk, poller)
+
+    before, after = desk.outbox.of(CommitsKnown)
+
+    assert before.until_ms.tolist() == after.until_ms.tolist()
+
+
+def test_offsets_of_a_topic_that_is_left_out_are_removed_only_if_it_may_be_described() -> None:
+    source = InMemoryGroups({"g": {("hidden", 0): 5, ("deleted", 0): 7, ("kept", 0): 9}})
+    topics = InMemoryTopics({})
+    desk = Desk(topics)
+    poller = committed_poller(desk, source)
+    polled(desk, poller)
+    topics.hidden = {"hidden"}
+    del source.offsets["g"]["hidden", 0], source.offsets["g"]["deleted", 0]
+
+    left_out = polled(desk, poller)
+    asked = len(topics.asked)
+    again = polled(desk, poller)
+    topics.hidden = set()
+    deleted = polled(desk, poller)
+
+    assert left_out == [(1, -1)]
+    assert again == []
+    assert [*topics.asked[asked]] == ["hidden"]
+    assert deleted == [(0, -1)]
 
 
 def test_orders_grow_from_round_to_round_even_when_the_clock_stands() -> None:
