@@ -18,10 +18,12 @@ from lagwatch.notify.notice import About, Notice, level
 from lagwatch.notify.store import Change, Kept, Listener, new_id
 from lagwatch.notify.verdict import nothing_known
 from lagwatch.ports.queries import ClusterHealth
+from lagwatch.ports.reports import SourceKind
 
 POLICY: Final = "lagwatch"
 _OWN_PARTS: Final = ("alerts:", "history:", "configuration:", "checkpoints:", "figures:")
 """Problems of parts that all clusters share: they explain no cluster."""
+_SOURCES: Final = frozenset(SourceKind)
 _CLOSE_FOR_MS: Final = 10_000
 _REMIND_MS: Final = 14_400_000
 _SET_S: Final = 5.0
@@ -44,6 +46,8 @@ class Condition:
     """How long it must hold before it is an incident."""
     problem: str
     listeners: tuple[Listener, ...]
+    why: str = ""
+    """The reason in a few words, for the headline; ""."""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -171,6 +175,7 @@ class OwnIncidents:
             else (tracked.listeners if tracked is not None else ()) or every
         )
         problem = condition.problem if condition is not None else ""
+        why = condition.why if condition is not None else ""
         about, cluster, name = key
         identity = (tracked.incident if tracked is not None else "") or new_id()
         notice = Notice(
@@ -187,7 +192,7 @@ class OwnIncidents:
             opened_ms=incident.opened_ms,
             at_ms=now_ms,
             url="",
-            verdict=nothing_known(cluster, name, now_ms) | {"problem": problem},
+            verdict=nothing_known(cluster, name, now_ms) | {"problem": problem, "why": why},
         )
         return Change(
             incident=identity,
@@ -223,7 +228,8 @@ def unseen(
         if state.ready or 0 < state.backlog_read < state.backlog_total:
             continue
         seen = [problem for problem in state.problems if not problem.startswith(_OWN_PARTS)]
-        reason = _said_once(state.reason, seen)
+        # what else fails while no broker answers, fails because of that
+        reason = state.reason if state.unreachable else _said_once(state.reason, seen)
         held_s = min(state.data_age_s, steady_s)
         since_ms = state.since_ms
         if since_ms is None or held_s < state.data_age_s:
@@ -238,7 +244,14 @@ def unseen(
             problem=f"No fresh data of it: {reason or 'the reason is not known'}. "
             "Incidents of its groups neither open nor close meanwhile.",
             listeners=listeners,
+            why=_without_source(state.reason),
         )
+
+
+def _without_source(reason: str) -> str:
+    """`connection: refused by …` without the part of lagwatch that it comes from."""
+    source, _, message = reason.partition(": ")
+    return message if source in _SOURCES else reason
 
 
 def _said_once(reason: str, problems: Iterable[str]) -> str:

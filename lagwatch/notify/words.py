@@ -620,8 +620,7 @@ def _own_words(notice: Notice) -> str:
             said = "lagwatch records history"
         case _:
             said = "lagwatch does not record history"
-    return (
-        f"{said}, after {lasted(notice)}"
-        if notice.closing
-        else (f"{said}, since {clock_time(notice)}")
-    )
+    if notice.closing:
+        return f"{said}, after {lasted(notice)}"
+    why = cut(str(notice.verdict.get("why") or ""), LONGEST_NAME)
+    return f"{said}{f': {why}' if why else ''}, since {clock_time(notice)}"

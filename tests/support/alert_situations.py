@@ -118,6 +118,7 @@ def situations() -> dict[str, Message]:
                 "",
                 "No fresh data of it: connection refused by kafka-1:9092. Incidents of its groups "
                 "neither open nor close meanwhile.",
+                why="connection refused by kafka-1:9092",
             ),
         ),
     }
@@ -150,7 +151,7 @@ def _with(notice: Notice, **fields: object) -> Notice:
     return replace(notice, verdict={**notice.verdict, **fields})
 
 
-def _own(notice: Notice, about: About, name: str, problem: str) -> Notice:
+def _own(notice: Notice, about: About, name: str, problem: str, *, why: str = "") -> Notice:
     """An incident of lagwatch itself, about a cluster or, with a name, a channel."""
     cluster = "" if name else notice.cluster
     return replace(
@@ -165,7 +166,7 @@ def _own(notice: Notice, about: About, name: str, problem: str) -> Notice:
         runbook="",
         url=_ROOT,
         since_ms=AT_MS - 60_000,
-        verdict={**nothing_known(cluster, name, AT_MS), "problem": problem},
+        verdict={**nothing_known(cluster, name, AT_MS), "problem": problem, "why": why},
         curve=(),
     )
 
