@@ -42,6 +42,11 @@ _OVERTAKEN = (
     "  WHERE j.cluster = i.cluster AND j.name = i.name AND j.about = i.about"
     "  AND j.number > i.number AND later.state <> 'dead')"
 )
+_REMINDERS = (
+    "state IN ('waiting', 'queued') AND event = 'remind' AND heard IS NOT NULL"
+    " AND incident = (SELECT number FROM incidents WHERE id = ?1)"
+)
+"""Those of an incident (?1) that are not sent yet, to channels that have heard of it."""
 _INCIDENTS = (
     "SELECT i.*, p.body FROM incidents i LEFT JOIN payloads p"
     " ON p.number = i.payload AND i.closed_ms IS NULL"
@@ -149,21 +154,31 @@ class AlertRecords:
         )
 
     def acknowledge(self, incident: str, author: str, now_ms: int) -> None:
-        """Store who works on an open incident.
+        """Store who works on an open incident; reminders of it that still wait are not sent.
 
         Raises:
             NotFoundError: no open incident has this id.
         """
-        noted = self._database.write(
-            lambda connection: (
-                connection.execute(
-                    "UPDATE incidents SET acknowledged_ms = ?, acknowledged_by = ?"
-                    " WHERE id = ? AND closed_ms IS NULL",
-                    (now_ms, author, incident),
-                ).rowcount
+
+        def work(connection: sqlite3.Connection) -> int:
+            noted = connection.execute(
+                "UPDATE incidents SET acknowledged_ms = ?, acknowledged_by = ?"
+                " WHERE id = ? AND closed_ms IS NULL",
+                (now_ms, author, incident),
+            ).rowcount
+            connection.execute(
+                "DELETE FROM contents"  # noqa: S608 fixed
+                f" WHERE notice IN (SELECT number FROM notices WHERE {_REMINDERS})",
+                (incident,),
             )
-        )
-        if not noted:
+            connection.execute(
+                "UPDATE notices SET state = 'delivered', payload = NULL, message = NULL,"  # noqa: S608 fixed
+                f" ended_ms = ?2 WHERE {_REMINDERS}",
+                (incident, now_ms),
+            )
+            return noted
+
+        if not self._database.write(work):
             raise NotFoundError(kind="open incident", name=incident)
 
     def notices(self, ask: NoticeAsk) -> tuple[Sequence[NoticeRecord], str]:

@@ -11,7 +11,7 @@ import pytest
 from lagwatch.config.alerts import DAYS
 from lagwatch.core.model import GroupInfo, Member, RuleSet
 from lagwatch.errors import NotFoundError
-from lagwatch.ports.alerts import IncidentAsk, NoticeAsk
+from lagwatch.ports.alerts import IncidentAsk, MessageState, NoticeAsk
 from lagwatch.ports.reports import GroupsSeen
 from tests.support.fleet import CLUSTER, Fleet, ShiftedClock, alert_settings
 from tests.support.receiver import Receiver, Reply, receiving
@@ -520,6 +520,38 @@ def test_an_incident_that_stays_open_is_sent_to_the_next_channel_and_ends_there(
     assert [n["event"] for n in team.notices] == ["open", "close"], "no reminder"
     assert [n["event"] for n in archive.notices] == ["open", "close"]
     assert after.acknowledged_by == "me"
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_a_reminder_that_waits_is_not_sent_once_somebody_acknowledges(
+    tmp_path, clock, receiver, *, sealed: bool
+) -> None:
+    wait = "" if sealed else "group_wait_s = 300\ngroup_interval_s = 300\n"
+    fleet = Fleet(["billing"], clock)
+    text = POLICY + "remind_s = 60\n" + hook(receiver)
+    with running(alert_settings(tmp_path, text), clock) as alerts:
+        fleet.fail("billing")
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.notices) == 1 and alerts.idle(), "the opening")
+    receiver.replies = [Reply(status=503)]
+    with running(alert_settings(tmp_path, wait + text), clock) as alerts:
+        fleet.pass_time(120)
+        alerts.sees(fleet)
+        if sealed:
+            eventually(lambda: not receiver.replies, "the reminder is tried")
+        (incident,) = alerts.call(lambda: alerts.alerts.incidents(IncidentAsk()))[0]
+        alerts.call(lambda: alerts.alerts.acknowledge(incident.id, author="me"))
+        left = (
+            notices(alerts, state=MessageState.WAITING),
+            notices(alerts, state=MessageState.QUEUED),
+        )
+    with running(alert_settings(tmp_path, text), clock) as alerts:
+        fleet.heal("billing")
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.notices) == 2, "the end")
+
+    assert [*left[0], *left[1]] == []
+    assert [notice["event"] for notice in receiver.notices] == ["open", "close"]
 
 
 def test_a_group_that_reads_again_too_slowly_is_not_ok(tmp_path, clock, receiver) -> None:
