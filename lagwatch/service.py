@@ -231,7 +231,7 @@ class Service:
         """What is wrong with the parts that all clusters share."""
         named = (
             ("history", self._history_problem()),
-            ("alerts", (self.alerts.problem or self.alerts.slowed) if self.alerts else ""),
+            ("alerts", (self.alerts.problem or self.alerts.remark) if self.alerts else ""),
             ("configuration", self._reload_problem),
             ("checkpoints", self._checkpoint_problem()),
             ("figures", "; ".join(self._parts.problems(of=_FIGURES))),

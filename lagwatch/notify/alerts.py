@@ -254,15 +254,18 @@ class Alerts:
     @property
     def problem(self) -> str:
         """Why incidents cannot be stored or delivered now; "" if they can."""
-        if self._database.in_memory:
-            return "the disk is full: incidents and notices are kept in memory only"
         failed = "; ".join(self._parts.problems(of=ALERTING))
-        return failed or self._problem or self._delivery_problem
+        return self._database.problem or failed or self._problem or self._delivery_problem
 
     @property
-    def slowed(self) -> str:
-        """Which channels wait because they have sent all that they may; "" if none does."""
-        return self._slowed
+    def remark(self) -> str:
+        """What is worth knowing although alerts work; "".
+
+        Channels that wait because they have sent all that they may; a damaged file at the start.
+        """
+        aside = self._database.set_aside
+        lost = f"the file was damaged at the start, what it held is in {aside}" if aside else ""
+        return "; ".join(filter(None, (lost, self._slowed)))
 
     def look_after(
         self, health: Callable[[], Sequence[ClusterHealth]], history_problem: Callable[[], str]
@@ -811,7 +814,7 @@ class Alerts:
         while True:
             await self._clock.sleep(_RETURN_EVERY_S)
             self._database.return_to_disk()
-            self._database.tidy()
+            self._database.tidy(self._clock.now_ms())
 
     async def _prune(self) -> None:
         while True:

@@ -156,6 +156,8 @@ class Database:
         """
         self.set_aside: Path | None = None
         """Where a corrupt file was moved to."""
+        self._lost_file = ""
+        """Why the file, which was deleted or replaced, cannot be written anew; ""."""
         self._path = path
         self._on_disk: sqlite3.Connection | None = None
         """The file while everything is kept in memory, because the disk is full."""
@@ -164,6 +166,7 @@ class Database:
         self._lock = _lock(path)
         try:
             self.connection = self._opened(path, now_ms)
+            self._file = _identity(path)
             self._empty_log()
         except BaseException:
             self._lock.close()
@@ -204,11 +207,14 @@ class Database:
         with self.transaction() as connection:
             return work(connection)
 
-    def tidy(self) -> None:
+    def tidy(self, now_ms: int) -> None:
         """Give the room of the write-ahead log back once nothing has been written for a while.
 
-        Called from time to time: nothing was written between two calls.
+        Called from time to time: nothing was written between two calls. A file that was deleted or
+        replaced meanwhile is written anew: what is decided would be lost with the process.
         """
+        if not self.in_memory and _identity(self._path) != self._file:
+            self._write_anew(now_ms)
         wrote, self._wrote = self._wrote, False
         if not wrote and not self.in_memory:
             self._empty_log()
@@ -217,6 +223,18 @@ class Database:
         """Write the log into the file and cut it to nothing, if the disk has room for that."""
         with contextlib.suppress(sqlite3.Error):
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    @property
+    def problem(self) -> str:
+        """Why all is kept in memory only, and would be lost by a crash; ""."""
+        if self.in_memory:
+            return "the disk is full: incidents and notices are kept in memory only"
+        if self._lost_file:
+            return (
+                f"{self._path} was deleted and cannot be written anew: {self._lost_file}; "
+                "incidents and notices are kept in memory only"
+            )
+        return ""
 
     @property
     def in_memory(self) -> bool:
@@ -253,13 +271,28 @@ class Database:
         """Go on in memory with all that the file holds."""
         if self._on_disk is not None:
             return
-        memory = sqlite3.connect(":memory:", isolation_level=None)
-        self.connection.backup(memory)
-        memory.row_factory = sqlite3.Row
-        memory.execute("PRAGMA foreign_keys = ON")
-        memory.execute("PRAGMA temp_store = MEMORY")
-        self._on_disk, self.connection = self.connection, memory
+        self._on_disk, self.connection = self.connection, _in_memory(self.connection)
         _log.error("alerts_kept_in_memory", file=str(self._path), reason=reason)
+
+    def _write_anew(self, now_ms: int) -> None:
+        """Write all to the path again; another file that is there now is moved aside."""
+        memory = _in_memory(self.connection)
+        # first: with its last connection SQLite deletes the log that has the name of this file's
+        self.connection.close()
+        self.connection = memory
+        try:
+            aside = _move_away(self._path, f"replaced-{now_ms}")
+            fresh = _connect(self._path)
+            memory.backup(fresh)
+        except (OSError, sqlite3.Error) as error:
+            if str(error) != self._lost_file:
+                _log.error("alerts_file_gone", file=str(self._path), reason=str(error))
+            self._lost_file = str(error)
+            return
+        self._lost_file = ""
+        memory.close()
+        self.connection, self._file = fresh, _identity(self._path)
+        _log.error("alerts_file_written_anew", file=str(self._path), moved_to=str(aside or ""))
 
     def _opened(self, path: Path, now_ms: int) -> sqlite3.Connection:
         try:
@@ -267,7 +300,7 @@ class Database:
         except sqlite3.OperationalError as error:
             raise _unusable(path, str(error)) from error
         except sqlite3.DatabaseError as error:
-            self.set_aside = _move_away(path, now_ms)
+            self.set_aside = _move_away(path, f"corrupt-{now_ms}")
             _log.error(
                 "alerts_file_set_aside",
                 file=str(path),
@@ -352,13 +385,33 @@ def _from_version_2(connection: sqlite3.Connection) -> None:
     )
 
 
-def _move_away(path: Path, now_ms: int) -> Path:
-    aside = path.with_name(f"{path.name}.corrupt-{now_ms}")
-    for suffix in ("", "-wal", "-shm"):
-        source = path.with_name(path.name + suffix)
+def _in_memory(connection: sqlite3.Connection) -> sqlite3.Connection:
+    """A copy of all that a file holds."""
+    memory = sqlite3.connect(":memory:", isolation_level=None)
+    connection.backup(memory)
+    memory.row_factory = sqlite3.Row
+    memory.execute("PRAGMA foreign_keys = ON")
+    memory.execute("PRAGMA temp_store = MEMORY")
+    return memory
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file it is, whatever it holds; None: there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _move_away(path: Path, suffix: str) -> Path | None:
+    """Rename a file and its logs; None: there is none."""
+    aside = path.with_name(f"{path.name}.{suffix}")
+    for part in ("-wal", "-shm", ""):
+        source = path.with_name(path.name + part)
         if source.exists():
-            source.rename(aside.with_name(aside.name + suffix))
-    return aside
+            source.rename(aside.with_name(aside.name + part))
+    return aside if aside.exists() else None
 
 
 def _lock(path: Path) -> IO[bytes]:

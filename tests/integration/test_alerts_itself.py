@@ -126,14 +126,14 @@ def test_notices_that_wait_for_per_minute_are_said_to(tmp_path, clock) -> None:
             alerts.sees(fleet)
             eventually(lambda: len(receiver.notices) == 1 and alerts.idle(), "the first")
             look(alerts)
-            before = alerts.alerts.slowed
+            before = alerts.alerts.remark
             fleet.fail("orders")
             alerts.sees(fleet)
             look(alerts)
             (notice,) = alerts.call(lambda: alerts.alerts.notices(NoticeAsk(state="waiting")))[0]
 
             assert before == ""
-            assert alerts.alerts.slowed == (
+            assert alerts.alerts.remark == (
                 "channel hook: 1 notice waiting, because its per_minute is used up"
             )
             assert alerts.alerts.problem == "", "the heartbeat goes on"
@@ -554,9 +554,9 @@ def test_a_disk_of_one_megabyte_is_not_filled_by_the_log_of_the_file(tmp_path) -
             here.store.prune(here.clock.now_ms())
             sizes.append((disk / "0.sqlite-wal").stat().st_size)
         in_memory = here.database.in_memory
-        here.database.tidy()
+        here.database.tidy(here.clock.now_ms())
         just_written = (disk / "0.sqlite-wal").stat().st_size
-        here.database.tidy()
+        here.database.tidy(here.clock.now_ms())
         idle = (disk / "0.sqlite-wal").stat().st_size
 
     assert not in_memory

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from shutil import copy2
 
 import pytest
 from structlog.testing import capture_logs
@@ -306,6 +307,67 @@ def test_a_page_overwritten_inside_the_file_is_noticed(tmp_path: Path) -> None:
 
     with Database(file, now_ms=17) as database:
         assert database.set_aside is not None
+
+
+@pytest.mark.parametrize("kept", ["-wal -shm", "", "another"])
+def test_a_file_that_is_deleted_or_replaced_while_it_is_used_is_written_anew(
+    tmp_path: Path, kept: str
+) -> None:
+    file, other = tmp_path / "alerts.sqlite", tmp_path / "other.sqlite"
+    with Database(other, now_ms=1):
+        pass
+    with Database(file, now_ms=1) as database:
+        _add_mute(database, "before")
+        database.tidy(5)
+        file.unlink()
+        if not kept:
+            for suffix in ("-wal", "-shm"):
+                file.with_name(file.name + suffix).unlink()
+        if kept == "another":
+            other.rename(file)
+        _add_mute(database, "meanwhile")
+        database.tidy(17)
+        _add_mute(database, "after")
+        database.tidy(18)
+        problem = database.problem
+        crashed = tmp_path / "crashed.sqlite"  # what a process that is killed now would leave
+        for suffix in ("", "-wal"):
+            copy2(file.with_name(file.name + suffix), crashed.with_name(crashed.name + suffix))
+
+    for left in (file, crashed):
+        with Database(left, now_ms=20) as database:
+            found = database.connection.execute("SELECT id FROM mutes ORDER BY id").fetchall()
+        assert [row["id"] for row in found] == ["after", "before", "meanwhile"]
+    assert problem == ""
+    assert (tmp_path / "alerts.sqlite.replaced-17").exists() == (kept == "another")
+
+
+def test_it_is_said_that_a_deleted_file_cannot_be_written_anew(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    with Database(folder / "alerts.sqlite", now_ms=1) as database:
+        _add_mute(database, "before")
+        folder.rename(tmp_path / "moved")
+        database.tidy(17)
+        problem = database.problem
+        _add_mute(database, "meanwhile")
+        folder.mkdir()
+        database.tidy(18)
+        later = database.problem
+
+    assert "was deleted and cannot be written anew" in problem
+    assert later == ""
+    with Database(folder / "alerts.sqlite", now_ms=20) as database:
+        found = database.connection.execute("SELECT id FROM mutes ORDER BY id").fetchall()
+    assert [row["id"] for row in found] == ["before", "meanwhile"]
+
+
+def _add_mute(database: Database, identity: str) -> None:
+    database.write(
+        lambda connection: connection.execute(
+            "INSERT INTO mutes VALUES (?, 'c', 'g', 'r', 'a', 0, 1)", (identity,)
+        )
+    )
 
 
 def test_one_file_serves_one_process(tmp_path: Path) -> None:
