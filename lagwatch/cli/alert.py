@@ -110,7 +110,7 @@ async def _send_samples(
 
     from lagwatch.clock import SystemClock
     from lagwatch.errors import NotifyError
-    from lagwatch.notify.alerts import page_link
+    from lagwatch.notify.changes import page_link
     from lagwatch.notify.channels.registry import open_channel
     from lagwatch.notify.sample import GROUP, LASTS_MS, sample_messages
 

@@ -3,14 +3,13 @@
 import asyncio
 import re
 import sqlite3
-from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Final
-from urllib.parse import urlencode
 
 import structlog
 
@@ -19,15 +18,12 @@ from lagwatch.config.alerts import AlertsSettings
 from lagwatch.config.alerts_channels import ChannelSettings
 from lagwatch.config.cluster import ClusterSettings
 from lagwatch.config.settings import Settings
-from lagwatch.core.causes import Cause, CauseName, Certainty
-from lagwatch.core.departure import DEFAULT_RETENTION_MS, departure, gone_after_ms
-from lagwatch.core.forecast import GroupOutlook
-from lagwatch.core.incident import NoticeEvent, Reason
-from lagwatch.core.model import EpochMs, GroupStatus
+from lagwatch.core.incident import Reason
+from lagwatch.core.model import EpochMs
 from lagwatch.core.snapshot import ClusterSnapshot
-from lagwatch.core.trouble import kind_words
 from lagwatch.errors import ConfigError, Fault, NotFoundError
 from lagwatch.notify.budget import BudgetStore
+from lagwatch.notify.changes import RoundChanges, page_link
 from lagwatch.notify.channel_changes import ConfiguredChannels
 from lagwatch.notify.channels.registry import open_channel
 from lagwatch.notify.database import Database
@@ -52,18 +48,9 @@ from lagwatch.notify.records import AlertRecords
 from lagwatch.notify.review import review, template_faults
 from lagwatch.notify.store import Change, IncidentStore, Listener
 from lagwatch.notify.verdict import (
-    behind_json,
-    cause_json,
     figures_json,
-    forecast_json,
-    is_steady,
-    judged_slow,
-    limit_json,
-    nothing_known,
-    verdict_json,
 )
-from lagwatch.notify.watch import Decided, Watch
-from lagwatch.notify.window_curve import TOTAL, window_curve
+from lagwatch.notify.watch import Watch
 from lagwatch.parts import Parts
 from lagwatch.ports.alerts import (
     IncidentAsk,
@@ -74,7 +61,7 @@ from lagwatch.ports.alerts import (
     NoticeRecord,
     PolicyRecord,
 )
-from lagwatch.ports.queries import ClusterHealth, GroupDetail, Queries
+from lagwatch.ports.queries import ClusterHealth, Queries
 
 ALERTING: Final = "alerting"
 """How the names of all parts of it begin, see `lagwatch.parts`."""
@@ -88,29 +75,7 @@ _NEW_FOR_MS: Final = 60_000
 """For so long the figures of a round are those of now."""
 _RETURN_EVERY_S: Final = 5.0
 """How often a full disk is tried again."""
-_FEW_SAMPLES: Final = 5
 _LOGGED_INCIDENTS: Final = 20
-_DETAILED: Final = 20
-"""Notices of one round whose curve may be read from the windows, which takes a while."""
-
-_OUTLOOKS_AT_ONCE: Final = 100
-"""Groups; they are held as objects, one for each partition."""
-_EXPLAINED_PARTITIONS: Final = 10_000
-"""Partitions of all groups of one round whose cause is looked for."""
-_COUNTS_AT_LEAST: Final = 10
-"""A group counts as so many: looking at a single partition takes about as long."""
-_TOO_MANY: Final = Cause(
-    name=None,
-    certainty=Certainty.UNKNOWN,
-    text="not looked for, because too many incidents changed at once; `lagwatch explain` looks",
-    refuted_by="",
-    evidence={},
-    topic=None,
-    partition=None,
-)
-_HEALED: Final = (Reason.HEALED, Reason.ENDED_WHILE_MUTED)
-_NARROW: Final = 200
-"""Partitions of a group up to which its windows are read for a curve."""
 
 _log = structlog.get_logger()
 
@@ -298,20 +263,15 @@ class Alerts:
         self._keep_held(snapshot.cluster, watch)
         if not decided:
             return
-        explained = _explained(decided, snapshot)
-        outlooks = _Outlooks(queries, snapshot.cluster, decided, explained)
-        changes = [
-            self._change(
-                decision,
-                snapshot,
-                queries,
-                outlooks,
-                now_ms,
-                with_windows=number < _DETAILED and _is_narrow(snapshot, decision),
-                explained=decision.group in explained,
-            )
-            for number, decision in enumerate(decided)
-        ]
+        changes = RoundChanges(
+            snapshot,
+            queries,
+            decided,
+            settings=self._settings,
+            listeners=self._listeners,
+            last_owner=self._store.last_owner,
+            now_ms=self._clock.now_ms(),
+        ).all()
         try:
             self._store.record(changes, now_ms)
         except sqlite3.Error as error:
@@ -518,145 +478,6 @@ class Alerts:
         return any(
             health.cluster == snapshot.cluster and health.ready for health in queries.health()
         )
-
-    def _change(
-        self,
-        decided: Decided,
-        snapshot: ClusterSnapshot,
-        queries: Queries,
-        outlooks: "_Outlooks",
-        now_ms: EpochMs,
-        *,
-        with_windows: bool,
-        explained: bool,
-    ) -> Change:
-        verdict = _verdict(decided, snapshot.cluster, queries, now_ms)
-        if decided.missed and not verdict["partitions"]:
-            verdict = {**verdict, **_of_limit(queries, outlooks, decided.group)}
-        sends = decided.decision.event is not NoticeEvent.NOTHING
-        policy = decided.policy
-        if (
-            decided.decision.event is NoticeEvent.CLOSE
-            and verdict.get("status") == GroupStatus.OK.name
-        ):
-            verdict = {**verdict, **_behind(queries, outlooks, decided.group)}
-        notice = self._notice(decided, snapshot, verdict, queries, with_windows and sends)
-        if sends and decided.decision.event is not NoticeEvent.CLOSE:
-            cause, forecast = (
-                _explanation(queries, outlooks, decided) if explained else (_TOO_MANY, {})
-            )
-            notice = replace(
-                notice,
-                cause=None if cause is None else cause_json(cause),
-                verdict={**notice.verdict, **forecast},
-            )
-            if cause is not None and explained:
-                notice = self._with_last_owner(notice, cause)
-        return Change(
-            incident=decided.incident,
-            cluster=snapshot.cluster,
-            group=decided.group,
-            policy=policy.name,
-            before=decided.before,
-            after=decided.after,
-            decision=decided.decision,
-            complete=decided.complete,
-            notice=notice,
-            listeners=tuple(
-                self._listeners[name] for name in _channels(decided) if name in self._listeners
-            ),
-            as_burrow=policy.burrow,
-            last=decided.last,
-        )
-
-    def _with_last_owner(self, notice: Notice, cause: Cause) -> Notice:
-        """Who left the group last; after a restart only earlier notices of the incident know."""
-        seen = cause.evidence.get("last_member")
-        last = str(seen) if seen else self._store.last_owner(notice.incident)
-        verdict = {**notice.verdict, "last_owner": last} if last else notice.verdict
-        return replace(notice, verdict=verdict)
-
-    def _notice(
-        self,
-        decided: Decided,
-        snapshot: ClusterSnapshot,
-        verdict: Json,
-        queries: Queries,
-        with_windows: bool,  # noqa: FBT001 passed on
-    ) -> Notice:
-        incident = decided.after.incident or decided.before.incident
-        severity = incident.severity if incident is not None else GroupStatus.ERR
-        now_ms = snapshot.at_ms if incident is None else incident.opened_ms
-        since_ms = incident.since_ms if incident is not None else now_ms
-        curve, curve_of = decided.samples, TOTAL
-        if len(curve) < _FEW_SAMPLES and with_windows:
-            detail = _detail(queries, snapshot.cluster, decided.group)
-            found = detail and window_curve(detail, verdict, since_ms)
-            curve, curve_of = found or (curve, curve_of)
-        policy = self._settings.alerts.policies.get(decided.policy.name)
-        healed_ms = decided.before.good_since_ms
-        if decided.decision.reason in _HEALED and healed_ms is not None:
-            verdict = {**verdict, "ended_ms": healed_ms}
-        if decided.lost:
-            lost = {"lost": decided.lost, "lost_ms": decided.lost_ms}
-            lost_is = {"lost_is": "upper_bound"} if decided.lost_at_most else {}
-            verdict = {**verdict, **lost, **lost_is}
-        if decided.missed:
-            verdict = {**verdict, "objective": decided.missed}
-        if decided.decision.event is NoticeEvent.CLOSE:
-            verdict = {**verdict, **_without_offsets(decided, queries, snapshot.cluster)}
-        if decided.gone_ms is not None:
-            how = (
-                {"removed": True}
-                if decided.removed
-                else self._departed(decided, snapshot.cluster, queries)
-            )
-            verdict = {**verdict, **how, "ended_ms": min(decided.gone_ms, snapshot.at_ms)}
-        if incident is not None and incident.clock_set_back:
-            verdict = {**verdict, "clock_set_back": True}
-        return Notice(
-            key="",
-            incident=decided.incident,
-            event=decided.decision.event,
-            cluster=snapshot.cluster,
-            group=decided.group,
-            severity=level(severity),
-            reason=decided.decision.reason.value,
-            policy=decided.policy.name,
-            since_ms=since_ms,
-            since_at_least=incident is not None and incident.since_at_least,
-            opened_ms=now_ms,
-            at_ms=self._clock.now_ms(),
-            url=page_link(
-                self._settings.alerts.page_url.get_secret_value(), snapshot.cluster, decided.group
-            ),
-            runbook=policy.runbook if policy is not None else "",
-            team=policy.team if policy is not None else "",
-            zone=self._settings.alerts.time_zone,
-            kinds=kind_words(decided.kinds),
-            kinds_before=kind_words(
-                (decided.before.incident and decided.before.incident.named) or ()
-            ),
-            verdict=verdict,
-            curve=curve,
-            curve_of=curve_of,
-        )
-
-    def _departed(self, decided: Decided, cluster: str, queries: Queries) -> Json:
-        """How a group went that is in Kafka no more, and what that is known by."""
-        known_ms = {each.cluster: each.offsets_retention_ms for each in queries.health()}
-        retention_ms, last = known_ms.get(cluster), decided.last
-        gone_ms = decided.gone_ms or 0
-        forget_ms = round(self._settings.windows.expire_group_s * 1000)
-        went = departure(last, gone_ms, retention_ms=retention_ms, forget_ms=forget_ms)
-        kept_ms = DEFAULT_RETENTION_MS if retention_ms is None else retention_ms
-        return {
-            "gone": went.value,
-            "gone_ms": gone_ms,
-            "gone_after_ms": gone_after_ms(last),
-            "last_sign_ms": None if last is None or last.alive_ms < 0 else last.alive_ms,
-            "offsets_retention_s": kept_ms // 1000,
-        }
 
     def _figures_now(self, notice: Notice) -> Json | None:
         """How far behind the group of a notice is now; None: not known."""
@@ -891,135 +712,6 @@ def _other_file(path: Path) -> Fault:
     )
 
 
-def page_link(root: str, cluster: str, group: str) -> str:
-    """URL of a group on the page; "" if `alerts.page_url` is not set."""
-    return f"{root.rstrip('/')}/?{urlencode({'group': group, 'of': cluster})}" if root else ""
-
-
-def _channels(decided: Decided) -> tuple[str, ...]:
-    """The channels of the policy; those of its escalation once the incident is handed on."""
-    policy, incident = decided.policy, decided.after.incident
-    if decided.decision.reason is Reason.HANDED_ON:
-        return policy.escalate_to
-    handed_on = incident is not None and incident.handed_on
-    return (*policy.channels, *policy.escalate_to) if handed_on else policy.channels
-
-
-def _explained(decided: Sequence[Decided], snapshot: ClusterSnapshot) -> frozenset[str]:
-    """The groups whose cause is looked for: in a storm some of them, because it takes a while."""
-    chosen, room = set(), _EXPLAINED_PARTITIONS
-    for each in decided:
-        if each.number is not None and each.decision.event is not NoticeEvent.NOTHING:
-            room -= max(snapshot.group.committed_partitions(each.number), _COUNTS_AT_LEAST)
-            if room >= 0:
-                chosen.add(each.group)
-    return frozenset(chosen)
-
-
-class _Outlooks:
-    """Outlooks of the groups of a round: of many groups at once they take much less time."""
-
-    def __init__(
-        self,
-        queries: Queries,
-        cluster: str,
-        decided: Iterable[Decided],
-        explained: Collection[str],
-    ) -> None:
-        """`decided`: in the order in which they are asked for."""
-        self.cluster = cluster
-        self._queries = queries
-        self._left = deque(
-            each.group
-            for each in decided
-            if each.group in explained or each.decision.event is NoticeEvent.CLOSE
-        )
-        self._known: Mapping[str, GroupOutlook] = {}
-
-    def of(self, group: str) -> GroupOutlook:
-        """That of one of them, or of any other group.
-
-        Raises:
-            NotFoundError: the group is gone.
-        """
-        if group not in self._known and group in self._left:
-            while self._left[0] != group:
-                self._left.popleft()
-            count = min(len(self._left), _OUTLOOKS_AT_ONCE)
-            groups = [self._left.popleft() for _ in range(count)]
-            self._known = self._queries.outlooks(self.cluster, groups)
-        if group in self._known:
-            return self._known[group]
-        return self._queries.outlook(self.cluster, group)
-
-
-def _explanation(
-    queries: Queries, outlooks: _Outlooks, decided: Decided
-) -> tuple[Cause | None, Json]:
-    """Why the group is bad, and its forecast.
-
-    No cause: nothing is wrong, or it misses a limit and no cause fits; or the group is gone.
-    """
-    try:
-        verdict = queries.verdict(
-            outlooks.cluster, decided.group, show_all=True, never_committed=False
-        )
-        outlook = outlooks.of(decided.group)
-        cause = queries.cause(verdict, outlook)
-        if cause is None and decided.missed:
-            cause = _of_being_late(queries.cause(judged_slow(verdict), outlook), outlook)
-    except NotFoundError:
-        return None, {}
-    return cause, forecast_json(outlook)
-
-
-def _of_being_late(cause: Cause | None, outlook: GroupOutlook) -> Cause | None:
-    """The cause, unless it is not known, or says too slow of a group that holds its distance."""
-    if cause is None or cause.name is None:
-        return None
-    return None if cause.name is CauseName.ALL_SLOW and is_steady(outlook) else cause
-
-
-def _behind(queries: Queries, outlooks: _Outlooks, group: str) -> Json:
-    """What keeps a group behind whose verdict is good, if anything does, and its forecast."""
-    try:
-        verdict = queries.verdict(outlooks.cluster, group, show_all=False)
-        outlook = outlooks.of(group)
-    except NotFoundError:
-        return {}
-    return {**behind_json(verdict, outlook), **forecast_json(outlook)}
-
-
-def _of_limit(queries: Queries, outlooks: _Outlooks, group: str) -> Json:
-    """Of a group that misses a limit and has no bad partition: those behind, and its speed."""
-    try:
-        verdict = queries.verdict(outlooks.cluster, group, show_all=True, never_committed=False)
-        trend = outlooks.of(group).whole.lag_trend_per_s
-    except NotFoundError:
-        return {}
-    return limit_json(verdict, trend)
-
-
-def _without_offsets(decided: Decided, queries: Queries, cluster: str) -> Json:
-    """Topics without offsets of the group any more: those that Kafka still has, and the others.
-
-    `begun_anew`: there are others by now.
-    """
-    if not decided.gone_topics:
-        return {"begun_anew": True} if decided.begun_anew else {}
-    in_kafka = decided.gone_topics.intersection(queries.topics(cluster))
-    return {
-        "deleted_topics": sorted(decided.gone_topics - in_kafka),
-        "topics_without_offsets": sorted(in_kafka),
-    }
-
-
-def _is_narrow(snapshot: ClusterSnapshot, decided: Decided) -> bool:
-    """True if the group has so few partitions that its windows are read quickly."""
-    number = decided.number
-    return number is not None and int(snapshot.group.partition_count[number]) <= _NARROW
-
-
 def _is_muted(rules: Iterable[MuteRule], cluster: str, group: str) -> bool:
     return any(rule.covers(cluster, group) for rule in rules)
 
@@ -1030,22 +722,6 @@ def _starts_ms(rule: MuteRule) -> int | None:
 
 def _ends_ms(rule: MuteRule, now_ms: int) -> int | None:
     return getattr(rule.window, "until_ms", None) or rule.window.ends_ms(now_ms)
-
-
-def _verdict(decided: Decided, cluster: str, queries: Queries, now_ms: int) -> Json:
-    """The verdict as JSON; NOTFOUND for a group that no longer exists."""
-    try:
-        return verdict_json(queries.verdict(cluster, decided.group, show_all=False))
-    except NotFoundError:
-        return nothing_known(cluster, decided.group, now_ms, GroupStatus.NOTFOUND.name)
-
-
-def _detail(queries: Queries, cluster: str, group: str) -> GroupDetail | None:
-    """The windows of a group; None: it is gone."""
-    try:
-        return queries.detail(cluster, group)
-    except NotFoundError:
-        return None
 
 
 def _log_changes(cluster: str, changes: Sequence[Change]) -> None:

@@ -86,7 +86,9 @@ def lead(notice: Notice, *, with_cluster: bool, word: bool) -> str:
     `word`: say how it ended, because the others ended otherwise.
     """
     if notice.about is not About.GROUP:
-        return _own_words(replace(notice, cluster=cut(notice.cluster, _NAME_OF_SEVERAL)))
+        return _own_words(
+            replace(notice, cluster=cut(notice.cluster, _NAME_OF_SEVERAL)), _NAME_OF_SEVERAL
+        )
     name = cut(printable(notice.group), _NAME_OF_SEVERAL)
     if with_cluster:
         name = f"{name} on {cut(notice.cluster, _NAME_OF_SEVERAL)}"
@@ -606,7 +608,7 @@ def _own_headline(notice: Notice) -> str:
     return f"{word}: {_own_words(notice)}"
 
 
-def _own_words(notice: Notice) -> str:
+def _own_words(notice: Notice, longest_reason: int = LONGEST_NAME) -> str:
     match notice.about, notice.closing:
         case About.CLUSTER, True:
             said = f"lagwatch sees cluster {notice.cluster}"
@@ -622,5 +624,5 @@ def _own_words(notice: Notice) -> str:
             said = "lagwatch does not record history"
     if notice.closing:
         return f"{said}, after {lasted(notice)}"
-    why = cut(str(notice.verdict.get("why") or ""), LONGEST_NAME)
+    why = cut(str(notice.verdict.get("why") or ""), longest_reason)
     return f"{said}{f': {why}' if why else ''}, since {clock_time(notice)}"

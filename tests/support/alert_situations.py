@@ -6,7 +6,7 @@ from typing import Final
 from lagwatch.core.causes import Cause, CauseName, Certainty
 from lagwatch.core.departure import Departure
 from lagwatch.core.incident import NoticeEvent
-from lagwatch.notify.alerts import page_link
+from lagwatch.notify.changes import page_link
 from lagwatch.notify.notice import About, Earlier, Message, Notice
 from lagwatch.notify.sample import sample_messages
 from lagwatch.notify.verdict import cause_json, nothing_known

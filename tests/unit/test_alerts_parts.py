@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from lagwatch.config.alerts import AlertsSettings, MuteSettings, PolicySettings
 from lagwatch.core.incident import Observation
 from lagwatch.core.model import GroupStatus
-from lagwatch.notify.alerts import page_link
 from lagwatch.notify.backoff import Allowance, ChannelBackoff
 from lagwatch.notify.budget import Spent
+from lagwatch.notify.changes import page_link
 from lagwatch.notify.curve import png
 from lagwatch.notify.message_words import plain_text
 from lagwatch.notify.mutes import from_settings

@@ -403,8 +403,9 @@ class TestSubjectOfSeveral:
         message = Message(id="m", channel="c", at_ms=AT_MS, notices=both)
 
         assert subject(message) == (
-            "ERROR: 2 incidents on 2 clusters: lagwatch does not see cluster prod, since "
-            "01:52:20 CET; lagwatch does not see cluster test, since 01:52:20 CET"
+            "ERROR: 2 incidents on 2 clusters: lagwatch does not see cluster prod: connection "
+            "refused by kafka-1:9092, since 01:52:20 CET; lagwatch does not see cluster test: "
+            "connection refused by kafka-1:9092, since 01:52:20 CET"
         )
 
     @pytest.mark.parametrize("name", ["я" * 4000, "group"])
