@@ -5,13 +5,12 @@ snapshot, and only these and the groups with stored state are looked at individu
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lagwatch.core.departure import LastSeen
 from lagwatch.core.forecast import GroupOutlook, remaining_s
@@ -28,12 +27,23 @@ from lagwatch.core.incident import (
     grade,
     step,
 )
-from lagwatch.core.model import EpochMs, GroupStatus, PartitionStatus, Rule, RuleSet, TimeLagReason
+from lagwatch.core.model import EpochMs, GroupStatus, PartitionStatus, Rule
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.trouble import Kinds
 from lagwatch.notify.budget import Key, Spent
 from lagwatch.notify.notice import OpenGroups
 from lagwatch.notify.objectives import Objective, Objectives
+from lagwatch.notify.observed import (
+    IS_BAD,
+    Topics,
+    losers,
+    loss,
+    of_group,
+    of_topics,
+    rows_of,
+    topics_of,
+    windows_of,
+)
 from lagwatch.notify.policies import PolicyBook
 from lagwatch.notify.store import Kept, LastBad, new_id
 
@@ -45,7 +55,6 @@ _GONE_FOR_MS: Final = 60_000
 """After a start, for so long a group of an incident must be missing: a broker that has just started
 lists only the groups that it has loaded."""
 
-Topics = frozenset[str]
 Muted = Callable[[str], bool]
 OutlookOf = Callable[[str], GroupOutlook]
 """Rates and forecast of a group of the snapshot."""
@@ -195,7 +204,7 @@ class Watch:
             seen_ms = max(tracked.bad_ms.values(), default=0)
             if tracked.state.incident is None or number is None or seen_ms <= since_ms:
                 continue
-            places = _windows(snapshot, number)
+            places = windows_of(snapshot, number)
             seen = {place: tracked.bad_ms.get(window) for place, window in places}
             known = {place: at_ms for place, at_ms in seen.items() if at_ms is not None}
             found[tracked.incident] = {**tracked.bad_before, **known}
@@ -222,7 +231,7 @@ class Watch:
         if self._book.least_lag:
             suspect |= columns.total_lag > self._book.least_lag
         if self._book.counts_lost:
-            suspect |= _losers(snapshot)
+            suspect |= losers(snapshot)
         bad = suspect.nonzero()[0].tolist()
         numbers: dict[str, int | None] = {snapshot.groups[number]: number for number in bad}
         for group in (*self._tracked, *self._objectives.groups()):
@@ -319,7 +328,7 @@ class Watch:
             tracked.policy, tracked.policy_name = policy, policy.name
             self._set(group, tracked, after)
             return None
-        lost, at_most, lost_ms = _loss(snapshot, number, graded.kinds)
+        lost, at_most, lost_ms = loss(snapshot, number, graded.kinds)
         return Decided(
             group=group,
             tracked=tracked,
@@ -417,18 +426,18 @@ class Watch:
         policies = self._policies.get(group)
         if policies is None:
             policies = self._policies[group] = self._book.of(
-                self._cluster, group, _topics(snapshot, number)
+                self._cluster, group, topics_of(snapshot, number)
             )
         kinds = {id(policy): policy for policy in policies.values()}
         if len(kinds) == 1:
             policy = next(iter(kinds.values()))
-            return [] if policy is None else [(policy, _group(snapshot, number), None)]
+            return [] if policy is None else [(policy, of_group(snapshot, number), None)]
         parts = [
             (policy, frozenset(topic for topic, each in policies.items() if each is policy))
             for policy in kinds.values()
             if policy is not None
         ]
-        return [(policy, _part(snapshot, number, topics), topics) for policy, topics in parts]
+        return [(policy, of_topics(snapshot, number, topics), topics) for policy, topics in parts]
 
     def _is_settling(
         self, this: _Round, group: str, number: int | None, tracked: _Tracked, graded: Graded
@@ -489,61 +498,6 @@ def _remaining_s(outlook: OutlookOf, group: str, topics: Topics | None) -> float
     return remaining_s(each for place, each in found.partitions.items() if place[0] in topics)
 
 
-def _losers(snapshot: ClusterSnapshot) -> NDArray[np.bool_]:
-    """Groups with an unacknowledged loss of messages."""
-    losers = np.zeros(len(snapshot.groups), np.bool_)
-    rows = np.flatnonzero(_lost(snapshot, slice(None)))
-    losers[np.searchsorted(snapshot.group.first, rows, side="right") - 1] = True
-    return losers
-
-
-_IS_BAD: Final = np.array(
-    [
-        status not in {0, PartitionStatus.OK, PartitionStatus.UNKNOWN}
-        for status in range(max(PartitionStatus) + 1)
-    ]
-)
-"""By partition status."""
-
-
-def _kinds(snapshot: ClusterSnapshot, rows: slice | list[int]) -> Kinds:
-    """The rules by which these rows are bad; a loss that a stop hides is among them."""
-    columns, around = snapshot.rows, snapshot.around
-    bad = _IS_BAD[columns.status[rows]]
-    kinds = {Rule(rule) for rule in set(columns.rule[rows][bad].tolist())}
-    if kinds and snapshot.rules is RuleSet.LAGWATCH and around.facts.lost_ms is not None:
-        shown_since_ms = snapshot.judged_ms - around.skew_ms - around.limits.loss_shown_ms
-        if (around.facts.lost_ms[columns.window[rows]] > max(shown_since_ms, 0)).any():
-            kinds.add(Rule.RECORDS_LOST)
-    return frozenset(kinds)
-
-
-def _lost(snapshot: ClusterSnapshot, rows: slice) -> NDArray[np.int64]:
-    """Messages lost by these rows."""
-    facts, window = snapshot.around.facts, snapshot.rows.window[rows]
-    if facts.lost is None or facts.lost_ms is None:
-        return np.zeros(len(window), np.int64)
-    lost: NDArray[np.int64] = np.where(facts.lost_ms[window] >= 0, facts.lost[window], 0)
-    return lost
-
-
-def _loss(
-    snapshot: ClusterSnapshot, number: int | None, kinds: Kinds
-) -> tuple[int, bool, int | None]:
-    """What was lost, if that is the trouble.
-
-    How many messages, whether that is only an upper bound, and when the last ones were noticed.
-    """
-    facts = snapshot.around.facts
-    if number is None or Rule.RECORDS_LOST not in kinds or facts.lost_ms is None:
-        return 0, False, None
-    rows = _rows_of(snapshot, number)
-    window = snapshot.rows.window[rows]
-    noticed_ms = int(facts.lost_ms[window].max(initial=-1))
-    at_most = facts.lost_bound is not None and bool((facts.lost_bound[window] > 0).any())
-    return int(_lost(snapshot, rows).sum()), at_most, noticed_ms if noticed_ms >= 0 else None
-
-
 def _unmoved_ms(snapshot: ClusterSnapshot, number: int, state: State) -> int:
     """For how long after a start a group may look well although nothing was read since it was bad.
 
@@ -552,7 +506,7 @@ def _unmoved_ms(snapshot: ClusterSnapshot, number: int, state: State) -> int:
     """
     if state.incident is None:
         return 0
-    rows = _rows_of(snapshot, number)
+    rows = rows_of(snapshot, number)
     columns, around = snapshot.rows, snapshot.around
     moved_ms = around.pace.moved_ms[columns.window[rows]] + around.skew_ms
     unmoved = (columns.rule[rows] == Rule.PAUSED) & (moved_ms <= state.incident.opened_ms)
@@ -583,7 +537,7 @@ def _is_half_judged(
     """
     if number is None or not _is_better(graded, tracked.state):
         return False
-    rows = _rows_of(snapshot, number)
+    rows = rows_of(snapshot, number)
     columns = snapshot.rows
     unknown = columns.window[rows][columns.status[rows] == PartitionStatus.UNKNOWN]
     unjudged = bool(np.isin(columns.rule[rows], _NOT_JUDGED).any())
@@ -604,7 +558,7 @@ def _has_gone_quiet(
     """
     if number is None or policy.burrow or not _is_better(graded, tracked.state):
         return False
-    rows = _rows_of(snapshot, number)
+    rows = rows_of(snapshot, number)
     columns, around = snapshot.rows, snapshot.around
     paused = columns.window[rows][columns.rule[rows] == Rule.PAUSED]
     moved_ms = around.pace.moved_ms[paused] + around.skew_ms
@@ -617,7 +571,7 @@ def _has_gone_quiet(
 def _take_up(tracked: _Tracked, snapshot: ClusterSnapshot, number: int) -> None:
     """Apply what is kept from before the start to the partitions that have windows by now."""
     left = dict(tracked.bad_before)
-    for place, window in _windows(snapshot, number):
+    for place, window in windows_of(snapshot, number):
         at_ms = left.pop(place, None)
         if at_ms is not None:
             tracked.bad_ms.setdefault(window, at_ms)
@@ -625,17 +579,12 @@ def _take_up(tracked: _Tracked, snapshot: ClusterSnapshot, number: int) -> None:
     tracked.bad_before = left
 
 
-def _rows_of(snapshot: ClusterSnapshot, number: int) -> slice:
-    """The rows of a group."""
-    return slice(*snapshot.group.first[number : number + 2].tolist())
-
-
 def _note_judged(tracked: _Tracked, snapshot: ClusterSnapshot, number: int) -> list[int]:
     """Note which windows are bad, and return them; the unknown stay as they were judged last."""
-    rows = _rows_of(snapshot, number)
+    rows = rows_of(snapshot, number)
     columns = snapshot.rows
     windows, status = columns.window[rows], columns.status[rows]
-    bad = _IS_BAD[status]
+    bad = IS_BAD[status]
     bad_windows: list[int] = windows[bad].tolist()
     if tracked.still_bad:
         tracked.still_bad.difference_update(windows[status != PartitionStatus.UNKNOWN].tolist())
@@ -647,19 +596,6 @@ def _note_judged(tracked: _Tracked, snapshot: ClusterSnapshot, number: int) -> l
     return bad_windows
 
 
-def _windows(snapshot: ClusterSnapshot, number: int) -> Iterator[tuple[tuple[str, int], int]]:
-    """Topic and partition of each row of a group, with its window."""
-    rows = _rows_of(snapshot, number)
-    columns = snapshot.rows
-    for topic, partition, window in zip(
-        columns.topic[rows].tolist(),
-        columns.partition[rows].tolist(),
-        columns.window[rows].tolist(),
-        strict=True,
-    ):
-        yield (snapshot.topic_names[topic], partition), window
-
-
 def _gone_topics(tracked: _Tracked, snapshot: ClusterSnapshot, number: int | None) -> Topics:
     """Topics whose offsets the group has lost: all that are known, or those that were in trouble.
 
@@ -667,72 +603,15 @@ def _gone_topics(tracked: _Tracked, snapshot: ClusterSnapshot, number: int | Non
     """
     if number is None:
         return frozenset(tracked.topics)
-    return frozenset(topic for topic, _ in tracked.troubled).difference(_topics(snapshot, number))
+    return frozenset(topic for topic, _ in tracked.troubled).difference(topics_of(snapshot, number))
 
 
 def _has_begun_anew(tracked: _Tracked, snapshot: ClusterSnapshot, number: int) -> bool:
     """True if a partition that was in trouble has another window: it lost its offset since."""
-    now = dict(_windows(snapshot, number))
+    now = dict(windows_of(snapshot, number))
     return any(
         window != _NOT_KNOWN and now.get(place, window) != window
         for place, window in tracked.troubled.items()
-    )
-
-
-def _topics(snapshot: ClusterSnapshot, number: int) -> list[str]:
-    rows = _rows_of(snapshot, number)
-    return [
-        snapshot.topic_names[topic] for topic in dict.fromkeys(snapshot.rows.topic[rows].tolist())
-    ]
-
-
-_OPEN: Final = np.isin(
-    np.arange(len(TimeLagReason)),
-    (
-        TimeLagReason.BEYOND_HISTORY,
-        TimeLagReason.NOT_SAMPLED,
-        TimeLagReason.SAMPLES_APART,
-        TimeLagReason.RECORDED_APART,
-        TimeLagReason.DONE_OUT_OF_ORDER,
-    ),
-)
-"""How a time lag is known that may be greater than its value."""
-
-
-def _group(snapshot: ClusterSnapshot, number: int) -> Observation:
-    columns = snapshot.group
-    rows = _rows_of(snapshot, number)
-    return Observation(
-        status=GroupStatus(int(columns.status[number])),
-        complete=float(columns.complete[number]),
-        total_lag=int(columns.total_lag[number]),
-        time_lag_ms=int(columns.time_lag_ms[number]),
-        time_lag_open=bool(_OPEN[columns.time_lag_reason[number]]),
-        since_ms=int(columns.since_ms[number]),
-        lost=int(_lost(snapshot, rows).sum()),
-        kinds=_kinds(snapshot, rows),
-    )
-
-
-def _part(snapshot: ClusterSnapshot, number: int, topics: Topics) -> Observation:
-    """The observation of some topics of the group."""
-    first, end = int(snapshot.group.first[number]), int(snapshot.group.first[number + 1])
-    columns = snapshot.rows
-    rows = [row for row in range(first, end) if snapshot.topic_names[columns.topic[row]] in topics]
-    statuses = {int(columns.status[row]) for row in rows} - {int(GroupStatus.UNKNOWN)}
-    worst = max(statuses, default=int(GroupStatus.UNKNOWN))
-    full = sum(int(columns.commits[row]) == snapshot.intervals for row in rows)
-    return Observation(
-        status=GroupStatus(worst) if worst in (1, 2, GroupStatus.UNKNOWN) else GroupStatus.ERR,
-        complete=full / len(rows) if rows else 0.0,
-        total_lag=sum(max(0, int(columns.lag[row])) for row in rows),
-        time_lag_ms=max((int(columns.time_lag_ms[row]) for row in rows), default=-1),
-        time_lag_open=any(_OPEN[columns.time_lag_reason[row]] for row in rows),
-        lost=int(_lost(snapshot, slice(first, end))[[row - first for row in rows]].sum()),
-        kinds=_kinds(snapshot, rows),
-        since_ms=min(
-            (int(columns.since_ms[row]) for row in rows if columns.since_ms[row] >= 0), default=-1
-        ),
     )
 
 

@@ -1,0 +1,146 @@
+"""What a snapshot says of one group: what alerts look at when they decide about it."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lagwatch.core.incident import Observation
+from lagwatch.core.model import GroupStatus, PartitionStatus, Rule, RuleSet, TimeLagReason
+from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.core.trouble import Kinds
+
+Topics = frozenset[str]
+
+
+def rows_of(snapshot: ClusterSnapshot, number: int) -> slice:
+    """The rows of a group."""
+    return slice(*snapshot.group.first[number : number + 2].tolist())
+
+
+def windows_of(snapshot: ClusterSnapshot, number: int) -> Iterator[tuple[tuple[str, int], int]]:
+    """Topic and partition of each row of a group, with its window."""
+    rows = rows_of(snapshot, number)
+    columns = snapshot.rows
+    for topic, partition, window in zip(
+        columns.topic[rows].tolist(),
+        columns.partition[rows].tolist(),
+        columns.window[rows].tolist(),
+        strict=True,
+    ):
+        yield (snapshot.topic_names[topic], partition), window
+
+
+def topics_of(snapshot: ClusterSnapshot, number: int) -> list[str]:
+    """The topics that a group has committed to."""
+    rows = rows_of(snapshot, number)
+    return [
+        snapshot.topic_names[topic] for topic in dict.fromkeys(snapshot.rows.topic[rows].tolist())
+    ]
+
+
+def losers(snapshot: ClusterSnapshot) -> NDArray[np.bool_]:
+    """Mask of groups with an unacknowledged loss of messages."""
+    found = np.zeros(len(snapshot.groups), np.bool_)
+    rows = np.flatnonzero(_lost(snapshot, slice(None)))
+    found[np.searchsorted(snapshot.group.first, rows, side="right") - 1] = True
+    return found
+
+
+IS_BAD: Final = np.array(
+    [
+        status not in {0, PartitionStatus.OK, PartitionStatus.UNKNOWN}
+        for status in range(max(PartitionStatus) + 1)
+    ]
+)
+"""By partition status."""
+
+
+def _kinds(snapshot: ClusterSnapshot, rows: slice | list[int]) -> Kinds:
+    """The rules by which these rows are bad; a loss that a stop hides is among them."""
+    columns, around = snapshot.rows, snapshot.around
+    bad = IS_BAD[columns.status[rows]]
+    kinds = {Rule(rule) for rule in set(columns.rule[rows][bad].tolist())}
+    if kinds and snapshot.rules is RuleSet.LAGWATCH and around.facts.lost_ms is not None:
+        shown_since_ms = snapshot.judged_ms - around.skew_ms - around.limits.loss_shown_ms
+        if (around.facts.lost_ms[columns.window[rows]] > max(shown_since_ms, 0)).any():
+            kinds.add(Rule.RECORDS_LOST)
+    return frozenset(kinds)
+
+
+def _lost(snapshot: ClusterSnapshot, rows: slice) -> NDArray[np.int64]:
+    """Messages lost by these rows."""
+    facts, window = snapshot.around.facts, snapshot.rows.window[rows]
+    if facts.lost is None or facts.lost_ms is None:
+        return np.zeros(len(window), np.int64)
+    lost: NDArray[np.int64] = np.where(facts.lost_ms[window] >= 0, facts.lost[window], 0)
+    return lost
+
+
+def loss(
+    snapshot: ClusterSnapshot, number: int | None, kinds: Kinds
+) -> tuple[int, bool, int | None]:
+    """What was lost, if that is the trouble.
+
+    How many messages, whether that is only an upper bound, and when the last ones were noticed.
+    """
+    facts = snapshot.around.facts
+    if number is None or Rule.RECORDS_LOST not in kinds or facts.lost_ms is None:
+        return 0, False, None
+    rows = rows_of(snapshot, number)
+    window = snapshot.rows.window[rows]
+    noticed_ms = int(facts.lost_ms[window].max(initial=-1))
+    at_most = facts.lost_bound is not None and bool((facts.lost_bound[window] > 0).any())
+    return int(_lost(snapshot, rows).sum()), at_most, noticed_ms if noticed_ms >= 0 else None
+
+
+_OPEN: Final = np.isin(
+    np.arange(len(TimeLagReason)),
+    (
+        TimeLagReason.BEYOND_HISTORY,
+        TimeLagReason.NOT_SAMPLED,
+        TimeLagReason.SAMPLES_APART,
+        TimeLagReason.RECORDED_APART,
+        TimeLagReason.DONE_OUT_OF_ORDER,
+    ),
+)
+"""How a time lag is known that may be greater than its value."""
+
+
+def of_group(snapshot: ClusterSnapshot, number: int) -> Observation:
+    """The observation of a whole group."""
+    columns = snapshot.group
+    rows = rows_of(snapshot, number)
+    return Observation(
+        status=GroupStatus(int(columns.status[number])),
+        complete=float(columns.complete[number]),
+        total_lag=int(columns.total_lag[number]),
+        time_lag_ms=int(columns.time_lag_ms[number]),
+        time_lag_open=bool(_OPEN[columns.time_lag_reason[number]]),
+        since_ms=int(columns.since_ms[number]),
+        lost=int(_lost(snapshot, rows).sum()),
+        kinds=_kinds(snapshot, rows),
+    )
+
+
+def of_topics(snapshot: ClusterSnapshot, number: int, topics: Topics) -> Observation:
+    """The observation of some topics of the group."""
+    first, end = int(snapshot.group.first[number]), int(snapshot.group.first[number + 1])
+    columns = snapshot.rows
+    rows = [row for row in range(first, end) if snapshot.topic_names[columns.topic[row]] in topics]
+    statuses = {int(columns.status[row]) for row in rows} - {int(GroupStatus.UNKNOWN)}
+    worst = max(statuses, default=int(GroupStatus.UNKNOWN))
+    full = sum(int(columns.commits[row]) == snapshot.intervals for row in rows)
+    return Observation(
+        status=GroupStatus(worst) if worst in (1, 2, GroupStatus.UNKNOWN) else GroupStatus.ERR,
+        complete=full / len(rows) if rows else 0.0,
+        total_lag=sum(max(0, int(columns.lag[row])) for row in rows),
+        time_lag_ms=max((int(columns.time_lag_ms[row]) for row in rows), default=-1),
+        time_lag_open=any(_OPEN[columns.time_lag_reason[row]] for row in rows),
+        lost=int(_lost(snapshot, slice(first, end))[[row - first for row in rows]].sum()),
+        kinds=_kinds(snapshot, rows),
+        since_ms=min(
+            (int(columns.since_ms[row]) for row in rows if columns.since_ms[row] >= 0), default=-1
+        ),
+    )
