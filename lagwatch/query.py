@@ -38,7 +38,13 @@ from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.time_lags import NOT_READ
 from lagwatch.core.window import Entries, Windows
 from lagwatch.errors import NotFoundError
-from lagwatch.ports.queries import ClusterHealth, GroupDetail, GroupEvent, PartitionDetail
+from lagwatch.ports.queries import (
+    ClusterHealth,
+    GroupDetail,
+    GroupEvent,
+    PartitionDetail,
+    Partitions,
+)
 
 _RULES: Final = tuple(Rule)
 """By number."""
@@ -129,15 +135,15 @@ class SnapshotQueries:
         groups = snapshot.group.first.searchsorted(rows, side="right") - 1
         return tuple(snapshot.groups[group] for group in dict.fromkeys(groups.tolist()))
 
-    def verdict(
-        self, cluster: str, group: str, *, show_all: bool, never_committed: bool = True
-    ) -> GroupVerdict:
+    def verdict(self, cluster: str, group: str, partitions: Partitions) -> GroupVerdict:
         reader = self._reader(cluster, group)
-        if not show_all:
-            return reader.verdict(reader.worse_than_ok())
-        return reader.verdict(
-            reader.with_never_committed() if never_committed else reader.committed()
-        )
+        match partitions:
+            case Partitions.BAD:
+                return reader.verdict(reader.worse_than_ok())
+            case Partitions.COMMITTED:
+                return reader.verdict(reader.committed())
+            case Partitions.ALL:
+                return reader.verdict(reader.with_never_committed())
 
     def outlook(self, cluster: str, group: str) -> GroupOutlook:
         found = self.outlooks(cluster, (group,))

@@ -62,6 +62,7 @@ from lagwatch.ports.queries import (
     EventQueries,
     GroupEvent,
     Loss,
+    Partitions,
     Queries,
 )
 from lagwatch.ports.reports import Commits
@@ -305,7 +306,7 @@ class Service:
 
     async def acknowledge_losses(self, cluster: str, group: str) -> int:
         """Stop showing the lost messages of a group (`ports.Commands`)."""
-        self.queries.verdict(cluster, group, show_all=False)  # raises for unknown names
+        self.queries.verdict(cluster, group, Partitions.BAD)  # raises for unknown names
         monitor = self.monitors[cluster]
         number = monitor.acknowledge_losses(group)
         self._judged(monitor)

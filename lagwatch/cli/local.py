@@ -19,7 +19,7 @@ from lagwatch.cli.views import (
 from lagwatch.core.forecast import CatchUpReason, GroupOutlook
 from lagwatch.core.model import GroupInfo, GroupVerdict, PartitionStatus, Rule
 from lagwatch.core.snapshot import ClusterSnapshot, TopicColumns
-from lagwatch.ports.queries import Queries
+from lagwatch.ports.queries import Partitions, Queries
 
 Bools = NDArray[np.bool_]
 
@@ -121,13 +121,15 @@ class LocalSource:
         silent = self._silent.get(cluster, {}).get(group)
         if silent is not None:
             return _without_commits(cluster, silent)
-        verdict = self._queries.verdict(cluster, group, show_all=show_all)
+        verdict = self._queries.verdict(
+            cluster, group, Partitions.ALL if show_all else Partitions.BAD
+        )
         view = self._as_far_as_known(group_view(verdict, self._queries.info(cluster, group)))
         outlook, cause = self._queries.outlook(cluster, group), None
         if view.status == "OK" and cluster in self._undecided and _falls_behind(verdict, outlook):
             view = replace(view, status="UNKNOWN", worst="UNKNOWN", note=_GROWS)
         if view.status in BAD:
-            whole = verdict if show_all else self._queries.verdict(cluster, group, show_all=True)
+            whole = verdict if show_all else self._queries.verdict(cluster, group, Partitions.ALL)
             cause = self._queries.cause(whole, outlook)
         return replace(view, **asdict(found(outlook, cause)))
 

@@ -12,7 +12,7 @@ from lagwatch.core.forecast import GroupOutlook, Outlook
 from lagwatch.core.model import GroupStatus
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.errors import NotFoundError
-from lagwatch.ports.queries import Queries
+from lagwatch.ports.queries import Partitions, Queries
 
 MOST_PARTITIONS: Final = 5_000
 """Partitions of groups that are explained for one answer."""
@@ -53,7 +53,7 @@ def explained(
             if newest is not seen or number % _AT_ONCE == 0:
                 ahead = queries.outlooks(snapshot.cluster, groups[number : number + _AT_ONCE])
                 seen = newest
-            verdict = queries.verdict(snapshot.cluster, group, show_all=True, never_committed=False)
+            verdict = queries.verdict(snapshot.cluster, group, Partitions.COMMITTED)
         except NotFoundError:
             continue
         outlook = ahead[group]  # of the same snapshot as the verdict

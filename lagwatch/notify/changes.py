@@ -32,7 +32,7 @@ from lagwatch.notify.verdict import (
 )
 from lagwatch.notify.watch import Decided
 from lagwatch.notify.window_curve import TOTAL, window_curve
-from lagwatch.ports.queries import Queries
+from lagwatch.ports.queries import Partitions, Queries
 
 _FEW_SAMPLES: Final = 5
 _DETAILED: Final = 20
@@ -179,7 +179,7 @@ class RoundChanges:
         """The verdict as JSON; NOTFOUND for a group that no longer exists."""
         cluster, group = self._snapshot.cluster, decided.group
         try:
-            return verdict_json(self._queries.verdict(cluster, group, show_all=False))
+            return verdict_json(self._queries.verdict(cluster, group, Partitions.BAD))
         except NotFoundError:
             return nothing_known(cluster, group, self._now_ms, GroupStatus.NOTFOUND.name)
 
@@ -219,9 +219,7 @@ class RoundChanges:
         """
         queries = self._queries
         try:
-            verdict = queries.verdict(
-                self._snapshot.cluster, decided.group, show_all=True, never_committed=False
-            )
+            verdict = queries.verdict(self._snapshot.cluster, decided.group, Partitions.COMMITTED)
             outlook = self._outlooks.of(decided.group)
             cause = queries.cause(verdict, outlook)
             if cause is None and decided.missed:
@@ -233,7 +231,7 @@ class RoundChanges:
     def _behind(self, group: str) -> Json:
         """What keeps a group behind whose verdict is good, if anything does, and its forecast."""
         try:
-            verdict = self._queries.verdict(self._snapshot.cluster, group, show_all=False)
+            verdict = self._queries.verdict(self._snapshot.cluster, group, Partitions.BAD)
             outlook = self._outlooks.of(group)
         except NotFoundError:
             return {}
@@ -242,9 +240,7 @@ class RoundChanges:
     def _of_limit(self, group: str) -> Json:
         """Of a group that misses a limit without a bad partition: those behind, and its speed."""
         try:
-            verdict = self._queries.verdict(
-                self._snapshot.cluster, group, show_all=True, never_committed=False
-            )
+            verdict = self._queries.verdict(self._snapshot.cluster, group, Partitions.COMMITTED)
             trend = self._outlooks.of(group).whole.lag_trend_per_s
         except NotFoundError:
             return {}

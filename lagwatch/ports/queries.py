@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum, unique
 from typing import Protocol
 
 from lagwatch.core.causes import Cause
@@ -112,6 +113,19 @@ class PartitionDetail:
     current_lag: int | None
 
 
+@unique
+class Partitions(StrEnum):
+    """Which partitions a verdict lists."""
+
+    BAD = "bad"
+    """Those that are worse than OK."""
+    COMMITTED = "committed"
+    """All that the group has committed to. Many groups may read one partition each of a topic with
+    thousands: who asks for all groups leaves the others out."""
+    ALL = "all"
+    """Also those of its topics that it never committed to."""
+
+
 class Queries(Protocol):
     """The read side: answers from the snapshots; never asks Kafka.
 
@@ -134,14 +148,8 @@ class Queries(Protocol):
         """Groups that committed to the topic; empty for an unknown topic."""
         ...
 
-    def verdict(
-        self, cluster: str, group: str, *, show_all: bool, never_committed: bool = True
-    ) -> GroupVerdict:
-        """The group's verdict; partitions worse than OK, or all of them.
-
-        With `show_all` also partitions that were `never_committed`. Many groups may read one
-        partition each of a topic with thousands: who asks for all groups leaves these out.
-        """
+    def verdict(self, cluster: str, group: str, partitions: Partitions) -> GroupVerdict:
+        """The group's verdict, with these of its partitions."""
         ...
 
     def outlook(self, cluster: str, group: str) -> GroupOutlook:

@@ -6,7 +6,7 @@ import pytest
 
 from lagwatch.core.model import PartitionStatus, Rule
 from lagwatch.errors import NotFoundError
-from lagwatch.ports.queries import Queries
+from lagwatch.ports.queries import Partitions, Queries
 from lagwatch.query import SnapshotQueries
 from tests.support.api_doubles import GivenCluster, GivenQueries
 from tests.support.history import Live
@@ -30,7 +30,7 @@ def _double() -> Queries:
     real = _real()
     given = GivenCluster(
         topics={"orders": real.log_ends("here", "orders")},
-        verdicts={"a": real.verdict("here", "a", show_all=True)},
+        verdicts={"a": real.verdict("here", "a", Partitions.ALL)},
         details={"a": real.detail("here", "a")},
         groups_of_topic={"orders": ("a",)},
     )
@@ -58,9 +58,9 @@ def test_what_is_known_is_answered(queries: Queries) -> None:
 
 
 def test_a_verdict_shows_as_many_partitions_as_is_asked(queries: Queries) -> None:
-    bad = queries.verdict("here", "a", show_all=False).partitions
-    every = queries.verdict("here", "a", show_all=True).partitions
-    committed = queries.verdict("here", "a", show_all=True, never_committed=False).partitions
+    bad = queries.verdict("here", "a", Partitions.BAD).partitions
+    every = queries.verdict("here", "a", Partitions.ALL).partitions
+    committed = queries.verdict("here", "a", Partitions.COMMITTED).partitions
 
     assert all(each.status is not PartitionStatus.OK for each in bad)
     assert [each.partition for each in every] == [0, 1]
@@ -79,7 +79,7 @@ def test_outlooks_leave_out_groups_that_are_not_known(queries: Queries) -> None:
         lambda queries: queries.log_ends("nowhere", "orders"),
         lambda queries: queries.groups("nowhere"),
         lambda queries: queries.groups_of_topic("nowhere", "orders"),
-        lambda queries: queries.verdict("nowhere", "a", show_all=True),
+        lambda queries: queries.verdict("nowhere", "a", Partitions.ALL),
         lambda queries: queries.outlook("nowhere", "a"),
         lambda queries: queries.outlooks("nowhere", ["a"]),
         lambda queries: queries.detail("nowhere", "a"),
@@ -97,7 +97,7 @@ def test_a_cluster_that_is_not_known_is_named(queries: Queries, ask) -> None:
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda queries: queries.verdict("here", "unknown", show_all=True),
+        lambda queries: queries.verdict("here", "unknown", Partitions.ALL),
         lambda queries: queries.outlook("here", "unknown"),
         lambda queries: queries.detail("here", "unknown"),
     ],

@@ -13,7 +13,7 @@ from lagwatch.clock import SystemClock
 from lagwatch.config.load import load
 from lagwatch.core.model import GroupStatus
 from lagwatch.monitor import ClusterMonitor
-from lagwatch.ports.queries import ClusterHealth
+from lagwatch.ports.queries import ClusterHealth, Partitions
 from lagwatch.service import Service
 from tests.support.kafka import commit, create_topic, produce, unique
 from tests.support.receiver import receiving
@@ -83,7 +83,7 @@ class Scene:
         return self.service.monitors["east"] is not monitor
 
     def lag(self, cluster: str) -> int | None:
-        return self.service.queries.verdict(cluster, self.group, show_all=True).total_lag
+        return self.service.queries.verdict(cluster, self.group, Partitions.ALL).total_lag
 
 
 def test_a_monitor_that_fails_is_begun_again_from_its_checkpoint(scene: Scene) -> None:
@@ -151,7 +151,7 @@ def test_what_is_done_with_verdicts_may_fail_and_verdicts_go_on(
         judged_ms = service.monitors["west"].snapshot.at_ms  # type: ignore[union-attr]
         await scene.until(lambda: service.monitors["west"].snapshot.at_ms > judged_ms)  # type: ignore[union-attr]
         assert scene.health("west").ready
-        verdict = service.queries.verdict("west", scene.group, show_all=False)
+        verdict = service.queries.verdict("west", scene.group, Partitions.BAD)
         assert verdict.status in GroupStatus
         setattr(service, part, whole)
         await scene.until(lambda: not any(said in each for each in scene.health("west").problems))

@@ -26,7 +26,7 @@ from lagwatch.core.model import (
 )
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.errors import NotFoundError
-from lagwatch.ports.queries import ClusterHealth, GroupDetail, PartitionDetail
+from lagwatch.ports.queries import ClusterHealth, GroupDetail, PartitionDetail, Partitions
 
 T = TypeVar("T")
 
@@ -73,16 +73,14 @@ class GivenQueries:
     def groups_of_topic(self, cluster: str, topic: str) -> tuple[str, ...]:
         return self._cluster(cluster).groups_of_topic.get(topic, ())
 
-    def verdict(
-        self, cluster: str, group: str, *, show_all: bool, never_committed: bool = True
-    ) -> GroupVerdict:
+    def verdict(self, cluster: str, group: str, partitions: Partitions) -> GroupVerdict:
         self.judged += 1
         verdict = _known(self._cluster(cluster).verdicts, "group", group)
         shown = (
             partition
             for partition in verdict.partitions
-            if (show_all or partition.status is not PartitionStatus.OK)
-            and (never_committed or partition.rule is not Rule.NEVER_COMMITTED)
+            if (partitions is not Partitions.BAD or partition.status is not PartitionStatus.OK)
+            and (partitions is Partitions.ALL or partition.rule is not Rule.NEVER_COMMITTED)
         )
         return replace(verdict, partitions=tuple(shown))
 

@@ -48,6 +48,7 @@ from lagwatch.monitor.checkpoint import capture, restore
 from lagwatch.monitor.checkpoint_file import decode, encode, pack, unpack
 from lagwatch.monitor.members import GroupPatterns
 from lagwatch.monitor.settings import MonitorSettings
+from lagwatch.ports.queries import Partitions
 from lagwatch.ports.reports import (
     Backlog,
     CollectorStarted,
@@ -331,7 +332,7 @@ class World:
                 self._read_commits()
         self.monitor.judge(EpochMs(self._now_ms))
         try:
-            verdict = self._queries.verdict("here", GROUP, show_all=True)
+            verdict = self._queries.verdict("here", GROUP, Partitions.ALL)
         except NotFoundError:
             return {}
         return {each.partition: each for each in verdict.partitions if each.topic == TOPIC}

@@ -17,6 +17,7 @@ from lagwatch.notify.policies import PolicyBook
 from lagwatch.notify.store import Kept
 from lagwatch.notify.verdict import limit_json
 from lagwatch.notify.watch import Decided, Watch
+from lagwatch.ports.queries import Partitions
 from lagwatch.query import SnapshotQueries
 from tests.support.history import Live
 
@@ -136,7 +137,7 @@ def test_a_policy_for_one_topic_asks_when_that_topic_is_read() -> None:
 def test_a_notice_about_a_limit_lists_who_is_behind_and_how_fast_that_grows() -> None:
     scene = Scene(max_lag=100)
     scene.reads(6, 600)
-    verdict = scene.queries.verdict("here", "a", show_all=True)
+    verdict = scene.queries.verdict("here", "a", Partitions.ALL)
     trend = scene.queries.outlook("here", "a").whole.lag_trend_per_s
 
     found = limit_json(verdict, trend)

@@ -26,7 +26,7 @@ from lagwatch.notify.own import SteadyClock, unseen
 from lagwatch.notify.verdict import behind_json, figures_json
 from lagwatch.notify.window_curve import window_curve
 from lagwatch.notify.words import details, growth, headline
-from lagwatch.ports.queries import ClusterHealth, GroupDetail, PartitionDetail
+from lagwatch.ports.queries import ClusterHealth, GroupDetail, PartitionDetail, Partitions
 from lagwatch.query import SnapshotQueries
 from tests.support.alert_situations import AT_MS, situations
 from tests.support.history import Live
@@ -618,7 +618,7 @@ def test_a_group_whose_messages_wait_for_minutes_and_are_not_read_is_behind(
     live.judge()
     queries = SnapshotQueries({"here": live.monitor}, health=tuple)
 
-    found = behind_json(queries.verdict("here", "a", show_all=True), queries.outlook("here", "a"))
+    found = behind_json(queries.verdict("here", "a", Partitions.ALL), queries.outlook("here", "a"))
 
     assert found.get("not_read") == not_read
 
@@ -638,7 +638,7 @@ def test_the_lag_of_a_group_that_reads_too_slowly_grows(per_s, for_s, grows_per_
     live.judge()
     queries = SnapshotQueries({"here": live.monitor}, health=tuple)
 
-    found = behind_json(queries.verdict("here", "a", show_all=True), queries.outlook("here", "a"))
+    found = behind_json(queries.verdict("here", "a", Partitions.ALL), queries.outlook("here", "a"))
 
     assert found.get("lag_grows_per_s", 0) == pytest.approx(grows_per_s, rel=0.1)
 

@@ -9,6 +9,7 @@ import pytest
 
 from lagwatch.core.causes import Cause, CauseName, Certainty
 from lagwatch.core.model import PartitionStatus, Rule, RuleSet, UnknownReason
+from lagwatch.ports.queries import Partitions
 from lagwatch_api import create_app
 from lagwatch_api.ui.routes import STATIC
 from lagwatch_api.v1.fleet import COLUMNS
@@ -47,7 +48,7 @@ class TestFleet:
 
         rows = rows_by_group(answer)
         verdicts = {
-            group: fleet.queries.verdict(CLUSTER, group, show_all=False) for group in fleet.groups
+            group: fleet.queries.verdict(CLUSTER, group, Partitions.BAD) for group in fleet.groups
         }
         assert {group: row["status"] for group, row in rows.items()} == {
             group: verdict.status.name for group, verdict in verdicts.items()
@@ -96,7 +97,7 @@ class TestFleet:
         (answer,) = ask(app_of(fleet.queries), "/api/v1/fleet").json["clusters"]
 
         assert {name: row["stale"] for name, row in rows_by_group(answer).items()} == {
-            group: fleet.queries.verdict(CLUSTER, group, show_all=False).stale
+            group: fleet.queries.verdict(CLUSTER, group, Partitions.BAD).stale
             for group in fleet.groups
         }
         assert rows_by_group(answer)["away"]["stale"] is True

@@ -26,7 +26,7 @@ from lagwatch.core.model import (
 )
 from lagwatch.core.record import EventName
 from lagwatch.core.rules import STATUS_BY_RULE
-from lagwatch.ports.queries import GroupEvent
+from lagwatch.ports.queries import GroupEvent, Partitions
 from lagwatch.query import SnapshotQueries
 from tests.support.api_doubles import NOW_MS, entry, group_verdict, partition_verdict
 from tests.support.history import Live
@@ -954,7 +954,7 @@ def test_how_a_group_reads_is_known_from_the_configuration(
     live.judge()
     queries = SnapshotQueries({"here": live.monitor}, health=lambda: ())
 
-    verdict = queries.verdict("here", "billing", show_all=True)
+    verdict = queries.verdict("here", "billing", Partitions.ALL)
     cause = queries.cause(verdict, queries.outlook("here", "billing"))
 
     assert cause is not None

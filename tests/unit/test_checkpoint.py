@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from lagwatch.core.model import EpochMs, PartitionStatus, Rule, RuleSet, TimeLagBound, TimeLagReason
 from lagwatch.monitor import ClusterMonitor
 from lagwatch.monitor.checkpoint import Part, capture
-from lagwatch.ports.queries import GroupEvent
+from lagwatch.ports.queries import GroupEvent, Partitions
 from lagwatch.ports.reports import Commits
 from lagwatch.query import SnapshotQueries
 from tests.support.stepped_cluster import OFFSETS_TOPIC, SteppedCluster
@@ -863,4 +863,4 @@ def _row(cluster: SteppedCluster):
 def _verdict(cluster: SteppedCluster):
     cluster.judge()
     queries = SnapshotQueries({"here": cluster.monitor}, health=tuple)
-    return queries.verdict("here", "g", show_all=True).partitions[0]
+    return queries.verdict("here", "g", Partitions.ALL).partitions[0]

@@ -5,6 +5,7 @@ import pytest
 from lagwatch.core.model import Rule
 from lagwatch.core.scale import Goal
 from lagwatch.monitor.scaling import FollowedGroups
+from lagwatch.ports.queries import Partitions
 from lagwatch.query import SnapshotQueries
 from tests.support.history import Live, SetClock
 
@@ -32,7 +33,7 @@ def live() -> Live:
 
 
 def test_its_lag_is_part_of_the_groups_and_named(live: Live) -> None:
-    verdict = _queries(live).verdict("here", "g", show_all=True)
+    verdict = _queries(live).verdict("here", "g", Partitions.ALL)
 
     kept, left = verdict.partitions
     assert left.rule is Rule.NOT_SUBSCRIBED
@@ -41,7 +42,7 @@ def test_its_lag_is_part_of_the_groups_and_named(live: Live) -> None:
 
 
 def test_it_counts_neither_in_time_lag_nor_in_rates_nor_in_the_forecast(live: Live) -> None:
-    verdict = _queries(live).verdict("here", "g", show_all=True)
+    verdict = _queries(live).verdict("here", "g", Partitions.ALL)
     outlook = _queries(live).outlook("here", "g")
 
     assert verdict.time_lag_partition == ("kept", 0)
@@ -72,4 +73,4 @@ def test_a_group_that_left_nothing_behind_says_so() -> None:
     live.commit(("g", "kept", 0, 40))
     live.judge()
 
-    assert _queries(live).verdict("here", "g", show_all=True).left_behind_lag == 0
+    assert _queries(live).verdict("here", "g", Partitions.ALL).left_behind_lag == 0

@@ -16,6 +16,7 @@ from lagwatch.metrics import ClusterMetrics, table
 from lagwatch.metrics.explained import explained_in_turns
 from lagwatch.metrics.metric import Format, MetricKind
 from lagwatch.ports.deployments import Deployment
+from lagwatch.ports.queries import Partitions
 from lagwatch.ports.reports import GroupsGone
 from lagwatch.query import SnapshotQueries
 from tests.support.history import Live
@@ -175,7 +176,7 @@ class TestExplained:
 
         queries = SnapshotQueries({"here": live.monitor}, health=lambda: ())
         outlook = queries.outlook("here", "g").whole
-        assert queries.verdict("here", "g", show_all=False).status is GroupStatus.WARN
+        assert queries.verdict("here", "g", Partitions.BAD).status is GroupStatus.WARN
         shown = [scrape.values(f"lagwatch_group_{name}") for name in self.NAMES]
         assert shown == [[outlook.produced_per_s], [outlook.consumed_per_s], [], []]
         assert outlook.produced_per_s == pytest.approx(5, rel=0.1)

@@ -22,6 +22,7 @@ from lagwatch.core.model import (
 from lagwatch.errors import NotFoundError
 from lagwatch.monitor import ClusterMonitor
 from lagwatch.monitor.settings import MonitorSettings
+from lagwatch.ports.queries import Partitions
 from lagwatch.ports.reports import (
     Backlog,
     CollectorStarted,
@@ -137,9 +138,9 @@ class Story:
         self._keys.clear()
         self.apply(CollectorStarted(incarnation=self.monitor.incarnation + 1))
 
-    def verdict(self, group: str = "g", *, show_all: bool = True):
+    def verdict(self, group: str = "g", partitions: Partitions = Partitions.ALL):
         self.monitor.judge(EpochMs(self.now_ms))
-        return self.queries.verdict("here", group, show_all=show_all)
+        return self.queries.verdict("here", group, partitions)
 
     def groups(self) -> tuple[str, ...]:
         self.monitor.judge(EpochMs(self.now_ms))
@@ -334,7 +335,7 @@ def test_an_answer_is_of_one_instant_whatever_is_committed_after_the_judgement(n
     for more in range(number):
         at_ms = story.now_ms - 1800 + more * 200
         story.commit(("g", "t", 0, 40 + more), at_ms=at_ms)
-    (after,) = story.queries.verdict("here", "g", show_all=True).partitions
+    (after,) = story.queries.verdict("here", "g", Partitions.ALL).partitions
 
     assert (after.end, after.current_lag) == (before.partitions[0].end, 70)
     if number < 3:  # else the first entry has left the window
@@ -380,7 +381,7 @@ def test_a_commit_that_was_merged_since_the_judgement_is_still_shown(story) -> N
     story.verdict()
 
     story.commit(("g", "t", 0, 31), at_ms=story.now_ms - 1900)
-    (partition,) = story.queries.verdict("here", "g", show_all=True).partitions
+    (partition,) = story.queries.verdict("here", "g", Partitions.ALL).partitions
 
     assert (partition.start.offset, partition.end.offset, partition.current_lag) == (10, 30, 70)
     assert partition.end.lag is None
@@ -624,7 +625,7 @@ def test_a_group_is_as_bad_as_its_worst_partition(rules, ticks) -> None:
         story.commit(("g", "t", 0, tick * 10), ("g", "t", 1, 5))
         story.ends(t=[tick * 10, tick * 100])
 
-    verdict = story.verdict(show_all=False)
+    verdict = story.verdict(partitions=Partitions.BAD)
 
     assert verdict.status is GroupStatus.ERR
     assert verdict.rule is Rule.STALLED
@@ -684,7 +685,7 @@ def test_a_group_removed_since_the_last_round_still_shows_what_was_judged(story)
     story.verdict()
 
     story.monitor.forget("g", None)
-    verdict = story.queries.verdict("here", "g", show_all=True)
+    verdict = story.queries.verdict("here", "g", Partitions.ALL)
 
     assert (verdict.total_lag, verdict.partitions[0].end.offset) == (2, 7)
 
@@ -877,7 +878,7 @@ def test_lag_and_time_lag_are_of_the_same_instant(story) -> None:
     # judged as of an earlier instant, because commits are known up to there only
     story.monitor.judge(EpochMs(behind))
 
-    verdict = story.queries.verdict("here", "g", show_all=True)
+    verdict = story.queries.verdict("here", "g", Partitions.ALL)
 
     assert verdict.total_lag == 100
     assert verdict.time_lag_s > 0

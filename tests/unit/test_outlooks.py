@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from lagwatch.core.model import GroupStatus, RuleSet
 from lagwatch.metrics.explained import MOST_PARTITIONS, explained
+from lagwatch.ports.queries import Partitions
 from lagwatch.query import SnapshotQueries
 from lagwatch_api.v1.trends import speeds_and_causes
 from tests.support.fleet import Fleet, ShiftedClock
@@ -89,7 +90,7 @@ def test_groups_are_explained_by_the_newest_round_when_it_changes_meanwhile() ->
     bad = [
         group
         for group in snapshot.groups
-        if queries.verdict(CLUSTER, group, show_all=False).status is not GroupStatus.OK
+        if queries.verdict(CLUSTER, group, Partitions.BAD).status is not GroupStatus.OK
     ]
     assert len(bad) > 1
     turns = explained(queries, snapshot)
@@ -116,5 +117,5 @@ def test_partitions_of_a_wide_topic_that_a_group_never_committed_leave_room_for_
 
     assert len(list(explained(fleet.queries, snapshot))) == len(fleet.groups)
     assert len(speeds_and_causes(fleet.queries, "here", fleet.groups)[1]) == len(fleet.groups)
-    verdict = fleet.queries.verdict(CLUSTER, "g7", show_all=True, never_committed=False)
+    verdict = fleet.queries.verdict(CLUSTER, "g7", Partitions.COMMITTED)
     assert [each.partition for each in verdict.partitions] == [7]

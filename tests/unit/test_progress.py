@@ -10,6 +10,7 @@ import pytest
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.errors import NotFoundError
 from lagwatch.monitor.progress import ReportedProgress
+from lagwatch.ports.queries import Partitions
 from lagwatch.ports.reports import CommitsKnown, Progress, ProgressKnown
 from lagwatch.query import SnapshotQueries
 from lagwatch_api import create_app
@@ -65,7 +66,7 @@ class _Job:
 
     @property
     def verdict(self) -> Any:  # noqa: ANN401 a verdict
-        return self.queries.verdict("here", "sums", show_all=True)
+        return self.queries.verdict("here", "sums", Partitions.ALL)
 
 
 @pytest.fixture
@@ -162,7 +163,7 @@ def test_a_topic_that_a_job_does_not_read_any_more_is_no_part_of_it() -> None:
         live.monitor.apply(progress, EpochMs(live.now_ms))
         live.wait(5)
         live.judge()
-        verdict = queries.verdict("here", "sums", show_all=True)
+        verdict = queries.verdict("here", "sums", Partitions.ALL)
         return [each.topic for each in verdict.partitions]
 
     assert report("orders", "returns", reads=("orders", "returns")) == ["orders", "returns"]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from lagwatch.core.explain import Explained, WindowInput, explain
 from lagwatch.core.model import PartitionStatus, Rule, RuleSet
 from lagwatch.core.rules import TABLES, judge, row_of, sentence
+from lagwatch.ports.queries import Partitions
 from tests.support.any_rows import any_rows
 from tests.support.fleet import CLUSTER, Fleet, ShiftedClock
 
@@ -205,12 +206,12 @@ def test_blocks_of_rows_are_judged_as_the_whole(rules, block) -> None:
     fleet.fail("b", "f")
     assert fleet.monitor.snapshot is not None
     at_ms = fleet.monitor.snapshot.at_ms
-    whole = [fleet.queries.verdict(CLUSTER, group, show_all=True) for group in fleet.groups]
+    whole = [fleet.queries.verdict(CLUSTER, group, Partitions.ALL) for group in fleet.groups]
     fleet.monitor.windows.block_rows = block
 
     fleet.monitor.judge(at_ms)
 
-    parts = [fleet.queries.verdict(CLUSTER, group, show_all=True) for group in fleet.groups]
+    parts = [fleet.queries.verdict(CLUSTER, group, Partitions.ALL) for group in fleet.groups]
     assert parts == whole
     assert len({verdict.status for verdict in parts}) > 1
 

@@ -26,7 +26,7 @@ from lagwatch.core.model import (
 from lagwatch.core.rules import STATUS_BY_RULE, TABLES
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.errors import NotFoundError
-from lagwatch.ports.queries import ClusterHealth, Queries
+from lagwatch.ports.queries import ClusterHealth, Partitions, Queries
 from lagwatch_api.answers import json_answer
 from lagwatch_api.routing import Answer, Endpoint
 from lagwatch_api.v1.wording import sentence, steps
@@ -220,7 +220,7 @@ def group_answer(
     Raises:
         NotFoundError: there is no such cluster or group.
     """
-    verdict = queries.verdict(cluster, group, show_all=True)
+    verdict = queries.verdict(cluster, group, Partitions.ALL)
     outlook = queries.outlook(cluster, group)
     cause = queries.cause(verdict, outlook)
     worst = _worst(verdict)

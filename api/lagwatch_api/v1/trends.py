@@ -22,7 +22,7 @@ from lagwatch.core.trail import STEP_MS, Trail
 from lagwatch.core.words import spoken
 from lagwatch.errors import NotFoundError
 from lagwatch.ports.alerts import AlertsView
-from lagwatch.ports.queries import Queries
+from lagwatch.ports.queries import Partitions, Queries
 from lagwatch_api.answers import json_answer
 from lagwatch_api.routing import Answer, Endpoint
 from lagwatch_api.v1.fleet import NO_CACHE, TAG, newest
@@ -140,7 +140,7 @@ def speeds_and_causes(
     in_trouble = _in_trouble(newest(queries, cluster), list(outlooks))
     for group in smallest(in_trouble, most_partitions):
         with suppress(NotFoundError):
-            verdict = queries.verdict(cluster, group, show_all=True, never_committed=False)
+            verdict = queries.verdict(cluster, group, Partitions.COMMITTED)
             if cause := queries.cause(verdict, outlooks[group]):
                 causes[group] = _listed(cause)
     return {group: _speed(outlook) for group, outlook in outlooks.items()}, causes

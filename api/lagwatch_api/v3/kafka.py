@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lagwatch.errors import NotFoundError
+from lagwatch.ports.queries import Partitions
 from lagwatch_api.answers import to_json
 from lagwatch_api.deps import Deps
 from lagwatch_api.routing import raw_path
@@ -53,11 +54,11 @@ class KafkaHandlers:
 
     async def group_status(self, request: Request) -> Response:
         """The verdict, with the partitions that are worse than OK."""
-        return self._verdict(request, show_all=False)
+        return self._verdict(request, Partitions.BAD)
 
     async def group_lag(self, request: Request) -> Response:
         """The verdict, with all partitions."""
-        return self._verdict(request, show_all=True)
+        return self._verdict(request, Partitions.ALL)
 
     async def forget(self, request: Request) -> Response:
         """Forget a group, or one topic of it. Nothing changes in Kafka."""
@@ -66,23 +67,23 @@ class KafkaHandlers:
         self._rendered.clear()
         return self._reply.json(schemas.done("consumer group removed", self._reply.about(request)))
 
-    def _verdict(self, request: Request, *, show_all: bool) -> Response:
+    def _verdict(self, request: Request, partitions: Partitions) -> Response:
         cluster, group = request.path_params["cluster"], request.path_params["group"]
         path = raw_path(request.scope)
         try:
             number = asked(self._queries.snapshot, cluster).round
             body = self._rendered.get(cluster, number, path)
             if body is None:
-                body = self._render(request, cluster, group, show_all=show_all)
+                body = self._render(request, cluster, group, partitions)
                 self._rendered.put(cluster, number, path, body)
         except NotFoundError:
             about = self._reply.about(request)
             return self._reply.json(schemas.unknown_group_answer(cluster, group, about), 404)
         return self._reply.rendered(body)
 
-    def _render(self, request: Request, cluster: str, group: str, *, show_all: bool) -> bytes:
+    def _render(self, request: Request, cluster: str, group: str, partitions: Partitions) -> bytes:
         verdict = asked(
-            lambda cluster, group: self._queries.verdict(cluster, group, show_all=show_all),
+            lambda cluster, group: self._queries.verdict(cluster, group, partitions),
             cluster,
             group,
         )
