@@ -145,6 +145,9 @@ class Observation:
     """-1 unknown."""
     time_lag_open: bool = False
     """True if `time_lag_ms` is only a lower bound."""
+    time_lag_most_ms: int = -1
+    """What it is at most, where only that is known of a partition that may be further behind than
+    `time_lag_ms`; -1: there is none."""
     since_ms: int = -1
     """When the trouble began; -1 unknown."""
     since_at_least: bool = False
@@ -262,8 +265,9 @@ def grade(seen: Observation, policy: Policy) -> Graded:
         return Graded(severity=GroupStatus.OK, reason=Reason.BELOW_THRESHOLD)
     if seen.complete < policy.minimum_complete:
         return Graded(severity=None, reason=Reason.INCOMPLETE)
-    behind = not seen.time_lag_open and 0 <= seen.time_lag_ms < policy.minimum_time_lag_ms
-    if seen.total_lag < policy.minimum_lag or behind:
+    most_ms = max(seen.time_lag_ms, seen.time_lag_most_ms)
+    little = not seen.time_lag_open and 0 <= most_ms < policy.minimum_time_lag_ms
+    if seen.total_lag < policy.minimum_lag or little:
         return Graded(severity=GroupStatus.OK, reason=Reason.BELOW_FLOOR)
     since_ms = None if seen.since_ms < 0 else EpochMs(seen.since_ms)
     return Graded(

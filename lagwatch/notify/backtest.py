@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from lagwatch.core.forecast import from_lags
 from lagwatch.core.incident import QUIET, NoticeEvent, Observation, Policy, State, grade, step
-from lagwatch.core.model import EpochMs, GroupStatus, Rule
+from lagwatch.core.model import EpochMs, GroupStatus, Rule, TimeLagBound, TimeLagReason
 from lagwatch.core.record import EventName, Kind, Records
 from lagwatch.core.trouble import kinds_of
 from lagwatch.errors import InputError
@@ -26,6 +26,7 @@ _LOSS_SHOWN_MS: Final = 3_600_000
 """The default of `evaluator.loss_shown_s`."""
 _SPEED_OVER_MS: Final = 300_000
 """Time over which the speed of a group is computed from its lags."""
+_BOUNDS: Final = {reason.word: reason.bound for reason in TimeLagReason}
 _STATUSES: Final[Mapping[str, GroupStatus]] = {
     **{status.name: status for status in GroupStatus},
     "WARNING": GroupStatus.WARN,
@@ -147,7 +148,7 @@ def from_history(
         to_ms=to_ms,
         cluster=cluster,
         group=group,
-        columns=("status", "rule", "complete", "total_lag", "time_lag_s"),
+        columns=("status", "rule", "complete", "total_lag", "time_lag_s", "time_lag_reason"),
     )
     events = replace(of, kind=Kind.EVENTS, columns=("event", "count"))
     losses = [loss for records in store.read(events) for loss in _losses(records)]
@@ -206,17 +207,31 @@ def _rows(records: Records) -> Iterator[Sample]:
         records.reals("complete").tolist(),
         records.numbers("total_lag").tolist(),
         records.reals("time_lag_s").tolist(),
+        records.text("time_lag_reason").tolist(),
     )
-    for at_ms, cluster, group, word, rule, complete, lag, time_lag_s in zip(*columns, strict=True):
+    for at_ms, cluster, group, word, rule, complete, lag, time_lag_s, reason in zip(
+        *columns, strict=True
+    ):
         status = _STATUSES.get(word or "", GroupStatus.UNKNOWN)
         seen = Observation(
             status=status,
             kinds=kinds_of([rule or ""]) if status in _BAD else frozenset(),
             complete=0.0 if math.isnan(complete) else complete,
             total_lag=max(0, lag),
-            time_lag_ms=_UNKNOWN if math.isnan(time_lag_s) else round(time_lag_s * 1000),
+            **_time_lag(_UNKNOWN if math.isnan(time_lag_s) else round(time_lag_s * 1000), reason),
         )
         yield Sample(at_ms=at_ms, cluster=cluster or "", group=group or "", seen=seen)
+
+
+def _time_lag(value_ms: int, reason: str | None) -> dict[str, Any]:
+    """A recorded time lag as what it is: a bound is no measurement."""
+    match _BOUNDS.get(reason or ""):
+        case TimeLagBound.AT_MOST:
+            return {"time_lag_most_ms": value_ms}
+        case TimeLagBound.AT_LEAST:
+            return {"time_lag_ms": value_ms, "time_lag_open": value_ms >= 0}
+        case _:
+            return {"time_lag_ms": value_ms}
 
 
 def from_file(path: Path, *, from_ms: int, to_ms: int) -> list[Sample]:

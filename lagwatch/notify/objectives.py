@@ -214,7 +214,9 @@ class Objectives:
         severity = found.severity
         remaining_s = self._remaining_s(key, found, seen, now_ms, forecast, at_once=missed_before)
         missed = found.missed(seen, remaining_s)
-        is_open = found.max_time_lag_ms and seen.time_lag_open
+        is_open = found.max_time_lag_ms and (
+            seen.time_lag_open or found.max_time_lag_ms < seen.time_lag_most_ms
+        )
         if missed_before and found.catch_up_within_ms and remaining_s is None:
             is_open = is_open or not 0 <= seen.time_lag_ms < BEHIND_MS
         if not missed and is_open and not found.share:

@@ -1,13 +1,20 @@
 """What a snapshot says of one group: what alerts look at when they decide about it."""
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Collection, Iterator
+from typing import Final, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.incident import Observation
-from lagwatch.core.model import GroupStatus, PartitionStatus, Rule, RuleSet, TimeLagReason
+from lagwatch.core.model import (
+    GroupStatus,
+    PartitionStatus,
+    Rule,
+    RuleSet,
+    TimeLagBound,
+    TimeLagReason,
+)
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.trouble import Kinds
 
@@ -106,18 +113,50 @@ _OPEN: Final = np.isin(
     ),
 )
 """How a time lag is known that may be greater than its value."""
+_AT_MOST: Final = np.array([reason.bound is TimeLagBound.AT_MOST for reason in TimeLagReason])
+"""How one is known that may be less."""
+
+
+class _TimeLag(TypedDict):
+    time_lag_ms: int
+    time_lag_open: bool
+    time_lag_most_ms: int
+
+
+def _time_lag(
+    snapshot: ClusterSnapshot, number: int, chosen: Collection[int] | None = None
+) -> _TimeLag:
+    """How far behind in time a group surely is, and how far it may be; by its `chosen` rows."""
+    rows = rows_of(snapshot, number)
+    times = snapshot.rows.some_times(rows)
+    lags_ms, reasons = times.lag_ms, times.reason
+    read = snapshot.rows.rule[rows] != Rule.NOT_SUBSCRIBED
+    if chosen is not None:
+        read &= np.isin(np.arange(rows.start, rows.stop), [*chosen])
+    sure_ms = int(lags_ms[read & ~_AT_MOST[reasons]].max(initial=-1))
+    most_ms = int(lags_ms[read].max(initial=-1))
+    return _TimeLag(
+        time_lag_ms=sure_ms,
+        time_lag_open=bool(_OPEN[reasons[read]].any()),
+        time_lag_most_ms=most_ms if most_ms > sure_ms else -1,
+    )
 
 
 def of_group(snapshot: ClusterSnapshot, number: int) -> Observation:
     """The observation of a whole group."""
     columns = snapshot.group
     rows = rows_of(snapshot, number)
+    reason = columns.time_lag_reason[number]
+    time_lag = _TimeLag(
+        time_lag_ms=int(columns.time_lag_ms[number]),
+        time_lag_open=bool(_OPEN[reason]),
+        time_lag_most_ms=-1,
+    )
     return Observation(
         status=GroupStatus(int(columns.status[number])),
         complete=float(columns.complete[number]),
         total_lag=int(columns.total_lag[number]),
-        time_lag_ms=int(columns.time_lag_ms[number]),
-        time_lag_open=bool(_OPEN[columns.time_lag_reason[number]]),
+        **(_time_lag(snapshot, number) if _AT_MOST[reason] else time_lag),
         since_ms=int(columns.since_ms[number]),
         lost=int(_lost(snapshot, rows).sum()),
         kinds=_kinds(snapshot, rows),
@@ -136,8 +175,7 @@ def of_topics(snapshot: ClusterSnapshot, number: int, topics: Topics) -> Observa
         status=GroupStatus(worst) if worst in (1, 2, GroupStatus.UNKNOWN) else GroupStatus.ERR,
         complete=full / len(rows) if rows else 0.0,
         total_lag=sum(max(0, int(columns.lag[row])) for row in rows),
-        time_lag_ms=max((int(columns.time_lag_ms[row]) for row in rows), default=-1),
-        time_lag_open=any(_OPEN[columns.time_lag_reason[row]] for row in rows),
+        **_time_lag(snapshot, number, rows),
         lost=int(_lost(snapshot, slice(first, end))[[row - first for row in rows]].sum()),
         kinds=_kinds(snapshot, rows),
         since_ms=min(

@@ -12,8 +12,8 @@ from lagwatch.cli.app import app
 from lagwatch.core.record import Kind, Records, Text, from_rows, schema
 from lagwatch.core.record.records import DTYPE
 from lagwatch.history.parquet import ParquetStore
-from lagwatch.notify.backtest import from_file
-from tests.support.history import happening
+from lagwatch.notify.backtest import from_file, from_history
+from tests.support.history import NOON_MS, group_sample, happening
 
 _START_MS = 1_800_000_000_000
 _KIND = Kind.GROUP_SAMPLES
@@ -136,3 +136,23 @@ def _unknown(type_, size: int):
         return Text.same("x", size)
     dtype = DTYPE[type_]
     return np.full(size, np.nan if dtype is np.float64 else 0, dtype)
+
+
+def test_a_recorded_bound_is_no_measurement(tmp_path: Path) -> None:
+    rows = [
+        group_sample(at_ms=NOON_MS + 30_000 * number, time_lag_s=200.0, time_lag_reason=reason)
+        for number, reason in enumerate(["earlier_offset", "beyond_history", "measured"])
+    ]
+    store = ParquetStore(str(tmp_path / "history"))
+    store.write([from_rows(Kind.GROUP_SAMPLES, rows)], batch="b")
+    samples = from_history(
+        store, from_ms=NOON_MS, to_ms=NOON_MS + 90_000, cluster="here", group="billing"
+    )
+    store.close()
+
+    seen = [sample.seen for sample in samples]
+    assert [(each.time_lag_ms, each.time_lag_most_ms, each.time_lag_open) for each in seen] == [
+        (-1, 200_000, False),
+        (200_000, -1, True),
+        (200_000, -1, False),
+    ]

@@ -1,12 +1,16 @@
 """An open incident outlives the time in which its group cannot be judged."""
 
+from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import pytest
 
 from lagwatch.config.alerts import AlertsSettings
 from lagwatch.core.incident import Act, Incident, State
-from lagwatch.core.model import EpochMs, GroupStatus, Rule
+from lagwatch.core.model import EpochMs, GroupStatus, Rule, TimeLagReason
+from lagwatch.core.snapshot import GroupTimes, RowTimes
+from lagwatch.notify.observed import of_group, of_topics
 from lagwatch.notify.policies import PolicyBook
 from lagwatch.notify.store import Kept
 from lagwatch.notify.watch import Decided, Watch
@@ -258,6 +262,28 @@ def test_a_partition_that_has_read_well_for_long_enough_may_pause() -> None:
     assert well is Rule.PROGRESSING
     assert set(group.rules[before:]) == {Rule.PAUSED}
     assert group.acts == [Act.OPEN, Act.CLOSE]
+
+
+def test_an_upper_bound_of_a_time_lag_is_not_taken_for_a_measurement() -> None:
+    live = Live()
+    live.topics(orders=2)
+    live.commit(("a", "orders", 0, 90), ("a", "orders", 1, 90))
+    live.wait(5)
+    snapshot = live.judge()
+    lags_ms = np.array([200_000, 4_000])
+    reasons = np.array([TimeLagReason.EARLIER_OFFSET, TimeLagReason.MEASURED], np.int8)
+    errors_ms = np.full(2, np.nan)
+    rows = RowTimes(lags_ms, reasons, errors_ms)
+    groups = GroupTimes(lags_ms[:1], reasons[:1], errors_ms[:1], np.array([0]))
+    bounded = replace(
+        snapshot,
+        rows=replace(snapshot.rows, times=rows.part),
+        group=replace(snapshot.group, times=groups.part),
+    )
+
+    for seen in (of_group(bounded, 0), of_topics(bounded, 0, frozenset({"orders"}))):
+        assert (seen.time_lag_ms, seen.time_lag_most_ms) == (4_000, 200_000)
+        assert not seen.time_lag_open
 
 
 def test_an_incident_stays_open_while_its_group_may_not_be_described() -> None:

@@ -192,6 +192,26 @@ class TestObjectives:
 
         assert judged.status is becomes
 
+    @pytest.mark.parametrize(
+        ("sure_s", "most_s", "missed_before", "becomes"),
+        [
+            (-0.001, 200, False, GroupStatus.UNKNOWN),  # a healthy group after a restart
+            (-0.001, 200, True, GroupStatus.UNKNOWN),
+            (-0.001, 59, True, GroupStatus.OK),
+            (61, 200, False, GroupStatus.ERR),  # of another partition it is known
+        ],
+    )
+    def test_an_upper_bound_misses_no_limit_and_within_it_shows_that_it_is_kept(
+        self, sure_s, most_s, missed_before, becomes
+    ) -> None:
+        most = replace(seen(time_lag_s=sure_s), time_lag_most_ms=most_s * 1000)
+
+        judged, _ = objectives(max_time_lag_s=60).judged(
+            "g", "p", most, 0, unasked, missed_before=missed_before
+        )
+
+        assert judged.status is becomes
+
     def test_a_limit_of_time_that_is_missed_at_the_start_was_missed_before(self) -> None:
         judging = objectives(max_time_lag_s=60)
 

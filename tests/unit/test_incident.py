@@ -396,6 +396,9 @@ class TestFloors:
         assert grade(Observation(status=ERR, time_lag_ms=-1), policy).severity is ERR
         least = Observation(status=ERR, time_lag_ms=29_999, time_lag_open=True)
         assert grade(least, policy).severity is ERR
+        most = Observation(status=ERR, time_lag_most_ms=30_000)
+        assert grade(most, policy).severity is ERR
+        assert grade(replace(most, time_lag_most_ms=29_999), policy).severity is OK
 
     def test_windows_not_filled_enough_open_nothing_and_close_nothing(self) -> None:
         story = Story(replace(WARNS, minimum_complete=0.5))
