@@ -258,6 +258,8 @@ class LogEndHistory:
 
     def first_above(self, partition: Index, offset: Int64) -> Int64:
         """Per pair: the first sample whose log end is above the offset, or the sample count."""
+        if not self.partitions:  # rows of topics that are not visible any more
+            return np.full(partition.size, self._count, np.int64)
         near = self._count - _NEWEST
         if near < _NEWEST:
             return self._search(partition, offset, 0, self._count)
@@ -287,7 +289,7 @@ class LogEndHistory:
         Before the first known sample it is that sample, an upper bound; after the newest it is
         the newest. -1 where the partition was never known, and in a gap in which it grew.
         """
-        if self._count == 0:
+        if self._count == 0 or not self.partitions:
             return np.full(partition.size, UNKNOWN, np.int64)
         if (at_ms <= self._at_ms[0]).all():  # a backlog is older than all samples
             return self._known(partition, self._ends[0, partition])

@@ -55,6 +55,31 @@ def test_many_at_once_have_the_outlook_of_each_alone(seed: int) -> None:
     assert found == {group: queries.outlook(CLUSTER, group) for group in groups}
 
 
+def test_groups_of_which_no_topic_may_be_seen_any_more_are_answered() -> None:
+    live = Live()
+    live.topics(orders=2)
+    for step in range(8):
+        live.produce("orders", 0, 10)
+        live.wait(5)
+        live.commit(("a", "orders", 0, 100 + 8 * step), ("a", "orders", 1, 100))
+        live.judge()
+    before_ms = live.monitor.known.log_ends_ms
+    live.topics("orders")
+    live.wait(5)
+    live.judge()
+    queries = SnapshotQueries({CLUSTER: live.monitor}, health=lambda: ())
+
+    verdict = queries.verdict(CLUSTER, "a", Partitions.ALL)
+    outlook = queries.outlook(CLUSTER, "a")
+    queries.cause(verdict, outlook)
+    queries.detail(CLUSTER, "a")
+    explained(queries, live.judge())
+
+    assert [partition.current_lag for partition in verdict.partitions] == [None, None]
+    assert outlook.whole.produced_per_s is None
+    assert live.monitor.known.log_ends_ms == before_ms, "what is not read is not fresh"
+
+
 @pytest.mark.slow
 def test_so_have_groups_of_more_partitions_than_are_computed_at_once() -> None:
     live, partitions, groups = Live(), 3000, ("a", "b", "c")
