@@ -468,7 +468,8 @@ class Deliverer:
         now_s = self._clock.monotonic_s()
         blamed = self._suspects.blamed(message, error)
         since_s = self._suspects.failed(message, error, now_s)
-        if since_s is None and self._failed_s is not None:
+        # before its first attempt it was not tried, however long others have failed
+        if since_s is None and self._failed_s is not None and message.attempts:
             since_s = now_s - self._failed_s
         tried_ms = round((since_s or 0.0) * 1000)
         give_up_ms = self.outlet.settings.give_up_after_s * 1000

@@ -406,17 +406,18 @@ def _batches(news: Sequence[_News], limits: ChannelLimits) -> Iterator[list[_New
 
 
 def _seal(
-    connection: sqlite3.Connection, channel: str, identity: str, news: Iterable[_News], now_ms: int
+    connection: sqlite3.Connection, channel: str, identity: str, news: Sequence[_News], now_ms: int
 ) -> None:
     message = connection.execute(
         "INSERT INTO messages (id, channel, at_ms) VALUES (?, ?, ?)", (identity, channel, now_ms)
     ).lastrowid
-    tried_ms = 0
+    # the message is given up when its youngest news has been tried for long enough: news of a group
+    # renews what waits with it, and no news is given up for the age of another
+    tried_ms = min(item.main["tried_ms"] for item in news)
     for item in news:
         for row in item.rows:
             # of an older incident only its row is sent
             payload = row["payload"] if row is item.main else None
-            tried_ms = max(tried_ms, row["tried_ms"])
             connection.execute(
                 "INSERT INTO contents VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (

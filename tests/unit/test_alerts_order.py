@@ -252,6 +252,30 @@ def test_a_receiver_that_wants_credentials_is_tried_until_it_is_given_up(tmp_pat
         assert receiver.attempts < 250, "it is tried slowly"
 
 
+def test_news_is_given_up_for_its_own_age_and_not_for_that_of_older_news(tmp_path) -> None:
+    day_s = 86_400  # after which a message is given up
+    outage = {"on": True}
+    receiver = Unsteady(lambda: down() if outage["on"] else None)
+    with world(tmp_path, receiver) as here:
+        here.bad("billing", GroupStatus.ERR)
+        here.deliver_for(day_s + 3600)
+        given_up = here.outbox.depth(CHANNEL)
+        here.clock.pass_s(2 * day_s)  # nothing is tried: nothing waits
+        here.bad("orders", GroupStatus.ERR)
+        here.deliver_for(day_s - 3600)
+        here.bad("mail", GroupStatus.ERR)
+        here.good("orders")
+        here.bad("orders", GroupStatus.ERR)
+        here.deliver_for(2 * 3600)
+        waits = here.outbox.depth(CHANNEL)
+        outage["on"] = False
+        here.deliver_for(3600)
+
+    assert given_up == (0, 1)
+    assert waits[1] == 1, "only what was given up before"
+    assert receiver.word == {"orders": "error", "mail": "error"}
+
+
 def test_news_that_waits_survives_a_clock_set_back(tmp_path) -> None:
     failures = iter([down()])
     receiver = Unsteady(lambda: next(failures, None))
