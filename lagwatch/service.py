@@ -173,8 +173,16 @@ class Service:
 
     def _new_supervisor(self, name: str) -> CollectorSupervisor:
         return CollectorSupervisor(
-            cluster=name, settings=self._settings.clusters[name], clock=self._clock
+            cluster=name,
+            settings=self._settings.clusters[name],
+            clock=self._clock,
+            watched=partial(self._watched_groups, name),
         )
+
+    def _watched_groups(self, cluster: str) -> frozenset[str]:
+        """Groups that a list of Kafka may lack although they are not gone."""
+        in_trouble = frozenset() if self.alerts is None else self.alerts.groups_in_trouble(cluster)
+        return in_trouble | self.monitors[cluster].hidden
 
     def health(self) -> tuple[ClusterHealth, ...]:
         """How every cluster fares, by name."""

@@ -254,6 +254,7 @@ class Collector:
             self._around,
             interval_s=self._settings.committed_interval_s,
             first_id=len(self._last),
+            watched=self._assignment.watched,
             sent=self._shares.polled,
         )
 

@@ -9,7 +9,7 @@ import os
 import pickle
 import socket
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -39,6 +39,8 @@ class Assignment:
     """Offsets topic partition → next offset; empty: as `settings.start` says."""
     resume_id: str = ""
     """Id of the offsets topic that these are of; "" unknown."""
+    watched: Collection[str] = ()
+    """Groups that were watched before: whether they are gone or only hidden is to be found out."""
     log_level: str = "info"
 
 
@@ -65,6 +67,7 @@ class ServingEnd:
                 "settings": assignment.settings.to_child(),
                 "resume": {str(key): value for key, value in assignment.resume.items()},
                 "resume_id": assignment.resume_id,
+                "watched": [*assignment.watched],
                 "log_level": assignment.log_level,
             }
         )
@@ -109,6 +112,7 @@ class CollectorEnd:
             settings=ClusterSettings.from_child(raw["settings"]),
             resume={int(key): value for key, value in raw["resume"].items()},
             resume_id=raw["resume_id"],
+            watched=tuple(raw["watched"]),
             log_level=raw["log_level"],
         )
 

@@ -11,7 +11,7 @@ import re
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import ExitStack
 from typing import Final
 
@@ -96,8 +96,13 @@ class CollectorSupervisor:
         settings: ClusterSettings,
         clock: Clock,
         silent_s: float = SILENT_S,
+        watched: Callable[[], Collection[str]] = tuple,
     ) -> None:
-        """A collector that reports nothing for `silent_s` is killed and replaced."""
+        """A collector that reports nothing for `silent_s` is killed and replaced.
+
+        `watched`: groups that an earlier collector may have read, see `Assignment`.
+        """
+        self._watched = watched
         self._silent_s = silent_s
         self._cluster = cluster
         self._settings = settings
@@ -175,6 +180,7 @@ class CollectorSupervisor:
                 settings=self._settings,
                 resume=self._inbox.positions(),
                 resume_id=self._inbox.topic_id,
+                watched=self._watched(),
                 log_level=get_level(),
             )
         )

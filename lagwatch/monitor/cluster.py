@@ -149,6 +149,11 @@ class ClusterMonitor:
         return self._admission.admitted
 
     @property
+    def hidden(self) -> frozenset[str]:
+        """Groups that were watched, and may not be described any more."""
+        return self._hidden
+
+    @property
     def rebalances(self) -> Counter[str] | None:
         """Rebalances seen so far, by group; None: offsets are polled, which does not show them."""
         return self.groups.rebalances

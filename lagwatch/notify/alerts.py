@@ -285,6 +285,10 @@ class Alerts:
         self._dispatcher.wake()
         _log_changes(snapshot.cluster, changes)
 
+    def groups_in_trouble(self, cluster: str) -> frozenset[str]:
+        """Groups with an open incident."""
+        return self._watches[cluster].in_trouble
+
     async def run(self) -> None:
         """Deliver until cancelled."""
         async with asyncio.TaskGroup() as tasks:

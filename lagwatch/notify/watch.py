@@ -179,8 +179,15 @@ class Watch:
             tracked.policy = book.by_name.get(tracked.policy_name)
 
     @property
+    def in_trouble(self) -> frozenset[str]:
+        """Groups with an open incident."""
+        return frozenset(
+            group for group, tracked in self._tracked.items() if tracked.state.incident is not None
+        )
+
+    @property
     def open_incidents(self) -> int:
-        return sum(tracked.state.incident is not None for tracked in self._tracked.values())
+        return len(self.in_trouble)
 
     def open_groups(self) -> OpenGroups:
         """How many groups have an incident of which a notice was sent, by its severity."""

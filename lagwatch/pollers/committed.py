@@ -43,10 +43,12 @@ class CommittedPoller:
         *,
         interval_s: float,
         first_id: int = 0,
+        watched: Iterable[str] = (),
         sent: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """`first_id`: ids below it were given to others; `last` gets all that is sent.
 
+        `watched`: groups that an earlier poller may have found, and that may be hidden by now.
         `sent` is awaited after all offsets of a round were sent.
         """
         self._around = around
@@ -56,6 +58,7 @@ class CommittedPoller:
         self._sent = sent
         self._rows = _Rows(first_id)
         self._asked_ms: dict[str, int] = {}
+        self._watched = frozenset(filter(around.filters.group, watched))
         self._refused: frozenset[str] = frozenset()
         """Groups that were listed before, and may not be described any more."""
         self._order = 0
@@ -162,7 +165,8 @@ class CommittedPoller:
 
     async def _report_gone(self, visible: AbstractSet[str], refused: AbstractSet[str]) -> None:
         """Report groups that are gone: deleted, or not to be described any more."""
-        known = self._rows.groups | self._refused
+        known = self._rows.groups | self._refused | self._watched
+        self._watched = frozenset()
         hidden = (known & refused) | await self._hidden_among(known - visible - refused)
         gone = self._rows.drop_all_but(visible)
         for group in gone:

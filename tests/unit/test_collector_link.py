@@ -42,7 +42,12 @@ def test_an_assignment_arrives_whole_with_its_secrets() -> None:
         }
     )
     sent = Assignment(
-        cluster="c", settings=settings, resume={3: 7}, resume_id="i", log_level="debug"
+        cluster="c",
+        settings=settings,
+        resume={3: 7},
+        resume_id="i",
+        watched=("g",),
+        log_level="debug",
     )
     serving, collector = pair()
 

@@ -691,13 +691,12 @@ def test_groups_whose_offsets_are_polled_are_reported_without_a_count_of_rebalan
     assert [each.rebalances for each in desk.outbox.of(GroupsSeen)] == [{"g": 1}, None]
 
 
-def committed_poller(desk: Desk, source: InMemoryGroups) -> CommittedPoller:
+def committed_poller(
+    desk: Desk, source: InMemoryGroups, watched: Sequence[str] = ()
+) -> CommittedPoller:
     groups = group_poller(desk, source)
     return CommittedPoller(
-        source,
-        source,
-        desk.surroundings(groups),
-        interval_s=5.0,
+        source, source, desk.surroundings(groups), interval_s=5.0, watched=watched
     )
 
 
@@ -836,6 +835,19 @@ def test_a_group_whose_right_is_taken_away_is_hidden_until_it_is_given_back(
     assert [offset for _, offset in back] == [1]
     assert desk.outbox.of(GroupsGone)[-1].hidden == frozenset()
     assert asyncio.run(poller.poll_once()) == []
+
+
+def test_a_new_poller_finds_out_which_of_the_groups_watched_before_are_hidden() -> None:
+    source = InMemoryGroups({"g": {("t", 0): 5}})
+    source.hidden = {"h"}
+    desk = Desk(InMemoryTopics({}))
+    poller = committed_poller(desk, source, watched=["g", "h", "deleted"])
+
+    problems = [asyncio.run(poller.poll_once()) for _ in range(2)]
+
+    (found,) = desk.outbox.of(GroupsGone)
+    assert (found.groups, found.hidden) == ((), frozenset("h"))
+    assert all("Allow DESCRIBE on GROUP h" in each[0] for each in problems)
 
 
 def test_commits_are_not_known_while_no_group_may_be_described() -> None:
