@@ -631,15 +631,16 @@ class TestTenThousandGroups:
         words = "const { trend } = await import('/ui/trends.js'); const { catchUp, keepsUp } = "
         words += "await import('/ui/words.js'); "
         known = {"lags": [30, 60, 36], "stepMs": 60_000, "speed": {"consumed_per_s": 120}}
-        speed = {"catch_up_s": None, "catch_up_reason": "falling_behind"}
+        steady = {"catch_up_s": None, "catch_up_reason": "falling_behind", "steady": True}
+        answers = [{**steady, "status": "OK"}, {**steady, "status": "WARN"}]
+        # one whose verdict is still good, and whose lag grows
+        answers.append({**steady, "status": "OK", "steady": False})
 
         seen = browser.run(words + "return [trend(given[0], true), trend(given[0], false)]", known)
-        texts = browser.run(
-            words + "return ['OK', 'WARN'].map((status) => catchUp({ ...given[0], status }))", speed
-        )
+        texts = browser.run(words + "return given[0].map(catchUp)", answers)
 
         assert seen == ["steady", "+0.05/s"]
-        assert texts == ["keeps up", "never at this rate"]
+        assert texts == ["keeps up", "never at this rate", "never at this rate"]
 
     def test_no_title_and_no_verdict_of_the_list_is_cut_off(
         self, browser: Browser, url: str

@@ -43,6 +43,7 @@ class Speed(TypedDict):
     lag_trend_per_s: float | None
     catch_up_s: float | None
     catch_up_reason: str
+    steady: Annotated[bool, Field(description="the lag changes by no more than chance explains")]
 
 
 class ListedCause(TypedDict):
@@ -163,6 +164,7 @@ def _speed(outlook: GroupOutlook) -> Speed:
         "lag_trend_per_s": whole.lag_trend_per_s,
         "catch_up_s": whole.catch_up_s,
         "catch_up_reason": whole.catch_up_reason.value,
+        "steady": whole.steady,
     }
 
 

@@ -58,12 +58,12 @@ export const rate = (perS) =>
 
 const NEVER = { not_moving: "never: nothing is read", falling_behind: "never at this rate", too_slow: "more than a year", rates_unknown: "unknown: too few commits", lag_unknown: "unknown: no lag", waits_for_transaction: "not before a transaction ends" };
 
-/** Does a group hold its small lag? Then it will never have read all, and nothing is wrong. */
-export const keepsUp = (status, { catch_up_reason }) => catch_up_reason === "keeps_up" || status === "OK" && (catch_up_reason === "falling_behind" || catch_up_reason === "too_slow");
+/** Does a group hold its lag, as far as chance allows? Then it will never have read all, and nothing is wrong. */
+export const keepsUp = (status, { catch_up_reason, steady }) => catch_up_reason === "keeps_up" || status === "OK" && steady && (catch_up_reason === "falling_behind" || catch_up_reason === "too_slow");
 
 /** When a group will have caught up, at its rates. */
-export function catchUp({ status, catch_up_s, catch_up_low_s, catch_up_high_s, catch_up_reason }) {
-  if (keepsUp(status, { catch_up_reason })) return "keeps up";
+export function catchUp({ status, steady, catch_up_s, catch_up_low_s, catch_up_high_s, catch_up_reason }) {
+  if (keepsUp(status, { catch_up_reason, steady })) return "keeps up";
   if (catch_up_reason === "caught_up") return "caught up";
   if (catch_up_s === null || catch_up_s === undefined) return NEVER[catch_up_reason] ?? "unknown";
   if (catch_up_low_s === null) return duration(catch_up_s);
