@@ -37,7 +37,7 @@ export class Alerts {
 
   /** The open incident of a group; undefined when there is none. */
   incident(cluster, group) {
-    return this.#open.get(key(cluster, group));
+    return this.#open.size ? this.#open.get(key(cluster, group)) : undefined;
   }
 
   /** The open incident of a cluster itself; undefined when there is none. */

@@ -16,7 +16,9 @@ const SORTS = {
   lag: (a, b) => b.lagRank - a.lagRank || byName(a, b),
   time: (a, b) => b.timeRank - a.timeRank || byName(a, b),
 };
-const TOTALS = { ERR: "in error", WARN: "falling behind", UNKNOWN: "unknown", OK: "ok" };
+const TOTALS = { ERR: "in error", WARN: "falling behind", UNKNOWN: "unknown", OK: "ok", INCIDENT: "with an open incident" };
+/** A group that misses a limit is in trouble although its verdict is good. */
+const OF_INCIDENT = { error: 3.5, warning: 2.5 };
 const OVERSCAN = 6;
 const SUBSCRIPTIONS_EVERY_MS = 60_000;
 const narrow = matchMedia("(max-width: 720px)");
@@ -43,7 +45,10 @@ export class Fleet {
     this.#live = live;
     this.#alerts = alerts;
     this.#troubles = troubles;
-    alerts.onChange(() => this.#draw());
+    alerts.onChange(() => {
+      this.#rank();
+      this.show();
+    });
     this.#head();
     $("scroll").append(this.#pad);
     $("scroll").addEventListener("scroll", () => this.#draw(), { passive: true });
@@ -86,25 +91,34 @@ export class Fleet {
           since: cells[at.since_ms],
           atLeast: cells[at.since_at_least],
           find: `${group}\n${cluster}`.toLowerCase(),
-          trouble: TROUBLE[cells[at.worst]] ?? 2,
+          judged: TROUBLE[cells[at.worst]] ?? 2,
           lagRank: lag ?? -1,
           timeRank: time ?? -1,
         });
       }
     }
     this.#describe();
-    this.#sortedBy = "";
+    this.#rank();
     this.#choices();
     this.show();
+  }
+
+  /** Note which groups have an open incident, and how bad that makes them. */
+  #rank() {
+    for (const one of this.#all) {
+      one.incident = this.#alerts.incident(one.cluster, one.group);
+      one.trouble = Math.max(one.judged, OF_INCIDENT[one.incident?.severity] ?? 0);
+    }
+    this.#sortedBy = "";
   }
 
   /** New rows have come while the list is not shown. */
   count() {
     const { q, state } = read();
     if (q || state) return this.take(); // what is counted must be searched
-    const [status, old] = ["status", "stale"].map((name) => this.#live.columns.indexOf(name));
+    const [name, status, old] = ["group", "status", "stale"].map((column) => this.#live.columns.indexOf(column));
     const counted = [...this.#live.clusters].filter(([cluster]) => !read().cluster || cluster === read().cluster);
-    this.#totals(counted.flatMap(([cluster, { rows }]) => [...rows.values()].map((cells) => ({ cluster, status: cells[status], stale: cells[old] }))));
+    this.#totals(counted.flatMap(([cluster, { rows }]) => [...rows.values()].map((cells) => ({ cluster, status: cells[status], stale: cells[old], incident: this.#alerts.incident(cluster, cells[name]) }))));
   }
 
   /** Show what the address asks for. */
@@ -120,7 +134,7 @@ export class Fleet {
       (one) => (!asked.cluster || one.cluster === asked.cluster) && (!asked.state || one.state === asked.state) && matches(one.find),
     );
     this.#totals(counted);
-    const found = counted.filter((one) => !asked.status || one.status === asked.status || one.worst === asked.status);
+    const found = counted.filter((one) => !asked.status || one.status === asked.status || one.worst === asked.status || (asked.status === "INCIDENT" && one.incident));
     if (asked.order === "reverse") found.reverse();
     const view = asked.view in VIEWS ? asked.view : "";
     if (needsSubscriptions(view)) this.#subscribe();
@@ -220,7 +234,7 @@ export class Fleet {
     const of = (key) => [...new Set(this.#all.map((one) => one[key]))].sort();
     choose($("cluster"), "All clusters", [...this.#live.clusters.keys()].sort());
     $("cluster").parentElement.hidden = this.#live.clusters.size < 2 && !read().cluster; // a phone has no room for it
-    choose($("status"), "Any status", ["ERR", "WARN", "OK", "UNKNOWN", "STOP", "STALL", "REWIND"]);
+    choose($("status"), "Any status", ["ERR", "WARN", "OK", "UNKNOWN", "STOP", "STALL", "REWIND", "INCIDENT"]);
     choose($("state"), "Any state", of("state"));
   }
 
@@ -229,6 +243,7 @@ export class Fleet {
     const [counts, old] = [{}, {}];
     for (const one of groups) {
       counts[one.status] = (counts[one.status] ?? 0) + 1;
+      if (one.incident) counts.INCIDENT = (counts.INCIDENT ?? 0) + 1;
       if (this.#isOld(one)) old[one.status] = (old[one.status] ?? 0) + 1;
     }
     const box = $("totals");
@@ -292,10 +307,10 @@ export class Fleet {
     return fillGroup(slot, one, { known: this.#trends.of(one), stale: this.#isOld(one), note: this.#note(one), now: this.#live.now(one.cluster) });
   }
 
-  #note({ cluster, group }) {
-    const incident = this.#alerts.incident(cluster, group);
+  #note({ cluster, group, incident, worst }) {
     const by = incident?.acknowledged_by ? ` by ${incident.acknowledged_by}` : "";
-    return [this.#alerts.muted(cluster, group) && "muted", incident?.acknowledged_ms && `acknowledged${by}`].filter(Boolean).join(", ");
+    const open = incident && LEVELS[worst] === "ok" && "open incident";
+    return [this.#alerts.muted(cluster, group) && "muted", open, incident?.acknowledged_ms && `acknowledged${by}`].filter(Boolean).join(", ");
   }
 
   #key(event) {

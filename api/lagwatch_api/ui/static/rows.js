@@ -61,7 +61,9 @@ export function fillGroup(slot, one, { known, stale, note, now }) {
   kind(slot, false);
   const { element, cells, link } = slot;
   element.toggleAttribute("data-stale", stale);
-  element.dataset.level = stale ? "" : (LEVELS[one.worst] ?? "unknown");
+  const level = LEVELS[one.worst] ?? "unknown";
+  const missed = level === "ok" && one.incident ? { error: "err", warning: "warn" }[one.incident.severity] : undefined;
+  element.dataset.level = stale ? "" : (missed ?? level);
   const status = `${one.worst}${stale}`;
   if (slot.status !== status) {
     cells[AT.trouble].replaceChildren(mark(one.worst, stale));
@@ -74,7 +76,7 @@ export function fillGroup(slot, one, { known, stale, note, now }) {
   const notes = [note, cause?.words].filter(Boolean).join(", ");
   say(slot.note, notes);
   slot.note.hidden = !notes;
-  slot.note.title = cause?.sentence ?? "";
+  slot.note.title = cause?.sentence ?? one.incident?.headline ?? "";
   say(cells[AT.cluster], one.cluster);
   cells[AT.cluster].title = one.cluster;
   const since = one.since === null ? "" : `${one.atLeast ? "≥ " : ""}${brief((now - one.since) / 1000)}`;

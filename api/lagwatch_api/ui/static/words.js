@@ -1,6 +1,6 @@
 // Numbers, instants and statuses in words, and elements made without ever parsing foreign text.
 
-export const LEVELS = { OK: "ok", WARN: "warn", ERR: "err", STOP: "err", STALL: "err", REWIND: "err" };
+export const LEVELS = { OK: "ok", WARN: "warn", ERR: "err", STOP: "err", STALL: "err", REWIND: "err", INCIDENT: "warn" };
 export const VERDICTS = { OK: "OK", WARN: "BEHIND", STOP: "STOPPED", STALL: "STALLED", REWIND: "REWOUND", UNKNOWN: "UNKNOWN", ERR: "ERROR" };
 
 const plain = new Intl.NumberFormat("en");
