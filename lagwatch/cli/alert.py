@@ -204,6 +204,10 @@ def backtest(
         ]
     else:
         chosen = _recorded(config, from_ms, to_ms, cluster, group)
+    if not chosen:
+        place = f"{samples}" if samples is not None else "the history"
+        complain(f"nothing to replay: {place} holds no such samples. Check --from, --to, --config.")
+        raise typer.Exit(Exit.UNKNOWN)
     run = BackTest(book=book)
     _show(run, list(run.replay(chosen)), as_json=as_json)
 

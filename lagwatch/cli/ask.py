@@ -2,13 +2,14 @@
 
 import http.client
 import json
+import ssl
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 from urllib.parse import quote, urlsplit
 
 import typer
 
-from lagwatch.cli.reporting import Exit, reported
+from lagwatch.cli.reporting import OWN_CA, Exit, reported
 from lagwatch.errors import NotFoundError, SourceError
 
 HERE: Final = "http://127.0.0.1:8000"
@@ -51,7 +52,7 @@ def ask(
         response = connection.getresponse()
         text = response.read()
     except (OSError, http.client.HTTPException) as error:
-        message = f"cannot ask {shown}: {error}. Check --url and that lagwatch runs."
+        message = f"cannot ask {shown}: {error}. {_remedy(error)}"
         raise SourceError(cluster="", kind="connection", message=message) from error
     finally:
         connection.close()
@@ -67,7 +68,17 @@ def ask(
     if response.status >= http.client.BAD_REQUEST:
         message = f"{shown} answered {response.status}: {text.decode(errors='replace')[:300]}"
         raise SourceError(cluster="", kind="protocol", message=message, retryable=False)
-    return json.loads(text) if text else None
+    try:
+        return json.loads(text) if text else None
+    except ValueError as error:
+        message = f"{shown} did not answer as lagwatch does: --url must name its root"
+        raise SourceError(cluster="", kind="protocol", message=message, retryable=False) from error
+
+
+def _remedy(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return OWN_CA
+    return "Check --url and that lagwatch runs."
 
 
 def cluster_of(url: str, group: str) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
 
+from lagwatch.cli.reporting import OWN_CA
 from lagwatch.cli.views import (
     BAD,
     NO_STATE,
@@ -185,6 +186,8 @@ class RemoteSource:
             raise
         except TimeoutError as error:
             raise self._failed("timeout", "it did not answer in time") from error
+        except ssl.SSLCertVerificationError as error:
+            raise self._failed("tls", error.verify_message, remedy=OWN_CA) from error
         except ssl.SSLError as error:
             raise self._failed("tls", str(error.reason or error)) from error
         except socket.gaierror as error:
@@ -198,8 +201,10 @@ class RemoteSource:
         except ValueError:
             return response.status, None
 
-    def _failed(self, kind: str, reason: str) -> SourceError:
-        message = f"cannot ask {self._root}: {reason}. Check --url and that the server runs."
+    def _failed(
+        self, kind: str, reason: str, remedy: str = "Check --url and that the server runs."
+    ) -> SourceError:
+        message = f"cannot ask {self._root}: {reason}. {remedy}"
         return SourceError(cluster="", kind=kind, message=message)
 
     def _strange(self, what: str = "") -> SourceError:

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable
 from enum import IntEnum
-from typing import ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 import typer
 
@@ -26,6 +26,10 @@ class Exit(IntEnum):
     BAD_INPUT = 2
     """Configuration, document or arguments cannot be used."""
     INTERRUPTED = 130
+
+
+OWN_CA: Final = "If its certificate is of a CA of your own, name the CA's file in SSL_CERT_FILE."
+"""What to do where a server's certificate cannot be verified."""
 
 
 def complain(message: str) -> None:

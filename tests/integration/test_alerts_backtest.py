@@ -138,6 +138,24 @@ def _unknown(type_, size: int):
     return np.full(size, np.nan if dtype is np.float64 else 0, dtype)
 
 
+def test_a_history_without_samples_is_said_and_not_taken_for_silence(tmp_path: Path) -> None:
+    (tmp_path / "policy.toml").write_text("[alerts.policies.all]\n")
+    (tmp_path / "lagwatch.toml").write_text(
+        f'[clusters.prod]\nbootstrap = ["x:1"]\n[history]\nurl = "{tmp_path / "none"}"\n'
+    )
+
+    result = CliRunner().invoke(
+        app,
+        [
+            *("alert", "backtest", "--policy", str(tmp_path / "policy.toml")),
+            *("--config", str(tmp_path / "lagwatch.toml")),
+        ],
+    )
+
+    assert result.exit_code == 3
+    assert "nothing to replay" in result.stderr
+
+
 def test_a_recorded_bound_is_no_measurement(tmp_path: Path) -> None:
     rows = [
         group_sample(at_ms=NOON_MS + 30_000 * number, time_lag_s=200.0, time_lag_reason=reason)

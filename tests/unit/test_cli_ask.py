@@ -1,7 +1,11 @@
 """Orders to a running lagwatch: what is said when it cannot be reached."""
 
 import socket
+import ssl
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
 
 import pytest
 from typer.testing import CliRunner
@@ -18,6 +22,8 @@ from tests.support.api_doubles import (
     RecordingCommands,
     group_verdict,
 )
+from tests.support.certificates import self_signed
+from tests.support.receiver import Reply, receiving
 from tests.support.serving import served
 
 
@@ -29,6 +35,34 @@ def test_the_user_of_the_url_is_not_in_the_error() -> None:
         ask(f"http://user:hunter2@127.0.0.1:{port}", "GET", "/api/v1/alerts/mutes")
 
     assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.slow  # serves HTTP
+@pytest.mark.parametrize("command", [["alert", "incidents"], ["status"]])
+def test_an_answer_that_is_not_of_lagwatch_is_named(command: list[str]) -> None:
+    with receiving(*[Reply(body="<html>Log in</html>")] * 9) as server:
+        found = CliRunner().invoke(app, [*command, "--url", server.url])
+
+    assert isinstance(found.exception, SystemExit)
+    assert f"{server.url} did not answer as lagwatch" in found.stderr
+
+
+@pytest.mark.slow  # serves HTTPS
+@pytest.mark.parametrize("command", [["alert", "incidents"], ["status"]])
+def test_the_remedy_for_a_ca_of_ones_own_is_named(command: list[str], tmp_path: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*self_signed(tmp_path))
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        url = f"https://localhost:{server.server_port}"
+        found = CliRunner().invoke(app, [*command, "--url", url])
+        server.shutdown()
+        thread.join()
+
+    assert found.exit_code in {2, 3}
+    assert "SSL_CERT_FILE" in found.stderr
 
 
 @pytest.mark.slow  # serves HTTP
