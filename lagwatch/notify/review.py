@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import ceil
+from pathlib import Path
 from typing import Final
 
 from lagwatch.clock import SystemClock
@@ -40,6 +41,8 @@ def review(settings: Settings) -> list[Fault]:
         *_kept(alerts),
         *_unseen(settings),
         *_rates(settings),
+        *_quick(settings),
+        *_elsewhere(settings),
         *policy_doubts(alerts),
         *denied_policies(settings),
         *mute_doubts(alerts),
@@ -213,6 +216,33 @@ def _unseen(settings: Settings) -> Iterator[Fault]:
                 "three times the interval at which they are read",
                 f"Set it to {stale_s:g} or more.",
             )
+
+
+def _quick(settings: Settings) -> Iterator[Fault]:
+    """A time lag is known to about the interval at which log ends are read."""
+    every_s = max((each.log_end_interval_s for each in settings.clusters.values()), default=0.0)
+    for name, policy in settings.alerts.policies.items():
+        if 0 < policy.max_time_lag_s <= every_s:
+            yield _fault(
+                f"alerts.policies.{name}.max_time_lag_s",
+                f"{policy.max_time_lag_s:g}",
+                f"is no more than log_end_interval_s ({every_s:g}): groups that keep up miss it",
+                f"Set it to {3 * every_s:g} or more.",
+            )
+
+
+def _elsewhere(settings: Settings) -> Iterator[Fault]:
+    """Other parts that name channels, or the file of the alerts."""
+    names = {name for name, _ in settings.alerts.channels()}
+    for channel in settings.jobs.report.channels:
+        if channel not in names:
+            known = f"There are: {', '.join(sorted(names))}." if names else "Add it to [alerts]."
+            problem = "is no channel of this configuration"
+            yield _fault("jobs.report.channels", f'"{channel}"', problem, known)
+    file = settings.alerts.file
+    if settings.checkpoint.path and Path(settings.checkpoint.path).absolute() == file.absolute():
+        problem = "is also checkpoint.path, which is a folder"
+        yield _fault("alerts.file", f'"{file}"', problem, "Give each a path of its own.")
 
 
 def _rates(settings: Settings) -> Iterator[Fault]:

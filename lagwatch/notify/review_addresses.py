@@ -27,6 +27,7 @@ def address_doubts(alerts: AlertsSettings) -> Iterator[Fault]:
     for option in ("page_url", "heartbeat.url"):
         place = alerts.page_url if option == "page_url" else alerts.heartbeat.url
         yield from _port(f"alerts.{option}", place.get_secret_value())
+    yield from _sent_twice(alerts)
     for name, settings in alerts.channels():
         prefix = f"alerts.{kind_of(settings).table}.{name}"
         for option, url in _urls(settings).items():
@@ -35,6 +36,39 @@ def address_doubts(alerts: AlertsSettings) -> Iterator[Fault]:
                 yield from _allowed(prefix, url, settings)
             if isinstance(settings, AuthenticatedSettings):
                 yield from _unencrypted(prefix, url, settings)
+        if isinstance(settings, AuthenticatedSettings):
+            yield from _half(prefix, settings)
+
+
+def _sent_twice(alerts: AlertsSettings) -> Iterator[Fault]:
+    """Channels of one policy with the same address: the receiver gets everything twice."""
+    urls = {
+        name: sorted(_urls(settings).values())
+        for name, settings in alerts.channels()
+        if isinstance(settings, HttpChannelSettings)
+    }
+    for policy, settings in alerts.policies.items():
+        seen: dict[str, str] = {}
+        for channel in dict.fromkeys((*(settings.channels or urls), *alerts.also_to)):
+            for url in urls.get(channel, ()):
+                other = seen.setdefault(url, channel)
+                if other != channel:
+                    yield Fault(
+                        key=f"alerts.policies.{policy}.channels",
+                        value=f'"{channel}"',
+                        problem=f"has the address of {other}: its receiver gets each notice twice",
+                        remedy="Name one of the two.",
+                    )
+
+
+def _half(prefix: str, settings: AuthenticatedSettings) -> Iterator[Fault]:
+    if settings.password and not settings.username:
+        yield Fault(
+            key=f"{prefix}.password",
+            value=HIDDEN,
+            problem="is not sent without username",
+            remedy="Set username, too.",
+        )
 
 
 def _urls(settings: ChannelSettings) -> Mapping[str, str]:

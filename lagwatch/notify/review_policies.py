@@ -37,6 +37,7 @@ _BRANCHES: Final = re.compile(r"\|(?![^()]*\))|[\[\\].*\||\|.*[\[\\]")
 _LITERAL: Final = re.compile(r"[A-Za-z0-9_-]+")
 _WHOLE: Final = re.compile(rf"\^({_LITERAL.pattern})\$")
 """The pattern of a single name."""
+_EMPTY_CHOICE: Final = re.compile(r"^\||(?<!\\)\|$")
 _SPACE: Final = re.compile(r"^\^?\s|(?<!\\)\s\$?$")
 _GLOB: Final = re.compile(r"(?<=[A-Za-z0-9_-])\*")
 """As shells and Kafka's ACLs write any characters."""
@@ -321,6 +322,9 @@ def _names(key: str, entry: PolicySettings | MuteSettings) -> Iterator[Fault]:
         if pattern and not _ANCHORS.sub("", pattern) and not re.search(pattern, "a"):
             problem, remedy = "matches no name", 'Write "" for all names, or a part of a name.'
             yield _fault(f"{key}.{option}", pattern, problem, remedy)
+        if _EMPTY_CHOICE.search(pattern):
+            problem = "matches every name, because one of its alternatives is empty"
+            yield _fault(f"{key}.{option}", pattern, problem, "Remove the | at its start or end.")
         if _GLOB.search(pattern):
             problem = "is a regular expression, in which * repeats the letter before it"
             remedy = f"For any characters write .*: {_GLOB.sub(r'.*', pattern)}"

@@ -388,6 +388,36 @@ class TestReview:
                 "alerts.policies.late: is never reached: pay before it matches all of its groups",
             ),
             (
+                '[jobs.report]\nchannels = ["nix"]\n[alerts.webhook.h]\nurl = "http://x"',
+                'jobs.report.channels = "nix": is no channel of this configuration',
+            ),
+            (
+                (
+                    '[checkpoint]\npath = "state"\n[alerts]\nfile = "state"\n'
+                    '[alerts.webhook.h]\nurl = "http://x"'
+                ),
+                "is also checkpoint.path",
+            ),
+            (
+                (
+                    '[alerts.policies.p]\nchannels = ["a", "b"]\n'
+                    '[alerts.webhook.a]\nurl = "http://x"\n[alerts.webhook.b]\nurl = "http://x"'
+                ),
+                'alerts.policies.p.channels = "b": has the address of a',
+            ),
+            (
+                '[alerts.webhook.h]\nurl = "https://x"\npassword = "hunter2"',
+                "alerts.webhook.h.password = ***: is not sent without username",
+            ),
+            (
+                '[alerts.policies.p]\ngroup = "^a$|"\n[alerts.webhook.h]\nurl = "http://x"',
+                'alerts.policies.p.group = "^a$|": matches every name',
+            ),
+            (
+                '[alerts.policies.p]\nmax_time_lag_s = 5\n[alerts.webhook.h]\nurl = "http://x"',
+                "alerts.policies.p.max_time_lag_s = 5: is no more than log_end_interval_s",
+            ),
+            (
                 '[alerts]\nkeep_s = 1\n[alerts.webhook.h]\nurl = "http://x"',
                 "alerts.keep_s = 1: forgets",
             ),
