@@ -128,10 +128,11 @@ class PolicySettings(Section):
         default=0.0, description="share (0 to 1) of full windows below which a verdict is ignored"
     )
     minimum_lag: Annotated[int, Field(ge=0)] = Field(
-        default=0, description="lag in messages below which a group counts as OK"
+        default=0,
+        description="lag in messages below which a group counts as OK, unless it misses lost_records",
     )
     minimum_time_lag_s: Seconds = Field(
-        default=0.0, description="time lag in seconds below which a group counts as OK"
+        default=0.0, description="the same of the time lag, in seconds"
     )
     max_time_lag_s: Seconds = Field(
         default=0.0, description="seconds of time lag above which a group is bad; 0 = any is fine"

@@ -154,6 +154,8 @@ class Observation:
     """It may have begun before `since_ms`, when lagwatch did not look."""
     lost: int = 0
     """Messages deleted before they were read; 0 once the loss is acknowledged."""
+    too_many_lost: bool = False
+    """More messages were lost than a limit allows: floors of the lag do not matter."""
     kinds: Kinds = frozenset()
     """The rules by which its partitions are bad."""
 
@@ -267,7 +269,7 @@ def grade(seen: Observation, policy: Policy) -> Graded:
         return Graded(severity=None, reason=Reason.INCOMPLETE)
     most_ms = max(seen.time_lag_ms, seen.time_lag_most_ms)
     little = not seen.time_lag_open and 0 <= most_ms < policy.minimum_time_lag_ms
-    if seen.total_lag < policy.minimum_lag or little:
+    if not seen.too_many_lost and (seen.total_lag < policy.minimum_lag or little):
         return Graded(severity=GroupStatus.OK, reason=Reason.BELOW_FLOOR)
     since_ms = None if seen.since_ms < 0 else EpochMs(seen.since_ms)
     return Graded(

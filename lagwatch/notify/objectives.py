@@ -58,7 +58,7 @@ class Objective:
         """
         if seen.status not in (*_JUDGED, GroupStatus.ERR):
             return ""
-        if 0 < self.lost_records <= seen.lost:
+        if self.loses_too_many(seen):
             return f"{counted(seen.lost, 'message')} deleted before the group read them"
         if 0 < self.max_time_lag_ms < seen.time_lag_ms:
             behind, limit = (duration(ms / 1000) for ms in (seen.time_lag_ms, self.max_time_lag_ms))
@@ -68,6 +68,9 @@ class Objective:
                 f"{counted(seen.total_lag, 'message')} behind, more than {self.max_lag:,} allowed"
             )
         return self._too_slow(seen, remaining_s)
+
+    def loses_too_many(self, seen: Observation) -> bool:
+        return 0 < self.lost_records <= seen.lost
 
     def since_ms(self, seen: Observation, now_ms: int) -> int:
         """By when a limit that is missed now was missed.
@@ -212,6 +215,7 @@ class Objectives:
             self._first_ms = now_ms
         key = group, policy
         severity = found.severity
+        seen = replace(seen, too_many_lost=found.loses_too_many(seen))
         remaining_s = self._remaining_s(key, found, seen, now_ms, forecast, at_once=missed_before)
         missed = found.missed(seen, remaining_s)
         is_open = found.max_time_lag_ms and (

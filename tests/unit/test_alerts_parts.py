@@ -174,6 +174,14 @@ class TestObjectives:
         assert bool(missed) == bool(said)
         assert judged.status == (GroupStatus.ERR if said else what.status)
 
+    @pytest.mark.parametrize(("lost", "too_many"), [(4, False), (5, True)])
+    def test_a_limit_of_lost_messages_counts_whatever_the_lag(self, lost, too_many) -> None:
+        judging = objectives(lost_records=5)
+
+        for status in (GroupStatus.OK, GroupStatus.ERR):
+            judged, _ = judging.judged("g", "p", seen(status, lost=lost), 0, unasked)
+            assert judged.too_many_lost is too_many
+
     @pytest.mark.parametrize(
         ("status", "time_lag_s", "becomes"),
         [

@@ -389,6 +389,12 @@ class TestFloors:
         assert (under.severity, under.reason) == (OK, Reason.BELOW_FLOOR)
         assert at.severity is ERR
 
+    def test_a_limit_of_lost_messages_is_under_no_floor(self) -> None:
+        policy = replace(WARNS, minimum_lag=100, minimum_time_lag_ms=1000)
+        seen = Observation(status=ERR, total_lag=5, time_lag_ms=10, too_many_lost=True)
+
+        assert grade(seen, policy).severity is ERR
+
     def test_an_unknown_time_lag_is_under_no_floor(self) -> None:
         policy = replace(WARNS, minimum_time_lag_ms=30_000)
 
