@@ -15,6 +15,7 @@ from lagwatch.core.advise import rate
 from lagwatch.core.words import duration, spoken
 
 _TROUBLE: Final = {"REWIND": 4, "STALL": 4, "STOP": 4, "ERR": 4, "WARN": 3, "UNKNOWN": 2, "OK": 1}
+_OF_INCIDENT: Final[Mapping[str, float]] = {"error": 3.5, "warning": 2.5}
 _COLUMNS: Final = (
     *("VERDICT", "GROUP", "CLUSTER", "FOR", "LAG", "TREND", "TIME LAG", "READS", "CATCHES UP"),
     *("CAUSE", "STATE", "MEMBERS"),
@@ -56,6 +57,8 @@ class Line:
     """The rule that decided for the worst partition."""
     cause: str = ""
     """The likeliest cause in a word or two; "" if it is not known, or was not looked for."""
+    incident: str = ""
+    """Severity of its open incident; "" where there is none, or was not looked for."""
     since_s: float | None = None
     """How long the group has been in trouble; None without trouble, or from an older server."""
     since_at_least: bool = False
@@ -152,7 +155,15 @@ def _make_room(widths: dict[str, int], width: int) -> None:
 
 def trouble(line: Line) -> tuple[float, ...]:
     """Sorts the worst first."""
-    return -_TROUBLE.get(line.worst, 2), -or_less(line.lag)
+    judged = _TROUBLE.get(line.worst, 2)
+    return -max(judged, _OF_INCIDENT.get(line.incident, 0)), -or_less(line.lag)
+
+
+def _cause(line: Line) -> str:
+    """Why it is in trouble; a group that misses a limit is, although its verdict is good."""
+    if line.status == "OK":
+        return "open incident" if line.incident else ""
+    return line.cause or spoken(line.rule)
 
 
 def or_less(value: float | None) -> float:
@@ -174,7 +185,7 @@ def _cells(line: Line) -> dict[str, Text]:
         "TIME LAG": Text(words.time_lag(line.time_lag_s, line.time_lag_bound)),
         "READS": Text("" if line.consumed_per_s is None else f"{rate(line.consumed_per_s)}/s"),
         "CATCHES UP": Text(_catches_up(line)),
-        "CAUSE": Text("" if line.status == "OK" else line.cause or spoken(line.rule)),
+        "CAUSE": Text(_cause(line)),
         "STATE": Text(line.state, style="dim"),
         "MEMBERS": Text(words.number(line.members)),
     }

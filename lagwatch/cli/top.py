@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # rich takes a while to import
 _ANSWER_S: Final = 10.0
 _KEY_S: Final = 0.2
 _FLEET: Final = "/api/v1/fleet"
+_INCIDENTS: Final = "/api/v1/alerts/incidents?state=open&limit=1000"
 _FOUND_S: Final = 10.0
 """Between two questions for causes and speeds: the server looks at each group's partitions."""
 _MOST_ASKED: Final = 50
@@ -95,6 +96,7 @@ class _Look:
         """Which groups are on the screen; replaced."""
         self._found: Mapping[tuple[str, str], Found] = {}
         self._found_at_s = -math.inf
+        self._incidents: Mapping[tuple[str, str], str] = {}
 
     def now(self) -> "LastAnswer":
         """Ask once.
@@ -102,11 +104,15 @@ class _Look:
         Raises:
             SourceError: there is no lagwatch that answers.
         """
-        from lagwatch.cli.top_view import read, with_found
+        from lagwatch.cli.top_view import read, with_found, with_incidents
 
         try:
             seen = read(self._source.document(_FLEET))
-            if time.monotonic() - self._found_at_s >= _FOUND_S:
+            due = time.monotonic() - self._found_at_s >= _FOUND_S
+            if due:
+                self._incidents = self._open_incidents()
+            seen = with_incidents(seen, self._incidents)
+            if due:
                 self._found = self._asked(seen)
                 self._found_at_s = time.monotonic()
             return with_found(seen, self._found)
@@ -116,6 +122,17 @@ class _Look:
             ) from error
         except (KeyError, TypeError, ValueError) as error:
             raise _no_fleet("its answer is not that of a lagwatch") from error
+
+    def _open_incidents(self) -> Mapping[tuple[str, str], str]:
+        """Severity by cluster and group; none where the server has no alerts."""
+        with suppress(NotFoundError):
+            answer = self._source.document(_INCIDENTS)
+            return {
+                (each["cluster"], each["group"]): each["severity"]
+                for each in answer["incidents"]
+                if each["about"] == "group"
+            }
+        return {}
 
     def _asked(self, seen: "LastAnswer") -> Mapping[tuple[str, str], "Found"]:
         """Causes and speeds of the groups that are shown, by cluster and group."""

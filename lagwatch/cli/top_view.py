@@ -106,6 +106,17 @@ def with_found(seen: LastAnswer, found: Mapping[tuple[str, str], Found]) -> Last
     )
 
 
+def with_incidents(seen: LastAnswer, severities: Mapping[tuple[str, str], str]) -> LastAnswer:
+    """The answer with the open incidents of groups: severity by cluster and group."""
+    return replace(
+        seen,
+        lines=tuple(
+            replace(line, incident=severities.get((line.cluster, line.group), ""))
+            for line in seen.lines
+        ),
+    )
+
+
 def _with(line: Line, found: Found | None) -> Line:
     if found is None or line.stale:
         return line

@@ -129,7 +129,9 @@ class PolicySettings(Section):
     )
     minimum_lag: Annotated[int, Field(ge=0)] = Field(
         default=0,
-        description="lag in messages below which a group counts as OK, unless it misses lost_records",
+        description=(
+            "lag in messages below which a group counts as OK, unless it misses lost_records"
+        ),
     )
     minimum_time_lag_s: Seconds = Field(
         default=0.0, description="the same of the time lag, in seconds"

@@ -14,7 +14,7 @@ import orjson
 import pytest
 import uvicorn
 from fastapi import FastAPI
-from starlette.types import Receive
+from starlette.types import ASGIApp, Receive
 
 from tests.support.waiting import eventually
 
@@ -113,7 +113,7 @@ class Served:
 
 
 @contextmanager
-def served(app: FastAPI) -> Iterator[Served]:
+def served(app: ASGIApp) -> Iterator[Served]:
     """The application on a free port of the loopback, served by uvicorn."""
     listener = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(app, http="httptools", loop="uvloop", log_config=None, lifespan="off")

@@ -13,7 +13,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
+from fastapi.responses import JSONResponse
 from rich.console import Console
+from starlette.types import Receive, Scope, Send
 from typer.testing import CliRunner
 
 from lagwatch.cli import app
@@ -22,7 +25,7 @@ from lagwatch.cli.top import keys
 from lagwatch.cli.top_view import LastAnswer, TopView, chosen, pressed, read, screen
 from lagwatch_api import create_app
 from tests.support.api_doubles import GivenSettings, RecordingCommands
-from tests.support.fleet import Fleet, ShiftedClock
+from tests.support.fleet import CLUSTER, Fleet, ShiftedClock
 from tests.support.serving import served
 
 _DEADLINE_S = 30
@@ -294,14 +297,18 @@ def test_bytes_of_a_terminal_are_keys(given: bytes, expected: list[str]) -> None
 
 
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
+def application() -> FastAPI:
     clock = ShiftedClock()
     fleet = Fleet(["good", "broken", "other"], clock)
     fleet.fail("broken")
     fleet.describe("broken", state="Empty")
-    application = create_app(
+    return create_app(
         fleet.queries, RecordingCommands(), GivenSettings(), hostname="h", version="0"
     )
+
+
+@pytest.fixture(scope="module")
+def url(application: FastAPI) -> Iterator[str]:
     with served(application) as server:
         yield f"http://127.0.0.1:{server.port}"
 
@@ -319,6 +326,26 @@ class TestCommand:
         broken, good, _ = result.stdout.splitlines()[1:4]
         assert "no members" in broken
         assert "no members" not in good
+
+    def test_a_good_group_with_an_open_incident_comes_before_other_good_ones(
+        self, application: FastAPI
+    ) -> None:
+        known = {"about": "group", "cluster": CLUSTER, "group": "other", "severity": "error"}
+
+        async def with_alerts(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope.get("path") == "/api/v1/alerts/incidents":
+                await JSONResponse({"incidents": [known]})(scope, receive, send)
+            else:
+                await application(scope, receive, send)
+
+        with served(with_alerts) as server:
+            url = f"http://127.0.0.1:{server.port}"
+            result = CliRunner().invoke(app, ["top", "--url", url], env={"COLUMNS": "140"})
+
+        broken, other, good = result.stdout.splitlines()[1:4]
+        assert ["broken" in broken, "other" in other, "good" in good] == [True] * 3
+        assert "open incident" in other
+        assert "open incident" not in broken + good
 
     def test_a_server_that_is_not_there_is_an_error(self) -> None:
         result = CliRunner().invoke(app, ["top", "--url", "http://127.0.0.1:1"])
