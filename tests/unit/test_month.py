@@ -203,3 +203,9 @@ def test_a_rule_set_alone_scores_as_beside_the_other() -> None:
 
     assert together["burrow"].troubles
     assert alone == {"burrow": together["burrow"]}
+
+
+def test_traffic_of_another_process_scores_as_its_own() -> None:
+    size = Size(groups=20, days=0.1, shards=1, seed=9)
+
+    assert run(size, processes=2) == run(size)

@@ -2,9 +2,11 @@
 
 import gc
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import numpy as np
@@ -16,8 +18,8 @@ from tests.bench.month import breaks, monitors
 from tests.bench.month.feed import Collector, instant
 from tests.bench.month.plan import START_MS, Plan, Size
 from tests.bench.month.score import Score, Watcher
-from tests.bench.month.traffic import CHUNK_S, STEP_S, Chunk, Commits, Traffic, no_commits
-from tests.bench.month.truth import Truth
+from tests.bench.month.shared import Made, Part, Received, Source, make
+from tests.bench.month.traffic import CHUNK_S, STEP_S, Chunk, Commits, no_commits
 
 _GROUPS_EVERY_S: Final = 30
 _ALL_GROUPS_EVERY_S: Final = 21_600
@@ -25,6 +27,8 @@ _ALL_GROUPS_EVERY_S: Final = 21_600
 _SEEN_AFTER_S: Final = 0.3
 """From a commit until the collector has read it."""
 _JUDGED_AFTER_MS: Final = 200
+_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
+"""Files there are in memory."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,15 +64,21 @@ class Side:
 class Month:
     """One shard: a cluster, its collector, and a monitor per rule set."""
 
-    def __init__(self, plan: Plan, rule_sets: tuple[str, ...] = monitors.RULE_SETS) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        rule_sets: tuple[str, ...] = monitors.RULE_SETS,
+        source: Source | None = None,
+    ) -> None:
+        """Without a source of traffic it is made here."""
         self._plan = plan
-        self._traffic, self._truth = Traffic(plan), Truth(plan)
+        self._traffic = source or Made(plan)
         self._collector = Collector(plan)
         self.sides = [Side(rules=rules, watcher=Watcher(plan)) for rules in rule_sets]
         self._made = no_commits()
         self._read = 0
         """How many of `_made` were sent."""
-        self._committed = np.full(self._traffic.number, -1)
+        self._committed = np.full(plan.rows.rate.size, -1)
         self._control = np.flatnonzero(plan.rows.control)
         self._lost_collector = False
         self._down = False
@@ -80,8 +90,6 @@ class Month:
 
     def run(self) -> dict[str, Score]:
         """Live through the month; returns the score by rule set."""
-        while self._traffic.now_s < 0:
-            self._truth.follow(self._traffic.chunk())
         self._start(0.0, self._traffic.tail(0.0))
         while self._traffic.now_s < self._plan.end_s:
             chunk = self._traffic.chunk()
@@ -92,16 +100,15 @@ class Month:
                 self._plan.size.round_s // STEP_S,
             ):
                 self._round(chunk, step, chunk.start_s + step * STEP_S)
-        self._truth.finish()
+        self._traffic.finish()
         return {side.rules: side.watcher.result() for side in self.sides}
 
-    def _take(self, chunk: Chunk) -> None:
-        self._truth.follow(chunk)
+    def _take(self, chunk: Chunk | Part) -> None:
         left = self._made.part(self._read, len(self._made))
         self._made = left.followed_by(chunk.commits)
         self._read = 0
 
-    def _round(self, chunk: Chunk, step: int, now_s: float) -> None:
+    def _round(self, chunk: Chunk | Part, step: int, now_s: float) -> None:
         """One round of log ends and judgement, or what is left of it while something is broken."""
         shape, since_s = self._plan.breaks, now_s - self._plan.size.round_s
         # some are over before the next round
@@ -118,7 +125,7 @@ class Month:
             if now_s in self._checkpoints:
                 side.saved = monitors.save(side.monitor)
 
-    def _report(self, chunk: Chunk, step: int, now_s: float, *, outage: bool) -> None:
+    def _report(self, chunk: Chunk | Part, step: int, now_s: float, *, outage: bool) -> None:
         collector, reports = self._collector, list[Report]()
         if self._lost_collector:
             self._lost_collector = False
@@ -197,10 +204,14 @@ def _inside(stretches: Iterable[tuple[float, float]], at_s: float) -> bool:
 
 
 def run_shard(
-    size: Size, shard: int, rule_sets: tuple[str, ...] = monitors.RULE_SETS
+    size: Size,
+    shard: int,
+    rule_sets: tuple[str, ...] = monitors.RULE_SETS,
+    folder: str | None = None,
 ) -> dict[str, Score]:
-    """Plan and run one shard."""
-    month = Month(breaks.make(size, shard), rule_sets)
+    """Plan and run one shard; with a folder, on the traffic that another process makes there."""
+    plan = breaks.make(size, shard)
+    month = Month(plan, rule_sets, None if folder is None else Received(plan, folder))
     gc.freeze()  # half a million events stay to the end: collections need not look through them
     try:
         return month.run()
@@ -211,17 +222,37 @@ def run_shard(
 def run(size: Size, *, processes: int = 1) -> Mapping[str, Score]:
     """All shards; the score by rule set.
 
-    With several processes each rule set of each shard has one of its own: the traffic is made
-    twice, but a round costs little more for twice the groups.
+    With several processes each rule set of each shard has one of its own. A further one makes the
+    traffic of both.
     """
     if processes == 1:
         scores = [run_shard(size, shard) for shard in range(size.shards)]
     else:
-        parts = [(shard, (rules,)) for shard in range(size.shards) for rules in monitors.RULE_SETS]
-        with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-            done = [pool.submit(run_shard, size, *part) for part in parts]
-            scores = [each.result() for each in done]
+        scores = _run_apart(size, processes)
     return {
         rules: Score.joined([each[rules] for each in scores if rules in each])
         for rules in monitors.RULE_SETS
     }
+
+
+def _run_apart(size: Size, processes: int) -> list[dict[str, Score]]:
+    makers = -(-processes // len(monitors.RULE_SETS))
+    context = get_context("spawn")
+    with (
+        TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder,
+        ProcessPoolExecutor(processes + makers, mp_context=context) as pool,
+    ):
+        running: list[Future[None]] = []
+        done: list[Future[dict[str, Score]]] = []
+        for shard in range(size.shards):
+            place = Path(folder, str(shard))
+            place.mkdir()
+            # before its readers: all of them are begun in this order
+            running.append(pool.submit(make, size, shard, str(place), len(monitors.RULE_SETS)))
+            done += [
+                pool.submit(run_shard, size, shard, (rules,), str(place))
+                for rules in monitors.RULE_SETS
+            ]
+        for each in running:
+            each.result()
+        return [each.result() for each in done]

@@ -197,12 +197,9 @@ class Traffic:
         Who goes on at a place in it reads commits from the order `since` on: no more than half an
         hour of them, see `_remember`.
         """
-        until = int(np.searchsorted(self._newest.at_ms, START_MS + int(now_s * 1000)))
-        newest = self._newest.part(0, until)
         if since:
-            found = self._before.followed_by(newest)
-            return found.part(int(np.searchsorted(found.order, since)), len(found))
-        return self._held_by_topic(now_s).followed_by(newest)
+            return since_order(self._before, self._newest, now_s, since)
+        return self._held_by_topic(now_s).followed_by(_until(self._newest, now_s))
 
     def _held_by_topic(self, now_s: float) -> Commits:
         """Commits of the tail in the order they were made, but for the newest chunk's."""
@@ -570,6 +567,17 @@ class Traffic:
         index, flat = index[fits], row[fits] * TAIL + slot[fits]
         for column, values in zip(self._tail, (made.offset, made.at_ms, made.order), strict=True):
             column.ravel()[flat] = values[index]
+
+
+def since_order(before: Commits, newest: Commits, now_s: float, since: int) -> Commits:
+    """Commits of two chunks up to an instant, from an order on."""
+    found = before.followed_by(_until(newest, now_s))
+    return found.part(int(np.searchsorted(found.order, since)), len(found))
+
+
+def _until(commits: Commits, now_s: float) -> Commits:
+    last = int(np.searchsorted(commits.at_ms, START_MS + int(now_s * 1000)))
+    return commits.part(0, last)
 
 
 def _place(row: Ints, at_ms: Ints) -> Ints:
