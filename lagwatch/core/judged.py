@@ -219,6 +219,7 @@ class Judged:
         # a message that came after what is known of commits: how long it waits begins to count
         young = waits & (appended_ms > seen.now_ms)
         lowest = np.zeros(0, np.int64) if found.lowest_lag is None else found.lowest_lag
+        place = self._place[row if part.whole is None else row[part.whole]]
         for name, values in (
             ("rule", found.rule),
             ("commits", part.windows.count),
@@ -236,16 +237,11 @@ class Judged:
             ("due_ms", np.where(young, _DUE_NOW, found.due_ms)),
         ):
             if name != "lowest_lag" or found.lowest_lag is not None:
-                self._put(name, part, values)
+                self._put(name, place, values if part.whole is None else values[part.whole])
         return row[_news(around.pace, row, found.rule)]
 
-    def _put(self, name: str, part: "_Part", values: Column) -> None:
-        """Write values of rows that are laid out; the column is copied when the first differs."""
-        place, values = (
-            (self._place[part.row], values)
-            if part.whole is None
-            else (self._place[part.row[part.whole]], values[part.whole])
-        )
+    def _put(self, name: str, place: Int32, values: Column) -> None:
+        """Write values at positions; the column is copied when the first differs."""
         column = self._columns[name]
         if name not in self._own:
             if np.array_equal(column[place], values):

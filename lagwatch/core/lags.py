@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lagwatch.core.sorting import place_in
+from lagwatch.core.sorting import place_in, stable_order
 
 Int64 = NDArray[np.int64]
 Float32 = NDArray[np.float32]
@@ -63,7 +63,7 @@ class Lags:
         chosen = np.flatnonzero(lag >= 0)
         if chosen.size > _MOST:
             chosen = chosen[np.argpartition(lag[chosen], -_MOST)[-_MOST:]]
-        chosen = chosen[np.argsort(row[chosen], kind="stable")]
+        chosen = chosen[stable_order(row[chosen])]
         self._follow(row[chosen].astype(np.int64))
         # a step without a round is a gap; a clock that was set back begins anew
         passed = min(step - self._step, POINTS) if 0 <= self._step < step else POINTS

@@ -263,7 +263,16 @@ class LogEndHistory:
         near = self._count - _NEWEST
         if near < _NEWEST:
             return self._search(partition, offset, 0, self._count)
-        # most groups are close behind the log end: search the newest few samples first
+        # most groups are close behind the log end: look at the newest two samples first
+        newest = self._ends[self._count - 1, partition] > offset
+        found: Int64 = np.where(newest, self._count - 1, self._count)
+        older = np.flatnonzero(self._ends[self._count - 2, partition] > offset)
+        if older.size:
+            found[older] = self._search_near(partition[older], offset[older], near)
+        return found
+
+    def _search_near(self, partition: Index, offset: Int64, near: int) -> Int64:
+        """The same among all samples, those after `near` first."""
         found = self._search(partition, offset, near + 1, self._count)
         far = np.flatnonzero(self._ends[near, partition] > offset)
         if far.size:
@@ -293,14 +302,19 @@ class LogEndHistory:
             return np.full(partition.size, UNKNOWN, np.int64)
         if (at_ms <= self._at_ms[0]).all():  # a backlog is older than all samples
             return self._known(partition, self._ends[0, partition])
-        after = np.minimum(np.searchsorted(self.at_ms, at_ms), self._count - 1)
+        newest = self._count - 1
+        after: Index | int = newest  # usually all of them are between the newest two samples
+        if not newest or (at_ms <= self._at_ms[newest - 1]).any():
+            after = np.minimum(np.searchsorted(self.at_ms, at_ms), newest)
         before = np.maximum(after - 1, 0)
         low, high = self._ends[before, partition], self._ends[after, partition]
         span_ms = np.maximum(self._at_ms[after] - self._at_ms[before], 1)
         # clipped, so that nothing is extrapolated beyond the oldest and the newest sample
         share = np.clip((at_ms - self._at_ms[before]) / span_ms, 0.0, 1.0)
         # rounded down: not one message more than the line says
-        ends = np.where(low >= 0, low + np.floor((high - low) * share).astype(np.int64), high)
+        ends: Int64 = np.where(
+            low >= 0, low + np.floor((high - low) * share).astype(np.int64), high
+        )
         ends = self._known(partition, ends)
         for first, last in self._gaps:
             inside = (at_ms > first) & (at_ms < last) & (low >= 0) & (low < high)

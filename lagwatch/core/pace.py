@@ -316,8 +316,8 @@ class Pace:
         if not rows.size:
             return
         self._start_over(rows[self.down[rows]])
-        long = np.flatnonzero(pause_ms > UNIT_MS)
         usual = self.past if past else self.pauses
+        long = self._to_learn(rows, pause_ms, usual)
         # of a row with several, one at a time: each changes what is usual for the next
         turn = _turns(rows[long])
         for number in range(int(turn.max(initial=UNKNOWN)) + 1):
@@ -353,6 +353,17 @@ class Pace:
         self.moves[moved] = np.minimum(self.moves[moved] + times, 255)
         self.down[moved] = self.stalled[moved] = False
         self.unread_s[moved] = 0
+
+    def _to_learn(self, rows: Rows, pause_ms: Int64, usual: Usual) -> NDArray[np.intp]:
+        """Which pauses are to be learned: of steady rows none that is short changes anything."""
+        long = np.flatnonzero(pause_ms > UNIT_MS)
+        row = rows[long]
+        # no longer than what is usual, too short for a period, and nothing noted that it is like
+        changes = (pause_ms[long] > usual.length_ms(row)) | (pause_ms[long] >= self.step_ms)
+        changes |= (usual.noted[row] > 0) | (self.past.noted[row] > 0) | self.down[row]
+        changing = np.zeros(self.down.size, np.bool_)
+        changing[row[changes]] = True
+        return long[changing[row]]
 
     def _learn_period(
         self,
@@ -539,6 +550,12 @@ class Pace:
         for name, column in before.items():
             changed |= columns[name] != column
         return np.flatnonzero(changed)
+
+    def may_rise(self, rows: Rows) -> Bools:
+        """Mask of rows whose lags rise, or may have begun to when `follow_rises` is called."""
+        lowest = self._floor[rows]
+        higher = np.isfinite(lowest) & (lowest > self._floor_before[rows])
+        return higher | (self.rising[rows] > 0)
 
     def follow_rises(self, now_ms: int, *, late: Rows, shown: Rows) -> None:
         """Compare lags with those of the step before; `late` rows have old messages to read.

@@ -52,7 +52,7 @@ class RowTimes(NamedTuple):
     error_ms: Float64
     """Not a number: unknown."""
 
-    def part(self, rows: slice) -> "RowTimes":
+    def part(self, rows: slice | NDArray[np.intp]) -> "RowTimes":
         """Those of a range of these rows; views."""
         return RowTimes(self.lag_ms[rows], self.reason[rows], self.error_ms[rows])
 
@@ -66,7 +66,7 @@ class GroupTimes(NamedTuple):
     row: Int64
     """Row that the time lag is of; -1 none."""
 
-    def part(self, groups: slice) -> "GroupTimes":
+    def part(self, groups: slice | NDArray[np.intp]) -> "GroupTimes":
         """Those of a range of these groups; views."""
         return GroupTimes(
             self.lag_ms[groups], self.reason[groups], self.error_ms[groups], self.row[groups]
@@ -79,15 +79,15 @@ TimesT = TypeVar("TimesT", RowTimes, GroupTimes)
 class _WithTimes(Generic[TimesT]):
     """Time lags change with every round, so they are computed on request."""
 
-    times: Callable[[slice], TimesT]
+    times: Callable[[slice | NDArray[np.intp]], TimesT]
 
     @cached_property
     def every_time(self) -> TimesT:
         """The time lags of all."""
         return self.times(slice(None))
 
-    def some_times(self, chosen: slice) -> TimesT:
-        """Those of a range: quick where the time lags of all were asked for before."""
+    def some_times(self, chosen: slice | NDArray[np.intp]) -> TimesT:
+        """Those of a range, or of some: quick where the time lags of all were asked for before."""
         every: TimesT | None = self.__dict__.get("every_time")
         return self.times(chosen) if every is None else every.part(chosen)
 
@@ -138,7 +138,7 @@ class RowColumns(_WithTimes[RowTimes]):
     """How long the row may be quiet before it counts as stopped; -1 where it was not looked at."""
     lowest_lag: Int64
     """Lowest known lag in the window of a row that is behind; -1 when not looked at."""
-    times: Callable[[slice], RowTimes]
+    times: Callable[[slice | NDArray[np.intp]], RowTimes]
     """The time lags of a range of rows."""
 
 
@@ -164,7 +164,7 @@ class GroupColumns(_WithTimes[GroupTimes]):
     """All partitions of every topic the group committed to."""
     unknown: Int64
     """Rows whose lag is not known."""
-    times: Callable[[slice], GroupTimes]
+    times: Callable[[slice | NDArray[np.intp]], GroupTimes]
     """The time lags of a range of groups."""
 
     def committed_partitions(self, number: int) -> int:

@@ -1,7 +1,11 @@
 """Sorting of columns."""
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
+
+_DIGITS: Final = np.iinfo(np.uint16).max
 
 
 def stable_order(keys: NDArray[np.integer]) -> NDArray[np.int64]:
@@ -9,10 +13,13 @@ def stable_order(keys: NDArray[np.integer]) -> NDArray[np.int64]:
 
     As `argsort(kind="stable")`, ten times as fast for twenty thousand: numpy sorts values with
     vector instructions, but positions one by one. So each key carries its position in its low bits.
+    Numbers of 16 bits are ten times as fast again: these numpy sorts digit by digit.
 
     Args:
         keys: at least 0; key and position must fit into 63 bits together.
     """
+    if keys.size and keys.max() <= _DIGITS:
+        return np.argsort(keys.astype(np.uint16), kind="stable")
     bits = int(keys.size).bit_length()
     packed = keys.astype(np.int64) << bits
     packed |= np.arange(keys.size)

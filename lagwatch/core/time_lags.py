@@ -94,8 +94,10 @@ class TimesOfRows:
     restored_ms: int
     spacing_ms: int
 
-    def __call__(self, rows: slice) -> RowTimes:
-        """The time lags of a range of rows."""
+    def __call__(self, rows: slice | NDArray[np.intp]) -> RowTimes:
+        """The time lags of a range of rows, or of some."""
+        if not isinstance(rows, slice):
+            return self._of(rows)
         start, stop, _ = rows.indices(self.window.size)
         if stop - start <= _ROWS_AT_ONCE:
             return self._of(slice(start, stop))
@@ -108,7 +110,7 @@ class TimesOfRows:
             found.error_ms[there] = part.error_ms
         return found
 
-    def _of(self, rows: slice) -> RowTimes:
+    def _of(self, rows: slice | NDArray[np.intp]) -> RowTimes:
         every = self.waits
         waits = Waits(
             every.since_ms[rows], every.reason[rows], every.after_ms[rows], every.before_ms[rows]
@@ -153,8 +155,10 @@ class TimesOfGroups:
     first: Int64
     """[groups + 1]"""
 
-    def __call__(self, groups: slice) -> GroupTimes:
-        """The time lags of a range of groups."""
+    def __call__(self, groups: slice | NDArray[np.intp]) -> GroupTimes:
+        """The time lags of a range of groups, or of some."""
+        if not isinstance(groups, slice):
+            return self(slice(None)).part(groups)
         start, stop, _ = groups.indices(self.first.size - 1)
         if start >= stop:
             none = np.zeros(0, np.int64)

@@ -166,12 +166,15 @@ class Admission:
             keep &= ~_removed_later(report, removed)
             rows = self._live.table.find(np.unique(report.key[removed]))
             self._drop(rows[rows >= 0], now_ms)
-        chosen = np.flatnonzero(keep)
-        if not chosen.size:
+        if not keep.any():
             return
-        row = self._live.table.place(report.key[chosen], self._live.topics)
+        key, offset, order, commit_ms = report.key, report.offset, report.order, report.commit_ms
+        if not keep.all():
+            key = key[keep]
+            offset, order, commit_ms = (column[keep] for column in (offset, order, commit_ms))
+        # numpy takes indices of this type much faster
+        row = self._live.table.place(key, self._live.topics).astype(np.intp)
         self._live.place_made()
-        offset, order = report.offset[chosen], report.order[chosen]
         # what was read before a restart comes again: it is in the window, or older than that
         news = self._live.windows.advances(row, order)
         if report.only_changes:
@@ -182,13 +185,12 @@ class Admission:
         if not news.any():
             return
         if not news.all():
-            chosen, row = chosen[news], row[news]
-            offset, order = offset[news], order[news]
+            row = row[news]
+            offset, order, commit_ms = (column[news] for column in (offset, order, commit_ms))
         if (row[1:] < row[:-1]).any():
             by_row = stable_order(row)
-            chosen, row = chosen[by_row], row[by_row]
-            offset, order = offset[by_row], order[by_row]
-        commit_ms = report.commit_ms[chosen]
+            row = row[by_row]
+            offset, order, commit_ms = (column[by_row] for column in (offset, order, commit_ms))
         if not report.exact_times:
             commit_ms = commit_ms - self._live.skew.corrected_ms
         self._insert(
@@ -218,7 +220,7 @@ class Admission:
 
     def _insert(
         self,
-        row: Int32,
+        row: Slots,
         offset: Int64,
         commit_ms: Int64,
         *,

@@ -466,5 +466,4 @@ def _instances(event: GroupEvent) -> list[str]:
     return [each["instance_id"] for each in named if "instance_id" in each]
 
 
-def _json(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+_json: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode

@@ -182,7 +182,7 @@ class LiveState:
 
     # what commits and losses are measured by
 
-    def lags(self, row: Int32, offset: Int64, commit_ms: Int64) -> Int64:
+    def lags(self, row: Slots, offset: Int64, commit_ms: Int64) -> Int64:
         """Lag of each commit at its own time; -1 where it is not known."""
         at = self.table.at[row]
         if self.history.partitions == 0:

@@ -10,7 +10,7 @@ from lagwatch.core.model import UNKNOWN, EpochMs, Rule, TimeLagReason
 from lagwatch.core.pace import Pace
 from lagwatch.core.rows import uninterrupted_ms
 from lagwatch.core.rules import late_for
-from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.core.snapshot import ClusterSnapshot, RowColumns
 from lagwatch.core.window import CommitColumns, Windows
 from lagwatch.monitor.known_commits import KnownCommits
 from lagwatch.monitor.partitions import PartitionStates
@@ -20,6 +20,7 @@ from lagwatch.monitor.skew import ClockSkew
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
 Bools = NDArray[np.bool_]
+Slots = NDArray[np.integer]
 
 _AT_WORK: Final = np.isin(
     np.arange(len(Rule)), (Rule.LAG_WITHIN_ALLOWED, Rule.PROGRESSING, Rule.FALLING_BEHIND)
@@ -116,7 +117,7 @@ class Movements:
             return np.ones(since_ms.size, np.bool_)
         return since_ms + self._skew.corrected_ms < first_ms
 
-    def _moved_before(self, row: Int32, commit_ms: Int64, starts: Bools, moved: Bools) -> Int64:
+    def _moved_before(self, row: Slots, commit_ms: Int64, starts: Bools, moved: Bools) -> Int64:
         """When each commit's row had moved last before it; -1 for never."""
         if starts.all():  # one commit of each row
             moved_ms: Int64 = self._pace.moved_ms[row]
@@ -128,7 +129,7 @@ class Movements:
         inside = previous >= head
         return np.where(inside, commit_ms[previous], self._pace.moved_ms[row])
 
-    def _spent_reading(self, row: Int32, before: Int64, since_ms: Int64, commit_ms: Int64) -> Int64:
+    def _spent_reading(self, row: Slots, before: Int64, since_ms: Int64, commit_ms: Int64) -> Int64:
         """How much of each long pause there was something to read, and Kafka was there."""
         skew_ms = self._skew.corrected_ms
         at = self._table.at[row]
@@ -176,16 +177,22 @@ class Movements:
         self._stepped = stepped
         if stepped:
             before = self._pace.judged_by()
-            known = self._known(snapshot, slice(None), away, now_ms)
-            # a bound is not a measurement: the rules do not look at it either
-            measured_ms = np.where(_MEASURED[rows.time_lag_reason], rows.time_lag_ms, UNKNOWN)
-            late = late_for(measured_ms, self._pace.pause_ms(rows.window) + self._pace.step_ms)
-            self._pace.follow_rises(
-                now_ms, late=rows.window[known & late], shown=rows.window[shown]
-            )
+            if not isinstance(some, slice):
+                known = self._known(snapshot, slice(None), away, now_ms)
+            late = self._late(rows, np.flatnonzero(known & self._pace.may_rise(rows.window)))
+            self._pace.follow_rises(now_ms, late=late, shown=rows.window[shown])
             self._pace.forget_past(held, now_ms)
             return self._pace.changed_since(before)
         return rows.window.astype(np.intp) if resumed else np.zeros(0, np.intp)
+
+    def _late(self, rows: RowColumns, chosen: NDArray[np.intp]) -> Int32:
+        """Those of the chosen rows, as stored, that have old messages to read."""
+        times, window = rows.some_times(chosen), rows.window[chosen]
+        # a bound is not a measurement: the rules do not look at it either
+        measured_ms = np.where(_MEASURED[times.reason], times.lag_ms, UNKNOWN)
+        late = late_for(measured_ms, self._pace.pause_ms(window) + self._pace.step_ms)
+        found: Int32 = window[late]
+        return found
 
     def _known(
         self,

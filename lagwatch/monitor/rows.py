@@ -222,9 +222,11 @@ class RowTable:
 
     def place(self, keys: Int32, topics: TopicColumns) -> Int32:
         """Row of each key, making rows where there are none."""
-        missing = np.unique(keys[self._by_key[keys] < 0])
-        if missing.size:
-            self._make_rows(missing.tolist(), topics)
+        rows = self.rows(keys)
+        missing = keys[rows < 0]
+        if not missing.size:
+            return rows
+        self._make_rows(np.unique(missing).tolist(), topics)
         return self.rows(keys)
 
     def _make_rows(self, keys: list[int], topics: TopicColumns) -> None:

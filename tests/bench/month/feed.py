@@ -51,6 +51,7 @@ class Collector:
             for topic in life.topics
             for partition in range(topic.hi - topic.lo)
         ]
+        self._leaving = [life for life in plan.lives if life.gone_s < EVER_S]
         self._incarnation = 0
         self._key = np.full(len(self._names), -1, np.int32)
         self._keys = 0
@@ -131,7 +132,7 @@ class Collector:
 
     def gone(self, start_s: float, end_s: float, order: int) -> list[Report]:
         """Groups deleted in this stretch."""
-        groups = tuple(life.name for life in self._lives if start_s <= life.gone_s < end_s)
+        groups = tuple(life.name for life in self._leaving if start_s <= life.gone_s < end_s)
         return [GroupsGone(groups=groups, orders=(order,) * len(groups))] if groups else []
 
     def round(
