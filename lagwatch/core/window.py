@@ -507,9 +507,8 @@ def _starts(rows: Rows) -> Bools:
 
 def _rank(starts: Bools) -> Int64:
     """The position of each commit among those of its row, from 0."""
-    position = np.arange(starts.size)
-    # the running maximum of the heads is the head of each entry's own row
-    return position - np.maximum.accumulate(np.where(starts, position, 0))
+    heads = np.flatnonzero(starts)
+    return np.arange(starts.size) - np.repeat(heads, np.diff(heads, append=starts.size))
 
 
 def _any_of_row(mask: Bools, starts: Bools) -> Bools:

@@ -125,7 +125,8 @@ class Movements:
         place = np.arange(row.size)
         last = np.maximum.accumulate(np.where(moved, place, UNKNOWN))
         previous = np.append(UNKNOWN, last[:-1])
-        head = np.maximum.accumulate(np.where(starts, place, 0))
+        heads = np.flatnonzero(starts)
+        head = np.repeat(heads, np.diff(heads, append=row.size))
         inside = previous >= head
         return np.where(inside, commit_ms[previous], self._pace.moved_ms[row])
 

@@ -458,13 +458,11 @@ class Traffic:
         rests = ~rows.when_idle & (whole(processed[:, -1]) == self._last_offset)
         number = np.where(grid.may_commit.any(axis=1) & ~rests, after - first, 0)
         row = np.repeat(np.arange(self.number), number)
-        turn = np.arange(row.size) - np.repeat(np.cumsum(number) - number, number) + first[row]
-        cadence_s = rows.cadence_s[row]
-        since_s = (
-            rows.phase_s[row]
-            - start_s
-            + cadence_s * (turn + rows.jitter[row] * rng.random(row.size))
+        turn = np.arange(row.size) + np.repeat(first - (np.cumsum(number) - number), number)
+        cadence_s, jitter, phase_s = (
+            np.repeat(each, number) for each in (rows.cadence_s, rows.jitter, rows.phase_s)
         )
+        since_s = phase_s - start_s + cadence_s * (turn + jitter * rng.random(row.size))
         np.clip(since_s, 0.0, CHUNK_S - 0.001, out=since_s)
         may = grid.may_commit.ravel()[row * STEPS + (since_s / STEP_S).astype(np.int64)]
         return row[may], since_s[may]
