@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lagwatch.core.pace import KNOWN_AFTER, Pace
+from lagwatch.core.pace import KNOWN_AFTER, UNIT_MS, Pace
 
 ROW = np.array([0])
 MINUTE_MS = 60_000
@@ -476,3 +476,54 @@ def test_movements_taken_in_together_teach_what_they_teach_one_by_one(moves) -> 
     everything = np.arange(3)
     for name, column in together.copied(everything).items():
         np.testing.assert_array_equal(column, apart.copied(everything)[name], err_msg=name)
+
+
+class _LearnsAll(Pace):
+    """Learns every pause, also those that change nothing."""
+
+    def _to_learn(self, rows, pause_ms, usual):
+        return np.flatnonzero((pause_ms > UNIT_MS) & (usual.known[rows] >= 0))
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.integers(0, 2), st.sampled_from([2, 15, 31, 59, 75, 80, 400])),
+            min_size=1,
+            max_size=12,
+        ),
+        max_size=12,
+    ),
+    st.sets(st.integers(0, 11)),
+)
+def test_pauses_that_are_left_out_would_change_nothing(rounds, down) -> None:
+    paces = Pace(), _LearnsAll()
+    for pace in paces:
+        pace.make_room(3)
+        pace.moved_ms[:] = 24 * HOUR_MS  # no row is young
+        for number, moves in enumerate(rounds):
+            ordered = sorted(moves, key=lambda move: move[0])
+            rows = np.array([row for row, _ in ordered])
+            pause_ms = np.array([1000 * seconds for _, seconds in ordered])
+            at_ms = pace.moved_ms[rows]
+            for row in range(3):
+                at_ms[rows == row] += np.cumsum(pause_ms[rows == row])
+            pace.down[0] |= number in down
+            pace.move(rows, at_ms, pause_ms)
+            pace.follow_rises(int(pace.moved_ms.max()), late=ROW[:0], shown=ROW[:0])
+
+    known, all_known = (pace.copied(np.arange(3)) for pace in paces)
+    for name, column in known.items():
+        np.testing.assert_array_equal(column, all_known[name], err_msg=name)
+
+
+@given(st.lists(st.lists(st.integers(0, 100), min_size=3, max_size=3), min_size=2, max_size=40))
+def test_only_rows_that_may_rise_do(rounds) -> None:
+    pace, rows = Pace(), np.arange(3)
+    pace.make_room(3)
+    for number, lags in enumerate(rounds):
+        pace.see_lags(rows, np.array(lags), number * MINUTE_MS)
+        may = pace.may_rise(rows)
+        pace.follow_rises(number * MINUTE_MS, late=ROW[:0], shown=ROW[:0])
+
+        assert not (pace.rising[rows] > 0)[~may].any()

@@ -563,6 +563,9 @@ def test_time_lags_of_many_rows_are_those_of_their_parts() -> None:
             joined = np.concatenate([getattr(part, name) for part in parts])
             assert joined.dtype == column.dtype
             np.testing.assert_array_equal(joined, column, err_msg=name)
+        some = np.arange(0, whole.lag_ms.size, 3)
+        for name, column in times(some)._asdict().items():
+            np.testing.assert_array_equal(column, getattr(whole, name)[some], err_msg=name)
 
 
 def test_after_the_clock_was_an_hour_ahead_a_time_lag_is_a_lower_bound_and_then_right() -> None:

@@ -2,12 +2,12 @@
 
 import gc
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -242,17 +242,18 @@ def _run_apart(size: Size, processes: int) -> list[dict[str, Score]]:
         TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder,
         ProcessPoolExecutor(processes + makers, mp_context=context) as pool,
     ):
-        running: list[Future[None]] = []
-        done: list[Future[dict[str, Score]]] = []
+        makes: list[Future[None]] = []
+        reads: list[Future[dict[str, Score]]] = []
         for shard in range(size.shards):
             place = Path(folder, str(shard))
             place.mkdir()
             # before its readers: all of them are begun in this order
-            running.append(pool.submit(make, size, shard, str(place), len(monitors.RULE_SETS)))
-            done += [
+            makes.append(pool.submit(make, size, shard, str(place), len(monitors.RULE_SETS)))
+            reads += [
                 pool.submit(run_shard, size, shard, (rules,), str(place))
                 for rules in monitors.RULE_SETS
             ]
-        for each in running:
-            each.result()
-        return [each.result() for each in done]
+        every: list[Future[Any]] = [*makes, *reads]
+        for each in as_completed(every):
+            each.result()  # the first that failed is the cause of the others
+        return [each.result() for each in reads]

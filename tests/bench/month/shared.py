@@ -111,10 +111,13 @@ class Made:
 
 def make(size: Size, shard: int, folder: str, readers: int) -> None:
     """Make the traffic of a shard, and send it to so many readers."""
-    plan = breaks.make(size, shard)
-    made = Made(plan)
-    gc.freeze()  # half a million events stay to the end: collections need not look through them
-    with _readers(folder, readers) as links:
+    with contextlib.ExitStack() as stack:
+        # first: readers connect while the days before the monitor's start are made
+        listener = stack.enter_context(Listener(_address(folder), backlog=readers))
+        plan = breaks.make(size, shard)
+        made = Made(plan)
+        gc.freeze()  # half a million events stay to the end: collections need not look through them
+        links = [stack.enter_context(listener.accept()) for _ in range(readers)]
         _send(links, folder, (), _columns(made.tail(0.0)))
         while made.now_s < plan.end_s:
             chunk = made.chunk()
@@ -210,13 +213,6 @@ def _seen(chunk: Chunk, round_s: int) -> Columns:
 
 
 # between the processes
-
-
-@contextlib.contextmanager
-def _readers(folder: str, number: int) -> Iterator[list[Connection]]:
-    with contextlib.ExitStack() as stack:
-        listener = stack.enter_context(Listener(_address(folder)))
-        yield [stack.enter_context(listener.accept()) for _ in range(number)]
 
 
 def _wait_for_end(link: Connection) -> None:
