@@ -331,20 +331,21 @@ class Windows:
         )
         close = commits.commit_ms - before_ms < self.min_distance_ms
         if not close.any():
-            self._append_slots(commits, starts)
+            self._append_slots(commits, np.arange(starts.size))
             return
         merging = _any_of_row(close, starts)
         if not merging.all():
-            apart = commits.take(~merging)
-            self._append_slots(apart, _starts(apart.row))
+            self._append_slots(commits, np.flatnonzero(~merging))
             commits = commits.take(merging)
         self._append_merging(commits)
 
-    def _append_slots(self, commits: CommitColumns, starts: Bools) -> None:
-        """Append, each commit into a slot of its own."""
+    def _append_slots(self, commits: CommitColumns, chosen: NDArray[np.intp]) -> None:
+        """Append the chosen commits, all of their rows, each into a slot of its own."""
+        row = commits.row[chosen]
+        starts = _starts(row)
         rank = _rank(starts)
         # `newest` is int8: as int64, or adding the rank of a long batch would overflow
-        slot = self.newest[commits.row] + np.int64(1) + rank
+        slot = self.newest[row] + np.int64(1) + rank
         # the remainder: numpy divides with vector instructions, but takes remainders one by one
         slot -= slot // self.intervals * self.intervals
         last = np.append(starts[1:], True)
@@ -352,10 +353,10 @@ class Windows:
         if number.max() > self.intervals:
             # only a row's last commits fit: later ones would overwrite these
             fits = np.flatnonzero(np.repeat(number, number) - rank <= self.intervals)
-            self._write(slot[fits], commits.take(fits))
+            self._write(slot[fits], commits.take(chosen[fits]))
         else:
-            self._write(slot, commits)
-        rows = commits.row[last]
+            self._write(slot, commits if chosen.size == commits.row.size else commits.take(chosen))
+        rows = row[last]
         self.newest[rows] = slot[last]
         self.count[rows] = np.minimum(self.count[rows] + number, self.intervals)
 
