@@ -27,7 +27,7 @@ without moving, or for six hours. Then the group does not leave between runs, an
 idleness.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -273,6 +273,12 @@ class Pace:
         copies = {name: column[rows] for name, column in self._columns().items()}
         never = np.full(rows.size, UNKNOWN, np.int64)
         return copies | {"waited_ms": never if waited_ms is None else waited_ms[rows]}
+
+    def stored(self, first: int, end: int) -> Iterator[NDArray[np.generic]]:
+        """All columns of the rows from `first` to before `end`; views."""
+        yield from (column[first:end] for column in self._columns().values())
+        if self.waited_ms is not None:
+            yield self.waited_ms[first:end]
 
     def put(self, first: int, columns: Mapping[str, NDArray[np.generic]]) -> None:
         """Write such copies into the rows from `first` on, for which there must be room."""

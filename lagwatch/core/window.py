@@ -8,6 +8,7 @@ Source of the semantics: Burrow, core/internal/storage/inmemory.go (addConsumerO
 """
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -244,6 +245,13 @@ class Windows:
             observed_s=observed_s,
             count=count,
         )
+
+    def stored(self, first: int, end: int) -> Iterator[NDArray[np.integer]]:
+        """All memory of the rows from `first` to before `end`, whatever they hold; views."""
+        for column in (self.offset, self.commit_ms, self.order, self.lag, self.observed_s):
+            yield from column[:, first:end]
+        yield self.count[first:end]
+        yield self.newest[first:end]
 
     def put(self, first: int, copy: WindowCopy) -> None:
         """Write such a copy into the rows from `first` on, which must be there."""

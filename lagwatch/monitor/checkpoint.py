@@ -8,14 +8,18 @@ row may so hold commits that are read once more after a restart; those are recog
 Rows are identified by names, never by their place: rows may come, go and change places meanwhile.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, Final
+from weakref import ref
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
 from lagwatch.core.evaluate import RowIds
+from lagwatch.core.model import UNKNOWN
 from lagwatch.core.rows import ABSENCE
 from lagwatch.core.snapshot import TopicColumns
 from lagwatch.core.window import WindowCopy
@@ -36,10 +40,34 @@ SLICE_ROWS: Final = 8_192
 _WINDOW: Final = ("offset", "commit_ms", "order", "lag", "observed_s")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """The rows of one slice."""
+
+    first: int
+    """Place of the first of them."""
+    part: Part | None
+    """None: they are as they were when they were captured before."""
+
+
 def capture(monitor: ClusterMonitor, *, slice_rows: int = SLICE_ROWS) -> Iterator[Part]:
     """Everything that survives a restart.
 
     The first part sets its instant. Nothing else may change the monitor while a part is made.
+    """
+    for piece in captured_since(Slices(), monitor, slice_rows=slice_rows):
+        if not isinstance(piece, Slice):
+            yield piece
+        elif piece.part is not None:
+            yield piece.part
+
+
+def captured_since(
+    before: "Slices", monitor: ClusterMonitor, *, slice_rows: int = SLICE_ROWS
+) -> Iterator[Part | Slice]:
+    """The same, but slices that are as they were `before` have no columns: those hold still.
+
+    `before` learns how they are now, so it must be given up if this capture is.
     """
     kept = monitor.kept()
     at_ms, ends = monitor.history.at_ms.copy(), monitor.history.ends
@@ -58,12 +86,13 @@ def capture(monitor: ClusterMonitor, *, slice_rows: int = SLICE_ROWS) -> Iterato
     for first in range(0, ends.shape[1], slice_rows):
         # the matrix is replaced when it is thinned or renumbered: this one stays as it is
         yield {"ends": ends[:, first : first + slice_rows].copy()}
-    groups, topics = _Dictionary(), _Dictionary()
     first = 0
     while first < monitor.windows.rows:
         end = min(first + slice_rows, monitor.windows.rows)
-        if part := _rows(monitor, monitor.table.used(first, end), groups, topics):
-            yield part
+        if before.is_as_before(monitor, first, end):
+            yield Slice(first=first, part=None)
+        elif part := _rows(monitor, monitor.table.used(first, end), before.groups, before.topics):
+            yield Slice(first=first, part=part)
         first = end
     events = list(monitor.story.newest(_EVENTS_OF_GROUP))
     for first in range(0, len(events), _EVENTS_AT_ONCE):
@@ -74,7 +103,58 @@ def capture(monitor: ClusterMonitor, *, slice_rows: int = SLICE_ROWS) -> Iterato
             "trail": _json({"groups": trail_groups, "step": step, "at_ms": trail_ms}),
             "trail_lag": lags,
         }
-    yield {"names": _json({"groups": list(groups.ids), "topics": list(topics.ids)})}
+    yield {"names": _json({"groups": list(before.groups.ids), "topics": list(before.topics.ids)})}
+
+
+class Slices:
+    """How the slices of rows of one monitor were when they were captured last."""
+
+    def __init__(self) -> None:
+        self._marks: dict[int, tuple[int, bytes, bytes]] = {}
+        """First row → (end, digest of the windows' newest slots, digest of everything)."""
+        self._monitor: Callable[[], ClusterMonitor | None] = lambda: None
+        self._frees = UNKNOWN
+        self.groups, self.topics = _Dictionary(), _Dictionary()
+
+    def is_as_before(self, monitor: ClusterMonitor, first: int, end: int) -> bool:
+        """Is everything in these rows as at the last call? Of a slice that moves, False."""
+        # a freed number may be another name's now
+        if self._monitor() is not monitor or self._frees != monitor.table.frees:
+            self._monitor, self._frees = ref(monitor), monitor.table.frees
+            self._marks.clear()
+            self.groups, self.topics = _Dictionary(), _Dictionary()
+        before = self._marks.get(first)
+        windows = monitor.windows
+        moved = _digest((windows.newest[first:end], windows.count[first:end]))
+        if before is None or before[:2] != (end, moved):
+            # most slices of a busy cluster: what moved now will have moved at the next time, too
+            self._marks[first] = end, moved, b""
+            return False
+        whole = _digest(_everything(monitor, first, end))
+        self._marks[first] = end, moved, whole
+        return before[2] == whole
+
+
+def _everything(monitor: ClusterMonitor, first: int, end: int) -> Iterator[NDArray[Any]]:
+    """All that `_rows` is made from; not copied where it is large."""
+    rows = monitor.table.used(first, end)
+    yield rows
+    ids = monitor.table.of_rows(rows)
+    yield from (ids.group, ids.topic, ids.partition)
+    yield from monitor.windows.stored(first, end)
+    yield from monitor.pace.stored(first, end)
+    for columns in (monitor.setbacks, monitor.append_times, monitor.groups):
+        for name, column in columns.copied(rows).items():
+            yield np.frombuffer(name.encode(), np.uint8)
+            yield column
+
+
+def _digest(columns: Iterable[NDArray[Any]]) -> bytes:
+    found = blake2b(digest_size=16)
+    for column in columns:
+        found.update(f"{column.dtype.str}{column.size} ".encode())
+        found.update(np.ascontiguousarray(column).data)
+    return found.digest()
 
 
 class _Dictionary:

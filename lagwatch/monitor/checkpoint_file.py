@@ -46,7 +46,7 @@ class Packed:
 
     columns: tuple[Mapping[str, object], ...]
     """What each of them is."""
-    data: bytes
+    data: bytes | memoryview
     """All of them, one after the other."""
 
 
@@ -143,6 +143,11 @@ def encode(
     return whole + blake2b(whole, digest_size=_DIGEST_BYTES).digest()
 
 
+def seal(whole: bytes) -> bytes:
+    """The checksum of a file."""
+    return whole[-_DIGEST_BYTES:]
+
+
 def decode(whole: bytes) -> tuple[Mapping[str, Any], bytes]:
     """The header, and the columns that it describes.
 
@@ -199,15 +204,15 @@ class CheckpointFile:
         except OSError as error:
             raise UnusableError(f"it cannot be read: {error.strerror or error}") from error
 
-    def write(self, whole: bytes, number: int) -> None:
-        """Write the file durably; skipped if `number` is below that of the last write.
+    def write(self, whole: bytes, number: int) -> bool:
+        """Write the file durably; False if skipped: `number` is below that of the last write.
 
         Raises:
             OSError: the folder cannot be made or written to.
         """
         with self._lock:
             if number <= self._written:
-                return
+                return False
             folder = self.path.parent
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             beside = folder / f".{self.path.name}.tmp"
@@ -221,6 +226,7 @@ class CheckpointFile:
                 raise
             _sync_folder(folder)
             self._written = number
+            return True
 
 
 def _write(path: Path, whole: bytes) -> None:

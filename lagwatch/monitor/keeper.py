@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -13,13 +14,15 @@ from lagwatch.config.settings import Settings
 from lagwatch.core.words import duration
 from lagwatch.errors import ConfigError, Fault
 from lagwatch.lock_file import locked
-from lagwatch.monitor.checkpoint import capture, restore
+from lagwatch.monitor.checkpoint import Slice, Slices, captured_since, restore
 from lagwatch.monitor.checkpoint_file import (
     CheckpointFile,
+    Packed,
     UnusableError,
     decode,
     encode,
     pack,
+    seal,
     unpack,
 )
 from lagwatch.monitor.cluster import ClusterMonitor
@@ -43,6 +46,32 @@ _CLUSTER_OPTIONS: Final = (
 """Options with which other commits would have been read."""
 
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OnDisk:
+    """The file of a cluster as this process wrote it last."""
+
+    slices: Slices
+    """The rows in it."""
+    places: Mapping[int, tuple[slice, Packed]]
+    """First row of a slice → where it is in the body; its columns, without their data."""
+    seal: bytes
+
+    def packed(self, whole: bytes) -> dict[int, Packed]:
+        """The slices, out of the file.
+
+        Raises:
+            UnusableError: it is damaged, or another one.
+        """
+        if seal(whole) != self.seal:
+            raise UnusableError("it is not the one that was written")
+        _, body = decode(whole)
+        data = memoryview(body)
+        return {
+            first: replace(packed, data=data[place])
+            for first, (place, packed) in self.places.items()
+        }
 
 
 class CheckpointKeeper:
@@ -69,6 +98,7 @@ class CheckpointKeeper:
         self._lock: IO[bytes] | None = None
         self._kept: dict[str, tuple[int, ...]] = {}
         """Revision of each monitor that is on disk."""
+        self._on_disk: dict[str, _OnDisk] = {}
         self._number = 0
         self._failed: dict[str, str] = {}
         """By cluster: why the last write failed."""
@@ -110,6 +140,7 @@ class CheckpointKeeper:
             return
         monitor, began_s = self._monitors[name], self._clock.monotonic_s()
         self._kept.pop(name, None)
+        self._on_disk.pop(name, None)
         try:
             # nothing reports to a monitor yet: a thread may fill it
             at_ms = await asyncio.to_thread(self._restore, name, monitor)
@@ -208,6 +239,18 @@ class CheckpointKeeper:
                 self._kept[name] = revision
                 self._failed.pop(name, None)
 
+    async def _before(
+        self, name: str, on_disk: _OnDisk | None
+    ) -> tuple[Slices, Mapping[int, Packed]]:
+        """The rows that are on disk, to be written once more where they did not change."""
+        if on_disk is not None:
+            try:
+                whole = await asyncio.to_thread(self._files[name].read)
+                return on_disk.slices, await asyncio.to_thread(on_disk.packed, whole)
+            except UnusableError as error:
+                _log.debug("checkpoint_written_anew", cluster=name, reason=str(error))
+        return Slices(), {}
+
     async def _write(self, name: str, monitor: ClusterMonitor) -> None:
         began_s = self._clock.monotonic_s()
         self._number += 1
@@ -219,10 +262,27 @@ class CheckpointKeeper:
             "options": self._options(name),
             "scaling": [] if self._scaling is None else self._scaling.kept(name),
         }
+        # taken out until it is true again: a write may fail, and another begin meanwhile
+        on_disk = self._on_disk.pop(name, None)
+        slices, before = await self._before(name, on_disk)
+        parts, places, begin = [], {}, 0
         # a part is copied here, between two reports, and compressed in a thread
-        parts = [await asyncio.to_thread(pack, part) for part in capture(monitor)]
+        for piece in captured_since(slices, monitor):
+            part = piece.part if isinstance(piece, Slice) else piece
+            if part is not None:
+                packed = await asyncio.to_thread(pack, part)
+            elif isinstance(piece, Slice) and piece.first in before:
+                packed = before[piece.first]
+            else:  # rows that are all free
+                continue
+            parts.append(packed)
+            end = begin + len(packed.data)
+            if isinstance(piece, Slice):
+                places[piece.first] = slice(begin, end), replace(packed, data=b"")
+            begin = end
         whole = await asyncio.to_thread(encode, header, parts)
-        await asyncio.to_thread(self._files[name].write, whole, number)
+        if await asyncio.to_thread(self._files[name].write, whole, number):
+            self._on_disk[name] = _OnDisk(slices=slices, places=places, seal=seal(whole))
         _log.debug(
             "checkpoint_written",
             cluster=name,

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from lagwatch.core.model import EpochMs, PartitionStatus, Rule, RuleSet, TimeLagBound, TimeLagReason
 from lagwatch.monitor import ClusterMonitor
-from lagwatch.monitor.checkpoint import Part, capture
+from lagwatch.monitor.checkpoint import Part, Slice, Slices, capture, captured_since
 from lagwatch.ports.queries import GroupEvent, Partitions
 from lagwatch.ports.reports import Commits
 from lagwatch.query import SnapshotQueries
@@ -133,6 +133,52 @@ def test_a_capture_between_commits_loses_none_and_doubles_none(before, meanwhile
     cluster.ends()
 
     assert _windows(cluster.monitor) == expected
+
+
+@settings(deadline=None)
+@given(st.lists(operations, min_size=2, max_size=4), st.integers(1, 3))
+def test_slices_that_did_not_change_hold_still(rounds, slice_rows) -> None:
+    cluster, slices = begun(), Slices()
+    held: dict[int, Part] = {}
+    parts: list[Part] = []
+    for steps in rounds:
+        for step in steps:
+            apply_step(cluster, step)
+        cluster.ends()
+        parts.clear()
+        for piece in captured_since(slices, cluster.monitor, slice_rows=slice_rows):
+            if not isinstance(piece, Slice):
+                parts.append(piece)
+                continue
+            held[piece.first] = piece.part if piece.part is not None else held.get(piece.first, {})
+            parts += [held[piece.first]] if held[piece.first] else []
+    before = known(cluster.monitor)
+
+    cluster.restart(parts, collects=False)
+
+    assert known(cluster.monitor) == before
+
+
+def test_only_slices_that_changed_are_captured_again() -> None:
+    cluster, slices = begun(), Slices()
+    for group in GROUPS:
+        cluster.commit(group, "s", 0, 5)
+    cluster.ends()
+
+    def captured() -> list[int]:
+        pieces = captured_since(slices, cluster.monitor, slice_rows=1)
+        found = [piece for piece in pieces if isinstance(piece, Slice)]
+        return [piece.first for piece in found if piece.part is not None]
+
+    twice = [captured(), captured()]
+    at_rest = captured()
+    cluster.commit("h", "s", 0, 6)
+    cluster.wait(5)
+    cluster.ends()
+
+    assert twice == [[0, 1], [0, 1]]
+    assert at_rest == []
+    assert captured() == [1]
 
 
 def _alternating(parts: Iterator[Part], cluster: SteppedCluster, steps) -> Iterator[Part]:

@@ -204,6 +204,69 @@ def test_nothing_is_written_while_nothing_changes(place) -> None:
     assert place.path.exists()
 
 
+def _as_a_first_write(place: Place) -> list[object]:
+    """The file, as columns, beside that of a keeper that has not written before."""
+    beside = place.path.with_name("beside")
+    place.path.rename(beside)
+    place.save()
+    files = [decode(each.read_bytes()) for each in (beside, place.path)]
+    beside.rename(place.path)
+    return [
+        [{name: column.tolist() for name, column in part.items()} for part in unpack(*each)]
+        for each in files
+    ]
+
+
+@pytest.mark.parametrize("harm", ["none", "damaged", "lost", "of another"])
+def test_rows_that_did_not_change_are_in_the_next_file_as_well(place, harm) -> None:
+    keeper = place.keeper(place.stepped.monitor)
+    place.stepped.commit("h", "t", 1, 7)
+    for _ in range(4):
+        place.stepped.wait(5)
+        place.stepped.ends()
+        asyncio.run(keeper.write())
+    match harm:
+        case "damaged":
+            whole = bytearray(place.path.read_bytes())
+            whole[-100] ^= 1
+            place.path.write_bytes(whole)
+        case "lost":
+            place.path.unlink()
+        case "of another":
+            place.path.write_bytes(encode({"format": 1}, []))
+    place.stepped.wait(5)
+    place.stepped.ends()
+
+    asyncio.run(keeper.write())
+
+    ours, first = _as_a_first_write(place)
+    assert ours == first
+    assert place.restored() == (2, "checkpoint_restored")
+
+
+def test_rows_that_changed_while_a_write_failed_are_in_the_next_file(place) -> None:
+    keeper = place.keeper(place.stepped.monitor)
+    folder, aside = place.path.parent, place.folder / "aside"
+    for offset in range(6, 10):
+        place.stepped.wait(5)
+        place.stepped.commit("g", "t", 0, offset)
+        place.stepped.ends()
+        asyncio.run(keeper.write())
+    folder.rename(aside)
+    folder.write_text("a file in its place")
+    place.stepped.wait(5)
+    place.stepped.commit("g", "t", 0, 10)
+    place.stepped.ends()
+    asyncio.run(keeper.write())
+    folder.unlink()
+    aside.rename(folder)
+
+    asyncio.run(keeper.write())
+
+    ours, first = _as_a_first_write(place)
+    assert ours == first
+
+
 def test_nothing_is_written_before_everything_was_known_once(place) -> None:
     fresh = ClusterMonitor("here", place.stepped.settings)
 
