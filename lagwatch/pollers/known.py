@@ -201,6 +201,9 @@ class LastOffsets:
         self._offset: Int64 = np.full(_SMALLEST, UNKNOWN, np.int64)
         self._topic, self._partition = array("i"), array("i")
         self._numbers: dict[str, int] = {}
+        self._moved = np.zeros(_SMALLEST, np.bool_)
+        self.revision = 0
+        """Changes whenever an offset may have."""
 
     def __len__(self) -> int:
         return len(self._topic)
@@ -227,13 +230,24 @@ class LastOffsets:
             self._topic.append(self._numbers.setdefault(name, len(self._numbers)))
             self._partition.append(partition)
         self._make_room()
+        if not commits.key.size:
+            return
+        self.revision += 1
+        self._moved[commits.key] |= self._offset[commits.key] != commits.offset
         # of a key that is named twice, the last offset stays
         self._offset[commits.key] = commits.offset
+
+    def take_moved(self, size: int) -> Int64:
+        """Of the first `size` keys those whose offsets changed since they were last taken."""
+        moved = np.flatnonzero(self._moved[:size])
+        self._moved[moved] = False
+        return moved
 
     def _make_room(self) -> None:
         if len(self) > self._offset.size:
             more = max(len(self), 2 * self._offset.size) - self._offset.size
             self._offset = np.concatenate((self._offset, np.full(more, UNKNOWN, np.int64)))
+            self._moved = np.concatenate((self._moved, np.zeros(more, np.bool_)))
 
 
 class KeyRows:
@@ -247,6 +261,8 @@ class KeyRows:
         self._topics: tuple[str, ...] = ()
         self._first: Int64 = np.zeros(0, np.int64)
         self.row: Int64 = np.zeros(0, np.int64)
+        self.revision = 0
+        """Changes whenever a row may have."""
 
     def follow(self, seen: EndsRound) -> None:
         """Renew the rows of all keys when the listing is another one."""
@@ -258,7 +274,9 @@ class KeyRows:
             self._first_of = dict(zip(self._topics, self._first.tolist(), strict=True))
             self._count_of = dict(zip(self._topics, counts.tolist(), strict=True))
             self.row = np.zeros(0, np.int64)
+            self.revision += 1
         if len(self._last) > self.row.size:
+            self.revision += 1
             self.row = np.concatenate((self.row, self._rows_from(self.row.size)))
 
     def names(self, rows: Int64) -> list[tuple[str, int]]:

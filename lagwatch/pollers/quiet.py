@@ -37,7 +37,6 @@ class QuietPartitions:
         self._last = last
         self._rows = rows
         self._clock = clock
-        self._offset: Int64 = np.zeros(0, np.int64)
         self._listing: TopicListing | None = None
         self._heads: NDArray[np.intp] = np.zeros(0, np.intp)
         """One partition of each leader."""
@@ -72,10 +71,6 @@ class QuietPartitions:
 
     def _note_commits(self, now_s: float) -> None:
         """Ask for partitions of groups that commit: they may have read messages not seen here."""
-        offset, row = self._last.offset, self._rows.row
-        size = min(offset.size, row.size)
-        before = np.full(size, UNKNOWN, np.int64)
-        before[: self._offset.size] = self._offset[:size]
-        moved = row[:size][offset[:size] != before]
+        row = self._rows.row
+        moved = row[self._last.take_moved(min(len(self._last), row.size))]
         self._moved_s[moved[moved >= 0]] = now_s
-        self._offset = offset[:size].copy()

@@ -51,6 +51,8 @@ class _Passed:
     def __init__(self) -> None:
         self._listing: TopicListing | None = None
         self._since_ms = 0
+        self.revision = 0
+        """Changes whenever what `unseen` says may have."""
         # the last log end and its round; offsets below `old` are old, below `older` surely;
         # those from `low` to before `high` came while the log end was not read; to those from
         # `stamped` on brokers gave their times
@@ -70,6 +72,7 @@ class _Passed:
         fell = answered & (log_end < own["end"])
         for name in ("old", "young", "low", "high"):
             own[name][fell] = 0
+        self.revision += bool((answered & (log_end != own["end"])).any())
         new = answered & (own["at_ms"] < 0)
         own["old"][new] = own["young"][new] = log_end[new]
         away = answered & ~new & (at_ms - own["at_ms"] > _AWAY_MS) & (log_end > own["end"])
@@ -79,6 +82,7 @@ class _Passed:
         if at_ms - self._since_ms > _GENERATION_MS:
             own["old"], own["young"] = own["young"], own["end"].copy()
             self._since_ms = at_ms
+            self.revision += 1
         own["stamped"][fell] = _NEVER
         self._note_stamped(seen, answered, by_broker_ms)
 
@@ -119,6 +123,7 @@ class _Passed:
         for name, column in self._columns.items():
             self._columns[name] = np.append(column, _EMPTY[name])[source]
         self._listing = listing
+        self.revision += 1
 
 
 _EMPTY: Final = {
@@ -198,6 +203,7 @@ class RecordTimePoller:
         self._send = send
         self._passed = _Passed()
         self._unseen: Int64 = np.zeros(0, np.int64)
+        self._seen_of: tuple[int, int, int, int] | None = None
         self._answers = _NOTHING
         self._said_s = clock.monotonic_s()
         self._topics: dict[str, tuple[float, TopicTimes]] = {}
@@ -209,6 +215,10 @@ class RecordTimePoller:
         self._rows.follow(seen)
         self._passed.note(seen, self._by_broker_ms)
         offset, row = self._last.offset, self._rows.row
+        of = (self._last.revision, len(self._last), self._rows.revision, self._passed.revision)
+        if of == self._seen_of:  # nothing moved: these are the same keys
+            return
+        self._seen_of = of
         key = np.flatnonzero((row >= 0) & (offset[: row.size] >= 0))
         self._unseen = key[self._passed.unseen(row[key], offset[key])]
 

@@ -73,6 +73,9 @@ class TailPoller:
         """Topic → when it may be tried again."""
         self._tries: dict[tuple[str, int], int] = {}
         self._wanted: tuple[Tail, ...] = ()
+        self._nothing_of: tuple[int, int, int] | None = None
+        self._quiet: NDArray[np.bool_] = np.zeros(0, np.bool_)
+        self._quiet_end: Int64 = np.zeros(0, np.int64)
 
     def note(self, seen: EndsRound) -> None:
         """Take a round of log ends in, and choose what to read next."""
@@ -80,12 +83,28 @@ class TailPoller:
         ends = seen.ends
         # a log that moves, or in which a transaction is open, is looked at later
         quiet = (self._rest >= _RESTED) & (ends.log_end > 0) & (ends.last_stable == ends.log_end)
+        if self._still_nothing(quiet, ends.log_end):
+            return
         found = self._candidates(quiet, ends.log_end)
+        if not found.key.size:
+            self._nothing_of = self._of()
+            self._quiet, self._quiet_end = quiet, ends.log_end
         names = self._rows.names(found.row)
         refused = self._still_refused()
         self._say_refused(found, names, refused)
         readable = np.fromiter((name not in refused for name, _ in names), np.bool_, len(names))
         self._wanted = _tails(found, names, readable)
+
+    def _still_nothing(self, quiet: NDArray[np.bool_], log_end: Int64) -> bool:
+        """True if nothing was found before in the same offsets and log ends."""
+        return (
+            self._nothing_of == self._of()
+            and np.array_equal(self._quiet, quiet)
+            and np.array_equal(self._quiet_end, log_end)
+        )
+
+    def _of(self) -> tuple[int, int, int]:
+        return self._last.revision, len(self._last), self._rows.revision
 
     async def poll_once(self) -> Sequence[str]:
         """Read what was chosen; send the ranges in which there is no record."""

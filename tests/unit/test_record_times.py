@@ -138,6 +138,17 @@ def test_an_offset_passed_before_the_start_is_asked_for_once() -> None:
     assert scene.logs.asked == asked
 
 
+def test_an_offset_that_goes_back_after_rounds_in_which_nothing_moved_is_asked_for() -> None:
+    scene = Scene()
+    scene.commit(0, 100)
+
+    at_rest = [scene.round() for _ in range(4)]
+    scene.commit(0, 30)
+
+    assert at_rest == [{}] * 4
+    assert scene.round() == {0: (30, 30, 30, False)}
+
+
 def test_offsets_that_came_while_the_log_end_was_read_are_not_asked_for() -> None:
     scene = Scene()
     scene.commit(0, 100)

@@ -139,6 +139,20 @@ def test_an_open_transaction_or_a_moving_log_end_is_waited_for() -> None:
     assert scene.rounds(1) == [("b", 0, (99,), 101)]
 
 
+def test_what_came_after_rounds_in_which_nothing_was_found_is_looked_at() -> None:
+    scene = Scene()
+    scene.commit("b", 0, 100)
+
+    assert scene.rounds(5) == []
+    scene.commit("b", 0, 99)
+    assert scene.rounds(1) == [("b", 0, (99,), 100)]
+    assert scene.rounds(5) == []
+    scene.log_end[0] = 120
+    scene.commit("a", 0, 118)
+    assert scene.rounds(2) == []
+    assert scene.rounds(1) == [("a", 0, (118,), 120)]
+
+
 def test_twenty_partitions_are_read_at_the_same_time() -> None:
     scene = Scene()
     for partition in range(30):
