@@ -7,6 +7,7 @@ samples, which are counted, never a round.
 
 import hashlib
 import threading
+import zlib
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
@@ -179,17 +180,19 @@ class Recorder:
     ) -> Mapping[str, Insight]:
         """Causes and forecasts, here and not in the thread: they come from the live windows.
 
-        Those of a group that rests stay for as long as rows of unchanged partitions do.
+        Those of a group that rests stay until its turn comes, as rows of unchanged partitions do:
+        not all are found anew in one round.
         """
         if self._explain is None:
             return _NOTHING_FOUND
         resting = frozenset[str]() if old is None else resting_groups(old, new)
-        since_ms = new.at_ms - self._settings.full_every * self._settings.interval_ms
         stale = new.stale_groups()
         known = {
             group: entry
             for group, entry in self._explained.get(new.cluster, {}).items()
-            if group in resting and entry.at_ms > since_ms and not stale[new.group_index[group]]
+            if group in resting
+            and self._turns(group, entry.at_ms) == self._turns(group, new.at_ms)
+            and not stale[new.group_index[group]]
         }
         if only is None or only:
             found = insights(new, self._explain(new, only, known))
@@ -198,6 +201,12 @@ class Recorder:
             }
         self._explained[new.cluster] = known
         return {group: entry.insight for group, entry in known.items()}
+
+    def _turns(self, group: str, at_ms: int) -> int:
+        """How many turns of a group there have been; one in `full_every` rounds."""
+        first = zlib.crc32(group.encode("utf-8", "replace"))
+        every = self._settings.full_every
+        return (at_ms // self._settings.interval_ms - first % every) // every
 
     def pause(self, cluster: str, at_ms: int, reason: str) -> None:
         """Leave this round out, because its data are stale. Never waits.

@@ -155,6 +155,48 @@ def test_a_group_in_trouble_that_rests_is_explained_once_for_as_long_as_its_rows
     assert sorted(map(len, asked)) == 3 * [0] + 9 * [1]
 
 
+def test_groups_that_rest_in_trouble_are_not_all_explained_in_one_round(tmp_path) -> None:
+    live = Live()
+    names = [f"quiet-{number}" for number in range(24)]
+    live.topics(orders=24)
+    for partition, name in enumerate(names):
+        live.assign(name, ("orders", partition))
+    queries = SnapshotQueries({"here": live.monitor}, health=lambda: ())
+    anew: list[int] = []
+
+    def explain(snapshot, only, known):
+        found = list(explained(queries, snapshot, only, known))
+        anew.append(len(found))
+        return found
+
+    recorder = Recorder(
+        Kept(tmp_path / "spool"),
+        RecorderSettings(interval_ms=30_000, full_every=6),
+        SetClock(),
+        appended=lambda: None,
+        explain=explain,
+    )
+    for second in range(0, 1500, 10):
+        live.wait(10)
+        for partition, name in enumerate(names):
+            live.produce("orders", partition, 100)
+            if second < 300:
+                live.commit((name, "orders", partition, live.ends["orders", partition] - 20))
+        live.wait(0.001)
+        live.shown_to(recorder)
+    for _ in range(6):
+        live.wait(30)
+        live.shown_to(recorder)
+    anew.clear()
+
+    for _ in range(12):
+        live.wait(30)
+        live.shown_to(recorder)
+
+    assert sum(anew) == 2 * len(names)
+    assert max(anew) <= len(names) // 2
+
+
 def test_a_change_between_rounds_looks_only_at_groups_that_changed(live, tmp_path) -> None:
     asked: list[object] = []
     spool = Kept(tmp_path / "spool")
