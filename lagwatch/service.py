@@ -32,6 +32,7 @@ from lagwatch.core.trail import Trail
 from lagwatch.core.words import duration
 from lagwatch.errors import ConfigError, HistoryError
 from lagwatch.history.append_times import enclosed
+from lagwatch.history.arrow import keep_pandas_out
 from lagwatch.history.build import History
 from lagwatch.history.deployments import RecordedDeployments
 from lagwatch.http_server import AddressError, ASGIApp, HttpServer
@@ -548,6 +549,7 @@ def run(settings: Settings, make_app: MakeApp, load: Callable[[], Settings]) -> 
         ConfigError: as by `Service`, or another lagwatch uses the checkpoints.
     """
     keep_little()
+    keep_pandas_out()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(settings, make_app, load))
 

@@ -139,13 +139,14 @@ class TailPoller:
 
     def _candidates(self, quiet: NDArray[np.bool_], log_end: Int64) -> _Candidates:
         row, offset = self._rows.row, self._last.offset
-        self._make_room(row.size)
         key = np.flatnonzero(row >= 0)
         key = key[quiet[row[key]]]
         key = key[offset[key] >= 0]
         end, at = log_end[row[key]], offset[key]
         short = (end > at) & (end - at <= _LONGEST)
-        short &= (self._asked_end[key] != end) | (self._asked_offset[key] != at)
+        if self._asked_end.size:
+            self._make_room(row.size)
+            short &= (self._asked_end[key] != end) | (self._asked_offset[key] != at)
         return _Candidates(key=key[short], row=row[key][short], offset=at[short], end=end[short])
 
     def _make_room(self, size: int) -> None:

@@ -1,0 +1,44 @@
+"""What recording history loads into the serving process."""
+
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+_WRITES_AND_READS = """
+import sys
+import tempfile
+from pathlib import Path
+from lagwatch.config.history import HistorySettings
+from lagwatch.core.record import Kind
+from lagwatch.history.arrow import from_stream, keep_pandas_out, to_stream
+from lagwatch.history.drivers.registry import open_store
+from tests.support.history import group_sample, group_samples, held
+
+if {kept_out}:
+    keep_pandas_out()
+with tempfile.TemporaryDirectory() as folder:
+    settings = HistorySettings(url=folder + "/store", spool=Path(folder, "spool"))
+    store = open_store(settings)
+    rows = group_samples([group_sample(status="ERR")])
+    from_stream(rows.kind, to_stream(rows))
+    store.write([rows], batch="one")
+    print([row["status"] for row in held(store, Kind.GROUP_SAMPLES)], "pandas" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("kept_out", [True, False])
+def test_the_history_is_written_and_read_without_pandas(kept_out) -> None:
+    pytest.importorskip("pandas")
+
+    done = subprocess.run(
+        [sys.executable, "-c", _WRITES_AND_READS.format(kept_out=kept_out)],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert done.stdout.split() == ["['ERR']", str(not kept_out)]
