@@ -1,17 +1,6 @@
 """Typed configuration: one file per section; `load` lists every fault at once."""
 
+# settings of other sections are imported from their modules: collectors need those of clusters only
 from lagwatch.config.cluster import ClusterSettings, SaslSettings, TlsSettings
-from lagwatch.config.evaluator import EvaluatorSettings, WindowSettings
-from lagwatch.config.server import ServerSettings
-from lagwatch.config.settings import LogSettings, Settings
 
-__all__ = [
-    "ClusterSettings",
-    "EvaluatorSettings",
-    "LogSettings",
-    "SaslSettings",
-    "ServerSettings",
-    "Settings",
-    "TlsSettings",
-    "WindowSettings",
-]
+__all__ = ["ClusterSettings", "SaslSettings", "TlsSettings"]

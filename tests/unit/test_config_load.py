@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from lagwatch.config import ClusterSettings, Settings
+from lagwatch.config import ClusterSettings
 from lagwatch.config.load import Override, load, load_with_origins
+from lagwatch.config.settings import Settings
 from lagwatch.errors import ConfigError, Fault
 
 CLUSTER = '[clusters.prod]\nbootstrap = ["kafka-1:9092"]\n'

@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 from lagwatch import log
 from lagwatch.cli.app import app
 from lagwatch.clock import SystemClock
-from lagwatch.config import Settings
 from lagwatch.config.alerts import AlertsSettings
 from lagwatch.config.jobs import JobsSettings
 from lagwatch.config.load import load
 from lagwatch.config.reference import options
 from lagwatch.config.secret import Headers, Place, Properties, Url, looks_secret
+from lagwatch.config.settings import Settings
 from lagwatch.config.walk import hidden_texts, holds, option_at
 from lagwatch.errors import ConfigError, HistoryError, JobError, NotifyError
 from lagwatch.history.folder import open_folder

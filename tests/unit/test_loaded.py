@@ -1,4 +1,4 @@
-"""What recording history loads into the serving process."""
+"""What processes load: what they never use would take memory all the time."""
 
 import subprocess
 import sys
@@ -42,3 +42,22 @@ def test_the_history_is_written_and_read_without_pandas(kept_out) -> None:
     )
 
     assert done.stdout.split() == ["['ERR']", str(not kept_out)]
+
+
+def test_a_collector_loads_what_reads_kafka_and_nothing_else_of_ours() -> None:
+    program = (
+        "import lagwatch.collector.__main__, sys;"
+        "print(*{n for n in sys.modules if n.startswith(('lagwatch.', 'pyarrow', 'pandas'))})"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60
+    )
+
+    rooms = {".".join(name.split(".")[:2]) for name in done.stdout.split()}
+    assert "lagwatch.kafka" in rooms
+    assert not rooms & {
+        *("lagwatch.notify", "lagwatch.history", "lagwatch.monitor", "lagwatch.query"),
+        *("lagwatch.metrics", "pyarrow", "pandas"),
+    }
+    assert "lagwatch.config.settings" not in done.stdout
