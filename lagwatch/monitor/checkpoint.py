@@ -8,9 +8,9 @@ row may so hold commits that are read once more after a restart; those are recog
 Rows are identified by names, never by their place: rows may come, go and change places meanwhile.
 """
 
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any, Final
 from weakref import ref
 
@@ -31,6 +31,7 @@ Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
 Part = Mapping[str, NDArray[Any]]
 """Columns by name; those of rows have the rows as their last axis."""
+Mark = tuple[tuple[str, int, int], ...]
 
 _EVENTS_OF_GROUP: Final = 20
 """Enough to find a cause; the history has them all."""
@@ -110,8 +111,8 @@ class Slices:
     """How the slices of rows of one monitor were when they were captured last."""
 
     def __init__(self) -> None:
-        self._marks: dict[int, tuple[int, bytes, bytes]] = {}
-        """First row → (end, digest of the windows' newest slots, digest of everything)."""
+        self._marks: dict[int, tuple[int, Mark, Mark]] = {}
+        """First row → (end, mark of the windows' newest slots, mark of everything or nothing)."""
         self._monitor: Callable[[], ClusterMonitor | None] = lambda: None
         self._frees = UNKNOWN
         self.groups, self.topics = _Dictionary(), _Dictionary()
@@ -125,12 +126,12 @@ class Slices:
             self.groups, self.topics = _Dictionary(), _Dictionary()
         before = self._marks.get(first)
         windows = monitor.windows
-        moved = _digest((windows.newest[first:end], windows.count[first:end]))
+        moved = _mark((windows.newest[first:end], windows.count[first:end]))
         if before is None or before[:2] != (end, moved):
             # most slices of a busy cluster: what moved now will have moved at the next time, too
-            self._marks[first] = end, moved, b""
+            self._marks[first] = end, moved, ()
             return False
-        whole = _digest(_everything(monitor, first, end))
+        whole = _mark(_everything(monitor, first, end))
         self._marks[first] = end, moved, whole
         return before[2] == whole
 
@@ -149,12 +150,15 @@ def _everything(monitor: ClusterMonitor, first: int, end: int) -> Iterator[NDArr
             yield column
 
 
-def _digest(columns: Iterable[NDArray[Any]]) -> bytes:
-    found = blake2b(digest_size=16)
-    for column in columns:
-        found.update(f"{column.dtype.str}{column.size} ".encode())
-        found.update(np.ascontiguousarray(column).data)
-    return found.digest()
+def _mark(columns: Iterable[NDArray[Any]]) -> Mark:
+    """What tells columns from others: a checksum of each.
+
+    A commit changes four columns at least, and one changed number changes a checksum for certain.
+    """
+    return tuple(
+        (column.dtype.str, column.size, zlib.crc32(np.ascontiguousarray(column).data))
+        for column in columns
+    )
 
 
 class _Dictionary:
