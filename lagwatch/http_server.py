@@ -38,6 +38,7 @@ MAX_HEAD_BYTES: Final = 32 * 1024
 """Of the request line and all headers."""
 _HANDSHAKE_WITHIN_S: Final = 10.0
 _LOOK_EVERY_S: Final = 1.0
+_TICK_S: Final = 1.0
 _BACKLOG: Final = 2048
 _OWN_FILES: Final = 128
 """Open files that are kept for collectors, brokers, stores and receivers."""
@@ -102,7 +103,7 @@ class HttpServer:
             looking.cancel()
 
     def stop(self) -> None:
-        self._uvicorn.should_exit = True
+        self._uvicorn.end()
 
     async def _look(self) -> None:
         while True:
@@ -144,6 +145,18 @@ class _Uvicorn(uvicorn.Server):
         self._opening: set[asyncio.Task[None]] = set()
         """Connections whose TLS handshake is not finished."""
         self._accepts = False
+        self._ended = asyncio.Event()
+
+    def end(self) -> None:
+        self.should_exit = True
+        self._ended.set()
+
+    async def main_loop(self) -> None:
+        """Renew the date once a second until `end`; uvicorn looks ten times a second."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_TICK_S):
+                    await self._ended.wait()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
