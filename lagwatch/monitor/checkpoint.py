@@ -70,6 +70,7 @@ def captured_since(
 
     `before` learns how they are now, so it must be given up if this capture is.
     """
+    before.begin(monitor)
     kept = monitor.kept()
     at_ms, ends = monitor.history.at_ms.copy(), monitor.history.ends
     half_ms = monitor.history.half_ms.copy()
@@ -117,13 +118,18 @@ class Slices:
         self._frees = UNKNOWN
         self.groups, self.topics = _Dictionary(), _Dictionary()
 
-    def is_as_before(self, monitor: ClusterMonitor, first: int, end: int) -> bool:
-        """Is everything in these rows as at the last call? Of a slice that moves, False."""
+    def begin(self, monitor: ClusterMonitor) -> None:
+        """A capture begins. Numbers of names stay the same until it ends."""
         # a freed number may be another name's now
         if self._monitor() is not monitor or self._frees != monitor.table.frees:
             self._monitor, self._frees = ref(monitor), monitor.table.frees
             self._marks.clear()
             self.groups, self.topics = _Dictionary(), _Dictionary()
+
+    def is_as_before(self, monitor: ClusterMonitor, first: int, end: int) -> bool:
+        """Is everything in these rows as at the last call? Of a slice that moves, False."""
+        if self._frees != monitor.table.frees:  # since `begin`
+            return False
         before = self._marks.get(first)
         windows = monitor.windows
         moved = _mark((windows.newest[first:end], windows.count[first:end]))

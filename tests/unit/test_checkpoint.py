@@ -146,17 +146,44 @@ def test_slices_that_did_not_change_hold_still(rounds, slice_rows) -> None:
             apply_step(cluster, step)
         cluster.ends()
         parts.clear()
+        before_it, held = held, {}
         for piece in captured_since(slices, cluster.monitor, slice_rows=slice_rows):
             if not isinstance(piece, Slice):
                 parts.append(piece)
-                continue
-            held[piece.first] = piece.part if piece.part is not None else held.get(piece.first, {})
-            parts += [held[piece.first]] if held[piece.first] else []
+            elif part := before_it.get(piece.first) if piece.part is None else piece.part:
+                held[piece.first] = part
+                parts.append(part)
     before = known(cluster.monitor)
 
     cluster.restart(parts, collects=False)
 
     assert known(cluster.monitor) == before
+
+
+def test_a_group_that_goes_while_slices_hold_still_takes_no_name_with_it() -> None:
+    cluster, slices = begun(), Slices()
+    for group in GROUPS:
+        cluster.commit(group, "s", 0, 5)
+    cluster.ends()
+    held: dict[int, Part] = {}
+    parts: list[Part] = []
+    for goes in (False, False, True):
+        parts.clear()
+        for piece in captured_since(slices, cluster.monitor, slice_rows=1):
+            if not isinstance(piece, Slice):
+                parts.append(piece)
+                continue
+            held[piece.first] = held[piece.first] if piece.part is None else piece.part
+            parts.append(held[piece.first])
+            if goes and piece.first == 0:
+                cluster.monitor.forget("g", None)
+    expected = _windows(cluster.monitor)
+
+    cluster.restart(parts, collects=False)
+
+    restored = _windows(cluster.monitor)
+    assert set(restored) == {("g", "s", 0), ("h", "s", 0)}
+    assert {name: restored[name] for name in expected} == expected
 
 
 def test_only_slices_that_changed_are_captured_again() -> None:
