@@ -1,7 +1,9 @@
-"""Returns memory that the C library keeps in reserve to the system."""
+"""Takes little memory: returns what the C library keeps in reserve, loads nothing for nothing."""
 
 import contextlib
 import ctypes
+import sys
+from importlib.abc import MetaPathFinder
 from typing import Final
 
 _M_TRIM_THRESHOLD: Final = -1
@@ -37,3 +39,20 @@ def give_back() -> None:
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def keep_pandas_out() -> None:
+    """Have it look as if pandas were not installed; for processes that never use it.
+
+    Else pyarrow imports pandas with its first array, only to ask whether what it is made from is a
+    series: that takes 50 MB. Any other package that can do with pandas does without, too.
+    """
+    sys.meta_path.insert(0, _NoPandas())
+
+
+class _NoPandas(MetaPathFinder):
+    """Finds that there is no pandas."""
+
+    def find_spec(self, fullname: str, *_: object) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("pandas is kept out of this process", name=fullname)

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 import uvloop
@@ -32,11 +32,8 @@ from lagwatch.core.trail import Trail
 from lagwatch.core.words import duration
 from lagwatch.errors import ConfigError, HistoryError
 from lagwatch.history.append_times import enclosed
-from lagwatch.history.arrow import keep_pandas_out
-from lagwatch.history.build import History
-from lagwatch.history.deployments import RecordedDeployments
 from lagwatch.http_server import AddressError, ASGIApp, HttpServer
-from lagwatch.memory import give_back, keep_little
+from lagwatch.memory import give_back, keep_little, keep_pandas_out
 from lagwatch.metrics import ClusterMetrics, Exporter, NoticeState, ServiceState
 from lagwatch.metrics.explained import explained, explained_in_turns
 from lagwatch.monitor import ClusterMonitor
@@ -69,6 +66,10 @@ from lagwatch.ports.queries import (
 from lagwatch.ports.reports import Commits
 from lagwatch.ports.scaling import Scaling
 from lagwatch.query import SnapshotQueries
+
+if TYPE_CHECKING:
+    from lagwatch.history.build import History
+    from lagwatch.history.deployments import RecordedDeployments
 
 
 class MakeApp(Protocol):
@@ -148,15 +149,13 @@ class Service:
             else None
         )
         self.history = (
-            History(settings.history, clock, partial(explained, self.queries))
+            _history(settings, clock, self.queries)
             if settings.history.store != "none" and not only_looks
             else None
         )
         if self.alerts is not None:
             self.alerts.look_after(self.health, self._history_problem)
-        self.deployments = (
-            RecordedDeployments(self.queries, self.history, clock) if self.history else None
-        )
+        self.deployments = _deployments(self.queries, self.history, clock) if self.history else None
         self.progress = ReportedProgress(
             self.monitors,
             clock,
@@ -406,7 +405,7 @@ class Service:
             self._round(monitor)
             await self._clock.sleep(self._settings.evaluator.interval_s)
 
-    async def _seed(self, cluster: str, history: History) -> None:
+    async def _seed(self, cluster: str, history: "History") -> None:
         """Once: tell from the stored history since when those wait that were behind at the start.
 
         Until brokers have answered, and where they cannot.
@@ -476,14 +475,29 @@ def _monitor_of(cluster: str) -> str:
     return f"the monitor of {cluster}"
 
 
+def _history(settings: Settings, clock: Clock, queries: SnapshotQueries) -> "History":
+    # pyarrow takes 40 MB: only where a history is kept
+    from lagwatch.history.build import History
+
+    return History(settings.history, clock, partial(explained, queries))
+
+
+def _deployments(
+    queries: SnapshotQueries, history: "History", clock: Clock
+) -> "RecordedDeployments":
+    from lagwatch.history.deployments import RecordedDeployments
+
+    return RecordedDeployments(queries, history, clock)
+
+
 def _record_news(
-    history: History, cluster: str, losses: Sequence[Loss], events: Sequence[GroupEvent]
+    history: "History", cluster: str, losses: Sequence[Loss], events: Sequence[GroupEvent]
 ) -> None:
     history.lost(cluster, losses)
     history.happened(cluster, events)
 
 
-def _record(history: History, monitor: ClusterMonitor, snapshot: ClusterSnapshot) -> None:
+def _record(history: "History", monitor: ClusterMonitor, snapshot: ClusterSnapshot) -> None:
     if snapshot.stale:
         reason = monitor.not_ready_because(snapshot.at_ms)
         history.pause(snapshot.cluster, snapshot.at_ms, reason)

@@ -1,8 +1,6 @@
 """Between history rows and Arrow: schemas, batches, the IPC stream."""
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.abc import MetaPathFinder
 from typing import Any, Final
 
 import numpy as np
@@ -24,23 +22,6 @@ _PLAIN: Final[Mapping[ColumnType, Any]] = {
 }
 _SPARSE: Final = 2
 """A dictionary this many times longer than its column is reduced to the words in use."""
-
-
-def keep_pandas_out() -> None:
-    """Have it look as if pandas were not installed; for processes that never use it.
-
-    Else pyarrow imports pandas with its first array, only to ask whether what it is made from is a
-    series: that takes 50 MB. Any other package that can do with pandas does without, too.
-    """
-    sys.meta_path.insert(0, _NoPandas())
-
-
-class _NoPandas(MetaPathFinder):
-    """Finds that there is no pandas."""
-
-    def find_spec(self, fullname: str, *_: object) -> None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError("pandas is kept out of this process", name=fullname)
 
 
 def arrow_schema(kind: Kind, *, columns: Sequence[str] | None = None) -> Any:  # noqa: ANN401

@@ -13,8 +13,9 @@ import tempfile
 from pathlib import Path
 from lagwatch.config.history import HistorySettings
 from lagwatch.core.record import Kind
-from lagwatch.history.arrow import from_stream, keep_pandas_out, to_stream
+from lagwatch.history.arrow import from_stream, to_stream
 from lagwatch.history.drivers.registry import open_store
+from lagwatch.memory import keep_pandas_out
 from tests.support.history import group_sample, group_samples, held
 
 if {kept_out}:
@@ -61,3 +62,16 @@ def test_a_collector_loads_what_reads_kafka_and_nothing_else_of_ours() -> None:
         *("lagwatch.metrics", "pyarrow", "pandas"),
     }
     assert "lagwatch.config.settings" not in done.stdout
+
+
+def test_a_service_without_history_loads_no_pyarrow() -> None:
+    program = (
+        "import lagwatch.cli.serve, lagwatch.service, lagwatch_api, sys;"
+        "print(*{name for name in sys.modules if name.startswith(('pyarrow', 'pandas'))})"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60
+    )
+
+    assert done.stdout.split() == []
