@@ -38,6 +38,8 @@ FULL: Final = "the spool is full, so the oldest samples are dropped"
 _MOST_WAITING: Final = 8
 """Captures that may wait for the thread; each holds a snapshot."""
 _SET_BACK_INTERVALS: Final = 2
+_MANY_ROWS: Final = 32_768
+"""Rows that need so much memory while they are made that it is given back afterwards."""
 
 _log = structlog.get_logger()
 
@@ -299,8 +301,10 @@ class Recorder:
             if handed is not None:
                 self._keep(handed)
             if job is not None:
+                before = self.counts.rows
                 self._guarded(job)
-                if job.round_ms is not None:
+                # looking for free pages takes longer than to record a round of few changes
+                if self.counts.rows - before >= _MANY_ROWS:
                     give_back()
         self._say_stopped()
 
