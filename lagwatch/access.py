@@ -115,7 +115,8 @@ class _Tokens:
             return
         self._seen = now
         try:
-            self._tokens = _callers(read_tokens(self._path))
+            # who deletes the last line revokes the last token
+            self._tokens = _callers(read_tokens(self._path, may_be_none=True))
         except ConfigError as error:  # tokens that were read before stay valid
             _log.error("tokens_not_read", file=str(self._path), reason=str(error))
             return

@@ -1,6 +1,7 @@
 """Checks before any route: `Host`, origin, body, and the scope of the sender."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -20,6 +21,7 @@ _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_SITE: Final = frozenset({b"same-origin", b"none"})
 _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="lagwatch", Basic realm="lagwatch"'}
 _CALLER: Final = "lagwatch.caller"
+_NOW: Final = "lagwatch.caller.now"
 Headers = Mapping[bytes, bytes]
 
 
@@ -37,7 +39,9 @@ class Gate:
             host = headers.get(b"host")
             if host is not None and not self._access.is_host(host):
                 raise _not_ours(host)
-            caller = scope[_CALLER] = self._access.caller(headers, _peer(scope))
+            known = partial(self._access.caller, headers, _peer(scope))
+            caller = scope[_CALLER] = known()
+            scope[_NOW] = known
             if scope["method"] in _READS:
                 if caller.scope is not Right.ADMIN:  # callers with every scope
                     self._check_right(scope, caller)
@@ -102,6 +106,12 @@ def caller_of(request: Request) -> Caller | None:
     """Who sends the request; None where the application has no gate."""
     caller: Caller | None = request.scope.get(_CALLER)
     return caller
+
+
+def may_still(request: Request, right: Right) -> bool:
+    """Has the sender of a request that is being answered this scope now? It may be revoked."""
+    known = request.scope.get(_NOW)
+    return known is None or known().scope >= right
 
 
 def may(request: Request, right: Right) -> bool:

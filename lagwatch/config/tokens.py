@@ -47,11 +47,12 @@ def line(name: str, scope: str, token: str) -> str:
     return f"{name} {scope} sha256:{hashed(token.encode()).hex()}\n"
 
 
-def read_tokens(path: Path) -> tuple[Token, ...]:
+def read_tokens(path: Path, *, may_be_none: bool = False) -> tuple[Token, ...]:
     """All tokens of the file; blank lines and those with `#` in front are skipped.
 
     Raises:
-        ConfigError: the file cannot be read, or lines are wrong; their text is not shown.
+        ConfigError: the file cannot be read, or lines are wrong; their text is not shown. Or it
+            holds no token, unless there `may_be_none`.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -65,7 +66,7 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
         for at, token in found.items()
         if token is None
     ]
-    if faults or not found:
+    if faults or not (found or may_be_none):
         raise ConfigError(faults or [_fault(path, "holds no token", _MAKE)])
     return tuple(
         Token(name=token[1], scope=token[2], hash=bytes.fromhex(token[3]))

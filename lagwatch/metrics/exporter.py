@@ -32,7 +32,8 @@ class Exporter:
     """Answers on /metrics (`ports.Metrics`).
 
     `collect` runs on the event loop; what it returns must not change any more. Answers are made one
-    at a time, so that several scrapers at once cost no more memory than one.
+    at a time, so that several scrapers at once cost no more memory than one; those that wait for
+    the same format share an answer.
     """
 
     def __init__(
@@ -46,6 +47,8 @@ class Exporter:
         self._collect = collect
         self._clock = clock
         self._lock = asyncio.Lock()
+        self._waiting: dict[Format, asyncio.Task[GzipText]] = {}
+        """Answers that are not begun yet: who asks meanwhile gets the same."""
         self._process = CollectorRegistry(auto_describe=False)
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._process)
@@ -67,17 +70,25 @@ class Exporter:
         """The newest moment, in the format and encoding that the client prefers."""
         form = negotiate(accept)
         zipped = accepts_gzip(accept_encoding)
-        async with self._lock:
-            began_s = self._clock.monotonic_s()
-            packed = await asyncio.to_thread(self.render, await self._collect(), form)
-            self._last_s = self._clock.monotonic_s() - began_s
-            self._scrapes += 1
+        # a client that has gone is not noticed: one answer each would make a queue that never ends
+        if form not in self._waiting:
+            self._waiting[form] = asyncio.create_task(self._made(form), name="scrape")
+        packed = await asyncio.shield(self._waiting[form])
         return Exposition(
             content_type=form.value,
             content_encoding="gzip" if zipped else "",
             size_bytes=packed.zipped_size_bytes if zipped else packed.size_bytes,
             chunks=packed.zipped if zipped else packed.plain(),
         )
+
+    async def _made(self, form: Format) -> GzipText:
+        async with self._lock:
+            del self._waiting[form]
+            began_s = self._clock.monotonic_s()
+            packed = await asyncio.to_thread(self.render, await self._collect(), form)
+            self._last_s = self._clock.monotonic_s() - began_s
+            self._scrapes += 1
+            return packed
 
     def render(self, state: ServiceState, form: Format) -> GzipText:
         """The complete answer, or an exception."""

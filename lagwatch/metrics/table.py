@@ -249,7 +249,7 @@ TOPIC_PARTITIONS = Metric(
 UNKNOWN_PARTITIONS = Metric(
     name="lagwatch_unknown_partitions",
     labels=("cluster", "reason"),
-    help="Partitions of groups whose lag is not known; stale: it is too long since it was.",
+    help="Committed partitions of groups whose lag is not known; stale: too long since it was.",
 )
 LEFT_OUT = Metric(
     name="lagwatch_partitions_left_out",

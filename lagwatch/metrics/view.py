@@ -415,9 +415,9 @@ class View:
     # the cluster
 
     def unknown_rows(self) -> dict[str, int]:
-        """Rows whose lag is not known, by reason."""
+        """Rows that were committed to, and whose lag is not known, by reason."""
         stale = self.stale[self.row_group]
-        at = self.rows.at[(self.rows.lag < 0) & ~stale]
+        at = self.rows.at[(self.rows.lag < 0) & (self.rows.commits > 0) & ~stale]
         visible = at[at >= 0]
         no_leader = int(np.count_nonzero(self.topics.leader[visible] < 0))
         asked = self.snapshot.data_ms >= 0

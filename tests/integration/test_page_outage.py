@@ -390,6 +390,29 @@ def test_a_long_name_leaves_the_verdict_on_the_phone_and_is_whole_on_demand(
     assert browser.run("return document.body.scrollWidth") <= 390
 
 
+def test_nothing_is_said_any_more_of_a_group_that_goes_while_its_page_is_open(
+    browser: Browser, sites: Sites, url: str
+) -> None:
+    browser.look(1280, 800, "light")
+    browser.open(f"{url}?group=group-1&of={CLUSTER}")
+    eventually(lambda: browser.text("#g-cause") != "", "its cause is said")
+    sites.fleet.delete("group-1")
+    try:
+        eventually(lambda: "not known" in browser.text("#g-sentence"), "it is gone")
+        shown = browser.run(
+            "return ['#g-mark .mark', '#g-cause-box', '#g-to-do-box', '.pair', '#h-table', "
+            "'#h-members', '#g-facts'].filter((one) => "
+            "document.querySelector(one)?.checkVisibility())"
+        )
+        level = browser.run("return document.querySelector('#g-verdict').dataset.level")
+    finally:
+        sites.fleet.heal("group-1")
+        sites.fleet.fail("group-1")
+
+    assert shown == []
+    assert level == "unknown"
+
+
 def test_a_mute_is_offered_only_for_a_group_that_is_known(browser: Browser, url: str) -> None:
     browser.look(1280, 800, "light")
     browser.open(f"{url}?group=never-seen&of={CLUSTER}")

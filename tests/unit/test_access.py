@@ -98,6 +98,18 @@ def test_a_changed_file_applies_without_a_restart_and_a_broken_one_changes_nothi
     assert access.holder(newer).name == "newer"
 
 
+def test_who_deletes_the_last_line_revokes_the_last_token(file) -> None:
+    clock = StepClock()
+    access = control(clock, tokens_file=file)
+    before = access.holder(READER)
+
+    file.write_text("# nobody\n")
+    clock.pass_s(2.0)
+
+    assert before is not NOBODY
+    assert access.holder(READER) is NOBODY
+
+
 class TestProxy:
     PROXY = {  # noqa: RUF012 is not changed
         "addresses": ["10.1.0.0/16", "::1"],

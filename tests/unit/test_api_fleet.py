@@ -236,6 +236,21 @@ class TestStream:
         assert set(rows_by_group(body)) == {"bad"}
         assert body["gone"] == []
 
+    def test_it_ends_when_the_token_of_its_reader_is_revoked(self) -> None:
+        fleet = Fleet(["one"], ShiftedClock())
+        valid = [True]
+
+        async def act() -> list[bytes]:
+            stream = events(fleet.queries, goes_on=lambda: valid[0], look_every_s=0.001)
+            await anext(stream)
+            await anext(stream)
+            valid[0] = False
+            fleet.failing.add("one")
+            fleet.pass_time(1)
+            return [chunk async for chunk in stream]
+
+        assert asyncio.run(within(act())) == []
+
     def test_while_nothing_happens_there_is_only_a_beat(self) -> None:
         fleet = Fleet(["one"], ShiftedClock())
 

@@ -11,13 +11,15 @@ from dataclasses import replace
 import pytest
 
 from lagwatch.core.causes import CAUSES
-from lagwatch.core.model import EpochMs, GroupStatus, RuleSet, TimeLagReason
+from lagwatch.core.model import EpochMs, GroupStatus, Rule, RuleSet, TimeLagReason
 from lagwatch.metrics import ClusterMetrics, table
 from lagwatch.metrics.explained import explained_in_turns
-from lagwatch.metrics.metric import Format, MetricKind
+from lagwatch.metrics.metric import Format, GzipText, MetricKind
+from lagwatch.metrics.state import ServiceState
+from lagwatch.metrics.view import View
 from lagwatch.ports.deployments import Deployment
 from lagwatch.ports.queries import Partitions
-from lagwatch.ports.reports import GroupsGone
+from lagwatch.ports.reports import Backlog, GroupsGone
 from lagwatch.query import SnapshotQueries
 from tests.support.history import Live
 from tests.support.scraped import START_MS, Cluster, Scrape, exporter, info, text
@@ -65,6 +67,51 @@ def test_what_is_unknown_is_counted_by_reason() -> None:
 
     assert scrape.value("lagwatch_unknown_partitions", reason="refused") == 1
     assert scrape.value("lagwatch_unknown_partitions", reason="topic_not_visible") == 0
+
+
+def test_a_partition_never_committed_is_not_unknown_for_that() -> None:
+    live = Live()
+    live.topics(t=2)
+    live.monitor.apply(Backlog(read=1, total=1, ready=True), EpochMs(live.now_ms))
+    live.commit(("g", "t", 1, 100))
+    live.assign("g", ("t", 0), ("t", 1))
+    for _ in range(120):
+        live.produce("t", 0, 10)
+        live.wait(5)
+        snapshot = live.judge()
+
+    view = View(snapshot, rebalances=None, most_rows=0, most_groups=0)
+
+    assert Rule.NEVER_COMMITS in snapshot.rows.rule.tolist()
+    assert set(view.unknown_rows().values()) == {0}
+
+
+def test_scrapers_that_wait_share_an_answer() -> None:
+    made, _ = exporter(behind())
+    rendered = []
+    render = made.render
+
+    def counted(state: ServiceState, form: Format) -> GzipText:
+        rendered.append(form)
+        return render(state, form)
+
+    made.render = counted  # type: ignore[method-assign]
+
+    async def all_at_once() -> set[bytes]:
+        accepts = ["text/plain"] * 20 + ["application/openmetrics-text"] * 20
+        scrapes = [made.scrape(accept=accept, accept_encoding="") for accept in accepts]
+        abandoned = asyncio.create_task(made.scrape(accept="text/plain", accept_encoding=""))
+        await asyncio.sleep(0)
+        abandoned.cancel()
+        return {b"".join(each.chunks) for each in await asyncio.gather(*scrapes)}
+
+    answers = asyncio.run(all_at_once())
+
+    assert len(rendered) <= 3
+    assert len(answers) <= 3
+    assert all(b"lagwatch_group_status" in answer for answer in answers)
+    later = asyncio.run(made.scrape(accept="", accept_encoding=""))
+    assert b"lagwatch_group_status" in b"".join(later.chunks)
 
 
 def test_a_group_sums_what_is_known() -> None:

@@ -5,14 +5,17 @@ changed and the names that went. A reader that is slow misses rounds, never chan
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from lagwatch.ports.access import Scope
 from lagwatch.ports.queries import Queries
 from lagwatch_api.answers import text_error, to_json
+from lagwatch_api.gate import may_still
 from lagwatch_api.routing import Answer, Endpoint
 from lagwatch_api.v1.fleet import COLUMNS, TAG, ClusterState, Row, Rows, cluster_states, rows_of
 
@@ -27,12 +30,14 @@ def endpoints(queries: Queries) -> Iterator[Endpoint]:
     """The route."""
     readers = _Readers()
 
-    async def stream(_: Request) -> Response:
+    async def stream(request: Request) -> Response:
         if readers.count >= _MOST_READERS:
             return text_error(f"{_MOST_READERS} pages are open; close some\n", 503)
         readers.count += 1
         return StreamingResponse(
-            readers.counted(events(queries)), headers=_HEADERS, media_type="text/event-stream"
+            readers.counted(events(queries, goes_on=partial(may_still, request, Scope.READ))),
+            headers=_HEADERS,
+            media_type="text/event-stream",
         )
 
     yield Endpoint(
@@ -52,13 +57,17 @@ def endpoints(queries: Queries) -> Iterator[Endpoint]:
 
 
 async def events(
-    queries: Queries, *, look_every_s: float = _LOOK_EVERY_S, beat_s: float = _BEAT_S
+    queries: Queries,
+    *,
+    goes_on: Callable[[], bool] = lambda: True,
+    look_every_s: float = _LOOK_EVERY_S,
+    beat_s: float = _BEAT_S,
 ) -> AsyncGenerator[bytes, None]:
-    """Never ends; close it."""
+    """Ends when the reader's token is revoked; else close it."""
     sent: dict[str, _Sent] = {}
     quiet_s = 0.0
     yield b"retry: 2000\n\n"
-    while True:
+    while goes_on():
         for state in cluster_states(queries):
             before = sent.get(state["cluster"])
             if before is not None and before.same(state):

@@ -118,14 +118,24 @@ export class Group {
   #failed(error) {
     if (error.status === 404) {
       say($("g-sentence"), "This group is not known. It may have been deleted, or nothing of it has been read yet.");
-      $("g-facts").hidden = $("g-details").hidden = true;
+      for (const id of ["g-old", "g-where"]) say($(id), "");
+      $("g-mark").replaceChildren();
+      $("g-verdict").dataset.level = "unknown";
+      for (const id of ["g-cause-box", "g-to-do-box"]) $(id).hidden = true;
+      this.#known(false);
       this.#incidents.offer(false); // a mute of a name that does not exist mutes nothing
     } else say($("g-where"), `Could not be asked just now: ${error.message}`);
   }
 
+  /** Show what is known of the present, or hide it: of a group that is gone nothing of it is true. */
+  #known(known) {
+    $("g-facts").hidden = $("g-details").hidden = !known;
+    for (const part of this.#box.querySelectorAll(".pair, section[aria-labelledby=h-members], section[aria-labelledby=h-table]")) part.hidden = !known;
+  }
+
   #fill(answer) {
     const worst = answer.worst;
-    $("g-facts").hidden = $("g-details").hidden = false;
+    this.#known(true);
     this.#incidents.offer(true);
     $("g-mark").replaceChildren(mark(worst?.status ?? answer.status, answer.stale));
     $("g-verdict").dataset.level = LEVELS[worst?.status] ?? "unknown";
