@@ -70,6 +70,13 @@ _UNKNOWN: Final = models.SpecialValueMap(
     )
 )
 """How a table shows the values that `or_unknown` puts in."""
+_NO_NUMBER: Final = models.SpecialValueMap(
+    options=models.DashboardSpecialValueMapOptions(
+        match=models.SpecialValueMatch.NA_N,
+        result=models.ValueMappingResult(text="unknown", color="text", index=0),
+    )
+)
+"""The same of a single number, whose color would else be that of 0."""
 
 AGO: Final[Mapping[str, object]] = {"unit": "dateTimeFromNow"}
 """What a column of instants in milliseconds needs to say how long ago they were."""
@@ -288,12 +295,15 @@ def number(
     if bad_from is not None:
         steps.append(models.Threshold(value=bad_from, color="red"))
     thresholds = dashboard.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(steps)
+    if missing == "unknown" and not legend:
+        expr = f"({expr}) or vector(NaN)"
     panel = (
         stat.Panel()
         .title(title)
         .description(about)
         .datasource(PROMETHEUS)
         .unit(unit)
+        .mappings([_NO_NUMBER])
         .thresholds(thresholds)
         .graph_mode(kinds.BigValueGraphMode.NONE)
         .no_value(missing)
@@ -328,8 +338,8 @@ def status(title: str, selector: str, *, about: str) -> stat.Panel:
         str(code): models.ValueMappingResult(text=name, color=STATUS_COLORS[name], index=code)
         for name, code in STATUS_CODES.items()
     }
-    return number(title, cases, span=QUARTER, about=about).mappings(
-        [models.ValueMap(options=words)]
+    return number(title, f"max({cases})", span=QUARTER, about=about).mappings(
+        [_NO_NUMBER, models.ValueMap(options=words)]
     )
 
 

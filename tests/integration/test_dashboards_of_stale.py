@@ -98,3 +98,21 @@ def test_a_table_keeps_its_columns_and_says_unknown(
     assert sorted(rows, key=str) == sorted(
         [row | dict.fromkeys(unknown, UNKNOWN) for row in known], key=str
     )
+
+
+def test_a_number_that_is_not_known_says_so_and_is_neither_green_nor_red(prometheus) -> None:
+    numbers = [
+        panel
+        for board in ("fleet", "group", "topic", "itself")
+        for panel in panels(boards()[f"lagwatch-{board}"])
+        if panel["type"] == "stat" and "vector(NaN)" in panel["targets"][0]["expr"]
+    ]
+    nothing = dict.fromkeys(CHOICES, "never seen")
+    at_s = prometheus.last_scrape_s() - 86_400  # before the first scrape
+
+    found = shown(prometheus, numbers, choices=nothing, at_s=at_s)
+
+    cells = [cell for seen in found for series in seen["series"] for cell in series["cells"]]
+    assert len(cells) == len(numbers) > 15
+    # the color of texts in the dark theme
+    assert {(cell["text"], cell["color"]) for cell in cells} == {(UNKNOWN, "#ccccdc")}
