@@ -35,11 +35,12 @@ def expressions_of(board: str, title: str, kind: str) -> list[str]:
 def check(folder: Path, series: tuple[tuple[str, str], ...], wanted: Mapping[str, Wanted]) -> None:
     """Has promtool compare; `wanted` maps expressions, the samples come every 15 seconds.
 
-    Values are compared to a thousandth; labels do not count.
+    Values are compared to a thousandth; labels do not count. What is shown as unknown (not a
+    number) counts as absent; no value here is below 0.
     """
     tests = [
         {
-            "expr": f"sum(round({expression}, 0.001))",
+            "expr": f"sum(round(({expression}) >= 0, 0.001))",
             "eval_time": at,
             "exp_samples": [{"labels": "{}", "value": value} for value in values],
         }
