@@ -25,6 +25,7 @@ export class Incidents {
     return make("section", { class: "card", id: "incidents", "aria-labelledby": "h-incidents", hidden: true },
       make("h3", { id: "h-incidents" }, "Incidents"),
       form,
+      make("p", { class: "soft", id: "may-not", hidden: true }, "To acknowledge or mute, log in with a token of the scope “operate”."),
       make("p", { class: "empty", id: "mute-said", role: "status", tabindex: "-1" }),
       make("ul", { class: "list", id: "mutes", "aria-label": "Mutes" }),
       make("ul", { class: "list", id: "incident-list", "aria-label": "Incidents" }));
@@ -33,6 +34,7 @@ export class Incidents {
   /** Offer to mute the group, if it is known and the caller may. */
   offer(known) {
     $("incidents").querySelector("form").hidden = !known || !mayOperate();
+    $("may-not").hidden = mayOperate();
   }
 
   /** Ask anew; `current` says whether the answer is still wanted. */
