@@ -318,6 +318,9 @@ class Service:
         monitor = self.monitors[cluster]
         number = monitor.acknowledge_losses(group)
         self._judged(monitor)
+        if number and self.checkpoints is not None:
+            # before the answer: whoever got it may rely on it, whatever becomes of this process
+            await self.checkpoints.write_of(cluster)
         return number
 
     def log_level(self) -> str:

@@ -311,6 +311,7 @@ class ClusterMonitor:
             self._topics.listed_ms,
             self.windows.rows,
             self.table.frees,
+            self.setbacks.acknowledged,
         )
 
     def kept(self) -> KeptState:
@@ -376,8 +377,9 @@ class ClusterMonitor:
 
     @property
     def happened(self) -> int:
-        """Grows with what would be missing from the story if this process were killed now."""
-        return self.setbacks.losses + self._watch.verdicts_changed
+        """Grows with what would be missing if this process were killed now, and not found again."""
+        setbacks = self.setbacks
+        return setbacks.losses + setbacks.acknowledged + self._watch.verdicts_changed
 
     def restore_groups(
         self, resting: Iterable[tuple[str, int, bool]], statuses: Mapping[str, int]

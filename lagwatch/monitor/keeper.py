@@ -189,8 +189,9 @@ class CheckpointKeeper:
     async def run(self) -> None:
         """Write at intervals until cancelled; once in each of them soon after news.
 
-        A loss that is not in the checkpoint is not found again: the messages are gone by then. And
-        a change of verdict that is not in it is found, and recorded, once more.
+        A loss that is not in the checkpoint is not found again: the messages are gone by then. One
+        whose acknowledgement is not in it is shown again. And a change of verdict that is not in it
+        is found, and recorded, once more.
         """
         while True:
             happened, left_s = self._happened(), self._settings.checkpoint.interval_s
@@ -217,27 +218,34 @@ class CheckpointKeeper:
 
     async def write(self) -> None:
         """Write those that changed."""
-        for name, monitor in self._monitors.items():
-            revision = monitor.revision
-            # before everything was known once, the file of the earlier process says more
-            if not monitor.complete or self._kept.get(name) == revision:
-                continue
-            try:
-                await self._write(name, monitor)
-            except OSError as error:
-                reason = error.strerror or str(error)
-                if self._failed.get(name) != reason:
-                    _log.error(
-                        "checkpoint_not_written",
-                        cluster=name,
-                        file=str(self._files[name].path.absolute()),
-                        reason=reason,
-                        remedy="make room, make the folder writable, or set checkpoint.path",
-                    )
-                self._failed[name] = reason
-            else:
-                self._kept[name] = revision
-                self._failed.pop(name, None)
+        for name in self._monitors:
+            await self.write_of(name)
+
+    async def write_of(self, name: str) -> None:
+        """Write that of a cluster if it changed; a failure is logged and is in `problem`."""
+        monitor = self._monitors.get(name)
+        # before everything was known once, the file of the earlier process says more
+        if monitor is None or not monitor.complete:
+            return
+        revision = monitor.revision
+        if self._kept.get(name) == revision:
+            return
+        try:
+            await self._write(name, monitor)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            if self._failed.get(name) != reason:
+                _log.error(
+                    "checkpoint_not_written",
+                    cluster=name,
+                    file=str(self._files[name].path.absolute()),
+                    reason=reason,
+                    remedy="make room, make the folder writable, or set checkpoint.path",
+                )
+            self._failed[name] = reason
+        else:
+            self._kept[name] = revision
+            self._failed.pop(name, None)
 
     async def _before(
         self, name: str, on_disk: _OnDisk | None

@@ -21,6 +21,8 @@ class Setbacks:
         self._touched: list[Rows] = []
         self.losses = 0
         """Losses counted so far, of all rows."""
+        self.acknowledged = 0
+        """Rows whose losses were acknowledged so far."""
 
     def take_touched(self) -> Rows:
         """Rows whose losses changed since the last call; those of commits are not among them."""
@@ -107,6 +109,7 @@ class Setbacks:
         if shown is None:
             return 0
         number = int(np.count_nonzero(shown[rows] >= 0))
+        self.acknowledged += number
         shown[rows] = UNKNOWN
         self._touched.append(rows)
         return number

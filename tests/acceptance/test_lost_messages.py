@@ -1,6 +1,8 @@
 """Messages deleted before a group read them: shown, counted through restarts, acknowledged."""
 
 import json
+import os
+import signal
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -18,13 +20,15 @@ from tests.support.watched import Oracle
 class Scene:
     """A consumer that goes on committing offset 100 of a topic of 1,000 messages."""
 
-    def __init__(self, kafka: EmbeddedKafka, mode: str, folder: Path) -> None:
+    def __init__(
+        self, kafka: EmbeddedKafka, mode: str, folder: Path, *, checkpoint_s: int = 1
+    ) -> None:
         self.kafka = kafka
         self.topic, self.group = create_topic(kafka, "lost"), unique("loser")
         self._mode = mode
         self._sections = (
             "[evaluator]\ninterval_s = 0.5\n"
-            f'[checkpoint]\npath = "{folder / "state"}"\ninterval_s = 1\n'
+            f'[checkpoint]\npath = "{folder / "state"}"\ninterval_s = {checkpoint_s}\n'
             f'[history]\nurl = "{folder / "history"}"\nspool = "{folder / "spool"}"\n'
             "interval_s = 1\nflush_s = 1\n"
         )
@@ -132,3 +136,31 @@ def test_a_loss_is_counted_through_restarts_until_it_is_acknowledged(
     assert still_hidden != "records_lost"
     assert "900 messages deleted before the group read them" in rest
     assert sorted(events) == [(300, 100, 400), (600, 400, 1_000)]
+
+
+@pytest.mark.timeout(600)
+def test_an_acknowledgement_is_kept_although_the_process_is_killed_right_after_it(
+    kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    scene, oracle = Scene(kafka, "offsets-topic", tmp_path, checkpoint_s=3600), Oracle(kafka)
+    produce(kafka, scene.topic, 1_000)
+    with running(committing(kafka, scene.group, scene.topic, lambda _: 100, every_s=1.0)):
+        with scene.serving() as first:
+            first.wait_ready()
+            eventually(lambda: scene.counts(first)[1:] == (0, 900, 900), "nothing is lost")
+            oracle.delete_records(scene.topic, 400)
+            scene.wait(first, "records_lost", 300, 600, 900)
+            eventually((tmp_path / "state" / "here.checkpoint").exists, "the loss is kept")
+            acknowledged = scene.acknowledge(first)
+            os.kill(first.pid, signal.SIGKILL)
+            first.process.wait()
+
+        with scene.serving() as second:
+            second.wait_ready()
+            eventually(lambda: scene.counts(second)[1:] == (300, 600, 900), "the loss is known")
+            rule = scene.counts(second)[0]
+            restored = second.log.read_text()
+
+    assert acknowledged == 1
+    assert "checkpoint_restored" in restored
+    assert rule not in (None, "records_lost")

@@ -363,6 +363,27 @@ def test_a_loss_is_on_disk_a_few_seconds_later_and_once_in_an_interval(place) ->
     assert written_s == [60, 70, 120, 130, 180]
 
 
+def test_an_acknowledged_loss_is_news_that_is_written_although_nothing_else_changed(place) -> None:
+    monitor = place.stepped.monitor
+    monitor.setbacks.lose(0, messages=1, until=5, now_ms=place.clock.ms, exact=True)
+    keeper = place.keeper(monitor)
+    asyncio.run(keeper.write())
+    place.path.unlink()
+    before = monitor.happened
+
+    monitor.acknowledge_losses("g")
+    after = monitor.happened
+    asyncio.run(keeper.write_of("here"))
+    written = place.path.exists()
+    place.path.unlink()
+    monitor.acknowledge_losses("g")  # nothing is left to be acknowledged
+    asyncio.run(keeper.write_of("here"))
+
+    assert after > before == monitor.happened - 1
+    assert written
+    assert not place.path.exists()
+
+
 @given(
     arrays.arrays(
         st.sampled_from([np.int64, np.uint32, np.int32, np.uint16, np.int8, np.float32, np.bool_]),
