@@ -280,6 +280,11 @@ class _Seen(NamedTuple):
         column = getattr(self.snapshot.around.facts, name)
         return UNKNOWN if column is None else int(column[self.row.window])
 
+    @property
+    def lost(self) -> int:
+        """Messages that were lost and are not acknowledged."""
+        return int(self.snapshot.around.facts.lost_shown(np.array([self.row.window]))[0])
+
     def partition(self, name: str) -> int | None:
         """A column of `PartitionColumns` for this row."""
         return _known(int(getattr(self.snapshot.around.partitions, name)[self.row.at]))
@@ -386,7 +391,8 @@ _NUMBERS: Final[Mapping[str, Callable[[_Seen], int | float | str | None]]] = {
         seen, int(seen.snapshot.around.pace.since_s[seen.row.window]) * 1000
     ),
     "interrupted": lambda seen: int(seen.snapshot.around.pace.seen_without[seen.row.window]),
-    "lost_messages": lambda seen: max(seen.fact("lost"), 0),
+    "lost_messages": lambda seen: seen.lost,
+    "acknowledged_messages": lambda seen: max(seen.fact("lost_acknowledged"), 0),
     "lost_is": lambda seen: "upper_bound" if seen.fact("lost_bound") > 0 else "exact",
 }
 """How each number of the evidence is found."""
@@ -632,6 +638,7 @@ class _GroupReader:
             time_lag_reason=_REASONS[row.time_lag_reason],
             time_lag_error_s=_error_s(row.time_lag_error_ms),
             lost=max(seen.fact("lost"), 0),
+            lost_unacknowledged=seen.lost,
             share=self._shares.get((topic, row.partition)),
         )
 

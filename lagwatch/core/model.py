@@ -308,6 +308,8 @@ class PartitionVerdict:
     time_lag_reason: TimeLagReason
     lost: int
     """Messages that were deleted before the group read them, ever since lagwatch watches it."""
+    lost_unacknowledged: int = 0
+    """Those of them that nobody has acknowledged."""
     share: SharePartition | None = None
     """Only of a share group."""
     time_lag_error_s: float | None = None

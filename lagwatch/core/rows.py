@@ -250,8 +250,10 @@ class RowFacts:
     """When it went back last."""
     lost: Int64 | None
     """Messages that were deleted before the group read them."""
+    lost_acknowledged: Int64 | None
+    """How many of them somebody has acknowledged: they are shown no more."""
     lost_bound: Int64 | None
-    """1 where some of them may have been read, so that their number is an upper bound."""
+    """1 where some of the others may have been read, so that their number is an upper bound."""
     lost_ms: Int64 | None
     """When the last of them were noticed missing; -1 never, or acknowledged."""
     commits: "CommitFacts | None"
@@ -262,6 +264,15 @@ class RowFacts:
     """The same by the stored history."""
     out_of_order: NDArray[np.intp] | None = None
     """Rows, sorted, of share groups that have done records behind one that is still unread."""
+
+    def lost_shown(self, rows: NDArray[np.integer]) -> Int64:
+        """Messages that were lost and are not acknowledged, of some rows."""
+        if self.lost is None:
+            return np.zeros(rows.size, np.int64)
+        lost: Int64 = np.maximum(self.lost[rows], 0)
+        if self.lost_acknowledged is not None:
+            lost = lost - self.lost_acknowledged[rows]
+        return lost
 
     @classmethod
     def none(cls, rows: int) -> "RowFacts":

@@ -517,10 +517,17 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
             "Messages were deleted before the group read them; shown for `evaluator.loss_shown_s` "
             "or until it is acknowledged."
         ),
-        evidence=(*_LAG, "lost_messages", "lost_is", "committed_offset", "log_start_offset"),
+        evidence=(
+            *_LAG,
+            "lost_messages",
+            "lost_is",
+            "acknowledged_messages",
+            "committed_offset",
+            "log_start_offset",
+        ),
         sentence=(
-            "{up_to}{lost_messages:message} deleted before the group read them; the log begins at "
-            "{log_start_offset}, the committed offset is {committed_offset}"
+            "{up_to}{lost_messages:message} deleted before the group read them{and_before}; the "
+            "log begins at {log_start_offset}, the committed offset is {committed_offset}"
         ),
         since=lambda rows: rows.fact("lost_ms"),
         # a loss is noticed some time after it: at a first look, long after it
@@ -816,6 +823,7 @@ def sentence(row: RuleRow, numbers: Numbers, *, unknown_because: str = "") -> st
         if numbers.get("interrupted")
         else "a member has held the partition",
         "up_to": _lost_bound(numbers),
+        "and_before": _acknowledged(numbers),
         **_commits_seen(numbers),
     }
     return fill(row.sentence, {**numbers, **phrases})
@@ -834,7 +842,18 @@ def _lost_bound(numbers: Numbers) -> str:
     ):
         return ""
     # what is deleted is counted a round later, when all commits made before it are known
-    return "at least " if lost < log_start - committed else ""
+    before = numbers.get("acknowledged_messages")
+    known = lost + before if isinstance(before, int) else lost
+    return "at least " if known < log_start - committed else ""
+
+
+def _acknowledged(numbers: Numbers) -> str:
+    """Of losses, those that are known already."""
+    before = numbers.get("acknowledged_messages")
+    if not isinstance(before, int) or not before:
+        return ""
+    were = "was" if before == 1 else "were"
+    return f" (and {before:,} before that, which {were} acknowledged)"
 
 
 def _within(numbers: Numbers) -> str:

@@ -553,6 +553,7 @@ class ClusterMonitor:
             rewound_ms=self.setbacks.column("rewound_ms"),
             rewound_again_ms=self.setbacks.column("rewound_again_ms"),
             lost=self.setbacks.column("lost"),
+            lost_acknowledged=self.setbacks.column("lost_acknowledged"),
             lost_bound=self.setbacks.column("lost_bound"),
             lost_ms=None if lost_ms is None else shifted(lost_ms, skew_ms),
             commits=self._live.known.facts(

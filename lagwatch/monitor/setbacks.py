@@ -50,6 +50,15 @@ class Setbacks:
         """Write such copies into the rows from `first` on, for which there must be room."""
         for name, column in columns.items():
             self._column(name)[first : first + column.size] = column
+        if "lost_ms" in columns:
+            self._take_up_acknowledged(first, columns["lost_ms"], columns["lost"])
+
+    def _take_up_acknowledged(self, first: int, lost_ms: Int64, lost: Int64) -> None:
+        """Of earlier versions: losses that are not shown were acknowledged, all of them."""
+        rows = first + np.flatnonzero((lost_ms < 0) & (lost > 0))
+        if rows.size:
+            self._column("lost_acknowledged")[rows] = self._column("lost")[rows]
+            self._column("lost_bound")[rows] = 0
 
     def clear(self, rows: Rows) -> None:
         """Forget these rows."""
@@ -104,19 +113,27 @@ class Setbacks:
         self._touched.append(np.array([row]))
 
     def acknowledge(self, rows: Rows) -> int:
-        """Stop showing the losses of these rows; returns how many were shown."""
+        """Stop showing the losses of these rows; returns how many were shown.
+
+        What is lost after it is shown without them; they stay counted.
+        """
         shown = self._columns.get("lost_ms")
         if shown is None:
             return 0
         number = int(np.count_nonzero(shown[rows] >= 0))
         self.acknowledged += number
         shown[rows] = UNKNOWN
+        if number:
+            self._column("lost_acknowledged")[rows] = self._column("lost")[rows]
+            # that of what comes after it
+            self._column("lost_bound")[rows] = 0
         self._touched.append(rows)
         return number
 
 
 _EMPTY: Final = {
     "lost": 0,
+    "lost_acknowledged": 0,
     "lost_bound": 0,
     "lost_ms": UNKNOWN,
     "lost_until": UNKNOWN,

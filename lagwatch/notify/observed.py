@@ -77,12 +77,8 @@ def _kinds(snapshot: ClusterSnapshot, rows: slice | list[int]) -> Kinds:
 
 
 def _lost(snapshot: ClusterSnapshot, rows: slice) -> NDArray[np.int64]:
-    """Messages lost by these rows."""
-    facts, window = snapshot.around.facts, snapshot.rows.window[rows]
-    if facts.lost is None or facts.lost_ms is None:
-        return np.zeros(len(window), np.int64)
-    lost: NDArray[np.int64] = np.where(facts.lost_ms[window] >= 0, facts.lost[window], 0)
-    return lost
+    """Messages lost by these rows, without those that were acknowledged."""
+    return snapshot.around.facts.lost_shown(snapshot.rows.window[rows])
 
 
 def loss(

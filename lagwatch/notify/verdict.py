@@ -214,7 +214,7 @@ def _partition(verdict: PartitionVerdict) -> dict[str, Any]:
         "owner": verdict.owner,
         "client_id": verdict.client_id,
         "instance_id": verdict.instance_id,
-        "lost": verdict.lost,
+        "lost": verdict.lost_unacknowledged,
         "start": _entry(verdict.start),
         "end": _entry(verdict.end),
     }

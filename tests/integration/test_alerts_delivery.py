@@ -11,6 +11,7 @@ import pytest
 from lagwatch.config.alerts import DAYS
 from lagwatch.core.model import GroupInfo, Member, RuleSet
 from lagwatch.errors import NotFoundError
+from lagwatch.notify.observed import of_group
 from lagwatch.ports.alerts import IncidentAsk, MessageState, NoticeAsk
 from lagwatch.ports.reports import GroupsSeen
 from tests.support.fleet import CLUSTER, Fleet, ShiftedClock, alert_settings
@@ -110,6 +111,47 @@ def test_a_loss_that_is_open_does_not_hide_a_stop(tmp_path, clock, receiver) -> 
         ["records_lost"],
     )
     assert [notice["event"] for notice in receiver.notices] == ["open", "escalate", "close"]
+
+
+def _lose(fleet: Fleet, group: str, messages: int) -> None:
+    """Delete what a group has not read: at most so many messages, because it reads on for a while.
+
+    For a minute after a commit it may read what it has fetched.
+    """
+    fleet.slow.add(group)
+    fleet.pass_time(10)
+    fleet.delete_before(fleet.committed(group) + messages)
+    fleet.failing.add(group)
+    fleet.pass_time(62)
+
+
+def test_a_notice_of_a_new_loss_leaves_out_what_was_acknowledged(tmp_path, clock, receiver) -> None:
+    fleet = Fleet(["billing"], clock, rules=RuleSet.LAGWATCH)
+    settings = alert_settings(tmp_path, POLICY + hook(receiver))
+    with running(settings, clock) as alerts:
+        _lose(fleet, "billing", 80)
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.taken) == 1, "the loss")
+        fleet.slow.clear()
+        fleet.heal("billing")
+        fleet.monitor.acknowledge_losses("billing")
+        fleet.pass_time(1)
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.taken) == 2, "the end")
+        _lose(fleet, "billing", 30)
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.taken) == 3, "the next loss")
+        snapshot = fleet.monitor.snapshot
+        assert snapshot is not None
+        seen = of_group(snapshot, 0)
+
+    first, _, last = receiver.notices
+    (partition,) = last["verdict"]["partitions"]
+    assert 30 < first["verdict"]["lost"] <= 80
+    assert 0 < last["verdict"]["lost"] <= 30
+    assert last["verdict"]["lost"] == partition["lost"] == seen.lost
+    assert partition["evidence"]["acknowledged_messages"] == first["verdict"]["lost"]
+    assert partition["sentence"].startswith(f"{seen.lost} messages deleted")
 
 
 def test_in_a_storm_the_causes_of_some_are_looked_for_and_the_others_say_so(

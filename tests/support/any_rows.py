@@ -146,6 +146,7 @@ class _Drawn:
             rewound_ms=np.where(back, self._instant(10, 100, 2000), UNKNOWN),
             rewound_again_ms=np.where(back, self._instant(5, 700), UNKNOWN),
             lost=self._of(0, 7),
+            lost_acknowledged=self._of(0, 3),
             lost_bound=self._of(0, 1),
             lost_ms=self._instant(UNKNOWN, UNKNOWN, 60, 5000),
             commits=self._commits(),

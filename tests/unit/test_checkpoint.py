@@ -523,6 +523,30 @@ def test_losses_go_on_being_counted() -> None:
     assert _row(cluster)[1] is Rule.RECORDS_LOST
 
 
+@pytest.mark.parametrize("by", ["this version", "an earlier version"])
+def test_what_was_acknowledged_before_a_restart_is_not_shown_with_the_next_loss(by: str) -> None:
+    cluster = begun()
+    cluster.commit("g", "t", 0, 10)
+    cluster.grow("t", 100)
+    cluster.ends()
+    _losing(cluster, 40, 40)
+    cluster.monitor.acknowledge_losses("g")
+    parts = list(capture(cluster.monitor))
+    if by == "an earlier version":
+        parts = [
+            {name: column for name, column in part.items() if name != "setback.lost_acknowledged"}
+            for part in parts
+        ]
+
+    cluster.restart(parts, away_s=5)
+    _losing(cluster, 40, 60, 60)
+    verdict = _verdict(cluster)
+
+    assert verdict.evidence["lost_messages"] == 20
+    assert verdict.evidence["acknowledged_messages"] == 30
+    assert (verdict.lost, verdict.lost_unacknowledged) == (50, 20)
+
+
 # what happened meanwhile
 
 

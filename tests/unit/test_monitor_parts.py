@@ -382,6 +382,18 @@ class TestSetbacks:
         assert setbacks.column("lost_ms").tolist() == [UNKNOWN] * 3
         assert setbacks.lost(rows).tolist() == [0, 12]
 
+    def test_of_what_was_acknowledged_neither_number_nor_bound_is_shown_again(
+        self, setbacks
+    ) -> None:
+        setbacks.lose(1, messages=5, until=15, now_ms=1000, exact=False)
+        setbacks.acknowledge(np.array([1]))
+
+        setbacks.lose(1, messages=7, until=22, now_ms=2000, exact=True)
+
+        assert setbacks.lost(np.array([1])).tolist() == [12]
+        assert setbacks.column("lost_acknowledged").tolist() == [0, 5, 0]
+        assert setbacks.column("lost_bound").tolist() == [0, 0, 0]
+
     def test_growing_and_clearing_keep_other_rows(self, setbacks) -> None:
         setbacks.lose(0, messages=5, until=15, now_ms=1000, exact=True)
         setbacks.lose(1, messages=6, until=16, now_ms=1000, exact=True)

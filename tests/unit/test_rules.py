@@ -286,6 +286,7 @@ def test_a_silence_is_never_called_longer_than_a_limit_that_it_has_not_reached(r
 @pytest.mark.parametrize(
     ("lost", "lost_is", "log_start", "said"),
     [
+        (200, "exact", 4_338, "at least 200 messages deleted"),
         (406, "exact", 4_338, "406 messages deleted"),
         (285, "exact", 4_338, "at least 285 messages deleted"),  # the rest is counted next
         (285, "upper_bound", 4_338, "up to 285 messages deleted"),
@@ -305,6 +306,22 @@ def test_the_sentence_of_a_loss_says_when_more_is_gone_than_was_counted(
     }
 
     assert sentence(row, numbers).startswith(said)
+
+
+def test_the_sentence_of_a_loss_names_what_was_acknowledged_apart() -> None:
+    row = row_of(RuleSet.LAGWATCH, Rule.RECORDS_LOST)
+    numbers: dict[str, int | float | str | None] = {
+        "lost_messages": 200,
+        "lost_is": "exact",
+        "acknowledged_messages": 483,
+        "committed_offset": 1_000,
+        "log_start_offset": 1_683,
+    }
+
+    assert sentence(row, numbers) == (
+        "200 messages deleted before the group read them (and 483 before that, which were "
+        "acknowledged); the log begins at 1,683, the committed offset is 1,000"
+    )
 
 
 @pytest.mark.parametrize(
