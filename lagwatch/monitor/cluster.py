@@ -245,6 +245,7 @@ class ClusterMonitor:
             case GroupsSeen():
                 self._watch.groups(report, now_ms)
                 self.groups.take(report)
+                self._live.vacancies.take(report, now_ms)
                 self._note_listed(report, now_ms)
             case EmptyTails():
                 self._live.partitions.tails(report, self._live.topics)

@@ -22,6 +22,7 @@ from lagwatch.monitor.setbacks import Setbacks
 from lagwatch.monitor.settings import MonitorSettings
 from lagwatch.monitor.skew import ClockSkew
 from lagwatch.monitor.topics import no_topics
+from lagwatch.monitor.vacancies import Vacancies
 from lagwatch.ports.reports import Backlog
 
 Int64 = NDArray[np.int64]
@@ -51,6 +52,7 @@ class LiveState:
         self.append_times = AppendTimeColumns()
         self.past_lags = Lags()
         self.groups = Groups(settings.patterns, never_commits_ms=settings.limits.unsure_ms)
+        self.vacancies = Vacancies()
         self.skew = ClockSkew()
         self.table = RowTable(self.windows)
         self.topics = no_topics()
@@ -93,6 +95,7 @@ class LiveState:
             held_ms=self.held_ms,
             never_held=lambda rows: self.pace.held_s[rows] == 0,
             seen_ms=self.seen_ms,
+            vacancies=self.vacancies,
         )
 
     # rows

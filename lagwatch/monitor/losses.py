@@ -14,6 +14,7 @@ from lagwatch.core.model import UNKNOWN, EpochMs, TimeLagReason
 from lagwatch.core.window import CommitColumns, Entries, Windows
 from lagwatch.monitor.rows import RowTable
 from lagwatch.monitor.setbacks import Setbacks
+from lagwatch.monitor.vacancies import Vacancies, Vacancy
 from lagwatch.ports.queries import Loss
 
 Int64 = NDArray[np.int64]
@@ -34,6 +35,8 @@ _LONG_PATIENCE_MS: Final = 300_000
 interval is not known."""
 _HUNG_MS: Final = 30_000
 """Nor has one that is silent for longer than this, at least."""
+_REJOINS_MS: Final = 60_000
+"""A group that is seen without members within this time after an outage may not have lost them."""
 _FAR: Final = 10
 """A consumer whose lag is this many times its step has read nearly nothing of what there is."""
 _LEAP: Final = 1.5
@@ -150,6 +153,7 @@ class Losses:
         held_ms: Callable[[Slots], Int64],
         never_held: Callable[[Slots], Bools],
         seen_ms: Callable[[int, int, int], int],
+        vacancies: Vacancies,
     ) -> None:
         """`known_ms`: up to when all commits of some rows are admitted; -1 not known.
 
@@ -168,6 +172,7 @@ class Losses:
         self._held_ms = held_ms
         self._never_held = never_held
         self._seen_ms = seen_ms
+        self._vacancies = vacancies
         self._compared_ms = UNKNOWN
         """`LogStarts.since_ms` of the log starts that were last compared with all rows."""
         self._rows_came = False
@@ -200,8 +205,9 @@ class Losses:
         when it could not have read so much since its last commit, as fast as it has been seen to
         read, or is far from the log end: then the log start has caught up with it. When it read
         last and when the messages were deleted is known to a round only, so the loss is an upper
-        bound. A commit right at the log start is that of a consumer which has its messages deleted
-        once they are read, as Kafka Streams does.
+        bound. What was deleted while the group had no members is lost however fast it reads. A
+        commit right at the log start is that of a consumer which has its messages deleted once
+        they are read, as Kafka Streams does.
         """
         if self.starts.since_ms < 0:
             return
@@ -231,6 +237,8 @@ class Losses:
                 waited_ms[reason == TimeLagReason.CAUGHT_UP] = 0
                 took_ms = _reading_ms(window.commit_ms, took_ms, waited_ms=int(waited_ms[0]))
             last_ms = window.commit_ms[-1] + skew_ms if window.commit_ms else UNKNOWN
+            vacancy = self._vacancy(int(row[index]), int(committed_ms[index]), skew_ms)
+            took_ms -= _vacant_ms(vacancy, last_ms, int(committed_ms[index]), took_ms)
             away_ms = self._away_ms(int(row[index]), window, committed_ms[index], skew_ms)
             speed = _PLAUSIBLE * _fastest(window.offset, window.commit_ms)
             # what producers kept while Kafka was away is read at once afterwards, and no more
@@ -253,9 +261,12 @@ class Losses:
             reads_on = bool(window.commit_ms) and 0 <= came_ms <= last_ms
             speed_known = len(window.commit_ms) > _GAPS or (exact_times and not reads_on)
             too_far = speed_known and skipped > readable
-            if far or too_far:
-                first = max(int(before[index]), int(counted[index]))
-                self._lose(int(row[index]), first, int(start[index]), now_ms, exact=False)
+            end = int(start[index])
+            if not (far or too_far):
+                end = min(end, self._gone_meanwhile(vacancy, int(at[index]), int(before[index])))
+            first = max(int(before[index]), int(counted[index]))
+            if end > first:
+                self._lose(int(row[index]), first, end, now_ms, exact=False)
 
     def count(self, now_ms: EpochMs, *, skew_ms: int) -> None:
         """Rows whose next message was deleted before this round began: what was deleted is lost.
@@ -265,7 +276,7 @@ class Losses:
         is a member that may have fetched what was deleted: clients fetch up to 100,000 messages
         ahead. Its next commits show whether it skips them. The same holds for a consumer that
         assigns itself its partitions, of which nothing but its commits is seen, as long as they
-        move.
+        move. What is deleted while a group has no members is lost at once.
         """
         newest = self.starts.newest
         if not newest.size:
@@ -279,16 +290,52 @@ class Losses:
             self._compared_ms, self._rows_came = self.starts.since_ms, False
             return
         rows, committed = rows[below], committed[below]
-        floor = self.starts.known_at(self._table.at[rows], self._known_ms(rows))
+        known_ms = self._known_ms(rows)
+        floor = self.starts.known_at(self._table.at[rows], known_ms)
         counted = np.maximum(self._setbacks.counted_until(rows), committed)
         lost = (floor > counted) & ~self._is_remainder(rows)
         held, never_held = self._held_ms(rows) >= 0, self._never_held(rows)
         for index in np.flatnonzero(lost).tolist():
             row, end = int(rows[index]), int(floor[index])
             reads = held[index] or (never_held[index] and self._seen_to_read(row))
-            if reads and self._may_read_on(row, skew_ms):
+            # all that its members committed before they left is admitted by then
+            vacancy = self._vacancy(row, int(known_ms[index]), skew_ms)
+            vacant = vacancy is not None and vacancy.until_ms < 0
+            partition = int(self._table.at[row]), int(committed[index])
+            gone = self._gone_meanwhile(vacancy, *partition, known_ms=int(known_ms[index]))
+            unread = vacant and end <= gone
+            if reads and not unread and self._may_read_on(row, skew_ms):
                 continue
-            self._lose(row, int(counted[index]), end, now_ms, exact=not held[index])
+            self._lose(row, int(counted[index]), end, now_ms, exact=unread or not held[index])
+
+    def _vacancy(self, row: int, known_ms: int, skew_ms: int) -> Vacancy | None:
+        """The last time without members of a row's group, which had begun by an instant.
+
+        None when there was none, or Kafka was away shortly before it: members may be there that
+        have not found their coordinator again. Nor of a consumer that assigns itself its
+        partitions: no member of its group was ever seen to hold them, or it commits meanwhile.
+        """
+        found = self._vacancies.of(self._table.identity(row)[0])
+        if found is None or found.since_ms > known_ms or self._never_held(np.array([row]))[0]:
+            return None
+        commit_ms = self._windows.entries(row).commit_ms
+        if commit_ms and commit_ms[-1] + skew_ms > found.since_ms:
+            return None
+        began_ms, until_ms = found.since_ms - _REJOINS_MS, found.lasted_until_ms()
+        return found if self._seen_ms(row, began_ms, until_ms) >= until_ms - began_ms else None
+
+    def _gone_meanwhile(
+        self, vacancy: Vacancy | None, at: int, committed: int, *, known_ms: int = UNKNOWN
+    ) -> int:
+        """Log start up to which messages were deleted while a group had no members; -1.
+
+        Only if the first of them, at its committed offset, was there when they had left.
+        `known_ms`: up to when it is known whether members came.
+        """
+        if vacancy is None or self.starts.there_until_ms(at, committed) < vacancy.since_ms:
+            return UNKNOWN
+        until_ms = np.array([vacancy.lasted_until_ms(known_ms)])
+        return int(self.starts.known_at(np.array([at]), until_ms)[0])
 
     def _away_ms(self, row: int, window: Entries, committed_ms: int, skew_ms: int) -> int:
         """For how long a row's partition was away since the first commit of its window."""
@@ -343,6 +390,15 @@ def _reading_ms(commit_ms: list[int], took_ms: int, *, waited_ms: int) -> int:
     if len(gaps_ms) < _GAPS or min(took_ms, waited_ms) <= max(_HUNG_MS, _HUNG * max(gaps_ms)):
         return took_ms
     return 2 * max(gaps_ms)
+
+
+def _vacant_ms(vacancy: Vacancy | None, last_ms: int, committed_ms: int, took_ms: int) -> int:
+    """By how much longer `took_ms` is than a group had members between two commits."""
+    if vacancy is None:
+        return 0
+    began_ms = max(vacancy.since_ms, last_ms)
+    vacant_ms = min(vacancy.lasted_until_ms(), committed_ms) - began_ms
+    return max(took_ms - (committed_ms - last_ms - max(vacant_ms, 0)), 0)
 
 
 def _fastest(offset: list[int], commit_ms: list[int]) -> float:

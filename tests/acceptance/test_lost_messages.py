@@ -12,7 +12,7 @@ import pytest
 from lagwatch.kafka.embedded import EmbeddedKafka
 from tests.support.kafka import create_topic, produce, unique
 from tests.support.served import Served, serving
-from tests.support.traffic import committing, running
+from tests.support.traffic import committing, keeping_up, running
 from tests.support.waiting import eventually
 from tests.support.watched import Oracle
 
@@ -76,6 +76,19 @@ class Scene:
             if event["event"] == "records_lost"
         ]
         return [(count, detail["first"], detail["end"]) for count, detail in details]
+
+    def pass_time(self, served: Served, seconds: int) -> None:
+        """Wait until verdicts are so much younger."""
+        before_ms = served.known(self.group)["at_ms"]
+        eventually(
+            lambda: served.known(self.group)["at_ms"] >= before_ms + 1_000 * seconds,
+            f"verdicts {seconds} s later",
+        )
+
+    def state(self, served: Served) -> str:
+        """That of the group, as Kafka describes it."""
+        answer = served.get(f"/api/v1/clusters/here/groups/{self.group}")
+        return str(answer["info"]["state"])
 
     def acknowledge(self, served: Served) -> int:
         path = f"{served.base}/api/v1/clusters/here/groups/{self.group}/losses/acknowledge"
@@ -164,3 +177,35 @@ def test_an_acknowledgement_is_kept_although_the_process_is_killed_right_after_i
     assert acknowledged == 1
     assert "checkpoint_restored" in restored
     assert rule not in (None, "records_lost")
+
+
+@pytest.mark.timeout(600)
+def test_what_is_deleted_while_a_fast_consumer_is_started_anew_is_lost(
+    kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    scene, oracle = Scene(kafka, "offsets-topic", tmp_path), Oracle(kafka)
+    place = (scene.topic, 0)
+    with scene.serving() as served:
+        served.wait_ready()
+        with running(keeping_up(kafka, scene.group, scene.topic, every_s=0.5)):
+            for end in range(1_000, 7_000, 1_000):
+                produce(kafka, scene.topic, 1_000)
+                eventually(
+                    lambda end=end: oracle.committed(scene.group).get(place) == end,  # type: ignore[misc]
+                    f"{end} are read",
+                )
+        produce(kafka, scene.topic, 400)
+        eventually(lambda: scene.counts(served)[1:] == (0, 400, 400), "the group waits")
+        eventually(lambda: scene.state(served) == "Empty", "it has no members")
+        scene.pass_time(served, 3)  # a round finds all of it
+        oracle.delete_records(scene.topic, 6_333)
+        scene.pass_time(served, 10)
+        with running(keeping_up(kafka, scene.group, scene.topic, every_s=0.5)):
+            eventually(lambda: scene.counts(served)[2:] == (0, 0), "it is back at the log end")
+            scene.pass_time(served, 5)
+            counts = scene.counts(served)
+        eventually(lambda: len(scene.events(served)) == 1 or counts[1] == 0, "the event")
+        events = scene.events(served)
+
+    assert counts == ("records_lost", 333, 0, 0)
+    assert events == [(333, 6_000, 6_333)]

@@ -22,6 +22,9 @@ ROUND_MS = 5_000
 TOOK_MS = 50
 
 
+_MEMBER = Member(member_id="m", client_id="c", host="h", instance_id="", assignment=(("t", (0,)),))
+
+
 class Rounds:
     """One group on one partition, and rounds of five seconds."""
 
@@ -85,15 +88,13 @@ class Rounds:
 
     def hold(self) -> None:
         """A member of the group holds the partition."""
-        held = (("t", (0,)),)
-        member = Member(member_id="m", client_id="c", host="h", instance_id="", assignment=held)
         info = GroupInfo(
             group="g",
             type="classic",
             state="Stable",
             assignor="range",
             coordinator=1,
-            members=(member,),
+            members=(_MEMBER,),
         )
         self._apply(GroupsSeen(groups=(info,), complete=True))
         self.monitor.judge(EpochMs(self.now_ms))
@@ -104,6 +105,26 @@ class Rounds:
             group="g", type="classic", state="Empty", assignor="", coordinator=1, members=()
         )
         self._apply(GroupsSeen(groups=(info,), complete=True))
+        self.monitor.judge(EpochMs(self.now_ms))
+
+    def leave(self) -> None:
+        """The last member leaves: the offsets topic has a record of it."""
+        self._describe("Empty", (), emptied=frozenset({"g"}))
+
+    def join(self) -> None:
+        """A member comes; of that, too."""
+        self._describe("Stable", (_MEMBER,), emptied=frozenset())
+
+    def _describe(self, state: str, members: tuple[Member, ...], emptied: frozenset[str]) -> None:
+        info = GroupInfo(
+            group="g",
+            type="classic",
+            state=state,
+            assignor="range" if members else "",
+            coordinator=1,
+            members=members,
+        )
+        self._apply(GroupsSeen(groups=(info,), complete=True, rebalances={"g": 1}, emptied=emptied))
         self.monitor.judge(EpochMs(self.now_ms))
 
     def lost(self) -> int:
@@ -532,5 +553,116 @@ def test_a_consumer_far_behind_whose_messages_are_deleted_once_read_loses_nothin
     rounds.round(35, 5_000)  # deleted after that commit, before this round
     for _ in range(4):
         rounds.round(35, 5_000)
+
+    assert rounds.lost() == 0
+
+
+# groups that had no members for a while
+
+
+@pytest.mark.parametrize("rounds_away", range(2, 12))
+def test_what_is_deleted_while_the_group_has_no_members_is_lost_however_fast_it_reads(
+    rounds: Rounds, rounds_away: int
+) -> None:
+    """Ten messages a second; 333 are deleted before its member is started again."""
+    rounds.hold()
+    committed = end = keep_up(rounds)
+    rounds.leave()
+    for number in range(rounds_away):
+        end += 50
+        rounds.round(0 if number < rounds_away - 1 else committed + 333, max(end, committed + 400))
+    rounds.round(committed + 333, committed + 700)
+    rounds.now_ms += 3_000
+    rounds.join()
+    rounds.now_ms += 3_000
+    rounds.commit(committed + 700)
+    for _ in range(4):
+        rounds.round(committed + 333, committed + 700)
+
+    assert rounds.lost() == 333
+    losses = rounds.monitor.take_losses()
+    assert [(loss.first, loss.end) for loss in losses] == [(committed, committed + 333)]
+
+
+@pytest.mark.parametrize("rounds_away", [3, 4, 5])
+def test_in_the_time_without_members_nothing_is_read(rounds: Rounds, rounds_away: int) -> None:
+    """Deleted so soon after they left that it may have been before."""
+    rounds.hold()
+    committed = keep_up(rounds)
+    rounds.leave()
+    for _ in range(rounds_away):
+        rounds.round(committed + 333, committed + 400)
+    rounds.join()
+    rounds.commit(committed + 700)
+    for _ in range(4):
+        rounds.round(committed + 333, committed + 700)
+
+    assert rounds.lost() == 333
+
+
+def test_of_a_loss_in_a_long_time_without_members_the_number_is_exact(rounds: Rounds) -> None:
+    rounds.hold()
+    committed = keep_up(rounds)
+    rounds.leave()
+    rounds.round(0, committed + 400)
+    for _ in range(6):  # half a minute: nobody has looked at the group again
+        rounds.round(committed + 333, committed + 400)
+
+    (loss,) = rounds.monitor.take_losses()
+    assert (loss.first, loss.end, loss.exact) == (committed, committed + 333, True)
+
+
+def test_what_is_deleted_after_the_members_came_back_may_have_been_read(rounds: Rounds) -> None:
+    """A healthy consumer beside retention is started again."""
+    rounds.hold()
+    committed = end = keep_up(rounds)
+    rounds.leave()
+    for _ in range(4):
+        end += 50
+        rounds.round(committed, end)
+    rounds.join()
+    rounds.now_ms += 2_000
+    rounds.round(end - 20, end)  # it has read them by then, and commits every ten seconds
+    rounds.commit(end)
+    for _ in range(4):
+        rounds.round(end - 20, end)
+
+    assert rounds.lost() == 0
+
+
+@pytest.mark.parametrize("rounds_away", range(1, 9))
+def test_a_member_that_deletes_what_it_reads_and_leaves_before_it_commits_loses_nothing(
+    rounds: Rounds, rounds_away: int
+) -> None:
+    rounds.join()
+    end = keep_up(rounds)
+    end += 50
+    rounds.round(0, end)
+    rounds.round(end - 10, end)
+    rounds.leave()
+    for _ in range(rounds_away):
+        rounds.round(end - 10, end)
+    rounds.join()
+    rounds.round(end - 10, end + 50)
+    rounds.commit(end + 50)
+    for _ in range(4):
+        rounds.round(end - 10, end + 50)
+
+    assert rounds.lost() == 0
+
+
+def test_a_group_that_is_seen_to_be_empty_after_an_outage_may_have_read_on(rounds: Rounds) -> None:
+    """A coordinator that has just started has not heard of its members yet."""
+    rounds.join()
+    committed = end = keep_up(rounds)
+    rounds.now_ms += 130_000
+    rounds.leave()
+    rounds.round(committed, end)
+    rounds.round(committed + 20, end + 50)
+    rounds.round(committed + 20, end + 50)
+    rounds.join()
+    rounds.commit(end + 50)
+    for _ in range(4):
+        rounds.round(committed + 20, end + 50)
 
     assert rounds.lost() == 0

@@ -1,0 +1,67 @@
+"""When groups were known to have no members: in that time they cannot have read."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from lagwatch.core.model import UNKNOWN
+from lagwatch.ports.reports import GroupsSeen
+
+_TOLD_MS: Final = 5_000
+"""That a member came is known so long after it, at most: its record is read, then it is asked."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Vacancy:
+    """The last time in which a group had no members, on lagwatch's clock."""
+
+    since_ms: int
+    """When that was known first."""
+    seen_ms: int
+    """When it was last seen so."""
+    recorded: bool
+    """Does the offsets topic, which is read, have a record of each member that comes?"""
+    until_ms: int = UNKNOWN
+    """Up to when it surely lasted; -1: it has not ended, as far as is known."""
+
+    def lasted_until_ms(self, known_ms: int = UNKNOWN) -> int:
+        """Up to when it surely lasted so far, if the offsets topic is read up to an instant."""
+        if self.until_ms >= 0:
+            return self.until_ms
+        return max(self.seen_ms, known_ms - _TOLD_MS if self.recorded else UNKNOWN)
+
+
+class Vacancies:
+    """The last vacancy of each group. One owner writes.
+
+    Only of groups that are described as empty: while Kafka is away, or a coordinator does not know
+    a group yet, nothing is learned.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[str, Vacancy] = {}
+
+    def of(self, group: str) -> Vacancy | None:
+        """That of a group; None if it was not seen without members."""
+        return self._of.get(group)
+
+    def take(self, report: GroupsSeen, now_ms: int) -> None:
+        """Take in which groups have members now, and to which of them some came meanwhile."""
+        recorded = report.rebalances is not None
+        came = set(report.rebalances or ()).difference(report.emptied)
+        for info in report.groups:
+            known = self._of.get(info.group)
+            empty = info.state == "Empty" and not info.members
+            if known is not None and known.until_ms < 0 and (not empty or info.group in came):
+                # a record is read at once; where there is none, only looks say it
+                known.recorded &= recorded
+                known.until_ms = known.lasted_until_ms(now_ms)
+            if not empty:
+                continue
+            if known is None or known.until_ms >= 0:
+                self._of[info.group] = Vacancy(since_ms=now_ms, seen_ms=now_ms, recorded=recorded)
+            else:
+                known.seen_ms, known.recorded = now_ms, recorded
+        if report.complete:
+            names = {info.group for info in report.groups}.union(report.refused)
+            for gone in self._of.keys() - names:
+                del self._of[gone]
