@@ -156,6 +156,8 @@ class Observation:
     """Messages deleted before they were read; 0 once the loss is acknowledged."""
     too_many_lost: bool = False
     """More messages were lost than a limit allows: floors of the lag do not matter."""
+    lost_at_most: bool = False
+    """True if `lost` is only an upper bound."""
     kinds: Kinds = frozenset()
     """The rules by which its partitions are bad."""
 

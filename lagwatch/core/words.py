@@ -12,6 +12,9 @@ _MINUTE_S: Final = 60
 _HOUR_S: Final = 3600
 _DAY_S: Final = 86_400
 
+DELETED: Final = "deleted before the group read them"
+"""So ends the sentence about a limit of lost messages that is missed."""
+
 
 def duration(seconds: float) -> str:
     """A length of time with its two greatest units: `9 min 30 s`."""

@@ -16,7 +16,7 @@ from typing import Final
 from lagwatch.config.alerts import PolicySettings
 from lagwatch.core.incident import Observation, Reason
 from lagwatch.core.model import GroupStatus
-from lagwatch.core.words import counted, duration
+from lagwatch.core.words import DELETED, counted, duration
 from lagwatch.notify.budget import LONGEST_MS, Key, Spent
 
 _JUDGED: Final = (GroupStatus.OK, GroupStatus.WARN)
@@ -59,7 +59,8 @@ class Objective:
         if seen.status not in (*_JUDGED, GroupStatus.ERR):
             return ""
         if self.loses_too_many(seen):
-            return f"{counted(seen.lost, 'message')} deleted before the group read them"
+            bound = "up to " if seen.lost_at_most else ""
+            return f"{bound}{counted(seen.lost, 'message')} {DELETED}"
         if 0 < self.max_time_lag_ms < seen.time_lag_ms:
             behind, limit = (duration(ms / 1000) for ms in (seen.time_lag_ms, self.max_time_lag_ms))
             return f"{behind} behind in time, more than the {limit} allowed"

@@ -81,6 +81,12 @@ def _lost(snapshot: ClusterSnapshot, rows: slice) -> NDArray[np.int64]:
     return snapshot.around.facts.lost_shown(snapshot.rows.window[rows])
 
 
+def _at_most(snapshot: ClusterSnapshot, rows: slice | list[int]) -> bool:
+    """Is what these rows lost an upper bound?"""
+    bound = snapshot.around.facts.lost_bound
+    return bound is not None and bool((bound[snapshot.rows.window[rows]] > 0).any())
+
+
 def loss(
     snapshot: ClusterSnapshot, number: int | None, kinds: Kinds
 ) -> tuple[int, bool, int | None]:
@@ -94,8 +100,8 @@ def loss(
     rows = rows_of(snapshot, number)
     window = snapshot.rows.window[rows]
     noticed_ms = int(facts.lost_ms[window].max(initial=-1))
-    at_most = facts.lost_bound is not None and bool((facts.lost_bound[window] > 0).any())
-    return int(_lost(snapshot, rows).sum()), at_most, noticed_ms if noticed_ms >= 0 else None
+    lost, at_most = int(_lost(snapshot, rows).sum()), _at_most(snapshot, rows)
+    return lost, at_most, noticed_ms if noticed_ms >= 0 else None
 
 
 _OPEN: Final = np.isin(
@@ -155,6 +161,7 @@ def of_group(snapshot: ClusterSnapshot, number: int) -> Observation:
         **(_time_lag(snapshot, number) if _AT_MOST[reason] else time_lag),
         since_ms=int(columns.since_ms[number]),
         lost=int(_lost(snapshot, rows).sum()),
+        lost_at_most=_at_most(snapshot, rows),
         kinds=_kinds(snapshot, rows),
     )
 
@@ -173,6 +180,7 @@ def of_topics(snapshot: ClusterSnapshot, number: int, topics: Topics) -> Observa
         total_lag=sum(max(0, int(columns.lag[row])) for row in rows),
         **_time_lag(snapshot, number, rows),
         lost=int(_lost(snapshot, slice(first, end))[[row - first for row in rows]].sum()),
+        lost_at_most=_at_most(snapshot, rows),
         kinds=_kinds(snapshot, rows),
         since_ms=min(
             (int(columns.since_ms[row]) for row in rows if columns.since_ms[row] >= 0), default=-1

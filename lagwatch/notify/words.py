@@ -16,7 +16,7 @@ from lagwatch.core.departure import Departure
 from lagwatch.core.forecast import CatchUpReason
 from lagwatch.core.incident import NoticeEvent, Reason
 from lagwatch.core.model import Rule
-from lagwatch.core.words import bounded, client, counted, duration, printable, spoken
+from lagwatch.core.words import DELETED, bounded, client, counted, duration, printable, spoken
 from lagwatch.notify.notice import About, Earlier, Notice
 
 _SHOWN_PARTITIONS: Final = 5
@@ -124,7 +124,10 @@ def _troubled(notice: Notice, *, brief: bool = False) -> str:
     objective = str(verdict.get("objective") or "")
     # the limit says how far the group is behind
     limit = cut(objective, LONGEST_NAME) if brief else objective
-    figures = (_lost(verdict), limit) if objective else behind(verdict)
+    if verdict.get("lost"):
+        # said first, instead of the rule: not again by the limit, nor beside the lag
+        limit = "" if objective.endswith(DELETED) else limit
+    figures = (limit,) if objective else _behind(verdict)
     parts = [_rules(notice), *figures, affected, _loss_noticed(notice)]
     shown = ", ".join(part for part in parts if part) + _as_of(notice)
     return f"{shown}, {_since(notice)}"
@@ -194,6 +197,12 @@ def rule(verdict: Mapping[str, Any]) -> str:
 
 
 def behind(verdict: Mapping[str, Any]) -> Iterator[str]:
+    """How far behind, in messages and time, and what was lost; what is unknown says so."""
+    messages, *time = _behind(verdict)
+    yield from filter(None, (messages, _lost(verdict), *time))
+
+
+def _behind(verdict: Mapping[str, Any]) -> Iterator[str]:
     """How far behind, in messages and time; what is unknown says so."""
     lag = verdict.get("total_lag")
     lost, readable = verdict.get("lost"), verdict.get("readable_lag")
@@ -204,8 +213,6 @@ def behind(verdict: Mapping[str, Any]) -> Iterator[str]:
         yield f"{counted(beyond, 'message')} beyond the log end"
     else:
         yield f"{counted(lag, 'message')} behind" if isinstance(lag, int) else "lag unknown"
-    if lost:
-        yield _lost(verdict)
     if verdict.get("time_lag_s"):
         yield f"{bounded(verdict['time_lag_s'], verdict.get('time_lag_bound', ''))} in time"
 
@@ -463,7 +470,7 @@ def _before(notice: Notice) -> str:
 
 
 def _rules(notice: Notice) -> str:
-    """`stopped`, `records lost and stopped (before: stopped)`: neither hides the other.
+    """`stopped`, `312 messages lost and stopped (before: stopped)`: neither hides the other.
 
     "" where a limit is missed and nothing else is wrong.
     """
@@ -471,9 +478,9 @@ def _rules(notice: Notice) -> str:
     word, lost = verdict.get("rule"), Rule.RECORDS_LOST.word
     # while a limit is missed, the rule may be that of a group that reads well
     found = [word] if word and (word in notice.kinds or not verdict.get("objective")) else []
-    if lost in notice.kinds and word != lost:
+    if word != lost and (lost in notice.kinds or verdict.get("lost")):
         found.insert(0, lost)
-    said = " and ".join(map(spoken, found))
+    said = " and ".join((each == lost and _lost(verdict)) or spoken(each) for each in found)
     before = _before(notice)
     return f"{said} (before: {before})" if said and before else said
 

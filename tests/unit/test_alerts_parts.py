@@ -147,10 +147,19 @@ def objectives(**limits: object) -> Objectives:
 
 
 def seen(
-    status: GroupStatus = GroupStatus.OK, lag: int = 0, time_lag_s: float = -0.001, lost: int = 0
+    status: GroupStatus = GroupStatus.OK,
+    lag: int = 0,
+    time_lag_s: float = -0.001,
+    lost: int = 0,
+    *,
+    at_most: bool = False,
 ) -> Observation:
     return Observation(
-        status=status, total_lag=lag, time_lag_ms=round(time_lag_s * 1000), lost=lost
+        status=status,
+        total_lag=lag,
+        time_lag_ms=round(time_lag_s * 1000),
+        lost=lost,
+        lost_at_most=at_most,
     )
 
 
@@ -163,6 +172,7 @@ class TestObjectives:
             ({"max_time_lag_s": 60}, seen(time_lag_s=61), "1 min 1 s behind in time"),
             ({"max_time_lag_s": 60}, seen(), ""),
             ({"lost_records": 5}, seen(lost=5), "5 messages deleted before the group read them"),
+            ({"lost_records": 5}, seen(lost=5, at_most=True), "up to 5 messages deleted before"),
             ({"lost_records": 5}, seen(lost=4), ""),
             ({"lost_records": 1}, seen(GroupStatus.UNKNOWN, lost=4), ""),
         ],

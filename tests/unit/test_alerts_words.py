@@ -332,11 +332,11 @@ def test_a_loss_within_a_stop_counts_what_can_still_be_read_and_says_when() -> N
 
     said = text(notice)
 
-    assert "records lost and stopped, 904 messages behind, 300 messages lost" in headline(notice)
+    assert ": 300 messages lost and stopped, 904 messages behind, 3" in headline(notice)
     lost = "Deleted before the group read them: 300 messages, noticed at 2026-11-30 01:52:20 CET."
     assert lost in said
     bounded = replace(notice, verdict={**verdict, "lost_is": "upper_bound"})
-    assert "904 messages behind, up to 300 messages lost" in headline(bounded)
+    assert ": up to 300 messages lost and stopped, 904 messages behind, 3" in headline(bounded)
     assert "Deleted before the group read them: up to 300 messages" in text(bounded)
     assert "1,204 messages behind" not in said
 
@@ -684,10 +684,7 @@ class TestBesideALimit:
 
         assert f": {self.LIMIT}, since" in said[0]
         assert f": stopped (before: only a limit was missed), {self.LIMIT}" in said[1]
-        assert (
-            f"records lost and stopped (before: stopped), 1,450 messages lost, {self.LIMIT}"
-            in (said[2])
-        )
+        assert f"1,450 messages lost and stopped (before: stopped), {self.LIMIT}" in (said[2])
 
     def test_a_group_that_reads_well_is_not_called_by_the_rule_it_reads_by(self) -> None:
         assert "progressing" not in text(self.MISSED)
@@ -698,6 +695,22 @@ class TestBesideALimit:
         said = headline(replace(self.LOSING, verdict=verdict))
 
         assert said.endswith("loss noticed at 01:53:18 CET, since 01:50:05 CET")
+
+    def test_a_loss_that_is_more_than_a_limit_is_said_once_and_as_a_bound(self) -> None:
+        verdict = {
+            **STOPPED.verdict,
+            "rule": "records_lost",
+            "lost": 179,
+            "lost_is": "upper_bound",
+            "lost_ms": AT_MS - 2_000,
+            "objective": "up to 179 messages deleted before the group read them",
+        }
+        lost = replace(STOPPED, kinds=("records_lost",), verdict=verdict)
+
+        said = headline(lost)
+
+        assert ": up to 179 messages lost, 1" in said
+        assert (said.count("179"), said.count("lost"), said.count("deleted")) == (1, 1, 0)
 
     def test_a_loss_alone_has_the_moment_of_its_notice_and_no_duration(self) -> None:
         verdict = {**STOPPED.verdict, "rule": "records_lost", "lost": 7, "lost_ms": AT_MS - 2_000}
@@ -735,7 +748,7 @@ class TestBesideALimit:
 
         said = subject(Message(id="m", channel="o", at_ms=AT_MS, notices=(*behind, self.LOSING)))
 
-        assert ": billing: records lost and stopped" in said
+        assert ": billing: 1,450 messages lost and stopped" in said
 
 
 @pytest.mark.parametrize(
