@@ -13,9 +13,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum, unique
 from typing import Final
 
-from lagwatch.core.model import EpochMs, GroupStatus
+from lagwatch.core.model import EpochMs, GroupStatus, Rule
 from lagwatch.core.trouble import Kinds, worse
 
+_GROWN: Final = 2
+"""A loss is news again when it is so many times what the last notice said."""
+_GROWN_AFTER_MS: Final = 60_000
+"""Not sooner than this after the last notice: a loss that begins doubles within seconds."""
 NEVER: Final = GroupStatus.UNKNOWN
 """As a threshold: no verdict opens an incident."""
 
@@ -62,6 +66,8 @@ class Reason(StrEnum):
     DE_ESCALATED = "de_escalated"
     WORSE_KIND = "worse_kind"
     """As severe as before, but a worse kind of trouble than the notices have named."""
+    LOSS_GREW = "loss_grew"
+    """At least twice as many messages were lost as the last notice said."""
     REMINDER_DUE = "reminder_due"
     HANDED_ON = "handed_on"
     """Open for so long that it is sent to further channels of the policy."""
@@ -175,6 +181,8 @@ class Graded:
     """Then or before."""
     kinds: Kinds = frozenset()
     """The kinds of trouble of an observation that is bad."""
+    lost: int = 0
+    """Messages lost and not acknowledged, of an observation that is bad."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,6 +205,9 @@ class Incident:
     """Someone works on it: no reminders are sent."""
     named: Kinds | None = None
     """The kinds of trouble that its notices have named; None: not known, or no notice was sent."""
+    lost: int | None = None
+    """Messages that were lost when its last notice was sent, without those that were acknowledged
+    since; None: not known."""
     clock_set_back: bool = False
     """The clock was set back since it was opened: its instants are shifted."""
     eased: bool = False
@@ -280,6 +291,7 @@ def grade(seen: Observation, policy: Policy) -> Graded:
         since_ms=since_ms,
         since_at_least=seen.since_at_least,
         kinds=seen.kinds,
+        lost=seen.lost,
     )
 
 
@@ -356,7 +368,7 @@ def _without(state: State, graded: Graded, policy: Policy, now_ms: EpochMs, *, m
         severity=severity,
     )
     opened = replace(state, incident=incident, bad_since_ms=None)
-    noted, decision = _notify(opened, incident, graded.kinds, policy, now_ms, muted=muted)
+    noted, decision = _notify(opened, incident, graded, policy, now_ms, muted=muted)
     return noted, replace(decision, act=Act.OPEN)
 
 
@@ -414,9 +426,9 @@ def _still_bad(
 ) -> Step:
     """The group of an open incident is bad: as bad, worse or less so."""
     state, act = _severity_moved(state, incident, graded.severity, policy, now_ms)
-    state = _kinds_seen(state, graded.kinds, now_ms)
+    state = _loss_seen(_kinds_seen(state, graded.kinds, now_ms), graded.lost)
     noted, decision = _notify(
-        state, state.incident or incident, graded.kinds, policy, now_ms, muted=muted
+        state, state.incident or incident, graded, policy, now_ms, muted=muted
     )
     if decision.reason is Reason.WORSE_KIND:
         noted = _begun_with(noted, graded)
@@ -468,17 +480,37 @@ def _kinds_seen(state: State, kinds: Kinds, now_ms: EpochMs) -> State:
     return state if state.worse_since_ms is not None else replace(state, worse_since_ms=now_ms)
 
 
+def _loss_seen(state: State, lost: int) -> State:
+    """A loss that was acknowledged is not compared with what is lost after it."""
+    incident = state.incident
+    if incident is None or incident.notified is None:
+        return state
+    if incident.lost is not None and incident.lost <= lost:
+        return state
+    return replace(state, incident=replace(incident, lost=lost))
+
+
+def _has_grown(incident: Incident, graded: Graded, now_ms: EpochMs) -> bool:
+    """Is so much more lost than the notices say that this is news, and not too soon after them?"""
+    if incident.lost is None or incident.notified_ms is None:
+        return False
+    if Rule.RECORDS_LOST not in graded.kinds & (incident.named or frozenset()):
+        return False
+    grown = graded.lost >= max(_GROWN * incident.lost, 1)
+    return grown and now_ms - incident.notified_ms >= _GROWN_AFTER_MS
+
+
 def _notify(
     state: State,
     incident: Incident,
-    kinds: Kinds,
+    graded: Graded,
     policy: Policy,
     now_ms: EpochMs,
     *,
     muted: bool,
 ) -> Step:
     """Which notice of an open incident is sent now, if any."""
-    event, reason = _due(state, incident, policy, now_ms)
+    event, reason = _due(state, incident, graded, policy, now_ms)
     if (
         event is NoticeEvent.NOTHING
         and not muted
@@ -504,7 +536,8 @@ def _notify(
         incident,
         notified=incident.severity,
         notified_ms=now_ms,
-        named=(incident.named or frozenset()) | kinds,
+        named=(incident.named or frozenset()) | graded.kinds,
+        lost=graded.lost,
     )
     after = replace(state, incident=reported, held_back=None, worse_since_ms=None)
     return after, Decision(event=event, reason=reason)
@@ -520,21 +553,30 @@ def _may_remind_after_mute(state: State, incident: Incident, policy: Policy) -> 
 
 
 def _due(
-    state: State, incident: Incident, policy: Policy, now_ms: EpochMs
+    state: State, incident: Incident, graded: Graded, policy: Policy, now_ms: EpochMs
 ) -> tuple[NoticeEvent, Reason]:
     if incident.notified is None:
         return _first(state, incident, policy, now_ms)
     if incident.severity > incident.notified:
         return NoticeEvent.ESCALATE, Reason.ESCALATED
-    worse_ms = state.worse_since_ms
-    if worse_ms is not None and now_ms - worse_ms >= policy.open_for_ms:
-        return NoticeEvent.ESCALATE, Reason.WORSE_KIND
+    if (reason := _worse(state, incident, graded, policy, now_ms)) is not None:
+        return NoticeEvent.ESCALATE, reason
     waited_ms = now_ms - incident.opened_ms
     if policy.escalate_ms and not incident.handed_on and waited_ms >= policy.escalate_ms:
         return NoticeEvent.REMIND, Reason.HANDED_ON
     if incident.severity < incident.notified and not policy.send_once:
         return NoticeEvent.DE_ESCALATE, Reason.DE_ESCALATED
     return _repeated(incident, policy, now_ms)
+
+
+def _worse(
+    state: State, incident: Incident, graded: Graded, policy: Policy, now_ms: EpochMs
+) -> Reason | None:
+    """In what an incident is worse than its notices say, if it is as severe."""
+    worse_ms = state.worse_since_ms
+    if worse_ms is not None and now_ms - worse_ms >= policy.open_for_ms:
+        return Reason.WORSE_KIND
+    return Reason.LOSS_GREW if _has_grown(incident, graded, now_ms) else None
 
 
 def _repeated(incident: Incident, policy: Policy, now_ms: EpochMs) -> tuple[NoticeEvent, Reason]:

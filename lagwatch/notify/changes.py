@@ -163,6 +163,8 @@ class RoundChanges:
             found |= {"lost": decided.lost, "lost_ms": decided.lost_ms}
             if decided.lost_at_most:
                 found["lost_is"] = "upper_bound"
+            if decided.decision.reason is Reason.LOSS_GREW and decided.before.incident is not None:
+                found["lost_before"] = decided.before.incident.lost
         if decided.missed:
             found["objective"] = decided.missed
         if decided.decision.event is NoticeEvent.CLOSE:

@@ -35,7 +35,7 @@ CREATE TABLE incidents (
   quiet_until_ms INTEGER, complete REAL NOT NULL, summary TEXT NOT NULL,
   payload INTEGER, handed_on INTEGER NOT NULL DEFAULT 0,
   acknowledged_ms INTEGER, acknowledged_by TEXT NOT NULL DEFAULT '', named TEXT, held_ms INTEGER,
-  since_at_least INTEGER, commit_ms INTEGER, alive_ms INTEGER, bad BLOB
+  since_at_least INTEGER, commit_ms INTEGER, alive_ms INTEGER, bad BLOB, lost INTEGER
 ) STRICT;
 CREATE INDEX incidents_open ON incidents (cluster, name) WHERE closed_ms IS NULL;
 CREATE INDEX incidents_by_time ON incidents (opened_ms, number);
@@ -102,10 +102,11 @@ _ADDED_TO_INCIDENTS: Final = (
     ("commit_ms", "INTEGER"),
     ("alive_ms", "INTEGER"),
     ("bad", "BLOB"),
+    ("lost", "INTEGER"),
 )
 """Columns that it leaves alone, too. `held_ms`: since when the end is held back by a mute;
 `commit_ms`, `alive_ms`: the last signs of life of the group when the incident was written; `bad`:
-when each of its partitions was last seen bad."""
+when each of its partitions was last seen bad; `lost`: messages lost, as the last notice says."""
 
 _OLD_TABLES: Final = ("incidents", "transitions", "messages", "notices", "mutes")
 

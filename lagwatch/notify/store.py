@@ -224,8 +224,8 @@ class _Recording:
             "INSERT INTO incidents"
             " (id, about, cluster, name, policy, severity, since_ms, opened_ms,"
             " closed_ms, told, told_ms, held_back, quiet_until_ms, complete, summary, payload,"
-            " handed_on, named, since_at_least, commit_ms, alive_ms)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            " handed_on, named, since_at_least, commit_ms, alive_ms, lost)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
             " ON CONFLICT (id) DO UPDATE SET policy = excluded.policy,"
             # they change when the clock is set back
             " since_ms = excluded.since_ms, opened_ms = excluded.opened_ms,"
@@ -235,7 +235,7 @@ class _Recording:
             " quiet_until_ms = excluded.quiet_until_ms, complete = excluded.complete,"
             " summary = excluded.summary, payload = excluded.payload,"
             " handed_on = excluded.handed_on, named = excluded.named,"
-            " commit_ms = excluded.commit_ms, alive_ms = excluded.alive_ms,"
+            " commit_ms = excluded.commit_ms, alive_ms = excluded.alive_ms, lost = excluded.lost,"
             " bad = CASE WHEN excluded.closed_ms IS NULL THEN bad END RETURNING number",
             (
                 *(change.incident, change.about.value, change.cluster, change.group),
@@ -255,6 +255,7 @@ class _Recording:
                     if (last := change.last) is None
                     else (last.commit_ms, last.alive_ms)
                 ),
+                incident.lost,
             ),
         ).fetchone()
         return int(row[0]), int(payload or 0)
@@ -360,6 +361,7 @@ def _kept(row: sqlite3.Row) -> Kept:
             acknowledged=row["acknowledged_ms"] is not None,
             named=None if row["named"] is None else kinds_of(row["named"].split()),
             eased=bool(row["eased"]),
+            lost=row["lost"],
         )
         held_ms = _instant(row["held_ms"])
         held_back = None if row["held_back"] is None else Reason(row["held_back"])

@@ -16,6 +16,7 @@ from lagwatch.core.model import (
 )
 from lagwatch.core.rules import row_of, sentence
 from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.notify.observed import loss, of_group
 
 WORST_PARTITIONS: Final = 10
 """Partitions listed in a notice; the number left out is given with them."""
@@ -171,6 +172,7 @@ def figures_json(snapshot: ClusterSnapshot, group: str) -> dict[str, Any] | None
     columns = snapshot.group
     known = bool(columns.max_lag_row[number] >= 0)
     late_ms = int(columns.time_lag_ms[number])
+    lost, at_most, _ = loss(snapshot, number, of_group(snapshot, number).kinds)
     bound = TimeLagReason(int(columns.time_lag_reason[number])).bound
     return {
         "at_ms": int(snapshot.at_ms),
@@ -178,6 +180,8 @@ def figures_json(snapshot: ClusterSnapshot, group: str) -> dict[str, Any] | None
         "readable_lag": int(columns.readable_lag[number]) if known else None,
         "time_lag_s": None if late_ms < 0 else late_ms / 1000,
         "time_lag_bound": bound.value,
+        "lost": lost,
+        "lost_is": "upper_bound" if at_most else "exact",
     }
 
 

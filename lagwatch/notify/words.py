@@ -455,6 +455,8 @@ def _became(notice: Notice) -> str:
     """What has become worse since the last notice of the incident; ""."""
     new = [kind for kind in notice.kinds if kind not in notice.kinds_before]
     before = _before(notice)
+    if notice.reason == Reason.LOSS_GREW.value and before:
+        return f"The loss has grown: the last notice said {before}."
     if not new or not before:
         return ""
     return f"It has become worse: {', '.join(map(spoken, new))}. Before: {before}."
@@ -464,6 +466,9 @@ def _before(notice: Notice) -> str:
     """What the notices before an update for the worse have named; ""."""
     if notice.event is not NoticeEvent.ESCALATE:
         return ""
+    if notice.reason == Reason.LOSS_GREW.value:
+        lost = notice.verdict.get("lost_before")
+        return counted(lost, "message") if lost else ""
     if notice.reason == Reason.WORSE_KIND.value and not notice.kinds_before:
         return "only a limit was missed"
     return ", ".join(map(spoken, notice.kinds_before))

@@ -154,6 +154,33 @@ def test_a_notice_of_a_new_loss_leaves_out_what_was_acknowledged(tmp_path, clock
     assert partition["sentence"].startswith(f"{seen.lost} messages deleted")
 
 
+def test_a_loss_that_grows_is_sent_again_and_its_figures_are_those_of_now(
+    tmp_path, clock, receiver
+) -> None:
+    fleet = Fleet(["billing"], clock, rules=RuleSet.LAGWATCH)
+    settings = alert_settings(tmp_path, POLICY + hook(receiver))
+    with running(settings, clock) as alerts:
+        _lose(fleet, "billing", 80)
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.taken) == 1, "the loss")
+    with running(settings, clock) as alerts:  # how much was told is kept
+        for more in (20, 900):
+            fleet.delete_before(fleet.log_start + more)
+            fleet.pass_time(65)
+            alerts.sees(fleet)
+        eventually(lambda: len(receiver.taken) == 2 and alerts.idle(), "that it has grown")
+        fleet.delete_before(fleet.log_start + 100)
+        fleet.pass_time(65)
+        alerts.sees(fleet)
+        (incident,) = alerts.call(lambda: alerts.alerts.incidents(IncidentAsk()))[0]
+
+    opened, grown = receiver.notices
+    told = opened["verdict"]["lost"]
+    assert (grown["event"], grown["reason"]) == ("escalate", "loss_grew")
+    assert (grown["verdict"]["lost"], grown["verdict"]["lost_before"]) == (told + 920, told)
+    assert f" {told + 1_020:,} messages lost" in incident.behind_now
+
+
 def test_in_a_storm_the_causes_of_some_are_looked_for_and_the_others_say_so(
     tmp_path, clock, receiver
 ) -> None:

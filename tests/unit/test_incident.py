@@ -293,6 +293,28 @@ class TestKinds:
 
         assert story.heard == [NoticeEvent.OPEN, NoticeEvent.ESCALATE]
 
+    def test_a_loss_that_has_doubled_since_the_last_notice_is_sent_and_at_most_once_a_minute(
+        self,
+    ) -> None:
+        story = Story(Policy(name="p"))
+        found = [(100, 5), (150, 600), (200, 5), (400, 5), (799, 60), (1_000, 60), (1_700, 60)]
+
+        reasons = []
+        for lost, after_s in found:
+            decided = story.sees(replace(bad_by(LOST), lost=lost), after_s=after_s)
+            reasons.append(decided.reason if not decided.silent else None)
+
+        grown = Reason.LOSS_GREW
+        assert reasons == [Reason.FIRST, None, grown, None, grown, None, grown]
+        assert set(story.heard[1:]) == {NoticeEvent.ESCALATE}
+
+    def test_what_is_lost_after_an_acknowledgement_is_news_again(self) -> None:
+        story = Story(Policy(name="p"))
+        for kinds, lost in ((LOST,), 483), ((STOPPED,), 0), ((STOPPED, LOST), 200):
+            story.sees(replace(bad_by(*kinds), lost=lost), after_s=120)
+
+        assert story.heard == [NoticeEvent.OPEN, NoticeEvent.ESCALATE, NoticeEvent.ESCALATE]
+
     def test_a_kind_that_is_not_worse_is_not_sent(self) -> None:
         story = Story(Policy(name="p"))
 
