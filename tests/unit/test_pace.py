@@ -399,7 +399,8 @@ def test_no_nightly_run_comes_later_than_its_period_says(late_min) -> None:
     runs(pace, *(1440 * night for night in range(1, 9)))
 
     for night, late in enumerate(late_min, start=9):
-        assert due_min(pace) >= 1440 * night + late
+        # lengths are learned to some seconds
+        assert due_min(pace) >= 1440 * night + late - 0.1
         runs(pace, 1440 * night + late)
 
     # and it is missed soon enough
