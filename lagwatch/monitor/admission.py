@@ -217,6 +217,16 @@ class Admission:
             self._drop(rows[~self._live.windows.newer_than(order, rows)], now_ms)
             if not self._live.table.of_group(group).size:
                 self._live.groups.drop(group)
+        if report.answered:
+            self._drop_unnamed(report.answered, now_ms)
+
+    def _drop_unnamed(self, groups: Collection[str], now_ms: EpochMs) -> None:
+        """Drop rows of an earlier collector that this one, which has named all, did not find.
+
+        Of a topic that is not visible no offsets are named: its rows stay.
+        """
+        rows = self._live.table.unnamed(groups, self._live.topics.index)
+        self._drop(rows[self._live.windows.newest[rows] >= 0], now_ms)
 
     def _insert(
         self,

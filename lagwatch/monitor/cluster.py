@@ -331,8 +331,13 @@ class ClusterMonitor:
             missing_since=dict(self._topics.missing_since),
             partitions=self._live.partitions.copied(),
             absences=self._live.known.absences,
-            listed=frozenset(self.groups.info),
+            listed=self._in_kafka(),
         )
+
+    def _in_kafka(self) -> frozenset[str]:
+        """Groups that Kafka lists; polled ones are listed, if they are not described yet."""
+        described = frozenset(self.groups.info)
+        return described | self.table.named_groups() if self.known.polled else described
 
     def restore(self, kept: KeptState, ids: RowIds, *, offsets_topic: str) -> None:
         """Begin where an earlier process ended; the monitor must be new.
@@ -454,7 +459,7 @@ class ClusterMonitor:
         if restored.lacking_ms == UNKNOWN:
             restored.lacking_ms = now_ms
         if now_ms - restored.lacking_ms >= _LOADED_MS:
-            self.table.free(self.table.absent(restored.groups))
+            self.table.free(self.table.absent(restored.groups - self._hidden))
             restored.groups = frozenset()
 
     def judge(self, now_ms: EpochMs) -> ClusterSnapshot:

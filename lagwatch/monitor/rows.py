@@ -2,7 +2,7 @@
 
 import bisect
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -158,6 +158,21 @@ class RowTable:
         rows = np.flatnonzero(np.isin(self._ids[0, : self._windows.rows], numbers))
         keyed = np.unique(self._ids[0, rows][self._ids[4, rows] >= 0])
         return rows[~np.isin(self._ids[0, rows], keyed)]
+
+    def unnamed(self, groups: Collection[str], topics: Container[str]) -> Rows:
+        """Rows of these groups and topics that this collector has not named."""
+        found = [
+            row
+            for (group, topic, _), row in self._earlier.items()
+            if group in groups and topic in topics
+        ]
+        return np.array(found, np.intp)
+
+    def named_groups(self) -> frozenset[str]:
+        """Groups of which this collector has named an offset."""
+        group = self._ids[0, : self._windows.rows]
+        named = group[(group >= 0) & (self._ids[4, : self._windows.rows] >= 0)]
+        return frozenset(self._groups.names[number] for number in np.unique(named).tolist())
 
     @property
     def at(self) -> Int32:

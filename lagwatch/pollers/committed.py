@@ -59,6 +59,9 @@ class CommittedPoller:
         self._rows = _Rows(first_id)
         self._asked_ms: dict[str, int] = {}
         self._watched = frozenset(filter(around.filters.group, watched))
+        self._compared = False
+        """Were the groups told that answered in a whole round? What an earlier poller named, and
+        was removed since, is in no answer."""
         self._refused: frozenset[str] = frozenset()
         """Groups that were listed before, and may not be described any more."""
         self._order = 0
@@ -96,7 +99,9 @@ class CommittedPoller:
         await self._send_last(batch)
         visible = set(names) - refused
         if not listing.problem:
-            await self._report_gone(visible, refused)
+            # what share groups have done may not be read yet
+            named = frozenset() if problems else visible.difference(listing.others)
+            await self._report_gone(visible, refused, named)
         if not problems and (visible or not self._refused):
             self._until_ms = started_ms
         await self._around.send(CommitsKnown(until_ms=np.array([self._until_ms], np.int64)))
@@ -163,17 +168,27 @@ class CommittedPoller:
         self._around.last.note(commits)
         await self._around.send(commits)
 
-    async def _report_gone(self, visible: AbstractSet[str], refused: AbstractSet[str]) -> None:
-        """Report groups that are gone: deleted, or not to be described any more."""
+    async def _report_gone(
+        self, visible: AbstractSet[str], refused: AbstractSet[str], named: AbstractSet[str]
+    ) -> None:
+        """Report groups that are gone: deleted, or not to be described any more.
+
+        `named`: groups of which all offsets have been sent.
+        """
+        compare = bool(named) and not self._compared
         known = self._rows.groups | self._refused | self._watched
         self._watched = frozenset()
         hidden = (known & refused) | await self._hidden_among(known - visible - refused)
         gone = self._rows.drop_all_but(visible)
         for group in gone:
             self._asked_ms.pop(group, None)
-        if gone or hidden != self._refused:
+        if gone or hidden != self._refused or compare:
             orders = tuple(self._order for _ in gone)
-            await self._around.send(GroupsGone(groups=gone, orders=orders, hidden=hidden))
+            answered = frozenset(named) if compare else frozenset()
+            self._compared |= compare
+            await self._around.send(
+                GroupsGone(groups=gone, orders=orders, hidden=hidden, answered=answered)
+            )
             _log.info("groups_gone", groups=len(gone), hidden=len(hidden))
         self._refused = hidden
 

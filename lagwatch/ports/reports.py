@@ -140,6 +140,8 @@ class GroupsGone:
     orders: tuple[int, ...]
     hidden: frozenset[str] | None = None
     """All groups that were watched, and may not be described any more; None: as before."""
+    answered: frozenset[str] = frozenset()
+    """Groups of which all offsets have been named by now: those that were not are removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -800,6 +800,31 @@ def test_the_lag_of_a_partition_that_is_read_and_never_committed_counts_as_unkno
     assert (verdict.known_lag, verdict.unknown_partitions) == (None, 1)
 
 
+def test_polled_offsets_that_were_removed_between_two_collectors_are_dropped(story) -> None:
+    story.topics(t=2, hidden=1)
+    story.ends(t=[100, 100], hidden=100)
+    rows = [("g", "t", 0, 50), ("g", "t", 1, 50), ("g", "hidden", 0, 50), ("other", "t", 0, 50)]
+    story.commit(*rows, only_changes=True)
+    story.rounds(20, t=[100, 100], hidden=100)
+    story.topics(t=2)  # one may not be described any more
+    story.new_collector()
+    story.topics(t=2)
+    story.ends(t=[100, 100])
+    story.commit(rows[0], only_changes=True)
+    story.apply(GroupsGone(groups=(), orders=(), answered=frozenset({"g"})))
+    story.rounds(10, t=[100, 100])
+
+    known = {(each.topic, each.partition) for each in story.verdict("g").partitions}
+    assert known == {("t", 0), ("t", 1), ("hidden", 0)}
+    committed = {
+        (each.topic, each.partition)
+        for each in story.verdict("g").partitions
+        if each.rule is not Rule.NEVER_COMMITTED
+    }
+    assert committed == {("t", 0), ("hidden", 0)}
+    assert story.verdict("other").partitions, "it has not answered"
+
+
 def test_the_row_of_a_forgotten_group_is_not_taken_from_its_next_owner(story) -> None:
     _hold_without_commits(story, "g")
     story.monitor.forget("g", None)
