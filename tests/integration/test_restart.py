@@ -16,7 +16,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from lagwatch.kafka.embedded import EmbeddedKafka
-from tests.support.kafka import create_topic, produce, unique
+from tests.support.kafka import commit, create_topic, produce, unique
+from tests.support.kafka_tools import consumer_groups
 from tests.support.receiver import Receiver, receiving
 from tests.support.served import Served, serving
 from tests.support.traffic import running
@@ -252,3 +253,33 @@ def _window(served: Served, group: str, topic: str) -> int:
 
 def _restarted_once(served: Served) -> bool:
     return served.health()["restarts"] == 1
+
+
+def test_what_was_deleted_while_polled_groups_were_not_watched_is_gone(
+    own_kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    kept, left = create_topic(own_kafka, "kept"), create_topic(own_kafka, "left")
+    group, gone = unique("group"), unique("gone")
+    for topic in (kept, left):
+        produce(own_kafka, topic, 50)
+        commit(own_kafka, group, topic, 10)
+    commit(own_kafka, gone, kept, 10)
+    cluster = {"commits": "admin", "committed_interval_s": 1, "log_end_interval_s": 1}
+    sections = f'[checkpoint]\npath = "{tmp_path}/state"\n[history]\nstore = "none"\n'
+
+    def topics(served: Served, name: str) -> set[str]:
+        committed = served.known(name)["partitions"]
+        return {each["topic"] for each in committed if each["end"]}
+
+    with serving(own_kafka.bootstrap_servers, cluster=cluster, sections=sections) as served:
+        served.wait_ready()
+        eventually(lambda: served.status(gone) is not None, "the groups")
+        eventually(lambda: topics(served, group) == {kept, left}, "both topics")
+    deleted = ("--delete-offsets", "--group", group, "--topic", left)
+    consumer_groups(own_kafka.bootstrap_servers, *deleted)
+    consumer_groups(own_kafka.bootstrap_servers, "--delete", "--group", gone)
+
+    with serving(own_kafka.bootstrap_servers, cluster=cluster, sections=sections) as served:
+        served.wait_ready()
+        eventually(lambda: topics(served, group) == {kept}, "its offsets of one topic are gone")
+        eventually(lambda: served.status(gone) is None, "the group is gone", timeout_s=180)
