@@ -80,7 +80,6 @@ class CommittedPoller:
         problems: list[str] = [listing.problem] if listing.problem else []
         refused: set[str] = set()
         batch = _Batch(self._rows)
-        hidden = _HiddenTopics(self._around.topics.refused)
         try:
             async for answers in self._committed.committed(names):
                 for answer in answers:
@@ -88,8 +87,7 @@ class CommittedPoller:
                     if answer.problem or answer.refused:
                         refused.update([answer.group] if answer.refused else [])
                         continue
-                    left_out = self._rows.left_out(answer.group, set(answer.topics))
-                    self._take(answer, batch, hidden=await hidden.among(left_out))
+                    self._take(answer, batch)
                     if len(batch) >= _ROWS:
                         await self._send_batch(batch)
         except SourceError:
@@ -109,8 +107,7 @@ class CommittedPoller:
         await self._report_ready()
         return [*_few(problems), *sentences(self._refused, _TAKEN_AWAY)]
 
-    def _take(self, answer: CommittedOffsets, batch: "_Batch", *, hidden: frozenset[str]) -> None:
-        """Note what is new. Kafka leaves out topics that lagwatch may not describe: `hidden`."""
+    def _take(self, answer: CommittedOffsets, batch: "_Batch") -> None:
         after_ms = self._asked_ms.get(answer.group, UNKNOWN)
         self._asked_ms[answer.group] = answer.asked_ms
         before = self._rows.of(answer.group)
@@ -134,7 +131,7 @@ class CommittedPoller:
                 batch.add(row, offset, answer.answered_ms, after_ms)
         for name in before.keys() - seen:
             row = before[name]
-            if self._rows.last[row] != UNKNOWN and name[0] not in hidden:
+            if self._rows.last[row] != UNKNOWN:
                 batch.add(row, UNKNOWN, answer.answered_ms, after_ms)
         if len(batch) > size:
             self._around.groups.committed([answer.group])
@@ -222,22 +219,6 @@ class CommittedPoller:
         await self._around.facts.send()
 
 
-class _HiddenTopics:
-    """Topics that lagwatch may not describe, asked for once in a round."""
-
-    def __init__(self, refused: Callable[[Iterable[str]], Awaitable[frozenset[str]]]) -> None:
-        self._refused = refused
-        self._asked: set[str] = set()
-        self._hidden: frozenset[str] = frozenset()
-
-    async def among(self, topics: AbstractSet[str]) -> frozenset[str]:
-        """Those of these topics."""
-        if new := topics - self._asked:
-            self._asked |= new
-            self._hidden |= await self._refused(new)
-        return self._hidden & topics
-
-
 class _Rows:
     """Dense ids for (group, topic, partition), and the offset last sent of each."""
 
@@ -258,14 +239,6 @@ class _Rows:
     def of(self, group: str) -> dict[tuple[str, int], int]:
         """Ids of the partitions this group has committed to."""
         return self._ids.get(group, {})
-
-    def left_out(self, group: str, topics: AbstractSet[str]) -> set[str]:
-        """Topics that it has committed offsets of, without these."""
-        return {
-            topic
-            for (topic, _), row in self.of(group).items()
-            if topic not in topics and self.last[row] != UNKNOWN
-        }
 
     def id(self, group: str, name: tuple[str, int]) -> int:
         ids = self._ids.setdefault(group, {})

@@ -174,14 +174,6 @@ class TopicPoller:
             name for name, anew in self._anew.items() if after_ms < anew.noticed_ms <= until_ms
         )
 
-    async def refused(self, names: Iterable[str]) -> frozenset[str]:
-        """Those of these topics that may exist: Kafka refuses to say.
-
-        Raises:
-            SourceError: no answer.
-        """
-        return frozenset((await self._source.topic_ids(sorted(names))).refused)
-
     def named(self, name: str, topic_id: str, first_ms: int) -> None:
         """Note the id in a commit; if it is newer than the listed id, the topic was re-created."""
         ids = self._named.setdefault(name, {})

@@ -156,9 +156,8 @@ def _watching(kafka: EmbeddedKafka, mode: str) -> dict[str, object]:
 MODES = pytest.mark.parametrize("mode", ["offsets-topic", "admin"])
 
 
-@MODES
 def test_a_topic_whose_right_is_taken_away_is_unknown_and_not_deleted(
-    secure_kafka: EmbeddedKafka, rights: Rights, mode: str
+    secure_kafka: EmbeddedKafka, rights: Rights
 ) -> None:
     _grant(rights, DOCUMENTED)
     topic, group = create_topic(secure_kafka, "orders"), unique("billing")
@@ -170,7 +169,7 @@ def test_a_topic_whose_right_is_taken_away_is_unknown_and_not_deleted(
     def lag() -> object:
         return served.known(group)["partitions"][0]["current_lag"]
 
-    cluster = _watching(secure_kafka, mode)
+    cluster = _watching(secure_kafka, "offsets-topic")
     with serving(secure_kafka.bootstrap_servers, cluster=cluster) as served:
         served.wait_ready()
         eventually(lambda: served.status(group) is not None and lag() == 30, "the group")

@@ -865,27 +865,6 @@ def test_commits_are_not_known_while_no_group_may_be_described() -> None:
     assert before.until_ms.tolist() == after.until_ms.tolist()
 
 
-def test_offsets_of_a_topic_that_is_left_out_are_removed_only_if_it_may_be_described() -> None:
-    source = InMemoryGroups({"g": {("hidden", 0): 5, ("deleted", 0): 7, ("kept", 0): 9}})
-    topics = InMemoryTopics({})
-    desk = Desk(topics)
-    poller = committed_poller(desk, source)
-    polled(desk, poller)
-    topics.hidden = {"hidden"}
-    del source.offsets["g"]["hidden", 0], source.offsets["g"]["deleted", 0]
-
-    left_out = polled(desk, poller)
-    asked = len(topics.asked)
-    again = polled(desk, poller)
-    topics.hidden = set()
-    deleted = polled(desk, poller)
-
-    assert left_out == [(1, -1)]
-    assert again == []
-    assert [*topics.asked[asked]] == ["hidden"]
-    assert deleted == [(0, -1)]
-
-
 def test_orders_grow_from_round_to_round_even_when_the_clock_stands() -> None:
     source = InMemoryGroups({"g": {("t", 0): 5}})
     desk = Desk(InMemoryTopics({}))
