@@ -319,7 +319,7 @@ class Service:
         number = monitor.acknowledge_losses(group)
         self._judged(monitor)
         if number and self.checkpoints is not None:
-            # before the answer: whoever got it may rely on it, whatever becomes of this process
+            # written before the answer, so that it holds even if this process is killed next
             await self.checkpoints.write_of(cluster)
         return number
 

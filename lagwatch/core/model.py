@@ -309,7 +309,7 @@ class PartitionVerdict:
     lost: int
     """Messages that were deleted before the group read them, ever since lagwatch watches it."""
     lost_unacknowledged: int = 0
-    """Those of them that nobody has acknowledged."""
+    """The lost messages that were not acknowledged."""
     share: SharePartition | None = None
     """Only of a share group."""
     time_lag_error_s: float | None = None

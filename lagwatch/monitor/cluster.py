@@ -222,9 +222,10 @@ class ClusterMonitor:
                 return self._backlog(report, now_ms)
             case Commits():
                 self._commits(report, now_ms)
-            case GroupsGone() | SharesSeen():
-                if isinstance(report, GroupsGone) and report.hidden is not None:
-                    self._hidden = report.hidden
+            case GroupsGone():
+                self._hidden = self._hidden if report.hidden is None else report.hidden
+                self._admission.take(report, now_ms, number=0)
+            case SharesSeen():
                 self._admission.take(report, now_ms, number=0)
             case Progress():
                 self.elsewhere[report.group] = _kept_elsewhere(report)

@@ -64,6 +64,11 @@ IS_BAD: Final = np.array(
 """By partition status."""
 
 
+def kinds_of_group(snapshot: ClusterSnapshot, number: int) -> Kinds:
+    """The rules by which a group is bad."""
+    return _kinds(snapshot, rows_of(snapshot, number))
+
+
 def _kinds(snapshot: ClusterSnapshot, rows: slice | list[int]) -> Kinds:
     """The rules by which these rows are bad; a loss that a stop hides is among them."""
     columns, around = snapshot.rows, snapshot.around

@@ -16,7 +16,7 @@ from lagwatch.core.model import (
 )
 from lagwatch.core.rules import row_of, sentence
 from lagwatch.core.snapshot import ClusterSnapshot
-from lagwatch.notify.observed import loss, of_group
+from lagwatch.notify.observed import kinds_of_group, loss
 
 WORST_PARTITIONS: Final = 10
 """Partitions listed in a notice; the number left out is given with them."""
@@ -172,7 +172,7 @@ def figures_json(snapshot: ClusterSnapshot, group: str) -> dict[str, Any] | None
     columns = snapshot.group
     known = bool(columns.max_lag_row[number] >= 0)
     late_ms = int(columns.time_lag_ms[number])
-    lost, at_most, _ = loss(snapshot, number, of_group(snapshot, number).kinds)
+    lost, at_most, _ = loss(snapshot, number, kinds_of_group(snapshot, number))
     bound = TimeLagReason(int(columns.time_lag_reason[number])).bound
     return {
         "at_ms": int(snapshot.at_ms),

@@ -60,8 +60,8 @@ class CommittedPoller:
         self._asked_ms: dict[str, int] = {}
         self._watched = frozenset(filter(around.filters.group, watched))
         self._compared = False
-        """Were the groups told that answered in a whole round? What an earlier poller named, and
-        was removed since, is in no answer."""
+        """True once a whole round was reported: the monitor then removes rows of an earlier poller
+        that no group has any more."""
         self._refused: frozenset[str] = frozenset()
         """Groups that were listed before, and may not be described any more."""
         self._order = 0

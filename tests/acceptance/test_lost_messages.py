@@ -56,6 +56,13 @@ class Scene:
         names = ("rule", "lost", "readable_lag", "current_lag")
         return tuple(partition.get(name) for name in names)
 
+    def lose(self, served: Served, oracle: Oracle) -> None:
+        """Delete 300 of the 900 messages that the group, which is at offset 100, has not read."""
+        served.wait_ready()
+        eventually(lambda: self.counts(served)[1:] == (0, 900, 900), "nothing is lost")
+        oracle.delete_records(self.topic, 400)
+        self.wait(served, "records_lost", 300, 600, 900)
+
     def wait(self, served: Served, *counts: object) -> None:
         eventually(
             lambda: self.counts(served) == counts,
@@ -116,10 +123,7 @@ def test_a_loss_is_counted_through_restarts_until_it_is_acknowledged(
     produce(kafka, scene.topic, 1_000)
     with running(committing(kafka, scene.group, scene.topic, lambda _: 100, every_s=1.0)):
         with scene.serving() as first:
-            first.wait_ready()
-            eventually(lambda: scene.counts(first)[1:] == (0, 900, 900), "nothing is lost")
-            oracle.delete_records(scene.topic, 400)
-            scene.wait(first, "records_lost", 300, 600, 900)
+            scene.lose(first, oracle)
             sentence = scene.sentence(first)
             eventually(lambda: scene.events(first) == [(300, 100, 400)], "the event")
             scene.saved(tmp_path)
@@ -159,10 +163,7 @@ def test_an_acknowledgement_is_kept_although_the_process_is_killed_right_after_i
     produce(kafka, scene.topic, 1_000)
     with running(committing(kafka, scene.group, scene.topic, lambda _: 100, every_s=1.0)):
         with scene.serving() as first:
-            first.wait_ready()
-            eventually(lambda: scene.counts(first)[1:] == (0, 900, 900), "nothing is lost")
-            oracle.delete_records(scene.topic, 400)
-            scene.wait(first, "records_lost", 300, 600, 900)
+            scene.lose(first, oracle)
             eventually((tmp_path / "state" / "here.checkpoint").exists, "the loss is kept")
             acknowledged = scene.acknowledge(first)
             os.kill(first.pid, signal.SIGKILL)

@@ -153,9 +153,6 @@ def _watching(kafka: EmbeddedKafka, mode: str) -> dict[str, object]:
     return cluster
 
 
-MODES = pytest.mark.parametrize("mode", ["offsets-topic", "admin"])
-
-
 def test_a_topic_whose_right_is_taken_away_is_unknown_and_not_deleted(
     secure_kafka: EmbeddedKafka, rights: Rights
 ) -> None:
@@ -217,7 +214,7 @@ def test_a_group_whose_right_is_taken_away_is_not_judged_by_its_last_commit(
     assert of_other is not None
 
 
-@MODES
+@pytest.mark.parametrize("mode", ["offsets-topic", "admin"])
 def test_a_cluster_of_which_nothing_may_be_seen_any_more_is_not_ready(
     secure_kafka: EmbeddedKafka, rights: Rights, mode: str
 ) -> None:

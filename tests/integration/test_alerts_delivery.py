@@ -163,7 +163,7 @@ def test_a_loss_that_grows_is_sent_again_and_its_figures_are_those_of_now(
         _lose(fleet, "billing", 80)
         alerts.sees(fleet)
         eventually(lambda: len(receiver.taken) == 1, "the loss")
-    with running(settings, clock) as alerts:  # how much was told is kept
+    with running(settings, clock) as alerts:  # how much the notice said is kept
         for more in (20, 900):
             fleet.delete_before(fleet.log_start + more)
             fleet.pass_time(65)
@@ -175,10 +175,10 @@ def test_a_loss_that_grows_is_sent_again_and_its_figures_are_those_of_now(
         (incident,) = alerts.call(lambda: alerts.alerts.incidents(IncidentAsk()))[0]
 
     opened, grown = receiver.notices
-    told = opened["verdict"]["lost"]
+    said = opened["verdict"]["lost"]
     assert (grown["event"], grown["reason"]) == ("escalate", "loss_grew")
-    assert (grown["verdict"]["lost"], grown["verdict"]["lost_before"]) == (told + 920, told)
-    assert f" {told + 1_020:,} messages lost" in incident.behind_now
+    assert (grown["verdict"]["lost"], grown["verdict"]["lost_before"]) == (said + 920, said)
+    assert f" {said + 1_020:,} messages lost" in incident.behind_now
 
 
 def test_in_a_storm_the_causes_of_some_are_looked_for_and_the_others_say_so(

@@ -783,7 +783,7 @@ def test_a_reader_sees_no_buttons(
     (tmp_path / "tokens").write_text(lines)
     sections = f'{_QUICK}[server.auth]\ntokens_file = "{tmp_path}/tokens"\n'
     browser.look(1280, 800, "light")
-    seen, told = {}, {}
+    seen, hints = {}, {}
     options: dict[str, object] = {"log_end_interval_s": 1, "group_interval_s": 2}
     with serving(own_kafka.bootstrap_servers, cluster=options, sections=sections) as lagwatch:
         for right, token in tokens.items():
@@ -798,7 +798,7 @@ def test_a_reader_sees_no_buttons(
             open_group(browser, f"{lagwatch.base}/?group={scene.stalled}&of={lagwatch.cluster}")
             eventually(lambda: browser.text("#incident-list") != "", "incidents")
             buttons = browser.run(_SEEN, "#incidents button")
-            told[right] = browser.run(_SEEN, "#may-not")
+            hints[right] = browser.run(_SEEN, "#may-not")
             browser.open(f"{lagwatch.base}/?page=mutes")
             eventually(lambda: "every notice is sent" in browser.text("#all-mutes"), "mutes")
             seen[right] = [*buttons, *browser.run(_SEEN, "#mutes-page button")]
@@ -809,5 +809,5 @@ def test_a_reader_sees_no_buttons(
         browser.open("about:blank")
 
     assert seen["read"] == []
-    assert (bool(told["read"]), bool(told["operate"])) == (True, False)
+    assert (bool(hints["read"]), bool(hints["operate"])) == (True, False)
     assert seen["operate"] == ["Mute this group", "Mute"]

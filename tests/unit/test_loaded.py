@@ -46,32 +46,27 @@ def test_the_history_is_written_and_read_without_pandas(kept_out) -> None:
 
 
 def test_a_collector_loads_what_reads_kafka_and_nothing_else_of_ours() -> None:
-    program = (
-        "import lagwatch.collector.__main__, sys;"
-        "print(*{n for n in sys.modules if n.startswith(('lagwatch.', 'pyarrow', 'pandas'))})"
-    )
+    loaded = _loaded_by("lagwatch.collector.__main__")
 
-    done = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60
-    )
-
-    rooms = {".".join(name.split(".")[:2]) for name in done.stdout.split()}
+    rooms = {".".join(name.split(".")[:2]) for name in loaded}
     assert "lagwatch.kafka" in rooms
     assert not rooms & {
         *("lagwatch.notify", "lagwatch.history", "lagwatch.monitor", "lagwatch.query"),
         *("lagwatch.metrics", "pyarrow", "pandas"),
     }
-    assert "lagwatch.config.settings" not in done.stdout
+    assert "lagwatch.config.settings" not in " ".join(loaded)
 
 
 def test_a_service_without_history_loads_no_pyarrow() -> None:
-    program = (
-        "import lagwatch.cli.serve, lagwatch.service, lagwatch_api, sys;"
-        "print(*{name for name in sys.modules if name.startswith(('pyarrow', 'pandas'))})"
-    )
+    loaded = _loaded_by("lagwatch.cli.serve, lagwatch.service, lagwatch_api")
 
+    assert [name for name in loaded if name.startswith(("pyarrow", "pandas"))] == []
+
+
+def _loaded_by(modules: str) -> list[str]:
+    """The modules that a new process has loaded once it has imported these."""
+    program = f"import {modules}, sys; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60
     )
-
-    assert done.stdout.split() == []
+    return done.stdout.split()
