@@ -852,8 +852,11 @@ class Rows:
         stalled = self.around.pace.stalled[self.row]
         if not stalled.any():
             return on
-        # while Kafka is away nothing gets worse, nor before its members can have come back
+        # while Kafka or lagwatch is away nothing gets worse, nor before members can have come back
         unsure = polled & (self.membership == Membership.UNKNOWN)
+        watched_ms = self.around.unwatched.until_ms
+        if watched_ms.size:
+            unsure |= ~self.come(watched_ms[-1] + self.limits.unsure_ms, stalled)
         for away_ms, back_ms, _ in self._absences:
             waits = stalled & (away_ms >= 0)
             unsure |= waits & ~self.come(back_ms + self.limits.unsure_ms, waits)
@@ -862,13 +865,14 @@ class Rows:
 
     @cached_property
     def moves(self) -> Bools:
-        """Mask of rows whose offset moves in the rhythm of its last commits.
+        """Mask of rows whose offset moves in the rhythm of its last commits, while it can.
 
         Not so between two runs of a job.
         """
         steps = np.maximum(self.windows.count.astype(np.int64) - 1, 1)
         rhythm_ms = np.maximum(3 * self.span_ms // steps, self.limits.step_ms)
-        return ~self.come(self.around.pace.moved_ms[self.row] + rhythm_ms + 1)
+        moves: Bools = ~self.quiet_longer(rhythm_ms)
+        return moves
 
     @cached_property
     def rising_ms(self) -> Int64:

@@ -1,5 +1,6 @@
 """What a monitor knows is the same after a restart, and Kafka has the last word on the rest."""
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -418,6 +419,71 @@ def test_a_group_that_falls_behind_does_so_still() -> None:
 
     assert before[:2] == after[:2] == (PartitionStatus.WARN, Rule.FALLING_BEHIND)
     assert after[2] == before[2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize(("outage_s", "first_commit_s"), [(60, 20), (120, 40), (280, 40)])
+def test_a_group_that_falls_behind_does_so_after_an_outage_before_it_commits_again(
+    restarted, outage_s, first_commit_s
+) -> None:
+    cluster = begun()
+    cluster.groups_hold("g", "t", 0)
+    offsets = itertools.count(0, 100)
+
+    def pass_10_s(*, commits: bool = True) -> None:
+        cluster.wait(10)
+        if commits:
+            cluster.commit("g", "t", 0, next(offsets))
+        cluster.grow("t", 200)
+        cluster.ends()
+        cluster.judge()
+
+    for _ in range(120):
+        pass_10_s()
+    before = _row(cluster)
+    if restarted:
+        cluster.wait(30)
+        cluster.judge()
+        cluster.restart(away_s=2, collects=False)
+    cluster.wait(outage_s)
+    cluster.judge()
+    cluster.begin(cluster.monitor.positions.get(0, 0))
+    shown = []
+    for second in range(0, 300, 10):
+        pass_10_s(commits=second >= first_commit_s)
+        shown.append(_row(cluster))
+
+    assert before[:2] == (PartitionStatus.WARN, Rule.FALLING_BEHIND)
+    assert set(shown) == {before}
+
+
+@pytest.mark.slow
+def test_a_stalled_group_is_not_called_stopped_before_its_members_can_be_back() -> None:
+    cluster = begun()
+    cluster.groups_hold("g", "t", 0)
+
+    def pass_10_s(offset: int | None) -> None:
+        cluster.wait(10)
+        if offset is not None:
+            cluster.commit("g", "t", 0, offset)
+        cluster.grow("t", 200)
+        cluster.ends()
+        cluster.judge()
+
+    for second in range(0, 1200, 10):
+        pass_10_s(min(second, 200))
+    before = _row(cluster)
+    cluster.wait(30)
+    cluster.judge()
+    cluster.restart(away_s=40)  # Kafka is away from before the restart until after it
+    shown = []
+    for second in range(0, 400, 10):
+        pass_10_s(200 if second >= 60 else None)
+        shown.append(_row(cluster))
+
+    assert before[:2] == (PartitionStatus.STALL, Rule.STALLED)
+    assert set(shown) == {before}
 
 
 @pytest.mark.slow
