@@ -492,6 +492,11 @@ class Pace:
         left_s[leaves] = now_s
         return changed
 
+    def set_back(self, at_ms: int) -> None:
+        """The clock of `see_members` was set back to this instant: no later one has been."""
+        for column in (self.held_s, self.left_s):
+            np.minimum(column, at_ms // 1000, out=column)
+
     def forget_past(self, held: Bools, now_ms: int) -> None:
         """Forget the pauses of the past where members stay without moving; called once a step.
 

@@ -609,6 +609,9 @@ class ClusterMonitor:
     def _log_ends(self, report: LogEnds, now_ms: EpochMs) -> bool:
         if report.version != self._topics.version:
             return False
+        if report.started_ms < self._live.data_ms:
+            self._live.set_back(report.started_ms)
+            self.complete_ms = min(self.complete_ms, report.started_ms)
         new = self.history.latest() < 0
         # leaders answer at any time in the round: its middle is off by half a round at most
         at_ms = (report.started_ms + report.finished_ms) // 2

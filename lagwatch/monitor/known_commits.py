@@ -113,6 +113,11 @@ class KnownCommits:
         self._back_ms[away] = until_ms[away]
         self._until_ms = np.maximum(until_ms, self._until_ms)
 
+    def set_back(self, at_ms: int) -> None:
+        """The clock was set back to this instant: no later one has been."""
+        for column in (self._until_ms, self._away_ms, self._back_ms, self._clear_ms):
+            np.minimum(column, at_ms, out=column)
+
     def away(self, rows: NDArray[np.integer], now_ms: int) -> NDArray[np.bool_]:
         """Mask of rows whose commits have not been known for long.
 

@@ -183,6 +183,13 @@ class LiveState:
         if expired.any():
             self.table.free(snapshot_rows[expired])
 
+    def set_back(self, at_ms: EpochMs) -> None:
+        """The clock was set back to this instant: what was later on it is now."""
+        self.partitions.set_back(at_ms)
+        self.known.set_back(at_ms)
+        self.pace.set_back(at_ms)
+        self.first_ms = min(self.first_ms, at_ms)
+
     # what commits and losses are measured by
 
     def lags(self, row: Slots, offset: Int64, commit_ms: Int64) -> Int64:

@@ -71,6 +71,11 @@ class PartitionStates:
         self._hold(report, before)
         return away
 
+    def set_back(self, at_ms: int) -> None:
+        """The clock was set back to this instant: no later one has been."""
+        for name in (*ABSENCE, "held_ms"):
+            np.minimum(self._columns[name], at_ms, out=self._columns[name])
+
     def away(self, now_ms: int) -> Bools:
         """Partitions that have not been read for long."""
         known_ms = self._columns["known_ms"]

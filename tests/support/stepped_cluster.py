@@ -51,6 +51,8 @@ class SteppedCluster:
     def __init__(self, **changes) -> None:
         self.settings = settings(**changes)
         self.now_ms = START_MS
+        self.ahead_ms = 0
+        """How far lagwatch's clock is ahead of Kafka's."""
         self.records: list[Record] = []
         self.topics: dict[str, tuple[str, int]] = {}
         """Name → (id, log end of its partitions)"""
@@ -91,10 +93,16 @@ class SteppedCluster:
     def wait(self, seconds: float) -> None:
         self.now_ms += int(seconds * 1000)
 
+    def step_clock(self, ahead_s: float) -> None:
+        """Set lagwatch's clock, so many seconds ahead of Kafka's."""
+        kafka_ms = self.now_ms - self.ahead_ms
+        self.ahead_ms = int(ahead_s * 1000)
+        self.now_ms = kafka_ms + self.ahead_ms
+
     def commit(self, group: str, topic: str, partition: int, offset: int) -> None:
         """Offset -1 removes."""
         identity = (group, topic, partition)
-        self.records.append(Record(identity, offset, self.now_ms, self.now_ms))
+        self.records.append(Record(identity, offset, self.now_ms - self.ahead_ms, self.now_ms))
         self._read(len(self.records) - 1)
 
     def beside(self, offset: int, *, exact_times: bool = False, new: bool = False) -> Commits:

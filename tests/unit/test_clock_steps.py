@@ -1,0 +1,69 @@
+"""lagwatch's clock is set while it runs: verdicts stay as they are, and outages are seen."""
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from lagwatch.core.model import Rule
+from lagwatch.ports.reports import CommitsKnown
+from tests.support.stepped_cluster import SteppedCluster
+
+_HOUR_S = 3600
+
+
+class _Groups:
+    """A group that reads, and one that is stalled; each step is 5 s."""
+
+    def __init__(self, **settings) -> None:
+        self.cluster = cluster = SteppedCluster(**settings)
+        self.offset = 0
+        cluster.create("t")
+        cluster.ends()
+        cluster.judge()
+
+    def go_on(self, seconds: int, *, reads: bool = True) -> list[tuple[Rule, Rule]]:
+        """The rules that are shown of both meanwhile."""
+        cluster, shown = self.cluster, []
+        for _ in range(0, seconds, 5):
+            cluster.wait(5)
+            cluster.grow("t", 100)
+            self.offset += 100
+            if reads:
+                cluster.commit("healthy", "t", 0, self.offset - 50)
+            cluster.commit("stalled", "t", 0, 1)
+            cluster.apply(CommitsKnown(until_ms=np.array([cluster.now_ms]), polled=()))
+            cluster.ends()
+            rows = cluster.judge().rows
+            shown.append((Rule(rows.rule[0]), Rule(rows.rule[1])))
+        return shown
+
+
+@pytest.mark.slow
+@settings(max_examples=25)
+@example([_HOUR_S, 0, -_HOUR_S, 0])
+@given(st.lists(st.integers(-4 * _HOUR_S, 4 * _HOUR_S), min_size=1, max_size=4))
+def test_a_clock_that_is_set_makes_no_verdict_better_or_worse(steps_s: list[int]) -> None:
+    # an absence that seems to be long must not look like a silence, however short the limit is
+    groups = _Groups(stop_after_ms=25_000, stall_after_ms=25_000)
+    groups.go_on(200)
+    for ahead_s in steps_s:
+        groups.cluster.step_clock(ahead_s)
+        healthy, stalled = zip(*groups.go_on(100), strict=True)
+        assert set(healthy) <= {Rule.PROGRESSING, Rule.PAUSED}
+        # how old its commits are is known once the skew is
+        assert set(stalled) <= {Rule.STALLED, Rule.STOPPED}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("steps_s", [[_HOUR_S, 0], [_HOUR_S, 0, -_HOUR_S], [-_HOUR_S]])
+def test_a_group_that_stops_after_the_clock_was_set_back_is_found(steps_s: list[int]) -> None:
+    groups = _Groups()
+    groups.go_on(700)
+    for ahead_s in steps_s:
+        groups.cluster.step_clock(ahead_s)
+        groups.go_on(100)
+
+    shown = groups.go_on(1500, reads=False)
+
+    assert shown[-1] == (Rule.STOPPED, Rule.STALLED)
