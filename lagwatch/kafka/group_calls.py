@@ -2,7 +2,10 @@
 
 After a broker's restart the client library may abort the process during these calls, or leave them
 unanswered until a new client is made. Because of the former they run in a process that may die;
-this module handles the latter.
+this module handles the latter. And it keeps on asking the broker that it once found for a group as
+long as it is asked at least once a minute, although that broker answers that it is not the group's
+coordinator any more: for as long as another one is, which may be for good. Then, too, a new client
+is made.
 """
 
 import asyncio
@@ -55,7 +58,7 @@ class GroupCalls(Generic[T]):
 
         When no broker answers for a chunk, the rest is not asked and gets the same error.
         """
-        silent = False
+        silent = moved = False
         starts = range(0, len(groups), _GROUPS_AT_ONCE)
         chunks = [groups[start : start + _GROUPS_AT_ONCE] for start in starts]
         ahead: asyncio.Task[list[CallAnswer[T]]] | None = None
@@ -65,6 +68,7 @@ class GroupCalls(Generic[T]):
                 rest = chunks[number + 1 :]
                 missed = [answer.value for answer in answers if _is_silence(answer.value)]
                 silent = silent or bool(missed)
+                moved = moved or any(_has_moved(answer.value) for answer in answers)
                 if len(missed) == len(chunk):
                     yield answers
                     now_ms = self._clients.clock.now_ms()
@@ -82,7 +86,7 @@ class GroupCalls(Generic[T]):
                 await asyncio.gather(ahead, return_exceptions=True)
         if groups:
             self._timeout.note(answered=not silent)
-        if silent:
+        if silent or moved:
             self._admin = None
 
     def _start(self, groups: Sequence[str]) -> asyncio.Task[list[CallAnswer[T]]]:
@@ -131,6 +135,10 @@ class GroupCalls(Generic[T]):
 
 _Done = tuple[str, EpochMs, EpochMs, Future[T]]
 """Group, when it was asked and answered, and the answer."""
+
+
+def _has_moved(answer: object) -> bool:
+    return isinstance(answer, KafkaError) and answer.code() == KafkaError.NOT_COORDINATOR
 
 
 def _is_silence(answer: object) -> bool:
