@@ -675,9 +675,9 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
             "older than two minutes and two usual pauses. It has caught up when that message is "
             "half as old, or its lag has not risen for a while."
         ),
-        evidence=(*_MOVEMENT, "rising_ms", "usual_rise_ms", "time_lag_ms"),
+        evidence=(*_MOVEMENT, "readable_lag", "rising_ms", "usual_rise_ms", "time_lag_ms"),
         sentence=(
-            "the lag has been rising for {rising_ms:span} and is {current_lag:message} now; the "
+            "{what_rises} has been rising for {rising_ms:span} and is {risen:message} now; the "
             "group read {moved} over {commits:commit} in {window_span_ms:span}"
         ),
         since=lambda rows: rows.rises_since_ms,
@@ -822,11 +822,20 @@ def sentence(row: RuleRow, numbers: Numbers, *, unknown_because: str = "") -> st
         "held": "members have held the partition, with interruptions,"
         if numbers.get("interrupted")
         else "a member has held the partition",
+        **_rising(numbers),
         "up_to": _lost_bound(numbers),
         "and_before": _acknowledged(numbers),
         **_commits_seen(numbers),
     }
     return fill(row.sentence, {**numbers, **phrases})
+
+
+def _rising(numbers: Numbers) -> Numbers:
+    """A lag that rises, which is that of the messages that can be read."""
+    lag, readable = numbers.get("current_lag"), numbers.get("readable_lag")
+    if readable is None or readable == lag:
+        return {"what_rises": "the lag", "risen": lag}
+    return {"what_rises": "the lag of messages that can be read", "risen": readable}
 
 
 def _lost_bound(numbers: Numbers) -> str:

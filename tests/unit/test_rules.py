@@ -327,6 +327,21 @@ def test_the_sentence_of_a_loss_names_what_was_acknowledged_apart() -> None:
 @pytest.mark.parametrize(
     ("readable", "said"),
     [
+        (4_338, "the lag has been rising for 9 min and is 4,338 messages now"),
+        (406, "the lag of messages that can be read has been rising for 9 min and is 406 messages"),
+        (None, "the lag has been rising for 9 min and is 4,338 messages now"),
+    ],
+)
+def test_the_sentence_of_a_rise_names_the_lag_that_rises(readable: int | None, said: str) -> None:
+    row = row_of(RuleSet.LAGWATCH, Rule.FALLING_BEHIND)
+    numbers = {"current_lag": 4_338, "readable_lag": readable, "rising_ms": 540_000}
+
+    assert sentence(row, numbers).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("readable", "said"),
+    [
         (7, "7 messages to read and 2 commits seen so far: too little to judge"),
         (
             0,
