@@ -277,7 +277,9 @@ def _falling_behind(rows: Rows) -> Bools:
     enough_ms = np.where(pace.behind[rows.row], enough_ms, 2 * enough_ms)
     late = late_for(rows.waits_ms, enough_ms)
     rows.note(rows.around.asked_ms + enough_ms - rows.waits_ms, long & ~late)
-    return long & late & rows.moves
+    # who was behind, and goes quiet, has not caught up; only a job may rest then
+    goes_on = rows.moves | (pace.behind[rows.row] & ~rows.ended)
+    return long & late & goes_on
 
 
 def late_for(time_lag_ms: Int64, limit_ms: Int64) -> Bools:
@@ -670,10 +672,11 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
         status=PartitionStatus.WARN,
         holds=_falling_behind,
         meaning=(
-            "The group moves, its lag has been rising for longer than is usual for it and by 2 % "
-            "of itself at least, not counting what came at once, and its oldest unread message is "
-            "older than two minutes and two usual pauses. It has caught up when that message is "
-            "half as old, or its lag has not risen for a while."
+            "The group moves, or has gone quiet while it was behind. Its lag has been rising for "
+            "longer than is usual for it and by 2 % of itself at least, not counting what came at "
+            "once, and its oldest unread message is older than two minutes and two usual pauses. "
+            "It has caught up when that message is half as old, or its lag has not risen for a "
+            "while."
         ),
         evidence=(*_MOVEMENT, "readable_lag", "rising_ms", "usual_rise_ms", "time_lag_ms"),
         sentence=(

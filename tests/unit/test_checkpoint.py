@@ -459,6 +459,28 @@ def test_a_group_that_falls_behind_does_so_after_an_outage_before_it_commits_aga
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("held", [False, True])
+def test_a_group_that_falls_behind_and_dies_is_not_ok_until_it_counts_as_stopped(held) -> None:
+    cluster = begun()
+    if held:
+        cluster.groups_hold("g", "t", 0)
+    shown = []
+    for second in range(0, 1800, 10):
+        cluster.wait(10)
+        if second < 1200:
+            cluster.commit("g", "t", 0, 10 * second)
+        cluster.grow("t", 200)
+        cluster.ends()
+        cluster.judge()
+        shown.append(_row(cluster)[1])
+
+    fell_behind = shown.index(Rule.FALLING_BEHIND)
+    stopped = shown.index(Rule.STOPPED)
+    assert set(shown[fell_behind:stopped]) == {Rule.FALLING_BEHIND}
+    assert set(shown[stopped:]) == {Rule.STOPPED}
+
+
+@pytest.mark.slow
 def test_a_stalled_group_is_not_called_stopped_before_its_members_can_be_back() -> None:
     cluster = begun()
     cluster.groups_hold("g", "t", 0)
