@@ -277,9 +277,12 @@ def _falling_behind(rows: Rows) -> Bools:
     enough_ms = np.where(pace.behind[rows.row], enough_ms, 2 * enough_ms)
     late = late_for(rows.waits_ms, enough_ms)
     rows.note(rows.around.asked_ms + enough_ms - rows.waits_ms, long & ~late)
+    behind = long & late
+    if not behind.any():
+        return behind
     # who was behind, and goes quiet, has not caught up; only a job may rest then
     goes_on = rows.moves | (pace.behind[rows.row] & ~rows.ended)
-    return long & late & goes_on
+    return behind & goes_on
 
 
 def late_for(time_lag_ms: Int64, limit_ms: Int64) -> Bools:
