@@ -686,23 +686,17 @@ class Rows:
 
     def quiet_longer(self, than_ms: Int64 | int) -> Bools:
         """Mask of rows with `quiet_ms` longer than this."""
-        return self._longer(self._counted_since_ms, than_ms, self._left_out_ms)
-
-    def _longer(self, since_ms: Int64, than_ms: Int64 | int, left_out_ms: Int64) -> Bools:
-        """Mask of rows for which more of the time since an instant counts than this.
-
-        `left_out_ms`: how long lagwatch did not run since then.
-        """
-        whole_ms = self._longer_from_ms(since_ms, than_ms)
+        whole_ms = self._longer_from_ms(than_ms)
+        left_out_ms = self._left_out_ms
         if not left_out_ms.any():
             return self.come(whole_ms)
         again_ms = self.around.complete_ms + self.limits.unsure_ms + 1
-        seen_ms = self._longer_from_ms(since_ms, than_ms + left_out_ms)
+        seen_ms = self._longer_from_ms(than_ms + left_out_ms)
         return self.come(np.minimum(seen_ms, np.maximum(whole_ms, again_ms)))
 
-    def _longer_from_ms(self, since_ms: Int64, than_ms: Int64 | int) -> Int64:
-        """From when on more counts than this, the gaps of lagwatch included."""
-        rejoin_ms = self.limits.unsure_ms
+    def _longer_from_ms(self, than_ms: Int64 | int) -> Int64:
+        """From when on a silence is longer than this, the gaps of lagwatch included."""
+        since_ms, rejoin_ms = self._counted_since_ms, self.limits.unsure_ms
         return np.maximum(
             *(
                 longer_from_ms(since_ms, than_ms, *each, rejoin_ms=rejoin_ms)
@@ -871,16 +865,13 @@ class Rows:
 
     @cached_property
     def moves(self) -> Bools:
-        """Mask of rows whose offset moves in the rhythm of its last commits, while it can.
+        """Mask of rows whose offset moves in the rhythm of its last commits.
 
         Not so between two runs of a job.
         """
         steps = np.maximum(self.windows.count.astype(np.int64) - 1, 1)
         rhythm_ms = np.maximum(3 * self.span_ms // steps, self.limits.step_ms)
-        moved_ms = self.around.pace.moved_ms[self.row]
-        left_out_ms = self.around.unwatched.after_ms(moved_ms)
-        moves: Bools = ~self._longer(moved_ms, rhythm_ms, left_out_ms)
-        return moves
+        return ~self.come(self.around.pace.moved_ms[self.row] + rhythm_ms + 1)
 
     @cached_property
     def rising_ms(self) -> Int64:
