@@ -207,7 +207,7 @@ class Losses:
         last and when the messages were deleted is known to a round only, so the loss is an upper
         bound. What was deleted while the group had no members is lost however fast it reads. A
         commit right at the log start is that of a consumer which has its messages deleted once
-        they are read, as Kafka Streams does.
+        they are read, as Kafka Streams does; unless the log began there before it was made.
         """
         if self.starts.since_ms < 0:
             return
@@ -215,9 +215,9 @@ class Losses:
         at = self._table.at[row]
         start = np.append(log_start, UNKNOWN)[at]
         # where more was deleted since, the commit may have passed an earlier log start
-        below = np.flatnonzero((before >= 0) & (offset <= start))
+        below = np.flatnonzero((before >= 0) & (offset < start))
         start[below] = self.starts.passed(at[below], before[below], offset[below])
-        passed = np.flatnonzero((before >= 0) & (before < start) & (start < offset))
+        passed = np.flatnonzero((before >= 0) & (before < start) & (start <= offset))
         if not passed.size:
             return
         commit_ms, lag = commits.commit_ms, commits.lag
@@ -228,6 +228,10 @@ class Losses:
             there_ms = self.starts.there_until_ms(int(at[index]), int(before[index]))
             if committed_ms[index] < there_ms:
                 continue
+            if offset[index] == start[index]:
+                began_ms = self.starts.gone_since_ms(int(at[index]), int(offset[index]) - 1)
+                if not 0 <= began_ms <= committed_ms[index]:
+                    continue
             window = self._windows.entries(int(row[index]))
             took_ms = int(commit_ms[index]) - window.commit_ms[-1] if window.commit_ms else 0
             same = row[: index + 1] == row[index]

@@ -388,6 +388,21 @@ def test_they_are_counted_once(rounds: Rounds) -> None:
     assert rounds.lost() == 30
 
 
+def test_a_slow_member_that_commits_the_log_start_it_was_set_to_lost_what_was_deleted(
+    rounds: Rounds,
+) -> None:
+    rounds.hold()
+    for offset in range(11, 16):
+        rounds.commit(offset)
+        rounds.round(0, 500)
+    rounds.round(300, 500)
+    rounds.commit(300)  # it has read nothing yet
+    for _ in range(2):
+        rounds.round(300, 500)
+
+    assert rounds.lost() == 285
+
+
 def test_a_consumer_that_deletes_what_it_committed_loses_nothing(rounds: Rounds) -> None:
     for number in range(2, 60):
         rounds.commit(10 * number)
