@@ -581,14 +581,20 @@ class Pace:
         self._late[late[self.rising[late] > 0]] = True
         self._forget(now_ms)
 
-    def resume(self, now_ms: int, *, shown: Rows) -> None:
+    def resume(self, now_ms: int) -> Rows:
         """No lags were seen for a while: that time does not count as one in which any rose.
 
-        After it a group catches up, so only the rises that are `shown` go on.
+        After it a group catches up, so only the rises of those go on that were judged to fall
+        behind. Returns the rows whose rises end.
         """
-        if self._step != UNKNOWN:
-            self._break_off(shown)
-            self._step = now_ms // self.step_ms
+        if self._step == UNKNOWN:
+            return np.zeros(0, np.intp)
+        self._step = now_ms // self.step_ms
+        ends = np.flatnonzero((self.rising > 0) & ~self.behind)
+        self.rising[ends] = 0
+        self.level[ends] = 0
+        self._late[ends] = False
+        return ends
 
     def leave_out(self, rows: Rows, absent_ms: Int64) -> None:
         """Leave this time out of the rises of these rows, because their lags were unknown."""
@@ -670,14 +676,6 @@ class Pace:
         self._calm[rows] = np.where(creeps, peak, calm)
         steps = np.minimum(self._calm_steps[rows] + under_way[rows], _MOST_UNITS)
         self._calm_steps[rows] = np.where(creeps, 0, steps)
-
-    def _break_off(self, shown: Rows) -> None:
-        """End the rises across steps without data, except those that are shown."""
-        ends = self.rising > 0
-        ends[shown] = False
-        self.rising[ends] = 0
-        self.level[ends] = 0
-        self._late[ends] = False
 
     def _start_over(self, rows: Rows) -> None:
         """Restart the rises of rows that move again after a stop.

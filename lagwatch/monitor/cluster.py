@@ -486,6 +486,10 @@ class ClusterMonitor:
         self._live.touched.append(self.pace.see_members(held, now_ms, unknown=unknown))
         self._live.touched.append(self.setbacks.take_touched())
         known_ms = self._known_until_ms(now_ms)
+        fresh = now_ms - self._live.data_ms <= self.settings.away_after_ms
+        if fresh:
+            # before the round: a rise from before an outage must not meet the lag after it
+            self._live.touched.append(self._live.movements.resume(now_ms))
         seen = Inputs(
             windows=self.windows,
             layout=layout,
@@ -521,7 +525,6 @@ class ClusterMonitor:
         )
         self._watch.verdicts(before, self.snapshot, complete=self.complete)
         self._live.recycle()
-        fresh = now_ms - self._live.data_ms <= self.settings.away_after_ms
         if fresh:
             self._live.keep_lags(self.snapshot, now_ms)
             seen_lags = self._live.movements.see_lags(

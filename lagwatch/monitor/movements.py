@@ -146,6 +146,15 @@ class Movements:
         absences = self._partitions.absences(at, skew_ms=skew_ms)
         return uninterrupted_ms(since_ms, commit_ms, *absences)
 
+    def resume(self, now_ms: EpochMs) -> NDArray[np.integer]:
+        """Lags are known in the round that begins: were they not, for long?
+
+        Returns the stored rows that are to be judged again for it.
+        """
+        resumes = now_ms - self._lags_ms > self._gap_ms
+        self._lags_ms, self._gap_ms = now_ms, self._away_after_ms
+        return self._pace.resume(now_ms) if resumes else np.zeros(0, np.intp)
+
     def see_lags(
         self,
         snapshot: ClusterSnapshot,
@@ -154,7 +163,7 @@ class Movements:
         *,
         held: Bools,
     ) -> NDArray[np.intp]:
-        """Follow how lags rise and fall; they must be fresh.
+        """Follow how lags rise and fall; they must be fresh. See `resume`.
 
         Once a step, what is usual is learned and forgotten: returns the stored rows that are to be
         judged again for it.
@@ -163,11 +172,6 @@ class Movements:
         stored rows whose partitions members hold.
         """
         rows = snapshot.rows
-        shown = np.flatnonzero(rows.rule == Rule.FALLING_BEHIND)
-        resumed = now_ms - self._lags_ms > self._gap_ms
-        if resumed:
-            self._pace.resume(now_ms, shown=rows.window[shown])
-        self._lags_ms, self._gap_ms = now_ms, self._away_after_ms
         away = np.append(self._partitions.away(now_ms), False)
         # the lowest lag of a step is that of all its rounds: the first one shows all lags
         some = slice(None) if changed is None or self._stepped else changed
@@ -181,10 +185,11 @@ class Movements:
             if not isinstance(some, slice):
                 known = self._known(snapshot, slice(None), away, now_ms)
             late = self._late(rows, np.flatnonzero(known & self._pace.may_rise(rows.window)))
-            self._pace.follow_rises(now_ms, late=late, shown=rows.window[shown])
+            shown = rows.window[rows.rule == Rule.FALLING_BEHIND]
+            self._pace.follow_rises(now_ms, late=late, shown=shown)
             self._pace.forget_past(held, now_ms)
             return self._pace.changed_since(before)
-        return rows.window.astype(np.intp) if resumed else np.zeros(0, np.intp)
+        return np.zeros(0, np.intp)
 
     def _late(self, rows: RowColumns, chosen: NDArray[np.intp]) -> Int32:
         """Those of the chosen rows, as stored, that have old messages to read."""
