@@ -226,12 +226,11 @@ class Losses:
         for index in passed[counted[passed] < start[passed]].tolist():
             # what was committed while the messages were there was read
             there_ms = self.starts.there_until_ms(int(at[index]), int(before[index]))
-            if committed_ms[index] < there_ms:
+            if committed_ms[index] < there_ms or (
+                offset[index] == start[index]
+                and not self._was_set_to(at[index], offset[index], committed_ms[index])
+            ):
                 continue
-            if offset[index] == start[index]:
-                began_ms = self.starts.gone_since_ms(int(at[index]), int(offset[index]) - 1)
-                if not 0 <= began_ms <= committed_ms[index]:
-                    continue
             window = self._windows.entries(int(row[index]))
             took_ms = int(commit_ms[index]) - window.commit_ms[-1] if window.commit_ms else 0
             same = row[: index + 1] == row[index]
@@ -311,6 +310,11 @@ class Losses:
             if reads and not unread and self._may_read_on(row, skew_ms):
                 continue
             self._lose(row, int(counted[index]), end, now_ms, exact=unread or not held[index])
+
+    def _was_set_to(self, at: int, log_start: int, committed_ms: int) -> bool:
+        """Did the log of a partition begin at a log start before that was committed?"""
+        began_ms = self.starts.gone_since_ms(at, log_start - 1)
+        return 0 <= began_ms <= committed_ms
 
     def _vacancy(self, row: int, known_ms: int, skew_ms: int) -> Vacancy | None:
         """The last time without members of a row's group, which had begun by an instant.
