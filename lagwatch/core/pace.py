@@ -72,6 +72,9 @@ RESTS: Final = 3
 """A group rests much of its time when it works at most this many times as long as it pauses."""
 _RESTED: Final = 8
 """A job rests for this part of its period at least."""
+_KEPT: Final = 4
+"""Of a job whose runs come as due this part of its period is kept as its pause: it is forgotten
+when none has come as due for three periods."""
 _LATE_STEPS: Final = 6
 """A run may begin so many steps late: one of a job of every five minutes may be too short to be
 seen."""
@@ -408,9 +411,28 @@ class Pace:
             self.periods.approach(rows[shorter], since_ms[shorter], _SHORTEN)
         if due.any():
             self.periods.approach(rows[due], (since_ms // runs)[due], _AVERAGE)
+            self._keep_resting(rows[due], at_ms[due], pause_ms[due])
         left_out: Bools = due & (runs > 1)
         self.run_s[rows[begins]] = at_ms[begins] // 1000
         return left_out
+
+    def _keep_resting(self, rows: Rows, at_ms: Int64, pause_ms: Int64) -> None:
+        """Runs of these rows began when they were due: those that are jobs stay jobs.
+
+        The rests of some are seldom an eighth of the period, and those that are would be forgotten.
+        Only a pause in which the members had left is the rest of a job.
+        """
+        came_ms = self.held_s[rows].astype(np.int64) * 1000
+        left = (self.left_s[rows] > 0) | (came_ms >= at_ms - pause_ms)
+        stays = rows[left & self._rests(rows)]
+        kept = self.periods.known[stays] // _KEPT
+        self.pauses.known[stays] = np.maximum(self.pauses.known[stays], kept)
+
+    def _rests(self, rows: Rows) -> Bools:
+        """Mask of jobs: rows with a period that rest for an eighth of it at least."""
+        period_ms = self.periods.length_ms(rows)
+        rests: Bools = (period_ms > 0) & (_RESTED * self.pause_ms(rows) >= period_ms)
+        return rests
 
     def next_run_ms(
         self, rows: Rows, since_ms: Int64, *, absences: Sequence[tuple[Int64, Int64]] = ()
@@ -423,7 +445,6 @@ class Pace:
         when.
         """
         period_ms = self.periods.length_ms(rows)
-        rests = (period_ms > 0) & (_RESTED * self.pause_ms(rows) >= period_ms)
         run_ms = self.run_s[rows].astype(np.int64) * 1000
         runs = 1 + np.maximum(since_ms - run_ms, 0) // np.maximum(period_ms, 1)
         often_ms = np.minimum(_OFTEN_STEPS * self.step_ms, period_ms // 2)
@@ -437,7 +458,7 @@ class Pace:
             fell_out = (due_ms <= back_ms) & (away_ms <= begun_ms)
             later = 1 + (back_ms - run_ms) // np.maximum(period_ms, 1)
             runs = np.where(fell_out, np.maximum(runs + 1, later), runs)
-        return np.where(rests, run_ms + runs * period_ms + late_ms, UNKNOWN)
+        return np.where(self._rests(rows), run_ms + runs * period_ms + late_ms, UNKNOWN)
 
     def _may_recur(self, rows: Rows, at_ms: Int64, pause_ms: Int64) -> Bools | None:
         """Mask of rows whose ending pause may be usual because a similar one was seen before.
