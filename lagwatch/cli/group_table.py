@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from lagwatch.cli import words
-from lagwatch.cli.output import aligned, plain
+from lagwatch.cli.output import aligned, in_columns, plain
 from lagwatch.core.advise import rate
 from lagwatch.core.words import duration, spoken
 
@@ -25,8 +25,8 @@ _NUMBERS: Final = frozenset({"FOR", "LAG", "TIME LAG", "MEMBERS"}) | _SPEEDS
 _LEFT_OUT: Final[Sequence[str]] = (
     *("MEMBERS", "STATE", "READS", "TREND", "CATCHES UP", "CLUSTER", "CAUSE"),
 )
-"""On a narrow screen, in this order. The cluster only where there is one; causes are cut before."""
-_SHORTEST_CAUSE: Final = 12
+"""On a narrow screen, in this order. The cluster only where there is one."""
+_INDENT: Final = "    "
 _NAME_LENGTH: Final = 24
 """Minimum width of a longer name of a group; other columns are left out to keep it."""
 _SHORT_NAME: Final = 16
@@ -76,37 +76,94 @@ class Line:
 def table(
     lines: Sequence[Line], *, width: int | None, room: int = 0, clusters: int = 0
 ) -> RenderableType:
-    """One line per group, in at most `width` characters; filled up with empty lines to `room`.
+    """One line per group, in at most `width` characters; of `room` lines if that is given.
 
     Numbers are never cut: on a narrow screen columns are left out, then names lose their middle,
-    because names of one team often differ in their ends. With `width` None, for a file or pipe,
-    nothing is. Where there are several `clusters`, each line has its own.
+    because names of one team often differ in their ends. Where the causes have no room as a
+    column, each is in a line of its own below its group. With `width` None, for a file or pipe,
+    nothing is left out. Where there are several `clusters`, each line has its own.
     """
     rows = [_cells(line) for line in lines]
-    several = max(clusters, len({line.cluster for line in lines})) > 1
+    if width is None:
+        shown = [title for title in _COLUMNS if title in (*_titles(lines), "GROUP")]
+        return _piped(lines, rows, shown)
+    widths, stacked = _layout(lines, rows, width, clusters=clusters)
+    shown = [title for title in _COLUMNS if title in widths]
+    drawn = [_row({each: Text(_named(each, lines)) for each in shown}, widths, style="bold")]
+    for line, row in zip(lines, rows, strict=True):
+        its = [_row(row, widths)]
+        if stacked and (said := _below(line)):
+            its.append(Text(said))
+        if room and len(drawn) + len(its) > room + 1:
+            break
+        drawn += its
+    drawn += [Text()] * (room + 1 - len(drawn) if room else 0)
+    for each in drawn:
+        each.truncate(width, overflow="ellipsis")
+    return Text("\n", no_wrap=True).join(drawn)
+
+
+def last_that_fit(lines: Sequence[Line], *, width: int, room: int, clusters: int) -> int:
+    """How many of the last lines fit into `room`."""
+    last = lines[-room:]
+    if not _layout(last, [_cells(line) for line in last], width, clusters=clusters)[1]:
+        return len(last)
+    heights = accumulate(2 if _below(line) else 1 for line in reversed(last))
+    return max(1, sum(height <= room for height in heights))
+
+
+def _titles(lines: Sequence[Line]) -> list[str]:
+    """Columns that there is something to say in, beside the name."""
     titles = [title for title in _COLUMNS if title != "GROUP"]
     if not any(line.state for line in lines):  # Burrow reports neither
         titles = [title for title in titles if title not in {"STATE", "MEMBERS"}]
     if not any(line.catch_up_reason for line in lines):  # nor does a Burrow report speeds
         titles = [title for title in titles if title not in _SPEEDS]
-    if width is None:
-        return _piped(lines, rows, [title for title in _COLUMNS if title in (*titles, "GROUP")])
+    return titles
+
+
+def _layout(
+    lines: Sequence[Line], rows: Sequence[Mapping[str, Text]], width: int, *, clusters: int
+) -> tuple[dict[str, int], bool]:
+    """Characters of each column that is shown, and whether causes are below their groups."""
+    several = max(clusters, len({line.cluster for line in lines})) > 1
+    titles = _titles(lines)
     widths = _widths(rows, titles, width, several=several)
+    longest = max((row["CAUSE"].cell_len for row in rows), default=0)
+    stacked = widths.get("CAUSE", 0) < longest
+    if stacked:
+        titles = [title for title in titles if title not in {"CAUSE", "TREND", "CATCHES UP"}]
+        widths = _widths(rows, titles, width, several=several)
     name = max(_SHORTEST_NAME, width - sum(widths.values()) - 2 * len(widths))
-    drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    shown = [title for title in _COLUMNS if title in widths or title == "GROUP"]
-    for title in shown:
-        right = title in _NUMBERS
-        drawn.add_column(_named(title, lines), justify="right" if right else "left", no_wrap=True)
-    for row in rows:
-        row["GROUP"] = shortened(row["GROUP"], name)
-        row["CLUSTER"] = shortened(row["CLUSTER"], widths.get("CLUSTER", 0))
-        if row["CAUSE"].cell_len > widths.get("CAUSE", 0):
-            row["CAUSE"].truncate(widths.get("CAUSE", 0), overflow="ellipsis")
-        drawn.add_row(*(row[title] for title in shown))
-    for _ in range(room - len(lines)):
-        drawn.add_row("")
-    return drawn
+    longest = max((row["GROUP"].cell_len for row in rows), default=0)
+    return widths | {"GROUP": min(name, max(longest, len("GROUP")))}, stacked
+
+
+def _row(cells: Mapping[str, Text], widths: Mapping[str, int], style: str = "") -> Text:
+    """One line of the table."""
+    shown = [title for title in _COLUMNS if title in widths]
+    drawn = [shortened(cells[title], widths[title]) for title in shown]
+    right = [at for at, title in enumerate(shown) if title in _NUMBERS]
+    return in_columns(drawn, [widths[title] for title in shown], right=right, style=style)
+
+
+def _below(line: Line) -> str:
+    """Why a group is in trouble and where its lag goes, for a line below it; "" where it is not."""
+    cause = _cause(line)
+    if not cause:
+        return ""
+    title = "cause: " if line.cause else "rule: " if line.rule else ""
+    return _INDENT + "; ".join((title + cause, *outlook(line)))
+
+
+def outlook(line: Line) -> Sequence[str]:
+    """Where its lag goes, and when it has caught up; what is known of it."""
+    trend, until = _trend(line), _catches_up(line)
+    catches_up = {
+        "never": "does not catch up",
+        "unknown": "unknown whether it catches up",
+    }.get(until, f"catches up in {until}")
+    return (*([f"lag {trend}"] if trend else []), *([catches_up] if until else []))
 
 
 def _widths(
@@ -121,12 +178,9 @@ def _widths(
     enough, little = (min(longest, each) for each in (_NAME_LENGTH, _SHORT_NAME))
     for title in (title for title in _LEFT_OUT if title in widths):
         room_left = width - sum(widths.values()) - 2 * len(widths)
-        if room_left >= enough or (title == "CLUSTER" and several):
-            continue
-        cut = max(0, min(widths[title] - _SHORTEST_CAUSE, enough - room_left))
-        if title == "CAUSE" and room_left + cut >= little:
-            widths[title] -= cut
-        else:
+        if room_left < (little if title == "CAUSE" else enough) and not (
+            title == "CLUSTER" and several
+        ):
             del widths[title]
     if several:
         _make_room(widths, width)

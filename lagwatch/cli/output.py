@@ -60,6 +60,23 @@ def aligned(
     return lines
 
 
+def in_columns(
+    cells: Sequence["Text"], widths: Sequence[int], *, right: Collection[int] = (), style: str = ""
+) -> "Text":
+    """One line with cells of these widths; `right`: those whose texts end below each other."""
+    from rich.text import Text
+
+    drawn = []
+    for at, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+        blank = " " * (width - cell.cell_len)
+        begin, end = (blank, "") if at in right else ("", blank)
+        # a cell keeps its style to its own characters
+        drawn.append(Text(begin, style=style).append_text(cell).append(end))
+    line = Text("  ", style=style).join(drawn)
+    line.rstrip()
+    return line
+
+
 def plain(text: str, style: str = "") -> "Text":
     """A text that is shown as it is, without markup and control characters."""
     from rich.text import Text

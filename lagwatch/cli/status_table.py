@@ -1,20 +1,24 @@
 """`status` for people: a line for each group, or the partitions of one."""
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Final
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from lagwatch.cli import words
-from lagwatch.cli.group_table import Line, table, trouble
-from lagwatch.cli.output import plain, terminal_width
+from lagwatch.cli.group_table import Line, outlook, table, trouble
+from lagwatch.cli.output import in_columns, plain, terminal_width
 from lagwatch.cli.views import GroupView, PartitionView
+from lagwatch.core.advise import rate
 from lagwatch.core.words import client
 
 _NONE: Final = "-"
+_INDENT: Final = "    "
 
 
 def draw_groups(screen: Console, groups: Sequence[GroupView], *, clusters: int = 0) -> None:
@@ -45,16 +49,50 @@ def draw_group(screen: Console, group: GroupView) -> None:
         facts.insert(
             0, f"since {'at least ' if group.since_at_least else ''}{words.instant(group.since_ms)}"
         )
-    screen.print(Text(", ".join(facts)))
-    table = _table("TOPIC")
-    table.add_column("PARTITION", justify="right", no_wrap=True)
-    for title in ("STATUS", "RULE"):
-        table.add_column(title, no_wrap=True)
-    for title in ("LAG", "TIME LAG", "COMMITTED"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("OWNER", overflow="fold")
-    for partition in group.partitions:
-        table.add_row(*_cells(partition))
+    line = _line(group)
+    if line.consumed_per_s is not None:
+        facts.append(f"reads {rate(line.consumed_per_s)}/s")
+    screen.print(Text(", ".join((*facts, *outlook(line)))))
+    _draw_partitions(screen, group.partitions)
+
+
+_TITLES: Final = (
+    *("TOPIC", "PARTITION", "STATUS", "RULE", "LAG", "TIME LAG", "COMMITTED", "OWNER"),
+)
+_NUMBERS: Final = frozenset({"PARTITION", "LAG", "TIME LAG", "COMMITTED"})
+_BELOW: Final = frozenset({"TOPIC", "RULE", "OWNER"})
+"""Not in the line of a partition where the terminal is too narrow for all columns."""
+
+
+def _draw_partitions(screen: Console, partitions: Sequence[PartitionView]) -> None:
+    """A table, or on a narrow terminal two lines for each: no number is cut."""
+    rows = [_cells(partition) for partition in partitions]
+    widths = [
+        max(cell_len(title), *(row[at].cell_len for row in rows), 0)
+        for at, title in enumerate(_TITLES)
+    ]
+    if sum(widths) + 2 * len(widths) <= screen.width:
+        _draw_table(screen, rows)
+        return
+    kept = [at for at, title in enumerate(_TITLES) if title not in _BELOW]
+    right = [nth for nth, at in enumerate(kept) if _TITLES[at] in _NUMBERS]
+    kept_widths = [widths[at] for at in kept]
+    head = [Text(_TITLES[at]) for at in kept]
+    screen.print(in_columns(head, kept_widths, right=right, style="bold"))
+    for topic, each in groupby(zip(partitions, rows, strict=True), lambda pair: pair[0].topic):
+        screen.print(plain(topic, style="bold"))
+        for partition, row in each:
+            screen.print(in_columns([row[at] for at in kept], kept_widths, right=right))
+            owner = client(partition.client_id, partition.owner)
+            screen.print(plain(_INDENT + "; ".join(filter(None, (row[3].plain, owner)))))
+
+
+def _draw_table(screen: Console, rows: Sequence[Sequence[Text]]) -> None:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
+    for title in _TITLES:
+        table.add_column(title, justify="right" if title in _NUMBERS else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
     screen.print(table)
 
 
@@ -107,13 +145,6 @@ def _cells(partition: PartitionView) -> tuple[Text, ...]:
         Text(_NONE if partition.committed_offset is None else f"{partition.committed_offset:,}"),
         plain(client(partition.client_id, partition.owner) or _NONE),
     )
-
-
-def _table(*first: str) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
-    for title in first:
-        table.add_column(title, overflow="fold")
-    return table
 
 
 def _status(status: str) -> Text:

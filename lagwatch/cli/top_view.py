@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from lagwatch.cli import words
-from lagwatch.cli.group_table import Line, or_less, table, trouble
+from lagwatch.cli.group_table import Line, last_that_fit, or_less, table, trouble
 from lagwatch.cli.views import BAD, Found
 from lagwatch.core.words import duration, printable
 
@@ -161,7 +161,8 @@ def screen(seen: LastAnswer, view: TopView, *, width: int, height: int) -> Rende
     lines = chosen(seen, view)
     problem = seen.failed or "; ".join(seen.problems)
     room = max(1, height - _FRAME_LINES - len(seen.old) - (1 if problem else 0))
-    top = max(0, min(view.top, len(lines) - room))
+    last = last_that_fit(lines, width=width, room=room, clusters=seen.clusters)
+    top = max(0, min(view.top, len(lines) - last))
     parts: list[RenderableType] = [_head(seen, lines)]
     parts += [_one_line(sentence, "bold red") for sentence in seen.old]
     if problem:

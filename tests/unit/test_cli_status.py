@@ -309,6 +309,29 @@ class TestOutput:
         assert re.search(r"archive +0 +STALL +stalled +4,333", shown)
         assert max(len(line) for line in shown.splitlines()) <= 80
 
+    @pytest.mark.parametrize("width", [60, 80])
+    def test_a_narrow_terminal_cuts_no_number_topic_or_owner_of_a_group(self, width: int) -> None:
+        stalled = partition_verdict(
+            topic="orders." + "y" * 200, status=PartitionStatus.STALL, rule=Rule.STALLED,
+            current_lag=123_456_789, time_lag_s=75_400.0, owner="/10.0.3.14", client_id="mailer-1",
+        )  # fmt: skip
+        hidden = replace(unknown_partition(), topic=stalled.topic, partition=11)
+        name = "team." + "x" * 290
+        source = LocalSource(queries(group_verdict(stalled, hidden, group=name, rule=Rule.STALLED)))
+        screen = Console(width=width, color_system=None)
+
+        with screen.capture() as captured:
+            draw_group(screen, source.group("c1", name, show_all=True))
+
+        shown = captured.get()
+        whole = "".join(line.rstrip() for line in shown.splitlines())
+        assert re.search(r"0 +STALL +123,456,789 +20 h 56 min", shown)
+        assert "stalled; client mailer-1 on 10.0.3.14" in shown
+        assert "topic_not_visible" in shown
+        assert stalled.topic in whole
+        assert name in whole
+        assert max(len(line) for line in shown.splitlines()) <= width
+
     def test_owners_are_named_as_in_notices(self) -> None:
         with lagwatch_at(WARN) as url:
             shown = status(WARN.group, "--url", url).stdout

@@ -169,6 +169,59 @@ class TestView:
         assert "12 min 34 s" in text
         assert "team." in text
 
+    @pytest.mark.parametrize("clusters", [1, 2])
+    @pytest.mark.parametrize("name", ["mailer", "team." + "x" * 300])
+    def test_eighty_columns_show_verdict_cause_and_trend_whole(
+        self, name: str, clusters: int
+    ) -> None:
+        bad = line(
+            name,
+            cluster="prod-of-the-east",
+            status="ERR",
+            worst="STOP",
+            cause="member without assignment",
+            since_s=754_000.0,
+            since_at_least=True,
+            lag=1_234_567,
+            unknown=1,
+            time_lag_s=754_000.0,
+            time_lag_bound="at_least",
+            lag_trend_per_s=1_234.5,
+            catch_up_reason="not_moving",
+        )
+        seen = LastAnswer(lines=(bad, line("calm")), clusters=clusters)
+
+        text = drawn(seen, TopView(), width=80, height=24)
+
+        assert "STOP" in text
+        assert "cause: member without assignment; lag +1,234/s; does not catch up" in text
+        assert max(len(each) for each in text.splitlines()) <= 80
+        assert len(text.splitlines()) == 24
+
+    def test_the_last_group_can_be_scrolled_to_where_causes_have_lines_of_their_own(self) -> None:
+        many = LastAnswer(
+            lines=tuple(
+                line(
+                    f"{number:02}" + "x" * 300,
+                    status="ERR",
+                    worst="STOP",
+                    cause="member without assignment",
+                    since_s=754_000.0,
+                    lag=1_234_567,
+                )
+                for number in range(30)
+            )
+        )
+
+        first, last = (
+            drawn(many, pressed(TopView(), key), width=60, height=13) for key in ("home", "end")
+        )
+
+        assert (first.count("cause: "), last.count("cause: ")) == (4, 4)
+        assert "00xx" in first
+        assert "29xx" in last
+        assert len(last.splitlines()) == 13
+
     def test_short_names_leave_the_room_to_the_cause_and_other_columns(self) -> None:
         bad = line(
             "mailer",
