@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
@@ -60,7 +61,7 @@ return found;
 """How many pixels of the strip below the curves have the colour of each level."""
 _ENDS = """
 return [...document.querySelectorAll(given[0])].map((cell) => {
-  const [link, box] = [cell.querySelector("a"), cell.getBoundingClientRect()];
+  const link = cell.querySelector("a"), box = link.getBoundingClientRect();
   const [start, end] = [...link.querySelectorAll("span")].map((one) => one.getBoundingClientRect());
   const uncut = [link, link.firstChild].every((one) => one.scrollWidth <= one.clientWidth);
   return [uncut, end.width > 0 && end.right <= box.right + 1 && end.left >= start.right - 1];
@@ -465,6 +466,56 @@ class TestUse:
         assert _overflow(browser) == 0
         browser.look(1280, 800, "light")
 
+    def test_on_a_phone_a_group_in_trouble_shows_its_cause_whole_and_where_its_lag_goes(
+        self, browser: Browser, scene: Scene, tmp_path: Path
+    ) -> None:
+        browser.look(390, 844, "light")
+        browser.open(f"{scene.lagwatch.base}?q={scene.stalled}")
+        going = "return document.querySelector(given[0])?.checkVisibility() ?? false"
+        eventually(
+            lambda: (
+                browser.texts(f"{ROW} .note") == ["stuck on record"]
+                and browser.run(going, f"{ROW} .going")
+            ),
+            "cause and trend come",
+        )
+
+        long = "acknowledged by somebody with a very long name of the night shift, stuck on record"
+        whole = browser.run(
+            "const note = document.querySelector(given[0]); const text = note.textContent;"
+            "const seen = () => note.scrollWidth <= note.clientWidth &&"
+            " note.scrollHeight <= note.clientHeight + 1 &&"
+            " note.getBoundingClientRect().right <= innerWidth;"
+            "const short = seen(); note.textContent = given[1]; return [short, seen()]",
+            f"{ROW} .note",
+            long,
+        )
+        browser.picture(tmp_path / "phone.png")
+
+        assert whole == [True, True]
+        assert browser.texts(f"{ROW} .c-up")[0] != ""
+        browser.look(1280, 800, "light")
+
+    def test_on_a_phone_rows_of_different_heights_neither_overlap_nor_leave_gaps(
+        self, browser: Browser, scene: Scene
+    ) -> None:
+        browser.look(390, 844, "light")
+        browser.open(scene.lagwatch.base)
+        eventually(lambda: "stuck on record" in browser.texts(f"{ROW} .note"), "the cause comes")
+
+        edges = browser.run(
+            "return [...document.querySelectorAll(given[0])]"
+            ".map((row) => row.getBoundingClientRect())"
+            ".map(({ top, bottom }) => [top, bottom]).sort((a, b) => a[0] - b[0])",
+            ROW,
+        )
+
+        heights = {round(bottom - top) for top, bottom in edges}
+        assert len(heights) > 1
+        between = [after[0] - before[1] for before, after in pairwise(edges)]
+        assert all(abs(each) <= 1 for each in between)
+        browser.look(1280, 800, "light")
+
     def test_a_group_that_is_opened_first_has_the_totals_over_it(
         self, browser: Browser, scene: Scene
     ) -> None:
@@ -729,7 +780,9 @@ class TestTenThousandGroups:
         ]
         browser.look(1280, 800, "light")
 
-    def test_every_group_can_be_scrolled_to(self, browser: Browser, url: str) -> None:
+    @pytest.mark.parametrize("width", [1280, 390])
+    def test_every_group_can_be_scrolled_to(self, browser: Browser, url: str, width: int) -> None:
+        browser.look(width, 800, "light")
         open_fleet(browser, f"{url}?sort=group")
 
         browser.run("document.querySelector('#scroll').scrollTop = 1e9")

@@ -2,7 +2,7 @@
 
 import { ask } from "./ask.js";
 import { go, read } from "./place.js";
-import { COLUMNS, fillGroup, fillHeading, handle, line, place } from "./rows.js";
+import { COLUMNS, fillGroup, fillHeading, handle, isBad, line, place } from "./rows.js";
 import { Trends } from "./trends.js";
 import { outage, reason } from "./troubles.js";
 import { VIEWS, arranged, needsSubscriptions } from "./views.js";
@@ -20,6 +20,9 @@ const TOTALS = { ERR: "in error", WARN: "falling behind", UNKNOWN: "unknown", OK
 /** A group that misses a limit is in trouble although its verdict is good. */
 const OF_INCIDENT = { error: 3.5, warning: 2.5 };
 const OVERSCAN = 6;
+const HEIGHT = 36; // px of a row
+/** On a phone; until a row is drawn. Causes wrap, so each row has its own height. */
+const NARROW_HEIGHT = { good: 60, bad: 104 };
 const SUBSCRIPTIONS_EVERY_MS = 60_000;
 const narrow = matchMedia("(max-width: 720px)");
 
@@ -39,6 +42,8 @@ export class Fleet {
   #subscriptions = new Map(); // cluster → { group: { topics, clients, teams } }
   #subscribedAt = -Infinity;
   #pool = [];
+  #measured = new Map(); // key → height on a phone
+  #tops = [0]; // px from the top of each line, and the end of the last; on a phone only
   #pad = make("div", { class: "pad", "aria-hidden": "true" });
 
   constructor(live, alerts, troubles) {
@@ -66,7 +71,13 @@ export class Fleet {
       this.#focus(0);
     });
     narrow.addEventListener("change", () => this.show());
-    new ResizeObserver(() => this.#draw()).observe($("scroll"));
+    let width = 0;
+    new ResizeObserver(([{ contentRect }]) => {
+      if (contentRect.width !== width) this.#measured.clear();
+      width = contentRect.width;
+      this.#lay();
+      this.#draw();
+    }).observe($("scroll"));
     setInterval(() => document.hidden || this.#draw(), 10_000); // durations go on
   }
 
@@ -144,6 +155,7 @@ export class Fleet {
     this.#sorting(sort, asked.order === "reverse");
     $("table").setAttribute("aria-rowcount", this.#shown.length + 1);
     say($("shown"), matches.fault ? `${matches.fault} All groups are shown.` : this.#summary());
+    this.#lay();
     this.#draw();
   }
 
@@ -278,31 +290,77 @@ export class Fleet {
     return [...this.#live.clusters].filter(none).map(([name]) => name);
   }
 
+  /** Find out where each line is. */
+  #lay() {
+    this.#tops = [0];
+    if (!narrow.matches) return;
+    for (const one of this.#shown) this.#tops.push(this.#tops.at(-1) + this.#height(one));
+  }
+
+  #height(one) {
+    if (one.heading !== undefined) return NARROW_HEIGHT.good;
+    return this.#measured.get(one.key) ?? (isBad(one) ? NARROW_HEIGHT.bad : NARROW_HEIGHT.good);
+  }
+
+  /** Where a line begins (px). */
+  #top(index) {
+    return narrow.matches ? this.#tops[index] : index * HEIGHT;
+  }
+
+  /** Which line is at a place (px). */
+  #at(place) {
+    if (!narrow.matches) return Math.floor(place / HEIGHT);
+    let [low, high] = [0, this.#shown.length];
+    while (high - low > 1) {
+      const middle = (low + high) >> 1;
+      if (this.#tops[middle] <= place) low = middle;
+      else high = middle;
+    }
+    return low;
+  }
+
   #draw() {
     const box = $("scroll");
-    const height = narrow.matches ? 60 : 36;
-    const count = Math.min(this.#shown.length, Math.ceil(box.clientHeight / height) + 2 * OVERSCAN);
-    const total = `${this.#shown.length * height}px`;
+    const least = narrow.matches ? NARROW_HEIGHT.good : HEIGHT;
+    const count = Math.min(this.#shown.length, Math.ceil(box.clientHeight / least) + 2 * OVERSCAN);
+    const total = `${this.#top(this.#shown.length)}px`;
     if (this.#pad.style.height !== total) this.#pad.style.height = total;
     while (this.#pool.length < count) {
       const added = line();
       box.append(added.element);
       this.#pool.push(added);
     }
-    const top = Math.max(0, Math.min(Math.floor(box.scrollTop / height) - OVERSCAN, this.#shown.length - count));
+    const top = Math.max(0, Math.min(this.#at(box.scrollTop) - OVERSCAN, this.#shown.length - count));
     const size = this.#pool.length;
     const used = new Set();
     for (let index = top; index < top + count; index++) {
       used.add(index % size);
-      this.#fill(this.#pool[index % size], index, height);
+      this.#fill(this.#pool[index % size], index);
     }
     for (let slot = 0; slot < size; slot++) this.#pool[slot].element.hidden = !used.has(slot);
+    if (narrow.matches) this.#measure(top, count);
     if (box.clientHeight) this.#trends.want(this.#shown.slice(top, top + count).filter((one) => one.group));
   }
 
-  #fill(slot, index, height) {
+  /** Give rows the height that their texts take. */
+  #measure(top, count) {
+    let changed = false;
+    for (let index = top; index < top + count; index++) {
+      const one = this.#shown[index];
+      const taken = this.#pool[index % this.#pool.length].element.offsetHeight;
+      if (!taken || one.heading !== undefined || taken === this.#height(one)) continue;
+      this.#measured.set(one.key, taken);
+      changed = true;
+    }
+    if (!changed) return;
+    this.#lay();
+    this.#pad.style.height = `${this.#top(this.#shown.length)}px`;
+    for (let index = top; index < top + count; index++) place(this.#pool[index % this.#pool.length], index, this.#top(index));
+  }
+
+  #fill(slot, index) {
     const one = this.#shown[index];
-    place(slot, index, height);
+    place(slot, index, this.#top(index));
     if (one.heading !== undefined) return fillHeading(slot, one);
     return fillGroup(slot, one, { known: this.#trends.of(one), stale: this.#isOld(one), note: this.#note(one), now: this.#live.now(one.cluster) });
   }
@@ -325,9 +383,9 @@ export class Fleet {
     const index = Math.max(0, Math.min(this.#shown.length - 1, wanted));
     if (!this.#shown.length) return;
     const box = $("scroll");
-    const height = narrow.matches ? 60 : 36;
-    if (index * height < box.scrollTop) box.scrollTop = index * height;
-    if ((index + 1) * height > box.scrollTop + box.clientHeight) box.scrollTop = (index + 1) * height - box.clientHeight;
+    const [begin, end] = [this.#top(index), this.#top(index + 1)];
+    if (begin < box.scrollTop) box.scrollTop = begin;
+    if (end > box.scrollTop + box.clientHeight) box.scrollTop = end - box.clientHeight;
     this.#draw();
     handle(this.#pool[index % this.#pool.length]).focus({ preventScroll: true });
   }

@@ -25,20 +25,25 @@ export function line() {
   const note = make("span", { class: "note" });
   cells[AT.group].append(link, note);
   const spark = sparkline();
+  const going = make("span", { class: "going" });
   const slope = make("span", { class: "slope" });
-  cells[AT.trend].append(spark, slope);
+  cells[AT.trend].append(spark, going, slope);
   for (const key of ["cluster", "since", "state"]) cells[AT[key]].classList.add("soft");
   const open = make("button", { type: "button", class: "heading" });
   const over = make("div", { role: "cell", class: "c-heading", "aria-colspan": COLUMNS.length }, open);
   const element = make("div", { role: "row", class: "row" }, over, ...cells);
-  return { element, cells, over, open, link, start, end, note, spark, slope, status: "" };
+  return { element, cells, over, open, link, start, end, note, spark, going, slope, status: "" };
 }
 
 /** What a line links to or opens: it takes the focus. */
 export const handle = (slot) => (slot.over.hidden ? slot.link : slot.open);
 
-export function place(slot, index, height) {
-  slot.element.style.transform = `translateY(${index * height}px)`;
+/** Is a group in trouble, or not known to be well? */
+export const isBad = (one) => one.worst !== "OK" || Boolean(one.incident);
+
+/** `top`: px from the top of the list. */
+export function place(slot, index, top) {
+  slot.element.style.transform = `translateY(${top}px)`;
   slot.element.setAttribute("aria-rowindex", index + 2);
   slot.element.dataset.index = index;
 }
@@ -61,6 +66,7 @@ export function fillGroup(slot, one, { known, stale, note, now }) {
   kind(slot, false);
   const { element, cells, link } = slot;
   element.toggleAttribute("data-stale", stale);
+  element.toggleAttribute("data-bad", isBad(one));
   const level = LEVELS[one.worst] ?? "unknown";
   const missed = level === "ok" && one.incident ? { error: "err", warning: "warn" }[one.incident.severity] : undefined;
   element.dataset.level = stale ? "" : (missed ?? level);
@@ -85,6 +91,7 @@ export function fillGroup(slot, one, { known, stale, note, now }) {
   say(cells[AT.lag], one.lag !== null && one.unknown ? `≥ ${number(one.lag)}` : number(one.lag));
   draw(slot.spark, known);
   const going = trend(known, one.status === "OK");
+  say(slot.going, going === "steady" || !going ? "" : going.startsWith("+") ? "rising " : "falling ");
   say(slot.slope, going);
   const speed = known?.speed;
   say(cells[AT.rate], speed ? rate(speed.consumed_per_s) : "");

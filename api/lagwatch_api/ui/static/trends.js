@@ -73,7 +73,7 @@ export function slope({ lags, stepMs, restMs = 0 } = {}) {
  * than a hundredth of what it reads is no trend.
  */
 export function trend(known, keepsUp = false) {
-  const perS = slope(known);
+  const perS = slope(known) ?? known?.speed?.lag_trend_per_s ?? null;
   if (perS === null) return "";
   const wobble = keepsUp ? (known.speed?.consumed_per_s ?? 0) / 100 : 0;
   if (Math.abs(perS) < Math.max(0.005, wobble)) return "steady";
