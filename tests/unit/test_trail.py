@@ -11,10 +11,12 @@ import pytest
 
 import lagwatch_api
 from lagwatch.core.trail import POINTS, STEP_MS, Trail
+from lagwatch.query import SnapshotQueries
 from lagwatch_api import create_app
-from lagwatch_api.v1.trends import smallest, speeds_and_causes
+from lagwatch_api.v1.trends import smallest, speeds_and_causes, unknown_because
 from tests.support.api_doubles import GivenQueries, GivenSettings, RecordingCommands
 from tests.support.fleet import CLUSTER, Fleet, ShiftedClock
+from tests.support.history import Live
 from tests.support.serving import ask
 
 
@@ -156,6 +158,25 @@ class TestRoutes:
         cause = answer["causes"]["b"]
         assert cause["sentence"].startswith("Cause")
         assert cause["words"] == (cause["name"] or "").replace("_", " ")
+
+    def test_a_group_with_unknown_partitions_says_why(self) -> None:
+        live = Live()
+        live.topics(audit=1, orders=1)
+        for step in range(8):
+            live.produce("orders", 0, 10)
+            live.wait(5)
+            live.commit(("a", "orders", 0, 110 + 10 * step), ("a", "audit", 0, 100))
+            live.commit(("b", "orders", 0, 110 + 10 * step))
+            live.judge()
+        live.topics("audit", orders=1)
+        live.wait(5)
+        live.judge()
+        queries = SnapshotQueries({CLUSTER: live.monitor}, health=lambda: ())
+
+        found = unknown_because(queries, CLUSTER, ["a", "b", "nobody"])
+
+        hidden = "the topic was deleted, or lagwatch may not describe it"
+        assert found == {"a": f"1 of 2 partitions: {hidden}"}
 
     def test_causes_are_looked_for_as_long_as_partitions_fit(self) -> None:
         fleet = Fleet(["a", "b"], ShiftedClock())

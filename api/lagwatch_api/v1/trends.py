@@ -4,6 +4,7 @@ Kept apart from the fleet, whose rows are sent to every reader in every round: t
 groups on the screen, or when they are arranged by topic, client or team.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Final
@@ -26,6 +27,7 @@ from lagwatch.ports.queries import Partitions, Queries
 from lagwatch_api.answers import json_answer
 from lagwatch_api.routing import Answer, Endpoint
 from lagwatch_api.v1.fleet import NO_CACHE, TAG, newest
+from lagwatch_api.v1.wording import is_unknown, sentence
 
 MOST_GROUPS: Final = 100
 """Of one question: more than a screen shows."""
@@ -70,6 +72,10 @@ class Trends(TypedDict):
         Mapping[str, ListedCause],
         Field(description="of groups that are WARN or ERR, except those with too many partitions"),
     ]
+    unknown: Annotated[
+        Mapping[str, str],
+        Field(description="why verdicts or lags of a group's partitions are unknown, in words"),
+    ]
 
 
 class Subscription(TypedDict):
@@ -97,7 +103,9 @@ def endpoints(
         asked = request.query_params.getlist("group")[:MOST_GROUPS]
         found = trends_of(trails.get(cluster, Trail()), asked)
         speeds, causes = speeds_and_causes(queries, cluster, asked)
-        return json_answer({**found, "speeds": speeds, "causes": causes}, headers=NO_CACHE)
+        unknown = unknown_because(queries, cluster, asked)
+        answer = {**found, "speeds": speeds, "causes": causes, "unknown": unknown}
+        return json_answer(answer, headers=NO_CACHE)
 
     async def subscriptions(request: Request) -> Response:
         cluster = request.path_params["cluster"]
@@ -145,6 +153,35 @@ def speeds_and_causes(
             if cause := queries.cause(verdict, outlooks[group]):
                 causes[group] = _listed(cause)
     return {group: _speed(outlook) for group, outlook in outlooks.items()}, causes
+
+
+def unknown_because(
+    queries: Queries, cluster: str, groups: Sequence[str], most_partitions: int = MOST_PARTITIONS
+) -> dict[str, str]:
+    """Why partitions of these groups are unknown, by group; of several reasons the commonest."""
+    found: dict[str, str] = {}
+    for group in smallest(_not_known(newest(queries, cluster), groups), most_partitions):
+        with suppress(NotFoundError):
+            partitions = queries.verdict(cluster, group, Partitions.COMMITTED).partitions
+            reasons = Counter(sentence(each).text for each in partitions if is_unknown(each))
+            for text, number in reasons.most_common(1):
+                of = f"{number:,} of {len(partitions):,} partitions: "
+                found[group] = text if number == len(partitions) else of + text
+    return found
+
+
+def _not_known(snapshot: ClusterSnapshot | None, groups: Sequence[str]) -> dict[str, int]:
+    """How many partitions each of these groups has, of those with unknown ones."""
+    if snapshot is None:
+        return {}
+    columns = snapshot.group
+    some = (columns.unknown > 0) | (columns.status == GroupStatus.UNKNOWN)
+    numbers = ((group, snapshot.group_index.get(group)) for group in groups)
+    return {
+        group: columns.committed_partitions(number)
+        for group, number in numbers
+        if number is not None and some[number]
+    }
 
 
 def smallest(partitions: Mapping[str, int], most: int) -> Iterator[str]:

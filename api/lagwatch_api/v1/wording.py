@@ -128,6 +128,13 @@ def sentence(verdict: PartitionVerdict) -> Sentence:
     )
 
 
+def is_unknown(verdict: PartitionVerdict) -> bool:
+    """Is the verdict, or the lag of a partition that was committed to, not known?"""
+    if verdict.status is PartitionStatus.UNKNOWN:
+        return True
+    return verdict.current_lag is None and verdict.rule is not Rule.NEVER_COMMITTED
+
+
 _TO_DO: Final[Mapping[PartitionStatus, Sequence[str]]] = {
     PartitionStatus.OK: (),
     PartitionStatus.UNKNOWN: (),

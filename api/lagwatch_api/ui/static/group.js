@@ -168,9 +168,10 @@ export class Group {
   }
 
   #facts(answer) {
+    const left = answer.left_behind_lag ? `${number(answer.left_behind_lag)} of it in topics left behind` : "";
     const lag = answer.lag !== null && answer.unknown_partitions ? `≥ ${number(answer.lag)}` : number(answer.lag);
     const facts = [
-      ["Lag", lag, answer.left_behind_lag ? `${number(answer.left_behind_lag)} of it in topics left behind` : ""],
+      ["Lag", lag, [left, notKnown(answer.partitions)].filter(Boolean).join("; ")],
       ["Time lag", bounded(answer.time_lag_s, answer.time_lag_bound), asOf(answer)],
       ["In trouble since", answer.since_ms === null ? "–" : `${answer.worst?.at_least ? "at least " : ""}${instant(answer.since_ms)}`],
       ["Produced", rate(answer.produced_per_s)],
@@ -210,7 +211,7 @@ export class Group {
     const buttons = box.querySelectorAll("button");
     tiles.forEach((one, index) => {
       const button = buttons[index];
-      const text = `${one.topic} partition ${one.partition}: ${one.headline}, lag ${number(one.lag)}, time lag ${bounded(one.time_lag_s, one.time_lag_bound)}, owner ${owner(one)}`;
+      const text = `${one.topic} partition ${one.partition}: ${headline(one)}, lag ${number(one.lag)}, time lag ${bounded(one.time_lag_s, one.time_lag_bound)}, owner ${owner(one)}`;
       button.dataset.level = one.lag === null ? "unknown" : (LEVELS[one.status] ?? "unknown");
       if (button.title !== text) {
         button.title = text;
@@ -248,7 +249,7 @@ export class Group {
   #table(answer) {
     const rows = answer.partitions.toSorted(byBadness).slice(0, MOST_ROWS);
     const cells = (one) => [
-      one.topic, one.partition, one.headline, number(one.lag), bounded(one.time_lag_s, one.time_lag_bound), one.committed === null ? "–" : number(one.committed),
+      one.topic, one.partition, headline(one), number(one.lag), bounded(one.time_lag_s, one.time_lag_bound), one.committed === null ? "–" : number(one.committed),
       one.commit_ms === null ? "–" : instant(one.commit_ms), owner(one),
     ];
     const titles = ["Topic", "Partition", "Verdict", "Lag", "Time lag", "Committed", "Last commit", "Owner"];
@@ -268,6 +269,18 @@ export class Group {
 }
 
 const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
+
+/** The verdict on a partition, and the reason where it or the lag is not known. */
+const headline = (one) => (isUnknown(one) || one.lag === null ? `${one.headline}: ${one.text}` : one.headline);
+
+/** Is the verdict, or the lag of a partition that was committed to, not known? */
+const isUnknown = (one) => one.status === "UNKNOWN" || one.lag === null && one.rule !== "never_committed";
+
+/** Why the lags of some partitions are not counted; "" where all are known. */
+function notKnown(partitions) {
+  const reasons = Map.groupBy(partitions.filter((one) => one.lag === null && isUnknown(one)), (one) => one.text);
+  return [...reasons].map(([text, those]) => `${number(those.length)} of ${number(partitions.length)} partitions not counted: ${text}`).join("; ");
+}
 
 /** Facts: [name, value, note]. */
 function fillFacts(box, facts) {

@@ -79,10 +79,13 @@ export function fillGroup(slot, one, { known, stale, note, now }) {
   cells[AT.trouble].title = stale ? `Was ${VERDICTS[one.worst] ?? one.worst}. The data are too old to be trusted.` : (cause?.sentence ?? "");
   fillName(slot, one.group);
   link.href = address({ group: one.group, of: one.cluster });
-  const notes = [note, cause?.words].filter(Boolean).join(", ");
+  // what is unknown stays unknown while the data are old
+  const unknown = one.unknown || one.worst === "UNKNOWN" ? known?.unknown : undefined;
+  const notes = [note, cause && (cause.words || "cause not known"), unknown].filter(Boolean).join(", ");
   say(slot.note, notes);
   slot.note.hidden = !notes;
-  slot.note.title = cause?.sentence ?? one.incident?.headline ?? "";
+  slot.note.toggleAttribute("data-long", notes.length > LONG_NOTE);
+  slot.note.title = [cause?.sentence ?? one.incident?.headline, unknown].filter(Boolean).join("\n");
   say(cells[AT.cluster], one.cluster);
   cells[AT.cluster].title = one.cluster;
   const since = one.since === null ? "" : `${one.atLeast ? "≥ " : ""}${brief((now - one.since) / 1000)}`;
@@ -101,6 +104,7 @@ export function fillGroup(slot, one, { known, stale, note, now }) {
   say(cells[AT.state], one.members === null ? one.state : `${one.state}, ${number(one.members)}`);
 }
 
+const LONG_NOTE = 30; // characters; it gives way to the name
 const SPLIT_FROM = 25; // characters
 const END = 12;
 const ruler = document.createElement("canvas").getContext("2d");

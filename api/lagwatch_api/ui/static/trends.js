@@ -12,7 +12,7 @@ const HEIGHT = 20;
 const SVG = "http://www.w3.org/2000/svg";
 
 export class Trends {
-  #found = new Map(); // key → { askedAt, lags, stepMs, restMs, speed, cause }
+  #found = new Map(); // key → { askedAt, lags, stepMs, restMs, speed, cause, unknown }
   #listener;
   #timer = 0;
 
@@ -48,7 +48,7 @@ export class Trends {
     const query = new URLSearchParams(groups.map((one) => ["group", one.group]));
     try {
       const answer = await ask(`api/v1/clusters/${encodeURIComponent(cluster)}/trends?${query}`);
-      for (const one of groups) this.#found.set(one.key, { askedAt, lags: answer.groups[one.group] ?? [], stepMs: answer.step_ms, restMs: answer.end_ms + answer.step_ms - answer.at_ms, speed: answer.speeds[one.group], cause: answer.causes[one.group] });
+      for (const one of groups) this.#found.set(one.key, { askedAt, lags: answer.groups[one.group] ?? [], stepMs: answer.step_ms, restMs: answer.end_ms + answer.step_ms - answer.at_ms, speed: answer.speeds[one.group], cause: answer.causes[one.group], unknown: answer.unknown[one.group] });
     } catch {
       // the next time
     }
@@ -73,7 +73,7 @@ export function slope({ lags, stepMs, restMs = 0 } = {}) {
  * than a hundredth of what it reads is no trend.
  */
 export function trend(known, keepsUp = false) {
-  const perS = slope(known) ?? known?.speed?.lag_trend_per_s ?? null;
+  const perS = slope(known) ?? (keepsUp ? null : (known?.speed?.lag_trend_per_s ?? null)); // before there is a curve
   if (perS === null) return "";
   const wobble = keepsUp ? (known.speed?.consumed_per_s ?? 0) / 100 : 0;
   if (Math.abs(perS) < Math.max(0.005, wobble)) return "steady";

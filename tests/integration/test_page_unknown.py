@@ -1,0 +1,84 @@
+"""What the page says where something is not known, in a real Chromium."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lagwatch.query import SnapshotQueries
+from lagwatch_api import create_app
+from tests.support.api_doubles import GivenSettings, RecordingCommands, cluster_health
+from tests.support.browser import Browser, browsing
+from tests.support.history import Live
+from tests.support.many_groups import ROW, open_fleet
+from tests.support.serving import served
+from tests.support.waiting import eventually
+
+_CLUSTER = "here"
+_HIDDEN = "the topic was deleted, or lagwatch may not describe it"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with browsing() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def url(browser: Browser) -> Iterator[str]:
+    """Groups of which a topic became invisible: one of two that it reads, and the only one."""
+    live = Live()
+    live.topics(audit=1, orders=2)
+    for step in range(8):
+        for partition in range(2):
+            live.produce("orders", partition, 10)
+        live.wait(5)
+        offset = 110 + 10 * step
+        live.commit(
+            *(("partly", "orders", partition, offset) for partition in range(2)),
+            ("partly", "audit", 0, 100),
+            ("wholly", "audit", 0, 100),
+            ("seen", "orders", 0, offset),
+        )
+        live.judge()
+    live.topics("audit", orders=2)
+    live.wait(5)
+    live.judge()
+    health = lambda: (cluster_health(_CLUSTER, ready=True),)  # noqa: E731 a name would say no more
+    app = create_app(
+        SnapshotQueries({_CLUSTER: live.monitor}, health=health),
+        RecordingCommands(),
+        GivenSettings(),
+        hostname="h",
+        version="0",
+    )
+    with served(app) as server:
+        yield f"http://127.0.0.1:{server.port}/"
+        browser.open("about:blank")  # an open stream would hold the server up
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_the_list_says_why_partitions_of_a_group_are_unknown(
+    browser: Browser, url: str, width: int, tmp_path: Path
+) -> None:
+    browser.look(width, 844, "light")
+    open_fleet(browser, f"{url}?sort=group")
+
+    eventually(lambda: any(_HIDDEN in text for text in browser.texts(ROW)), "the reason comes")
+    browser.picture(tmp_path / "list.png")
+
+    notes = browser.texts(f"{ROW} .note")
+    assert notes == [f"1 of 3 partitions: {_HIDDEN}", "", _HIDDEN]
+    browser.look(1280, 800, "light")
+
+
+def test_a_group_says_which_partitions_are_unknown_and_why(browser: Browser, url: str) -> None:
+    browser.open(f"{url}?group=partly&of={_CLUSTER}")
+    eventually(lambda: "1 of 3" in browser.text("#g-facts"), "the group is shown")
+
+    tile = browser.run("return document.querySelector('#g-heat button').title")
+    verdicts = browser.texts("#g-table td:nth-child(3)")
+
+    assert f"1 of 3 partitions not counted: {_HIDDEN}" in browser.text("#g-facts")
+    assert f"UNKNOWN: {_HIDDEN}" in tile
+    assert sorted(verdicts) == ["OK", "OK", f"UNKNOWN: {_HIDDEN}"]
