@@ -425,6 +425,7 @@ def _outlooks(
         now_ms=around.asked_ms,
         skew_ms=around.skew_ms,
         stopped=columns.status[rows] == PartitionStatus.STOP,
+        caught_up=lag == 0,
     )
     every = outlooks(
         measured,

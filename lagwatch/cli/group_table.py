@@ -159,11 +159,11 @@ def _below(line: Line) -> str:
 def outlook(line: Line) -> Sequence[str]:
     """Where its lag goes, and when it has caught up; what is known of it."""
     trend, until = _trend(line), _catches_up(line)
-    catches_up = {
-        "never": "does not catch up",
-        "unknown": "unknown whether it catches up",
-    }.get(until, f"catches up in {until}")
-    return (*([f"lag {trend}"] if trend else []), *([catches_up] if until else []))
+    if line.catch_up_s is not None:
+        until = f"catches up in {until}" if until else ""
+    elif until:
+        until = "does not catch up" if until == "never" else f"catch-up: {until}"
+    return (*([f"lag {trend}"] if trend else []), *([until] if until else []))
 
 
 def _widths(
@@ -248,13 +248,19 @@ def _cells(line: Line) -> dict[str, Text]:
 _NEVER: Final = frozenset({"not_moving", "falling_behind", "too_slow"})
 """`CatchUpReason` of a group that will not catch up as it goes now."""
 
+_NOT_KNOWN: Final[Mapping[str, str]] = {
+    "rates_unknown": "no rate yet",
+    "lag_unknown": "no lag known",
+    "waits_for_transaction": "held up",
+}
+
 
 def _catches_up(line: Line) -> str:
     if line.catch_up_reason in {"", "caught_up", "keeps_up"} or line.lag == 0:
         return ""
     if line.catch_up_s is not None:
         return duration(line.catch_up_s)
-    return "never" if line.catch_up_reason in _NEVER else "unknown"
+    return "never" if line.catch_up_reason in _NEVER else _NOT_KNOWN.get(line.catch_up_reason, "-")
 
 
 def _trend(line: Line) -> str:

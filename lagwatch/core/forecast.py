@@ -246,8 +246,8 @@ def _catch_up(
         for why, where in (
             (CatchUpReason.TOO_SLOW, takes_s > _LONGEST_S),
             (CatchUpReason.FALLING_BEHIND, drain <= 0),
-            (CatchUpReason.NOT_MOVING, consumed_per_s == 0),
             (CatchUpReason.RATES_UNKNOWN, np.isnan(drain)),
+            (CatchUpReason.NOT_MOVING, consumed_per_s == 0),
             (CatchUpReason.CAUGHT_UP, lag == 0),
             (CatchUpReason.LAG_UNKNOWN, lag < 0),
         ):

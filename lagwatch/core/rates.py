@@ -87,6 +87,7 @@ def rates(
     now_ms: int,
     skew_ms: int,
     stopped: NDArray[np.bool_] | None = None,
+    caught_up: NDArray[np.bool_] | None = None,
 ) -> Rates:
     """Rates of rows.
 
@@ -101,7 +102,10 @@ def rates(
         history: log ends, on lagwatch's clock.
         now_ms: up to when commits and log ends are known, on Kafka's clock.
         skew_ms: how far lagwatch's clock is ahead of Kafka's.
-        stopped: rows that are known to read nothing, however short their silence is.
+        stopped: rows that are known to read nothing, however short their silence is, and however
+            few their commits are.
+        caught_up: rows without anything to read: silent for a minute, they read nothing, however
+            few their commits are.
     """
     offset, commit_ms = (windows.in_time(column) for column in (windows.offset, windows.commit_ms))
     count = windows.count.astype(np.int64)
@@ -115,10 +119,16 @@ def rates(
     usual_ms = span_ms // np.maximum(count - 1, 1)
     silent_ms = np.maximum(now_ms - last_ms - usual_ms, 0)
     enough = (count >= FEWEST) & (span_ms >= SHORTEST_MS)
-    elapsed_s = np.where(enough, (span_ms + silent_ms) / 1000, np.nan)
     silent = silent_ms > np.maximum(span_ms, LONG_MS)
+    idle = np.zeros_like(enough)
     if stopped is not None:
         silent |= stopped
+        idle |= stopped & (now_ms - first_ms >= SHORTEST_MS)
+    if caught_up is not None:
+        idle |= caught_up & (now_ms - last_ms > LONG_MS)
+    idle &= (count > 0) & ~enough
+    silent, enough = silent | idle, enough | idle
+    elapsed_s = np.where(enough, (span_ms + silent_ms) / 1000, np.nan)
     read = np.where(silent, 0, np.maximum(steps, 0).sum(axis=0))
     consumed = read / elapsed_s
     produced = _produced(at, history, first_ms + skew_ms, now_ms + skew_ms, least_ms=span_ms)
@@ -223,4 +233,5 @@ def turn(speed: Float64, at_s: Float64, known: NDArray[np.bool_]) -> Turn:
     slope = (off_s * off).sum(axis=0) / square
     rest = np.where(known, off - slope * off_s, 0.0)
     error2 = (rest**2).sum(axis=0) / np.maximum(number - 2, 1) / square
-    return Turn(slope, error2, off_s.max(axis=0) - off_s.min(axis=0))
+    over_s = off_s.max(axis=0, initial=0.0) - off_s.min(axis=0, initial=0.0)
+    return Turn(slope, error2, over_s)

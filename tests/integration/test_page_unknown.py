@@ -26,7 +26,10 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def url(browser: Browser) -> Iterator[str]:
-    """Groups of which a topic became invisible: one of two that it reads, and the only one."""
+    """Groups of which a topic became invisible: one of two that it reads, and the only one.
+
+    And a group that is new, and behind.
+    """
     live = Live()
     live.topics(audit=1, orders=2)
     for step in range(8):
@@ -42,6 +45,7 @@ def url(browser: Browser) -> Iterator[str]:
         )
         live.judge()
     live.topics("audit", orders=2)
+    live.commit(("new", "orders", 0, 150))
     live.wait(5)
     live.judge()
     health = lambda: (cluster_health(_CLUSTER, ready=True),)  # noqa: E731 a name would say no more
@@ -67,9 +71,30 @@ def test_the_list_says_why_partitions_of_a_group_are_unknown(
     eventually(lambda: any(_HIDDEN in text for text in browser.texts(ROW)), "the reason comes")
     browser.picture(tmp_path / "list.png")
 
-    notes = browser.texts(f"{ROW} .note")
-    assert notes == [f"1 of 3 partitions: {_HIDDEN}", "", _HIDDEN]
+    names, notes = (browser.texts(f"{ROW} {which}") for which in (".c-group a", ".note"))
+    assert dict(zip(names, notes, strict=True)) == {
+        "new": "30 messages to read and 1 commit seen so far: too little to judge",
+        "partly": f"1 of 3 partitions: {_HIDDEN}",
+        "seen": "",
+        "wholly": _HIDDEN,
+    }
     browser.look(1280, 800, "light")
+
+
+def test_a_rate_that_is_not_known_yet_is_called_so(browser: Browser, url: str) -> None:
+    browser.look(1440, 900, "light")
+    open_fleet(browser, f"{url}?q=new")
+    eventually(lambda: browser.texts(f"{ROW} .c-rate") == ["not yet"], "speeds come")
+
+    until = browser.texts(f"{ROW} .c-up")
+    browser.open(f"{url}?group=new&of={_CLUSTER}")
+    eventually(lambda: "Produced" in browser.text("#g-facts"), "the group is shown")
+    facts = browser.text("#g-facts")
+
+    assert until == ["no rate yet"]
+    assert facts.count("not measured yet") == 2
+    assert "1 of 1 partitions: too few commits seen" in facts
+    assert "not known yet: too few commits" in facts
 
 
 def test_a_group_says_which_partitions_are_unknown_and_why(browser: Browser, url: str) -> None:

@@ -1,5 +1,7 @@
 """Rates from windows and log ends, and the forecasts made of them."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -79,6 +81,36 @@ def test_who_is_known_to_have_stopped_reads_nothing_however_short_the_silence_is
     )
 
     assert (float(found.consumed_per_s[0]), float(found.trend_per_s[0])) == (0.0, 4.0)
+
+
+@pytest.mark.parametrize("commits", [[(20, 200)], [(20, 200), (22, 210)]])
+@pytest.mark.parametrize(
+    ("known", "now_s", "expected"),
+    [
+        ("stopped", 60, 0.0),
+        ("stopped", 23, None),  # of which the log ends say nothing either
+        ("caught_up", 90, 0.0),
+        ("caught_up", 60, None),  # it may have been about to commit
+        ("", 90, None),  # one that is behind may be between two runs
+    ],
+)
+def test_few_commits_are_enough_to_know_that_nothing_is_read(
+    commits: list[tuple[int, int]], known: str, now_s: int, expected: float | None
+) -> None:
+    facts: dict[str, Any] = {known: np.array([True])} if known else {}
+
+    found = rates(
+        _window(*commits),
+        np.zeros(1, np.int64),
+        _history(4),
+        now_ms=now_s * 1000,
+        skew_ms=0,
+        **facts,
+    )
+
+    consumed = float(found.consumed_per_s[0])
+    assert (None if np.isnan(consumed) else consumed) == expected
+    assert np.isnan(found.produced_per_s[0]) == (expected is None)
 
 
 @pytest.mark.parametrize("now_s", range(80, 88))

@@ -174,8 +174,8 @@ export class Group {
       ["Lag", lag, [left, notKnown(answer.partitions)].filter(Boolean).join("; ")],
       ["Time lag", bounded(answer.time_lag_s, answer.time_lag_bound), asOf(answer)],
       ["In trouble since", answer.since_ms === null ? "–" : `${answer.worst?.at_least ? "at least " : ""}${instant(answer.since_ms)}`],
-      ["Produced", rate(answer.produced_per_s)],
-      ["Read", rate(answer.consumed_per_s)],
+      ["Produced", rate(answer.produced_per_s), answer.produced_per_s === null ? unmeasured(answer.partitions, "produced_per_s") : ""],
+      ["Read", rate(answer.consumed_per_s), answer.consumed_per_s === null ? unmeasured(answer.partitions, "consumed_per_s") : ""],
       ["Caught up in", catchUp(answer)],
       ...(answer.loss_in_s === null ? [] : [["Loses messages in", duration(answer.loss_in_s)]]),
     ];
@@ -280,6 +280,14 @@ const isUnknown = (one) => one.status === "UNKNOWN" || one.lag === null && one.r
 function notKnown(partitions) {
   const reasons = Map.groupBy(partitions.filter((one) => one.lag === null && isUnknown(one)), (one) => one.text);
   return [...reasons].map(([text, those]) => `${number(those.length)} of ${number(partitions.length)} partitions not counted: ${text}`).join("; ");
+}
+
+/** Of how many partitions a rate is missing, and why. */
+function unmeasured(partitions, key) {
+  const committed = partitions.filter((one) => one.rule !== "never_committed");
+  const missing = committed.filter((one) => one[key] === null);
+  const why = missing.every((one) => one.lag === null) ? "log end not known" : "too few commits seen";
+  return missing.length ? `${number(missing.length)} of ${number(committed.length)} partitions: ${why}` : "";
 }
 
 /** Facts: [name, value, note]. */

@@ -2,7 +2,7 @@
 
 import { address } from "./place.js";
 import { draw, sparkline, trend } from "./trends.js";
-import { LEVELS, REASONS, VERDICTS, bounded, boundedBrief, brief, catchUpBrief, instant, keepsUp, make, mark, number, rate, say } from "./words.js";
+import { LEVELS, REASONS, VERDICTS, bounded, boundedBrief, brief, catchUp, catchUpBrief, instant, keepsUp, make, mark, number, rate, say } from "./words.js";
 
 export const COLUMNS = [
   { key: "trouble", name: "Verdict", cell: "c-mark", sortable: true },
@@ -97,7 +97,10 @@ export function fillGroup(slot, one, { known, stale, note, now }) {
   say(slot.going, going === "steady" || !going ? "" : going.startsWith("+") ? "rising " : "falling ");
   say(slot.slope, going);
   const speed = known?.speed;
-  say(cells[AT.rate], speed ? rate(speed.consumed_per_s) : "");
+  const measured = speed && speed.consumed_per_s !== null;
+  say(cells[AT.rate], speed ? (measured ? rate(speed.consumed_per_s) : "not yet") : "");
+  cells[AT.rate].title = speed && !measured ? "Not measured yet: too few commits were seen." : "";
+  cells[AT.up].title = speed ? catchUp({ ...speed, status: one.status, catch_up_low_s: null }) : "";
   say(cells[AT.up], speed && one.lag !== 0 && going !== "steady" && !keepsUp(one.status, speed) ? catchUpBrief(speed) : "");
   say(cells[AT.time], timeLag(one));
   cells[AT.time].title = [one.time === null ? "" : bounded(one.time, one.bound), REASONS[one.reason]].filter(Boolean).join(": ");

@@ -54,9 +54,9 @@ export const REASONS = {
 
 /** `12/s`, `0.25/s`: messages per second. */
 export const rate = (perS) =>
-  perS === null || perS === undefined ? "unknown" : `${perS < 10 ? +perS.toPrecision(2) : plain.format(Math.round(perS))}/s`;
+  perS === null || perS === undefined ? "not measured yet" : `${perS < 10 ? +perS.toPrecision(2) : plain.format(Math.round(perS))}/s`;
 
-const NEVER = { not_moving: "never: nothing is read", falling_behind: "never at this rate", too_slow: "more than a year", rates_unknown: "unknown: too few commits", lag_unknown: "unknown: no lag", waits_for_transaction: "not before a transaction ends" };
+const NEVER = { not_moving: "never: nothing is read", falling_behind: "never at this rate", too_slow: "more than a year", rates_unknown: "not known yet: too few commits", lag_unknown: "not known: no lag", waits_for_transaction: "not before a transaction ends" };
 
 /** Does a group hold its lag, as far as chance allows? Then it will never have read all, and nothing is wrong. */
 export const keepsUp = (status, { catch_up_reason, steady }) => catch_up_reason === "keeps_up" || status === "OK" && steady && (catch_up_reason === "falling_behind" || catch_up_reason === "too_slow");
@@ -73,7 +73,7 @@ export function catchUp({ status, steady, catch_up_s, catch_up_low_s, catch_up_h
 /** The same in a few letters. */
 export function catchUpBrief({ catch_up_s, catch_up_reason }) {
   if (catch_up_s !== null) return brief(catch_up_s);
-  return { caught_up: "", keeps_up: "", not_moving: "never", falling_behind: "never", too_slow: "> 1 year" }[catch_up_reason] ?? "unknown";
+  return { caught_up: "", keeps_up: "", not_moving: "never", falling_behind: "never", too_slow: "> 1 year", rates_unknown: "no rate yet", lag_unknown: "no lag known", waits_for_transaction: "held up" }[catch_up_reason] ?? "unknown";
 }
 
 /** Two units at most, without seconds: for a narrow column. */
