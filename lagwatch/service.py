@@ -229,6 +229,7 @@ class Service:
             reason=monitor.not_ready_because(now_ms),
             unreachable=monitor.is_unreachable(now_ms),
             since_ms=None if ready else last_ms if last_ms >= 0 else begun_ms,
+            began_ms=None if monitor.complete else begun_ms,
             clock_skew_s=None if skew_ms is None else skew_ms / 1000,
         )
 

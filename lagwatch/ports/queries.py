@@ -88,6 +88,11 @@ class ClusterHealth:
     since_ms: int | None = None
     """Up to when there were data, also of the process before a restart, else since the start; None
     while the cluster is ready."""
+    began_ms: int | None = None
+    """When lagwatch began to look, while it has read nothing since; None otherwise.
+
+    From `since_ms` to then it did not run, or not all the time: not all of the gap is an outage.
+    """
     clock_skew_s: float | None = None
     """How far lagwatch's clock is ahead of Kafka's; None: not known."""
     offsets_retention_ms: int | None = None

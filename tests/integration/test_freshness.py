@@ -198,10 +198,39 @@ def test_the_page_names_in_one_line_the_clusters_without_fresh_data(
 
     for (_, width), (said, details, barriers, shown) in pages.items():
         assert said.startswith("2 clusters without fresh data: here (")
-        assert "nowhere (unreachable, no data since " in said
+        assert "nowhere (unreachable since lagwatch started at " in said
         assert any("nothing listens at 127.0.0.1:1" in line for line in details)
         assert barriers == []
         assert shown <= width
+
+
+@pytest.mark.timeout(300)
+def test_a_cluster_that_is_away_after_a_restart_is_not_said_to_have_been_away_before(
+    own_kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    kept = f'[checkpoint]\npath = "{tmp_path}"\n'
+    with serving(own_kafka.bootstrap_servers, cluster=QUICK, sections=kept) as served:
+        served.wait_ready()
+        (whole,) = served.get("/api/v1/fleet")["clusters"]
+
+    with (
+        _frozen(own_kafka),
+        serving(own_kafka.bootstrap_servers, cluster=QUICK, sections=kept) as served,
+        browsing() as browser,
+    ):
+        eventually(lambda: served.get("/api/v1/fleet")["clusters"][0]["unreachable"], "it is away")
+        (away,) = served.get("/api/v1/fleet")["clusters"]
+        browser.open(served.base)
+        eventually(lambda: browser.text(_SUMMARY) != "", "the page says so")
+        said = browser.text(_SUMMARY)
+        browser.click(_SUMMARY)
+        (details,) = browser.texts("#troubles section:first-child li:first-child")
+
+    assert whole["began_ms"] is None
+    assert away["since_ms"] < away["began_ms"]
+    assert "unreachable since lagwatch started at " in said
+    assert ", its last data before are of " in details
+    assert "no data since" not in said
 
 
 def test_a_short_look_says_ok_only_of_what_it_saw(kafka: EmbeddedKafka) -> None:

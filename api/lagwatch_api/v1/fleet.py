@@ -79,6 +79,10 @@ class ClusterState(TypedDict):
     since_ms: Annotated[
         int | None, Field(description="since when there have been no fresh data; null = ready")
     ]
+    began_ms: Annotated[
+        int | None,
+        Field(description="when lagwatch began to look; null = it has read the cluster since"),
+    ]
     problems: Sequence[str]
 
 
@@ -276,6 +280,7 @@ def _state(
         "reason": "" if health is None else health.reason,
         "unreachable": health is not None and health.unreachable,
         "since_ms": None if health is None else health.since_ms,
+        "began_ms": None if health is None else health.began_ms,
         "problems": () if health is None else (*health.problems, *health.unseen),
     }
 

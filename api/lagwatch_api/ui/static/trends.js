@@ -103,5 +103,6 @@ export function draw(svg, { lags = [] } = {}) {
     return step;
   });
   const path = steps.join("");
+  svg.toggleAttribute("data-empty", !path);
   if (svg.firstChild.getAttribute("d") !== path) svg.firstChild.setAttribute("d", path);
 }

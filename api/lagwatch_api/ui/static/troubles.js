@@ -8,10 +8,14 @@ const $ = (id) => document.getElementById(id);
 /** Since when there have been no fresh data, without the reason; "" for a cluster that is ready. */
 export function outage({ state, receivedAt }) {
   if (state.ready) return "";
+  if (state.began_ms !== null) return `${state.unreachable ? "unreachable" : "not ready"} since lagwatch started at ${instant(state.began_ms)}`;
   if (state.unreachable) return `unreachable, no data since ${instant(state.since_ms)}`;
   if (!state.stale || state.round === null) return "not ready";
   return `data ${duration(Math.round(age(state, receivedAt)))} old`;
 }
+
+/** While lagwatch did not run, Kafka need not have been away: the data of the process before have an end of their own. */
+const before = ({ since_ms: last, began_ms: began }) => (began !== null && last < began ? `, its last data before are of ${instant(last)}` : "");
 
 /** Why there are none. */
 export const reason = ({ state }) => state.reason || "the reason is not known";
@@ -55,7 +59,7 @@ export class Troubles {
   }
 
   #fill(troubled) {
-    const texts = troubled.map((one) => ({ heading: one.state.cluster, lines: [...(one.outage ? [`${one.outage}: ${reason(one)}`] : []), ...one.others] }));
+    const texts = troubled.map((one) => ({ heading: one.state.cluster, lines: [...(one.outage ? [`${one.outage}${before(one.state)}: ${reason(one)}`] : []), ...one.others] }));
     while (this.#list.children.length > texts.length) this.#list.lastChild.remove();
     while (this.#list.children.length < texts.length) this.#list.append(make("section", {}, make("h2"), make("ul"), make("ul", { class: "list", "aria-label": "Incidents" })));
     texts.forEach(({ heading, lines }, index) => {
