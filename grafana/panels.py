@@ -283,17 +283,18 @@ def number(
     unit: str = "short",
     span: int = SIXTH,
     bad_from: float | None = None,
+    bad: str = "red",
     about: str,
     missing: str = "unknown",
     legend: str = "",
 ) -> stat.Panel:
-    """One number; red from `bad_from` on. `missing` is what it says without a value.
+    """One number; in the color `bad` from `bad_from` on. `missing` is what it says without a value.
 
     With a `legend` it shows that beside the number.
     """
     steps = [models.Threshold(value=None, color="green" if bad_from is not None else "text")]
     if bad_from is not None:
-        steps.append(models.Threshold(value=bad_from, color="red"))
+        steps.append(models.Threshold(value=bad_from, color=bad))
     thresholds = dashboard.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(steps)
     if missing == "unknown" and not legend:
         expr = f"({expr}) or vector(NaN)"

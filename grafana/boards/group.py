@@ -195,12 +195,37 @@ def _curves(board: builders.Dashboard) -> None:
         board.with_panel(p.timeline(title, query, colors=colors, span=p.HALF, about=about))
 
 
+def _left_out(metric: str) -> str:
+    """The metric of what has no series of its own; 0 where the group has all of them."""
+    return f"max({metric}{_OF}) or 0 * max(lagwatch_group_status{_OF})"
+
+
 def _partitions(board: builders.Dashboard) -> None:
+    board.with_panel(
+        p.number(
+            "Partitions left out below",
+            _left_out("lagwatch_group_rest_partitions"),
+            span=p.HALF,
+            bad_from=1,
+            bad="orange",
+            about="Partitions without series of their own, because metrics.partition_budget is "
+            "spent: the table, the heat map and the curve of the time lag lack them. All else "
+            "counts them. The page of lagwatch shows all partitions.",
+        )
+    )
+    board.with_panel(
+        p.number(
+            "Lag of the partitions left out",
+            _left_out("lagwatch_group_rest_lag_messages"),
+            span=p.HALF,
+            about="Messages to read there, where that is known; they are in the lag above.",
+        )
+    )
     board.with_panel(
         p.heat(
             "Lag of each partition",
             p.over_time(_by_partition("lagwatch_lag_messages"), "{{topic}} {{partition}}"),
-            about="The darker, the more messages to read.",
+            about="The darker, the more messages to read. Without the partitions left out.",
         )
     )
     board.with_panel(
@@ -240,7 +265,8 @@ def _partitions(board: builders.Dashboard) -> None:
                 ("Last commit", {"unit": "s"}),
                 *((name, {"noValue": "-"}) for name in ("Host", "Client", "Instance")),
             ),
-            about="A dash: lagwatch knows no member that holds the partition, or no such name.",
+            about="Without the partitions left out. A dash: lagwatch knows no member that holds "
+            "the partition, or no such name.",
         )
     )
 

@@ -1,49 +1,19 @@
 """What the tables show while nothing is known of a cluster: their columns, with unknown in them."""
 
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from lagwatch.kafka.embedded.ports import LOOPBACK
-from lagwatch.metrics.metric import Format
 from tests.support.dashboards import RULES, boards, panels
 from tests.support.grafana_shows import Shown, shown
 from tests.support.prometheus import Prometheus, scraping
-from tests.support.scraped import Cluster, text
+from tests.support.scraped import Cluster, serving, text
 from tests.support.waiting import eventually
 
 UNKNOWN = "unknown"
 CHOICES = {"cluster": "here", "group": "g", "topic": "t", "find": ".*"}
-
-
-@contextmanager
-def serving(body: str) -> Iterator[str]:
-    """Answers every request with this text; gives host:port."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", Format.PROMETHEUS.value)
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        def log_message(self, *_: object) -> None:
-            """Nothing: the test's output is for what fails."""
-
-    server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"{LOOPBACK}:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @pytest.fixture(scope="module")

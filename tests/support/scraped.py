@@ -1,8 +1,11 @@
 """A cluster described in a few words, and its metrics."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 from prometheus_client import Metric
@@ -12,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families as plain
 from lagwatch.clock import SystemClock
 from lagwatch.config.settings import MetricsSettings
 from lagwatch.core.model import EpochMs, GroupInfo, Member, RuleSet
+from lagwatch.kafka.embedded.ports import LOOPBACK
 from lagwatch.metrics import ClusterMetrics, Exporter, ServiceState
 from lagwatch.metrics.explained import GroupExplanation, explained
 from lagwatch.metrics.metric import Format
@@ -215,3 +219,28 @@ class Scrape:
 
     def labels(self, name: str) -> list[Labels]:
         return [sample.labels for sample in self.samples if sample.name == name]
+
+
+@contextmanager
+def serving(body: str) -> Iterator[str]:
+    """Answers every request with this text; gives host:port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", Format.PROMETHEUS.value)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: object) -> None:
+            """Nothing: the test's output is for what fails."""
+
+    server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"{LOOPBACK}:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
