@@ -31,7 +31,7 @@ from lagwatch.core.model import (
     UnknownReason,
     WindowEntry,
 )
-from lagwatch.core.rates import produced_around, rates
+from lagwatch.core.rates import produced_around, rates, with_outage
 from lagwatch.core.rows import ABSENCE
 from lagwatch.core.rules import first_rewind, membership_word, row_of
 from lagwatch.core.snapshot import ClusterSnapshot
@@ -502,10 +502,12 @@ class _GroupReader:
         at, status = columns.at[rows], columns.status[rows]
         leader = np.append(snapshot.topics.leader, 0)[at]
         behind = (status == PartitionStatus.WARN) & (columns.since_ms[rows] >= 0)
-        before, since = None, None
+        before, since, after_outage = None, None, False
         if behind.any():
             since_ms = int(columns.since_ms[rows[behind]].min()) + snapshot.around.skew_ms
-            before, since = produced_around(at[behind], self._moment.history, since_ms)
+            history = self._moment.history
+            before, since = produced_around(at[behind], history, since_ms)
+            after_outage = before is not None and with_outage(history, since_ms) < since_ms
         known = snapshot.around.facts.read_committed
         return cause_of(
             Case(
@@ -518,6 +520,7 @@ class _GroupReader:
                 ),
                 produced_before_per_s=before,
                 produced_since_per_s=since,
+                after_outage=after_outage,
                 read_committed=known is not None and bool(known[columns.window[rows]].any()),
                 skew_ms=snapshot.around.skew_ms,
             )

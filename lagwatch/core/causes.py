@@ -663,6 +663,18 @@ def _producer_burst(case: Case, worst: PartitionVerdict) -> Evidence | None:
     }
 
 
+def _held_back(case: Case) -> bool:
+    """Does the group read as fast as was written before Kafka was away?
+
+    Then its lag may be what producers held back meanwhile.
+    """
+    before = case.produced_before_per_s
+    consumed = _sum([case.outlook_of(each) for each in case.troubled])
+    if not case.after_outage or before is None or consumed is None:
+        return False
+    return consumed >= _AS_FAST * before
+
+
 def _sum(outlooks: Sequence[Outlook | None]) -> float | None:
     known = [
         outlook.consumed_per_s
@@ -676,6 +688,8 @@ def _all_slow(case: Case, worst: PartitionVerdict) -> Evidence | None:
     whole = case.outlook.whole
     produced, consumed = whole.produced_per_s, whole.consumed_per_s
     if worst.rule not in _SLOW or produced is None or consumed is None or produced <= consumed:
+        return None
+    if _held_back(case):
         return None
     return {
         "produced_per_s": round(produced, 1),
@@ -954,7 +968,8 @@ CAUSES: Final[Sequence[CauseRow]] = (
         cause=CauseName.PRODUCER_BURST,
         meaning=(
             "Since the lag rises at least twice as much is written as before, and the group reads "
-            "as fast as it did (at least 80 % of what was written before)."
+            "as fast as it did (at least 80 % of what was written before). After an outage of "
+            "Kafka what was written counts since the outage began: producers hold it back."
         ),
         find=_producer_burst,
         sentence=(
@@ -965,7 +980,10 @@ CAUSES: Final[Sequence[CauseRow]] = (
     ),
     CauseRow(
         cause=CauseName.ALL_SLOW,
-        meaning="More is written to the group's partitions than all its members read.",
+        meaning=(
+            "More is written to the group's partitions than all its members read; not after an "
+            "outage of Kafka while the group reads as fast as was written before (at least 80 %)."
+        ),
         find=_all_slow,
         sentence=(
             "all consumers together are too slow: {produced_per_s}/s are written, "
@@ -1023,6 +1041,7 @@ _NOT_DESCRIBED: Final = (
     "the group's members are not known (lagwatch has not described the group yet, or lacks "
     "DESCRIBE on it)"
 )
+_NONE_FITS: Final = "what is known of its members, offsets and rates fits none of the causes"
 _NO_MEMBERS_OF_A_JOB: Final = (
     "the job keeps its progress outside of Kafka, which knows no members of it: look at the job "
     "itself"
@@ -1041,9 +1060,20 @@ def _unknown_because(case: Case, worst: PartitionVerdict) -> str:
         )
     if of_members := _because_of_members(case, worst):
         return of_members
-    if worst.rule in _SLOW and case.outlook.whole.consumed_per_s is None:
+    if worst.rule in _SLOW:
+        return _because_of_rates(case)
+    return _NONE_FITS
+
+
+def _because_of_rates(case: Case) -> str:
+    if case.outlook.whole.consumed_per_s is None:
         return "its rates are not known yet: too few commits, or log ends that were not read"
-    return "what is known of its members, offsets and rates fits none of the causes"
+    if _held_back(case):
+        return (
+            "Kafka was away right before: producers may have written what they had held back, and "
+            "the group reads as fast as was written before"
+        )
+    return _NONE_FITS
 
 
 def _because_of_members(case: Case, worst: PartitionVerdict) -> str:

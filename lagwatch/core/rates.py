@@ -28,6 +28,11 @@ _COMPARED_MS: Final = 10_000
 """Time before and after an instant from which speeds are compared."""
 _BEFORE_MS: Final = 3_600_000
 """How far back before the instant: the night says nothing about the morning."""
+_OUTAGE_MS: Final = 30_000
+"""Log ends that were not read for so long, and for longer than usual, were away."""
+_THINNED: Final = 8
+"""Samples are no further apart than an eighth of their age, and a few usual distances."""
+_USUAL: Final = 4
 
 
 class Turn(NamedTuple):
@@ -152,7 +157,9 @@ def produced_around(
     """What was appended per second to all of these partitions, before an instant and since.
 
     Before it: within an hour at most, and of each partition since it was first known. None where
-    one of them is not known, or was sampled for less than 10 s.
+    one of them is not known, or was sampled for less than 10 s. After an outage producers write
+    what they held back: the outage, in which nothing could be written, then counts with the time
+    since.
 
     Args:
         at: the topic-partitions.
@@ -164,11 +171,29 @@ def produced_around(
     first = history.first_above(at, np.full(at.size, UNKNOWN, np.int64))
     if (first >= history.at_ms.size).any():
         return None, None
+    since_ms = with_outage(history, since_ms)
     # a topic that is new was not written slowly before it was there
     from_ms = np.maximum(history.at_ms[first], since_ms - _BEFORE_MS)
     return _sum_between(at, history, from_ms, since_ms), _sum_between(
         at, history, np.maximum(from_ms, since_ms), int(history.at_ms[-1])
     )
+
+
+def with_outage(history: LogEndHistory, since_ms: int) -> int:
+    """The instant, or the beginning of the outage whose backlog may have been written since.
+
+    Writing a backlog takes about as long as the outage did, at twice the usual speed.
+    """
+    at_ms = history.at_ms
+    newest_ms = int(at_ms[-1])
+    long_ms = np.diff(at_ms)
+    usual_ms = (newest_ms - at_ms[1:]) // _THINNED + _USUAL * history.spacing_ms
+    away = np.flatnonzero(long_ms > np.maximum(_OUTAGE_MS, usual_ms))
+    for hole in reversed(away.tolist()):
+        if at_ms[hole + 1] < since_ms - long_ms[hole]:
+            break
+        since_ms = min(since_ms, int(at_ms[hole]))
+    return since_ms
 
 
 def _sum_between(

@@ -638,6 +638,16 @@ NAMED: Final[dict[str, tuple[Case, CauseName, Certainty]]] = {
         CauseName.ALL_SLOW,
         LIKELY,
     ),
+    "Kafka was away, and the group reads more slowly than before": (
+        told(
+            Part(by="a-1", rule=BEHIND, produced=40, consumed=5),
+            produced_before_per_s=10.0,
+            produced_since_per_s=11.0,
+            after_outage=True,
+        ),
+        CauseName.ALL_SLOW,
+        LIKELY,
+    ),
     "all partitions of all members": (
         told(
             Part(by="a-1", rule=BEHIND, consumed=2),
@@ -669,6 +679,15 @@ NOT_KNOWN: Final[dict[str, tuple[Case, str]]] = {
     "data are stale, and the coordinator is known": (
         told(Part(by="a-1"), stale=True, age_s=31),
         "the data are 31 s old",
+    ),
+    "producers write what they held back while Kafka was away": (
+        told(
+            Part(by="a-1", rule=BEHIND, produced=40, consumed=9),
+            produced_before_per_s=10.0,
+            produced_since_per_s=11.0,
+            after_outage=True,
+        ),
+        "Kafka was away right before",
     ),
     "it has begun to catch up": (
         told(Part(by="a-1", rule=BEHIND, produced=5, consumed=9)),

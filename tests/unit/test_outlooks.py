@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lagwatch.core.model import GroupStatus, RuleSet
+from lagwatch.core.model import GroupStatus, Rule, RuleSet
 from lagwatch.metrics.explained import MOST_PARTITIONS, explained
 from lagwatch.ports.queries import Partitions
 from lagwatch.query import SnapshotQueries
@@ -78,6 +78,29 @@ def test_groups_of_which_no_topic_may_be_seen_any_more_are_answered() -> None:
     assert [partition.current_lag for partition in verdict.partitions] == [None, None]
     assert outlook.whole.produced_per_s is None
     assert live.monitor.known.log_ends_ms == before_ms, "what is not read is not fresh"
+
+
+def test_what_producers_held_back_while_kafka_was_away_is_not_taken_for_a_burst() -> None:
+    live, read = Live(), 100
+    live.topics(orders=1)
+    queries = SnapshotQueries({CLUSTER: live.monitor}, health=lambda: ())
+    for step in range(240):
+        if step == 200:
+            live.now_ms += 600_000
+        live.produce("orders", 0, 40 if step < 200 else 160)
+        live.wait(10)
+        read = min(read + 50, live.ends["orders", 0])
+        live.commit(("a", "orders", 0, read))
+        live.describe("a", kind="classic", members=1)
+        live.judge()
+
+    verdict = queries.verdict(CLUSTER, "a", Partitions.ALL)
+    cause = queries.cause(verdict, queries.outlook(CLUSTER, "a"))
+
+    assert verdict.rule is Rule.FALLING_BEHIND
+    assert cause is not None
+    assert cause.name is None
+    assert "Kafka was away" in cause.text
 
 
 @pytest.mark.slow

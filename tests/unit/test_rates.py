@@ -135,6 +135,32 @@ def test_what_was_written_before_an_instant_and_since_is_compared() -> None:
     assert produced_around(np.zeros(1, np.int64), history, 50_000) == (4.0, 40.0)
 
 
+@pytest.mark.parametrize("late_s", [0, 40, 100])
+def test_what_producers_held_back_during_an_outage_is_no_burst(late_s: int) -> None:
+    """4/s; two minutes without Kafka; then 8/s until all is written."""
+    history = _history(4, until_s=600)
+    for second in range(720, 841, 5):
+        history.add(second * 1000, np.array([1000 + 4 * 600 + 8 * (second - 720)]))
+
+    before, since = produced_around(np.zeros(1, np.int64), history, (720 + late_s) * 1000)
+
+    assert before == 4.0
+    assert since == pytest.approx(4.0, abs=0.1)
+
+
+def test_a_burst_that_begins_long_after_an_outage_is_one() -> None:
+    history = _history(4, until_s=600)
+    for second in range(720, 1200, 5):
+        history.add(second * 1000, np.array([1000 + 4 * 720 + 4 * (second - 720)]))
+    for second in range(1200, 1301, 5):
+        history.add(second * 1000, np.array([1000 + 4 * 1200 + 40 * (second - 1200)]))
+
+    before, since = produced_around(np.zeros(1, np.int64), history, 1_200_000)
+
+    assert before == pytest.approx(4.0, abs=0.1)
+    assert since == pytest.approx(40.0, abs=0.5)
+
+
 def test_what_was_written_is_not_known_from_a_few_seconds_or_for_a_hidden_topic() -> None:
     history, here = _history(4), np.zeros(1, np.int64)
 
