@@ -246,6 +246,21 @@ class ClusterSnapshot:
         ages_ms: Int64 = np.maximum(self.at_ms - around.skew_ms - oldest_ms, 0)
         return ages_ms
 
+    def lost_messages(self, number: int) -> tuple[int, bool]:
+        """What a group lost, as long as it is shown; True: no more than that.
+
+        Also where other trouble decides the verdict of the group or of the partition.
+        """
+        facts, limits = self.around.facts, self.around.limits
+        if facts.lost_ms is None or self.rules is not RuleSet.LAGWATCH:
+            return 0, False
+        window = self.rows.window[self.group.first[number] : self.group.first[number + 1]]
+        since_ms = self.judged_ms - self.around.skew_ms - limits.loss_shown_ms
+        window = window[facts.lost_ms[window] > max(since_ms, 0)]
+        bound = facts.lost_bound
+        at_most = bound is not None and bool((bound[window] > 0).any())
+        return int(facts.lost_shown(window).sum()), at_most
+
     def stale_groups(self) -> NDArray[np.bool_]:
         """Mask of groups whose data are stale; shape [groups]."""
         if self.stale:

@@ -243,6 +243,7 @@ def group_answer(
         "cause": _cause(cause),
         "lag": verdict.known_lag,
         "left_behind_lag": verdict.left_behind_lag,
+        **lost(newest(queries, cluster), group),
         "time_lag_s": verdict.time_lag_s,
         **_time_lag(verdict),
         "time_lag_partition": _place(verdict.time_lag_partition),
@@ -263,6 +264,15 @@ def group_answer(
         ],
         "window": None if chosen is None else _window(queries, cluster, group, chosen),
     }
+
+
+def lost(snapshot: ClusterSnapshot | None, group: str) -> dict[str, object]:
+    """What the group lost and is still shown, whatever decides its verdict."""
+    number = None if snapshot is None else snapshot.group_index.get(group)
+    if snapshot is None or number is None:
+        return {"lost": 0, "lost_is": "exact"}
+    messages, at_most = snapshot.lost_messages(number)
+    return {"lost": messages, "lost_is": "upper_bound" if at_most else "exact"}
 
 
 def _state(

@@ -26,7 +26,7 @@ from lagwatch.ports.alerts import AlertsView
 from lagwatch.ports.queries import Partitions, Queries
 from lagwatch_api.answers import json_answer
 from lagwatch_api.routing import Answer, Endpoint
-from lagwatch_api.v1.fleet import NO_CACHE, TAG, newest
+from lagwatch_api.v1.fleet import NO_CACHE, TAG, lost, newest
 from lagwatch_api.v1.wording import is_unknown, sentence
 
 MOST_GROUPS: Final = 100
@@ -76,6 +76,10 @@ class Trends(TypedDict):
         Mapping[str, str],
         Field(description="why verdicts or lags of a group's partitions are unknown, in words"),
     ]
+    lost: Annotated[
+        Mapping[str, int],
+        Field(description="messages that were deleted unread, of groups with a loss"),
+    ]
 
 
 class Subscription(TypedDict):
@@ -104,7 +108,9 @@ def endpoints(
         found = trends_of(trails.get(cluster, Trail()), asked)
         speeds, causes = speeds_and_causes(queries, cluster, asked)
         unknown = unknown_because(queries, cluster, asked)
-        answer = {**found, "speeds": speeds, "causes": causes, "unknown": unknown}
+        snapshot = newest(queries, cluster)
+        losses = {group: of["lost"] for group in asked if (of := lost(snapshot, group))["lost"]}
+        answer = {**found, "speeds": speeds, "causes": causes, "unknown": unknown, "lost": losses}
         return json_answer(answer, headers=NO_CACHE)
 
     async def subscriptions(request: Request) -> Response:

@@ -91,7 +91,7 @@ export class Group {
     this.#past.clear();
     const back = make("a", { href: address(LIST), "data-go": "" }, "← All groups");
     const title = make("div", { class: "title" }, make("h2", { id: "group-name", tabindex: "-1", title: group }, group), make("button", { type: "button", id: "whole-name", hidden: true, onclick: wholeName }, "Whole name"), make("span", { id: "g-mark" }), make("span", { class: "soft" }, `on ${cluster ?? ""}`));
-    const said = make("div", { class: "card verdict", id: "g-verdict" }, make("p", { class: "old", id: "g-old" }), make("p", { id: "g-sentence" }, "Asking …"), make("p", { class: "soft", id: "g-where" }), make("dl", { class: "facts", id: "g-facts" }),
+    const said = make("div", { class: "card verdict", id: "g-verdict" }, make("p", { class: "old", id: "g-old" }), make("p", { class: "old", id: "g-lost" }), make("p", { id: "g-sentence" }, "Asking …"), make("p", { class: "soft", id: "g-where" }), make("dl", { class: "facts", id: "g-facts" }),
       make("div", { id: "g-cause-box", hidden: true }, make("h3", { id: "g-cause-name" }), make("p", { id: "g-cause" }), make("p", { class: "soft", id: "g-refuted" })),
       make("div", { id: "g-to-do-box", hidden: true }, make("h3", {}, "What to do"), make("ol", { id: "g-to-do" })),
       make("p", { class: "links" }, make("span", { id: "g-runbook" }), make("button", { type: "button", id: "share", onclick: share }, "Copy link"), make("span", { id: "shared", role: "status" })));
@@ -118,7 +118,7 @@ export class Group {
   #failed(error) {
     if (error.status === 404) {
       say($("g-sentence"), "This group is not known. It may have been deleted, or nothing of it has been read yet.");
-      for (const id of ["g-old", "g-where"]) say($(id), "");
+      for (const id of ["g-old", "g-lost", "g-where"]) say($(id), "");
       $("g-mark").replaceChildren();
       $("g-verdict").dataset.level = "unknown";
       for (const id of ["g-cause-box", "g-to-do-box"]) $(id).hidden = true;
@@ -143,6 +143,7 @@ export class Group {
     say($("g-sentence"), answer.stale ? `Last known: ${said}` : said);
     $("g-mark").parentElement.toggleAttribute("data-stale", answer.stale);
     say($("g-old"), answer.stale ? `The data of this group are ${duration(Math.round(answer.data_age_s))} old.` : "");
+    say($("g-lost"), worst?.rule === "records_lost" || !answer.lost ? "" : `MESSAGES LOST: ${answer.lost_is === "upper_bound" ? "up to " : ""}${number(answer.lost)} were deleted before the group read them.`);
     const many = answer.partitions.length > 1 && worst;
     say($("g-where"), many ? `This is ${key(worst)}, the worst of ${number(answer.partitions.length)} partitions.` : "");
     this.#cause(answer.cause);

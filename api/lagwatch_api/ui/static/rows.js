@@ -81,7 +81,8 @@ export function fillGroup(slot, one, { known, stale, note, now }) {
   link.href = address({ group: one.group, of: one.cluster });
   // what is unknown stays unknown while the data are old
   const unknown = one.unknown || one.worst === "UNKNOWN" ? known?.unknown : undefined;
-  const notes = [note, cause && (cause.words || "cause not known"), unknown].filter(Boolean).join(", ");
+  const lost = known?.lost ? `${number(known.lost)} lost` : "";
+  const notes = [note, lost, cause && (cause.words || "cause not known"), unknown].filter(Boolean).join(", ");
   say(slot.note, notes);
   slot.note.hidden = !notes;
   slot.note.toggleAttribute("data-long", notes.length > LONG_NOTE);

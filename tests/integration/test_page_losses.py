@@ -1,0 +1,55 @@
+"""Lost messages of a group whose verdict says something else, on the page in a real Chromium."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lagwatch.core.model import RuleSet
+from lagwatch_api import create_app
+from tests.support.api_doubles import GivenSettings, RecordingCommands
+from tests.support.browser import Browser, browsing
+from tests.support.fleet import CLUSTER, Fleet, ShiftedClock
+from tests.support.many_groups import ROW, open_fleet
+from tests.support.serving import served
+from tests.support.waiting import eventually
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with browsing() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def url(browser: Browser) -> Iterator[str]:
+    """A group that stopped, and of which 50 messages were deleted then; and one that is well."""
+    fleet = Fleet(["good", "stopped"], ShiftedClock(), rules=RuleSet.LAGWATCH)
+    fleet.fail("stopped")
+    fleet.delete_before(fleet.committed("stopped") + 50)
+    app = create_app(fleet.queries, RecordingCommands(), GivenSettings(), hostname="h", version="0")
+    with served(app) as server:
+        yield f"http://127.0.0.1:{server.port}/"
+        browser.open("about:blank")  # an open stream would hold the server up
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_a_loss_is_seen_beside_the_verdict_of_a_group_that_stopped(
+    browser: Browser, url: str, width: int, tmp_path: Path
+) -> None:
+    browser.look(width, 844, "light")
+    open_fleet(browser, f"{url}?q=stopped")
+    eventually(lambda: "50 lost" in browser.text(f"{ROW} .note"), "the loss is in the list")
+    browser.picture(tmp_path / "list.png")
+    listed = browser.text(f"{ROW} .c-mark")
+
+    browser.open(f"{url}?group=stopped&of={CLUSTER}")
+    eventually(lambda: "STOPPED" in browser.text("#g-sentence"), "the group is shown")
+    browser.picture(tmp_path / "group.png")
+
+    assert listed == "STOPPED"
+    assert browser.text("#g-lost") == ("MESSAGES LOST: 50 were deleted before the group read them.")
+    browser.open(f"{url}?group=good&of={CLUSTER}")
+    eventually(lambda: "OK" in browser.text("#g-sentence"), "the other group is shown")
+    assert browser.text("#g-lost") == ""
+    browser.look(1280, 800, "light")
