@@ -49,7 +49,17 @@ def test_a_loss_is_seen_beside_the_verdict_of_a_group_that_stopped(
 
     assert listed == "STOPPED"
     assert browser.text("#g-lost") == ("MESSAGES LOST: 50 were deleted before the group read them.")
+    facts, table = browser.text("#g-facts"), browser.texts("#g-table td:nth-child(4)")
+    lag = shown_lag(browser)
+    assert f"{lag - 50:,} of it can be read: the rest was deleted" in facts
+    assert f"{lag:,} ({lag - 50:,} can be read)" in table
+    assert f"with {lag - 50:,} messages to read" in browser.text("#g-sentence")
     browser.open(f"{url}?group=good&of={CLUSTER}")
     eventually(lambda: "OK" in browser.text("#g-sentence"), "the other group is shown")
     assert browser.text("#g-lost") == ""
     browser.look(1280, 800, "light")
+
+
+def shown_lag(browser: Browser) -> int:
+    """The lag that the group's view shows."""
+    return int(browser.texts("#g-facts dd > span")[0].replace(",", ""))

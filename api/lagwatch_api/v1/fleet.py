@@ -242,6 +242,7 @@ def group_answer(
         "worst": None if worst is None else _partition(worst),
         "cause": _cause(cause),
         "lag": verdict.known_lag,
+        "readable_lag": None if verdict.known_lag is None else verdict.readable_lag,
         "left_behind_lag": verdict.left_behind_lag,
         **lost(newest(queries, cluster), group),
         "time_lag_s": verdict.time_lag_s,

@@ -172,7 +172,7 @@ export class Group {
     const left = answer.left_behind_lag ? `${number(answer.left_behind_lag)} of it in topics left behind` : "";
     const lag = answer.lag !== null && answer.unknown_partitions ? `≥ ${number(answer.lag)}` : number(answer.lag);
     const facts = [
-      ["Lag", lag, [left, notKnown(answer.partitions)].filter(Boolean).join("; ")],
+      ["Lag", lag, [readable(answer.lag, answer.readable_lag), left, notKnown(answer.partitions)].filter(Boolean).join("; ")],
       ["Time lag", bounded(answer.time_lag_s, answer.time_lag_bound), asOf(answer)],
       ["In trouble since", answer.since_ms === null ? "–" : `${answer.worst?.at_least ? "at least " : ""}${instant(answer.since_ms)}`],
       ["Produced", rate(answer.produced_per_s), answer.produced_per_s === null ? unmeasured(answer.partitions, "produced_per_s") : ""],
@@ -212,7 +212,7 @@ export class Group {
     const buttons = box.querySelectorAll("button");
     tiles.forEach((one, index) => {
       const button = buttons[index];
-      const text = `${one.topic} partition ${one.partition}: ${headline(one)}, lag ${number(one.lag)}, time lag ${bounded(one.time_lag_s, one.time_lag_bound)}, owner ${owner(one)}`;
+      const text = `${one.topic} partition ${one.partition}: ${headline(one)}, lag ${lagOf(one)}, time lag ${bounded(one.time_lag_s, one.time_lag_bound)}, owner ${owner(one)}`;
       button.dataset.level = one.lag === null ? "unknown" : (LEVELS[one.status] ?? "unknown");
       if (button.title !== text) {
         button.title = text;
@@ -250,7 +250,7 @@ export class Group {
   #table(answer) {
     const rows = answer.partitions.toSorted(byBadness).slice(0, MOST_ROWS);
     const cells = (one) => [
-      one.topic, one.partition, headline(one), number(one.lag), bounded(one.time_lag_s, one.time_lag_bound), one.committed === null ? "–" : number(one.committed),
+      one.topic, one.partition, headline(one), lagOf(one), bounded(one.time_lag_s, one.time_lag_bound), one.committed === null ? "–" : number(one.committed),
       one.commit_ms === null ? "–" : instant(one.commit_ms), owner(one),
     ];
     const titles = ["Topic", "Partition", "Verdict", "Lag", "Time lag", "Committed", "Last commit", "Owner"];
@@ -282,6 +282,15 @@ function notKnown(partitions) {
   const reasons = Map.groupBy(partitions.filter((one) => one.lag === null && isUnknown(one)), (one) => one.text);
   return [...reasons].map(([text, those]) => `${number(those.length)} of ${number(partitions.length)} partitions not counted: ${text}`).join("; ");
 }
+
+/** What of a lag can be read, where that is less; verdicts count that alone. "" where it is all. */
+function readable(lag, part) {
+  if (lag === null || part === null || part >= lag) return "";
+  return `${number(part)} of it can be read: the rest was deleted, or is marks of transactions or behind an open one`;
+}
+
+/** The lag of a partition, and what of it can be read where that is less. */
+const lagOf = ({ lag, readable_lag: part }) => (readable(lag, part) ? `${number(lag)} (${number(part)} can be read)` : number(lag));
 
 /** Of how many partitions a rate is missing, and why. */
 function unmeasured(partitions, key) {
