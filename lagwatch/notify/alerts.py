@@ -556,7 +556,8 @@ class Alerts:
             *self._not_recorded(now_ms, every),
         ]
         page = self._settings.alerts.page_url.get_secret_value()
-        changes = self._own.changes(conditions, every, now_ms)
+        configured = {*self._outlets, *self._settings.clusters}
+        changes = self._own.changes(conditions, every, now_ms, configured=configured)
         changes = at_zone(changes, self._settings.alerts.time_zone, page)
         if changes:
             self._store.record(changes, now_ms)

@@ -5,7 +5,7 @@ the condition has ended. It is stored and delivered like any other.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
@@ -110,14 +110,25 @@ class OwnIncidents:
         }
 
     def changes(
-        self, conditions: Sequence[Condition], every: tuple[Listener, ...], now_ms: EpochMs
+        self,
+        conditions: Sequence[Condition],
+        every: tuple[Listener, ...],
+        now_ms: EpochMs,
+        *,
+        configured: Collection[str],
     ) -> list[Change]:
-        """What opens, is repeated and closes; `every` receives ends whose channels are unknown."""
+        """What opens, is repeated and closes; `every` receives ends whose channels are unknown.
+
+        `configured`: the channels and clusters there are. What is none of them has not healed.
+        """
         wrong = {condition.key: condition for condition in conditions}
         made = []
         for key in {**self._tracked, **wrong}:
             change = self._change(key, wrong.get(key), every, now_ms)
             if change is not None:
+                _, cluster, name = key
+                if key not in wrong and (name or cluster) not in {*configured, ""}:
+                    change = _of_removed(change)
                 made.append(change)
         return made
 
@@ -208,6 +219,12 @@ class OwnIncidents:
             listeners=listeners,
             as_burrow=False,
         )
+
+
+def _of_removed(change: Change) -> Change:
+    """The end of an incident of a part that is not configured any more."""
+    verdict = {**change.notice.verdict, "removed": True}
+    return replace(change, notice=replace(change.notice, verdict=verdict))
 
 
 def unseen(

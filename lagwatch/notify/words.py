@@ -616,11 +616,22 @@ def _what_went(verdict: Mapping[str, Any]) -> str:
 
 def _own_headline(notice: Notice) -> str:
     event = EVENTS.get(notice.event, "")
-    word = "OK again" if notice.closing else f"{event}{notice.severity.upper()}"
+    word = f"{event}{notice.severity.upper()}"
+    if notice.closing:
+        word = "Ended" if notice.verdict.get("removed") else "OK again"
     return f"{word}: {_own_words(notice)}"
 
 
+def _removed(notice: Notice) -> str:
+    if notice.about is About.CLUSTER:
+        return f"cluster {notice.cluster} is not configured any more; not seen for {lasted(notice)}"
+    part = f"alert channel {notice.group}"
+    return f"{part} is not configured any more; it did not deliver for {lasted(notice)}"
+
+
 def _own_words(notice: Notice, longest_reason: int = LONGEST_NAME) -> str:
+    if notice.verdict.get("removed"):
+        return _removed(notice)
     match notice.about, notice.closing:
         case About.CLUSTER, True:
             said = f"lagwatch sees cluster {notice.cluster}"

@@ -21,8 +21,8 @@ from lagwatch.core.incident import (
 from lagwatch.core.model import EpochMs, GroupStatus, WindowEntry
 from lagwatch.notify.channels import pagerduty
 from lagwatch.notify.message_words import Tone, body, subject, tone
-from lagwatch.notify.notice import Message, Notice, OpenGroups
-from lagwatch.notify.own import SteadyClock, unseen
+from lagwatch.notify.notice import About, Message, Notice, OpenGroups
+from lagwatch.notify.own import Condition, OwnIncidents, SteadyClock, unseen
 from lagwatch.notify.verdict import behind_json, figures_json
 from lagwatch.notify.window_curve import window_curve
 from lagwatch.notify.words import details, growth, headline
@@ -772,3 +772,41 @@ def test_only_of_a_group_whose_members_are_known_is_it_said_that_there_is_none(
     shown = text(replace(STOPPED, verdict={**STOPPED.verdict, "partitions": [changed]}))
 
     assert ("No member of the group" in shown) is said
+
+
+@pytest.mark.parametrize(
+    ("about", "cluster", "name", "configured", "said"),
+    [
+        (About.CHANNEL, "", "old", {"old"}, "OK again: alert channel old delivers, after 20 s"),
+        (
+            *(About.CHANNEL, "", "old", {"new"}),
+            "Ended: alert channel old is not configured any more; it did not deliver for 20 s",
+        ),
+        (About.CLUSTER, "prod", "", {"prod"}, "OK again: lagwatch sees cluster prod, after 20 s"),
+        (
+            *(About.CLUSTER, "prod", "", {"chat"}),
+            "Ended: cluster prod is not configured any more; not seen for 20 s",
+        ),
+    ],
+)
+def test_what_is_not_configured_any_more_has_not_healed(
+    about: About, cluster: str, name: str, configured: set[str], said: str
+) -> None:
+    own = OwnIncidents(())
+    condition = Condition(
+        about=about,
+        cluster=cluster,
+        name=name,
+        since_ms=AT_MS,
+        held_s=0,
+        open_for_s=0,
+        problem="it fails",
+        listeners=(),
+    )
+    own.apply(own.changes([condition], (), EpochMs(AT_MS), configured=configured))
+    ends = []
+    for later_ms in (10_000, 15_000, 20_000):
+        ends = own.changes([], (), EpochMs(AT_MS + later_ms), configured=configured)
+        own.apply(ends)
+
+    assert [headline(end.notice) for end in ends] == [said]
