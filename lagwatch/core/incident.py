@@ -430,13 +430,16 @@ def _still_bad(
     noted, decision = _notify(
         state, state.incident or incident, graded, policy, now_ms, muted=muted
     )
-    if decision.reason is Reason.WORSE_KIND:
+    if decision.event is not NoticeEvent.NOTHING:
         noted = _begun_with(noted, graded)
     return noted, decision if act is Act.NONE else replace(decision, act=act)
 
 
 def _begun_with(state: State, graded: Graded) -> State:
-    """What makes an incident worse may have begun before what opened it, as a loss is noticed."""
+    """What is said of an incident now may have begun before what opened it.
+
+    A loss is noticed late, and a limit may be missed before a silence is long enough for a stop.
+    """
     incident, since_ms = state.incident, graded.since_ms
     if incident is None or since_ms is None or since_ms >= incident.since_ms:
         return state

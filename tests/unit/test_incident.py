@@ -293,6 +293,17 @@ class TestKinds:
 
         assert story.heard == [NoticeEvent.OPEN, NoticeEvent.ESCALATE]
 
+    def test_a_stop_that_began_before_a_limit_was_missed_is_since_its_own_beginning(self) -> None:
+        story = Story(Policy(name="p", threshold=WARN))
+        missed_ms, stopped_ms = EpochMs(story.now_ms - 10_000), EpochMs(story.now_ms - 50_000)
+        story.sees(Graded(severity=WARN, reason=Reason.FIRST, since_ms=missed_ms))
+        story.sees(Graded(severity=ERR, reason=Reason.FIRST, since_ms=stopped_ms), after_s=100)
+        story.sees(Graded(severity=ERR, reason=Reason.FIRST, since_ms=stopped_ms), after_s=100)
+
+        assert story.state.incident is not None
+        assert story.state.incident.notified is ERR
+        assert story.state.incident.since_ms == stopped_ms
+
     def test_a_loss_that_has_doubled_since_the_last_notice_is_sent_and_at_most_once_a_minute(
         self,
     ) -> None:
