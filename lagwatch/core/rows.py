@@ -436,6 +436,10 @@ class Around:
         membership = self.facts.membership[row]
         return held & np.isin(membership, (Membership.HELD, Membership.UNKNOWN))
 
+    def came(self, row: Slots) -> Bools:
+        """Mask of those of them that were seen without a member before."""
+        return self.held(row) & self.pace.seen_without[row]
+
     def counted_ms(self, since_ms: Int64, now_ms: Int64, absences: "Sequence[Absence]") -> Int64:
         """How much of a silence counts, without times in which Kafka or lagwatch was away.
 
@@ -664,13 +668,16 @@ class Rows:
     def quiet_began_ms(self) -> Int64:
         """The same, to be shown: from the earliest instant where it is not known exactly.
 
-        While lagwatch or Kafka was away messages went on to come. Judged is the silence that is
-        sure.
+        While lagwatch or Kafka was away messages went on to come, and who holds a partition at the
+        first look may have held it long before. Judged is the silence that is sure.
         """
+        came = self.around.came(self.row)
         if self.not_before_ms is None:
-            return self.quiet_since_ms
+            if np.array_equal(came, self._held):
+                return self.quiet_since_ms
+            return self.around.quiet_since_ms(self.row, self._appended_ms, came)
         earliest_ms = np.where(self.not_before_ms >= 0, self.not_before_ms, self._appended_ms)
-        return self.around.quiet_since_ms(self.row, earliest_ms, self._held)
+        return self.around.quiet_since_ms(self.row, earliest_ms, came)
 
     @cached_property
     def _appended_ms(self) -> Int64:

@@ -1049,3 +1049,32 @@ def _verdict(cluster: SteppedCluster):
     cluster.judge()
     queries = SnapshotQueries({"here": cluster.monitor}, health=tuple)
     return queries.verdict("here", "g", Partitions.ALL).partitions[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("commits_on", [False, True])
+def test_without_a_checkpoint_a_silence_is_as_long_as_it_is_and_not_as_long_as_it_was_watched(
+    commits_on,
+) -> None:
+    cluster = begun()
+    for second in range(0, 700, 10):
+        cluster.wait(10)
+        cluster.commit("g", "t", 0, min(second, 300))
+        cluster.grow("t", 200)
+    cluster.monitor = ClusterMonitor("here", cluster.settings)
+    cluster.begin()
+    began_ms = cluster.now_ms
+    cluster.groups_hold("g", "t", 0)
+    for _ in range(100):
+        cluster.wait(10)
+        if commits_on:
+            cluster.commit("g", "t", 0, 300)
+        cluster.grow("t", 200)
+        cluster.ends()
+        cluster.judge()
+
+    _, rule, since_ms = _row(cluster)
+    quiet_ms = cluster.now_ms - since_ms
+
+    assert rule is (Rule.STALLED if commits_on else Rule.STOPPED)
+    assert quiet_ms == cluster.now_ms - began_ms + 390_000
