@@ -175,6 +175,8 @@ class RoundChanges:
         incident = decided.after.incident or decided.before.incident
         if incident is not None and incident.clock_set_back:
             found["clock_set_back"] = True
+        if incident is not None and incident.acknowledged:
+            found["acknowledged"] = True
         return found
 
     def _verdict(self, decided: Decided) -> Json:

@@ -357,7 +357,8 @@ def _trouble(notice: Notice) -> Iterator[str]:
     partitions = verdict.get("partitions", ())
     began = instant(notice.since_ms, notice.zone)
     if notice.reason == Reason.HANDED_ON.value:
-        yield "Escalated: the incident is still open; other channels were notified before."
+        who = "" if not verdict.get("acknowledged") else "; somebody has acknowledged it"
+        yield f"Escalated: the incident is still open{who}; other channels were notified before."
     if became := _became(notice):
         yield became
     if not _only_lost(notice):

@@ -255,6 +255,14 @@ def test_an_incident_during_which_the_clock_was_set_back_says_so() -> None:
     assert "The clock of lagwatch was set back" not in text(HEALED)
 
 
+def test_an_escalation_says_that_somebody_has_acknowledged_the_incident() -> None:
+    handed_on = replace(STOPPED, reason=Reason.HANDED_ON.value)
+    taken = replace(handed_on, verdict={**STOPPED.verdict, "acknowledged": True})
+
+    assert "Escalated: the incident is still open; other channels" in text(handed_on)
+    assert "still open; somebody has acknowledged it; other channels" in text(taken)
+
+
 class TestGrowth:
     def test_the_quiet_time_before_the_trouble_does_not_count(self) -> None:
         quiet = [(AT_MS - 3_600_000 + 60_000 * minute, 0) for minute in range(56)]
