@@ -75,6 +75,8 @@ def _leads(message: Message, room: int, *, of_several: bool) -> list[str]:
     One is always said. `of_several`: the incidents ended in several ways.
     """
     found = worst(message.notices)
+    if of_several:  # a group that is gone is not to be missed among those that are well again
+        found.sort(key=lambda notice: end_word(notice) in HEALED)
     worst_of: dict[str, Notice] = {}
     for notice in found:
         worst_of.setdefault(notice.cluster, notice)

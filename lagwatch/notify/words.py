@@ -501,7 +501,7 @@ def _affected(verdict: Mapping[str, Any]) -> str:
 def end_word(notice: Notice) -> str:
     """How an incident ended: `OK again`, `DELETED`, `Incident ended`."""
     if notice.about is not About.GROUP:
-        return _OWN_END
+        return "Incident ended" if notice.verdict.get("removed") else _OWN_END
     if notice.reason == Reason.GROUP_GONE.value:
         if notice.verdict.get("removed"):
             return "REMOVED"

@@ -405,6 +405,14 @@ class TestSubjectOfSeveral:
         assert "billing: DELETED, after 28 min 15 s" in subject(message)
         assert "mailer: OK again, after 28 min 15 s" in subject(message)
 
+    def test_a_group_that_is_gone_is_named_before_those_that_are_well_again(self) -> None:
+        well = [replace(HEALED, group=f"group-{number}") for number in range(12)]
+        gone = replace(SITUATIONS["deleted"].notices[0], group="old")
+        line = subject(Message(id="m", channel="c", at_ms=AT_MS, notices=(*well, gone)))
+
+        assert line.startswith("Ended: 13 consumer groups on prod: old: DELETED, after 28 min 15 s")
+        assert line.endswith("more")
+
     def test_incidents_of_lagwatch_itself_are_named(self) -> None:
         unseen_cluster = SITUATIONS["cluster_unseen"].notices[0]
         both = (unseen_cluster, replace(unseen_cluster, cluster="test"))
