@@ -285,7 +285,10 @@ def undelivered(channel: str, counts: DeliveryCounts, *, waiting: int, dead: int
     """What a channel could not deliver, in words; "" if nothing."""
     parts = []
     if waiting and counts.failing_since_ms is not None:
-        parts.append(f"{counted(waiting, 'notice')} waiting, last answer: {counts.last_error}")
+        parts.append(
+            f"{counted(waiting, 'notice')} waiting, last answer: {counts.last_error}; they will be "
+            f"sent again, and `lagwatch alert test {channel}` shows what it answers now"
+        )
     if counts.partly:
         parts.append(f"{counted(counts.partly, 'notice')} not for all: {counts.partly_error}")
     if dead:

@@ -7,13 +7,18 @@ from lagwatch.core.causes import Cause, CauseName, Certainty
 from lagwatch.core.departure import Departure
 from lagwatch.core.incident import NoticeEvent
 from lagwatch.notify.changes import page_link
+from lagwatch.notify.dispatch import DeliveryCounts
 from lagwatch.notify.notice import About, Earlier, Message, Notice
+from lagwatch.notify.own import undelivered
 from lagwatch.notify.sample import sample_messages
 from lagwatch.notify.verdict import cause_json, nothing_known
 
 AT_MS: Final = 1_796_000_000_000
 _ROOT: Final = "https://lagwatch.example.com"
 
+_REFUSED: Final = DeliveryCounts(
+    failing_since_ms=AT_MS - 60_000, last_error="403 Forbidden: invalid_token"
+)
 _LIKELY: Final = cause_json(
     Cause(
         name=CauseName.NO_MEMBERS,
@@ -93,7 +98,7 @@ def situations() -> dict[str, Message]:
                 stopped,
                 About.CHANNEL,
                 "chat",
-                "12 notices waiting, last answer: 403 Forbidden: invalid_token",
+                undelivered("chat", _REFUSED, waiting=12, dead=0),
             ),
         ),
         "healed_with_messages_left": _message("m3", healed),
