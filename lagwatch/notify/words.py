@@ -582,10 +582,10 @@ def _how_it_went(notice: Notice) -> str:
     kept = duration(verdict["offsets_retention_s"])
     match Departure(verdict["gone"]):
         case Departure.DELETED:
-            said = f"{_what_went(verdict)} deleted: {sign}, and Kafka keeps offsets for {kept}."
+            said = f"{_what_went(verdict)}: {sign}, and Kafka keeps offsets for {kept}."
         case Departure.LIKELY_DELETED:
             said = (
-                f"{_what_went(verdict)} most likely deleted: {sign}, and Kafka keeps offsets for "
+                f"{_what_went(verdict, 'most likely ')}: {sign}, and Kafka keeps offsets for "
                 f"{kept} by default."
             )
         case Departure.EXPIRED:
@@ -605,14 +605,15 @@ def _how_it_went(notice: Notice) -> str:
     return f"{said} It did not catch up."
 
 
-def _what_went(verdict: Mapping[str, Any]) -> str:
+def _what_went(verdict: Mapping[str, Any], likely: str = "") -> str:
     """What of a group that is gone was deleted, as far as it is known which of its topics exist."""
-    if verdict.get("topics_without_offsets"):
-        return "The group or its offsets were"
+    if kept := verdict.get("topics_without_offsets"):
+        # a topic that is re-created has no offsets, and no other sign of it is left
+        return f"The group or its offsets were {likely}deleted, or {_topics(kept)} re-created"
     if deleted := verdict.get("deleted_topics"):
         said = _topics(deleted)
-        return said[0].upper() + said[1:]
-    return "The group, its offsets or its topics were"
+        return f"{said[0].upper()}{said[1:]} {likely}deleted"
+    return f"The group, its offsets or its topics were {likely}deleted"
 
 
 def _own_headline(notice: Notice) -> str:

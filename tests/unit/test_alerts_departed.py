@@ -351,8 +351,18 @@ def test_a_group_whose_trouble_is_gone_is_not_ok_again(deleted, kept, said) -> N
     ("deleted", "kept", "line", "sentence"),
     [
         (["orders"], [], ": its topic orders was deleted", "Its topic orders was deleted: its"),
-        ([], ["orders"], "", "The group or its offsets were deleted: its last"),
-        (["a"], ["b"], "", "The group or its offsets were deleted: its last"),
+        (
+            [],
+            ["orders"],
+            "",
+            "The group or its offsets were deleted, or its topic orders was re-created:",
+        ),
+        (
+            ["a"],
+            ["b"],
+            "",
+            "The group or its offsets were deleted, or its topic b was re-created: its",
+        ),
         ([], [], "", "The group, its offsets or its topics were deleted: its last"),
     ],
 )
