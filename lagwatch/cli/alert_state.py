@@ -1,6 +1,7 @@
 """`lagwatch alert incidents|acknowledge|notices|retry`: alerts of a running lagwatch, over HTTP."""
 
 import getpass
+import textwrap
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 from urllib.parse import quote, urlencode
@@ -22,6 +23,8 @@ _PAGE: Final = 1000
 """Most entries that one request asks for."""
 _COUNTED: Final = 10_000
 """Up to so many entries that are not shown are counted."""
+_LONGEST_PROBLEM: Final = 160
+"""A longer one is cut; `--json` has it whole."""
 
 _ACKNOWLEDGE = """
 **Examples**
@@ -81,7 +84,7 @@ def incidents(
     ]
     from lagwatch.cli.listing import print_listing
 
-    titles = ("id", "what", "severity", "since", "ended", "acknowledged", "rule", "now")
+    titles = ("id", "what", "severity", "since", "ended", "acknowledged", "last said", "now")
     print_listing(titles, rows, first=("id", "what", "severity"))
     _say_more(more, limit)
 
@@ -225,10 +228,10 @@ def _acknowledged(incident: dict[str, Any]) -> str:
 
 
 def _rule(incident: dict[str, Any]) -> str:
-    """What is wrong: the rule of a bad verdict, and the limit that is missed."""
+    """What was wrong when it was last said: the rule of a verdict, and the limit that is missed."""
     verdict = incident["verdict"]
     if verdict.get("problem"):
-        return str(verdict["problem"])
+        return textwrap.shorten(str(verdict["problem"]), _LONGEST_PROBLEM, placeholder=" …")
     bad = verdict.get("status") not in {"OK", "UNKNOWN", "NOTFOUND"}
     rule = str(verdict.get("rule") or "").replace("_", " ") if bad else ""
     return "; ".join(filter(None, (rule, verdict.get("objective")))) or "-"

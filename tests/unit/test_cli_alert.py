@@ -139,6 +139,18 @@ def test_an_incident_is_never_explained_by_a_rule_that_is_good(verdict, said) ->
     assert "progressing" not in "\n".join(shown)
 
 
+def test_a_problem_of_lagwatch_itself_is_one_line() -> None:
+    verdict = {"problem": "No fresh data of it: " + "connection refused " * 40}
+    unseen = incident("") | {"about": "cluster", "verdict": verdict}
+
+    titles, shown = lines("incidents", {"incidents": [unseen]})
+
+    assert "last said" in titles
+    assert "No fresh data of it: connection refused" in shown
+    assert "…" in shown
+    assert len(shown) < 300
+
+
 @pytest.mark.parametrize("what", ["incidents", "notices"])
 def test_a_list_that_is_cut_says_how_many_more_there_are(what) -> None:
     entry = incident("billing") if what == "incidents" else NOTICE
