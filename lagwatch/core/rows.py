@@ -671,13 +671,10 @@ class Rows:
         While lagwatch or Kafka was away messages went on to come, and who holds a partition at the
         first look may have held it long before. Judged is the silence that is sure.
         """
-        came = self.around.came(self.row)
-        if self.not_before_ms is None:
-            if np.array_equal(came, self._held):
-                return self.quiet_since_ms
-            return self.around.quiet_since_ms(self.row, self._appended_ms, came)
-        earliest_ms = np.where(self.not_before_ms >= 0, self.not_before_ms, self._appended_ms)
-        return self.around.quiet_since_ms(self.row, earliest_ms, came)
+        earliest_ms = self._appended_ms
+        if self.not_before_ms is not None:
+            earliest_ms = np.where(self.not_before_ms >= 0, self.not_before_ms, earliest_ms)
+        return self.around.quiet_since_ms(self.row, earliest_ms, self.around.came(self.row))
 
     @cached_property
     def _appended_ms(self) -> Int64:

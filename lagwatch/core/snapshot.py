@@ -251,15 +251,23 @@ class ClusterSnapshot:
 
         Also where other trouble decides the verdict of the group or of the partition.
         """
-        facts, limits = self.around.facts, self.around.limits
-        if facts.lost_ms is None or self.rules is not RuleSet.LAGWATCH:
-            return 0, False
-        window = self.rows.window[self.group.first[number] : self.group.first[number + 1]]
-        since_ms = self.judged_ms - self.around.skew_ms - limits.loss_shown_ms
-        window = window[facts.lost_ms[window] > max(since_ms, 0)]
-        bound = facts.lost_bound
+        rows = slice(self.group.first[number], self.group.first[number + 1])
+        window = self.rows.window[rows][self.shows_loss(rows)]
+        bound = self.around.facts.lost_bound
         at_most = bound is not None and bool((bound[window] > 0).any())
-        return int(facts.lost_shown(window).sum()), at_most
+        return int(self.around.facts.lost_shown(window).sum()), at_most
+
+    def shows_loss(self, rows: slice | list[int]) -> NDArray[np.bool_]:
+        """Mask of these rows: messages were lost, and that is still shown.
+
+        Also where other trouble decides the verdict.
+        """
+        lost_ms, window = self.around.facts.lost_ms, self.rows.window[rows]
+        if lost_ms is None or self.rules is not RuleSet.LAGWATCH:
+            return np.zeros(window.size, np.bool_)
+        since_ms = self.judged_ms - self.around.skew_ms - self.around.limits.loss_shown_ms
+        shows: NDArray[np.bool_] = lost_ms[window] > max(since_ms, 0)
+        return shows
 
     def stale_groups(self) -> NDArray[np.bool_]:
         """Mask of groups whose data are stale; shape [groups]."""

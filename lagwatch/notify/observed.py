@@ -11,7 +11,6 @@ from lagwatch.core.model import (
     GroupStatus,
     PartitionStatus,
     Rule,
-    RuleSet,
     TimeLagBound,
     TimeLagReason,
 )
@@ -71,13 +70,11 @@ def kinds_of_group(snapshot: ClusterSnapshot, number: int) -> Kinds:
 
 def _kinds(snapshot: ClusterSnapshot, rows: slice | list[int]) -> Kinds:
     """The rules by which these rows are bad; a loss that a stop hides is among them."""
-    columns, around = snapshot.rows, snapshot.around
+    columns = snapshot.rows
     bad = IS_BAD[columns.status[rows]]
     kinds = {Rule(rule) for rule in set(columns.rule[rows][bad].tolist())}
-    if kinds and snapshot.rules is RuleSet.LAGWATCH and around.facts.lost_ms is not None:
-        shown_since_ms = snapshot.judged_ms - around.skew_ms - around.limits.loss_shown_ms
-        if (around.facts.lost_ms[columns.window[rows]] > max(shown_since_ms, 0)).any():
-            kinds.add(Rule.RECORDS_LOST)
+    if kinds and snapshot.shows_loss(rows).any():
+        kinds.add(Rule.RECORDS_LOST)
     return frozenset(kinds)
 
 

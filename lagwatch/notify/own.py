@@ -126,8 +126,8 @@ class OwnIncidents:
         for key in {**self._tracked, **wrong}:
             change = self._change(key, wrong.get(key), every, now_ms)
             if change is not None:
-                _, cluster, name = key
-                if key not in wrong and (name or cluster) not in {*configured, ""}:
+                part = change.group or change.cluster
+                if key not in wrong and part and part not in configured:
                     change = _of_removed(change)
                 made.append(change)
         return made
