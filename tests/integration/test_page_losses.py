@@ -6,12 +6,9 @@ from pathlib import Path
 import pytest
 
 from lagwatch.core.model import RuleSet
-from lagwatch_api import create_app
-from tests.support.api_doubles import GivenSettings, RecordingCommands
 from tests.support.browser import Browser, browsing
 from tests.support.fleet import CLUSTER, Fleet, ShiftedClock
-from tests.support.many_groups import ROW, open_fleet
-from tests.support.serving import served
+from tests.support.many_groups import ROW, open_fleet, serving_page
 from tests.support.waiting import eventually
 
 
@@ -27,10 +24,8 @@ def url(browser: Browser) -> Iterator[str]:
     fleet = Fleet(["good", "stopped"], ShiftedClock(), rules=RuleSet.LAGWATCH)
     fleet.fail("stopped")
     fleet.delete_before(fleet.committed("stopped") + 50)
-    app = create_app(fleet.queries, RecordingCommands(), GivenSettings(), hostname="h", version="0")
-    with served(app) as server:
-        yield f"http://127.0.0.1:{server.port}/"
-        browser.open("about:blank")  # an open stream would hold the server up
+    with serving_page(browser, fleet.queries) as address:
+        yield address
 
 
 @pytest.mark.parametrize("width", [1440, 390])

@@ -6,12 +6,10 @@ from pathlib import Path
 import pytest
 
 from lagwatch.query import SnapshotQueries
-from lagwatch_api import create_app
-from tests.support.api_doubles import GivenSettings, RecordingCommands, cluster_health
+from tests.support.api_doubles import cluster_health
 from tests.support.browser import Browser, browsing
 from tests.support.history import Live
-from tests.support.many_groups import ROW, open_fleet
-from tests.support.serving import served
+from tests.support.many_groups import ROW, open_fleet, serving_page
 from tests.support.waiting import eventually
 
 _CLUSTER = "here"
@@ -49,16 +47,9 @@ def url(browser: Browser) -> Iterator[str]:
     live.wait(5)
     live.judge()
     health = lambda: (cluster_health(_CLUSTER, ready=True),)  # noqa: E731 a name would say no more
-    app = create_app(
-        SnapshotQueries({_CLUSTER: live.monitor}, health=health),
-        RecordingCommands(),
-        GivenSettings(),
-        hostname="h",
-        version="0",
-    )
-    with served(app) as server:
-        yield f"http://127.0.0.1:{server.port}/"
-        browser.open("about:blank")  # an open stream would hold the server up
+    queries = SnapshotQueries({_CLUSTER: live.monitor}, health=health)
+    with serving_page(browser, queries) as address:
+        yield address
 
 
 @pytest.mark.parametrize("width", [1440, 390])

@@ -1,11 +1,12 @@
 """The service's page over ten thousand groups, without a Kafka behind it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import Final
 
 from lagwatch.core.trail import STEP_MS, Trail
+from lagwatch.ports.queries import Queries
 from lagwatch_api import create_app
 from tests.support.api_doubles import GivenSettings, RecordingCommands
 from tests.support.browser import Browser
@@ -35,13 +36,17 @@ def serving_many(
         fleet.pass_time(1)
         assert fleet.monitor.snapshot is not None
         trail.take(fleet.monitor.snapshot)
+    with serving_page(browser, fleet.queries, trails={CLUSTER: trail}) as address:
+        yield address
+
+
+@contextmanager
+def serving_page(
+    browser: Browser, queries: Queries, *, trails: Mapping[str, Trail] = {}
+) -> Iterator[str]:
+    """The address of the page over what these queries answer."""
     app = create_app(
-        fleet.queries,
-        RecordingCommands(),
-        GivenSettings(),
-        trails={CLUSTER: trail},
-        hostname="h",
-        version="0",
+        queries, RecordingCommands(), GivenSettings(), trails=trails, hostname="h", version="0"
     )
     with served(app) as server:
         yield f"http://127.0.0.1:{server.port}/"

@@ -402,15 +402,21 @@ def test_a_loss_found_while_a_checkpoint_was_captured_is_once_in_the_story(ackno
     assert sum(losses) == cluster.monitor.setbacks.lost(np.array([row]))[0] == 30
 
 
+def _pass_10_s(cluster: SteppedCluster, offset: int | None) -> None:
+    """Ten seconds in which 200 messages come, and the group commits this offset, if any."""
+    cluster.wait(10)
+    if offset is not None:
+        cluster.commit("g", "t", 0, offset)
+    cluster.grow("t", 200)
+    cluster.ends()
+    cluster.judge()
+
+
 @pytest.mark.slow
 def test_a_group_that_falls_behind_does_so_still() -> None:
     cluster = begun()
     for second in range(0, 1200, 10):
-        cluster.wait(10)
-        cluster.commit("g", "t", 0, 10 * second)
-        cluster.grow("t", 200)
-        cluster.ends()
-        cluster.judge()
+        _pass_10_s(cluster, 10 * second)
     before = _row(cluster)
 
     cluster.restart(away_s=30)
@@ -431,16 +437,8 @@ def test_a_group_that_falls_behind_does_so_after_an_outage_before_it_commits_aga
     cluster.groups_hold("g", "t", 0)
     offsets = itertools.count(0, 100)
 
-    def pass_10_s(*, commits: bool = True) -> None:
-        cluster.wait(10)
-        if commits:
-            cluster.commit("g", "t", 0, next(offsets))
-        cluster.grow("t", 200)
-        cluster.ends()
-        cluster.judge()
-
     for _ in range(120):
-        pass_10_s()
+        _pass_10_s(cluster, next(offsets))
     before = _row(cluster)
     if restarted:
         cluster.wait(30)
@@ -451,7 +449,7 @@ def test_a_group_that_falls_behind_does_so_after_an_outage_before_it_commits_aga
     cluster.begin(cluster.monitor.positions.get(0, 0))
     shown = []
     for second in range(0, 300, 10):
-        pass_10_s(commits=second >= first_commit_s)
+        _pass_10_s(cluster, next(offsets) if second >= first_commit_s else None)
         shown.append(_row(cluster))
 
     assert before[:2] == (PartitionStatus.WARN, Rule.FALLING_BEHIND)
@@ -466,12 +464,7 @@ def test_a_group_that_falls_behind_and_dies_is_not_ok_until_it_counts_as_stopped
         cluster.groups_hold("g", "t", 0)
     shown = []
     for second in range(0, 1800, 10):
-        cluster.wait(10)
-        if second < 1200:
-            cluster.commit("g", "t", 0, 10 * second)
-        cluster.grow("t", 200)
-        cluster.ends()
-        cluster.judge()
+        _pass_10_s(cluster, 10 * second if second < 1200 else None)
         shown.append(_row(cluster)[1])
 
     fell_behind = shown.index(Rule.FALLING_BEHIND)
@@ -485,23 +478,15 @@ def test_a_stalled_group_is_not_called_stopped_before_its_members_can_be_back() 
     cluster = begun()
     cluster.groups_hold("g", "t", 0)
 
-    def pass_10_s(offset: int | None) -> None:
-        cluster.wait(10)
-        if offset is not None:
-            cluster.commit("g", "t", 0, offset)
-        cluster.grow("t", 200)
-        cluster.ends()
-        cluster.judge()
-
     for second in range(0, 1200, 10):
-        pass_10_s(min(second, 200))
+        _pass_10_s(cluster, min(second, 200))
     before = _row(cluster)
     cluster.wait(30)
     cluster.judge()
     cluster.restart(away_s=40)  # Kafka is away from before the restart until after it
     shown = []
     for second in range(0, 400, 10):
-        pass_10_s(200 if second >= 60 else None)
+        _pass_10_s(cluster, 200 if second >= 60 else None)
         shown.append(_row(cluster))
 
     assert before[:2] == (PartitionStatus.STALL, Rule.STALLED)
@@ -1066,12 +1051,7 @@ def test_without_a_checkpoint_a_silence_is_as_long_as_it_is_and_not_as_long_as_i
     began_ms = cluster.now_ms
     cluster.groups_hold("g", "t", 0)
     for _ in range(100):
-        cluster.wait(10)
-        if commits_on:
-            cluster.commit("g", "t", 0, 300)
-        cluster.grow("t", 200)
-        cluster.ends()
-        cluster.judge()
+        _pass_10_s(cluster, 300 if commits_on else None)
 
     _, rule, since_ms = _row(cluster)
     quiet_ms = cluster.now_ms - since_ms
