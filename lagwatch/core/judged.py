@@ -284,7 +284,13 @@ class Judged:
         rule = self._columns["rule"][self._place[again]]
         # what was once found down stays so until it moves, through restarts and outages
         new = again[_DOWN[rule] & ~pace.down[again]]
-        pace.down_since_ms[new] = self._columns["since_ms"][self._place[new]]
+        since_ms, commit_ms = (
+            self._columns[name][self._place[new]] for name in ("since_ms", "commit_ms")
+        )
+        left_ms = pace.left_s[new].astype(np.int64) * 1000 - seen.around.skew_ms
+        # the longer limit for both: only members whose session ran out go later than that
+        leave_ms = seen.around.limits.polled_leave_ms
+        pace.go_down(new, since_ms, left_ms - commit_ms, leave_ms=leave_ms)
         pace.down[again] |= _DOWN[rule]
         pace.stalled[again] = np.where(_DOWN[rule], rule == Rule.STALLED, pace.stalled[again])
         pace.may_be_job[again] |= rule == Rule.SILENT_BEFORE_START

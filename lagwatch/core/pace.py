@@ -13,9 +13,10 @@ that was first seen less than half an hour ago the first one is, unless it was j
 Shorter ones in between wear the note down, each by half of the difference. So one night on which a
 group was down does not excuse the next one, and a nightly batch is known by its third run. The
 length of a stop, one that was judged as such, is believed at its second time only where the group
-rests much of its time, or where both ended a whole number of days or a common number of hours
-apart: so two failures of like length do not excuse a third. What is usual is forgotten as time
-passes, by a second every 24 seconds: what recurs within 24 times its length stays known.
+rests much of its time and its members did not die, or where both ended a whole number of days or a
+common number of hours apart: so two failures of like length do not excuse a third. What is usual is
+forgotten as time passes, by a second every 24 seconds: what recurs within 24 times its length stays
+known.
 
 A *period* is the time from the first movement after a long pause to the next such movement. A job
 that runs every half hour for twenty minutes or so pauses for five minutes or for fifteen; but it
@@ -185,6 +186,8 @@ class Pace:
     """Since when it did not move when it was judged so; means nothing unless `down`."""
     stalled: NDArray[np.bool_]
     """True if it was last judged stalled and not stopped, and has not moved since."""
+    died: NDArray[np.bool_]
+    """True if its members went at work when it was judged stopped, as those that crash do."""
     returned_s: NDArray[np.uint32]
     """When it last moved after a stop; 0 never."""
     unread_s: NDArray[np.uint32]
@@ -395,11 +398,13 @@ class Pace:
         period_ms, run_ms = self.periods.length_ms(rows), self.run_s[rows].astype(np.int64) * 1000
         since_ms = at_ms - run_ms
         runs = np.maximum((since_ms + period_ms // 2) // np.maximum(period_ms, 1), 1)
-        near = np.abs(since_ms - runs * period_ms) <= period_ms // _NEAR
+        # over two periods twice as much; over more everything would be near
+        near = np.abs(since_ms - runs * period_ms) <= np.minimum(runs, 2) * period_ms // _NEAR
         due = near & (pause_ms >= self.step_ms) & (run_ms > 0)
         begins = due | (pause_ms >= np.maximum(2 * self.step_ms, self.pause_ms(rows) // 2))
         again = np.flatnonzero(begins & ~due & (run_ms > 0) & (since_ms > 0))
         if again.size:
+            since_ms[again] = self._halved(rows[again], since_ms[again])
             self.periods.learn(
                 rows[again],
                 since_ms[again],
@@ -415,6 +420,15 @@ class Pace:
         left_out: Bools = due & (runs > 1)
         self.run_s[rows[begins]] = at_ms[begins] // 1000
         return left_out
+
+    def _halved(self, rows: Rows, since_ms: Int64) -> Int64:
+        """Half of the times that are twice a period which was noted: a run between was not seen.
+
+        So a period that once became too long, because a run came late, does not grow further.
+        """
+        noted_ms = self.periods.noted[rows].astype(np.int64) * UNIT_MS
+        twice = (noted_ms > 0) & (np.abs(since_ms - 2 * noted_ms) <= 2 * noted_ms // _NEAR)
+        return np.where(twice, since_ms // 2, since_ms)
 
     def _keep_resting(self, rows: Rows, at_ms: Int64, pause_ms: Int64) -> None:
         """Runs of these rows began when they were due: those that are jobs stay jobs.
@@ -463,15 +477,15 @@ class Pace:
     def _may_recur(self, rows: Rows, at_ms: Int64, pause_ms: Int64) -> Bools | None:
         """Mask of rows whose ending pause may be usual because a similar one was seen before.
 
-        An ordinary pause may; one that was judged a stop when the group rests much of its time, or
-        comes back as a schedule does. None: all may.
+        An ordinary pause may; one that was judged a stop when the group rests much of its time and
+        its members had not died, or when it comes back as a schedule does. None: all may.
         """
         down = self.down[rows]
         if not down.any():
             return None
         returned_ms = self.returned_s[rows].astype(np.int64) * 1000
         apart_ms = at_ms - returned_ms
-        rests = apart_ms - pause_ms <= RESTS * pause_ms
+        rests = (apart_ms - pause_ms <= RESTS * pause_ms) & ~self.died[rows]
         off_ms = np.abs(apart_ms[:, None] - _SCHEDULE_MS)
         scheduled = (off_ms <= _SCHEDULE_SLACK_MS).any(axis=1)
         stopped = rows[down]
@@ -479,6 +493,16 @@ class Pace:
         self.down[stopped] = False
         may: Bools = ~down | (returned_ms == 0) | rests | scheduled
         return may
+
+    def go_down(self, rows: Rows, since_ms: Int64, left_later_ms: Int64, *, leave_ms: int) -> None:
+        """These rows were judged stopped or stalled since then, and were not before.
+
+        `left_later_ms`: how long after their last commit their members went, negative before it.
+        Those of a job that has ended go within `leave_ms`, or have read everything.
+        """
+        self.down_since_ms[rows] = since_ms
+        gone_s = self.left_s[rows].astype(np.int64)
+        self.died[rows] = (gone_s > 0) & (left_later_ms > leave_ms) & (since_ms <= gone_s * 1000)
 
     def begin(self, rows: Rows, at_ms: Int64) -> None:
         """The first commits of these rows were seen."""
@@ -734,6 +758,7 @@ _COLUMNS: Final[Mapping[str, tuple[type[np.generic], float]]] = {
     "down": (np.bool_, False),
     "down_since_ms": (np.int64, UNKNOWN),
     "stalled": (np.bool_, False),
+    "died": (np.bool_, False),
     "returned_s": (np.uint32, 0),
     "unread_s": (np.uint32, 0),
     "run_s": (np.uint32, 0),
