@@ -155,7 +155,7 @@ class Observation:
     """What it is at most, where only that is known of a partition that may be further behind than
     `time_lag_ms`; -1: there is none."""
     since_ms: int = -1
-    """When the trouble began; -1 unknown."""
+    """When the trouble began that makes it as bad as it is; -1 unknown."""
     since_at_least: bool = False
     """It may have begun before `since_ms`, when lagwatch did not look."""
     lost: int = 0
@@ -196,6 +196,10 @@ class Incident:
     opened_ms: EpochMs
     """When the incident was opened."""
     severity: GroupStatus
+    error_ms: EpochMs | None = None
+    """When the ERROR began, if it was a WARNING before; None: it is none, or always was one."""
+    worse_ms: EpochMs | None = None
+    """When the worse kind of trouble began that its notices name, if it had begun before that."""
     notified: GroupStatus | None = None
     """Severity of the last notice; None: no notice was sent."""
     notified_ms: EpochMs | None = None
@@ -212,6 +216,16 @@ class Incident:
     """The clock was set back since it was opened: its instants are shifted."""
     eased: bool = False
     """It was de-escalated before: the next time takes longer, so that nothing flaps."""
+
+    @property
+    def as_bad_ms(self) -> EpochMs:
+        """Since when it is as severe as it is."""
+        return self.since_ms if self.error_ms is None else self.error_ms
+
+    @property
+    def named_ms(self) -> EpochMs:
+        """When the trouble began that its notices name."""
+        return self.as_bad_ms if self.worse_ms is None else self.worse_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,13 +357,23 @@ def by_clock(state: State, policy: Policy, now_ms: EpochMs) -> State:
     if back_ms > 0:
         since_ms = EpochMs(incident.since_ms - back_ms)
         incident = replace(
-            incident, since_ms=since_ms, since_at_least=True, opened_ms=now_ms, clock_set_back=True
+            incident,
+            since_ms=since_ms,
+            error_ms=_earlier_by(incident.error_ms, back_ms),
+            worse_ms=_earlier_by(incident.worse_ms, back_ms),
+            since_at_least=True,
+            opened_ms=now_ms,
+            clock_set_back=True,
         )
     return replace(state, incident=incident)
 
 
 def _at_most(at_ms: EpochMs | None, now_ms: EpochMs) -> EpochMs | None:
     return None if at_ms is None else min(at_ms, now_ms)
+
+
+def _earlier_by(at_ms: EpochMs | None, back_ms: int) -> EpochMs | None:
+    return None if at_ms is None else EpochMs(at_ms - back_ms)
 
 
 def _without(state: State, graded: Graded, policy: Policy, now_ms: EpochMs, *, muted: bool) -> Step:
@@ -360,9 +384,9 @@ def _without(state: State, graded: Graded, policy: Policy, now_ms: EpochMs, *, m
     since_ms = now_ms if state.bad_since_ms is None else state.bad_since_ms
     if now_ms - since_ms < policy.open_for_ms:
         return replace(state, bad_since_ms=since_ms), Decision(reason=Reason.WAITING)
-    began_ms = since_ms if graded.since_ms is None else min(graded.since_ms, since_ms)
+    # a warning while it waited was never sent: what opens the incident began when its verdict says
     incident = Incident(
-        since_ms=began_ms,
+        since_ms=since_ms if graded.since_ms is None else min(graded.since_ms, now_ms),
         since_at_least=graded.since_at_least,
         opened_ms=now_ms,
         severity=severity,
@@ -425,36 +449,45 @@ def _still_bad(
     muted: bool,
 ) -> Step:
     """The group of an open incident is bad: as bad, worse or less so."""
-    state, act = _severity_moved(state, incident, graded.severity, policy, now_ms)
+    state, act = _severity_moved(state, incident, graded, policy, now_ms)
     state = _loss_seen(_kinds_seen(state, graded.kinds, now_ms), graded.lost)
     noted, decision = _notify(
         state, state.incident or incident, graded, policy, now_ms, muted=muted
     )
     if decision.event is not NoticeEvent.NOTHING:
-        noted = _begun_with(noted, graded)
+        noted = _begun_with(noted, graded, decision.reason)
     return noted, decision if act is Act.NONE else replace(decision, act=act)
 
 
-def _begun_with(state: State, graded: Graded) -> State:
-    """What is said of an incident now may have begun before what opened it.
+def _begun_with(state: State, graded: Graded, reason: Reason) -> State:
+    """With when that began which is said of an incident now.
 
-    A loss is noticed late, and a limit may be missed before a silence is long enough for a stop.
+    That may be before what opened it: a loss is noticed late, and a limit may be missed before a
+    silence is long enough for a stop. A worse kind of trouble usually began after it.
     """
     incident, since_ms = state.incident, graded.since_ms
-    if incident is None or since_ms is None or since_ms >= incident.since_ms:
+    if incident is None or since_ms is None or graded.severity is not incident.severity:
         return state
-    begun = replace(incident, since_ms=since_ms, since_at_least=graded.since_at_least)
-    return replace(state, incident=begun)
+    if since_ms < incident.since_ms:
+        begun = replace(incident, since_ms=since_ms, since_at_least=graded.since_at_least)
+        return replace(state, incident=replace(begun, error_ms=None, worse_ms=None))
+    if incident.error_ms is not None and since_ms < incident.error_ms:
+        return replace(state, incident=replace(incident, error_ms=since_ms, worse_ms=None))
+    if reason is Reason.WORSE_KIND or since_ms < incident.named_ms:
+        worse_ms = since_ms if since_ms > incident.as_bad_ms else None
+        return replace(state, incident=replace(incident, worse_ms=worse_ms))
+    return state
 
 
 def _severity_moved(
     state: State,
     incident: Incident,
-    severity: GroupStatus | None,
+    graded: Graded,
     policy: Policy,
     now_ms: EpochMs,
 ) -> tuple[State, Act]:
     """The incident follows a severity that has held for long enough."""
+    severity = graded.severity
     if severity is None or severity == incident.severity:
         if state.good_since_ms is not None or state.other is not None:
             state = replace(state, good_since_ms=None, other=None, other_since_ms=None)
@@ -466,7 +499,14 @@ def _severity_moved(
     if now_ms - since_ms < (policy.open_for_ms if rising else easing_ms):
         waiting = replace(state, good_since_ms=None, other=severity, other_since_ms=since_ms)
         return waiting, Act.NONE
-    moved = replace(incident, severity=severity, eased=incident.eased or not rising)
+    began_ms = min(since_ms if graded.since_ms is None else graded.since_ms, now_ms)
+    moved = replace(
+        incident,
+        severity=severity,
+        error_ms=began_ms if rising and began_ms > incident.since_ms else None,
+        worse_ms=None,
+        eased=incident.eased or not rising,
+    )
     state = replace(state, incident=moved, good_since_ms=None, other=None, other_since_ms=None)
     return state, Act.ESCALATE if rising else Act.DE_ESCALATE
 

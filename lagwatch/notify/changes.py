@@ -122,7 +122,8 @@ class RoundChanges:
         incident = decided.after.incident or decided.before.incident
         severity = incident.severity if incident is not None else GroupStatus.ERR
         opened_ms = self._snapshot.at_ms if incident is None else incident.opened_ms
-        since_ms = incident.since_ms if incident is not None else opened_ms
+        since_ms = _began_ms(decided) or opened_ms
+        trouble_ms = since_ms if incident is None else incident.since_ms
         curve, curve_of = decided.samples, TOTAL
         if len(curve) < _FEW_SAMPLES and with_windows:
             curve, curve_of = self._window_curve(decided, verdict, since_ms) or (curve, curve_of)
@@ -137,7 +138,10 @@ class RoundChanges:
             reason=decided.decision.reason.value,
             policy=decided.policy.name,
             since_ms=since_ms,
-            since_at_least=incident is not None and incident.since_at_least,
+            trouble_ms=trouble_ms,
+            since_at_least=(
+                incident is not None and incident.since_at_least and since_ms == trouble_ms
+            ),
             opened_ms=opened_ms,
             at_ms=self._now_ms,
             url=page_link(alerts.page_url.get_secret_value(), cluster, decided.group),
@@ -315,6 +319,14 @@ class _Outlooks:
         if group in self._known:
             return self._known[group]
         return self._queries.outlook(self._cluster, group)
+
+
+def _began_ms(decided: Decided) -> int | None:
+    """When the trouble began that a notice names; of an end, since when it was as severe."""
+    incident = decided.after.incident
+    if incident is not None:
+        return incident.named_ms
+    return None if decided.before.incident is None else decided.before.incident.as_bad_ms
 
 
 def page_link(root: str, cluster: str, group: str) -> str:

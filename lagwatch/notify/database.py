@@ -35,7 +35,8 @@ CREATE TABLE incidents (
   quiet_until_ms INTEGER, complete REAL NOT NULL, summary TEXT NOT NULL,
   payload INTEGER, handed_on INTEGER NOT NULL DEFAULT 0,
   acknowledged_ms INTEGER, acknowledged_by TEXT NOT NULL DEFAULT '', named TEXT, held_ms INTEGER,
-  since_at_least INTEGER, commit_ms INTEGER, alive_ms INTEGER, bad BLOB, lost INTEGER
+  since_at_least INTEGER, commit_ms INTEGER, alive_ms INTEGER, bad BLOB, lost INTEGER,
+  error_ms INTEGER, worse_ms INTEGER
 ) STRICT;
 CREATE INDEX incidents_open ON incidents (cluster, name) WHERE closed_ms IS NULL;
 CREATE INDEX incidents_by_time ON incidents (opened_ms, number);
@@ -103,10 +104,13 @@ _ADDED_TO_INCIDENTS: Final = (
     ("alive_ms", "INTEGER"),
     ("bad", "BLOB"),
     ("lost", "INTEGER"),
+    ("error_ms", "INTEGER"),
+    ("worse_ms", "INTEGER"),
 )
 """Columns that it leaves alone, too. `held_ms`: since when the end is held back by a mute;
 `commit_ms`, `alive_ms`: the last signs of life of the group when the incident was written; `bad`:
-when each of its partitions was last seen bad; `lost`: messages lost, as the last notice says."""
+when each of its partitions was last seen bad; `lost`: messages lost, as the last notice says;
+`error_ms`, `worse_ms`: when it became an ERROR, and of a worse kind, if it was neither at first."""
 
 _OLD_TABLES: Final = ("incidents", "transitions", "messages", "notices", "mutes")
 

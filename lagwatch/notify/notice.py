@@ -82,7 +82,7 @@ class Notice:
     reason: str
     policy: str
     since_ms: int
-    """When the group turned bad."""
+    """When the trouble began that the notice names; of an end, since when it was as severe."""
     opened_ms: int
     at_ms: int
     url: str
@@ -91,6 +91,8 @@ class Notice:
     """See `lagwatch.notify.verdict`."""
     since_at_least: bool = False
     """It turned bad at `since_ms` or before, when lagwatch did not look."""
+    trouble_ms: int = 0
+    """When the group turned bad: before `since_ms` if it was less bad at first."""
     curve: Sequence[tuple[int, int]] = ()
     """(instant in ms, lag), oldest first: the group's total, or its worst partition's."""
     curve_of: str = ""
@@ -129,6 +131,11 @@ class Notice:
     def closing(self) -> bool:
         return self.event is NoticeEvent.CLOSE
 
+    @property
+    def was_milder(self) -> bool:
+        """True if the group was less bad before `since_ms`."""
+        return 0 < self.trouble_ms < self.since_ms
+
     def as_json(self) -> dict[str, Any]:
         """The body of a webhook; plain JSON."""
         return {
@@ -143,6 +150,7 @@ class Notice:
             "policy": self.policy,
             "since_ms": self.since_ms,
             "since_at_least": self.since_at_least,
+            "trouble_ms": self.trouble_ms or self.since_ms,
             "opened_ms": self.opened_ms,
             "at_ms": self.at_ms,
             "url": self.url,
@@ -317,6 +325,7 @@ def unpack(body: bytes) -> Notice:
             policy=str(document["policy"]),
             since_ms=int(document["since_ms"]),
             since_at_least=bool(document.get("since_at_least")),
+            trouble_ms=int(document.get("trouble_ms", 0)),
             opened_ms=int(document["opened_ms"]),
             at_ms=int(document["at_ms"]),
             url=str(document["url"]),

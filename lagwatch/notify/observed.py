@@ -161,7 +161,7 @@ def of_group(snapshot: ClusterSnapshot, number: int) -> Observation:
         complete=float(columns.complete[number]),
         total_lag=int(columns.total_lag[number]),
         **(_time_lag(snapshot, number) if _AT_MOST[reason] else time_lag),
-        since_ms=int(columns.since_ms[number]),
+        since_ms=_since_ms(snapshot, rows),
         lost=int(_lost(snapshot, rows).sum()),
         lost_at_most=_at_most(snapshot, rows),
         kinds=_kinds(snapshot, rows),
@@ -184,7 +184,22 @@ def of_topics(snapshot: ClusterSnapshot, number: int, topics: Topics) -> Observa
         lost=int(_lost(snapshot, slice(first, end))[[row - first for row in rows]].sum()),
         lost_at_most=_at_most(snapshot, rows),
         kinds=_kinds(snapshot, rows),
-        since_ms=min(
-            (int(columns.since_ms[row]) for row in rows if columns.since_ms[row] >= 0), default=-1
-        ),
+        since_ms=_since_ms(snapshot, rows),
     )
+
+
+def _since_ms(snapshot: ClusterSnapshot, rows: slice | list[int]) -> int:
+    """When the trouble began that decides about these rows; -1: unknown, or nothing is wrong.
+
+    Other partitions may be in a milder trouble for longer: what is said of the group is the rule of
+    its worst partition, of equally bad ones that with the most to read.
+    """
+    columns = snapshot.rows
+    status, rule, since_ms = columns.status[rows], columns.rule[rows], columns.since_ms[rows]
+    bad = IS_BAD[status]
+    if not bad.any():
+        return -1
+    worst = np.flatnonzero(bad & (status == status[bad].max()))
+    named = rule[worst[columns.readable_lag[rows][worst].argmax()]]
+    began_ms = since_ms[bad & (rule == named) & (since_ms >= 0)]
+    return int(began_ms.min()) if began_ms.size else -1

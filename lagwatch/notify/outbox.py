@@ -67,7 +67,8 @@ _REOPENED: Final = (
 )
 """Groups that are bad again, which is not sent yet: they may be only flapping."""
 _WAITING: Final = (
-    "SELECT n.*, i.id AS incident_id, i.about, i.cluster, i.name, i.since_ms, i.closed_ms, p.size,"  # noqa: S608 fixed
+    "SELECT n.*, i.id AS incident_id, i.about, i.cluster, i.name, i.closed_ms, p.size,"  # noqa: S608 fixed
+    " coalesce(i.error_ms, i.since_ms) AS since_ms,"
     f" (i.about, i.cluster, i.name) IN ({_REOPENED}) OR EXISTS (SELECT 1 FROM incidents o"
     "  JOIN notices b ON b.incident = o.number AND b.channel = n.channel"
     "  WHERE o.closed_ms IS NULL AND o.number > i.number"
@@ -301,7 +302,8 @@ class Outbox:
         contents = self._database.connection.execute(
             "SELECT c.*, c.notice AS number, n.thread, n.heard, n.reason, n.channel,"
             " i.number AS incident,"
-            " i.id AS incident_id, i.about, i.cluster, i.name, i.since_ms, i.closed_ms, p.body"
+            " i.id AS incident_id, i.about, i.cluster, i.name, i.closed_ms, p.body,"
+            " coalesce(i.error_ms, i.since_ms) AS since_ms"
             " FROM contents c JOIN notices n ON n.number = c.notice"
             " JOIN incidents i ON i.number = n.incident"
             " LEFT JOIN payloads p ON p.number = c.payload"

@@ -224,8 +224,8 @@ class _Recording:
             "INSERT INTO incidents"
             " (id, about, cluster, name, policy, severity, since_ms, opened_ms,"
             " closed_ms, told, told_ms, held_back, quiet_until_ms, complete, summary, payload,"
-            " handed_on, named, since_at_least, commit_ms, alive_ms, lost)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            " handed_on, named, since_at_least, commit_ms, alive_ms, lost, error_ms, worse_ms)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
             " ON CONFLICT (id) DO UPDATE SET policy = excluded.policy,"
             # they change when the clock is set back
             " since_ms = excluded.since_ms, opened_ms = excluded.opened_ms,"
@@ -236,6 +236,7 @@ class _Recording:
             " summary = excluded.summary, payload = excluded.payload,"
             " handed_on = excluded.handed_on, named = excluded.named,"
             " commit_ms = excluded.commit_ms, alive_ms = excluded.alive_ms, lost = excluded.lost,"
+            " error_ms = excluded.error_ms, worse_ms = excluded.worse_ms,"
             " bad = CASE WHEN excluded.closed_ms IS NULL THEN bad END RETURNING number",
             (
                 *(change.incident, change.about.value, change.cluster, change.group),
@@ -255,7 +256,7 @@ class _Recording:
                     if (last := change.last) is None
                     else (last.commit_ms, last.alive_ms)
                 ),
-                incident.lost,
+                *(incident.lost, incident.error_ms, incident.worse_ms),
             ),
         ).fetchone()
         return int(row[0]), int(payload or 0)
@@ -355,6 +356,8 @@ def _kept(row: sqlite3.Row) -> Kept:
             since_at_least=bool(row["since_at_least"]),
             opened_ms=EpochMs(row["opened_ms"]),
             severity=GroupStatus(row["severity"]),
+            error_ms=_instant(row["error_ms"]),
+            worse_ms=_instant(row["worse_ms"]),
             notified=None if row["told"] is None else GroupStatus(row["told"]),
             notified_ms=None if row["told_ms"] is None else EpochMs(row["told_ms"]),
             handed_on=bool(row["handed_on"]),

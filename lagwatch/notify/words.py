@@ -159,13 +159,7 @@ def details(notice: Notice) -> Iterator[str]:
     if notice.about is not About.GROUP:
         yield from (line for line in (notice.verdict.get("problem"),) if line)
     elif notice.closing:
-        yield _why_it_ended(notice)
-        yield f"It was {notice.severity.upper()} from {_span(notice)}, for {lasted(notice)}."
-        if not notice.heard:
-            yield "This channel could not be reached in between."
-        if left := left_to_read(notice.verdict):
-            yield f"{left.removesuffix('.')}{_as_of(notice)}."
-        yield from _forecast(notice)
+        yield from _how_it_ended(notice)
     else:
         yield from map(printable, _trouble(notice))
     if notice.verdict.get("clock_set_back"):
@@ -179,6 +173,19 @@ def details(notice: Notice) -> Iterator[str]:
         yield f"Team: {notice.team}"
     if notice.runbook and not notice.closing:
         yield f"What to do: {notice.runbook}"
+
+
+def _how_it_ended(notice: Notice) -> Iterator[str]:
+    """Why, after how long, and what is left to read."""
+    yield _why_it_ended(notice)
+    yield f"It was {notice.severity.upper()} from {_span(notice)}, for {lasted(notice)}."
+    if notice.was_milder:
+        yield f"Before that it was WARNING, since {instant(notice.trouble_ms, notice.zone)}."
+    if not notice.heard:
+        yield "This channel could not be reached in between."
+    if left := left_to_read(notice.verdict):
+        yield f"{left.removesuffix('.')}{_as_of(notice)}."
+    yield from _forecast(notice)
 
 
 def cut(text: str, limit: int) -> str:
@@ -363,7 +370,8 @@ def _trouble(notice: Notice) -> Iterator[str]:
         yield became
     if not _only_lost(notice):
         at_least = "At least since" if notice.since_at_least else "Since"
-        yield f"{at_least} {began}, for {lasted(notice)}."
+        milder = f" In trouble since {instant(notice.trouble_ms, notice.zone)}."
+        yield f"{at_least} {began}, for {lasted(notice)}.{milder if notice.was_milder else ''}"
     change = _change(notice)
     total = ", ".join(behind(verdict))
     count = len(partitions) + (verdict.get("partitions_left_out") or 0)

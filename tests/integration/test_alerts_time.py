@@ -148,6 +148,50 @@ def test_a_group_that_will_not_catch_up_in_time_is_reported_and_so_is_its_end(
     assert ended["verdict"]["total_lag"] == 0
 
 
+def test_an_error_is_since_its_own_beginning_not_since_that_of_the_warning_before(
+    tmp_path: Path,
+) -> None:
+    """A channel for errors alone has received nothing of the warning."""
+    clock = ShiftedClock()
+    with receiving() as receiver, receiving() as pager:
+        policy = _POLICY.replace("close_for_s", 'threshold = "warning"\nclose_for_s')
+        errors = _hook(pager.url).replace("hook]", "pager]") + 'threshold = "error"\n'
+        text = policy + _hook(receiver.url) + errors
+        fleet = Fleet(["a"], clock, rules=RuleSet.LAGWATCH, intervals=10)
+        fleet.slow.add("a")
+        settings = alert_settings(tmp_path, text)
+        with running(settings, clock) as alerts:
+            for _ in range(90):
+                fleet.pass_time(10)
+                alerts.sees(fleet)
+                if alerts.call(alerts.alerts.counts).open_incidents[CLUSTER]:
+                    break
+            eventually(lambda: len(receiver.notices) == 1, "the warning")
+            stopped_ms = clock.now_ms()
+            fleet.failing.add("a")
+            while not pager.notices:
+                fleet.pass_time(30)
+                alerts.sees(fleet)
+            eventually(lambda: len(receiver.notices) == 2 and alerts.idle(), "the error")
+        with running(settings, clock) as alerts:  # when it began is kept
+            fleet.slow.clear()
+            fleet.heal("a")
+            fleet.pass_time(60)
+            while len(pager.notices) < 2:
+                fleet.pass_time(30)
+                alerts.sees(fleet)
+            eventually(alerts.idle, "the end")
+
+    warned, error, _ = receiver.notices
+    opened, ended = pager.notices
+    assert (warned["severity"], warned["trouble_ms"]) == ("warning", warned["since_ms"])
+    assert (opened["event"], opened["verdict"]["rule"]) == ("open", "stopped")
+    for notice in (error, opened, ended):
+        assert notice["severity"] == "error"
+        assert abs(notice["since_ms"] - stopped_ms) < 5_000
+        assert notice["trouble_ms"] == warned["since_ms"]
+
+
 def test_an_incident_lasted_until_the_group_was_good_not_until_that_had_lasted(
     tmp_path: Path,
 ) -> None:

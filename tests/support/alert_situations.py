@@ -61,6 +61,7 @@ def situations() -> dict[str, Message]:
                 stopped,
                 event=NoticeEvent.ESCALATE,
                 reason="escalated",
+                trouble_ms=AT_MS - 1_800_000,
                 heard=True,
                 kinds_before=("falling_behind",),
             ),

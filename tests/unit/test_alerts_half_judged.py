@@ -303,3 +303,18 @@ def test_an_incident_stays_open_while_its_group_may_not_be_described() -> None:
     assert list(rows) == ["b"]
     assert hidden == []
     assert (gone.decision.act, gone.number) == (Act.CLOSE, None)
+
+
+def test_a_group_is_in_trouble_since_that_of_its_worst_partition_began() -> None:
+    """Another partition fell behind long before."""
+    group = Falling(partitions=2)
+    behind_ms = of_group(group.live.judge(), 0).since_ms
+    stopped_ms = group.live.now_ms
+    group.reads(1200, 5, 0)
+    snapshot = group.live.judge()
+
+    assert group.rules[-1] is Rule.FALLING_BEHIND
+    assert snapshot.rows.rule.tolist() == [Rule.FALLING_BEHIND, Rule.STOPPED]
+    assert behind_ms < stopped_ms - 60_000
+    for seen in (of_group(snapshot, 0), of_topics(snapshot, 0, frozenset({"orders"}))):
+        assert abs(seen.since_ms - stopped_ms) < 10_000

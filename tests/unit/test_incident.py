@@ -304,6 +304,44 @@ class TestKinds:
         assert story.state.incident.notified is ERR
         assert story.state.incident.since_ms == stopped_ms
 
+    def test_an_error_began_when_its_own_cause_did_not_with_the_warning_before(self) -> None:
+        story = Story(WARNS)
+        slow_ms = EpochMs(story.now_ms - 60_000)
+        story.sees(replace(bad_by(Rule.FALLING_BEHIND, status=WARN), since_ms=slow_ms))
+        stopped_ms = EpochMs(story.now_ms + 600_000)
+        stopped = replace(bad_by(STOPPED), since_ms=stopped_ms)
+        story.sees(stopped, after_s=900)
+        incident = story.state.incident
+        story.sees(replace(bad_by(Rule.FALLING_BEHIND, status=WARN), since_ms=slow_ms))
+        eased = story.state.incident
+
+        assert incident is not None
+        assert (incident.since_ms, incident.as_bad_ms) == (slow_ms, stopped_ms)
+        assert incident.named_ms == stopped_ms
+        assert eased is not None
+        assert (eased.since_ms, eased.named_ms) == (slow_ms, slow_ms)
+
+    def test_a_warning_while_an_incident_waits_is_not_the_beginning_of_its_error(self) -> None:
+        story = Story(replace(WARNS, open_for_ms=60_000))
+        story.sees(replace(bad_by(Rule.FALLING_BEHIND, status=WARN), since_ms=EpochMs(1)))
+        stopped_ms = EpochMs(story.now_ms + 10_000)
+        story.sees(replace(bad_by(STOPPED), since_ms=stopped_ms), after_s=60)
+
+        assert story.state.incident is not None
+        assert story.state.incident.since_ms == stopped_ms
+
+    def test_a_worse_kind_began_when_it_did_and_the_error_before_it(self) -> None:
+        story = Story(Policy(name="p"))
+        rewound_ms, stopped_ms = EpochMs(story.now_ms), EpochMs(story.now_ms + 300_000)
+        story.sees(replace(bad_by(REWOUND), since_ms=rewound_ms))
+        story.sees(replace(bad_by(STOPPED), since_ms=stopped_ms), after_s=700)
+        story.sees(replace(bad_by(REWOUND, STOPPED), since_ms=stopped_ms), after_s=700)
+
+        assert story.heard == [NoticeEvent.OPEN, NoticeEvent.ESCALATE]
+        incident = story.state.incident
+        assert incident is not None
+        assert (incident.as_bad_ms, incident.named_ms) == (rewound_ms, stopped_ms)
+
     def test_a_loss_that_has_doubled_since_the_last_notice_is_sent_and_at_most_once_a_minute(
         self,
     ) -> None:
