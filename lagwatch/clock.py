@@ -2,9 +2,14 @@
 
 import asyncio
 import time
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 from lagwatch.core.model import EpochMs
+from lagwatch.core.words import duration
+
+_STANDSTILL_S: Final = 15.0
+"""Data are stale after so long, whoever did not run."""
 
 
 class Clock(Protocol):
@@ -28,3 +33,44 @@ class SystemClock:
 
     async def sleep(self, delay_s: float) -> None:
         await asyncio.sleep(delay_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standstill:
+    """A time in which this process did not run: it was stopped, or the machine was paused."""
+
+    from_ms: int
+    until_ms: int
+    surely: bool
+    """False: the clock may have been set ahead instead."""
+
+    @property
+    def length_s(self) -> float:
+        return (self.until_ms - self.from_ms) / 1000
+
+    @property
+    def reason(self) -> str:
+        """`lagwatch did not run for 1 min 10 s`."""
+        unless = "" if self.surely else ", or the clock was set ahead by that"
+        return f"lagwatch did not run for {duration(self.length_s)}{unless}"
+
+
+class Standstills:
+    """Finds them: between two looks there should be a second or two."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._seen = clock.now_ms(), clock.monotonic_s()
+
+    def look(self) -> Standstill | None:
+        """The one that has just ended, if there was one since the last look."""
+        (before_ms, before_s), now_ms = self._seen, self._clock.now_ms()
+        self._seen = now_ms, self._clock.monotonic_s()
+        ran_s = self._seen[1] - before_s
+        # a machine that was paused may have stopped its monotonic clock, too
+        past_s = max(ran_s, (now_ms - before_ms) / 1000)
+        if past_s < _STANDSTILL_S:
+            return None
+        return Standstill(
+            from_ms=now_ms - round(past_s * 1000), until_ms=now_ms, surely=ran_s >= _STANDSTILL_S
+        )

@@ -21,7 +21,7 @@ import uvloop
 
 from lagwatch import __version__, log
 from lagwatch.access import AccessControl
-from lagwatch.clock import Clock, SystemClock
+from lagwatch.clock import Clock, Standstill, Standstills, SystemClock
 from lagwatch.collector.supervisor import CollectorSupervisor
 from lagwatch.config.burrow import BurrowView
 from lagwatch.config.settings import Settings
@@ -46,6 +46,7 @@ from lagwatch.monitor.story import Stories
 from lagwatch.monitor.unseen import unseen
 from lagwatch.notify.alerts import ALERTING, AlertCounts, Alerts
 from lagwatch.notify.dispatch import DeliveryCounts
+from lagwatch.notify.words import instant
 from lagwatch.parts import Parts
 from lagwatch.ports.access import Access
 from lagwatch.ports.alerts import AlertsView
@@ -102,6 +103,9 @@ _STOP_WITHIN_S = 2
 _HISTORY_STOP_S = 1.5
 _CHECKPOINT_STOP_S = 1.5
 _SEED_LOOK_S = 0.1
+_STANDSTILL_LOOK_S = 1.0
+_STANDSTILL_SHOWN_MS = 3_600_000
+"""For so long `/readyz` says that lagwatch did not run."""
 _CHECKPOINT_TRIES = 2
 """A monitor that has failed so often in a row begins without its checkpoint: what is in it may be
 the reason."""
@@ -162,6 +166,10 @@ class Service:
             read={name: cluster.progress for name, cluster in settings.clusters.items()},
         )
         self._reload_problem = ""
+        self._standstills = Standstills(clock)
+        self._stood_still: Standstill | None = None
+        """The last time in which this process did not run."""
+        self._stood_still_s = 0.0
         self.metrics = Exporter(settings.metrics, collect=self.state, clock=clock)
 
     def _new_monitor(self, name: str) -> ClusterMonitor:
@@ -245,8 +253,43 @@ class Service:
             ("configuration", self._reload_problem),
             ("checkpoints", self._checkpoint_problem()),
             ("figures", "; ".join(self._parts.problems(of=_FIGURES))),
+            ("service", self._standstill_problem()),
         )
         return tuple(f"{part}: {problem}" for part, problem in named if problem)
+
+    def _standstill_problem(self) -> str:
+        """That lagwatch did not run within the last hour, and from when to when; ""."""
+        last = self._stood_still
+        if last is None or self._clock.now_ms() - last.until_ms > _STANDSTILL_SHOWN_MS:
+            return ""
+        zone = self._settings.alerts.time_zone
+        began, ended = (instant(at_ms, zone) for at_ms in (last.from_ms, last.until_ms))
+        return f"{last.reason}, from {began} to {ended}"
+
+    def _notice_standstill(self) -> None:
+        """Say that this process did not run: what happened meanwhile was not judged."""
+        found = self._standstills.look()
+        if found is None:
+            return
+        self._stood_still, self._stood_still_s = found, self._stood_still_s + found.length_s
+        _log.warning(
+            "did_not_run",
+            from_ms=found.from_ms,
+            until_ms=found.until_ms,
+            for_s=round(found.length_s),
+            reason=found.reason,
+        )
+        if self.history is None:
+            return
+        for name, monitor in self.monitors.items():
+            if monitor.complete:
+                pause = partial(self.history.pause, name, found.from_ms, found.reason)
+                self._parts.attempt(_RECORDING, pause)
+
+    async def _look_for_standstills(self) -> None:
+        while True:
+            await self._clock.sleep(_STANDSTILL_LOOK_S)
+            self._notice_standstill()
 
     def _history_problem(self) -> str:
         if self.history is None:
@@ -278,6 +321,7 @@ class Service:
             open_incidents=self.alerts.counts().open_incidents if self.alerts is not None else {},
             notices=_notices(self.alerts.counts()) if self.alerts is not None else {},
             deployments=tuple(self.deployments.latest.values()) if self.deployments else (),
+            stood_still_s=self._stood_still_s,
         )
 
     def reload(self, load: Callable[[], Settings]) -> None:
@@ -333,6 +377,7 @@ class Service:
     async def watch(self) -> None:
         """Follow and judge all clusters until cancelled."""
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._look_for_standstills(), name="look for standstills")
             for name in self.monitors:
                 part, run = _monitor_of(name), partial(self._watch, name)
                 tasks.create_task(self._parts.keep(part, run), name=part)
@@ -441,6 +486,7 @@ class Service:
 
     def _round(self, monitor: ClusterMonitor) -> None:
         """Judge, then notify the parts that act on verdicts; none of these calls waits."""
+        self._notice_standstill()  # before the gap gets another reason
         snapshot = self._judged(monitor)
         if snapshot is None:
             return

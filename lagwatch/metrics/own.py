@@ -57,6 +57,7 @@ def families(
         ],
     )
     yield from _alerts(state)
+    yield table.STOOD_STILL, [((), state.stood_still_s)]
     yield table.BUILD, [((state.version, platform.python_version()), 1)]
     yield table.SCRAPES, [((), scrapes.scrapes)]
     if scrapes.last_s is not None:

@@ -62,3 +62,5 @@ class ServiceState:
     """By channel."""
     deployments: tuple[Deployment, ...] = ()
     """The last one of each group since the start."""
+    stood_still_s: float = 0.0
+    """For how long this process did not run, since its start."""

@@ -444,6 +444,13 @@ NOTICES_UNDELIVERED = Metric(
 
 # the process
 
+STOOD_STILL = Metric(
+    name="lagwatch_standstill_seconds_total",
+    labels=(),
+    kind=MetricKind.COUNTER,
+    unit="seconds",
+    help="Time in which this process did not run, because it was stopped or the machine paused.",
+)
 BUILD = Metric(
     name="lagwatch_build_info",
     labels=("version", "python"),

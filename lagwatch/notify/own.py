@@ -21,13 +21,22 @@ from lagwatch.ports.queries import ClusterHealth
 from lagwatch.ports.reports import SourceKind
 
 POLICY: Final = "lagwatch"
-_OWN_PARTS: Final = ("alerts:", "history:", "configuration:", "checkpoints:", "figures:")
+_OWN_PARTS: Final = (
+    "alerts:",
+    "history:",
+    "configuration:",
+    "checkpoints:",
+    "figures:",
+    "service:",
+)
 """Problems of parts that all clusters share: they explain no cluster."""
 _SOURCES: Final = frozenset(SourceKind)
 _CLOSE_FOR_MS: Final = 10_000
 _REMIND_MS: Final = 14_400_000
 _SET_S: Final = 5.0
 """A clock that went so much further than the monotonic one was set, and not only corrected."""
+_STANDSTILL_S: Final = 15.0
+"""More between two looks: lagwatch did not run in between."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,20 +64,22 @@ class Condition:
 
 
 class SteadyClock:
-    """Since when the clock has not been set, as seen from look to look."""
+    """Since when the clock has not been set and lagwatch has run, as seen from look to look."""
 
     def __init__(self) -> None:
         self._offset_s: float | None = None
         """The clock minus the monotonic one, at the last look."""
         self._set_s = -inf
-        """When it was set, on the monotonic clock."""
+        """When it was set, or lagwatch ran again, on the monotonic clock."""
+        self._looked_s = inf
 
     def for_s(self, now_ms: int, monotonic_s: float) -> float:
-        """How long ago the clock was set; infinite if it never was."""
+        """How long ago that was; infinite if it never was."""
         offset_s = now_ms / 1000 - monotonic_s
-        if self._offset_s is not None and abs(offset_s - self._offset_s) > _SET_S:
+        was_set = self._offset_s is not None and abs(offset_s - self._offset_s) > _SET_S
+        if was_set or monotonic_s - self._looked_s > _STANDSTILL_S:
             self._set_s = monotonic_s
-        self._offset_s = offset_s
+        self._offset_s, self._looked_s = offset_s, monotonic_s
         return monotonic_s - self._set_s
 
 
@@ -237,9 +248,10 @@ def unseen(
 ) -> Iterator[Condition]:
     """Clusters of which no fresh data come, with the reason.
 
-    A backlog that is being read is progress, however long it takes. The clock was last set
-    `steady_s` ago: data that seem to be older may only seem so. Time before the start of lagwatch
-    does not count towards an incident, but belongs to it: the data are as old as they are.
+    A backlog that is being read is progress, however long it takes. The clock was last set, or
+    lagwatch itself stood still, `steady_s` ago: data that are older may only seem so, or are so
+    because nobody looked. Time before the start of lagwatch does not count towards an incident,
+    but belongs to it: the data are as old as they are.
     """
     for state in health:
         if state.ready or 0 < state.backlog_read < state.backlog_total:

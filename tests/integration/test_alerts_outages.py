@@ -1,6 +1,9 @@
 """Receivers and brokers that are away while groups fail and heal, with a real broker."""
 
+import os
+import signal
 import threading
+import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -13,7 +16,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from lagwatch.kafka.embedded import EmbeddedKafka
 from tests.support.kafka import commit, create_topic, produce, unique
 from tests.support.receiver import Receiver, Reply, receiving
-from tests.support.served import serving
+from tests.support.served import Served, serving
 from tests.support.traffic import producer_of, running
 from tests.support.waiting import eventually
 
@@ -149,3 +152,60 @@ def test_without_its_broker_lagwatch_says_so_and_its_heart_stands_still(
     assert "No fresh data of it" in opened["verdict"]["problem"]
     assert 20_000 <= opened["at_ms"] - opened["since_ms"] < 60_000
     assert still == silent
+
+
+def test_a_lagwatch_that_was_frozen_says_so_and_pages_nobody(
+    own_kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    topic, group = create_topic(own_kafka, "frozen"), unique("calm")
+    switched = Switched(own_kafka, topic, [group])
+    with receiving() as hook:
+        sections = (
+            "[evaluator]\ninterval_s = 0.5\nstop_after_s = 10\nstall_after_s = 10\n"
+            "[history]\ninterval_s = 1\nflush_s = 1\n"
+            f'[alerts]\nfile = "{tmp_path / "alerts.sqlite"}"\ngroup_wait_s = 0.2\n'
+            "cluster_unseen_s = 20\n"
+            f'[alerts.webhook.hook]\nurl = "{hook.url}"\n'
+        )
+        with (
+            running(producer_of(own_kafka, topic, rate=50), *switched.actors),
+            serving(own_kafka.bootstrap_servers, cluster=_CLUSTER, sections=sections) as served,
+        ):
+            served.wait_ready()
+            eventually(lambda: served.status(group) is not None, "the group is known")
+            threading.Event().wait(10)  # some history
+            pids = [served.pid, *_children(served.pid)]
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            threading.Event().wait(40)
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+            eventually(lambda: served.health()["ready"], "fresh data again", timeout_s=60)
+            problems = served.health()["problems"]
+            eventually(lambda: len(_recordings(served)) == 2, "the gap in the history")
+            gap = _recordings(served)
+            with urllib.request.urlopen(f"{served.base}/metrics", timeout=30) as answer:  # noqa: S310
+                shown = answer.read().decode()
+            threading.Event().wait(20)  # whatever would be sent, is sent by now
+            log = served.log.read_text()
+
+    assert hook.notices == []
+    assert "did_not_run" in log
+    assert any(each.startswith("service: lagwatch did not run for 40") for each in problems)
+    assert [word for word, _ in gap] == ["dropped", "resumed"]
+    assert gap[0][1].startswith("lagwatch did not run for 40")
+    (still,) = [line for line in shown.splitlines() if line.startswith("lagwatch_standstill")]
+    assert 39 < float(still.split()[1]) < 50
+
+
+def _children(pid: int) -> list[int]:
+    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
+def _recordings(served: Served) -> list[tuple[str, str]]:
+    path = f"/api/v1/clusters/{served.cluster}/events?fields=event,after,detail"
+    return [
+        (event["after"], event["detail"] or "")
+        for event in served.get(path)["points"]
+        if event["event"] == "recording" and event["after"] in ("dropped", "resumed")
+    ]
