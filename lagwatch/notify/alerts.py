@@ -127,6 +127,7 @@ class Alerts:
         self._store = IncidentStore(self._database)
         self._channels = ConfiguredChannels(self._database)
         self._budgets = BudgetStore(self._database)
+        self._begin_budgets_anew()
         self._budgets_kept_ms: dict[str, int] = dict.fromkeys(settings.clusters, now_ms)
         """Up to when the spent budgets of each cluster are kept."""
         self._bad_kept_ms = dict(self._budgets_kept_ms)
@@ -199,6 +200,7 @@ class Alerts:
         self._settings, self._outlets = settings, outlets
         self._listeners = _listeners(settings.alerts)
         self._book = PolicyBook(settings.alerts)
+        self._begin_budgets_anew()
         for watch in self._watches.values():
             watch.use(self._book)
         self._heartbeat.settings = settings.alerts.heartbeat
@@ -442,7 +444,21 @@ class Alerts:
         found = self._book.of(cluster, group, topics or ("",))
         return {topic: "" if policy is None else policy.name for topic, policy in found.items()}
 
+    def _begin_budgets_anew(self) -> None:
+        """Forget what was spent under limits that the configuration has changed."""
+        limits = {name: found.limits for name, found in self._book.objectives.items()}
+        try:
+            changed = self._budgets.begin_anew(limits)
+        except sqlite3.Error as error:
+            _log.warning("budgets_not_kept", cluster="", reason=str(error))
+            return
+        if changed:
+            _log.info("budgets_begun_anew", policies=changed)
+
     def _keep_budgets(self, cluster: str, watch: Watch, now_ms: int) -> None:
+        if not watch.decided_ms:  # nothing was seen since the start
+            return
+        now_ms = min(now_ms, watch.decided_ms)
         changed = watch.spent_since(self._budgets_kept_ms[cluster], now_ms)
         try:
             self._budgets.keep(cluster, changed, now_ms)

@@ -23,7 +23,7 @@ _STEP_MS: Final = 10_000
 _EXACT_MS: Final = 3_600_000
 """Longest window, or last part of one, that needs this; before it, minutes do."""
 _COARSE_MS: Final = 60_000
-_LONGEST_ROUND_MS: Final = 120_000
+LONGEST_ROUND_MS: Final = 120_000
 """More between two rounds is time in which nothing was seen."""
 
 _log = structlog.get_logger()
@@ -37,6 +37,8 @@ class Spent:
     missed_ms: list[int] = field(default_factory=list)
     seen_ms: int = 0
     """The round before."""
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+    """From when to when nothing was seen, oldest first: it counts neither as missed nor as kept."""
     burns: bool = field(default=False, compare=False)
     """True while it is spent too fast."""
     ended_ms: int | None = field(default=None, compare=False)
@@ -47,13 +49,34 @@ class Spent:
         """When limits were missed last."""
         return self.at_ms[-1] if self.at_ms else self.seen_ms
 
-    def note(self, now_ms: int, *, missed: bool) -> None:
-        past_ms = now_ms - self.seen_ms
+    @property
+    def changed_ms(self) -> int:
+        """When anything was added last."""
+        return max(self.last_ms, self.gaps[-1][1] if self.gaps else 0)
+
+    @property
+    def counts_ms(self) -> int:
+        """The same, later by the gaps since then: a window reaches it for so much longer."""
+        return self.last_ms + sum(
+            until_ms - from_ms for from_ms, until_ms in self.gaps if until_ms > self.last_ms
+        )
+
+    def note(self, now_ms: int, *, missed: bool, round_ms: int = LONGEST_ROUND_MS) -> None:
+        """Note a round.
+
+        `round_ms`: after a longer pause, up to two minutes, time counts as missed only if the limit
+        was missed before it, too; else, and after more, nothing is known of it.
+        """
+        before_ms, past_ms = self.seen_ms, now_ms - self.seen_ms
+        still = missed and bool(self.at_ms) and self.at_ms[-1] >= before_ms
         self.seen_ms = now_ms
         if past_ms < 0:  # the clock was set back: what is remembered was as long ago as before
             self.at_ms = [at_ms + past_ms for at_ms in self.at_ms]
+            self.gaps = [(from_ms + past_ms, until_ms + past_ms) for from_ms, until_ms in self.gaps]
             self.ended_ms = None if self.ended_ms is None else self.ended_ms + past_ms
-        if missed and 0 < past_ms <= _LONGEST_ROUND_MS:
+        if past_ms > (LONGEST_ROUND_MS if still else round_ms):
+            self.gaps.append((before_ms, now_ms))
+        elif missed and past_ms > 0:
             total_ms = (self.missed_ms[-1] if self.missed_ms else 0) + past_ms
             if len(self.at_ms) > 1 and now_ms // _STEP_MS == self.at_ms[-1] // _STEP_MS:
                 self.at_ms.pop()
@@ -65,7 +88,7 @@ class Spent:
         """Time missed in the window that ends now."""
         if not self.at_ms:
             return 0
-        before = bisect_right(self.at_ms, now_ms - window_ms)
+        before = bisect_right(self.at_ms, self.from_ms(now_ms, window_ms))
         return self.missed_ms[-1] - (self.missed_ms[before - 1] if before else 0)
 
     def began_ms(self, now_ms: int, window_ms: int) -> int:
@@ -73,15 +96,26 @@ class Spent:
 
         Now if they were not.
         """
-        from_ms = max(now_ms - window_ms, self.ended_ms or 0)
+        from_ms = max(self.from_ms(now_ms, window_ms), self.ended_ms or 0)
         first = bisect_right(self.at_ms, from_ms)
         if first == len(self.at_ms):
             return now_ms
         before_ms = self.missed_ms[first - 1] if first else 0
         return max(from_ms, self.at_ms[first] - (self.missed_ms[first] - before_ms))
 
+    def from_ms(self, now_ms: int, window_ms: int) -> int:
+        """When the window begins that ends now and holds so much time that was seen."""
+        left_ms = window_ms
+        for from_ms, until_ms in reversed(self.gaps):
+            if now_ms - until_ms >= left_ms:
+                break
+            left_ms -= max(0, now_ms - until_ms)
+            now_ms = from_ms
+        return now_ms - left_ms
+
     def forget(self, until_ms: int) -> None:
         """Drop what no window reaches any more; the newest of it stays as the base."""
+        self.gaps = [gap for gap in self.gaps if gap[1] > until_ms]
         before = bisect_right(self.at_ms, until_ms)
         if before > 1:
             del self.at_ms[: before - 1], self.missed_ms[: before - 1]
@@ -100,7 +134,8 @@ class Spent:
         """All of it; differences are small and much alike, so they take little room."""
         steps = [[after - before for before, after in pairwise(column)] for column in self._columns]
         first = [column[:1] for column in self._columns]
-        return zlib.compress(orjson.dumps([self.seen_ms, first, steps]), level=1)
+        gaps = [self.gaps] if self.gaps else []  # versions before know none
+        return zlib.compress(orjson.dumps([self.seen_ms, first, steps, *gaps]), level=1)
 
     @classmethod
     def unpacked(cls, body: bytes) -> Self:
@@ -110,7 +145,7 @@ class Spent:
             ValueError, TypeError: it is damaged.
         """
         try:
-            seen_ms, first, steps = orjson.loads(zlib.decompress(body))
+            seen_ms, first, steps, *gaps = orjson.loads(zlib.decompress(body))
         except zlib.error as error:
             raise ValueError(str(error)) from error
         at_ms, missed_ms = (
@@ -118,7 +153,8 @@ class Spent:
         )
         if len(at_ms) != len(missed_ms):
             raise ValueError("its columns differ in length")
-        return cls(at_ms, missed_ms, int(seen_ms))
+        known = [(int(from_ms), int(until_ms)) for each in gaps for from_ms, until_ms in each]
+        return cls(at_ms, missed_ms, int(seen_ms), known)
 
     @property
     def _columns(self) -> tuple[list[int], list[int]]:
@@ -134,11 +170,17 @@ class BudgetStore:
     def kept(self, cluster: str) -> dict[Key, Spent]:
         """What is kept of a cluster; a row that cannot be read is named in the log."""
         found = {}
+        seen = self._database.connection.execute(
+            "SELECT until_ms FROM measured WHERE cluster = ?", (cluster,)
+        ).fetchone()
         for row in self._database.connection.execute(
             "SELECT name, policy, body FROM budgets WHERE cluster = ?", (cluster,)
         ).fetchall():
             try:
-                found[row["name"], row["policy"]] = Spent.unpacked(row["body"])
+                spent = Spent.unpacked(row["body"])
+                # of a group that has missed nothing since, nothing was written since
+                spent.seen_ms = max(spent.seen_ms, seen["until_ms"] if seen else 0)
+                found[row["name"], row["policy"]] = spent
             except (ValueError, TypeError) as error:
                 _log.error(
                     "budget_not_readable",
@@ -149,8 +191,26 @@ class BudgetStore:
                 )
         return found
 
+    def begin_anew(self, limits: Mapping[str, str]) -> list[str]:
+        """Delete what was spent under other limits; returns the policies of which there was any.
+
+        `limits`: those of each policy, in words that are equal only if they are.
+        """
+
+        def work(connection: sqlite3.Connection) -> list[str]:
+            known = dict(connection.execute("SELECT policy, limits FROM objectives").fetchall())
+            changed = [name for name, now in limits.items() if known.get(name, now) != now]
+            marks = [(name,) for name in changed]
+            connection.executemany("DELETE FROM budgets WHERE policy = ?", marks)
+            connection.executemany(
+                "INSERT OR REPLACE INTO objectives VALUES (?, ?)", [*limits.items()]
+            )
+            return changed
+
+        return self._database.write(work)
+
     def keep(self, cluster: str, changed: Mapping[Key, Spent], now_ms: int) -> None:
-        """Write what has changed, and delete what no window reaches any more.
+        """Write what has changed until this round, and delete what no window reaches any more.
 
         Raises:
             sqlite3.Error: nothing has changed.
@@ -159,7 +219,11 @@ class BudgetStore:
 
         def work(connection: sqlite3.Connection) -> None:
             connection.executemany("INSERT OR REPLACE INTO budgets VALUES (?, ?, ?, ?, ?)", rows)
-            connection.execute("DELETE FROM budgets WHERE last_ms < ?", (now_ms - LONGEST_MS,))
+            connection.execute(
+                "DELETE FROM budgets WHERE cluster = ? AND last_ms < ?",
+                (cluster, now_ms - LONGEST_MS),
+            )
+            connection.execute("INSERT OR REPLACE INTO measured VALUES (?, ?)", (cluster, now_ms))
 
         self._database.write(work)
 
@@ -167,4 +231,4 @@ class BudgetStore:
 def _rows(cluster: str, changed: Mapping[Key, Spent]) -> Iterable[tuple[str, str, str, int, bytes]]:
     for (group, policy), spent in changed.items():
         spent.thin()
-        yield cluster, group, policy, spent.last_ms, spent.packed()
+        yield cluster, group, policy, spent.counts_ms, spent.packed()

@@ -91,11 +91,18 @@ CREATE TABLE IF NOT EXISTS budgets (
   cluster TEXT NOT NULL, name TEXT NOT NULL, policy TEXT NOT NULL, last_ms INTEGER NOT NULL,
   body BLOB NOT NULL, PRIMARY KEY (cluster, name, policy)
 ) WITHOUT ROWID, STRICT;
+CREATE TABLE IF NOT EXISTS objectives (
+  policy TEXT PRIMARY KEY, limits TEXT NOT NULL
+) WITHOUT ROWID, STRICT;
+CREATE TABLE IF NOT EXISTS measured (
+  cluster TEXT PRIMARY KEY, until_ms INTEGER NOT NULL
+) WITHOUT ROWID, STRICT;
 CREATE TABLE IF NOT EXISTS pauses (
   channel TEXT PRIMARY KEY, until_ms INTEGER NOT NULL
 ) WITHOUT ROWID, STRICT;
 """
-"""Tables that files of this version may lack. An older program leaves them alone."""
+"""Tables that files of this version may lack. An older program leaves them alone. `objectives`: the
+limits under which budgets were spent; `measured`: up to when each cluster was seen."""
 _ADDED_TO_INCIDENTS: Final = (
     ("named", "TEXT"),
     ("held_ms", "INTEGER"),

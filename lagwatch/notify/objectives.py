@@ -3,7 +3,8 @@
 Without a share, a group is bad while it misses a limit. With one (`objective_share`), it is bad
 while it spends the error budget of a month too fast: 2 % of it within an hour, or 5 % within six.
 Both must hold for the last twelfth of that time, too, so that an incident ends soon after the
-trouble. Time in which lagwatch did not run for more than two minutes counts as kept.
+trouble. Time in which nothing was seen counts neither as missed nor as kept: windows are of time
+that was seen.
 
 Source: Google, "The Site Reliability Workbook", chapter 5, multiwindow, multi-burn-rate alerts.
 """
@@ -17,7 +18,7 @@ from lagwatch.config.alerts import PolicySettings
 from lagwatch.core.incident import Observation, Reason
 from lagwatch.core.model import GroupStatus
 from lagwatch.core.words import DELETED, counted, duration
-from lagwatch.notify.budget import LONGEST_MS, Key, Spent
+from lagwatch.notify.budget import LONGEST_MS, LONGEST_ROUND_MS, Key, Spent
 
 _JUDGED: Final = (GroupStatus.OK, GroupStatus.WARN)
 """Verdicts that an objective may make worse: an unknown one stays unknown."""
@@ -50,6 +51,12 @@ class Objective:
     def budget_ms(self) -> float:
         """Time in a month in which the limits may be missed."""
         return (1 - self.share) * _BUDGET_OF_MS
+
+    @property
+    def limits(self) -> str:
+        """The limits alone: what was spent under others says nothing of these."""
+        limits = (self.max_time_lag_ms, self.max_lag, self.catch_up_within_ms, self.lost_records)
+        return " ".join(map(str, limits))
 
     def missed(self, seen: Observation, remaining_s: float | None) -> str:
         """Which limit is missed and by how much; "" when none is, or too little is known.
@@ -137,10 +144,18 @@ class Objectives:
     """Judges what is seen by the objectives; remembers who is behind and what was spent."""
 
     def __init__(
-        self, by_policy: Mapping[str, Objective], spent: Mapping[Key, Spent] | None = None
+        self,
+        by_policy: Mapping[str, Objective],
+        spent: Mapping[Key, Spent] | None = None,
+        *,
+        round_ms: int = LONGEST_ROUND_MS,
     ) -> None:
-        """`spent`: what is kept from before the start."""
+        """`spent`: what is kept from before the start.
+
+        `round_ms`: between two rounds there is less, unless nothing could be seen.
+        """
         self.by_policy = by_policy
+        self._round_ms = round_ms
         self._spent: dict[Key, Spent] = dict(spent or {})
         self._behind: dict[Key, _Behind] = {}
         self._missed_ms: dict[Key, int] = {}
@@ -151,8 +166,14 @@ class Objectives:
         """This round and the one before."""
 
     def use(self, by_policy: Mapping[str, Objective]) -> None:
-        """Judge by these from now on."""
-        self.by_policy = by_policy
+        """Judge by these from now on; budgets whose limits are others begin anew."""
+        before, self.by_policy = self.by_policy, by_policy
+        changed = {
+            name
+            for name, found in by_policy.items()
+            if name in before and before[name].limits != found.limits
+        }
+        self._spent = {key: spent for key, spent in self._spent.items() if key[1] not in changed}
         for known in (self._behind, self._missed_ms):
             for key in [key for key in known if key[1] not in by_policy]:
                 known.pop(key)
@@ -187,9 +208,9 @@ class Objectives:
         Drops those that no window reaches any more: their groups or policies may be gone.
         """
         self._spent = {
-            key: spent for key, spent in self._spent.items() if now_ms - spent.last_ms < _SLOW_MS
+            key: spent for key, spent in self._spent.items() if now_ms - spent.counts_ms < _SLOW_MS
         }
-        return {key: spent for key, spent in self._spent.items() if spent.last_ms > since_ms}
+        return {key: spent for key, spent in self._spent.items() if spent.changed_ms > since_ms}
 
     def judged(
         self,
@@ -282,8 +303,8 @@ class Objectives:
             if not missed:
                 return found.severity, "", now_ms
             spent = self._spent[key] = Spent(seen_ms=self._before_ms)
-        spent.note(now_ms, missed=bool(missed))
-        spent.forget(now_ms - _SLOW_MS)
+        spent.note(now_ms, missed=bool(missed), round_ms=self._round_ms)
+        spent.forget(spent.from_ms(now_ms, _SLOW_MS))
         if not spent.within(now_ms, _SLOW_MS) and not missed:
             del self._spent[key]
         for severity, window_ms, share in (

@@ -47,6 +47,8 @@ from lagwatch.notify.observed import (
 from lagwatch.notify.policies import PolicyBook
 from lagwatch.notify.store import Kept, LastBad, new_id
 
+_ROUND_MS: Final = 30_000
+"""Between two rounds there is less, unless Kafka was away or lagwatch did not run."""
 _SAMPLES: Final = 240
 """Most samples of lag kept per group; older ones are thinned out."""
 _SETTLING_MS: Final = 600_000
@@ -159,7 +161,9 @@ class Watch:
         """`follows`: does the cluster's configuration let a group in?"""
         self._cluster = cluster
         self._book = book
-        self._objectives = Objectives(book.objectives, spent)
+        self._objectives = Objectives(book.objectives, spent, round_ms=_ROUND_MS)
+        self.decided_ms = 0
+        """The last round; 0: none yet."""
         self._started_ms = started_ms
         self._follows = follows
         self._tracked: dict[str, _Tracked] = {}
@@ -228,6 +232,7 @@ class Watch:
 
         Silent ones take effect at once and are not returned.
         """
+        self.decided_ms = now_ms
         if snapshot.rows.topic is not self._layout:
             self._policies.clear()
             self._layout = snapshot.rows.topic

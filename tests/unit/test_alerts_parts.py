@@ -5,6 +5,7 @@ import zlib
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from math import inf
+from pathlib import Path
 from random import Random
 from zoneinfo import ZoneInfo
 
@@ -16,9 +17,10 @@ from lagwatch.config.alerts import AlertsSettings, MuteSettings, PolicySettings
 from lagwatch.core.incident import Observation
 from lagwatch.core.model import GroupStatus
 from lagwatch.notify.backoff import Allowance, ChannelBackoff
-from lagwatch.notify.budget import Spent
+from lagwatch.notify.budget import BudgetStore, Spent
 from lagwatch.notify.changes import page_link
 from lagwatch.notify.curve import png
+from lagwatch.notify.database import Database
 from lagwatch.notify.message_words import plain_text
 from lagwatch.notify.mutes import from_settings
 from lagwatch.notify.objectives import Objectives, objective
@@ -380,6 +382,58 @@ class TestObjectives:
         judged, _ = judging.judged("g", "p", seen(lag=11), 3_600_000, unasked)
 
         assert judged.status is GroupStatus.OK
+
+    @pytest.mark.parametrize("away_s", [200, 3 * 3600, 10 * 3600])
+    def test_time_in_which_nothing_was_seen_is_not_kept_either(self, away_s: int) -> None:
+        """Six minutes are missed before an outage, and the rest of what may be after it."""
+        judging = objectives(max_lag=10, objective_share=0.99)
+        rounds = [*range(0, 361, 10), *range(360 + away_s, 360 + away_s + 600, 10)]
+
+        for s in rounds:
+            judged, _ = judging.judged("g", "p", seen(lag=11), s * 1000, unasked)
+            judging.spent_since(0, s * 1000)
+            if judged.status is GroupStatus.ERR:
+                break
+
+        assert judged.status is GroupStatus.ERR
+        assert s - away_s == 520, "a fiftieth of the budget is 8 min 38 s"
+        assert judged.since_ms == 0
+
+    def test_a_pause_after_which_a_limit_is_missed_is_not_missed_itself(self) -> None:
+        spent = Spent(seen_ms=0)
+        for at_s, missed in ((2, False), (92, True), (94, True), (184, True), (300, True)):
+            spent.note(at_s * 1000, missed=missed, round_ms=30_000)
+
+        # it was missed before and after the second pause, and the third is not known to be one
+        assert spent.within(300_000, 3_600_000) == (2 + 90 + 116) * 1000
+        assert spent.gaps == [(2_000, 92_000)]
+
+    def test_what_was_spent_under_another_limit_does_not_count(self, tmp_path: Path) -> None:
+        with Database(tmp_path / "alerts.sqlite", now_ms=0) as database:
+            store = BudgetStore(database)
+            names = {"p": "10", "q": "10"}
+            assert store.begin_anew(names) == []
+            spent = {("g", name): Spent([5000], [1000], 5000) for name in names}
+            store.keep("here", spent, 6000)
+
+            changed = store.begin_anew({"p": "10", "q": "20"})
+
+            assert changed == ["q"]
+            assert [*store.kept("here")] == [("g", "p")]
+            assert store.kept("here")["g", "p"].seen_ms == 6000
+
+    def test_a_limit_that_is_changed_while_lagwatch_runs_begins_its_budget_anew(self) -> None:
+        judging = objectives(max_lag=10, objective_share=0.99)
+        for s in range(0, 500, 10):
+            judging.judged("g", "p", seen(lag=11), s * 1000, unasked)
+
+        severer = objectives(max_lag=10, objective_share=0.9).by_policy
+        judging.use(severer)
+        same = list(judging.groups())
+        judging.use(objectives(max_lag=9, objective_share=0.9).by_policy)
+
+        assert same == ["g"]
+        assert list(judging.groups()) == []
 
     @pytest.mark.parametrize(
         ("kept_s", "down_s", "late_s"),
