@@ -443,14 +443,18 @@ def _committed_after_ms(case: Case, left: Event) -> int | None:
     return after_ms if after_ms > _COMMITS_LATE_MS else None
 
 
-def _afterwards(found: Evidence) -> Evidence:
+def _who_left(found: Evidence) -> Evidence:
+    """Who was seen to leave last, and what came after; a group may never have had members."""
+    if found["last_member"] is None:
+        return {"last": ", and none was seen to leave", "afterwards": ""}
+    last = fill("; the last one that was seen to leave: {last_member}", found)
     if "committed_after_ms" not in found:
-        return {"afterwards": ""}
+        return {"last": last, "afterwards": ""}
     clause = (
         "; a commit was seen {committed_after_ms:span} after that, perhaps of a consumer that "
         "assigns partitions itself"
     )
-    return {"afterwards": fill(clause, found)}
+    return {"last": last, "afterwards": fill(clause, found)}
 
 
 def _read_without_it(case: Case, worst: PartitionVerdict) -> int:
@@ -880,17 +884,14 @@ CAUSES: Final[Sequence[CauseRow]] = (
         cause=CauseName.NO_MEMBERS,
         meaning="The group is empty, and commits have ended for all its partitions.",
         find=_no_members,
-        sentence=(
-            "the group has no members (state {state}); the last one that was seen to leave: "
-            "{last_member}{afterwards}"
-        ),
+        sentence=("the group has no members (state {state}){last}{afterwards}"),
         refuted_by="a consumer runs that assigns partitions itself: it is not a member",
         proved=_members_were_seen_to_leave,
         certain_when=(
             "its last member left, as seen, at most a minute after the group last moved, and "
             "nothing was committed later than fifteen seconds after that"
         ),
-        phrases=_afterwards,
+        phrases=_who_left,
     ),
     CauseRow(
         cause=CauseName.MEMBER_WITHOUT_ASSIGNMENT,

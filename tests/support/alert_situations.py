@@ -23,7 +23,7 @@ _LIKELY: Final = cause_json(
     Cause(
         name=CauseName.NO_MEMBERS,
         certainty=Certainty.LIKELY,
-        text="the group has no members (state Empty); the last one that was seen to leave: unknown",
+        text="the group has no members (state Empty), and none was seen to leave",
         refuted_by="a consumer runs that assigns partitions itself: it is not a member",
         evidence={},
         topic="sample-topic",

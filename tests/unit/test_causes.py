@@ -800,7 +800,7 @@ def test_the_evidence_of_an_unknown_number_is_null() -> None:
     cause = found(told(Part(rule=Rule.SILENT_BEFORE_START)))
 
     assert cause.evidence["left_ago_ms"] is None
-    assert "unknown" in cause.text
+    assert "none was seen to leave" in cause.text
 
 
 @pytest.mark.parametrize(
@@ -927,6 +927,13 @@ def test_a_commit_after_the_last_member_had_left_is_said() -> None:
     assert "committed_after_ms" not in before.evidence
     assert before.text.endswith("client a-1 on a")
     assert "committed_after_ms" not in of_a_member.evidence
+
+
+def test_of_a_group_that_never_had_members_it_is_not_said_that_one_left() -> None:
+    cause = found(told(Part(rule=STOPPED, evidence=SILENT)))
+
+    assert (cause.name, cause.certainty) == (CauseName.NO_MEMBERS, Certainty.LIKELY)
+    assert cause.text == "the group has no members (state Empty), and none was seen to leave"
 
 
 def test_clocks_that_differ_make_no_commit_after_the_last_member() -> None:
