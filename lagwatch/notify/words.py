@@ -533,7 +533,21 @@ def _why_it_ended(notice: Notice) -> str:
         return f"What was in trouble is gone, it did not catch up: {gone}."
     if word == "Incident ended":
         return _why_still_behind(notice.verdict)
-    return _ENDS.get(word, "The group keeps up again.")
+    if word == _ENDED_MUTED:
+        return f"{_healed(notice.verdict)}; it recovered while it was muted."
+    return _ENDS.get(word, f"{_healed(notice.verdict)}.")
+
+
+def _healed(verdict: Mapping[str, Any]) -> str:
+    """`The group keeps up again`, if that is known: one that has much left to read does not yet."""
+    lag, late_s = verdict.get("total_lag"), verdict.get("time_lag_s")
+    better = "The group is in no trouble any more"
+    if not isinstance(lag, int):
+        return better
+    catches_up_s = verdict.get("catch_up_s") or 0.0
+    if lag and (late_s is None or max(late_s, catches_up_s) >= _SOON_S):
+        return f"{better}, but has not read all yet"
+    return "The group keeps up again"
 
 
 _ENDS: Final[Mapping[str, str]] = {
@@ -542,7 +556,6 @@ _ENDS: Final[Mapping[str, str]] = {
         "The group has no committed offsets in Kafka any more: it was deleted, or its "
         "offsets have expired. It did not catch up."
     ),
-    _ENDED_MUTED: "The group keeps up again; it recovered while it was muted.",
 }
 
 

@@ -552,6 +552,30 @@ class TestEndedWhileMuted:
         assert tone(Message(id="m", channel="c", at_ms=0, notices=(ended,))) is Tone.GOOD
 
 
+@pytest.mark.parametrize(
+    ("lag", "late_s", "catch_up_s", "keeps_up"),
+    [
+        (0, None, None, True),
+        (40, 2.0, None, True),
+        (9040, None, None, False),
+        (9040, 90.0, None, False),
+        (9040, 20.0, 750.0, False),
+        (None, None, None, False),
+    ],
+)
+def test_a_group_keeps_up_again_only_where_that_is_known(
+    lag, late_s, catch_up_s, *, keeps_up: bool
+) -> None:
+    for reason in (Reason.HEALED, Reason.ENDED_WHILE_MUTED):
+        figures = {"total_lag": lag, "time_lag_s": late_s, "catch_up_s": catch_up_s}
+        ended = replace(HEALED, reason=reason.value, verdict={**HEALED.verdict, **figures})
+
+        said = text(ended)
+
+        assert ("The group keeps up again" in said) is keeps_up
+        assert ("has not read all yet" in said) is (not keeps_up and lag is not None)
+
+
 def test_an_incident_that_the_configuration_ended_is_not_ok_again() -> None:
     ended = replace(HEALED, reason=Reason.LIMIT_REMOVED.value)
 
