@@ -1,9 +1,11 @@
 """Groups through the Admin API: which there are, their state, members and committed offsets."""
 
+import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
+from functools import partial
 from typing import Final, TypeVar
 
 import structlog
@@ -12,6 +14,8 @@ from confluent_kafka import (
     ConsumerGroupTopicPartitions,
     ConsumerGroupType,
     KafkaError,
+    KafkaException,
+    TopicPartition,
 )
 from confluent_kafka.admin import (
     AclOperation,
@@ -241,6 +245,29 @@ class KafkaCommitted:
         async for answers in self._calls.ask_all(groups):
             yield [self._read(answer) for answer in answers]
 
+    async def not_surely_deleted(self, left_out: Mapping[str, tuple[str, int]]) -> frozenset[str]:
+        """Topics of which Kafka does not say, when asked by name, that there is no offset.
+
+        Without a partition in the question it leaves out what may not be described; of a named
+        one it says so. Source: Kafka, KafkaApis.fetchOffsetsForGroup.
+        """
+        asked = [self._is_deleted(place[0], topic, place[1]) for topic, place in left_out.items()]
+        deleted = await asyncio.gather(*asked)
+        return frozenset(topic for topic, gone in zip(left_out, deleted, strict=True) if not gone)
+
+    async def _is_deleted(self, group: str, topic: str, partition: int) -> bool:
+        place, admin = TopicPartition(topic, partition), self._clients.admin
+        ask = partial(_ask_committed, group=group, timeout_s=REQUEST_TIMEOUT_S, places=[place])
+        try:
+            answer = await self._clients.ask(ask, timeout_s=REQUEST_TIMEOUT_S)
+        except KafkaException as error:
+            code = kafka_error(error).code()
+            if code not in codes.NO_GROUP | codes.AUTHORIZATION:
+                self._clients.renew_admin(admin)  # it may go on asking a former coordinator
+            return code in codes.NO_GROUP
+        found = answer.topic_partitions or []
+        return bool(found) and all(each.error is None and each.offset < 0 for each in found)
+
     def _read(self, answer: CallAnswer[ConsumerGroupTopicPartitions]) -> CommittedOffsets:
         if isinstance(answer.value, KafkaError) and answer.value.code() not in codes.NO_GROUP:
             return self._no_answer(answer, answer.value)
@@ -276,9 +303,14 @@ class KafkaCommitted:
 
 
 def _ask_committed(
-    admin: AdminClient, group: str, timeout_s: float
+    admin: AdminClient,
+    group: str,
+    timeout_s: float,
+    places: Sequence[TopicPartition] | None = None,
 ) -> Future[ConsumerGroupTopicPartitions]:
+    """`places`: the partitions to ask for; None: all of which there are offsets."""
+    wanted = None if places is None else [*places]
     asked: dict[str, Future[ConsumerGroupTopicPartitions]] = admin.list_consumer_group_offsets(
-        [ConsumerGroupTopicPartitions(group)], request_timeout=timeout_s
+        [ConsumerGroupTopicPartitions(group, wanted)], request_timeout=timeout_s
     )
     return asked[group]

@@ -82,12 +82,13 @@ class CommittedPoller:
         batch = _Batch(self._rows)
         try:
             async for answers in self._committed.committed(names):
+                hidden = await self._left_out(answers)
                 for answer in answers:
                     problems += [answer.problem] if answer.problem else []
                     if answer.problem or answer.refused:
                         refused.update([answer.group] if answer.refused else [])
                         continue
-                    self._take(answer, batch)
+                    self._take(answer, batch, hidden)
                     if len(batch) >= _ROWS:
                         await self._send_batch(batch)
         except SourceError:
@@ -107,7 +108,27 @@ class CommittedPoller:
         await self._report_ready()
         return [*_few(problems), *sentences(self._refused, _TAKEN_AWAY)]
 
-    def _take(self, answer: CommittedOffsets, batch: "_Batch") -> None:
+    async def _left_out(self, answers: Iterable[CommittedOffsets]) -> frozenset[str]:
+        """Topics whose offsets are missing in these answers without being surely deleted.
+
+        Kafka leaves out what may not be described any more. The right is one to the topic, so one
+        group is asked for each.
+        """
+        missing: dict[str, tuple[str, int]] = {}
+        for answer in answers:
+            if answer.problem or answer.refused:
+                continue
+            before = self._rows.of(answer.group)
+            there = set(answer.topics)
+            missing |= {
+                topic: (answer.group, partition)
+                for (topic, partition), row in before.items()
+                if topic not in there and self._rows.last[row] != UNKNOWN
+            }
+        return await self._committed.not_surely_deleted(missing) if missing else frozenset()
+
+    def _take(self, answer: CommittedOffsets, batch: "_Batch", hidden: AbstractSet[str]) -> None:
+        """Note what has changed; offsets of `hidden` topics that are left out stay."""
         after_ms = self._asked_ms.get(answer.group, UNKNOWN)
         self._asked_ms[answer.group] = answer.asked_ms
         before = self._rows.of(answer.group)
@@ -131,7 +152,7 @@ class CommittedPoller:
                 batch.add(row, offset, answer.answered_ms, after_ms)
         for name in before.keys() - seen:
             row = before[name]
-            if self._rows.last[row] != UNKNOWN:
+            if self._rows.last[row] != UNKNOWN and name[0] not in hidden:
                 batch.add(row, UNKNOWN, answer.answered_ms, after_ms)
         if len(batch) > size:
             self._around.groups.committed([answer.group])

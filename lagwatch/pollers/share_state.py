@@ -307,6 +307,13 @@ class CommittedWithShares:
         ):
             yield answers
 
+    async def not_surely_deleted(self, left_out: Mapping[str, tuple[str, int]]) -> frozenset[str]:
+        """Of share groups all is known: Kafka's own topic has their states."""
+        of_others = {
+            topic: place for topic, place in left_out.items() if place[0] not in self._groups.shares
+        }
+        return await self._committed.not_surely_deleted(of_others)
+
     def _of_share(self, group: str) -> CommittedOffsets:
         found = self._shares.committed(group)
         now_ms = EpochMs(self._clock.now_ms())

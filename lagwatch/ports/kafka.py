@@ -260,7 +260,17 @@ class CommittedSource(Protocol):
     """Committed offsets, asked from the coordinators."""
 
     def committed(self, groups: Sequence[str]) -> AsyncIterator[Sequence[CommittedOffsets]]:
-        """Committed offsets of all these groups, in chunks as the answers come."""
+        """Committed offsets of all these groups, in chunks as the answers come.
+
+        Offsets of topics that may not be described are left out.
+        """
+        ...
+
+    async def not_surely_deleted(self, left_out: Mapping[str, tuple[str, int]]) -> frozenset[str]:
+        """Those of these topics that may not be described, or of which that is not known.
+
+        `left_out`: topic → a group and a partition of which the group had an offset before.
+        """
         ...
 
 

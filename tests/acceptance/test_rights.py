@@ -153,8 +153,9 @@ def _watching(kafka: EmbeddedKafka, mode: str) -> dict[str, object]:
     return cluster
 
 
+@pytest.mark.parametrize("mode", ["offsets-topic", "admin"])
 def test_a_topic_whose_right_is_taken_away_is_unknown_and_not_deleted(
-    secure_kafka: EmbeddedKafka, rights: Rights
+    secure_kafka: EmbeddedKafka, rights: Rights, mode: str
 ) -> None:
     _grant(rights, DOCUMENTED)
     topic, group = create_topic(secure_kafka, "orders"), unique("billing")
@@ -166,7 +167,7 @@ def test_a_topic_whose_right_is_taken_away_is_unknown_and_not_deleted(
     def lag() -> object:
         return served.known(group)["partitions"][0]["current_lag"]
 
-    cluster = _watching(secure_kafka, "offsets-topic")
+    cluster = _watching(secure_kafka, mode)
     with serving(secure_kafka.bootstrap_servers, cluster=cluster) as served:
         served.wait_ready()
         eventually(lambda: served.status(group) is not None and lag() == 30, "the group")

@@ -1,7 +1,7 @@
 """When pollers ask, what they report, and what they do when refused."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -614,6 +614,7 @@ class InMemoryGroups:
         self.at_ms = 1_000
         self.others: tuple[str, ...] = ()
         self.hidden: set[str] = set()
+        self.hidden_topics: frozenset[str] = frozenset()
         self.wait: Callable[[], Awaitable[None]] | None = None
 
     async def list_groups(self) -> GroupListing:
@@ -625,6 +626,9 @@ class InMemoryGroups:
 
     async def may_list_all(self) -> bool:
         return True
+
+    async def not_surely_deleted(self, left_out: Mapping[str, tuple[str, int]]) -> frozenset[str]:
+        return self.hidden_topics.intersection(left_out)
 
     async def committed(self, groups: Sequence[str]) -> AsyncIterator[Sequence[CommittedOffsets]]:
         if self.wait is not None:
@@ -793,6 +797,23 @@ def test_an_offset_that_vanished_is_reported_as_removed_once() -> None:
 
     assert polled(desk, poller) == [(0, -1)]
     assert polled(desk, poller) == []
+
+
+def test_an_offset_that_is_left_out_with_the_right_to_its_topic_is_not_removed() -> None:
+    source = InMemoryGroups({"g": {("t", 0): 5, ("u", 0): 7, ("v", 0): 9}})
+    desk = Desk(InMemoryTopics({}))
+    poller = committed_poller(desk, source)
+    polled(desk, poller)
+    source.hidden_topics = frozenset({"t"})
+
+    before = source.offsets["g"]
+    source.offsets["g"] = {("v", 0): 9}
+    gone = polled(desk, poller)
+    source.offsets["g"] = {**before, ("t", 0): 6}
+    back = polled(desk, poller)
+
+    assert gone == [(1, -1)]
+    assert back == [(0, 6), (1, 7)]
 
 
 def test_a_group_that_vanished_is_gone_but_not_while_the_list_is_partial() -> None:
