@@ -47,6 +47,7 @@ from lagwatch.notify.policies import THRESHOLDS, PolicyBook
 from lagwatch.notify.records import AlertRecords
 from lagwatch.notify.review import review, template_faults
 from lagwatch.notify.store import Change, IncidentStore, Listener
+from lagwatch.notify.unseen import Gap, UnseenStore
 from lagwatch.notify.verdict import (
     figures_json,
 )
@@ -127,6 +128,7 @@ class Alerts:
         self._store = IncidentStore(self._database)
         self._channels = ConfiguredChannels(self._database)
         self._budgets = BudgetStore(self._database)
+        self._unseen = UnseenStore(self._database)
         self._begin_budgets_anew()
         self._budgets_kept_ms: dict[str, int] = dict.fromkeys(settings.clusters, now_ms)
         """Up to when the spent budgets of each cluster are kept."""
@@ -159,6 +161,7 @@ class Alerts:
                 self._budgets.kept(cluster),
                 started_ms=now_ms,
                 follows=partial(is_followed, followed),
+                unseen=self._unseen.kept(cluster),
             )
             for cluster, followed in settings.clusters.items()
         }
@@ -258,6 +261,8 @@ class Alerts:
         muted = partial(_is_muted, rules, snapshot.cluster)
         outlook = partial(queries.outlook, snapshot.cluster)
         decided = watch.decide(snapshot, now_ms, muted, outlook)
+        if watch.gap is not None:
+            self._keep_gap(snapshot.cluster, watch.gap)
         if now_ms - self._budgets_kept_ms[snapshot.cluster] >= _KEEP_BUDGETS_EVERY_MS:
             self._keep_budgets(snapshot.cluster, watch, now_ms)
         if now_ms - self._bad_kept_ms[snapshot.cluster] >= _KEEP_BAD_EVERY_MS:
@@ -466,6 +471,12 @@ class Alerts:
             _log.warning("budgets_not_kept", cluster=cluster, reason=str(error))
         else:
             self._budgets_kept_ms[cluster] = now_ms
+
+    def _keep_gap(self, cluster: str, gap: Gap) -> None:
+        try:
+            self._unseen.keep(cluster, gap)
+        except sqlite3.Error as error:
+            _log.warning("alerts_not_kept", cluster=cluster, reason=str(error))
 
     def _keep_bad(self, snapshot: ClusterSnapshot, watch: Watch, now_ms: int) -> None:
         """Store which partitions were bad: one that falls silent has not healed."""

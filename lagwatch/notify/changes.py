@@ -173,6 +173,7 @@ class RoundChanges:
             found["objective"] = decided.missed
         if decided.decision.event is NoticeEvent.CLOSE:
             found |= self._without_offsets(decided)
+            found |= {"unseen_s": decided.unseen_ms / 1000} if decided.unseen_ms else {}
         if decided.gone_ms is not None:
             found |= {"removed": True} if decided.removed else self._departed(decided)
             found["ended_ms"] = min(decided.gone_ms, self._snapshot.at_ms)

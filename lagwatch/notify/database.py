@@ -97,12 +97,17 @@ CREATE TABLE IF NOT EXISTS objectives (
 CREATE TABLE IF NOT EXISTS measured (
   cluster TEXT PRIMARY KEY, until_ms INTEGER NOT NULL
 ) WITHOUT ROWID, STRICT;
+CREATE TABLE IF NOT EXISTS unseen (
+  cluster TEXT NOT NULL, from_ms INTEGER NOT NULL, until_ms INTEGER NOT NULL,
+  PRIMARY KEY (cluster, from_ms)
+) WITHOUT ROWID, STRICT;
 CREATE TABLE IF NOT EXISTS pauses (
   channel TEXT PRIMARY KEY, until_ms INTEGER NOT NULL
 ) WITHOUT ROWID, STRICT;
 """
 """Tables that files of this version may lack. An older program leaves them alone. `objectives`: the
-limits under which budgets were spent; `measured`: up to when each cluster was seen."""
+limits under which budgets were spent; `measured`: up to when each cluster was seen; `unseen`: when
+it was not."""
 _ADDED_TO_INCIDENTS: Final = (
     ("named", "TEXT"),
     ("held_ms", "INTEGER"),

@@ -46,6 +46,7 @@ from lagwatch.notify.observed import (
 )
 from lagwatch.notify.policies import PolicyBook
 from lagwatch.notify.store import Kept, LastBad, new_id
+from lagwatch.notify.unseen import Gap, Unseen
 
 _ROUND_MS: Final = 30_000
 """Between two rounds there is less, unless Kafka was away or lagwatch did not run."""
@@ -133,6 +134,8 @@ class Decided:
     """Topics that it has no committed offsets of any more: all, or those that were in trouble."""
     begun_anew: bool
     """What was in trouble lost its offsets, and has committed others since."""
+    unseen_ms: int
+    """For how long of its trouble nothing was seen of the cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +160,7 @@ class Watch:
         *,
         started_ms: int,
         follows: Callable[[str], bool] = lambda _: True,
+        unseen: Unseen | None = None,
     ) -> None:
         """`follows`: does the cluster's configuration let a group in?"""
         self._cluster = cluster
@@ -164,6 +168,9 @@ class Watch:
         self._objectives = Objectives(book.objectives, spent, round_ms=_ROUND_MS)
         self.decided_ms = 0
         """The last round; 0: none yet."""
+        self._unseen = unseen or Unseen()
+        self.gap: Gap | None = None
+        """Before the last round nothing was seen from one instant to the other."""
         self._started_ms = started_ms
         self._follows = follows
         self._tracked: dict[str, _Tracked] = {}
@@ -232,7 +239,7 @@ class Watch:
 
         Silent ones take effect at once and are not returned.
         """
-        self.decided_ms = now_ms
+        self.decided_ms, self.gap = now_ms, self._unseen.note(now_ms)
         if snapshot.rows.topic is not self._layout:
             self._policies.clear()
             self._layout = snapshot.rows.topic
@@ -362,6 +369,9 @@ class Watch:
             removed=tracked.removed,
             gone_topics=_gone_topics(tracked, snapshot, number),
             begun_anew=number is not None and _has_begun_anew(tracked, snapshot, number),
+            unseen_ms=0
+            if before.incident is None
+            else self._unseen.within_ms(before.incident.as_bad_ms, now_ms),
         )
 
     def _set(self, group: str, tracked: _Tracked, state: State) -> None:

@@ -179,6 +179,8 @@ def _how_it_ended(notice: Notice) -> Iterator[str]:
     """Why, after how long, and what is left to read."""
     yield _why_it_ended(notice)
     yield f"It was {notice.severity.upper()} from {_span(notice)}, for {lasted(notice)}."
+    if unseen_s := notice.verdict.get("unseen_s"):
+        yield f"For {duration(unseen_s)} of that lagwatch saw nothing of the cluster."
     if notice.was_milder:
         yield f"Before that it was WARNING, since {instant(notice.trouble_ms, notice.zone)}."
     if not notice.heard:

@@ -196,6 +196,31 @@ def test_a_restart_in_the_middle_of_a_burn_delays_no_alert(tmp_path: Path, how: 
     assert whole_s == 520, "a fiftieth of the budget is 8 min 38 s"
 
 
+def test_the_end_of_an_incident_says_for_how_long_of_it_nothing_was_seen(tmp_path: Path) -> None:
+    """Killed while Kafka is away, and started again before it is back."""
+    clock = ShiftedClock()
+    later = tmp_path / "later"
+    with receiving() as receiver:
+        fleet = Fleet(["billing"], clock)
+        with running(_settings(tmp_path, receiver), clock) as before:
+            fleet.fail("billing")
+            before.sees(fleet)
+            eventually(lambda: len(receiver.notices) == 1 and before.idle(), "the opening")
+            fleet.pass_time(70)
+            before.sees(fleet)
+            shutil.copytree(tmp_path, later)
+        clock.ahead_ms += 1_800_000
+        with running(_settings(later, receiver), clock) as after:
+            fleet.heal("billing")
+            while len(receiver.notices) < 2:
+                fleet.pass_time(60)
+                after.sees(fleet)
+
+    ended = receiver.notices[-1]
+    assert ended["event"] == "close"
+    assert ended["verdict"]["unseen_s"] == pytest.approx(1_800, abs=70)
+
+
 def _budget(folder: Path, receiver: Receiver) -> Settings:
     text = (
         "[alerts.policies.all]\nmax_lag = 400\nobjective_share = 0.99\n"
