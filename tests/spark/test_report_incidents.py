@@ -5,6 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.testing import assertDataFrameEqual
 
 from lagwatch.jobs.report import incidents
@@ -12,17 +13,18 @@ from lagwatch.jobs.report.day import Day
 
 DAY = Day(date=date(2026, 11, 20), zone=ZoneInfo("UTC"))
 HOUR_MS = 3_600_000
+LAST_MS = DAY.from_ms + 23 * HOUR_MS + 300_000
 EVENTS = (
     "cluster string, `group` string, event string, at_ms long, before string, after string,"
     " rule string"
 )
 BUCKETS = (
-    "cluster string, `group` string, bucket_ms long, warn_s double, err_s double, lag_max long,"
-    " time_lag_max_s double"
+    "cluster string, `group` string, bucket_ms long, ok_s double, warn_s double,"
+    " err_s double, unknown_s double, lag_max long, time_lag_max_s double"
 )
 FOUND = (
-    "cluster string, `group` string, from_ms long, to_ms long, seconds double, worst string,"
-    " rule string, lag_max long, time_lag_max_s double"
+    "cluster string, `group` string, from_ms long, to_ms long, last_seen_ms long, seconds double,"
+    " worst string, rule string, lag_max long, time_lag_max_s double"
 )
 
 
@@ -39,7 +41,8 @@ def buckets(spark: SparkSession, bad: tuple[float, float] | None, last: float = 
     rows = []
     for hour in range(-4, round(last)):
         err = 300.0 if bad is not None and bad[0] <= hour < bad[1] else 0.0
-        rows.append(("here", "billing", at(hour), 0.0, err, 100 + hour, float(100 + hour)))
+        states = (300.0 - err, 0.0, err, None)
+        rows.append(("here", "billing", at(hour), *states, 100 + hour, float(100 + hour)))
     return spark.createDataFrame(rows, BUCKETS)
 
 
@@ -49,7 +52,9 @@ def found(spark: SparkSession, changes: list[tuple], rows: DataFrame) -> DataFra
 
 
 def expected(spark: SparkSession, *rows: tuple) -> DataFrame:
-    return spark.createDataFrame([("here", "billing", *row) for row in rows], FOUND)
+    """Rows with all but when the group was last recorded: in the bucket of the last hour."""
+    whole = [("here", "billing", *row[:2], LAST_MS, *row[2:]) for row in rows]
+    return spark.createDataFrame(whole, FOUND)
 
 
 def test_getting_worse_and_better_again_is_one_incident(spark) -> None:
@@ -86,7 +91,7 @@ def test_getting_worse_and_better_again_is_one_incident(spark) -> None:
         pytest.param(
             [change(-30, "OK", "ERR", "stalled")],
             (-4, 24),
-            (at(-30), None, 86_400.0, "ERR", "stalled", 123, 123.0),
+            (at(-30), None, 83_100.0, "ERR", "stalled", 123, 123.0),
             id="it began before the day and is open",
         ),
         pytest.param(
@@ -115,3 +120,14 @@ def test_what_ended_before_the_day_or_was_never_bad_is_none(spark) -> None:
     seen = found(spark, changes, buckets(spark, None))
 
     assertDataFrameEqual(seen, expected(spark))
+
+
+def test_an_open_incident_lasts_no_longer_than_its_group_was_recorded(spark) -> None:
+    rows = buckets(spark, (2, 24), last=6)
+    until = F.when(F.col("bucket_ms") == at(5), F.lit(120.0)).otherwise(F.col("err_s"))
+
+    seen = found(spark, [change(2, "OK", "ERR", "stopped")], rows.withColumn("err_s", until))
+
+    (row,) = seen.collect()
+    assert (row["to_ms"], row["last_seen_ms"]) == (None, at(5) + 120_000)
+    assert row["seconds"] == 3 * 3600 + 120

@@ -27,11 +27,13 @@ from lagwatch.jobs.report.day import QUARTER_MS, Day, quarters, yesterday
 from lagwatch.jobs.report.deliver import report_message, send
 from lagwatch.jobs.report.model import (
     VERSION,
+    DeploymentDay,
     GroupObjective,
     HeatMap,
     ObjectivesKept,
     Report,
     ReportedIncident,
+    RetentionRisk,
     Side,
     Trend,
 )
@@ -371,6 +373,83 @@ def test_text_and_page_lead_with_what_to_do(report) -> None:
     assert page.index('id="today"') < page.index('id="heat"')
     assert "Cause (likely): too slow." in page
     assert with_incident.as_json()["to_do"][0]["loss_in_s"] == 18_000.0
+
+
+def test_an_incident_is_not_said_to_go_on_while_nothing_was_recorded(report) -> None:
+    seen_ms = report.from_ms + 51_000_000
+    began = replace(_INCIDENT, from_ms=report.from_ms + 49_200_000, to_ms=None, lag_max=7)
+    cut_off = replace(began, last_seen_ms=seen_ms, seconds=1800.0)
+    older = replace(cut_off, group="old", from_ms=None)
+    open_ = replace(began, group="open", last_seen_ms=report.to_ms - 1000)
+    whole = replace(report, incidents=(cut_off, older, open_))
+
+    said, page = plain(whole), html(whole)
+
+    assert " from 13:40, open when last recorded at 14:10" in said
+    assert " since before the history, open when last recorded at 14:10" in said
+    assert " from 13:40, still open" in said
+    assert page.count(">open at 14:10<") == 2
+    assert page.count('x="56.94" width="2.08"') == 2, "half an hour of the day"
+
+
+def test_the_text_sums_up_what_a_group_loses(report) -> None:
+    risk = RetentionRisk(
+        cluster="prod",
+        group="audit",
+        topic="logs",
+        partition=2,
+        lost=3_050_000,
+        margin=-3_050_000,
+        behind_share=1.0,
+        margin_per_s=9.1,
+        left_s=None,
+    )
+    less = replace(risk, partition=0, lost=3_040_000)
+    coming = replace(risk, group="search", lost=0, margin=7200, left_s=7200.0)
+    later = replace(coming, partition=1, left_s=9000.0)
+    apart = replace(coming, group="mailer", left_s=None)
+
+    said = plain(replace(report, retention=(risk, less, coming, later, apart))).splitlines()
+
+    assert [line for line in said if line.startswith("Retention")] == [
+        "Retention: audit on prod: 6.09 M messages lost, most of logs/2",
+        "Retention: search on prod: loses messages in 2 h, first of logs/2",
+        "Retention: mailer on prod: far behind in logs/2, of which old messages are deleted",
+    ]
+
+
+def test_the_text_says_what_a_deployment_changed_and_what_the_way_back_reads_again(
+    report,
+) -> None:
+    before = Side(
+        seconds=3600,
+        lag_avg=1_450_000,
+        time_lag_max_s=2502,
+        consumed_per_s=40.0,
+        produced_per_s=40.0,
+        not_ok_s=0,
+        rebalances=0,
+    )
+    after = replace(before, lag_avg=160_000, time_lag_max_s=None, not_ok_s=90)
+    deployed = DeploymentDay(
+        cluster="prod",
+        group="billing",
+        at_ms=report.from_ms + 51_000_000,
+        version="4.2",
+        note="",
+        partitions=None,
+        before=before,
+        after=after,
+        verdict="better",
+    )
+
+    (line,) = [each for each in plain(replace(report, deployments=(deployed,))).splitlines()
+               if each.startswith("Deployed")]  # fmt: skip
+
+    assert line == (
+        "Deployed: billing on prod 4.2 at 14:10: better: mean lag 1.45 M → 160 k, time lag "
+        "41 min 42 s → unknown, not OK 0 s → 1 min 30 s; back: no offsets were recorded"
+    )
 
 
 def test_a_name_does_not_turn_the_direction_of_the_text(report) -> None:

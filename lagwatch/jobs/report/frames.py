@@ -24,7 +24,8 @@ BAD: Final = ("WARN", "ERR")
 
 GROUP_BUCKETS: Final = (
     *("samples", "lag_known", "lag_sum", "lag_max", "time_lag_max_s", "status"),
-    *("ok_s", "warn_s", "err_s", "produced", "produced_s", "consumed", "consumed_s"),
+    *("ok_s", "warn_s", "err_s", "unknown_s"),
+    *("produced", "produced_s", "consumed", "consumed_s"),
     *("commits", "rebalances", "owner"),
 )
 PARTITION_BUCKETS: Final = (

@@ -10,7 +10,9 @@ from pyspark.sql.window import Window as W
 from lagwatch.jobs.report.day import Day
 from lagwatch.jobs.report.frames import BAD, BUCKET_MS, GROUP, badness, within
 
-_SPELL: Final = ("from_ms", "to_ms", "seconds", "worst", "rule")
+_SPELL: Final = ("from_ms", "to_ms", "last_seen_ms", "seconds", "worst", "rule")
+_RECORDED: Final = ("ok_s", "warn_s", "err_s", "unknown_s")
+"""Of a bucket: together the time in which its group was recorded."""
 
 
 def spells(events: DataFrame) -> DataFrame:
@@ -71,6 +73,7 @@ def of_day(day: Day, buckets: DataFrame) -> Callable[[DataFrame], DataFrame]:
                 *GROUP,
                 F.lit(None).cast("long").alias("from_ms"),
                 _unseen_end().alias("to_ms"),
+                "last_seen_ms",
                 F.col("bad_s").alias("seconds"),
                 F.when(F.col("err_s") > 0, "ERR").otherwise("WARN").alias("worst"),
                 F.lit(None).cast("string").alias("rule"),
@@ -117,12 +120,13 @@ def _trouble(day: Day) -> Callable[[DataFrame], DataFrame]:
             .agg(
                 F.max(F.when(bad > 0, F.col("bucket_ms") + BUCKET_MS)).alias("bad_until_ms"),
                 F.max(F.col("bucket_ms") + BUCKET_MS).alias("seen_until_ms"),
+                F.max(F.col("bucket_ms") + _recorded_ms()).alias("last_seen_ms"),
                 F.sum(F.when(today, bad)).alias("bad_s"),
                 F.sum(F.when(today, F.col("err_s"))).alias("err_s"),
             )
             .select(
                 *GROUP,
-                *("bad_until_ms", "seen_until_ms", "bad_s", "err_s"),
+                *("bad_until_ms", "seen_until_ms", "last_seen_ms", "bad_s", "err_s"),
             )
         )
 
@@ -137,9 +141,15 @@ def _unseen_end() -> Column:
     return F.when(F.col("bad_until_ms") < F.col("seen_until_ms"), F.col("bad_until_ms"))
 
 
+def _recorded_ms() -> Column:
+    seconds = sum((F.coalesce(name, F.lit(0.0)) for name in _RECORDED), start=F.lit(0.0))
+    return F.least(F.round(seconds * 1000).cast("long"), F.lit(BUCKET_MS))
+
+
 def _overlap_s(day: Day) -> Column:
+    """Nobody knows how long it went on after its group was recorded for the last time."""
     begin = F.greatest(F.coalesce(F.col("from_ms"), F.lit(day.from_ms)), F.lit(day.from_ms))
-    end = F.least(F.coalesce(F.col("to_ms"), F.lit(day.to_ms)), F.lit(day.to_ms))
+    end = F.least(F.coalesce("to_ms", "last_seen_ms", F.lit(day.to_ms)), F.lit(day.to_ms))
     return F.greatest(end - begin, F.lit(0)) / 1000
 
 

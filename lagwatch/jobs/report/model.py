@@ -174,15 +174,17 @@ class ReportedIncident:
     from_ms: int | None
     """May be before the day; None: before anything that is known."""
     to_ms: int | None
-    """None: it was open when the day ended."""
+    """None: it was open when the day ended, or when its group was last recorded."""
     seconds: float
-    """How much of it is in the day."""
+    """How much of it is in the day, and before `last_seen_ms`."""
     worst: str
     rule: str | None
     """The rule that decided when it was worst."""
     lag_max: int | None
     """In buckets of the day that it touches."""
     time_lag_max_s: float | None
+    last_seen_ms: int | None = None
+    """End of the recording of its group in the day; None: not known."""
     cause: str | None = None
     """The cause that was named most often in the day; None: not known, or not recorded."""
     cause_certainty: str | None = None

@@ -11,7 +11,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from lagwatch.core.words import spoken
 from lagwatch.jobs.report import words
-from lagwatch.jobs.report.model import HeatRow, Report, TopicAdvice
+from lagwatch.jobs.report.model import HeatRow, Report, ReportedIncident, TopicAdvice
 
 SHOWN: Final = 15
 """At most this many rows per table; the page counts the rest, and the JSON has all."""
@@ -148,6 +148,8 @@ def _environment(report: Report) -> Environment:
         "moment": lambda at_ms: words.moment(at_ms, zone),
         "at": lambda at_ms: _at(at_ms, report, zone),
         "place": lambda at_ms: _place(at_ms, report),
+        "seen_open": lambda incident: words.last_seen_open(incident, report.to_ms),
+        "begin": _begin,
         "value": _value,
         "offset": words.offset,
         "capitalize_first": lambda text: text[:1].upper() + text[1:],
@@ -176,6 +178,14 @@ def _place(at_ms: int | None, report: Report) -> float:
     """Position of an instant in the day, in per cent; clipped to 0 and 100."""
     length = report.to_ms - report.from_ms
     return 100 * min(max((at_ms or 0) - report.from_ms, 0), length) / length
+
+
+def _begin(incident: ReportedIncident) -> int | None:
+    """Where it is drawn from: one that had begun before the history as far as it was recorded."""
+    end_ms = incident.to_ms or incident.last_seen_ms
+    if incident.from_ms is not None or end_ms is None:
+        return incident.from_ms
+    return end_ms - round(incident.seconds * 1000)
 
 
 def _value(value: float | None, metric: str) -> str:

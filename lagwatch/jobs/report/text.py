@@ -1,16 +1,25 @@
 """The report in a few lines, for chats and mail."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import inf
 from typing import Final
 from zoneinfo import ZoneInfo
 
 from lagwatch.core.words import printable, spoken
-from lagwatch.jobs.report.model import GroupObjective, Report
+from lagwatch.jobs.report.model import (
+    DeploymentDay,
+    GroupObjective,
+    Report,
+    ReportedIncident,
+    RetentionRisk,
+    Side,
+)
 from lagwatch.jobs.report.words import (
     catch_up,
     clock,
     duration,
     factor,
+    last_seen_open,
     loss,
     number,
     plural,
@@ -74,22 +83,33 @@ def _to_do(report: Report) -> Iterator[str]:
 def _incidents(report: Report) -> Iterator[str]:
     zone = ZoneInfo(report.time_zone)
     for incident in report.incidents[:_SHOWN]:
-        since = (
-            "all day"
-            if incident.from_ms is None or incident.from_ms < report.from_ms
-            else f"from {clock(incident.from_ms, zone)}"
-        )
-        until = (
-            ", still open" if incident.to_ms is None else f" until {clock(incident.to_ms, zone)}"
-        )
-        if since == "all day" and incident.to_ms is not None:
-            since = "from the day before"
         rule = f" ({spoken(incident.rule)})" if incident.rule else ""
         cause = f": {spoken(incident.cause)} ({incident.cause_certainty})" if incident.cause else ""
         lags = f"; lag {number(incident.lag_max)}, time lag {duration(incident.time_lag_max_s)}"
         place = f"{incident.worst} {incident.group} on {incident.cluster}{rule}"
-        yield f"{place} {since}{until}{cause}{lags}"
+        when = f"{_since(incident, report, zone)}{_until(incident, report, zone)}"
+        yield f"{place} {when}{cause}{lags}"
     yield from _more(len(report.incidents), "incident")
+
+
+def _since(incident: ReportedIncident, report: Report, zone: ZoneInfo) -> str:
+    if incident.from_ms is None:
+        return "since before the history"
+    if incident.from_ms >= report.from_ms:
+        return f"from {clock(incident.from_ms, zone)}"
+    open_all_day = incident.to_ms is None and last_seen_open(incident, report.to_ms) is None
+    return "all day" if open_all_day else "from the day before"
+
+
+def _until(incident: ReportedIncident, report: Report, zone: ZoneInfo) -> str:
+    if incident.to_ms is not None:
+        return f" until {clock(incident.to_ms, zone)}"
+    seen_ms = last_seen_open(incident, report.to_ms)
+    return (
+        ", still open"
+        if seen_ms is None
+        else f", open when last recorded at {clock(seen_ms, zone)}"
+    )
 
 
 def _objectives(report: Report) -> Iterator[str]:
@@ -116,10 +136,25 @@ def _used(kept: GroupObjective) -> str:
 
 
 def _retention(report: Report) -> Iterator[str]:
-    groups = {(risk.cluster, risk.group): risk for risk in reversed(report.retention)}
-    for risk in [*groups.values()][::-1][:_SHOWN]:
-        what = f"{risk.lost:,} messages lost" if risk.lost else f"loses in {duration(risk.left_s)}"
-        yield f"Retention: {risk.group} on {risk.cluster}, {risk.topic}/{risk.partition}: {what}"
+    """One line for each group: what all its partitions lost, or the first that will."""
+    groups: dict[tuple[str, str], list[RetentionRisk]] = {}
+    for risk in report.retention:
+        groups.setdefault((risk.cluster, risk.group), []).append(risk)
+    for (cluster, group), risks in [*groups.items()][:_SHOWN]:
+        yield f"Retention: {group} on {cluster}: {_at_risk(risks)}"
+    yield from _more(len(groups), "group at risk", "groups at risk")
+
+
+def _at_risk(risks: Sequence[RetentionRisk]) -> str:
+    lost = sum(risk.lost for risk in risks)
+    if lost:
+        most = max(risks, key=lambda risk: risk.lost)
+        return f"{number(lost)} messages lost, most of {most.topic}/{most.partition}"
+    first = min(risks, key=lambda risk: inf if risk.left_s is None else risk.left_s)
+    place = f"{first.topic}/{first.partition}"
+    if first.left_s is None:
+        return f"far behind in {place}, of which old messages are deleted"
+    return f"loses messages in {duration(first.left_s)}, first of {place}"
 
 
 def _advice(report: Report) -> Iterator[str]:
@@ -137,12 +172,33 @@ def _advice(report: Report) -> Iterator[str]:
 
 
 def _deployments(report: Report) -> Iterator[str]:
+    zone = ZoneInfo(report.time_zone)
     for deployment in report.deployments[:_SHOWN]:
-        plan = deployment.rollback
-        back = f"; back: {number(plan.read_again)} messages again" if plan else ""
-        gone = f", {number(plan.deleted)} deleted" if plan and plan.deleted else ""
-        what = f"{deployment.group} {deployment.version or ''}: {deployment.verdict}"
-        yield f"Deployed: {what}{back}{gone}"
+        place = f"{deployment.group} on {deployment.cluster} {deployment.version or ''}".rstrip()
+        yield (
+            f"Deployed: {place} at {clock(deployment.at_ms, zone)}: {deployment.verdict}: "
+            f"{_difference(deployment.before, deployment.after)}; back: {_way_back(deployment)}"
+        )
+    yield from _more(len(report.deployments), "deployment")
+
+
+def _difference(before: Side, after: Side) -> str:
+    sides = (
+        ("mean lag", number(before.lag_avg), number(after.lag_avg)),
+        ("time lag", duration(before.time_lag_max_s), duration(after.time_lag_max_s)),
+        ("not OK", duration(before.not_ok_s), duration(after.not_ok_s)),
+    )
+    return ", ".join(f"{name} {old} → {new}" for name, old, new in sides)
+
+
+def _way_back(deployment: DeploymentDay) -> str:
+    """What the plan would cost; the page and the JSON have its offsets."""
+    plan = deployment.rollback
+    if plan is None:
+        return "no offsets were recorded"
+    gone = f", {number(plan.deleted)} deleted" if plan.deleted else ""
+    skipped = f", {number(plan.skipped)} skipped" if plan.skipped else ""
+    return f"{number(plan.read_again)} messages read again{gone}{skipped}"
 
 
 def _rest(report: Report) -> Iterator[str]:
