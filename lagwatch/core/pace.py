@@ -398,13 +398,11 @@ class Pace:
         period_ms, run_ms = self.periods.length_ms(rows), self.run_s[rows].astype(np.int64) * 1000
         since_ms = at_ms - run_ms
         runs = np.maximum((since_ms + period_ms // 2) // np.maximum(period_ms, 1), 1)
-        # over two periods twice as much; over more everything would be near
-        near = np.abs(since_ms - runs * period_ms) <= np.minimum(runs, 2) * period_ms // _NEAR
+        near = np.abs(since_ms - runs * period_ms) <= period_ms // _NEAR
         due = near & (pause_ms >= self.step_ms) & (run_ms > 0)
         begins = due | (pause_ms >= np.maximum(2 * self.step_ms, self.pause_ms(rows) // 2))
         again = np.flatnonzero(begins & ~due & (run_ms > 0) & (since_ms > 0))
         if again.size:
-            since_ms[again] = self._halved(rows[again], since_ms[again])
             self.periods.learn(
                 rows[again],
                 since_ms[again],
@@ -420,15 +418,6 @@ class Pace:
         left_out: Bools = due & (runs > 1)
         self.run_s[rows[begins]] = at_ms[begins] // 1000
         return left_out
-
-    def _halved(self, rows: Rows, since_ms: Int64) -> Int64:
-        """Half of the times that are twice a period which was noted: a run between was not seen.
-
-        So a period that once became too long, because a run came late, does not grow further.
-        """
-        noted_ms = self.periods.noted[rows].astype(np.int64) * UNIT_MS
-        twice = (noted_ms > 0) & (np.abs(since_ms - 2 * noted_ms) <= 2 * noted_ms // _NEAR)
-        return np.where(twice, since_ms // 2, since_ms)
 
     def _keep_resting(self, rows: Rows, at_ms: Int64, pause_ms: Int64) -> None:
         """Runs of these rows began when they were due: those that are jobs stay jobs.

@@ -423,18 +423,6 @@ def test_runs_that_fail_neither_change_the_period_nor_lengthen_the_usual_pause()
     assert 1440 * 14 < due_min(pace) < 1440 * 14 + 150
 
 
-def test_a_run_that_was_not_seen_after_one_that_came_late_does_not_double_the_period(pace) -> None:
-    day_min = 24 * 60
-    regular = [30 * number for number in range(1, 12)]
-    # one came late, and nothing was seen of those before each of the last three
-    for begins in (*regular, 370, 400, 430, 460, 520, 580, 640):
-        begins_ms, ends_ms = ((day_min + begins + part) * MINUTE_MS for part in (0, 25))
-        pace.move(ROW, np.array([begins_ms]), begins_ms - pace.moved_ms[ROW])
-        pace.move(ROW, np.array([ends_ms]), np.array([MINUTE_MS // 2]))
-
-    assert pace.periods.length_ms(ROW)[0] / MINUTE_MS == pytest.approx(30, abs=6)
-
-
 def test_a_period_follows_a_new_schedule() -> None:
     pace = Pace()
     pace.make_room(1)
