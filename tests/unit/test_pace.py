@@ -393,7 +393,7 @@ def due_min(pace: Pace) -> float:
     return pace.next_run_ms(ROW, pace.moved_ms[ROW])[0] / MINUTE_MS
 
 
-@given(st.lists(st.floats(0, 95), min_size=6, max_size=30))
+@given(st.lists(st.floats(0, 90), min_size=6, max_size=30))
 def test_no_nightly_run_comes_later_than_its_period_says(late_min) -> None:
     pace = Pace()
     pace.make_room(1)
