@@ -8,8 +8,8 @@ from typing import Final, Protocol
 from lagwatch.core.model import EpochMs
 from lagwatch.core.words import duration
 
-_STANDSTILL_S: Final = 15.0
-"""Data are stale after so long, whoever did not run."""
+STANDSTILL_S: Final = 15.0
+"""More between two looks: lagwatch did not run. Data are stale after so long, too."""
 
 
 class Clock(Protocol):
@@ -69,8 +69,8 @@ class Standstills:
         ran_s = self._seen[1] - before_s
         # a machine that was paused may have stopped its monotonic clock, too
         past_s = max(ran_s, (now_ms - before_ms) / 1000)
-        if past_s < _STANDSTILL_S:
+        if past_s < STANDSTILL_S:
             return None
         return Standstill(
-            from_ms=now_ms - round(past_s * 1000), until_ms=now_ms, surely=ran_s >= _STANDSTILL_S
+            from_ms=now_ms - round(past_s * 1000), until_ms=now_ms, surely=ran_s >= STANDSTILL_S
         )

@@ -170,16 +170,14 @@ class BudgetStore:
     def kept(self, cluster: str) -> dict[Key, Spent]:
         """What is kept of a cluster; a row that cannot be read is named in the log."""
         found = {}
-        seen = self._database.connection.execute(
-            "SELECT until_ms FROM measured WHERE cluster = ?", (cluster,)
-        ).fetchone()
+        measured_ms = self._database.measured_until_ms(cluster)
         for row in self._database.connection.execute(
             "SELECT name, policy, body FROM budgets WHERE cluster = ?", (cluster,)
         ).fetchall():
             try:
                 spent = Spent.unpacked(row["body"])
                 # of a group that has missed nothing since, nothing was written since
-                spent.seen_ms = max(spent.seen_ms, seen["until_ms"] if seen else 0)
+                spent.seen_ms = max(spent.seen_ms, measured_ms)
                 found[row["name"], row["policy"]] = spent
             except (ValueError, TypeError) as error:
                 _log.error(

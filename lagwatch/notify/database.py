@@ -224,6 +224,13 @@ class Database:
         with self.transaction() as connection:
             return work(connection)
 
+    def measured_until_ms(self, cluster: str) -> int:
+        """When a cluster was seen last, as far as it was written; 0: never."""
+        row = self.connection.execute(
+            "SELECT until_ms FROM measured WHERE cluster = ?", (cluster,)
+        ).fetchone()
+        return 0 if row is None else int(row["until_ms"])
+
     def tidy(self, now_ms: int) -> None:
         """Give the room of the write-ahead log back once nothing has been written for a while.
 

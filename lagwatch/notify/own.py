@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
 
+from lagwatch.clock import STANDSTILL_S
 from lagwatch.core.incident import QUIET, Graded, Policy, Reason, State, step
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.core.words import counted
@@ -35,8 +36,6 @@ _CLOSE_FOR_MS: Final = 10_000
 _REMIND_MS: Final = 14_400_000
 _SET_S: Final = 5.0
 """A clock that went so much further than the monotonic one was set, and not only corrected."""
-_STANDSTILL_S: Final = 15.0
-"""More between two looks: lagwatch did not run in between."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +76,7 @@ class SteadyClock:
         """How long ago that was; infinite if it never was."""
         offset_s = now_ms / 1000 - monotonic_s
         was_set = self._offset_s is not None and abs(offset_s - self._offset_s) > _SET_S
-        if was_set or monotonic_s - self._looked_s > _STANDSTILL_S:
+        if was_set or monotonic_s - self._looked_s > STANDSTILL_S:
             self._set_s = monotonic_s
         self._offset_s, self._looked_s = offset_s, monotonic_s
         return monotonic_s - self._set_s
@@ -249,8 +248,8 @@ def unseen(
     """Clusters of which no fresh data come, with the reason.
 
     A backlog that is being read is progress, however long it takes. The clock was last set, or
-    lagwatch itself stood still, `steady_s` ago: data that are older may only seem so, or are so
-    because nobody looked. Time before the start of lagwatch does not count towards an incident,
+    lagwatch itself stood still, `steady_s` ago: data that are older may only seem so, or lagwatch
+    did not read newer ones. Time before the start of lagwatch does not count towards an incident,
     but belongs to it: the data are as old as they are.
     """
     for state in health:

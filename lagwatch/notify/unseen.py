@@ -43,14 +43,11 @@ class UnseenStore:
         self._database = database
 
     def kept(self, cluster: str) -> Unseen:
-        connection = self._database.connection
-        gaps = connection.execute(
+        gaps = self._database.connection.execute(
             "SELECT from_ms, until_ms FROM unseen WHERE cluster = ? ORDER BY from_ms", (cluster,)
         ).fetchall()
-        seen = connection.execute(
-            "SELECT until_ms FROM measured WHERE cluster = ?", (cluster,)
-        ).fetchone()
-        return Unseen([(row[0], row[1]) for row in gaps], 0 if seen is None else seen[0])
+        measured_ms = self._database.measured_until_ms(cluster)
+        return Unseen([(row[0], row[1]) for row in gaps], measured_ms)
 
     def keep(self, cluster: str, gap: Gap) -> None:
         """Write a gap, and forget old ones.

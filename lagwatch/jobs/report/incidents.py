@@ -147,7 +147,7 @@ def _recorded_ms() -> Column:
 
 
 def _overlap_s(day: Day) -> Column:
-    """Nobody knows how long it went on after its group was recorded for the last time."""
+    """Of one that is open, up to the last recording of its group: what came after is unknown."""
     begin = F.greatest(F.coalesce(F.col("from_ms"), F.lit(day.from_ms)), F.lit(day.from_ms))
     end = F.least(F.coalesce("to_ms", "last_seen_ms", F.lit(day.to_ms)), F.lit(day.to_ms))
     return F.greatest(end - begin, F.lit(0)) / 1000

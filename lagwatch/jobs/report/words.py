@@ -7,6 +7,8 @@ from zoneinfo import ZoneInfo
 
 from lagwatch.core import words
 from lagwatch.core.forecast import CatchUpReason
+from lagwatch.core.record import Kind
+from lagwatch.core.record.columns import ROLLUP_STEP_MS
 from lagwatch.history.insights import LossReason
 from lagwatch.jobs.report.model import ReportedIncident, Side
 
@@ -119,14 +121,10 @@ def moment(at_ms: int, zone: ZoneInfo) -> str:
     return f"{datetime.fromtimestamp(at_ms / 1000, zone):%-d %b %H:%M}"
 
 
-_SLACK_MS: Final = 300_000
-"""A bucket of the roll-ups."""
-
-
 def last_seen_open(incident: ReportedIncident, day_to_ms: int) -> int | None:
     """When an open incident was seen last, if recording ended well before the day did."""
     seen_ms = incident.last_seen_ms
-    ended_early = seen_ms is not None and seen_ms < day_to_ms - _SLACK_MS
+    ended_early = seen_ms is not None and seen_ms < day_to_ms - ROLLUP_STEP_MS[Kind.ROLLUP_5M]
     return seen_ms if incident.to_ms is None and ended_early else None
 
 
