@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from textwrap import wrap
 from typing import Final
 
 from rich.cells import cell_len, set_cell_size
@@ -17,15 +18,17 @@ from lagwatch.core.words import duration, spoken
 _TROUBLE: Final = {"REWIND": 4, "STALL": 4, "STOP": 4, "ERR": 4, "WARN": 3, "UNKNOWN": 2, "OK": 1}
 _OF_INCIDENT: Final[Mapping[str, float]] = {"error": 3.5, "warning": 2.5}
 _COLUMNS: Final = (
-    *("VERDICT", "GROUP", "CLUSTER", "FOR", "LAG", "TREND", "TIME LAG", "READS", "CATCHES UP"),
-    *("CAUSE", "STATE", "MEMBERS"),
+    *("VERDICT", "GROUP", "CLUSTER", "FOR", "LAG", "READABLE", "LOST", "TREND", "TIME LAG"),
+    *("READS", "CATCHES UP", "CAUSE", "STATE", "MEMBERS"),
 )
 _SPEEDS: Final = frozenset({"TREND", "READS", "CATCHES UP"})
-_NUMBERS: Final = frozenset({"FOR", "LAG", "TIME LAG", "MEMBERS"}) | _SPEEDS
+_NUMBERS: Final = frozenset({"FOR", "LAG", "READABLE", "LOST", "TIME LAG", "MEMBERS"}) | _SPEEDS
 _LEFT_OUT: Final[Sequence[str]] = (
-    *("MEMBERS", "STATE", "READS", "TREND", "CATCHES UP", "CLUSTER", "CAUSE"),
+    *("MEMBERS", "STATE", "READS", "TREND", "CATCHES UP", "CLUSTER", "READABLE", "LOST", "CAUSE"),
 )
 """On a narrow screen, in this order. The cluster only where there is one."""
+_BELOW: Final = frozenset({"CAUSE", "READABLE", "LOST", "TREND", "CATCHES UP"})
+"""In a line below each group that has them, where one of the first three has no room."""
 _INDENT: Final = "    "
 _NAME_LENGTH: Final = 24
 """Minimum width of a longer name of a group; other columns are left out to keep it."""
@@ -71,6 +74,13 @@ class Line:
     catch_up_s: float | None = None
     catch_up_reason: str = ""
     """A `CatchUpReason`; "" where it was not asked for."""
+    readable_lag: int | None = None
+    """What of its lag it can read; None: not known, or not given."""
+    lost: int = 0
+    """Messages that were deleted before the group read them."""
+    lost_at_most: bool = False
+    unknown_because: str = ""
+    """Why verdicts or lags of its partitions are unknown; ""."""
 
 
 def table(
@@ -79,9 +89,10 @@ def table(
     """One line per group, in at most `width` characters; of `room` lines if that is given.
 
     Numbers are never cut: on a narrow screen columns are left out, then names lose their middle,
-    because names of one team often differ in their ends. Where the causes have no room as a
-    column, each is in a line of its own below its group. With `width` None, for a file or pipe,
-    nothing is left out. Where there are several `clusters`, each line has its own.
+    because names of one team often differ in their ends. Where causes, readable lags or losses
+    have no room as columns, they are in a line of their own below each group; so is the reason
+    why partitions are unknown, at every width. With `width` None, for a file or pipe, nothing is
+    left out. Where there are several `clusters`, each line has its own.
     """
     rows = [_cells(line) for line in lines]
     if width is None:
@@ -91,9 +102,7 @@ def table(
     shown = [title for title in _COLUMNS if title in widths]
     drawn = [_row({each: Text(_named(each, lines)) for each in shown}, widths, style="bold")]
     for line, row in zip(lines, rows, strict=True):
-        its = [_row(row, widths)]
-        if stacked and (said := _below(line)):
-            its.append(Text(said))
+        its = [_row(row, widths), *map(plain, _below(line, width, stacked=stacked))]
         if room and len(drawn) + len(its) > room + 1:
             break
         drawn += its
@@ -106,9 +115,9 @@ def table(
 def last_that_fit(lines: Sequence[Line], *, width: int, room: int, clusters: int) -> int:
     """How many of the last lines fit into `room`."""
     last = lines[-room:]
-    if not _layout(last, [_cells(line) for line in last], width, clusters=clusters)[1]:
-        return len(last)
-    heights = accumulate(2 if _below(line) else 1 for line in reversed(last))
+    _, stacked = _layout(last, [_cells(line) for line in last], width, clusters=clusters)
+    below = (len(_below(line, width, stacked=stacked)) for line in reversed(last))
+    heights = accumulate(1 + number for number in below)
     return max(1, sum(height <= room for height in heights))
 
 
@@ -119,20 +128,26 @@ def _titles(lines: Sequence[Line]) -> list[str]:
         titles = [title for title in titles if title not in {"STATE", "MEMBERS"}]
     if not any(line.catch_up_reason for line in lines):  # nor does a Burrow report speeds
         titles = [title for title in titles if title not in _SPEEDS]
+    if not any(map(_readable, lines)):
+        titles.remove("READABLE")
+    if not any(line.lost for line in lines):
+        titles.remove("LOST")
     return titles
 
 
 def _layout(
     lines: Sequence[Line], rows: Sequence[Mapping[str, Text]], width: int, *, clusters: int
 ) -> tuple[dict[str, int], bool]:
-    """Characters of each column that is shown, and whether causes are below their groups."""
+    """Characters of each column that is shown, and whether some are below their groups instead."""
     several = max(clusters, len({line.cluster for line in lines})) > 1
     titles = _titles(lines)
     widths = _widths(rows, titles, width, several=several)
     longest = max((row["CAUSE"].cell_len for row in rows), default=0)
-    stacked = widths.get("CAUSE", 0) < longest
+    stacked = widths.get("CAUSE", 0) < longest or not {"READABLE", "LOST"}.isdisjoint(
+        set(titles) - set(widths)
+    )
     if stacked:
-        titles = [title for title in titles if title not in {"CAUSE", "TREND", "CATCHES UP"}]
+        titles = [title for title in titles if title not in _BELOW]
         widths = _widths(rows, titles, width, several=several)
     name = max(_SHORTEST_NAME, width - sum(widths.values()) - 2 * len(widths))
     longest = max((row["GROUP"].cell_len for row in rows), default=0)
@@ -147,13 +162,35 @@ def _row(cells: Mapping[str, Text], widths: Mapping[str, int], style: str = "") 
     return in_columns(drawn, [widths[title] for title in shown], right=right, style=style)
 
 
-def _below(line: Line) -> str:
-    """Why a group is in trouble and where its lag goes, for a line below it; "" where it is not."""
+def _below(line: Line, width: int, *, stacked: bool) -> Sequence[str]:
+    """Lines below a group: what it lost, why it is in trouble, what of it is unknown and why.
+
+    Without `stacked` only what never has a column.
+    """
+    said: list[str] = []
     cause = _cause(line)
-    if not cause:
-        return ""
-    title = "cause: " if line.cause else "rule: " if line.rule else ""
-    return _INDENT + "; ".join((title + cause, *outlook(line)))
+    if stacked:
+        said += losses(line)
+        if cause:
+            title = "cause: " if line.cause else "rule: " if line.rule else ""
+            said += [title + cause, *outlook(line)]
+    if line.unknown_because:
+        said.append(f"unknown: {line.unknown_because}")
+    return wrap("; ".join(said), width, initial_indent=_INDENT, subsequent_indent=_INDENT)
+
+
+def losses(line: Line) -> Sequence[str]:
+    """What it lost, and what of its lag it can read; what there is to say."""
+    readable, lost = _readable(line), _lost(line)
+    return (
+        *([f"{lost} lost"] if lost else []),
+        *([f"{readable} of the lag can be read"] if readable else []),
+    )
+
+
+def is_unknown(line: Line) -> bool:
+    """Are verdicts or lags of some of its partitions unknown?"""
+    return line.unknown > 0 or line.status == "UNKNOWN"
 
 
 def outlook(line: Line) -> Sequence[str]:
@@ -188,9 +225,17 @@ def _widths(
 
 
 def _piped(lines: Sequence[Line], rows: Sequence[Mapping[str, Text]], shown: Sequence[str]) -> Text:
-    cells = [[row[title].plain for title in shown] for row in rows]
+    cells = [
+        [_whole(line) if title == "CAUSE" else row[title].plain for title in shown]
+        for line, row in zip(lines, rows, strict=True)
+    ]
     right = {at for at, title in enumerate(shown) if title in _NUMBERS}
     return Text("\n".join(aligned([[_named(each, lines) for each in shown], *cells], right=right)))
+
+
+def _whole(line: Line) -> str:
+    """The cause, and why it is unknown: there is room for both."""
+    return ": ".join(filter(None, (_cause(line), line.unknown_because)))
 
 
 def _named(title: str, lines: Sequence[Line]) -> str:
@@ -235,6 +280,8 @@ def _cells(line: Line) -> dict[str, Text]:
         "CLUSTER": plain(line.cluster),
         "FOR": Text(lasting),
         "LAG": Text(_lag(line)),
+        "READABLE": Text(_readable(line)),
+        "LOST": Text(_lost(line)),
         "TREND": Text(_trend(line)),
         "TIME LAG": Text(words.time_lag(line.time_lag_s, line.time_lag_bound)),
         "READS": Text("" if line.consumed_per_s is None else f"{rate(line.consumed_per_s)}/s"),
@@ -293,6 +340,17 @@ def _verdict(line: Line) -> Text:
     if line.stale:
         return Text(f"{line.worst} (stale)", style="dim")
     return Text(line.worst, style=words.COLOURS.get(line.worst, "dim"))
+
+
+def _readable(line: Line) -> str:
+    """What of the lag can be read, where that is less."""
+    if line.lag is None or line.readable_lag is None or line.readable_lag >= line.lag:
+        return ""
+    return f"{'≥ ' if line.unknown else ''}{line.readable_lag:,}"
+
+
+def _lost(line: Line) -> str:
+    return f"{'≤ ' if line.lost_at_most else ''}{line.lost:,}" if line.lost else ""
 
 
 def _lag(line: Line) -> str:

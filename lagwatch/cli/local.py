@@ -131,7 +131,18 @@ class LocalSource:
         if view.status in BAD:
             whole = verdict if show_all else self._queries.verdict(cluster, group, Partitions.ALL)
             cause = self._queries.cause(whole, outlook)
-        return replace(view, **asdict(found(outlook, cause)))
+        snapshot = self._queries.snapshot(cluster)
+        number = snapshot.group_index.get(group)
+        lost = (0, False) if number is None else snapshot.lost_messages(number)
+        beside = replace(found(outlook, cause, lost), unknown_because=self._unknown_because(view))
+        return replace(view, **asdict(beside))
+
+    def _unknown_because(self, view: GroupView) -> str:
+        if view.note or not (view.unknown_partitions or view.status == "UNKNOWN"):
+            return ""
+        from lagwatch_api.v1.trends import unknown_because  # the API takes a while to import
+
+        return unknown_because(self._queries, view.cluster, [view.group]).get(view.group, "")
 
     def _as_far_as_known(self, view: GroupView) -> GroupView:
         """OK and UNKNOWN of a short look: only what was seen counts."""

@@ -34,6 +34,7 @@ _SCHEMES: Final = ("http", "https")
 _WHO: Final = "the server"
 _ASKED_AT_ONCE: Final = 50
 """Groups, so that the address of a question stays short."""
+_AT_MOST: Final = "upper_bound"
 _FEW: Final = 500
 """Of a cluster with more groups only those in trouble are asked for speeds."""
 
@@ -108,6 +109,8 @@ class RemoteSource:
             "members": info.get("members"),
             "since_at_least": worst.get("at_least") is True,
             **asdict(found),
+            "lost": answer.get("lost", 0),
+            "lost_at_most": answer.get("lost_is") == _AT_MOST,
         }
 
     @cached_property
@@ -140,9 +143,16 @@ class RemoteSource:
             except NotFoundError:
                 break
             causes = answer.get("causes", {})
+            lost, lost_is = answer.get("lost", {}), answer.get("lost_is", {})
+            unknown = answer.get("unknown", {})
             for group, speed in answer.get("speeds", {}).items():
                 cause = causes.get(group, {})
-                found[group] = _speeds(speed, cause.get("words", ""), cause.get("sentence", ""))
+                found[group] = replace(
+                    _speeds(speed, cause.get("words", ""), cause.get("sentence", "")),
+                    lost=lost.get(group, 0),
+                    lost_at_most=lost_is.get(group) == _AT_MOST,
+                    unknown_because=unknown.get(group, ""),
+                )
         return found
 
     def document(self, path: str) -> _Json:
@@ -306,6 +316,7 @@ def _group(status: _Json) -> GroupView:
         total_lag=None if nothing_known else int(status["totallag"]),
         unknown_partitions=unknown,
         since_ms=status.get("since_ms"),
+        readable_lag=None if nothing_known else status.get("readable_lag"),
         time_lag_s=status.get("time_lag_s"),
         time_lag_bound=status.get("time_lag_bound", ""),
         complete=float(status["complete"]),
@@ -334,4 +345,6 @@ def _partition(partition: _Json) -> PartitionView:
         client_id=str(partition["client_id"]),
         unknown_reason=partition.get("unknown_reason"),
         evidence=partition.get("evidence") or {},
+        readable_lag=partition.get("readable_lag"),
+        lost=int(partition.get("lost") or 0),
     )

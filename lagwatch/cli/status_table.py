@@ -1,6 +1,6 @@
 """`status` for people: a line for each group, or the partitions of one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lagwatch.cli import words
-from lagwatch.cli.group_table import Line, outlook, table, trouble
+from lagwatch.cli.group_table import Line, losses, outlook, table, trouble
 from lagwatch.cli.output import in_columns, plain, terminal_width
 from lagwatch.cli.views import GroupView, PartitionView
 from lagwatch.core.advise import rate
@@ -41,6 +41,7 @@ def draw_group(screen: Console, group: GroupView) -> None:
         screen.print(plain(group.cause_sentence))
     facts = [
         f"lag {_total(group)}",
+        *losses(_line(group)),
         f"time lag {words.time_lag(group.time_lag_s, group.time_lag_bound)}",
     ]
     if group.state:
@@ -57,42 +58,53 @@ def draw_group(screen: Console, group: GroupView) -> None:
 
 
 _TITLES: Final = (
-    *("TOPIC", "PARTITION", "STATUS", "RULE", "LAG", "TIME LAG", "COMMITTED", "OWNER"),
+    *("TOPIC", "PARTITION", "STATUS", "RULE", "LAG", "READABLE", "LOST", "TIME LAG"),
+    *("COMMITTED", "OWNER"),
 )
-_NUMBERS: Final = frozenset({"PARTITION", "LAG", "TIME LAG", "COMMITTED"})
-_BELOW: Final = frozenset({"TOPIC", "RULE", "OWNER"})
+_NUMBERS: Final = frozenset({"PARTITION", "LAG", "READABLE", "LOST", "TIME LAG", "COMMITTED"})
+_WHERE_ANY: Final = frozenset({"READABLE", "LOST"})
+"""Columns that are left out where they are empty."""
+_BELOW: Final = frozenset({"TOPIC", "RULE", "READABLE", "LOST", "OWNER"})
 """Not in the line of a partition where the terminal is too narrow for all columns."""
 
 
 def _draw_partitions(screen: Console, partitions: Sequence[PartitionView]) -> None:
     """A table, or on a narrow terminal two lines for each: no number is cut."""
     rows = [_cells(partition) for partition in partitions]
-    widths = [
-        max(cell_len(title), *(row[at].cell_len for row in rows), 0)
-        for at, title in enumerate(_TITLES)
+    titles = [
+        title for title in _TITLES if title not in _WHERE_ANY or any(row[title] for row in rows)
     ]
-    if sum(widths) + 2 * len(widths) <= screen.width:
-        _draw_table(screen, rows)
+    widths = {
+        title: max(cell_len(title), *(row[title].cell_len for row in rows), 0) for title in titles
+    }
+    if sum(widths.values()) + 2 * len(widths) <= screen.width:
+        _draw_table(screen, titles, rows)
         return
-    kept = [at for at, title in enumerate(_TITLES) if title not in _BELOW]
-    right = [nth for nth, at in enumerate(kept) if _TITLES[at] in _NUMBERS]
-    kept_widths = [widths[at] for at in kept]
-    head = [Text(_TITLES[at]) for at in kept]
+    kept = [title for title in titles if title not in _BELOW]
+    right = [nth for nth, title in enumerate(kept) if title in _NUMBERS]
+    kept_widths = [widths[title] for title in kept]
+    head = [Text(title) for title in kept]
     screen.print(in_columns(head, kept_widths, right=right, style="bold"))
     for topic, each in groupby(zip(partitions, rows, strict=True), lambda pair: pair[0].topic):
         screen.print(plain(topic, style="bold"))
         for partition, row in each:
-            screen.print(in_columns([row[at] for at in kept], kept_widths, right=right))
-            owner = client(partition.client_id, partition.owner)
-            screen.print(plain(_INDENT + "; ".join(filter(None, (row[3].plain, owner)))))
+            screen.print(in_columns([row[title] for title in kept], kept_widths, right=right))
+            readable, lost = row["READABLE"].plain, row["LOST"].plain
+            said = (
+                row["RULE"].plain,
+                readable and f"{readable} of the lag can be read",
+                lost and f"{lost} lost",
+                client(partition.client_id, partition.owner),
+            )
+            screen.print(plain(_INDENT + "; ".join(filter(None, said))))
 
 
-def _draw_table(screen: Console, rows: Sequence[Sequence[Text]]) -> None:
+def _draw_table(screen: Console, titles: Sequence[str], rows: Sequence[Mapping[str, Text]]) -> None:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
-    for title in _TITLES:
+    for title in titles:
         table.add_column(title, justify="right" if title in _NUMBERS else "left", no_wrap=True)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(row[title] for title in titles))
     screen.print(table)
 
 
@@ -105,6 +117,7 @@ def _line(group: GroupView) -> Line:
         worst=group.worst,
         state=group.state,
         lag=group.total_lag,
+        readable_lag=group.readable_lag,
         unknown=group.unknown_partitions,
         time_lag_s=group.time_lag_s,
         members=group.members,
@@ -119,6 +132,9 @@ def _line(group: GroupView) -> Line:
         lag_trend_per_s=group.lag_trend_per_s,
         catch_up_s=group.catch_up_s,
         catch_up_reason=group.catch_up_reason,
+        lost=group.lost,
+        lost_at_most=group.lost_at_most,
+        unknown_because=group.unknown_because,
     )
 
 
@@ -134,17 +150,23 @@ def _sentence(group: GroupView) -> str:
     return f"{worst.topic}/{worst.partition}: {said}." if said else words.meaning(group.rule)
 
 
-def _cells(partition: PartitionView) -> tuple[Text, ...]:
-    return (
-        plain(partition.topic),
-        Text(str(partition.partition)),
-        _status(partition.status),
-        Text(partition.unknown_reason or partition.rule or _NONE),
-        Text(words.number(partition.current_lag)),
-        Text(words.time_lag(partition.time_lag_s, partition.time_lag_bound)),
-        Text(_NONE if partition.committed_offset is None else f"{partition.committed_offset:,}"),
-        plain(client(partition.client_id, partition.owner) or _NONE),
-    )
+def _cells(partition: PartitionView) -> dict[str, Text]:
+    """Of a partition, by title."""
+    lag, readable = partition.current_lag, partition.readable_lag
+    committed = partition.committed_offset
+    less = lag is not None and readable is not None and readable < lag
+    return {
+        "TOPIC": plain(partition.topic),
+        "PARTITION": Text(str(partition.partition)),
+        "STATUS": _status(partition.status),
+        "RULE": Text(partition.unknown_reason or partition.rule or _NONE),
+        "LAG": Text(words.number(lag)),
+        "READABLE": Text(f"{readable:,}" if less else ""),
+        "LOST": Text(f"{partition.lost:,}" if partition.lost else ""),
+        "TIME LAG": Text(words.time_lag(partition.time_lag_s, partition.time_lag_bound)),
+        "COMMITTED": Text(_NONE if committed is None else f"{committed:,}"),
+        "OWNER": plain(client(partition.client_id, partition.owner) or _NONE),
+    }
 
 
 def _status(status: str) -> Text:

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from lagwatch.cli import words
-from lagwatch.cli.group_table import Line, last_that_fit, or_less, table, trouble
+from lagwatch.cli.group_table import Line, is_unknown, last_that_fit, or_less, table, trouble
 from lagwatch.cli.views import BAD, Found
 from lagwatch.core.words import duration, printable
 
@@ -127,6 +127,9 @@ def _with(line: Line, found: Found | None) -> Line:
         lag_trend_per_s=found.lag_trend_per_s,
         catch_up_s=found.catch_up_s,
         catch_up_reason=found.catch_up_reason,
+        lost=found.lost,
+        lost_at_most=found.lost_at_most,
+        unknown_because=found.unknown_because if is_unknown(line) else "",
     )
 
 
@@ -214,6 +217,7 @@ def _line(cluster: str, cells: Mapping[str, Any], *, stale: bool, at_ms: int | N
         worst=str(cells["worst"]),
         state=str(cells["state"]),
         lag=cells["lag"],
+        readable_lag=cells.get("readable_lag"),
         unknown=int(cells["unknown"]),
         time_lag_s=cells["time_lag_s"],
         time_lag_bound=cells.get("time_lag_bound", ""),

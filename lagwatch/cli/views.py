@@ -31,6 +31,8 @@ class PartitionView:
     client_id: str
     unknown_reason: str | None
     evidence: Numbers
+    readable_lag: int | None = None
+    lost: int = 0
     time_lag_bound: str = ""
     """A word of `TimeLagBound`; "" when it was not given."""
 
@@ -48,6 +50,12 @@ class Found:
     catch_up_s: float | None
     catch_up_reason: str
     """A `CatchUpReason`."""
+    lost: int = 0
+    """Messages that were deleted before the group read them, as long as that is shown."""
+    lost_at_most: bool = False
+    """It lost no more than that, and maybe less."""
+    unknown_because: str = ""
+    """Why verdicts or lags of its partitions are unknown; "" also where that was not looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +90,8 @@ class GroupView:
     """It may have begun earlier: Burrow's rules look no further back than the window."""
     time_lag_bound: str = ""
     """A word of `TimeLagBound`; "" when it was not given."""
+    readable_lag: int | None = None
+    """What of its lag it can read; None also of a Burrow."""
     note: str = ""
     """Why the status is unknown although the group was seen; ""."""
     cause: str = ""
@@ -91,6 +101,9 @@ class GroupView:
     lag_trend_per_s: float | None = None
     catch_up_s: float | None = None
     catch_up_reason: str = ""
+    lost: int = 0
+    lost_at_most: bool = False
+    unknown_because: str = ""
 
 
 NO_STATE: Final = "Unknown"
@@ -171,6 +184,7 @@ def group_view(verdict: GroupVerdict, info: GroupInfo | None = None) -> GroupVie
         status=verdict.status.name,
         rule=None if verdict.rule is None else verdict.rule.word,
         total_lag=verdict.known_lag,
+        readable_lag=None if verdict.known_lag is None else verdict.readable_lag,
         unknown_partitions=verdict.unknown_partitions,
         time_lag_s=verdict.time_lag_s,
         time_lag_bound=verdict.time_lag_bound.value,
@@ -189,8 +203,10 @@ def group_view(verdict: GroupVerdict, info: GroupInfo | None = None) -> GroupVie
     )
 
 
-def found(outlook: "GroupOutlook", cause: "Cause | None") -> Found:
-    """What this process has found out about a group."""
+def found(
+    outlook: "GroupOutlook", cause: "Cause | None", lost: tuple[int, bool] = (0, False)
+) -> Found:
+    """What this process has found out about a group; `lost` as `ClusterSnapshot.lost_messages`."""
     return Found(
         cause="" if cause is None else spoken(cause.name or ""),
         cause_sentence="" if cause is None else cause.sentence,
@@ -198,6 +214,8 @@ def found(outlook: "GroupOutlook", cause: "Cause | None") -> Found:
         lag_trend_per_s=outlook.whole.lag_trend_per_s,
         catch_up_s=outlook.whole.catch_up_s,
         catch_up_reason=outlook.whole.catch_up_reason.value,
+        lost=lost[0],
+        lost_at_most=lost[1],
     )
 
 
@@ -217,4 +235,6 @@ def partition_view(verdict: PartitionVerdict) -> PartitionView:
         client_id=verdict.client_id,
         unknown_reason=verdict.unknown_reason,
         evidence=verdict.evidence,
+        readable_lag=verdict.readable_lag,
+        lost=verdict.lost,
     )

@@ -36,7 +36,7 @@ def test_a_loss_is_seen_beside_the_verdict_of_a_group_that_stopped(
     open_fleet(browser, f"{url}?q=stopped")
     eventually(lambda: "50 lost" in browser.text(f"{ROW} .note"), "the loss is in the list")
     browser.picture(tmp_path / "list.png")
-    listed = browser.text(f"{ROW} .c-mark")
+    listed, noted = browser.text(f"{ROW} .c-mark"), browser.text(f"{ROW} .note")
 
     browser.open(f"{url}?group=stopped&of={CLUSTER}")
     eventually(lambda: "STOPPED" in browser.text("#g-sentence"), "the group is shown")
@@ -46,6 +46,7 @@ def test_a_loss_is_seen_beside_the_verdict_of_a_group_that_stopped(
     assert browser.text("#g-lost") == ("MESSAGES LOST: 50 were deleted before the group read them.")
     facts, table = browser.text("#g-facts"), browser.texts("#g-table td:nth-child(4)")
     lag = shown_lag(browser)
+    assert f"{lag - 50:,} of the lag can be read" in noted
     assert f"{lag - 50:,} of it can be read: the rest was deleted" in facts
     assert f"{lag:,} ({lag - 50:,} can be read)" in table
     assert f"with {lag - 50:,} messages to read" in browser.text("#g-sentence")

@@ -171,7 +171,8 @@ class GivenSettings:
 
 
 def partition_verdict(**changes: Any) -> PartitionVerdict:  # noqa: ANN401
-    """A partition that fell behind, or as changed."""
+    """A partition that fell behind, or as changed; all of its lag can be read unless given."""
+    changes.setdefault("readable_lag", changes.get("current_lag", 42))
     verdict = PartitionVerdict(
         topic="orders",
         partition=0,
@@ -185,7 +186,7 @@ def partition_verdict(**changes: Any) -> PartitionVerdict:  # noqa: ANN401
         start=entry(100, lag=10),
         end=entry(170, lag=40),
         current_lag=42,
-        readable_lag=42,
+        readable_lag=None,
         since_ms=NOW_MS,
         complete=1.0,
         unknown_reason=None,

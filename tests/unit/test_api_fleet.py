@@ -56,6 +56,7 @@ class TestFleet:
         assert rows["bad"]["worst"] == "STOP"
         assert rows["slow"]["worst"] == "WARN"
         assert rows["bad"]["lag"] == verdicts["bad"].total_lag > 0
+        assert rows["bad"]["readable_lag"] == verdicts["bad"].readable_lag > 0
         assert rows["bad"]["time_lag_s"] == verdicts["bad"].time_lag_s
         assert rows["good"]["partitions"] == verdicts["good"].partition_count
 

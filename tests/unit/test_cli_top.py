@@ -23,6 +23,8 @@ from lagwatch.cli import app
 from lagwatch.cli.group_table import Line
 from lagwatch.cli.top import keys
 from lagwatch.cli.top_view import LastAnswer, TopView, chosen, pressed, read, screen
+from lagwatch.core.model import RuleSet
+from lagwatch.ports.queries import Partitions
 from lagwatch_api import create_app
 from tests.support.api_doubles import GivenSettings, RecordingCommands
 from tests.support.fleet import CLUSTER, Fleet, ShiftedClock
@@ -198,6 +200,63 @@ class TestView:
         assert max(len(each) for each in text.splitlines()) <= 80
         assert len(text.splitlines()) == 24
 
+    @pytest.mark.parametrize("width", [80, 120, 160])
+    @pytest.mark.parametrize("name", ["mailer", "team." + "x" * 300])
+    def test_what_of_a_lag_can_be_read_and_what_was_lost_is_shown_at_every_width(
+        self, name: str, width: int
+    ) -> None:
+        bad = line(
+            name,
+            status="ERR",
+            worst="STOP",
+            cause="no members",
+            since_s=754.0,
+            lag=1_234_567,
+            readable_lag=1_204_000,
+            lost=30_567,
+            lost_at_most=True,
+            time_lag_s=754.0,
+            consumed_per_s=0.0,
+            lag_trend_per_s=1_234.5,
+            catch_up_reason="not_moving",
+        )
+        whole = line("calm", lag=12, readable_lag=12)
+
+        text = drawn(LastAnswer(lines=(bad, whole)), TopView(), width=width)
+
+        assert ("1,204,000" in text, "≤ 30,567" in text) == (True, True)
+        assert ("readable" in text.lower() or "can be read" in text, "no members" in text) == (
+            True,
+            True,
+        )
+        calm = text[text.index("calm") :].splitlines()
+        assert calm[0].count("12") == 1
+        assert "lost" not in calm[1]
+        assert max(len(each) for each in text.splitlines()) <= width
+
+    def test_columns_of_losses_are_left_out_where_there_are_none(self) -> None:
+        text = drawn(LastAnswer(lines=(line("calm", lag=5, readable_lag=5),)), TopView(), width=160)
+
+        assert ("READABLE" in text, "LOST" in text) == (False, False)
+
+    @pytest.mark.parametrize("width", [80, 160])
+    def test_why_a_group_is_unknown_is_shown_whole_below_it(self, width: int) -> None:
+        because = "1 of 3 partitions: the topic was deleted, or lagwatch may not describe it"
+        lines = tuple(
+            line(f"dark-{number:02}", lag=5, unknown=1, unknown_because=because)
+            for number in range(20)
+        )
+        seen = LastAnswer(lines=lines)
+
+        first, last = (
+            drawn(seen, pressed(TopView(), key), width=width, height=16) for key in ("home", "end")
+        )
+
+        assert f"unknown: {because}" in " ".join(first.split())
+        assert "dark-19" in last
+        assert [len(each.splitlines()) for each in (first, last)] == [16, 16]
+        assert max(len(each) for each in first.splitlines()) <= width
+
     def test_the_last_group_can_be_scrolled_to_where_causes_have_lines_of_their_own(self) -> None:
         many = LastAnswer(
             lines=tuple(
@@ -372,6 +431,28 @@ class TestCommand:
 
         assert result.exit_code == 0
         assert re.findall("good|broken|other", result.stdout) == ["broken", "good", "other"]
+
+    @pytest.mark.parametrize("command", ["top", "status"])
+    def test_lost_messages_and_what_can_still_be_read_have_columns(self, command: str) -> None:
+        fleet = Fleet(["good", "stopped"], ShiftedClock(), rules=RuleSet.LAGWATCH)
+        fleet.fail("stopped")
+        fleet.delete_before(fleet.committed("stopped") + 50)
+        lossy = create_app(
+            fleet.queries, RecordingCommands(), GivenSettings(), hostname="h", version="0"
+        )
+
+        with served(lossy) as server:
+            url = f"http://127.0.0.1:{server.port}"
+            every = CliRunner().invoke(app, [command, "--url", url]).stdout.splitlines()
+            alone = CliRunner().invoke(app, ["status", "stopped", "--url", url]).stdout
+
+        verdict = fleet.queries.verdict(CLUSTER, "stopped", Partitions.ALL)
+        assert re.search(r"LAG +READABLE +LOST ", every[0])
+        numbers = rf" {verdict.total_lag:,} +{verdict.total_lag - 50:,} +50 "
+        assert re.search(numbers, every[1])
+        assert re.search(r" good .* 0 ", every[2])
+        assert f", 50 lost, {verdict.total_lag - 50:,} of the lag can be read, " in alone
+        assert re.search(numbers, alone)
 
     def test_a_group_in_trouble_has_its_cause(self, url: str) -> None:
         result = CliRunner().invoke(app, ["top", "--url", url], env={"COLUMNS": "140"})

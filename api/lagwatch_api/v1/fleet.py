@@ -36,10 +36,11 @@ NO_CACHE: Final = {"Cache-Control": "no-store"}
 COLUMNS: Final = (
     *("group", "status", "worst", "rule", "state", "lag", "time_lag_s"),
     *("partitions", "unknown", "complete", "members", "stale", "time_lag_bound"),
-    *("since_ms", "since_at_least", "time_lag_reason"),
+    *("since_ms", "since_at_least", "time_lag_reason", "readable_lag"),
 )
 """Of a row. `lag` is null when no partition's lag is known; `worst` is a partition's status.
 
+`readable_lag`: what of the lag can be read; verdicts count that alone.
 `since_ms`: when the oldest trouble of its partitions began; null while it has none.
 `since_at_least`: it may have begun earlier: a loss is noticed later, and some of Burrow's rules
 look no further back than the window.
@@ -47,9 +48,9 @@ look no further back than the window.
 """
 
 _Known = float | None
-_Count = int | None
+_Int = int | None
 Row = tuple[
-    str, str, str, str, str, _Count, _Known, int, int, float, _Count, bool, str, _Count, bool, str
+    str, str, str, str, str, _Int, _Known, int, int, float, _Int, bool, str, _Int, bool, str, _Int
 ]
 Rows = Mapping[str, Row]
 """By group, in the order of their names."""
@@ -180,6 +181,7 @@ def fleet_rows(snapshot: ClusterSnapshot) -> Rows:
         columns.worst_row.tolist(),
         columns.max_lag_row.tolist(),
         columns.total_lag.tolist(),
+        columns.readable_lag.tolist(),
         columns.time_lag_ms.tolist(),
         columns.time_lag_reason.tolist(),
         columns.since_ms.tolist(),
@@ -191,7 +193,7 @@ def fleet_rows(snapshot: ClusterSnapshot) -> Rows:
     )
     found: dict[str, Row] = {}
     for group, status, rule, worst, *numbers in rows:
-        max_lag, lag, time_ms, why, since_ms, partitions, unknown, share, old = numbers
+        max_lag, lag, part, time_ms, why, since_ms, partitions, unknown, share, old = numbers
         info = known.get(group)
         found[group] = (
             group,
@@ -210,6 +212,7 @@ def fleet_rows(snapshot: ClusterSnapshot) -> Rows:
             None if since_ms < 0 else since_ms,
             since_ms >= 0 and rule in may_be_older,
             _REASONS[why],
+            None if max_lag < 0 else part,
         )
     return found
 

@@ -80,6 +80,10 @@ class Trends(TypedDict):
         Mapping[str, int],
         Field(description="messages that were deleted unread, of groups with a loss"),
     ]
+    lost_is: Annotated[
+        Mapping[str, str],
+        Field(description="exact | upper_bound: what that number is, of groups with a loss"),
+    ]
 
 
 class Subscription(TypedDict):
@@ -109,8 +113,15 @@ def endpoints(
         speeds, causes = speeds_and_causes(queries, cluster, asked)
         unknown = unknown_because(queries, cluster, asked)
         snapshot = newest(queries, cluster)
-        losses = {group: of["lost"] for group in asked if (of := lost(snapshot, group))["lost"]}
-        answer = {**found, "speeds": speeds, "causes": causes, "unknown": unknown, "lost": losses}
+        losses = {group: of for group in asked if (of := lost(snapshot, group))["lost"]}
+        answer = {
+            **found,
+            "speeds": speeds,
+            "causes": causes,
+            "unknown": unknown,
+            "lost": {group: of["lost"] for group, of in losses.items()},
+            "lost_is": {group: of["lost_is"] for group, of in losses.items()},
+        }
         return json_answer(answer, headers=NO_CACHE)
 
     async def subscriptions(request: Request) -> Response:

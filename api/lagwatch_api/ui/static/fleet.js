@@ -95,6 +95,7 @@ export class Fleet {
           worst: cells[at.worst],
           state: cells[at.state],
           unknown: cells[at.unknown],
+          readable: cells[at.readable_lag],
           members: cells[at.members],
           stale: cells[at.stale],
           bound: cells[at.time_lag_bound],

@@ -81,8 +81,10 @@ export function fillGroup(slot, one, { known, stale, note, now }) {
   link.href = address({ group: one.group, of: one.cluster });
   // what is unknown stays unknown while the data are old
   const unknown = one.unknown || one.worst === "UNKNOWN" ? known?.unknown : undefined;
-  const lost = known?.lost ? `${number(known.lost)} lost` : "";
-  const notes = [note, lost, cause && (cause.words || "cause not known"), unknown].filter(Boolean).join(", ");
+  const lost = known?.lost ? `${known.lostIs === "upper_bound" ? "≤ " : ""}${number(known.lost)} lost` : "";
+  const less = one.lag !== null && (one.readable ?? one.lag) < one.lag;
+  const readable = less ? `${one.unknown ? "≥ " : ""}${number(one.readable)} of the lag can be read` : "";
+  const notes = [note, lost, readable, cause && (cause.words || "cause not known"), unknown].filter(Boolean).join(", ");
   say(slot.note, notes);
   slot.note.hidden = !notes;
   slot.note.toggleAttribute("data-long", notes.length > LONG_NOTE);
@@ -93,6 +95,7 @@ export function fillGroup(slot, one, { known, stale, note, now }) {
   say(cells[AT.since], since);
   cells[AT.since].title = one.since === null ? "" : `since ${one.atLeast ? "at least " : ""}${instant(one.since)}`;
   say(cells[AT.lag], one.lag !== null && one.unknown ? `≥ ${number(one.lag)}` : number(one.lag));
+  cells[AT.lag].title = readable;
   draw(slot.spark, known);
   const going = trend(known, one.status === "OK");
   say(slot.going, going === "steady" || !going ? "" : going.startsWith("+") ? "rising " : "falling ");

@@ -12,7 +12,7 @@ const HEIGHT = 20;
 const SVG = "http://www.w3.org/2000/svg";
 
 export class Trends {
-  #found = new Map(); // key → { askedAt, lags, stepMs, restMs, speed, cause, unknown, lost }
+  #found = new Map(); // key → { askedAt, lags, stepMs, restMs, speed, cause, unknown, lost, lostIs }
   #listener;
   #timer = 0;
 
@@ -48,7 +48,7 @@ export class Trends {
     const query = new URLSearchParams(groups.map((one) => ["group", one.group]));
     try {
       const answer = await ask(`api/v1/clusters/${encodeURIComponent(cluster)}/trends?${query}`);
-      for (const one of groups) this.#found.set(one.key, { askedAt, lags: answer.groups[one.group] ?? [], stepMs: answer.step_ms, restMs: answer.end_ms + answer.step_ms - answer.at_ms, speed: answer.speeds[one.group], cause: answer.causes[one.group], unknown: answer.unknown[one.group], lost: answer.lost[one.group] });
+      for (const one of groups) this.#found.set(one.key, { askedAt, lags: answer.groups[one.group] ?? [], stepMs: answer.step_ms, restMs: answer.end_ms + answer.step_ms - answer.at_ms, speed: answer.speeds[one.group], cause: answer.causes[one.group], unknown: answer.unknown[one.group], lost: answer.lost[one.group], lostIs: answer.lost_is?.[one.group] });
     } catch {
       // the next time
     }
