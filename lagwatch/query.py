@@ -507,7 +507,9 @@ class _GroupReader:
             since_ms = int(columns.since_ms[rows[behind]].min()) + snapshot.around.skew_ms
             history = self._moment.history
             before, since = produced_around(at[behind], history, since_ms)
-            after_outage = before is not None and with_outage(history, since_ms) < since_ms
+            after_outage = before is not None and bool(
+                (with_outage(at[behind], history, since_ms) < since_ms).any()
+            )
         known = snapshot.around.facts.read_committed
         return cause_of(
             Case(

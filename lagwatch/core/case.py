@@ -66,7 +66,10 @@ class Case:
     """Rate produced to the partitions in trouble, before the trouble began; None when unknown."""
     produced_since_per_s: float | None = None
     after_outage: bool = False
-    """Was Kafka away right before the trouble began? Then that rate is since it went away."""
+    """Was Kafka away right before the trouble began, or the leader of a partition in trouble?
+
+    Then that rate is since it went away.
+    """
     read_committed: bool = False
     """Is it configured that the group reads with `read_committed`? Kafka does not say it."""
     skew_ms: int = 0

@@ -534,7 +534,7 @@ def _slow_partition(case: Case, worst: PartitionVerdict) -> Evidence | None:
     others = [each for each in case.keeping_up if each.topic == worst.topic]
     if worst.rule not in _SLOW or holder is None or own is None:
         return None
-    if len(case.troubled) > len(others):
+    if len(case.troubled) > len(others) or _held_back(case):
         return None
     produced = [
         found.produced_per_s
@@ -560,7 +560,7 @@ def _slow_partition(case: Case, worst: PartitionVerdict) -> Evidence | None:
 
 def _slow_member(case: Case, worst: PartitionVerdict) -> Evidence | None:
     """All partitions in trouble are of one member, or of one host, and others keep up."""
-    if worst.rule not in _STUCK | _SLOW:
+    if worst.rule not in _STUCK | _SLOW or (worst.rule in _SLOW and _held_back(case)):
         return None
     behind = [case.holder(each) for each in case.troubled]
     if len(behind) == 1 and _repeats(worst):
@@ -1071,8 +1071,8 @@ def _because_of_rates(case: Case) -> str:
         return "its rates are not known yet: too few commits, or log ends that were not read"
     if _held_back(case):
         return (
-            "Kafka was away right before: producers may have written what they had held back, and "
-            "the group reads as fast as was written before"
+            "Kafka was away right before, or one of its brokers: producers may have written what "
+            "they had held back, and the group reads as fast as was written before"
         )
     return _NONE_FITS
 

@@ -34,6 +34,8 @@ _SHORT_GAP_MS = 60_000
 """Across a gap of up to this long, log ends are interpolated as usual."""
 _SET_BACK_MS = 60_000
 """A clock that goes back by less than this is corrected, not set."""
+OUTAGE_MS = 30_000
+"""Log ends that were not read for so long were away."""
 
 
 class Age(NamedTuple):
@@ -70,6 +72,11 @@ class LogEndHistory:
         self._leap_first_ms: Int64 = np.zeros(0, np.int64)
         self._leap_last_ms: Int64 = np.zeros(0, np.int64)
         """The last samples between which each partition grew without being asked; -1 none."""
+        self._away_ms: Int64 = np.zeros(0, np.int64)
+        """The last sample before each partition that does not answer now; -1: it answers."""
+        self._away_first_ms: Int64 = np.zeros(0, np.int64)
+        self._away_last_ms: Int64 = np.zeros(0, np.int64)
+        """The newest time of `OUTAGE_MS` or longer without answers of each partition; -1 none."""
 
     @property
     def gaps(self) -> tuple[tuple[int, int], ...]:
@@ -94,6 +101,9 @@ class LogEndHistory:
         self._asked_ms = np.full(ends.shape[1], at_ms[-1] if self._count else UNKNOWN, np.int64)
         self._leap_first_ms = np.full(ends.shape[1], UNKNOWN, np.int64)
         self._leap_last_ms = self._leap_first_ms.copy()
+        self._away_ms, self._away_first_ms, self._away_last_ms = (
+            self._leap_first_ms.copy() for _ in range(3)
+        )
         self._interrupted = self._count > 0
         self.restored_ms = int(at_ms[-1]) if self._count else UNKNOWN
         self.revision += 1
@@ -147,6 +157,9 @@ class LogEndHistory:
         self._asked_ms = np.append(self._asked_ms, UNKNOWN)[source]
         self._leap_first_ms = np.append(self._leap_first_ms, UNKNOWN)[source]
         self._leap_last_ms = np.append(self._leap_last_ms, UNKNOWN)[source]
+        self._away_ms = np.append(self._away_ms, UNKNOWN)[source]
+        self._away_first_ms = np.append(self._away_first_ms, UNKNOWN)[source]
+        self._away_last_ms = np.append(self._away_last_ms, UNKNOWN)[source]
         self.revision += 1
 
     def add(
@@ -183,6 +196,7 @@ class LogEndHistory:
             self._end_gap(at_ms)
         if self._count and not again:
             self._draw_leaps(at_ms, before, log_end)
+            self._note_away(at_ms, before, log_end, asked)
         self._asked_ms[slice(None) if asked is None else asked] = at_ms
         place = self._count - 1 if again else self._count
         # a partition that was not asked, or has no leader, keeps its last value: as far as is known
@@ -204,6 +218,9 @@ class LogEndHistory:
         np.minimum(self._asked_ms, last_ms, out=self._asked_ms)
         late = self._leap_last_ms > last_ms
         self._leap_first_ms[late] = self._leap_last_ms[late] = UNKNOWN
+        late = self._away_last_ms > last_ms
+        self._away_first_ms[late] = self._away_last_ms[late] = UNKNOWN
+        np.minimum(self._away_ms, last_ms, out=self._away_ms)
         self.revision += 1
 
     def _draw_leaps(self, at_ms: int, before: Int64, log_end: Int64) -> None:
@@ -221,6 +238,28 @@ class LogEndHistory:
             self._ends[first : self._count, grown] = before[grown] + np.floor(more).astype(np.int64)
         self._leap_first_ms[leap] = asked_ms[leap]
         self._leap_last_ms[leap] = at_ms
+
+    def _note_away(
+        self, at_ms: int, before: Int64, log_end: Int64, asked: NDArray[np.bool_] | None
+    ) -> None:
+        """Note which known partitions do not answer any more, and which do again."""
+        silent = (log_end < 0) & (before >= 0)
+        if asked is not None:
+            silent &= asked
+        away_ms = self._away_ms
+        away_ms[silent & (away_ms < 0)] = self._at_ms[self._count - 1]
+        back = np.flatnonzero((log_end >= 0) & (away_ms >= 0))
+        long = back[at_ms - away_ms[back] >= OUTAGE_MS]
+        self._away_first_ms[long] = away_ms[long]
+        self._away_last_ms[long] = at_ms
+        away_ms[back] = UNKNOWN
+
+    def away(self, partition: Index) -> tuple[Int64, Int64]:
+        """The newest time without answers of each: last sample before, first after; -1 none.
+
+        While others answered: when none did there are no samples. It lasted `OUTAGE_MS` at least.
+        """
+        return self._away_first_ms[partition], self._away_last_ms[partition]
 
     def _end_gap(self, at_ms: int) -> None:
         last_ms = int(self._at_ms[self._count - 1])

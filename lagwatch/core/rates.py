@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lagwatch.core.log_end import LogEndHistory
+from lagwatch.core.log_end import OUTAGE_MS, LogEndHistory
 from lagwatch.core.model import UNKNOWN
 from lagwatch.core.rows import WindowColumns
 
@@ -28,8 +28,6 @@ _COMPARED_MS: Final = 10_000
 """Time before and after an instant from which speeds are compared."""
 _BEFORE_MS: Final = 3_600_000
 """How far back before the instant: the night says nothing about the morning."""
-_OUTAGE_MS: Final = 30_000
-"""Log ends that were not read for so long, and for longer than usual, were away."""
 _THINNED: Final = 8
 """Samples are no further apart than an eighth of their age, and a few usual distances."""
 _USUAL: Final = 4
@@ -159,7 +157,7 @@ def produced_around(
     Before it: within an hour at most, and of each partition since it was first known. None where
     one of them is not known, or was sampled for less than 10 s. After an outage producers write
     what they held back: the outage, in which nothing could be written, then counts with the time
-    since.
+    since; so it is for a partition whose leader alone was away.
 
     Args:
         at: the topic-partitions.
@@ -171,24 +169,35 @@ def produced_around(
     first = history.first_above(at, np.full(at.size, UNKNOWN, np.int64))
     if (first >= history.at_ms.size).any():
         return None, None
-    since_ms = with_outage(history, since_ms)
+    begins_ms = with_outage(at, history, since_ms)
     # a topic that is new was not written slowly before it was there
-    from_ms = np.maximum(history.at_ms[first], since_ms - _BEFORE_MS)
-    return _sum_between(at, history, from_ms, since_ms), _sum_between(
-        at, history, np.maximum(from_ms, since_ms), int(history.at_ms[-1])
+    from_ms = np.maximum(history.at_ms[first], begins_ms - _BEFORE_MS)
+    newest_ms = np.full(at.size, history.at_ms[-1])
+    return _sum_between(at, history, from_ms, begins_ms), _sum_between(
+        at, history, np.maximum(from_ms, begins_ms), newest_ms
     )
 
 
-def with_outage(history: LogEndHistory, since_ms: int) -> int:
+def with_outage(at: NDArray[np.integer], history: LogEndHistory, since_ms: int) -> Int64:
     """The instant, or the beginning of the outage whose backlog may have been written since.
 
-    Writing a backlog takes about as long as the outage did, at twice the usual speed.
+    Of each partition: its leader alone may have been away. Writing a backlog takes about as long
+    as the outage did, at twice the usual speed.
     """
+    first_ms, last_ms = history.away(at)
+    held_back = (last_ms >= 0) & (last_ms >= since_ms - (last_ms - first_ms))
+    whole_ms = _with_whole_outage(history, since_ms)
+    begins_ms: Int64 = np.where(held_back, np.minimum(first_ms, whole_ms), whole_ms)
+    return begins_ms
+
+
+def _with_whole_outage(history: LogEndHistory, since_ms: int) -> int:
+    """The same for outages of the whole cluster, in which there are no samples."""
     at_ms = history.at_ms
     newest_ms = int(at_ms[-1])
     long_ms = np.diff(at_ms)
     usual_ms = (newest_ms - at_ms[1:]) // _THINNED + _USUAL * history.spacing_ms
-    away = np.flatnonzero(long_ms > np.maximum(_OUTAGE_MS, usual_ms))
+    away = np.flatnonzero(long_ms > np.maximum(OUTAGE_MS, usual_ms))
     for hole in reversed(away.tolist()):
         if at_ms[hole + 1] < since_ms - long_ms[hole]:
             break
@@ -197,12 +206,12 @@ def with_outage(history: LogEndHistory, since_ms: int) -> int:
 
 
 def _sum_between(
-    at: NDArray[np.integer], history: LogEndHistory, from_ms: Int64, to_ms: int
+    at: NDArray[np.integer], history: LogEndHistory, from_ms: Int64, to_ms: Int64
 ) -> float | None:
     span_ms = to_ms - from_ms
     if (span_ms < _COMPARED_MS).any():
         return None
-    before, after = history.at(at, from_ms), history.at(at, np.full(at.size, to_ms))
+    before, after = history.at(at, from_ms), history.at(at, to_ms)
     if (before < 0).any() or (after < before).any():
         return None
     return float(((after - before) * 1000 / span_ms).sum())

@@ -211,6 +211,8 @@ class Live:
         self.ends: dict[tuple[str, int], int] = {}
         self.stable: dict[tuple[str, int], int] = {}
         """Last stable offsets where a transaction is open."""
+        self.silent: set[tuple[str, int]] = set()
+        """Partitions whose broker does not answer."""
         self._keys: dict[tuple[str, str, int], int] = {}
         self._order = 0
         self._version = 0
@@ -342,16 +344,17 @@ class Live:
     def wait(self, seconds: float) -> None:
         """Time passes and the log ends are read."""
         self.now_ms += round(seconds * 1000)
-        ends = np.array(list(self.ends.values()), np.int64)
+        ends = {place: -1 if place in self.silent else end for place, end in self.ends.items()}
+        log_end = np.array(list(ends.values()), np.int64)
         self._report(
             LogEnds(
                 version=self._version,
                 started_ms=EpochMs(self.now_ms),
                 finished_ms=EpochMs(self.now_ms),
-                log_start=np.zeros_like(ends),
-                log_end=ends,
+                log_start=np.zeros_like(log_end),
+                log_end=log_end,
                 last_stable=np.array(
-                    [self.stable.get(place, end) for place, end in self.ends.items()], np.int64
+                    [self.stable.get(place, end) for place, end in ends.items()], np.int64
                 ),
             )
         )

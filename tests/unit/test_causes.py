@@ -689,6 +689,16 @@ NOT_KNOWN: Final[dict[str, tuple[Case, str]]] = {
         ),
         "Kafka was away right before",
     ),
+    "the leader of the partitions of one member was away": (
+        told(
+            Part(by="a-1", rule=BEHIND, produced=40, consumed=9),
+            Part(by="b-1", produced=10, consumed=10),
+            produced_before_per_s=10.0,
+            produced_since_per_s=11.0,
+            after_outage=True,
+        ),
+        "or one of its brokers",
+    ),
     "it has begun to catch up": (
         told(Part(by="a-1", rule=BEHIND, produced=5, consumed=9)),
         "fits none of the causes",

@@ -103,6 +103,34 @@ def test_what_producers_held_back_while_kafka_was_away_is_not_taken_for_a_burst(
     assert "Kafka was away" in cause.text
 
 
+def test_nor_what_they_held_back_while_the_leader_of_a_partition_was_away() -> None:
+    live = Live()
+    live.topics(orders=2)
+    away = ("orders", 1)
+    read = dict.fromkeys(live.ends, 100)
+    queries = SnapshotQueries({CLUSTER: live.monitor}, health=lambda: ())
+    for step in range(300):
+        live.silent = {away} if 200 <= step < 260 else set()
+        live.produce("orders", 0, 40)
+        if not live.silent:
+            live.produce(*away, 40 if step < 200 else 160)
+        live.wait(10)
+        for topic, partition in [("orders", 0)] if live.silent else list(read):
+            offset = min(read[topic, partition] + 50, live.ends[topic, partition])
+            read[topic, partition] = offset
+            live.commit(("a", topic, partition, offset))
+        live.assign("a", *read)
+        live.judge()
+
+    verdict = queries.verdict(CLUSTER, "a", Partitions.ALL)
+    cause = queries.cause(verdict, queries.outlook(CLUSTER, "a"))
+
+    assert verdict.rule is Rule.FALLING_BEHIND
+    assert cause is not None
+    assert cause.name is None
+    assert "or one of its brokers" in cause.text
+
+
 @pytest.mark.slow
 def test_so_have_groups_of_more_partitions_than_are_computed_at_once() -> None:
     live, partitions, groups = Live(), 3000, ("a", "b", "c")

@@ -17,7 +17,7 @@ from lagwatch.core.forecast import (
 )
 from lagwatch.core.lags import POINTS, STEP_MS, PastLags, no_lags
 from lagwatch.core.log_end import LogEndHistory
-from lagwatch.core.rates import Rates, Turn, produced_around, rates, turn
+from lagwatch.core.rates import Rates, Turn, produced_around, rates, turn, with_outage
 from lagwatch.core.rows import WindowColumns
 from lagwatch.notify.verdict import forecast_json
 
@@ -146,6 +146,59 @@ def test_what_producers_held_back_during_an_outage_is_no_burst(late_s: int) -> N
 
     assert before == 4.0
     assert since == pytest.approx(4.0, abs=0.1)
+
+
+@pytest.mark.parametrize("late_s", [0, 40, 100])
+@pytest.mark.parametrize("asked_while_away", [True, False])
+def test_what_producers_held_back_for_one_partition_is_no_burst(
+    late_s: int, *, asked_while_away: bool
+) -> None:
+    """4/s each; the leader of one is away for two minutes; then 8/s until all is written."""
+    history = LogEndHistory(horizon_ms=86_400_000)
+    history.remap(np.array([-1, -1]))
+    for second in range(0, 601, 5):
+        history.add(second * 1000, np.array([4 * second, 4 * second]))
+    for second in range(605, 720, 5):
+        every = second == 605 or asked_while_away
+        history.add(second * 1000, np.array([4 * second, -1]), np.array([True, every]))
+    for second in range(720, 841, 5):
+        history.add(second * 1000, np.array([4 * second, 4 * 600 + 8 * (second - 720)]))
+
+    both = np.array([0, 1])
+    before, since = produced_around(both, history, (720 + late_s) * 1000)
+    begins_ms = with_outage(both, history, (720 + late_s) * 1000)
+
+    assert before == pytest.approx(8.0, abs=0.1)
+    assert since == pytest.approx(8.0, abs=0.2)
+    assert begins_ms.tolist() == [(720 + late_s) * 1000, 600_000]
+
+
+@pytest.mark.parametrize("short", ["blip", "rest"])
+def test_a_missed_round_or_a_rest_of_a_partition_is_no_outage(short: str) -> None:
+    history = LogEndHistory(horizon_ms=86_400_000)
+    history.remap(np.array([-1, -1]))
+    for second in range(0, 301, 5):
+        here = second <= 100 or second > (110 if short == "blip" else 200)
+        asked = None if short == "blip" else np.array([True, here])
+        history.add(second * 1000, np.array([4 * second, 4 * second if here else -1]), asked)
+
+    begins_ms = with_outage(np.array([0, 1]), history, 205_000)
+
+    assert begins_ms.tolist() == [205_000, 205_000]
+
+
+def test_outages_of_partitions_follow_them_when_they_are_renumbered() -> None:
+    history = LogEndHistory(horizon_ms=86_400_000)
+    history.remap(np.array([-1]))
+    for second in range(0, 201, 5):
+        history.add(second * 1000, np.array([-1 if 50 < second < 100 else 4 * second]))
+
+    history.remap(np.array([-1, 0]))
+
+    assert [each.tolist() for each in history.away(np.array([0, 1]))] == [
+        [-1, 50_000],
+        [-1, 100_000],
+    ]
 
 
 def test_a_burst_that_begins_long_after_an_outage_is_one() -> None:
