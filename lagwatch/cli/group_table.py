@@ -317,7 +317,7 @@ def _trend(line: Line) -> str:
     """
     per_s = line.lag_trend_per_s
     wobble = (line.consumed_per_s or 0) / 100 if line.status == "OK" else 0
-    if per_s is None or abs(per_s) < wobble:
+    if per_s is None or line.lag == 0 or abs(per_s) < wobble:
         return ""
     said = rate(abs(per_s))
     return "" if said == "0" else f"{'+' if per_s > 0 else '-'}{said}/s"
@@ -354,5 +354,7 @@ def _lost(line: Line) -> str:
 
 
 def _lag(line: Line) -> str:
-    known = words.number(line.lag)
-    return f"≥ {known}" if line.lag is not None and line.unknown else known
+    """The known part of the lag is a lower bound; where that is 0, it says nothing."""
+    if not line.unknown:
+        return words.number(line.lag)
+    return f"≥ {line.lag:,}" if line.lag else words.number(None)

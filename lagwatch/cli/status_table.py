@@ -127,11 +127,12 @@ def _line(group: GroupView) -> Line:
         since_s=None if since_ms is None or at_ms is None else (at_ms - since_ms) / 1000,
         since_at_least=group.since_at_least,
         note=group.note,
-        cause=group.cause,
-        consumed_per_s=group.consumed_per_s,
-        lag_trend_per_s=group.lag_trend_per_s,
-        catch_up_s=group.catch_up_s,
-        catch_up_reason=group.catch_up_reason,
+        # as in `top`, what old data say of now is left out
+        cause="" if group.stale else group.cause,
+        consumed_per_s=None if group.stale else group.consumed_per_s,
+        lag_trend_per_s=None if group.stale else group.lag_trend_per_s,
+        catch_up_s=None if group.stale else group.catch_up_s,
+        catch_up_reason="" if group.stale else group.catch_up_reason,
         lost=group.lost,
         lost_at_most=group.lost_at_most,
         unknown_because=group.unknown_because,
@@ -180,7 +181,7 @@ def _group_status(group: GroupView) -> Text:
 
 
 def _total(group: GroupView) -> str:
-    if group.total_lag is None:
+    if group.total_lag is None or (group.total_lag == 0 and group.unknown_partitions):
         return "unknown"
     if group.unknown_partitions:
         return f"{group.total_lag:,} + {group.unknown_partitions} unknown"

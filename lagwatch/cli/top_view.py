@@ -118,7 +118,16 @@ def with_incidents(seen: LastAnswer, severities: Mapping[tuple[str, str], str]) 
 
 
 def _with(line: Line, found: Found | None) -> Line:
-    if found is None or line.stale:
+    if found is None:
+        return line
+    # a loss stays one, and what is unknown stays unknown, however old the data are
+    line = replace(
+        line,
+        lost=found.lost,
+        lost_at_most=found.lost_at_most,
+        unknown_because=found.unknown_because if is_unknown(line) else "",
+    )
+    if line.stale:
         return line
     return replace(
         line,
@@ -127,9 +136,6 @@ def _with(line: Line, found: Found | None) -> Line:
         lag_trend_per_s=found.lag_trend_per_s,
         catch_up_s=found.catch_up_s,
         catch_up_reason=found.catch_up_reason,
-        lost=found.lost,
-        lost_at_most=found.lost_at_most,
-        unknown_because=found.unknown_because if is_unknown(line) else "",
     )
 
 

@@ -31,12 +31,18 @@ def duration(seconds: float) -> str:
     raise AssertionError("a minute is the smallest unit")
 
 
-_SIGNS: Final = {"at_least": "≥ ", "at_most": "≤ ", "estimate": "~ "}
+_NONE: Final = "0 s"
+_AT_LEAST: Final = "at_least"
+_SIGNS: Final = {_AT_LEAST: "≥ ", "at_most": "≤ ", "estimate": "~ "}
 
 
 def bounded(seconds: float, bound: str) -> str:
-    """A time lag with the sign of its bound, a word of `TimeLagBound`: `≥ 9 min 30 s`."""
-    return _SIGNS.get(bound, "") + duration(seconds)
+    """A time lag with the sign of its bound, a word of `TimeLagBound`: `≥ 9 min 30 s`.
+
+    At least nothing is `unknown`.
+    """
+    said = duration(seconds)
+    return "unknown" if said == _NONE and bound == _AT_LEAST else _SIGNS.get(bound, "") + said
 
 
 _UNITS: Final = (

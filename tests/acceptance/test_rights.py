@@ -178,11 +178,14 @@ def test_a_topic_whose_right_is_taken_away_is_unknown_and_not_deleted(
         admin.delete_topics([deleted])[deleted].result(30)
         eventually(lambda: served.status(of_deleted) is None, "a deleted topic is forgotten")
         eventually(lambda: lag() is None, "the lag is unknown")
+        unknown = served.known(group)
         problems = " ".join(served.health()["problems"])
         rights.give_back(ResourceType.TOPIC, topic)
         eventually(lambda: lag() == 30, "the lag is known again")
 
     assert f"Allow DESCRIBE on TOPIC {topic}" in problems
+    sums = [unknown[name] for name in ("totallag", "readable_lag", "time_lag_s", "maxlag")]
+    assert (unknown["status"], sums) == ("UNKNOWN", [None] * 4)
 
 
 @pytest.mark.parametrize("listed", [True, False])

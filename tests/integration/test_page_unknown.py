@@ -62,13 +62,21 @@ def test_the_list_says_why_partitions_of_a_group_are_unknown(
     eventually(lambda: any(_HIDDEN in text for text in browser.texts(ROW)), "the reason comes")
     browser.picture(tmp_path / "list.png")
 
-    names, notes = (browser.texts(f"{ROW} {which}") for which in (".c-group a", ".note"))
+    names, notes, lags, times = (
+        browser.texts(f"{ROW} {which}") for which in (".c-group a", ".note", ".c-lag", ".c-time")
+    )
     assert dict(zip(names, notes, strict=True)) == {
         "new": "30 messages to read and 1 commit seen so far: too little to judge",
         "partly": f"1 of 3 partitions: {_HIDDEN}",
         "seen": "",
         "wholly": _HIDDEN,
     }
+    assert dict(zip(names, zip(lags, times, strict=True), strict=True)) == {
+        "new": ("30", "19.5 s"),
+        "partly": ("unknown", "unknown"),
+        "seen": ("0", "0 s"),
+        "wholly": ("unknown", "log end not known"),
+    }, "at least nothing is not known"
     browser.look(1280, 800, "light")
 
 
@@ -95,6 +103,8 @@ def test_a_group_says_which_partitions_are_unknown_and_why(browser: Browser, url
     tile = browser.run("return document.querySelector('#g-heat button').title")
     verdicts = browser.texts("#g-table td:nth-child(3)")
 
+    facts = browser.texts("#g-facts dd > span")
+    assert facts[:2] == ["unknown", "unknown"]
     assert f"1 of 3 partitions not counted: {_HIDDEN}" in browser.text("#g-facts")
     assert f"UNKNOWN: {_HIDDEN}" in tile
     assert sorted(verdicts) == ["OK", "OK", f"UNKNOWN: {_HIDDEN}"]

@@ -124,6 +124,8 @@ def test_an_unknown_lag_is_null_with_its_reason_and_never_zero() -> None:
         None,
         1,
     )
+    sums = [status[name] for name in ("totallag", "readable_lag", "left_behind_lag")]
+    assert sums == [None] * 3, "a sum of nothing is not known"
     assert partition["status"] == "UNKNOWN"
     assert partition["current_lag"] is None
     assert partition["unknown_reason"] == "topic_not_visible"

@@ -24,7 +24,14 @@ from lagwatch.cli.reporting import Exit
 from lagwatch.cli.status import look
 from lagwatch.cli.status_table import draw_group, draw_groups
 from lagwatch.cli.views import StatusSource
-from lagwatch.core.model import GroupStatus, GroupVerdict, PartitionStatus, Rule, RuleSet
+from lagwatch.core.model import (
+    GroupStatus,
+    GroupVerdict,
+    PartitionStatus,
+    Rule,
+    RuleSet,
+    TimeLagReason,
+)
 from lagwatch.core.rules import LAGWATCH
 from lagwatch.errors import NotFoundError
 from lagwatch.ports.queries import GroupDetail
@@ -331,6 +338,38 @@ class TestOutput:
         assert stalled.topic in whole
         assert name in whole
         assert max(len(line) for line in shown.splitlines()) <= width
+
+    def test_a_lag_of_nothing_beside_an_unknown_partition_is_unknown(self) -> None:
+        read = partition_verdict(
+            current_lag=0, status=PartitionStatus.OK, rule=Rule.LAG_WITHIN_ALLOWED
+        )
+        hidden = replace(unknown_partition(), partition=1)
+        verdict = group_verdict(
+            read, hidden, group="partly", status=GroupStatus.OK, total_lag=0, readable_lag=0,
+            unknown_partitions=1, time_lag_s=0.0, time_lag_reason=TimeLagReason.LOG_END_UNKNOWN,
+        )  # fmt: skip
+        screen = Console(width=100, color_system=None)
+        view = LocalSource(queries(verdict)).group("c1", "partly", show_all=True)
+
+        with screen.capture() as captured:
+            draw_group(screen, replace(view, time_lag_bound="at_least"))
+
+        assert "lag unknown, time lag unknown" in captured.get()
+
+    def test_old_data_say_nothing_of_speeds(self) -> None:
+        source = LocalSource(queries(replace(OK, stale=True)))
+        screen = Console(width=200, color_system=None)
+        view = replace(
+            source.group("c1", OK.group, show_all=True),
+            consumed_per_s=7.0,
+            lag_trend_per_s=2.0,
+            catch_up_reason="not_moving",
+        )
+
+        with screen.capture() as captured:
+            draw_group(screen, view)
+
+        assert "/s" not in captured.get()
 
     def test_owners_are_named_as_in_notices(self) -> None:
         with lagwatch_at(WARN) as url:

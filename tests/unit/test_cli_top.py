@@ -22,7 +22,16 @@ from typer.testing import CliRunner
 from lagwatch.cli import app
 from lagwatch.cli.group_table import Line
 from lagwatch.cli.top import keys
-from lagwatch.cli.top_view import LastAnswer, TopView, chosen, pressed, read, screen
+from lagwatch.cli.top_view import (
+    LastAnswer,
+    TopView,
+    chosen,
+    pressed,
+    read,
+    screen,
+    with_found,
+)
+from lagwatch.cli.views import Found
 from lagwatch.core.model import RuleSet
 from lagwatch.ports.queries import Partitions
 from lagwatch_api import create_app
@@ -133,6 +142,32 @@ class TestView:
 
         assert "unknown" in shown
         assert " 0 " not in shown
+
+    def test_a_lag_that_is_at_least_nothing_is_unknown(self) -> None:
+        bound = {"unknown": 1, "time_lag_bound": "at_least"}
+        lines = (line("dark", **bound), line("late", lag=5, **bound | {"time_lag_s": 3.0}))
+
+        dark, late = drawn(LastAnswer(lines=lines), TopView()).splitlines()[2:4][::-1]
+
+        assert re.search(r" unknown +unknown ", dark)
+        assert re.search(r" ≥ 5 +≥ 3 s ", late)
+
+    def test_old_data_keep_what_was_lost_and_say_nothing_of_speeds(self) -> None:
+        seen = LastAnswer(lines=(line("a", status="ERR", worst="ERR", lag=9, stale=True),))
+        found = Found(
+            cause="records lost",
+            cause_sentence="",
+            consumed_per_s=7.0,
+            lag_trend_per_s=1.0,
+            catch_up_s=None,
+            catch_up_reason="not_moving",
+            lost=4_321,
+        )
+
+        text = drawn(with_found(seen, {("c1", "a"): found}), TopView(), width=160)
+
+        assert "4,321" in text
+        assert ("READS" in text, "records lost" in text) == (False, False)
 
     @pytest.mark.parametrize("key", ["down", "end", "page_down", "up", "home"])
     def test_scrolling_stays_inside_the_list_and_the_screen(self, key: str) -> None:

@@ -246,7 +246,7 @@ def group_answer(
         "cause": _cause(cause),
         "lag": verdict.known_lag,
         "readable_lag": None if verdict.known_lag is None else verdict.readable_lag,
-        "left_behind_lag": verdict.left_behind_lag,
+        "left_behind_lag": None if verdict.known_lag is None else verdict.left_behind_lag,
         **lost(newest(queries, cluster), group),
         "time_lag_s": verdict.time_lag_s,
         **_time_lag(verdict),

@@ -158,7 +158,10 @@ class Group(TypedDict):
     ]
     partition_count: Annotated[int, Field(description="all partitions of the group's topics")]
     maxlag: Annotated[Partition | None, Field(description="the partition with the greatest lag")]
-    totallag: Annotated[int, Field(description="messages; sum of the lags that are known")]
+    totallag: Annotated[
+        int | None,
+        Field(description="messages; sum of the lags that are known; null = none of them is"),
+    ]
     rule: NotRequired[
         Annotated[str | None, Field(description="the rule that decided for the worst partition")]
     ]
@@ -180,10 +183,16 @@ class Group(TypedDict):
         Annotated[int, Field(description="partitions whose lag is not known")]
     ]
     readable_lag: NotRequired[
-        Annotated[int, Field(description="messages the group can still read; sum of the known")]
+        Annotated[
+            int | None,
+            Field(description="messages the group can still read; sum of the known; null = none"),
+        ]
     ]
     left_behind_lag: NotRequired[
-        Annotated[int, Field(description="messages of totallag in topics that it reads no more")]
+        Annotated[
+            int | None,
+            Field(description="messages of totallag in topics that it reads no more; null as it"),
+        ]
     ]
     since_ms: NotRequired[
         Annotated[int | None, Field(description="when its oldest trouble began; null = none")]
@@ -393,7 +402,7 @@ def _group(verdict: GroupVerdict) -> Group:
         "partitions": [_partition(partition) for partition in verdict.partitions],
         "partition_count": verdict.partition_count,
         "maxlag": None if verdict.max_lag is None else _partition(verdict.max_lag),
-        "totallag": verdict.total_lag,
+        "totallag": verdict.known_lag,
         "rule": None if verdict.rule is None else _RULE[verdict.rule],
         "time_lag_s": verdict.time_lag_s,
         "time_lag_reason": _TIME_LAG_REASON[verdict.time_lag_reason],
@@ -402,8 +411,8 @@ def _group(verdict: GroupVerdict) -> Group:
         "time_lag_error_s": verdict.time_lag_error_s,
         "time_lag_at_ms": verdict.time_lag_at_ms,
         "unknown_partitions": verdict.unknown_partitions,
-        "readable_lag": verdict.readable_lag,
-        "left_behind_lag": verdict.left_behind_lag,
+        "readable_lag": verdict.readable_lag if verdict.max_lag is not None else None,
+        "left_behind_lag": verdict.left_behind_lag if verdict.max_lag is not None else None,
         "since_ms": verdict.since_ms,
         "at_ms": verdict.at_ms,
         "stale": verdict.stale,

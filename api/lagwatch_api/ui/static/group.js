@@ -5,7 +5,7 @@ import { Chart } from "./charts.js";
 import { Incidents } from "./incidents.js";
 import { fillMembers, membersSection } from "./members.js";
 import { Past } from "./past.js";
-import { LEVELS, REASONS, bounded, catchUp, duration, instant, make, mark, member, number, rate, say, verdict } from "./words.js";
+import { LEVELS, REASONS, bounded, catchUp, duration, instant, lagOfGroup, make, mark, member, number, rate, say, verdict } from "./words.js";
 import { LIST, address, go, read } from "./place.js";
 
 const MOST_ROWS = 200;
@@ -170,9 +170,8 @@ export class Group {
 
   #facts(answer) {
     const left = answer.left_behind_lag ? `${number(answer.left_behind_lag)} of it in topics left behind` : "";
-    const lag = answer.lag !== null && answer.unknown_partitions ? `≥ ${number(answer.lag)}` : number(answer.lag);
     const facts = [
-      ["Lag", lag, [readable(answer.lag, answer.readable_lag), left, notKnown(answer.partitions)].filter(Boolean).join("; ")],
+      ["Lag", lagOfGroup(answer.lag, answer.unknown_partitions), [readable(answer.lag, answer.readable_lag), left, notKnown(answer.partitions)].filter(Boolean).join("; ")],
       ["Time lag", bounded(answer.time_lag_s, answer.time_lag_bound), asOf(answer)],
       ["In trouble since", answer.since_ms === null ? "–" : `${answer.worst?.at_least ? "at least " : ""}${instant(answer.since_ms)}`],
       ["Produced", rate(answer.produced_per_s), answer.produced_per_s === null ? unmeasured(answer.partitions, "produced_per_s") : ""],

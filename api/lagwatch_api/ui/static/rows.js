@@ -2,7 +2,7 @@
 
 import { address } from "./place.js";
 import { draw, sparkline, trend } from "./trends.js";
-import { LEVELS, REASONS, VERDICTS, bounded, boundedBrief, brief, catchUp, catchUpBrief, instant, keepsUp, make, mark, number, rate, say } from "./words.js";
+import { LEVELS, REASONS, VERDICTS, bounded, boundedBrief, brief, catchUp, catchUpBrief, instant, keepsUp, lagOfGroup, make, mark, number, rate, say } from "./words.js";
 
 export const COLUMNS = [
   { key: "trouble", name: "Verdict", cell: "c-mark", sortable: true },
@@ -94,7 +94,7 @@ export function fillGroup(slot, one, { known, stale, note, now }) {
   const since = one.since === null ? "" : `${one.atLeast ? "≥ " : ""}${brief((now - one.since) / 1000)}`;
   say(cells[AT.since], since);
   cells[AT.since].title = one.since === null ? "" : `since ${one.atLeast ? "at least " : ""}${instant(one.since)}`;
-  say(cells[AT.lag], one.lag !== null && one.unknown ? `≥ ${number(one.lag)}` : number(one.lag));
+  say(cells[AT.lag], lagOfGroup(one.lag, one.unknown));
   cells[AT.lag].title = readable;
   draw(slot.spark, known);
   const going = trend(known, one.status === "OK");

@@ -7,6 +7,9 @@ const plain = new Intl.NumberFormat("en");
 
 export const number = (value) => (value === null || value === undefined ? "unknown" : plain.format(value));
 
+/** The lag of a group, of which some partitions may be unknown: then it is a lower bound, and one of 0 says nothing. */
+export const lagOfGroup = (lag, unknown) => (!unknown ? number(lag) : lag ? `≥ ${number(lag)}` : number(null));
+
 const UNITS = [[86_400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]];
 
 /** The same words as `lagwatch.core.words.duration`: `9 min 30 s`. */
@@ -28,8 +31,12 @@ export function member(clientId, host) {
 
 const SIGNS = { at_least: "≥ ", at_most: "≤ ", estimate: "~ " };
 
-/** A time lag with the sign of its bound. */
-export const bounded = (seconds, bound) => (seconds === null || seconds === undefined ? "" : (SIGNS[bound] ?? "")) + duration(seconds);
+/** A time lag with the sign of its bound; at least nothing is unknown. */
+export function bounded(seconds, bound) {
+  const said = duration(seconds);
+  if (bound === "at_least" && said === "0 s") return number(null);
+  return (seconds === null || seconds === undefined ? "" : (SIGNS[bound] ?? "")) + said;
+}
 
 /** The same for a narrow column: from ten minutes on without seconds. */
 export const boundedBrief = (seconds, bound) => (seconds < 600 ? bounded(seconds, bound) : (SIGNS[bound] ?? "") + brief(seconds));
