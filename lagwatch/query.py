@@ -655,6 +655,8 @@ class _GroupReader:
             return UnknownReason.NOT_POLLED_YET
         if self._snapshot.topics.leader[at] < 0:
             return UnknownReason.NO_LEADER
+        if self._snapshot.topics.log_end[at] >= 0:  # older than the commit
+            return UnknownReason.NOT_POLLED_YET
         return UnknownReason.REFUSED
 
     def detail(self) -> GroupDetail:

@@ -216,6 +216,11 @@ class Judged:
         # where the log was cut short, what the group will read next has not come yet
         ahead = found.rule == Rule.AHEAD_OF_LOG_END
         appended_ms[ahead], reason[ahead] = UNKNOWN, TimeLagReason.AHEAD_OF_LOG_END
+        # commits go on while the log end cannot be read: what there is to read is not known
+        beyond = _beyond_what_was_read(seen, at, committed) & ~ahead
+        if beyond.any():
+            lag, readable = np.where(beyond, UNKNOWN, lag), np.where(beyond, UNKNOWN, readable)
+            appended_ms[beyond], reason[beyond] = UNKNOWN, TimeLagReason.LOG_END_UNKNOWN
         # a message that came after what is known of commits: how long it waits begins to count
         young = waits & (appended_ms > seen.now_ms)
         lowest = np.zeros(0, np.int64) if found.lowest_lag is None else found.lowest_lag
@@ -444,6 +449,14 @@ def _log_ends(around: Around, history: LogEndHistory, row: Index, at: Int32, at_
         polled = np.flatnonzero(commits.polled[commits.place[row]] & (ends >= 0))
         ends[polled] = history.at(at[polled], at_ms[polled] + around.skew_ms)
     return ends
+
+
+def _beyond_what_was_read(seen: Inputs, at: Int32, committed: Int64) -> NDArray[np.bool_]:
+    """Mask of rows whose offset is above their newest log end; Burrow calls their lag 0."""
+    if seen.rules is not RuleSet.LAGWATCH:
+        return np.zeros(at.size, np.bool_)
+    log_end = seen.around.partitions.log_end[at]
+    return (log_end >= 0) & (committed > log_end)
 
 
 def _readable(around: Around, row: Index, at: Int32, committed: Int64, lag: Int64) -> Int64:

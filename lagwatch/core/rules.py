@@ -919,7 +919,7 @@ def _before_start(numbers: Numbers) -> str:
 
 def _too_little(numbers: Numbers) -> str:
     lag = numbers.get("readable_lag", numbers.get("current_lag"))
-    if lag == 0:
+    if not lag:
         return "its commits are ahead of the newest log end that could be read: too early"
     return fill(
         "{lag:message} to read and {commits:commit} seen so far: too little",

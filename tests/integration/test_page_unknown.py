@@ -75,7 +75,7 @@ def test_the_list_says_why_partitions_of_a_group_are_unknown(
         "new": ("30", "19.5 s"),
         "partly": ("unknown", "unknown"),
         "seen": ("0", "0 s"),
-        "wholly": ("unknown", "log end not known"),
+        "wholly": ("unknown", "unknown"),
     }, "at least nothing is not known"
     browser.look(1280, 800, "light")
 

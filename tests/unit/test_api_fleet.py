@@ -104,6 +104,31 @@ class TestFleet:
         assert rows_by_group(answer)["away"]["stale"] is True
         assert rows_by_group(answer)["here"]["stale"] is False
 
+    def test_a_group_that_commits_while_its_log_end_cannot_be_read_has_no_lag_of_0(self) -> None:
+        fleet = Fleet(["here", "away"], ShiftedClock(), rules=RuleSet.LAGWATCH)
+        fleet.pass_time(20)
+        fleet.leaderless.add("away")
+        fleet.pass_time(20)
+
+        app = app_of(fleet.queries)
+        (answer,) = ask(app, "/api/v1/fleet").json["clusters"]
+        group = ask(app, f"/api/v1/clusters/{CLUSTER}/groups/away").json
+        v3 = ask(app, f"/v3/kafka/{CLUSTER}/consumer/away/lag").json["status"]
+
+        rows = rows_by_group(answer)
+        numbers = ("lag", "readable_lag", "time_lag_s", "unknown")
+        assert [rows["away"][name] for name in numbers] == [None, None, None, 1]
+        assert [rows["here"][name] for name in numbers] == [0, 0, 0.0, 0]
+        assert (group["lag"], group["worst"]["lag"]) == (None, None)
+        assert "ahead of the newest log end that could be read" in group["worst"]["text"]
+        (partition,) = (each for each in v3["partitions"] if each["rule"] != "never_committed")
+        assert (v3["totallag"], partition["current_lag"]) == (None, None)
+        assert partition["unknown_reason"] == "not_polled_yet"
+        fleet.leaderless.clear()
+        fleet.pass_time(3)
+        (answer,) = ask(app, "/api/v1/fleet").json["clusters"]
+        assert rows_by_group(answer)["away"]["lag"] == 0
+
     @pytest.mark.slow
     def test_by_the_default_rules_failures_are_found_after_minutes(self) -> None:
         fleet = Fleet(["good", "bad", "slow"], ShiftedClock(), rules=RuleSet.LAGWATCH)

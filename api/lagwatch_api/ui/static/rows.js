@@ -83,8 +83,8 @@ export function fillGroup(slot, one, { known, stale, note, now }) {
   const unknown = one.unknown || one.worst === "UNKNOWN" ? known?.unknown : undefined;
   const lost = known?.lost ? `${known.lostIs === "upper_bound" ? "≤ " : ""}${number(known.lost)} lost` : "";
   const less = one.lag !== null && (one.readable ?? one.lag) < one.lag;
-  const readable = less ? `${one.unknown ? "≥ " : ""}${number(one.readable)} of the lag can be read` : "";
-  const notes = [note, lost, readable, cause && (cause.words || "cause not known"), unknown].filter(Boolean).join(", ");
+  const readable = less ? `${one.unknown ? "≥ " : ""}${number(one.readable)} readable` : "";
+  const notes = [note, lost, cause && (cause.words || "cause not known"), readable, unknown].filter(Boolean).join(", ");
   say(slot.note, notes);
   slot.note.hidden = !notes;
   slot.note.toggleAttribute("data-long", notes.length > LONG_NOTE);
@@ -97,10 +97,10 @@ export function fillGroup(slot, one, { known, stale, note, now }) {
   say(cells[AT.lag], lagOfGroup(one.lag, one.unknown));
   cells[AT.lag].title = readable;
   draw(slot.spark, known);
-  const going = trend(known, one.status === "OK");
+  const going = stale ? "" : trend(known, one.status === "OK"); // old data say nothing of now
   say(slot.going, going === "steady" || !going ? "" : going.startsWith("+") ? "rising " : "falling ");
   say(slot.slope, going);
-  const speed = known?.speed;
+  const speed = stale ? undefined : known?.speed;
   const measured = speed && speed.consumed_per_s !== null;
   say(cells[AT.rate], speed ? (measured ? rate(speed.consumed_per_s) : "not yet") : "");
   cells[AT.rate].title = speed && !measured ? "Not measured yet: too few commits were seen." : "";
@@ -137,7 +137,8 @@ function width(text, element) {
   return Math.floor(ruler.measureText(text).width) - 1;
 }
 
-const timeLag = (one) => (one.time === null ? (REASONS[one.reason] || "unknown") : boundedBrief(one.time, one.bound));
+/** Where the log end is not known, neither is the lag: the note says why. */
+const timeLag = (one) => (one.time === null ? ((one.lag !== null && REASONS[one.reason]) || "unknown") : boundedBrief(one.time, one.bound));
 
 function kind(slot, heading) {
   slot.over.hidden = !heading;
