@@ -80,6 +80,15 @@ def test_the_list_says_why_partitions_of_a_group_are_unknown(
     browser.look(1280, 800, "light")
 
 
+def test_a_heading_counts_the_groups_under_it_that_are_unknown(browser: Browser, url: str) -> None:
+    browser.look(1440, 900, "light")
+    open_fleet(browser, f"{url}?view=cluster")
+
+    eventually(lambda: browser.texts(".heading") != [], "the heading comes")
+
+    assert browser.text(".heading") == f"{_CLUSTER} · 4 groups, 2 unknown"
+
+
 def test_a_rate_that_is_not_known_yet_is_called_so(browser: Browser, url: str) -> None:
     browser.look(1440, 900, "light")
     open_fleet(browser, f"{url}?q=new")

@@ -52,7 +52,8 @@ export function fillHeading(slot, one) {
   kind(slot, true);
   const groups = `${number(one.count)} group${one.count === 1 ? "" : "s"}`;
   const bad = one.bad ? `, ${number(one.bad)} in trouble` : "";
-  say(slot.open, `${one.heading} · ${one.outage ?? `${groups}${bad}`}`);
+  const unknown = one.unknown ? `, ${number(one.unknown)} unknown` : "";
+  say(slot.open, `${one.heading} · ${one.outage ?? `${groups}${bad}${unknown}`}`);
   slot.open.dataset.heading = one.heading;
   slot.open.dataset.level = one.outage ? "err" : one.bad ? (LEVELS[one.worst] ?? "warn") : "";
   if (one.outage) slot.open.removeAttribute("aria-expanded"); // it opens the details above

@@ -21,7 +21,7 @@ export const needsSubscriptions = (view) => ["topic", "client", "team"].includes
 
 /**
  * Headings and, under those that are open, groups in the order given. A heading is
- * { heading, count, bad, worst, open }; the worst comes first. `all` groups say which prefixes are
+ * { heading, count, bad, unknown, worst, open }; the worst comes first. `all` groups say which prefixes are
  * shared: a search must not change the heading of what it finds.
  */
 export function arranged(groups, view, open, all) {
@@ -38,6 +38,7 @@ export function arranged(groups, view, open, all) {
     heading, members,
     count: members.length,
     bad: members.filter((one) => one.trouble >= 3).length,
+    unknown: members.filter((one) => one.status === "UNKNOWN").length,
     worst: members.reduce((worst, one) => (one.trouble > worst.trouble ? one : worst)).worst,
     open: open.has(heading),
   }));
