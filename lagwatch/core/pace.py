@@ -13,14 +13,16 @@ that was first seen less than half an hour ago the first one is, unless it was j
 Shorter ones in between wear the note down, each by half of the difference. So one night on which a
 group was down does not excuse the next one, and a nightly batch is known by its third run. The
 length of a stop, one that was judged as such, is believed at its second time only where the group
-rests much of its time and its members did not die, or where both ended a whole number of days or a
-common number of hours apart: so two failures of like length do not excuse a third. What is usual is
-forgotten as time passes, by a second every 24 seconds: what recurs within 24 times its length stays
-known.
+rests much of its time and its members both times ended, or both times stayed; or where both ended a
+whole number of days or a common number of hours apart: so two failures of like length do not excuse
+a third. What is usual is forgotten as time passes, by a second every 24 seconds: what recurs within
+24 times its length stays known.
 
 A *period* is the time from the first movement after a long pause to the next such movement. A job
 that runs every half hour for twenty minutes or so pauses for five minutes or for fifteen; but it
 begins every half hour. It is the average of what was seen, and is not forgotten as time passes.
+Where members are seen to leave and to come back, a run begins when they come, however short the
+pause was in which there was something to read, and no other begins while they stay.
 
 Of commits made before lagwatch watched it is not known whether there was something to read between
 them. Their pauses are kept apart: they count until members are seen to stay through half an hour
@@ -91,6 +93,13 @@ _NEAR: Final = 6
 _AVERAGE: Final = 4
 _SHORTEN: Final = 8
 """A period follows runs that come as due by this part of the difference, earlier ones by this."""
+_ENDED: Final = 0
+"""They went after their last commit, or having read everything, as those of a job; or it is not
+known."""
+_HELD: Final = 1
+"""They stayed."""
+_DIED: Final = 2
+"""They went at work, as those that crash do."""
 _HOUR_MS: Final = 3_600_000
 _DAYS: Final = 7
 _SCHEDULE_MS: Final = np.array(
@@ -186,8 +195,9 @@ class Pace:
     """Since when it did not move when it was judged so; means nothing unless `down`."""
     stalled: NDArray[np.bool_]
     """True if it was last judged stalled and not stopped, and has not moved since."""
-    died: NDArray[np.bool_]
-    """True if its members went at work when it was judged stopped, as those that crash do."""
+    downs: NDArray[np.uint8]
+    """What its members did when it was judged stopped or stalled last: `_ENDED`, `_HELD`, `_DIED`;
+    and, four bits higher, the time before."""
     returned_s: NDArray[np.uint32]
     """When it last moved after a stop; 0 never."""
     unread_s: NDArray[np.uint32]
@@ -395,29 +405,77 @@ class Pace:
         Returns a mask of the pauses in which runs were left out: the next run came when one was
         due. Whether that was judged a stop, or an outage hid it, makes no difference.
         """
-        period_ms, run_ms = self.periods.length_ms(rows), self.run_s[rows].astype(np.int64) * 1000
+        run_ms = self.run_s[rows].astype(np.int64) * 1000
         since_ms = at_ms - run_ms
-        runs = np.maximum((since_ms + period_ms // 2) // np.maximum(period_ms, 1), 1)
-        near = np.abs(since_ms - runs * period_ms) <= period_ms // _NEAR
-        due = near & (pause_ms >= self.step_ms) & (run_ms > 0)
-        begins = due | (pause_ms >= np.maximum(2 * self.step_ms, self.pause_ms(rows) // 2))
-        again = np.flatnonzero(begins & ~due & (run_ms > 0) & (since_ms > 0))
+        runs, near = self._whole_periods(rows, since_ms)
+        away, inside = self._away(rows, at_ms, pause_ms)
+        long = pause_ms >= np.maximum(2 * self.step_ms, self.pause_ms(rows) // 2)
+        due = near & (pause_ms >= self.step_ms) & (run_ms > 0) & ~inside
+        begins = due | away | (long & ~inside)
+        other = begins & ~due & (run_ms > 0) & (since_ms > 0)
+        again = np.flatnonzero(other & ~away)
         if again.size:
-            self.periods.learn(
+            self._take_for_runs(
                 rows[again],
                 since_ms[again],
-                slack_ms=self.step_ms,
-                may_recur=None if may_recur is None else may_recur[again],
-                may_expect=ordinary[again],
+                None if may_recur is None else may_recur[again],
+                ordinary=ordinary[again],
             )
-            shorter = again[since_ms[again] < period_ms[again]]
-            self.periods.approach(rows[shorter], since_ms[shorter], _SHORTEN)
         if due.any():
             self.periods.approach(rows[due], (since_ms // runs)[due], _AVERAGE)
             self._keep_resting(rows[due], at_ms[due], pause_ms[due])
+            self.periods.noted[rows[due & (runs == 1)]] = 0
         left_out: Bools = due & (runs > 1)
+        may = ordinary if may_recur is None else may_recur
+        # runs that are left out again and again are none
+        seen = np.flatnonzero(away & ((other & may) | (left_out & ordinary)))
+        self._see_runs(rows[seen], since_ms[seen])
         self.run_s[rows[begins]] = at_ms[begins] // 1000
         return left_out
+
+    def _whole_periods(self, rows: Rows, since_ms: Int64) -> tuple[Int64, Bools]:
+        """How many periods of each row have passed since a run began, and if about that many."""
+        period_ms = self.periods.length_ms(rows)
+        runs = np.maximum((since_ms + period_ms // 2) // np.maximum(period_ms, 1), 1)
+        return runs, np.abs(since_ms - runs * period_ms) <= period_ms // _NEAR
+
+    def _take_for_runs(
+        self, rows: Rows, since_ms: Int64, may_recur: Bools | None, *, ordinary: Bools
+    ) -> None:
+        """Long pauses ended, and these rows' members are not known to have left in them."""
+        period_ms = self.periods.length_ms(rows)
+        self.periods.learn(
+            rows, since_ms, slack_ms=self.step_ms, may_recur=may_recur, may_expect=ordinary
+        )
+        shorter = since_ms < period_ms
+        self.periods.approach(rows[shorter], since_ms[shorter], _SHORTEN)
+
+    def _see_runs(self, rows: Rows, since_ms: Int64) -> None:
+        """Members of these rows came back when no run was due: what recurs at once is the period.
+
+        Not before: one run may come late, and the next so soon after it that it is not seen.
+        """
+        noted_ms = self.periods.noted[rows].astype(np.int64) * UNIT_MS
+        recurs = np.abs(since_ms - noted_ms) <= since_ms // _NEAR
+        units = np.minimum(-(-since_ms // UNIT_MS), _MOST_UNITS).astype(np.uint16)
+        self.periods.noted[rows] = units
+        self.periods.known[rows[recurs]] = units[recurs]
+
+    def _away(self, rows: Rows, at_ms: Int64, pause_ms: Int64) -> tuple[Bools, Bools]:
+        """Masks of pauses in which the members had left, and of those within one run of theirs."""
+        run_ms, came_ms, left_ms = (
+            column[rows].astype(np.int64) * 1000
+            for column in (self.run_s, self.held_s, self.left_s)
+        )
+        began_ms, known = at_ms - pause_ms, came_ms > 0
+        away = known & np.where(left_ms > 0, left_ms >= run_ms, came_ms >= began_ms)
+        # the coming of members may be seen later than their first commit
+        first = (run_ms >= came_ms - self.step_ms) & (
+            run_ms <= came_ms + _SOON_STEPS * self.step_ms
+        )
+        # members that stay for long are not those of a job
+        stay = (left_ms == 0) & (came_ms < began_ms) & (at_ms - came_ms < _STAYS_MS)
+        return away, known & first & stay & self.seen_without[rows]
 
     def _keep_resting(self, rows: Rows, at_ms: Int64, pause_ms: Int64) -> None:
         """Runs of these rows began when they were due: those that are jobs stay jobs.
@@ -467,14 +525,16 @@ class Pace:
         """Mask of rows whose ending pause may be usual because a similar one was seen before.
 
         An ordinary pause may; one that was judged a stop when the group rests much of its time and
-        its members had not died, or when it comes back as a schedule does. None: all may.
+        its members did the same as at the last stop and did not die, or when it comes back as a
+        schedule does. None: all may.
         """
         down = self.down[rows]
         if not down.any():
             return None
         returned_ms = self.returned_s[rows].astype(np.int64) * 1000
         apart_ms = at_ms - returned_ms
-        rests = (apart_ms - pause_ms <= RESTS * pause_ms) & ~self.died[rows]
+        now, before = self.downs[rows] & 0x0F, self.downs[rows] >> 4
+        rests = (apart_ms - pause_ms <= RESTS * pause_ms) & (now != _DIED) & (now == before)
         off_ms = np.abs(apart_ms[:, None] - _SCHEDULE_MS)
         scheduled = (off_ms <= _SCHEDULE_SLACK_MS).any(axis=1)
         stopped = rows[down]
@@ -491,7 +551,10 @@ class Pace:
         """
         self.down_since_ms[rows] = since_ms
         gone_s = self.left_s[rows].astype(np.int64)
-        self.died[rows] = (gone_s > 0) & (left_later_ms > leave_ms) & (since_ms <= gone_s * 1000)
+        died = (gone_s > 0) & (left_later_ms > leave_ms) & (since_ms <= gone_s * 1000)
+        held = (gone_s == 0) & (self.held_s[rows] > 0)
+        now = np.select([died, held], [_DIED, _HELD], _ENDED)
+        self.downs[rows] = self.downs[rows] << 4 | now
 
     def begin(self, rows: Rows, at_ms: Int64) -> None:
         """The first commits of these rows were seen."""
@@ -521,10 +584,25 @@ class Pace:
             return changed
         joins, leaves = changed[held[changed]], changed[~held[changed]]
         anew = (left_s[joins] == 0) | ((now_s - left_s[joins]) * 1000 >= self.step_ms)
+        self._rest(joins[anew], now_ms)
         held_s[joins[anew]] = now_s
         left_s[joins] = 0
         left_s[leaves] = now_s
         return changed
+
+    def _rest(self, rows: Rows, now_ms: int) -> None:
+        """Members of these rows came: where a run is due, and they were away for long, they rested.
+
+        There may have been nothing to read meanwhile, or only of late.
+        """
+        left_ms = self.left_s[rows].astype(np.int64) * 1000
+        away_ms = np.where(left_ms > 0, now_ms - left_ms, 0)
+        period_ms = self.periods.length_ms(rows)
+        _, near = self._whole_periods(rows, now_ms - self.run_s[rows].astype(np.int64) * 1000)
+        rests = np.flatnonzero((period_ms > 0) & near & (_RESTED * away_ms >= period_ms))
+        units = np.minimum(away_ms, period_ms // _KEPT)[rests] // UNIT_MS
+        known = self.pauses.known[rows[rests]]
+        self.pauses.known[rows[rests]] = np.maximum(known, units)
 
     def set_back(self, at_ms: int) -> None:
         """The clock of `see_members` was set back to this instant: no later one has been."""
@@ -747,7 +825,7 @@ _COLUMNS: Final[Mapping[str, tuple[type[np.generic], float]]] = {
     "down": (np.bool_, False),
     "down_since_ms": (np.int64, UNKNOWN),
     "stalled": (np.bool_, False),
-    "died": (np.bool_, False),
+    "downs": (np.uint8, 0),
     "returned_s": (np.uint32, 0),
     "unread_s": (np.uint32, 0),
     "run_s": (np.uint32, 0),

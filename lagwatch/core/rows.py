@@ -742,8 +742,9 @@ class Rows:
           any other group          `_limit_without_members_ms`
         """
         may_be_alone = self.gone | ((self.membership == Membership.UNKNOWN) & ~self._held)
-        # a partition with few messages may have been read to its end long before the job left
-        has_run = self.ended | (self.quiet_since_ms > self._left_ms)
+        # a partition with few messages may have been read to its end long before the job left, and
+        # both instants are only known as well as one that it ended
+        has_run = self.ended | (self.quiet_since_ms + self._leave_ms > self._left_ms)
         between_runs = (self._next_run_ms >= 0) & has_run
         alone_ms = np.where(between_runs, self._limit_of_job_ms, self._limit_without_members_ms)
         return np.where(may_be_alone, alone_ms, self._limit_with_members_ms)

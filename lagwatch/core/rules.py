@@ -230,8 +230,12 @@ def _silent_before_start(rows: Rows) -> Bools:
     new = watched & ~rows.come(first_ms + _DAY_STEPS * step_ms, np.full(rows.size, watched))
     pace = rows.around.pace
     moved_ms = pace.moved_ms[rows.row]
-    # one run does not show yet when the next one begins; who dies at work leaves later
-    ran = pace.may_be_job[rows.row] & (moved_ms > first_ms) & (pace.periods.known[rows.row] == 0)
+    # one run does not show yet when the next one begins, and a job that rested for longer than its
+    # period has another one; who dies at work leaves later
+    run_ms = pace.run_s[rows.row].astype(np.int64) * 1000
+    period_ms = pace.periods.length_ms(rows.row)
+    ran = pace.may_be_job[rows.row] & (moved_ms > first_ms)
+    ran &= (period_ms == 0) | (period_ms < run_ms - first_ms)
     if ran.any():
         ran &= ~rows.come(moved_ms + _DAY_STEPS * step_ms, ran) & rows.ended
     if not (new | ran).any():

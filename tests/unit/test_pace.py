@@ -408,6 +408,113 @@ def test_no_nightly_run_comes_later_than_its_period_says(late_min) -> None:
     assert due_min(pace) < 1440 * (9 + len(late_min)) + 4 * 60
 
 
+def members(pace: Pace, at_min: float, *, held: bool) -> None:
+    """Members hold the row from this instant on, or none does."""
+    pace.see_members(np.array([held]), round(at_min * MINUTE_MS), unknown=np.zeros(1, np.bool_))
+
+
+def stays(pace: Pace, begins_min: float, *read_min: float, length_min: float = 20) -> None:
+    """A member comes, reads something after so many minutes each, and goes at the end."""
+    members(pace, begins_min, held=True)
+    for after_min in read_min:
+        at_ms = round((begins_min + after_min) * MINUTE_MS)
+        pace.move(ROW, np.array([at_ms]), at_ms - pace.moved_ms[ROW])
+    members(pace, begins_min + length_min, held=False)
+    see(pace, 0, begins_min + length_min, late=False)
+
+
+def period_min(pace: Pace) -> float:
+    return float(pace.periods.length_ms(ROW)[0] / MINUTE_MS)
+
+
+@pytest.fixture
+def half_hourly() -> Pace:
+    """A job of which members come every half hour for twenty minutes, twenty times until now."""
+    pace = Pace()
+    pace.make_room(1)
+    members(pace, 1, held=False)
+    for number in range(20):
+        stays(pace, 30 * number, 0.5, 10, 19)
+    assert period_min(pace) == pytest.approx(30, abs=1)
+    return pace
+
+
+def test_pauses_of_members_that_stay_are_no_beginnings_of_runs(half_hourly: Pace) -> None:
+    for number in range(20, 30):
+        stays(half_hourly, 30 * number, 0.5, 9, 18.5)
+
+    assert period_min(half_hourly) == pytest.approx(30, abs=1)
+
+
+def test_a_period_that_is_half_of_the_true_one_is_mended_by_the_second_run(half_hourly) -> None:
+    half_hourly.periods.known[ROW] = 15 * MINUTE_MS // UNIT_MS
+
+    for number in (20, 21):
+        stays(half_hourly, 30 * number, 0.5, 19)
+
+    assert period_min(half_hourly) == pytest.approx(30, abs=1)
+
+
+def test_a_run_that_was_not_seen_after_one_that_came_late_does_not_double_the_period(
+    half_hourly: Pace,
+) -> None:
+    stays(half_hourly, 611, 0.5, 18)
+    stays(half_hourly, 630, 0.5, 18)  # follows so soon that it is no beginning
+    for begins in (690, 720):
+        stays(half_hourly, begins, 0.5, 18)
+        assert period_min(half_hourly) == pytest.approx(30, abs=4)
+
+
+def test_a_period_that_became_too_long_is_mended_by_the_second_run(half_hourly: Pace) -> None:
+    half_hourly.periods.known[ROW] = 60 * MINUTE_MS // UNIT_MS
+
+    for number in (20, 21):
+        stays(half_hourly, 30 * number, 0.5, 18)
+
+    assert period_min(half_hourly) == pytest.approx(30, abs=1)
+
+
+def test_a_job_that_has_little_to_read_rests_while_its_members_are_away(half_hourly: Pace) -> None:
+    half_hourly.pauses.known[ROW] = 0
+    members(half_hourly, 600, held=True)
+    at_ms = round(600.5 * MINUTE_MS)
+    # what it reads came just before
+    half_hourly.move(ROW, np.array([at_ms]), np.array([MINUTE_MS // 2]))
+    members(half_hourly, 620, held=False)
+
+    assert 645 <= due_min(half_hourly) <= 660
+
+
+def test_members_that_are_replaced_in_a_moment_every_hour_are_no_job(pace: Pace) -> None:
+    for minute in range(1, 600):
+        if minute % 60 == 0:
+            members(pace, minute, held=False)
+            members(pace, minute + 1.5, held=True)
+        elif minute % 60 > 2:
+            at_ms = minute * MINUTE_MS
+            pace.move(ROW, np.array([at_ms]), at_ms - pace.moved_ms[ROW])
+
+    assert due_min(pace) < 0
+
+
+@pytest.mark.parametrize(
+    ("stalled", "stopped_h", "learned"), [(True, 7, False), (False, 7, True), (False, 14, False)]
+)
+def test_a_stall_and_an_end_of_like_length_are_no_rests(pace, stalled, stopped_h, learned) -> None:
+    at_h = 10.0
+    for held, length_h in ((stalled, 6), (False, stopped_h)):
+        members(pace, (at_h - 1) * 60, held=True)
+        pace.moved_ms[ROW] = round(at_h * HOUR_MS)
+        members(pace, at_h * 60, held=held)
+        since_ms = pace.moved_ms[ROW].copy()
+        pace.go_down(ROW, since_ms, np.zeros(1, np.int64), leave_ms=6_000)
+        pace.down[ROW] = True
+        pause(pace, length_h * 60)
+        at_h += length_h + 5.3
+
+    assert bool(pace.pauses.known[0] > 0) is learned
+
+
 def test_runs_that_fail_neither_change_the_period_nor_lengthen_the_usual_pause() -> None:
     pace = Pace()
     pace.make_room(1)
