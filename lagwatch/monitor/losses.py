@@ -207,7 +207,8 @@ class Losses:
         last and when the messages were deleted is known to a round only, so the loss is an upper
         bound. What was deleted while the group had no members is lost however fast it reads. A
         commit right at the log start is that of a consumer which has its messages deleted once
-        they are read, as Kafka Streams does; unless the log began there before it was made.
+        they are read, as Kafka Streams does; unless the log began there before it was made, or it
+        is further than it can have read, and it was far from the log end before and after.
         """
         if self.starts.since_ms < 0:
             return
@@ -226,11 +227,11 @@ class Losses:
         for index in passed[counted[passed] < start[passed]].tolist():
             # what was committed while the messages were there was read
             there_ms = self.starts.there_until_ms(int(at[index]), int(before[index]))
-            if committed_ms[index] < there_ms or (
-                offset[index] == start[index]
-                and not self._was_set_to(at[index], offset[index], committed_ms[index])
-            ):
+            if committed_ms[index] < there_ms:
                 continue
+            may_delete = offset[index] == start[index] and not self._was_set_to(
+                at[index], offset[index], committed_ms[index]
+            )
             window = self._windows.entries(int(row[index]))
             took_ms = int(commit_ms[index]) - window.commit_ms[-1] if window.commit_ms else 0
             same = row[: index + 1] == row[index]
@@ -242,33 +243,32 @@ class Losses:
             last_ms = window.commit_ms[-1] + skew_ms if window.commit_ms else UNKNOWN
             vacancy = self._vacancy(int(row[index]), int(committed_ms[index]), skew_ms)
             took_ms -= _vacant_ms(vacancy, last_ms, int(committed_ms[index]), took_ms)
-            away_ms = self._away_ms(int(row[index]), window, committed_ms[index], skew_ms)
             speed = _PLAUSIBLE * _fastest(window.offset, window.commit_ms)
-            # what producers kept while Kafka was away is read at once afterwards, and no more
-            at_once = speed * away_ms
-            if away_ms and exact_times:
-                at_once = min(at_once, self._appended_since(int(at[index]), last_ms))
-            readable = speed * max(took_ms, 0) + at_once
+            away_ms = self._away_ms(int(row[index]), window, committed_ms[index], skew_ms)
+            since_ms = last_ms if exact_times else None
+            readable = speed * max(took_ms, 0)
+            readable += self._kept(int(at[index]), speed * away_ms, since_ms)
             if start[index] in offset[:index][same[:index]]:
                 continue  # a consumer has its messages deleted up to a commit of its own
             # a lag proves nothing while the messages may have been there when they were committed
             gone_ms = self.starts.gone_since_ms(int(at[index]), int(before[index]))
-            was_gone = last_ms < gone_ms <= committed_ms[index]
             step, skipped = offset[index] - before[index], start[index] - before[index]
-            far = was_gone and lag[index] > _FAR * step and 2 * skipped > step
+            far = last_ms < gone_ms <= committed_ms[index] and 2 * skipped > step
+            far &= lag[index] > _FAR * step
             # one that reads on what it has fetched goes past the log start at its usual speed
             far &= step > _LEAP * _usual(window.offset, window.commit_ms) * max(took_ms, 0)
             # Of few commits no speed is known: then only who came later cannot have read before,
             # nor fetched it. And of a poll it is not known what was committed before it.
-            came_ms = int(self._held_ms(row[[index]])[0])
-            reads_on = bool(window.commit_ms) and 0 <= came_ms <= last_ms
+            held_ms = self._held_ms(row[[index]])[0]
+            reads_on = bool(window.commit_ms) and 0 <= held_ms <= last_ms
             speed_known = len(window.commit_ms) > _GAPS or (exact_times and not reads_on)
             too_far = speed_known and skipped > readable
-            end = int(start[index])
-            if not (far or too_far):
-                end = min(end, self._gone_meanwhile(vacancy, int(at[index]), int(before[index])))
-            first = max(int(before[index]), int(counted[index]))
-            if end > first:
+            far_before = bool(window.lag) and min(window.lag[-1], lag[index]) > _FAR * step
+            if may_delete and not (too_far and far_before):
+                continue
+            gone = self._gone_meanwhile(vacancy, int(at[index]), int(before[index]))
+            end = int(start[index]) if far or too_far else min(int(start[index]), gone)
+            if end > (first := max(int(before[index]), int(counted[index]))):
                 self._lose(int(row[index]), first, end, now_ms, exact=False)
 
     def count(self, now_ms: EpochMs, *, skew_ms: int) -> None:
@@ -350,6 +350,15 @@ class Losses:
         first_ms = window.commit_ms[0] + skew_ms if window.commit_ms else int(committed_ms)
         there_ms = self._seen_ms(row, first_ms, committed_ms)
         return max(int(committed_ms) - first_ms - there_ms, 0)
+
+    def _kept(self, at: int, most: float, since_ms: int | None) -> float:
+        """What producers kept while Kafka was away is read at once afterwards, and no more.
+
+        `most`: as much as is read in that time. `since_ms`: last commit; None: not known exactly.
+        """
+        return (
+            most if most == 0 or since_ms is None else min(most, self._appended_since(at, since_ms))
+        )
 
     def _appended_since(self, at: int, since_ms: int) -> float:
         """Messages written to a partition since an instant, at most; infinite if not known."""

@@ -403,6 +403,35 @@ def test_a_slow_member_that_commits_the_log_start_it_was_set_to_lost_what_was_de
     assert rounds.lost() == 285
 
 
+def test_a_slow_member_that_is_set_to_the_log_start_between_two_rounds_lost_what_was_deleted(
+    rounds: Rounds,
+) -> None:
+    rounds.hold()
+    for offset in range(11, 16):
+        rounds.commit(offset)
+        rounds.round(0, 5000)
+    rounds.commit(300)
+    for _ in range(2):
+        rounds.round(300, 5000)
+
+    assert rounds.lost() == 285
+
+
+def test_a_consumer_that_deletes_what_it_read_of_a_sudden_backlog_loses_nothing(
+    rounds: Rounds,
+) -> None:
+    rounds.hold()
+    for offset in range(11, 16):
+        rounds.commit(offset)
+        rounds.round(offset, offset)
+    for read in (300, 600):
+        rounds.commit(read)
+        rounds.round(read, 50_000)
+        rounds.round(read, 50_000)
+
+    assert rounds.lost() == 0
+
+
 def test_a_consumer_that_deletes_what_it_committed_loses_nothing(rounds: Rounds) -> None:
     for number in range(2, 60):
         rounds.commit(10 * number)
