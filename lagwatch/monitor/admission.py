@@ -207,8 +207,15 @@ class Admission:
 
     def _drop(self, rows: NDArray[np.intp] | Int32, now_ms: EpochMs) -> None:
         """Free rows whose offsets were removed; Kafka does so when it deletes a topic."""
-        self._watch.left(map(self._live.table.identity, rows.tolist()), now_ms)
+        places = [self._live.table.identity(row) for row in rows.tolist()]
+        self._watch.left(places, now_ms)
         self._live.table.free(rows)
+        for group in {group for group, *_ in places}:
+            if self._live.groups.is_uncommitted(group) and not self._has_offsets(group):
+                self._live.groups.lost_offsets(group)
+
+    def _has_offsets(self, group: str) -> bool:
+        return bool((self._live.windows.count[self._live.table.of_group(group)] > 0).any())
 
     def _groups_gone(self, report: GroupsGone, now_ms: EpochMs) -> None:
         """Drop the groups' rows, except those committed to since."""
@@ -216,7 +223,7 @@ class Admission:
             rows = self._live.table.of_group(group)
             self._drop(rows[~self._live.windows.newer_than(order, rows)], now_ms)
             if not self._live.table.of_group(group).size:
-                self._live.groups.drop(group)
+                self._live.groups.gone(group)
         if report.answered:
             self._drop_unnamed(report.answered, now_ms)
 

@@ -245,7 +245,7 @@ class ClusterMonitor:
         match report:
             case GroupsSeen():
                 self._watch.groups(report, now_ms)
-                self.groups.take(report)
+                self.groups.take(report, now_ms)
                 self._live.vacancies.take(report, now_ms)
                 self._note_listed(report, now_ms)
             case EmptyTails():

@@ -25,6 +25,9 @@ _REBALANCING: Final = frozenset(
 _LOOPS: Final = 3
 """A group that never commits is given up when it has had no member for so many times as long as it
 takes to find it."""
+_GONE_MS: Final = 60_000
+"""A group that lists lack for so long is gone: a broker that has just started lists only the groups
+that it has loaded."""
 _MIRROR_TOPIC: Final = re.compile(r"^(?P<alias>.+)\.checkpoints\.internal$")
 """MirrorMaker 2 keeps one such topic on the target cluster for each source cluster."""
 
@@ -71,6 +74,11 @@ class Groups:
         self._never_commits_ms = never_commits_ms
         self._dirty: set[str] = set()
         self._uncommitted: dict[str, dict[tuple[str, int], _Uncommitted]] = {}
+        self._missing_ms: dict[str, int] = {}
+        """Of `_uncommitted`: groups that Kafka does not list, and since when."""
+        self._bereft: set[str] = set()
+        """Of `_uncommitted`: groups whose last offset was removed, and to which no member came
+        since."""
         self._sources: tuple[str, ...] = ()
         self._remembered: set[str] = set()
         """Groups known from a checkpoint only, until they are described again."""
@@ -129,9 +137,10 @@ class Groups:
 
     # reports
 
-    def take(self, report: GroupsSeen) -> None:
+    def take(self, report: GroupsSeen, now_ms: int) -> None:
         """Take in what is known of groups now."""
         self._believe(report)
+        self._note_missing(report, now_ms)
         if report.complete:
             names = {info.group for info in report.groups}.union(report.refused)
             for name in self.info.keys() - names:
@@ -147,6 +156,8 @@ class Groups:
                 for partition in partitions
             }
             self._dirty.add(info.group)
+            if info.members:
+                self._bereft.discard(info.group)
         if report.rebalances is None:
             self.rebalances = None
         else:
@@ -155,13 +166,18 @@ class Groups:
             self.rebalances.update({g: number for g, number in report.rebalances.items() if number})
 
     def drop(self, group: str) -> None:
-        """Forget a group that is gone."""
+        """Forget the state and members of a group that is not listed."""
         self.info.pop(group, None)
         self.owners.pop(group, None)
         if self.rebalances is not None:
             self.rebalances.pop(group, None)
         self._remembered.discard(group)
         self._dirty.add(group)
+
+    def gone(self, group: str) -> None:
+        """Forget a group that was removed from Kafka, with what it never committed."""
+        self.drop(group)
+        self._forget_uncommitted(group)
 
     def topics_changed(self, names: Iterable[str]) -> None:
         """Look for topics of MirrorMaker 2: they name the clusters that are copied."""
@@ -174,6 +190,7 @@ class Groups:
     def rows_made(self, groups: Iterable[str]) -> None:
         """Rows of these groups came into being."""
         self._dirty.update(groups)
+        self._bereft.difference_update(groups)
 
     def make_room(self, capacity: int) -> None:
         """Grow to this number of rows."""
@@ -314,9 +331,11 @@ class Groups:
         Messages that came and can be read: not those of an open transaction. Before
         `there_since_ms`, by topic-partition, Kafka was away, and no group could commit.
 
-        A partition stays one of them while members come and go: until a commit, or until none
-        has come for long.
+        A partition stays one of them while members come and go: until a commit, until none has
+        come for long, or until the group is gone.
         """
+        for group in [group for group in self._uncommitted if self._is_gone(group, now_ms)]:
+            self._forget_uncommitted(group)
         found = {}
         for group, missing in self._uncommitted.items():
             for (topic, partition), each in missing.items():
@@ -338,6 +357,37 @@ class Groups:
                 if each.found and not self._has_left(each, now_ms):
                     found[group, topic, partition] = each.since_ms
         return found
+
+    def is_uncommitted(self, group: str) -> bool:
+        """True if members of the group hold, or held, partitions that it never committed."""
+        return group in self._uncommitted
+
+    def lost_offsets(self, group: str) -> None:
+        """The last committed offset of the group was removed: without members, it is gone."""
+        self._bereft.add(group)
+
+    def _note_missing(self, report: GroupsSeen, now_ms: int) -> None:
+        """Note which groups are not listed, or are described as dead."""
+        dead = {info.group for info in report.groups if info.state == "Dead" and not info.members}
+        listed = {info.group for info in report.groups}.union(report.refused) - dead
+        lacking = self._uncommitted.keys() - listed if report.complete else dead
+        for group in lacking & self._uncommitted.keys():
+            self._missing_ms.setdefault(group, now_ms)
+        for group in listed & self._missing_ms.keys():
+            del self._missing_ms[group]
+
+    def _is_gone(self, group: str, now_ms: int) -> bool:
+        """True if a group with uncommitted partitions is not in Kafka any more."""
+        if group in self._bereft and group not in self._remembered:
+            info = self.info.get(group)
+            return info is None or (not info.members and info.state != "Unknown")
+        missing_ms = self._missing_ms.get(group)
+        return missing_ms is not None and now_ms - missing_ms >= _GONE_MS
+
+    def _forget_uncommitted(self, group: str) -> None:
+        self._uncommitted.pop(group, None)
+        self._missing_ms.pop(group, None)
+        self._bereft.discard(group)
 
     def commits(self, group: str, partition: tuple[str, int] | None = None) -> None:
         """This partition, or all of the group, is none of those any more."""

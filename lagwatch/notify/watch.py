@@ -503,8 +503,10 @@ def _note_life(tracked: _Tracked, this: _Round, group: str, number: int | None) 
         commit_ms += snapshot.around.skew_ms
     has_members = info is not None and info.state not in _WITHOUT_MEMBERS
     alive_ms = int(snapshot.judged_ms) if has_members else commit_ms
-    before_ms = -1 if tracked.last is None else tracked.last.alive_ms
-    tracked.last = LastSeen(commit_ms=commit_ms, alive_ms=max(commit_ms, alive_ms, before_ms))
+    before = tracked.last
+    if before is not None:  # its committed offsets may be gone, and others never committed
+        commit_ms, alive_ms = max(commit_ms, before.commit_ms), max(alive_ms, before.alive_ms)
+    tracked.last = LastSeen(commit_ms=commit_ms, alive_ms=max(commit_ms, alive_ms))
 
 
 _NOT_KNOWN: Final = -1

@@ -22,6 +22,7 @@ from lagwatch.notify.policies import PolicyBook
 from lagwatch.notify.store import Kept
 from lagwatch.notify.watch import Decided, Watch
 from lagwatch.notify.words import details, headline, instant
+from lagwatch.ports.reports import Backlog
 from lagwatch.query import SnapshotQueries
 from tests.support.alert_situations import situations
 from tests.support.history import NOON_MS, Live
@@ -324,6 +325,34 @@ def test_a_group_that_is_deleted_and_made_anew_has_not_healed(anew) -> None:
     assert (opened.decision.act, ended.decision.act) == (Act.OPEN, Act.CLOSE)
     assert (opened.begun_anew, ended.begun_anew) == (False, anew)
     assert ended.gone_topics == set()
+
+
+@pytest.mark.parametrize("leaves_first", [True, False])
+def test_a_group_with_a_partition_that_it_never_committed_goes_whole(leaves_first) -> None:
+    live = Live()
+    live.topics(orders=2)
+    live.monitor.apply(Backlog(read=0, total=0, ready=True), EpochMs(live.now_ms))
+
+    def happens(second: int) -> None:
+        if second == 0:
+            live.commit(("a", "orders", 0, live.ends["orders", 0]))
+        if second == 30:
+            live.commit(("a", "orders", 0, live.ends["orders", 0]))
+            live.assign("a", ("orders", 0), ("orders", 1))
+        if second == 1195 and leaves_first:
+            live.describe("a", kind="classic", members=0)
+        if second == 1200:
+            live.commit(("a", "orders", 0, -1))
+        if second == 1210:
+            live.list_groups()  # it was still said to have a member until then
+
+    decided = story(live, happens)
+
+    ended = decided[-1]
+    assert ended.decision.reason is Reason.GROUP_GONE
+    assert ended.last is not None
+    assert ended.last.commit_ms > 0, "how it went is not known without"
+    assert [each.decision.act for each in decided].count(Act.CLOSE) == 1
 
 
 HEALED = situations()["healed_with_messages_left"].notices[0]

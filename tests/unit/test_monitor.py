@@ -836,10 +836,76 @@ def test_the_row_of_a_forgotten_group_is_not_taken_from_its_next_owner(story) ->
     assert story.groups() == ("other",)
 
 
-def _held(group: str) -> GroupInfo:
-    """Its only member holds the only partition."""
+class TestAGroupThatNeverCommittedAPartition:
+    """It committed partition 0 and never 1; its member has left."""
+
+    @pytest.fixture
+    def left(self, story) -> Story:
+        story.apply(Backlog(read=0, total=0, ready=True))
+        story.topics(t=2)
+        story.ends(t=[100, 100])
+        story.commit(("g", "t", 0, 50))
+        for end in range(101, 150):
+            story.apply(GroupsSeen(groups=(_held("g", 0, 1),), complete=True))
+            story.wait(10)
+            story.ends(t=[end, end])
+            story.groups()
+        assert story.verdict().rule is Rule.NEVER_COMMITS
+        story.apply(GroupsSeen(groups=(_empty("g"),), complete=True))
+        return story
+
+    def test_is_gone_when_its_last_offset_is_removed(self, left) -> None:
+        left.rounds(10, t=[150, 150])
+        assert left.groups() == ("g",), "its member may come back"
+
+        left.commit(("g", "t", 0, -1))
+        left.rounds(20, t=[150, 150], after=left.groups)
+
+        assert left.groups() == ()
+
+    def test_is_gone_when_kafka_removes_it(self, left) -> None:
+        left.apply(GroupsGone(groups=("g",), orders=(1,)))
+        left.rounds(20, t=[150, 150], after=left.groups)
+
+        assert left.groups() == ()
+
+    def test_stays_while_a_member_comes_back(self, left) -> None:
+        left.apply(GroupsSeen(groups=(_held("g", 1),), complete=True))
+        left.commit(("g", "t", 0, -1))
+        left.rounds(10, t=[150, 150])
+
+        assert left.verdict().rule is Rule.NEVER_COMMITS
+
+    @pytest.mark.parametrize("dead", [False, True])
+    def test_that_kafka_does_not_list_for_a_minute_is_gone(self, left, dead) -> None:
+        found = (replace(_empty("g"), state="Dead"),) if dead else ()
+        for _ in range(7):
+            left.apply(GroupsSeen(groups=found, complete=True))
+            left.rounds(10, t=[150, 150], after=left.groups)
+
+        rules = {each.rule for each in left.verdict().partitions}
+        assert Rule.NEVER_COMMITS not in rules
+
+    def test_that_a_broker_has_not_loaded_yet_is_not_gone(self, left) -> None:
+        for found in [()] * 5 + [(_empty("g"),)] + [()] * 5:
+            left.apply(GroupsSeen(groups=found, complete=True))
+            left.rounds(10, t=[150, 150])
+
+        assert left.verdict().rule is Rule.NEVER_COMMITS
+
+
+def _empty(group: str) -> GroupInfo:
+    return replace(_held(group), state="Empty", members=())
+
+
+def _held(group: str, *partitions: int) -> GroupInfo:
+    """Its only member holds these partitions, or the first."""
     member = Member(
-        member_id="m", client_id="c", host="h", instance_id="", assignment=(("t", (0,)),)
+        member_id="m",
+        client_id="c",
+        host="h",
+        instance_id="",
+        assignment=(("t", partitions or (0,)),),
     )
     return GroupInfo(
         group=group, type="classic", state="Stable", assignor="", coordinator=1, members=(member,)

@@ -193,32 +193,32 @@ class TestGroups:
     def test_members_by_partition(self, state, holds, members, expected) -> None:
         groups = self.groups()
 
-        groups.take(self.seen(("t", holds), state=state, members=members))
+        groups.take(self.seen(("t", holds), state=state, members=members), 1000)
         self.refresh(groups)
 
         assert groups.membership.tolist() == expected
 
     def test_a_topic_is_left_when_a_stable_group_holds_only_others(self) -> None:
         groups = self.groups()
-        groups.take(self.seen(("t", (0,))))
+        groups.take(self.seen(("t", (0,))), 1000)
         self.refresh(groups, 1000)
         assert groups.left_ms is None
 
-        groups.take(self.seen(("other", (0,))))
+        groups.take(self.seen(("other", (0,))), 1000)
         self.refresh(groups, 2000)
-        groups.take(self.seen(state="Empty", members=()))
+        groups.take(self.seen(state="Empty", members=()), 1000)
         self.refresh(groups, 3000)
 
         assert known(groups.left_ms).tolist() == [2000, 2000]
 
     def test_a_topic_that_is_held_again_or_read_on_is_not_left(self) -> None:
         groups = self.groups()
-        groups.take(self.seen(("other", (0,))))
+        groups.take(self.seen(("other", (0,))), 1000)
         self.refresh(groups)
 
         groups.came_back(np.array([1]))
         assert known(groups.left_ms).tolist() == [1000, UNKNOWN]
-        groups.take(self.seen(("t", (0,))))
+        groups.take(self.seen(("t", (0,))), 1000)
         self.refresh(groups)
 
         assert known(groups.left_ms).tolist() == [UNKNOWN] * 2
@@ -235,30 +235,30 @@ class TestGroups:
     def test_a_memberless_group_on_a_topic_of_a_mirrored_cluster_is_mirrored(self) -> None:
         groups = self.groups()
         groups.topics_changed(["west.checkpoints.internal", "west.orders"])
-        groups.take(self.seen(state="Empty", members=()))
+        groups.take(self.seen(state="Empty", members=()), 1000)
 
         self.refresh(groups, topic="west.orders")
         assert known(groups.mirrored).tolist() == [True, True]
-        groups.take(self.seen(("west.orders", (0,))))
+        groups.take(self.seen(("west.orders", (0,))), 1000)
         self.refresh(groups, topic="west.orders")
 
         assert known(groups.mirrored).tolist() == [False, False]
 
     def test_a_group_that_is_not_named_any_more_is_forgotten_but_not_a_refused_one(self) -> None:
         groups = self.groups()
-        groups.take(self.seen(("t", (0,))))
+        groups.take(self.seen(("t", (0,))), 1000)
 
-        groups.take(GroupsSeen(groups=(), complete=True, refused=("g",)))
+        groups.take(GroupsSeen(groups=(), complete=True, refused=("g",)), 1000)
         assert "g" in groups.info
-        groups.take(GroupsSeen(groups=(), complete=False))
+        groups.take(GroupsSeen(groups=(), complete=False), 1000)
         assert "g" in groups.info
-        groups.take(GroupsSeen(groups=(), complete=True))
+        groups.take(GroupsSeen(groups=(), complete=True), 1000)
 
         assert (groups.info, groups.owners) == ({}, {})
 
     def test_a_partition_held_for_five_minutes_with_new_messages_never_commits(self) -> None:
         groups = self.groups()
-        groups.take(self.seen(("t", (0, 1, 2, 3))))
+        groups.take(self.seen(("t", (0, 1, 2, 3))), 1000)
         self.refresh(groups, 1000)
 
         assert groups.never_commit(topics(10, 10, 10, 10), 1000, ALWAYS) == {}
@@ -271,7 +271,7 @@ class TestGroups:
 
     def test_a_partition_whose_messages_are_of_an_open_transaction_is_waited_for(self) -> None:
         groups = self.groups()
-        groups.take(self.seen(("t", (0, 1, 2, 3))))
+        groups.take(self.seen(("t", (0, 1, 2, 3))), 1000)
         self.refresh(groups, 1000)
         held_back = topics(20, 20, 20, 20, last_stable=columns(10, 10, 10, 10))
 
@@ -281,7 +281,7 @@ class TestGroups:
 
     def test_while_kafka_is_away_no_group_counts_as_one_that_never_commits(self) -> None:
         groups, messages = self.groups(), topics(11, 11, 11, 11)
-        groups.take(self.seen(("t", (0, 1, 2, 3))))
+        groups.take(self.seen(("t", (0, 1, 2, 3))), 1000)
         self.refresh(groups, 1000)
         groups.never_commit(topics(10, 10, 10, 10), 1000, ALWAYS)
         groups.never_commit(messages, 2000, ALWAYS)
@@ -300,7 +300,7 @@ class TestGroups:
         held, none = self.seen(("t", (0, 1, 3))), self.seen(state="Empty", members=())
         left_ms = 900_000 - away_ms
         for seen, at_ms in (held, 1000), (none, left_ms), (held, 900_000):
-            groups.take(seen)
+            groups.take(seen, 1000)
             self.refresh(groups, at_ms)
             groups.never_commit(topics(at_ms, at_ms, at_ms, at_ms), at_ms, ALWAYS)
             if seen is none:
@@ -312,7 +312,7 @@ class TestGroups:
 
     def test_a_row_that_is_given_up_leaves_nothing_to_its_next_owner(self) -> None:
         groups = self.groups(read_committed="^g", mirrored="^g")
-        groups.take(self.seen(("other", (0,))))
+        groups.take(self.seen(("other", (0,))), 1000)
         self.refresh(groups)
 
         groups.clear(np.arange(2))
