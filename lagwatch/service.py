@@ -219,7 +219,10 @@ class Service:
             backlog_read=monitor.backlog.read,
             backlog_total=monitor.backlog.total,
             commits_mode=monitor.facts.commits_mode if monitor.facts else "",
-            offsets_retention_ms=monitor.facts.offsets_retention_ms if monitor.facts else None,
+            offsets_retention_ms=monitor.offsets_retention_ms,
+            offsets_retention_refused=(
+                monitor.facts is not None and monitor.facts.offsets_retention_refused
+            ),
             collector_restarts=self.supervisors[name].restarts,
             problems=(
                 *((f"monitor: {failed}",) if failed else ()),

@@ -42,30 +42,47 @@ class LastSeen:
     """It may have lived on after that: lagwatch did not look all the time."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How long Kafka keeps the offsets of a group without members."""
+
+    known_ms: int | None = None
+    """The shortest that any broker has; None: not known."""
+    refused: bool = False
+    """The brokers refuse to say it."""
+
+    @property
+    def likely_ms(self) -> int | None:
+        """As known, or Kafka's default where it cannot be asked; None: not asked yet."""
+        if self.known_ms is None and self.refused:
+            return DEFAULT_RETENTION_MS
+        return self.known_ms
+
+
 def gone_after_ms(last: LastSeen | None) -> int | None:
     """When a group that went while lagwatch did not look was there still; None: it looked."""
     return last.alive_ms if last is not None and last.at_least and last.alive_ms >= 0 else None
 
 
 def departure(
-    last: LastSeen | None, gone_ms: int, *, retention_ms: int | None, forget_ms: int
+    last: LastSeen | None, gone_ms: int, *, retention: Retention, forget_ms: int
 ) -> Departure:
     """How a group went that was not seen any more at `gone_ms`.
 
-    `retention_ms`: the shortest that any broker has; None: not readable, Kafka's default is likely.
     `forget_ms`: silence after which lagwatch itself drops a group.
     """
     if last is None or last.commit_ms < 0:
         return Departure.UNKNOWN
     silent_ms = gone_ms - last.alive_ms
-    kept_ms = DEFAULT_RETENTION_MS if retention_ms is None else retention_ms
+    kept_ms = retention.likely_ms
+    expired = kept_ms is not None and silent_ms >= kept_ms
     forgotten = gone_ms - last.commit_ms >= forget_ms - _MARGIN_MS
-    if last.at_least and (silent_ms >= kept_ms or forgotten):
+    if last.at_least and (expired or forgotten):
         return Departure.UNKNOWN
-    if silent_ms >= kept_ms:
-        return Departure.LIKELY_EXPIRED if retention_ms is None else Departure.EXPIRED
+    if expired:
+        return Departure.LIKELY_EXPIRED if retention.known_ms is None else Departure.EXPIRED
     if forgotten:
         return Departure.FORGOTTEN
-    if silent_ms >= kept_ms - min(_MARGIN_MS, kept_ms // 10):
+    if kept_ms is None or silent_ms >= kept_ms - min(_MARGIN_MS, kept_ms // 10):
         return Departure.UNKNOWN
-    return Departure.LIKELY_DELETED if retention_ms is None else Departure.DELETED
+    return Departure.LIKELY_DELETED if retention.known_ms is None else Departure.DELETED

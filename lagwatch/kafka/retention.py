@@ -5,7 +5,8 @@ from concurrent.futures import Future
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigEntry, ConfigResource, ResourceType
 
-from lagwatch.kafka.client import REQUEST_TIMEOUT_S, KafkaClients
+from lagwatch.kafka import codes
+from lagwatch.kafka.client import REQUEST_TIMEOUT_S, KafkaClients, kafka_error
 
 _OPTION = "offsets.retention.minutes"
 
@@ -28,8 +29,10 @@ class KafkaOffsetsRetention:
             brokers = found.result(REQUEST_TIMEOUT_S + 1).nodes
             asked = [self._asked(str(node.id)) for node in brokers]
             minutes = [each.result(REQUEST_TIMEOUT_S + 1)[_OPTION].value for each in asked]
-        except (KafkaException, TimeoutError):
-            return None
+        except KafkaException as error:
+            if kafka_error(error).code() in codes.AUTHORIZATION | codes.UNSUPPORTED:
+                return None
+            raise
         return min((int(value) * 60_000 for value in minutes if value), default=None)
 
     def _asked(self, broker: str) -> Future[dict[str, ConfigEntry]]:

@@ -225,6 +225,7 @@ def _state(monitor: ClusterMonitor, kept: KeptState) -> Mapping[str, object]:
         "gaps": monitor.history.gaps,
         "clocks": monitor.pace.clocks,
         "skew": monitor.skew.seen,
+        "offsets_retention_ms": monitor.offsets_retention_ms,
     }
 
 
@@ -253,6 +254,8 @@ def restore(monitor: ClusterMonitor, parts: Sequence[Part], *, offsets_topic: st
     )
     monitor.pace.clocks = tuple(state["clocks"])
     monitor.skew.seen = tuple(state["skew"])
+    # absent in checkpoints of earlier versions
+    monitor.offsets_retention_ms = state.get("offsets_retention_ms")
     place = 0
     for part in slices:
         _put(monitor, place, part)

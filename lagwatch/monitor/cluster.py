@@ -75,6 +75,9 @@ class ClusterMonitor:
     `Admission` puts commits into the windows, `TopicFollower` follows the topics; a round judges.
     """
 
+    offsets_retention_ms: int | None = None
+    """As in `CollectorFacts`, also by an earlier collector or process."""
+
     def __init__(self, cluster: str, settings: MonitorSettings) -> None:
         self.cluster = cluster
         self.settings = settings
@@ -263,6 +266,8 @@ class ClusterMonitor:
                 self._source_health(report)
             case CollectorFacts():
                 self.facts = report
+                if report.offsets_retention_ms is not None:
+                    self.offsets_retention_ms = report.offsets_retention_ms
 
     def _backlog(self, report: Backlog, now_ms: EpochMs) -> bool:
         if self._restored is not None and (reason := self._restored.other_topic(report)):

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from lagwatch.config.settings import Settings
 from lagwatch.core.causes import Cause, CauseName, Certainty
-from lagwatch.core.departure import DEFAULT_RETENTION_MS, departure, gone_after_ms
+from lagwatch.core.departure import Retention, departure, gone_after_ms
 from lagwatch.core.forecast import GroupOutlook
 from lagwatch.core.incident import NoticeEvent, Reason
 from lagwatch.core.model import EpochMs, GroupStatus
@@ -270,19 +270,26 @@ class RoundChanges:
 
     def _departed(self, decided: Decided) -> Json:
         """How a group went that is in Kafka no more, and what that is known by."""
-        known_ms = {each.cluster: each.offsets_retention_ms for each in self._queries.health()}
-        retention_ms, last = known_ms.get(self._snapshot.cluster), decided.last
+        retention, last = self._retention(), decided.last
         gone_ms = decided.gone_ms or 0
         forget_ms = round(self._settings.windows.expire_group_s * 1000)
-        went = departure(last, gone_ms, retention_ms=retention_ms, forget_ms=forget_ms)
-        kept_ms = DEFAULT_RETENTION_MS if retention_ms is None else retention_ms
+        went = departure(last, gone_ms, retention=retention, forget_ms=forget_ms)
+        kept_ms = retention.likely_ms
         return {
             "gone": went.value,
             "gone_ms": gone_ms,
             "gone_after_ms": gone_after_ms(last),
             "last_sign_ms": None if last is None or last.alive_ms < 0 else last.alive_ms,
-            "offsets_retention_s": kept_ms // 1000,
+            "offsets_retention_s": None if kept_ms is None else kept_ms // 1000,
         }
+
+    def _retention(self) -> Retention:
+        for each in self._queries.health():
+            if each.cluster == self._snapshot.cluster:
+                return Retention(
+                    known_ms=each.offsets_retention_ms, refused=each.offsets_retention_refused
+                )
+        return Retention()
 
 
 class _Outlooks:

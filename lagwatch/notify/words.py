@@ -602,7 +602,7 @@ def _how_it_went(notice: Notice) -> str:
     verdict = notice.verdict
     silent_ms = verdict["gone_ms"] - (verdict["last_sign_ms"] or verdict["gone_ms"])
     sign = f"its last commit or member was seen {duration(max(0, silent_ms) // 1000)} before"
-    kept = duration(verdict["offsets_retention_s"])
+    kept = duration(verdict["offsets_retention_s"] or 0)
     match Departure(verdict["gone"]):
         case Departure.DELETED:
             said = f"{_what_went(verdict)}: {sign}, and Kafka keeps offsets for {kept}."

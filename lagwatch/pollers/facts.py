@@ -28,6 +28,7 @@ class Facts:
         self._mode = commits_mode
         self._reason = ""
         self.offsets_retention_ms: int | None = None
+        self.offsets_retention_refused = False
         self._unseen: dict[str, tuple[str, ...]] = {}
         self._malformed: Counter[str] = Counter()
         self._logged_s: dict[str, float] = {}
@@ -78,6 +79,7 @@ class Facts:
             unseen=tuple(each for about in sorted(self._unseen) for each in self._unseen[about]),
             malformed=dict(self._malformed),
             offsets_retention_ms=self.offsets_retention_ms,
+            offsets_retention_refused=self.offsets_retention_refused,
         )
         self._sent_s = self._clock.monotonic_s()
         if facts != self._reported:

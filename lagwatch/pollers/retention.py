@@ -12,7 +12,7 @@ RETENTION_EVERY_S: Final = 300.0
 
 
 class RetentionPoller:
-    """Asks brokers from time to time; what was known stays while they do not answer."""
+    """Asks brokers from time to time; what was known stays when they refuse or do not answer."""
 
     source = SourceKind.GROUPS
 
@@ -21,9 +21,14 @@ class RetentionPoller:
         self._facts = facts
 
     async def poll_once(self) -> Sequence[str]:
-        """One question to all brokers."""
+        """One question to all brokers.
+
+        Raises:
+            SourceError: not all have answered; it is asked again soon.
+        """
         found_ms = await self._source.shortest_ms()
+        self._facts.offsets_retention_refused = found_ms is None
         if found_ms is not None:
             self._facts.offsets_retention_ms = found_ms
-            await self._facts.send(now=True)
+        await self._facts.send(now=True)
         return ()

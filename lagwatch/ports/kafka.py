@@ -141,7 +141,10 @@ class OffsetsRetentionSource(Protocol):
     async def shortest_ms(self) -> int | None:
         """The shortest `offsets.retention.minutes` of all brokers.
 
-        None: a broker did not answer, or refuses (it needs DESCRIBE_CONFIGS on the cluster).
+        None: a broker refuses to say it (it needs DESCRIBE_CONFIGS on the cluster).
+
+        Raises:
+            SourceError: a broker did not answer.
         """
         ...
 

@@ -97,6 +97,8 @@ class ClusterHealth:
     """How far lagwatch's clock is ahead of Kafka's; None: not known."""
     offsets_retention_ms: int | None = None
     """The shortest `offsets.retention.minutes` of all brokers; None: not known."""
+    offsets_retention_refused: bool = False
+    """Brokers refuse to say it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

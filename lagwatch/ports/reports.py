@@ -264,6 +264,8 @@ class CollectorFacts:
     """Records that could not be decoded, by reason; totals of this process."""
     offsets_retention_ms: int | None = None
     """The shortest `offsets.retention.minutes` of all brokers; None: not known."""
+    offsets_retention_refused: bool = False
+    """Brokers refuse to say it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

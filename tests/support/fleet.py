@@ -239,6 +239,7 @@ class Fleet:
                 collector_restarts=0,
                 problems=(),
                 unseen=(),
+                offsets_retention_refused=True,
             ),
         )
 

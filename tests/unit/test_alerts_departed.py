@@ -12,6 +12,7 @@ from lagwatch.core.departure import (
     DEFAULT_RETENTION_MS,
     Departure,
     LastSeen,
+    Retention,
     departure,
     gone_after_ms,
 )
@@ -39,6 +40,7 @@ def went(
     kept_h: float | None = 48,
     forget_h: float = 999,
     at_least: bool = False,
+    refused: bool = False,
 ) -> Departure:
     """How a group went whose last member was seen `alive_h` hours before."""
     commit_h = alive_h if commit_h is None else commit_h
@@ -49,7 +51,9 @@ def went(
             at_least=at_least,
         ),
         NOW_MS,
-        retention_ms=None if kept_h is None else round(kept_h * HOUR_MS),
+        retention=Retention(
+            known_ms=None if kept_h is None else round(kept_h * HOUR_MS), refused=refused
+        ),
         forget_ms=round(forget_h * HOUR_MS),
     )
 
@@ -72,8 +76,13 @@ class TestDeparture:
     def test_without_the_brokers_setting_it_is_likely_by_the_default(self) -> None:
         days = DEFAULT_RETENTION_MS / HOUR_MS
 
-        assert went(60, kept_h=None) is Departure.LIKELY_DELETED
-        assert went(days, kept_h=None) is Departure.LIKELY_EXPIRED
+        assert went(60, kept_h=None, refused=True) is Departure.LIKELY_DELETED
+        assert went(days, kept_h=None, refused=True) is Departure.LIKELY_EXPIRED
+
+    def test_before_the_brokers_have_answered_it_is_not_known(self) -> None:
+        assert went(1, kept_h=None) is Departure.UNKNOWN
+        assert went(500, kept_h=None) is Departure.UNKNOWN
+        assert went(0, commit_h=24, forget_h=24, kept_h=None) is Departure.FORGOTTEN
 
     def test_what_lagwatch_itself_drops_is_not_called_deleted(self) -> None:
         assert went(0, commit_h=24, forget_h=24) is Departure.FORGOTTEN
@@ -86,7 +95,7 @@ class TestDeparture:
 
     @pytest.mark.parametrize("last", [None, LastSeen(commit_ms=-1, alive_ms=NOW_MS)])
     def test_without_a_sign_of_life_it_is_not_known(self, last: LastSeen | None) -> None:
-        found = departure(last, NOW_MS, retention_ms=HOUR_MS, forget_ms=HOUR_MS)
+        found = departure(last, NOW_MS, retention=Retention(known_ms=HOUR_MS), forget_ms=HOUR_MS)
 
         assert found is Departure.UNKNOWN
 

@@ -14,7 +14,7 @@ from lagwatch.core.model import EpochMs, PartitionStatus, Rule, RuleSet, TimeLag
 from lagwatch.monitor import ClusterMonitor
 from lagwatch.monitor.checkpoint import Part, Slice, Slices, capture, captured_since
 from lagwatch.ports.queries import GroupEvent, Partitions
-from lagwatch.ports.reports import Commits
+from lagwatch.ports.reports import CollectorFacts, Commits
 from lagwatch.query import SnapshotQueries
 from tests.support.stepped_cluster import OFFSETS_TOPIC, SteppedCluster
 
@@ -266,6 +266,18 @@ def test_a_cluster_that_does_not_answer_after_a_restart_was_last_seen_before_it(
 
     assert seen_ms > 0
     assert cluster.monitor.last_data_ms == seen_ms
+
+
+def test_how_long_kafka_keeps_offsets_is_known_before_brokers_answer_after_a_restart() -> None:
+    cluster = _steady(60)
+    facts = CollectorFacts(commits_mode="admin", reason="", offsets_retention_ms=480_000)
+    cluster.monitor.apply(facts, EpochMs(cluster.now_ms))
+
+    cluster.restart(away_s=10)
+    not_asked = replace(facts, offsets_retention_ms=None)
+    cluster.monitor.apply(not_asked, EpochMs(cluster.now_ms))
+
+    assert cluster.monitor.offsets_retention_ms == 480_000
 
 
 def test_what_happened_to_a_group_is_still_known_and_recorded_once() -> None:
