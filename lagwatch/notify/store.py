@@ -20,7 +20,7 @@ from lagwatch.core.incident import (
     State,
     channel_event,
 )
-from lagwatch.core.model import EpochMs, GroupStatus
+from lagwatch.core.model import UNKNOWN, EpochMs, GroupStatus
 from lagwatch.core.trouble import kind_words, kinds_of
 from lagwatch.errors import InputError
 from lagwatch.notify.database import Database
@@ -44,6 +44,16 @@ LastBad = Mapping[tuple[str, int], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """What a notice says of a partition."""
+
+    at_ms: int
+    """When it was made."""
+    log_end: int
+    """-1 unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
     """A group's state that outlives the process, and the incident it belongs to."""
 
@@ -59,6 +69,8 @@ class Kept:
     last: LastSeen | None = None
     """The last signs of life of the group that are kept."""
     bad: LastBad = field(default_factory=dict)
+    named: Mapping[tuple[str, int], Named] = field(default_factory=dict)
+    """Partitions that its last notice names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,9 +121,10 @@ class IncidentStore:
         A row that cannot be read is named in the log and left out; the others are used.
         """
         rows = self._database.connection.execute(
-            "SELECT *, EXISTS (SELECT 1 FROM transitions t WHERE t.incident = incidents.number"
-            "  AND t.act = ?) AS eased"
-            " FROM incidents WHERE closed_ms IS NULL OR quiet_until_ms > ?"
+            "SELECT i.*, p.body AS body, EXISTS (SELECT 1 FROM transitions t"
+            "  WHERE t.incident = i.number AND t.act = ?) AS eased"
+            " FROM incidents i LEFT JOIN payloads p ON p.number = i.payload"
+            " WHERE closed_ms IS NULL OR quiet_until_ms > ?"
             " ORDER BY opened_ms, closed_ms IS NULL",
             (Act.DE_ESCALATE.value, now_ms),
         )
@@ -386,7 +399,27 @@ def _kept(row: sqlite3.Row) -> Kept:
         if row["commit_ms"] is None
         else LastSeen(commit_ms=row["commit_ms"], alive_ms=row["alive_ms"], at_least=True),
         bad={} if row["bad"] is None else _unpacked_bad(row["bad"]),
+        named={} if row["body"] is None else _named(row["body"]),
     )
+
+
+def _named(body: bytes) -> Mapping[tuple[str, int], Named]:
+    """The partitions that a notice names; none if it cannot be read."""
+    try:
+        notice = unpack(body)
+    except InputError:
+        return {}
+    return {
+        (str(each["topic"]), int(each["partition"])): Named(
+            at_ms=notice.at_ms, log_end=_log_end(each)
+        )
+        for each in notice.verdict.get("partitions", ())
+    }
+
+
+def _log_end(partition: Json) -> int:
+    lag, end = partition.get("current_lag"), partition.get("end")
+    return UNKNOWN if lag is None or not end else int(end["offset"]) + int(lag)
 
 
 def _packed_bad(bad: LastBad) -> bytes:

@@ -27,7 +27,7 @@ from lagwatch.core.incident import (
     grade,
     step,
 )
-from lagwatch.core.model import EpochMs, GroupStatus, PartitionStatus, Rule
+from lagwatch.core.model import UNKNOWN, EpochMs, GroupStatus, PartitionStatus, Rule
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.trouble import Kinds
 from lagwatch.notify.budget import Key, Spent
@@ -45,7 +45,7 @@ from lagwatch.notify.observed import (
     windows_of,
 )
 from lagwatch.notify.policies import PolicyBook
-from lagwatch.notify.store import Kept, LastBad, new_id
+from lagwatch.notify.store import Kept, LastBad, Named, new_id
 from lagwatch.notify.unseen import Gap, Unseen
 
 _ROUND_MS: Final = 30_000
@@ -96,6 +96,8 @@ class _Tracked:
     troubled: dict[tuple[str, int], int] = field(default_factory=dict)
     """Topic and partition → window of what was in trouble when it was last seen bad; or
     `_NOT_KNOWN`, or `_WAS_GONE`: the group was gone since."""
+    before: Mapping[tuple[str, int], Named] = field(default_factory=dict)
+    """What is known of those of before the start when they were in trouble for certain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,8 +304,15 @@ class Watch:
             restored=bool(kept.incident),
             last=kept.last,
             bad_before=kept.bad,
-            topics=frozenset(topic for topic, _ in kept.bad),
-            troubled=dict.fromkeys(kept.bad, _NOT_KNOWN),
+            topics=frozenset(topic for topic, _ in (*kept.bad, *kept.named)),
+            troubled=dict.fromkeys((*kept.bad, *kept.named), _NOT_KNOWN),
+            before={
+                **{place: Named(at_ms=ms, log_end=UNKNOWN) for place, ms in kept.bad.items()},
+                **{
+                    place: replace(named, at_ms=max(named.at_ms, kept.bad.get(place, 0)))
+                    for place, named in kept.named.items()
+                },
+            },
         )
 
     def _look(self, this: _Round, group: str, number: int | None) -> Decided | None:
@@ -337,6 +346,8 @@ class Watch:
             tracked.missed = self._objectives.by_policy.get(policy.name) if missed else None
             tracked.complete = float(snapshot.group.complete[number])
             tracked.bad_ms |= dict.fromkeys(bad_windows, now_ms)
+            # without bad windows a limit is missed, and nothing else is wrong
+            tracked.troubled = tracked.troubled if bad_windows else _behind(snapshot, number)
             _sample(tracked.samples, now_ms, int(snapshot.group.total_lag[number]))
         before = by_clock(tracked.state, policy, now_ms)
         waits = replace(policy, close_for_ms=0) if tracked.removed else policy
@@ -565,7 +576,9 @@ def _is_half_judged(
     columns = snapshot.rows
     unknown = columns.window[rows][columns.status[rows] == PartitionStatus.UNKNOWN]
     unjudged = bool(np.isin(columns.rule[rows], _NOT_JUDGED).any())
-    return unjudged or not tracked.still_bad.isdisjoint(unknown.tolist())
+    return unjudged or not tracked.still_bad.union(tracked.troubled.values()).isdisjoint(
+        unknown.tolist()
+    )
 
 
 def _has_gone_quiet(
@@ -634,9 +647,50 @@ def _has_begun_anew(tracked: _Tracked, snapshot: ClusterSnapshot, number: int) -
     """True if a partition that was in trouble has another window: it lost its offset since."""
     now = dict(windows_of(snapshot, number))
     return any(
-        window != _NOT_KNOWN and now.get(place, window) != window
+        _has_begun_since(snapshot, place, now[place], tracked.before.get(place))
+        if window == _NOT_KNOWN
+        else now[place] != window
         for place, window in tracked.troubled.items()
+        if place in now
     )
+
+
+def _has_begun_since(
+    snapshot: ClusterSnapshot, place: tuple[str, int], window: int, named: Named | None
+) -> bool:
+    """True if a topic is shorter than it was, or the first commit of a window is newer than that.
+
+    Of a window that is only made from what the offsets topic still holds that is not known.
+    """
+    if named is None:
+        return False
+    if 0 <= _log_end(snapshot, place) < named.log_end:
+        return True
+    around = snapshot.around
+    if around.first_ms < 0 or around.first_ms + around.skew_ms > named.at_ms:
+        return False
+    return int(around.pace.since_s[window]) * 1000 + around.skew_ms > named.at_ms
+
+
+def _log_end(snapshot: ClusterSnapshot, place: tuple[str, int]) -> int:
+    """Of a topic and partition; -1 unknown."""
+    topics, (topic, partition) = snapshot.topics, place
+    index = topics.index.get(topic)
+    if index is None:
+        return UNKNOWN
+    ends = topics.log_end[topics.first[index] : topics.first[index + 1]]
+    return int(ends[partition]) if partition < ends.size else UNKNOWN
+
+
+def _behind(snapshot: ClusterSnapshot, number: int) -> dict[tuple[str, int], int]:
+    """Topic and partition → window of what a group has not read."""
+    rows = rows_of(snapshot, number)
+    unread = snapshot.rows.lag[rows] > 0
+    return {
+        place: window
+        for (place, window), behind in zip(windows_of(snapshot, number), unread, strict=True)
+        if behind
+    }
 
 
 def _sample(samples: list[tuple[int, int]], now_ms: int, lag: int) -> None:

@@ -20,7 +20,7 @@ from lagwatch.core.incident import Act, Incident, Reason, State
 from lagwatch.core.model import EpochMs, GroupStatus
 from lagwatch.notify.alerts import is_followed
 from lagwatch.notify.policies import PolicyBook
-from lagwatch.notify.store import Kept
+from lagwatch.notify.store import Kept, Named
 from lagwatch.notify.watch import Decided, Watch
 from lagwatch.notify.words import details, headline, instant
 from lagwatch.ports.reports import Backlog
@@ -246,11 +246,11 @@ def test_only_what_was_not_looked_at_all_the_time_has_a_lower_bound(at_least) ->
     assert gone_after_ms(last) == (7 if at_least else None)
 
 
-def story(live: Live, happens: Callable[[int], None]) -> list[Decided]:
+def story(live: Live, happens: Callable[[int], None], **policy: float) -> list[Decided]:
     """What is decided within 25 minutes, of which `happens` is called every 5 s."""
     queries = SnapshotQueries({"here": live.monitor}, health=tuple)
     outlook = partial(queries.outlook, "here")
-    book = PolicyBook(AlertsSettings(policies={"all": {"close_for_s": 30}}))
+    book = PolicyBook(AlertsSettings(policies={"all": {"close_for_s": 30, **policy}}))
     watch = Watch("here", book, [], {}, started_ms=live.now_ms)
     decided: list[Decided] = []
     for second in range(0, 1500, 5):
@@ -334,6 +334,100 @@ def test_a_group_that_is_deleted_and_made_anew_has_not_healed(anew) -> None:
     assert (opened.decision.act, ended.decision.act) == (Act.OPEN, Act.CLOSE)
     assert (opened.begun_anew, ended.begun_anew) == (False, anew)
     assert ended.gone_topics == set()
+
+
+@pytest.mark.parametrize("watched", [True, False])
+@pytest.mark.parametrize("anew", [True, False])
+def test_what_was_made_anew_while_lagwatch_was_down_has_not_healed(anew, watched) -> None:
+    live = Live()
+    live.topics(orders=1)
+    if watched:  # before the trouble, as the checkpoint says
+        live.monitor.apply(Backlog(read=0, total=0, ready=True), EpochMs(live.now_ms))
+    live.wait(1)
+    live.commit(("a", "orders", 0, 10))
+    live.wait(1)
+    live.commit(("a", "orders", 0, 20))
+    live.wait(30)
+    named_ms = EpochMs(live.now_ms)
+    incident = Incident(
+        since_ms=named_ms, opened_ms=named_ms, severity=GroupStatus.ERR, notified=GroupStatus.ERR
+    )
+    kept = Kept(
+        cluster="here",
+        group="a",
+        incident="i1",
+        policy="all",
+        complete=0.0,
+        state=State(incident=incident),
+        named={("orders", 0): Named(at_ms=named_ms, log_end=100)},
+    )
+    live.wait(10)
+    if anew:
+        live.commit(("a", "orders", 0, -1))
+    live.monitor.apply(Backlog(read=0, total=0, ready=True), EpochMs(live.now_ms))
+    live.commit(("a", "orders", 0, 100))
+
+    (ended,) = decided_after_a_start(live, kept, for_s=30)
+
+    assert ended.decision.act is Act.CLOSE
+    assert ended.begun_anew == (anew and watched), "the offsets topic may hold the last commit only"
+
+
+def test_a_topic_that_is_shorter_than_before_lagwatch_was_down_was_made_anew() -> None:
+    live = Live()
+    live.topics(orders=1)
+    live.monitor.apply(Backlog(read=0, total=0, ready=True), EpochMs(live.now_ms))
+    live.commit(("a", "orders", 0, 100))
+    opened_ms = EpochMs(live.now_ms - 60_000)
+    incident = Incident(
+        since_ms=opened_ms, opened_ms=opened_ms, severity=GroupStatus.ERR, notified=GroupStatus.ERR
+    )
+    kept = Kept(
+        cluster="here",
+        group="a",
+        incident="i1",
+        policy="all",
+        complete=0.0,
+        state=State(incident=incident),
+        named={("orders", 0): Named(at_ms=opened_ms, log_end=101)},
+    )
+
+    (ended,) = decided_after_a_start(live, kept, for_s=30)
+
+    assert ended.begun_anew
+
+
+def decided_after_a_start(live: Live, kept: Kept, *, for_s: int) -> list[Decided]:
+    """What is decided about an incident of before, under a limit of 10 messages."""
+    queries = SnapshotQueries({"here": live.monitor}, health=tuple)
+    outlook = partial(queries.outlook, "here")
+    book = PolicyBook(AlertsSettings(policies={"all": {"max_lag": 10, "close_for_s": 0}}))
+    watch = Watch("here", book, [kept], {}, started_ms=live.now_ms)
+    decided: list[Decided] = []
+    for _ in range(0, for_s, 5):
+        live.wait(5)
+        live.commit((kept.group, "orders", 0, 100))
+        found = watch.decide(live.judge(), EpochMs(live.now_ms), lambda _: False, outlook)
+        watch.apply(found)
+        decided += found
+    return decided
+
+
+def test_a_topic_in_which_a_limit_was_missed_and_that_is_deleted_has_not_caught_up() -> None:
+    live = Live()
+    live.topics(orders=1, mail=1)
+
+    def happens(second: int) -> None:
+        live.commit(("a", "orders", 0, live.ends["orders", 0]))
+        if second < 1200:
+            live.commit(("a", "mail", 0, live.ends["mail", 0] - 80))
+        if second == 1200:
+            live.topics(orders=1)
+
+    *_, ended = story(live, happens, max_lag=50)
+
+    assert ended.decision.act is Act.CLOSE
+    assert ended.gone_topics == {"mail"}
 
 
 @pytest.mark.parametrize("leaves_first", [True, False])
