@@ -22,6 +22,7 @@ from lagwatch.core.model import (
     GroupStatus,
     GroupVerdict,
     Member,
+    Membership,
     OpenTransaction,
     PartitionStatus,
     PartitionVerdict,
@@ -32,7 +33,7 @@ from lagwatch.core.model import (
     WindowEntry,
 )
 from lagwatch.core.rates import produced_around, rates, with_outage
-from lagwatch.core.rows import ABSENCE
+from lagwatch.core.rows import ABSENCE, WindowColumns
 from lagwatch.core.rules import first_rewind, membership_word, row_of
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.time_lags import NOT_READ
@@ -418,13 +419,16 @@ def _outlooks(
     committed = columns.commits[rows] > 0
     rows, group = rows[committed], group[committed]
     at, lag = columns.at[rows], columns.readable_lag[rows]
+    windows = window_columns(moment.windows).take(columns.window[rows])
+    unread = around.facts.membership[columns.window[rows]] == Membership.EMPTY
+    unread &= _was_set_back(windows)
     measured = rates(
-        window_columns(moment.windows).take(columns.window[rows]),
+        windows,
         at,
         moment.history,
         now_ms=around.asked_ms,
         skew_ms=around.skew_ms,
-        stopped=columns.status[rows] == PartitionStatus.STOP,
+        stopped=(columns.status[rows] == PartitionStatus.STOP) | unread,
         caught_up=lag == 0,
     )
     every = outlooks(
@@ -449,6 +453,17 @@ def _outlooks(
         yield replace(
             whole, partitions=dict(zip(places[start:stop], every[start:stop], strict=True))
         )
+
+
+def _was_set_back(windows: WindowColumns) -> NDArray[np.bool_]:
+    """Rows whose committed offset went back when it changed last."""
+    offset = windows.in_time(windows.offset)
+    moved = np.diff(offset, axis=0)
+    moved[np.arange(1, offset.shape[0])[:, None] >= windows.count.astype(np.int64)] = 0
+    slot = np.arange(1, moved.shape[0] + 1)[:, None]
+    last = np.where(moved != 0, slot, 0).max(axis=0, initial=0)
+    back: NDArray[np.bool_] = np.where(slot == last, moved, 0).min(axis=0, initial=0) < 0
+    return back
 
 
 class _GroupReader:

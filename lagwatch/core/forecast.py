@@ -36,6 +36,10 @@ _KEPT: Final = 2.0
 up."""
 _SLOWLY: Final = 0.2
 """Such a lag that falls by less than this part of what is produced goes up and down by chance."""
+_LITTLE: Final = 0.05
+"""Part of what is produced by which a lag changes that is about steady."""
+_NEAR_S: Final = 60
+"""A lag of what is produced in this time goes up and down by more than that."""
 _LONGEST_S: Final = 366 * 86_400
 """A forecast beyond a year is given as unknown."""
 
@@ -82,7 +86,8 @@ class Outlook:
     retention_used: float | None
     """Share of the retained log that is ahead of the group, 0..1."""
     steady: bool = False
-    """It grows or shrinks by no more than chance may explain: a forecast says little."""
+    """It grows or shrinks by no more than chance may explain, and by a twentieth of what is
+    produced at most, unless it is less than what comes in a minute: a forecast says little."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,9 +182,11 @@ def outlooks(
         high_s = np.where(will & (least > 0), left / least + rates.gap_s, np.nan)
         high_s = np.where(caught_up, 0.0, high_s)
         falls = reason == _REASONS.index(CatchUpReason.FALLING_BEHIND)
-        steady = (will & np.isnan(high_s)) | (
+        by_chance = (will & np.isnan(high_s)) | (
             falls & (-drain <= _unsure(rates, past, rates.span_s))
         )
+        little = np.abs(drain) <= _LITTLE * rates.produced_per_s
+        steady = by_chance & (little | (lag <= _NEAR_S * rates.produced_per_s))
         length = log_end - log_start
         trimmed = (log_start > 0) & (length > 0) & (lag >= 0)
         used = np.where(trimmed, np.minimum(lag / np.maximum(length, 1), 1.0), np.nan)

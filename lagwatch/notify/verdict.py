@@ -23,7 +23,9 @@ WORST_PARTITIONS: Final = 10
 _LATE_S: Final = 120.0
 _MUCH: Final = 0.05
 """Share of what is written by which a lag grows or falls by chance."""
-_NO_FORECAST: Final = dict.fromkeys(("catch_up_s", "catch_up_reason", "loss_in_s"))
+_NO_FORECAST: Final = dict.fromkeys(
+    ("catch_up_s", "catch_up_reason", "loss_in_s", "produced_per_s", "consumed_per_s")
+)
 """As long as it was not looked for."""
 
 
@@ -161,6 +163,8 @@ def forecast_json(outlook: GroupOutlook) -> dict[str, Any]:
             (each.loss_in_s for each in losses if each.loss_in_s is not None), default=None
         ),
         **({"lag_steady": True} if whole.steady else {}),
+        "produced_per_s": whole.produced_per_s,
+        "consumed_per_s": whole.consumed_per_s,
     }
 
 

@@ -405,6 +405,8 @@ def _forecast(notice: Notice) -> Iterator[str]:
             yield "It reads about as fast as is written: its lag is about steady."
     elif reason == CatchUpReason.CATCHING_UP.value and catch_up_s >= _SOON_S:
         yield f"At its present speed it has read all by about {_ahead(notice, catch_up_s)}."
+    elif not notice.closing and verdict.get("produced_per_s") == verdict.get("consumed_per_s") == 0:
+        yield "Nothing is read, and nothing is written."
     elif not notice.closing and reason in _NO_CATCH_UP:
         yield f"{_NO_CATCH_UP[reason]}."
     if loss_in_s is not None:

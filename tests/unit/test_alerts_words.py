@@ -198,6 +198,10 @@ def test_how_far_a_group_is_behind_now_comes_from_the_newest_round() -> None:
                 "about 05:13 CET (in 3 h 20 min) on."
             ),
         ),
+        (
+            {"catch_up_reason": "not_moving", "produced_per_s": 0.0, "consumed_per_s": 0.0},
+            "Nothing is read, and nothing is written.",
+        ),
         ({"loss_in_s": 200_000.0}, "from about 2026-12-02 09:26 CET (in 2 d 7 h) on."),
         ({"loss_in_s": 0.0}, "Kafka deletes messages before the group reads them, from now on."),
         (

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lagwatch.core.forecast import CatchUpReason
 from lagwatch.core.model import GroupStatus, Rule, RuleSet
 from lagwatch.metrics.explained import MOST_PARTITIONS, explained
 from lagwatch.ports.queries import Partitions
@@ -78,6 +79,27 @@ def test_groups_of_which_no_topic_may_be_seen_any_more_are_answered() -> None:
     assert [partition.current_lag for partition in verdict.partitions] == [None, None]
     assert outlook.whole.produced_per_s is None
     assert live.monitor.known.log_ends_ms == before_ms, "what is not read is not fresh"
+
+
+@pytest.mark.parametrize("members", [0, 1])
+def test_a_group_that_was_set_back_while_it_had_no_members_reads_nothing(members: int) -> None:
+    live = Live()
+    live.topics(orders=1)
+    live.produce("orders", 0, 400)
+    for offset in (100, 300, 500):
+        live.wait(5)
+        live.commit(("a", "orders", 0, offset))
+    live.wait(30)
+    live.describe("a", kind="classic", members=members)
+    live.commit(("a", "orders", 0, 400))
+    live.wait(5)
+    live.judge()
+    queries = SnapshotQueries({CLUSTER: live.monitor}, health=lambda: ())
+
+    found = queries.outlook(CLUSTER, "a").whole
+
+    assert (found.consumed_per_s == 0) is (members == 0)
+    assert (found.catch_up_reason is CatchUpReason.NOT_MOVING) is (members == 0)
 
 
 def test_what_producers_held_back_while_kafka_was_away_is_not_taken_for_a_burst() -> None:

@@ -531,3 +531,12 @@ def test_a_lag_that_changes_by_no_more_than_chance_is_steady(produced, consumed,
     assert said.get("lag_steady", False) is steady
     if steady:
         assert (said["catch_up_s"], said["loss_in_s"]) == (None, None)
+
+
+@pytest.mark.parametrize(("lag", "steady"), [(9465, False), (900, True)])
+def test_a_lag_that_rises_by_a_quarter_of_what_is_written_is_not_steady(lag, steady) -> None:
+    """Where it is more than what comes in a minute, however much speeds vary."""
+    found = _outlook(19.9, 15.1, lag, error=20.0)
+
+    assert found.catch_up_reason is CatchUpReason.FALLING_BEHIND
+    assert found.steady is steady
