@@ -21,7 +21,7 @@ from lagwatch.core.words import DELETED, counted, duration
 from lagwatch.notify.budget import LONGEST_MS, LONGEST_ROUND_MS, Key, Spent
 
 _JUDGED: Final = (GroupStatus.OK, GroupStatus.WARN)
-"""Verdicts that an objective may make worse: an unknown one stays unknown."""
+"""Verdicts that an objective may make worse."""
 _BUDGET_OF_MS: Final = 30 * 86_400_000
 _SHORT: Final = 12
 """A window's last part, in which the budget must be spent as fast."""
@@ -61,11 +61,13 @@ class Objective:
     def missed(self, seen: Observation, remaining_s: float | None) -> str:
         """Which limit is missed and by how much; "" when none is, or too little is known.
 
-        `remaining_s`: until it has caught up; infinite: it will not; None: not known.
+        A lag that is known needs no verdict. `remaining_s`: until it has caught up; infinite: it
+        will not; None: not known.
         """
-        if seen.status not in (*_JUDGED, GroupStatus.ERR):
+        judged = seen.status in (*_JUDGED, GroupStatus.ERR)
+        if not judged and seen.status is not GroupStatus.UNKNOWN:
             return ""
-        if self.loses_too_many(seen):
+        if judged and self.loses_too_many(seen):
             bound = "up to " if seen.lost_at_most else ""
             return f"{bound}{counted(seen.lost, 'message')} {DELETED}"
         if 0 < self.max_time_lag_ms < seen.time_lag_ms:
@@ -75,7 +77,7 @@ class Objective:
             return (
                 f"{counted(seen.total_lag, 'message')} behind, more than {self.max_lag:,} allowed"
             )
-        return self._too_slow(seen, remaining_s)
+        return self._too_slow(seen, remaining_s) if judged else ""
 
     def loses_too_many(self, seen: Observation) -> bool:
         return 0 < self.lost_records <= seen.lost
@@ -160,6 +162,8 @@ class Objectives:
         self._behind: dict[Key, _Behind] = {}
         self._missed_ms: dict[Key, int] = {}
         """Since when each limit is missed without a break."""
+        self._found_missed: set[Key] = set()
+        """Limits that were missed when the lag of their group was first known."""
         self._first_ms: int | None = None
         """The first round: what came before was not seen."""
         self._now_ms = self._before_ms = 0
@@ -212,6 +216,13 @@ class Objectives:
         }
         return {key: spent for key, spent in self._spent.items() if spent.changed_ms > since_ms}
 
+    def begin_round(self, now_ms: int) -> None:
+        """A round begins, whether or not it judges any group."""
+        if now_ms != self._now_ms:
+            self._before_ms, self._now_ms = self._now_ms, now_ms
+        if self._first_ms is None:
+            self._first_ms = now_ms
+
     def judged(
         self,
         group: str,
@@ -221,31 +232,26 @@ class Objectives:
         forecast: Forecast,
         *,
         missed_before: bool = False,
+        known_before: bool = True,
     ) -> tuple[Observation, str]:
         """What is seen, as bad as the objective makes it, and why ("" if it does not).
 
         `forecast` is asked where a limit depends on it, at most every ten seconds.
         `missed_before`: the group has an open incident because of a limit, as far as is known: if
-        it is not known whether the limits are kept now, the status is unknown.
+        it is not known whether the limits are kept now, the status is unknown. `known_before`: its
+        lag was known in the round before.
         """
         found = self.by_policy.get(policy)
         if found is None:
             return seen, ""
-        if now_ms != self._now_ms:
-            self._before_ms, self._now_ms = self._now_ms, now_ms
-        if self._first_ms is None:
-            self._first_ms = now_ms
+        self.begin_round(now_ms)
         key = group, policy
         severity = found.severity
         seen = replace(seen, too_many_lost=found.loses_too_many(seen))
         remaining_s = self._remaining_s(key, found, seen, now_ms, forecast, at_once=missed_before)
-        missed = found.missed(seen, remaining_s)
-        is_open = found.max_time_lag_ms and (
-            seen.time_lag_open or found.max_time_lag_ms < seen.time_lag_most_ms
-        )
-        if missed_before and found.catch_up_within_ms and remaining_s is None:
-            is_open = is_open or not 0 <= seen.time_lag_ms < BEHIND_MS
-        if not missed and is_open and not found.share:
+        missed = limit = found.missed(seen, remaining_s)
+        is_open = _is_open(found, seen, remaining_s, missed_before=missed_before)
+        if is_open and not (missed or found.share):
             # whether it is kept is not known: an incident stays as it is
             stays = seen.status < severity if missed_before else seen.status is GroupStatus.OK
             return (replace(seen, status=GroupStatus.UNKNOWN) if stays else seen), ""
@@ -253,19 +259,36 @@ class Objectives:
         if found.share:
             severity, missed, began_ms = self._burnt(key, found, missed, now_ms)
         else:
-            began_ms = self._began_ms(key, found, seen, now_ms) if missed else now_ms
-            at_least = began_ms <= self._first_ms
+            began_ms = now_ms
+            if missed:
+                began_ms = self._began_ms(key, found, seen, now_ms, known_before=known_before)
+            at_least = began_ms <= (self._first_ms or 0) or key in self._found_missed
         if not missed:
             self._missed_ms.pop(key, None)
-        if not missed or seen.status not in _JUDGED or seen.status >= severity:
+            self._found_missed.discard(key)
+        if not missed or not self._worsens(seen, severity, limit, now_ms):
             return seen, missed
         if 0 <= seen.since_ms <= began_ms:
             began_ms, at_least = seen.since_ms, False
         judged = replace(seen, status=severity, since_ms=began_ms, since_at_least=at_least)
         return judged, missed
 
-    def _began_ms(self, key: Key, found: Objective, seen: Observation, now_ms: int) -> int:
+    def _worsens(self, seen: Observation, severity: GroupStatus, limit: str, now_ms: int) -> bool:
+        """Does an objective make worse what is seen? `limit`: which one is missed now.
+
+        Without a verdict only a limit does that is missed now, and not at once after a start: the
+        next commit of the group may be about to come then.
+        """
+        if seen.status is GroupStatus.UNKNOWN:
+            return bool(limit) and now_ms - (self._first_ms or 0) >= self._round_ms
+        return seen.status in _JUDGED and seen.status < severity
+
+    def _began_ms(
+        self, key: Key, found: Objective, seen: Observation, now_ms: int, *, known_before: bool
+    ) -> int:
         """By when the limit that is missed now was missed, as far as any round could see."""
+        if not known_before and key not in self._missed_ms:
+            self._found_missed.add(key)
         before_ms = min(self._missed_ms.get(key, now_ms), now_ms)
         self._missed_ms[key] = min(before_ms, found.since_ms(seen, now_ms))
         return self._missed_ms[key]
@@ -321,6 +344,17 @@ class Objectives:
         if spent.burns:
             spent.burns, spent.ended_ms = False, now_ms
         return found.severity, "", now_ms
+
+
+def _is_open(
+    found: Objective, seen: Observation, remaining_s: float | None, *, missed_before: bool
+) -> bool:
+    """True if a limit may be missed, as far as is known."""
+    most_ms = found.max_time_lag_ms
+    if most_ms and (seen.time_lag_open or most_ms < seen.time_lag_most_ms):
+        return True
+    unsure = missed_before and found.catch_up_within_ms > 0 and remaining_s is None
+    return unsure and not 0 <= seen.time_lag_ms < BEHIND_MS
 
 
 def _burn_sentence(found: Objective, gone_ms: int, window_ms: int, missed: str) -> str:

@@ -46,6 +46,23 @@ def topics_of(snapshot: ClusterSnapshot, number: int) -> list[str]:
     ]
 
 
+class KnownLags:
+    """The groups of a snapshot whose lag is known, or of none."""
+
+    def __init__(self, snapshot: ClusterSnapshot | None = None) -> None:
+        # not the snapshot: its rows take much memory
+        self._number = {} if snapshot is None else snapshot.group_index
+        self._max_lag_row = None if snapshot is None else snapshot.group.max_lag_row
+
+    def __contains__(self, group: str) -> bool:
+        number = self._number.get(group)
+        return (
+            number is not None
+            and self._max_lag_row is not None
+            and (bool(self._max_lag_row[number] >= 0))
+        )
+
+
 def losers(snapshot: ClusterSnapshot) -> NDArray[np.bool_]:
     """Mask of groups with an unacknowledged loss of messages."""
     found = np.zeros(len(snapshot.groups), np.bool_)

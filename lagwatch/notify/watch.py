@@ -35,6 +35,7 @@ from lagwatch.notify.notice import OpenGroups
 from lagwatch.notify.objectives import Objective, Objectives
 from lagwatch.notify.observed import (
     IS_BAD,
+    KnownLags,
     Topics,
     losers,
     loss,
@@ -178,6 +179,7 @@ class Watch:
         self._tracked: dict[str, _Tracked] = {}
         self._policies: dict[str, Mapping[str, Policy | None]] = {}
         self._layout: object = None
+        self._known_before = KnownLags()
         self.reasons: Counter[Reason] = Counter(dict.fromkeys(Reason, 0))
         """How often each reason decided, over all rounds."""
         for incident in kept:
@@ -242,6 +244,7 @@ class Watch:
         Silent ones take effect at once and are not returned.
         """
         self.decided_ms, self.gap = now_ms, self._unseen.note(now_ms)
+        self._objectives.begin_round(now_ms)
         if snapshot.rows.topic is not self._layout:
             self._policies.clear()
             self._layout = snapshot.rows.topic
@@ -266,6 +269,7 @@ class Watch:
             decision = self._look(this, group, number)
             if decision is not None:
                 decided.append(decision)
+        self._known_before = KnownLags(snapshot)
         return decided
 
     def apply(self, decided: Iterable[Decided]) -> None:
@@ -416,6 +420,7 @@ class Watch:
                 this.now_ms,
                 partial(_remaining_s, this.outlook, group, topics),
                 missed_before=self._missed_before(tracked, this.now_ms),
+                known_before=group in self._known_before,
             )
             graded = self._unless_unwatched(grade(judged, policy), seen, tracked, policy)
             found.append((policy, graded, missed))

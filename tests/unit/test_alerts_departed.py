@@ -413,6 +413,38 @@ def decided_after_a_start(live: Live, kept: Kept, *, for_s: int) -> list[Decided
     return decided
 
 
+def test_a_group_of_one_commit_that_misses_a_limit_is_alerted() -> None:
+    live = Live()
+    live.topics(orders=1)
+    live.monitor.apply(Backlog(read=0, total=0, ready=True), EpochMs(live.now_ms))
+    came_ms = live.now_ms + 305_000
+
+    def happens(second: int) -> None:
+        if second == 300:
+            live.commit(("a", "orders", 0, 100))
+
+    opened, *_ = story(live, happens, max_lag=300)
+
+    assert opened.after.incident is not None
+    assert opened.after.incident.opened_ms - came_ms <= 10_000
+    assert opened.after.incident.since_at_least
+
+
+def test_a_limit_that_the_first_group_misses_later_than_the_start_is_missed_since_then() -> None:
+    live = Live()
+    live.topics(orders=1)
+
+    def happens(second: int) -> None:
+        behind = 80 if second >= 900 else 0
+        live.commit(("a", "orders", 0, live.ends["orders", 0] - behind))
+
+    opened, *_ = story(live, happens, max_lag=50)
+
+    assert opened.after.incident is not None
+    assert opened.after.incident.since_ms >= NOON_MS + 900_000
+    assert not opened.after.incident.since_at_least
+
+
 def test_a_topic_in_which_a_limit_was_missed_and_that_is_deleted_has_not_caught_up() -> None:
     live = Live()
     live.topics(orders=1, mail=1)

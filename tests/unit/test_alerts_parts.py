@@ -247,6 +247,41 @@ class TestObjectives:
 
         assert (first.since_ms, first.since_at_least) == (1_000_000, True)
 
+    @pytest.mark.parametrize(
+        ("limits", "what"),
+        [
+            ({"max_lag": 10}, seen(GroupStatus.UNKNOWN, lag=300)),
+            ({"max_time_lag_s": 60}, seen(GroupStatus.UNKNOWN, time_lag_s=300)),
+        ],
+    )
+    def test_a_lag_that_is_known_needs_no_verdict_once_lagwatch_has_seen_the_group_for_a_while(
+        self, limits, what
+    ) -> None:
+        judging = objectives(**limits)
+
+        found = [
+            judging.judged("g", "p", what, now_s * 1000, unasked)[0]
+            for now_s in (1000, 1060, 1119, 1120)
+        ]
+
+        assert [each.status for each in found] == [GroupStatus.UNKNOWN] * 3 + [GroupStatus.ERR]
+        assert found[-1].since_ms <= 1_000_000
+        assert found[-1].since_at_least
+
+    @pytest.mark.parametrize("known_before", [True, False])
+    def test_a_limit_that_is_missed_when_the_lag_is_first_known_was_perhaps_missed_before(
+        self, known_before
+    ) -> None:
+        judging = objectives(max_lag=10)
+        judging.judged("other", "p", seen(), 0, unasked)
+
+        for known in (known_before, True):
+            what = seen(GroupStatus.UNKNOWN, lag=300)
+            judged, _ = judging.judged("g", "p", what, 500_000, unasked, known_before=known)
+
+        assert (judged.status, judged.since_ms) == (GroupStatus.ERR, 500_000)
+        assert judged.since_at_least is not known_before
+
     def test_a_limit_that_lagwatch_saw_kept_is_missed_since_it_is_missed(self) -> None:
         judging = objectives(max_time_lag_s=60)
         for now_s in (1000, 1060):
