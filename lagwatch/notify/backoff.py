@@ -22,12 +22,19 @@ class ChannelBackoff:
         self._usual = Backoff(first_s=_FIRST_S, longest_s=_LONGEST_S, chance=chance)
         self._slow = Backoff(first_s=_SLOW_FIRST_S, longest_s=_SLOW_LONGEST_S, chance=chance)
 
-    def delay_s(
-        self, failures: int, retry_after_s: float | None, refusal: Refusal = Refusal.UNAVAILABLE
-    ) -> float:
-        """After so many failures in a row; not before the receiver wants to be asked again."""
+    def reset(self) -> None:
+        """Begin again after a success."""
+        self._usual.reset()
+        self._slow.reset()
+
+    def next_s(self, retry_after_s: float | None, refusal: Refusal = Refusal.UNAVAILABLE) -> float:
+        """After one more failure; not before the receiver wants to be asked again.
+
+        An address that is wrong from now on says nothing about the outage before it: failures of
+        each kind count by themselves.
+        """
         backoff = self._slow if refusal in _SLOW else self._usual
-        return backoff.delay_s(failures, retry_after_s)
+        return max(backoff.next_s(), retry_after_s or 0.0)
 
 
 class Allowance:

@@ -433,6 +433,7 @@ class Deliverer:
         """All that waits for the receiver may go now."""
         now_ms = self._clock.now_ms()
         self._failures = self._cuts = 0
+        self._backoff.reset()
         self._paused_until_s = self._clock.monotonic_s()
         self._failed_s = None
         counts = self.outlet.counts
@@ -511,7 +512,7 @@ class Deliverer:
         self._failures += 1
         if blamed and self._failures == 1:
             return aside_s or 0.0  # others passed just before
-        delay_s = self._backoff.delay_s(self._failures, error.retry_after_s, error.refusal)
+        delay_s = self._backoff.next_s(error.retry_after_s, error.refusal)
         self._paused_until_s = now_s + delay_s
         if error.retry_after_s is not None:
             self._outbox.pause(self.outlet.name, self._clock.now_ms() + round(delay_s * 1000))

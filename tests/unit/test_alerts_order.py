@@ -252,6 +252,21 @@ def test_a_receiver_that_wants_credentials_is_tried_until_it_is_given_up(tmp_pat
         assert receiver.attempts < 250, "it is tried slowly"
 
 
+def test_a_receiver_whose_address_is_wrong_after_an_outage_is_tried_again_soon(tmp_path) -> None:
+    answers: list[NotifyError | None] = [*(down() for _ in range(10)), REFUSALS[3]()]
+    receiver = Unsteady(lambda: answers.pop(0) if answers else None)
+    with world(tmp_path, receiver) as here:
+        here.bad("billing", GroupStatus.ERR)
+        while len(answers) > 1:
+            here.deliver_for(1)
+        while answers:
+            here.deliver_for(1)
+
+        here.deliver_for(31)
+
+        assert receiver.word == {"billing": "error"}
+
+
 def test_news_is_given_up_for_its_own_age_and_not_for_that_of_older_news(tmp_path) -> None:
     day_s = 86_400  # after which a message is given up
     outage = {"on": True}

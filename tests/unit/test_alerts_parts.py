@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from lagwatch.config.alerts import AlertsSettings, MuteSettings, PolicySettings
 from lagwatch.core.incident import Observation
 from lagwatch.core.model import GroupStatus
+from lagwatch.errors import Refusal
 from lagwatch.notify.backoff import Allowance, ChannelBackoff
 from lagwatch.notify.budget import BudgetStore, Spent
 from lagwatch.notify.changes import page_link
@@ -612,11 +613,27 @@ class TestWaiting:
     def test_waits_double_up_to_five_minutes_with_jitter(self) -> None:
         backoff = ChannelBackoff(Random(1))  # noqa: S311
 
-        delays = [backoff.delay_s(attempt, None) for attempt in range(1, 40)]
+        delays = [backoff.next_s(None) for _ in range(1, 40)]
 
         assert 0.5 <= delays[0] <= 1
         assert all(0.5 * min(300, 2**n) <= delay <= 300 for n, delay in enumerate(delays))
         assert len(set(delays)) == len(delays)
+
+    def test_failures_of_each_kind_count_by_themselves_until_a_success(self) -> None:
+        backoff = ChannelBackoff(Random(1))  # noqa: S311
+        for _ in range(12):
+            backoff.next_s(None)
+
+        slow = [backoff.next_s(None, Refusal.NOT_ACCEPTED) for _ in range(2)]
+        usual = backoff.next_s(None)
+        backoff.reset()
+        after = backoff.next_s(None), backoff.next_s(None, Refusal.NOT_ACCEPTED)
+
+        assert 15 <= slow[0] <= 30
+        assert 30 <= slow[1] <= 60
+        assert 150 <= usual <= 300, "the outage goes on"
+        assert after[0] <= 1
+        assert after[1] <= 30
 
     def test_a_minutes_worth_may_go_at_once_and_no_more(self) -> None:
         allowance = Allowance(60, now_s=0)
