@@ -81,6 +81,19 @@ class Setbacks:
             return
         marked, marked_ms = self._column("rewound_from"), self._column("rewound_ms")
         again_ms = self._column("rewound_again_ms")
+        known = marked[rows]
+        returned = rows[(known >= 0) & (offset >= known)]
+        twice, times = np.unique(rows[fell], return_counts=True)
+        mixed = np.union1d(np.intersect1d(twice, returned), twice[times > 1])
+        if mixed.size:
+            chosen = np.isin(rows, mixed)
+            for row, *commit in zip(
+                *(column[chosen].tolist() for column in (rows, before, offset, at_ms)), strict=True
+            ):
+                self._follow_one(row, *commit)
+            rows = rows[~chosen]
+            before, offset, at_ms = (column[~chosen] for column in (before, offset, at_ms))
+            fell = np.flatnonzero(offset < before)
         # a row that went back twice is compared with where it was first
         first = fell[marked[rows[fell]] < 0][::-1]
         marked[rows[first]] = before[first]
@@ -89,6 +102,17 @@ class Setbacks:
         last = np.append(rows[1:] != rows[:-1], True)
         back = rows[last & (offset >= marked[rows])]
         marked[back] = marked_ms[back] = again_ms[back] = UNKNOWN
+
+    def _follow_one(self, row: int, before: int, offset: int, at_ms: int) -> None:
+        """A commit of a row that went back, and returned or went back again, in the same batch."""
+        marked, marked_ms = self._columns["rewound_from"], self._columns["rewound_ms"]
+        again_ms = self._columns["rewound_again_ms"]
+        if offset < before:
+            if marked[row] < 0:
+                marked[row], marked_ms[row] = before, at_ms
+            again_ms[row] = at_ms
+        elif offset >= marked[row]:
+            marked[row] = marked_ms[row] = again_ms[row] = UNKNOWN
 
     # messages deleted unread
 

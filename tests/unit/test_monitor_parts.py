@@ -367,6 +367,38 @@ class TestSetbacks:
 
         assert setbacks.column("rewound_from").tolist() == [UNKNOWN] * 3
 
+    def test_one_that_returned_and_went_back_anew_did_so_the_second_time(self, setbacks) -> None:
+        self.follow(setbacks, 10, 20, 500, 400)
+
+        self.follow(setbacks, 400, 500, 400)  # read at once after a restart
+
+        assert setbacks.column("rewound_ms")[1] == 2000
+        assert setbacks.column("rewound_from")[1] == 500
+
+    @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=12))
+    def test_commits_read_at_once_are_followed_as_one_by_one(self, commits) -> None:
+        at_once, one_by_one = Setbacks(), Setbacks()
+        at_once.make_room(3)
+        one_by_one.make_room(3)
+        commits = sorted(commits, key=lambda commit: commit[0])
+        newest: dict[int, int] = {}
+        before = []
+        for row, offset in commits:
+            before.append(newest.get(row, -1))
+            newest[row] = offset
+        rows, offsets = (np.array([each[at] for each in commits], np.int64) for at in (0, 1))
+        at_ms = 1000 * np.arange(1, len(commits) + 1)
+
+        at_once.follow(rows, np.array(before, np.int64), offsets, at_ms)
+        for at in range(len(commits)):
+            one = slice(at, at + 1)
+            one_by_one.follow(rows[one], np.array(before[one], np.int64), offsets[one], at_ms[one])
+
+        for name in ("rewound_from", "rewound_ms", "rewound_again_ms"):
+            found, expected = at_once.column(name), one_by_one.column(name)
+            assert (found is None) == (expected is None)
+            assert found is None or found.tolist() == known(expected).tolist()
+
     def test_losses_add_up_and_are_shown_until_they_are_acknowledged(self, setbacks) -> None:
         rows = np.array([0, 1])
         assert setbacks.lost(rows).tolist() == [0, 0]
