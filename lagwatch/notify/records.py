@@ -6,14 +6,17 @@ import contextlib
 import json
 import sqlite3
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import structlog
 
 from lagwatch.core.model import GroupStatus
 from lagwatch.errors import AmbiguousError, InputError, NotFoundError
 from lagwatch.notify.database import Database
 from lagwatch.notify.notice import Notice, level, unpack
 from lagwatch.notify.store import SUMMARY, WAITING_AGAIN
-from lagwatch.notify.words import behind, headline
+from lagwatch.notify.words import behind, cut, headline
 from lagwatch.ports.alerts import (
     IncidentAsk,
     IncidentRecord,
@@ -63,6 +66,10 @@ _BY_START = {
 }
 """By kind of id: those that begin with a text (?1) of a length (?2)."""
 _SHORTEST_START = 4
+_NOT_READABLE = (ValueError, TypeError, KeyError)
+"""What is raised for a row that another version wrote, or that is damaged."""
+
+_log = structlog.get_logger()
 
 
 def _as_it_was(notice: Notice) -> Notice:
@@ -76,6 +83,8 @@ class AlertRecords:
         """`as_now`: a notice with the figures of its group that are known now."""
         self._database = database
         self._as_now = as_now
+        self._named: set[str] = set()
+        """Incidents that cannot be read, of which the log says so."""
 
     def whole_id(self, kind: str, start: str) -> str:
         """The only id of this kind that begins so; `start` itself when there is none.
@@ -114,7 +123,25 @@ class AlertRecords:
         page = rows[: ask.limit]
         more = len(rows) > ask.limit
         cursor = _cursor(f"{page[-1]['opened_ms']}:{page[-1]['number']}") if more else ""
-        return [self._incident(row, ()) for row in page], cursor
+        found = (self._readable(row) for row in page)
+        return [record for record in found if record is not None], cursor
+
+    def _readable(self, row: sqlite3.Row) -> IncidentRecord | None:
+        """The record of a row; None, and its name in the log, if that cannot be read."""
+        try:
+            return self._incident(row, ())
+        except _NOT_READABLE as error:
+            if row["id"] not in self._named:
+                self._named.add(row["id"])
+                _log.error(
+                    "incident_not_readable",
+                    incident=row["id"],
+                    cluster=row["cluster"],
+                    group=row["name"],
+                    reason=str(error),
+                    remedy="it is left out; `lagwatch alert incidents` lists the others",
+                )
+            return None
 
     def incident(self, incident: str) -> IncidentRecord:
         connection = self._database.connection
@@ -124,14 +151,17 @@ class AlertRecords:
         transitions = connection.execute(
             "SELECT * FROM transitions WHERE incident = ? ORDER BY number", (row["number"],)
         )
-        return self._incident(row, tuple(_transition(step) for step in transitions))
+        try:
+            return self._incident(row, tuple(_transition(step) for step in transitions))
+        except _NOT_READABLE as error:
+            raise NotFoundError(kind="readable incident", name=incident) from error
 
     def _incident(self, row: sqlite3.Row, transitions: tuple[Transition, ...]) -> IncidentRecord:
         notice = _newest(row)
         if notice is not None:
             notice = self._as_now(notice)
         # the whole verdict while the incident is open, its main figures afterwards
-        summary = {**dict.fromkeys(SUMMARY), **json.loads(row["summary"])}
+        summary = {**dict.fromkeys(SUMMARY), **_object(row["summary"])}
         return IncidentRecord(
             id=row["id"],
             about=row["about"],
@@ -317,6 +347,18 @@ def _newest(row: sqlite3.Row) -> Notice | None:
         with contextlib.suppress(InputError):
             return unpack(row["body"])
     return None
+
+
+def _object(text: str) -> Mapping[str, Any]:
+    """A JSON object.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError(f"{cut(text, 100)!r} is no JSON object")  # noqa: TRY004 as for no JSON
+    return found
 
 
 def _transition(row: sqlite3.Row) -> Transition:

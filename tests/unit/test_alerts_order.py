@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from lagwatch.core.incident import NoticeEvent
 from lagwatch.core.model import GroupStatus
@@ -15,6 +16,7 @@ from lagwatch.notify.channels.base import ChannelLimits
 from lagwatch.notify.notice import Message
 from lagwatch.notify.records import AlertRecords
 from lagwatch.notify.words import details
+from lagwatch.ports.alerts import IncidentAsk
 from tests.support.stepped_delivery import CHANNEL, Unsteady, World, down, too_large, world
 
 GROUPS = ("billing", "orders", "mail")
@@ -487,3 +489,20 @@ def test_a_retry_keeps_the_end_of_an_incident_that_a_later_one_overtook(
         assert ended == {"i1", "i2"}
         assert receiver.word == {"billing": "ok"}
         assert here.outbox.depth(CHANNEL) == (0, 0)
+
+
+@pytest.mark.parametrize("odd", ["severity = 77", "summary = 'not json'", "summary = '[1]'"])
+def test_an_incident_that_cannot_be_read_is_named_and_left_out(tmp_path, odd) -> None:
+    with world(tmp_path, Unsteady(lambda: None)) as here:
+        for group in ("billing", "orders"):
+            here.bad(group, GroupStatus.ERR)
+        here.database.write(
+            lambda c: c.execute(f"UPDATE incidents SET {odd} WHERE name = 'billing'")  # noqa: S608 fixed
+        )
+        records = AlertRecords(here.database)
+
+        with capture_logs() as logs:
+            pages = [records.incidents(IncidentAsk())[0] for _ in range(2)]
+
+        assert [[each.group for each in page] for page in pages] == [["orders"]] * 2
+        assert [each["group"] for each in logs] == ["billing"], "once"
