@@ -103,6 +103,12 @@ class Spent:
         before_ms = self.missed_ms[first - 1] if first else 0
         return max(from_ms, self.at_ms[first] - (self.missed_ms[first] - before_ms))
 
+    def is_after_gap(self, at_ms: int) -> bool:
+        """True if nothing was seen right before an instant: what began then may have before."""
+        return any(
+            from_ms < at_ms and abs(at_ms - until_ms) <= _STEP_MS for from_ms, until_ms in self.gaps
+        )
+
     def from_ms(self, now_ms: int, window_ms: int) -> int:
         """When the window begins that ends now and holds so much time that was seen."""
         left_ms = window_ms

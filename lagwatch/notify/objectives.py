@@ -258,6 +258,7 @@ class Objectives:
         at_least = False
         if found.share:
             severity, missed, began_ms = self._burnt(key, found, missed, now_ms)
+            at_least = bool(missed) and self._spent[key].is_after_gap(began_ms)
         else:
             began_ms = now_ms
             if missed:

@@ -372,6 +372,31 @@ class TestObjectives:
         assert judged.status is GroupStatus.ERR
         assert abs(judged.since_ms - since_s * 1000) <= every_s * 1000
 
+    @pytest.mark.parametrize("kept_s", [0, 60])
+    def test_a_burn_whose_limit_is_missed_when_lagwatch_begins_to_look_began_then_or_before(
+        self, kept_s
+    ) -> None:
+        judging = objectives(max_lag=10, objective_share=0.99)
+
+        for s in range(0, 900, 10):
+            what, at_ms = seen(lag=11 if s >= kept_s else 0), 5_000_000 + s * 1000
+            judged, _ = judging.judged("g", "p", what, at_ms, unasked)
+
+        assert judged.status is GroupStatus.ERR
+        assert judged.since_at_least is (kept_s == 0)
+
+    def test_a_burn_that_is_found_after_lagwatch_was_killed_began_then_or_before(self) -> None:
+        spent = Spent(seen_ms=1_000_000)  # the limit was kept when that was written
+        found = objective(PolicySettings(max_lag=10, objective_share=0.99))
+        assert found is not None
+        judging = Objectives({"p": found}, {("g", "p"): spent})
+
+        for s in range(0, 900, 10):
+            judged, _ = judging.judged("g", "p", seen(lag=11), 1_300_000 + s * 1000, unasked)
+
+        assert judged.status is GroupStatus.ERR
+        assert judged.since_at_least
+
     def test_a_burn_does_not_begin_before_the_last_one_ended(self) -> None:
         judging = objectives(max_lag=10, objective_share=0.99)
         burning: list[tuple[int, int]] = []
