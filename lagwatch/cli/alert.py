@@ -109,13 +109,16 @@ async def _send_samples(
     import uuid
 
     from lagwatch.clock import SystemClock
-    from lagwatch.errors import NotifyError
+    from lagwatch.errors import ConfigError, NotifyError
     from lagwatch.notify.changes import page_link
     from lagwatch.notify.channels.registry import open_channel
     from lagwatch.notify.sample import GROUP, LASTS_MS, sample_messages
 
     clock = SystemClock()
-    receiver = open_channel(name, settings, clock)
+    try:
+        receiver = open_channel(name, settings, clock)
+    except ConfigError as error:
+        return [], str(error)
     samples = sample_messages(
         name,
         at_ms=clock.now_ms() - LASTS_MS,  # so that it does not end in the future
@@ -130,6 +133,8 @@ async def _send_samples(
                 answers.append(await receiver.send(message))
     except (NotifyError, TimeoutError) as error:
         return answers, str(error) or f"no answer within {settings.timeout_s:g} s"
+    except Exception as error:  # noqa: BLE001 one channel that fails in any way stops no other
+        return answers, f"cannot send: {type(error).__name__}: {error}"
     finally:
         await receiver.close()
     return answers, ""

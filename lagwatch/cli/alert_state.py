@@ -12,7 +12,7 @@ import typer
 from lagwatch.cli.ask import HERE, Url, ask
 from lagwatch.cli.output import local_time, print_json, zone_of
 from lagwatch.cli.reporting import Exit, complain, reported
-from lagwatch.core.words import counted
+from lagwatch.core.words import counted, printable
 
 _ROOT: Final = "/api/v1/alerts"
 _PARTS: Final = {"cluster": "cluster {cluster}", "channel": "channel {group}", "history": "history"}
@@ -25,6 +25,8 @@ _COUNTED: Final = 10_000
 """Up to so many entries that are not shown are counted."""
 _LONGEST_PROBLEM: Final = 160
 """A longer one is cut; `--json` has it whole."""
+_LONGEST_NAME: Final = 300
+"""Characters of cluster and group."""
 
 _ACKNOWLEDGE = """
 **Examples**
@@ -130,7 +132,7 @@ def notices(
                 notice["channel"],
                 notice["state"],
                 notice["event"],
-                f"{notice['cluster']}/{notice['group']}",
+                _place(notice),
             ),
             *(
                 local_time(notice["at_ms"], zone),
@@ -171,7 +173,8 @@ def retry(
     path = f"{_ROOT}/{kind}/{quote(name, safe='')}/retry?{_query({'to': to})}"
     known = (kind.removesuffix("s"), name)
     done = ask(url, "POST", path, missing=known, or_missing=("channel", to))
-    typer.echo(f"{counted(done['notices'], 'notice')} sent again")
+    said = f"{counted(done['notices'], 'notice')} queued again"
+    typer.echo(f"{said}; what waits for {to or channel or 'its channel'} is tried at once")
 
 
 def _newest(
@@ -209,7 +212,13 @@ def _query(given: dict[str, object]) -> str:
 
 def _name(incident: dict[str, Any]) -> str:
     part = _PARTS.get(incident["about"])
-    return part.format(**incident) if part else f"{incident['cluster']}/{incident['group']}"
+    return part.format(**incident) if part else _place(incident)
+
+
+def _place(record: Mapping[str, Any]) -> str:
+    """`prod/billing`; a long name is cut, because it would fill the table."""
+    name = printable(f"{record['cluster']}/{record['group']}")
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
 def _to_be_sent(notice: dict[str, Any], zone: ZoneInfo) -> str:

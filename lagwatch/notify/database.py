@@ -322,7 +322,8 @@ class Database:
         try:
             return _connect(path)
         except sqlite3.OperationalError as error:
-            raise _unusable(path, str(error)) from error
+            remedy = _NEWER if isinstance(error, NewerFileError) else _OWN_FILE
+            raise _unusable(path, str(error), remedy) from error
         except sqlite3.DatabaseError as error:
             self.set_aside = _move_away(path, f"corrupt-{now_ms}")
             _log.error(
@@ -367,7 +368,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
     elif version == 2:  # noqa: PLR2004 the layout before
         _from_version_2(connection)
     elif version != _VERSION:
-        raise sqlite3.OperationalError(f"it has version {version}, this program {_VERSION}")
+        raise NewerFileError(f"it has version {version}, this program reads {_VERSION}")
     connection.executescript(_ADDED)
     columns = {row["name"] for row in connection.execute("PRAGMA table_info(incidents)")}
     for name, kind in _ADDED_TO_INCIDENTS:
@@ -438,6 +439,17 @@ def _move_away(path: Path, suffix: str) -> Path | None:
     return aside if aside.exists() else None
 
 
+class NewerFileError(sqlite3.OperationalError):
+    """The file was written by a newer version of lagwatch."""
+
+
+_OWN_FILE: Final = "Give each lagwatch a file of its own in a folder it may write to."
+_NEWER: Final = (
+    "Start the version of lagwatch that wrote it, or a newer one; or name another file, which "
+    "begins without the open incidents."
+)
+
+
 def _lock(path: Path) -> IO[bytes]:
     try:
         return locked(path.with_name(path.name + ".lock"))
@@ -447,14 +459,14 @@ def _lock(path: Path) -> IO[bytes]:
         raise _unusable(path, error.strerror or str(error)) from error
 
 
-def _unusable(path: Path, problem: str) -> ConfigError:
+def _unusable(path: Path, problem: str, remedy: str = _OWN_FILE) -> ConfigError:
     return ConfigError(
         [
             Fault(
                 key="alerts.file",
                 value=f'"{path}"',
                 problem=f"cannot be used: {problem}",
-                remedy="Give each lagwatch a file of its own in a folder it may write to.",
+                remedy=remedy,
             )
         ]
     )

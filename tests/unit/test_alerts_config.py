@@ -796,6 +796,18 @@ class TestReview:
                 "alerts.webhook.h.headers.Title: holds a line break",
             ),
             (
+                '[alerts.webhook.h]\nurl = "http://x"\nheaders = { "content-length" = "5" }',
+                "alerts.webhook.h.headers.content-length: is not sent",
+            ),
+            (
+                '[alerts.webhook.h]\nurl = "http://x"\nheaders = { Transfer-Encoding = "x" }',
+                "alerts.webhook.h.headers.Transfer-Encoding: is not sent",
+            ),
+            (
+                '[alerts.webhook.h]\nurl = "{{ notice.cluster }}/x"',
+                "alerts.webhook.h.url: is no http(s) URL",
+            ),
+            (
                 '[alerts.webhook.h]\nurl = "http://x"\nheaders = { "A b" = "c" }',
                 "alerts.webhook.h.headers.A b: is no name of a header",
             ),

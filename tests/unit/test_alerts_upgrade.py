@@ -1,5 +1,6 @@
 """A file of the first layout is taken over: incidents, mutes, and what was not delivered yet."""
 
+import contextlib
 import json
 import sqlite3
 import zlib
@@ -190,4 +191,13 @@ def test_a_file_of_a_later_version_is_refused_and_left_alone(tmp_path) -> None:
         database.connection.execute("PRAGMA user_version = 99")
 
     with pytest.raises(ConfigError, match="version 99"):
+        Database(path, now_ms=1)
+
+
+def test_a_file_of_a_newer_version_asks_for_that_version(tmp_path: Path) -> None:
+    path = tmp_path / "alerts.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+
+    with pytest.raises(ConfigError, match="Start the version of lagwatch that wrote it"):
         Database(path, now_ms=1)

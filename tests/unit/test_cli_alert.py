@@ -121,7 +121,65 @@ def test_a_weekly_mute_says_when_it_comes() -> None:
 
 
 def test_a_single_notice_is_one() -> None:
-    assert lines("retry 3f2a", {"notices": 1}) == ["1 notice sent again"]
+    (said,) = lines("retry 3f2a", {"notices": 1})
+
+    assert said.startswith("1 notice queued again")
+
+
+def test_a_retry_says_that_what_waits_is_tried_too() -> None:
+    (said,) = lines("retry --channel chat", {"notices": 0})
+
+    assert said == "0 notices queued again; what waits for chat is tried at once"
+
+
+def test_a_name_of_thousands_of_characters_does_not_fill_the_table() -> None:
+    found = lines("incidents", {"incidents": [incident("y" * 4000)]})
+
+    assert sum(map(len, found)) < 2000
+    assert any("…" in line for line in found)
+
+
+TEST_CHANNELS = """
+[alerts]
+file = "{folder}/a.sqlite"
+[alerts.webhook.{broken}]
+url = "{url}"
+headers = {{ Content-Length = "5", Upgrade = "x" }}
+cert_file = "{folder}/not-a-certificate.pem"
+[alerts.pagerduty.pager]
+url = "{url}"
+routing_key = "{key}"
+[clusters.here]
+bootstrap = "localhost:1"
+"""
+
+
+def test_a_channel_that_cannot_be_opened_does_not_keep_others_from_being_tested(tmp_path) -> None:
+    (tmp_path / "not-a-certificate.pem").write_text("nothing")
+    with receiving(*[Reply(body="ok")] * 2) as server:
+        config = tmp_path / "lagwatch.toml"
+        given = {"folder": tmp_path, "url": server.url, "broken": "a", "key": "k" * 32}
+        config.write_text(TEST_CHANNELS.format(**given))
+        done = CliRunner().invoke(app, ["alert", "test", "-c", str(config)])
+
+    assert done.exit_code == 2
+    assert "a: " in done.output
+    assert "Traceback" not in done.output
+    assert "pager: 200 OK: ok (no answer of a receiver of this kind" in done.output
+
+
+def test_headers_that_say_how_a_request_is_sent_do_not_break_it(tmp_path) -> None:
+    with receiving(Reply()) as server:
+        config = tmp_path / "lagwatch.toml"
+        config.write_text(
+            f'[alerts]\nfile = "{tmp_path}/a.sqlite"\n[alerts.webhook.a]\nurl = "{server.url}"\n'
+            'headers = { Content-Length = "5", Transfer-Encoding = "x" }\n'
+            '[clusters.here]\nbootstrap = "localhost:1"\n'
+        )
+        done = CliRunner().invoke(app, ["alert", "test", "-c", str(config)])
+
+        assert done.exit_code == 0, done.output
+        assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,8 @@ class HttpSender:
             why = refused(status, text.strip())
         if why is None:
             return shown
+        if response.is_success and why is Refusal.NOT_ACCEPTED:
+            shown = f"{shown} (no answer of a receiver of this kind: is the address right?)"
         raise NotifyError(
             channel=self._channel,
             message=shown,

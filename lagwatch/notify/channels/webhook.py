@@ -19,7 +19,7 @@ from lagwatch.clock import Clock
 from lagwatch.config.alerts_channels import HTTP, AuthenticatedSettings
 from lagwatch.config.secret import Headers, Secret, Template, Url
 from lagwatch.config.section import OrFile, ReadableFile
-from lagwatch.errors import Fault, NotifyError, Refusal
+from lagwatch.errors import ConfigError, Fault, NotifyError, Refusal
 from lagwatch.notify.channels.base import ChannelKind, ChannelLimits, TemplateText
 from lagwatch.notify.channels.http import HttpSender
 from lagwatch.notify.notice import Message, ReportMessage
@@ -34,6 +34,8 @@ _CHATS: Final = {
 }
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """Source: RFC 9110, section 5.6.2, token."""
+_FRAMING: Final = frozenset({"content-length", "transfer-encoding", "connection", "upgrade", "te"})
+"""Headers that say how a request is sent: a value of one's own breaks it."""
 _OF_A_QUOTE: Final = "a group whose name holds a quote"
 _NO_JSON_REMEDY: Final = (
     "Write {{ notice.group | json }}, without quotes of your own; see `lagwatch alert render`. "
@@ -96,7 +98,9 @@ class Webhook:
         self._body = _maybe(templates, settings.body)
         self._close_body = _maybe(templates, settings.close_body or settings.body)
         self._headers = {
-            header: templates.compile(value) for header, value in settings.headers.items()
+            header: templates.compile(value)
+            for header, value in settings.headers.items()
+            if header.lower() not in _FRAMING
         }
         self._http = HttpSender(
             name, settings, cert_file=settings.cert_file, key_file=settings.key_file
@@ -193,7 +197,7 @@ def _templates(settings: WebhookSettings) -> Iterator[TemplateText]:
 def _doubts(settings: WebhookSettings) -> Iterator[Fault]:
     for option in ("url", "close_url"):
         url = getattr(settings, option).get_secret_value()
-        if url and not url.startswith((*HTTP, "{{", "{%")):
+        if url and not _is_http(url):
             problem, remedy = "is no http(s) URL", "Write https://host/path."
             yield Fault(key=option, value="", problem=problem, remedy=remedy)
         host = "" if settings.body else url.partition("://")[2].partition("/")[0]
@@ -214,6 +218,18 @@ def _doubts(settings: WebhookSettings) -> Iterator[Fault]:
         closing = [message for message in samples if message.closing]
         yield from _not_json("body", settings.body, opening)
         yield from _not_json("close_body", settings.close_body or settings.body, closing)
+
+
+def _is_http(url: str) -> bool:
+    """True if it begins as a URL; of a template that begins with a variable, for the sample."""
+    if not url.startswith(("{{", "{%")):
+        return url.startswith(HTTP)
+    from lagwatch.notify.sample import sample_messages
+
+    try:
+        return Templates().compile(url).render(sample_messages()[0]).startswith(HTTP)
+    except (ConfigError, RenderError):  # a broken template is another fault
+        return True
 
 
 def _not_json(option: str, template: Template, messages: Iterable[Message]) -> Iterator[Fault]:
@@ -253,6 +269,13 @@ def _header_doubts(settings: WebhookSettings) -> Iterator[Fault]:
                 value="",
                 problem="is no name of a header, so nothing is sent",
                 remedy="Use letters, digits and -.",
+            )
+        if name.lower() in _FRAMING:
+            yield Fault(
+                key=f"headers.{name}",
+                value="",
+                problem="is not sent, because the request itself determines it",
+                remedy="Remove it.",
             )
         if "\n" in value or "\r" in value:
             yield Fault(
