@@ -526,9 +526,14 @@ def _set_aside(connection: sqlite3.Connection, notice: int, error: str) -> None:
 
 
 def _reason(row: sqlite3.Row, notice: Notice) -> str:
-    """Why it is sent: the first notice of a channel that it is handed on to says that."""
-    handed_on = row["reason"] == Reason.HANDED_ON.value
-    return Reason.HANDED_ON.value if handed_on and row["heard"] is None else notice.reason
+    """Why it is sent: the first notice of a channel that it is handed on to says that.
+
+    What a channel has not received yet it is not reminded of.
+    """
+    if row["heard"] is None and row["reason"] == Reason.HANDED_ON.value:
+        return Reason.HANDED_ON.value
+    opens = row["heard"] is None and row["event"] == NoticeEvent.OPEN.value
+    return Reason.FIRST.value if opens and notice.reason == Reason.REMINDER_DUE else notice.reason
 
 
 def _earlier(row: sqlite3.Row, still_open: dict[str, int]) -> Earlier:

@@ -183,6 +183,12 @@ class World:
         decision = Decision(event=NoticeEvent.OPEN, reason=Reason.STILL_OPEN)
         self._record(group, identity, before, after, decision)
 
+    def remind(self, group: str) -> None:
+        """It is bad still."""
+        identity, incident = self.state[group]
+        decision = Decision(event=NoticeEvent.REMIND, reason=Reason.REMINDER_DUE)
+        self._record(group, identity, incident, incident, decision)
+
     def only_flapped(self, group: str) -> None:
         """It has not."""
         identity, before = self.state.pop(group)

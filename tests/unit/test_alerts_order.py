@@ -506,3 +506,21 @@ def test_an_incident_that_cannot_be_read_is_named_and_left_out(tmp_path, odd) ->
 
         assert [[each.group for each in page] for page in pages] == [["orders"]] * 2
         assert [each["group"] for each in logs] == ["billing"], "once"
+
+
+@pytest.mark.parametrize("tried", [False, True])
+def test_the_first_message_about_an_incident_is_no_reminder(tmp_path, tried) -> None:
+    away = {"on": True}
+    receiver = Unsteady(lambda: down() if away["on"] else None)
+    with world(tmp_path, receiver) as here:
+        here.bad("orders", GroupStatus.ERR)
+        here.deliver_for(30)
+        here.bad("billing", GroupStatus.ERR)
+        here.deliver_for(300 if tried else 0)
+        here.remind("billing")
+        away["on"] = False
+
+        here.deliver_for(400)
+
+    (notice,) = (n for m in receiver.heard for n in m.notices if n.group == "billing")
+    assert (notice.event, notice.reason) == (NoticeEvent.OPEN, "first")
