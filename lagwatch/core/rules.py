@@ -470,7 +470,7 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
         meaning=(
             "A member holds the partition, messages that can be read came five minutes ago, and "
             "the group has not committed an offset. It holds until a commit, also while members "
-            "come and go, or until none has come for fifteen minutes."
+            "come and go, until none has come for fifteen minutes, or until the group is gone."
         ),
         evidence=("commits", "held_for_ms", "interrupted", "log_end_offset"),
         sentence=(
