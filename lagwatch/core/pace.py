@@ -468,14 +468,14 @@ class Pace:
             for column in (self.run_s, self.held_s, self.left_s)
         )
         began_ms, known = at_ms - pause_ms, came_ms > 0
-        away = known & np.where(left_ms > 0, left_ms >= run_ms, came_ms >= began_ms)
         # the coming of members may be seen later than their first commit
-        first = (run_ms >= came_ms - self.step_ms) & (
-            run_ms <= came_ms + _SOON_STEPS * self.step_ms
-        )
+        begun = run_ms >= came_ms - self.step_ms
+        came = (came_ms >= began_ms) & ~begun
+        away = known & np.where(left_ms > 0, left_ms >= run_ms, came)
         # members that stay for long are not those of a job
-        stay = (left_ms == 0) & (came_ms < began_ms) & (at_ms - came_ms < _STAYS_MS)
-        return away, known & first & stay & self.seen_without[rows]
+        stay = (left_ms == 0) & (at_ms - came_ms < _STAYS_MS) & self.seen_without[rows]
+        first = begun & (run_ms <= came_ms + _SOON_STEPS * self.step_ms)
+        return away, known & first & stay
 
     def _keep_resting(self, rows: Rows, at_ms: Int64, pause_ms: Int64) -> None:
         """Runs of these rows began when they were due: those that are jobs stay jobs.

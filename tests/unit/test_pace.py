@@ -446,6 +446,17 @@ def test_pauses_of_members_that_stay_are_no_beginnings_of_runs(half_hourly: Pace
     assert period_min(half_hourly) == pytest.approx(30, abs=1)
 
 
+def test_members_that_are_seen_after_their_first_commit_begin_one_run(half_hourly: Pace) -> None:
+    for number in range(20, 24):
+        for read_min in (0, 2):
+            at_ms = round((30 * number + read_min) * MINUTE_MS)
+            half_hourly.move(ROW, np.array([at_ms]), at_ms - half_hourly.moved_ms[ROW])
+            members(half_hourly, 30 * number + 0.5, held=True)
+        members(half_hourly, 30 * number + 20, held=False)
+
+    assert period_min(half_hourly) == pytest.approx(30, abs=1)
+
+
 def test_a_period_that_is_half_of_the_true_one_is_mended_by_the_second_run(half_hourly) -> None:
     half_hourly.periods.known[ROW] = 15 * MINUTE_MS // UNIT_MS
 
