@@ -214,7 +214,8 @@ class Pace:
     Otherwise its member may have held it long before it was first seen.
     """
     may_be_job: NDArray[np.bool_]
-    """True if it was silent when first seen, and no member has stayed since."""
+    """True if it was silent when first seen, and no member has stayed since, and no run has come as
+    due."""
     behind: NDArray[np.bool_]
     """True if the last round judged it to fall behind."""
     _floor: NDArray[np.float32]
@@ -424,7 +425,9 @@ class Pace:
         if due.any():
             self.periods.approach(rows[due], (since_ms // runs)[due], _AVERAGE)
             self._keep_resting(rows[due], at_ms[due], pause_ms[due])
-            self.periods.noted[rows[due & (runs == 1)]] = 0
+            came = rows[due & (runs == 1)]
+            self.periods.noted[came] = 0
+            self.may_be_job[came] = False  # it is one
         left_out: Bools = due & (runs > 1)
         may = ordinary if may_recur is None else may_recur
         # runs that are left out again and again are none
@@ -593,14 +596,16 @@ class Pace:
     def _rest(self, rows: Rows, now_ms: int) -> None:
         """Members of these rows came: where a run is due, and they were away for long, they rested.
 
-        There may have been nothing to read meanwhile, or only of late.
+        There may have been nothing to read meanwhile, or only of late. Those that are jobs stay
+        jobs, also when the run before took until now.
         """
         left_ms = self.left_s[rows].astype(np.int64) * 1000
         away_ms = np.where(left_ms > 0, now_ms - left_ms, 0)
         period_ms = self.periods.length_ms(rows)
         _, near = self._whole_periods(rows, now_ms - self.run_s[rows].astype(np.int64) * 1000)
-        rests = np.flatnonzero((period_ms > 0) & near & (_RESTED * away_ms >= period_ms))
-        units = np.minimum(away_ms, period_ms // _KEPT)[rests] // UNIT_MS
+        rested_ms = np.where(self._rests(rows), period_ms, away_ms)
+        rests = np.flatnonzero((period_ms > 0) & near & (_RESTED * rested_ms >= period_ms))
+        units = np.minimum(rested_ms, period_ms // _KEPT)[rests] // UNIT_MS
         known = self.pauses.known[rows[rests]]
         self.pauses.known[rows[rests]] = np.maximum(known, units)
 

@@ -496,6 +496,23 @@ def test_a_job_that_has_little_to_read_rests_while_its_members_are_away(half_hou
     assert 645 <= due_min(half_hourly) <= 660
 
 
+def test_a_row_first_seen_at_rest_is_a_job_for_certain_when_a_run_comes_as_due(
+    half_hourly: Pace,
+) -> None:
+    half_hourly.may_be_job[ROW] = True
+
+    stays(half_hourly, 600, 0.5, 10)
+
+    assert not half_hourly.may_be_job[0]
+
+
+def test_a_job_stays_one_while_its_runs_reach_into_the_next(half_hourly: Pace) -> None:
+    for number in range(20, 40):
+        stays(half_hourly, 30 * number, 0.5, 10, 20, 28, length_min=28)
+
+    assert 1200 < due_min(half_hourly) <= 1217
+
+
 def test_members_that_are_replaced_in_a_moment_every_hour_are_no_job(pace: Pace) -> None:
     for minute in range(1, 600):
         if minute % 60 == 0:
