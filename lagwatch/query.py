@@ -421,7 +421,7 @@ def _outlooks(
     at, lag = columns.at[rows], columns.readable_lag[rows]
     windows = window_columns(moment.windows).take(columns.window[rows])
     unread = around.facts.membership[columns.window[rows]] == Membership.EMPTY
-    unread &= _was_set_back(windows)
+    unread[unread] = _was_set_back(windows.take(np.flatnonzero(unread)))
     measured = rates(
         windows,
         at,

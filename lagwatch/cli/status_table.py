@@ -1,6 +1,7 @@
 """`status` for people: a line for each group, or the partitions of one."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
@@ -110,7 +111,7 @@ def _draw_table(screen: Console, titles: Sequence[str], rows: Sequence[Mapping[s
 
 def _line(group: GroupView) -> Line:
     since_ms, at_ms = group.since_ms, group.at_ms
-    return Line(
+    line = Line(
         cluster=group.cluster,
         group=group.group,
         status=group.status,
@@ -127,15 +128,19 @@ def _line(group: GroupView) -> Line:
         since_s=None if since_ms is None or at_ms is None else (at_ms - since_ms) / 1000,
         since_at_least=group.since_at_least,
         note=group.note,
-        # as in `top`, what old data say of now is left out
-        cause="" if group.stale else group.cause,
-        consumed_per_s=None if group.stale else group.consumed_per_s,
-        lag_trend_per_s=None if group.stale else group.lag_trend_per_s,
-        catch_up_s=None if group.stale else group.catch_up_s,
-        catch_up_reason="" if group.stale else group.catch_up_reason,
         lost=group.lost,
         lost_at_most=group.lost_at_most,
         unknown_because=group.unknown_because,
+    )
+    if group.stale:
+        return line
+    return replace(
+        line,
+        cause=group.cause,
+        consumed_per_s=group.consumed_per_s,
+        lag_trend_per_s=group.lag_trend_per_s,
+        catch_up_s=group.catch_up_s,
+        catch_up_reason=group.catch_up_reason,
     )
 
 

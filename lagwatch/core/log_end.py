@@ -36,6 +36,8 @@ _SET_BACK_MS = 60_000
 """A clock that goes back by less than this is corrected, not set."""
 OUTAGE_MS = 30_000
 """Log ends that were not read for so long were away."""
+_INSTANTS = ("_leap_first_ms", "_leap_last_ms", "_away_ms", "_away_first_ms", "_away_last_ms")
+"""Columns by partition; -1 of one of which nothing is known."""
 
 
 class Age(NamedTuple):
@@ -99,11 +101,8 @@ class LogEndHistory:
         self._half_ms[: self._count] = 0 if half_ms is None else half_ms
         self._gaps = [(first, last) for first, last in gaps]
         self._asked_ms = np.full(ends.shape[1], at_ms[-1] if self._count else UNKNOWN, np.int64)
-        self._leap_first_ms = np.full(ends.shape[1], UNKNOWN, np.int64)
-        self._leap_last_ms = self._leap_first_ms.copy()
-        self._away_ms, self._away_first_ms, self._away_last_ms = (
-            self._leap_first_ms.copy() for _ in range(3)
-        )
+        for name in _INSTANTS:
+            setattr(self, name, np.full(ends.shape[1], UNKNOWN, np.int64))
         self._interrupted = self._count > 0
         self.restored_ms = int(at_ms[-1]) if self._count else UNKNOWN
         self.revision += 1
@@ -154,12 +153,8 @@ class LogEndHistory:
         kept = np.flatnonzero(source >= 0)
         ends[: self._count, kept] = self.ends[:, source[kept]]
         self._ends = ends
-        self._asked_ms = np.append(self._asked_ms, UNKNOWN)[source]
-        self._leap_first_ms = np.append(self._leap_first_ms, UNKNOWN)[source]
-        self._leap_last_ms = np.append(self._leap_last_ms, UNKNOWN)[source]
-        self._away_ms = np.append(self._away_ms, UNKNOWN)[source]
-        self._away_first_ms = np.append(self._away_first_ms, UNKNOWN)[source]
-        self._away_last_ms = np.append(self._away_last_ms, UNKNOWN)[source]
+        for name in ("_asked_ms", *_INSTANTS):
+            setattr(self, name, np.append(getattr(self, name), UNKNOWN)[source])
         self.revision += 1
 
     def add(
@@ -216,10 +211,12 @@ class LogEndHistory:
         self._gaps = [(first, last) for first, last in self._gaps if last <= last_ms]
         self._interrupted = self._count > 0
         np.minimum(self._asked_ms, last_ms, out=self._asked_ms)
-        late = self._leap_last_ms > last_ms
-        self._leap_first_ms[late] = self._leap_last_ms[late] = UNKNOWN
-        late = self._away_last_ms > last_ms
-        self._away_first_ms[late] = self._away_last_ms[late] = UNKNOWN
+        for first_ms, until_ms in (
+            (self._leap_first_ms, self._leap_last_ms),
+            (self._away_first_ms, self._away_last_ms),
+        ):
+            late = until_ms > last_ms
+            first_ms[late] = until_ms[late] = UNKNOWN
         np.minimum(self._away_ms, last_ms, out=self._away_ms)
         self.revision += 1
 

@@ -168,6 +168,10 @@ class Usual:
         off = length_ms // UNIT_MS - known
         self.known[rows] = known + np.rint(off / part).astype(np.int64)
 
+    def keep(self, rows: Rows, units: NDArray[np.integer]) -> None:
+        """Make the known lengths of these rows no shorter than these."""
+        self.known[rows] = np.maximum(self.known[rows], units)
+
     def forget(self, units: int, *, noted: int) -> None:
         """Shorten the usual lengths by `units`, and those noted once by `noted`."""
         for column, by in ((self.known, units), (self.noted, noted)):
@@ -489,8 +493,7 @@ class Pace:
         came_ms = self.held_s[rows].astype(np.int64) * 1000
         left = (self.left_s[rows] > 0) | (came_ms >= at_ms - pause_ms)
         stays = rows[left & self._rests(rows)]
-        kept = self.periods.known[stays] // _KEPT
-        self.pauses.known[stays] = np.maximum(self.pauses.known[stays], kept)
+        self.pauses.keep(stays, self.periods.known[stays] // _KEPT)
 
     def _rests(self, rows: Rows) -> Bools:
         """Mask of jobs: rows with a period that rest for an eighth of it at least."""
@@ -606,8 +609,7 @@ class Pace:
         rested_ms = np.where(self._rests(rows), period_ms, away_ms)
         rests = np.flatnonzero((period_ms > 0) & near & (_RESTED * rested_ms >= period_ms))
         units = np.minimum(rested_ms, period_ms // _KEPT)[rests] // UNIT_MS
-        known = self.pauses.known[rows[rests]]
-        self.pauses.known[rows[rests]] = np.maximum(known, units)
+        self.pauses.keep(rows[rests], units)
 
     def set_back(self, at_ms: int) -> None:
         """The clock of `see_members` was set back to this instant: no later one has been."""

@@ -356,9 +356,9 @@ class Losses:
 
         `most`: as much as is read in that time. `since_ms`: last commit; None: not known exactly.
         """
-        return (
-            most if most == 0 or since_ms is None else min(most, self._appended_since(at, since_ms))
-        )
+        if most == 0 or since_ms is None:
+            return most
+        return min(most, self._appended_since(at, since_ms))
 
     def _appended_since(self, at: int, since_ms: int) -> float:
         """Messages written to a partition since an instant, at most; infinite if not known."""

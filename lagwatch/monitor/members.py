@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
@@ -140,9 +141,9 @@ class Groups:
     def take(self, report: GroupsSeen, now_ms: int) -> None:
         """Take in what is known of groups now."""
         self._believe(report)
-        self._note_missing(report, now_ms)
+        names = {info.group for info in report.groups}.union(report.refused)
+        self._note_missing(report, names, now_ms)
         if report.complete:
-            names = {info.group for info in report.groups}.union(report.refused)
             for name in self.info.keys() - names:
                 self.drop(name)
         for info in report.groups:
@@ -366,10 +367,12 @@ class Groups:
         """The last committed offset of the group was removed: without members, it is gone."""
         self._bereft.add(group)
 
-    def _note_missing(self, report: GroupsSeen, now_ms: int) -> None:
-        """Note which groups are not listed, or are described as dead."""
+    def _note_missing(self, report: GroupsSeen, names: AbstractSet[str], now_ms: int) -> None:
+        """Note which groups are not among the `names` of a report, or are described as dead."""
+        if not (self._uncommitted or self._missing_ms):
+            return
         dead = {info.group for info in report.groups if info.state == "Dead" and not info.members}
-        listed = {info.group for info in report.groups}.union(report.refused) - dead
+        listed = names - dead
         lacking = self._uncommitted.keys() - listed if report.complete else dead
         for group in lacking & self._uncommitted.keys():
             self._missing_ms.setdefault(group, now_ms)

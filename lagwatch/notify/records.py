@@ -9,13 +9,11 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import structlog
-
 from lagwatch.core.model import GroupStatus
 from lagwatch.errors import AmbiguousError, InputError, NotFoundError
 from lagwatch.notify.database import Database
 from lagwatch.notify.notice import Notice, level, unpack
-from lagwatch.notify.store import SUMMARY, WAITING_AGAIN
+from lagwatch.notify.store import SUMMARY, WAITING_AGAIN, log_not_readable
 from lagwatch.notify.words import behind, cut, headline
 from lagwatch.ports.alerts import (
     IncidentAsk,
@@ -68,8 +66,6 @@ _BY_START = {
 _SHORTEST_START = 4
 _NOT_READABLE = (ValueError, TypeError, KeyError)
 """What is raised for a row that another version wrote, or that is damaged."""
-
-_log = structlog.get_logger()
 
 
 def _as_it_was(notice: Notice) -> Notice:
@@ -133,13 +129,8 @@ class AlertRecords:
         except _NOT_READABLE as error:
             if row["id"] not in self._named:
                 self._named.add(row["id"])
-                _log.error(
-                    "incident_not_readable",
-                    incident=row["id"],
-                    cluster=row["cluster"],
-                    group=row["name"],
-                    reason=str(error),
-                    remedy="it is left out; `lagwatch alert incidents` lists the others",
+                log_not_readable(
+                    row, error, remedy="it is left out; `lagwatch alert incidents` lists the others"
                 )
             return None
 

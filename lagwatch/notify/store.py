@@ -133,13 +133,7 @@ class IncidentStore:
             try:
                 found.append(_kept(row))
             except (ValueError, TypeError) as error:
-                _log.error(
-                    "incident_not_readable",
-                    incident=row["id"],
-                    cluster=row["cluster"],
-                    group=row["name"],
-                    reason=str(error),
-                )
+                log_not_readable(row, error)
         return found
 
     def last_owner(self, incident: str) -> str:
@@ -355,6 +349,18 @@ def _summary(verdict: Json) -> str:
 def _severity(change: Change) -> GroupStatus:
     incident = change.after.incident or change.before.incident
     return incident.severity if incident is not None else GroupStatus.OK
+
+
+def log_not_readable(row: sqlite3.Row, error: Exception, **more: str) -> None:
+    """Name an incident in the log whose row cannot be read."""
+    _log.error(
+        "incident_not_readable",
+        incident=row["id"],
+        cluster=row["cluster"],
+        group=row["name"],
+        reason=str(error),
+        **more,
+    )
 
 
 def _kept(row: sqlite3.Row) -> Kept:

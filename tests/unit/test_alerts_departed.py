@@ -349,18 +349,7 @@ def test_what_was_made_anew_while_lagwatch_was_down_has_not_healed(anew, watched
     live.commit(("a", "orders", 0, 20))
     live.wait(30)
     named_ms = EpochMs(live.now_ms)
-    incident = Incident(
-        since_ms=named_ms, opened_ms=named_ms, severity=GroupStatus.ERR, notified=GroupStatus.ERR
-    )
-    kept = Kept(
-        cluster="here",
-        group="a",
-        incident="i1",
-        policy="all",
-        complete=0.0,
-        state=State(incident=incident),
-        named={("orders", 0): Named(at_ms=named_ms, log_end=100)},
-    )
+    kept = open_before(named_ms, log_end=100)
     live.wait(10)
     if anew:
         live.commit(("a", "orders", 0, -1))
@@ -379,22 +368,27 @@ def test_a_topic_that_is_shorter_than_before_lagwatch_was_down_was_made_anew() -
     live.monitor.apply(Backlog(read=0, total=0, ready=True), EpochMs(live.now_ms))
     live.commit(("a", "orders", 0, 100))
     opened_ms = EpochMs(live.now_ms - 60_000)
+    kept = open_before(opened_ms, log_end=101)
+
+    (ended,) = decided_after_a_start(live, kept, for_s=30)
+
+    assert ended.begun_anew
+
+
+def open_before(at_ms: EpochMs, *, log_end: int) -> Kept:
+    """The open incident of an earlier process, whose notice of that instant names a log end."""
     incident = Incident(
-        since_ms=opened_ms, opened_ms=opened_ms, severity=GroupStatus.ERR, notified=GroupStatus.ERR
+        since_ms=at_ms, opened_ms=at_ms, severity=GroupStatus.ERR, notified=GroupStatus.ERR
     )
-    kept = Kept(
+    return Kept(
         cluster="here",
         group="a",
         incident="i1",
         policy="all",
         complete=0.0,
         state=State(incident=incident),
-        named={("orders", 0): Named(at_ms=opened_ms, log_end=101)},
+        named={("orders", 0): Named(at_ms=at_ms, log_end=log_end)},
     )
-
-    (ended,) = decided_after_a_start(live, kept, for_s=30)
-
-    assert ended.begun_anew
 
 
 def decided_after_a_start(live: Live, kept: Kept, *, for_s: int) -> list[Decided]:

@@ -388,13 +388,18 @@ def test_they_are_counted_once(rounds: Rounds) -> None:
     assert rounds.lost() == 30
 
 
-def test_a_slow_member_that_commits_the_log_start_it_was_set_to_lost_what_was_deleted(
-    rounds: Rounds,
-) -> None:
+def reads_slowly(rounds: Rounds, *, log_end: int) -> None:
+    """A member reads one message a round, up to 15."""
     rounds.hold()
     for offset in range(11, 16):
         rounds.commit(offset)
-        rounds.round(0, 500)
+        rounds.round(0, log_end)
+
+
+def test_a_slow_member_that_commits_the_log_start_it_was_set_to_lost_what_was_deleted(
+    rounds: Rounds,
+) -> None:
+    reads_slowly(rounds, log_end=500)
     rounds.round(300, 500)
     rounds.commit(300)  # it has read nothing yet
     for _ in range(2):
@@ -406,10 +411,7 @@ def test_a_slow_member_that_commits_the_log_start_it_was_set_to_lost_what_was_de
 def test_a_slow_member_that_is_set_to_the_log_start_between_two_rounds_lost_what_was_deleted(
     rounds: Rounds,
 ) -> None:
-    rounds.hold()
-    for offset in range(11, 16):
-        rounds.commit(offset)
-        rounds.round(0, 5000)
+    reads_slowly(rounds, log_end=5000)
     rounds.commit(300)
     for _ in range(2):
         rounds.round(300, 5000)
