@@ -229,6 +229,8 @@ def _to_be_sent(notice: dict[str, Any], zone: ZoneInfo) -> str:
 def _ended(incident: dict[str, Any], zone: ZoneInfo) -> str:
     if incident["healed_ms"] is not None:
         return f"healed {local_time(incident['healed_ms'], zone)}, muted"
+    if incident.get("muted"):
+        return "no, muted"
     return local_time(incident["closed_ms"], zone)
 
 

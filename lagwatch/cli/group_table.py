@@ -62,6 +62,8 @@ class Line:
     """The likeliest cause in a word or two; "" if it is not known, or was not looked for."""
     incident: str = ""
     """Severity of its open incident; "" where there is none, or was not looked for."""
+    handled: str = ""
+    """That the incident is muted, or who acknowledged it; ""."""
     since_s: float | None = None
     """How long the group has been in trouble; None without trouble, or from an older server."""
     since_at_least: bool = False
@@ -259,10 +261,15 @@ def trouble(line: Line) -> tuple[float, ...]:
 
 
 def _cause(line: Line) -> str:
-    """Why it is in trouble; a group that misses a limit is, although its verdict is good."""
+    """Why it is in trouble; a group that misses a limit is, although its verdict is good.
+
+    What was done about it comes behind: whether to act is the first question.
+    """
     if line.status == "OK":
-        return "open incident" if line.incident else ""
-    return line.cause or spoken(line.rule)
+        why = "open incident" if line.incident else ""
+    else:
+        why = line.cause or spoken(line.rule)
+    return ", ".join(filter(None, (why, line.handled)))
 
 
 def or_less(value: float | None) -> float:

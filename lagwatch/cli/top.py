@@ -17,7 +17,7 @@ from lagwatch.cli.reporting import Exit, complain, reported
 from lagwatch.errors import LagwatchError, NotFoundError, SourceError
 
 if TYPE_CHECKING:  # rich takes a while to import
-    from lagwatch.cli.top_view import LastAnswer, TopView
+    from lagwatch.cli.top_view import LastAnswer, OpenIncident, TopView
     from lagwatch.cli.views import Found
 
 _ANSWER_S: Final = 10.0
@@ -96,7 +96,7 @@ class _Look:
         """Which groups are on the screen; replaced."""
         self._found: Mapping[tuple[str, str], Found] = {}
         self._found_at_s = -math.inf
-        self._incidents: Mapping[tuple[str, str], str] = {}
+        self._incidents: Mapping[tuple[str, str], OpenIncident] = {}
 
     def now(self) -> "LastAnswer":
         """Ask once.
@@ -123,15 +123,12 @@ class _Look:
         except (KeyError, TypeError, ValueError) as error:
             raise _no_fleet("its answer is not that of a lagwatch") from error
 
-    def _open_incidents(self) -> Mapping[tuple[str, str], str]:
-        """Severity by cluster and group; none where the server has no alerts."""
+    def _open_incidents(self) -> "Mapping[tuple[str, str], OpenIncident]":
+        """By cluster and group; none where the server has no alerts."""
+        from lagwatch.cli.top_view import open_incidents
+
         with suppress(NotFoundError):
-            answer = self._source.document(_INCIDENTS)
-            return {
-                (each["cluster"], each["group"]): each["severity"]
-                for each in answer["incidents"]
-                if each["about"] == "group"
-            }
+            return open_incidents(self._source.document(_INCIDENTS))
         return {}
 
     def _asked(self, seen: "LastAnswer") -> Mapping[tuple[str, str], "Found"]:

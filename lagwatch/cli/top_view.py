@@ -1,7 +1,7 @@
 """What `top` shows: which groups, in which order, and how they look."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -48,6 +48,15 @@ class TopView:
     top: int = 0
     """Lines scrolled away."""
     done: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenIncident:
+    """What is known of a group's open incident; of none, nothing."""
+
+    severity: str = ""
+    handled: str = ""
+    """`muted`, `acknowledged by ann`; ""."""
 
 
 Badness = Callable[[Line], tuple[float, ...]]
@@ -106,13 +115,41 @@ def with_found(seen: LastAnswer, found: Mapping[tuple[str, str], Found]) -> Last
     )
 
 
-def with_incidents(seen: LastAnswer, severities: Mapping[tuple[str, str], str]) -> LastAnswer:
-    """The answer with the open incidents of groups: severity by cluster and group."""
+def open_incidents(answer: Mapping[str, Any]) -> Mapping[tuple[str, str], OpenIncident]:
+    """Those of groups, by cluster and group, from the answer of `/api/v1/alerts/incidents`.
+
+    Raises:
+        KeyError, TypeError: the answer has another form.
+    """
+    return {
+        (each["cluster"], each["group"]): OpenIncident(
+            severity=each["severity"], handled=", ".join(_handled(each))
+        )
+        for each in answer["incidents"]
+        if each["about"] == "group"
+    }
+
+
+def _handled(incident: Mapping[str, Any]) -> Iterator[str]:
+    """What was done about an incident."""
+    if incident.get("muted"):  # an older server does not say
+        yield "muted"
+    if incident["acknowledged_ms"] is not None:
+        by = printable(incident["acknowledged_by"])
+        yield f"acknowledged by {by}" if by else "acknowledged"
+
+
+def with_incidents(
+    seen: LastAnswer, incidents: Mapping[tuple[str, str], OpenIncident]
+) -> LastAnswer:
+    """The answer with the open incidents of groups."""
+    none = OpenIncident()
+    found = (incidents.get((line.cluster, line.group), none) for line in seen.lines)
     return replace(
         seen,
         lines=tuple(
-            replace(line, incident=severities.get((line.cluster, line.group), ""))
-            for line in seen.lines
+            replace(line, incident=its.severity, handled=its.handled)
+            for line, its in zip(seen.lines, found, strict=True)
         ),
     )
 

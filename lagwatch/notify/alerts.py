@@ -344,10 +344,13 @@ class Alerts:
         return self._settings.alerts.time_zone
 
     def incidents(self, ask: IncidentAsk) -> tuple[Sequence[IncidentRecord], str]:
-        return self._records.incidents(ask)
+        found, following = self._records.incidents(ask)
+        rules = active(self._mutes, self._clock.now_ms())
+        return [_with_mute(record, rules) for record in found], following
 
     def incident(self, incident: str) -> IncidentRecord:
-        return self._records.incident(self._records.whole_id("incident", incident))
+        record = self._records.incident(self._records.whole_id("incident", incident))
+        return _with_mute(record, active(self._mutes, self._clock.now_ms()))
 
     def acknowledge(self, incident: str, *, author: str) -> IncidentRecord:
         incident = self._records.whole_id("open incident", incident)
@@ -356,7 +359,7 @@ class Alerts:
         for watch in self._watches.values():
             watch.acknowledge(incident)
         _log.info("incident_acknowledged", incident=incident, by=author)
-        return self._records.incident(incident)
+        return self.incident(incident)
 
     def notices(self, ask: NoticeAsk) -> tuple[Sequence[NoticeRecord], str]:
         found, following = self._records.notices(ask)
@@ -746,6 +749,13 @@ def _other_file(path: Path) -> Fault:
 
 def _is_muted(rules: Iterable[MuteRule], cluster: str, group: str) -> bool:
     return any(rule.covers(cluster, group) for rule in rules)
+
+
+def _with_mute(record: IncidentRecord, rules: Sequence[MuteRule]) -> IncidentRecord:
+    """The record, which says so if one of the mutes in force covers its group."""
+    if record.about != About.GROUP or record.closed_ms is not None:
+        return record
+    return replace(record, muted=_is_muted(rules, record.cluster, record.group))
 
 
 def _starts_ms(rule: MuteRule) -> int | None:

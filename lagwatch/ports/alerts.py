@@ -68,6 +68,8 @@ class IncidentRecord:
     """How far behind its group is now; "" once it has ended, or when that is not known."""
     cause: str = ""
     """Why, with its certainty, in the same words; "" when nothing is known, or it has ended."""
+    muted: bool = False
+    """Does a mute keep its notices back now? Only of an open one."""
     transitions: tuple[Transition, ...] = ()
     """Oldest first; () in lists, filled where one incident is read by its id."""
 

@@ -382,6 +382,23 @@ def test_a_group_that_healed_while_muted_is_listed_so(alerts, clock) -> None:
     assert abs(healed["billing"] - clock.now_ms()) < 60_000
 
 
+def test_an_open_incident_says_whether_it_is_muted_now(alerts, clock) -> None:
+    fleet = Fleet(["billing", "orders"], clock)
+    fleet.fail("billing", "orders")
+    fleet.shown_to(alerts)
+    order = {"group": "bill*", "reason": "x", "duration_s": 60}
+    mute = ask(alerts, "POST", "/mutes", json=order).json()["id"]
+
+    found = ask(alerts, "GET", "/incidents?state=open").json()["incidents"]
+    one = next(each["id"] for each in found if each["group"] == "billing")
+    shown = ask(alerts, "GET", f"/incidents/{one}").json()["incident"]
+    ask(alerts, "DELETE", f"/mutes/{mute}")
+    after = ask(alerts, "GET", f"/incidents/{one}").json()["incident"]
+
+    assert {each["group"]: each["muted"] for each in found} == {"billing": True, "orders": False}
+    assert (shown["muted"], after["muted"]) == (True, False)
+
+
 def test_the_command_warns_of_a_mute_that_matches_no_group(tmp_path, clock) -> None:
     with served(tmp_path, clock, "billing-eu", "orders") as url:
         words = ("--for", "2h", "--reason", "x", "--url", url)

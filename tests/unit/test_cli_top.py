@@ -499,7 +499,8 @@ class TestCommand:
     def test_a_good_group_with_an_open_incident_comes_before_other_good_ones(
         self, application: FastAPI
     ) -> None:
-        known = {"about": "group", "cluster": CLUSTER, "group": "other", "severity": "error"}
+        about = {"about": "group", "cluster": CLUSTER, "group": "other", "severity": "error"}
+        known = {**about, "muted": False, "acknowledged_ms": None, "acknowledged_by": ""}
 
         async def with_alerts(scope: Scope, receive: Receive, send: Send) -> None:
             if scope.get("path") == "/api/v1/alerts/incidents":
@@ -515,6 +516,33 @@ class TestCommand:
         assert ["broken" in broken, "other" in other, "good" in good] == [True] * 3
         assert "open incident" in other
         assert "open incident" not in broken + good
+
+    def test_what_was_done_about_an_incident_is_beside_the_cause(
+        self, application: FastAPI
+    ) -> None:
+        def known(group: str, **more: object) -> dict[str, object]:
+            about = {"about": "group", "cluster": CLUSTER, "group": group, "severity": "error"}
+            return {**about, "acknowledged_ms": None, "acknowledged_by": "", **more}
+
+        handled = [  # the first as an older server says it
+            known("broken", acknowledged_ms=1, acknowledged_by="ann"),
+            known("other", muted=True, acknowledged_ms=1),
+        ]
+
+        async def with_alerts(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope.get("path") == "/api/v1/alerts/incidents":
+                await JSONResponse({"incidents": handled})(scope, receive, send)
+            else:
+                await application(scope, receive, send)
+
+        with served(with_alerts) as server:
+            url = f"http://127.0.0.1:{server.port}"
+            result = CliRunner().invoke(app, ["top", "--url", url], env={"COLUMNS": "160"})
+
+        broken, other, good = result.stdout.splitlines()[1:4]
+        assert "no members, acknowledged by ann" in broken
+        assert "open incident, muted, acknowledged " in other
+        assert "acknowledged" not in good
 
     def test_a_server_that_is_not_there_is_an_error(self) -> None:
         result = CliRunner().invoke(app, ["top", "--url", "http://127.0.0.1:1"])
