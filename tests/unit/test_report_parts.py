@@ -27,17 +27,21 @@ from lagwatch.jobs.report.day import QUARTER_MS, Day, quarters, yesterday
 from lagwatch.jobs.report.deliver import report_message, send
 from lagwatch.jobs.report.model import (
     VERSION,
+    ClusterDay,
+    DeployedOffset,
     DeploymentDay,
     GroupObjective,
+    GroupTurn,
     HeatMap,
     ObjectivesKept,
     Report,
     ReportedIncident,
     RetentionRisk,
     Side,
+    TopicAdvice,
     Trend,
 )
-from lagwatch.jobs.report.page import colour, html, spark
+from lagwatch.jobs.report.page import colour, facts, html, spark
 from lagwatch.jobs.report.parts import deployment_day, to_do, topic_advice, urgency, with_cause
 from lagwatch.jobs.report.text import text as plain
 from lagwatch.jobs.report.words import verdict
@@ -337,6 +341,73 @@ def test_the_text_says_how_far_an_objective_was_missed_and_what_of_the_budget_is
     )
 
 
+def _cluster(name: str) -> ClusterDay:
+    return ClusterDay(
+        cluster=name, groups=1, recorded_s=86_400, not_ok_s=0, produced=None, consumed=None,
+        rebalances=None,
+    )  # fmt: skip
+
+
+_ADVICE = TopicAdvice(
+    cluster="lab", group="mailer", topic="mails", kind="add_consumers", needed=5, needed_bare=4,
+    formula="", partitions=8, consumers=2, peak_per_s=350, rate_per_s=100, buckets=9,
+    saturated_buckets=9, unowned_buckets=0, partly_buckets=0, read_share=1, headroom=0.7, reason="",
+)  # fmt: skip
+
+
+def test_where_there_are_several_clusters_the_text_names_that_of_each_group(report) -> None:
+    missed = GroupObjective(
+        cluster="lab", group="mailer", known_s=86_400, late_s=1728, share=0.98, met=False,
+        burn=2.0, budget_known_s=86_400, budget_s=864, spent_s=1296, left=-0.5,
+    )  # fmt: skip
+    came = GroupTurn(cluster="prod", group="audit", at_ms=0, lag=None)
+    of_one = replace(
+        report,
+        clusters=(_cluster("lab"),),
+        objectives=replace(report.objectives, groups=(missed,)),
+        groups_new=(came,),
+        advice=(_ADVICE,),
+    )
+
+    one = plain(of_one)
+    several = plain(replace(of_one, clusters=(_cluster("lab"), _cluster("prod"))))
+
+    assert "missed by mailer (" in one
+    assert "New: audit" in one.splitlines()
+    assert "Scale: mailer needs for topic mails 5 consumers" in one
+    assert "missed by mailer on lab (" in several
+    assert "New: audit on prod" in several.splitlines()
+    assert "Scale: mailer on lab needs for topic mails 5 consumers" in several
+
+
+def test_a_deployment_has_its_offsets_in_the_text(report) -> None:
+    offsets = [
+        DeployedOffset(
+            topic="mails", partition=number, committed_offset=offset, log_start_offset=0,
+            log_end_offset=9000,
+        )
+        for number, offset in enumerate([1204, None, 980, 7, 8, 9, 10])
+    ]  # fmt: skip
+    side = Side(
+        seconds=3600.0, lag_avg=1.0, time_lag_max_s=1.0, consumed_per_s=1.0, produced_per_s=1.0,
+        not_ok_s=0.0, rebalances=0,
+    )  # fmt: skip
+    made = DeploymentDay(
+        cluster="prod", group="mailer", at_ms=report.from_ms, version="2.1", note="",
+        partitions=7, before=side, after=side, verdict="same", offsets=offsets,
+    )  # fmt: skip
+
+    def after_deployed(*deployments: DeploymentDay) -> list[str]:
+        lines = plain(replace(report, deployments=deployments)).splitlines()
+        return lines[next(at for at, line in enumerate(lines) if line.startswith("Deployed")) + 1 :]
+
+    assert after_deployed(made) == [
+        "  offsets then: mails/0 1,204, mails/2 980, mails/3 7, mails/4 8 and 2 more partitions"
+    ]
+    assert after_deployed(replace(made, offsets=offsets[:2])) == ["  offsets then: mails/0 1,204"]
+    assert after_deployed(replace(made, offsets=())) == []
+
+
 def _standing(**changes) -> dict:
     row = {
         "cluster": "prod",
@@ -389,6 +460,8 @@ def test_an_incident_is_not_said_to_go_on_while_nothing_was_recorded(report) -> 
     assert " since before the history, open when last recorded at 14:10" in said
     assert " from 13:40, still open" in said
     assert page.count(">open at 14:10<") == 2
+    assert facts(whole)[1]["more"] == "1 still open, 2 open when last recorded"
+    assert facts(replace(whole, incidents=(older,)))[1]["more"] == "1 open when last recorded"
     assert page.count('x="56.94" width="2.08"') == 2, "half an hour of the day"
 
 

@@ -265,14 +265,17 @@ def facts(report: Report) -> list[dict[str, Any]]:
     """The numbers on top: what, how many, and whether that is good."""
     missed = sum(group.met is False for group in report.objectives.groups)
     scale = sum(advised.kind.startswith("add_") for advised in report.advice)
-    open_now = sum(incident.to_ms is None for incident in report.incidents)
+    open_then = [incident for incident in report.incidents if incident.to_ms is None]
+    cut_off = sum(words.last_seen_open(each, report.to_ms) is not None for each in open_then)
+    open_words = [f"{len(open_then) - cut_off} still open"] if len(open_then) > cut_off else []
+    open_words += [f"{cut_off} open when last recorded"] if cut_off else []
     lost = sum(risk.lost for risk in report.retention)
     return [
         {"what": "Groups", "count": len(report.groups), "more": "", "bad": False},
         {
             "what": "Incidents",
             "count": len(report.incidents),
-            "more": f"{open_now} still open" if open_now else "",
+            "more": ", ".join(open_words),
             "bad": bool(report.incidents),
         },
         {

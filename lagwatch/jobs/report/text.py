@@ -1,12 +1,13 @@
 """The report in a few lines, for chats and mail."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import inf
-from typing import Final
+from typing import Final, Protocol
 from zoneinfo import ZoneInfo
 
 from lagwatch.core.words import printable, spoken
 from lagwatch.jobs.report.model import (
+    DeployedOffset,
     DeploymentDay,
     GroupObjective,
     Report,
@@ -31,6 +32,17 @@ from lagwatch.jobs.report.words import (
 MOST_LINES: Final = 30
 _SHOWN: Final = 3
 """Maximum number of lines for each kind of trouble."""
+_OFFSETS_SHOWN: Final = 4
+"""Of a deployment; the page and the JSON have all."""
+
+
+class _OfGroup(Protocol):
+    """A finding about a group."""
+
+    @property
+    def cluster(self) -> str: ...
+    @property
+    def group(self) -> str: ...
 
 
 def subject(report: Report) -> str:
@@ -118,8 +130,9 @@ def _objectives(report: Report) -> Iterator[str]:
     if not kept.groups:
         return
     goal = f"{duration(kept.objective_s)} for {share(kept.objective_share)} of the time"
+    named = _namer(report)
     names = ", ".join(
-        f"{row.group} ({share(row.share)} in time, budget used {_used(row)})"
+        f"{named(row)} ({share(row.share)} in time, budget used {_used(row)})"
         for row in missed[:_SHOWN]
     )
     more = f" and {len(missed) - _SHOWN} more" if len(missed) > _SHOWN else ""
@@ -158,12 +171,13 @@ def _at_risk(risks: Sequence[RetentionRisk]) -> str:
 
 
 def _advice(report: Report) -> Iterator[str]:
+    named = _namer(report)
     wanted = [
         advised for advised in report.advice if advised.kind in {"add_partitions", "add_consumers"}
     ]
     for advised in wanted[:_SHOWN]:
         yield (
-            f"Scale: {advised.group} on {advised.topic} needs "
+            f"Scale: {named(advised)} needs for topic {advised.topic} "
             f"{plural(advised.needed or 0, 'consumer')} "
             f"({advised.consumers if advised.consumers is not None else 'unknown'} now, "
             f"{plural(advised.partitions, 'partition')}): {advised.formula}"
@@ -179,6 +193,8 @@ def _deployments(report: Report) -> Iterator[str]:
             f"Deployed: {place} at {clock(deployment.at_ms, zone)}: {deployment.verdict}: "
             f"{_difference(deployment.before, deployment.after)}; back: {_way_back(deployment)}"
         )
+        if offsets := _offsets(deployment.offsets):
+            yield f"  offsets then: {offsets}"
     yield from _more(len(report.deployments), "deployment")
 
 
@@ -191,8 +207,19 @@ def _difference(before: Side, after: Side) -> str:
     return ", ".join(f"{name} {old} → {new}" for name, old, new in sides)
 
 
+def _offsets(offsets: Sequence[DeployedOffset]) -> str:
+    """`orders/0 1,204, orders/1 980 and 3 more partitions`: where the group was."""
+    known = [each for each in offsets if each.committed_offset is not None]
+    shown = ", ".join(
+        f"{each.topic}/{each.partition} {each.committed_offset:,}"
+        for each in known[:_OFFSETS_SHOWN]
+    )
+    left = len(known) - _OFFSETS_SHOWN
+    return f"{shown} and {plural(left, 'more partition')}" if left > 0 else shown
+
+
 def _way_back(deployment: DeploymentDay) -> str:
-    """What the plan would cost; the page and the JSON have its offsets."""
+    """What the plan would cost; the page and the JSON have it by partition."""
     plan = deployment.rollback
     if plan is None:
         return "no offsets were recorded"
@@ -202,16 +229,23 @@ def _way_back(deployment: DeploymentDay) -> str:
 
 
 def _rest(report: Report) -> Iterator[str]:
+    named = _namer(report)
     if report.trend.changes:
         shown = ", ".join(
-            f"{change.group} {_METRICS[change.metric]} {factor(change.ratio)}"
+            f"{named(change)} {_METRICS[change.metric]} {factor(change.ratio)}"
             for change in report.trend.changes[:_SHOWN]
         )
         yield f"Changed against the week before: {shown}"
     if report.groups_new:
-        yield f"New: {', '.join(place.group for place in report.groups_new[:10])}"
+        yield f"New: {', '.join(map(named, report.groups_new[:10]))}"
     if report.groups_gone:
-        yield f"Gone: {', '.join(place.group for place in report.groups_gone[:10])}"
+        yield f"Gone: {', '.join(map(named, report.groups_gone[:10]))}"
+
+
+def _namer(report: Report) -> Callable[[_OfGroup], str]:
+    """How a group is named where it is one of many: with its cluster if there are several."""
+    several = len(report.clusters) > 1
+    return lambda row: f"{row.group} on {row.cluster}" if several else row.group
 
 
 _METRICS: Final = {"time_lag_s": "time lag", "lag": "lag", "produced_per_s": "messages produced"}
