@@ -577,7 +577,8 @@ def test_the_text_is_short_and_names_what_matters(result) -> None:
     assert lines[3].startswith("  Cause (likely): ")
     mailer = "ERR mailer on prod (stopped) from 02:12 until 05:06: no members (certain); lag "
     assert any(line.startswith(mailer) for line in lines)
-    assert any(line.startswith("Scale: billing on orders needs 11 consumers") for line in lines)
+    scale = "Scale: billing on prod needs 11 consumers for topic orders"
+    assert any(line.startswith(scale) for line in lines)
 
 
 def test_the_files_are_written_beside_each_other(result, tmp_path: Path) -> None:

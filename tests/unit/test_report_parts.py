@@ -374,10 +374,10 @@ def test_where_there_are_several_clusters_the_text_names_that_of_each_group(repo
 
     assert "missed by mailer (" in one
     assert "New: audit" in one.splitlines()
-    assert "Scale: mailer needs for topic mails 5 consumers" in one
+    assert "Scale: mailer needs 5 consumers for topic mails" in one
     assert "missed by mailer on lab (" in several
     assert "New: audit on prod" in several.splitlines()
-    assert "Scale: mailer on lab needs for topic mails 5 consumers" in several
+    assert "Scale: mailer on lab needs 5 consumers for topic mails" in several
 
 
 def test_a_deployment_has_its_offsets_in_the_text(report) -> None:

@@ -177,8 +177,8 @@ def _advice(report: Report) -> Iterator[str]:
     ]
     for advised in wanted[:_SHOWN]:
         yield (
-            f"Scale: {named(advised)} needs for topic {advised.topic} "
-            f"{plural(advised.needed or 0, 'consumer')} "
+            f"Scale: {named(advised)} needs {plural(advised.needed or 0, 'consumer')} "
+            f"for topic {advised.topic} "
             f"({advised.consumers if advised.consumers is not None else 'unknown'} now, "
             f"{plural(advised.partitions, 'partition')}): {advised.formula}"
         )
