@@ -25,9 +25,9 @@ export class Alerts {
   async refresh() {
     try {
       const [answer, muted] = await Promise.all([ask(`api/v1/alerts/incidents?state=open&limit=${MOST}`), ask("api/v1/alerts/mutes")]);
-      this.#open = new Map(answer.incidents.filter((one) => one.about === "group").map((one) => [key(one.cluster, one.group), one]));
-      this.#ofClusters = new Map(answer.incidents.filter((one) => one.about === "cluster").map((one) => [one.cluster, one]));
-      this.mutes = muted.mutes.map((one) => ({ ...one, matches: matcher(one) }));
+      this.#open = new Map(answer.incidents.filter((incident) => incident.about === "group").map((incident) => [key(incident.cluster, incident.group), incident]));
+      this.#ofClusters = new Map(answer.incidents.filter((incident) => incident.about === "cluster").map((incident) => [incident.cluster, incident]));
+      this.mutes = muted.mutes.map((mute) => ({ ...mute, matches: matcher(mute) }));
       this.known = true;
     } catch {
       return;
@@ -47,7 +47,7 @@ export class Alerts {
 
   /** The mute under which a group is now; undefined when there is none. */
   muted(cluster, group) {
-    return this.mutes.find((one) => one.active && one.matches(cluster, group));
+    return this.mutes.find((mute) => mute.active && mute.matches(cluster, group));
   }
 }
 
@@ -60,7 +60,7 @@ const key = (cluster, group) => JSON.stringify([cluster, group]);
 function matcher({ id, cluster, group }) {
   const pattern = id.startsWith("config:") ? expression : glob;
   const [ofCluster, ofGroup] = [pattern(cluster), pattern(group)];
-  return (one, other) => ofCluster.test(one) && ofGroup.test(other);
+  return (itsCluster, itsGroup) => ofCluster.test(itsCluster) && ofGroup.test(itsGroup);
 }
 
 const glob = (text) => new RegExp(`^${(text || "*").replace(/[.+?^${}()|[\]\\]/g, "\\$&").replaceAll("*", ".*")}$`, "s");

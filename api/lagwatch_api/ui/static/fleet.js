@@ -117,9 +117,9 @@ export class Fleet {
 
   /** Note which groups have an open incident, and how bad that makes them. */
   #rank() {
-    for (const one of this.#all) {
-      one.incident = this.#alerts.incident(one.cluster, one.group);
-      one.trouble = Math.max(one.judged, OF_INCIDENT[one.incident?.severity] ?? 0);
+    for (const entry of this.#all) {
+      entry.incident = this.#alerts.incident(entry.cluster, entry.group);
+      entry.trouble = Math.max(entry.judged, OF_INCIDENT[entry.incident?.severity] ?? 0);
     }
     this.#sortedBy = "";
   }
@@ -143,10 +143,10 @@ export class Fleet {
     }
     const matches = matcher(asked.q ?? "");
     const counted = this.#all.filter(
-      (one) => (!asked.cluster || one.cluster === asked.cluster) && (!asked.state || one.state === asked.state) && matches(one.find),
+      (entry) => (!asked.cluster || entry.cluster === asked.cluster) && (!asked.state || entry.state === asked.state) && matches(entry.find),
     );
     this.#totals(counted);
-    const found = counted.filter((one) => !asked.status || one.status === asked.status || one.worst === asked.status || (asked.status === "INCIDENT" && one.incident));
+    const found = counted.filter((entry) => !asked.status || entry.status === asked.status || entry.worst === asked.status || (asked.status === "INCIDENT" && entry.incident));
     if (asked.order === "reverse") found.reverse();
     const view = asked.view in VIEWS ? asked.view : "";
     if (needsSubscriptions(view)) this.#subscribe();
@@ -164,8 +164,8 @@ export class Fleet {
     if (!this.#live.clusters.size) return "Waiting for the first data …";
     const missing = this.#missing().map((name) => this.#live.clusters.get(name));
     const { cluster } = read();
-    const known = this.#all.some((one) => !cluster || one.cluster === cluster);
-    if (missing.length && !known) return missing.map((one) => `${one.state.cluster}: ${outage(one)}: ${reason(one)}. Its groups are not known.`).join(" ");
+    const known = this.#all.some((entry) => !cluster || entry.cluster === cluster);
+    if (missing.length && !known) return missing.map((cluster) => `${cluster.state.cluster}: ${outage(cluster)}: ${reason(cluster)}. Its groups are not known.`).join(" ");
     if (!this.#all.length) return "No groups so far.";
     if (!this.#found) return "No group matches. Clear the search or the filters to see all.";
     return `${number(this.#found)} of ${number(this.#all.length)} groups`;
@@ -190,13 +190,13 @@ export class Fleet {
 
   /** Add to the rows what they read, so that it can be searched and arranged by. */
   #describe() {
-    for (const one of this.#all) {
-      const known = this.#subscriptions.get(one.cluster)?.[one.group];
+    for (const entry of this.#all) {
+      const known = this.#subscriptions.get(entry.cluster)?.[entry.group];
       if (!known) continue;
-      one.topics = known.topics;
-      one.clients = known.clients;
-      one.teams = known.teams;
-      one.find = [one.group, one.cluster, ...known.topics, ...known.clients, ...known.teams].join("\n").toLowerCase();
+      entry.topics = known.topics;
+      entry.clients = known.clients;
+      entry.teams = known.teams;
+      entry.find = [entry.group, entry.cluster, ...known.topics, ...known.clients, ...known.teams].join("\n").toLowerCase();
     }
   }
 
@@ -209,7 +209,7 @@ export class Fleet {
 
   #toggle(heading) {
     if (heading === undefined) return;
-    if (this.#shown.find((one) => one.heading === heading)?.outage) return this.#troubles.open();
+    if (this.#shown.find((entry) => entry.heading === heading)?.outage) return this.#troubles.open();
     if (!this.#open.delete(heading)) this.#open.add(heading);
     this.show();
   }
@@ -244,7 +244,7 @@ export class Fleet {
   }
 
   #choices() {
-    const of = (key) => [...new Set(this.#all.map((one) => one[key]))].sort();
+    const of = (key) => [...new Set(this.#all.map((entry) => entry[key]))].sort();
     choose($("cluster"), "All clusters", [...this.#live.clusters.keys()].sort());
     $("cluster").parentElement.hidden = this.#live.clusters.size < 2 && !read().cluster; // a phone has no room for it
     choose($("status"), "Any status", ["ERR", "WARN", "OK", "UNKNOWN", "STOP", "STALL", "REWIND", "INCIDENT"]);
@@ -254,10 +254,10 @@ export class Fleet {
   /** How many of these groups have each status, and of how many the data are old; each total is a filter. */
   #totals(groups) {
     const [counts, old] = [{}, {}];
-    for (const one of groups) {
-      counts[one.status] = (counts[one.status] ?? 0) + 1;
-      if (one.incident) counts.INCIDENT = (counts.INCIDENT ?? 0) + 1;
-      if (this.#isOld(one)) old[one.status] = (old[one.status] ?? 0) + 1;
+    for (const entry of groups) {
+      counts[entry.status] = (counts[entry.status] ?? 0) + 1;
+      if (entry.incident) counts.INCIDENT = (counts.INCIDENT ?? 0) + 1;
+      if (this.#isOld(entry)) old[entry.status] = (old[entry.status] ?? 0) + 1;
     }
     const box = $("totals");
     if (!box.children.length) {
@@ -280,8 +280,8 @@ export class Fleet {
     if (!read().group) document.title = `${bad}lagwatch`;
   }
 
-  #isOld(one) {
-    return one.stale || this.#live.isStale(one.cluster) || !this.#live.connected;
+  #isOld(entry) {
+    return entry.stale || this.#live.isStale(entry.cluster) || !this.#live.connected;
   }
 
   /** Clusters that the address asks for and of which nothing is known. */
@@ -295,12 +295,12 @@ export class Fleet {
   #lay() {
     this.#tops = [0];
     if (!narrow.matches) return;
-    for (const one of this.#shown) this.#tops.push(this.#tops.at(-1) + this.#height(one));
+    for (const entry of this.#shown) this.#tops.push(this.#tops.at(-1) + this.#height(entry));
   }
 
-  #height(one) {
-    if (one.heading !== undefined) return NARROW_HEIGHT.good;
-    return this.#measured.get(one.key) ?? (isBad(one) ? NARROW_HEIGHT.bad : NARROW_HEIGHT.good);
+  #height(entry) {
+    if (entry.heading !== undefined) return NARROW_HEIGHT.good;
+    return this.#measured.get(entry.key) ?? (isBad(entry) ? NARROW_HEIGHT.bad : NARROW_HEIGHT.good);
   }
 
   /** Where a line begins (px). */
@@ -340,17 +340,17 @@ export class Fleet {
     }
     for (let slot = 0; slot < size; slot++) this.#pool[slot].element.hidden = !used.has(slot);
     if (narrow.matches) this.#measure(top, count);
-    if (box.clientHeight) this.#trends.want(this.#shown.slice(top, top + count).filter((one) => one.group));
+    if (box.clientHeight) this.#trends.want(this.#shown.slice(top, top + count).filter((entry) => entry.group));
   }
 
   /** Give rows the height that their texts take. */
   #measure(top, count) {
     let changed = false;
     for (let index = top; index < top + count; index++) {
-      const one = this.#shown[index];
+      const entry = this.#shown[index];
       const taken = this.#pool[index % this.#pool.length].element.offsetHeight;
-      if (!taken || one.heading !== undefined || taken === this.#height(one)) continue;
-      this.#measured.set(one.key, taken);
+      if (!taken || entry.heading !== undefined || taken === this.#height(entry)) continue;
+      this.#measured.set(entry.key, taken);
       changed = true;
     }
     if (!changed) return;
@@ -360,10 +360,10 @@ export class Fleet {
   }
 
   #fill(slot, index) {
-    const one = this.#shown[index];
+    const entry = this.#shown[index];
     place(slot, index, this.#top(index));
-    if (one.heading !== undefined) return fillHeading(slot, one);
-    return fillGroup(slot, one, { known: this.#trends.of(one), stale: this.#isOld(one), note: this.#note(one), now: this.#live.now(one.cluster) });
+    if (entry.heading !== undefined) return fillHeading(slot, entry);
+    return fillGroup(slot, entry, { known: this.#trends.of(entry), stale: this.#isOld(entry), note: this.#note(entry), now: this.#live.now(entry.cluster) });
   }
 
   #note({ cluster, group, incident, worst }) {
@@ -393,7 +393,7 @@ export class Fleet {
 
   /** The focus goes to a group that was opened from the list, if nothing else has it. */
   returnTo({ of, group }) {
-    const index = this.#shown.findIndex((one) => one.cluster === of && one.group === group);
+    const index = this.#shown.findIndex((entry) => entry.cluster === of && entry.group === group);
     if (index >= 0 && document.activeElement === document.body) this.#focus(index);
   }
 
@@ -421,7 +421,7 @@ function matcher(wanted) {
 function choose(select, all, values) {
   const wanted = read()[select.id] ?? "";
   const options = wanted && !values.includes(wanted) ? [...values, wanted] : values;
-  if ([...select.options].slice(1).map((one) => one.value).join("\n") === options.join("\n") && select.options.length) return;
-  select.replaceChildren(make("option", { value: "" }, all), ...options.map((one) => make("option", { value: one }, one)));
+  if ([...select.options].slice(1).map((option) => option.value).join("\n") === options.join("\n") && select.options.length) return;
+  select.replaceChildren(make("option", { value: "" }, all), ...options.map((value) => make("option", { value: value }, value)));
   select.value = wanted;
 }

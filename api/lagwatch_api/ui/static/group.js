@@ -12,7 +12,7 @@ const MOST_ROWS = 200;
 const MOST_TILES = 1000;
 const HISTORY_EVERY_MS = 30_000;
 const $ = (id) => document.getElementById(id);
-const key = (one) => `${one.topic}/${one.partition}`;
+const key = (part) => `${part.topic}/${part.partition}`;
 const asOf = ({ time_lag_at_ms: at, time_lag_reason: reason }) => [at === null ? "" : `as of ${instant(at)}`, REASONS[reason]].filter(Boolean).join("; ");
 
 export class Group {
@@ -201,43 +201,43 @@ export class Group {
       box.replaceChildren(
         ...[...topics].map(([topic, partitions]) =>
           make("div", { class: "topic" }, make("p", {}, topic),
-            make("div", { class: "heat" }, ...partitions.map((one) =>
-              make("button", { type: "button", onclick: () => this.#choose(one) }, make("span", {}, String(one.partition)), make("i")))))),
+            make("div", { class: "heat" }, ...partitions.map((part) =>
+              make("button", { type: "button", onclick: () => this.#choose(part) }, make("span", {}, String(part.partition)), make("i")))))),
         left ? make("p", { class: "empty" }, `and ${number(left)} more that fare better`) : "",
       );
     }
-    const most = Math.max(1, ...answer.partitions.map((one) => one.lag ?? 0));
+    const most = Math.max(1, ...answer.partitions.map((part) => part.lag ?? 0));
     const chosen = answer.window ? key(answer.window) : "";
     const buttons = box.querySelectorAll("button");
-    tiles.forEach((one, index) => {
+    tiles.forEach((part, index) => {
       const button = buttons[index];
-      const text = `${one.topic} partition ${one.partition}: ${headline(one)}, lag ${lagOf(one)}, time lag ${bounded(one.time_lag_s, one.time_lag_bound)}, owner ${owner(one)}`;
-      button.dataset.level = one.lag === null ? "unknown" : (LEVELS[one.status] ?? "unknown");
+      const text = `${part.topic} partition ${part.partition}: ${headline(part)}, lag ${lagOf(part)}, time lag ${bounded(part.time_lag_s, part.time_lag_bound)}, owner ${owner(part)}`;
+      button.dataset.level = part.lag === null ? "unknown" : (LEVELS[part.status] ?? "unknown");
       if (button.title !== text) {
         button.title = text;
         button.setAttribute("aria-label", text);
       }
-      button.setAttribute("aria-pressed", String(key(one) === chosen));
-      button.lastChild.style.width = `${Math.round(((one.lag ?? 0) / most) * 100)}%`;
+      button.setAttribute("aria-pressed", String(key(part) === chosen));
+      button.lastChild.style.width = `${Math.round(((part.lag ?? 0) / most) * 100)}%`;
     });
   }
 
-  #choose(one) {
-    go({ topic: one.topic, partition: String(one.partition) }, { replace: true });
+  #choose(part) {
+    go({ topic: part.topic, partition: String(part.partition) }, { replace: true });
   }
 
   #window(answer) {
     const commits = answer.window?.commits ?? [];
-    const one = answer.window && answer.partitions.find((each) => key(each) === key(answer.window));
+    const part = answer.window && answer.partitions.find((each) => key(each) === key(answer.window));
     $("g-window").hidden = commits.length === 0;
-    if (!one || !commits.length) {
-      say($("g-place"), one ? `${key(one)}: ${one.text}.` : "Nothing has been committed.");
+    if (!part || !commits.length) {
+      say($("g-place"), part ? `${key(part)}: ${part.text}.` : "Nothing has been committed.");
       this.#parts.window.clear();
       return;
     }
-    const lost = one.lost ? ` Lost to retention: ${number(one.lost)} messages.` : "";
-    const said = answer.worst && key(answer.worst) === key(one) ? "" : ` ${verdict(one)}`;
-    say($("g-place"), `${key(one)}: ${commits.length} of ${answer.window.slots} commits.${said}${lost}`);
+    const lost = part.lost ? ` Lost to retention: ${number(part.lost)} messages.` : "";
+    const said = answer.worst && key(answer.worst) === key(part) ? "" : ` ${verdict(part)}`;
+    say($("g-place"), `${key(part)}: ${commits.length} of ${answer.window.slots} commits.${said}${lost}`);
     $("g-window").setAttribute("aria-label", `Committed offsets from ${number(commits[0].offset)} to ${number(commits.at(-1).offset)}, lag from ${number(commits[0].lag)} to ${number(commits.at(-1).lag)}`);
     this.#parts.window.show([
       commits.map((each) => each.commit_ms / 1000),
@@ -248,9 +248,9 @@ export class Group {
 
   #table(answer) {
     const rows = answer.partitions.toSorted(byBadness).slice(0, MOST_ROWS);
-    const cells = (one) => [
-      one.topic, one.partition, headline(one), lagOf(one), bounded(one.time_lag_s, one.time_lag_bound), one.committed === null ? "–" : number(one.committed),
-      one.commit_ms === null ? "–" : instant(one.commit_ms), owner(one),
+    const cells = (part) => [
+      part.topic, part.partition, headline(part), lagOf(part), bounded(part.time_lag_s, part.time_lag_bound), part.committed === null ? "–" : number(part.committed),
+      part.commit_ms === null ? "–" : instant(part.commit_ms), owner(part),
     ];
     const titles = ["Topic", "Partition", "Verdict", "Lag", "Time lag", "Committed", "Last commit", "Owner"];
     const right = new Set([1, 3, 4, 5]);
@@ -262,7 +262,7 @@ export class Group {
     }
     while (body.children.length > rows.length) body.lastChild.remove();
     while (body.children.length < rows.length) body.append(make("tr", {}, ...titles.map((_, index) => make("td", { class: right.has(index) ? "number" : "" }))));
-    rows.forEach((one, index) => cells(one).forEach((text, column) => say(body.children[index].children[column], String(text))));
+    rows.forEach((part, index) => cells(part).forEach((text, column) => say(body.children[index].children[column], String(text))));
     const more = answer.partitions.length - rows.length;
     say($("g-more"), more > 0 ? `and ${number(more)} more that fare better.` : "");
   }
@@ -271,14 +271,14 @@ export class Group {
 const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
 
 /** The verdict on a partition, and the reason where it or the lag is not known. */
-const headline = (one) => (isUnknown(one) || one.lag === null ? `${one.headline}: ${one.text}` : one.headline);
+const headline = (part) => (isUnknown(part) || part.lag === null ? `${part.headline}: ${part.text}` : part.headline);
 
 /** Is the verdict, or the lag of a partition that was committed to, not known? */
-const isUnknown = (one) => one.status === "UNKNOWN" || one.lag === null && one.rule !== "never_committed";
+const isUnknown = (part) => part.status === "UNKNOWN" || part.lag === null && part.rule !== "never_committed";
 
 /** Why the lags of some partitions are not counted; "" where all are known. */
 function notKnown(partitions) {
-  const reasons = Map.groupBy(partitions.filter((one) => one.lag === null && isUnknown(one)), (one) => one.text);
+  const reasons = Map.groupBy(partitions.filter((part) => part.lag === null && isUnknown(part)), (part) => part.text);
   return [...reasons].map(([text, those]) => `${number(those.length)} of ${number(partitions.length)} partitions not counted: ${text}`).join("; ");
 }
 
@@ -293,9 +293,9 @@ const lagOf = ({ lag, readable_lag: part }) => (readable(lag, part) ? `${number(
 
 /** Of how many partitions a rate is missing, and why. */
 function unmeasured(partitions, key) {
-  const committed = partitions.filter((one) => one.rule !== "never_committed");
-  const missing = committed.filter((one) => one[key] === null);
-  const why = missing.every((one) => one.lag === null) ? "log end not known" : "too few commits seen";
+  const committed = partitions.filter((part) => part.rule !== "never_committed");
+  const missing = committed.filter((part) => part[key] === null);
+  const why = missing.every((part) => part.lag === null) ? "log end not known" : "too few commits seen";
   return missing.length ? `${number(missing.length)} of ${number(committed.length)} partitions: ${why}` : "";
 }
 
@@ -315,19 +315,19 @@ function fillFacts(box, facts) {
 function worstOf(partitions, most) {
   if (partitions.length <= most) return partitions;
   const kept = new Set(partitions.toSorted(byBadness).slice(0, most));
-  return partitions.filter((one) => kept.has(one));
+  return partitions.filter((part) => kept.has(part));
 }
 
 export const byBadness = (a, b) => rank(b) - rank(a) || (b.lag ?? -1) - (a.lag ?? -1);
-const rank = (one) => ({ ERR: 5, REWIND: 4, STALL: 4, STOP: 4, WARN: 3, UNKNOWN: 2 })[one.status] ?? 1;
+const rank = (part) => ({ ERR: 5, REWIND: 4, STALL: 4, STOP: 4, WARN: 3, UNKNOWN: 2 })[part.status] ?? 1;
 
-const owner = (one) => member(one.client_id, one.owner) || "no member";
+const owner = (part) => member(part.client_id, part.owner) || "no member";
 
 function grouped(partitions) {
   const found = new Map();
-  for (const one of partitions) {
-    if (!found.has(one.topic)) found.set(one.topic, []);
-    found.get(one.topic).push(one);
+  for (const part of partitions) {
+    if (!found.has(part.topic)) found.set(part.topic, []);
+    found.get(part.topic).push(part);
   }
   return found;
 }

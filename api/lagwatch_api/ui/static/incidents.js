@@ -47,8 +47,8 @@ export class Incidents {
       ]);
       if (!current()) return;
       $("incidents").hidden = false;
-      const mine = this.#alerts.mutes.filter((one) => one.matches(of, group));
-      $("mutes").replaceChildren(...mine.map((one) => muteLine(one, (id) => this.#unmute(id))));
+      const mine = this.#alerts.mutes.filter((mute) => mute.matches(of, group));
+      $("mutes").replaceChildren(...mine.map((mute) => muteLine(mute, (id) => this.#unmute(id))));
       this.#list(answer.incidents);
       await this.#runbook(of, group, current);
     } catch (error) {
@@ -61,7 +61,7 @@ export class Incidents {
     const shown = JSON.stringify(incidents);
     if (list.dataset.shown === shown) return; // a button in it may have the focus
     list.dataset.shown = shown;
-    const lines = incidents.map((one) => incidentLine(one, (id) => this.#acknowledge(id)));
+    const lines = incidents.map((incident) => incidentLine(incident, (id) => this.#acknowledge(id)));
     list.replaceChildren(...(lines.length ? lines : [make("li", { class: "empty" }, "No incident so far.")]));
   }
 
@@ -69,9 +69,9 @@ export class Incidents {
     const found = await ask(`api/v1/alerts/policy?${new URLSearchParams({ cluster: cluster ?? "", group })}`);
     const names = new Set(Object.values(found.topics));
     const { policies } = await ask("api/v1/alerts/policies");
-    const runbooks = policies.filter((one) => names.has(one.name)).map((one) => one.settings.runbook).filter(Boolean);
+    const runbooks = policies.filter((policy) => names.has(policy.name)).map((policy) => policy.settings.runbook).filter(Boolean);
     if (!current()) return;
-    const links = runbooks.map((one) => (/^https?:\/\//.test(one) ? make("a", { href: one, rel: "noreferrer" }, "Runbook") : make("span", {}, `Runbook: ${one}`)));
+    const links = runbooks.map((runbook) => (/^https?:\/\//.test(runbook) ? make("a", { href: runbook, rel: "noreferrer" }, "Runbook") : make("span", {}, `Runbook: ${runbook}`)));
     $("g-runbook").replaceChildren(...links);
   }
 
@@ -109,13 +109,13 @@ export const ACKNOWLEDGED = "Acknowledged: no more reminders are sent.";
 export const acknowledge = (id) => order(`api/v1/alerts/incidents/${encodeURIComponent(id)}/acknowledge`, {});
 
 /** One incident in words, with a button that acknowledges it where that is allowed. */
-export function incidentLine(one, acknowledged) {
-  const open = one.healed_ms === null ? "still open" : `healed ${instant(one.healed_ms)}, its end waits for the mute`;
-  const end = one.closed_ms === null ? open : `closed ${instant(one.closed_ms)}`;
-  const by = one.acknowledged_by ? ` by ${one.acknowledged_by}` : "";
-  const seen = one.acknowledged_ms === null ? "" : ` · acknowledged${by} ${instant(one.acknowledged_ms)}`;
-  const may = one.closed_ms === null && one.acknowledged_ms === null && mayOperate();
-  const button = may ? make("button", { type: "button", onclick: () => acknowledged(one.id) }, "Acknowledge") : null;
-  const said = [one.headline, one.cause].filter(Boolean).map((line) => make("p", { class: "said" }, line));
-  return make("li", {}, `${instant(one.since_ms)} · ${one.severity} · ${end} · policy ${one.policy}${seen} `, button, ...said);
+export function incidentLine(incident, acknowledged) {
+  const open = incident.healed_ms === null ? "still open" : `healed ${instant(incident.healed_ms)}, its end waits for the mute`;
+  const end = incident.closed_ms === null ? open : `closed ${instant(incident.closed_ms)}`;
+  const by = incident.acknowledged_by ? ` by ${incident.acknowledged_by}` : "";
+  const seen = incident.acknowledged_ms === null ? "" : ` · acknowledged${by} ${instant(incident.acknowledged_ms)}`;
+  const may = incident.closed_ms === null && incident.acknowledged_ms === null && mayOperate();
+  const button = may ? make("button", { type: "button", onclick: () => acknowledged(incident.id) }, "Acknowledge") : null;
+  const said = [incident.headline, incident.cause].filter(Boolean).map((line) => make("p", { class: "said" }, line));
+  return make("li", {}, `${instant(incident.since_ms)} · ${incident.severity} · ${end} · policy ${incident.policy}${seen} `, button, ...said);
 }

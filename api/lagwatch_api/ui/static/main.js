@@ -119,7 +119,7 @@ await enter();
 live.retry(); // the stream, too, is open only for who may read
 route();
 alerts.onChange(() => {
-  const active = alerts.mutes.filter((one) => one.active).length;
+  const active = alerts.mutes.filter((mute) => mute.active).length;
   $("to-mutes").hidden = !alerts.known;
   say($("to-mutes"), active ? `${active} mute${active === 1 ? "" : "s"}` : "Mutes");
 });

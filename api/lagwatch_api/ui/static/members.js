@@ -22,25 +22,25 @@ export function fillMembers(members) {
   const text = JSON.stringify(members);
   if (box.dataset.shown === text) return;
   box.dataset.shown = text;
-  const rows = all.slice(0, MOST).map((one) =>
+  const rows = all.slice(0, MOST).map((member) =>
     make("tr", {},
-      make("td", { title: one.member_id }, one.client_id || "–"),
-      make("td", {}, one.host || "–"),
-      make("td", {}, one.instance_id || "–"),
-      make("td", {}, assigned(one.assignment))));
+      make("td", { title: member.member_id }, member.client_id || "–"),
+      make("td", {}, member.host || "–"),
+      make("td", {}, member.instance_id || "–"),
+      make("td", {}, assigned(member.assignment))));
   const head = ["Client", "Host", "Static id", "Partitions"].map((title) => make("th", { scope: "col" }, title));
   box.replaceChildren(make("table", { class: "grid" }, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows)));
 }
 
-const assigned = (assignment) => assignment.map((one) => `${one.topic}: ${ranges(one.partitions)}`).join("; ") || "none";
+const assigned = (assignment) => assignment.map((part) => `${part.topic}: ${ranges(part.partitions)}`).join("; ") || "none";
 
 /** `0–3, 7`. */
 function ranges(partitions) {
   const found = [];
-  for (const one of partitions) {
+  for (const partition of partitions) {
     const last = found.at(-1);
-    if (last && last[1] === one - 1) last[1] = one;
-    else found.push([one, one]);
+    if (last && last[1] === partition - 1) last[1] = partition;
+    else found.push([partition, partition]);
   }
   return found.map(([first, last]) => (first === last ? `${first}` : `${first}–${last}`)).join(", ");
 }

@@ -40,7 +40,7 @@ export class Mutes {
 
   #list() {
     $("new-mute").hidden = !mayOperate() || !this.#alerts.known;
-    const lines = this.#alerts.mutes.map((one) => muteLine(one, (id) => this.#end(id)));
+    const lines = this.#alerts.mutes.map((mute) => muteLine(mute, (id) => this.#end(id)));
     const none = this.#alerts.known ? "No mutes: every notice is sent." : "The mutes are not known. Alerts may be switched off.";
     $("all-mutes").replaceChildren(...(lines.length ? lines : [make("li", { class: "empty" }, none)]));
   }
@@ -70,14 +70,14 @@ export class Mutes {
 export const durations = () => Object.entries(DURATIONS).map(([value, word]) => make("option", { value }, word));
 
 /** One mute in words, with a button that ends it where that is allowed. */
-export function muteLine(one, end) {
-  const whom = `${one.group || "all groups"} on ${one.cluster || "all clusters"}`;
-  const until = one.ends_ms === null ? "" : ` until ${instant(one.ends_ms)}`;
-  const from = one.active ? "Muted" : one.weekly ? "Muted every week" : `Muted from ${instant(one.starts_ms)}`;
-  const when = one.weekly ? ` (${one.weekly})` : "";
-  const now = one.matching ? `${number(one.matching)} ${one.matching === 1 ? "group" : "groups"} now` : "no group now: is the name right?";
-  const by = one.author ? `, by ${one.author}` : "";
-  const own = !one.id.startsWith("config:") && mayOperate();
-  const button = own ? make("button", { type: "button", "aria-label": `Unmute ${whom}`, onclick: () => end(one.id) }, "Unmute") : null;
-  return make("li", {}, `${from}${until}${when}: ${whom} (${now})${by}: ${one.reason} `, button);
+export function muteLine(mute, end) {
+  const whom = `${mute.group || "all groups"} on ${mute.cluster || "all clusters"}`;
+  const until = mute.ends_ms === null ? "" : ` until ${instant(mute.ends_ms)}`;
+  const from = mute.active ? "Muted" : mute.weekly ? "Muted every week" : `Muted from ${instant(mute.starts_ms)}`;
+  const when = mute.weekly ? ` (${mute.weekly})` : "";
+  const now = mute.matching ? `${number(mute.matching)} ${mute.matching === 1 ? "group" : "groups"} now` : "no group now: is the name right?";
+  const by = mute.author ? `, by ${mute.author}` : "";
+  const own = !mute.id.startsWith("config:") && mayOperate();
+  const button = own ? make("button", { type: "button", "aria-label": `Unmute ${whom}`, onclick: () => end(mute.id) }, "Unmute") : null;
+  return make("li", {}, `${from}${until}${when}: ${whom} (${now})${by}: ${mute.reason} `, button);
 }

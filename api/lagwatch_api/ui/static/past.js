@@ -107,11 +107,11 @@ export class Past {
         wanted = next === null ? null : new URLSearchParams({ from: next, to: end_ms });
       }
       const { points } = await ask(`${this.#path()}/events?source=memory`);
-      found.push(...points.filter((one) => begin_ms < one.at_ms && one.at_ms <= end_ms));
+      found.push(...points.filter((event) => begin_ms < event.at_ms && event.at_ms <= end_ms));
     } catch {
       // the curves are there all the same
     }
-    return found.filter((one) => one.event in EVENTS);
+    return found.filter((event) => event.event in EVENTS);
   }
 
   /** A server that keeps no history has the newest events in memory. */
@@ -130,14 +130,14 @@ export class Past {
     say($("g-past-said"), points.length ? "" : "Nothing was recorded in this time.");
     if (!points.length) this.clear();
     else {
-      const marks = events.filter((one) => one.event !== "group_status");
+      const marks = events.filter((event) => event.event !== "group_status");
       this.#chart.show(
         [
-          points.map((one) => one.at_ms / 1000),
-          points.map((one) => one.lag_max ?? one.total_lag ?? one.lag ?? null),
-          points.map((one) => one.time_lag_max_s ?? one.time_lag_s ?? null),
+          points.map((point) => point.at_ms / 1000),
+          points.map((point) => point.lag_max ?? point.total_lag ?? point.lag ?? null),
+          points.map((point) => point.time_lag_max_s ?? point.time_lag_s ?? null),
         ],
-        { bands: points.map((one) => one.status ?? null), marks: marks.map((one) => ({ at: one.at_ms / 1000, strong: one.event === "deployment" })) },
+        { bands: points.map((point) => point.status ?? null), marks: marks.map((event) => ({ at: event.at_ms / 1000, strong: event.event === "deployment" })) },
       );
     }
     this.#list(events);
@@ -145,31 +145,31 @@ export class Past {
 
   #list(events) {
     const newest = folded(events).slice(-LISTED).reverse();
-    $("g-events").replaceChildren(...newest.map((one) => make("li", { class: one.strong ? "strong" : "" }, `${instant(one.at_ms)} · ${one.text}${repeated(one)}`)));
+    $("g-events").replaceChildren(...newest.map((line) => make("li", { class: line.strong ? "strong" : "" }, `${instant(line.at_ms)} · ${line.text}${repeated(line)}`)));
     $("g-events").hidden = !newest.length;
   }
 }
 
 /** Without the empty points before and after what was recorded: a grid has them, too. */
 function known(points) {
-  const has = (one) => [one.lag_max, one.total_lag, one.lag, one.status].some((value) => value !== null && value !== undefined);
+  const has = (point) => [point.lag_max, point.total_lag, point.lag, point.status].some((value) => value !== null && value !== undefined);
   return points.slice(Math.max(0, points.findIndex(has)), points.findLastIndex(has) + 1);
 }
 
-function sentenceOf(one) {
-  const word = EVENTS[one.event];
-  const change = one.before && one.after ? ` ${one.before} → ${one.after}` : one.after ? ` ${one.after}` : "";
-  const where = one.topic ? ` ${one.topic}${one.partition === null ? "" : `/${one.partition}`}` : "";
-  return `${word}${where}${change}${one.count > 1 ? ` × ${one.count}` : ""}`;
+function sentenceOf(event) {
+  const word = EVENTS[event.event];
+  const change = event.before && event.after ? ` ${event.before} → ${event.after}` : event.after ? ` ${event.after}` : "";
+  const where = event.topic ? ` ${event.topic}${event.partition === null ? "" : `/${event.partition}`}` : "";
+  return `${word}${where}${change}${event.count > 1 ? ` × ${event.count}` : ""}`;
 }
 
 /** Events of which the same was said right before become one: the newest, with how often and since when. */
 function folded(events) {
   const lines = [];
-  for (const one of events) {
-    const [text, last] = [sentenceOf(one), lines.at(-1)];
-    if (last?.text === text) Object.assign(last, { at_ms: one.at_ms, times: last.times + 1 });
-    else lines.push({ text, at_ms: one.at_ms, first_ms: one.at_ms, times: 1, strong: one.event === "deployment" });
+  for (const event of events) {
+    const [text, last] = [sentenceOf(event), lines.at(-1)];
+    if (last?.text === text) Object.assign(last, { at_ms: event.at_ms, times: last.times + 1 });
+    else lines.push({ text, at_ms: event.at_ms, first_ms: event.at_ms, times: 1, strong: event.event === "deployment" });
   }
   return lines;
 }

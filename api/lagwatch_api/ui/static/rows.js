@@ -39,7 +39,7 @@ export function line() {
 export const handle = (slot) => (slot.over.hidden ? slot.link : slot.open);
 
 /** Is a group in trouble, or not known to be well? */
-export const isBad = (one) => one.worst !== "OK" || Boolean(one.incident);
+export const isBad = (entry) => entry.worst !== "OK" || Boolean(entry.incident);
 
 /** `top`: px from the top of the list. */
 export function place(slot, index, top) {
@@ -48,68 +48,68 @@ export function place(slot, index, top) {
   slot.element.dataset.index = index;
 }
 
-export function fillHeading(slot, one) {
+export function fillHeading(slot, section) {
   kind(slot, true);
-  const groups = `${number(one.count)} group${one.count === 1 ? "" : "s"}`;
-  const bad = one.bad ? `, ${number(one.bad)} in trouble` : "";
-  const unknown = one.unknown ? `, ${number(one.unknown)} unknown` : "";
-  say(slot.open, `${one.heading} · ${one.outage ?? `${groups}${bad}${unknown}`}`);
-  slot.open.dataset.heading = one.heading;
-  slot.open.dataset.level = one.outage ? "err" : one.bad ? (LEVELS[one.worst] ?? "warn") : "";
-  if (one.outage) slot.open.removeAttribute("aria-expanded"); // it opens the details above
-  else slot.open.setAttribute("aria-expanded", String(one.open));
+  const groups = `${number(section.count)} group${section.count === 1 ? "" : "s"}`;
+  const bad = section.bad ? `, ${number(section.bad)} in trouble` : "";
+  const unknown = section.unknown ? `, ${number(section.unknown)} unknown` : "";
+  say(slot.open, `${section.heading} · ${section.outage ?? `${groups}${bad}${unknown}`}`);
+  slot.open.dataset.heading = section.heading;
+  slot.open.dataset.level = section.outage ? "err" : section.bad ? (LEVELS[section.worst] ?? "warn") : "";
+  if (section.outage) slot.open.removeAttribute("aria-expanded"); // it opens the details above
+  else slot.open.setAttribute("aria-expanded", String(section.open));
   slot.element.removeAttribute("data-stale");
   slot.element.dataset.level = "";
 }
 
 /** `known`: its trend; `stale`: its data are too old to be trusted; `note`: muted, acknowledged; `now`: ms. */
-export function fillGroup(slot, one, { known, stale, note, now }) {
+export function fillGroup(slot, entry, { known, stale, note, now }) {
   kind(slot, false);
   const { element, cells, link } = slot;
   element.toggleAttribute("data-stale", stale);
-  element.toggleAttribute("data-bad", isBad(one));
-  const level = LEVELS[one.worst] ?? "unknown";
-  const missed = level === "ok" && one.incident ? { error: "err", warning: "warn" }[one.incident.severity] : undefined;
+  element.toggleAttribute("data-bad", isBad(entry));
+  const level = LEVELS[entry.worst] ?? "unknown";
+  const missed = level === "ok" && entry.incident ? { error: "err", warning: "warn" }[entry.incident.severity] : undefined;
   element.dataset.level = stale ? "" : (missed ?? level);
-  const status = `${one.worst}${stale}`;
+  const status = `${entry.worst}${stale}`;
   if (slot.status !== status) {
-    cells[AT.trouble].replaceChildren(mark(one.worst, stale));
+    cells[AT.trouble].replaceChildren(mark(entry.worst, stale));
     slot.status = status;
   }
   const cause = stale ? undefined : known?.cause;
-  cells[AT.trouble].title = stale ? `Was ${VERDICTS[one.worst] ?? one.worst}. The data are too old to be trusted.` : (cause?.sentence ?? "");
-  fillName(slot, one.group);
-  link.href = address({ group: one.group, of: one.cluster });
+  cells[AT.trouble].title = stale ? `Was ${VERDICTS[entry.worst] ?? entry.worst}. The data are too old to be trusted.` : (cause?.sentence ?? "");
+  fillName(slot, entry.group);
+  link.href = address({ group: entry.group, of: entry.cluster });
   // what is unknown stays unknown while the data are old
-  const unknown = one.unknown || one.worst === "UNKNOWN" ? known?.unknown : undefined;
+  const unknown = entry.unknown || entry.worst === "UNKNOWN" ? known?.unknown : undefined;
   const lost = known?.lost ? `${known.lostIs === "upper_bound" ? "≤ " : ""}${number(known.lost)} lost` : "";
-  const less = one.lag !== null && (one.readable ?? one.lag) < one.lag;
-  const readable = less ? `${one.unknown ? "≥ " : ""}${number(one.readable)} readable` : "";
+  const less = entry.lag !== null && (entry.readable ?? entry.lag) < entry.lag;
+  const readable = less ? `${entry.unknown ? "≥ " : ""}${number(entry.readable)} readable` : "";
   const notes = [note, lost, cause && (cause.words || "cause not known"), readable, unknown].filter(Boolean).join(", ");
   say(slot.note, notes);
   slot.note.hidden = !notes;
   slot.note.toggleAttribute("data-long", notes.length > LONG_NOTE);
-  slot.note.title = [cause?.sentence ?? one.incident?.headline, unknown].filter(Boolean).join("\n");
-  say(cells[AT.cluster], one.cluster);
-  cells[AT.cluster].title = one.cluster;
-  const since = one.since === null ? "" : `${one.atLeast ? "≥ " : ""}${brief((now - one.since) / 1000)}`;
+  slot.note.title = [cause?.sentence ?? entry.incident?.headline, unknown].filter(Boolean).join("\n");
+  say(cells[AT.cluster], entry.cluster);
+  cells[AT.cluster].title = entry.cluster;
+  const since = entry.since === null ? "" : `${entry.atLeast ? "≥ " : ""}${brief((now - entry.since) / 1000)}`;
   say(cells[AT.since], since);
-  cells[AT.since].title = one.since === null ? "" : `since ${one.atLeast ? "at least " : ""}${instant(one.since)}`;
-  say(cells[AT.lag], lagOfGroup(one.lag, one.unknown));
+  cells[AT.since].title = entry.since === null ? "" : `since ${entry.atLeast ? "at least " : ""}${instant(entry.since)}`;
+  say(cells[AT.lag], lagOfGroup(entry.lag, entry.unknown));
   cells[AT.lag].title = readable;
   draw(slot.spark, known);
-  const going = stale ? "" : trend(known, one.status === "OK"); // old data say nothing of now
+  const going = stale ? "" : trend(known, entry.status === "OK"); // old data say nothing of now
   say(slot.going, going === "steady" || !going ? "" : going.startsWith("+") ? "rising " : "falling ");
   say(slot.slope, going);
   const speed = stale ? undefined : known?.speed;
   const measured = speed && speed.consumed_per_s !== null;
   say(cells[AT.rate], speed ? (measured ? rate(speed.consumed_per_s) : "not yet") : "");
   cells[AT.rate].title = speed && !measured ? "Not measured yet: too few commits were seen." : "";
-  cells[AT.up].title = speed ? catchUp({ ...speed, status: one.status, catch_up_low_s: null }) : "";
-  say(cells[AT.up], speed && one.lag !== 0 && going !== "steady" && !keepsUp(one.status, speed) ? catchUpBrief(speed) : "");
-  say(cells[AT.time], timeLag(one));
-  cells[AT.time].title = [one.time === null ? "" : bounded(one.time, one.bound), REASONS[one.reason]].filter(Boolean).join(": ");
-  say(cells[AT.state], one.members === null ? one.state : `${one.state}, ${number(one.members)}`);
+  cells[AT.up].title = speed ? catchUp({ ...speed, status: entry.status, catch_up_low_s: null }) : "";
+  say(cells[AT.up], speed && entry.lag !== 0 && going !== "steady" && !keepsUp(entry.status, speed) ? catchUpBrief(speed) : "");
+  say(cells[AT.time], timeLag(entry));
+  cells[AT.time].title = [entry.time === null ? "" : bounded(entry.time, entry.bound), REASONS[entry.reason]].filter(Boolean).join(": ");
+  say(cells[AT.state], entry.members === null ? entry.state : `${entry.state}, ${number(entry.members)}`);
 }
 
 const LONG_NOTE = 30; // characters; it gives way to the name
@@ -139,7 +139,7 @@ function width(text, element) {
 }
 
 /** Where the log end is not known, neither is the lag: the note says why. */
-const timeLag = (one) => (one.time === null ? ((one.lag !== null && REASONS[one.reason]) || "unknown") : boundedBrief(one.time, one.bound));
+const timeLag = (entry) => (entry.time === null ? ((entry.lag !== null && REASONS[entry.reason]) || "unknown") : boundedBrief(entry.time, entry.bound));
 
 function kind(slot, heading) {
   slot.over.hidden = !heading;

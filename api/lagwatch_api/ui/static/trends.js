@@ -22,20 +22,20 @@ export class Trends {
   }
 
   /** What is known of a group; undefined while nothing is. */
-  of(one) {
-    return this.#found.get(one.key);
+  of(entry) {
+    return this.#found.get(entry.key);
   }
 
   /** These groups are on the screen. */
   want(groups) {
     const now = performance.now();
-    const old = groups.filter((one) => !(now - (this.#found.get(one.key)?.askedAt ?? -Infinity) < EVERY_MS));
+    const old = groups.filter((entry) => !(now - (this.#found.get(entry.key)?.askedAt ?? -Infinity) < EVERY_MS));
     clearTimeout(this.#timer);
     if (old.length) this.#timer = setTimeout(() => this.#ask(old), WAIT_MS);
   }
 
   async #ask(groups) {
-    const byCluster = Map.groupBy(groups, (one) => one.cluster);
+    const byCluster = Map.groupBy(groups, (entry) => entry.cluster);
     for (const [cluster, all] of byCluster) {
       for (let at = 0; at < all.length; at += MOST) await this.#some(cluster, all.slice(at, at + MOST));
     }
@@ -44,11 +44,11 @@ export class Trends {
 
   async #some(cluster, groups) {
     const askedAt = performance.now();
-    for (const one of groups) this.#found.set(one.key, { ...this.#found.get(one.key), askedAt });
-    const query = new URLSearchParams(groups.map((one) => ["group", one.group]));
+    for (const entry of groups) this.#found.set(entry.key, { ...this.#found.get(entry.key), askedAt });
+    const query = new URLSearchParams(groups.map((entry) => ["group", entry.group]));
     try {
       const answer = await ask(`api/v1/clusters/${encodeURIComponent(cluster)}/trends?${query}`);
-      for (const one of groups) this.#found.set(one.key, { askedAt, lags: answer.groups[one.group] ?? [], stepMs: answer.step_ms, restMs: answer.end_ms + answer.step_ms - answer.at_ms, speed: answer.speeds[one.group], cause: answer.causes[one.group], unknown: answer.unknown[one.group], lost: answer.lost[one.group], lostIs: answer.lost_is?.[one.group] });
+      for (const entry of groups) this.#found.set(entry.key, { askedAt, lags: answer.groups[entry.group] ?? [], stepMs: answer.step_ms, restMs: answer.end_ms + answer.step_ms - answer.at_ms, speed: answer.speeds[entry.group], cause: answer.causes[entry.group], unknown: answer.unknown[entry.group], lost: answer.lost[entry.group], lostIs: answer.lost_is?.[entry.group] });
     } catch {
       // the next time
     }

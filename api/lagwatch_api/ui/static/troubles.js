@@ -45,9 +45,9 @@ export class Troubles {
 
   /** Show what is known now; ages go on. */
   show() {
-    const all = [...this.#live.clusters.values()].map((one) => ({ ...one, outage: outage(one), others: others(one.state) }));
-    const out = all.filter((one) => one.outage);
-    const troubled = all.filter((one) => one.outage || one.others.length);
+    const all = [...this.#live.clusters.values()].map((cluster) => ({ ...cluster, outage: outage(cluster), others: others(cluster.state) }));
+    const out = all.filter((cluster) => cluster.outage);
+    const troubled = all.filter((cluster) => cluster.outage || cluster.others.length);
     this.#box.hidden = !troubled.length;
     this.#box.dataset.level = out.length ? "err" : "warn";
     // ages tick and texts of errors count up: only a cluster that comes or goes is announced
@@ -59,7 +59,7 @@ export class Troubles {
   }
 
   #fill(troubled) {
-    const texts = troubled.map((one) => ({ heading: one.state.cluster, lines: [...(one.outage ? [`${one.outage}${before(one.state)}: ${reason(one)}`] : []), ...one.others] }));
+    const texts = troubled.map((cluster) => ({ heading: cluster.state.cluster, lines: [...(cluster.outage ? [`${cluster.outage}${before(cluster.state)}: ${reason(cluster)}`] : []), ...cluster.others] }));
     while (this.#list.children.length > texts.length) this.#list.lastChild.remove();
     while (this.#list.children.length < texts.length) this.#list.append(make("section", {}, make("h2"), make("ul"), make("ul", { class: "list", "aria-label": "Incidents" })));
     texts.forEach(({ heading, lines }, index) => {
@@ -73,12 +73,12 @@ export class Troubles {
   }
 
   /** The open incident of a cluster itself, to be acknowledged here: it has no other place on the page. */
-  #incident(list, one) {
-    const shown = JSON.stringify(one ?? null);
+  #incident(list, incident) {
+    const shown = JSON.stringify(incident ?? null);
     if (list.dataset.shown === shown) return;
     list.dataset.shown = shown;
-    list.replaceChildren(...(one ? [incidentLine(one, (id) => this.#acknowledge(id))] : []));
-    list.hidden = !one;
+    list.replaceChildren(...(incident ? [incidentLine(incident, (id) => this.#acknowledge(id))] : []));
+    list.hidden = !incident;
   }
 
   async #acknowledge(id) {

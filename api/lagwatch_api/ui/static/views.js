@@ -6,15 +6,15 @@ const PREFIX = /^[^./:]+(?=[./:])|^[^-_]+/; // team-7.orders → team-7, billing
 const NUMBERED = /[-_.]?(\d+|[0-9a-f]{8}-[0-9a-f-]{27})$/; // members of one service differ in the end
 
 const HEADINGS = {
-  cluster: (one) => [one.cluster],
-  topic: (one) => one.topics ?? [],
-  client: (one) => [...new Set((one.clients ?? []).map((client) => client.replace(NUMBERED, "") || client))],
-  team: (one) => one.teams ?? [],
-  prefix: (one, shared) => [prefix(one)].filter((name) => shared.has(name)),
+  cluster: (entry) => [entry.cluster],
+  topic: (entry) => entry.topics ?? [],
+  client: (entry) => [...new Set((entry.clients ?? []).map((client) => client.replace(NUMBERED, "") || client))],
+  team: (entry) => entry.teams ?? [],
+  prefix: (entry, shared) => [prefix(entry)].filter((name) => shared.has(name)),
 };
 const NONE = { topic: "(no topic known)", client: "(no members)", team: "(no alert policy names a team)", prefix: "(no prefix shared)" };
 
-const prefix = (one) => PREFIX.exec(one.group)?.[0] ?? one.group;
+const prefix = (entry) => PREFIX.exec(entry.group)?.[0] ?? entry.group;
 
 /** Does the view need what groups read? */
 export const needsSubscriptions = (view) => ["topic", "client", "team"].includes(view);
@@ -27,25 +27,25 @@ export const needsSubscriptions = (view) => ["topic", "client", "team"].includes
 export function arranged(groups, view, open, all) {
   const shared = view === "prefix" ? repeated(all.map(prefix)) : null;
   const found = new Map();
-  for (const one of groups) {
-    const names = HEADINGS[view](one, shared);
+  for (const entry of groups) {
+    const names = HEADINGS[view](entry, shared);
     for (const name of names.length ? names : [NONE[view] ?? "(none)"]) {
       if (!found.has(name)) found.set(name, []);
-      found.get(name).push(one);
+      found.get(name).push(entry);
     }
   }
   const sections = [...found].map(([heading, members]) => ({
     heading, members,
     count: members.length,
-    bad: members.filter((one) => one.trouble >= 3).length,
-    unknown: members.filter((one) => one.status === "UNKNOWN").length,
-    worst: members.reduce((worst, one) => (one.trouble > worst.trouble ? one : worst)).worst,
+    bad: members.filter((entry) => entry.trouble >= 3).length,
+    unknown: members.filter((entry) => entry.status === "UNKNOWN").length,
+    worst: members.reduce((worst, entry) => (entry.trouble > worst.trouble ? entry : worst)).worst,
     open: open.has(heading),
   }));
-  const rank = (one) => Math.max(...[one.members[0].trouble, one.bad ? 3 : 0]);
-  const rest = (one) => (one.heading === NONE[view] ? 1 : 0); // after the named ones that are as bad
+  const rank = (section) => Math.max(...[section.members[0].trouble, section.bad ? 3 : 0]);
+  const rest = (section) => (section.heading === NONE[view] ? 1 : 0); // after the named ones that are as bad
   sections.sort((a, b) => rank(b) - rank(a) || rest(a) - rest(b) || b.bad - a.bad || b.count - a.count || (a.heading < b.heading ? -1 : 1));
-  return sections.flatMap((one) => (one.open ? [one, ...one.members] : [one]));
+  return sections.flatMap((section) => (section.open ? [section, ...section.members] : [section]));
 }
 
 /** Those that are there twice or more. */
