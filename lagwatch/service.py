@@ -455,6 +455,9 @@ class Service:
         monitor = self.monitors[cluster]
         while True:
             self._round(monitor)
+            while self.alerts is not None and cluster in self.alerts.unfinished:
+                await asyncio.sleep(0)  # a storm of incidents keeps nobody else waiting
+                self._decide(monitor.snapshot)
             await self._clock.sleep(self._settings.evaluator.interval_s)
 
     async def _seed(self, cluster: str, history: "History") -> None:
@@ -504,7 +507,11 @@ class Service:
         if snapshot.stale:
             return
         self._parts.attempt(f"{_FIGURES} of trends", partial(monitor.trail.take, snapshot))
-        if self.alerts is not None:
+        self._decide(snapshot)
+
+    def _decide(self, snapshot: ClusterSnapshot | None) -> None:
+        """Let the alerts decide about the newest snapshot."""
+        if self.alerts is not None and snapshot is not None:
             decide = partial(self.alerts.observe, snapshot, self.queries, snapshot.at_ms)
             self._parts.attempt(ALERTING, decide)
 

@@ -71,6 +71,8 @@ _KEEP_BUDGETS_EVERY_MS: Final = 60_000
 """How often spent error budgets are written; a crash loses no more than this."""
 _KEEP_BAD_EVERY_MS: Final = 60_000
 """How often it is written which partitions are bad; after a crash it is as old as this at most."""
+_MOST_AT_ONCE: Final = 300
+"""Decisions of a storm that are made before others may run: each takes a millisecond or two."""
 _LOOK_EVERY_S: Final = 5.0
 _NEW_FOR_MS: Final = 60_000
 """For so long the figures of a round are those of now."""
@@ -165,6 +167,8 @@ class Alerts:
             )
             for cluster, followed in settings.clusters.items()
         }
+        self.unfinished: set[str] = set()
+        """Clusters of which `observe` has more to decide."""
         self._held = {cluster: watch.held_ms() for cluster, watch in self._watches.items()}
         """As stored: ends of incidents that a mute holds back, by cluster."""
         self._own = OwnIncidents(incident for incident in kept if incident.about is not About.GROUP)
@@ -252,9 +256,13 @@ class Alerts:
 
         Costs almost nothing while nothing changes. A snapshot that is not ready or whose log ends
         are stale changes nothing: silence of the monitor is not silence of a group.
+
+        Of a storm only some hundred decisions are made, and `unfinished` names the cluster: call
+        again, after others have run.
         """
         watch = self._watches.get(snapshot.cluster)
         self._snapshots[snapshot.cluster] = snapshot
+        self.unfinished.discard(snapshot.cluster)
         if watch is None or not self._is_trustworthy(snapshot, queries):
             return
         rules = active(self._mutes, now_ms)
@@ -270,6 +278,8 @@ class Alerts:
         self._keep_held(snapshot.cluster, watch)
         if not decided:
             return
+        # what is left out has changed nothing: it is decided again
+        decided, left = decided[:_MOST_AT_ONCE], decided[_MOST_AT_ONCE:]
         changes = RoundChanges(
             snapshot,
             queries,
@@ -289,6 +299,8 @@ class Alerts:
             return
         self._problem = ""
         watch.apply(decided)
+        if left:
+            self.unfinished.add(snapshot.cluster)
         self._dispatcher.wake()
         _log_changes(snapshot.cluster, changes)
 

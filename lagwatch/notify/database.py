@@ -101,6 +101,7 @@ CREATE TABLE IF NOT EXISTS unseen (
   cluster TEXT NOT NULL, from_ms INTEGER NOT NULL, until_ms INTEGER NOT NULL,
   PRIMARY KEY (cluster, from_ms)
 ) WITHOUT ROWID, STRICT;
+CREATE INDEX IF NOT EXISTS incidents_of ON incidents (cluster, name);
 CREATE TABLE IF NOT EXISTS pauses (
   channel TEXT PRIMARY KEY, until_ms INTEGER NOT NULL
 ) WITHOUT ROWID, STRICT;

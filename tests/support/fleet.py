@@ -175,8 +175,14 @@ class Fleet:
         self.pass_time(1)
 
     def shown_to(self, alerts: Alerts) -> None:
-        """One round, as the service makes it."""
+        """One round, as the service makes it, but without a break."""
         self.judge()
+        self.decided_by(alerts)
+        while alerts.unfinished:
+            self.decided_by(alerts)
+
+    def decided_by(self, alerts: Alerts) -> None:
+        """The newest snapshot, once."""
         assert self.monitor.snapshot is not None
         alerts.observe(self.monitor.snapshot, self.queries, self._clock.now_ms())
 
