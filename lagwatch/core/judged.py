@@ -17,7 +17,7 @@ from lagwatch.core.layout import Layout
 from lagwatch.core.log_end import LogEndHistory
 from lagwatch.core.model import UNKNOWN, EpochMs, Rule, RuleSet, TimeLagReason
 from lagwatch.core.pace import Pace
-from lagwatch.core.rows import Around, PartitionColumns, Rows, WindowColumns
+from lagwatch.core.rows import ABSENCE, Around, PartitionColumns, Rows, WindowColumns
 from lagwatch.core.rules import STATUS_OF_RULE, TABLES, judge, looks_at_windows
 from lagwatch.core.snapshot import RowColumns
 from lagwatch.core.time_lags import NOTHING_UNREAD, TimesOfRows, Waits
@@ -400,7 +400,7 @@ def _news(pace: Pace, row: Index, rule: Int8) -> Bools:
 
 
 def _absences(commits: object) -> tuple[bytes, ...]:
-    return tuple(getattr(commits, name).tobytes() for name in ("away_ms", "back_ms", "clear_ms"))
+    return tuple(getattr(commits, name).tobytes() for name in ABSENCE)
 
 
 def _changed(before: PartitionColumns, after: PartitionColumns) -> Bools:

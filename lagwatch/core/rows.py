@@ -4,7 +4,7 @@ Columns of windows are rings as in `window`: slots first, rows second. A slot's 
 slot before it, except for the oldest entry, which has none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Final
@@ -23,6 +23,8 @@ Bools = NDArray[np.bool_]
 Slots = NDArray[np.integer]
 
 _REJOIN_MS: Final = 300_000
+_SHORT_REJOIN_MS: Final = 60_000
+"""A moment without Kafka takes no membership away: then groups read on at once, or soon."""
 """After Kafka was away a group finds its broker, and rejoins, within this time."""
 _NO_LAG: Final = np.iinfo(np.int64).max
 _LONG_AGO_MS: Final = -(1 << 60)
@@ -158,8 +160,13 @@ class PartitionColumns:
     """Last reading before the partition was away for a while; -1."""
     back_ms: Int64
     """First reading after it; -1."""
+    away_2_ms: Int64
+    """The same of the absences before that one."""
+    back_2_ms: Int64
+    away_3_ms: Int64
+    back_3_ms: Int64
     clear_ms: Int64
-    """First reading after the absence before that one; -1 when there was none."""
+    """First reading after the absence before these; -1 when there was none."""
     empty_first: Int64
     empty_end: Int64
     """From `empty_first` to before `empty_end` a read_committed reader found no record; -1."""
@@ -177,54 +184,73 @@ class PartitionColumns:
         return cls(**dict(zip(names, table, strict=True)))
 
 
-ABSENCE: Final = ("away_ms", "back_ms", "clear_ms")
-"""Columns that say when something was away last, in the order of `uninterrupted_ms`."""
+ABSENCE: Final = (
+    *("away_ms", "back_ms", "away_2_ms", "back_2_ms", "away_3_ms", "back_3_ms", "clear_ms"),
+)
+"""Columns that say when something was away: its last three absences, the newest first, and when it
+was back from the one before them. In the order of `uninterrupted_ms`."""
 
 
 Absence = tuple[Int64, ...]
 """`ABSENCE` of each row."""
 
 
+def note_absence(columns: Sequence[Int64], where: Bools, away_ms: Int64, back_ms: Int64) -> None:
+    """Add an absence to `ABSENCE` of these rows; the oldest of three is forgotten."""
+    for to, source in ((6, 5), (4, 2), (5, 3), (2, 0), (3, 1)):
+        columns[to][where] = columns[source][where]
+    columns[0][where], columns[1][where] = away_ms[where], back_ms[where]
+
+
+def each_absence(absence: Absence) -> Iterator[tuple[Int64, Int64]]:
+    """From when and until when each one was, the newest first; -1 where there was none."""
+    return zip(absence[:-1:2], absence[1:-1:2], strict=True)
+
+
 def uninterrupted_ms(
-    since_ms: Int64,
-    until_ms: Int64,
-    away_ms: Int64,
-    back_ms: Int64,
-    clear_ms: Int64,
-    *,
-    rejoin_ms: int = _REJOIN_MS,
+    since_ms: Int64, until_ms: Int64, *absence: Int64, rejoin_ms: int = _REJOIN_MS
 ) -> Int64:
     """How long between two instants Kafka was there, and groups could read; 0: never.
 
-    The longest stretch, or the time before and after the last absence without the `rejoin_ms` that
-    groups may take to come back. Two absences are remembered: with every further one the time
-    before the last but one is forgotten. A broker that comes and goes thus never makes a silence
-    longer than it was.
+    The longest stretch, or several together without the time that groups may take to come back
+    after each absence between them: at most `rejoin_ms`, and less after a short one. What was
+    before the last three absences is forgotten. A broker that comes and goes thus never makes a
+    silence longer than it was.
     """
-    before = np.maximum(away_ms - np.maximum(since_ms, clear_ms), 0)
-    after = until_ms - back_ms
-    apart = np.maximum(np.maximum(before, after), before + after - rejoin_ms)
-    return np.maximum(np.where(since_ms < back_ms, apart, until_ms - since_ms), 0)
+    best, run = _before(since_ms, absence, rejoin_ms)
+    after_ms = until_ms - np.maximum(since_ms, absence[1])
+    longest_ms: Int64 = np.maximum(np.maximum(best, run + after_ms), 0)
+    return longest_ms
 
 
 def longer_from_ms(
-    since_ms: Int64,
-    than_ms: Int64 | int,
-    away_ms: Int64,
-    back_ms: Int64,
-    clear_ms: Int64,
-    *,
-    rejoin_ms: int = _REJOIN_MS,
+    since_ms: Int64, than_ms: Int64 | int, *absence: Int64, rejoin_ms: int = _REJOIN_MS
 ) -> Int64:
     """From when on `uninterrupted_ms` since an instant is longer than this.
 
     Far in the past where it was so before the last absence.
     """
-    interrupted = since_ms < back_ms
-    before = away_ms - np.maximum(since_ms, clear_ms)
-    counted = np.maximum(before - rejoin_ms, 0)
-    from_ms = np.where(interrupted, back_ms - counted, since_ms) + than_ms + 1
-    return np.where(interrupted & (before > than_ms), _LONG_AGO_MS, from_ms)
+    best, run = _before(since_ms, absence, rejoin_ms)
+    from_ms = np.maximum(since_ms, absence[1]) - run + than_ms + 1
+    return np.where(best > than_ms, _LONG_AGO_MS, from_ms)
+
+
+def _before(since_ms: Int64, absence: Absence, rejoin_ms: int) -> tuple[Int64, Int64]:
+    """Of the time since an instant and before the last absence, what counts, see above.
+
+    The best that ended by then, and what goes on to count with the time after it.
+    """
+    best: Int64 = np.zeros(since_ms.size, np.int64)
+    run: Int64 = np.zeros(since_ms.size, np.int64)
+    there_ms = absence[-1]
+    for away_ms, back_ms in reversed([*each_absence(absence)]):
+        if (since_ms < back_ms).any():
+            run = run + np.maximum(away_ms - np.maximum(since_ms, there_ms), 0)
+            best = np.maximum(best, run)
+            grace_ms = np.minimum(_SHORT_REJOIN_MS + 4 * (back_ms - away_ms), rejoin_ms)
+            run = np.where(since_ms < back_ms, np.maximum(run - grace_ms, 0), 0)
+        there_ms = back_ms
+    return best, run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,8 +318,13 @@ class CommitFacts:
     away_ms: Int64
     """Last instant at which they were known before they were unknown for a while; -1."""
     back_ms: Int64
+    away_2_ms: Int64
+    """The same of the absences before that one."""
+    back_2_ms: Int64
+    away_3_ms: Int64
+    back_3_ms: Int64
     clear_ms: Int64
-    """The `back_ms` of the absence before; -1."""
+    """The `back_ms` of the absence before these; -1."""
     polled: Bools
     """True if offsets are polled, so that only changes are visible."""
 
@@ -791,7 +822,7 @@ class Rows:
     @cached_property
     def _next_run_ms(self) -> Int64:
         """When the next run of a job is due at the latest; -1 if it is not a job."""
-        absences = [(away_ms, back_ms) for away_ms, back_ms, _ in self._absences]
+        absences = [pair for absence in self._absences for pair in each_absence(absence)]
         return self.around.pace.next_run_ms(self.row, self.quiet_since_ms, absences=absences)
 
     @property
@@ -817,6 +848,21 @@ class Rows:
         """
         quiet = self.quiet_longer(self.limit_ms) & (self.fact("left_ms") < 0)
         return quiet | self.around.pace.down[self.row]
+
+    @cached_property
+    def may_be_overdue(self) -> Bools:
+        """Mask of rows that would be overdue if time before the first look counted.
+
+        Their partition was held then, by whom knows how long, and there was something to read.
+        """
+        first_ms = self.around.first_ms
+        if first_ms < 0:
+            return np.zeros(self.size, np.bool_)
+        moved_ms = self.around.pace.moved_ms[self.row]
+        unsure = self._held & ~self.around.came(self.row) & (moved_ms < first_ms)
+        unsure &= (self._appended_ms <= first_ms) & (self.quiet_since_ms >= first_ms)
+        long: Bools = unsure & self.come(moved_ms + self.limit_ms + 1, unsure)
+        return long & ~self.overdue
 
     @cached_property
     def watched(self) -> Bools:
@@ -862,7 +908,7 @@ class Rows:
         watched_ms = self.around.unwatched.until_ms
         if watched_ms.size:
             unsure |= ~self.come(watched_ms[-1] + self.limits.unsure_ms, stalled)
-        for away_ms, back_ms, _ in self._absences:
+        for away_ms, back_ms, *_ in self._absences:
             waits = stalled & (away_ms >= 0)
             unsure |= waits & ~self.come(back_ms + self.limits.unsure_ms, waits)
         stays: Bools = on | (stalled & unsure)

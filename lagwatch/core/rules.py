@@ -221,7 +221,7 @@ def _rewound(rows: Rows) -> Bools:
 def _warming_up(rows: Rows) -> Bools:
     # it has not moved yet, but is not quiet for long enough to be sure
     unseen = (rows.windows.count < _TWO_COMMITS) & ~rows.overdue
-    return unseen | (rows.overdue & ~rows.watched) | _beyond(rows)
+    return unseen | (rows.overdue & ~rows.watched) | rows.may_be_overdue | _beyond(rows)
 
 
 def _silent_before_start(rows: Rows) -> Bools:

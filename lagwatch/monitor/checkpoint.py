@@ -305,7 +305,11 @@ def _kept(part: Part, state: Mapping[str, Any]) -> KeptState:
             for name, column in part.items()
             if name.startswith(prefix)
         },
-        absences=tuple(part[f"commits_{name}"] for name in ABSENCE),
+        # those of earlier versions have fewer absences
+        absences=tuple(
+            part.get(f"commits_{name}", np.full_like(part["commits_away_ms"], -1))
+            for name in ABSENCE
+        ),
         listed=frozenset(state["listed"]),
     )
 

@@ -361,7 +361,7 @@ class ClusterMonitor:
             self._live.losses.starts.add(kept.topics.log_start, kept.starts_ms)
         self._live.partitions.restore(kept.partitions)
         self._live.movements.restore(kept.data_ms)
-        self._live.known.restore(*kept.absences)
+        self._live.known.restore(kept.absences)
         self.table.restore(ids, kept.topics)
         self._live.place_made()
         groups = [ids.group_names[number] for number in ids.group.tolist()]

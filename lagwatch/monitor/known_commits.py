@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN, offsets_partition
-from lagwatch.core.rows import CommitFacts
+from lagwatch.core.rows import ABSENCE, Absence, CommitFacts, note_absence
 from lagwatch.monitor.partitions import shifted
 from lagwatch.ports.reports import CommitsKnown, ProgressKnown
 
@@ -28,9 +28,7 @@ class KnownCommits:
         self._jobs: dict[str, int] = {}
         """Job → its place behind the partitions."""
         self._until_ms = np.zeros(0, np.int64)
-        self._away_ms = np.zeros(0, np.int64)
-        self._back_ms = np.zeros(0, np.int64)
-        self._clear_ms = np.zeros(0, np.int64)
+        self._absence = [np.zeros(0, np.int64) for _ in ABSENCE]
         self._polled: tuple[int, ...] = ()
         self._polls_ms = self._until_ms
         """The same without polls whose offsets are not admitted yet."""
@@ -62,14 +60,13 @@ class KnownCommits:
     @property
     def absences(self) -> tuple[Int64, ...]:
         """`ABSENCE` by partition of the offsets topic; -1 never."""
-        columns = self._away_ms, self._back_ms, self._clear_ms
-        return tuple(column[: self._partitions] for column in columns)
+        return tuple(column[: self._partitions] for column in self._absence)
 
-    def restore(self, away_ms: Int64, back_ms: Int64, clear_ms: Int64) -> None:
+    def restore(self, absences: Absence) -> None:
         """Remember the absences of an earlier process; the time since does not count as one."""
-        self._partitions = away_ms.size
-        self._until_ms = np.full(away_ms.size, UNKNOWN, np.int64)
-        self._away_ms, self._back_ms, self._clear_ms = away_ms, back_ms, clear_ms
+        self._partitions = absences[0].size
+        self._until_ms = np.full(self._partitions, UNKNOWN, np.int64)
+        self._absence = list(absences)
 
     def take(self, report: CommitsKnown) -> bool:
         """Take a report in; True when the number of partitions changed: place all rows anew."""
@@ -80,9 +77,7 @@ class KnownCommits:
             jobs = slice(self._partitions, None)
             nothing = np.full(until_ms.size, UNKNOWN, np.int64)
             self._until_ms = np.append(until_ms, self._until_ms[jobs])
-            self._away_ms = np.append(nothing, self._away_ms[jobs])
-            self._back_ms = np.append(nothing, self._back_ms[jobs])
-            self._clear_ms = np.append(nothing, self._clear_ms[jobs])
+            self._absence = [np.append(nothing, column[jobs]) for column in self._absence]
             self._partitions = until_ms.size
             return True
         known = np.append(until_ms, self._until_ms[self._partitions :])
@@ -95,9 +90,7 @@ class KnownCommits:
         self._jobs |= {job: len(self._jobs) + number for number, job in enumerate(new)}
         nothing = np.full(len(new), UNKNOWN, np.int64)
         self._until_ms = np.append(self._until_ms, nothing)
-        self._away_ms = np.append(self._away_ms, nothing)
-        self._back_ms = np.append(self._back_ms, nothing)
-        self._clear_ms = np.append(self._clear_ms, nothing)
+        self._absence = [np.append(column, nothing) for column in self._absence]
         known = self._until_ms.copy()
         for job, until_ms in report.until_ms.items():
             known[self._partitions + self._jobs[job]] = until_ms
@@ -108,14 +101,12 @@ class KnownCommits:
         gap_ms = until_ms - self._until_ms
         away = (self._until_ms >= 0) & (gap_ms > away_after_ms)
         self._gap_ms = np.where(away, gap_ms, 0)
-        self._clear_ms[away] = self._back_ms[away]
-        self._away_ms[away] = self._until_ms[away]
-        self._back_ms[away] = until_ms[away]
+        note_absence(self._absence, away, self._until_ms, until_ms)
         self._until_ms = np.maximum(until_ms, self._until_ms)
 
     def set_back(self, at_ms: int) -> None:
         """The clock was set back to this instant: no later one has been."""
-        for column in (self._until_ms, self._away_ms, self._back_ms, self._clear_ms):
+        for column in (self._until_ms, *self._absence):
             np.minimum(column, at_ms, out=column)
 
     def away(self, rows: NDArray[np.integer], now_ms: int) -> NDArray[np.bool_]:
@@ -165,9 +156,7 @@ class KnownCommits:
             return CommitFacts(
                 place=np.zeros_like(self._place),
                 known_ms=unknown,
-                away_ms=unknown,
-                back_ms=unknown,
-                clear_ms=unknown,
+                **dict.fromkeys(ABSENCE, unknown),
                 polled=np.ones(1, np.bool_),
             )
         size = self._until_ms.size
@@ -182,9 +171,10 @@ class KnownCommits:
         return CommitFacts(
             place=self._place,
             known_ms=shifted(known_ms, skew_ms),
-            away_ms=shifted(self._away_ms, skew_ms),
-            back_ms=shifted(self._back_ms, skew_ms),
-            clear_ms=shifted(self._clear_ms, skew_ms),
+            **{
+                name: shifted(column, skew_ms)
+                for name, column in zip(ABSENCE, self._absence, strict=True)
+            },
             polled=polled,
         )
 

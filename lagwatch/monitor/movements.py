@@ -224,7 +224,7 @@ class Movements:
         """Partitions have come back: their lags did not rise while they could not be read."""
         at = self._table.at[: self._windows.rows]
         rows = np.flatnonzero(np.append(back, False)[at])
-        away_ms, back_ms, _ = self._partitions.absences(at[rows], skew_ms=0)
+        away_ms, back_ms, *_ = self._partitions.absences(at[rows], skew_ms=0)
         self._pace.leave_out(rows, back_ms - away_ms)
 
     def leave_out_unread(self) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN, OpenTransaction
-from lagwatch.core.rows import ABSENCE, PartitionColumns
+from lagwatch.core.rows import ABSENCE, PartitionColumns, note_absence
 from lagwatch.core.snapshot import TopicColumns
 from lagwatch.monitor.rows import position
 from lagwatch.ports.reports import EmptyTails, LogEnds
@@ -34,7 +34,9 @@ class PartitionStates:
 
     def restore(self, columns: Mapping[str, Int64]) -> None:
         """Take the columns of an earlier process; the time since is not held for an absence."""
-        self._columns = {name: columns[name].copy() for name in _COLUMNS}
+        unknown = np.full_like(columns["known_ms"], UNKNOWN)
+        # checkpoints of earlier versions have fewer absences
+        self._columns = {name: columns.get(name, unknown).copy() for name in _COLUMNS}
         self._columns["known_ms"].fill(UNKNOWN)
         self.answered_ms = self._columns["known_ms"].copy()
 
@@ -64,9 +66,8 @@ class PartitionStates:
         self.answered_ms[answered] = at_ms
         away = answered & (known_ms >= 0) & (at_ms - known_ms > self._away_after_ms)
         if away.any():
-            self._columns["clear_ms"][away] = self._columns["back_ms"][away]
-            self._columns["away_ms"][away] = known_ms[away]
-            self._columns["back_ms"][away] = at_ms
+            columns = [self._columns[name] for name in ABSENCE]
+            note_absence(columns, away, known_ms, np.full(known_ms.size, at_ms, np.int64))
         known_ms[answered] = at_ms
         self._hold(report, before)
         return away

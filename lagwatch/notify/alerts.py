@@ -47,7 +47,7 @@ from lagwatch.notify.policies import THRESHOLDS, PolicyBook
 from lagwatch.notify.records import AlertRecords
 from lagwatch.notify.review import review, template_faults
 from lagwatch.notify.store import Change, IncidentStore, Listener
-from lagwatch.notify.unseen import Gap, UnseenStore
+from lagwatch.notify.unseen import Gap, UnreachableStore, UnseenStore
 from lagwatch.notify.verdict import (
     figures_json,
 )
@@ -131,6 +131,7 @@ class Alerts:
         self._channels = ConfiguredChannels(self._database)
         self._budgets = BudgetStore(self._database)
         self._unseen = UnseenStore(self._database)
+        self._unreachable = UnreachableStore(self._database, now_ms)
         self._begin_budgets_anew()
         self._budgets_kept_ms: dict[str, int] = dict.fromkeys(settings.clusters, now_ms)
         """Up to when the spent budgets of each cluster are kept."""
@@ -586,14 +587,19 @@ class Alerts:
         """Open and close the incidents of lagwatch itself."""
         now_ms = self._clock.now_ms()
         every = tuple(self._listeners.values())
-        conditions = [
+        health = self._health()
+        not_seen = [
             *unseen(
-                self._health(),
+                health,
                 self._settings.alerts.cluster_unseen_s,
                 every,
                 now_ms,
                 steady_s=self._steady.for_s(now_ms, self._clock.monotonic_s()),
-            ),
+                before_s=self._unreachable.before_s,
+            )
+        ]
+        conditions = [
+            *not_seen,
             *self._undelivered(now_ms),
             *self._not_recorded(now_ms, every),
         ]
@@ -606,6 +612,12 @@ class Alerts:
             self._own.apply(changes)
             self._dispatcher.wake()
             _log_changes("", changes)
+        out_of_reach = {state.cluster for state in health if state.unreachable}
+        self._unreachable.keep(
+            {each.cluster: each.held_s for each in not_seen if each.cluster in out_of_reach},
+            [state.cluster for state in health if state.ready],
+            now_ms,
+        )
 
     @property
     def _fallback(self) -> tuple[str, ...]:

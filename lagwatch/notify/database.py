@@ -101,6 +101,9 @@ CREATE TABLE IF NOT EXISTS unseen (
   cluster TEXT NOT NULL, from_ms INTEGER NOT NULL, until_ms INTEGER NOT NULL,
   PRIMARY KEY (cluster, from_ms)
 ) WITHOUT ROWID, STRICT;
+CREATE TABLE IF NOT EXISTS unreachable (
+  cluster TEXT PRIMARY KEY, for_s REAL NOT NULL, at_ms INTEGER NOT NULL
+) WITHOUT ROWID, STRICT;
 CREATE INDEX IF NOT EXISTS incidents_of ON incidents (cluster, name);
 CREATE TABLE IF NOT EXISTS pauses (
   channel TEXT PRIMARY KEY, until_ms INTEGER NOT NULL
@@ -108,7 +111,7 @@ CREATE TABLE IF NOT EXISTS pauses (
 """
 """Tables that files of this version may lack. An older program leaves them alone. `objectives`: the
 limits under which budgets were spent; `measured`: up to when each cluster was seen; `unseen`: when
-it was not."""
+it was not; `unreachable`: for how long none of its brokers has answered."""
 _ADDED_TO_INCIDENTS: Final = (
     ("named", "TEXT"),
     ("held_ms", "INTEGER"),

@@ -5,7 +5,7 @@ the condition has ended. It is stored and delivered like any other.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
@@ -244,13 +244,15 @@ def unseen(
     now_ms: int,
     *,
     steady_s: float,
+    before_s: Callable[[str], float] = lambda _: 0.0,
 ) -> Iterator[Condition]:
     """Clusters of which no fresh data come, with the reason.
 
     A backlog that is being read is progress, however long it takes. The clock was last set, or
     lagwatch itself stood still, `steady_s` ago: data that are older may only seem so, or lagwatch
     did not read newer ones. Time before the start of lagwatch does not count towards an incident,
-    but belongs to it: the data are as old as they are.
+    but belongs to it: the data are as old as they are. While no broker answers, what processes
+    before saw of that counts as well: `before_s` of the cluster.
     """
     for state in health:
         if state.ready or 0 < state.backlog_read < state.backlog_total:
@@ -267,7 +269,7 @@ def unseen(
             cluster=state.cluster,
             name="",
             since_ms=since_ms,
-            held_s=held_s,
+            held_s=held_s + (before_s(state.cluster) if state.unreachable else 0.0),
             open_for_s=unseen_s,
             problem=f"No fresh data of it: {reason or 'the reason is not known'}. "
             "Incidents of its groups neither open nor close meanwhile.",

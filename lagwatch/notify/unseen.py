@@ -1,6 +1,6 @@
 """When nothing was seen of a cluster: Kafka was away, or lagwatch did not run."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from lagwatch.notify.budget import LONGEST_ROUND_MS
@@ -10,6 +10,8 @@ Gap = tuple[int, int]
 """From when to when, in ms."""
 
 _KEPT_MS: Final = 30 * 86_400_000
+_GOES_ON_MS: Final = 600_000
+"""What an earlier process saw counts if it ended less than this ago."""
 
 
 class Unseen:
@@ -63,3 +65,49 @@ class UnseenStore:
                 connection.execute("DELETE FROM unseen WHERE until_ms < ?", (gap[1] - _KEPT_MS,)),
             )
         )
+
+
+class UnreachableStore:
+    """For how long no broker of a cluster has answered: what processes saw of it, added up.
+
+    So a lagwatch that is restarted in an outage sends its incident no later than one that is not.
+    The time in which none ran does not count.
+    """
+
+    def __init__(self, database: Database, now_ms: int) -> None:
+        self._database = database
+        rows = database.connection.execute("SELECT cluster, for_s, at_ms FROM unreachable")
+        self._kept: dict[str, float] = {cluster: for_s for cluster, for_s, _ in rows.fetchall()}
+        fresh = database.connection.execute(
+            "SELECT cluster, for_s FROM unreachable WHERE at_ms > ?", (now_ms - _GOES_ON_MS,)
+        )
+        self._before: dict[str, float] = dict(fresh.fetchall())
+
+    def before_s(self, cluster: str) -> float:
+        """What earlier processes saw of an outage that goes on."""
+        return self._before.get(cluster, 0.0)
+
+    def keep(self, held_s: Mapping[str, float], ready: Iterable[str], now_ms: int) -> None:
+        """Write for how long clusters have been out of reach; those that are `ready` are not.
+
+        Raises:
+            sqlite3.Error: nothing has changed.
+        """
+        over = set(ready)
+        found = {
+            **{name: for_s for name, for_s in self._kept.items() if name not in over},
+            **held_s,
+        }
+        if found == self._kept:
+            return
+        rows = [(cluster, for_s, now_ms) for cluster, for_s in held_s.items()]
+        self._database.write(
+            lambda connection: (
+                connection.executemany("INSERT OR REPLACE INTO unreachable VALUES (?, ?, ?)", rows),
+                connection.executemany(
+                    "DELETE FROM unreachable WHERE cluster = ?", [(name,) for name in over]
+                ),
+            )
+        )
+        self._kept = found
+        self._before = {name: for_s for name, for_s in self._before.items() if name not in over}

@@ -85,6 +85,49 @@ def test_a_cluster_that_is_not_seen_is_an_incident_with_its_reason(tmp_path, clo
     assert (closed["event"], closed["incident"]) == ("close", opened["incident"])
 
 
+@pytest.mark.parametrize(("down_s", "unreachable", "opens"), [
+    (20, True, True),
+    (3600, True, False),
+    (20, False, False),
+])  # fmt: skip
+def test_an_outage_in_which_lagwatch_is_restarted_counts_on(
+    tmp_path, clock, *, down_s: int, unreachable: bool, opens: bool
+) -> None:
+    away = replace(HEALTH, ready=False, unreachable=True, reason="refused", data_age_s=50.0)
+    with receiving() as receiver:
+        settings = alert_settings(tmp_path, POLICY + hook(receiver.url))
+        with running(settings, clock) as alerts:
+            alerts.call(lambda: alerts.alerts.look_after(lambda: [away], str))
+            look(alerts)
+        clock.ahead_ms += down_s * 1000
+        again = replace(away, data_age_s=12.0, unreachable=unreachable)
+        with running(settings, clock) as alerts:
+            alerts.call(lambda: alerts.alerts.look_after(lambda: [again], str))
+            look(alerts)
+            found = alerts.call(lambda: alerts.alerts.incidents(IncidentAsk()))[0]
+
+    assert [incident.about for incident in found] == ["cluster"] * opens
+
+
+def test_an_outage_that_is_over_does_not_count_towards_the_next(tmp_path, clock) -> None:
+    away = replace(HEALTH, ready=False, unreachable=True, reason="refused", data_age_s=50.0)
+    with receiving() as receiver:
+        settings = alert_settings(tmp_path, POLICY + hook(receiver.url))
+        health = [away]
+        with running(settings, clock) as alerts:
+            alerts.call(lambda: alerts.alerts.look_after(lambda: health, str))
+            look(alerts)
+            health[0] = HEALTH
+            look(alerts)
+        with running(settings, clock) as alerts:
+            health[0] = away
+            alerts.call(lambda: alerts.alerts.look_after(lambda: health, str))
+            look(alerts)
+            found = alerts.call(lambda: alerts.alerts.incidents(IncidentAsk()))[0]
+
+    assert found == []
+
+
 def test_what_was_given_up_is_no_dead_letter_once_later_news_took_it_along(tmp_path, clock) -> None:
     with receiving(*[Reply(status=400)] * 50) as receiver:
         text = POLICY + hook(receiver.url, more="give_up_after_s = 1")

@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from lagwatch.core.model import UNKNOWN, Membership
 from lagwatch.core.pace import Pace, Usual
 from lagwatch.core.rows import (
+    ABSENCE,
     Around,
     CommitFacts,
     Limits,
@@ -21,6 +22,7 @@ _SLOTS = 4
 _FIRST_OFFSET = 10_000
 
 Int64 = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 def any_rows(
@@ -159,9 +161,7 @@ class _Drawn:
         return CommitFacts(
             place=self._of(*range(4)).astype(np.int16),
             known_ms=np.full(4, now_ms),
-            away_ms=np.where(away, now_ms - 600_000, UNKNOWN),
-            back_ms=np.where(away, now_ms - 90_000, UNKNOWN),
-            clear_ms=np.where(away & (self._rng.random(4) < 0.5), now_ms - 700_000, UNKNOWN),
+            **self._absences(away, np.full(4, now_ms)),
             polled=self._rng.random(4) < 0.3,
         )
 
@@ -179,7 +179,14 @@ class _Drawn:
             empty_end=np.where(empty, committed + self._of(5, 100), UNKNOWN),
             recent_end=np.where(log_end < 0, UNKNOWN, log_end - self._of(0, 100)),
             known_ms=self._instant(0),
-            away_ms=np.where(away, self._instant(600), UNKNOWN),
-            back_ms=np.where(away, self._instant(90), UNKNOWN),
-            clear_ms=np.where(away & self._yes(0.5), self._instant(700), UNKNOWN),
+            **self._absences(away, self._instant(0)),
         )
+
+    def _absences(self, away: Bools, now_ms: Int64) -> dict[str, Int64]:
+        """`ABSENCE`: one, and before it up to three more."""
+        columns, at_s = {}, (600, 90, 700, 660, 900, 800, 1500)
+        for name, ago_s in zip(ABSENCE, at_s, strict=True):
+            if name in {"away_2_ms", "away_3_ms", "clear_ms"}:
+                away = away & (self._rng.random(away.size) < 0.5)
+            columns[name] = np.where(away, now_ms - ago_s * 1000, UNKNOWN)
+        return columns

@@ -17,7 +17,7 @@ from lagwatch.core.model import (
     Membership,
     offsets_partition,
 )
-from lagwatch.core.rows import longer_from_ms, uninterrupted_ms
+from lagwatch.core.rows import ABSENCE, longer_from_ms, note_absence, uninterrupted_ms
 from lagwatch.core.snapshot import TopicColumns
 from lagwatch.monitor.known_commits import KnownCommits
 from lagwatch.monitor.members import GroupPatterns, Groups
@@ -500,10 +500,10 @@ class TestPartitionStates:
 
         states.round(self.round(50, (5, 5)), topics(5, 5))
 
-        away_ms, back_ms, clear_ms = states.absences(np.array([0, 1, -1]), skew_ms=0)
+        away_ms, back_ms, *before = states.absences(np.array([0, 1, -1]), skew_ms=0)
         assert away_ms.tolist() == [UNKNOWN, 10_000, UNKNOWN]
         assert back_ms.tolist() == [UNKNOWN, 50_000, UNKNOWN]
-        assert clear_ms.tolist() == [UNKNOWN, UNKNOWN, UNKNOWN]
+        assert [each.tolist() for each in before] == [[UNKNOWN] * 3] * 5
         assert self.read(states, "known_ms", 5, 5) == [50_000, 50_000]
 
     def test_a_partition_that_was_not_asked_is_taken_to_rest(self) -> None:
@@ -524,7 +524,7 @@ class TestPartitionStates:
         states.round(self.round(40, (5, 5)), topics(5, 5))
 
         assert known == [30_000, 0]
-        away_ms, back_ms, _ = states.absences(np.array([0, 1]), skew_ms=0)
+        away_ms, back_ms, *_ = states.absences(np.array([0, 1]), skew_ms=0)
         assert (away_ms.tolist(), back_ms.tolist()) == ([UNKNOWN, 0], [UNKNOWN, 40_000])
 
     def test_a_transaction_holds_since_the_last_stable_offset_rests(self) -> None:
@@ -588,29 +588,54 @@ class TestPartitionStates:
 
 
 class TestUninterrupted:
-    @given(
-        since=st.integers(0, 1000),
-        length=st.integers(0, 1000),
-        absences=st.lists(st.tuples(st.integers(1, 300), st.integers(1, 300)), max_size=5),
-    )
-    def test_no_silence_is_longer_than_the_longest_time_in_which_kafka_was_there(
-        self, since, length, absences
-    ) -> None:
-        until, at = since + length, 0
-        away, back, clear, there = UNKNOWN, UNKNOWN, UNKNOWN, []
+    def remembered(self, absences: list[tuple[int, int]]) -> list[NDArray[np.int64]]:
+        """`ABSENCE` after these, each of so long a presence and the absence after it."""
+        found = [np.array([UNKNOWN]) for _ in ABSENCE]
+        at = 0
         for known, absent in absences:
-            there.append((at, at + known))
-            clear, away, back = back, at + known, at + known + absent
-            at = back
-        there.append((at, max(at, until)))
-        until = max(at, until)
-        longest = max(max(0, min(until, end) - max(since, first)) for first, end in there)
+            away, at = at + known, at + known + absent
+            note_absence(found, np.array([True]), np.array([away]), np.array([at]))
+        return found
 
-        found = uninterrupted_ms(*(np.array([each]) for each in (since, until, away, back, clear)))
+    @given(
+        since=st.integers(0, 3_000_000),
+        length=st.integers(0, 1_000_000),
+        absences=st.lists(st.tuples(st.integers(1, 900_000), st.integers(1, 400_000)), max_size=6),
+        rejoin=st.integers(0, 400_000),
+    )
+    def test_the_best_run_of_times_with_kafka_counts_with_the_time_to_rejoin_taken_off(
+        self, since, length, absences, rejoin
+    ) -> None:
+        at, there = 0, []
+        for known, absent in absences:
+            there.append((at, at + known, min(rejoin, 60_000 + 4 * absent)))
+            at += known + absent
+        until = max(at, since) + length
+        # three absences are remembered, and so four times with Kafka
+        there = [*there, (at, until, 0)][-4:]
+        sums = [
+            sum(max(0, end - max(since, first)) for first, end, _ in there[begin:stop])
+            - sum(grace for _, _, grace in there[begin : stop - 1])
+            for begin in range(len(there))
+            for stop in range(begin + 1, len(there) + 1)
+            if since < there[begin][1] or begin == len(there) - 1
+        ]
 
-        assert found[0] <= longest
-        if len(absences) <= 1:
-            assert found[0] == longest
+        columns = [np.array([each]) for each in (since, until)]
+        found = uninterrupted_ms(*columns, *self.remembered(absences), rejoin_ms=rejoin)
+
+        assert found[0] == max(sums)
+
+    def test_a_broker_that_freezes_now_and_then_does_not_make_a_silence_forgotten(self) -> None:
+        minute = 60_000
+        # quiet from the second minute on; frozen for a minute, down for two, frozen for 12 s twice
+        absences = [(4 * minute, minute), (4 * minute, 2 * minute), (4 * minute, 12_000)]
+        absences.append((4 * minute, 12_000))
+
+        columns = [np.array([each * minute]) for each in (2, 23)]
+        found = uninterrupted_ms(*columns, *self.remembered(absences))
+
+        assert found[0] >= 8 * minute
 
     @given(
         since=st.integers(0, 1000),
@@ -622,7 +647,7 @@ class TestUninterrupted:
     def test_the_time_on_both_sides_of_an_absence_counts_but_for_that_to_rejoin(
         self, since, away, absent, than, rejoin
     ) -> None:
-        absence = [np.array([each]) for each in (away, away + absent, UNKNOWN)]
+        absence = self.remembered([(away, absent)])
         first = np.array([since])
 
         from_ms = longer_from_ms(first, than, *absence, rejoin_ms=rejoin)
