@@ -455,6 +455,31 @@ def test_a_good_group_with_an_open_incident_is_seen_and_found(
     assert [name.split()[0] for name in chosen] == ["group-0", "group-5"]
 
 
+def test_open_incidents_are_listed_although_their_cluster_was_not_seen_since_the_start(
+    browser: Browser, sites: Sites, url: str
+) -> None:
+    browser.look(1280, 800, "light")
+    known = dict(sites.alerts.open)
+    sites.alerts.open["d1"] = replace(known["b7"], id="d1", cluster="dr-site", group="ledger")
+    try:
+        open_fleet(browser, f"{url}?cluster=dr-site")
+        eventually(lambda: len(browser.texts(f"{ROW} .c-group")) == 1, "the group is listed")
+        row = {name: browser.text(f"{ROW} .c-{name}") for name in ("group", "mark", "lag", "time")}
+        summary = browser.text("#shown")
+        browser.click(f"{ROW} .c-group a")
+        eventually(lambda: "not known" in browser.text("#g-sentence"), "its page")
+        eventually(lambda: "still open" in browser.text("#incident-list"), "its incident")
+    finally:
+        sites.alerts.open.clear()
+        sites.alerts.open.update(known)
+
+    assert row["group"].split("\n")[0].startswith("ledger")
+    assert "open incident" in row["group"]
+    assert "UNKNOWN" in row["mark"].upper()
+    assert (row["lag"], row["time"]) == ("unknown", "unknown")
+    assert summary.endswith("Its groups are not known, but for those with an open incident.")
+
+
 def test_the_focus_stays_where_an_incident_was_acknowledged(browser: Browser, url: str) -> None:
     browser.open(f"{url}?group=group-0&of={CLUSTER}")
     eventually(lambda: bool(browser.texts("#incident-list button")), "it can be acknowledged")

@@ -40,6 +40,11 @@ export class Alerts {
     return this.#open.size ? this.#open.get(key(cluster, group)) : undefined;
   }
 
+  /** The open incidents of the groups of a cluster. */
+  incidentsOn(cluster) {
+    return [...this.#open.values()].filter((incident) => incident.cluster === cluster);
+  }
+
   /** The open incident of a cluster itself; undefined when there is none. */
   incidentOf(cluster) {
     return this.#ofClusters.get(cluster);

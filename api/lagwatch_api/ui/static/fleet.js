@@ -26,6 +26,14 @@ const NARROW_HEIGHT = { good: 60, bad: 104 };
 const SUBSCRIPTIONS_EVERY_MS = 60_000;
 const narrow = matchMedia("(max-width: 720px)");
 
+/** A group of which nothing is known any more but its open incident: its cluster was not seen since lagwatch started. */
+const remembered = ({ cluster, group, since_ms }) => ({
+  cluster, group, since: since_ms, atLeast: false, remembered: true, stale: true,
+  key: `${cluster}\n${group}`, find: `${group}\n${cluster}`.toLowerCase(),
+  status: "UNKNOWN", worst: "UNKNOWN", state: "", unknown: 0, judged: TROUBLE.UNKNOWN,
+  lag: null, readable: null, time: null, members: null, lagRank: -1, timeRank: -1,
+});
+
 const byName = (a, b) => (a.group < b.group ? -1 : a.group > b.group ? 1 : a.cluster < b.cluster ? -1 : 1);
 const $ = (id) => document.getElementById(id);
 
@@ -51,6 +59,7 @@ export class Fleet {
     this.#alerts = alerts;
     this.#troubles = troubles;
     alerts.onChange(() => {
+      if (this.#missing().length) return this.take();
       this.#rank();
       this.show();
     });
@@ -109,6 +118,7 @@ export class Fleet {
         });
       }
     }
+    for (const cluster of this.#missing()) this.#all.push(...this.#alerts.incidentsOn(cluster).map(remembered));
     this.#describe();
     this.#rank();
     this.#choices();
@@ -164,8 +174,8 @@ export class Fleet {
     if (!this.#live.clusters.size) return "Waiting for the first data …";
     const missing = this.#missing().map((name) => this.#live.clusters.get(name));
     const { cluster } = read();
-    const known = this.#all.some((entry) => !cluster || entry.cluster === cluster);
-    if (missing.length && !known) return missing.map((cluster) => `${cluster.state.cluster}: ${outage(cluster)}: ${reason(cluster)}. Its groups are not known.`).join(" ");
+    const known = this.#all.some((entry) => !entry.remembered && (!cluster || entry.cluster === cluster));
+    if (missing.length && !known) return missing.map((cluster) => `${cluster.state.cluster}: ${outage(cluster)}: ${reason(cluster)}. Its groups are not known${this.#all.some((entry) => entry.cluster === cluster.state.cluster) ? ", but for those with an open incident" : ""}.`).join(" ");
     if (!this.#all.length) return "No groups so far.";
     if (!this.#found) return "No group matches. Clear the search or the filters to see all.";
     return `${number(this.#found)} of ${number(this.#all.length)} groups`;
@@ -366,9 +376,9 @@ export class Fleet {
     return fillGroup(slot, entry, { known: this.#trends.of(entry), stale: this.#isOld(entry), note: this.#note(entry), now: this.#live.now(entry.cluster) });
   }
 
-  #note({ cluster, group, incident, worst }) {
+  #note({ cluster, group, incident, worst, remembered }) {
     const by = incident?.acknowledged_by ? ` by ${incident.acknowledged_by}` : "";
-    const open = incident && LEVELS[worst] === "ok" && "open incident";
+    const open = incident && (LEVELS[worst] === "ok" || remembered) && "open incident";
     return [this.#alerts.muted(cluster, group) && "muted", open, incident?.acknowledged_ms && `acknowledged${by}`].filter(Boolean).join(", ");
   }
 
