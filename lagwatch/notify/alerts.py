@@ -21,6 +21,7 @@ from lagwatch.config.settings import Settings
 from lagwatch.core.incident import Reason
 from lagwatch.core.model import EpochMs
 from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.core.words import counted, printable
 from lagwatch.errors import ConfigError, Fault, NotFoundError
 from lagwatch.notify.budget import BudgetStore
 from lagwatch.notify.changes import RoundChanges, page_link
@@ -39,6 +40,7 @@ from lagwatch.notify.own import (
     SteadyClock,
     at_zone,
     not_configured,
+    not_readable,
     undelivered,
     unseen,
     used_up,
@@ -79,6 +81,8 @@ _NEW_FOR_MS: Final = 60_000
 _RETURN_EVERY_S: Final = 5.0
 """How often a full disk is tried again."""
 _LOGGED_INCIDENTS: Final = 20
+_NAME_UNREAD_FOR_MS: Final = 86_400_000
+_NAMED_UNREAD: Final = 5
 
 _log = structlog.get_logger()
 
@@ -152,6 +156,7 @@ class Alerts:
             keep=self._keep,
         )
         kept = list(self._store.kept(now_ms))
+        self._lost = _ended_unread(self._store.end_not_readable(now_ms, self._completed))
         self._watches = {
             cluster: Watch(
                 cluster,
@@ -181,7 +186,7 @@ class Alerts:
         self._history_problem: Callable[[], str] = str
         self._history_since_ms: int | None = None
         self._steady = SteadyClock()
-        self._delivery_problem = self._slowed = ""
+        self._delivery_problem = self._slowed = self._unread = ""
         self._heartbeat = Heartbeat(
             alerts.heartbeat,
             clock,
@@ -236,11 +241,12 @@ class Alerts:
     def remark(self) -> str:
         """What is worth knowing although alerts work; "".
 
-        Channels that wait because they have sent all that they may; a damaged file at the start.
+        Channels that wait because they have sent all that they may; a damaged file, or incidents
+        that could not be read, at the start; notices that cannot be.
         """
         aside = self._database.set_aside
         lost = f"the file was damaged at the start, what it held is in {aside}" if aside else ""
-        return "; ".join(filter(None, (lost, self._slowed)))
+        return "; ".join(filter(None, (lost, self._lost, self._unread, self._slowed)))
 
     def look_after(
         self, health: Callable[[], Sequence[ClusterHealth]], history_problem: Callable[[], str]
@@ -635,9 +641,10 @@ class Alerts:
                 since_ms, problem = now_ms, not_configured(channel, waiting + dead)
             else:
                 counts = outlet.counts
+                why = self._records.why_dead(channel) if dead else ""
                 begun = (counts.failing_since_ms, counts.partly_since_ms)
                 since_ms = min((at_ms for at_ms in begun if at_ms is not None), default=now_ms)
-                problem = undelivered(channel, counts, waiting=waiting, dead=dead)
+                problem = undelivered(channel, counts, waiting=waiting, dead=dead, why=why)
             if waiting and self._dispatcher.used_up(channel):
                 slowed.append(f"channel {channel}: {used_up(waiting)}")
             if not problem:
@@ -657,6 +664,7 @@ class Alerts:
                 ),
             )
         self._delivery_problem, self._slowed = "; ".join(problems), "; ".join(slowed)
+        self._unread = not_readable(self._records.unreadable(now_ms - _NAME_UNREAD_FOR_MS))
 
     def _not_recorded(self, now_ms: int, every: tuple[Listener, ...]) -> Iterator[Condition]:
         problem = self._history_problem()
@@ -768,6 +776,18 @@ def _other_file(path: Path) -> Fault:
         value=f'"{path}"',
         problem="cannot change while lagwatch runs",
         remedy="Restart lagwatch to use another file.",
+    )
+
+
+def _ended_unread(incidents: Sequence[tuple[str, str]]) -> str:
+    """Which open incidents could not be read at the start and were ended, in words; ""."""
+    if not incidents:
+        return ""
+    names = [" on ".join(filter(None, (name, cluster))) for cluster, name in incidents]
+    named = ", ".join(names[:_NAMED_UNREAD]) + (", …" if len(names) > _NAMED_UNREAD else "")
+    return (
+        f"{counted(len(names), 'open incident')} could not be read at the start, and ended: "
+        f"{printable(named)}; the log event incident_not_readable says why"
     )
 
 

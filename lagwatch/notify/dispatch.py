@@ -405,13 +405,36 @@ class Deliverer:
         except TimeoutError:
             text = f"no answer within {limit_s:g} s"
             self._failed(message, NotifyError(channel=name, message=text, retryable=True))
-        except Exception as error:  # noqa: BLE001 a channel's library may raise anything
+        except OSError as error:
             text = f"{type(error).__name__}: {error}"
             self._failed(message, NotifyError(channel=name, message=text, retryable=True))
+        except Exception as error:  # noqa: BLE001 what is stored may be odd in any way
+            self._not_written(message, error)
         else:
             counts = self.outlet.counts
             counts.partly, counts.partly_since_ms, counts.partly_error = 0, None, ""
             self._delivered(message, answer)
+
+    def _not_written(self, message: Message, error: Exception) -> None:
+        """The text of a notice cannot be made: give that notice up, the receiver has not failed."""
+        self._allowance.give_back()  # nothing was sent
+        if self._split(message):
+            return
+        (notice,) = message.notices
+        reason = f"cannot be written: {type(error).__name__}: {error}"
+        self._outbox.dead(message, reason, self._clock.now_ms())
+        self._suspects.keep_only(self._outbox.on_its_way(self.outlet.name))
+        self.outlet.counts.dead += 1
+        _log.error(
+            "notice_not_written",
+            channel=self.outlet.name,
+            message=message.id,
+            incident=notice.incident,
+            cluster=notice.cluster,
+            group=notice.group,
+            reason=reason,
+            exc_info=error,
+        )
 
     def _partly_delivered(self, message: Message, reason: str) -> None:
         """Not sent again, because the others would get it twice; but a problem of the channel."""

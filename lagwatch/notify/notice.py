@@ -25,6 +25,10 @@ _LEVELS: Final[Mapping[GroupStatus, Level]] = {
 }
 _OLD_MS: Final = 60_000
 """Figures that are older when they are sent say of when they are."""
+NOT_READABLE: Final = "not_readable"
+"""Why an incident ends whose row in the file cannot be read."""
+LAST_MS: Final = 253_402_000_000_000
+"""The last instant that is written, in the year 9999 whatever the time zone."""
 _LEVEL_BY_NAME: Final[Mapping[str, Level]] = {level: level for level in _LEVELS.values()}
 
 
@@ -323,14 +327,14 @@ def unpack(body: bytes) -> Notice:
             severity=_LEVEL_BY_NAME[document["severity"]],
             reason=str(document["reason"]),
             policy=str(document["policy"]),
-            since_ms=int(document["since_ms"]),
+            since_ms=checked_ms(document["since_ms"]),
             since_at_least=bool(document.get("since_at_least")),
-            trouble_ms=int(document.get("trouble_ms", 0)),
-            opened_ms=int(document["opened_ms"]),
-            at_ms=int(document["at_ms"]),
+            trouble_ms=checked_ms(document.get("trouble_ms", 0)),
+            opened_ms=checked_ms(document["opened_ms"]),
+            at_ms=checked_ms(document["at_ms"]),
             url=str(document["url"]),
             verdict=dict(document["verdict"]),
-            curve=tuple((int(at_ms), int(lag)) for at_ms, lag in document.get("curve", ())),
+            curve=tuple((checked_ms(at_ms), int(lag)) for at_ms, lag in document.get("curve", ())),
             curve_of=str(document.get("curve_of", "")),
             kinds=tuple(map(str, document.get("kinds", ()))),
             kinds_before=tuple(map(str, document.get("kinds_before", ()))),
@@ -339,6 +343,19 @@ def unpack(body: bytes) -> Notice:
     except (zlib.error, ValueError, KeyError, TypeError) as error:
         problem = f"is not readable: {type(error).__name__}: {error}"
         raise InputError(index=0, field="payload", problem=problem) from error
+
+
+def checked_ms(value: object) -> int:
+    """An instant that was stored.
+
+    Raises:
+        ValueError, TypeError: it is none, or not within the years 1970 to 9999.
+    """
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r} is no instant")
+    if not 0 <= value <= LAST_MS:
+        raise ValueError(f"{value} ms is not within the years 1970 to 9999")
+    return value
 
 
 def level(status: GroupStatus) -> Level:

@@ -294,8 +294,13 @@ def _said_once(reason: str, problems: Iterable[str]) -> str:
     return said
 
 
-def undelivered(channel: str, counts: DeliveryCounts, *, waiting: int, dead: int) -> str:
-    """What a channel could not deliver, in words; "" if nothing."""
+def undelivered(
+    channel: str, counts: DeliveryCounts, *, waiting: int, dead: int, why: str = ""
+) -> str:
+    """What a channel could not deliver, in words; "" if nothing.
+
+    `why`: the newest that was given up, with the reason.
+    """
     parts = []
     if waiting and counts.failing_since_ms is not None:
         parts.append(
@@ -306,13 +311,22 @@ def undelivered(channel: str, counts: DeliveryCounts, *, waiting: int, dead: int
         parts.append(f"{counted(counts.partly, 'notice')} not for all: {counts.partly_error}")
     if dead:
         remedy = f"`lagwatch alert retry --channel {channel}` sends them again"
-        parts.append(f"{counted(dead, 'notice')} given up; {remedy}")
+        reason = f" ({why})" if why else ""
+        parts.append(f"{counted(dead, 'notice')} given up{reason}; {remedy}")
     return "; ".join(parts)
 
 
 def used_up(waiting: int) -> str:
     """What waits because a channel sends no more messages in a minute, in words."""
     return f"{counted(waiting, 'notice')} waiting, because its per_minute is used up"
+
+
+def not_readable(notices: int) -> str:
+    """What cannot be sent because it cannot be read, in words; ""."""
+    if not notices:
+        return ""
+    shown = "`lagwatch alert notices --state unreadable` names them"
+    return f"{counted(notices, 'notice')} not readable, and not sent; {shown}"
 
 
 def not_configured(channel: str, waiting: int) -> str:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lagwatch.core.model import GroupStatus
+from lagwatch.core.words import printable
 from lagwatch.errors import AmbiguousError, InputError, NotFoundError
 from lagwatch.notify.database import Database
-from lagwatch.notify.notice import Notice, level, unpack
+from lagwatch.notify.notice import Notice, checked_ms, level, unpack
 from lagwatch.notify.store import SUMMARY, WAITING_AGAIN, log_not_readable
 from lagwatch.notify.words import behind, cut, headline
 from lagwatch.ports.alerts import (
@@ -64,6 +65,7 @@ _BY_START = {
 }
 """By kind of id: those that begin with a text (?1) of a length (?2)."""
 _SHORTEST_START = 4
+_LONGEST_REASON = 200
 _NOT_READABLE = (ValueError, TypeError, KeyError)
 """What is raised for a row that another version wrote, or that is damaged."""
 
@@ -160,9 +162,9 @@ class AlertRecords:
             group=row["name"],
             policy=row["policy"],
             severity=level(GroupStatus(row["severity"])),
-            since_ms=row["since_ms"],
-            opened_ms=row["opened_ms"],
-            closed_ms=row["closed_ms"],
+            since_ms=checked_ms(row["since_ms"]),
+            opened_ms=checked_ms(row["opened_ms"]),
+            closed_ms=None if row["closed_ms"] is None else checked_ms(row["closed_ms"]),
             healed_ms=row["held_ms"] if row["closed_ms"] is None else None,
             notified_ms=row["told_ms"],
             acknowledged_ms=row["acknowledged_ms"],
@@ -264,6 +266,29 @@ class AlertRecords:
             " FROM notices WHERE state <> 'delivered' GROUP BY channel"
         )
         return {row[0]: (int(row[1]), int(row[2])) for row in rows}
+
+    def why_dead(self, channel: str) -> str:
+        """The group of the newest notice that a channel has given up, and the reason."""
+        row = self._database.connection.execute(
+            "SELECT i.name, i.cluster, n.last_error FROM notices n"
+            " JOIN incidents i ON i.number = n.incident WHERE n.channel = ?"
+            " AND n.state <> 'delivered' AND n.state = 'dead'"
+            " ORDER BY n.ended_ms DESC, n.number DESC LIMIT 1",
+            (channel,),
+        ).fetchone()
+        if row is None:
+            return ""
+        name = " on ".join(filter(None, (row["name"], row["cluster"])))
+        return f"{printable(name)}: {cut(row['last_error'], _LONGEST_REASON)}"
+
+    def unreadable(self, since_ms: int) -> int:
+        """How many notices made after an instant cannot be read."""
+        (count,) = self._database.connection.execute(
+            "SELECT count(*) FROM notices WHERE state <> 'delivered' AND state = 'unreadable'"
+            " AND (at_ms > ?1 OR ended_ms > ?1)",
+            (since_ms,),
+        ).fetchone()
+        return int(count)
 
     def mutes(self, now_ms: int) -> list[Mute]:
         """Mutes that are not over."""

@@ -3,7 +3,7 @@
 import sqlite3
 import uuid
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,7 +24,17 @@ from lagwatch.core.model import UNKNOWN, EpochMs, GroupStatus
 from lagwatch.core.trouble import kind_words, kinds_of
 from lagwatch.errors import InputError
 from lagwatch.notify.database import Database
-from lagwatch.notify.notice import About, Json, Notice, pack, unpack
+from lagwatch.notify.notice import (
+    NOT_READABLE,
+    About,
+    Json,
+    Notice,
+    checked_ms,
+    level,
+    pack,
+    unpack,
+)
+from lagwatch.notify.verdict import nothing_known
 
 SUMMARY: Final = (
     *("status", "rule", "total_lag", "time_lag_s", "partition_count", "unknown_partitions"),
@@ -114,11 +124,14 @@ class IncidentStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._not_readable: list[tuple[sqlite3.Row, str]] = []
+        """Open incidents that `kept` could not read, and why."""
 
     def kept(self, now_ms: int) -> Iterable[Kept]:
         """State for a new process: open incidents, and pauses that are not over.
 
-        A row that cannot be read is named in the log and left out; the others are used.
+        A row that cannot be read is named in the log and left out; the others are used. Call
+        `end_not_readable` afterwards: no other decision will end such an incident.
         """
         rows = self._database.connection.execute(
             "SELECT i.*, p.body AS body, EXISTS (SELECT 1 FROM transitions t"
@@ -132,9 +145,31 @@ class IncidentStore:
         for row in rows.fetchall():
             try:
                 found.append(_kept(row))
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, KeyError) as error:
                 log_not_readable(row, error)
+                if row["closed_ms"] is None:
+                    self._not_readable.append((row, str(error)))
         return found
+
+    def end_not_readable(
+        self, now_ms: int, complete: Callable[[Notice], Notice]
+    ) -> tuple[tuple[str, str], ...]:
+        """End the open incidents that could not be read; returns their clusters and groups.
+
+        Channels that may have heard of one receive its end, or they would keep it open for ever. A
+        group that is still in trouble opens another. `complete` adds to a notice what the
+        configuration says.
+        """
+        ended, self._not_readable = self._not_readable, []
+
+        def work(connection: sqlite3.Connection) -> None:
+            for row, reason in ended:
+                _end_not_readable(connection, row, reason, now_ms, complete)
+            drop_unused_payloads(connection)
+
+        if ended:
+            self._database.write(work)
+        return tuple((row["cluster"], row["name"]) for row, _ in ended)
 
     def last_owner(self, incident: str) -> str:
         """The last member of the group that notices of an open incident have named; ""."""
@@ -363,7 +398,81 @@ def log_not_readable(row: sqlite3.Row, error: Exception, **more: str) -> None:
     )
 
 
+def _end_not_readable(
+    connection: sqlite3.Connection,
+    row: sqlite3.Row,
+    reason: str,
+    now_ms: int,
+    complete: Callable[[Notice], Notice],
+) -> None:
+    """Write what can be used of the incident, and its end; put the end into the queues."""
+    notice = complete(_end_of(row, now_ms))
+    number = row["number"]
+    severity = int(GroupStatus.ERR if notice.severity == "error" else GroupStatus.WARN)
+    payload = connection.execute(
+        "INSERT INTO payloads (size, body) VALUES (?, ?)", pack(notice)
+    ).lastrowid
+    connection.execute(
+        "UPDATE incidents SET about = ?, severity = ?, since_ms = ?, since_at_least = 1,"
+        " opened_ms = ?, closed_ms = ?, told = NULL, held_back = NULL, held_ms = NULL,"
+        " quiet_until_ms = NULL, summary = '{}', payload = NULL, named = NULL, bad = NULL,"
+        " error_ms = NULL, worse_ms = NULL WHERE number = ?",
+        (
+            *(notice.about.value, severity, notice.since_ms, notice.opened_ms, now_ms),
+            number,
+        ),
+    )
+    close = NoticeEvent.CLOSE.value
+    (step,) = connection.execute(
+        "INSERT INTO transitions SELECT ?1, coalesce(max(number), 0) + 1, ?2, ?3, ?4, ?5, ?6"
+        " FROM transitions WHERE incident = ?1 RETURNING number",
+        (number, now_ms, Act.CLOSE.value, close, severity, NOT_READABLE),
+    ).fetchone()
+    # of a channel that is not configured the end is made when it comes back
+    connection.execute(
+        "UPDATE notices SET step = ?, event = ?, severity = ?, reason = ?, at_ms = ?,"  # noqa: S608 fixed
+        f" payload = ?, {WAITING_AGAIN} WHERE incident = ?"
+        " AND (heard IS NOT NULL OR state = 'queued')"
+        " AND (state <> 'delivered' OR channel IN (SELECT name FROM channels))",
+        (step, close, notice.severity, NOT_READABLE, now_ms, payload, number),
+    )
+    connection.execute(
+        "UPDATE notices SET state = 'unreadable', message = NULL, payload = NULL, last_error = ?,"
+        " ended_ms = ? WHERE incident = ? AND event <> ? AND state IN ('waiting', 'dead')",
+        (f"the incident cannot be read: {reason}", now_ms, number, close),
+    )
+
+
+def _end_of(row: sqlite3.Row, now_ms: int) -> Notice:
+    """The end of an incident of which not all can be read."""
+    instants = [at_ms for at_ms in (row["since_ms"], row["opened_ms"]) if 0 <= at_ms <= now_ms]
+    since_ms = instants[0] if instants else now_ms
+    known = row["about"] in {about.value for about in About}
+    return Notice(
+        key="",
+        incident=row["id"],
+        event=NoticeEvent.CLOSE,
+        about=About(row["about"]) if known else About.GROUP,
+        cluster=row["cluster"],
+        group=row["name"],
+        severity="warning" if row["severity"] == GroupStatus.WARN else "error",
+        reason=NOT_READABLE,
+        policy=row["policy"],
+        since_ms=since_ms,
+        since_at_least=True,
+        opened_ms=instants[-1] if instants else now_ms,
+        at_ms=now_ms,
+        url="",
+        verdict=nothing_known(row["cluster"], row["name"], now_ms),
+    )
+
+
 def _kept(row: sqlite3.Row) -> Kept:
+    """What is kept of an incident.
+
+    Raises:
+        ValueError, TypeError, KeyError: the row cannot be read.
+    """
     if row["closed_ms"] is not None:
         state = State(
             quiet_until_ms=EpochMs(row["quiet_until_ms"]),
@@ -371,14 +480,14 @@ def _kept(row: sqlite3.Row) -> Kept:
         )
     else:
         incident = Incident(
-            since_ms=EpochMs(row["since_ms"]),
+            since_ms=EpochMs(checked_ms(row["since_ms"])),
             since_at_least=bool(row["since_at_least"]),
-            opened_ms=EpochMs(row["opened_ms"]),
-            severity=GroupStatus(row["severity"]),
+            opened_ms=EpochMs(checked_ms(row["opened_ms"])),
+            severity=_severity_of(row),
             error_ms=_instant(row["error_ms"]),
             worse_ms=_instant(row["worse_ms"]),
             notified=None if row["told"] is None else GroupStatus(row["told"]),
-            notified_ms=None if row["told_ms"] is None else EpochMs(row["told_ms"]),
+            notified_ms=_instant(row["told_ms"]),
             handed_on=bool(row["handed_on"]),
             acknowledged=row["acknowledged_ms"] is not None,
             named=None if row["named"] is None else kinds_of(row["named"].split()),
@@ -404,7 +513,7 @@ def _kept(row: sqlite3.Row) -> Kept:
         last=None
         if row["commit_ms"] is None
         else LastSeen(commit_ms=row["commit_ms"], alive_ms=row["alive_ms"], at_least=True),
-        bad={} if row["bad"] is None else _unpacked_bad(row["bad"]),
+        bad=_bad(row),
         named={} if row["body"] is None else _named(row["body"]),
     )
 
@@ -446,5 +555,20 @@ def _unpacked_bad(body: bytes) -> LastBad:
     return {(str(topic), int(partition)): int(at_ms) for topic, partition, at_ms in rows}
 
 
+def _bad(row: sqlite3.Row) -> LastBad:
+    """When its partitions were bad; of a row of which that cannot be read nothing is known."""
+    try:
+        return {} if row["bad"] is None else _unpacked_bad(row["bad"])
+    except (ValueError, TypeError) as error:
+        log_not_readable(row, error, remedy="when its partitions were bad is not known any more")
+        return {}
+
+
+def _severity_of(row: sqlite3.Row) -> GroupStatus:
+    severity = GroupStatus(row["severity"])
+    level(severity)
+    return severity
+
+
 def _instant(value: int | None) -> EpochMs | None:
-    return None if value is None else EpochMs(value)
+    return None if value is None else EpochMs(checked_ms(value))

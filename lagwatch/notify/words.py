@@ -17,7 +17,7 @@ from lagwatch.core.forecast import CatchUpReason
 from lagwatch.core.incident import NoticeEvent, Reason
 from lagwatch.core.model import Rule
 from lagwatch.core.words import DELETED, bounded, client, counted, duration, printable, spoken
-from lagwatch.notify.notice import About, Earlier, Notice
+from lagwatch.notify.notice import NOT_READABLE, About, Earlier, Notice
 
 _SHOWN_PARTITIONS: Final = 5
 _SHOWN_EARLIER: Final = 5
@@ -54,6 +54,7 @@ _GONE_WORDS: Final[Mapping[str, str]] = {
     Departure.FORGOTTEN: "FORGOTTEN",
 }
 """How a group went; anything else is GONE."""
+_NOT_READABLE: Final = "what was kept of it cannot be read"
 HEALED: Final = frozenset({"OK again", _ENDED_MUTED, _OWN_END})
 _NOT_READ: Final[Mapping[str, str]] = {
     "all": "it reads nothing now",
@@ -70,6 +71,8 @@ _GROWTH: Final = 0.05
 
 def headline(notice: Notice, *, with_cluster: bool = True) -> str:
     """A line about a notice: what, where, how far behind, how many partitions, since when."""
+    if notice.reason == NOT_READABLE:
+        return f"Incident ended: {_named_part(notice, with_cluster=with_cluster)}, {_NOT_READABLE}"
     if notice.about is not About.GROUP:
         return _own_headline(notice)
     group = cut(printable(notice.group), LONGEST_NAME)
@@ -85,6 +88,8 @@ def lead(notice: Notice, *, with_cluster: bool, word: bool) -> str:
 
     `word`: say how it ended, because the others ended otherwise.
     """
+    if notice.reason == NOT_READABLE:
+        return f"{_named_part(notice, with_cluster=with_cluster)}: {_NOT_READABLE}"
     if notice.about is not About.GROUP:
         return _own_words(
             replace(notice, cluster=cut(notice.cluster, _NAME_OF_SEVERAL)), _NAME_OF_SEVERAL
@@ -96,6 +101,20 @@ def lead(notice: Notice, *, with_cluster: bool, word: bool) -> str:
         ended = f"{end_word(notice)}, " if word else ""
         return f"{name}: {ended}{_ending(notice)}"
     return f"{name}: {_troubled(notice, brief=True)}"
+
+
+def _named_part(notice: Notice, *, with_cluster: bool) -> str:
+    """`billing on prod`, `cluster prod`, `alert channel chat`, `history`."""
+    name = cut(printable(notice.group), LONGEST_NAME)
+    match notice.about:
+        case About.GROUP:
+            return f"{name} on {notice.cluster}" if with_cluster else name
+        case About.CLUSTER:
+            return f"cluster {notice.cluster}"
+        case About.CHANNEL:
+            return f"alert channel {name}"
+        case About.HISTORY:
+            return "history"
 
 
 def _ending(notice: Notice) -> str:
@@ -156,7 +175,10 @@ def _only_lost(notice: Notice) -> bool:
 
 def details(notice: Notice) -> Iterator[str]:
     """Lines below the headline: what is wrong, since when, how far, whose, what to do."""
-    if notice.about is not About.GROUP:
+    if notice.reason == NOT_READABLE:
+        yield "What lagwatch kept of this incident cannot be read, so it ends here."
+        yield "It is not known whether the trouble is over: if it is not, another incident opens."
+    elif notice.about is not About.GROUP:
         yield from (line for line in (notice.verdict.get("problem"),) if line)
     elif notice.closing:
         yield from _how_it_ended(notice)
@@ -512,8 +534,9 @@ def _affected(verdict: Mapping[str, Any]) -> str:
 
 def end_word(notice: Notice) -> str:
     """How an incident ended: `OK again`, `DELETED`, `Incident ended`."""
-    if notice.about is not About.GROUP:
-        return "Incident ended" if notice.verdict.get("removed") else _OWN_END
+    unread = notice.reason == NOT_READABLE
+    if unread or notice.about is not About.GROUP:
+        return "Incident ended" if unread or notice.verdict.get("removed") else _OWN_END
     if notice.reason == Reason.GROUP_GONE.value:
         if notice.verdict.get("removed"):
             return "REMOVED"

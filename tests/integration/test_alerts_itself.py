@@ -1,8 +1,10 @@
 """lagwatch looks after itself: unseen clusters, failing channels, odd files, full disks."""
 
 import sqlite3
+import zlib
 from dataclasses import replace
 
+import orjson
 import pytest
 from structlog.testing import capture_logs
 
@@ -12,7 +14,7 @@ from lagwatch.notify.database import Database
 from lagwatch.ports.alerts import IncidentAsk, NoticeAsk
 from lagwatch.ports.queries import ClusterHealth
 from tests.support.fleet import CLUSTER, Fleet, ShiftedClock, alert_settings
-from tests.support.receiver import Reply, receiving
+from tests.support.receiver import Receiver, Reply, receiving
 from tests.support.running_alerts import Running, running
 from tests.support.small_disk import small_disk
 from tests.support.stepped_delivery import Unsteady, world
@@ -542,6 +544,175 @@ def test_an_odd_row_is_set_aside_and_the_others_are_delivered(tmp_path, clock) -
 
     assert len(left) == 1
     assert "notice_not_readable" in {log["event"] for log in logs}
+
+
+def _opened(settings: Settings, fleet: Fleet, clock: ShiftedClock, receiver: Receiver) -> None:
+    """Let an incident open for each group of the fleet, and all receive it."""
+    with running(settings, clock) as alerts:
+        fleet.fail(*fleet.groups)
+        alerts.sees(fleet)
+        eventually(
+            lambda: len(receiver.notices) >= len(fleet.groups) and alerts.idle(), "the openings"
+        )
+
+
+def test_an_instant_that_is_in_no_calendar_stops_no_other_notice(tmp_path, clock) -> None:
+    fleet = Fleet(["a", "b"], clock)
+    settings = alert_settings(tmp_path, POLICY + hook("http://127.0.0.1:1"))
+    with running(settings, clock) as alerts:
+        fleet.fail("a", "b")
+        alerts.sees(fleet)
+        kept = alerts.call(
+            lambda: alerts.alerts._database.connection.execute(  # noqa: SLF001
+                "SELECT number, body FROM payloads ORDER BY number LIMIT 1"
+            ).fetchone()
+        )
+    odd = zlib.compress(
+        orjson.dumps({**orjson.loads(zlib.decompress(kept["body"])), "since_ms": 9 * 10**15})
+    )
+    with sqlite3.connect(settings.alerts.file) as file:
+        file.execute("UPDATE payloads SET body = ? WHERE number = ?", (odd, kept["number"]))
+    file.close()
+
+    with (
+        receiving() as receiver,
+        running(alert_settings(tmp_path, POLICY + hook(receiver.url)), clock) as alerts,
+    ):
+        eventually(lambda: len(receiver.notices) == 1, "the notice that can be read")
+        look(alerts)
+        left = alerts.call(lambda: alerts.alerts.notices(NoticeAsk(state="unreadable")))[0]
+        problem, remark = alerts.alerts.problem, alerts.alerts.remark
+
+    assert len(left) == 1
+    assert "years 1970 to 9999" in left[0].last_error
+    assert "1 notice not readable" in remark
+    assert problem == ""
+
+
+def test_a_notice_that_cannot_be_written_stops_no_other_and_is_named(tmp_path, clock) -> None:
+    fleet = Fleet(["a", "b"], clock)
+    with receiving() as receiver:
+        settings = alert_settings(tmp_path, POLICY + hook(receiver.url))
+        with running(settings, clock) as alerts:
+            database = alerts.alerts._database  # noqa: SLF001
+            fleet.fail("a", "b")
+            alerts.call(lambda: _make_odd(alerts, fleet, database))
+            eventually(lambda: len(receiver.notices) == 1, "the notice that can be written")
+            eventually(lambda: alerts.call(alerts.alerts.counts).dead["hook"] == 1, "the other")
+            look(alerts)
+            problem = alerts.alerts.problem
+            failing = alerts.call(alerts.alerts.counts).deliveries["hook"].failing_since_ms
+
+    (taken,) = receiver.notices
+    odd = ({"a", "b"} - {taken["group"]}).pop()
+    assert f"1 notice given up ({odd} on {CLUSTER}: cannot be written: ValueError: year" in problem
+    assert failing is None
+
+
+def _make_odd(alerts: Running, fleet: Fleet, database: Database) -> None:
+    """A round of the fleet, of which one notice says that messages were lost in the year 287168."""
+    fleet.shown_to(alerts.alerts)
+    number, body = database.connection.execute(
+        "SELECT number, body FROM payloads ORDER BY number LIMIT 1"
+    ).fetchone()
+    document = orjson.loads(zlib.decompress(body))
+    document["verdict"] |= {"lost": 7, "lost_ms": 9 * 10**15}
+    odd = zlib.compress(orjson.dumps(document))
+    database.connection.execute("UPDATE payloads SET body = ? WHERE number = ?", (odd, number))
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        ("since_ms = 9000000000000000", "9000000000000000 ms is not within"),
+        ("severity = 77", "77 is not a valid GroupStatus"),
+        ("severity = 0", ""),
+        ("about = 'planet'", "'planet' is not a valid About"),
+    ],
+)
+def test_an_incident_that_cannot_be_read_ends_for_those_who_heard_of_it(
+    tmp_path, clock, damage, why
+) -> None:
+    fleet = Fleet(["billing", "orders"], clock)
+    with receiving() as receiver:
+        settings = alert_settings(tmp_path, POLICY + hook(receiver.url))
+        _opened(settings, fleet, clock, receiver)
+        with sqlite3.connect(settings.alerts.file) as file:
+            file.execute(f"UPDATE incidents SET {damage} WHERE name = 'billing'")  # noqa: S608
+        file.close()
+        both = POLICY + hook(receiver.url) + hook(receiver.url, "new")
+        with capture_logs() as logs, running(alert_settings(tmp_path, both), clock) as alerts:
+            eventually(lambda: len(receiver.notices) == 4 and alerts.idle(), "end and greeting")
+            remark = alerts.alerts.remark
+            counts = alerts.call(alerts.alerts.counts)
+            listed = alerts.call(lambda: alerts.alerts.incidents(IncidentAsk(state="")))[0]
+            alerts.sees(fleet)  # it is still bad
+            eventually(lambda: len(receiver.notices) == 6 and alerts.idle(), "another incident")
+
+    first, ended, greeted, *again = receiver.notices[0:1] + receiver.notices[2:]
+    ended, greeted = sorted((ended, greeted), key=lambda notice: notice["event"])
+    subjects = [request.json["subject"] for request in receiver.taken]
+    assert (ended["event"], ended["group"], ended["reason"]) == ("close", "billing", "not_readable")
+    assert ended["incident"] in {notice["incident"] for notice in receiver.notices[:2]}
+    assert f"Incident ended: billing on {CLUSTER}, what was kept of it cannot be read" in subjects
+    assert (greeted["group"], greeted["event"]) == ("orders", "open")
+    assert {(notice["group"], notice["event"]) for notice in again} == {("billing", "open")}
+    assert counts.open_incidents == {CLUSTER: 1}
+    assert f"1 open incident could not be read at the start, and ended: billing on {CLUSTER}" in (
+        remark
+    )
+    assert {record.group: record.closed_ms is None for record in listed} == {
+        "billing": False,
+        "orders": True,
+    }
+    (said,) = [log for log in logs if log["event"] == "incident_not_readable"]
+    assert why in said["reason"]
+    assert first["event"] == "open"
+
+
+def test_an_incident_nobody_heard_of_that_cannot_be_read_is_shown_and_not_sent(
+    tmp_path, clock
+) -> None:
+    fleet = Fleet(["billing"], clock)
+    settings = alert_settings(tmp_path, POLICY + hook("http://127.0.0.1:1"))
+    with running(settings, clock) as alerts:
+        fleet.fail("billing")
+        alerts.sees(fleet)
+    with sqlite3.connect(settings.alerts.file) as file:
+        file.execute("UPDATE incidents SET severity = 77")
+        file.execute("DELETE FROM contents")  # this connection heeds no foreign keys
+        file.execute("DELETE FROM messages")
+        file.execute("UPDATE notices SET state = 'waiting', message = NULL")
+    file.close()
+
+    with running(settings, clock) as alerts:
+        look(alerts)
+        left = alerts.call(lambda: alerts.alerts.notices(NoticeAsk(state="unreadable")))[0]
+        remark = alerts.alerts.remark
+
+    assert [notice.group for notice in left] == ["billing"]
+    assert "77" in left[0].last_error
+    assert "1 notice not readable" in remark
+
+
+def test_an_incident_of_which_only_the_bad_partitions_cannot_be_read_goes_on(
+    tmp_path, clock
+) -> None:
+    fleet = Fleet(["billing"], clock)
+    with receiving() as receiver:
+        settings = alert_settings(tmp_path, POLICY + hook(receiver.url))
+        _opened(settings, fleet, clock, receiver)
+        with sqlite3.connect(settings.alerts.file) as file:
+            file.execute("UPDATE incidents SET bad = x'00ff'")
+        file.close()
+        with running(settings, clock) as alerts:
+            alerts.sees(fleet)
+            fleet.heal("billing")
+            alerts.sees(fleet)
+            eventually(lambda: len(receiver.notices) == 2 and alerts.idle(), "the end")
+
+    opened, closed = receiver.notices
+    assert (opened["incident"], closed["event"]) == (closed["incident"], "close")
 
 
 def test_a_disk_of_three_megabytes_is_survived_and_returned_to(tmp_path, clock) -> None:

@@ -50,7 +50,7 @@ class Unsteady:
     A failure after the fact (the answer is lost) counts as heard.
     """
 
-    fails: Callable[[], NotifyError | None]
+    fails: Callable[[], Exception | None]
     loses_answer: Callable[[], bool] = lambda: False
     word: dict[str, str] = field(default_factory=dict)
     heard: list[Message] = field(default_factory=list)

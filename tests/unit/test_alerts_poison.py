@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from structlog.testing import capture_logs
 
 from lagwatch.core.model import GroupStatus
 from lagwatch.errors import NotifyError, Refusal
@@ -19,11 +20,15 @@ def refused() -> NotifyError:
     return NotifyError(channel=CHANNEL, message="400", retryable=False, refusal=refusal(400))
 
 
+def odd() -> ValueError:
+    return ValueError("year 287168 is out of range")
+
+
 class Allergic(Unsteady):
     """Always fails on messages that hold certain groups."""
 
     poison: tuple[str, ...] = ("poison",)
-    error: Callable[[], NotifyError] = staticmethod(broken)
+    error: Callable[[], Exception] = staticmethod(broken)
 
     async def send(self, message: Message) -> str:
         if any(notice.group in self.poison for notice in message.notices):
@@ -206,3 +211,39 @@ def test_what_is_refused_while_others_pass_holds_up_none_and_is_given_up_in_minu
 
         assert soon == (1, 0), "a few tries take longer"
         assert here.outbox.depth(CHANNEL) == (0, 1)
+
+
+@pytest.mark.parametrize("poison", [("g7",), ("g0", "g31")])
+def test_a_notice_that_cannot_be_written_is_given_up_at_once_and_blames_no_receiver(
+    tmp_path, poison
+) -> None:
+    receiver = Allergic(lambda: None)
+    receiver.error, receiver.poison = odd, poison
+    with world(tmp_path, receiver) as here, capture_logs() as logs:
+        for number in range(40):
+            here.bad(f"g{number}", GroupStatus.ERR)
+
+        here.deliver_for(5)
+
+        assert len(receiver.word) == 40 - len(poison)
+        assert here.outbox.depth(CHANNEL) == (0, len(poison))
+        counts = here.outlet.counts
+        assert (counts.failing_since_ms, counts.last_error, counts.failed) == (None, "", 0)
+        assert counts.dead == len(poison)
+    named = [log for log in logs if log["event"] == "notice_not_written"]
+    assert {log["group"] for log in named} == {*poison}
+    assert {log["reason"] for log in named} == {
+        "cannot be written: ValueError: year 287168 is out of range"
+    }
+
+
+def test_a_library_that_cannot_reach_the_receiver_is_tried_again(tmp_path) -> None:
+    answers = iter([ConnectionResetError("gone"), None])
+    receiver = Unsteady(lambda: next(answers))
+    with world(tmp_path, receiver) as here:
+        here.bad("billing", GroupStatus.ERR)
+
+        here.deliver_for(10)
+
+        assert receiver.word == {"billing": "error"}
+        assert here.outbox.depth(CHANNEL) == (0, 0)

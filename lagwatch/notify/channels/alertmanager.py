@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
+import structlog
 from pydantic import Field
 
 from lagwatch.clock import Clock
@@ -42,6 +43,8 @@ _MOST_BYTES: Final = 262_144
 """Of one post: Alertmanager takes any number, but a proxy before it often no more than 1 MB."""
 _LONGEST_TEXT: Final = 8000
 _SEVERITIES: Final[tuple[Level, ...]] = ("warning", "error")
+
+_log = structlog.get_logger()
 
 
 class AlertmanagerSettings(AuthenticatedSettings):
@@ -105,11 +108,27 @@ class Alertmanager:
         return [alert for notice in message.notices for alert in self._alerts(notice)]
 
     async def keep_alive(self, standing: Sequence[Notice]) -> None:
-        if standing:
-            await self._post([self._alert(notice, notice.severity) for notice in standing])
+        alerts = list(self._standing(standing))
+        if alerts:
+            await self._post(alerts)
 
     async def close(self) -> None:
         await self._http.close()
+
+    def _standing(self, notices: Iterable[Notice]) -> Iterator[dict[str, Any]]:
+        """The alerts of open incidents; what cannot be written of one ends no other."""
+        for notice in notices:
+            try:
+                yield self._alert(notice, notice.severity)
+            except Exception as error:  # noqa: BLE001 what is stored may be odd in any way
+                _log.warning(
+                    "notice_not_written",
+                    channel=self._name,
+                    incident=notice.incident,
+                    cluster=notice.cluster,
+                    group=notice.group,
+                    reason=f"{type(error).__name__}: {error}",
+                )
 
     async def _post(self, alerts: Sequence[dict[str, Any]]) -> str:
         """Post to all peers; one that accepts is enough: peers exchange alerts.

@@ -78,9 +78,14 @@ class AppriseChannel:
         return await self._notify(report_message.subject, report_message.text, "info")
 
     async def _notify(self, title: str, body: str, kind: str) -> str:
-        taken = await asyncio.to_thread(
-            self._services.notify, title=title, body=body, notify_type=self._as_type(kind)
-        )
+        notify_type = self._as_type(kind)
+        try:
+            taken = await asyncio.to_thread(
+                self._services.notify, title=title, body=body, notify_type=notify_type
+            )
+        except Exception as error:  # the library may raise anything
+            text = f"{type(error).__name__}: {error}"
+            raise NotifyError(channel=self._name, message=text, retryable=True) from error
         if not taken:
             raise NotifyError(
                 channel=self._name, message="a service did not accept it", retryable=True

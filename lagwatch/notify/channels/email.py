@@ -110,6 +110,9 @@ class Email:
             raise self._failed(error, _refusal(error.code)) from error
         except (aiosmtplib.SMTPException, OSError) as error:
             raise self._failed(error, Refusal.UNAVAILABLE) from error
+        except Exception as error:  # the library may raise anything
+            text = f"{type(error).__name__}: {error}"
+            raise self._failed(text, Refusal.UNAVAILABLE) from error
         if refused:
             raise self._failed(_partly(refused, answer), Refusal.SOME_RECIPIENTS)
         return answer

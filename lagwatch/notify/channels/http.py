@@ -91,7 +91,7 @@ class HttpSender:
         try:
             request = self._client.build_request(method, url, content=body, headers=given)
             _check_port(request)
-            response = await self._client.send(request, stream=True)
+            response = await self._sent(request)
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             raise self._failed(f"the URL cannot be used: {error}", retryable=False) from error
         except httpx.TimeoutException as error:
@@ -124,6 +124,17 @@ class HttpSender:
             retry_after_s=_retry_after_s(response),
             refusal=why,
         )
+
+    async def _sent(self, request: "httpx.Request") -> "httpx.Response":
+        import httpx
+
+        try:
+            return await self._client.send(request, stream=True)
+        except (httpx.HTTPError, httpx.InvalidURL):
+            raise
+        except Exception as error:  # the library may raise anything
+            text = f"no answer: {type(error).__name__}: {error}"
+            raise self._failed(text, retryable=True) from error
 
     async def close(self) -> None:
         await self._client.aclose()
