@@ -222,6 +222,8 @@ class Deliverer:
         self._suspects = Suspects(backoff.chance)
         self._failed_s: float | None = None
         """When the last attempt failed; None: it succeeded."""
+        self._last_failure: tuple[int, str] | None = None
+        """When all messages last paused for a failure, and why; None: never since the start."""
         self._sent_s: deque[float] = deque()
         """When messages were delivered, within the last interval."""
         self._too_large_bytes: int | None = None
@@ -364,7 +366,13 @@ class Deliverer:
         limits, most = self.outlet.limits, self._too_large_bytes
         if most is not None:
             limits = replace(limits, most_bytes=min(most, limits.most_bytes or most))
-        self._outbox.pack(self.outlet.name, limits, self._clock.now_ms(), urgent_only=urgent_only)
+        self._outbox.pack(
+            self.outlet.name,
+            limits,
+            self._clock.now_ms(),
+            urgent_only=urgent_only,
+            failed=self._last_failure,
+        )
 
     def _is_too_large(self, message: Message, now_s: float) -> bool:
         """True if the receiver has just refused a message of this size."""
@@ -537,6 +545,7 @@ class Deliverer:
             return aside_s or 0.0  # others passed just before
         delay_s = self._backoff.next_s(error.retry_after_s, error.refusal)
         self._paused_until_s = now_s + delay_s
+        self._last_failure = self._clock.now_ms(), str(error)
         if error.retry_after_s is not None:
             self._outbox.pause(self.outlet.name, self._clock.now_ms() + round(delay_s * 1000))
             self._asked_to_wait = True

@@ -121,6 +121,9 @@ class Notice:
     """Time zone in which instants are written."""
     heard: bool = False
     """True if the channel received an earlier notice of the incident."""
+    failed: str = ""
+    """Why the channel could not be reached since the incident opened, if nothing of it was received
+    before; "" if it could."""
     earlier: tuple[Earlier, ...] = ()
     """Incidents of the group that ended before the channel received their end, oldest first."""
     earlier_left_out: int = 0
@@ -183,6 +186,17 @@ class Notice:
         return replace(sent, newest=newest(sent)) if sent.late else sent
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StillOpen:
+    """An open incident of a thread, of which the channel has received something."""
+
+    incident: str
+    about: About
+    cluster: str
+    group: str
+    severity: Level
+
+
 Newest = Callable[[Notice], Json | None]
 """How far behind the group of a notice is now; None: not known."""
 
@@ -226,6 +240,8 @@ class Message:
     last_error: str = field(default="", compare=False)
     open_groups: Mapping[str, OpenGroups] = field(default_factory=dict, compare=False)
     """As it is sent, by cluster of its notices."""
+    still_open: Mapping[str, tuple[StillOpen, ...]] = field(default_factory=dict, compare=False)
+    """By thread of its notices and of their earlier incidents."""
 
     @property
     def closing(self) -> bool:

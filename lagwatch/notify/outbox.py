@@ -16,15 +16,17 @@ from typing import Final
 import structlog
 
 from lagwatch.core.incident import NoticeEvent, Reason
+from lagwatch.core.model import GroupStatus
 from lagwatch.errors import InputError
 from lagwatch.notify.channels.base import ChannelLimits
 from lagwatch.notify.database import Database
-from lagwatch.notify.notice import Earlier, Message, Notice, unpack
+from lagwatch.notify.notice import About, Earlier, Message, Notice, StillOpen, unpack
 from lagwatch.notify.store import WAITING_AGAIN, drop_unused_payloads, new_id
 
 _ROOM: Final = 0.8
 """Share of a message's bytes that is filled: frames and escapes come on top."""
 
+_ABOUT: Final = {about.value: about for about in About}
 _URGENT: Final = (NoticeEvent.OPEN.value, NoticeEvent.ESCALATE.value)
 
 _log = structlog.get_logger()
@@ -67,7 +69,7 @@ _REOPENED: Final = (
 )
 """Groups that are bad again, which is not sent yet: they may be only flapping."""
 _WAITING: Final = (
-    "SELECT n.*, i.id AS incident_id, i.about, i.cluster, i.name, i.closed_ms, p.size,"  # noqa: S608 fixed
+    "SELECT n.*, i.id AS incident_id, i.about, i.cluster, i.name, i.opened_ms, i.closed_ms, p.size,"  # noqa: S608 fixed
     " coalesce(i.error_ms, i.since_ms) AS since_ms,"
     f" (i.about, i.cluster, i.name) IN ({_REOPENED}) OR EXISTS (SELECT 1 FROM incidents o"
     "  JOIN notices b ON b.incident = o.number AND b.channel = n.channel"
@@ -162,13 +164,19 @@ class Outbox:
                 return message
 
     def pack(
-        self, channel: str, limits: ChannelLimits, now_ms: int, *, urgent_only: bool = False
+        self,
+        channel: str,
+        limits: ChannelLimits,
+        now_ms: int,
+        *,
+        urgent_only: bool = False,
+        failed: tuple[int, str] | None = None,
     ) -> bool:
         """Seal messages of all that waits; False if nothing does. Ends go in messages of their own.
 
         Each group appears once: news that later news has overtaken goes along as `earlier`. The
         end of an incident waits while the group is bad again and that is not sent yet: the last
-        word would be a wrong one.
+        word would be a wrong one. `failed`: when the channel failed last, and why.
         """
         self._end_what_ended(channel)
         self._take_along(channel)
@@ -184,6 +192,8 @@ class Outbox:
         def work(connection: sqlite3.Connection) -> None:
             for batch in batches:
                 _seal(connection, channel, new_id(), batch, now_ms)
+                if failed is not None:
+                    _note_failed(connection, batch, *failed)
 
         self._database.write(work)
         return True
@@ -301,6 +311,7 @@ class Outbox:
         """The message; dissolved, and None, if none of its notices can be read."""
         contents = self._database.connection.execute(
             "SELECT c.*, c.notice AS number, n.thread, n.heard, n.reason, n.channel,"
+            " n.last_error,"
             " i.number AS incident,"
             " i.id AS incident_id, i.about, i.cluster, i.name, i.closed_ms, p.body,"
             " coalesce(i.error_ms, i.since_ms) AS since_ms"
@@ -310,7 +321,8 @@ class Outbox:
             " WHERE c.message = ? ORDER BY c.main DESC, c.notice",
             (row["number"],),
         ).fetchall()
-        still_open = self._open_by_thread(row["channel"])
+        open_rows = self._open_by_thread(row["channel"])
+        still_open = {thread: len(rows) for thread, rows in open_rows.items()}
         earlier: dict[_Subject, list[Earlier]] = {}
         for content in contents:
             if not content["main"]:
@@ -329,6 +341,7 @@ class Outbox:
                     thread=content["thread"] or "",
                     thread_open=still_open.get(content["thread"], 0),
                     heard=content["heard"] is not None,
+                    failed="" if content["heard"] is not None else content["last_error"],
                     earlier=(kept := _newest(earlier.get(_subject(content), ()))),
                     earlier_left_out=len(earlier.get(_subject(content), ())) - len(kept),
                 )
@@ -336,9 +349,14 @@ class Outbox:
         if not notices:
             self._database.write(lambda connection: _dissolve(connection, [row["id"]]))
             return None
+        threads = {content["thread"] for content in contents}
         return Message(
             id=row["id"],
             channel=row["channel"],
+            still_open={
+                thread: tuple(_still_open(open_rows[thread]))
+                for thread in threads & open_rows.keys()
+            },
             at_ms=row["at_ms"],
             notices=tuple(notices),
             attempts=row["attempts"],
@@ -348,16 +366,19 @@ class Outbox:
             last_error=row["last_error"],
         )
 
-    def _open_by_thread(self, channel: str) -> dict[str, int]:
-        """How many incidents of each thread are open."""
-        return dict(
-            self._database.connection.execute(
-                "SELECT n.thread, count(*) FROM incidents i JOIN notices n"
-                " ON n.incident = i.number AND n.channel = ?"
-                " WHERE i.closed_ms IS NULL AND n.thread IS NOT NULL GROUP BY n.thread",
-                (channel,),
-            ).fetchall()
+    def _open_by_thread(self, channel: str) -> dict[str, list[sqlite3.Row]]:
+        """The open incidents of each thread."""
+        rows = self._database.connection.execute(
+            "SELECT n.thread, n.heard, i.id, i.about, i.cluster, i.name, i.severity"
+            " FROM incidents i JOIN notices n"
+            " ON n.incident = i.number AND n.channel = ?"
+            " WHERE i.closed_ms IS NULL AND n.thread IS NOT NULL ORDER BY i.number",
+            (channel,),
         )
+        found: dict[str, list[sqlite3.Row]] = {}
+        for row in rows:
+            found.setdefault(row["thread"], []).append(row)
+        return found
 
     def _unpacked(self, row: sqlite3.Row) -> Notice | None:
         """The notice of a row; one that cannot be read is set aside and named in the log."""
@@ -436,6 +457,20 @@ def _seal(
     connection.execute("UPDATE messages SET tried_ms = ? WHERE number = ?", (tried_ms, message))
 
 
+def _note_failed(
+    connection: sqlite3.Connection, news: Sequence[_News], failed_ms: int, reason: str
+) -> None:
+    """Note of what the channel failed on since it opened, although nothing of it was tried."""
+    connection.executemany(
+        "UPDATE notices SET last_error = ? WHERE number = ? AND heard IS NULL AND last_error = ''",
+        [
+            (reason, item.main["number"])
+            for item in news
+            if item.main["opened_ms"] <= failed_ms and item.main["heard"] is None
+        ],
+    )
+
+
 def _newest(earlier: Sequence[Earlier]) -> tuple[Earlier, ...]:
     """Those that the receiver has heard of, and the newest of the others, in their order."""
     first = len(earlier) - _MOST_EARLIER
@@ -447,7 +482,8 @@ def _dissolve(connection: sqlite3.Connection, identities: Sequence[str]) -> None
     for identity in identities:
         connection.execute(
             "UPDATE notices SET state = 'waiting', message = NULL, (attempts, tried_ms, last_error)"  # noqa: S608 fixed
-            " = (SELECT attempts, tried_ms, last_error FROM messages WHERE id = ?1)"
+            " = (SELECT attempts, tried_ms, coalesce(nullif(m.last_error, ''), notices.last_error)"
+            "  FROM messages m WHERE id = ?1)"
             f" WHERE {_OF_MESSAGE.format(id='?1')}",
             (identity,),
         )
@@ -534,6 +570,19 @@ def _reason(row: sqlite3.Row, notice: Notice) -> str:
         return Reason.HANDED_ON.value
     opens = row["heard"] is None and row["event"] == NoticeEvent.OPEN.value
     return Reason.FIRST.value if opens and notice.reason == Reason.REMINDER_DUE else notice.reason
+
+
+def _still_open(rows: Iterable[sqlite3.Row]) -> Iterator[StillOpen]:
+    """Those of which the channel has received something."""
+    for row in rows:
+        if row["heard"] is not None:
+            yield StillOpen(
+                incident=row["id"],
+                about=_ABOUT.get(row["about"], About.GROUP),
+                cluster=row["cluster"],
+                group=row["name"],
+                severity="warning" if row["severity"] == GroupStatus.WARN else "error",
+            )
 
 
 def _earlier(row: sqlite3.Row, still_open: dict[str, int]) -> Earlier:

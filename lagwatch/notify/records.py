@@ -332,11 +332,14 @@ def _queue_again(connection: sqlite3.Connection, found: str, value: str, to: str
     Deleted instead are those that later news has overtaken, or that `to` has already: nothing is
     left to deliver of them.
     """
-    moved = ", channel = ?1, heard = NULL, thread = NULL" if to else ""
+    waiting = WAITING_AGAIN
+    if to:  # nothing of it has failed there
+        waiting = "state = 'waiting', message = NULL, attempts = 0, tried_ms = 0, ended_ms = NULL,"
+        waiting += " last_error = '', channel = ?1, heard = NULL, thread = NULL"
     newest = connection.execute(f"{_FOUND}{found} AND NOT ({_OVERTAKEN})", (value, to)).fetchall()
     count = sum(
         connection.execute(
-            f"UPDATE OR IGNORE notices SET {WAITING_AGAIN}{moved} WHERE number = ?2",  # noqa: S608 fixed
+            f"UPDATE OR IGNORE notices SET {waiting} WHERE number = ?2",  # noqa: S608 fixed
             (to, row["number"]),
         ).rowcount
         for row in newest

@@ -41,10 +41,12 @@ SUMMARY: Final = (
 )
 
 WAITING_AGAIN: Final = (
-    "state = 'waiting', message = NULL, attempts = 0, tried_ms = 0, last_error = '',"
-    " ended_ms = NULL"
+    "state = 'waiting', message = NULL, attempts = 0, tried_ms = 0, ended_ms = NULL,"
+    " last_error = coalesce(nullif((SELECT m.last_error FROM messages m"
+    "  WHERE m.id = notices.message), ''), last_error)"
 )
-"""What makes a notice wait as if it had never been tried."""
+"""What makes a notice wait as if it had never been tried. Why it failed is kept until something of
+its incident is delivered."""
 
 _log = structlog.get_logger()
 

@@ -17,7 +17,7 @@ from lagwatch.core.forecast import CatchUpReason
 from lagwatch.core.incident import NoticeEvent, Reason
 from lagwatch.core.model import Rule
 from lagwatch.core.words import DELETED, bounded, client, counted, duration, printable, spoken
-from lagwatch.notify.notice import NOT_READABLE, About, Earlier, Notice
+from lagwatch.notify.notice import NOT_READABLE, About, Earlier, Notice, StillOpen
 
 _SHOWN_PARTITIONS: Final = 5
 _SHOWN_EARLIER: Final = 5
@@ -54,6 +54,7 @@ _GONE_WORDS: Final[Mapping[str, str]] = {
     Departure.FORGOTTEN: "FORGOTTEN",
 }
 """How a group went; anything else is GONE."""
+_TOO_MANY_REQUESTS: Final = "429"
 _NOT_READABLE: Final = "what was kept of it cannot be read"
 HEALED: Final = frozenset({"OK again", _ENDED_MUTED, _OWN_END})
 _NOT_READ: Final[Mapping[str, str]] = {
@@ -72,7 +73,7 @@ _GROWTH: Final = 0.05
 def headline(notice: Notice, *, with_cluster: bool = True) -> str:
     """A line about a notice: what, where, how far behind, how many partitions, since when."""
     if notice.reason == NOT_READABLE:
-        return f"Incident ended: {_named_part(notice, with_cluster=with_cluster)}, {_NOT_READABLE}"
+        return f"Incident ended: {named_part(notice, with_cluster=with_cluster)}, {_NOT_READABLE}"
     if notice.about is not About.GROUP:
         return _own_headline(notice)
     group = cut(printable(notice.group), LONGEST_NAME)
@@ -89,7 +90,7 @@ def lead(notice: Notice, *, with_cluster: bool, word: bool) -> str:
     `word`: say how it ended, because the others ended otherwise.
     """
     if notice.reason == NOT_READABLE:
-        return f"{_named_part(notice, with_cluster=with_cluster)}: {_NOT_READABLE}"
+        return f"{named_part(notice, with_cluster=with_cluster)}: {_NOT_READABLE}"
     if notice.about is not About.GROUP:
         return _own_words(
             replace(notice, cluster=cut(notice.cluster, _NAME_OF_SEVERAL)), _NAME_OF_SEVERAL
@@ -103,14 +104,14 @@ def lead(notice: Notice, *, with_cluster: bool, word: bool) -> str:
     return f"{name}: {_troubled(notice, brief=True)}"
 
 
-def _named_part(notice: Notice, *, with_cluster: bool) -> str:
-    """`billing on prod`, `cluster prod`, `alert channel chat`, `history`."""
-    name = cut(printable(notice.group), LONGEST_NAME)
-    match notice.about:
+def named_part(part: Notice | StillOpen, *, with_cluster: bool, most: int = LONGEST_NAME) -> str:
+    """`billing on prod`, `cluster prod`, `alert channel chat`, `history`; names are cut."""
+    name = cut(printable(part.group), most)
+    match part.about:
         case About.GROUP:
-            return f"{name} on {notice.cluster}" if with_cluster else name
+            return f"{name} on {cut(part.cluster, most)}" if with_cluster else name
         case About.CLUSTER:
-            return f"cluster {notice.cluster}"
+            return f"cluster {cut(part.cluster, most)}"
         case About.CHANNEL:
             return f"alert channel {name}"
         case About.HISTORY:
@@ -205,7 +206,9 @@ def _how_it_ended(notice: Notice) -> Iterator[str]:
         yield f"For {duration(unseen_s)} of that lagwatch saw nothing of the cluster."
     if notice.was_milder:
         yield f"Before that it was WARNING, since {instant(notice.trouble_ms, notice.zone)}."
-    if not notice.heard:
+    if notice.failed.startswith(_TOO_MANY_REQUESTS):
+        yield "The receiver of this channel accepted no more messages in between."
+    elif notice.failed:
         yield "This channel could not be reached in between."
     if left := left_to_read(notice.verdict):
         yield f"{left.removesuffix('.')}{_as_of(notice)}."

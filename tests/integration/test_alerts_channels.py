@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from email.message import EmailMessage
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from typer.testing import CliRunner
 from lagwatch.cli.app import app
 from lagwatch.clock import SystemClock
 from lagwatch.notify.channels.alertmanager import Alertmanager, AlertmanagerSettings
+from lagwatch.ports.alerts import IncidentAsk
 from lagwatch.service import _notices
 from tests.support.alert_situations import hostile, situations
 from tests.support.alertmanager import alertmanager
@@ -297,16 +299,54 @@ class TestPagerDuty:
                 eventually(lambda: len(receiver.taken) == 1, "the page")
                 fleet.heal("a")
                 alerts.sees(fleet)
-                eventually(alerts.idle, "nothing to send as long as b is in trouble")
+                eventually(lambda: len(receiver.taken) == 2 and alerts.idle(), "what is left")
                 fleet.heal("b")
                 alerts.sees(fleet)
-                eventually(lambda: len(receiver.taken) == 2, "the end")
+                eventually(lambda: len(receiver.taken) == 3, "the end")
 
         events = [request.json for request in receiver.taken]
-        assert [event["event_action"] for event in events] == ["trigger", "resolve"]
+        assert [event["event_action"] for event in events] == ["trigger", "trigger", "resolve"]
+        left = events[1]["payload"]
+        assert left["summary"] == (
+            "Still ERROR: 1 consumer group of this page: b on here; ended: a on here"
+        )
+        assert left["severity"] == "critical"
+        assert left["custom_details"]["still_open"] == ["ERROR: b on here"]
+        assert left["custom_details"]["ended"][0].startswith("OK again: a on here")
         assert len({event["dedup_key"] for event in events}) == 1
         assert events[0]["payload"]["severity"] == "critical"
         assert events[0]["payload"]["summary"].startswith("ERROR: 2 consumer groups on ")
+
+    def test_an_update_of_one_group_names_the_others_of_its_page(self, tmp_path, clock) -> None:
+        answers = [Reply(status=202, body='{"status":"success"}')] * 9
+        with receiving(*answers) as receiver:
+            policy = POLICY + "remind_s = 60\n"
+            text = (
+                f'{policy}[alerts.pagerduty.pager]\nrouting_key = "key"\nurl = "{receiver.url}"\n'
+            )
+            fleet = Fleet([f"g{number}" for number in range(8)], clock)
+            with running(alert_settings(tmp_path, text), clock) as alerts:
+                fleet.fail(*fleet.groups)
+                alerts.sees(fleet)
+                eventually(lambda: len(receiver.taken) == 1 and alerts.idle(), "the page")
+                page = alerts.call(lambda: alerts.alerts.incidents(IncidentAsk()))[0]
+                for record in page:
+                    if record.group != "g3":
+                        identity = record.id
+                        alerts.call(partial(alerts.alerts.acknowledge, identity, author="x"))
+                fleet.pass_time(70)
+                alerts.sees(fleet)
+                eventually(lambda: len(receiver.taken) == 2, "the reminder of one group")
+
+        first, second = (request.json for request in receiver.taken)
+        assert first["dedup_key"] == second["dedup_key"]
+        summary = second["payload"]["summary"]
+        assert summary.startswith("Still ERROR: g3 on here: stopped")
+        assert summary.endswith(
+            "; still open on this page: g0 on here, g1 on here, g2 on here, g4 on here, g5 on here"
+            " and 2 more"
+        )
+        assert len(second["payload"]["custom_details"]["still_open"]) == 7
 
 
 def refusals(alerts: Running) -> int:

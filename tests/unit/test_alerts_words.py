@@ -19,6 +19,7 @@ from lagwatch.core.incident import (
     step,
 )
 from lagwatch.core.model import EpochMs, GroupStatus, WindowEntry
+from lagwatch.errors import NotifyError
 from lagwatch.notify.channels import pagerduty
 from lagwatch.notify.message_words import Tone, body, subject, tone
 from lagwatch.notify.notice import About, Message, Notice, OpenGroups
@@ -30,7 +31,7 @@ from lagwatch.ports.queries import ClusterHealth, GroupDetail, PartitionDetail, 
 from lagwatch.query import SnapshotQueries
 from tests.support.alert_situations import AT_MS, situations
 from tests.support.history import Live
-from tests.support.stepped_delivery import Unsteady, down, world
+from tests.support.stepped_delivery import CHANNEL, Unsteady, World, down, world
 from tests.unit.test_alerts_rendered import CHANNELS
 
 SITUATIONS = situations()
@@ -101,6 +102,85 @@ def test_what_is_left_to_read_at_an_end_says_of_when() -> None:
 
 def test_a_day_later_it_says_the_day() -> None:
     assert "(as of 2026-11-30 01:53 CET)" in headline(replace(STOPPED, sent_ms=AT_MS + 86_400_000))
+
+
+UNREACHED = "This channel could not be reached in between."
+HELD_BACK = "The receiver of this channel accepted no more messages in between."
+
+
+def _end_of(here: World, receiver: Unsteady, group: str = "billing") -> str:
+    here.deliver_for(600)
+    notices = [notice for message in receiver.heard for notice in message.notices]
+    (end,) = [notice for notice in notices if notice.group == group]
+    assert end.closing
+    assert not end.heard
+    return text(end)
+
+
+def test_an_end_that_overtakes_its_opening_blames_no_channel_that_works(tmp_path) -> None:
+    receiver = Unsteady(lambda: None)
+    with world(tmp_path, receiver) as here:
+        here.bad("billing", GroupStatus.ERR)
+        here.deliver_for(0.5)
+        here.good("billing")
+
+        said = _end_of(here, receiver)
+
+    assert UNREACHED not in said
+    assert HELD_BACK not in said
+
+
+@pytest.mark.parametrize("status", [503, 429])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_end_says_that_the_opening_failed_meanwhile(tmp_path, status, restarts) -> None:
+    away = {"on": True}
+    error = NotifyError(channel=CHANNEL, message=f"{status} no", retryable=True)
+    receiver = Unsteady(lambda: error if away["on"] else None)
+    with world(tmp_path, receiver) as here:
+        here.bad("billing", GroupStatus.ERR)
+        here.deliver_for(20)
+        here.good("billing")
+        if restarts:
+            here.restart()
+        else:
+            here.deliver_for(20)
+        away["on"] = False
+
+        said = _end_of(here, receiver)
+
+    assert (UNREACHED in said, HELD_BACK in said) == (status == 503, status == 429)
+
+
+def test_an_end_says_that_the_channel_failed_on_others_meanwhile(tmp_path) -> None:
+    away = {"on": True}
+    receiver = Unsteady(lambda: down() if away["on"] else None)
+    with world(tmp_path, receiver) as here:
+        here.bad("orders", GroupStatus.ERR)
+        here.deliver_for(60)
+        here.bad("billing", GroupStatus.ERR)
+        here.deliver_for(60)
+        here.good("billing")
+        away["on"] = False
+
+        said = _end_of(here, receiver)
+
+    assert UNREACHED in said
+
+
+def test_what_failed_before_an_incident_is_not_said_of_it(tmp_path) -> None:
+    away = {"on": True}
+    receiver = Unsteady(lambda: down() if away["on"] else None)
+    with world(tmp_path, receiver) as here:
+        here.bad("orders", GroupStatus.ERR)
+        here.deliver_for(60)
+        away["on"] = False
+        here.deliver_for(600)
+        here.bad("billing", GroupStatus.ERR)
+        here.good("billing")
+
+        said = _end_of(here, receiver)
+
+    assert UNREACHED not in said
 
 
 def test_delivery_gives_each_attempt_its_own_time(tmp_path) -> None:
