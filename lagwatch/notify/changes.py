@@ -173,6 +173,7 @@ class RoundChanges:
             found["objective"] = decided.missed
         if decided.decision.event is NoticeEvent.CLOSE:
             found |= self._without_offsets(decided)
+            found |= _lost_in_all(decided)
             found |= {"unseen_s": decided.unseen_ms / 1000} if decided.unseen_ms else {}
         if decided.gone_ms is not None:
             found |= {"removed": True} if decided.removed else self._departed(decided)
@@ -290,6 +291,18 @@ class RoundChanges:
                     known_ms=each.offsets_retention_ms, refused=each.offsets_retention_refused
                 )
         return Retention()
+
+
+def _lost_in_all(decided: Decided) -> Json:
+    """What was lost over an incident that has ended, and whether that was acknowledged."""
+    if not decided.lost_in_all:
+        return {}
+    bound = {"lost_in_all_is": "upper_bound"} if decided.lost_in_all_at_most else {}
+    return {
+        "lost_in_all": decided.lost_in_all,
+        **bound,
+        "loss_acknowledged": decided.loss_acknowledged,
+    }
 
 
 class _Outlooks:

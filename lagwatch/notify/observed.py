@@ -123,6 +123,15 @@ def loss(
     return lost, at_most, noticed_ms if noticed_ms >= 0 else None
 
 
+def is_loss_acknowledged(snapshot: ClusterSnapshot, number: int | None) -> bool:
+    """True if a group has lost messages, and all of that was acknowledged."""
+    known = snapshot.around.facts.lost_acknowledged
+    if number is None or known is None:
+        return False
+    rows = rows_of(snapshot, number)
+    return bool(known[snapshot.rows.window[rows]].sum() > 0 and not _lost(snapshot, rows).sum())
+
+
 _OPEN: Final = np.isin(
     np.arange(len(TimeLagReason)),
     (

@@ -37,6 +37,7 @@ from lagwatch.notify.observed import (
     IS_BAD,
     KnownLags,
     Topics,
+    is_loss_acknowledged,
     losers,
     loss,
     of_group,
@@ -97,6 +98,12 @@ class _Tracked:
     troubled: dict[tuple[str, int], int] = field(default_factory=dict)
     """Topic and partition → window of what was in trouble when it was last seen bad; or
     `_NOT_KNOWN`, or `_WAS_GONE`: the group was gone since."""
+    lost: int = 0
+    """Messages lost and not acknowledged, when it was last judged, if that was its trouble."""
+    lost_in_all: int = 0
+    """Messages lost since its trouble began, also those that were acknowledged since."""
+    lost_in_all_at_most: bool = False
+    """Some of these may have been read."""
     before: Mapping[tuple[str, int], Named] = field(default_factory=dict)
     """What is known of those of before the start when they were in trouble for certain."""
 
@@ -127,6 +134,12 @@ class Decided:
     """Some of these may have been read."""
     lost_ms: int | None
     """When the last of them were noticed missing."""
+    lost_in_all: int
+    """Messages lost since its trouble began, also those that were acknowledged since."""
+    lost_in_all_at_most: bool
+    """Some of these may have been read."""
+    loss_acknowledged: bool
+    """What it has lost was acknowledged, all of it."""
     last: LastSeen | None
     """The last signs of life of a group that no longer exists, if they are known."""
     gone_ms: int | None
@@ -279,6 +292,8 @@ class Watch:
             tracked.policy, tracked.policy_name = decision.policy, decision.policy.name
             tracked.incident = decision.incident if decision.after.incident is not None else ""
             tracked.last = decision.last
+            if decision.after.incident is None:
+                tracked.lost_in_all, tracked.lost_in_all_at_most = 0, False
             self._set(decision.group, tracked, decision.after)
 
     def acknowledge(self, incident: str) -> None:
@@ -299,6 +314,7 @@ class Watch:
         if policy is not None and policy.burrow and state.incident is not None:
             notified_ms = state.incident.notified_ms
             state = State(incident=state.incident, quiet_until_ms=notified_ms)
+        lost = 0 if state.incident is None else state.incident.lost or 0
         self._tracked[kept.group] = _Tracked(
             state=state,
             policy=policy,
@@ -308,6 +324,8 @@ class Watch:
             restored=bool(kept.incident),
             last=kept.last,
             bad_before=kept.bad,
+            lost=lost,
+            lost_in_all=lost,
             topics=frozenset(topic for topic, _ in (*kept.bad, *kept.named)),
             troubled=dict.fromkeys((*kept.bad, *kept.named), _NOT_KNOWN),
             before={
@@ -345,6 +363,8 @@ class Watch:
         ):
             graded = Graded(severity=None, reason=Reason.NOT_JUDGED)
         is_bad = graded.severity in (GroupStatus.WARN, GroupStatus.ERR)
+        lost, at_most, lost_ms = loss(snapshot, number, graded.kinds)
+        _note_loss(tracked, graded, lost, at_most=at_most)
         if is_bad and number is not None:
             tracked.restored = False
             tracked.missed = self._objectives.by_policy.get(policy.name) if missed else None
@@ -362,7 +382,6 @@ class Watch:
             tracked.policy, tracked.policy_name = policy, policy.name
             self._set(group, tracked, after)
             return None
-        lost, at_most, lost_ms = loss(snapshot, number, graded.kinds)
         return Decided(
             group=group,
             tracked=tracked,
@@ -379,6 +398,9 @@ class Watch:
             lost=lost,
             lost_at_most=at_most,
             lost_ms=lost_ms,
+            lost_in_all=tracked.lost_in_all,
+            lost_in_all_at_most=tracked.lost_in_all_at_most,
+            loss_acknowledged=is_loss_acknowledged(snapshot, number),
             last=tracked.last,
             gone_ms=tracked.gone_ms,
             removed=tracked.removed,
@@ -523,6 +545,17 @@ def _note_life(tracked: _Tracked, this: _Round, group: str, number: int | None) 
     if before is not None:  # its committed offsets may be gone, and others never committed
         commit_ms, alive_ms = max(commit_ms, before.commit_ms), max(alive_ms, before.alive_ms)
     tracked.last = LastSeen(commit_ms=commit_ms, alive_ms=max(commit_ms, alive_ms))
+
+
+def _note_loss(tracked: _Tracked, graded: Graded, lost: int, *, at_most: bool) -> None:
+    """Add up what was lost; what was acknowledged is not lost again when more is."""
+    if graded.severity is None:
+        return
+    grown = lost - tracked.lost
+    if grown > 0:
+        tracked.lost_in_all += grown
+        tracked.lost_in_all_at_most |= at_most
+    tracked.lost = lost
 
 
 _NOT_KNOWN: Final = -1

@@ -123,6 +123,8 @@ def _ending(notice: Notice) -> str:
     parts = [f"after {lasted(notice)}"]
     if notice.reason in _WHY_UNWATCHED:
         return f"{parts[0]}: {_WHY_UNWATCHED[notice.reason]}"
+    if lost := _lost_in_all(notice.verdict):
+        parts.append(f"{lost} lost")
     if gone := _gone_topics(notice.verdict):
         parts.append(gone)
     left = notice.verdict.get("total_lag")
@@ -206,6 +208,9 @@ def _how_it_ended(notice: Notice) -> Iterator[str]:
         yield f"For {duration(unseen_s)} of that lagwatch saw nothing of the cluster."
     if notice.was_milder:
         yield f"Before that it was WARNING, since {instant(notice.trouble_ms, notice.zone)}."
+    if lost := _lost_in_all(notice.verdict):
+        known = "; the loss was acknowledged" if notice.verdict.get("loss_acknowledged") else ""
+        yield f"Meanwhile {lost} were deleted before the group read them{known}."
     if notice.failed.startswith(_TOO_MANY_REQUESTS):
         yield "The receiver of this channel accepted no more messages in between."
     elif notice.failed:
@@ -268,6 +273,14 @@ def _lost(verdict: Mapping[str, Any]) -> str:
 def _lost_messages(verdict: Mapping[str, Any]) -> str:
     bound = "up to " if verdict.get("lost_is") == "upper_bound" else ""
     return f"{bound}{counted(verdict['lost'], 'message')}"
+
+
+def _lost_in_all(verdict: Mapping[str, Any]) -> str:
+    """`314 messages`: what was lost over an incident that has ended; ""."""
+    if not (lost := verdict.get("lost_in_all")):
+        return ""
+    bound = "up to " if verdict.get("lost_in_all_is") == "upper_bound" else ""
+    return f"{bound}{counted(lost, 'message')}"
 
 
 def lasted(notice: Notice) -> str:

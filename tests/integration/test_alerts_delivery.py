@@ -102,7 +102,12 @@ def test_a_loss_that_is_open_does_not_hide_a_stop(tmp_path, clock, receiver) -> 
         alerts.sees(fleet)
         eventually(lambda: len(receiver.taken) == 3, "the end")
 
-    lost, stopped, _ = receiver.notices
+    lost, stopped, ended = receiver.notices
+    count = stopped["verdict"]["lost"]
+    bound = "up to " if stopped["verdict"].get("lost_is") else ""
+    assert ended["verdict"]["lost_in_all"] == count > 0
+    assert ended["verdict"]["loss_acknowledged"] is True
+    assert f", {bound}{count} messages lost" in receiver.taken[2].json["subject"]
     assert (lost["event"], lost["kinds"]) == ("open", ["records_lost"])
     assert (stopped["event"], stopped["reason"]) == ("escalate", "worse_kind")
     assert stopped["verdict"]["rule"] == "stopped"
@@ -145,8 +150,9 @@ def test_a_notice_of_a_new_loss_leaves_out_what_was_acknowledged(tmp_path, clock
         assert snapshot is not None
         seen = of_group(snapshot, 0)
 
-    first, _, last = receiver.notices
+    first, ended, last = receiver.notices
     (partition,) = last["verdict"]["partitions"]
+    assert ended["verdict"]["lost_in_all"] == first["verdict"]["lost"]
     assert 30 < first["verdict"]["lost"] <= 80
     assert 0 < last["verdict"]["lost"] <= 30
     assert last["verdict"]["lost"] == partition["lost"] == seen.lost

@@ -104,6 +104,25 @@ def test_a_day_later_it_says_the_day() -> None:
     assert "(as of 2026-11-30 01:53 CET)" in headline(replace(STOPPED, sent_ms=AT_MS + 86_400_000))
 
 
+@pytest.mark.parametrize(
+    ("kept", "shown"),
+    [
+        ({"loss_acknowledged": True}, "314 messages were deleted before the group read them; the"),
+        ({"loss_acknowledged": False}, "314 messages were deleted before the group read them."),
+        ({"lost_in_all_is": "upper_bound"}, "Meanwhile up to 314 messages were deleted before"),
+    ],
+)
+def test_an_end_says_what_was_lost_over_the_incident(kept, shown) -> None:
+    ended = replace(HEALED, verdict={**HEALED.verdict, "lost_in_all": 314, **kept})
+
+    said = text(ended)
+
+    assert "314 messages lost, 9,040 messages left to read" in headline(ended)
+    assert shown in said
+    assert ("the loss was acknowledged" in said) is bool(kept.get("loss_acknowledged"))
+    assert "deleted" not in text(HEALED)
+
+
 UNREACHED = "This channel could not be reached in between."
 HELD_BACK = "The receiver of this channel accepted no more messages in between."
 
