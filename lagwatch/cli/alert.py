@@ -35,7 +35,7 @@ _TEST = """
 
 `lagwatch alert test ops pager -c lagwatch.toml`
 
-`lagwatch alert test pager --close -c lagwatch.toml`
+`lagwatch alert test pager --no-close -c lagwatch.toml`
 """
 _RENDER = """
 **Examples**
@@ -65,10 +65,19 @@ def send_sample(
     *,
     config: ConfigFile = None,
     close: Annotated[
-        bool, typer.Option("--close", help="Send the end of the sample's incident afterwards.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--close/--no-close",
+            help="Send the end of the sample's incident afterwards; if not given, only to channels "
+            "whose receiver keeps it open until then (PagerDuty).",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
-    """Send a real sample, once, to some channels or all, and show what each receiver answers."""
+    """Send a real sample, once, to some channels or all, and show what each receiver answers.
+
+    Its texts begin with TEST, and say who asked for it.
+    """
     alerts = configured(config).settings.alerts
     channels = dict(alerts.channels())
 
@@ -103,7 +112,7 @@ def send_sample(
 
 
 async def _send_samples(
-    name: str, settings: "ChannelSettings", alerts: "AlertsSettings", *, close: bool
+    name: str, settings: "ChannelSettings", alerts: "AlertsSettings", *, close: bool | None
 ) -> tuple[list[str], str]:
     """(the receivers' answers, the reason why a sample was refused or "")."""
     import uuid
@@ -111,7 +120,7 @@ async def _send_samples(
     from lagwatch.clock import SystemClock
     from lagwatch.errors import ConfigError, NotifyError
     from lagwatch.notify.changes import page_link
-    from lagwatch.notify.channels.registry import open_channel
+    from lagwatch.notify.channels.registry import kind_of, open_channel
     from lagwatch.notify.sample import GROUP, LASTS_MS, sample_messages
 
     clock = SystemClock()
@@ -125,10 +134,12 @@ async def _send_samples(
         id_=f"test-{uuid.uuid4().hex}",
         zone=alerts.time_zone,
         url=page_link(alerts.page_url.get_secret_value(), *GROUP),
+        test=_who(),
     )
+    closes = kind_of(settings).needs_ends if close is None else close
     answers: list[str] = []
     try:
-        for message in samples if close else samples[:1]:
+        for message in samples if closes else samples[:1]:
             async with asyncio.timeout(settings.timeout_s):
                 answers.append(await receiver.send(message))
     except (NotifyError, TimeoutError) as error:
@@ -138,6 +149,18 @@ async def _send_samples(
     finally:
         await receiver.close()
     return answers, ""
+
+
+def _who() -> str:
+    """`user on host`."""
+    import getpass
+    import socket
+
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a container may run as a number without a name
+        user = "somebody"
+    return f"{user} on {socket.gethostname()}"
 
 
 @alert.command(epilog=_RENDER)

@@ -124,6 +124,8 @@ class Notice:
     failed: str = ""
     """Why the channel could not be reached since the incident opened, if nothing of it was received
     before; "" if it could."""
+    test: str = ""
+    """Who asked for it, if it is a made-up notice that tries a channel; ""."""
     earlier: tuple[Earlier, ...] = ()
     """Incidents of the group that ended before the channel received their end, oldest first."""
     earlier_left_out: int = 0
@@ -173,6 +175,7 @@ class Notice:
             "earlier": [incident.as_json() for incident in self.earlier],
             "earlier_left_out": self.earlier_left_out,
             **({} if self.newest is None else {"newest": self.newest}),
+            **({"test": self.test} if self.test else {}),
         }
 
     @property

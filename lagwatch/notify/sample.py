@@ -47,12 +47,14 @@ def sample_messages(
     id_: str = "sample",
     zone: str = "UTC",
     url: str = "",
+    test: str = "",
 ) -> tuple[Message, Message]:
     """A message that opens an incident, and a message that closes it a minute later.
 
-    `zone`: time zone in which instants are written; `url`: the group's page.
+    `zone`: time zone in which instants are written; `url`: the group's page; `test`: who asked for
+    it, if it is sent: its texts say so.
     """
-    opened = replace(_notice(at_ms, id_), zone=zone, url=url)
+    opened = replace(_notice(at_ms, id_), zone=zone, url=url, test=test)
     opening = Message(id=f"{id_}-open", channel=channel, at_ms=at_ms, notices=(opened,))
     closed = replace(
         opened,

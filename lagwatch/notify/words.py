@@ -72,6 +72,8 @@ _GROWTH: Final = 0.05
 
 def headline(notice: Notice, *, with_cluster: bool = True) -> str:
     """A line about a notice: what, where, how far behind, how many partitions, since when."""
+    if notice.test:
+        return f"TEST: {headline(replace(notice, test=''), with_cluster=with_cluster)}"
     if notice.reason == NOT_READABLE:
         return f"Incident ended: {named_part(notice, with_cluster=with_cluster)}, {_NOT_READABLE}"
     if notice.about is not About.GROUP:
@@ -178,6 +180,8 @@ def _only_lost(notice: Notice) -> bool:
 
 def details(notice: Notice) -> Iterator[str]:
     """Lines below the headline: what is wrong, since when, how far, whose, what to do."""
+    if notice.test:
+        yield f"This is a test, and nothing is wrong: {printable(notice.test)} asked for it."
     if notice.reason == NOT_READABLE:
         yield "What lagwatch kept of this incident cannot be read, so it ends here."
         yield "It is not known whether the trouble is over: if it is not, another incident opens."

@@ -242,7 +242,7 @@ class TestCommands:
     ) -> None:
         kind, option = channel.split(".")
         key = 'routing_key = "k"\n' if kind == "pagerduty" else ""
-        with receiving(Reply(status=status, body=answer)) as receiver:
+        with receiving(*[Reply(status=status, body=answer)] * 2) as receiver:
             text = f'[alerts.{kind}.it]\n{key}{option} = "{receiver.url}"\n'
             result = run("test", "it", "-c", written(tmp_path, text))
 

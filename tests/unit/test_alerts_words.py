@@ -24,6 +24,7 @@ from lagwatch.notify.channels import pagerduty
 from lagwatch.notify.message_words import Tone, body, subject, tone
 from lagwatch.notify.notice import About, Message, Notice, OpenGroups
 from lagwatch.notify.own import Condition, OwnIncidents, SteadyClock, unseen
+from lagwatch.notify.sample import sample_messages
 from lagwatch.notify.verdict import behind_json, figures_json
 from lagwatch.notify.window_curve import window_curve
 from lagwatch.notify.words import details, growth, headline
@@ -102,6 +103,22 @@ def test_what_is_left_to_read_at_an_end_says_of_when() -> None:
 
 def test_a_day_later_it_says_the_day() -> None:
     assert "(as of 2026-11-30 01:53 CET)" in headline(replace(STOPPED, sent_ms=AT_MS + 86_400_000))
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+@pytest.mark.parametrize("end", [False, True])
+def test_a_test_says_so_in_every_channel(channel, end) -> None:
+    message = sample_messages(test="eve on host")[int(end)]
+
+    shown = CHANNELS[channel](message)
+
+    if end and channel == "pagerduty":
+        assert '"resolve"' in shown
+        return
+    word = "OK again" if end else "ERROR"
+    assert f"TEST: {word}: lagwatch-sample on sample" in shown
+    assert "eve on host" in shown
+    assert "TEST" not in CHANNELS[channel](sample_messages()[int(end)])
 
 
 @pytest.mark.parametrize(

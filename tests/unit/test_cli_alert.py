@@ -1,7 +1,9 @@
 """Lists of incidents, notices and mutes: names of any length, and times as notices write them."""
 
+import getpass
 import json
 import re
+import socket
 from datetime import datetime
 
 import pytest
@@ -249,6 +251,38 @@ def test_the_sample_of_a_channel_looks_as_its_notices_would(tmp_path) -> None:
     assert ended is not None
     assert datetime.fromisoformat(f"{ended[2]}+09:00").timestamp() * 1000 <= ended_by_ms
     assert "could not be reached" not in end
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked", "sent"),
+    [
+        ("pagerduty", (), ["trigger", "resolve"]),
+        ("pagerduty", ("--no-close",), ["trigger"]),
+        ("pagerduty", ("--close",), ["trigger", "resolve"]),
+        ("webhook", (), ["open"]),
+    ],
+)
+def test_a_test_says_that_it_is_one_and_leaves_no_page_open(tmp_path, kind, asked, sent) -> None:
+    config = tmp_path / "lagwatch.toml"
+    key = 'routing_key = "k"\n' if kind == "pagerduty" else ""
+    with receiving(*[Reply(status=202, body='{"status":"success"}')] * 2) as server:
+        config.write_text(
+            '[clusters.here]\nbootstrap = ["localhost:1"]\n'
+            f'[alerts.{kind}.it]\n{key}url = "{server.url}"\n'
+        )
+        done = CliRunner().invoke(app, ["alert", "test", *asked, "-c", str(config)])
+        events = [request.json for request in server.taken]
+
+    assert done.exit_code == 0, done.output
+    assert [event.get("event_action") or event["event"] for event in events] == sent
+    who = f"{getpass.getuser()} on {socket.gethostname()}"
+    if kind == "pagerduty":
+        payload = events[0]["payload"]
+        assert payload["summary"].startswith("TEST: ERROR: lagwatch-sample on sample")
+        assert f"nothing is wrong: {who} asked for it" in payload["custom_details"]["text"]
+    else:
+        assert events[0]["subject"].startswith("TEST: ERROR: lagwatch-sample on sample")
+        assert events[0]["notices"][0]["test"] == who
 
 
 def test_an_incident_whose_end_a_mute_holds_back_is_listed_as_healed() -> None:
