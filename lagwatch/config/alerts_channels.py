@@ -71,7 +71,9 @@ class ChannelSettings(Section):
         default=86_400.0, description="seconds a message is tried before it is a dead letter"
     )
     per_minute: Annotated[int, Field(ge=1, le=6000)] = Field(
-        default=30, description="maximum messages per minute; notices that wait are sent together"
+        default=30,
+        description="messages that may go at once, and from then on per minute, so up to twice as "
+        "many in the first minute; notices that wait are sent together",
     )
 
 

@@ -229,6 +229,18 @@ def cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+def _cut_reason(reason: str, limit: int) -> str:
+    """At most so many characters, and no half word or half parenthesis."""
+    if len(reason) <= limit:
+        return reason
+    short = reason[: limit - 1]
+    if short.count("(") > short.count(")"):
+        short = short[: short.rfind("(")]
+    elif not reason[limit - 1].isspace() and " " in short:
+        short = short[: short.rfind(" ")]
+    return f"{short.rstrip(' ,;:')}…"
+
+
 def link(notice: Notice) -> str:
     """URL of the group's page; of the page where the group's name makes it too long; ""."""
     return notice.url if len(notice.url) <= LONGEST_LINK else notice.url.partition("?")[0]
@@ -410,6 +422,8 @@ def _trouble(notice: Notice) -> Iterator[str]:
     if notice.reason == Reason.HANDED_ON.value:
         who = "" if not verdict.get("acknowledged") else "; somebody has acknowledged it"
         yield f"Escalated: the incident is still open{who}; other channels were notified before."
+    if notice.reason == Reason.MUTE_ENDED.value:
+        yield "A mute of the group has ended, which held back notices of this incident."
     if became := _became(notice):
         yield became
     if not _only_lost(notice):
@@ -717,5 +731,5 @@ def _own_words(notice: Notice, longest_reason: int = LONGEST_NAME) -> str:
             said = "lagwatch does not record history"
     if notice.closing:
         return f"{said}, after {lasted(notice)}"
-    why = cut(str(notice.verdict.get("why") or ""), longest_reason)
+    why = _cut_reason(str(notice.verdict.get("why") or ""), longest_reason)
     return f"{said}{f': {why}' if why else ''}, since {clock_time(notice)}"

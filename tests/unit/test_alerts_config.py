@@ -433,6 +433,10 @@ class TestReview:
                 "alerts.policies.p.send_close = false: never resolves what p opens",
             ),
             (
+                '[alerts.email.m]\nhost = "h"\nsender = "x"\nto = ["a@example.com"]',
+                'alerts.email.m.sender = "x": is no mail address',
+            ),
+            (
                 '[alerts.email.m]\nhost = "h"\nsender = "nonsense"\nto = ["a@example.com"]',
                 'alerts.email.m.sender = "nonsense": is no mail address',
             ),

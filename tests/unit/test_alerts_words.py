@@ -140,6 +140,29 @@ def test_an_end_says_what_was_lost_over_the_incident(kept, shown) -> None:
     assert "deleted" not in text(HEALED)
 
 
+def test_a_notice_after_a_mute_says_that_the_mute_has_ended() -> None:
+    said = "A mute of the group has ended, which held back notices of this incident."
+
+    assert said in text(replace(STOPPED, reason=Reason.MUTE_ENDED.value))
+    assert said not in text(STOPPED)
+
+
+@pytest.mark.parametrize(
+    ("why", "shown"),
+    [
+        (f"refused by {'b' * 90}:9092 (1/1 brokers are down, as of now)", f"{'b' * 90}:9092…, "),
+        (f"refused by {'b' * 90} and by another broker", f"{'b' * 90} and by another…, "),
+        ("no answer (1/1 brokers are down)", ": no answer (1/1 brokers are down), "),
+    ],
+)
+def test_the_reason_of_a_headline_is_not_cut_within_a_word_or_parenthesis(why, shown) -> None:
+    unseen = SITUATIONS["cluster_unseen"].notices[0]
+
+    line = headline(replace(unseen, verdict={**unseen.verdict, "why": why}))
+
+    assert shown in line
+
+
 UNREACHED = "This channel could not be reached in between."
 HELD_BACK = "The receiver of this channel accepted no more messages in between."
 

@@ -54,7 +54,7 @@ class EmailSettings(ChannelSettings):
     password: Annotated[Secret | None, OrFile(meaning="file that holds the password")] = Field(
         default=None, description="password; prefer `password_file`"
     )
-    sender: Annotated[str, Field(min_length=3)] = Field(description="address in `From`")
+    sender: Annotated[str, Field(min_length=1)] = Field(description="address in `From`")
     to: Annotated[Texts, Field(min_length=1)] = Field(description="addresses it is sent to")
     subject: str = Field(default="", description='template of the subject; "" = ours')
     text_file: TextFile | None = Field(default=None, description="template of the text part")
