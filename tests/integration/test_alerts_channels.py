@@ -4,6 +4,7 @@ import asyncio
 import email
 import email.policy
 import socket
+import sqlite3
 import ssl
 import struct
 from collections.abc import Iterator
@@ -90,6 +91,33 @@ class TestAlertmanager:
                 eventually(lambda: len(peer.alerts()) == 1, "the alert")
                 first = peer.alerts()[0]["endsAt"]
                 eventually(lambda: peer.alerts()[0]["endsAt"] > first, "a later end")
+
+    def test_an_incident_that_cannot_be_read_any_more_does_not_fire_for_ever(
+        self, tmp_path, receiver
+    ) -> None:
+        clock = in_the_past()
+        answers = [Reply(status=202, body='{"status":"success"}')] * 3
+        with alertmanager(tmp_path / "am", receiver.url) as peer, receiving(*answers) as pager:
+            settings = alert_settings(
+                tmp_path,
+                f'{POLICY}[alerts.alertmanager.am]\nurls = ["{peer.url}"]\n'
+                f'[alerts.pagerduty.pager]\nrouting_key = "k"\nurl = "{pager.url}"\n',
+            )
+            fleet = Fleet(["billing"], clock)
+            with running(settings, clock) as alerts:
+                fleet.fail("billing")
+                alerts.sees(fleet)
+                eventually(lambda: len(peer.alerts()) == 1 and alerts.idle(), "the alert")
+            with sqlite3.connect(settings.alerts.file) as file:
+                file.execute("UPDATE incidents SET since_ms = 9000000000000000")
+            file.close()
+            with running(settings, clock) as alerts:
+                eventually(lambda: not peer.alerts(), "the alert to be resolved")
+                eventually(lambda: len(pager.taken) == 2 and alerts.idle(), "the page to be")
+
+        first, last = (request.json for request in pager.taken)
+        assert (first["event_action"], last["event_action"]) == ("trigger", "resolve")
+        assert first["dedup_key"] == last["dedup_key"]
 
     @pytest.mark.parametrize("situation", ["odd_names", "emoji alone", "cyrillic storm"])
     def test_it_takes_names_of_four_thousand_characters(
