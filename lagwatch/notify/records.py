@@ -35,15 +35,17 @@ _NOTICES = (
     " FROM notices n JOIN incidents i ON i.number = n.incident"
     " LEFT JOIN messages m ON m.id = n.message"
 )
-_FOUND = "SELECT n.number FROM notices n JOIN incidents i ON i.number = n.incident WHERE "
-_OVERTAKEN = (
+_NOT_OVERTAKEN = (
+    "WITH later AS (SELECT i.about, i.cluster, i.name, max(i.number) AS number"
+    "  FROM notices n JOIN incidents i ON i.number = n.incident"
+    "  WHERE n.state <> 'dead' AND n.channel IN (:channel, :to) GROUP BY 1, 2, 3) "
+    "SELECT n.number FROM notices n JOIN incidents i ON i.number = n.incident"
+    " LEFT JOIN later l ON l.about = i.about AND l.cluster = i.cluster AND l.name = i.name"
     # a receiver may keep the incident whose opening it heard until it hears of its end
-    "(n.heard IS NULL OR n.event <> 'close' OR ?2 <> '') AND EXISTS ("
-    "  SELECT 1 FROM incidents j JOIN notices later"
-    "  ON later.incident = j.number AND later.channel IN (n.channel, ?2)"
-    "  WHERE j.cluster = i.cluster AND j.name = i.name AND j.about = i.about"
-    "  AND j.number > i.number AND later.state <> 'dead')"
+    " WHERE NOT ((n.heard IS NULL OR n.event <> 'close' OR :to <> '')"
+    "  AND ifnull(l.number, 0) > i.number) AND "
 )
+"""Notices of a condition, but for those whose group has a later incident on its way or delivered."""
 _REMINDERS = (
     "state IN ('waiting', 'queued') AND event = 'remind' AND heard IS NOT NULL"
     " AND incident = (SELECT number FROM incidents WHERE id = ?1)"
@@ -242,8 +244,8 @@ class AlertRecords:
             ).fetchone()
             if row is None:
                 raise NotFoundError(kind="dead message", name=message)
-            found = "n.message = ? AND n.state = 'dead'"
-            return row["channel"], _queue_again(connection, found, message, to)
+            found = "n.message = :message AND n.state = 'dead'"
+            return row["channel"], _queue_again(connection, found, row["channel"], to, message)
 
         return self._database.write(work)
 
@@ -255,7 +257,8 @@ class AlertRecords:
         def work(connection: sqlite3.Connection) -> int:
             if to:
                 connection.execute("DELETE FROM messages WHERE channel = ?", (channel,))
-            return _queue_again(connection, f"n.channel = ? AND n.state IN {states}", channel, to)
+            found = f"n.channel = :channel AND n.state IN {states}"
+            return _queue_again(connection, found, channel, to)
 
         return self._database.write(work)
 
@@ -326,7 +329,9 @@ class AlertRecords:
             raise NotFoundError(kind="mute", name=mute)
 
 
-def _queue_again(connection: sqlite3.Connection, found: str, value: str, to: str) -> int:
+def _queue_again(
+    connection: sqlite3.Connection, found: str, channel: str, to: str, message: str = ""
+) -> int:
     """Queue again the notices of a condition, for their channel or `to`; returns how many.
 
     Deleted instead are those that later news has overtaken, or that `to` has already: nothing is
@@ -336,7 +341,8 @@ def _queue_again(connection: sqlite3.Connection, found: str, value: str, to: str
     if to:  # nothing of it has failed there
         waiting = "state = 'waiting', message = NULL, attempts = 0, tried_ms = 0, ended_ms = NULL,"
         waiting += " last_error = '', channel = ?1, heard = NULL, thread = NULL"
-    newest = connection.execute(f"{_FOUND}{found} AND NOT ({_OVERTAKEN})", (value, to)).fetchall()
+    names = {"channel": channel, "to": to, "message": message}
+    newest = connection.execute(f"{_NOT_OVERTAKEN}{found}", names).fetchall()
     count = sum(
         connection.execute(
             f"UPDATE OR IGNORE notices SET {waiting} WHERE number = ?2",  # noqa: S608 fixed
@@ -346,9 +352,9 @@ def _queue_again(connection: sqlite3.Connection, found: str, value: str, to: str
     )
     kept = [row["number"] for row in newest] if not to else []
     connection.execute(
-        f"DELETE FROM notices WHERE number IN ({_FOUND}{found})"  # noqa: S608 fixed
-        " AND number NOT IN (SELECT value FROM json_each(?))",
-        (value, json.dumps(kept)),
+        f"DELETE FROM notices AS n WHERE {found}"  # noqa: S608 fixed
+        " AND number NOT IN (SELECT value FROM json_each(:kept))",
+        {**names, "kept": json.dumps(kept)},
     )
     return count
 
