@@ -205,7 +205,7 @@ class Losses:
         when it could not have read so much since its last commit, as fast as it has been seen to
         read, or is far from the log end: then the log start has caught up with it. When it read
         last and when the messages were deleted is known to a round only, so the loss is an upper
-        bound. What was deleted while the group had no members is lost however fast it reads. A
+        bound. What was deleted while the group held no partitions is lost however fast it reads. A
         commit right at the log start is that of a consumer which has its messages deleted once
         they are read, as Kafka Streams does; unless the log began there before it was made, or it
         is further than it can have read, and it was far from the log end before and after.
@@ -242,7 +242,9 @@ class Losses:
                 took_ms = _reading_ms(window.commit_ms, took_ms, waited_ms=int(waited_ms[0]))
             last_ms = window.commit_ms[-1] + skew_ms if window.commit_ms else UNKNOWN
             vacancy = self._vacancy(int(row[index]), int(committed_ms[index]), skew_ms)
-            took_ms -= _vacant_ms(vacancy, last_ms, int(committed_ms[index]), took_ms)
+            took_ms = self._there_ms(
+                int(row[index]), (last_ms, int(committed_ms[index])), took_ms, vacancy
+            )
             speed = _PLAUSIBLE * _fastest(window.offset, window.commit_ms)
             away_ms = self._away_ms(int(row[index]), window, committed_ms[index], skew_ms)
             since_ms = last_ms if exact_times else None
@@ -303,7 +305,7 @@ class Losses:
             reads = held[index] or (never_held[index] and self._seen_to_read(row))
             # all that its members committed before they left is admitted by then
             vacancy = self._vacancy(row, int(known_ms[index]), skew_ms)
-            vacant = vacancy is not None and vacancy.until_ms < 0
+            vacant = vacancy is not None and vacancy.until_ms < 0 and not vacancy.rebalancing
             partition = int(self._table.at[row]), int(committed[index])
             gone = self._gone_meanwhile(vacancy, *partition, known_ms=int(known_ms[index]))
             unread = vacant and end <= gone
@@ -317,11 +319,12 @@ class Losses:
         return 0 <= began_ms <= committed_ms
 
     def _vacancy(self, row: int, known_ms: int, skew_ms: int) -> Vacancy | None:
-        """The last time without members of a row's group, which had begun by an instant.
+        """The last time in which a row's group held no partitions, begun by an instant.
 
         None when there was none, or Kafka was away shortly before it: members may be there that
-        have not found their coordinator again. Nor of a consumer that assigns itself its
-        partitions: no member of its group was ever seen to hold them, or it commits meanwhile.
+        have not found their coordinator again. A group that rebalances has found it. Nor of a
+        consumer that assigns itself its partitions: no member of its group was ever seen to hold
+        them, or it commits meanwhile.
         """
         found = self._vacancies.of(self._table.identity(row)[0])
         if found is None or found.since_ms > known_ms or self._never_held(np.array([row]))[0]:
@@ -329,21 +332,35 @@ class Losses:
         commit_ms = self._windows.entries(row).commit_ms
         if commit_ms and commit_ms[-1] + skew_ms > found.since_ms:
             return None
-        began_ms, until_ms = found.since_ms - _REJOINS_MS, found.lasted_until_ms()
+        rejoins_ms = 0 if found.rebalancing else _REJOINS_MS
+        began_ms, until_ms = found.since_ms - rejoins_ms, found.lasted_until_ms()
         return found if self._seen_ms(row, began_ms, until_ms) >= until_ms - began_ms else None
 
     def _gone_meanwhile(
         self, vacancy: Vacancy | None, at: int, committed: int, *, known_ms: int = UNKNOWN
     ) -> int:
-        """Log start up to which messages were deleted while a group had no members; -1.
+        """Log start up to which messages were deleted while a group held no partitions; -1.
 
-        Only if the first of them, at its committed offset, was there when they had left.
+        Only if the first of them, at its committed offset, was there when that had begun.
         `known_ms`: up to when it is known whether members came.
         """
         if vacancy is None or self.starts.there_until_ms(at, committed) < vacancy.since_ms:
             return UNKNOWN
         until_ms = np.array([vacancy.lasted_until_ms(known_ms)])
         return int(self.starts.known_at(np.array([at]), until_ms)[0])
+
+    def _there_ms(
+        self, row: int, between_ms: tuple[int, int], took_ms: int, vacancy: Vacancy | None
+    ) -> int:
+        """How much of the time between two commits a row's partition was there and held, at most.
+
+        Before and after an absence: the longer one is known.
+        """
+        last_ms, committed_ms = between_ms
+        took_ms -= _vacant_ms(vacancy, last_ms, committed_ms, took_ms)
+        there_ms = self._seen_ms(row, last_ms, committed_ms)
+        absent = last_ms >= 0 and there_ms < committed_ms - last_ms
+        return min(took_ms, 2 * there_ms) if absent else took_ms
 
     def _away_ms(self, row: int, window: Entries, committed_ms: int, skew_ms: int) -> int:
         """For how long a row's partition was away since the first commit of its window."""

@@ -86,13 +86,13 @@ class Rounds:
             )
         )
 
-    def hold(self) -> None:
+    def hold(self, assignor: str = "range") -> None:
         """A member of the group holds the partition."""
         info = GroupInfo(
             group="g",
             type="classic",
             state="Stable",
-            assignor="range",
+            assignor=assignor,
             coordinator=1,
             members=(_MEMBER,),
         )
@@ -114,6 +114,20 @@ class Rounds:
     def join(self) -> None:
         """A member comes; of that, too."""
         self._describe("Stable", (_MEMBER,), emptied=frozenset())
+
+    def rebalance(self) -> None:
+        """The members join again; whether they hold partitions meanwhile Kafka does not say."""
+        waiting = Member(member_id="m", client_id="c", host="h", instance_id="", assignment=())
+        info = GroupInfo(
+            group="g",
+            type="classic",
+            state="PreparingRebalance",
+            assignor="",
+            coordinator=1,
+            members=(waiting,),
+        )
+        self._apply(GroupsSeen(groups=(info,), complete=True))
+        self.monitor.judge(EpochMs(self.now_ms))
 
     def _describe(self, state: str, members: tuple[Member, ...], emptied: frozenset[str]) -> None:
         info = GroupInfo(
@@ -712,3 +726,82 @@ def test_a_group_that_is_seen_to_be_empty_after_an_outage_may_have_read_on(round
         rounds.round(committed + 20, end + 50)
 
     assert rounds.lost() == 0
+
+
+# rebalances
+
+
+def rejoin_after_an_outage(rounds: Rounds, assignor: str) -> int:
+    """A steady reader joins again for 45 s; what producers had kept is deleted meanwhile.
+
+    Returns the offset that it had committed.
+    """
+    rounds.hold(assignor)
+    committed = end = keep_up(rounds)
+    rounds.now_ms += 130_000  # Kafka is away
+    end += 1_300  # what producers kept
+    for number in range(9):
+        rounds.round(0 if number < 5 else committed + 1_000, end)
+        end += 50
+        if number % 6 == 0:
+            rounds.rebalance()
+    rounds.hold(assignor)
+    rounds.commit(end)
+    for _ in range(4):
+        rounds.round(committed + 1_000, end)
+    return committed
+
+
+def test_what_is_deleted_while_a_group_joins_again_is_lost(rounds: Rounds) -> None:
+    committed = rejoin_after_an_outage(rounds, "range")
+
+    assert rounds.lost() == 1_000
+    (loss,) = rounds.monitor.take_losses()
+    assert (loss.first, loss.end, loss.exact) == (committed, committed + 1_000, False)
+
+
+@pytest.mark.parametrize("assignor", ["cooperative-sticky", "stream", ""])
+def test_members_that_keep_their_partitions_in_a_rebalance_may_have_read_on(
+    rounds: Rounds, assignor: str
+) -> None:
+    rejoin_after_an_outage(rounds, assignor)
+
+    assert rounds.lost() == 0
+
+
+def test_a_member_that_commits_in_a_rebalance_reads_on(rounds: Rounds) -> None:
+    """It works on what it has fetched, and joins when it is done."""
+    rounds.hold()
+    committed = end = keep_up(rounds)
+    rounds.rebalance()
+    for number in range(6):
+        end += 50
+        rounds.round(end - 50 if number > 3 else committed, end)
+    rounds.commit(end)
+    rounds.round(end - 10, end)
+    rounds.hold()
+    end += 50
+    rounds.commit(end)
+    for _ in range(4):
+        rounds.round(end - 10, end)
+
+    assert rounds.lost() == 0
+
+
+def test_in_an_outage_nothing_is_read(rounds: Rounds) -> None:
+    """A commit a minute: the outage is no unusual silence. It had lag before."""
+    rounds.hold()
+    position = 40
+    for _ in range(8):
+        position += 480
+        rounds.commit(position)
+        for _ in range(12):
+            rounds.round(0, 20_000)
+    rounds.now_ms += 130_000  # Kafka is away
+    for _ in range(5):
+        rounds.round(position + 3_000, 20_000)
+    rounds.commit(position + 3_040)
+    for _ in range(4):
+        rounds.round(position + 3_000, 20_000)
+
+    assert rounds.lost() == 3_000
