@@ -166,13 +166,13 @@ def _mirrored(rows: Rows) -> Bools:
 def _ahead(rows: Rows) -> Bools:
     # a commit may be younger than the log end it is compared with
     beyond = _beyond(rows)
-    ahead: Bools = beyond & rows.come(rows.commit_ms + _READ_LATER_MS, beyond)
+    ahead: Bools = beyond & rows.come(rows.commit_ms + READ_LATER_MS, beyond)
     seen_ms = rows.seen_ms
     if seen_ms is None or not ahead.any():
         return ahead
     # that holds by lagwatch's clock alone, too: how it differs from Kafka's may not be known yet
     read_ms = rows.partition("known_ms") + rows.around.skew_ms
-    settled = read_ms - seen_ms >= _READ_LATER_MS
+    settled = read_ms - seen_ms >= READ_LATER_MS
     # the answer of a round comes later than its question: so look again in the next one
     rows.note(rows.now_ms, ahead & ~settled)
     return ahead & settled
@@ -301,7 +301,7 @@ def _paused(rows: Rows) -> Bools:
     return rows.quiet_longer(rows.limits.step_ms // 2)
 
 
-_READ_LATER_MS: Final = 5_000
+READ_LATER_MS: Final = 5_000
 """A log end read so long after a commit was seen is younger than the commit."""
 _LITTLE_MS: Final = 10_000
 """Less silence left out of the count is not worth a word."""
@@ -598,7 +598,7 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
         holds=_rewound,
         meaning=(
             "The committed offset went back and did not return within thirty seconds; shown for "
-            "ten minutes."
+            "ten minutes. Not if it was beyond the log end: then it is set right."
         ),
         evidence=("current_lag", "offset_before", "committed_offset", "rewound_ms"),
         sentence=(

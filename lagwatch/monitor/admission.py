@@ -278,7 +278,9 @@ class Admission:
         if first.any():
             self._live.pace.begin(row[first], commit_ms[first])
         self._note_resets(commits, before, now_ms)
-        self._live.setbacks.follow(row, before, offset, commit_ms)
+        # an offset that was beyond the log end is set right, and goes back from nothing
+        fell_from = np.where(self._live.beyond_end(row, before, commit_ms), UNKNOWN, before)
+        self._live.setbacks.follow(row, fell_from, offset, commit_ms)
         self._live.movements.follow(
             commits, before, starts, first_ms=self._live.first_ms, pauses_seen=pauses_seen
         )

@@ -9,6 +9,7 @@ from lagwatch.core.log_end import LogEndHistory
 from lagwatch.core.model import UNKNOWN, EpochMs, Membership, RuleSet
 from lagwatch.core.pace import Pace
 from lagwatch.core.rows import uninterrupted_ms
+from lagwatch.core.rules import READ_LATER_MS
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.window import Windows
 from lagwatch.monitor.append_times import AppendTimeColumns
@@ -208,6 +209,23 @@ class LiveState:
             older = commit_ms + self.skew.corrected_ms < self.history.at_ms[0]
             lag[older & (lag > 0)] = UNKNOWN
         return lag
+
+    def beyond_end(self, row: Slots, offset: Int64, at_ms: Int64) -> Bools:
+        """Offsets that were beyond the log end at an instant of Kafka's clock, as far as is known.
+
+        A log end that was asked for a little earlier may be of before the offset: so that of a
+        little later counts.
+        """
+        at = self.table.at[row]
+        if self.history.partitions == 0 or not self.history.at_ms.size:
+            return np.zeros(row.size, np.bool_)
+        later_ms = at_ms + self.skew.corrected_ms + READ_LATER_MS
+        ends = self.history.at(np.maximum(at, 0), later_ms)
+        ends = np.where(ends >= 0, ends, self.history.latest()[at])
+        if self.history.interrupted:
+            # what was appended since the earlier process ended has not been asked for yet
+            ends = np.where(later_ms <= int(self.history.at_ms[-1]), ends, UNKNOWN)
+        return (at >= 0) & (ends >= 0) & (offset > ends)
 
     def is_remainder(self, rows: Slots) -> Bools:
         """Offsets that no consumer of this cluster reads on from."""
