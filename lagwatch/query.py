@@ -32,8 +32,8 @@ from lagwatch.core.model import (
     UnknownReason,
     WindowEntry,
 )
-from lagwatch.core.rates import produced_around, rates, with_outage
-from lagwatch.core.rows import ABSENCE, WindowColumns
+from lagwatch.core.rates import FEWEST, LONG_MS, produced_around, rates, with_outage
+from lagwatch.core.rows import ABSENCE, Around, WindowColumns
 from lagwatch.core.rules import first_rewind, membership_word, row_of
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.time_lags import NOT_READ
@@ -421,7 +421,10 @@ def _outlooks(
     at, lag = columns.at[rows], columns.readable_lag[rows]
     windows = window_columns(moment.windows).take(columns.window[rows])
     unread = around.facts.membership[columns.window[rows]] == Membership.EMPTY
-    unread[unread] = _was_set_back(windows.take(np.flatnonzero(unread)))
+    empty = np.flatnonzero(unread)
+    few = windows.take(empty)
+    left = _have_left(around, columns.window[rows[empty]], few)
+    unread[empty] = left | _was_set_back(few)
     measured = rates(
         windows,
         at,
@@ -453,6 +456,23 @@ def _outlooks(
         yield replace(
             whole, partitions=dict(zip(places[start:stop], every[start:stop], strict=True))
         )
+
+
+def _have_left(
+    around: Around, rows: NDArray[np.integer], windows: WindowColumns
+) -> NDArray[np.bool_]:
+    """Rows whose members left a minute ago or longer, of groups without any.
+
+    A tool may have set their offsets since. Where offsets are committed again and again, a consumer
+    reads that assigns itself its partitions.
+    """
+    left_ms = around.pace.left_s[rows].astype(np.int64) * 1000
+    long_left = (left_ms > 0) & (around.asked_ms + around.skew_ms - left_ms > LONG_MS)
+    commit_ms = windows.in_time(windows.commit_ms)
+    counts = np.arange(commit_ms.shape[0])[:, None] < windows.count.astype(np.int64)
+    later = (counts & (commit_ms + around.skew_ms > left_ms)).sum(axis=0)
+    found: NDArray[np.bool_] = long_left & (later < FEWEST)
+    return found
 
 
 def _was_set_back(windows: WindowColumns) -> NDArray[np.bool_]:

@@ -22,6 +22,10 @@ SHORTEST_MS: Final = 5_000
 """Time that a window must span for a rate."""
 LONG_MS: Final = 60_000
 """A group that has been silent for longer than this, and than its whole window, reads nothing."""
+_PAUSES: Final = 32
+"""Parts of the measured time in which pauses between appends are looked for."""
+_LONGER: Final = 1.5
+"""A partition rests whose log end has not grown for so many of its longest pauses."""
 _FEWEST_TURN: Final = 5
 """Speeds that say whether they grow or fall."""
 _COMPARED_MS: Final = 10_000
@@ -97,7 +101,8 @@ def rates(
     A group that has been silent for longer than between two commits has not read since: that time
     counts; after a silence longer than the window (and `LONG_MS`) it reads nothing. A rewind is not
     negative reading: only what was read forward counts. What is produced is measured over a time as
-    long as the window, up to the newest log end, which may be older than the newest commit.
+    long as the window, up to the newest log end, which may be older than the newest commit; once
+    the log end has not grown for a minute, and for longer than it usually pauses, that is nothing.
 
     Args:
         windows: their windows.
@@ -232,7 +237,36 @@ def _produced(
     before, after = history.at(place, from_ms), history.at(place, np.full(at.size, known_ms))
     span_ms = known_ms - from_ms
     known = (at >= 0) & (before >= 0) & (after >= before) & (span_ms >= SHORTEST_MS)
-    return np.where(known, (after - before) * 1000 / np.maximum(span_ms, 1), np.nan)
+    grown = np.where(known, after - before, 0)
+    lately = history.at(place, np.full(at.size, known_ms - LONG_MS))
+    rests = np.flatnonzero((grown > 0) & (from_ms < known_ms - LONG_MS) & (lately == after))
+    if rests.size:
+        rests = rests[_rest(place[rests], history, from_ms[rests], known_ms)]
+        grown[rests] = 0
+    return np.where(known, grown * 1000 / np.maximum(span_ms, 1), np.nan)
+
+
+def _rest(
+    at: NDArray[np.integer], history: LogEndHistory, from_ms: Int64, known_ms: int
+) -> NDArray[np.bool_]:
+    """Mask of partitions that have not grown for longer than they paused since an instant.
+
+    All have grown since then, and none has in the last minute.
+    """
+    # the first sample with the newest log end
+    grew = history.first_above(at, history.at(at, np.full(at.size, known_ms)) - 1)
+    grew_ms = history.at_ms[grew]
+    part_ms = np.maximum((grew_ms - from_ms) // _PAUSES, 1)
+    paused = np.zeros(at.size, np.int64)
+    longest, before = paused.copy(), history.at(at, from_ms)
+    for part in range(1, _PAUSES + 1):
+        end = history.at(at, from_ms + part * part_ms)
+        paused = np.where(end > before, 0, paused + 1)
+        longest, before = np.maximum(longest, paused), end
+    # a pause may reach into the parts beside it; old samples are too far apart to show it
+    pause_ms = np.maximum((longest + 2) * part_ms, (known_ms - from_ms) // _THINNED)
+    rests: NDArray[np.bool_] = known_ms - grew_ms > _LONGER * pause_ms
+    return rests
 
 
 def _speeds(

@@ -102,6 +102,46 @@ def test_a_group_that_was_set_back_while_it_had_no_members_reads_nothing(members
     assert (found.catch_up_reason is CatchUpReason.NOT_MOVING) is (members == 0)
 
 
+def _moved_after_its_members_left(*, commits: int) -> Live:
+    """A group reads 8/s of 10/s; its members leave, and offsets are committed two minutes later."""
+    live = Live()
+    live.topics(orders=1)
+    live.describe("a", kind="classic", members=1)
+    for step in range(12):
+        live.produce("orders", 0, 50)
+        live.wait(5)
+        live.commit(("a", "orders", 0, 100 + 40 * step))
+        live.judge()
+    live.describe("a", kind="classic", members=0)
+    for _ in range(24):
+        live.produce("orders", 0, 50)
+        live.wait(5)
+        live.judge()
+    for step in range(commits):
+        live.produce("orders", 0, 50)
+        live.commit(("a", "orders", 0, 1000 + 50 * step))
+        live.wait(5)
+        live.judge()
+    return live
+
+
+def test_a_dead_group_that_a_tool_moved_forward_reads_nothing() -> None:
+    live = _moved_after_its_members_left(commits=1)
+    queries = SnapshotQueries({CLUSTER: live.monitor}, health=lambda: ())
+
+    found = queries.outlook(CLUSTER, "a").whole
+
+    assert found.consumed_per_s == 0
+    assert found.lag_trend_per_s == pytest.approx(10, rel=0.1)
+
+
+def test_who_commits_again_and_again_reads_also_without_members() -> None:
+    live = _moved_after_its_members_left(commits=6)
+    queries = SnapshotQueries({CLUSTER: live.monitor}, health=lambda: ())
+
+    assert (queries.outlook(CLUSTER, "a").whole.consumed_per_s or 0) > 0
+
+
 def test_what_producers_held_back_while_kafka_was_away_is_not_taken_for_a_burst() -> None:
     live, read = Live(), 100
     live.topics(orders=1)

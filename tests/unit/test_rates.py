@@ -60,6 +60,28 @@ def test_rates_are_those_of_the_windows_time() -> None:
     assert _rates(window, _history(4), 100) == (4.0, 10.0)
 
 
+def _resting(rests_s: int, *, every_s: int) -> float:
+    """What is produced, of a topic that was written to every so often, and then not any more."""
+    history = LogEndHistory(horizon_ms=86_400_000)
+    history.remap(np.array([-1]))
+    end, until_s = 1000, 1200 + rests_s
+    for second in range(0, until_s + 1, 5):
+        end += 100 if second <= 1200 and second % every_s == 0 else 0
+        history.add(second * 1000, np.array([end]))
+    window = _window(*((second, 1000 + second) for second in range(600, 700, 10)))
+    return _rates(window, history, until_s)[0]
+
+
+@pytest.mark.parametrize("every_s", [5, 60, 200])
+def test_a_topic_that_has_rested_for_longer_than_it_paused_is_not_written(every_s: int) -> None:
+    assert _resting(660, every_s=every_s) == 0.0
+
+
+@pytest.mark.parametrize(("rests_s", "every_s"), [(50, 5), (180, 200), (290, 300)])
+def test_between_two_bursts_it_is_written_as_on_average(rests_s: int, every_s: int) -> None:
+    assert _resting(rests_s, every_s=every_s) > 0
+
+
 def test_a_silence_longer_than_usual_counts_as_reading_nothing() -> None:
     window = _window((20, 200), (25, 250), (30, 300))
 
