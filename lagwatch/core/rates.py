@@ -26,6 +26,8 @@ _PAUSES: Final = 32
 """Parts of the measured time in which pauses between appends are looked for."""
 _LONGER: Final = 1.5
 """A partition rests whose log end has not grown for so many of its longest pauses."""
+_ONCE_MS: Final = 300_000
+"""The shortest of them that is taken for granted where it was seen to grow once only."""
 _FEWEST_TURN: Final = 5
 """Speeds that say whether they grow or fall."""
 _COMPARED_MS: Final = 10_000
@@ -258,13 +260,17 @@ def _rest(
     grew_ms = history.at_ms[grew]
     part_ms = np.maximum((grew_ms - from_ms) // _PAUSES, 1)
     paused = np.zeros(at.size, np.int64)
-    longest, before = paused.copy(), history.at(at, from_ms)
+    longest, times, before = paused.copy(), paused.copy(), history.at(at, from_ms)
     for part in range(1, _PAUSES + 1):
         end = history.at(at, from_ms + part * part_ms)
+        times += end > before
         paused = np.where(end > before, 0, paused + 1)
         longest, before = np.maximum(longest, paused), end
     # a pause may reach into the parts beside it; old samples are too far apart to show it
     pause_ms = np.maximum((longest + 2) * part_ms, (known_ms - from_ms) // _THINNED)
+    # between two samples a log end is drawn on a line, as if it grew all the time
+    repeated = (times > 1) & (grew_ms - from_ms >= 2 * history.spacing_ms)
+    pause_ms = np.where(repeated, pause_ms, np.maximum(pause_ms, _ONCE_MS))
     rests: NDArray[np.bool_] = known_ms - grew_ms > _LONGER * pause_ms
     return rests
 
