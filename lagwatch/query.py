@@ -439,7 +439,7 @@ def _outlooks(
         lag=lag,
         waits=np.isin(columns.rule[rows], _BEHIND_TRANSACTION),
         committed=columns.committed[rows],
-        log_start=np.append(topics.log_start, UNKNOWN)[at],
+        log_start=np.append(topics.retained_from, UNKNOWN)[at],
         log_end=np.append(topics.log_end, UNKNOWN)[at],
         past=moment.past_lags.of(columns.window[rows]),
     ).every()

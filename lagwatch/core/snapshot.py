@@ -8,7 +8,7 @@ topic `t` are `topics.first[t]:topics.first[t + 1]`. In all integer columns -1 m
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,10 @@ Int32 = NDArray[np.int32]
 Int8 = NDArray[np.int8]
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
+
+
+REPEATED: Final = 2
+"""A log start that rose so many times does so by retention."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +45,17 @@ class TopicColumns:
     """Kafka's id of each topic; "" unknown."""
     read_ms: Int64
     """When each log end was read, on lagwatch's clock; -1: not by this process."""
+    removals: Int64
+    """Rounds in which the log start was seen to rise, 2 at most; 2 if it was above 0 at first."""
+
+    @property
+    def retained_from(self) -> Int64:
+        """Log start where retention removes messages; 0 where nothing was, or only once, removed.
+
+        One removal may have been on request (DeleteRecords). -1 unknown.
+        """
+        once = (self.log_start > 0) & (self.removals < REPEATED)
+        return np.where(once, 0, self.log_start)
 
 
 class RowTimes(NamedTuple):

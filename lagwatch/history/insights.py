@@ -17,7 +17,7 @@ class LossReason(StrEnum):
     NEARING = "nearing"
     """Retention comes nearer to a committed offset."""
     NOTHING_DELETED = "nothing_deleted"
-    """Retention has deleted nothing of its topics so far."""
+    """Nothing, or only once, was deleted of its topics so far: that may have been on request."""
     NOT_NEARING = "not_nearing"
     """The group catches up, or keeps its distance."""
     RATES_UNKNOWN = "rates_unknown"
@@ -77,12 +77,12 @@ def _insight(snapshot: ClusterSnapshot, found: ExplainedGroup) -> Insight:
 def _log_starts(
     snapshot: ClusterSnapshot, partitions: Mapping[tuple[str, int], Outlook]
 ) -> list[tuple[CatchUpReason, int]]:
-    """Of each partition how its catch-up is known, and its log start; -1 unknown."""
-    topics = snapshot.topics
+    """Of each partition how its catch-up is known, and where retention has come to; -1 unknown."""
+    topics, log_start = snapshot.topics, snapshot.topics.retained_from
     return [
         (
             outlook.catch_up_reason,
-            int(topics.log_start[topics.first[topics.index[topic]] + partition])
+            int(log_start[topics.first[topics.index[topic]] + partition])
             if topic in topics.index
             else UNKNOWN,
         )

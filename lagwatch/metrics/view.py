@@ -364,10 +364,10 @@ class View:
     def group_retention_used(self) -> Float64:
         """Greatest share of the retained log that is ahead of the group, 0..1.
 
-        Only of partitions from which retention has ever removed something: before that a log has
-        no length of its own.
+        Only of partitions from which retention removes messages: before that a log has no length
+        of its own.
         """
-        start = self.at_topic_partition(self.topics.log_start)
+        start = self.at_topic_partition(self.topics.retained_from)
         length = self.at_topic_partition(self.topics.log_end) - start
         known = (start > 0) & (length > 0) & (self.rows.lag >= 0)
         used = np.where(known, np.minimum(self.rows.lag / np.maximum(length, 1), 1), -1.0)

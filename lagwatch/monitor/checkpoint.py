@@ -25,6 +25,7 @@ from lagwatch.core.snapshot import TopicColumns
 from lagwatch.core.window import WindowCopy
 from lagwatch.monitor.cluster import ClusterMonitor
 from lagwatch.monitor.restored import KeptState
+from lagwatch.monitor.topics import removals_at_first
 from lagwatch.ports.queries import GroupEvent
 
 Int64 = NDArray[np.int64]
@@ -80,6 +81,7 @@ def captured_since(
         "log_start": kept.topics.log_start,
         "log_end": kept.topics.log_end,
         "last_stable": kept.topics.last_stable,
+        "removals": kept.topics.removals,
         **{f"commits_{name}": column for name, column in zip(ABSENCE, kept.absences, strict=True)},
         "sample_ms": at_ms,
         "sample_half_ms": half_ms,
@@ -295,6 +297,8 @@ def _kept(part: Part, state: Mapping[str, Any]) -> KeptState:
             leader=np.full(part["log_end"].size, -1, np.int32),
             ids=tuple(state["topic_ids"]),
             read_ms=np.full(part["log_end"].size, -1, np.int64),
+            # absent in checkpoints of earlier versions
+            removals=part.get("removals", removals_at_first(part["log_start"])),
         ),
         topic_ids={
             name: each for name, each in zip(names, state["topic_ids"], strict=True) if each

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN
-from lagwatch.core.snapshot import TopicColumns
+from lagwatch.core.snapshot import REPEATED, TopicColumns
 from lagwatch.ports.reports import LogEnds, Topics
 
 Int64 = NDArray[np.int64]
@@ -25,6 +25,7 @@ def no_topics() -> TopicColumns:
         leader=np.zeros(0, np.int32),
         ids=(),
         read_ms=none,
+        removals=none,
     )
 
 
@@ -66,6 +67,7 @@ def change(before: TopicColumns, ids: dict[str, str], report: Topics) -> TopicCh
             for name, topic_id in zip(report.names, report.ids, strict=True)
         ),
         read_ms=_carry(before.read_ms, source),
+        removals=_carry(before.removals, source),
     )
     return TopicChange(
         columns=columns,
@@ -84,14 +86,28 @@ def with_offsets(
     columns: TopicColumns, ends: LogEnds, log_end: Int64, read_ms: Int64
 ) -> TopicColumns:
     """The same topics with a new round of offsets; `log_end` as carried by the history."""
+    log_start = np.where(ends.log_start >= 0, ends.log_start, columns.log_start)
     return TopicColumns(
         names=columns.names,
         index=columns.index,
         first=columns.first,
-        log_start=np.where(ends.log_start >= 0, ends.log_start, columns.log_start),
+        log_start=log_start,
         log_end=log_end.copy(),
         last_stable=np.where(ends.last_stable >= 0, ends.last_stable, columns.last_stable),
         leader=columns.leader,
         ids=columns.ids,
         read_ms=read_ms.copy(),
+        removals=_removals(columns, log_start),
     )
+
+
+def _removals(before: TopicColumns, log_start: Int64) -> Int64:
+    rose = np.minimum(before.removals + (log_start > before.log_start), REPEATED)
+    # also of a log that begins anew, there is no knowing how often it rose before
+    new = (before.log_start < 0) | (log_start < before.log_start)
+    return np.where(new, removals_at_first(log_start), rose)
+
+
+def removals_at_first(log_start: Int64) -> Int64:
+    """How often log starts rose that are seen for the first time; -1 unknown."""
+    return np.where(log_start > 0, REPEATED, np.minimum(log_start, 0))

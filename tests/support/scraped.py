@@ -94,14 +94,15 @@ class Cluster:
     def _ends(self, *, at_zero: bool) -> None:
         ends = np.array([end for many in self.topics.values() for end in many], np.int64)
         start, end = ends.reshape(-1, 2).T
-        at_zero_end = np.where(end < 0, -1, 0)
+        # retention has removed something before, where it has
+        at_zero_start = np.where(end < 0, -1, np.minimum(start, 1))
         self.monitor.apply(
             LogEnds(
                 version=1,
                 started_ms=EpochMs(self.now_ms),
                 finished_ms=EpochMs(self.now_ms),
-                log_start=at_zero_end if at_zero else start,
-                log_end=at_zero_end if at_zero else end,
+                log_start=at_zero_start if at_zero else start,
+                log_end=at_zero_start if at_zero else end,
                 last_stable=end,
             ),
             EpochMs(self.now_ms),

@@ -16,6 +16,7 @@ from lagwatch.ports.reports import (
     Report,
     Topics,
 )
+from lagwatch.query import SnapshotQueries
 
 START_MS = 1_800_000_000_000
 ROUND_MS = 5_000
@@ -805,3 +806,44 @@ def test_in_an_outage_nothing_is_read(rounds: Rounds) -> None:
         rounds.round(position + 3_000, 20_000)
 
     assert rounds.lost() == 3_000
+
+
+# what retention will delete
+
+
+def behind(rounds: Rounds, log_starts: list[int]) -> tuple[float | None, float | None]:
+    """A group reads 10 of 50 messages a round; returns when it loses some, and how near it is."""
+    rounds.hold()
+    end = 1_000
+    for number, log_start in enumerate([0] * 12 + log_starts):
+        end += 50
+        rounds.commit(100 + 10 * number)
+        rounds.round(log_start, end)
+    rounds.monitor.judge(EpochMs(rounds.now_ms))
+    queries = SnapshotQueries({"here": rounds.monitor}, health=lambda: ())
+    found = queries.outlook("here", "g").whole
+    return found.loss_in_s, found.retention_used
+
+
+@pytest.mark.parametrize("log_start", [90, 900])
+def test_one_deletion_on_request_is_no_retention(rounds: Rounds, log_start: int) -> None:
+    assert behind(rounds, [log_start] * 12) == (None, None)
+
+
+def test_a_log_start_that_moves_repeatedly_comes_nearer(rounds: Rounds) -> None:
+    loss_in_s, used = behind(rounds, [40] * 6 + [90] * 6)
+
+    assert loss_in_s is not None
+    assert loss_in_s < 60
+    assert used is not None
+    assert used > 0.8
+
+
+def test_a_log_start_above_zero_at_the_first_look_is_that_of_retention() -> None:
+    rounds = Rounds()
+    for log_end in (1_000, 1_050):
+        rounds.round(40, log_end)
+        rounds.commit(50)
+    rounds.hold()
+
+    assert rounds.monitor.topics.retained_from.tolist() == [40]

@@ -131,6 +131,7 @@ def topics(*log_end: int, **more) -> TopicColumns:
         leader=np.ones(len(log_end), np.int32),
         ids=("",),
         read_ms=unknown,
+        removals=unknown,
     )
 
 
