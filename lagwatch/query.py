@@ -33,7 +33,7 @@ from lagwatch.core.model import (
     WindowEntry,
 )
 from lagwatch.core.rates import FEWEST, LONG_MS, produced_around, rates, with_outage
-from lagwatch.core.rows import ABSENCE, Around, WindowColumns
+from lagwatch.core.rows import ABSENCE, Absence, Around, WindowColumns
 from lagwatch.core.rules import first_rewind, membership_word, row_of
 from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.time_lags import NOT_READ
@@ -253,14 +253,33 @@ class _Seen(NamedTuple):
 
         While Kafka was there and lagwatch watched.
         """
-        around, window = self.snapshot.around, self.row.window
+        around = self.snapshot.around
+        counted_ms = around.counted_ms(
+            self._counts_from_ms, np.array([self.now_ms]), self._absences
+        )
+        return int(counted_ms[0])
+
+    @property
+    def stopped_from_ms(self) -> int:
+        """When that is as long as the limit, if the row stays quiet; not before now."""
+        limit_ms, around = np.array([self.row.limit_ms]), self.snapshot.around
+        # a millisecond before it is longer
+        at_ms = around.longer_at_ms(self._counts_from_ms, limit_ms, self._absences) - 1
+        return max(self.now_ms, int(at_ms[0]))
+
+    @property
+    def _counts_from_ms(self) -> NDArray[np.int64]:
         since_ms = np.array([self.now_ms - self.quiet_ms])
+        return self.snapshot.around.counts_from_ms(np.array([self.row.window]), since_ms)
+
+    @property
+    def _absences(self) -> list[Absence]:
+        around = self.snapshot.around
         absences = [tuple(getattr(around.partitions, name)[[self.row.at]] for name in ABSENCE)]
         if (commits := around.facts.commits) is not None:
-            place = commits.place[[window]]
+            place = commits.place[[self.row.window]]
             absences.append(tuple(getattr(commits, name)[place] for name in ABSENCE))
-        counts_ms = around.counts_from_ms(np.array([window]), since_ms)
-        return int(around.counted_ms(counts_ms, np.array([self.now_ms]), absences)[0])
+        return absences
 
     @property
     def polled(self) -> bool:
@@ -325,9 +344,8 @@ def _transaction_age_ms(seen: _Seen) -> int | None:
 
 def _judged_from(seen: _Seen) -> int:
     """The instant at which a row that stays quiet can be judged."""
-    left_ms = max(seen.row.limit_ms - seen.counted_ms, 0)
     around, since_ms = seen.snapshot.around, seen.now_ms - seen.quiet_ms
-    from_ms = seen.now_ms + left_ms
+    from_ms = seen.stopped_from_ms
     if since_ms >= around.complete_ms:
         return from_ms
     row, silences = np.array([seen.row.window]), np.array([since_ms])

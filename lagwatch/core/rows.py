@@ -487,6 +487,28 @@ class Around:
         counted_ms: Int64 = np.maximum(np.minimum.reduce(stretches) - left_out_ms, 0)
         return counted_ms
 
+    def longer_at_ms(
+        self, since_ms: Int64, than_ms: Int64 | int, absences: "Sequence[Absence]"
+    ) -> Int64:
+        """From when on `counted_ms` of a silence that goes on is longer than this."""
+        whole_ms = self._longer_from_ms(since_ms, than_ms, absences)
+        left_out_ms = self.unwatched.after_ms(since_ms)
+        if not left_out_ms.any():
+            return whole_ms
+        again_ms = self.complete_ms + self.limits.unsure_ms + 1
+        seen_ms = self._longer_from_ms(since_ms, than_ms + left_out_ms, absences)
+        return np.minimum(seen_ms, np.maximum(whole_ms, again_ms))
+
+    def _longer_from_ms(
+        self, since_ms: Int64, than_ms: Int64 | int, absences: "Sequence[Absence]"
+    ) -> Int64:
+        """The same, the gaps of lagwatch included."""
+        rejoin_ms = self.limits.unsure_ms
+        from_ms: Int64 = np.maximum.reduce(
+            [longer_from_ms(since_ms, than_ms, *each, rejoin_ms=rejoin_ms) for each in absences]
+        )
+        return from_ms
+
     def watched_from_ms(self, row: Slots, since_ms: Int64) -> Int64:
         """From when on lagwatch has watched a silence from before a start long enough.
 
@@ -721,28 +743,11 @@ class Rows:
 
     def quiet_longer(self, than_ms: Int64 | int) -> Bools:
         """Mask of rows with `quiet_ms` longer than this."""
-        whole_ms = self._longer_from_ms(than_ms)
-        left_out_ms = self._left_out_ms
-        if not left_out_ms.any():
-            return self.come(whole_ms)
-        again_ms = self.around.complete_ms + self.limits.unsure_ms + 1
-        seen_ms = self._longer_from_ms(than_ms + left_out_ms)
-        return self.come(np.minimum(seen_ms, np.maximum(whole_ms, again_ms)))
+        return self.come(self._longer_at_ms(than_ms))
 
-    def _longer_from_ms(self, than_ms: Int64 | int) -> Int64:
-        """From when on a silence is longer than this, the gaps of lagwatch included."""
-        since_ms, rejoin_ms = self._counted_since_ms, self.limits.unsure_ms
-        return np.maximum(
-            *(
-                longer_from_ms(since_ms, than_ms, *each, rejoin_ms=rejoin_ms)
-                for each in self._absences
-            )
-        )
-
-    @cached_property
-    def _left_out_ms(self) -> Int64:
-        """Time since then in which lagwatch did not run."""
-        return self.around.unwatched.after_ms(self._counted_since_ms)
+    def _longer_at_ms(self, than_ms: Int64 | int) -> Int64:
+        """From when on that is so, if the row stays quiet."""
+        return self.around.longer_at_ms(self._counted_since_ms, than_ms, self._absences)
 
     @cached_property
     def _counted_since_ms(self) -> Int64:
@@ -886,7 +891,8 @@ class Rows:
     @cached_property
     def judged_from_ms(self) -> Int64:
         """When the row can be judged if it stays quiet."""
-        from_ms: Int64 = self.now_ms + np.maximum(self.limit_ms - self.quiet_ms, 0)
+        # a millisecond before it is longer than its limit
+        from_ms = np.maximum(self.now_ms, self._longer_at_ms(self.limit_ms) - 1)
         if self.around.complete_ms >= 0:
             from_ms = np.maximum(from_ms, self._watched_from_ms)
         return from_ms

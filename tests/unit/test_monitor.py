@@ -711,6 +711,29 @@ def test_while_kafka_is_away_silence_is_no_stop(rules) -> None:
     assert story.verdict().rule is Rule.STOPPED
 
 
+def test_from_when_a_silence_is_judged_does_not_move_on_after_an_outage() -> None:
+    """One commit, and Kafka is away for a while: the time to rejoin does not count."""
+    story = Story(rules=RuleSet.LAGWATCH)
+    story.topics(t=1)
+    story.rounds(30, t=500)
+    story.commit(("g", "t", 0, 10))
+    story.rounds(60, t=600)
+    story.wait(120)
+    told = []
+
+    def look() -> None:
+        (partition,) = story.verdict().partitions
+        if partition.rule is Rule.WARMING_UP:
+            told.append((dict(partition.evidence)["judged_from_ms"], story.now_ms))
+
+    story.rounds(900, t=600, after=look)
+
+    assert len(told) > 10
+    assert len({from_ms for from_ms, _ in told}) == 1
+    last_ms = told[-1][1]
+    assert last_ms <= told[-1][0] + story.monitor.skew.corrected_ms <= last_ms + 10_000
+
+
 @RULES
 def test_while_commits_cannot_be_read_silence_is_no_stop(rules) -> None:
     story = Story(rules=rules)
