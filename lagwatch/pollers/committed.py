@@ -104,7 +104,8 @@ class CommittedPoller:
         if not problems and (visible or not self._refused):
             self._until_ms = started_ms
         await self._around.send(CommitsKnown(until_ms=np.array([self._until_ms], np.int64)))
-        self._note_pace(len(names), self._around.clock.monotonic_s() - started_s)
+        if not problems:  # else it waited for brokers that do not answer
+            self._note_pace(len(names), self._around.clock.monotonic_s() - started_s)
         await self._report_ready()
         return [*_few(problems), *sentences(self._refused, _TAKEN_AWAY)]
 

@@ -952,6 +952,17 @@ def test_a_round_that_takes_too_long_is_said_until_one_does_not() -> None:
     assert desk.outbox.of(CollectorFacts)[-1].unseen == ()
 
 
+def test_a_round_that_waits_for_a_silent_broker_is_not_said_to_take_long() -> None:
+    source = InMemoryGroups({"g": {("t", 0): 5}})
+    desk = Desk(InMemoryTopics({}))
+    poller = committed_poller(desk, source)
+    source.wait = lambda: desk.clock.sleep(12.0)
+    source.problem = "a broker is silent"
+    polled(desk, poller)
+
+    assert desk.outbox.of(CollectorFacts)[-1].unseen == ()
+
+
 def test_a_group_of_another_kind_that_commits_is_a_streams_group() -> None:
     source = InMemoryGroups({})
     source.others = ("streams", "shares")
