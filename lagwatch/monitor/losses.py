@@ -268,7 +268,12 @@ class Losses:
             far_before = bool(window.lag) and min(window.lag[-1], lag[index]) > _FAR * step
             if may_delete and not (too_far and far_before):
                 continue
-            gone = self._gone_meanwhile(vacancy, int(at[index]), int(before[index]))
+            gone = max(
+                self._gone_meanwhile(vacancy, int(at[index]), int(before[index])),
+                self._gone_before(int(row[index]), window, (last_ms, int(committed_ms[index])))
+                if exact_times and same.sum() == 1
+                else UNKNOWN,
+            )
             end = int(start[index]) if far or too_far else min(int(start[index]), gone)
             if end > (first := max(int(before[index]), int(counted[index]))):
                 self._lose(int(row[index]), first, end, now_ms, exact=False)
@@ -361,6 +366,22 @@ class Losses:
         there_ms = self._seen_ms(row, last_ms, committed_ms)
         absent = last_ms >= 0 and there_ms < committed_ms - last_ms
         return min(took_ms, 2 * there_ms) if absent else took_ms
+
+    def _gone_before(self, row: int, window: Entries, between_ms: tuple[int, int]) -> int:
+        """Log start when a group began to read that was long silent after an outage; -1.
+
+        Had it read at once what producers kept, it would have committed as usual: it joined again.
+        """
+        gaps_ms = [b - a for a, b in pairwise(window.commit_ms)]
+        if len(gaps_ms) < _GAPS:
+            return UNKNOWN
+        last_ms, committed_ms = between_ms
+        there_ms = self._seen_ms(row, last_ms, committed_ms)
+        silent = there_ms > max(_HUNG_MS, _HUNG * max(gaps_ms))
+        if not silent or there_ms >= committed_ms - last_ms:
+            return UNKNOWN
+        began_ms = np.array([committed_ms - 2 * max(gaps_ms)])
+        return int(self.starts.known_at(self._table.at[[row]], began_ms)[0])
 
     def _away_ms(self, row: int, window: Entries, committed_ms: int, skew_ms: int) -> int:
         """For how long a row's partition was away since the first commit of its window."""

@@ -732,8 +732,8 @@ def test_a_group_that_is_seen_to_be_empty_after_an_outage_may_have_read_on(round
 # rebalances
 
 
-def rejoin_after_an_outage(rounds: Rounds, assignor: str) -> int:
-    """A steady reader joins again for 45 s; what producers had kept is deleted meanwhile.
+def rejoin_after_an_outage(rounds: Rounds, assignor: str, *, rounds_long: int) -> int:
+    """A steady reader joins again for so many rounds; what producers had kept is deleted meanwhile.
 
     Returns the offset that it had committed.
     """
@@ -741,10 +741,10 @@ def rejoin_after_an_outage(rounds: Rounds, assignor: str) -> int:
     committed = end = keep_up(rounds)
     rounds.now_ms += 130_000  # Kafka is away
     end += 1_300  # what producers kept
-    for number in range(9):
-        rounds.round(0 if number < 5 else committed + 1_000, end)
+    for number in range(rounds_long):
+        rounds.round(0 if number < rounds_long - 2 else committed + 1_000, end)
         end += 50
-        if number % 6 == 0:
+        if number % 4 == 0:
             rounds.rebalance()
     rounds.hold(assignor)
     rounds.commit(end)
@@ -754,7 +754,7 @@ def rejoin_after_an_outage(rounds: Rounds, assignor: str) -> int:
 
 
 def test_what_is_deleted_while_a_group_joins_again_is_lost(rounds: Rounds) -> None:
-    committed = rejoin_after_an_outage(rounds, "range")
+    committed = rejoin_after_an_outage(rounds, "range", rounds_long=6)
 
     assert rounds.lost() == 1_000
     (loss,) = rounds.monitor.take_losses()
@@ -765,7 +765,7 @@ def test_what_is_deleted_while_a_group_joins_again_is_lost(rounds: Rounds) -> No
 def test_members_that_keep_their_partitions_in_a_rebalance_may_have_read_on(
     rounds: Rounds, assignor: str
 ) -> None:
-    rejoin_after_an_outage(rounds, assignor)
+    rejoin_after_an_outage(rounds, assignor, rounds_long=6)
 
     assert rounds.lost() == 0
 
@@ -787,6 +787,24 @@ def test_a_member_that_commits_in_a_rebalance_reads_on(rounds: Rounds) -> None:
         rounds.round(end - 10, end)
 
     assert rounds.lost() == 0
+
+
+def test_who_is_silent_for_long_after_an_outage_has_not_read_what_is_deleted_meanwhile(
+    rounds: Rounds,
+) -> None:
+    """Its group could not be described: that it joins again was not seen."""
+    rounds.hold()
+    committed = end = keep_up(rounds)
+    rounds.now_ms += 130_000  # Kafka is away
+    end += 1_300
+    for number in range(9):
+        rounds.round(0 if number < 5 else committed + 1_000, end)
+        end += 50
+    rounds.commit(end)
+    for _ in range(4):
+        rounds.round(committed + 1_000, end)
+
+    assert rounds.lost() == 1_000
 
 
 def test_in_an_outage_nothing_is_read(rounds: Rounds) -> None:
