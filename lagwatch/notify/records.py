@@ -45,7 +45,7 @@ _NOT_OVERTAKEN = (
     " WHERE NOT ((n.heard IS NULL OR n.event <> 'close' OR :to <> '')"
     "  AND ifnull(l.number, 0) > i.number) AND "
 )
-"""Notices of a condition, but for those whose group has a later incident on its way or delivered."""
+"""Notices of a condition, but for those whose group has a later incident on its way, or there."""
 _REMINDERS = (
     "state IN ('waiting', 'queued') AND event = 'remind' AND heard IS NOT NULL"
     " AND incident = (SELECT number FROM incidents WHERE id = ?1)"
