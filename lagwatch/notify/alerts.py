@@ -24,7 +24,7 @@ from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.words import counted, printable
 from lagwatch.errors import ConfigError, Fault, NotFoundError
 from lagwatch.notify.budget import BudgetStore
-from lagwatch.notify.changes import RoundChanges, page_link
+from lagwatch.notify.changes import MOST_EXPLAINED, RoundChanges, page_link
 from lagwatch.notify.channel_changes import ConfiguredChannels
 from lagwatch.notify.channels.registry import open_channel
 from lagwatch.notify.database import Database
@@ -173,8 +173,9 @@ class Alerts:
             )
             for cluster, followed in settings.clusters.items()
         }
-        self.unfinished: set[str] = set()
-        """Clusters of which `observe` has more to decide."""
+        self.unfinished: dict[str, int] = {}
+        """Clusters of which `observe` has more to decide, and how many partitions it may look at
+        for causes."""
         self._held = {cluster: watch.held_ms() for cluster, watch in self._watches.items()}
         """As stored: ends of incidents that a mute holds back, by cluster."""
         self._own = OwnIncidents(incident for incident in kept if incident.about is not About.GROUP)
@@ -269,7 +270,7 @@ class Alerts:
         """
         watch = self._watches.get(snapshot.cluster)
         self._snapshots[snapshot.cluster] = snapshot
-        self.unfinished.discard(snapshot.cluster)
+        explains = self.unfinished.pop(snapshot.cluster, MOST_EXPLAINED)
         if watch is None or not self._is_trustworthy(snapshot, queries):
             return
         rules = active(self._mutes, now_ms)
@@ -287,7 +288,7 @@ class Alerts:
             return
         # what is left out has changed nothing: it is decided again
         decided, left = decided[:_MOST_AT_ONCE], decided[_MOST_AT_ONCE:]
-        changes = RoundChanges(
+        made = RoundChanges(
             snapshot,
             queries,
             decided,
@@ -295,7 +296,9 @@ class Alerts:
             listeners=self._listeners,
             last_owner=self._store.last_owner,
             now_ms=self._clock.now_ms(),
-        ).all()
+            explains=explains,
+        )
+        changes = made.all()
         try:
             self._store.record(changes, now_ms)
         except sqlite3.Error as error:
@@ -307,7 +310,7 @@ class Alerts:
         self._problem = ""
         watch.apply(decided)
         if left:
-            self.unfinished.add(snapshot.cluster)
+            self.unfinished[snapshot.cluster] = made.explains
         self._dispatcher.wake()
         _log_changes(snapshot.cluster, changes)
 

@@ -41,7 +41,7 @@ _NARROW: Final = 200
 """Partitions of a group up to which its windows are read for a curve."""
 _OUTLOOKS_AT_ONCE: Final = 100
 """Groups; they are held as objects, one for each partition."""
-_EXPLAINED_PARTITIONS: Final = 10_000
+MOST_EXPLAINED: Final = 10_000
 """Partitions of all groups of one round whose cause is looked for."""
 _COUNTS_AT_LEAST: Final = 10
 """A group counts as so many: looking at a single partition takes about as long."""
@@ -70,8 +70,20 @@ class RoundChanges:
         listeners: Mapping[str, Listener],
         last_owner: Callable[[str], str],
         now_ms: EpochMs,
+        explains: int = MOST_EXPLAINED,
     ) -> None:
-        """`last_owner`: who left the group last, as earlier notices of an incident say; ""."""
+        """Of the decisions of a storm this may be a part.
+
+        Args:
+            snapshot: what was decided about.
+            queries: where verdicts, causes and forecasts are asked for.
+            decided: the decisions.
+            settings: of alerts.
+            listeners: channels by name.
+            last_owner: who left the group last, as earlier notices of an incident say; "".
+            now_ms: the present time.
+            explains: so many partitions at most are looked at for causes.
+        """
         self._snapshot = snapshot
         self._queries = queries
         self._decided = decided
@@ -79,7 +91,8 @@ class RoundChanges:
         self._listeners = listeners
         self._last_owner = last_owner
         self._now_ms = now_ms
-        self._explained = _explained(decided, snapshot)
+        self._explained, self.explains = _explained(decided, snapshot, explains)
+        """`explains`: what is left of that."""
         self._outlooks = _Outlooks(queries, snapshot.cluster, decided, self._explained)
 
     def all(self) -> list[Change]:
@@ -364,15 +377,20 @@ def _channels(decided: Decided) -> tuple[str, ...]:
     return (*policy.channels, *policy.escalate_to) if handed_on else policy.channels
 
 
-def _explained(decided: Sequence[Decided], snapshot: ClusterSnapshot) -> frozenset[str]:
-    """The groups whose cause is looked for: in a storm some of them, because it takes a while."""
-    chosen, room = set(), _EXPLAINED_PARTITIONS
+def _explained(
+    decided: Sequence[Decided], snapshot: ClusterSnapshot, room: int
+) -> tuple[frozenset[str], int]:
+    """The groups whose cause is looked for: in a storm some of them, because it takes a while.
+
+    As many as have `room` partitions together; returns what of it is left, too.
+    """
+    chosen = set()
     for each in decided:
         if each.number is not None and each.decision.event is not NoticeEvent.NOTHING:
             room -= max(snapshot.group.committed_partitions(each.number), _COUNTS_AT_LEAST)
             if room >= 0:
                 chosen.add(each.group)
-    return frozenset(chosen)
+    return frozenset(chosen), room
 
 
 def _of_being_late(cause: Cause | None, outlook: GroupOutlook) -> Cause | None:

@@ -716,10 +716,10 @@ def test_a_group_that_misses_a_limit_has_a_cause_and_a_forecast(tmp_path, clock,
     """Although its verdict is OK: it falls behind, and Kafka deletes what it has not read."""
     limits = POLICY.replace("reopen_s", "max_lag = 300\nreopen_s")
     fleet = Fleet(["billing"], clock, rules=RuleSet.LAGWATCH, intervals=40)
-    fleet.log_start = 800
     fleet.slow.add("billing")
     with running(alert_settings(tmp_path, limits + hook(receiver)), clock) as alerts:
-        fleet.pass_time(60)
+        for fleet.log_start in (400, 800):  # a single deletion may have been asked for
+            fleet.pass_time(30)
         alerts.sees(fleet)
         eventually(lambda: len(receiver.notices) == 1, "the notice")
 
