@@ -456,7 +456,7 @@ class Service:
         while True:
             self._round(monitor)
             while self.alerts is not None and cluster in self.alerts.unfinished:
-                await asyncio.sleep(0)  # a storm of incidents keeps nobody else waiting
+                await asyncio.sleep(0)  # others run between the parts of a storm
                 self._decide(monitor.snapshot)
             await self._clock.sleep(self._settings.evaluator.interval_s)
 

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import typer
 
-from lagwatch.core.words import printable
+from lagwatch.core.words import LAST_MS, printable
 
 if TYPE_CHECKING:  # rich takes a while to import: only when something is drawn
     from rich.console import Console
@@ -17,8 +17,6 @@ if TYPE_CHECKING:  # rich takes a while to import: only when something is drawn
 
 _NO_TERMINAL_COLUMNS: Final = 10_000
 """Width of output to a file or pipe: wide enough to cut nothing off."""
-_LAST_MS: Final = 253_402_000_000_000
-"""The last instant that has a date, in the year 9999 whatever the time zone."""
 _PADDED: Final = 40
 """In a file or pipe a longer cell does not make its column wider."""
 
@@ -109,6 +107,6 @@ def local_time(at_ms: int | None, zone: ZoneInfo) -> str:
     """`2027-01-31 23:00:00 CET`; `-` for no instant, the number for one beyond all calendars."""
     if at_ms is None:
         return "-"
-    if not 0 <= at_ms <= _LAST_MS:
+    if not 0 <= at_ms <= LAST_MS:
         return f"{at_ms} ms"
     return f"{datetime.fromtimestamp(at_ms / 1000, zone):%Y-%m-%d %H:%M:%S %Z}"

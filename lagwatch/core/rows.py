@@ -23,9 +23,9 @@ Bools = NDArray[np.bool_]
 Slots = NDArray[np.integer]
 
 _REJOIN_MS: Final = 300_000
+"""After Kafka was away a group finds its broker, and rejoins, within this time."""
 _SHORT_REJOIN_MS: Final = 60_000
 """A moment without Kafka takes no membership away: then groups read on at once, or soon."""
-"""After Kafka was away a group finds its broker, and rejoins, within this time."""
 _NO_LAG: Final = np.iinfo(np.int64).max
 _LONG_AGO_MS: Final = -(1 << 60)
 NEVER_MS: Final = 1 << 60

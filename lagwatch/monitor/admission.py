@@ -278,8 +278,12 @@ class Admission:
         if first.any():
             self._live.pace.begin(row[first], commit_ms[first])
         self._note_resets(commits, before, now_ms)
-        # an offset that was beyond the log end is set right, and goes back from nothing
-        fell_from = np.where(self._live.beyond_end(row, before, commit_ms), UNKNOWN, before)
+        fell_from, fell = before, np.flatnonzero(offset < before)
+        if fell.size:
+            # an offset that was beyond the log end is set right, and goes back from nothing
+            beyond = self._live.beyond_end(row[fell], before[fell], commit_ms[fell])
+            fell_from = before.copy()
+            fell_from[fell[beyond]] = UNKNOWN
         self._live.setbacks.follow(row, fell_from, offset, commit_ms)
         self._live.movements.follow(
             commits, before, starts, first_ms=self._live.first_ms, pauses_seen=pauses_seen

@@ -13,6 +13,7 @@ import orjson
 
 from lagwatch.core.incident import NoticeEvent
 from lagwatch.core.model import GroupStatus
+from lagwatch.core.words import LAST_MS
 from lagwatch.errors import InputError
 
 Json = Mapping[str, Any]
@@ -27,8 +28,6 @@ _OLD_MS: Final = 60_000
 """Figures that are older when they are sent say of when they are."""
 NOT_READABLE: Final = "not_readable"
 """Why an incident ends whose row in the file cannot be read."""
-LAST_MS: Final = 253_402_000_000_000
-"""The last instant that is written, in the year 9999 whatever the time zone."""
 _LEVEL_BY_NAME: Final[Mapping[str, Level]] = {level: level for level in _LEVELS.values()}
 
 

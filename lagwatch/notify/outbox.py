@@ -16,17 +16,15 @@ from typing import Final
 import structlog
 
 from lagwatch.core.incident import NoticeEvent, Reason
-from lagwatch.core.model import GroupStatus
 from lagwatch.errors import InputError
 from lagwatch.notify.channels.base import ChannelLimits
 from lagwatch.notify.database import Database
-from lagwatch.notify.notice import About, Earlier, Message, Notice, StillOpen, unpack
-from lagwatch.notify.store import WAITING_AGAIN, drop_unused_payloads, new_id
+from lagwatch.notify.notice import Earlier, Message, Notice, StillOpen, unpack
+from lagwatch.notify.store import WAITING_AGAIN, about_of, drop_unused_payloads, level_of, new_id
 
 _ROOM: Final = 0.8
 """Share of a message's bytes that is filled: frames and escapes come on top."""
 
-_ABOUT: Final = {about.value: about for about in About}
 _URGENT: Final = (NoticeEvent.OPEN.value, NoticeEvent.ESCALATE.value)
 
 _log = structlog.get_logger()
@@ -578,10 +576,10 @@ def _still_open(rows: Iterable[sqlite3.Row]) -> Iterator[StillOpen]:
         if row["heard"] is not None:
             yield StillOpen(
                 incident=row["id"],
-                about=_ABOUT.get(row["about"], About.GROUP),
+                about=about_of(row),
                 cluster=row["cluster"],
                 group=row["name"],
-                severity="warning" if row["severity"] == GroupStatus.WARN else "error",
+                severity=level_of(row),
             )
 
 

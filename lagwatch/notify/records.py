@@ -14,7 +14,7 @@ from lagwatch.core.words import printable
 from lagwatch.errors import AmbiguousError, InputError, NotFoundError
 from lagwatch.notify.database import Database
 from lagwatch.notify.notice import Notice, checked_ms, level, unpack
-from lagwatch.notify.store import SUMMARY, WAITING_AGAIN, log_not_readable
+from lagwatch.notify.store import SUMMARY, WAITING_AGAIN, WAITING_ANEW, log_not_readable
 from lagwatch.notify.words import behind, cut, headline
 from lagwatch.ports.alerts import (
     IncidentAsk,
@@ -337,10 +337,9 @@ def _queue_again(
     Deleted instead are those that later news has overtaken, or that `to` has already: nothing is
     left to deliver of them.
     """
-    waiting = WAITING_AGAIN
-    if to:  # nothing of it has failed there
-        waiting = "state = 'waiting', message = NULL, attempts = 0, tried_ms = 0, ended_ms = NULL,"
-        waiting += " last_error = '', channel = ?1, heard = NULL, thread = NULL"
+    # nothing of it has failed at another channel
+    moved = f"{WAITING_ANEW}, last_error = '', channel = ?1, heard = NULL, thread = NULL"
+    waiting = moved if to else WAITING_AGAIN
     names = {"channel": channel, "to": to, "message": message}
     newest = connection.execute(f"{_NOT_OVERTAKEN}{found}", names).fetchall()
     count = sum(

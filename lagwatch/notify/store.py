@@ -28,6 +28,7 @@ from lagwatch.notify.notice import (
     NOT_READABLE,
     About,
     Json,
+    Level,
     Notice,
     checked_ms,
     level,
@@ -40,13 +41,17 @@ SUMMARY: Final = (
     *("status", "rule", "total_lag", "time_lag_s", "partition_count", "unknown_partitions"),
 )
 
+WAITING_ANEW: Final = (
+    "state = 'waiting', message = NULL, attempts = 0, tried_ms = 0, ended_ms = NULL"
+)
+"""What makes a notice wait as if it had never been tried; `last_error` is set beside it."""
 WAITING_AGAIN: Final = (
-    "state = 'waiting', message = NULL, attempts = 0, tried_ms = 0, ended_ms = NULL,"
-    " last_error = coalesce(nullif((SELECT m.last_error FROM messages m"
+    f"{WAITING_ANEW}, last_error = coalesce(nullif((SELECT m.last_error FROM messages m"  # noqa: S608 fixed
     "  WHERE m.id = notices.message), ''), last_error)"
 )
-"""What makes a notice wait as if it had never been tried. Why it failed is kept until something of
-its incident is delivered."""
+"""The same, and why it failed is kept until something of its incident is delivered."""
+
+_ABOUT: Final = {about.value: about for about in About}
 
 _log = structlog.get_logger()
 
@@ -445,19 +450,28 @@ def _end_not_readable(
     )
 
 
+def about_of(row: sqlite3.Row) -> About:
+    """What an incident is about; of a row that does not say it, a group."""
+    return _ABOUT.get(row["about"], About.GROUP)
+
+
+def level_of(row: sqlite3.Row) -> Level:
+    """Its severity; of a row that does not say it, error."""
+    return "warning" if row["severity"] == GroupStatus.WARN else "error"
+
+
 def _end_of(row: sqlite3.Row, now_ms: int) -> Notice:
     """The end of an incident of which not all can be read."""
     instants = [at_ms for at_ms in (row["since_ms"], row["opened_ms"]) if 0 <= at_ms <= now_ms]
     since_ms = instants[0] if instants else now_ms
-    known = row["about"] in {about.value for about in About}
     return Notice(
         key="",
         incident=row["id"],
         event=NoticeEvent.CLOSE,
-        about=About(row["about"]) if known else About.GROUP,
+        about=about_of(row),
         cluster=row["cluster"],
         group=row["name"],
-        severity="warning" if row["severity"] == GroupStatus.WARN else "error",
+        severity=level_of(row),
         reason=NOT_READABLE,
         policy=row["policy"],
         since_ms=since_ms,

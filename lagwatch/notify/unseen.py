@@ -77,11 +77,11 @@ class UnreachableStore:
     def __init__(self, database: Database, now_ms: int) -> None:
         self._database = database
         rows = database.connection.execute("SELECT cluster, for_s, at_ms FROM unreachable")
-        self._kept: dict[str, float] = {cluster: for_s for cluster, for_s, _ in rows.fetchall()}
-        fresh = database.connection.execute(
-            "SELECT cluster, for_s FROM unreachable WHERE at_ms > ?", (now_ms - _GOES_ON_MS,)
-        )
-        self._before: dict[str, float] = dict(fresh.fetchall())
+        kept = rows.fetchall()
+        self._kept: dict[str, float] = {cluster: for_s for cluster, for_s, _ in kept}
+        self._before: dict[str, float] = {
+            cluster: for_s for cluster, for_s, at_ms in kept if at_ms > now_ms - _GOES_ON_MS
+        }
 
     def before_s(self, cluster: str) -> float:
         """What earlier processes saw of an outage that goes on."""

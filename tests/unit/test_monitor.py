@@ -719,19 +719,19 @@ def test_from_when_a_silence_is_judged_does_not_move_on_after_an_outage() -> Non
     story.commit(("g", "t", 0, 10))
     story.rounds(60, t=600)
     story.wait(120)
-    told = []
+    promised = []
 
     def look() -> None:
         (partition,) = story.verdict().partitions
         if partition.rule is Rule.WARMING_UP:
-            told.append((dict(partition.evidence)["judged_from_ms"], story.now_ms))
+            promised.append((dict(partition.evidence)["judged_from_ms"], story.now_ms))
 
     story.rounds(900, t=600, after=look)
 
-    assert len(told) > 10
-    assert len({from_ms for from_ms, _ in told}) == 1
-    last_ms = told[-1][1]
-    assert last_ms <= told[-1][0] + story.monitor.skew.corrected_ms <= last_ms + 10_000
+    assert len(promised) > 10
+    assert len({from_ms for from_ms, _ in promised}) == 1
+    last_ms = promised[-1][1]
+    assert last_ms <= promised[-1][0] + story.monitor.skew.corrected_ms <= last_ms + 10_000
 
 
 @RULES

@@ -48,7 +48,7 @@ export class Chart {
   #build() {
     this.clear();
     const line = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
-    const seconds = this.#series.some((line) => line.scale === "seconds");
+    const seconds = this.#series.some((curve) => curve.scale === "seconds");
     const options = {
       ...this.#size(),
       cursor: { drag: { x: this.#zoom !== null, y: false, setScale: false } },
@@ -56,7 +56,7 @@ export class Chart {
         drawAxes: [(plot) => this.#behind(plot)],
         setSelect: [(plot) => this.#selected(plot)],
       },
-      scales: { x: { range: () => aMinute(this.#data[0]) }, count: { range: from(this.#series.some((line) => line.zero)) }, ...(seconds && { seconds: { range: from(true) } }) },
+      scales: { x: { range: () => aMinute(this.#data[0]) }, count: { range: from(this.#series.some((curve) => curve.zero)) }, ...(seconds && { seconds: { range: from(true) } }) },
       axes: [
         { ...line, values: times, space: 70, size: 34 },
         { ...line, scale: "count", size: 78, values: (_, all) => all.map(short) },
@@ -64,14 +64,14 @@ export class Chart {
       ],
       series: [
         { value: (_, at) => (at === null ? "–" : instant(at * 1000)) },
-        ...this.#series.map((line) => ({
-          label: line.label,
-          scale: line.scale,
-          stroke: colour(line.colour),
+        ...this.#series.map((curve) => ({
+          label: curve.label,
+          scale: curve.scale,
+          stroke: colour(curve.colour),
           width: 2,
-          dash: line.dash,
-          points: { show: line.points },
-          value: (_, value) => (value === null ? "–" : line.scale === "seconds" ? duration(value) : number(value)),
+          dash: curve.dash,
+          points: { show: curve.points },
+          value: (_, value) => (value === null ? "–" : curve.scale === "seconds" ? duration(value) : number(value)),
         })),
       ],
     };
