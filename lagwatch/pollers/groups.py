@@ -71,7 +71,7 @@ class GroupPoller:
         self._came: set[str] = set()
         """Those of `_rebalances` to which members may have come."""
         self._resting: set[str] = set()
-        """Groups without members in the last full round; not described since."""
+        """Groups seen to be without members, of which no commit was looked into since."""
         self._looks = 0
         self._mentioned: set[str] = set()
         self._listed: frozenset[str] = frozenset()
@@ -219,6 +219,9 @@ class GroupPoller:
         infos = answer.infos
         if len(ours) < len(hot):
             infos += (await self._describe_others([*self._kinds.keys() & set(hot)])).infos
+        # those that rebalanced may have lost their last member: the next commit may be a reset
+        emptied = {each.group for each in infos if not each.members}
+        self._resting |= emptied.intersection(self._rebalances)
         await self._report(infos, answer, complete=False)
         return _summed(answer.problems)
 

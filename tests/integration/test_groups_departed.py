@@ -62,9 +62,20 @@ def _notices(receiver: Receiver, group: str) -> list[dict[str, Any]]:
 
 def _end(receiver: Receiver, group: str) -> tuple[str, dict[str, Any]]:
     """The subject and the notice of the end of its incident."""
-    eventually(lambda: len(_notices(receiver, group)) > 1, "the end", timeout_s=200)
-    ends = [each.json for each in receiver.taken if each.json["event"] == "close"]
-    (end,) = [each for each in ends if each["notices"][0]["group"] == group]
+    ends: list[dict[str, Any]] = []
+
+    def ended() -> bool:
+        # a notice that was delivered when the process was killed comes once more
+        bodies = (each.json for each in receiver.taken)
+        ends[:] = [
+            body
+            for body in bodies
+            if body["event"] == "close" and body["notices"][0]["group"] == group
+        ]
+        return bool(ends)
+
+    eventually(ended, "the end", timeout_s=200)
+    (end,) = ends
     return end["subject"], end["notices"][0]
 
 

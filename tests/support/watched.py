@@ -261,16 +261,17 @@ class Oracle:
         which: OffsetSpec,
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> int:
-        place, offset = TopicPartition(topic, partition), -1
+        place, offset, why_not = TopicPartition(topic, partition), -1, ""
 
         def asked() -> bool:
-            nonlocal offset
+            nonlocal offset, why_not
             reply = self._admin.list_offsets({place: which}, isolation_level=isolation)
             try:
                 offset = int(reply[place].result(ANSWER_TIMEOUT_S).offset)
-            except KafkaException:
+            except KafkaException as error:
+                why_not = str(error)
                 return False  # on a busy machine a new topic has no leader for a moment
             return True
 
-        eventually(asked, f"an offset of {topic}")
+        eventually(asked, f"an offset of {topic}", why_not=lambda: why_not)
         return offset

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from lagwatch.config import ClusterSettings
-from lagwatch.core.model import EpochMs
+from lagwatch.core.model import EpochMs, GroupInfo
 from lagwatch.core.wire import GroupProtocol, GroupRecord
 from lagwatch.errors import SourceError
 from lagwatch.pollers.committed import CommittedPoller
@@ -693,6 +693,47 @@ def test_groups_whose_offsets_are_polled_are_reported_without_a_count_of_rebalan
 
     asyncio.run(rounds())
     assert [each.rebalances for each in desk.outbox.of(GroupsSeen)] == [{"g": 1}, None]
+
+
+def test_a_commit_after_the_last_member_left_makes_its_group_be_described_at_once() -> None:
+    class Emptied(InMemoryGroups):
+        """One group, which has a member when all are listed, and none when it is described."""
+
+        async def list_groups(self) -> GroupListing:
+            listed = ListedGroup(name="g", type="classic", state="Stable")
+            return GroupListing(groups=(listed,), problem="")
+
+        async def describe(self, names: Sequence[str]) -> GroupDescriptions:
+            found = [
+                GroupInfo(
+                    group=name,
+                    type="classic",
+                    state="Empty",
+                    assignor="",
+                    coordinator=1,
+                    members=(),
+                )
+                for name in names
+            ]
+            return GroupDescriptions(infos=tuple(found), refused=(), missing=(), problems={})
+
+    desk = Desk(InMemoryTopics({}))
+    poller = group_poller(desk, Emptied({"g": {}}))
+
+    async def rounds() -> list[int]:
+        await poller.poll_once()
+        reported = []
+        for step in (
+            lambda: poller.rebalanced("g", emptied=True),
+            lambda: poller.committed(["g"]),
+            lambda: poller.committed(["g"]),  # one look until all are listed again
+        ):
+            step()
+            await poller.poll_once()
+            reported.append(len(desk.outbox.of(GroupsSeen)))
+        return reported
+
+    assert asyncio.run(rounds()) == [2, 3, 3]
 
 
 def committed_poller(
