@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from lagwatch.cli import alert_mute, alert_state
-from lagwatch.cli.options import INSTANT_HELP, ConfigFile, configured, instant_ms
+from lagwatch.cli.options import INSTANT_HELP, ConfigFile, configured, instant_ms, user
 from lagwatch.cli.output import console, plain, print_json
 from lagwatch.cli.reporting import Exit, complain, reported
 from lagwatch.core.words import counted
@@ -115,6 +115,7 @@ async def _send_samples(
     name: str, settings: "ChannelSettings", alerts: "AlertsSettings", *, close: bool | None
 ) -> tuple[list[str], str]:
     """(the receivers' answers, the reason why a sample was refused or "")."""
+    import socket
     import uuid
 
     from lagwatch.clock import SystemClock
@@ -134,7 +135,7 @@ async def _send_samples(
         id_=f"test-{uuid.uuid4().hex}",
         zone=alerts.time_zone,
         url=page_link(alerts.page_url.get_secret_value(), *GROUP),
-        test=_who(),
+        test=f"{user()} on {socket.gethostname()}",
     )
     closes = kind_of(settings).needs_ends if close is None else close
     answers: list[str] = []
@@ -149,18 +150,6 @@ async def _send_samples(
     finally:
         await receiver.close()
     return answers, ""
-
-
-def _who() -> str:
-    """`user on host`."""
-    import getpass
-    import socket
-
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError, ImportError):  # a container may run as a number without a name
-        user = "somebody"
-    return f"{user} on {socket.gethostname()}"
 
 
 @alert.command(epilog=_RENDER)

@@ -1,12 +1,12 @@
 """`lagwatch alert mute`: mutes of a running lagwatch, over its API."""
 
-import getpass
 from typing import Annotated, Final
 from urllib.parse import quote
 
 import typer
 
 from lagwatch.cli.ask import HERE, Url, ask
+from lagwatch.cli.options import user
 from lagwatch.cli.output import local_time, print_json, zone_of
 from lagwatch.cli.reporting import Exit, complain, reported
 from lagwatch.errors import SourceError
@@ -43,7 +43,7 @@ def add(
         "cluster": cluster,
         "group": group,
         "reason": reason,
-        "author": author or getpass.getuser(),
+        "author": author or user(),
         "duration_s": _seconds(duration),
     }
     made = ask(url, "POST", _PATH, order)

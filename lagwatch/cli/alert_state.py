@@ -1,6 +1,5 @@
 """`lagwatch alert incidents|acknowledge|notices|retry`: alerts of a running lagwatch, over HTTP."""
 
-import getpass
 import textwrap
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
@@ -10,6 +9,7 @@ from zoneinfo import ZoneInfo
 import typer
 
 from lagwatch.cli.ask import HERE, Url, ask
+from lagwatch.cli.options import user
 from lagwatch.cli.output import local_time, print_json, zone_of
 from lagwatch.cli.reporting import Exit, complain, reported
 from lagwatch.core.words import counted, printable
@@ -103,7 +103,7 @@ def acknowledge(
 ) -> None:
     """Send no more reminders of an open incident. It escalates and ends as before."""
     path = f"{_ROOT}/incidents/{quote(incident, safe='')}/acknowledge"
-    order = {"author": author or getpass.getuser()}
+    order = {"author": author or user()}
     done = ask(url, "POST", path, order, missing=("open incident", incident))
     typer.echo(f"{_name(done)}: acknowledged by {done['acknowledged_by']}")
 

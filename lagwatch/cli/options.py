@@ -85,3 +85,13 @@ def instant_ms(text: str, flag: str, zone: tzinfo = UTC) -> int:
         BadParameter: it is no day and no instant.
     """
     return round(instant(text, flag, zone).timestamp() * 1000)
+
+
+def user() -> str:
+    """Name of the user who calls; "somebody" where the system knows none."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a container may run as a number without a name
+        return "somebody"

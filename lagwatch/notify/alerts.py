@@ -451,12 +451,14 @@ class Alerts:
         return replace(made, matching=self._matching(from_record(made)))
 
     def _matching(self, rule: MuteRule) -> int:
-        """Number of groups seen now that the mute covers."""
-        return sum(
-            rule.covers(cluster, group)
-            for cluster, snapshot in self._snapshots.items()
-            for group in snapshot.groups
-        )
+        """Number of groups, seen now or with an open incident, that the mute covers."""
+        count = 0
+        for cluster, watch in self._watches.items():
+            snapshot = self._snapshots.get(cluster)
+            # started while Kafka is away, no group is seen
+            seen = () if snapshot is None else snapshot.groups
+            count += sum(rule.covers(cluster, group) for group in watch.in_trouble.union(seen))
+        return count
 
     def unmute(self, mute: str) -> None:
         mute = self._records.whole_id("mute", mute)

@@ -364,6 +364,23 @@ def test_a_mute_says_how_many_groups_it_is_for(alerts, clock) -> None:
     assert states == {"orders"}
 
 
+def test_a_mute_knows_groups_by_their_incidents_while_kafka_is_away(tmp_path, clock) -> None:
+    with opened(tmp_path, clock) as alerts:
+        fleet = Fleet(["billing", "orders"], clock)
+        fleet.shown_to(alerts)
+        fleet.fail("billing")
+        fleet.shown_to(alerts)
+
+    with opened(tmp_path, clock) as alerts:
+        order = {"reason": "x", "duration_s": 36_000}
+        made = [
+            ask(alerts, "POST", "/mutes", json={"group": group, **order})
+            for group in ("billing", "biling")
+        ]
+
+    assert [each.json()["matching"] for each in made] == [1, 0]
+
+
 def test_a_group_that_healed_while_muted_is_listed_so(alerts, clock) -> None:
     fleet = Fleet(["billing", "orders"], clock)
     fleet.fail("billing", "orders")

@@ -55,6 +55,22 @@ def lines(words: str, *answers: dict) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.parametrize(
+    "words", ["acknowledge m1", "mute add billing --for 1h --reason deploying"]
+)
+def test_a_user_without_a_name_may_call(words, monkeypatch) -> None:
+    def nameless() -> str:
+        raise OSError("No username set in the environment")
+
+    monkeypatch.setattr(getpass, "getuser", nameless)
+    answer = {**mute(), **incident(LONG), "id": "m1", "acknowledged_by": "somebody"}
+    with receiving(Reply(body=json.dumps(answer)), Reply(body='{"time_zone": "UTC"}')) as server:
+        done = CliRunner().invoke(app, ["alert", *words.split(), "--url", server.url])
+
+    assert done.exit_code == 0, done.output
+    assert server.taken[0].json["author"] == "somebody"
+
+
 NOTICE = {
     "channel": "chat",
     "state": "dead",
