@@ -1,10 +1,11 @@
-"""Series by series: what lagwatch prints under klag-exporter's names, and what that printed.
+"""Series by series: what lagwatch prints under the names of others, and what those printed.
 
-tests/data/exporters holds what the real exporter printed of the same groups on a broker.
+tests/data/exporters holds what the real exporters printed of the same groups on a broker.
 """
 
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -22,28 +23,63 @@ _DEADLINE_S = 120
 Series = tuple[str, frozenset[tuple[str, str]]]
 """Name, and labels with their values."""
 
-_PREFIXES = ("kafka_partition_", "kafka_consumergroup_group_")
-
 _TIME_LAGS = (
     "kafka_consumergroup_group_lag_seconds",
     "kafka_consumergroup_group_max_lag_seconds",
 )
 """Not compared: the exporter's are estimates from the rate of messages, or 0."""
 
-_LEFT_OUT = (
-    *_TIME_LAGS,
-    "kafka_consumergroup_group_lag_retention_ratio",
-    "kafka_consumergroup_group_messages_lost",
-    "kafka_consumergroup_group_retention_margin",
-    "kafka_consumergroup_poll_time_ms",
-    "kafka_lag_exporter_",
-)
-"""Names that lagwatch does not print begin so."""
+
+_NEVER_COMMITTED = "fresh"
+"""A group with a member, of which lagwatch prints nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exporter:
+    """Which of its series are compared."""
+
+    begin: tuple[str, ...]
+    left_out: tuple[str, ...]
+    """Names that lagwatch does not print begin so."""
+    labels_left_out: frozenset[str]
+    of_empty_left_out: frozenset[str] = frozenset()
+    """Labels of groups without members, which lagwatch does not describe."""
+    later: tuple[str, ...] = ()
+    """Names that the version recorded did not have yet begin so."""
+
+
+_EXPORTERS = {
+    "kafka_lag_exporter": Exporter(
+        begin=("kafka_partition_", "kafka_consumergroup_group_"),
+        left_out=(
+            *_TIME_LAGS,
+            "kafka_consumergroup_group_lag_retention_ratio",
+            "kafka_consumergroup_group_messages_lost",
+            "kafka_consumergroup_group_retention_margin",
+            "kafka_consumergroup_poll_time_ms",
+            "kafka_lag_exporter_",
+        ),
+        labels_left_out=frozenset({"consumer_id"}),  # the id of the member is new each time
+    ),
+    "kminion": Exporter(
+        begin=("kminion_kafka_consumer_group_", "kminion_kafka_topic_"),
+        left_out=("kminion_kafka_topic_info",),
+        # later versions have the members as a series of its own; lagwatch adds the cluster
+        labels_left_out=frozenset({"cluster", "member_count"}),
+        of_empty_left_out=frozenset({"protocol_type", "coordinator_id"}),
+        later=(
+            "kminion_kafka_consumer_group_members",
+            "kminion_kafka_consumer_group_empty_members",
+            "kminion_kafka_consumer_group_topic_members",
+            "kminion_kafka_consumer_group_topic_assigned_partitions",
+        ),
+    ),
+}
 
 
 @pytest.fixture(scope="module")
 def url(own_kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of a lagwatch that prints the exporter's names, while the groups are there."""
+    """Of a lagwatch that prints the exporters' names, while the groups are there."""
     folder = tmp_path_factory.mktemp("exporters")
     (folder / "lagwatch.toml").write_text(
         f"""
@@ -59,6 +95,7 @@ def url(own_kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> I
         min_distance_s = 0
         [metrics]
         kafka_lag_exporter = true
+        kminion = true
         [clusters.here]
         bootstrap = "{own_kafka.bootstrap_servers}"
         log_end_interval_s = 0.5
@@ -72,13 +109,17 @@ def url(own_kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> I
         yield made
 
 
-def test_each_series_has_the_labels_and_the_value_that_the_exporter_printed(url: str) -> None:
-    theirs = _series((_RECORDED / "kafka_lag_exporter.prom").read_text())
+@pytest.mark.parametrize("name", _EXPORTERS)
+def test_each_series_has_the_labels_and_the_value_that_the_exporter_printed(
+    url: str, name: str
+) -> None:
+    exporter = _EXPORTERS[name]
+    theirs = _series(exporter, (_RECORDED / f"{name}.prom").read_text())
     assert len(theirs) > 20
 
     def ours() -> dict[Series, float]:
         with urllib.request.urlopen(f"{url}/metrics", timeout=_DEADLINE_S) as answer:  # noqa: S310
-            return _series(answer.read().decode())
+            return _series(exporter, answer.read().decode())
 
     try:
         eventually(lambda: ours() == theirs, "the same series", timeout_s=_DEADLINE_S)
@@ -86,21 +127,22 @@ def test_each_series_has_the_labels_and_the_value_that_the_exporter_printed(url:
         assert ours() == theirs
 
 
-def _series(text: str) -> dict[Series, float]:
-    """Those that lagwatch prints, too, but for Kafka's own topic."""
+def _series(exporter: Exporter, text: str) -> dict[Series, float]:
+    """Those that are compared, but for Kafka's own topic."""
     return dict(
-        _comparable(sample)
+        _comparable(exporter, sample)
         for family in text_string_to_metric_families(text)
         for sample in family.samples
-        if sample.name.startswith(_PREFIXES)
-        and not sample.name.startswith(_LEFT_OUT)
-        # a group that never committed: lagwatch knows no value
-        and sample.labels.get("group") != "fresh"
+        if sample.name.startswith(exporter.begin)
+        and not sample.name.startswith((*exporter.left_out, *exporter.later))
+        and _NEVER_COMMITTED not in sample.labels.values()
         and "__consumer_offsets" not in sample.labels.values()
     )
 
 
-def _comparable(sample: Sample) -> tuple[Series, float]:
-    """A sample without the id of the member, which is new each time."""
-    labels = frozenset(pair for pair in sample.labels.items() if pair[0] != "consumer_id")
-    return (sample.name, labels), sample.value
+def _comparable(exporter: Exporter, sample: Sample) -> tuple[Series, float]:
+    left_out = exporter.labels_left_out
+    if sample.labels.get("state") == "Empty":
+        left_out |= exporter.of_empty_left_out
+    labels = [pair for pair in sample.labels.items() if pair[0] not in left_out]
+    return (sample.name, frozenset(labels)), sample.value
