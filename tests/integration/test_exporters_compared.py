@@ -32,6 +32,8 @@ _TIME_LAGS = (
 
 _NEVER_COMMITTED = "fresh"
 """A group with a member, of which lagwatch prints nothing."""
+_PARTLY_COMMITTED = "stopped"
+"""A group that committed for partition 0 of its topic, not for partition 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +48,8 @@ class Exporter:
     """Labels of groups without members, which lagwatch does not describe."""
     later: tuple[str, ...] = ()
     """Names that the version recorded did not have yet begin so."""
+    prints_unknown: bool = False
+    """It prints -1 or 0 of a partition without a commit, and counts it in sums."""
 
 
 _EXPORTERS = {
@@ -60,6 +64,24 @@ _EXPORTERS = {
             "kafka_lag_exporter_",
         ),
         labels_left_out=frozenset({"consumer_id"}),  # the id of the member is new each time
+    ),
+    "kafka_exporter": Exporter(
+        begin=("kafka_consumergroup_", "kafka_topic_partition"),
+        left_out=(
+            "kafka_topic_partition_in_sync_replica",
+            "kafka_topic_partition_leader_is_preferred",
+            "kafka_topic_partition_replicas",
+            "kafka_topic_partition_under_replicated_partition",
+            "kafka_consumergroup_group_",  # of the klag-exporter
+        ),
+        labels_left_out=frozenset({"cluster"}),  # lagwatch adds it
+        prints_unknown=True,
+    ),
+    "burrow": Exporter(
+        begin=("burrow_kafka_",),
+        left_out=(),
+        labels_left_out=frozenset(),
+        prints_unknown=True,
     ),
     "kminion": Exporter(
         begin=("kminion_kafka_consumer_group_", "kminion_kafka_topic_"),
@@ -96,6 +118,8 @@ def url(own_kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> I
         [metrics]
         kafka_lag_exporter = true
         kminion = true
+        kafka_exporter = true
+        burrow = true
         [clusters.here]
         bootstrap = "{own_kafka.bootstrap_servers}"
         log_end_interval_s = 0.5
@@ -137,6 +161,14 @@ def _series(exporter: Exporter, text: str) -> dict[Series, float]:
         and not sample.name.startswith((*exporter.left_out, *exporter.later))
         and _NEVER_COMMITTED not in sample.labels.values()
         and "__consumer_offsets" not in sample.labels.values()
+        and not (exporter.prints_unknown and _counts_unknown(sample))
+    )
+
+
+def _counts_unknown(sample: Sample) -> bool:
+    """Is it of the partition without a commit, or a sum of offsets with it?"""
+    return _PARTLY_COMMITTED in sample.labels.values() and (
+        sample.labels.get("partition") == "1" or sample.name.endswith("_offset_sum")
     )
 
 
