@@ -379,7 +379,7 @@ PROGRESSING: Final = RuleRow(
     holds=_always,
     meaning="The group is behind, moves, and no other rule holds.",
     evidence=(*_MOVEMENT, "readable_lag"),
-    sentence=("read {moved} over {commits:commit} in {window_span_ms:span}{meanwhile}; {to_read}"),
+    sentence=("{moved} over {commits:commit} in {window_span_ms:span}{meanwhile}; {to_read}"),
 )
 NEVER_COMMITTED: Final = RuleRow(
     rule=Rule.NEVER_COMMITTED,
@@ -452,7 +452,7 @@ BURROW: Final[Sequence[RuleRow]] = (
         meaning="The group moves, and its lag never falls between two commits of the window.",
         evidence=_MOVEMENT,
         sentence=(
-            "read {moved} over {commits:commit} in {window_span_ms:span}{meanwhile}; the lag went "
+            "{moved} over {commits:commit} in {window_span_ms:span}{meanwhile}; the lag went "
             "from {start_lag} to {end_lag} and never fell"
         ),
         since=_since_oldest,
@@ -688,7 +688,7 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
         evidence=(*_MOVEMENT, "readable_lag", "rising_ms", "usual_rise_ms", "time_lag_ms"),
         sentence=(
             "{what_rises} has been rising for {rising_ms:span} and is {risen:message} now; the "
-            "group read {moved} over {commits:commit} in {window_span_ms:span}"
+            "group {moved} over {commits:commit} in {window_span_ms:span}"
         ),
         since=lambda rows: rows.rises_since_ms,
     ),
@@ -890,8 +890,10 @@ def _within(numbers: Numbers) -> str:
 def _moved(numbers: Numbers) -> str:
     start, end = numbers.get("start_offset"), numbers.get("end_offset")
     if not isinstance(start, int) or not isinstance(end, int):
-        return "an unknown number of messages"
-    return counted(end - start, "message")
+        return "read an unknown number of messages"
+    if end < start:
+        return f"went back by {counted(start - end, 'message')}"
+    return f"read {counted(end - start, 'message')}"
 
 
 def _to_read(numbers: Numbers) -> str:

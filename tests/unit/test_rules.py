@@ -371,3 +371,13 @@ def test_what_cannot_be_read_is_not_said_to_be_read_next(readable: int | None, s
     text = sentence(row, {"current_lag": 9_223, "readable_lag": readable})
 
     assert text.endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "said"),
+    [(100, 900, "read 800 messages over "), (900, 100, "went back by 800 messages over ")],
+)
+def test_offsets_that_went_back_were_not_read(first: int, last: int, said: str) -> None:
+    row = row_of(RuleSet.LAGWATCH, Rule.PROGRESSING)
+
+    assert sentence(row, {"start_offset": first, "end_offset": last}).startswith(said)
