@@ -282,6 +282,8 @@ class Service:
             for_s=round(found.length_s),
             reason=found.reason,
         )
+        for monitor in self.monitors.values():
+            monitor.skew.forget()
         if self.history is None:
             return
         for name, monitor in self.monitors.items():

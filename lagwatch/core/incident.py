@@ -147,6 +147,8 @@ class Observation:
     status: GroupStatus
     complete: float = 1.0
     total_lag: int = 0
+    deleted: int = 0
+    """Messages of `total_lag` that cannot be read any more, where that is known."""
     time_lag_ms: int = -1
     """-1 unknown."""
     time_lag_open: bool = False

@@ -425,7 +425,8 @@ def of_groups(
         heads: first row of each group; every group has at least one.
         group: the group of each row.
     """
-    reads = ~NOT_READ[rule] & (commits > 0)
+    # a member holds the partition: what waits in it may be older than all that is committed
+    reads = ~NOT_READ[rule] & ((commits > 0) | (rule == Rule.NEVER_COMMITS))
     lag_ms, reason, error_ms = times
     nothing = reads & (lag_ms < 0)
     open_end = reads & _AT_LEAST[reason]
@@ -461,7 +462,7 @@ def of_groups(
         rank = np.where(open_end, np.where(nothing, 0, lag_ms + 1), UNKNOWN)
         why = first_of(rank, np.maximum.reduceat(rank, heads), group)
         found.reason[unsure] = reason[why[unsure]]
-        open_ms = np.where(reads, lag_ms + error_ms, 0)
+        open_ms = np.where(reads, np.where(lag_ms >= 0, lag_ms + error_ms, np.nan), 0)
         found.error_ms[unsure] = (np.maximum.reduceat(open_ms, heads) - oldest_ms)[unsure]
     return found
 

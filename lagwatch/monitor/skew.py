@@ -8,6 +8,8 @@ TOLERATED_MS: Final = 2_000
 """A difference up to this is not corrected: it may be the time that commits take to arrive."""
 _BUCKET_MS: Final = 300_000
 _SAMPLES: Final = 10
+_SAMPLES_ANEW: Final = 3
+"""After a look that a clock was set: few, because until then instants may be hours apart."""
 
 
 class ClockSkew:
@@ -39,6 +41,14 @@ class ClockSkew:
             self._least_before, self._least = self._least, None
         self._least = took_ms if self._least is None else min(self._least, took_ms)
         self._samples += 1
+
+    def forget(self) -> None:
+        """The clock may have been set: what was seen before says nothing of it any more.
+
+        The first commits after a time in which lagwatch did not run may have waited to be read.
+        """
+        self._least = self._least_before = None
+        self._samples = min(self._samples, _SAMPLES - _SAMPLES_ANEW)
 
     @property
     def known_ms(self) -> int | None:

@@ -72,11 +72,11 @@ class Objective:
             return f"{bound}{counted(seen.lost, 'message')} {DELETED}"
         if 0 < self.max_time_lag_ms < seen.time_lag_ms:
             behind, limit = (duration(ms / 1000) for ms in (seen.time_lag_ms, self.max_time_lag_ms))
-            return f"{behind} behind in time, more than the {limit} allowed"
-        if 0 < self.max_lag < seen.total_lag:
-            return (
-                f"{counted(seen.total_lag, 'message')} behind, more than {self.max_lag:,} allowed"
-            )
+            bound = "at least " if seen.time_lag_open else ""
+            return f"{bound}{behind} behind in time, more than the {limit} allowed"
+        left = seen.total_lag - seen.deleted
+        if 0 < self.max_lag < left:
+            return f"{counted(left, 'message')} behind, more than {self.max_lag:,} allowed"
         return self._too_slow(seen, remaining_s) if judged else ""
 
     def loses_too_many(self, seen: Observation) -> bool:
@@ -94,7 +94,7 @@ class Objective:
     def _too_slow(self, seen: Observation, remaining_s: float | None) -> str:
         if not self.catch_up_within_ms or remaining_s is None:
             return ""
-        behind = f"{counted(seen.total_lag, 'message')} behind"
+        behind = f"{counted(seen.total_lag - seen.deleted, 'message')} behind"
         limit = duration(self.catch_up_within_ms / 1000)
         if remaining_s == inf:
             return f"{behind}, and does not catch up at its speed; allowed are {limit}"
@@ -270,7 +270,7 @@ class Objectives:
         if not missed or not self._worsens(seen, severity, limit, now_ms):
             return seen, missed
         if 0 <= seen.since_ms <= began_ms:
-            began_ms, at_least = seen.since_ms, False
+            began_ms, at_least = seen.since_ms, seen.since_at_least
         judged = replace(seen, status=severity, since_ms=began_ms, since_at_least=at_least)
         return judged, missed
 

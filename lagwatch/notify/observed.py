@@ -18,6 +18,8 @@ from lagwatch.core.snapshot import ClusterSnapshot
 from lagwatch.core.trouble import Kinds
 
 Topics = frozenset[str]
+_FIRST_LOOK_MS: Final = 60_000
+"""A rise that begins so soon after all was known for the first time, may have begun before."""
 
 
 def rows_of(snapshot: ClusterSnapshot, number: int) -> slice:
@@ -177,6 +179,7 @@ def of_group(snapshot: ClusterSnapshot, number: int) -> Observation:
     columns = snapshot.group
     rows = rows_of(snapshot, number)
     reason = columns.time_lag_reason[number]
+    total_lag, lost = int(columns.total_lag[number]), int(_lost(snapshot, rows).sum())
     time_lag = _TimeLag(
         time_lag_ms=int(columns.time_lag_ms[number]),
         time_lag_open=bool(_OPEN[reason]),
@@ -185,10 +188,11 @@ def of_group(snapshot: ClusterSnapshot, number: int) -> Observation:
     return Observation(
         status=GroupStatus(int(columns.status[number])),
         complete=float(columns.complete[number]),
-        total_lag=int(columns.total_lag[number]),
+        total_lag=total_lag,
+        deleted=total_lag - int(columns.readable_lag[number]) if lost else 0,
         **(_time_lag(snapshot, number) if _AT_MOST[reason] else time_lag),
-        since_ms=_since_ms(snapshot, rows),
-        lost=int(_lost(snapshot, rows).sum()),
+        **_since(snapshot, rows),
+        lost=lost,
         lost_at_most=_at_most(snapshot, rows),
         kinds=_kinds(snapshot, rows),
     )
@@ -202,30 +206,46 @@ def of_topics(snapshot: ClusterSnapshot, number: int, topics: Topics) -> Observa
     statuses = {int(columns.status[row]) for row in rows} - {int(GroupStatus.UNKNOWN)}
     worst = max(statuses, default=int(GroupStatus.UNKNOWN))
     full = sum(int(columns.commits[row]) == snapshot.intervals for row in rows)
+    lost = int(_lost(snapshot, slice(first, end))[[row - first for row in rows]].sum())
+    total_lag, readable = (
+        sum(max(0, int(lag[row])) for row in rows) for lag in (columns.lag, columns.readable_lag)
+    )
     return Observation(
         status=GroupStatus(worst) if worst in (1, 2, GroupStatus.UNKNOWN) else GroupStatus.ERR,
         complete=full / len(rows) if rows else 0.0,
-        total_lag=sum(max(0, int(columns.lag[row])) for row in rows),
+        total_lag=total_lag,
+        deleted=total_lag - readable if lost else 0,
         **_time_lag(snapshot, number, rows),
-        lost=int(_lost(snapshot, slice(first, end))[[row - first for row in rows]].sum()),
+        lost=lost,
         lost_at_most=_at_most(snapshot, rows),
         kinds=_kinds(snapshot, rows),
-        since_ms=_since_ms(snapshot, rows),
+        **_since(snapshot, rows),
     )
 
 
-def _since_ms(snapshot: ClusterSnapshot, rows: slice | list[int]) -> int:
+class _Since(TypedDict):
+    since_ms: int
+    since_at_least: bool
+
+
+def _since(snapshot: ClusterSnapshot, rows: slice | list[int]) -> _Since:
     """When the trouble began that decides about these rows; -1: unknown, or nothing is wrong.
 
-    Other partitions may be in a milder trouble for longer: what is said of the group is the rule of
-    its worst partition, of equally bad ones that with the most to read.
+    A rise that was found when lagwatch first looked may have begun before that. Other partitions
+    may be in a milder trouble for longer: what is said of the group is the rule of its worst
+    partition, of equally bad ones that with the most to read.
     """
     columns = snapshot.rows
     status, rule, since_ms = columns.status[rows], columns.rule[rows], columns.since_ms[rows]
     bad = IS_BAD[status]
     if not bad.any():
-        return -1
+        return {"since_ms": -1, "since_at_least": False}
     worst = np.flatnonzero(bad & (status == status[bad].max()))
     named = rule[worst[columns.readable_lag[rows][worst].argmax()]]
     began_ms = since_ms[bad & (rule == named) & (since_ms >= 0)]
-    return int(began_ms.min()) if began_ms.size else -1
+    found_ms = int(began_ms.min()) if began_ms.size else -1
+    found_at_first = 0 <= found_ms < snapshot.around.first_ms + _FIRST_LOOK_MS
+    return {
+        "since_ms": found_ms,
+        "since_at_least": bool(named == Rule.FALLING_BEHIND) and found_at_first,
+    }

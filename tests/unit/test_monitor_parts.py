@@ -468,6 +468,17 @@ class TestClockSkew:
         assert self.skew(*wrong, *right[:2], every_ms=60_000).corrected_ms == -30_000
         assert self.skew(*wrong, *right, every_ms=60_000).corrected_ms == 0
 
+    def test_once_the_clock_was_set_the_next_batches_say_the_skew(self) -> None:
+        skew = self.skew(*[100] * 20)
+
+        skew.forget()
+        at_once = skew.known_ms
+        for number in range(3):
+            skew.see(newest_commit_ms=number * 1000, observed_ms=7_200_000 + number * 1000)
+
+        assert at_once is None
+        assert skew.corrected_ms == 7_200_000
+
 
 class TestPartitionStates:
     def round(self, at_s: int, log_end, last_stable=None, asked=None) -> LogEnds:

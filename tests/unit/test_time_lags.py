@@ -461,17 +461,18 @@ def test_the_truth_is_always_within_the_bounds(data: st.DataObject) -> None:
 
 def _groups(
     *groups: Sequence[tuple[float, TimeLagReason, float]],
+    uncommitted: Rule = Rule.NEVER_COMMITTED,
 ) -> list[tuple[float, R, float, int]]:
+    """Value, reason, error and row of each; `uncommitted`: the rule of rows without a commit."""
     cells = [cell for group in groups for cell in group]
-    size = len(cells)
     lag_ms = np.array([round(value * 1000) if value >= 0 else -1 for value, _, _ in cells])
     times = RowTimes(
         lag_ms,
         np.array([reason for _, reason, _ in cells], np.int8),
         np.array([error * 1000 for _, _, error in cells], np.float32),
     )
-    rule = np.full(size, Rule.PROGRESSING, np.int8)
     commits = np.array([reason is not R.NEVER_COMMITTED for _, reason, _ in cells], np.int8)
+    rule = np.where(commits > 0, Rule.PROGRESSING, uncommitted).astype(np.int8)
     sizes = [len(group) for group in groups]
     heads = np.cumsum([0, *sizes[:-1]])
     group = np.repeat(np.arange(len(groups)), sizes)
@@ -511,6 +512,18 @@ def test_a_partition_that_may_be_older_makes_it_a_lower_bound() -> None:
     assert (value_s, reason, row) == (23, R.BEYOND_HISTORY, 0)
     assert reason.bound is TimeLagBound.AT_LEAST
     assert np.isnan(error_s)
+
+
+def test_a_partition_that_is_held_and_never_committed_may_be_older_than_all() -> None:
+    nan = float("nan")
+    cells = [(392, R.EARLIER_OFFSET, 100), (-1, R.NEVER_COMMITTED, nan)]
+
+    ((value_s, reason, error_s, row),) = _groups(cells, uncommitted=Rule.NEVER_COMMITS)
+
+    assert (value_s, reason, row) == (292, R.NEVER_COMMITTED, 0)
+    assert reason.bound is TimeLagBound.AT_LEAST
+    assert np.isnan(error_s)
+    assert _groups(cells) == [(392, R.EARLIER_OFFSET, 100, 0)], "none is waiting there"
 
 
 def test_how_much_older_it_may_be_is_known_where_all_have_an_upper_bound() -> None:

@@ -1,0 +1,54 @@
+"""What alerts see of a group: how far behind, since when, and what of it is only a bound."""
+
+import pytest
+
+from lagwatch.config.alerts import PolicySettings
+from lagwatch.core.incident import Observation
+from lagwatch.core.model import GroupStatus, PartitionStatus, Rule
+from lagwatch.notify.objectives import objective
+from lagwatch.notify.observed import of_group
+from tests.support.stepped_cluster import SteppedCluster
+
+
+@pytest.mark.parametrize(("after_s", "at_least"), [(8, True), (7200, False)])
+def test_a_rise_found_at_the_first_look_may_have_begun_before(after_s, at_least) -> None:
+    cluster = SteppedCluster()
+    cluster.create("t")
+    cluster.ends()
+    cluster.judge()
+    cluster.wait(5)
+    cluster.grow("t", 100)
+    cluster.commit("g", "t", 0, 10)
+    cluster.ends()
+    snapshot = cluster.judge()
+    since_ms = snapshot.around.first_ms + after_s * 1000
+    snapshot.group.status[:] = GroupStatus.WARN
+    snapshot.rows.status[:] = PartitionStatus.WARN
+    snapshot.rows.rule[:] = Rule.FALLING_BEHIND
+    snapshot.rows.since_ms[:] = since_ms
+
+    seen = of_group(snapshot, 0)
+
+    assert snapshot.around.first_ms > 0
+    assert (seen.since_ms, seen.since_at_least) == (since_ms, at_least)
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        ({"time_lag_ms": 70_000}, "1 min 10 s behind in time, more than the 1 min allowed"),
+        (
+            {"time_lag_ms": 70_000, "time_lag_open": True},
+            "at least 1 min 10 s behind in time, more than the 1 min allowed",
+        ),
+        ({"total_lag": 2700}, "2,700 messages behind, more than 10 allowed"),
+        # nobody can read what was deleted
+        ({"total_lag": 2700, "deleted": 1500}, "1,200 messages behind, more than 10 allowed"),
+        ({"total_lag": 2700, "deleted": 2695}, ""),
+    ],
+)
+def test_a_limit_is_missed_by_what_is_known_and_can_be_read(seen: dict, said: str) -> None:
+    limits = objective(PolicySettings(max_time_lag_s=60, max_lag=10))
+    assert limits is not None
+
+    assert limits.missed(Observation(status=GroupStatus.OK, **seen), None) == said
