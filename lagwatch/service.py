@@ -283,7 +283,7 @@ class Service:
             reason=found.reason,
         )
         for monitor in self.monitors.values():
-            monitor.skew.forget()
+            monitor.skew.forget(found.from_ms)
         if self.history is None:
             return
         for name, monitor in self.monitors.items():

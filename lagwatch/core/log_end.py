@@ -220,6 +220,20 @@ class LogEndHistory:
         np.minimum(self._away_ms, last_ms, out=self._away_ms)
         self.revision += 1
 
+    def set_ahead(self, until_ms: int, by_ms: int) -> None:
+        """Put the samples up to an instant on the clock that was set ahead after it."""
+        shifted = [self._at_ms[: self._count]]
+        shifted += [self._asked_ms, *(getattr(self, name) for name in _INSTANTS)]
+        for instants in shifted:
+            instants[(instants >= 0) & (instants <= until_ms)] += by_ms
+        self._gaps = [
+            (first + by_ms * (first <= until_ms), last + by_ms * (last <= until_ms))
+            for first, last in self._gaps
+        ]
+        if 0 <= self.restored_ms <= until_ms:
+            self.restored_ms += by_ms
+        self.revision += 1
+
     def _draw_leaps(self, at_ms: int, before: Int64, log_end: Int64) -> None:
         """Put the samples for which partitions that grew were not asked on their line."""
         newest_ms = self._at_ms[self._count - 1]

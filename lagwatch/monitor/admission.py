@@ -71,6 +71,9 @@ class Admission:
         if report.exact_times and self._live.backlog.ready:
             newest_ms = int(report.commit_ms.max())
             self._live.skew.see(newest_commit_ms=newest_ms, observed_ms=report.observed_ms)
+            step = self._live.skew.set_ahead()
+            if step is not None:
+                self._live.history.set_ahead(*step)
         self.take(report, now_ms, number=report.key.size)
 
     def take(self, report: _Waiting, now_ms: EpochMs, *, number: int) -> None:

@@ -23,6 +23,8 @@ class ClockSkew:
         self._least_before: int | None = None
         self._since_ms = UNKNOWN
         self._samples = 0
+        self._before: tuple[int, int] | None = None
+        """What was known, and until when, when it was last forgotten."""
 
     @property
     def seen(self) -> tuple[int | None, int | None, int, int]:
@@ -42,13 +44,26 @@ class ClockSkew:
         self._least = took_ms if self._least is None else min(self._least, took_ms)
         self._samples += 1
 
-    def forget(self) -> None:
-        """The clock may have been set: what was seen before says nothing of it any more.
+    def forget(self, last_ms: int) -> None:
+        """The clock may have been set after an instant: what was seen before says nothing more.
 
         The first commits after a time in which lagwatch did not run may have waited to be read.
         """
+        if self.known_ms is not None:
+            self._before = self.known_ms, last_ms
         self._least = self._least_before = None
         self._samples = min(self._samples, _SAMPLES - _SAMPLES_ANEW)
+
+    def set_ahead(self) -> tuple[int, int] | None:
+        """By how much the clock was set ahead after which instant; once, as soon as it is known.
+
+        None as well if lagwatch did not run: then the clock is as far ahead as it was.
+        """
+        if self._before is None or self.known_ms is None:
+            return None
+        (before_ms, last_ms), self._before = self._before, None
+        by_ms = self.known_ms - before_ms
+        return (last_ms, by_ms) if by_ms > TOLERATED_MS else None
 
     @property
     def known_ms(self) -> int | None:

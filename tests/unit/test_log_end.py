@@ -295,3 +295,19 @@ def test_a_clock_that_was_ahead_all_the_time_leaves_none_at_all() -> None:
 
     assert history.at_ms.tolist() == [1_000, 2_000]
     assert history.latest().tolist() == [4010]
+
+
+def test_samples_before_the_clock_was_set_ahead_are_put_on_the_new_one() -> None:
+    hour_ms = 3_600_000
+    set_at = _history(
+        *((at_s * 1000, at_s) for at_s in range(0, 60, 10)),
+        *((at_s * 1000 + hour_ms, at_s) for at_s in range(60, 70, 10)),
+    )
+    never_set = _history(*((at_s * 1000 + hour_ms, at_s) for at_s in range(0, 70, 10)))
+    revision = set_at.revision
+
+    set_at.set_ahead(55_000, hour_ms)
+
+    assert set_at.at_ms.tolist() == never_set.at_ms.tolist()
+    assert set_at.revision > revision
+    assert _time_lag(set_at, 10, 60_000 + hour_ms) == _time_lag(never_set, 10, 60_000 + hour_ms)

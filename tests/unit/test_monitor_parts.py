@@ -471,13 +471,23 @@ class TestClockSkew:
     def test_once_the_clock_was_set_the_next_batches_say_the_skew(self) -> None:
         skew = self.skew(*[100] * 20)
 
-        skew.forget()
-        at_once = skew.known_ms
+        skew.forget(5_000_000)
+        at_once, too_early = skew.known_ms, skew.set_ahead()
         for number in range(3):
             skew.see(newest_commit_ms=number * 1000, observed_ms=7_200_000 + number * 1000)
 
-        assert at_once is None
+        assert (at_once, too_early) == (None, None)
         assert skew.corrected_ms == 7_200_000
+        assert (skew.set_ahead(), skew.set_ahead()) == ((5_000_000, 7_200_000 - 100), None)
+
+    def test_a_time_in_which_lagwatch_did_not_run_sets_no_clock_ahead(self) -> None:
+        skew = self.skew(*[100] * 20)
+
+        skew.forget(5_000_000)
+        for number in range(3):
+            skew.see(newest_commit_ms=number * 1000, observed_ms=number * 1000 + 300)
+
+        assert (skew.known_ms, skew.set_ahead()) == (300, None)
 
 
 class TestPartitionStates:
