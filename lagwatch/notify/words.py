@@ -556,7 +556,8 @@ def _rules(notice: Notice) -> str:
         found.insert(0, lost)
     said = " and ".join((each == lost and _lost(verdict)) or spoken(each) for each in found)
     before = _before(notice)
-    return f"{said} (before: {before})" if said and before else said
+    # the same, and only a limit is missed by now or is kept again: nothing new to name
+    return f"{said} (before: {before})" if said and before not in ("", said) else said
 
 
 def _affected(verdict: Mapping[str, Any]) -> str:

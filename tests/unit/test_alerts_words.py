@@ -869,6 +869,11 @@ class TestBesideALimit:
         assert f": stopped (before: only a limit was missed), {self.LIMIT}" in said[1]
         assert f"1,450 messages lost and stopped (before: stopped), {self.LIMIT}" in (said[2])
 
+    def test_what_is_as_before_is_said_once(self) -> None:
+        graver = replace(self.DEAD, reason=Reason.ESCALATED.value, kinds_before=("stopped",))
+
+        assert f": stopped, {self.LIMIT}" in headline(graver)
+
     def test_a_group_that_reads_well_is_not_called_by_the_rule_it_reads_by(self) -> None:
         assert "progressing" not in text(self.MISSED)
 
