@@ -270,8 +270,14 @@ class Losses:
                 continue
             gone = max(
                 self._gone_meanwhile(vacancy, int(at[index]), int(before[index])),
-                self._gone_before(int(row[index]), window, (last_ms, int(committed_ms[index])))
-                if exact_times and same.sum() == 1
+                self._gone_before(
+                    int(row[index]),
+                    window,
+                    (last_ms, int(committed_ms[index])),
+                    # of a poll the commits since the poll before it are not known
+                    usual=2 if exact_times else 3,
+                )
+                if same.sum() == 1
                 else UNKNOWN,
             )
             end = int(start[index]) if far or too_far else min(int(start[index]), gone)
@@ -367,20 +373,26 @@ class Losses:
         absent = last_ms >= 0 and there_ms < committed_ms - last_ms
         return min(took_ms, 2 * there_ms) if absent else took_ms
 
-    def _gone_before(self, row: int, window: Entries, between_ms: tuple[int, int]) -> int:
+    def _gone_before(
+        self, row: int, window: Entries, between_ms: tuple[int, int], *, usual: int
+    ) -> int:
         """Log start when a group began to read that was long silent after an outage; -1.
 
-        Had it read at once what producers kept, it would have committed as usual: it joined again.
+        Had it read at once what producers kept, it would have committed as usual: it joined again,
+        and began to read so many of the longest pauses between two commits before this one.
         """
-        gaps_ms = [b - a for a, b in pairwise(window.commit_ms)]
+        last_ms, committed_ms = between_ms
+        at_ms = np.array(window.commit_ms, np.int64)
+        at_ms += last_ms - at_ms[-1:]  # on lagwatch's clock
+        # a commit of before an outage may be polled after it only: the outage is no pause
+        gaps_ms = [min(b - a, self._seen_ms(row, a, b)) for a, b in pairwise(at_ms.tolist())]
         if len(gaps_ms) < _GAPS:
             return UNKNOWN
-        last_ms, committed_ms = between_ms
         there_ms = self._seen_ms(row, last_ms, committed_ms)
         silent = there_ms > max(_HUNG_MS, _HUNG * max(gaps_ms))
         if not silent or there_ms >= committed_ms - last_ms:
             return UNKNOWN
-        began_ms = np.array([committed_ms - 2 * max(gaps_ms)])
+        began_ms = np.array([committed_ms - usual * max(gaps_ms)])
         return int(self.starts.known_at(self._table.at[[row]], began_ms)[0])
 
     def _away_ms(self, row: int, window: Entries, committed_ms: int, skew_ms: int) -> int:

@@ -789,10 +789,12 @@ def test_a_member_that_commits_in_a_rebalance_reads_on(rounds: Rounds) -> None:
     assert rounds.lost() == 0
 
 
+@pytest.mark.parametrize("exact_times", [True, False])
 def test_who_is_silent_for_long_after_an_outage_has_not_read_what_is_deleted_meanwhile(
-    rounds: Rounds,
+    exact_times,
 ) -> None:
     """Its group could not be described: that it joins again was not seen."""
+    rounds = Rounds(exact_times=exact_times)
     rounds.hold()
     committed = end = keep_up(rounds)
     rounds.now_ms += 130_000  # Kafka is away
