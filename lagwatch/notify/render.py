@@ -58,14 +58,15 @@ class RenderError(ValueError):
 
 
 class Templates:
-    """Compiles templates; `html` escapes what is put into them."""
+    """Compiles templates; `html` or `url` escapes what is put into them."""
 
-    def __init__(self, *, html: bool = False) -> None:
-        self._environment = _environment(html=html)
+    def __init__(self, *, html: bool = False, url: bool = False) -> None:
+        self._environment = _environment(html=html, url=url)
+        self._is_url = url
 
     def compile(self, source: str) -> "Renderer":
         """A template that `faults` found nothing wrong with."""
-        return Renderer(self._environment.from_string(source))
+        return Renderer(self._environment.from_string(source), url=self._is_url)
 
     def shipped(self, name: str) -> "Renderer":
         """One of our own."""
@@ -105,8 +106,9 @@ class Templates:
 class Renderer:
     """One compiled template."""
 
-    def __init__(self, template: "Template") -> None:
+    def __init__(self, template: "Template", *, url: bool = False) -> None:
         self._template = template
+        self._is_url = url
 
     def render(self, message: Message) -> str:
         """The text for a message.
@@ -123,9 +125,14 @@ class Renderer:
             RenderError: the template asks for others.
         """
         try:
-            return self._template.render(given)
+            text = self._template.render(given)
         except Exception as error:  # a template can fail in any way
             raise RenderError(str(error)) from error
+        if not self._is_url:
+            return text
+        from lagwatch.notify.url_template import finished
+
+        return finished(text)
 
 
 def variables(message: Message) -> Mapping[str, Any]:
@@ -152,12 +159,18 @@ def variables(message: Message) -> Mapping[str, Any]:
     }
 
 
-def _environment(*, html: bool) -> "Environment":
+def _environment(*, html: bool, url: bool) -> "Environment":
     from jinja2 import StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    environment = ImmutableSandboxedEnvironment(
-        undefined=StrictUndefined, autoescape=html, keep_trailing_newline=True
+    from lagwatch.notify.url_template import UrlEnvironment
+
+    environment: Environment = (
+        UrlEnvironment()
+        if url
+        else ImmutableSandboxedEnvironment(
+            undefined=StrictUndefined, autoescape=html, keep_trailing_newline=True
+        )
     )
     environment.filters |= {
         "json": _as_json,

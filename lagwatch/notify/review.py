@@ -63,7 +63,8 @@ def _of_templates(name: str, settings: ChannelSettings) -> Iterator[Fault]:
     for template in kind.templates(settings):
         if template.source:
             key = f"alerts.{kind.table}.{name}.{template.option}"
-            yield from Templates(html=template.html).faults(key, template.source)
+            templates = Templates(html=template.html, url=template.url)
+            yield from templates.faults(key, template.source)
 
 
 def opening_faults(alerts: AlertsSettings) -> Iterator[Fault]:

@@ -103,6 +103,7 @@ class TemplateText:
     option: str
     source: str
     html: bool = False
+    url: bool = False
 
 
 S = TypeVar("S", bound=ChannelSettings)

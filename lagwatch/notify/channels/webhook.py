@@ -87,14 +87,14 @@ class Webhook:
     """A `Channel`."""
 
     def __init__(self, name: str, settings: WebhookSettings, clock: Clock) -> None:
-        templates = Templates()
+        templates, urls = Templates(), Templates(url=True)
         self.limits = ChannelLimits(most_bytes=settings.most_bytes)
         self._name = name
         self._clock = clock
         self._settings = settings
         self._secret = settings.secret.get_secret_value().encode() if settings.secret else None
-        self._url = templates.compile(settings.url.get_secret_value())
-        self._close_url = templates.compile((settings.close_url or settings.url).get_secret_value())
+        self._url = urls.compile(settings.url.get_secret_value())
+        self._close_url = urls.compile((settings.close_url or settings.url).get_secret_value())
         self._body = _maybe(templates, settings.body)
         self._close_body = _maybe(templates, settings.close_body or settings.body)
         self._headers = {
@@ -172,7 +172,7 @@ class Webhook:
 
 
 def _encoded(url: str) -> str:
-    """Percent-encoded where a name put in what no URL may hold."""
+    """Percent-encoded where the template itself holds what no URL may."""
     return quote(url.strip(), safe=_OF_A_URL, errors="replace")
 
 
@@ -189,7 +189,8 @@ def _maybe(templates: Templates, source: Template) -> Renderer | None:
 def _templates(settings: WebhookSettings) -> Iterator[TemplateText]:
     for option in ("url", "close_url", "body", "close_body"):
         shown = f"{option}_file" if getattr(settings, f"{option}_file", None) else option
-        yield TemplateText(option=shown, source=getattr(settings, option).get_secret_value())
+        source = getattr(settings, option).get_secret_value()
+        yield TemplateText(option=shown, source=source, url=option.endswith("url"))
     for header, template in settings.headers.items():
         yield TemplateText(option=f"headers.{header}", source=template)
 
@@ -227,7 +228,7 @@ def _is_http(url: str) -> bool:
     from lagwatch.notify.sample import sample_messages
 
     try:
-        return Templates().compile(url).render(sample_messages()[0]).startswith(HTTP)
+        return Templates(url=True).compile(url).render(sample_messages()[0]).startswith(HTTP)
     except (ConfigError, RenderError):  # a broken template is another fault
         return True
 
