@@ -1,10 +1,14 @@
 """Everything else, through Apprise.
 
-Apprise reports only that a service did not accept the message, not why: so it is retried.
+Each service is called by itself: one that accepted a notice does not get it again when another one
+did not. What a service answered over HTTP decides what is tried next, as for the other channels.
 """
 
 import asyncio
-from typing import Annotated, Final
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import Field
 
@@ -12,12 +16,24 @@ from lagwatch.clock import Clock
 from lagwatch.config.alerts_channels import ChannelSettings, SecretUrls
 from lagwatch.config.secret import HIDDEN
 from lagwatch.config.section import OrFile
-from lagwatch.errors import ConfigError, Fault, NotifyError
+from lagwatch.errors import ConfigError, Fault, NotifyError, Refusal
+from lagwatch.notify.channels.answers import noted
 from lagwatch.notify.channels.base import ChannelKind, ChannelLimits
+from lagwatch.notify.channels.http import RETRYABLE, printable_line, refusal, retry_after_s
 from lagwatch.notify.message_words import Tone, body, subject, tone
 from lagwatch.notify.notice import Message, ReportMessage
 
+if TYPE_CHECKING:
+    from lagwatch.notify.channels.answers import Answer
+
 _LONGEST_TEXT: Final = 4000
+_MOST_REMEMBERED: Final = 20_000
+"""Notices that a service accepted and another one did not yet."""
+_SOONEST: Final = (
+    *(Refusal.TOO_LARGE, Refusal.UNAVAILABLE, Refusal.CUT, Refusal.FAILED),
+    *(Refusal.NOT_ACCEPTED, Refusal.CONTENT),
+)
+"""Of several services, the refusal that is answered first decides."""
 
 _TYPES: Final = {
     Tone.GOOD: "success",
@@ -55,45 +71,203 @@ class AppriseChannel:
             fault = Fault(key=key, value="", problem=f"{error}", remedy=_INSTALL)
             raise ConfigError([fault]) from error
         self._name = name
-        self._services = apprise.Apprise()
         self._as_type = apprise.NotifyType
-        faults = [
-            Fault(
-                key=f"{key}.service_urls[{number}]",
-                value=HIDDEN,
-                problem="Apprise does not know this URL",
-                remedy="See Apprise's list of services for how it is written.",
+        found, faults = [], []
+        for number, url in enumerate(settings.service_urls):
+            services = apprise.Apprise()
+            if services.add(url.get_secret_value()):
+                found += list(services)
+                continue
+            faults.append(
+                Fault(
+                    key=f"{key}.service_urls[{number}]",
+                    value=HIDDEN,
+                    problem="Apprise does not know this URL",
+                    remedy="See Apprise's list of services for how it is written.",
+                )
             )
-            for number, url in enumerate(settings.service_urls)
-            if not self._services.add(url.get_secret_value())
-        ]
         if faults:
             raise ConfigError(faults)
+        self._services = [
+            _Service(service, f"{_shown(service)} ({number} of {len(found)})")
+            if len(found) > 1
+            else _Service(service, _shown(service))
+            for number, service in enumerate(found, start=1)
+        ]
 
     async def send(self, message: Message) -> str:
         kind = _TYPES[tone(message)]
-        return await self._notify(subject(message), body(message, _LONGEST_TEXT), kind)
+        calls = []
+        for service in self._services:
+            notices = tuple(each for each in message.notices if each.key not in service.accepted)
+            if notices:
+                left = replace(message, notices=notices)
+                keys = [notice.key for notice in notices]
+                text = _Text(subject(left), body(left, _LONGEST_TEXT), self._as_type(kind))
+                calls.append(self._call(service, text, keys))
+        return await self._all(calls, [notice.key for notice in message.notices])
 
     async def send_report_message(self, report_message: ReportMessage) -> str:
-        return await self._notify(report_message.subject, report_message.text, "info")
+        text = _Text(report_message.subject, report_message.text, self._as_type("info"))
+        keys = [report_message.id]
+        calls = [
+            self._call(service, text, keys)
+            for service in self._services
+            if report_message.id not in service.accepted
+        ]
+        return await self._all(calls, keys)
 
-    async def _notify(self, title: str, body: str, kind: str) -> str:
-        notify_type = self._as_type(kind)
+    async def _call(
+        self, service: "_Service", text: "_Text", keys: Sequence[str]
+    ) -> "_Failure | None":
         try:
-            taken = await asyncio.to_thread(
-                self._services.notify, title=title, body=body, notify_type=notify_type
-            )
-        except Exception as error:  # the library may raise anything
-            text = f"{type(error).__name__}: {error}"
-            raise NotifyError(channel=self._name, message=text, retryable=True) from error
-        if not taken:
-            raise NotifyError(
-                channel=self._name, message="a service did not accept it", retryable=True
-            )
-        return "accepted"
+            return await asyncio.to_thread(service.notify, text, keys)
+        except Exception as error:  # noqa: BLE001 the library may raise anything
+            return _Failure(service.name, type(error).__name__, Refusal.UNAVAILABLE)
+
+    async def _all(
+        self, calls: Sequence[Coroutine[Any, Any, "_Failure | None"]], keys: Iterable[str]
+    ) -> str:
+        """Wait for all services, so that a slow one delays no other.
+
+        Raises:
+            NotifyError: one of them did not accept it.
+        """
+        failures = [failure for failure in await asyncio.gather(*calls) if failure is not None]
+        if not failures:
+            for service in self._services:
+                service.forget(keys)
+            return "accepted"
+        refused = min((failure.refusal for failure in failures), key=_SOONEST.index)
+        waits_s = [each.retry_after_s for each in failures if each.retry_after_s is not None]
+        raise NotifyError(
+            channel=self._name,
+            message="; ".join(f"{failure.service}: {failure.reason}" for failure in failures),
+            retryable=refused in RETRYABLE,
+            retry_after_s=max(waits_s, default=None),
+            refusal=refused,
+        )
 
     async def close(self) -> None:
         """Apprise keeps no connections."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    title: str
+    body: str
+    notify_type: Any
+    """Apprise's."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """Why a service did not accept a message."""
+
+    service: str
+    reason: str
+    refusal: Refusal
+    retry_after_s: float | None = None
+
+
+class _Service:
+    """One service of Apprise."""
+
+    def __init__(self, service: Any, name: str) -> None:  # noqa: ANN401 a class of a plugin
+        import apprise
+
+        self.name = name
+        """Scheme and host: the rest may be secret."""
+        self.accepted: dict[str, None] = {}
+        """Keys of the notices it accepted, oldest first, while another service has not."""
+        self._alone = apprise.Apprise()
+        self._alone.add(service)
+
+    def notify(self, text: _Text, keys: Sequence[str]) -> _Failure | None:
+        """Send, in a thread; it notes what was accepted even if nobody waits for it any more."""
+        with noted() as answers:
+            taken = self._alone.notify(
+                title=text.title, body=text.body, notify_type=text.notify_type
+            )
+        last = answers[-1] if answers else None
+        if taken and not _redirected(last):
+            self.accepted |= dict.fromkeys(keys)
+            for key in list(self.accepted)[:-_MOST_REMEMBERED]:
+                self.accepted.pop(key, None)
+            return None
+        bad = next((each for each in reversed(answers) if not _is_good(each)), None)
+        return _failure(self.name, bad)
+
+    def forget(self, keys: Iterable[str]) -> None:
+        """All services have accepted these notices."""
+        for key in keys:
+            self.accepted.pop(key, None)
+
+
+def _failure(service: str, answer: "Answer | None") -> _Failure:
+    import requests
+
+    if answer is None:  # over another protocol, or an error in the body of a 2xx
+        return _Failure(service, "did not accept it", Refusal.UNAVAILABLE)
+    if isinstance(answer, requests.Response):
+        reason = printable_line(f"{answer.status_code} {answer.reason or ''}")
+        why = refusal(answer.status_code)
+        return _Failure(service, reason, why, retry_after_s(answer.headers))
+    if isinstance(answer, requests.Timeout):
+        return _Failure(service, "no answer in time", Refusal.UNAVAILABLE)
+    # the text of the error holds the URL: only what the system said is shown
+    said = _system_error(answer)
+    if isinstance(said, ConnectionRefusedError) or not _is_cut(answer):
+        shown = said.strerror if said is not None else type(answer).__name__
+        return _Failure(service, f"no answer: {shown}", Refusal.UNAVAILABLE)
+    return _Failure(service, "the connection was cut", Refusal.CUT)
+
+
+def _redirected(answer: "Answer | None") -> bool:
+    import requests
+
+    return isinstance(answer, requests.Response) and answer.is_redirect
+
+
+def _is_good(answer: "Answer") -> bool:
+    import requests
+
+    return (
+        isinstance(answer, requests.Response)
+        and HTTPStatus.OK <= answer.status_code < HTTPStatus.MULTIPLE_CHOICES
+    )
+
+
+def _is_cut(error: BaseException) -> bool:
+    """True if the connection ended after it was made."""
+    from urllib3.exceptions import ProtocolError
+
+    return any(isinstance(cause, ProtocolError) for cause in _causes(error))
+
+
+def _system_error(error: BaseException) -> OSError | None:
+    """The error of the system behind an error of the library."""
+    return next(
+        (each for each in _causes(error) if isinstance(each, OSError) and each.strerror), None
+    )
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error, and those that led to it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def _shown(service: Any) -> str:  # noqa: ANN401 a class of a plugin
+    """Scheme and host; of a service without a host of one's own the scheme: the rest is a key."""
+    scheme = getattr(service, "schema", "") or "unknown"
+    host = getattr(service, "host", None) if "host" in service.template_tokens else None
+    port = getattr(service, "port", None)
+    if not isinstance(host, str) or not host:
+        return f"{scheme}://…"
+    return printable_line(f"{scheme}://{host}" + (f":{port}" if port else ""))
 
 
 KIND: Final = ChannelKind(

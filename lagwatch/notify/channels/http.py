@@ -24,7 +24,7 @@ RefusedIn = Callable[[int, str], Refusal | None]
 """(status 2xx, body) → why that is a refusal; None if the message was accepted."""
 _HEALING: Final = frozenset({408, 425, 429})
 """Refusals that may heal by themselves."""
-_RETRYABLE: Final = (Refusal.UNAVAILABLE, Refusal.FAILED)
+RETRYABLE: Final = (Refusal.UNAVAILABLE, Refusal.FAILED)
 _NOT_ACCEPTED: Final = frozenset({401, 402, 403, 404, 405, 407, 410})
 """Refusals of the address or the credentials: somebody has to mend the receiver or its options."""
 _SHOWN_CHARACTERS: Final = 200
@@ -120,8 +120,8 @@ class HttpSender:
         raise NotifyError(
             channel=self._channel,
             message=shown,
-            retryable=why in _RETRYABLE,
-            retry_after_s=_retry_after_s(response),
+            retryable=why in RETRYABLE,
+            retry_after_s=retry_after_s(response.headers),
             refusal=why,
         )
 
@@ -214,10 +214,10 @@ def refusal(status: int) -> Refusal:
 
 def _shown(response: "httpx.Response", body: str) -> str:
     """The answer in one line."""
-    text = _printable(body)
+    text = printable_line(body)
     if len(text) > _SHOWN_CHARACTERS:
         text = text[:_SHOWN_CHARACTERS] + "…"
-    head = _printable(f"{response.status_code} {response.reason_phrase}")
+    head = printable_line(f"{response.status_code} {response.reason_phrase}")
     return f"{head}: {text}" if text else head
 
 
@@ -244,7 +244,7 @@ async def _beginning(response: "httpx.Response") -> str | None:
     return found[:_MOST_READ].decode(errors="replace") if ended or found else None
 
 
-def _printable(text: str) -> str:
+def printable_line(text: str) -> str:
     """On one line and without control characters: it is shown on terminals."""
     line = " ".join(text.split())
     return "".join(
@@ -252,14 +252,14 @@ def _printable(text: str) -> str:
     )
 
 
-def _retry_after_s(response: "httpx.Response") -> float | None:
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Seconds or an HTTP date; None when it says nothing, or nothing sensible."""
-    value = response.headers.get("Retry-After", "").strip()
+    value = headers.get("Retry-After", "").strip()
     if value.isdigit():
         return min(float(value), _LONGEST_WAIT_S)
     try:
         until = parsedate_to_datetime(value)
-        now = parsedate_to_datetime(response.headers.get("Date", ""))
+        now = parsedate_to_datetime(headers.get("Date", ""))
         return min(max(0.0, (until - now).total_seconds()), _LONGEST_WAIT_S)
     except (TypeError, ValueError):
         return None
