@@ -27,20 +27,22 @@ _ADD = """
 @reported(Exit.ERROR)
 def add(
     group: Annotated[
-        str, typer.Argument(help="The group's name; * is any characters, '' means all.")
+        str, typer.Argument(help="The group's name; * is any characters, so '*' means all.")
     ],
     *,
     cluster: Annotated[
-        str, typer.Option(help="The cluster's name; * is any characters, all if not given.")
-    ] = "",
+        str | None, typer.Option(help="The cluster's name; * is any characters, all if not given.")
+    ] = None,
     duration: Annotated[str, typer.Option("--for", help="How long: 90s, 30m, 2h, 1d.")],
     reason: Annotated[str, typer.Option(help="Why; shown with the mute.")],
     author: Annotated[str, typer.Option(help="Who; you, if not given.")] = "",
     url: Url = HERE,
 ) -> None:
     """Mute groups now. Their incidents are recorded, and sent when the mute ends."""
+    _check_named("GROUP", group)
+    _check_named("--cluster", cluster)
     order = {
-        "cluster": cluster,
+        "cluster": cluster or "",
         "group": group,
         "reason": reason,
         "author": author or user(),
@@ -94,6 +96,13 @@ def remove(
 ) -> None:
     """End a mute now."""
     ask(url, "DELETE", f"{_PATH}/{quote(id_, safe='')}", missing=("mute", id_))
+
+
+def _check_named(what: str, name: str | None) -> None:
+    """Refuse an empty name: it may be a variable of a script that is not set."""
+    if name == "":
+        complain(f"{what} is empty. Write '*' for all.")
+        raise typer.Exit(Exit.ERROR)
 
 
 def _seconds(text: str) -> float:

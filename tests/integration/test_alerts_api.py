@@ -294,6 +294,25 @@ def test_a_mute_outside_of_time_is_refused(alerts, starts_ms) -> None:
     assert ask(alerts, "GET", "/mutes").json()["mutes"][1:] == []
 
 
+@pytest.mark.parametrize("names", [{}, {"group": ""}, {"group": "", "cluster": ""}])
+def test_a_mute_that_names_nothing_is_refused(alerts, names) -> None:
+    made = ask(alerts, "POST", "/mutes", json={**names, "reason": "r", "duration_s": 60})
+
+    assert made.status_code == 400
+    assert "body.group" in made.json()["message"]
+    assert '"group": "*"' in made.json()["message"]
+    assert ask(alerts, "GET", "/mutes").json()["mutes"][1:] == []
+
+
+@pytest.mark.parametrize("names", [{"group": "*"}, {"cluster": "*"}, {"cluster": CLUSTER}])
+def test_all_groups_are_muted_where_that_is_written(alerts, clock, names) -> None:
+    Fleet(["a", "b"], clock).shown_to(alerts)
+
+    made = ask(alerts, "POST", "/mutes", json={**names, "reason": "r", "duration_s": 60})
+
+    assert (made.status_code, made.json()["matching"]) == (201, 2)
+
+
 def test_mutes_are_made_listed_and_ended(alerts) -> None:
     order = {"group": "billing", "reason": "deploying", "author": "me", "duration_s": 60}
 

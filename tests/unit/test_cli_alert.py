@@ -71,6 +71,24 @@ def test_a_user_without_a_name_may_call(words, monkeypatch) -> None:
     assert server.taken[0].json["author"] == "somebody"
 
 
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["", "--cluster", "prod"], "GROUP"),
+        ([""], "GROUP"),
+        (["billing", "--cluster", ""], "--cluster"),
+    ],
+)
+def test_an_empty_name_mutes_nothing(words, what) -> None:
+    with receiving() as server:
+        order = ["add", *words, "--for", "1h", "--reason", "deploying", "--url", server.url]
+        done = CliRunner().invoke(app, ["alert", "mute", *order])
+
+    assert done.exit_code != 0
+    assert f"{what} is empty. Write '*' for all." in done.stderr
+    assert server.requests == []
+
+
 NOTICE = {
     "channel": "chat",
     "state": "dead",

@@ -27,6 +27,9 @@ PREFIX: Final = "/api/v1/alerts"
 TAG: Final = "Alerts"
 _LONGEST_MUTE_S: Final = 366 * 86_400
 _SAID: Final = "kept as a claim where the server knows who asks, by token, user or proxy"
+_NAMES_NOTHING: Final = (
+    'body.group: name a group or a cluster; to mute all groups of all clusters, write "group": "*"'
+)
 _LAST_MS: Final = 253_402_300_799_999 - _LONGEST_MUTE_S * 1000
 """So that every mute ends before the year 10000."""
 
@@ -104,7 +107,10 @@ class Acknowledgement(BaseModel):
 
 
 class MuteOrder(BaseModel):
-    """A mute that is asked for; in names `*` is any characters, "" means all."""
+    """A mute that is asked for; in names `*` is any characters.
+
+    `group` or `cluster` must be named; the other one may be "" for all. A `group` `*` mutes all.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -195,6 +201,8 @@ def _mutes(routes: APIRouter, alerts: AlertsView) -> None:
 
     @routes.post("/mutes", summary="Mute a group, a cluster or all", status_code=201)
     async def mute(order: MuteOrder, request: Request) -> Mute:
+        if not order.group and not order.cluster:
+            raise HTTPException(400, _NAMES_NOTHING)
         now_ms = alerts.now_ms()
         starts_ms = now_ms if order.starts_ms is None else order.starts_ms
         ends_ms = starts_ms + round(order.duration_s * 1000)

@@ -26,7 +26,7 @@ export class Mutes {
   #build() {
     const form = make("form", { id: "new-mute", class: "tools", onsubmit: (event) => this.#mute(event) },
       make("label", {}, "Cluster", make("input", { id: "new-cluster", placeholder: "all", autocomplete: "off" })),
-      make("label", {}, "Group", make("input", { id: "new-group", placeholder: "all; billing-*", autocomplete: "off" })),
+      make("label", {}, "Group", make("input", { id: "new-group", placeholder: "billing-*; * is all", autocomplete: "off" })),
       make("label", {}, "For", make("select", { id: "new-for" }, ...durations())),
       make("label", {}, "Reason", make("input", { id: "new-reason", required: true, maxlength: "1000", autocomplete: "off" })),
       make("button", { type: "submit" }, "Mute"));
@@ -69,9 +69,11 @@ export class Mutes {
 
 export const durations = () => Object.entries(DURATIONS).map(([value, word]) => make("option", { value }, word));
 
+const named = (name) => (name === "*" ? "" : name);
+
 /** One mute in words, with a button that ends it where that is allowed. */
 export function muteLine(mute, end) {
-  const whom = `${mute.group || "all groups"} on ${mute.cluster || "all clusters"}`;
+  const whom = `${named(mute.group) || "all groups"} on ${named(mute.cluster) || "all clusters"}`;
   const until = mute.ends_ms === null ? "" : ` until ${instant(mute.ends_ms)}`;
   const from = mute.active ? "Muted" : mute.weekly ? "Muted every week" : `Muted from ${instant(mute.starts_ms)}`;
   const when = mute.weekly ? ` (${mute.weekly})` : "";
