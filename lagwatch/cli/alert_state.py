@@ -115,12 +115,14 @@ def notices(
         str, typer.Option(help="waiting, queued, delivered, dead or unreadable; all if not given.")
     ] = "",
     channel: Annotated[str, typer.Option(help="Only this channel.")] = "",
+    cluster: Annotated[str, typer.Option(help="Only this cluster.")] = "",
+    group: Annotated[str, typer.Option(help="Only this group.")] = "",
     limit: Limit = 100,
     url: Url = HERE,
     as_json: AsJson = False,
 ) -> None:
     """Show the newest notice of each incident and channel, and why it is not delivered."""
-    wanted = {"state": state, "channel": channel}
+    wanted = {"state": state, "channel": channel, "cluster": cluster, "group": group}
     found, more, zone = _newest(url, "notices", wanted, limit)
     if as_json:
         print_json(found, single=False)

@@ -213,6 +213,8 @@ class AlertRecords:
             ("n.state", ask.state),
             ("n.channel", ask.channel),
             ("i.id", ask.incident),
+            ("i.cluster", ask.cluster),
+            ("i.name", ask.group),
         )
         for column, value in given:
             if value:

@@ -149,6 +149,8 @@ class NoticeAsk:
     """A `MessageState`; "" = all."""
     channel: str = ""
     incident: str = ""
+    cluster: str = ""
+    group: str = ""
     limit: int = 100
     cursor: str = ""
 

@@ -1,6 +1,7 @@
 """`/api/v1/alerts` over the real alerts."""
 
 import asyncio
+import json
 import socket
 import sqlite3
 import threading
@@ -29,6 +30,7 @@ from tests.support.serving import ask as asked
 from tests.support.waiting import eventually
 
 ROOT = "/api/v1/alerts"
+JSON = {"Content-Type": "application/json"}
 TOKEN = "lagwatch_" + "t" * 43
 
 
@@ -311,6 +313,59 @@ def test_all_groups_are_muted_where_that_is_written(alerts, clock, names) -> Non
     made = ask(alerts, "POST", "/mutes", json={**names, "reason": "r", "duration_s": 60})
 
     assert (made.status_code, made.json()["matching"]) == (201, 2)
+
+
+@pytest.mark.parametrize("key", ["group", "cluster", "reason", "author"])
+@pytest.mark.parametrize("text", ["\\ud800", "a\\udfffb"])
+def test_half_of_a_character_in_a_mute_is_refused(alerts, key, text) -> None:
+    given = {"group": "g", "reason": "r", "duration_s": 60, key: "TEXT"}
+    body = json.dumps(given).replace("TEXT", text)
+
+    refused = ask(alerts, "POST", "/mutes", content=body, headers=JSON)
+
+    assert refused.status_code == 400
+    assert f"body.{key}: " in refused.json()["message"]
+    assert "half of a character" in refused.json()["message"]
+    assert ask(alerts, "GET", "/mutes").json()["mutes"][1:] == []
+
+
+def test_half_of_a_character_in_a_key_is_refused(alerts) -> None:
+    body = '{"group": "g", "reason": "r", "duration_s": 60, "\\ud800": 1}'
+
+    assert ask(alerts, "POST", "/mutes", content=body, headers=JSON).status_code == 400
+
+
+def test_half_of_a_character_in_an_author_is_refused(alerts, clock) -> None:
+    fleet = Fleet(["billing"], clock)
+    fleet.fail("billing")
+    fleet.shown_to(alerts)
+    (found,) = ask(alerts, "GET", "/incidents").json()["incidents"]
+    path = f"/incidents/{found['id']}/acknowledge"
+
+    refused = ask(alerts, "POST", path, content='{"author": "\\ud800"}', headers=JSON)
+
+    assert refused.status_code == 400
+    assert "body.author: " in refused.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("query", "groups"),
+    [
+        ("?cluster=here", ["orders", "billing"]),
+        ("?group=billing", ["billing"]),
+        ("?cluster=here&group=orders", ["orders"]),
+        ("?cluster=there", []),
+    ],
+)
+def test_notices_of_a_cluster_or_group(alerts, clock, query, groups) -> None:
+    fleet = Fleet(["billing", "orders"], clock)
+    for group in ("billing", "orders"):
+        fleet.fail(group)
+        fleet.shown_to(alerts)
+
+    found = ask(alerts, "GET", f"/notices{query}").json()["notices"]
+
+    assert [notice["group"] for notice in found] == groups
 
 
 def test_mutes_are_made_listed_and_ended(alerts) -> None:

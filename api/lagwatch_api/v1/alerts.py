@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, HTTPException, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from typing_extensions import TypedDict
 
@@ -33,6 +33,23 @@ _NAMES_NOTHING: Final = (
 _LAST_MS: Final = 253_402_300_799_999 - _LONGEST_MUTE_S * 1000
 """So that every mute ends before the year 10000."""
 
+
+def _whole(text: str) -> str:
+    """Refuse half of a character: JSON can carry it as an escape, nothing can store or send it.
+
+    Raises:
+        ValueError: there is one.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            "holds half of a character (a lone surrogate); send both halves"
+        ) from error
+    return text
+
+
+Text = Annotated[str, AfterValidator(_whole)]
 Limit = Annotated[int, Query(ge=1, le=1000, description="entries of a page")]
 To = Annotated[str, Query(description="another channel to send them to")]
 Cursor = Annotated[str, Query(description="`next` of the page before")]
@@ -103,7 +120,7 @@ class Acknowledgement(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    author: Annotated[str, Field(max_length=200, description=_SAID)] = ""
+    author: Annotated[Text, Field(max_length=200, description=_SAID)] = ""
 
 
 class MuteOrder(BaseModel):
@@ -114,10 +131,10 @@ class MuteOrder(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    cluster: str = ""
-    group: str = ""
-    reason: Annotated[str, Field(min_length=1, max_length=1000)]
-    author: Annotated[str, Field(max_length=200, description=_SAID)] = ""
+    cluster: Text = ""
+    group: Text = ""
+    reason: Annotated[Text, Field(min_length=1, max_length=1000)]
+    author: Annotated[Text, Field(max_length=200, description=_SAID)] = ""
     starts_ms: Annotated[int | None, Field(ge=0, le=_LAST_MS, description="null = now")] = None
     duration_s: Annotated[float, Field(gt=0, le=_LONGEST_MUTE_S)]
 
@@ -166,9 +183,12 @@ def _incidents(routes: APIRouter, alerts: AlertsView) -> None:
 def _notices(routes: APIRouter, alerts: AlertsView) -> None:
     @routes.get("/notices", summary="Notices with their state; `state=dead` lists dead letters")
     async def notices(
+        *,
         state: MessageState | None = None,
         channel: str = "",
         incident: str = "",
+        cluster: str = "",
+        group: str = "",
         limit: Limit = 100,
         cursor: Cursor = "",
     ) -> NoticePage:
@@ -176,6 +196,8 @@ def _notices(routes: APIRouter, alerts: AlertsView) -> None:
             state=state.value if state is not None else "",
             channel=channel,
             incident=incident,
+            cluster=cluster,
+            group=group,
             limit=limit,
             cursor=cursor,
         )
