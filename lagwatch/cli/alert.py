@@ -9,7 +9,14 @@ import typer
 
 from lagwatch.cli import alert_mute, alert_state
 from lagwatch.cli.options import INSTANT_HELP, ConfigFile, configured, instant_ms, user
-from lagwatch.cli.output import console, plain, print_json
+from lagwatch.cli.output import (
+    aligned,
+    console,
+    plain,
+    print_json,
+    short_name,
+    terminal_width,
+)
 from lagwatch.cli.reporting import Exit, complain, reported
 from lagwatch.core.words import counted
 
@@ -273,24 +280,21 @@ def _show(run: "BackTest", notices: "list[WouldSend]", *, as_json: bool) -> None
         }
         print_json([answer], single=True)
         return
-    from rich.table import Table
-
     screen = console()
     for notice in notices[:_MOST_LINES]:
         at = datetime.fromtimestamp(notice.at_ms / 1000, UTC).isoformat(" ", "seconds")
         line = (
-            f"{at}  {notice.event.value:<11} {notice.severity:<4} {notice.cluster}/{notice.group}"
-            f"  ({notice.reason}; {notice.policy})"
+            f"{at}  {notice.event.value:<11} {notice.severity:<4} "
+            f"{short_name(f'{notice.cluster}/{notice.group}')}  ({notice.reason}; {notice.policy})"
         )
-        screen.print(plain(line))
+        screen.print(plain(line), soft_wrap=True)
     if len(notices) > _MOST_LINES:
         screen.print(f"… and {len(notices) - _MOST_LINES} more; --json shows all")
-    table = Table(box=None, padding=(0, 2), header_style="dim")
-    for title in ("cluster", "group", "notices"):
-        table.add_column(title, justify="right" if title == "notices" else "left", no_wrap=True)
+    rows = [("cluster", "group", "notices")]
     for (cluster, name), count in run.sent.most_common():
-        table.add_row(plain(cluster), plain(name), str(count))
-    screen.print(table)
+        rows.append((short_name(cluster), short_name(name), str(count)))
+    for row in aligned(rows, right={2}, most=terminal_width(screen)):
+        screen.print(plain(row), soft_wrap=True)
     counts = (len(notices), "notice"), (run.samples, "sample"), (len(run.groups), "group")
     sent, samples, groups = (counted(number, noun) for number, noun in counts)
     screen.print(f"{sent} from {samples} of {groups}")

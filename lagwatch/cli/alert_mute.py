@@ -7,7 +7,7 @@ import typer
 
 from lagwatch.cli.ask import HERE, Url, ask
 from lagwatch.cli.options import user
-from lagwatch.cli.output import local_time, print_json, zone_of
+from lagwatch.cli.output import local_time, print_json, short_name, zone_of
 from lagwatch.cli.reporting import Exit, complain, reported
 from lagwatch.errors import SourceError
 
@@ -75,7 +75,9 @@ def list_(
     rows = [
         (
             *(entry["id"], "yes" if entry["active"] else "no"),
-            *(entry["cluster"] or "all", entry["group"] or "all", str(entry["matching"])),
+            short_name(entry["cluster"] or "all"),
+            short_name(entry["group"] or "all"),
+            str(entry["matching"]),
             entry["weekly"] if entry["ends_ms"] is None else local_time(entry["ends_ms"], zone),
             *(entry["author"], entry["reason"]),
         )

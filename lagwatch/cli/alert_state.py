@@ -10,9 +10,9 @@ import typer
 
 from lagwatch.cli.ask import HERE, Url, ask
 from lagwatch.cli.options import user
-from lagwatch.cli.output import local_time, print_json, zone_of
+from lagwatch.cli.output import local_time, print_json, short_name, zone_of
 from lagwatch.cli.reporting import Exit, complain, reported
-from lagwatch.core.words import counted, printable
+from lagwatch.core.words import counted
 
 _ROOT: Final = "/api/v1/alerts"
 _PARTS: Final = {"cluster": "cluster {cluster}", "channel": "channel {group}", "history": "history"}
@@ -25,8 +25,6 @@ _COUNTED: Final = 10_000
 """Up to so many entries that are not shown are counted."""
 _LONGEST_PROBLEM: Final = 160
 """A longer one is cut; `--json` has it whole."""
-_LONGEST_NAME: Final = 300
-"""Characters of cluster and group."""
 
 _ACKNOWLEDGE = """
 **Examples**
@@ -214,13 +212,12 @@ def _query(given: dict[str, object]) -> str:
 
 def _name(incident: dict[str, Any]) -> str:
     part = _PARTS.get(incident["about"])
-    return part.format(**incident) if part else _place(incident)
+    return short_name(part.format(**incident)) if part else _place(incident)
 
 
 def _place(record: Mapping[str, Any]) -> str:
-    """`prod/billing`; a long name is cut, because it would fill the table."""
-    name = printable(f"{record['cluster']}/{record['group']}")
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+    """`prod/billing`."""
+    return short_name(f"{record['cluster']}/{record['group']}")
 
 
 def _to_be_sent(notice: dict[str, Any], zone: ZoneInfo) -> str:

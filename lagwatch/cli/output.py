@@ -17,6 +17,8 @@ if TYPE_CHECKING:  # rich takes a while to import: only when something is drawn
 
 _NO_TERMINAL_COLUMNS: Final = 10_000
 """Width of output to a file or pipe: wide enough to cut nothing off."""
+_LONGEST_NAME: Final = 300
+"""Characters of a name; `--json` has it whole."""
 _PADDED: Final = 40
 """In a file or pipe a longer cell does not make its column wider."""
 
@@ -58,6 +60,12 @@ def aligned(
         ]
         lines.append("  ".join(cells).rstrip())
     return lines
+
+
+def short_name(name: str) -> str:
+    """A name for a table or line: a very long one is cut, because it would fill the screen."""
+    shown = printable(name)
+    return shown if len(shown) <= _LONGEST_NAME else f"{shown[: _LONGEST_NAME - 1]}…"
 
 
 def in_columns(

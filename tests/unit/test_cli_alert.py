@@ -89,6 +89,37 @@ def test_an_empty_name_mutes_nothing(words, what) -> None:
     assert server.requests == []
 
 
+@pytest.mark.parametrize("what", ["incidents", "mute list"])
+def test_a_name_of_thousands_of_characters_is_cut(what) -> None:
+    name = "g" * 4000
+    entries = {"incidents": [incident(name)], "mutes": [{**mute(), "group": name}]}
+
+    shown = lines(what, entries)
+
+    assert "g…" in shown[1]
+    assert max(map(len, shown)) < 400
+
+
+def test_a_long_name_pads_no_line_of_a_replay(tmp_path) -> None:
+    policy, samples = tmp_path / "p.toml", tmp_path / "s.csv"
+    policy.write_text("[alerts.policies.all]\nfor_s = 0\n")
+    long = "g" * 4000
+    samples.write_text(
+        "at_ms,cluster,group,status\n"
+        f"{AT_MS},prod,{long},ERR\n{AT_MS},prod,billing,ERR\n{AT_MS},prod,orders,ERR\n"
+    )
+
+    done = CliRunner().invoke(
+        app, ["alert", "backtest", "--policy", str(policy), "--samples", str(samples)]
+    )
+
+    assert done.exit_code == 0, done.output
+    shown = done.stdout.splitlines()
+    assert sum("g…" in line for line in shown) == 2
+    assert max(map(len, shown)) < 400
+    assert sum(len(line) > 100 for line in shown) == 2
+
+
 NOTICE = {
     "channel": "chat",
     "state": "dead",
