@@ -15,11 +15,21 @@ from lagwatch.errors import NotifyError, Refusal
 from lagwatch.notify.channels.apprise import AppriseChannel, AppriseSettings
 from lagwatch.notify.notice import Message
 from lagwatch.notify.sample import sample_messages
+from tests.support.fleet import Fleet, ShiftedClock, alert_settings
 from tests.support.receiver import Receiver, Reply, receiving
+from tests.support.running_alerts import running
+from tests.support.waiting import eventually
+
+POLICY = '[alerts.policies.all]\nthreshold = "warning"\nclose_for_s = 0\nreopen_s = 0\n'
 
 pytestmark = pytest.mark.filterwarnings(  # Apprise's
     "ignore:'imghdr' is deprecated:DeprecationWarning"
 )
+
+
+@pytest.fixture
+def clock() -> ShiftedClock:
+    return ShiftedClock()
 
 
 def named(*groups: str, id_: str = "m") -> Message:
@@ -161,6 +171,26 @@ def test_a_part_or_a_newer_message_brings_a_service_only_what_it_lacks() -> None
         assert "b on " not in healthy.requests[1].json["message"]
 
 
+def test_a_message_that_is_tried_again_and_split_reaches_a_working_service_once(
+    tmp_path, clock
+) -> None:
+    with receivers((), (Reply(status=500),) * 4) as (healthy, broken):
+        urls = ", ".join(f'"json://{place(each)}/x"' for each in (healthy, broken))
+        text = f"{POLICY}[alerts.apprise.chat]\nservice_urls = [{urls}]\n"
+        fleet = Fleet(["a", "b"], clock)
+        with running(alert_settings(tmp_path, text), clock) as alerts:
+            fleet.fail("a", "b")
+            alerts.sees(fleet)
+            eventually(alerts.idle, "all is delivered")
+
+        assert len(healthy.requests) == 1
+        assert len(broken.requests) > 5  # split after three
+
+
+def test_a_channel_without_services_delivers_nothing() -> None:
+    assert "names no service" in str(refused(channel(), named("a")))
+
+
 def test_the_service_that_may_accept_soonest_decides() -> None:
     with receivers((Reply(status=401),), (Reply(status=503, headers={"Retry-After": "9"}),)) as two:
         error = refused(channel(*two), named("a"))
@@ -170,11 +200,20 @@ def test_the_service_that_may_accept_soonest_decides() -> None:
     assert "503" in str(error)
 
 
-def test_the_key_of_a_service_without_a_host_is_not_shown() -> None:
-    settings = AppriseSettings(
-        service_urls=["slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ"]
-    )
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ", "slack://…"),
+        ("ntfy://my-topic", "ntfys://…"),
+        ("matrix://" + "ab" * 32 + "/?mode=t2bot", "matrix://…"),
+        ("ntfys://user:s3cret@ntfy.example.com/my-topic", "ntfys://ntfy.example.com"),
+        ("jsons://localhost/s3cret", "jsons://localhost"),
+        ("gotify://gotify:8080/Abcdefghij12345", "gotify://gotify:8080"),
+    ],
+)
+def test_of_a_service_no_more_than_scheme_and_host_is_shown(url: str, shown: str) -> None:
+    settings = AppriseSettings(service_urls=[url])
 
     (service,) = AppriseChannel("chat", settings, SystemClock())._services  # noqa: SLF001
 
-    assert service.name == "slack://…"
+    assert service.name == shown

@@ -5,10 +5,11 @@ did not. What a service answered over HTTP decides what is tried next, as for th
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, Final
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
@@ -96,44 +97,42 @@ class AppriseChannel:
         ]
 
     async def send(self, message: Message) -> str:
-        kind = _TYPES[tone(message)]
-        calls = []
+        orders = []
         for service in self._services:
             notices = tuple(each for each in message.notices if each.key not in service.accepted)
             if notices:
                 left = replace(message, notices=notices)
-                keys = [notice.key for notice in notices]
-                text = _Text(subject(left), body(left, _LONGEST_TEXT), self._as_type(kind))
-                calls.append(self._call(service, text, keys))
-        return await self._all(calls, [notice.key for notice in message.notices])
+                kind = self._as_type(_TYPES[tone(left)])
+                text = _Text(subject(left), body(left, _LONGEST_TEXT), kind)
+                orders.append((service, text, tuple(notice.key for notice in notices)))
+        return await self._all(orders, [notice.key for notice in message.notices])
 
     async def send_report_message(self, report_message: ReportMessage) -> str:
         text = _Text(report_message.subject, report_message.text, self._as_type("info"))
-        keys = [report_message.id]
-        calls = [
-            self._call(service, text, keys)
+        keys = (report_message.id,)
+        orders = [
+            (service, text, keys)
             for service in self._services
             if report_message.id not in service.accepted
         ]
-        return await self._all(calls, keys)
+        return await self._all(orders, keys)
 
-    async def _call(
-        self, service: "_Service", text: "_Text", keys: Sequence[str]
-    ) -> "_Failure | None":
-        try:
-            return await asyncio.to_thread(service.notify, text, keys)
-        except Exception as error:  # noqa: BLE001 the library may raise anything
-            return _Failure(service.name, type(error).__name__, Refusal.UNAVAILABLE)
-
-    async def _all(
-        self, calls: Sequence[Coroutine[Any, Any, "_Failure | None"]], keys: Iterable[str]
-    ) -> str:
+    async def _all(self, orders: Sequence["_Order"], keys: Iterable[str]) -> str:
         """Wait for all services, so that a slow one delays no other.
 
         Raises:
-            NotifyError: one of them did not accept it.
+            NotifyError: one of them did not accept it, or there is none.
         """
-        failures = [failure for failure in await asyncio.gather(*calls) if failure is not None]
+        if not self._services:
+            raise NotifyError(
+                channel=self._name,
+                message="service_urls names no service",
+                retryable=False,
+                refusal=Refusal.NOT_ACCEPTED,
+            )
+        calls = (asyncio.to_thread(_called, *order) for order in orders)
+        answers = await asyncio.gather(*calls)
+        failures = [failure for failure in answers if failure is not None]
         if not failures:
             for service in self._services:
                 service.forget(keys)
@@ -204,6 +203,17 @@ class _Service:
             self.accepted.pop(key, None)
 
 
+_Order = tuple[_Service, _Text, tuple[str, ...]]
+"""(service, text, keys of the notices in it)."""
+
+
+def _called(service: _Service, text: _Text, keys: Sequence[str]) -> _Failure | None:
+    try:
+        return service.notify(text, keys)
+    except Exception as error:  # noqa: BLE001 the library may raise anything
+        return _Failure(service.name, type(error).__name__, Refusal.UNAVAILABLE)
+
+
 def _failure(service: str, answer: "Answer | None") -> _Failure:
     import requests
 
@@ -261,13 +271,23 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _shown(service: Any) -> str:  # noqa: ANN401 a class of a plugin
-    """Scheme and host; of a service without a host of one's own the scheme: the rest is a key."""
-    scheme = getattr(service, "schema", "") or "unknown"
+    """Scheme and host; the scheme alone where the host may be a key or the name of a topic."""
+    private_url = service.url(privacy=True)
+    scheme = private_url.partition("://")[0]
     host = getattr(service, "host", None) if "host" in service.template_tokens else None
     port = getattr(service, "port", None)
-    if not isinstance(host, str) or not host:
+    if not isinstance(host, str) or not _is_host(host, port, private_url):
         return f"{scheme}://…"
     return printable_line(f"{scheme}://{host}" + (f":{port}" if port else ""))
+
+
+def _is_host(host: str, port: object, private_url: str) -> bool:
+    """True if it looks like a host, and Apprise shows it where it hides what is secret."""
+    try:
+        shown = urlsplit(private_url).hostname
+    except ValueError:
+        return False
+    return shown == host.lower() and (port is not None or "." in host or host == "localhost")
 
 
 KIND: Final = ChannelKind(
