@@ -217,6 +217,39 @@ def relay(browser: Browser, url: str) -> Iterator[Relay]:
         browser.open("about:blank")
 
 
+def test_no_total_is_shown_on_the_page_of_mutes_before_the_groups_are_known(
+    browser: Browser,
+) -> None:
+    sites = Sites()
+    queries = SnapshotQueries({CLUSTER: sites.fleet.monitor}, health=lambda: sites.health()[:1])
+    app = create_app(
+        queries,
+        RecordingCommands(),
+        GivenSettings(),
+        alerts=sites.alerts,
+        hostname="h",
+        version="0",
+    )
+    with served(app) as server:
+        browser.open(f"http://127.0.0.1:{server.port}/?page=mutes")
+        eventually(lambda: "every notice is sent" in browser.text("#all-mutes"), "it is there")
+        eventually(lambda: browser.text("#live").startswith("live"), "the groups have come")
+
+        totals = browser.texts(_TOTALS)
+        # without a cluster, as before the first answer
+        browser.run(
+            "const { Fleet } = await import('/ui/fleet.js');"
+            "const { Live } = await import('/ui/live.js');"
+            "document.querySelector('#totals').replaceChildren();"
+            "const silent = { onChange() {}, incident() {}, incidentsOn: () => [] };"
+            "new Fleet(new Live(), silent, null).count();"
+        )
+
+        assert totals == ["2 in error", "6 ok", "1 with an open incident"]
+        assert browser.texts(_TOTALS) == []
+        browser.open("about:blank")  # an open stream would hold the server up
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [(1280, 800), (390, 844)], ids=["desktop", "phone"])
 def test_an_unreachable_cluster_takes_a_line_or_two_and_says_the_rest_on_demand(

@@ -61,7 +61,8 @@ export class Fleet {
     alerts.onChange(() => {
       if (this.#missing().length) return this.take();
       this.#rank();
-      this.show();
+      if ($("fleet").hidden) this.count(); // its own list may be older than what is counted, or empty
+      else this.show();
     });
     this.#head();
     $("scroll").append(this.#pad);
@@ -275,13 +276,14 @@ export class Fleet {
       box.append(...Object.keys(TOTALS).map(button), make("span", { class: "soft" }));
     }
     const missing = this.#missing();
+    const nothing = !groups.length && (missing.length > 0 || !this.#live.clusters.size); // is known: not 0
     for (const button of box.querySelectorAll("button")) {
       const { status } = button.dataset;
       const aged = old[status] ? `${old[status] < counts[status] ? `${number(old[status])} ` : ""}old` : "";
       say(button, `${number(counts[status] ?? 0)} ${TOTALS[status]}${aged && ` (${aged})`}`);
       button.toggleAttribute("data-stale", Boolean(old[status]));
       button.title = aged ? "Their data are too old to be trusted." : "";
-      button.hidden = !counts[status] && (status !== "OK" || (missing.length > 0 && !groups.length));
+      button.hidden = !counts[status] && (status !== "OK" || nothing);
       button.setAttribute("aria-pressed", String(status === read().status));
     }
     say(box.lastChild, missing.length ? `${missing.join(", ")}: unknown` : "");
