@@ -6,7 +6,7 @@ import { COLUMNS, fillGroup, fillHeading, handle, isBad, line, place } from "./r
 import { Trends } from "./trends.js";
 import { outage, reason } from "./troubles.js";
 import { VIEWS, arranged, needsSubscriptions } from "./views.js";
-import { LEVELS, make, number, say } from "./words.js";
+import { LEVELS, entitle, hint, make, number, say } from "./words.js";
 
 const TROUBLE = { REWIND: 4, STALL: 4, STOP: 4, ERR: 4, WARN: 3, UNKNOWN: 2, OK: 1 };
 const SORTS = {
@@ -282,14 +282,14 @@ export class Fleet {
       const aged = old[status] ? `${old[status] < counts[status] ? `${number(old[status])} ` : ""}old` : "";
       say(button, `${number(counts[status] ?? 0)} ${TOTALS[status]}${aged && ` (${aged})`}`);
       button.toggleAttribute("data-stale", Boolean(old[status]));
-      button.title = aged ? "Their data are too old to be trusted." : "";
+      hint(button, aged && "Their data are too old to be trusted.");
       button.hidden = !counts[status] && (status !== "OK" || nothing);
       button.setAttribute("aria-pressed", String(status === read().status));
     }
     say(box.lastChild, missing.length ? `${missing.join(", ")}: unknown` : "");
     const aged = old.ERR === counts.ERR ? " old" : old.ERR ? `, ${old.ERR} old` : "";
     const bad = counts.ERR ? `(${counts.ERR}${aged}) ` : "";
-    if (!read().group) document.title = `${bad}lagwatch`;
+    if (!read().group) entitle(`${bad}lagwatch`);
   }
 
   #isOld(entry) {

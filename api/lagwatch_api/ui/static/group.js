@@ -5,7 +5,7 @@ import { Chart } from "./charts.js";
 import { Incidents } from "./incidents.js";
 import { fillMembers, membersSection } from "./members.js";
 import { Past } from "./past.js";
-import { LEVELS, REASONS, bounded, catchUp, duration, instant, lagOfGroup, make, mark, member, number, rate, say, verdict } from "./words.js";
+import { LEVELS, REASONS, bounded, catchUp, duration, entitle, hint, instant, lagOfGroup, make, mark, member, number, printable, rate, say, verdict } from "./words.js";
 import { LIST, address, go, read } from "./place.js";
 
 const MOST_ROWS = 200;
@@ -109,7 +109,7 @@ export class Group {
         { label: "log end at the commit", colour: "--second", scale: "count", dash: [6, 4], points: true },
       ]),
     };
-    document.title = `${group} – lagwatch`;
+    entitle(`${group} – lagwatch`);
     $("whole-name").hidden = $("group-name").scrollHeight <= $("group-name").clientHeight + 1;
     $("group-name").focus({ preventScroll: true });
     this.#box.scrollTop = 0;
@@ -213,9 +213,9 @@ export class Group {
       const button = buttons[index];
       const text = `${part.topic} partition ${part.partition}: ${headline(part)}, lag ${lagOf(part)}, time lag ${bounded(part.time_lag_s, part.time_lag_bound)}, owner ${owner(part)}`;
       button.dataset.level = part.lag === null ? "unknown" : (LEVELS[part.status] ?? "unknown");
-      if (button.title !== text) {
-        button.title = text;
-        button.setAttribute("aria-label", text);
+      if (button.title !== printable(text)) {
+        hint(button, text);
+        button.setAttribute("aria-label", printable(text));
       }
       button.setAttribute("aria-pressed", String(key(part) === chosen));
       button.lastChild.style.width = `${Math.round(((part.lag ?? 0) / most) * 100)}%`;

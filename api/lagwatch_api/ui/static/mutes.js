@@ -2,7 +2,7 @@
 
 import { ask, order } from "./ask.js";
 import { mayOperate } from "./session.js";
-import { instant, make, number, say } from "./words.js";
+import { entitle, instant, make, number, say } from "./words.js";
 
 export const DURATIONS = { 900: "15 minutes", 3600: "1 hour", 14400: "4 hours", 86400: "1 day", 604800: "1 week" };
 const $ = (id) => document.getElementById(id);
@@ -19,7 +19,7 @@ export class Mutes {
   show() {
     if (!this.#box.children.length) this.#build();
     this.#list();
-    document.title = "Mutes – lagwatch";
+    entitle("Mutes – lagwatch");
     this.#box.querySelector("h2").focus({ preventScroll: true });
   }
 

@@ -2,7 +2,7 @@
 
 import { address } from "./place.js";
 import { draw, sparkline, trend } from "./trends.js";
-import { LEVELS, REASONS, VERDICTS, bounded, boundedBrief, brief, catchUp, catchUpBrief, instant, keepsUp, lagOfGroup, make, mark, number, rate, say } from "./words.js";
+import { LEVELS, REASONS, VERDICTS, bounded, boundedBrief, brief, catchUp, catchUpBrief, hint, instant, keepsUp, lagOfGroup, make, mark, number, printable, rate, say } from "./words.js";
 
 export const COLUMNS = [
   { key: "trouble", name: "Verdict", cell: "c-mark", sortable: true },
@@ -77,7 +77,7 @@ export function fillGroup(slot, entry, { known, stale, note, now }) {
     slot.status = status;
   }
   const cause = stale ? undefined : known?.cause;
-  cells[AT.trouble].title = stale ? `Was ${VERDICTS[entry.worst] ?? entry.worst}. The data are too old to be trusted.` : (cause?.sentence ?? "");
+  hint(cells[AT.trouble], stale ? `Was ${VERDICTS[entry.worst] ?? entry.worst}. The data are too old to be trusted.` : cause?.sentence);
   fillName(slot, entry.group);
   link.href = address({ group: entry.group, of: entry.cluster });
   // what is unknown stays unknown while the data are old
@@ -89,14 +89,14 @@ export function fillGroup(slot, entry, { known, stale, note, now }) {
   say(slot.note, notes);
   slot.note.hidden = !notes;
   slot.note.toggleAttribute("data-long", notes.length > LONG_NOTE);
-  slot.note.title = [cause?.sentence ?? entry.incident?.headline, unknown].filter(Boolean).join("\n");
+  hint(slot.note, cause?.sentence ?? entry.incident?.headline, unknown);
   say(cells[AT.cluster], entry.cluster);
-  cells[AT.cluster].title = entry.cluster;
+  hint(cells[AT.cluster], entry.cluster);
   const since = entry.since === null ? "" : `${entry.atLeast ? "≥ " : ""}${brief((now - entry.since) / 1000)}`;
   say(cells[AT.since], since);
-  cells[AT.since].title = entry.since === null ? "" : `since ${entry.atLeast ? "at least " : ""}${instant(entry.since)}`;
+  hint(cells[AT.since], entry.since !== null && `since ${entry.atLeast ? "at least " : ""}${instant(entry.since)}`);
   say(cells[AT.lag], lagOfGroup(entry.lag, entry.unknown));
-  cells[AT.lag].title = readable;
+  hint(cells[AT.lag], readable);
   draw(slot.spark, known);
   const going = stale ? "" : trend(known, entry.status === "OK"); // old data say nothing of now
   say(slot.going, going === "steady" || !going ? "" : going.startsWith("+") ? "rising " : "falling ");
@@ -104,11 +104,11 @@ export function fillGroup(slot, entry, { known, stale, note, now }) {
   const speed = stale ? undefined : known?.speed;
   const measured = speed && speed.consumed_per_s !== null;
   say(cells[AT.rate], speed ? (measured ? rate(speed.consumed_per_s) : "not yet") : "");
-  cells[AT.rate].title = speed && !measured ? "Not measured yet: too few commits were seen." : "";
-  cells[AT.up].title = speed ? catchUp({ ...speed, status: entry.status, catch_up_low_s: null }) : "";
+  hint(cells[AT.rate], speed && !measured && "Not measured yet: too few commits were seen.");
+  hint(cells[AT.up], speed && catchUp({ ...speed, status: entry.status, catch_up_low_s: null }));
   say(cells[AT.up], speed && entry.lag !== 0 && going !== "steady" && !keepsUp(entry.status, speed) ? catchUpBrief(speed) : "");
   say(cells[AT.time], timeLag(entry));
-  cells[AT.time].title = [entry.time === null ? "" : bounded(entry.time, entry.bound), REASONS[entry.reason]].filter(Boolean).join(": ");
+  hint(cells[AT.time], [entry.time === null ? "" : bounded(entry.time, entry.bound), REASONS[entry.reason]].filter(Boolean).join(": "));
   say(cells[AT.state], entry.members === null ? entry.state : `${entry.state}, ${number(entry.members)}`);
 }
 
@@ -119,14 +119,15 @@ const ruler = document.createElement("canvas").getContext("2d");
 let rulerReady = false; // has the font of the names
 
 /** A long name loses its middle where there is too little room: names of one team often differ in their ends. */
-function fillName({ link, start, end }, name) {
+function fillName({ link, start, end }, group) {
+  const name = printable(group);
   if (link.title === name) return;
   const letters = name.length < SPLIT_FROM ? [] : [...name]; // a letter may take two units
   const last = letters.length < SPLIT_FROM ? "" : letters.slice(-END).join("");
   say(start, name.slice(0, name.length - last.length));
   say(end, last);
   link.style.setProperty("--end", `${last ? width(last, link) : 0}px`);
-  link.title = name;
+  hint(link, name);
 }
 
 /** Of a text in the font of an element (px); less than it takes, so that what fits is never cut. */

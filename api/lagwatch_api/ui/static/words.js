@@ -103,14 +103,24 @@ export function verdict(said) {
   return `${said.headline}${since}: ${said.text}.`;
 }
 
+const ASCII = /^[ -~]*$/;
+
+/**
+ * The same as `lagwatch.core.words.printable`: without what could turn the direction of a line or end it. Anyone who
+ * may commit to Kafka chooses the names of groups.
+ */
+export const printable = (text) => (ASCII.test(text) ? text : text.replace(/\p{C}|(?! )\p{Z}/gu, "\ufffd"));
+
+const READ = new Set(["title", "aria-label"]); // attributes that are shown or read out
+
 /** An element; children are elements or text, and text stays text. */
 export function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
+    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : READ.has(name) ? printable(value) : value);
   }
-  element.append(...children.filter((child) => child !== null && child !== undefined));
+  element.append(...children.filter((child) => child !== null && child !== undefined).map((child) => (typeof child === "string" ? printable(child) : child)));
   return element;
 }
 
@@ -122,5 +132,17 @@ export function mark(status, stale = false) {
 
 /** Give a text only when it differs: screen readers and the layout are left in peace. */
 export function say(element, text) {
-  if (element.textContent !== text) element.textContent = text;
+  const shown = printable(text);
+  if (element.textContent !== shown) element.textContent = shown;
+}
+
+/** What is shown where the mouse rests on an element: a line of each text that is not empty. */
+export function hint(element, ...texts) {
+  const shown = texts.filter(Boolean).map(printable).join("\n");
+  if (element.title !== shown) element.title = shown;
+}
+
+/** The title of the page. */
+export function entitle(text) {
+  document.title = printable(text);
 }
