@@ -91,6 +91,7 @@ class MakeApp(Protocol):
         trails: Mapping[str, Trail],
         progress: ProgressSink,
         access: Access,
+        time_zone: Callable[[], str],
     ) -> ASGIApp: ...
 
 
@@ -260,12 +261,17 @@ class Service:
         )
         return tuple(f"{part}: {problem}" for part, problem in named if problem)
 
+    @property
+    def time_zone(self) -> str:
+        """In which instants are shown; a reload may change it."""
+        return self._settings.alerts.time_zone
+
     def _standstill_problem(self) -> str:
         """That lagwatch did not run within the last hour, and from when to when; ""."""
         last = self._stood_still
         if last is None or self._clock.now_ms() - last.until_ms > _STANDSTILL_SHOWN_MS:
             return ""
-        zone = self._settings.alerts.time_zone
+        zone = self.time_zone
         began, ended = (instant(at_ms, zone) for at_ms in (last.from_ms, last.until_ms))
         return f"{last.reason}, from {began} to {ended}"
 
@@ -646,6 +652,7 @@ async def _serve(settings: Settings, make_app: MakeApp, load: Callable[[], Setti
         trails=service.trails,
         progress=service.progress,
         access=AccessControl(settings.server, clock),
+        time_zone=lambda: service.time_zone,
     )
     server = HttpServer(app, settings.server, clock)
     if service.checkpoints is not None:

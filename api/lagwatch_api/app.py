@@ -1,6 +1,6 @@
 """The application: all routes, all failures, one router."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from fastapi import FastAPI
@@ -52,12 +52,14 @@ def create_app(
     trails: Trails | None = None,
     progress: ProgressSink | None = None,
     access: Access | None = None,
+    time_zone: Callable[[], str] = lambda: "UTC",
     hostname: str,
     version: str,
 ) -> FastAPI:
     """The ASGI application; a part that is None has no routes.
 
-    Without `access` nothing is refused: for tests and documentation only. FastAPI routes may be
+    Without `access` nothing is refused: for tests and documentation only. `time_zone`: that in
+    which the page shows instants, as notices do. FastAPI routes may be
     added to the application; a request that no route takes is answered as Burrow answers it.
     """
     deps = Deps(
@@ -100,7 +102,7 @@ def create_app(
         app.include_router(progress_routes.router(progress))
     errors.install(app, table, reply)
     if access is not None:
-        app.include_router(session_routes.router(access))
+        app.include_router(session_routes.router(access, time_zone))
         app.add_middleware(Gate, access=access, reply=reply)
     if metrics is not None:
         app.add_middleware(Measured, metrics=metrics)  # inside `Shape`, which copies the scope

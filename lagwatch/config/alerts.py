@@ -302,7 +302,7 @@ class AlertsSettings(_WithChannels):
         description="URL of this server as readers reach it, for links in notices",
     )
     time_zone: Annotated[str, AfterValidator(_zone)] = Field(
-        default="UTC", description="time zone of the instants in notices"
+        default="UTC", description="time zone of the instants in notices and on the page"
     )
     fallback: Texts = Field(
         default=(),

@@ -265,8 +265,9 @@ class TestSession:
         nobody = ask(app(GivenAccess()), "/api/v1/session")
         reader = ask(app(GivenAccess()), "/api/v1/session", headers={"x-who": "reader"})
 
-        assert nobody.json == {"name": "", "scope": "none", "takes_tokens": True}
-        assert reader.json == {"name": "reader", "scope": "read", "takes_tokens": True}
+        zone = {"time_zone": "UTC", "time_zone_names": {"0": "UTC"}}
+        assert nobody.json == {"name": "", "scope": "none", "takes_tokens": True, **zone}
+        assert reader.json == {"name": "reader", "scope": "read", "takes_tokens": True, **zone}
 
     @pytest.mark.parametrize("scheme", ["http", "https"])
     def test_the_cookie_is_kept_from_scripts_and_other_sites(self, scheme) -> None:

@@ -1,6 +1,10 @@
 """`/api/v1/session`: a browser logs in with a token, which a cookie keeps from then on."""
 
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Annotated, Final, Literal
+from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter, HTTPException
 from pydantic import BaseModel, ConfigDict, Field
@@ -12,6 +16,8 @@ from lagwatch.ports.access import COOKIE, EVERYBODY, NOBODY, Access, Caller
 from lagwatch_api.gate import SESSION, caller_of
 
 TAG: Final = "Session"
+_YEARS: Final = range(2010, 2050)
+"""Of the instants that are shown."""
 
 
 class Session(TypedDict):
@@ -20,6 +26,11 @@ class Session(TypedDict):
     name: Annotated[str, Field(description='of the token or user; "" = not known')]
     scope: Annotated[str, Field(description="none | read | operate | admin")]
     takes_tokens: Annotated[bool, Field(description="true: one can log in with a token")]
+    time_zone: Annotated[str, Field(description="`alerts.time_zone`, for texts")]
+    time_zone_names: Annotated[
+        Mapping[str, str],
+        Field(description="its abbreviations by minutes from UTC: browsers know few of them"),
+    ]
 
 
 class LogIn(BaseModel):
@@ -30,13 +41,19 @@ class LogIn(BaseModel):
     token: Annotated[str, Field(min_length=1, max_length=200)]
 
 
-def router(access: Access) -> APIRouter:
-    """The routes; include them in the application."""
+def router(access: Access, time_zone: Callable[[], str]) -> APIRouter:
+    """The routes; include them in the application. `time_zone`: its name now."""
     routes = APIRouter(tags=[TAG])
 
     def session_of(caller: Caller) -> Session:
-        takes = access.takes_tokens
-        return {"name": caller.name, "scope": caller.scope.word, "takes_tokens": takes}
+        zone = time_zone()
+        return {
+            "name": caller.name,
+            "scope": caller.scope.word,
+            "takes_tokens": access.takes_tokens,
+            "time_zone": zone,
+            "time_zone_names": _abbreviations(zone),
+        }
 
     @routes.get(SESSION, summary="Who asks, and what they may do")
     async def session(request: Request) -> Session:
@@ -61,6 +78,19 @@ def router(access: Access) -> APIRouter:
         return response
 
     return routes
+
+
+@lru_cache(maxsize=8)
+def _abbreviations(zone: str) -> Mapping[str, str]:
+    """`{"60": "CET", "120": "CEST"}`; of two that share an offset the later one."""
+    months = (datetime(year, month, 1, tzinfo=UTC) for year in _YEARS for month in range(1, 13))
+    found = {}
+    for month in months:
+        local = month.astimezone(ZoneInfo(zone))
+        offset = local.utcoffset()
+        if offset is not None:
+            found[f"{offset.total_seconds() / 60:.0f}"] = local.strftime("%Z")
+    return found
 
 
 class _Cookie(TypedDict):

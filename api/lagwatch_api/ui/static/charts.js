@@ -1,6 +1,7 @@
 // Curves. They are drawn in the colours of the page, and again when these change.
 
-import { LEVELS, duration, instant, number } from "./words.js";
+import { instant, tickDate, wallClock, zoneName } from "./instants.js";
+import { LEVELS, duration, number } from "./words.js";
 
 const STRIP = 6; // px
 const APART = 12; // px between lines of events
@@ -51,6 +52,7 @@ export class Chart {
     const seconds = this.#series.some((curve) => curve.scale === "seconds");
     const options = {
       ...this.#size(),
+      tzDate: tickDate,
       cursor: { drag: { x: this.#zoom !== null, y: false, setScale: false } },
       hooks: {
         drawAxes: [(plot) => this.#behind(plot)],
@@ -63,7 +65,7 @@ export class Chart {
         ...(seconds ? [{ ...line, scale: "seconds", side: 1, size: 82, grid: { show: false }, values: (_, all) => all.map(duration) }] : []),
       ],
       series: [
-        { value: (_, at) => (at === null ? "–" : instant(at * 1000)) },
+        { label: `Time (${zoneName((this.#data[0].at(-1) ?? Date.now() / 1000) * 1000)})`, value: (_, at) => (at === null ? "–" : instant(at * 1000)) },
         ...this.#series.map((curve) => ({
           label: curve.label,
           scale: curve.scale,
@@ -127,9 +129,6 @@ const short = (value) => (Math.abs(value) < 100_000 ? number(value) : compact.fo
 
 function times(plot, all) {
   const shown = plot.scales.x.max - plot.scales.x.min;
-  const clock = { hour: "2-digit", minute: "2-digit", ...(shown < 600 && { second: "2-digit" }) };
-  return all.map((at) => {
-    const date = new Date(at * 1000);
-    return shown > 2 * 86_400 ? date.toLocaleDateString("sv-SE").slice(5) : date.toLocaleTimeString("en-GB", clock);
-  });
+  const part = shown > 2 * 86_400 ? [5, 10] : shown < 600 ? [11, 19] : [11, 16]; // the date, or the time of the day
+  return all.map((at) => wallClock(at * 1000).slice(...part));
 }

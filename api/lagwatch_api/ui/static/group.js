@@ -3,9 +3,10 @@
 import { ask, segment } from "./ask.js";
 import { Chart } from "./charts.js";
 import { Incidents } from "./incidents.js";
+import { instant } from "./instants.js";
 import { fillMembers, membersSection } from "./members.js";
 import { Past } from "./past.js";
-import { LEVELS, REASONS, bounded, catchUp, duration, entitle, hint, instant, lagOfGroup, make, mark, member, number, printable, rate, say, verdict } from "./words.js";
+import { LEVELS, REASONS, bounded, catchUp, duration, entitle, hint, lagOfGroup, make, mark, member, number, printable, rate, say, verdict } from "./words.js";
 import { LIST, address, go, read } from "./place.js";
 
 const MOST_ROWS = 200;

@@ -1,10 +1,11 @@
 // Incidents and mutes of one group: mute, acknowledge, and the runbook of its policy.
 
 import { ask, order } from "./ask.js";
+import { instant } from "./instants.js";
 import { durations, muteLine } from "./mutes.js";
 import { read } from "./place.js";
 import { mayOperate } from "./session.js";
-import { instant, make, say } from "./words.js";
+import { make, say } from "./words.js";
 
 const LISTED = 20;
 const $ = (id) => document.getElementById(id);

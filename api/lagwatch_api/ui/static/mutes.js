@@ -1,8 +1,9 @@
 // Every mute that is open or still to come, and the form for a new one.
 
 import { ask, order } from "./ask.js";
+import { instant } from "./instants.js";
 import { mayOperate } from "./session.js";
-import { entitle, instant, make, number, say } from "./words.js";
+import { entitle, make, number, say } from "./words.js";
 
 export const DURATIONS = { 900: "15 minutes", 3600: "1 hour", 14400: "4 hours", 86400: "1 day", 604800: "1 week" };
 const $ = (id) => document.getElementById(id);

@@ -2,8 +2,9 @@
 
 import { ask } from "./ask.js";
 import { Chart } from "./charts.js";
+import { instant, msOf, wallClock, zoneName } from "./instants.js";
 import { go, read } from "./place.js";
-import { instant, make, number, say } from "./words.js";
+import { make, number, say } from "./words.js";
 
 const RANGES = { "1h": "last hour", "6h": "last 6 hours", "24h": "last day", "7d": "last 7 days", "30d": "last 30 days" };
 const USUAL = "6h";
@@ -48,8 +49,8 @@ export class Past {
       make("h3", { id: "h-past" }, "Lag and time lag over time"),
       make("div", { class: "tools" },
         make("label", {}, "Range", range),
-        make("label", { class: "own" }, "From", make("input", { id: "from", type: "datetime-local", step: "1", value: asked.from, onchange: own })),
-        make("label", { class: "own" }, "To", make("input", { id: "to", type: "datetime-local", step: "1", value: asked.to, onchange: own })),
+        make("label", { class: "own" }, `From (${zoneName()})`, make("input", { id: "from", type: "datetime-local", step: "1", value: asked.from, onchange: own })),
+        make("label", { class: "own" }, `To (${zoneName()})`, make("input", { id: "to", type: "datetime-local", step: "1", value: asked.to, onchange: own })),
         make("label", {}, "Of", curve),
         make("button", { type: "button", id: "unzoom", onclick: () => go({ range: "", from: "", to: "" }, { replace: true }) }, "Whole range")),
       make("p", { class: "empty", id: "g-past-said", role: "status" }, "Asking …"),
@@ -177,15 +178,10 @@ function folded(events) {
 const repeated = ({ times, first_ms }) => (times > 1 ? ` (${number(times)} times since ${instant(first_ms)})` : "");
 
 const since = (range) => new URLSearchParams({ from: `-${range}`, to: "now" });
-const between = ({ from, to }) => new URLSearchParams({ from: new Date(from).toISOString(), to: to ? new Date(to).toISOString() : "now" });
+const iso = (text) => new Date(msOf(text)).toISOString();
+const between = ({ from, to }) => new URLSearchParams({ from: iso(from), to: to ? iso(to) : "now" });
 
 /** Show only from one instant to another (epoch s). */
 function zoom(from, to) {
-  go({ range: "own", from: local(Math.floor(from)), to: local(Math.ceil(to)) }, { replace: true });
-}
-
-/** As a field for local time has it, with seconds. */
-function local(seconds) {
-  const date = new Date(seconds * 1000);
-  return new Date(date - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+  go({ range: "own", from: wallClock(Math.floor(from) * 1000), to: wallClock(Math.ceil(to) * 1000) }, { replace: true });
 }

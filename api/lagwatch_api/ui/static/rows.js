@@ -1,8 +1,9 @@
 // One line of the list: a group, or a heading over some. Lines are reused while the list scrolls.
 
+import { instant } from "./instants.js";
 import { address } from "./place.js";
 import { draw, sparkline, trend } from "./trends.js";
-import { LEVELS, REASONS, VERDICTS, bounded, boundedBrief, brief, catchUp, catchUpBrief, hint, instant, keepsUp, lagOfGroup, make, mark, number, printable, rate, say } from "./words.js";
+import { LEVELS, REASONS, VERDICTS, bounded, boundedBrief, brief, catchUp, catchUpBrief, hint, keepsUp, lagOfGroup, make, mark, number, printable, rate, say } from "./words.js";
 
 export const COLUMNS = [
   { key: "trouble", name: "Verdict", cell: "c-mark", sortable: true },

@@ -1,5 +1,6 @@
 // Who looks at the page: a token is asked for where the server wants one.
 
+import { setZone } from "./instants.js";
 import { make, say } from "./words.js";
 
 const PATH = "api/v1/session";
@@ -12,10 +13,11 @@ export const mayOperate = () => RIGHTS.indexOf(scope) >= RIGHTS.indexOf("operate
 
 const $ = (id) => document.getElementById(id);
 
-/** Returns once the groups may be read; until then the page asks for a token. */
+/** Returns once the groups may be read and the time zone is known; until then the page asks for a token. */
 export async function enter() {
   let session = await current().catch(() => OPEN);
   while (session.scope === "none") session = await logIn(session);
+  if (session.time_zone) setZone(session.time_zone, session.time_zone_names);
   scope = session.scope;
   $("who").hidden = !session.takes_tokens || !session.name;
   say($("who-name"), `${session.name} (${session.scope})`);

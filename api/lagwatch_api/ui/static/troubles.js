@@ -1,7 +1,8 @@
 // What is wrong with the clusters: one line over every page, and the details on demand.
 
 import { ACKNOWLEDGED, acknowledge, incidentLine } from "./incidents.js";
-import { duration, instant, make, say } from "./words.js";
+import { instant } from "./instants.js";
+import { duration, make, say } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
 

@@ -1,5 +1,7 @@
 // Numbers, instants and statuses in words, and elements made without ever parsing foreign text.
 
+import { instant } from "./instants.js";
+
 export const LEVELS = { OK: "ok", WARN: "warn", ERR: "err", STOP: "err", STALL: "err", REWIND: "err", INCIDENT: "warn" };
 export const VERDICTS = { OK: "OK", WARN: "BEHIND", STOP: "STOPPED", STALL: "STALLED", REWIND: "REWOUND", UNKNOWN: "UNKNOWN", ERR: "ERROR" };
 
@@ -90,14 +92,7 @@ export function brief(seconds) {
   return duration(seconds);
 }
 
-export function instant(ms) {
-  const date = new Date(ms);
-  const today = date.toDateString() === new Date().toDateString();
-  const time = date.toLocaleTimeString("en-GB");
-  return today ? time : `${date.toLocaleDateString("sv-SE")} ${time}`;
-}
-
-/** `STALLED since 14:02:11: offset 1,204 unchanged …` */
+/** `STALLED since 14:02:11 CET: offset 1,204 unchanged …` */
 export function verdict(said) {
   const since = said.since_ms === null ? "" : ` since ${said.at_least ? "at least " : ""}${instant(said.since_ms)}`;
   return `${said.headline}${since}: ${said.text}.`;
