@@ -172,6 +172,8 @@ def _draw_group(explained: Mapping[str, Any]) -> None:
     screen.print(Text(printable(f"  {cause['text']}")))
     if cause["refuted_by"]:
         screen.print(Text(f"  refuted if: {cause['refuted_by']}"))
+    for step in cause.get("to_do", ()):  # older servers send none
+        screen.print(Text(f"  to do: {step}"))
     for name, value in cause["evidence"].items():
         screen.print(Text(printable(f"  {name:<26} {words.quantity(name, value)}"), style="dim"))
 

@@ -113,7 +113,10 @@ class PolicySettings(Section):
             "its notice waits for the rest of them; a worse incident is sent at once"
         ),
     )
-    runbook: str = Field(default="", description="what to do, usually a URL; goes with each notice")
+    runbook: str = Field(
+        default="",
+        description="what to do, usually a URL; goes with each notice instead of first steps",
+    )
     team: str = Field(
         default="", description="team responsible for the groups; goes with each notice"
     )

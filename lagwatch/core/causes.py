@@ -1,18 +1,21 @@
 """Why a group has its verdict: the causes, one row each, in order of precedence.
 
 The first row that holds names the cause. Each has its evidence, its sentence, what would refute it,
-and when it is certain. Where no row holds the cause is not known, and the text says why. The API,
-`lagwatch explain GROUP` and the table in the documentation are made from these rows.
+when it is certain, and what to do first. Where no row holds the cause is not known, and the text
+says why. The API, notices, `lagwatch explain GROUP` and the table in the documentation are made
+from these rows.
 """
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import median
 from typing import Final
 
+from lagwatch.core import first_steps
 from lagwatch.core.case import Case, Event
+from lagwatch.core.first_steps import Steps
 from lagwatch.core.forecast import Outlook
 from lagwatch.core.model import (
     UNKNOWN,
@@ -75,6 +78,8 @@ class Cause:
     topic: str | None
     """With `partition`: the partition that decides the verdict."""
     partition: int | None
+    to_do: Steps = ()
+    """First steps, the likeliest first; none if nothing is wrong or nothing is known."""
 
     @property
     def sentence(self) -> str:
@@ -102,6 +107,12 @@ class CauseRow:
     sentence: str
     """With `{number:form}`; see `words.fill`."""
     refuted_by: str
+    to_do: Steps
+    """First steps, the likeliest first."""
+    to_do_of: Mapping[Rule, Steps] = field(default_factory=dict)
+    """Those of single rules, where they differ."""
+    to_do_empty: Steps = ()
+    """Those of a group that is known to have no members, where they differ."""
     proved: Callable[[Case, PartitionVerdict], bool] | None = None
     """Condition for "certain"; None if the cause is never more than likely."""
     certain_when: str = ""
@@ -113,6 +124,12 @@ class CauseRow:
         """The sentence with this evidence."""
         phrases = {} if self.phrases is None else self.phrases(found)
         return fill(self.sentence, {**found, **phrases})
+
+    def steps(self, case: Case, worst: PartitionVerdict) -> Steps:
+        """First steps for the partition that decides."""
+        if case.empty and self.to_do_empty:
+            return self.to_do_empty
+        return self.to_do_of.get(worst.rule, self.to_do)
 
 
 _SILENT: Final = frozenset({Rule.STOPPED, Rule.SILENT_BEFORE_START})
@@ -715,6 +732,12 @@ CAUSES: Final[Sequence[CauseRow]] = (
         find=_broker_away,
         sentence="a broker is away: {away}; the data are {data_age_ms:span} old",
         refuted_by="kafka-topics --describe shows a leader for the partition",
+        to_do=(
+            (
+                "Bring the broker back: kafka-topics --describe --unavailable-partitions lists "
+                "what has no leader."
+            ),
+        ),
         proved=lambda _, worst: worst.unknown_reason is UnknownReason.NO_LEADER,
         certain_when="Kafka's metadata name no leader and the log end is not known",
     ),
@@ -730,6 +753,10 @@ CAUSES: Final[Sequence[CauseRow]] = (
             "{data_age_ms:span}: `/readyz` and the log say why"
         ),
         refuted_by="`/readyz` names another source that cannot be read",
+        to_do=(
+            "Read `/readyz` and the log: they say why the progress cannot be read.",
+            "Is the job itself down? Start it.",
+        ),
     ),
     CauseRow(
         cause=CauseName.COMMITTED_BEYOND_END,
@@ -744,6 +771,16 @@ CAUSES: Final[Sequence[CauseRow]] = (
             "offsets itself, or they were copied from another log"
         ),
         refuted_by="the log was cut short meanwhile (unclean election) or the topic made anew",
+        to_do=(
+            (
+                "Reset the group's offsets to where it had read: new messages below the "
+                "committed offset are not read."
+            ),
+            (
+                "Look for a client that computes offsets itself, or for offsets copied from "
+                "another cluster."
+            ),
+        ),
     ),
     CauseRow(
         cause=CauseName.TOPIC_RECREATED,
@@ -757,6 +794,13 @@ CAUSES: Final[Sequence[CauseRow]] = (
             "its log was cut short; a new topic {seen}"
         ),
         refuted_by="the topic's id is the same as before, and no unclean election took place",
+        to_do=(
+            (
+                "Was the topic made anew on purpose? Then this is expected, and its old "
+                "messages are gone."
+            ),
+        ),
+        to_do_of={Rule.AHEAD_OF_LOG_END: first_steps.BEYOND_END},
         proved=lambda case, worst: (
             case.last(EventName.TOPIC_RECREATED, topic=worst.topic) is not None
             and worst.rule is Rule.AHEAD_OF_LOG_END
@@ -775,6 +819,7 @@ CAUSES: Final[Sequence[CauseRow]] = (
             "group {read_them}; the log begins at {log_start_offset}"
         ),
         refuted_by="the consumer's own log shows that it has read them and not committed",
+        to_do=first_steps.LOST,
         proved=_surely_lost,
         certain_when=(
             "the committed offset is still below the log start, and the number is no upper bound: "
@@ -790,6 +835,7 @@ CAUSES: Final[Sequence[CauseRow]] = (
             "the committed offset was set back from {offset_before} to {offset_after}: {how}"
         ),
         refuted_by="the offset comes back by itself: two consumers commit in turn",
+        to_do=first_steps.WENT_BACK,
         proved=lambda case, worst: _reset_of(case, worst) is not None,
         certain_when="it was set back, from the same offset, while the group had no members",
     ),
@@ -802,6 +848,7 @@ CAUSES: Final[Sequence[CauseRow]] = (
             "a read_committed consumer that starts at the committed offset gets a message, or the "
             "group's consumers read uncommitted"
         ),
+        to_do=(),
         proved=_nothing_left,
         certain_when=(
             "the group is one of `read_committed_groups`, or the lag is a single mark: lagwatch "
@@ -820,6 +867,8 @@ CAUSES: Final[Sequence[CauseRow]] = (
         refuted_by=(
             "the group does not move when the transaction ends, or its consumers read uncommitted"
         ),
+        to_do=first_steps.TRANSACTION,
+        to_do_of={Rule.WAITS_FOR_TRANSACTION: ()},
         proved=_transaction_named,
         certain_when=(
             "the broker names the transaction, a member holds the partition, and the group is one "
@@ -836,6 +885,13 @@ CAUSES: Final[Sequence[CauseRow]] = (
             "{committed_offset} is a remainder"
         ),
         refuted_by="a member's configuration names the topic or a pattern that matches it",
+        to_do=(
+            (
+                "Left on purpose? Delete the group's offsets of the topic: "
+                "kafka-consumer-groups --delete-offsets."
+            ),
+            "Otherwise add the topic to the subscription of the members.",
+        ),
         proved=lambda _, worst: worst.rule is Rule.NOT_SUBSCRIBED,
         certain_when="the rule `not_subscribed` decided",
     ),
@@ -852,6 +908,13 @@ CAUSES: Final[Sequence[CauseRow]] = (
             "{within_ms:span}, and nothing was read; the last one: {last_member}"
         ),
         refuted_by="the members' own logs show that they end on purpose",
+        to_do=(
+            "Read the last lines of the members' logs: they say what ends them.",
+            (
+                "Nothing there? Something else ends them: look for too little memory and "
+                "failed health checks."
+            ),
+        ),
     ),
     CauseRow(
         cause=CauseName.STUCK_REBALANCE,
@@ -865,6 +928,16 @@ CAUSES: Final[Sequence[CauseRow]] = (
             "its {members:member} read nothing until all of them have rejoined"
         ),
         refuted_by="the group becomes Stable by itself",
+        to_do=(
+            (
+                "Take thread dumps of the members: one of them hangs and does not rejoin. "
+                "Restart that one."
+            ),
+            (
+                "Does one message take longer than max.poll.interval.ms? Fetch fewer at a time "
+                "(max.poll.records)."
+            ),
+        ),
     ),
     CauseRow(
         cause=CauseName.REBALANCE_STORM,
@@ -879,6 +952,13 @@ CAUSES: Final[Sequence[CauseRow]] = (
             "little time to read"
         ),
         refuted_by="the lag goes on growing after the rebalances have ended",
+        to_do=(
+            (
+                "Find what makes members come and go: restarts, autoscaling, polls that come "
+                "later than max.poll.interval.ms."
+            ),
+            "Give the members static ids (group.instance.id): a restart is then no rebalance.",
+        ),
     ),
     CauseRow(
         cause=CauseName.NO_MEMBERS,
@@ -886,6 +966,7 @@ CAUSES: Final[Sequence[CauseRow]] = (
         find=_no_members,
         sentence=("the group has no members (state {state}){last}{afterwards}"),
         refuted_by="a consumer runs that assigns partitions itself: it is not a member",
+        to_do=first_steps.START,
         proved=_members_were_seen_to_leave,
         certain_when=(
             "its last member left, as seen, at most a minute after the group last moved, and "
@@ -902,6 +983,7 @@ CAUSES: Final[Sequence[CauseRow]] = (
             "nothing at all"
         ),
         refuted_by="kafka-consumer-groups --describe --members --verbose shows who holds it",
+        to_do=first_steps.SUBSCRIPTION,
         proved=_was_assigned_before,
         certain_when="no member holds any partition, and they were seen to lose them",
     ),
@@ -918,6 +1000,17 @@ CAUSES: Final[Sequence[CauseRow]] = (
             "what works on it hangs or has died"
         ),
         refuted_by="the consumer has paused this partition on purpose",
+        to_do=(
+            (
+                "Take a thread dump of the owner, then restart it: its other partitions are "
+                "read all the same."
+            ),
+            (
+                "It stops there again? Read its log around the committed offset: a message "
+                "that it cannot process."
+            ),
+            "Has the consumer paused the partition on purpose? Then wait, or resume it.",
+        ),
     ),
     CauseRow(
         cause=CauseName.SLOW_PARTITION,
@@ -932,6 +1025,10 @@ CAUSES: Final[Sequence[CauseRow]] = (
             "{others_produced_per_s}/s written, {consumed_per_s}/s read)"
         ),
         refuted_by="other partitions of the same member fall behind, too",
+        to_do=(
+            "Is one key written far more often than others? Spread it over more keys.",
+            "Otherwise look in the owner's log for what takes long in this partition.",
+        ),
     ),
     CauseRow(
         cause=CauseName.SLOW_MEMBER,
@@ -943,6 +1040,13 @@ CAUSES: Final[Sequence[CauseRow]] = (
             "keep up"
         ),
         refuted_by="the same partitions stay behind when another member gets them",
+        to_do=(
+            (
+                "Look at this member and its host: CPU, memory, network, pauses of its garbage "
+                "collector."
+            ),
+            "Restart it, or move it to another host: the others keep up.",
+        ),
     ),
     CauseRow(
         cause=CauseName.NOT_COMMITTING,
@@ -957,6 +1061,11 @@ CAUSES: Final[Sequence[CauseRow]] = (
             "the consumer's own metrics show that it reads nothing (records-consumed-rate 0): "
             "then it hangs"
         ),
+        to_do=(
+            first_steps.THREAD_DUMP,
+            "It reads (records-consumed-rate above 0)? Look in its log for commits that failed.",
+        ),
+        to_do_of={Rule.NEVER_COMMITS: first_steps.NEVER_COMMITS},
     ),
     CauseRow(
         cause=CauseName.STUCK_ON_RECORD,
@@ -964,6 +1073,8 @@ CAUSES: Final[Sequence[CauseRow]] = (
         find=_stuck_on_record,
         sentence="the consumer does not get past offset {offset}, which it commits again and again",
         refuted_by="the consumer is paused on purpose, or reads on and commits an old offset",
+        to_do=first_steps.STALLED,
+        to_do_empty=first_steps.STALLED_WITHOUT_MEMBERS,
     ),
     CauseRow(
         cause=CauseName.PRODUCER_BURST,
@@ -978,6 +1089,13 @@ CAUSES: Final[Sequence[CauseRow]] = (
             "{produced_before_per_s}/s before; the group reads {consumed_per_s}/s"
         ),
         refuted_by="the group read faster before the burst than it reads now",
+        to_do=(
+            "Wait if the burst ends: the group reads as fast as before.",
+            (
+                "It goes on? Add members, up to the number of partitions, and ask the "
+                "producers what changed."
+            ),
+        ),
     ),
     CauseRow(
         cause=CauseName.ALL_SLOW,
@@ -991,6 +1109,7 @@ CAUSES: Final[Sequence[CauseRow]] = (
             "{consumed_per_s}/s read by {members:member}; {partitions_behind:partition} behind"
         ),
         refuted_by="the group reads no faster with more members (at most one per partition)",
+        to_do=first_steps.SLOW,
     ),
 )
 """In order of precedence."""
@@ -1019,6 +1138,7 @@ def cause_of(case: Case) -> Cause | None:
             evidence=found,
             topic=worst.topic,
             partition=worst.partition,
+            to_do=row.steps(case, worst),
         )
     return Cause(
         name=None,
@@ -1028,6 +1148,7 @@ def cause_of(case: Case) -> Cause | None:
         evidence={},
         topic=worst.topic,
         partition=worst.partition,
+        to_do=first_steps.without_cause(case, worst),
     )
 
 
@@ -1095,11 +1216,11 @@ def markdown() -> str:
     """The table of the documentation."""
     return "\n".join(
         [
-            "| Cause | When it is named | Certain when | Refuted when |",
-            "|---|---|---|---|",
+            "| Cause | When it is named | Certain when | Refuted when | First steps |",
+            "|---|---|---|---|---|",
             *(
                 f"| {number}. `{row.cause}` | {row.meaning} | {row.certain_when or 'never'} "
-                f"| {row.refuted_by} |"
+                f"| {row.refuted_by} | {' '.join(row.to_do) or 'none'} |"
                 for number, row in enumerate(CAUSES, start=1)
             ),
         ]

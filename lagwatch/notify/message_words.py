@@ -21,6 +21,7 @@ from lagwatch.notify.words import (
     headline,
     lead,
     link,
+    what_to_do,
 )
 
 SHOWN_NOTICES: Final = 20
@@ -188,8 +189,15 @@ def _cause_heading(cluster: str, policy: str, topic: str, found: Sequence[Notice
     where = f" of topic {printable(topic)}" if topic else ""
     team = f", team {found[0].team}" if found[0].team else ""
     groups = f"{counted(len(found), 'consumer group')}{where} on {cluster}"
-    to_do = f" What to do: {found[0].runbook}" if found[0].runbook and not found[0].closing else ""
+    steps = _common_steps(found)
+    to_do = f" What to do: {steps}" if steps and not found[0].closing else ""
     return f"{groups}, policy {policy}{team}.{_common_cause(found)}{to_do}"
+
+
+def _common_steps(found: Sequence[Notice]) -> str:
+    """The runbook of their policy; without one the first steps, where all have the same; ""."""
+    steps = {what_to_do(notice) for notice in found}
+    return found[0].runbook or (steps.pop() if len(steps) == 1 else "")
 
 
 def _common_cause(found: Sequence[Notice]) -> str:

@@ -110,7 +110,7 @@ class Notice:
     """Those that earlier notices of the incident have named."""
     cause: Json | None = None
     """Why the group is bad: `name` (None: not known), `certainty`, `text`, `refuted_by`,
-    `sentence`; None where there is nothing to explain."""
+    `sentence`, `to_do`; None where there is nothing to explain."""
     about: About = About.GROUP
     runbook: str = ""
     """Of the policy: what to do, usually a URL; ""."""

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from lagwatch.core.causes import Cause, CauseName, Certainty
+from lagwatch.core.first_steps import START
 from lagwatch.core.incident import NoticeEvent, Reason
 from lagwatch.core.model import (
     EpochMs,
@@ -37,6 +38,7 @@ _CAUSE: Final = Cause(
     evidence={},
     topic="sample-topic",
     partition=0,
+    to_do=START,
 )
 
 

@@ -77,6 +77,7 @@ def cause_json(cause: Cause) -> dict[str, Any]:
         "text": cause.text,
         "refuted_by": cause.refuted_by,
         "sentence": cause.sentence,
+        "to_do": list(cause.to_do),
     }
 
 

@@ -20,6 +20,8 @@ from lagwatch.core.words import DELETED, bounded, client, counted, duration, pri
 from lagwatch.notify.notice import NOT_READABLE, About, Earlier, Notice, StillOpen
 
 _SHOWN_PARTITIONS: Final = 5
+_SHOWN_STEPS: Final = 2
+"""The page has the others."""
 _SHOWN_EARLIER: Final = 5
 """Incidents that a channel missed, of which a text says from when to when they lasted."""
 BULLET: Final = "• "
@@ -200,8 +202,14 @@ def details(notice: Notice) -> Iterator[str]:
         yield f"… and {counted(more, 'incident')} before that."
     if notice.team:
         yield f"Team: {notice.team}"
-    if notice.runbook and not notice.closing:
-        yield f"What to do: {notice.runbook}"
+    if (to_do := what_to_do(notice)) and not notice.closing:
+        yield f"What to do: {to_do}"
+
+
+def what_to_do(notice: Notice) -> str:
+    """The runbook of its policy; without one the first steps for its cause; ""."""
+    steps = (notice.cause or {}).get("to_do", ())  # older versions stored none
+    return notice.runbook or " ".join(steps[:_SHOWN_STEPS])
 
 
 def _how_it_ended(notice: Notice) -> Iterator[str]:

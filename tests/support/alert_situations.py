@@ -5,6 +5,7 @@ from typing import Final
 
 from lagwatch.core.causes import Cause, CauseName, Certainty
 from lagwatch.core.departure import Departure
+from lagwatch.core.first_steps import LOST, SLOW, START
 from lagwatch.core.incident import NoticeEvent
 from lagwatch.notify.changes import page_link
 from lagwatch.notify.dispatch import DeliveryCounts
@@ -28,6 +29,7 @@ _LIKELY: Final = cause_json(
         evidence={},
         topic="sample-topic",
         partition=0,
+        to_do=START,
     )
 )
 
@@ -80,6 +82,10 @@ def situations() -> dict[str, Message]:
             ),
         ),
         "records_lost": _message("m13", _lost(stopped)),
+        "no_runbook": _message("m18", replace(stopped, runbook="")),
+        "several_without_runbook": _message(
+            "m19", *(replace(stopped, group=name, runbook="") for name in ("billing", "mailer"))
+        ),
         "limit_missed": _message("m14", _late(stopped)),
         "handed_on": _message("m15", replace(stopped, reason="handed_on", at_ms=AT_MS + 1_500_000)),
         "still_behind": _message(
@@ -190,6 +196,7 @@ def _lost(notice: Notice) -> Notice:
         evidence={},
         topic="sample-topic",
         partition=0,
+        to_do=LOST,
     )
     verdict = {
         **notice.verdict,
@@ -249,6 +256,7 @@ def _late(notice: Notice) -> Notice:
         evidence={},
         topic="sample-topic",
         partition=0,
+        to_do=SLOW,
     )
     return replace(notice, kinds=(), verdict=verdict, curve=(), cause=cause_json(cause))
 

@@ -13,6 +13,8 @@ from typing import Final
 import pytest
 
 from lagwatch.clock import SystemClock
+from lagwatch.core.first_steps import START
+from lagwatch.core.incident import NoticeEvent
 from lagwatch.notify.channels import pagerduty
 from lagwatch.notify.channels.alertmanager import Alertmanager, AlertmanagerSettings
 from lagwatch.notify.channels.email import Email, EmailSettings
@@ -232,6 +234,23 @@ def test_texts_for_machines_keep_a_name_exactly(situation: str) -> None:
         *(*trigger["custom_details"]["groups"], trigger["component"]),
     ):
         assert not set(text) & set(_TURNS)
+
+
+def test_without_a_runbook_a_notice_has_the_first_steps_for_its_cause() -> None:
+    notice = SITUATIONS["no_runbook"].notices[0]
+    assert notice.cause is not None
+    stored_before = {name: part for name, part in notice.cause.items() if name != "to_do"}
+
+    def to_do(notice: Notice) -> list[str]:
+        return [line for line in details(notice) if line.startswith("What to do")]
+
+    steps = " ".join(START[:2])
+    assert to_do(notice) == [f"What to do: {steps}"]
+    assert to_do(replace(notice, runbook="call Anna")) == ["What to do: call Anna"]
+    assert to_do(replace(notice, event=NoticeEvent.CLOSE)) == []
+    assert to_do(replace(notice, cause=stored_before)) == []
+    assert to_do(replace(notice, cause=None)) == []
+    assert _headings(SITUATIONS["several_without_runbook"])[0].endswith(f"What to do: {steps}")
 
 
 def test_a_runbook_of_several_lines_keeps_them() -> None:

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from lagwatch.core.causes import Cause, CauseName, Certainty
 from lagwatch.core.model import PartitionStatus, Rule, RuleSet, UnknownReason
 from lagwatch.ports.queries import Partitions
 from lagwatch_api import create_app
 from lagwatch_api.ui.routes import STATIC
 from lagwatch_api.v1.fleet import COLUMNS
 from lagwatch_api.v1.stream import events
-from lagwatch_api.v1.wording import sentence, steps
+from lagwatch_api.v1.wording import sentence
 from tests.support.api_doubles import (
     GivenCluster,
     GivenQueries,
@@ -300,40 +299,19 @@ async def closed_after(stream: AsyncGenerator[bytes, None]) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("name", "first"),
-    [(CauseName.NO_MEMBERS, "No members?"), (CauseName.ALL_SLOW, "Compare the rates"), (None, "")],
-)
-def test_where_nobody_reads_the_first_step_is_to_start_the_service(
-    name: CauseName | None, first: str
-) -> None:
-    cause = Cause(
-        name=name,
-        certainty=Certainty.LIKELY,
-        text="",
-        refuted_by="",
-        evidence={},
-        topic=None,
-        partition=None,
-    )
-
-    assert steps(partition_verdict(), cause)[0].startswith(first)
-
-
-@pytest.mark.parametrize(
-    ("rule", "headline", "first"),
+    ("rule", "headline"),
     [
-        (Rule.NEVER_COMMITS, "NEVER COMMITS", "Does the consumer commit?"),
-        (Rule.HELD_BY_TRANSACTION, "HELD BY A TRANSACTION", "Find the producer"),
-        (Rule.FALLING_BEHIND, "FALLING BEHIND", "Compare the rates"),
+        (Rule.NEVER_COMMITS, "NEVER COMMITS"),
+        (Rule.HELD_BY_TRANSACTION, "HELD BY A TRANSACTION"),
+        (Rule.FALLING_BEHIND, "FALLING BEHIND"),
     ],
 )
-def test_a_warning_that_is_no_growing_lag_has_a_headline_and_steps_of_its_own(
-    rule: Rule, headline: str, first: str
+def test_a_warning_that_is_no_growing_lag_has_a_headline_of_its_own(
+    rule: Rule, headline: str
 ) -> None:
     verdict = partition_verdict(rules=RuleSet.LAGWATCH, rule=rule)
 
     assert sentence(verdict).headline == headline
-    assert steps(verdict, None)[0].startswith(first)
 
 
 def parsed(event: str) -> tuple[str, dict[str, Any]]:

@@ -904,6 +904,53 @@ def test_a_group_without_members_that_commits_other_partitions_is_not_down() -> 
     assert found(told(stuck, Part())).name is CauseName.NO_MEMBERS
 
 
+def test_advice_follows_the_cause_and_what_is_known_of_the_members() -> None:
+    stuck, read = Part(by="a-1", rule=STOPPED, evidence=SILENT), Part(by="a-1")
+    silent = Part(rule=STOPPED, evidence=SILENT)
+
+    def first(case: Case) -> str:
+        return found(case).to_do[0]
+
+    dead = found(told(stuck, read))
+    assert dead.name is CauseName.STUCK_PARTITION
+    assert dead.to_do[0].startswith("Take a thread dump of the owner, then restart it")
+    assert first(told(silent)).startswith("The service of the group is down")
+    assert first(told(silent, state="Unknown")) == "Is the service of the group down? Start it."
+    reads_others = told(silent, Part(committed_ago_s=5))
+    assert first(reads_others).startswith("Look at the consumer that assigns partitions itself")
+
+
+@given(_cases())
+def test_no_service_is_to_be_started_while_its_members_are_there(case: Case) -> None:
+    cause = cause_of(case)
+
+    there = case.info is not None and case.members_known and bool(case.info.members)
+    assert not there or cause is None or "tart it." not in " ".join(cause.to_do)
+
+
+@given(_cases())
+def test_no_owner_is_to_be_looked_at_in_a_group_without_members(case: Case) -> None:
+    cause = cause_of(case)
+
+    assert not case.empty or cause is None or "owner" not in " ".join(cause.to_do)
+
+
+def test_what_commits_without_members_is_to_be_found_first() -> None:
+    stuck = found(told(Part(rule=STALLED, consumed=0, evidence=(("commits_are", "read"),))))
+
+    assert stuck.name is CauseName.STUCK_ON_RECORD
+    assert stuck.to_do[0].startswith("Find the program that commits")
+
+
+def test_every_cause_has_first_steps_but_where_nothing_is_wrong() -> None:
+    without = {row.cause for row in CAUSES if not row.to_do}
+    longest = max(len(" ".join(row.to_do[:2])) for row in CAUSES)
+
+    assert without == {CauseName.CONTROL_RECORDS}
+    assert longest < 250, "notices show two steps in a line"
+    assert all(step.endswith((".", "?")) for row in CAUSES for step in row.to_do)
+
+
 def test_an_outlook_without_partitions_is_no_fault() -> None:
     case = NAMED["all partitions of all members"][0]
     empty: GroupOutlook = of_group({}, {})

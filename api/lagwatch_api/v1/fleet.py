@@ -29,7 +29,7 @@ from lagwatch.errors import NotFoundError
 from lagwatch.ports.queries import ClusterHealth, Partitions, Queries
 from lagwatch_api.answers import json_answer
 from lagwatch_api.routing import Answer, Endpoint
-from lagwatch_api.v1.wording import sentence, steps
+from lagwatch_api.v1.wording import sentence
 
 TAG: Final = "Fleet"
 NO_CACHE: Final = {"Cache-Control": "no-store"}
@@ -258,7 +258,7 @@ def group_answer(
         "unknown_partitions": verdict.unknown_partitions,
         "complete": verdict.complete,
         "since_ms": verdict.since_ms,
-        "to_do": () if worst is None else steps(worst, cause),
+        "to_do": () if cause is None else cause.to_do,
         "info": None if info is None else _info(info),
         "members": None if info is None else [_member(member) for member in info.members],
         "partitions": [

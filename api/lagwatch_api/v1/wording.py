@@ -1,13 +1,12 @@
 """Verdicts and instants in words."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from lagwatch.core import rules
-from lagwatch.core.causes import Cause, CauseName
 from lagwatch.core.model import PartitionStatus, PartitionVerdict, Rule, UnknownReason
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -133,72 +132,3 @@ def is_unknown(verdict: PartitionVerdict) -> bool:
     if verdict.status is PartitionStatus.UNKNOWN:
         return True
     return verdict.current_lag is None and verdict.rule is not Rule.NEVER_COMMITTED
-
-
-_TO_DO: Final[Mapping[PartitionStatus, Sequence[str]]] = {
-    PartitionStatus.OK: (),
-    PartitionStatus.UNKNOWN: (),
-    PartitionStatus.STOP: (
-        "No members? Its service is down: start it.",
-        (
-            "Members, but none holds these partitions? A rebalance hangs, or the members do not "
-            "subscribe to all topics: look at the state of the group and its members."
-        ),
-        "Retired on purpose? Delete the group in Kafka; it then disappears here.",
-    ),
-    PartitionStatus.STALL: (
-        (
-            "Read the log of the owner around the committed offset: a message that it cannot "
-            "process is the usual cause. Skip or repair it; a restart meets it again."
-        ),
-        "Or the owner hangs on a database or a lock: take a thread dump.",
-    ),
-    PartitionStatus.WARN: (
-        "Compare the rates: is more produced than usual, or less read?",
-        "More produced: add members, up to the number of partitions.",
-        "Less read: look for a deployment, a slow database, one slow partition.",
-    ),
-    PartitionStatus.REWIND: (
-        "Were the offsets reset on purpose, or by a deployment? Then this is expected.",
-        "Otherwise look for two services that use the same group id.",
-        "Its effects are not safe to repeat? Stop the group before it goes on.",
-    ),
-    PartitionStatus.ERR: (),  # see its rules
-}
-"""First steps for the worst partition's status, the likeliest first; as in the runbooks."""
-_TO_DO_OF_RULES: Final[Mapping[Rule, Sequence[str]]] = {
-    Rule.NEVER_COMMITS: (
-        "Does the consumer commit? With enable.auto.commit=false it must call commit itself.",
-        "Read its log for commits that Kafka refused, and for what ends it again and again.",
-        "Are its offsets kept elsewhere on purpose? Report its progress, or use group_deny.",
-    ),
-    Rule.HELD_BY_TRANSACTION: (
-        "Find the producer that began the transaction: it hangs, or it never ended it.",
-        (
-            "It is gone? Kafka ends the transaction after transaction.timeout.ms; "
-            "kafka-transactions.sh find-hanging and abort end one that stays."
-        ),
-    ),
-    Rule.RECORDS_LOST: (
-        "Find out whether what was deleted can be produced or loaded again.",
-        "Lengthen the topic's retention: it is shorter than the group may be behind.",
-    ),
-    Rule.AHEAD_OF_LOG_END: (
-        (
-            "Was the topic made anew, or did its leader lose messages? Reset the group's offsets: "
-            "new messages below them are not read."
-        ),
-    ),
-}
-"""First steps for rules whose steps are not those of their status."""
-
-
-def steps(worst: PartitionVerdict, cause: Cause | None) -> Sequence[str]:
-    """First steps for the worst partition of a group.
-
-    If no consumer reads, comparing rates is left out, whatever the verdict.
-    """
-    if worst.rule in _TO_DO_OF_RULES:
-        return _TO_DO_OF_RULES[worst.rule]
-    alone = cause is not None and cause.name is CauseName.NO_MEMBERS
-    return _TO_DO[PartitionStatus.STOP if alone else worst.status]
