@@ -105,6 +105,31 @@ def test_a_rate_that_is_not_known_yet_is_called_so(browser: Browser, url: str) -
     assert "not known yet: too few commits" in facts
 
 
+def test_a_group_that_reads_but_one_partition_is_not_said_to_read_nothing(
+    browser: Browser, url: str
+) -> None:
+    parts = [{"catch_up_reason": reason} for reason in ("caught_up", "not_moving", "catching_up")]
+    stuck = {"catch_up_reason": "not_moving", "catch_up_s": None, "status": "ERR"}
+    browser.open(url)
+
+    said = browser.run(
+        "const { catchUp } = await import('/ui/words.js'); return given[0].map(catchUp)",
+        [
+            {**stuck, "consumed_per_s": 12.0, "partitions": parts},
+            {**stuck, "consumed_per_s": 12.0, "partitions": [*parts, *parts]},
+            {**stuck, "consumed_per_s": 12.0},  # of the list
+            {**stuck, "consumed_per_s": 0.0, "partitions": parts},
+        ],
+    )
+
+    assert said == [
+        "never: 1 of 3 partitions is not read",
+        "never: 2 of 6 partitions are not read",
+        "never: not all partitions are read",
+        "never: nothing is read",
+    ]
+
+
 def test_a_group_says_which_partitions_are_unknown_and_why(browser: Browser, url: str) -> None:
     browser.open(f"{url}?group=partly&of={_CLUSTER}")
     eventually(lambda: "1 of 3" in browser.text("#g-facts"), "the group is shown")

@@ -71,12 +71,19 @@ const NEVER = { not_moving: "never: nothing is read", falling_behind: "never at 
 export const keepsUp = (status, { catch_up_reason, steady }) => catch_up_reason === "keeps_up" || status === "OK" && steady && (catch_up_reason === "falling_behind" || catch_up_reason === "too_slow");
 
 /** When a group will have caught up, at its rates. */
-export function catchUp({ status, steady, catch_up_s, catch_up_low_s, catch_up_high_s, catch_up_reason }) {
+export function catchUp({ status, steady, catch_up_s, catch_up_low_s, catch_up_high_s, catch_up_reason, consumed_per_s, partitions }) {
   if (keepsUp(status, { catch_up_reason, steady })) return "keeps up";
   if (catch_up_reason === "caught_up") return "caught up";
+  if (catch_up_reason === "not_moving" && consumed_per_s > 0) return `never: ${notRead(partitions ?? [])}`;
   if (catch_up_s === null || catch_up_s === undefined) return NEVER[catch_up_reason] ?? "unknown";
   if (catch_up_low_s === null) return duration(catch_up_s);
   return `${duration(catch_up_s)} (${duration(catch_up_low_s)} to ${catch_up_high_s === null ? "never" : duration(catch_up_high_s)})`;
+}
+
+/** Of a group that reads: which of its partitions it does not read. */
+function notRead(partitions) {
+  const count = partitions.filter((part) => part.catch_up_reason === "not_moving").length;
+  return count ? `${number(count)} of ${number(partitions.length)} partitions ${count === 1 ? "is" : "are"} not read` : "not all partitions are read";
 }
 
 /** The same in a few letters. */
