@@ -130,6 +130,27 @@ def test_a_group_that_reads_but_one_partition_is_not_said_to_read_nothing(
     ]
 
 
+def test_of_a_group_that_is_read_without_members_it_is_not_said_that_nothing_reads(
+    browser: Browser, url: str
+) -> None:
+    browser.open(f"{url}?group=new&of={_CLUSTER}")
+    eventually(lambda: browser.text("#g-members-said") != "", "the group is shown")
+
+    said = browser.run(
+        "const { fillMembers } = await import('/ui/members.js');"
+        "const said = document.querySelector('#g-members-said');"
+        "return given[0].map((read) => (fillMembers([], read), said.textContent))",
+        [0.0, 1.9, None],
+    )
+
+    assert said == [
+        "No members: nothing reads for this group.",
+        "No members, but its offsets are committed: by a consumer that assigns partitions itself, "
+        "or by another program.",
+        "No members.",
+    ]
+
+
 def test_a_group_says_which_partitions_are_unknown_and_why(browser: Browser, url: str) -> None:
     browser.open(f"{url}?group=partly&of={_CLUSTER}")
     eventually(lambda: "1 of 3" in browser.text("#g-facts"), "the group is shown")

@@ -153,7 +153,7 @@ export class Group {
     if ($("g-to-do").children.length !== steps.length || $("g-to-do").textContent !== steps.join("")) {
       $("g-to-do").replaceChildren(...steps.map((step) => make("li", {}, step)));
     }
-    fillMembers(answer.members);
+    fillMembers(answer.members, answer.consumed_per_s);
     this.#facts(answer);
     this.#heat(answer);
     this.#window(answer);

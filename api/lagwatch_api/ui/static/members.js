@@ -12,12 +12,12 @@ export function membersSection() {
     make("div", { class: "wide", id: "g-members", tabindex: "0", role: "group", "aria-label": "Members, scrollable" }));
 }
 
-/** `members` as the group's answer has them; null when they are not known. */
-export function fillMembers(members) {
+/** `members` as the group's answer has them; null when they are not known. `readPerS`: messages; null is unknown. */
+export function fillMembers(members, readPerS) {
   const box = $("g-members");
   const all = members ?? [];
   const left = all.length > MOST ? `The first ${MOST} of ${number(all.length)}.` : "";
-  say($("g-members-said"), members === null ? "The members are not known." : all.length ? left : "No members: nothing reads for this group.");
+  say($("g-members-said"), members === null ? "The members are not known." : all.length ? left : without(readPerS));
   box.hidden = !all.length;
   const text = JSON.stringify(members);
   if (box.dataset.shown === text) return;
@@ -30,6 +30,11 @@ export function fillMembers(members) {
       make("td", {}, assigned(member.assignment))));
   const head = ["Client", "Host", "Static id", "Partitions"].map((title) => make("th", { scope: "col" }, title));
   box.replaceChildren(make("table", { class: "grid" }, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows)));
+}
+
+function without(readPerS) {
+  if (readPerS > 0) return "No members, but its offsets are committed: by a consumer that assigns partitions itself, or by another program.";
+  return readPerS === 0 ? "No members: nothing reads for this group." : "No members.";
 }
 
 const assigned = (assignment) => assignment.map((part) => `${part.topic}: ${ranges(part.partitions)}`).join("; ") || "none";
