@@ -681,6 +681,27 @@ def test_with_a_single_cluster_none_is_to_be_chosen(browser: Browser) -> None:
     assert CLUSTER in chosen, "the address chose it: it can be taken back"
 
 
+_WHITE = """
+const canvas = document.querySelector("#g-window canvas");
+const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+let found = 0;
+for (let at = 0; at < data.length; at += 4)
+  found += data[at] === 255 && data[at + 1] === 255 && data[at + 2] === 255 && data[at + 3] === 255;
+return found;
+"""
+"""How many pixels of the window's curves are white."""
+
+
+def test_the_points_of_the_curves_are_not_white_in_the_dark(browser: Browser, url: str) -> None:
+    browser.look(1280, 800, "dark")
+
+    browser.open(f"{url}?group=group-1&of={CLUSTER}")
+    eventually(lambda: browser.text("#g-window .u-legend") != "", "the window is drawn")
+
+    assert browser.run(_WHITE) == 0
+    browser.look(1280, 800, "light")
+
+
 def test_partitions_in_error_come_before_all_others(browser: Browser, url: str) -> None:
     browser.open(url)
     statuses = ["OK", "UNKNOWN", "WARN", "STOP", "ERR"]

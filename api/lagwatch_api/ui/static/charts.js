@@ -72,7 +72,7 @@ export class Chart {
           stroke: colour(curve.colour),
           width: 2,
           dash: curve.dash,
-          points: { show: curve.points },
+          points: { show: curve.points, fill: colour("--card") },
           value: (_, value) => (value === null ? "–" : curve.scale === "seconds" ? duration(value) : number(value)),
         })),
       ],
