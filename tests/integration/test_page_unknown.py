@@ -145,8 +145,10 @@ def test_of_a_group_that_is_read_without_members_it_is_not_said_that_nothing_rea
 
     assert said == [
         "No members: nothing reads for this group.",
-        "No members, but its offsets are committed: by a consumer that assigns partitions itself, "
-        "or by another program.",
+        (
+            "No members, but its offsets are committed: by a consumer that assigns partitions "
+            "itself, or by another program."
+        ),
         "No members.",
     ]
 
