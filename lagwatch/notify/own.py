@@ -56,6 +56,8 @@ class Condition:
     listeners: tuple[Listener, ...]
     why: str = ""
     """The reason in a few words, for the headline; ""."""
+    since_at_least: bool = False
+    """It may have begun before `since_ms`: lagwatch never saw it otherwise."""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -178,6 +180,7 @@ class OwnIncidents:
                 severity=GroupStatus.ERR,
                 reason=Reason.FIRST,
                 since_ms=EpochMs(condition.since_ms),
+                since_at_least=condition.since_at_least,
             )
         else:
             graded = Graded(severity=GroupStatus.OK, reason=Reason.HEALTHY)
@@ -210,6 +213,7 @@ class OwnIncidents:
             reason=decision.reason.value,
             policy=POLICY,
             since_ms=incident.since_ms,
+            since_at_least=incident.since_at_least,
             opened_ms=incident.opened_ms,
             at_ms=now_ms,
             url="",
@@ -275,6 +279,7 @@ def unseen(
             "Incidents of its groups neither open nor close meanwhile.",
             listeners=listeners,
             why=_without_source(state.reason),
+            since_at_least=state.began_ms is not None and since_ms == state.began_ms,
         )
 
 

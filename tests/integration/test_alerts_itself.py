@@ -48,6 +48,24 @@ def look(alerts: Running) -> None:
     alerts.call(alerts.alerts._check_itself)  # noqa: SLF001
 
 
+@pytest.mark.parametrize("seen_before", [False, True])
+def test_a_cluster_never_seen_has_been_away_at_least_since_the_start(
+    seen_before, tmp_path, clock
+) -> None:
+    began_ms = clock.now_ms() - 61_000
+    since_ms = began_ms - 5_000 if seen_before else began_ms
+    away = replace(HEALTH, ready=False, data_age_s=61.0, since_ms=since_ms, began_ms=began_ms)
+    with receiving() as receiver:
+        settings = alert_settings(tmp_path, POLICY + hook(receiver.url))
+        with running(settings, clock) as alerts:
+            alerts.call(lambda: alerts.alerts.look_after(lambda: [away], str))
+            look(alerts)
+            eventually(lambda: len(receiver.notices) == 1, "the incident")
+
+    (opened,) = receiver.notices
+    assert (opened["since_ms"], opened["since_at_least"]) == (since_ms, not seen_before)
+
+
 def test_a_cluster_that_is_not_seen_is_an_incident_with_its_reason(tmp_path, clock) -> None:
     health = [HEALTH]
     with receiving() as receiver:
