@@ -637,7 +637,8 @@ class Alerts:
 
     def _undelivered(self, now_ms: int) -> Iterator[Condition]:
         """Channels that do not deliver, for the others."""
-        problems, slowed = [], []
+        found: list[tuple[str, int, str, bool]] = []
+        slowed = []
         left = self._records.left_by_channel()
         for channel in sorted({**self._outlets, **left}):
             waiting, dead = left.get(channel, (0, 0))
@@ -654,8 +655,11 @@ class Alerts:
                 slowed.append(f"channel {channel}: {used_up(waiting)}")
             if not problem:
                 continue
-            problems.append(f"channel {channel}: {problem}")
-            at_once = dead > 0 or outlet is None
+            found.append((channel, since_ms, problem, dead > 0 or outlet is None))
+        failing = {channel for channel, *_ in found}
+        # if every fallback fails, too, all the others are told
+        told = [name for name in self._fallback if name not in failing] or list(self._listeners)
+        for channel, since_ms, problem, at_once in found:
             yield Condition(
                 about=About.CHANNEL,
                 cluster="",
@@ -664,10 +668,9 @@ class Alerts:
                 held_s=(now_ms - since_ms) / 1000,
                 open_for_s=0.0 if at_once else self._settings.alerts.undelivered_after_s,
                 problem=problem,
-                listeners=tuple(
-                    self._listeners[name] for name in self._fallback if name != channel
-                ),
+                listeners=tuple(self._listeners[name] for name in told if name != channel),
             )
+        problems = (f"channel {channel}: {problem}" for channel, _, problem, _ in found)
         self._delivery_problem, self._slowed = "; ".join(problems), "; ".join(slowed)
         self._unread = not_readable(self._records.unreadable(now_ms - _NAME_UNREAD_FOR_MS))
 

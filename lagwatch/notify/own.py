@@ -252,14 +252,15 @@ def unseen(
 ) -> Iterator[Condition]:
     """Clusters of which no fresh data come, with the reason.
 
-    A backlog that is being read is progress, however long it takes. The clock was last set, or
-    lagwatch itself stood still, `steady_s` ago: data that are older may only seem so, or lagwatch
-    did not read newer ones. Time before the start of lagwatch does not count towards an incident,
-    but belongs to it: the data are as old as they are. While no broker answers, what processes
-    before saw of that counts as well: `before_s` of the cluster.
+    A backlog that is being read is progress, however long it takes, as long as a broker answers.
+    The clock was last set, or lagwatch itself stood still, `steady_s` ago: data that are older may
+    only seem so, or lagwatch did not read newer ones. Time before the start of lagwatch does not
+    count towards an incident, but belongs to it: the data are as old as they are. While no broker
+    answers, what processes before saw of that counts as well: `before_s` of the cluster.
     """
     for state in health:
-        if state.ready or 0 < state.backlog_read < state.backlog_total:
+        reads_backlog = 0 < state.backlog_read < state.backlog_total and not state.unreachable
+        if state.ready or reads_backlog:
             continue
         seen = [problem for problem in state.problems if not problem.startswith(_OWN_PARTS)]
         # what else fails while no broker answers, fails because of that

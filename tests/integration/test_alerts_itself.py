@@ -212,6 +212,33 @@ def test_a_backlog_that_is_being_read_is_no_incident(tmp_path, clock) -> None:
         look(alerts)
 
         assert alerts.call(lambda: alerts.alerts.incidents(IncidentAsk()))[0] == []
+        reading = replace(reading, unreachable=True, reason="log ends: connection refused")
+        look(alerts)
+
+        (incident,) = alerts.call(lambda: alerts.alerts.incidents(IncidentAsk()))[0]
+        assert incident.about == "cluster", "no broker answers: nothing is read any more"
+
+
+def test_a_fallback_that_fails_itself_is_reported_through_the_others(tmp_path, clock) -> None:
+    with receiving() as good:
+        text = 'fallback = ["bad"]\nundelivered_after_s = 0\n' + POLICY
+        settings = alert_settings(
+            tmp_path, text + hook("http://127.0.0.1:1", "bad") + hook(good.url, "good")
+        )
+        fleet = Fleet(["billing"], clock)
+        with running(settings, clock) as alerts:
+            fleet.fail("billing")
+            alerts.sees(fleet)
+            eventually(lambda: "bad" in _failing(alerts), "it fails")
+            look(alerts)
+            eventually(lambda: len(good.notices) == 2, "the group, and word about the channel")
+
+    assert [notice["group"] for notice in good.notices] == ["billing", "bad"]
+
+
+def _failing(alerts: Running) -> str:
+    look(alerts)
+    return alerts.alerts.problem
 
 
 def test_a_channel_that_gives_up_is_reported_through_the_fallback(tmp_path, clock) -> None:
