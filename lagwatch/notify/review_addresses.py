@@ -8,6 +8,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from lagwatch.config.alerts import AlertsSettings
 from lagwatch.config.alerts_channels import (
+    HTTP,
     AuthenticatedSettings,
     ChannelSettings,
     HttpChannelSettings,
@@ -26,12 +27,12 @@ def address_doubts(alerts: AlertsSettings) -> Iterator[Fault]:
     """All URLs of channels, of the heartbeat and of the page."""
     for option in ("page_url", "heartbeat.url"):
         place = alerts.page_url if option == "page_url" else alerts.heartbeat.url
-        yield from _port(f"alerts.{option}", place.get_secret_value())
+        yield from _host_and_port(f"alerts.{option}", place.get_secret_value())
     yield from _sent_twice(alerts)
     for name, settings in alerts.channels():
         prefix = f"alerts.{kind_of(settings).table}.{name}"
         for option, url in _urls(settings).items():
-            yield from _port(f"{prefix}.{option}", url)
+            yield from _host_and_port(f"{prefix}.{option}", url)
             if isinstance(settings, HttpChannelSettings):
                 yield from _allowed(prefix, url, settings)
             if isinstance(settings, AuthenticatedSettings):
@@ -96,9 +97,13 @@ def _parts(url: str) -> SplitResult | None:
         return None
 
 
-def _port(key: str, url: str) -> Iterator[Fault]:
+def _host_and_port(key: str, url: str) -> Iterator[Fault]:
     parts = _parts(url)
     if parts is None:
+        return
+    if url.startswith(HTTP) and not parts.hostname:
+        problem, remedy = "names no host", "Write https://host/path."
+        yield Fault(key=key, value=Url.shown(url), problem=problem, remedy=remedy)
         return
     try:
         wrong = parts.port == 0

@@ -1088,6 +1088,20 @@ class TestReview:
         assert "the URL cannot be used" in done.output
         assert isinstance(done.exception, SystemExit)
 
+    @pytest.mark.parametrize(
+        ("text", "key"),
+        [
+            ('[alerts.webhook.h]\nurl = "https:///x"', "alerts.webhook.h.url"),
+            ('[alerts.webhook.h]\nurl = "https://x"\n[alerts]\npage_url = "https://"', "page_url"),
+        ],
+    )
+    def test_a_url_names_a_host(self, tmp_path, text, key) -> None:
+        done = CliRunner().invoke(app, ["config", "check", "-c", str(written(tmp_path, text))])
+
+        assert done.exit_code != 0
+        assert key in done.output
+        assert "names no host" in done.output
+
     def test_what_is_meant_is_fine(self, tmp_path) -> None:
         text = (
             '[alerts.webhook.h]\nurl = "https://x/{{ notice.group }}"\n'
