@@ -187,6 +187,9 @@ class Alerts:
         self._history_problem: Callable[[], str] = str
         self._history_since_ms: int | None = None
         self._steady = SteadyClock()
+        self._failing: dict[str, tuple[float, float]] = {}
+        """By channel that does not deliver: when that was first seen, on the monotonic clock, and
+        for how long it had been so by then, before a restart, in seconds."""
         self._delivery_problem = self._slowed = self._unread = ""
         self._heartbeat = Heartbeat(
             alerts.heartbeat,
@@ -657,6 +660,7 @@ class Alerts:
                 continue
             found.append((channel, since_ms, problem, dead > 0 or outlet is None))
         failing = {channel for channel, *_ in found}
+        self._note_failing({channel: since_ms for channel, since_ms, *_ in found}, now_ms)
         # if every fallback fails, too, all the others are told
         told = [name for name in self._fallback if name not in failing] or list(self._listeners)
         for channel, since_ms, problem, at_once in found:
@@ -665,7 +669,7 @@ class Alerts:
                 cluster="",
                 name=channel,
                 since_ms=since_ms,
-                held_s=(now_ms - since_ms) / 1000,
+                held_s=self._failing_for_s(channel),
                 open_for_s=0.0 if at_once else self._settings.alerts.undelivered_after_s,
                 problem=problem,
                 listeners=tuple(self._listeners[name] for name in told if name != channel),
@@ -673,6 +677,20 @@ class Alerts:
         problems = (f"channel {channel}: {problem}" for channel, _, problem, _ in found)
         self._delivery_problem, self._slowed = "; ".join(problems), "; ".join(slowed)
         self._unread = not_readable(self._records.unreadable(now_ms - _NAME_UNREAD_FOR_MS))
+
+    def _note_failing(self, since_ms: Mapping[str, int], now_ms: int) -> None:
+        """Which channels do not deliver now; the clock may be set while they do not."""
+        self._failing = {name: at for name, at in self._failing.items() if name in since_ms}
+        new = since_ms.keys() - self._failing.keys()
+        tried_ms = self._records.tried_since() if new else {}
+        for name in new:
+            began_ms = min(since_ms[name], tried_ms.get(name, now_ms))
+            before_s = max(0.0, (now_ms - began_ms) / 1000)
+            self._failing[name] = self._clock.monotonic_s(), before_s
+
+    def _failing_for_s(self, channel: str) -> float:
+        first_s, before_s = self._failing[channel]
+        return self._clock.monotonic_s() - first_s + before_s
 
     def _not_recorded(self, now_ms: int, every: tuple[Listener, ...]) -> Iterator[Condition]:
         problem = self._history_problem()

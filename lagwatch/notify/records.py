@@ -272,6 +272,13 @@ class AlertRecords:
         )
         return {row[0]: (int(row[1]), int(row[2])) for row in rows}
 
+    def tried_since(self) -> dict[str, int]:
+        """Channel → when the oldest message was made that was tried, and is not delivered."""
+        rows = self._database.connection.execute(
+            "SELECT channel, min(at_ms) FROM messages WHERE attempts > 0 GROUP BY channel"
+        )
+        return {row[0]: int(row[1]) for row in rows}
+
     def why_dead(self, channel: str) -> str:
         """The group of the newest notice that a channel has given up, and the reason."""
         row = self._database.connection.execute(

@@ -1,6 +1,7 @@
 """lagwatch looks after itself: unseen clusters, failing channels, odd files, full disks."""
 
 import sqlite3
+import threading
 import zlib
 from dataclasses import replace
 
@@ -234,6 +235,47 @@ def test_a_fallback_that_fails_itself_is_reported_through_the_others(tmp_path, c
             eventually(lambda: len(good.notices) == 2, "the group, and word about the channel")
 
     assert [notice["group"] for notice in good.notices] == ["billing", "bad"]
+
+
+@pytest.mark.parametrize(("step_s", "after_s", "told"), [(-3600, 1, True), (3600, 600, False)])
+def test_how_long_a_channel_fails_does_not_hang_on_the_clock(
+    step_s, after_s, told, tmp_path, clock
+) -> None:
+    with receiving() as good:
+        text = f"undelivered_after_s = {after_s}\n" + POLICY
+        settings = alert_settings(
+            tmp_path, text + hook("http://127.0.0.1:1", "bad") + hook(good.url, "good")
+        )
+        fleet = Fleet(["billing"], clock)
+        with running(settings, clock) as alerts:
+            fleet.fail("billing")
+            alerts.sees(fleet)
+            eventually(lambda: "bad" in _failing(alerts), "it fails")
+            clock.ahead_ms += step_s * 1000
+            threading.Event().wait(1.5)
+            look(alerts)
+            incidents = alerts.call(lambda: alerts.alerts.incidents(IncidentAsk()))[0]
+
+    assert ("channel" in [incident.about for incident in incidents]) is told
+
+
+def test_a_channel_that_fails_over_restarts_is_reported(tmp_path, clock) -> None:
+    with receiving() as good:
+        settings = alert_settings(
+            tmp_path, POLICY + hook("http://127.0.0.1:1", "bad") + hook(good.url, "good")
+        )
+        fleet = Fleet(["billing"], clock)
+        abouts = []
+        for _ in range(2):
+            with running(settings, clock) as alerts:
+                fleet.fail("billing")
+                alerts.sees(fleet)
+                eventually(lambda: "bad" in _failing(alerts), "it fails")
+                incidents = alerts.call(lambda: alerts.alerts.incidents(IncidentAsk()))[0]
+                abouts.append(sorted(incident.about for incident in incidents))
+            clock.ahead_ms += 310_000
+
+    assert abouts == [["group"], ["channel", "group"]]
 
 
 def _failing(alerts: Running) -> str:
