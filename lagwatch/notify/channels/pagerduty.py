@@ -4,10 +4,15 @@ The deduplication key is that of the message that opened the incidents. It is re
 of them has closed. When one of them closes or becomes worse before, another trigger with the same
 key names those that are still in trouble: the newest event says what the page is about now.
 
+Events of a message that PagerDuty accepted are not sent again when others of it failed: however
+many pages a message is about, each attempt goes on where the one before has ended.
+
 Source: PagerDuty, "Send an event" (Events API v2).
 """
 
+import asyncio
 import re
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Final
@@ -20,7 +25,8 @@ from lagwatch.config.alerts_channels import HttpChannelSettings, HttpUrl
 from lagwatch.config.secret import HIDDEN, Secret
 from lagwatch.config.section import OrFile
 from lagwatch.core.words import counted, printable
-from lagwatch.errors import Fault, Refusal
+from lagwatch.errors import Fault, NotifyError, Refusal
+from lagwatch.notify.channels.accepted import Accepted
 from lagwatch.notify.channels.base import ChannelKind, ChannelLimits
 from lagwatch.notify.channels.http import HttpSender, as_json, json_object
 from lagwatch.notify.message_words import open_now, subject, worst
@@ -38,6 +44,10 @@ _SHOWN_GROUPS: Final = 100
 _LONGEST_SUBJECT: Final = 500
 _NAMED_IN_SUMMARY: Final = 5
 _NAME_OF_SEVERAL: Final = 40
+_AT_ONCE: Final = 4
+"""Events of a message that are sent at the same time: PagerDuty may take long for each."""
+_OF_THE_EVENT: Final = (Refusal.CONTENT, Refusal.TOO_LARGE)
+"""Refusals that say nothing about the other events of a message."""
 _SEVERITIES: Final = {"warning": "warning", "error": "critical"}
 
 
@@ -63,20 +73,85 @@ class PagerDuty:
         self._key = settings.routing_key.get_secret_value() if settings.routing_key else ""
         self._url = settings.url.get_secret_value()
         self._http = HttpSender(name, settings)
+        self._accepted = Accepted()
 
     async def send(self, message: Message) -> str:
         """One event per thread; an event that PagerDuty had before changes nothing there."""
-        received = "nothing to send: other incidents of the page are not over"
+        waiting = deque(self._lacking(message))
+        requests = [self._post_each(waiting) for _ in range(min(_AT_ONCE, len(waiting)))]
+        answers = await asyncio.gather(*requests, return_exceptions=True)
+        errors = [answer for answer in answers if isinstance(answer, BaseException)]
+        if errors:
+            raise min(errors, key=_urgency)
+        self._accepted.forget(notice.key for notice in message.notices)
+        received = [answer for answer in answers if isinstance(answer, str) and answer]
+        return received[-1] if received else "nothing new to send"
+
+    def _lacking(self, message: Message) -> Iterator["_Order"]:
+        """What PagerDuty has not accepted at an earlier attempt."""
+        threads = _keys_by_thread(message)
         for event in events(message):
-            body = as_json({"routing_key": self._key, **event})
-            headers = {"Content-Type": "application/json"}
-            received = await self._http.send(
-                "POST", self._url, body=body, headers=headers, refused=_refused
-            )
+            request = event["dedup_key"], event["event_action"]
+            keys = threads[event["dedup_key"]]
+            if not all(self._accepted.has(key, request) for key in keys):
+                yield event, request, keys
+
+    async def _post_each(self, waiting: deque["_Order"]) -> str:
+        """Send what waits, until nothing does or PagerDuty is in trouble; returns the last answer.
+
+        Raises:
+            NotifyError: an event was refused.
+        """
+        received, refused = "", None
+        while waiting:
+            event, request, keys = waiting.popleft()
+            try:
+                received = await self._post(event)
+            except NotifyError as error:
+                if error.refusal not in _OF_THE_EVENT:
+                    waiting.clear()  # the others end after the event that they are sending
+                    raise
+                refused = error
+            else:
+                self._accepted.add(keys, request)
+        if refused is not None:
+            raise refused
         return received
+
+    async def _post(self, event: dict[str, Any]) -> str:
+        body = as_json({"routing_key": self._key, **event})
+        headers = {"Content-Type": "application/json"}
+        return await self._http.send(
+            "POST", self._url, body=body, headers=headers, refused=_refused
+        )
 
     async def close(self) -> None:
         await self._http.close()
+
+
+_Order = tuple[dict[str, Any], tuple[str, str], Sequence[str]]
+"""(event, its key and action, keys of the notices that it is about)."""
+
+
+def _urgency(error: BaseException) -> tuple[bool, bool, float]:
+    """Of several errors the lowest decides: unforeseen ones, then the longest wait asked for."""
+    if not isinstance(error, NotifyError):
+        return False, False, 0.0
+    return True, error.refusal in _OF_THE_EVENT, -(error.retry_after_s or 0.0)
+
+
+def _keys_by_thread(message: Message) -> dict[str, list[str]]:
+    """Of each deduplication key the keys of the notices that are about it."""
+    found: dict[str, list[str]] = {}
+    for notice in message.notices:
+        threads = {notice.thread or message.id, *(earlier.thread for earlier in notice.earlier)}
+        for thread in threads:
+            found.setdefault(_dedup_key(thread), []).append(notice.key)
+    return found
+
+
+def _dedup_key(thread: str) -> str:
+    return f"lagwatch-{thread}"
 
 
 def _refused(status: int, body: str) -> Refusal | None:
@@ -113,7 +188,7 @@ def _ended(message: Message, triggered: set[str]) -> Iterator[dict[str, Any]]:
             continue
         left = message.still_open.get(thread, ())
         if still_open == 0:
-            yield {"dedup_key": f"lagwatch-{thread}", "event_action": "resolve"}
+            yield {"dedup_key": _dedup_key(thread), "event_action": "resolve"}
         elif left and thread in heard:  # of a page that PagerDuty does not know it would make one
             yield _what_is_left(message, thread, left)
 
@@ -129,7 +204,7 @@ def _what_is_left(message: Message, thread: str, left: Sequence[StillOpen]) -> d
         summary += f"; ended: {_names(ended)}"
     first = next((each for each in left if each.severity == worst_of), left[0])
     return {
-        "dedup_key": f"lagwatch-{thread}",
+        "dedup_key": _dedup_key(thread),
         "event_action": "trigger",
         "client": "lagwatch",
         "payload": {
@@ -180,7 +255,7 @@ def _trigger(message: Message, thread: str, notices: list[Notice]) -> dict[str, 
         summary += f"; still open on this page: {_names(left)}"
     worse = message.severity == "error" or any(each.severity == "error" for each in left)
     event: dict[str, Any] = {
-        "dedup_key": f"lagwatch-{thread}",
+        "dedup_key": _dedup_key(thread),
         "event_action": "trigger",
         "client": "lagwatch",
         "payload": {
