@@ -159,6 +159,28 @@ def test_a_service_that_accepted_a_message_does_not_get_it_again() -> None:
         assert (len(healthy.requests), len(broken.requests)) == (1, 3)
 
 
+def test_a_service_gets_no_more_than_it_takes() -> None:
+    message = named(*(f"payment-service-consumer-of-invoices-{number:03}" for number in range(50)))
+    with receivers((), ()) as (whole, short):
+        urls = [f"json://{place(whole)}", f"rocket://abc/def@{place(short)}/%23c?mode=webhook"]
+        chat = AppriseChannel("chat", AppriseSettings(service_urls=urls), SystemClock())
+
+        asyncio.run(chat.send(message))
+
+        assert len(whole.requests[0].json["message"]) > 2000
+        (request,) = short.requests
+        assert 500 < len(request.json["text"]) <= 1000
+
+
+def test_a_subject_is_no_longer_than_250_characters() -> None:
+    message = named("g" * 4000)
+    notices = tuple(replace(each, cluster="c" * 400) for each in message.notices)
+    with receivers(()) as (server,):
+        asyncio.run(channel(server).send(replace(message, notices=notices)))
+
+        assert len(server.requests[0].json["title"]) == 250
+
+
 def test_a_part_or_a_newer_message_brings_a_service_only_what_it_lacks() -> None:
     with receivers((), (Reply(status=500),) * 3) as (healthy, broken):
         chat = channel(healthy, broken)

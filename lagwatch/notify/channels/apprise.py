@@ -18,18 +18,17 @@ from lagwatch.config.alerts_channels import ChannelSettings, SecretUrls
 from lagwatch.config.secret import HIDDEN
 from lagwatch.config.section import OrFile
 from lagwatch.errors import ConfigError, Fault, NotifyError, Refusal
+from lagwatch.notify.channels.accepted import Accepted
 from lagwatch.notify.channels.answers import noted
 from lagwatch.notify.channels.base import ChannelKind, ChannelLimits
 from lagwatch.notify.channels.http import RETRYABLE, printable_line, refusal, retry_after_s
-from lagwatch.notify.message_words import Tone, body, subject, tone
+from lagwatch.notify.channels.service_room import room_of
+from lagwatch.notify.message_words import Tone, tone
 from lagwatch.notify.notice import Message, ReportMessage
 
 if TYPE_CHECKING:
     from lagwatch.notify.channels.answers import Answer
 
-_LONGEST_TEXT: Final = 4000
-_MOST_REMEMBERED: Final = 20_000
-"""Notices that a service accepted and another one did not yet."""
 _SOONEST: Final = (
     *(Refusal.TOO_LARGE, Refusal.UNAVAILABLE, Refusal.CUT, Refusal.FAILED),
     *(Refusal.NOT_ACCEPTED, Refusal.CONTENT),
@@ -99,21 +98,21 @@ class AppriseChannel:
     async def send(self, message: Message) -> str:
         orders = []
         for service in self._services:
-            notices = tuple(each for each in message.notices if each.key not in service.accepted)
+            notices = tuple(each for each in message.notices if not service.accepted.has(each.key))
             if notices:
                 left = replace(message, notices=notices)
                 kind = self._as_type(_TYPES[tone(left)])
-                text = _Text(subject(left), body(left, _LONGEST_TEXT), kind)
+                text = _Text(*service.room.message(left), kind)
                 orders.append((service, text, tuple(notice.key for notice in notices)))
         return await self._all(orders, [notice.key for notice in message.notices])
 
     async def send_report_message(self, report_message: ReportMessage) -> str:
-        text = _Text(report_message.subject, report_message.text, self._as_type("info"))
+        kind = self._as_type("info")
         keys = (report_message.id,)
         orders = [
-            (service, text, keys)
+            (service, _Text(*service.room.report(report_message), kind), keys)
             for service in self._services
-            if report_message.id not in service.accepted
+            if not service.accepted.has(report_message.id)
         ]
         return await self._all(orders, keys)
 
@@ -135,7 +134,7 @@ class AppriseChannel:
         failures = [failure for failure in answers if failure is not None]
         if not failures:
             for service in self._services:
-                service.forget(keys)
+                service.accepted.forget(keys)
             return "accepted"
         refused = min((failure.refusal for failure in failures), key=_SOONEST.index)
         waits_s = [each.retry_after_s for each in failures if each.retry_after_s is not None]
@@ -177,8 +176,9 @@ class _Service:
 
         self.name = name
         """Scheme and host: the rest may be secret."""
-        self.accepted: dict[str, None] = {}
-        """Keys of the notices it accepted, oldest first, while another service has not."""
+        self.room = room_of(service)
+        self.accepted = Accepted()
+        """What it accepted while another service has not."""
         self._alone = apprise.Apprise()
         self._alone.add(service)
 
@@ -190,17 +190,10 @@ class _Service:
             )
         last = answers[-1] if answers else None
         if taken and not _redirected(last):
-            self.accepted |= dict.fromkeys(keys)
-            for key in list(self.accepted)[:-_MOST_REMEMBERED]:
-                self.accepted.pop(key, None)
+            self.accepted.add(keys)
             return None
         bad = next((each for each in reversed(answers) if not _is_good(each)), None)
         return _failure(self.name, bad)
-
-    def forget(self, keys: Iterable[str]) -> None:
-        """All services have accepted these notices."""
-        for key in keys:
-            self.accepted.pop(key, None)
 
 
 _Order = tuple[_Service, _Text, tuple[str, ...]]
