@@ -34,7 +34,6 @@ from lagwatch.notify.mutes import MuteRule, active, from_record, from_settings
 from lagwatch.notify.notice import About, Json, Notice, OpenGroups, level
 from lagwatch.notify.outbox import Outbox
 from lagwatch.notify.own import (
-    POLICY,
     Condition,
     OwnIncidents,
     SteadyClock,
@@ -563,9 +562,7 @@ class Alerts:
 
     def _greet(self) -> None:
         """Queue for new channels what they are to receive; log what removed ones do not."""
-        policies = {name: policy.channels for name, policy in self._book.by_name.items()}
-        policies[POLICY] = tuple(self._listeners)
-        changes = self._channels.use(self._listeners, policies, self._fallback, self._completed)
+        changes = self._channels.use(self._listeners, self._book, self._fallback, self._completed)
         if changes.opened or changes.ended:
             _log.info("incidents_for_new_channels", opened=changes.opened, ended=changes.ended)
         for channel, incidents in changes.removed.items():
@@ -576,11 +573,15 @@ class Alerts:
                 _log.warning("channel_not_configured", channel=channel, notices=waiting)
 
     def _completed(self, notice: Notice) -> Notice:
-        """With the time zone and the address of the page."""
+        """With the time zone, the address of the page, and what its policy says of it."""
         root, of_group = self._settings.alerts.page_url, notice.about is About.GROUP
         page = root.get_secret_value()
         url = page_link(page, notice.cluster, notice.group) if of_group else page
-        return replace(notice, zone=self._settings.alerts.time_zone, url=url)
+        notice = replace(notice, zone=self._settings.alerts.time_zone, url=url)
+        policy = self._settings.alerts.policies.get(notice.policy) if of_group else None
+        if policy is None:
+            return notice
+        return replace(notice, runbook=policy.runbook, team=policy.team)
 
     async def _look_after_itself(self) -> None:
         while True:

@@ -2,16 +2,18 @@
 
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 import orjson
 
-from lagwatch.core.incident import Act, NoticeEvent
+from lagwatch.core.incident import Act, NoticeEvent, Policy
 from lagwatch.core.model import GroupStatus
+from lagwatch.errors import InputError
 from lagwatch.notify.database import Database
-from lagwatch.notify.notice import About, Notice, level, pack
+from lagwatch.notify.notice import About, Notice, level, pack, unpack
+from lagwatch.notify.policies import PolicyBook
 from lagwatch.notify.store import WAITING_AGAIN, Listener
 from lagwatch.notify.verdict import nothing_known
 
@@ -24,13 +26,24 @@ _UNHEARD_ENDS: Final = (
 )
 """Incidents that a channel has received, and that ended while it was not configured."""
 
+_OPEN: Final = (
+    "SELECT i.*, p.body, (SELECT max(t.number) FROM transitions t WHERE t.incident = i.number)"
+    " AS step, (SELECT json_group_array(n.channel) FROM notices n WHERE n.incident = i.number)"
+    " AS have FROM incidents i JOIN payloads p ON p.number = i.payload"
+    " WHERE i.closed_ms IS NULL AND i.told IS NOT NULL"
+    # most often every channel has all: then nothing is unpacked
+    " AND EXISTS (SELECT 1 FROM json_each(?1) c WHERE c.value NOT IN"
+    "  (SELECT n.channel FROM notices n WHERE n.incident = i.number))"
+)
+"""Open incidents that were sent, and not to every one of the channels."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelChanges:
     """What a new set of channels has changed."""
 
     opened: int
-    """Notices made of open incidents, for channels that are new."""
+    """Notices made of open incidents, for channels that are to have them now."""
     ended: int
     """Notices made of ends, for channels that have come back."""
     removed: Mapping[str, int]
@@ -46,24 +59,22 @@ class ConfiguredChannels:
     def use(
         self,
         listeners: Mapping[str, Listener],
-        policies: Mapping[str, Sequence[str]],
+        book: PolicyBook,
         fallback: Collection[str],
         complete: Callable[[Notice], Notice],
     ) -> ChannelChanges:
-        """Queue for new channels every open incident, and ends that they have missed.
+        """Queue open incidents for channels that are to have them now, and ends that were missed.
 
-        `policies` names the channels of each policy; those in `fallback` are notified when another
-        channel does not deliver. `complete` adds to a notice what the configuration says.
+        An incident belongs to the policy that its group has in `book`. Channels in `fallback` are
+        notified when another channel does not deliver. `complete` adds to a notice what the
+        configuration says.
         """
+        greeting = _Greeting(listeners, book, fallback, complete)
 
         def work(connection: sqlite3.Connection) -> ChannelChanges:
             known = {row["name"] for row in connection.execute("SELECT name FROM channels")}
-            opened = ended = 0
-            for name in listeners.keys() - known:
-                chosen = [policy for policy, channels in policies.items() if name in channels]
-                is_fallback = name in fallback
-                opened += _greet(connection, listeners[name], chosen, is_fallback=is_fallback)
-                ended += _tell_ends(connection, name, complete)
+            opened = greeting.queue(connection)
+            ended = sum(_tell_ends(connection, name, complete) for name in listeners.keys() - known)
             removed = known - listeners.keys()
             connection.executemany(
                 "INSERT OR IGNORE INTO channels VALUES (?, '')", [(name,) for name in listeners]
@@ -75,30 +86,87 @@ class ConfiguredChannels:
         return self._database.write(work)
 
 
-def _greet(
-    connection: sqlite3.Connection,
-    listener: Listener,
-    policies: Sequence[str],
-    *,
-    is_fallback: bool,
-) -> int:
-    """Queue open incidents that other channels have received.
+class _Greeting:
+    """Open incidents that other channels have received, for channels that have not."""
 
-    That another channel does not deliver is news for the fallback alone.
-    """
-    return connection.execute(
-        "INSERT OR IGNORE INTO notices (incident, channel, step, event, severity, reason, at_ms,"
-        " state, payload) SELECT i.number, ?1, (SELECT max(t.number) FROM transitions t"
-        "  WHERE t.incident = i.number), 'open', CASE i.severity WHEN ?2 THEN 'error' ELSE"
-        "  'warning' END, 'new_channel', i.told_ms, 'waiting', i.payload FROM incidents i"
-        " WHERE i.closed_ms IS NULL AND i.told IS NOT NULL AND i.payload IS NOT NULL"
-        " AND i.severity >= ?3 AND i.policy IN (SELECT value FROM json_each(?4))"
-        " AND (i.about <> ?5 OR ?6 AND i.name <> ?1)",
-        (
-            *(listener.channel, int(GroupStatus.ERR), int(listener.threshold)),
-            *(orjson.dumps([*policies]).decode(), About.CHANNEL.value, is_fallback),
-        ),
-    ).rowcount
+    def __init__(
+        self,
+        listeners: Mapping[str, Listener],
+        book: PolicyBook,
+        fallback: Collection[str],
+        complete: Callable[[Notice], Notice],
+    ) -> None:
+        self._listeners = listeners
+        self._book = book
+        self._fallback = fallback
+        self._complete = complete
+
+    def queue(self, connection: sqlite3.Connection) -> int:
+        """Queue them; returns the number of notices."""
+        rows = connection.execute(_OPEN, (orjson.dumps([*self._listeners]).decode(),)).fetchall()
+        return sum(self._greet(connection, row) for row in rows)
+
+    def _greet(self, connection: sqlite3.Connection, row: sqlite3.Row) -> int:
+        notice = _unpacked(row["body"])
+        policy = self._policy(row, notice)
+        name = row["policy"] if policy is None else policy.name
+        have = set(json.loads(row["have"]))
+        missing = [
+            listener.channel
+            for listener in self._recipients(row, policy)
+            if listener.channel not in have and row["severity"] >= listener.threshold
+        ]
+        if missing:
+            payload = row["payload"]
+            if notice is not None and notice.policy != name:
+                notice = self._complete(replace(notice, policy=name))
+                payload = connection.execute(
+                    "INSERT INTO payloads (size, body) VALUES (?, ?)", pack(notice)
+                ).lastrowid
+            connection.executemany(
+                "INSERT INTO notices (incident, channel, step, event, severity, reason, at_ms,"
+                " state, payload) VALUES (?, ?, ?, ?, ?, 'new_channel', ?, 'waiting', ?)",
+                [
+                    (
+                        *(row["number"], channel, row["step"], NoticeEvent.OPEN.value),
+                        *(level(GroupStatus(row["severity"])), row["told_ms"], payload),
+                    )
+                    for channel in missing
+                ],
+            )
+        return len(missing)
+
+    def _policy(self, row: sqlite3.Row, notice: Notice | None) -> Policy | None:
+        """The policy that its group has now; None: none, or it is not about a group."""
+        if row["about"] != About.GROUP:
+            return None
+        partitions = () if notice is None else notice.verdict.get("partitions", ())
+        topics = [str(partition["topic"]) for partition in partitions]
+        return self._book.of_incident(row["cluster"], row["name"], topics, row["policy"])
+
+    def _recipients(self, row: sqlite3.Row, policy: Policy | None) -> Iterator[Listener]:
+        """Channels that would receive the incident if it opened now."""
+        if row["about"] != About.GROUP:
+            # that another channel does not deliver is news for the fallback alone
+            of_channel = row["about"] == About.CHANNEL
+            chosen = [
+                channel
+                for channel in self._listeners
+                if not of_channel or (channel in self._fallback and channel != row["name"])
+            ]
+        elif policy is None or row["severity"] < policy.threshold:
+            return
+        else:
+            further = policy.escalate_to if row["handed_on"] else ()
+            chosen = [*dict.fromkeys([*policy.channels, *further])]
+        yield from (self._listeners[channel] for channel in chosen if channel in self._listeners)
+
+
+def _unpacked(body: bytes) -> Notice | None:
+    try:
+        return unpack(body)
+    except InputError:  # its delivery names it
+        return None
 
 
 def _tell_ends(

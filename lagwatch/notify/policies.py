@@ -1,7 +1,7 @@
 """Finds the policy of a group: the first match in the file, topic by topic."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -68,6 +68,24 @@ class PolicyBook:
             )
             for topic in topics
         }
+
+    def of_incident(
+        self, cluster: str, group: str, topics: Collection[str], before: str
+    ) -> Policy | None:
+        """The policy that an open incident belongs to now; None: none applies any more.
+
+        `topics`: those that are bad, the worst first; none are known of some incidents. `before` is
+        the name of its policy until now, which is kept if it still applies.
+        """
+        policies = [policy for policy in self.of(cluster, group, topics).values() if policy]
+        if not policies:
+            policies = [
+                matcher.policy
+                for matcher in ([] if topics else self._matchers)
+                if matcher.matches_group(cluster, group)
+            ]
+        kept = next((policy for policy in policies if policy.name == before), None)
+        return kept or (policies[0] if policies else None)
 
     def rank(self, policy: Policy) -> int:
         """Position in the file."""

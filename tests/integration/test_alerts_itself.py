@@ -477,10 +477,12 @@ def test_what_waits_for_a_removed_channel_goes_to_another(tmp_path, clock) -> No
             fleet.fail("billing")
             alerts.sees(fleet)
             eventually(lambda: len(away.requests) >= 1, "the refused attempt")
-        with running(alert_settings(tmp_path, POLICY + other), clock) as alerts:
+        text = text.replace('["old"]', '["spare"]') + hook(receiver.url, "spare")
+        with running(alert_settings(tmp_path, text), clock) as alerts:
             moved = alerts.call(lambda: alerts.alerts.retry_channel("old", to="other"))
             eventually(
-                lambda: any(n["group"] == "billing" for n in receiver.notices), "the moved notice"
+                lambda: "/other" in [request.path for request in receiver.requests],
+                "the moved notice",
             )
 
     assert moved == 1

@@ -1,0 +1,130 @@
+"""Which open incidents reach the channels of a changed configuration."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from tests.support.fleet import Fleet, ShiftedClock, alert_settings
+from tests.support.receiver import Receiver, receiving
+from tests.support.running_alerts import running
+from tests.support.waiting import eventually
+
+_HEAD = "group_wait_s = 0.02\ngroup_interval_s = 0\n"
+
+
+@pytest.fixture
+def clock() -> ShiftedClock:
+    return ShiftedClock()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Policies, and the webhooks beside them."""
+
+    policies: str
+    channels: tuple[str, ...]
+
+    def text(self, receiver: Receiver) -> str:
+        hooks = [
+            f'[alerts.webhook.{name}]\nurl = "{receiver.url}/{name}"\nper_minute = 6000\n'
+            for name in self.channels
+        ]
+        return _HEAD + self.policies + "".join(hooks)
+
+
+def policy(name: str, more: str = "") -> str:
+    return f"[alerts.policies.{name}]\nclose_for_s = 0\nreopen_s = 0\n{more}\n"
+
+
+def events(receiver: Receiver, channel: str) -> list[tuple[str, str]]:
+    """Event and severity of each notice that a channel has received."""
+    return [
+        (notice["event"], notice["severity"])
+        for request in receiver.requests
+        if request.path == f"/{channel}"
+        for notice in request.json["notices"]
+        if notice["about"] == "group"
+    ]
+
+
+_ONE = Config(policies=policy("all", 'channels = ["a"]'), channels=("a",))
+_BEFORE_AFTER = {
+    "its policy has another name": (
+        _ONE,
+        Config(policies=policy("every", 'channels = ["a", "b"]'), channels=("a", "b")),
+    ),
+    "its policy gains a channel of before": (
+        Config(policies=policy("all", 'channels = ["a"]'), channels=("a", "b")),
+        Config(policies=policy("all", 'channels = ["a", "b"]'), channels=("a", "b")),
+    ),
+    "the first policy comes before its own": (
+        _ONE,
+        Config(
+            policies=policy("pay", 'group = "billing"\nchannels = ["b"]')
+            + policy("all", 'channels = ["a"]'),
+            channels=("a", "b"),
+        ),
+    ),
+    "policies replace the default": (
+        Config(policies="", channels=("a",)),
+        Config(
+            policies=policy("pay", 'group = "billing"') + policy("rest"),
+            channels=("a", "b"),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["reload", "restart"])
+@pytest.mark.parametrize("case", _BEFORE_AFTER)
+def test_an_open_incident_reaches_the_channels_that_its_group_has_now(
+    tmp_path, clock, *, case, restart
+) -> None:
+    before, after = _BEFORE_AFTER[case]
+    fleet = Fleet(["billing"], clock)
+    with receiving() as receiver:
+        settings = alert_settings(tmp_path, after.text(receiver))
+        with running(alert_settings(tmp_path, before.text(receiver)), clock) as alerts:
+            fleet.fail("billing")
+            alerts.sees(fleet)
+            eventually(lambda: bool(events(receiver, "a")) and alerts.idle(), "the opening")
+            if not restart:
+                alerts.call(lambda: alerts.alerts.reload(settings))
+                eventually(lambda: bool(events(receiver, "b")), "the opening on b")
+        with running(settings, clock) as alerts:
+            eventually(lambda: bool(events(receiver, "b")) and alerts.idle(), "the opening on b")
+            first = next(request for request in receiver.requests if request.path == "/b")
+            fleet.heal("billing")
+            alerts.sees(fleet)
+            fleet.pass_time(700)
+            alerts.sees(fleet)
+            eventually(lambda: len(events(receiver, "b")) > 1, "the end on b")
+
+    assert events(receiver, "b") == [("open", "error"), ("close", "error")]
+    assert [event for event, _ in events(receiver, "a")] == ["open", "close"]
+    assert f"[alerts.policies.{first.json['notices'][0]['policy']}]" in after.policies
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        'group = "other"\nchannels = ["b"]',
+        'topic = "other"\nchannels = ["b"]',
+        'threshold = "never"\nchannels = ["b"]',
+    ],
+)
+def test_a_policy_that_is_not_for_an_incident_tells_its_channels_nothing(
+    tmp_path, clock, *, more
+) -> None:
+    after = Config(policies=policy("new", more) + _ONE.policies, channels=("a", "b"))
+    fleet = Fleet(["billing"], clock)
+    with receiving() as receiver:
+        with running(alert_settings(tmp_path, _ONE.text(receiver)), clock) as alerts:
+            fleet.fail("billing")
+            alerts.sees(fleet)
+            eventually(lambda: bool(events(receiver, "a")) and alerts.idle(), "the opening")
+        with running(alert_settings(tmp_path, after.text(receiver)), clock) as alerts:
+            waiting = alerts.call(alerts.alerts.counts).undelivered
+
+    assert not waiting["b"]
+    assert events(receiver, "b") == []
