@@ -8,7 +8,7 @@ from typing import Final
 
 import orjson
 
-from lagwatch.core.incident import Act, NoticeEvent, Policy
+from lagwatch.core.incident import Act, NoticeEvent, Policy, Reason, channel_event
 from lagwatch.core.model import GroupStatus
 from lagwatch.errors import InputError
 from lagwatch.notify.database import Database
@@ -37,13 +37,28 @@ _OPEN: Final = (
 )
 """Open incidents that were sent, and not to every one of the channels."""
 
+_CHANGED: Final = (
+    "SELECT i.*, p.body, n.number AS notice, n.channel, n.heard, last.number AS step,"
+    " last.reason AS why, i.severity < was.severity AS eased FROM notices n"
+    " JOIN incidents i ON i.number = n.incident JOIN payloads p ON p.number = i.payload"
+    # what the notice says, and the last change that was sent since then
+    " JOIN transitions was ON was.incident = i.number AND was.number = n.step"
+    " JOIN transitions last ON last.incident = i.number AND last.number = (SELECT max(t.number)"
+    "  FROM transitions t WHERE t.incident = i.number AND t.tell IN (?2, ?3))"
+    " WHERE n.channel IN (SELECT value FROM json_each(?1)) AND i.closed_ms IS NULL"
+    # what is not sent yet comes to the channel with the others
+    " AND i.told = i.severity AND last.number > n.step"
+    " AND (i.severity <> was.severity OR last.reason NOT IN (?4, ?5))"
+)
+"""Open incidents of which channels have other news than that they are so bad now."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelChanges:
     """What a new set of channels has changed."""
 
     opened: int
-    """Notices made of open incidents, for channels that are to have them now."""
+    """Notices made of open incidents, for channels that lack them or what they are now."""
     ended: int
     """Notices made of ends, for channels that have come back."""
     removed: Mapping[str, int]
@@ -74,6 +89,7 @@ class ConfiguredChannels:
         def work(connection: sqlite3.Connection) -> ChannelChanges:
             known = {row["name"] for row in connection.execute("SELECT name FROM channels")}
             opened = greeting.queue(connection)
+            opened += greeting.renew(connection, listeners.keys() - known)
             ended = sum(_tell_ends(connection, name, complete) for name in listeners.keys() - known)
             removed = known - listeners.keys()
             connection.executemany(
@@ -135,6 +151,48 @@ class _Greeting:
                 ],
             )
         return len(missing)
+
+    def renew(self, connection: sqlite3.Connection, back: Collection[str]) -> int:
+        """Queue what has become of incidents that channels have, for those that are `back`.
+
+        They were not configured meanwhile. Returns the number of notices.
+        """
+        changes = (NoticeEvent.ESCALATE.value, NoticeEvent.DE_ESCALATE.value)
+        severity_only = (Reason.ESCALATED.value, Reason.DE_ESCALATED.value)
+        rows = connection.execute(
+            _CHANGED, (orjson.dumps([*back]).decode(), *changes, *severity_only)
+        ).fetchall()
+        return sum(self._renew(connection, row) for row in rows)
+
+    def _renew(self, connection: sqlite3.Connection, row: sqlite3.Row) -> int:
+        notice = _unpacked(row["body"])
+        policy = self._policy(row, notice)
+        if row["channel"] not in (each.channel for each in self._recipients(row, policy)):
+            return 0
+        threshold = self._listeners[row["channel"]].threshold
+        change = NoticeEvent.DE_ESCALATE if row["eased"] else NoticeEvent.ESCALATE
+        event = channel_event(change, GroupStatus(row["severity"]), threshold, knows=True)
+        if event is NoticeEvent.NOTHING:
+            return 0
+        payload = row["payload"]
+        if notice is not None:
+            # the payload may be a reminder's, which says nothing of a change
+            notice = replace(
+                notice, reason=row["why"], policy=policy.name if policy else notice.policy
+            )
+            payload = connection.execute(
+                "INSERT INTO payloads (size, body) VALUES (?, ?)", pack(self._complete(notice))
+            ).lastrowid
+        connection.execute(
+            "UPDATE notices SET step = ?, event = ?, severity = ?, reason = ?, at_ms = ?,"  # noqa: S608 fixed
+            f" payload = ?, {WAITING_AGAIN} WHERE number = ?",
+            (
+                *(row["step"], (event if row["heard"] else NoticeEvent.OPEN).value),
+                *(level(GroupStatus(row["severity"])), row["why"], row["told_ms"]),
+                *(payload, row["notice"]),
+            ),
+        )
+        return 1
 
     def _policy(self, row: sqlite3.Row, notice: Notice | None) -> Policy | None:
         """The policy that its group has now; None: none, or it is not about a group."""

@@ -128,3 +128,49 @@ def test_a_policy_that_is_not_for_an_incident_tells_its_channels_nothing(
 
     assert not waiting["b"]
     assert events(receiver, "b") == []
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "heard"),
+    [
+        ("warning", "error", [("open", "warning"), ("escalate", "error")]),
+        ("error", "warning", [("open", "error"), ("de_escalate", "warning")]),
+        ("error", "error", [("open", "error")]),
+    ],
+)
+def test_a_channel_that_returns_hears_once_what_an_incident_has_become(
+    tmp_path, clock, *, first, then, heard
+) -> None:
+    policies = policy("all", 'threshold = "warning"')
+    both = Config(policies=policies, channels=("chat", "other"))
+    without = Config(policies=policies, channels=("other",))
+    fleet = Fleet(["billing"], clock)
+
+    def turn(severity: str) -> None:
+        fleet.heal("billing")
+        fleet.slow.discard("billing")
+        fleet.fail("billing") if severity == "error" else fleet.slow.add("billing")
+        fleet.pass_time(60)
+
+    with receiving() as receiver:
+        with running(alert_settings(tmp_path, both.text(receiver)), clock) as alerts:
+            turn(first)
+            alerts.sees(fleet)
+            eventually(lambda: bool(events(receiver, "chat")) and alerts.idle(), "the opening")
+        with running(alert_settings(tmp_path, without.text(receiver)), clock) as alerts:
+            turn(then)
+            for _ in range(3):
+                fleet.pass_time(120)
+                alerts.sees(fleet)
+            told = 1 + (then != first)
+            eventually(lambda: len(events(receiver, "other")) == told, "the change on the other")
+            eventually(alerts.idle, "its delivery")
+        for _ in range(2):
+            with running(alert_settings(tmp_path, both.text(receiver)), clock) as alerts:
+                fleet.pass_time(60)
+                alerts.sees(fleet)
+                eventually(lambda: len(events(receiver, "chat")) >= len(heard), "the change")
+                eventually(alerts.idle, "the delivery of all")
+
+    assert events(receiver, "chat") == heard
+    assert events(receiver, "other") == heard
