@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum, unique
 from typing import Final
 
-from lagwatch.core.causes import Certainty
+from lagwatch.core.causes import CauseName, Certainty
 from lagwatch.core.trouble import gravity, kinds_of
 from lagwatch.core.words import counted, printable, spoken
 from lagwatch.notify.notice import About, Message, Notice
@@ -31,6 +32,8 @@ _SHOWN_OF_CAUSE: Final = 3
 LONGEST_LINE: Final = 700
 LONGEST_SUBJECT: Final = 240
 """Characters; a name alone may take it a little further."""
+_LONGEST_CAUSE: Final = 300
+"""Characters of a cause in the heading: the first steps come after it."""
 _MOST_LEADS: Final = 3
 _COUNT_OF_LEADS: Final = 15
 """Characters for `and 4,999 more`."""
@@ -159,25 +162,69 @@ def open_now(message: Message) -> list[str]:
 
 def _by_cause(notices: Sequence[Notice]) -> Iterator[tuple[str, int]]:
     """(line, notices that it shows): what may have one cause together, the largest first."""
-    causes: dict[tuple[str, str, str], list[Notice]] = {}
-    for notice in worst(notices):
-        causes.setdefault(_cause(notice), []).append(notice)
+    parts = sorted(_parts(worst(notices)), key=lambda part: -len(part.found))
     room, shown = SHOWN_NOTICES, False
-    for (cluster, policy, topic), found in sorted(causes.items(), key=lambda item: -len(item[1])):
+    for part in parts:
         if shown:
             yield "", 0
         shown = True
-        if cluster:
-            yield _cause_heading(cluster, policy, topic, found), 0
-        most = min(room, max(_SHOWN_OF_CAUSE, SHOWN_NOTICES // len(causes)))
-        for notice in found[:most]:
-            yield BULLET + headline(notice, with_cluster=False), 1
-        if (more := len(found) - most) > 0:
+        if part.cluster:
+            yield _cause_heading(part), 0
+        most = min(room, max(_SHOWN_OF_CAUSE, SHOWN_NOTICES // len(parts)))
+        for notice in part.found[:most]:
+            of = f", topic {topic}" if part.shared and (topic := _place(notice)[2]) else ""
+            yield (
+                BULLET + headline(notice, with_cluster=False) + cut(printable(of), LONGEST_NAME),
+                1,
+            )
+        if (more := len(part.found) - most) > 0:
             yield f"{BULLET}… and {more:,} more", more
-        room -= min(most, len(found))
+        room -= min(most, len(part.found))
 
 
-def _cause(notice: Notice) -> tuple[str, str, str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """Notices of a message that come under one heading."""
+
+    cluster: str
+    """ "" for lagwatch itself: no heading."""
+    policy: str
+    topic: str
+    """The single topic of all; ""."""
+    found: Sequence[Notice]
+    shared: bool = False
+    """They have the same cause, on several topics."""
+
+
+def _parts(notices: Iterable[Notice]) -> Iterator[_Part]:
+    """The same cause on several topics first, then what is left topic by topic."""
+    causes: dict[tuple[str, str, str], list[Notice]] = {}
+    topics: dict[tuple[str, str, str], list[Notice]] = {}
+    for notice in notices:
+        cluster, policy, _ = place = _place(notice)
+        if cause := _named_cause(notice):
+            causes.setdefault((cluster, policy, cause), []).append(notice)
+        else:
+            topics.setdefault(place, []).append(notice)
+    for (cluster, policy, _), found in causes.items():
+        if len({_place(notice) for notice in found}) > 1:
+            yield _Part(cluster=cluster, policy=policy, topic="", found=found, shared=True)
+            continue
+        topics.setdefault(_place(found[0]), []).extend(found)
+    for (cluster, policy, topic), found in topics.items():
+        yield _Part(cluster=cluster, policy=policy, topic=topic, found=worst(found))
+
+
+def _named_cause(notice: Notice) -> str:
+    """What is equal if groups have the same cause: all that is said of it; "" if not known."""
+    if notice.about is not About.GROUP or not notice.cause or not notice.cause["name"]:
+        return ""
+    # of a broker it says how old the data are, which differs from group to group
+    of_cluster = notice.cause["name"] == CauseName.BROKER_AWAY.value
+    return str(notice.cause["name"] if of_cluster else notice.cause["sentence"])
+
+
+def _place(notice: Notice) -> tuple[str, str, str]:
     """Cluster, policy, and the topic if it is a single one; "" for lagwatch itself."""
     if notice.about is not About.GROUP:
         return "", "", ""
@@ -185,13 +232,15 @@ def _cause(notice: Notice) -> tuple[str, str, str]:
     return notice.cluster, notice.policy, topics.pop() if len(topics) == 1 else ""
 
 
-def _cause_heading(cluster: str, policy: str, topic: str, found: Sequence[Notice]) -> str:
-    where = f" of topic {printable(topic)}" if topic else ""
+def _cause_heading(part: _Part) -> str:
+    found = part.found
+    where = f" of topic {printable(part.topic)}" if part.topic else ""
     team = f", team {found[0].team}" if found[0].team else ""
-    groups = f"{counted(len(found), 'consumer group')}{where} on {cluster}"
+    groups = f"{counted(len(found), 'consumer group')}{where} on {part.cluster}"
     steps = _common_steps(found)
     to_do = f" What to do: {steps}" if steps and not found[0].closing else ""
-    return f"{groups}, policy {policy}{team}.{_common_cause(found)}{to_do}"
+    cause = _common_cause(found, shared=part.shared)
+    return f"{groups}, policy {part.policy}{team}.{cause}{to_do}"
 
 
 def _common_steps(found: Sequence[Notice]) -> str:
@@ -200,10 +249,11 @@ def _common_steps(found: Sequence[Notice]) -> str:
     return found[0].runbook or (steps.pop() if len(steps) == 1 else "")
 
 
-def _common_cause(found: Sequence[Notice]) -> str:
+def _common_cause(found: Sequence[Notice], *, shared: bool) -> str:
     """` Cause of all: no members.`: the one that was found of most of these groups; "".
 
-    Of a large storm the causes of some are looked for only.
+    Of a `shared` one it says all, if that is the same of every group: it names what they share,
+    such as a client or host. Of a large storm the causes of some are looked for only.
     """
     causes = [notice.cause for notice in found if notice.cause and notice.cause["name"]]
     if not causes:
@@ -216,7 +266,10 @@ def _common_cause(found: Sequence[Notice]) -> str:
     )
     whose = " of all" if count == len(found) else f" of {count:,} of {len(found):,}"
     what = "Cause" if certain else "Likely cause"
-    return f" {what}{whose if len(found) > 1 else ''}: {spoken(name)}."
+    texts = {str(cause.get("text") or "") for cause in causes} if shared else set()
+    text = texts.pop() if len(texts) == 1 else ""
+    said = cut(text, _LONGEST_CAUSE) or spoken(name)
+    return f" {what}{whose if len(found) > 1 else ''}: {said}."
 
 
 def overview(message: Message) -> str:

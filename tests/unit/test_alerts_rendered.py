@@ -149,6 +149,47 @@ def test_a_storm_names_the_cause_that_its_groups_share() -> None:
     assert "team payments. Cause: no members." in _headings(storm)[2]
 
 
+def test_groups_of_several_topics_with_the_same_cause_have_one_heading() -> None:
+    storm = SITUATIONS["several_causes"]
+    no_members = storm.notices[0].cause
+    assert no_members is not None
+
+    def with_causes(*causes: Json | None) -> Message:
+        """A group on a topic of its own for each cause."""
+        notices = [
+            replace(
+                storm.notices[0],
+                group=f"group-{number}",
+                cause=cause,
+                verdict={**storm.notices[0].verdict, "partitions": [{"topic": f"t{number}"}]},
+            )
+            for number, cause in enumerate(causes)
+        ]
+        return replace(storm, notices=tuple(notices))
+
+    def broker_away(age: str) -> Json:
+        text = f"a broker is away: the partition has no leader; the data are {age} old"
+        return {**no_members, "name": "broker_away", "text": text, "sentence": f"Cause: {text}."}
+
+    unknown = {**no_members, "name": None, "certainty": "unknown"}
+    other_host = {**no_members, "text": "it left b", "sentence": "Cause (certain): it left b."}
+
+    many = with_causes(*[no_members] * 30)
+    (heading,) = _headings(many)
+    assert heading.startswith("30 consumer groups on prod, policy payments")
+    assert f"Cause of all: {no_members['text']}. What to do" in heading
+    assert plain_text(many, 2900).splitlines()[2].endswith(", topic t0")
+    (heading,) = _headings(with_causes(*[broker_away("9 s")] * 3))
+    assert "the partition has no leader; the data are 9 s old." in heading
+    (heading,) = _headings(with_causes(broker_away("9 s"), broker_away("12 s")))
+    assert "Cause of all: broker away." in heading
+    headings = _headings(with_causes(no_members, no_members, other_host, unknown, None))
+    assert [heading.partition(",")[0] for heading in headings] == [
+        "2 consumer groups on prod",
+        *(f"1 consumer group of topic t{number} on prod" for number in (3, 4, 2)),
+    ]
+
+
 def test_a_name_of_any_length_leaves_room_for_the_facts() -> None:
     headline = plain_text(SITUATIONS["odd_names"]).splitlines()[0]
 
