@@ -12,7 +12,7 @@ PORT ?= 8000
 # the demo ends by itself after so many seconds and judges what it saw; empty: until Ctrl-C
 SECONDS ?=
 # processes that run tests: most wait for servers, so that three fit on two cores; 0: this one
-WORKERS ?= 3
+WORKERS ?= 4
 # benchmarks to run, as name[,name]; empty: all
 ONLY ?=
 

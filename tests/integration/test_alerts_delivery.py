@@ -402,7 +402,7 @@ def test_what_waits_for_the_rate_limit_goes_out_together(tmp_path, clock, receiv
         alerts.sees(fleet)
         fleet.fail("c")
         alerts.sees(fleet)
-        eventually(lambda: len(receiver.notices) == 3, "all")
+        eventually(lambda: len(receiver.notices) == 3, "all", timeout_s=120)  # the next minute
 
     assert [len(request.json["notices"]) for request in receiver.taken] == [1, 2]
 
