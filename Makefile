@@ -11,7 +11,7 @@ PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11,$(
 PORT ?= 8000
 # the demo ends by itself after so many seconds and judges what it saw; empty: until Ctrl-C
 SECONDS ?=
-# processes that run tests: most wait for servers, so that three fit on two cores; 0: this one
+# processes that run tests: most wait for servers, so that four fit on two cores; 0: this one
 WORKERS ?= 4
 # benchmarks to run, as name[,name]; empty: all
 ONLY ?=
