@@ -281,7 +281,7 @@ class _WithChannels(Section):
 
 
 class AlertsSettings(_WithChannels):
-    """Incidents and notices. Alerting is off unless a channel or a policy is configured."""
+    """Incidents and notices. Alerting is off without a channel, a policy or a heartbeat."""
 
     file: Path = Field(
         default=Path("lagwatch-alerts.sqlite"),
