@@ -20,6 +20,7 @@ from hypothesis import settings
 from lagwatch.core.judged import Judged
 from lagwatch.errors import MissingPartError
 from lagwatch.kafka.embedded import EmbeddedKafka, ScramOverTls
+from tests.support.browser import Browser, browsing
 from tests.support.elasticsearch import EmbeddedElasticsearch
 
 _Server = TypeVar("_Server", EmbeddedKafka, EmbeddedElasticsearch)
@@ -69,6 +70,13 @@ def kafka() -> Iterator[EmbeddedKafka]:
 def own_kafka() -> Iterator[EmbeddedKafka]:
     """One plaintext broker for the tests of this module, which may kill and restart it."""
     yield from _started(EmbeddedKafka())
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A browser for the tests of this module."""
+    with browsing() as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

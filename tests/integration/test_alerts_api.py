@@ -197,11 +197,17 @@ def test_an_open_incident_says_how_far_behind_its_group_is_now(alerts, clock) ->
     assert ended["behind_now"] == ""
 
 
-def test_an_incident_is_acknowledged_while_it_is_open(alerts, clock) -> None:
+def incident_of(alerts: Alerts, clock: ShiftedClock) -> tuple[Fleet, dict]:
+    """A fleet of one group that fails, and the open incident of it."""
     fleet = Fleet(["billing"], clock)
     fleet.fail("billing")
     fleet.shown_to(alerts)
     (found,) = ask(alerts, "GET", "/incidents").json()["incidents"]
+    return fleet, found
+
+
+def test_an_incident_is_acknowledged_while_it_is_open(alerts, clock) -> None:
+    fleet, found = incident_of(alerts, clock)
     path = f"/incidents/{found['id']}/acknowledge"
 
     made = ask(alerts, "POST", path, json={"author": "me"}).json()
@@ -233,10 +239,7 @@ def test_the_author_is_who_the_server_knows(alerts, tmp_path, headers, said, aut
     auth = {"tokens_file": tokens, "proxy": proxy}
     settings = ServerSettings.model_validate({"address": ":1", "hosts": ["test"], "auth": auth})
     access = AccessControl(settings, clock)
-    fleet = Fleet(["billing"], clock)
-    fleet.fail("billing")
-    fleet.shown_to(alerts)
-    (found,) = ask(alerts, "GET", "/incidents").json()["incidents"]
+    _, found = incident_of(alerts, clock)
     mute = {"group": "billing", "reason": "deploying", "duration_s": 60, "author": said}
     told = {"access": access, "headers": headers}
 
@@ -257,10 +260,7 @@ def test_an_open_server_keeps_the_author_that_is_said(alerts, clock) -> None:
 
 
 def test_an_id_may_be_cut_to_its_first_characters(alerts, clock) -> None:
-    fleet = Fleet(["billing"], clock)
-    fleet.fail("billing")
-    fleet.shown_to(alerts)
-    (found,) = ask(alerts, "GET", "/incidents").json()["incidents"]
+    _, found = incident_of(alerts, clock)
     mute = {"group": "billing", "reason": "deploying", "duration_s": 60}
     made = ask(alerts, "POST", "/mutes", json=mute).json()
 
@@ -336,10 +336,7 @@ def test_half_of_a_character_in_a_key_is_refused(alerts) -> None:
 
 
 def test_half_of_a_character_in_an_author_is_refused(alerts, clock) -> None:
-    fleet = Fleet(["billing"], clock)
-    fleet.fail("billing")
-    fleet.shown_to(alerts)
-    (found,) = ask(alerts, "GET", "/incidents").json()["incidents"]
+    _, found = incident_of(alerts, clock)
     path = f"/incidents/{found['id']}/acknowledge"
 
     refused = ask(alerts, "POST", path, content='{"author": "\\ud800"}', headers=JSON)

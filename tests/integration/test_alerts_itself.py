@@ -3,7 +3,10 @@
 import sqlite3
 import threading
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import orjson
 import pytest
@@ -220,17 +223,31 @@ def test_a_backlog_that_is_being_read_is_no_incident(tmp_path, clock) -> None:
         assert incident.about == "cluster", "no broker answers: nothing is read any more"
 
 
+@contextmanager
+def _not_delivering(
+    folder: Path, clock: ShiftedClock, text: str, good: Receiver
+) -> Iterator[Running]:
+    """A group fails, and the channel `bad` does not deliver it; `good` does."""
+    settings = alert_settings(
+        folder, text + hook("http://127.0.0.1:1", "bad") + hook(good.url, "good")
+    )
+    fleet = Fleet(["billing"], clock)
+
+    def failing() -> bool:
+        look(alerts)
+        return "bad" in alerts.alerts.problem
+
+    with running(settings, clock) as alerts:
+        fleet.fail("billing")
+        alerts.sees(fleet)
+        eventually(failing, "it fails")
+        yield alerts
+
+
 def test_a_fallback_that_fails_itself_is_reported_through_the_others(tmp_path, clock) -> None:
     with receiving() as good:
         text = 'fallback = ["bad"]\nundelivered_after_s = 0\n' + POLICY
-        settings = alert_settings(
-            tmp_path, text + hook("http://127.0.0.1:1", "bad") + hook(good.url, "good")
-        )
-        fleet = Fleet(["billing"], clock)
-        with running(settings, clock) as alerts:
-            fleet.fail("billing")
-            alerts.sees(fleet)
-            eventually(lambda: "bad" in _failing(alerts), "it fails")
+        with _not_delivering(tmp_path, clock, text, good) as alerts:
             look(alerts)
             eventually(lambda: len(good.notices) == 2, "the group, and word about the channel")
 
@@ -243,14 +260,7 @@ def test_how_long_a_channel_fails_does_not_hang_on_the_clock(
 ) -> None:
     with receiving() as good:
         text = f"undelivered_after_s = {after_s}\n" + POLICY
-        settings = alert_settings(
-            tmp_path, text + hook("http://127.0.0.1:1", "bad") + hook(good.url, "good")
-        )
-        fleet = Fleet(["billing"], clock)
-        with running(settings, clock) as alerts:
-            fleet.fail("billing")
-            alerts.sees(fleet)
-            eventually(lambda: "bad" in _failing(alerts), "it fails")
+        with _not_delivering(tmp_path, clock, text, good) as alerts:
             clock.ahead_ms += step_s * 1000
             threading.Event().wait(1.5)
             look(alerts)
@@ -261,26 +271,14 @@ def test_how_long_a_channel_fails_does_not_hang_on_the_clock(
 
 def test_a_channel_that_fails_over_restarts_is_reported(tmp_path, clock) -> None:
     with receiving() as good:
-        settings = alert_settings(
-            tmp_path, POLICY + hook("http://127.0.0.1:1", "bad") + hook(good.url, "good")
-        )
-        fleet = Fleet(["billing"], clock)
         abouts = []
         for _ in range(2):
-            with running(settings, clock) as alerts:
-                fleet.fail("billing")
-                alerts.sees(fleet)
-                eventually(lambda: "bad" in _failing(alerts), "it fails")
+            with _not_delivering(tmp_path, clock, POLICY, good) as alerts:
                 incidents = alerts.call(lambda: alerts.alerts.incidents(IncidentAsk()))[0]
                 abouts.append(sorted(incident.about for incident in incidents))
             clock.ahead_ms += 310_000
 
     assert abouts == [["group"], ["channel", "group"]]
-
-
-def _failing(alerts: Running) -> str:
-    look(alerts)
-    return alerts.alerts.problem
 
 
 def test_a_channel_that_gives_up_is_reported_through_the_fallback(tmp_path, clock) -> None:

@@ -15,7 +15,7 @@ from lagwatch.config.tokens import line, new_token
 from lagwatch.core.words import client, duration
 from lagwatch.kafka.embedded import EmbeddedKafka
 from lagwatch_api.v1.wording import HEADLINES
-from tests.support.browser import Browser, browsing
+from tests.support.browser import Browser
 from tests.support.kafka import commit, create_topic, produce, unique
 from tests.support.many_groups import NAMES, ROW, open_fleet, serving_many
 from tests.support.relay import relaying
@@ -68,12 +68,6 @@ return [...document.querySelectorAll(given[0])].map((cell) => {
 });
 """
 """By cell: is the name whole, and is its end seen, right behind its start?"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with browsing() as opened:
-        yield opened
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,16 +6,10 @@ from pathlib import Path
 import pytest
 
 from lagwatch.core.model import RuleSet
-from tests.support.browser import Browser, browsing
+from tests.support.browser import Browser
 from tests.support.fleet import CLUSTER, Fleet, ShiftedClock
 from tests.support.many_groups import ROW, open_fleet, serving_page
 from tests.support.waiting import eventually
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with browsing() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

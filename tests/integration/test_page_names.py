@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 
 from lagwatch.core.words import printable
-from tests.support.browser import Browser, browsing
+from tests.support.browser import Browser
 from tests.support.fleet import CLUSTER, Fleet, ShiftedClock
 from tests.support.many_groups import ROW, open_fleet, serving_page
 from tests.support.waiting import eventually
@@ -21,12 +21,6 @@ for (const name of ["title", "aria-label"]) said.push(...all.map((one) => one.ge
 return said.filter((text) => text?.includes("gpj.exe"));
 """
 """Every text, title and label of the page with the end of the name."""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with browsing() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

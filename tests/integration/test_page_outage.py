@@ -19,11 +19,11 @@ from lagwatch.ports.alerts import (
     NoticeRecord,
     PolicyRecord,
 )
-from lagwatch.ports.queries import ClusterHealth
+from lagwatch.ports.queries import ClusterHealth, Queries
 from lagwatch.query import SnapshotQueries
 from lagwatch_api import create_app
 from tests.support.api_doubles import NOW_MS, GivenSettings, RecordingCommands, cluster_health
-from tests.support.browser import Browser, browsing
+from tests.support.browser import Browser
 from tests.support.fleet import CLUSTER, Fleet, ShiftedClock
 from tests.support.many_groups import ROW, open_fleet, serving_many
 from tests.support.relay import Relay, relaying
@@ -52,12 +52,6 @@ return begin >= 0 && seen.right <= box.right && seen.bottom <= box.bottom;
 """
 """Are these words of the line seen?"""
 _HEIGHT = "return document.querySelector('#troubles').getBoundingClientRect().height"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with browsing() as opened:
-        yield opened
 
 
 class ConfiguredQueries(SnapshotQueries):
@@ -183,9 +177,10 @@ class GivenAlerts:
 
 
 @contextmanager
-def _serving(browser: Browser, sites: Sites) -> Iterator[str]:
+def _serving(browser: Browser, sites: Sites, queries: Queries | None = None) -> Iterator[str]:
+    """The address; `queries`: instead of all that the sites have."""
     app = create_app(
-        sites.queries,
+        queries or sites.queries,
         RecordingCommands(),
         GivenSettings(),
         alerts=sites.alerts,
@@ -222,16 +217,8 @@ def test_no_total_is_shown_on_the_page_of_mutes_before_the_groups_are_known(
 ) -> None:
     sites = Sites()
     queries = SnapshotQueries({CLUSTER: sites.fleet.monitor}, health=lambda: sites.health()[:1])
-    app = create_app(
-        queries,
-        RecordingCommands(),
-        GivenSettings(),
-        alerts=sites.alerts,
-        hostname="h",
-        version="0",
-    )
-    with served(app) as server:
-        browser.open(f"http://127.0.0.1:{server.port}/?page=mutes")
+    with _serving(browser, sites, queries) as address:
+        browser.open(f"{address}?page=mutes")
         eventually(lambda: "every notice is sent" in browser.text("#all-mutes"), "it is there")
         eventually(lambda: browser.text("#live").startswith("live"), "the groups have come")
 
@@ -247,7 +234,6 @@ def test_no_total_is_shown_on_the_page_of_mutes_before_the_groups_are_known(
 
         assert totals == ["2 in error", "6 ok", "1 with an open incident"]
         assert browser.texts(_TOTALS) == []
-        browser.open("about:blank")  # an open stream would hold the server up
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -12,7 +12,7 @@ from lagwatch.history.reader import HistoryReader
 from lagwatch.ports.queries import GroupEvent
 from lagwatch_api import create_app
 from tests.support.api_doubles import GivenSettings, RecordingCommands
-from tests.support.browser import Browser, browsing
+from tests.support.browser import Browser
 from tests.support.fleet import CLUSTER, Fleet, ShiftedClock
 from tests.support.history import events, group_sample, group_samples, happening
 from tests.support.serving import served
@@ -52,12 +52,6 @@ class Memory:
 
     def events(self, _cluster: str, group: str) -> tuple[GroupEvent, ...]:
         return tuple(self.newest) if group == GROUP else ()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with browsing() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from lagwatch.clock import SystemClock
 from lagwatch.config.server import ServerSettings
 from lagwatch_api import create_app
 from tests.support.api_doubles import GivenSettings, RecordingCommands
-from tests.support.browser import Browser, browsing
+from tests.support.browser import Browser
 from tests.support.fleet import CLUSTER, Fleet, ShiftedClock
 from tests.support.serving import served
 from tests.support.waiting import eventually
@@ -45,12 +45,6 @@ class Zoned:
             hostname="h",
             version="0",
         )
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with browsing() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -7,19 +7,13 @@ import pytest
 
 from lagwatch.query import SnapshotQueries
 from tests.support.api_doubles import cluster_health
-from tests.support.browser import Browser, browsing
+from tests.support.browser import Browser
 from tests.support.history import Live
 from tests.support.many_groups import ROW, open_fleet, serving_page
 from tests.support.waiting import eventually
 
 _CLUSTER = "here"
 _HIDDEN = "the topic was deleted, or lagwatch may not describe it"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with browsing() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

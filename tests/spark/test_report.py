@@ -27,7 +27,6 @@ from lagwatch.jobs.report.deliver import documents, write
 from lagwatch.jobs.report.frames import HistoryTables
 from lagwatch.jobs.report.text import MOST_LINES
 from lagwatch.jobs.tables import StoreRef
-from tests.support.browser import Browser, browsing
 from tests.support.receiver import receiving
 from tests.support.rolled import BERLIN, LONG_DAY, Rolled, write_fleet
 
@@ -628,12 +627,6 @@ def test_a_day_of_which_nothing_is_known_gives_a_report_that_says_so(spark, tmp_
     assert (empty["retention_known"], empty["turnover_known"]) == (False, False)
     assert "No group was recorded." in (tmp_path / "reports" / "2026-03-29.html").read_text()
     assert [request.json["report"]["day"] for request in receiver.taken] == ["2026-03-29"]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with browsing() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")
