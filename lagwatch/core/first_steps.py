@@ -13,10 +13,11 @@ from lagwatch.core.model import PartitionStatus, PartitionVerdict, Rule
 Steps = Sequence[str]
 
 RETIRED: Final = "Retired on purpose? Delete the group in Kafka; it then disappears here."
-READ_ITS_LOG: Final = (
-    "Read the log of the owner around the committed offset: a message that it cannot process is "
-    "the usual cause. Skip or repair it; a restart meets it again."
+_FAILING_MESSAGE: Final = (
+    "around the committed offset: a message that it cannot process is the usual cause. Skip or "
+    "repair it; a restart meets it again."
 )
+READ_ITS_LOG: Final = f"Read the log of the owner {_FAILING_MESSAGE}"
 THREAD_DUMP: Final = "Take a thread dump of the owner: it may hang on a database or a lock."
 START: Final = (
     "The service of the group is down: start it.",
@@ -30,10 +31,7 @@ SUBSCRIPTION: Final = (
 STALLED: Final = (READ_ITS_LOG, THREAD_DUMP)
 STALLED_WITHOUT_MEMBERS: Final = (
     "Find the program that commits: it is no member, so it assigns partitions itself.",
-    (
-        "Read its log around the committed offset: a message that it cannot process is the usual "
-        "cause. Skip or repair it; a restart meets it again."
-    ),
+    f"Read its log {_FAILING_MESSAGE}",
 )
 SLOW: Final = (
     "Compare the rates: is more produced than usual, or less read?",

@@ -662,8 +662,8 @@ class Alerts:
             found.append((channel, since_ms, problem, dead > 0 or outlet is None))
         failing = {channel for channel, *_ in found}
         self._note_failing({channel: since_ms for channel, since_ms, *_ in found}, now_ms)
-        # if every fallback fails, too, all the others are told
-        told = [name for name in self._fallback if name not in failing] or list(self._listeners)
+        # if no fallback delivers, either, the news goes to all channels
+        chosen = [name for name in self._fallback if name not in failing] or list(self._listeners)
         for channel, since_ms, problem, at_once in found:
             yield Condition(
                 about=About.CHANNEL,
@@ -673,7 +673,7 @@ class Alerts:
                 held_s=self._failing_for_s(channel),
                 open_for_s=0.0 if at_once else self._settings.alerts.undelivered_after_s,
                 problem=problem,
-                listeners=tuple(self._listeners[name] for name in told if name != channel),
+                listeners=tuple(self._listeners[name] for name in chosen if name != channel),
             )
         problems = (f"channel {channel}: {problem}" for channel, _, problem, _ in found)
         self._delivery_problem, self._slowed = "; ".join(problems), "; ".join(slowed)

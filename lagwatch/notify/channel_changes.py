@@ -12,9 +12,9 @@ from lagwatch.core.incident import Act, NoticeEvent, Policy, Reason, channel_eve
 from lagwatch.core.model import GroupStatus
 from lagwatch.errors import InputError
 from lagwatch.notify.database import Database
-from lagwatch.notify.notice import About, Notice, level, pack, unpack
+from lagwatch.notify.notice import About, Notice, level, unpack
 from lagwatch.notify.policies import PolicyBook
-from lagwatch.notify.store import WAITING_AGAIN, Listener
+from lagwatch.notify.store import WAITING_AGAIN, Listener, add_payload
 from lagwatch.notify.verdict import nothing_known
 
 _UNHEARD_ENDS: Final = (
@@ -136,9 +136,7 @@ class _Greeting:
             payload = row["payload"]
             if notice is not None and notice.policy != name:
                 notice = self._complete(replace(notice, policy=name))
-                payload = connection.execute(
-                    "INSERT INTO payloads (size, body) VALUES (?, ?)", pack(notice)
-                ).lastrowid
+                payload = add_payload(connection, notice)
             connection.executemany(
                 "INSERT INTO notices (incident, channel, step, event, severity, reason, at_ms,"
                 " state, payload) VALUES (?, ?, ?, ?, ?, 'new_channel', ?, 'waiting', ?)",
@@ -180,9 +178,7 @@ class _Greeting:
             notice = replace(
                 notice, reason=row["why"], policy=policy.name if policy else notice.policy
             )
-            payload = connection.execute(
-                "INSERT INTO payloads (size, body) VALUES (?, ?)", pack(self._complete(notice))
-            ).lastrowid
+            payload = add_payload(connection, self._complete(notice))
         connection.execute(
             "UPDATE notices SET step = ?, event = ?, severity = ?, reason = ?, at_ms = ?,"  # noqa: S608 fixed
             f" payload = ?, {WAITING_AGAIN} WHERE number = ?",
@@ -235,9 +231,7 @@ def _tell_ends(
         _UNHEARD_ENDS, (channel, Act.CLOSE.value, NoticeEvent.CLOSE.value)
     ).fetchall()
     for row in rows:
-        payload = connection.execute(
-            "INSERT INTO payloads (size, body) VALUES (?, ?)", pack(complete(_end(row)))
-        ).lastrowid
+        payload = add_payload(connection, complete(_end(row)))
         connection.execute(
             "UPDATE notices SET step = ?, event = ?, reason = ?, at_ms = ?, payload = ?,"  # noqa: S608 fixed
             f" {WAITING_AGAIN} WHERE number = ?",

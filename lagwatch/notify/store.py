@@ -235,6 +235,13 @@ class IncidentStore:
         self._database.write(work)
 
 
+def add_payload(connection: sqlite3.Connection, notice: Notice) -> int | None:
+    """Store what a notice says; returns its number."""
+    return connection.execute(
+        "INSERT INTO payloads (size, body) VALUES (?, ?)", pack(notice)
+    ).lastrowid
+
+
 def drop_unused_payloads(connection: sqlite3.Connection) -> None:
     """Delete payloads that neither an open incident nor an undelivered notice needs."""
     connection.execute(
@@ -266,9 +273,7 @@ class _Recording:
         if incident is None:  # no decision both opens and closes an incident
             raise ValueError(change.incident)
         is_open = change.after.incident is not None
-        payload = self._connection.execute(
-            "INSERT INTO payloads (size, body) VALUES (?, ?)", pack(change.notice)
-        ).lastrowid
+        payload = add_payload(self._connection, change.notice)
         row = self._connection.execute(
             "INSERT INTO incidents"
             " (id, about, cluster, name, policy, severity, since_ms, opened_ms,"
@@ -416,9 +421,7 @@ def _end_not_readable(
     notice = complete(_end_of(row, now_ms))
     number = row["number"]
     severity = int(GroupStatus.ERR if notice.severity == "error" else GroupStatus.WARN)
-    payload = connection.execute(
-        "INSERT INTO payloads (size, body) VALUES (?, ?)", pack(notice)
-    ).lastrowid
+    payload = add_payload(connection, notice)
     connection.execute(
         "UPDATE incidents SET about = ?, severity = ?, since_ms = ?, since_at_least = 1,"
         " opened_ms = ?, closed_ms = ?, told = NULL, held_back = NULL, held_ms = NULL,"

@@ -113,7 +113,7 @@ def _of_query(value: object) -> str:
 def _join(
     environment: Environment, value: Iterable[Any], d: str = "", attribute: str | None = None
 ) -> str:
-    """Jinja2's filter, but what stands between encoded values is kept."""
+    """Jinja2's filter; does not encode the separator that the template gives."""
     items = list(value)
     if attribute is not None:
         items = list(map(make_attrgetter(environment, attribute), items))

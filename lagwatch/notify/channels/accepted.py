@@ -21,8 +21,8 @@ class Accepted:
         """Note a request about these notices; beyond the limit the oldest notice is forgotten."""
         for key in keys:
             self._requests.setdefault(key, set()).add(request)
-        for key in list(self._requests)[:-_MOST_NOTICES]:
-            self._requests.pop(key, None)
+        while len(self._requests) > _MOST_NOTICES:
+            del self._requests[next(iter(self._requests))]
 
     def has(self, key: str, request: Hashable = None) -> bool:
         return request in self._requests.get(key, ())

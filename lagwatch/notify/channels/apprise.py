@@ -183,7 +183,7 @@ class _Service:
         self._alone.add(service)
 
     def notify(self, text: _Text, keys: Sequence[str]) -> _Failure | None:
-        """Send, in a thread; it notes what was accepted even if nobody waits for it any more."""
+        """Send, in a thread. What is accepted after the caller has given up is noted as well."""
         with noted() as answers:
             taken = self._alone.notify(
                 title=text.title, body=text.body, notify_type=text.notify_type
