@@ -25,7 +25,7 @@ _TRACES = 500
 _LENGTH_S, _ROUND_S, _START_S = 7200, 5, 600
 _EVERY_S = (5, 15, 60)
 """Seconds between two commits; by trace."""
-_MONTHS: Final = tuple(Size(groups=300, days=1.0, seed=seed) for seed in range(3, 7))
+_MONTHS: Final = tuple(Size(groups=300, days=1.0, shards=1, seed=seed) for seed in range(3, 7))
 
 Float64 = NDArray[np.float64]
 

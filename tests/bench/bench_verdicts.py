@@ -1,8 +1,10 @@
 """Verdicts on a simulated month with known truth, of both rule sets: false pages, misses, delays.
 
+Burrow's rules judge the first eight days of it: their rates need no whole month.
+
 A shorter run: `MONTH_GROUPS=100 MONTH_DAYS=2 make bench ONLY=verdicts`; also `MONTH_SHARDS`
-(clusters), `MONTH_PROCESSES`, `MONTH_ROUND_S` and `MONTH_SEED`. With `MONTH_JUDGES_TWICE=1` each
-round judges all rows as well, and must find the same.
+(clusters), `MONTH_PROCESSES`, `MONTH_ROUND_S`, `MONTH_SEED` and `MONTH_COMPARED_DAYS`. With
+`MONTH_JUDGES_TWICE=1` each round judges all rows as well, and must find the same.
 """
 
 import os
@@ -47,6 +49,7 @@ def size_from(settings: "os._Environ[str] | dict[str, str]") -> Size:
         shards=int(settings.get("MONTH_SHARDS", usual.shards)),
         round_s=int(settings.get("MONTH_ROUND_S", usual.round_s)),
         seed=int(settings.get("MONTH_SEED", usual.seed)),
+        compared_days=float(settings.get("MONTH_COMPARED_DAYS", usual.compared_days)),
     )
 
 
@@ -60,7 +63,7 @@ def figures(ours: Score, burrow: Score) -> Iterator[Figure]:
     yield Figure(name="verdicts_false_pages", value=pages, unit=per, target=0.1)
     yield _compared("verdicts_false_pages_burrow", their_pages, per)
     # no false page at all counts as one: a ratio needs a divisor
-    fewer = len(burrow.false_pages) / max(1, len(ours.false_pages))
+    fewer = their_pages / ours.per_1000_group_days(max(1, len(ours.false_pages)))
     yield Figure(
         name="verdicts_false_pages_fewer", value=fewer, unit="x", target=100, bound=Bound.AT_LEAST
     )

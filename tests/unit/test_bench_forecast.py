@@ -66,7 +66,7 @@ def test_a_recorded_trace_gives_moments_until_it_has_caught_up(tmp_path: Path) -
 
 
 def test_moments_of_the_month_know_nothing_of_what_comes() -> None:
-    found = list(month.moments(Size(groups=60, days=0.25, seed=5)))
+    found = list(month.moments(Size(groups=60, days=0.25, shards=1, seed=5)))
 
     assert found
     for each in found:

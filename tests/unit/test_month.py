@@ -205,6 +205,18 @@ def test_a_rule_set_alone_scores_as_beside_the_other() -> None:
     assert alone == {"burrow": together["burrow"]}
 
 
+def test_burrows_rules_may_judge_fewer_days() -> None:
+    size = Size(groups=60, days=0.25, shards=1, seed=4, compared_days=0.125)
+
+    scores = run(size)
+
+    assert scores["lagwatch"].group_days == pytest.approx(15, rel=0.1)
+    assert scores["burrow"].group_days == pytest.approx(7.5, rel=0.1)
+    assert scores["burrow"].troubles
+    assert all(each.end_s <= 0.125 * DAY_S for each in scores["burrow"].troubles)
+    assert all(each.start_s <= 0.125 * DAY_S for each in scores["burrow"].false_pages)
+
+
 def test_traffic_of_another_process_scores_as_its_own() -> None:
     size = Size(groups=20, days=0.1, shards=1, seed=9)
 

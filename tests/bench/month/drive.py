@@ -16,7 +16,7 @@ from lagwatch.monitor import ClusterMonitor
 from lagwatch.ports.reports import Report
 from tests.bench.month import breaks, monitors
 from tests.bench.month.feed import Collector, instant
-from tests.bench.month.plan import START_MS, Plan, Size
+from tests.bench.month.plan import DAY_S, START_MS, Plan, Size
 from tests.bench.month.score import Score, Watcher
 from tests.bench.month.shared import Made, Part, Received, Source, make
 from tests.bench.month.traffic import CHUNK_S, STEP_S, Chunk, Commits, no_commits
@@ -74,7 +74,12 @@ class Month:
         self._plan = plan
         self._traffic = source or Made(plan)
         self._collector = Collector(plan)
-        self.sides = [Side(rules=rules, watcher=Watcher(plan)) for rules in rule_sets]
+        self.sides = [
+            Side(rules=rules, watcher=Watcher(plan, plan.size.days_of(rules) * DAY_S))
+            for rules in rule_sets
+        ]
+        self._judging = self.sides
+        """Those whose days are not over."""
         self._made = no_commits()
         self._read = 0
         """How many of `_made` were sent."""
@@ -93,6 +98,9 @@ class Month:
         self._start(0.0, self._traffic.tail(0.0))
         while self._traffic.now_s < self._plan.end_s:
             chunk = self._traffic.chunk()
+            self._judging = [side for side in self.sides if chunk.start_s < side.watcher.until_s]
+            if not self._judging:
+                continue
             self._take(chunk)
             for step in range(
                 self._plan.size.round_s // STEP_S,
@@ -120,7 +128,7 @@ class Month:
             self._restart(now_s)
         if not _inside(shape.collector_deaths, now_s):
             self._report(chunk, step, now_s, outage=_inside(shape.outages, now_s))
-        for side in self.sides:
+        for side in self._judging:
             side.judge(now_s)
             if now_s in self._checkpoints:
                 side.saved = monitors.save(side.monitor)
@@ -153,7 +161,7 @@ class Month:
         self._send(reports, now_s)
 
     def _send(self, reports: list[Report], now_s: float) -> None:
-        for side in self.sides:
+        for side in self._judging:
             side.apply(reports, instant(now_s))
 
     def _news(self, until_s: float) -> Commits:
@@ -188,10 +196,10 @@ class Month:
         self._down, self._lost_collector = False, False
         until_s = now_s - _SEEN_AFTER_S
         self._news(until_s)
-        for side in self.sides:
+        for side in self._judging:
             side.begin()
         # all sides were saved at the same instant, and so go on at the same place
-        position = min(side.position for side in self.sides)
+        position = min(side.position for side in self._judging)
         self._start(now_s, self._traffic.tail(until_s, position))
 
 
@@ -222,8 +230,8 @@ def run_shard(
 def run(size: Size, *, processes: int = 1) -> Mapping[str, Score]:
     """All shards; the score by rule set.
 
-    With several processes each rule set of each shard has one of its own. A further one makes the
-    traffic of both.
+    With several processes so many shards are run at a time, and each rule set of a shard has a
+    process of its own. A further one makes the traffic of both.
     """
     if processes == 1:
         scores = [run_shard(size, shard) for shard in range(size.shards)]
@@ -236,11 +244,12 @@ def run(size: Size, *, processes: int = 1) -> Mapping[str, Score]:
 
 
 def _run_apart(size: Size, processes: int) -> list[dict[str, Score]]:
-    makers = -(-processes // len(monitors.RULE_SETS))
     context = get_context("spawn")
     with (
         TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder,
-        ProcessPoolExecutor(processes + makers, mp_context=context) as pool,
+        ProcessPoolExecutor(
+            min(processes, size.shards) * (1 + len(monitors.RULE_SETS)), mp_context=context
+        ) as pool,
     ):
         makes: list[Future[None]] = []
         reads: list[Future[dict[str, Score]]] = []

@@ -31,10 +31,16 @@ class Size:
 
     groups: int = 2000
     days: float = 30.0
-    shards: int = 1
+    shards: int = 2
     round_s: int = 60
     """Between two rounds of log ends; a multiple of the grid's step."""
     seed: int = 1
+    compared_days: float = 8.0
+    """So long Burrow's rules judge beside ours: their rates need no whole month."""
+
+    def days_of(self, rules: str) -> float:
+        """How long these rules judge."""
+        return min(self.days, self.compared_days) if rules == "burrow" else self.days
 
     def of_shard(self, shard: int) -> int:
         """Groups of one shard."""
@@ -244,16 +250,12 @@ class Plan:
     def end_s(self) -> float:
         return self.size.days * DAY_S
 
-    @property
-    def group_days(self) -> float:
-        """Days all groups lived together, while the monitor ran."""
-        return (
-            sum(
-                max(0.0, min(life.gone_s, self.end_s) - max(life.joined_s, 0.0))
-                for life in self.lives
-            )
-            / DAY_S
+    def group_days(self, until_s: float) -> float:
+        """Days all groups lived together from the monitor's start to an instant."""
+        lived_s = (
+            max(0.0, min(life.gone_s, until_s) - max(life.joined_s, 0.0)) for life in self.lives
         )
+        return sum(lived_s) / DAY_S
 
 
 def by_start(events: Iterable[Event]) -> tuple[Event, ...]:

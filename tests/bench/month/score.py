@@ -69,8 +69,10 @@ class Episodes:
 class Watcher:
     """Reads the snapshots of one monitor."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, until_s: float) -> None:
+        """Of a monitor that judges from the plan's start to an instant."""
         self._plan = plan
+        self.until_s = until_s
         self.round_s = plan.size.round_s
         self._number = {life.name: life.number for life in plan.lives}
         self._names: tuple[str, ...] | None = None
@@ -152,7 +154,7 @@ class Watcher:
                 return status == GroupStatus.ERR and not _STOPPED.isdisjoint(rows.tolist())
 
     def result(self) -> "Score":
-        """Everything told, held against the truth; call when the month is over."""
+        """Every verdict, held against the truth; call when the month is over."""
         self.errors.finish()
         self.warnings.finish()
         excuses = Excuses(self._plan)
@@ -166,14 +168,17 @@ class Watcher:
             for episodes in (self.errors, self.warnings)
         )
         return Score(
-            group_days=self._plan.group_days,
+            group_days=self._plan.group_days(self.until_s),
             pages=len(self.errors.all),
             false_pages=pages,
             false_warnings=warnings,
             troubles=[
                 self._outcome(number, trouble)
                 for number, trouble in enumerate(self._troubles)
-                if must_be_found(trouble, self._plan.lives[trouble.group]) and trouble.end_s > 0
+                if must_be_found(trouble, self._plan.lives[trouble.group])
+                and trouble.end_s > 0
+                # one that these rules saw to its end, or to the end of the month
+                and min(trouble.end_s, self._plan.end_s) <= self.until_s
             ],
         )
 
