@@ -294,7 +294,7 @@ class AlertsSettings(_WithChannels):
     )
     group_interval_s: Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)] = Field(
         default=30.0,
-        description="after two messages within so many seconds, news waits as long to go together",
+        description="in a storm, from the third message on: seconds that news waits to go together",
     )
     keep_s: Seconds = Field(
         default=2_592_000.0, description="seconds closed incidents and old notices are kept"

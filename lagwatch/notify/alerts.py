@@ -189,7 +189,8 @@ class Alerts:
         self._failing: dict[str, tuple[float, float]] = {}
         """By channel that does not deliver: when that was first seen, on the monotonic clock, and
         for how long it had been so by then, before a restart, in seconds."""
-        self._delivery_problem = self._slowed = self._unread = ""
+        # `_undelivered_long`: what has lasted long enough for an incident of its own
+        self._delivery_problem = self._undelivered_long = self._slowed = self._unread = ""
         self._heartbeat = Heartbeat(
             alerts.heartbeat,
             clock,
@@ -237,8 +238,12 @@ class Alerts:
     @property
     def problem(self) -> str:
         """Why incidents cannot be stored or delivered now; "" if they can."""
+        return self._own_problem or self._delivery_problem
+
+    @property
+    def _own_problem(self) -> str:
         failed = "; ".join(self._parts.problems(of=ALERTING))
-        return self._database.problem or failed or self._problem or self._delivery_problem
+        return self._database.problem or failed or self._problem
 
     @property
     def remark(self) -> str:
@@ -592,11 +597,14 @@ class Alerts:
             await self._clock.sleep(_LOOK_EVERY_S)
 
     def _not_well(self) -> str:
-        """Why no heartbeat is sent: a cluster has no fresh data, or alerts or history fail; ""."""
+        """Why no heartbeat is sent: a cluster has no fresh data, or alerts or history fail; "".
+
+        A receiver that refuses for a moment does not count: alerts go on.
+        """
         unseen_clusters = [health.cluster for health in self._health() if not health.ready]
         if unseen_clusters:
             return f"no fresh data of {', '.join(unseen_clusters)}"
-        return self.problem or self._history_problem()
+        return self._own_problem or self._undelivered_long or self._history_problem()
 
     def _check_itself(self) -> None:
         """Open and close the incidents of lagwatch itself."""
@@ -664,19 +672,25 @@ class Alerts:
         self._note_failing({channel: since_ms for channel, since_ms, *_ in found}, now_ms)
         # if no fallback delivers, either, the news goes to all channels
         chosen = [name for name in self._fallback if name not in failing] or list(self._listeners)
+        long = []
         for channel, since_ms, problem, at_once in found:
+            held_s = self._failing_for_s(channel)
+            open_for_s = 0.0 if at_once else self._settings.alerts.undelivered_after_s
+            if held_s >= open_for_s:
+                long.append(f"channel {channel}: {problem}")
             yield Condition(
                 about=About.CHANNEL,
                 cluster="",
                 name=channel,
                 since_ms=since_ms,
-                held_s=self._failing_for_s(channel),
-                open_for_s=0.0 if at_once else self._settings.alerts.undelivered_after_s,
+                held_s=held_s,
+                open_for_s=open_for_s,
                 problem=problem,
                 listeners=tuple(self._listeners[name] for name in chosen if name != channel),
             )
         problems = (f"channel {channel}: {problem}" for channel, _, problem, _ in found)
         self._delivery_problem, self._slowed = "; ".join(problems), "; ".join(slowed)
+        self._undelivered_long = "; ".join(long)
         self._unread = not_readable(self._records.unreadable(now_ms - _NAME_UNREAD_FOR_MS))
 
     def _note_failing(self, since_ms: Mapping[str, int], now_ms: int) -> None:

@@ -225,7 +225,9 @@ class Deliverer:
         self._last_failure: tuple[int, str] | None = None
         """When all messages last paused for a failure, and why; None: never since the start."""
         self._sent_s: deque[float] = deque()
-        """When messages were delivered, within the last interval."""
+        """When messages were delivered, within the last two intervals."""
+        self._urgent_sent_s: deque[float] = deque()
+        """Those of them that held something urgent."""
         self._too_large_bytes: int | None = None
         """The smallest message of several notices that was refused for its size."""
         self._too_large_s = now_s
@@ -353,7 +355,16 @@ class Deliverer:
         if self._waiting_since_s is None:
             self._waiting_since_s = now_s
         left_s = self._waiting_since_s + self.outlet.wait_s - now_s
-        left_s = max(left_s, self._storm_pause_s(now_s))
+        storm_s = self._storm_pause_s(self._sent_s, now_s)
+        if storm_s > 0 and self._outbox.urgent_waits(name):
+            # warnings that were sent before hold up no error
+            urgent_s = max(left_s, self._storm_pause_s(self._urgent_sent_s, now_s))
+            if urgent_s > 0:
+                return urgent_s
+            self._pack(urgent_only=True)
+            if self._outbox.on_its_way(name):
+                return 0.0
+        left_s = max(left_s, storm_s)
         if left_s > 0:
             return left_s
         self._pack()
@@ -381,15 +392,15 @@ class Deliverer:
         most = self._too_large_bytes
         return most is not None and not message.brief and message.size_bytes >= most
 
-    def _storm_pause_s(self, now_s: float) -> float:
+    def _storm_pause_s(self, sent_s: deque[float], now_s: float) -> float:
         """Failures that follow each other closely go in a few messages, not in one each."""
         interval_s = self.outlet.interval_s
         # twice the interval: messages that are one interval apart keep the storm going
-        while self._sent_s and now_s - self._sent_s[0] >= 2 * interval_s:
-            self._sent_s.popleft()
-        if len(self._sent_s) < _PROMPT_MESSAGES:
+        while sent_s and now_s - sent_s[0] >= 2 * interval_s:
+            sent_s.popleft()
+        if len(sent_s) < _PROMPT_MESSAGES:
             return 0.0
-        return self._sent_s[-1] + interval_s - now_s
+        return sent_s[-1] + interval_s - now_s
 
     async def _wait(self, pause_s: float) -> None:
         try:
@@ -471,6 +482,8 @@ class Deliverer:
         counts.delivered += 1
         counts.notices += len(message.notices)
         self._sent_s.append(self._clock.monotonic_s())
+        if any(notice.urgent for notice in message.notices):
+            self._urgent_sent_s.append(self._clock.monotonic_s())
         self._not_noted = message
         self._suspects.passed(message.id, self._clock.monotonic_s())
         self._note_delivery()

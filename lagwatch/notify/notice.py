@@ -28,6 +28,8 @@ _OLD_MS: Final = 60_000
 """Figures that are older when they are sent say of when they are."""
 NOT_READABLE: Final = "not_readable"
 """Why an incident ends whose row in the file cannot be read."""
+URGENT: Final = frozenset({NoticeEvent.OPEN, NoticeEvent.ESCALATE})
+"""Events that go before others when they are errors."""
 _LEVEL_BY_NAME: Final[Mapping[str, Level]] = {level: level for level in _LEVELS.values()}
 
 
@@ -52,11 +54,16 @@ class Earlier:
     severity: Level
     since_ms: int
     ended_ms: int | None
-    heard: bool
-    """True if the channel received its opening."""
+    heard_as: Level | None
+    """Its severity in the newest notice that the channel received of it; None: of none."""
     thread: str
     thread_open: int
     """Incidents of its thread that are open still."""
+
+    @property
+    def heard(self) -> bool:
+        """True if the channel received anything of it."""
+        return self.heard_as is not None
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -118,8 +125,9 @@ class Notice:
     """Of the policy: the team responsible for the group; ""."""
     zone: str = "UTC"
     """Time zone in which instants are written."""
-    heard: bool = False
-    """True if the channel received an earlier notice of the incident."""
+    heard_as: Level | None = None
+    """The severity of the newest notice that the channel received of the incident before this one;
+    None: of none."""
     failed: str = ""
     """Why the channel could not be reached since the incident opened, if nothing of it was received
     before; "" if it could."""
@@ -138,6 +146,16 @@ class Notice:
     @property
     def closing(self) -> bool:
         return self.event is NoticeEvent.CLOSE
+
+    @property
+    def urgent(self) -> bool:
+        """True for an opening or an escalation with severity error: it goes before others."""
+        return self.severity == "error" and self.event in URGENT
+
+    @property
+    def heard(self) -> bool:
+        """True if the channel received an earlier notice of the incident."""
+        return self.heard_as is not None
 
     @property
     def was_milder(self) -> bool:

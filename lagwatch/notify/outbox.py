@@ -19,13 +19,13 @@ from lagwatch.core.incident import NoticeEvent, Reason
 from lagwatch.errors import InputError
 from lagwatch.notify.channels.base import ChannelLimits
 from lagwatch.notify.database import Database
-from lagwatch.notify.notice import Earlier, Message, Notice, StillOpen, unpack
+from lagwatch.notify.notice import URGENT, Earlier, Message, Notice, StillOpen, unpack
 from lagwatch.notify.store import WAITING_AGAIN, about_of, drop_unused_payloads, level_of, new_id
 
 _ROOM: Final = 0.8
 """Share of a message's bytes that is filled: frames and escapes come on top."""
 
-_URGENT: Final = (NoticeEvent.OPEN.value, NoticeEvent.ESCALATE.value)
+_URGENT: Final = tuple(event.value for event in URGENT)
 
 _log = structlog.get_logger()
 
@@ -338,7 +338,7 @@ class Outbox:
                     reason=_reason(content, notice),
                     thread=content["thread"] or "",
                     thread_open=still_open.get(content["thread"], 0),
-                    heard=content["heard"] is not None,
+                    heard_as=content["heard"],
                     failed="" if content["heard"] is not None else content["last_error"],
                     earlier=(kept := _newest(earlier.get(_subject(content), ()))),
                     earlier_left_out=len(earlier.get(_subject(content), ())) - len(kept),
@@ -589,7 +589,7 @@ def _earlier(row: sqlite3.Row, still_open: dict[str, int]) -> Earlier:
         severity=row["severity"],
         since_ms=row["since_ms"],
         ended_ms=row["closed_ms"],
-        heard=row["heard"] is not None,
+        heard_as=row["heard"],
         thread=row["thread"] or "",
         thread_open=still_open.get(row["thread"], 0),
     )

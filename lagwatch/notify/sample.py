@@ -62,7 +62,7 @@ def sample_messages(
         opened,
         key=f"{id_}.2.{channel}",
         event=NoticeEvent.CLOSE,
-        heard=True,
+        heard_as=opened.severity,
         kinds=(),
         cause=None,
         reason=Reason.HEALED.value,

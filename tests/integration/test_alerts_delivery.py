@@ -363,6 +363,26 @@ def test_a_success_lets_go_all_that_waited(tmp_path, clock) -> None:
     assert len(receiver.requests) == 6, "no message waited for a back-off of its own"
 
 
+def test_messages_without_an_error_hold_up_no_error(tmp_path, clock, receiver) -> None:
+    text = "group_wait_s = 0.0\ngroup_interval_s = 300\n" + POLICY + hook(receiver)
+    fleet = Fleet(["a", "b", "c"], clock)
+    with running(alert_settings(tmp_path, text), clock) as alerts:
+        fleet.fail("a", "b")
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.notices) == 2 and alerts.idle(), "the first two")
+        fleet.heal("a")
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.notices) == 3 and alerts.idle(), "the end of one")
+        fleet.heal("b")
+        fleet.fail("c")
+        alerts.sees(fleet)
+        eventually(lambda: len(receiver.taken) == 3, "the error, without the end of the other")
+
+    assert [(each["group"], each["event"]) for each in receiver.taken[2].json["notices"]] == [
+        ("c", "open")
+    ]
+
+
 def test_retry_after_binds_the_channel(tmp_path, clock) -> None:
     with receiving(Reply(status=429, headers={"Retry-After": "4"})) as receiver:
         text = "group_wait_s = 0.0\n" + POLICY + hook(receiver)

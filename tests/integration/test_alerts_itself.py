@@ -950,3 +950,28 @@ def make_room(database: Database) -> None:
     on_disk = database._on_disk  # noqa: SLF001
     assert on_disk is not None
     on_disk.execute("PRAGMA max_page_count = 1000000")
+
+
+def test_the_heart_beats_while_a_receiver_refuses_for_a_moment(tmp_path, clock) -> None:
+    busy = Reply(status=429, headers={"Retry-After": "3600"})
+    with receiving() as watcher, receiving(*[busy] * 100) as receiver:
+        text = (
+            "undelivered_after_s = 12\n"
+            f'{POLICY}[alerts.webhook.hook]\nurl = "{receiver.url}"\n'
+            f'[alerts.heartbeat]\nurl = "{watcher.url}/ping"\ninterval_s = 1\n'
+        )
+        fleet = Fleet(["billing"], clock)
+        with running(alert_settings(tmp_path, text), clock) as alerts, capture_logs() as logs:
+            fleet.fail("billing")
+            alerts.sees(fleet)
+            eventually(lambda: "channel hook" in alerts.alerts.problem, "the refusal")
+            beats = len(watcher.requests)
+            eventually(lambda: len(watcher.requests) >= beats + 3, "three more beats")
+            early = [log["reason"] for log in logs if log["event"] == "heartbeat_not_sent"]
+            eventually(
+                lambda: any(log["event"] == "heartbeat_not_sent" for log in logs), "the silence"
+            )
+
+    assert not early
+    reason = next(log["reason"] for log in logs if log["event"] == "heartbeat_not_sent")
+    assert reason.startswith("channel hook: 1 notice waiting")

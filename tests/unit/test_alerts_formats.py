@@ -6,7 +6,7 @@ Names are also hostile: 4,000 characters, Cyrillic, emoji, markup, alone and in 
 import json
 import re
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from email import message_from_bytes, policy
 from importlib.resources import files
 from typing import Any, Final
@@ -215,6 +215,26 @@ def test_alertmanager_accepts_the_alerts(situation: str) -> None:
         assert len(body) <= _MOST_OF_ALERTMANAGER
     posted = sum(len(json.loads(body)) for body in bodies)
     assert posted >= len(EVERY[situation].notices)
+
+
+@pytest.mark.parametrize(
+    ("situation", "fires", "ends"),
+    [
+        ("stopped", "error", []),
+        ("escalated", "error", ["warning"]),
+        ("a_worse_kind", "error", []),
+        ("healed_with_messages_left", None, ["error"]),
+    ],
+)
+def test_alertmanager_hears_the_end_of_what_it_heard_of_only(situation, fires, ends) -> None:
+    settings = AlertmanagerSettings.model_validate({"urls": ["http://127.0.0.1:9093"]})
+    (notice,) = EVERY[situation].notices
+    ended = datetime.fromtimestamp(notice.at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+    alerts = Alertmanager("am", settings, _CLOCK).alerts(EVERY[situation])
+
+    found = {alert["labels"]["severity"]: alert["endsAt"] != ended for alert in alerts}
+    assert found == ({fires: True} if fires else {}) | dict.fromkeys(ends, False)
 
 
 @pytest.mark.parametrize("situation", EVERY)

@@ -1,8 +1,9 @@
 """Prometheus Alertmanager, API v2: alerts to all peers, kept alive, resolved.
 
 An alert is its labels: alertname, cluster, group, severity. When the severity changes, the alert of
-the other severity is resolved. An alert that fires ends by itself some keep-alives later, so it
-does not outlive lagwatch.
+the severity that was posted before is resolved; no other is, since people would read of the end of
+something that never was. An alert that fires ends by itself some keep-alives later, so it does not
+outlive lagwatch.
 
 Source: Alertmanager, api/v2/openapi.yaml, postAlerts.
 """
@@ -20,7 +21,6 @@ from pydantic import Field
 from lagwatch.clock import Clock
 from lagwatch.config.alerts_channels import AuthenticatedSettings, HttpUrls
 from lagwatch.config.secret import Properties
-from lagwatch.core.incident import NoticeEvent
 from lagwatch.core.words import printable
 from lagwatch.errors import Fault, NotifyError
 from lagwatch.notify.channels.base import ChannelKind, ChannelLimits
@@ -161,12 +161,14 @@ class Alertmanager:
             await self._http.send("POST", url, body=body, headers=headers)
 
     def _alerts(self, notice: Notice) -> Iterator[dict[str, Any]]:
-        """The alert, and the end of an alert with the other severity, if there may be one."""
-        yield self._alert(notice, notice.severity)
-        if notice.event is not NoticeEvent.OPEN or notice.earlier or notice.heard:
-            for other in _SEVERITIES:
-                if other != notice.severity:
-                    yield self._alert(notice, other) | {"endsAt": _time(notice.at_ms)}
+        """The alert that fires, and the ends of those that were posted before."""
+        posted = {notice.heard_as, *(earlier.heard_as for earlier in notice.earlier)} - {None}
+        fires = None if notice.closing else notice.severity
+        if fires is not None or not posted:
+            yield self._alert(notice, notice.severity)
+        for severity in _SEVERITIES:
+            if severity in posted and severity != fires:
+                yield self._alert(notice, severity) | {"endsAt": _time(notice.at_ms)}
 
     def _alert(self, notice: Notice, severity: Level) -> dict[str, Any]:
         lives_ms = round(self._settings.keep_alive_s * _LIVES * 1000)
