@@ -94,6 +94,7 @@ class Rule(IntEnum):
     FALLING_BEHIND = 19
     PAUSED = 20
     SILENT_BEFORE_START = 21
+    WAITS_ITS_TURN = 22
 
     @property
     def word(self) -> str:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from lagwatch.core.model import UNKNOWN, Membership
 from lagwatch.core.pace import KNOWN_AFTER, YOUNG_STEPS, Pace
+from lagwatch.core.turns import FRESH_STEPS, Turns
 from lagwatch.core.watching import Unwatched
 
 Int64 = NDArray[np.int64]
@@ -27,6 +28,8 @@ _REJOIN_MS: Final = 300_000
 _SHORT_REJOIN_MS: Final = 60_000
 """A moment without Kafka takes no membership away: then groups read on at once, or soon."""
 _NO_LAG: Final = np.iinfo(np.int64).max
+_TURN_STEPS: Final = 60
+"""An hour by default."""
 _LONG_AGO_MS: Final = -(1 << 60)
 NEVER_MS: Final = 1 << 60
 """Later than every instant."""
@@ -284,6 +287,8 @@ class RowFacts:
     """When the last of them were noticed missing; -1 never, or acknowledged."""
     commits: "CommitFacts | None"
     """Up to when the commits of the rows are known; None: as of the log ends."""
+    turns: Turns | None = None
+    """Rows whose member works off the backlog of other partitions."""
     times: "OffsetTimes | None" = None
     """When brokers say that some rows' offsets were appended; the rules do not look at it."""
     stored: "StoredTimes | None" = None
@@ -896,6 +901,21 @@ class Rows:
         if self.around.complete_ms >= 0:
             from_ms = np.maximum(from_ms, self._watched_from_ms)
         return from_ms
+
+    @cached_property
+    def waits_turn(self) -> Bools:
+        """Mask of overdue rows whose member works off the backlog of another partition.
+
+        For an hour at most: a partition that is stuck while others have a backlog is found then.
+        """
+        turns, step_ms = self.around.facts.turns, self.limits.step_ms
+        if turns is None or not turns.row.size:
+            return np.zeros(self.size, np.bool_)
+        read_ms = turns.of(self.row)
+        waits = self.overdue & (read_ms >= 0)
+        fresh = ~self.come(read_ms + FRESH_STEPS * step_ms, waits)
+        short: Bools = ~self.come(self.quiet_since_ms + _TURN_STEPS * step_ms, waits)
+        return waits & fresh & short
 
     @cached_property
     def commits_on(self) -> Bools:

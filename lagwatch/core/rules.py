@@ -643,6 +643,21 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
         since=_since_quiet,
     ),
     RuleRow(
+        rule=Rule.WAITS_ITS_TURN,
+        status=PartitionStatus.OK,
+        holds=lambda rows: rows.waits_turn,
+        meaning=(
+            "The offset has not moved for longer than is usual, while the member that holds the "
+            "partition works off a backlog in others: a client hands out what it has fetched of "
+            "one partition before it goes on with the next. For an hour at most."
+        ),
+        evidence=(*_LAG, "committed_offset", *_QUIET),
+        sentence=(
+            "nothing read for {quiet_ms:span}{counted} with {readable_lag:message} to read: its "
+            "member works off the backlog of other partitions"
+        ),
+    ),
+    RuleRow(
         rule=Rule.STOPPED,
         status=PartitionStatus.STOP,
         holds=_stopped,

@@ -536,6 +536,7 @@ class ClusterMonitor:
                 self.snapshot, now_ms, self._evaluation.changed, held=held
             )
             self._live.touched.append(seen_lags)
+            self._live.follow_turns(self.snapshot)
 
     def _around(self, known_ms: EpochMs) -> Around:
         skew_ms = self.skew.corrected_ms
@@ -564,6 +565,7 @@ class ClusterMonitor:
             left_ms=None if left_ms is None else shifted(left_ms, skew_ms),
             mirrored=self.groups.mirrored,
             read_committed=self.groups.read_committed,
+            turns=self._live.turns,
             rewound_from=self.setbacks.column("rewound_from"),
             rewound_ms=self.setbacks.column("rewound_ms"),
             rewound_again_ms=self.setbacks.column("rewound_again_ms"),

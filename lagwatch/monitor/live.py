@@ -11,6 +11,7 @@ from lagwatch.core.pace import Pace
 from lagwatch.core.rows import uninterrupted_ms
 from lagwatch.core.rules import READ_LATER_MS
 from lagwatch.core.snapshot import ClusterSnapshot
+from lagwatch.core.turns import follow, no_turns
 from lagwatch.core.window import Windows
 from lagwatch.monitor.append_times import AppendTimeColumns
 from lagwatch.monitor.known_commits import KnownCommits
@@ -52,6 +53,7 @@ class LiveState:
         self.setbacks = Setbacks()
         self.append_times = AppendTimeColumns()
         self.past_lags = Lags()
+        self.turns = no_turns()
         self.groups = Groups(settings.patterns, never_commits_ms=settings.limits.unsure_ms)
         self.vacancies = Vacancies()
         self.skew = ClockSkew()
@@ -132,6 +134,13 @@ class LiveState:
         rows, newest = rows[known], newest[known]
         cells = newest, rows
         self.past_lags.take(rows, self.windows.lag[cells], self.windows.commit_ms[cells], now_ms)
+
+    def follow_turns(self, snapshot: ClusterSnapshot) -> None:
+        """Which partitions wait while their members read others; for the next round."""
+        if self.settings.rules is RuleSet.BURROW:
+            return
+        before, self.turns = self.turns, follow(self.turns, snapshot, self.groups.holder)
+        self.touched.append(np.setdiff1d(self.turns.row, before.row))
 
     def recycle(self) -> None:
         """Clear the columns of rows that were freed, so that they can be used again."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from lagwatch.core.evaluate import Layout
 from lagwatch.core.model import UNKNOWN, GroupInfo, Member, Membership
 from lagwatch.core.snapshot import TopicColumns
+from lagwatch.core.turns import NOBODY
 from lagwatch.monitor.rows import Identity, position
 from lagwatch.ports.reports import GroupsSeen
 
@@ -26,6 +27,8 @@ _REBALANCING: Final = frozenset(
 _LOOPS: Final = 3
 """A group that never commits is given up when it has had no member for so many times as long as it
 takes to find it."""
+_MOST_MEMBERS: Final = 2**30
+"""Members are numbered anew from here on."""
 _GONE_MS: Final = 60_000
 """A group that lists lack for so long is gone: a broker that has just started lists only the groups
 that it has loaded."""
@@ -67,6 +70,9 @@ class Groups:
         """By group, since the start; None: they are not seen, because offsets are polled."""
         self.membership = np.zeros(0, np.int8)
         """`Membership`, by row of the window store."""
+        self.holder = np.zeros(0, np.int32)
+        """By row: the same number for all partitions that a member holds; `NOBODY`."""
+        self._members = 0
         self.left_ms: Int64 | None = None
         self.mirrored: Bools | None = None
         self.read_committed: Bools | None = None
@@ -196,6 +202,7 @@ class Groups:
     def make_room(self, capacity: int) -> None:
         """Grow to this number of rows."""
         self.membership = _grown(self.membership, capacity, Membership.UNKNOWN)
+        self.holder = _grown(self.holder, capacity, NOBODY)
         if self.left_ms is not None:
             self.left_ms = _grown(self.left_ms, capacity, UNKNOWN)
         if self.mirrored is not None:
@@ -206,6 +213,7 @@ class Groups:
     def clear(self, rows: NDArray[np.integer]) -> None:
         """Forget these rows."""
         self.membership[rows] = Membership.UNKNOWN
+        self.holder[rows] = NOBODY
         for column, empty in (
             (self.left_ms, UNKNOWN),
             (self.mirrored, 0),
@@ -247,6 +255,7 @@ class Groups:
         if not partitions:
             return
         self.membership[rows] = _memberships(info, owners, partitions)
+        self.holder[rows] = self._holders(owners, partitions)
         self._note_left(info, owners, rows, topics, now_ms)
         if self._read_committed.search(group) or self.read_committed is not None:
             known = self._read_committed.search(group) is not None
@@ -255,6 +264,19 @@ class Groups:
         mirrored = [self._is_mirrored(group, info, topic) for topic in topics]
         if any(mirrored) or self.mirrored is not None:
             self.mirrored = self._marked(self.mirrored, rows, np.array(mirrored, np.bool_))
+
+    def _holders(self, owners: Owners, partitions: Iterable[tuple[str, int]]) -> list[int]:
+        """Numbers of the members that hold these partitions of a group, of several each."""
+        held_by = [
+            None if (member := owners.get(partition)) is None else member.member_id
+            for partition in partitions
+        ]
+        held = Counter(held_by)
+        several = [member for member, number in held.items() if member is not None and number > 1]
+        first = self._members
+        self._members = (first + len(several)) % _MOST_MEMBERS
+        numbers = {member: first + place for place, member in enumerate(several)}
+        return [NOBODY if member is None else numbers.get(member, NOBODY) for member in held_by]
 
     def _marked(self, column: Bools | None, rows: NDArray[np.integer], marks: Bools) -> Bools:
         if column is None:

@@ -582,13 +582,15 @@ def _unmoved_ms(snapshot: ClusterSnapshot, number: int, state: State) -> int:
     rows = rows_of(snapshot, number)
     columns, around = snapshot.rows, snapshot.around
     moved_ms = around.pace.moved_ms[columns.window[rows]] + around.skew_ms
-    unmoved = (columns.rule[rows] == Rule.PAUSED) & (moved_ms <= state.incident.opened_ms)
+    unmoved = np.isin(columns.rule[rows], _RESTING) & (moved_ms <= state.incident.opened_ms)
     if not unmoved.any():
         return 0
     return max(_SETTLING_MS, int(columns.limit_ms[rows][unmoved].max()) + _SETTLING_MS)
 
 
 _NOT_JUDGED: Final = (Rule.WARMING_UP, Rule.SILENT_BEFORE_START)
+_RESTING: Final = (Rule.PAUSED, Rule.WAITS_ITS_TURN)
+"""OK by these although nothing is read."""
 
 
 def _is_better(graded: Graded, state: State) -> bool:
@@ -635,7 +637,7 @@ def _has_gone_quiet(
         return False
     rows = rows_of(snapshot, number)
     columns, around = snapshot.rows, snapshot.around
-    paused = columns.window[rows][columns.rule[rows] == Rule.PAUSED]
+    paused = columns.window[rows][np.isin(columns.rule[rows], _RESTING)]
     moved_ms = around.pace.moved_ms[paused] + around.skew_ms
     return any(
         window in tracked.bad_ms and at_ms <= tracked.bad_ms[window] + policy.close_for_ms

@@ -255,7 +255,8 @@ class World:
         self._polled = settings.get("commits") == "polled"
         self._topic_id = 1
         self._version = 0
-        self._known_partitions: set[int] = set()
+        self._keys: list[int] = []
+        """Partitions by their key: in the order of their first commits."""
         self._away = self._leaderless = self._commits_away = False
         self._saved: bytes | None = None
         """The checkpoint, while lagwatch does not run."""
@@ -285,7 +286,7 @@ class World:
             ),
         )
         self._queries = SnapshotQueries({"here": self.monitor}, health=tuple)
-        self._known_partitions.clear()
+        self._keys.clear()
         if saved is not None:
             restore(self.monitor, unpack(*decode(saved)), offsets_topic="__consumer_offsets")
         elif self._polled:  # nothing is known of what was polled before
@@ -403,19 +404,17 @@ class World:
         new = [
             number
             for number in dict.fromkeys(each.partition for each in made)
-            if number not in self._known_partitions
+            if number not in self._keys
         ]
-        self._known_partitions.update(new)
-        # the partition's number serves as its key: announced in this order by every life
-        keys = list(dict.fromkeys([*sorted(self._known_partitions - set(new)), *new]))
+        self._keys += new
         column = partial(np.array, dtype=np.int64)
         self._tell(
             Commits(
-                first_new_id=len(self._known_partitions) - len(new),
+                first_new_id=len(self._keys) - len(new),
                 new_groups=(GROUP,) * len(new),
                 new_topics=(TOPIC,) * len(new),
                 new_partitions=tuple(new),
-                key=np.array([keys.index(each.partition) for each in made], np.int32),
+                key=np.array([self._keys.index(each.partition) for each in made], np.int32),
                 offset=column([each.offset for each in made]),
                 commit_ms=column([each.commit_ms for each in made]),
                 order=column([each.order for each in made]),

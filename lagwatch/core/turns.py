@@ -1,0 +1,84 @@
+"""Partitions that wait while the member that holds them works off the backlog of others.
+
+A client fetches ahead: librdkafka up to 100,000 messages of each partition
+(`queued.min.messages`). It hands out what it has of one partition before it goes on with the next,
+so with a backlog a partition may rest for many minutes although its consumer reads all the time.
+"""
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lagwatch.core.model import UNKNOWN
+
+if TYPE_CHECKING:
+    from lagwatch.core.snapshot import ClusterSnapshot
+
+Int64 = NDArray[np.int64]
+Slots = NDArray[np.integer]
+
+NOBODY: Final = -1
+"""Holder of a partition that no member holds, or whose member holds no other one."""
+FRESH_STEPS: Final = 2
+"""So long a partition goes on waiting after its member last read another one: the client goes over
+to it, and its first commit takes a while."""
+
+
+class Turns(NamedTuple):
+    """Stored rows that wait, and when their members last read other partitions far behind."""
+
+    row: NDArray[np.int32]
+    """Rising."""
+    read_ms: Int64
+    """On Kafka's clock."""
+
+    def of(self, rows: Slots) -> Int64:
+        """`read_ms` of these rows; -1 of those that do not wait."""
+        found = np.full(rows.size, UNKNOWN, np.int64)
+        if self.row.size:
+            place = np.minimum(np.searchsorted(self.row, rows), self.row.size - 1)
+            waits = self.row[place] == rows
+            found[waits] = self.read_ms[place[waits]]
+        return found
+
+
+def no_turns() -> Turns:
+    """Nothing waits."""
+    return Turns(np.zeros(0, np.int32), np.zeros(0, np.int64))
+
+
+def follow(before: Turns, snapshot: "ClusterSnapshot", holder: NDArray[np.int32]) -> Turns:
+    """Which rows wait now.
+
+    A member counts as at work on a backlog while it reads a partition whose oldest unread message
+    is a minute old or more. What waits has not been read for as long as it takes to call it stalled
+    at the earliest.
+
+    Args:
+        before: the result for the snapshot before.
+        snapshot: the newest verdicts.
+        holder: a number by stored row, the same for all partitions of a member; see `NOBODY`.
+    """
+    rows, around = snapshot.rows, snapshot.around
+    limits = around.limits
+    idle_ms = around.asked_ms - around.pace.moved_ms[rows.window]
+    held_by = holder[rows.window]
+    waits = (rows.readable_lag > 0) & (idle_ms >= limits.stall_after_ms) & (held_by != NOBODY)
+    if not waits.any():
+        return no_turns()
+    members = np.unique(held_by[waits])
+    fresh = idle_ms < FRESH_STEPS * limits.step_ms
+    busy = np.flatnonzero(fresh)
+    busy = busy[np.isin(held_by[busy], members)]
+    behind = rows.some_times(busy).lag_ms - idle_ms[busy] >= limits.step_ms
+    busy = busy[behind]
+    read_ms = np.full(members.size, UNKNOWN, np.int64)
+    moved_ms = around.asked_ms - idle_ms[busy]
+    np.maximum.at(read_ms, np.searchsorted(members, held_by[busy]), moved_ms)
+    row = rows.window[waits]
+    newest_ms = read_ms[np.searchsorted(members, held_by[waits])]
+    newest_ms = np.maximum(newest_ms, before.of(row))
+    known = newest_ms > around.asked_ms - FRESH_STEPS * limits.step_ms
+    order = np.argsort(row[known])
+    return Turns(row[known][order].astype(np.int32), newest_ms[known][order])
