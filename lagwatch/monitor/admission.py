@@ -24,6 +24,8 @@ _Waiting = Commits | GroupsGone | Progress | SharesSeen
 
 _MOST_WAITING = 500_000
 _LONGEST_WAIT_MS = 60_000
+_OLD_MS = 5_000
+"""Commits are read sooner after they were made."""
 
 
 class Admission:
@@ -98,6 +100,20 @@ class Admission:
         """Admit what was seen before a round of log ends began, in order of arrival."""
         while self._waiting and _seen_ms(*self._waiting[0]) <= started_ms:
             self._admit_next(now_ms)
+
+    def holds_old(self, until_ms: int) -> bool:
+        """True if commits wait that were made well before an instant.
+
+        After a pause of lagwatch they come all at once, and with them the word that all commits up
+        to now are known. It is not true before they are in the windows.
+        """
+        latest_ms = until_ms - self._live.skew.corrected_ms - _OLD_MS
+        return any(
+            isinstance(report, Commits)
+            and report.exact_times
+            and bool((report.commit_ms < latest_ms).any())
+            for report, *_ in self._waiting
+        )
 
     def _is_past(self, report: _Waiting) -> bool:
         """Were log ends read after all of these commits were made? Removals need none."""

@@ -104,6 +104,8 @@ class ClusterMonitor:
         """Since when everything has been known once: backlog, commits, log ends; -1: not yet."""
         self._admitted_ms = EpochMs(UNKNOWN)
         """When commits of each partition of the offsets topic had been admitted; -1 not yet."""
+        self._held: CommitsKnown | None = None
+        """True once the commits that wait now are in the windows."""
         self.elsewhere: dict[str, GroupInfo] = {}
         """Groups whose progress is kept outside of Kafka, as far as it was reported."""
         self.story = Story()
@@ -594,6 +596,11 @@ class ClusterMonitor:
 
     def _commits_known(self, report: CommitsKnown | ProgressKnown, now_ms: EpochMs) -> bool:
         known = self._live.known
+        if isinstance(report, CommitsKnown):
+            self._held = None
+            if self.complete and self._admission.holds_old(int(report.until_ms.max(initial=0))):
+                self._held = report
+                return False
         if known.take(report) if isinstance(report, CommitsKnown) else known.take_progress(report):
             ids = self.table.ids()
             rows = np.flatnonzero(ids.group >= 0)
@@ -641,6 +648,8 @@ class ClusterMonitor:
             self._fill_lags(np.flatnonzero(new & (latest >= 0)))
         # after the history has this round, up to which their lags are interpolated
         self._admission.admit_seen_by(report.started_ms, now_ms)
+        if self._held is not None:
+            self._commits_known(self._held, now_ms)
         self._admission.note_polls()
         # first: the log starts of this round are newer than the commits known so far
         self._live.losses.count(now_ms, skew_ms=self.skew.corrected_ms)

@@ -165,11 +165,17 @@ def test_a_lagwatch_that_was_frozen_says_so_and_pages_nobody(
             "[history]\ninterval_s = 1\nflush_s = 1\n"
             f'[alerts]\nfile = "{tmp_path / "alerts.sqlite"}"\ngroup_wait_s = 0.2\n'
             "cluster_unseen_s = 20\n"
+            '[alerts.policies.limit]\nthreshold = "warning"\nmax_time_lag_s = 20\nmax_lag = 900\n'
             f'[alerts.webhook.hook]\nurl = "{hook.url}"\n'
         )
         with (
             running(producer_of(own_kafka, topic, rate=50), *switched.actors),
-            serving(own_kafka.bootstrap_servers, cluster=_CLUSTER, sections=sections) as served,
+            # seldom log ends: the commits made meanwhile come at once, and wait for the next ones
+            serving(
+                own_kafka.bootstrap_servers,
+                cluster={"commits": "offsets-topic", "log_end_interval_s": 5},
+                sections=sections,
+            ) as served,
         ):
             served.wait_ready()
             eventually(lambda: served.status(group) is not None, "the group is known")

@@ -23,11 +23,15 @@ Actions (of partition 0, or of partition 1 after `p1`):
     commits away, back  only the commits cannot be read
     restart             lagwatch starts again and reads all commits from the beginning
     lagwatch away, back lagwatch does not run; it starts again with its last checkpoint
+    lagwatch stands, goes
+                        it stands still, as a frozen machine does; it goes on: what was committed
+                        meanwhile comes at once, after log ends were read
     recreate            the topic is deleted and created with another id
     notice              lagwatch learns of it
 
 Expectations:
     is STATUS rule      in every round of WHEN
+    fresh STATUS rule   in every round of WHEN whose data are fresh
     never STATUS …      in no round of WHEN
     has STATUS rule     in at least one round of WHEN
     unlisted            lagwatch shows no such partition
@@ -105,7 +109,7 @@ class Life:
         }
 
 
-_EXPECTATIONS: Final = frozenset({"is", "never", "has", "unlisted"})
+_EXPECTATIONS: Final = frozenset({"is", "fresh", "never", "has", "unlisted"})
 _LINE: Final = re.compile(
     r"(?P<first>\w+)(?:\.\.(?P<last>\w+)(?:/(?P<step>\w+))?)? +(?:p(?P<partition>\d) +)?"
     r"(?P<verb>\w+) *(?P<words>.*)"
@@ -155,6 +159,7 @@ class Shown:
     at_s: int
     partition: int
     verdict: PartitionVerdict
+    stale: bool
 
     @property
     def words(self) -> tuple[str, str]:
@@ -176,7 +181,7 @@ def live(life: Life) -> list[Shown]:
             place += 1
         verdicts = world.round(at_s)
         shown += [
-            Shown(at_s=at_s, partition=number, verdict=verdict)
+            Shown(at_s=at_s, partition=number, verdict=verdict, stale=world.stale)
             for number, verdict in verdicts.items()
         ]
     return shown
@@ -201,6 +206,8 @@ def _breaks(line: Line, shown: list[Shown]) -> list[str]:
         return ["the partition is not listed"]
     wanted = line.words
     match line.verb:
+        case "fresh":
+            bad = [each for each in found if not each.stale and each.words != wanted]
         case "is":
             bad = [each for each in found if each.words[: len(wanted)] != wanted]
         case "never":
@@ -260,6 +267,10 @@ class World:
         self._away = self._leaderless = self._commits_away = False
         self._saved: bytes | None = None
         """The checkpoint, while lagwatch does not run."""
+        self._kept: list[_Made] | None = None
+        """Commits made while lagwatch stands still, until it has read log ends again."""
+        self._stands = False
+        self._round_ms = 0
         self._members = ""
         self._names = tuple(settings.get("topics", TOPIC).split(","))
         self._begin()
@@ -316,7 +327,7 @@ class World:
             "kafka": lambda: setattr(self, "_away", words[0] == "away"),
             "commits": lambda: setattr(self, "_commits_away", words[0] == "away"),
             "restart": self._begin,
-            "lagwatch": lambda: self._run(runs=words[0] == "back"),
+            "lagwatch": lambda: self._lagwatch(words[0]),
             "recreate": self._recreate,
             "notice": self._tell_topics,
         }
@@ -325,10 +336,13 @@ class World:
     def round(self, at_s: int) -> Mapping[int, PartitionVerdict]:
         """Read log ends, judge; verdicts by partition."""
         self._now_ms = START_MS + 1000 * at_s
-        if self._saved is not None:
+        if self._saved is not None or self._stands:
             return {}
         if not self._away:
-            self._tell_log_ends()
+            self._tell_log_ends(before_ms=0 if self._kept is None else 1500)
+            if self._kept is not None:
+                late, self._kept = self._kept, None
+                self._send(late)
             if not self._commits_away:
                 self._read_commits()
         self.monitor.judge(EpochMs(self._now_ms))
@@ -337,6 +351,11 @@ class World:
         except NotFoundError:
             return {}
         return {each.partition: each for each in verdict.partitions if each.topic == TOPIC}
+
+    @property
+    def stale(self) -> bool:
+        """Is what lagwatch shows older than it may be?"""
+        return self.monitor.snapshot is None or self.monitor.snapshot.stale
 
     # Kafka
 
@@ -361,7 +380,10 @@ class World:
     def _make(self, partition: int, offset: int) -> None:
         made = _Made(partition, offset, self._now_ms - self._skew_ms, order=len(self._made) + 1)
         self._made.append(made)
-        self._send([made])
+        if self._kept is None:
+            self._send([made])
+        else:
+            self._kept.append(made)
 
     def _recreate(self) -> None:
         self._topic_id += 1
@@ -377,12 +399,17 @@ class World:
 
     # lagwatch
 
-    def _run(self, *, runs: bool) -> None:
-        saved, self._saved = self._saved, None
-        if runs:
-            self._begin(saved)
-        else:
-            self._saved = encode({}, map(pack, capture(self.monitor)))
+    def _lagwatch(self, what: str) -> None:
+        match what:
+            case "away":
+                self._saved = encode({}, map(pack, capture(self.monitor)))
+            case "back":
+                saved, self._saved = self._saved, None
+                self._begin(saved)
+            case "stands":
+                self._stands, self._kept = True, []
+            case "goes":
+                self._stands = False
 
     def _tell(self, report: Report) -> None:
         if self._saved is not None:
@@ -395,7 +422,7 @@ class World:
             for partition, log in enumerate(self._logs):
                 if log.committed is not None and log.committed != seen.get(partition):
                     self._make(partition, log.committed)
-        until_ms = np.array([self._now_ms], np.int64)
+        until_ms = np.array([self._round_ms], np.int64)
         self._tell(CommitsKnown(until_ms=until_ms, polled=(0,) if self._polled else ()))
 
     def _send(self, made: list[_Made]) -> None:
@@ -435,16 +462,17 @@ class World:
             )
         )
 
-    def _tell_log_ends(self) -> None:
+    def _tell_log_ends(self, before_ms: int) -> None:
         logs = [
             log for name in self._names for log in (self._logs if name == TOPIC else [_Log(end=7)])
         ]
         known = not self._leaderless
+        self._round_ms = self._now_ms - before_ms
         self._tell(
             LogEnds(
                 version=self._version,
-                started_ms=EpochMs(self._now_ms),
-                finished_ms=EpochMs(self._now_ms),
+                started_ms=EpochMs(self._now_ms - before_ms),
+                finished_ms=EpochMs(self._now_ms - before_ms),
                 log_start=np.array([log.start if known else -1 for log in logs]),
                 log_end=np.array([log.end if known else -1 for log in logs]),
                 last_stable=np.array(
