@@ -752,7 +752,11 @@ class Rows:
 
     def _longer_at_ms(self, than_ms: Int64 | int) -> Int64:
         """From when on that is so, if the row stays quiet."""
-        return self.around.longer_at_ms(self._counted_since_ms, than_ms, self._absences)
+        return self.longer_at_ms(self._counted_since_ms, than_ms)
+
+    def longer_at_ms(self, since_ms: Int64, than_ms: Int64 | int) -> Int64:
+        """When more than this has passed since an instant, without absences of Kafka."""
+        return self.around.longer_at_ms(since_ms, than_ms, self._absences)
 
     @cached_property
     def _counted_since_ms(self) -> Int64:

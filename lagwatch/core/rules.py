@@ -213,7 +213,11 @@ def _held(rows: Rows) -> Bools:
 def _rewound(rows: Rows) -> Bools:
     lower = rows.fact("rewound_from") > rows.committed
     # commits sent twice may arrive in the wrong order; the next one mends that
-    settled = rows.come(rows.fact("rewound_ms") + rows.limits.step_ms // 2, lower)
+    if not lower.any():
+        return lower
+    # while Kafka is away no commit can put it right
+    settled_ms = rows.longer_at_ms(rows.fact("rewound_ms"), rows.limits.step_ms // 2)
+    settled = rows.come(settled_ms, lower)
     over = rows.come(rows.fact("rewound_again_ms") + 10 * rows.limits.step_ms, lower)
     return lower & settled & ~over
 
