@@ -242,7 +242,8 @@ def _silent_before_start(rows: Rows) -> Bools:
     ran &= (period_ms == 0) | (period_ms < run_ms - first_ms)
     if ran.any():
         ran &= ~rows.come(moved_ms + _DAY_STEPS * step_ms, ran) & rows.ended
-    if not (new | ran).any():
+    once = _ran_once(rows)
+    if not (new | ran | once).any():
         return new
     silent_ms = first_ms - moved_ms
     # a group that worked for much longer than it has been silent now is not a batch job
@@ -256,8 +257,21 @@ def _silent_before_start(rows: Rows) -> Bools:
     may_rest |= still
     # a group that has had a member since then, and has not moved, is not a job between two runs
     without = pace.held_s[rows.row] == 0
-    holds: Bools = ((new & may_rest & without) | ran) & rows.overdue & ~pace.down[rows.row]
-    return holds
+    may_be: Bools = (new & may_rest & without) | ran | once
+    return may_be & rows.overdue & ~pace.down[rows.row]
+
+
+def _ran_once(rows: Rows) -> Bools:
+    """Mask of rows with one short run so far, whose members left right behind its last commit.
+
+    Short: a quarter of the time after which the next run would be missed. Who works for longer and
+    goes is a consumer that was closed.
+    """
+    pace, limits = rows.around.pace, rows.limits
+    moved_ms = pace.moved_ms[rows.row]
+    worked_ms = moved_ms - pace.since_s[rows.row].astype(np.int64) * 1000
+    once = rows.ended & (worked_ms * _SHORT_RUN <= limits.next_run_ms) & ~_rested(rows)
+    return once & ~rows.come(moved_ms + _DAY_STEPS * limits.step_ms, once)
 
 
 def _rested(rows: Rows) -> Bools:
@@ -314,6 +328,7 @@ _MUCH: Final = 50
 _HELD_MS: Final = 900_000
 """The longest time Kafka lets a transaction stay open by default (`transaction.max.timeout.ms`)."""
 _TWO_COMMITS: Final = 2
+_SHORT_RUN: Final = 4
 _WHILE_STEPS: Final = 5
 """Five minutes by default."""
 _LONG_STEPS: Final = 60
@@ -630,7 +645,8 @@ LAGWATCH: Final[Sequence[RuleRow]] = (
             "The group without members had been silent for five minutes or more when lagwatch "
             "first saw it: a batch job between two runs, or stopped. It is no STOP for a day and "
             "an hour, unless it was seen to work for longer than it has been silent. The same "
-            "holds after its first runs, when its members left right behind a commit."
+            "holds after its first runs, when its members left right behind a commit, and of a new "
+            "group after a first run of less than two minutes."
         ),
         evidence=(
             *_LAG,
